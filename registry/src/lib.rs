@@ -2,6 +2,7 @@
 
 mod batch;
 mod built;
+mod cache;
 mod counter;
 mod description;
 mod error;
@@ -17,6 +18,7 @@ mod settings;
 
 pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, HostBatch, MiniBatch};
 pub use built::{Operators, RouteOperators, TrainingOperator};
+pub use cache::{CacheCurve, CachePoint};
 pub use counter::{CACHE_HITS, CACHE_REQUESTS, CounterSpec, Counters, DISK_BYTES, DISK_READS, LINK_BYTES};
 pub use description::{Build, Description, FeatureFill, Unavailable};
 pub use error::{Error, ErrorKind, Result, panic_message};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use morphgl_graph_store::Dataset;
 use serde::{Deserialize, Serialize};
 
-use crate::{BatchId, Handle, MiniBatch, Place, Result, SamplerSettings, SeedSet};
+use crate::{BatchId, CacheCurve, Handle, MiniBatch, Place, Result, SamplerSettings, SeedSet};
 
 /// Context of a batching operator.
 #[derive(Debug, Clone)]
@@ -37,6 +37,8 @@ pub struct TransferringContext {
     pub to: Place,
     /// Whether the features a mini-batch lacks are filled in.
     pub gather: bool,
+    /// Seeds and sampler settings of the mini-batches, by which caches rank rows; `None` where they are not known.
+    pub sampled: Option<(SeedSet, SamplerSettings)>,
     /// Options of this operator alone, `null` without any.
     pub options: serde_json::Value,
 }
@@ -67,6 +69,12 @@ pub trait Batching: fmt::Debug + Send + Sync {
 
     /// Makes a worker with its own buffers, which spreads each mini-batch over `threads` threads.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>>;
+
+    /// The operator's cache in host memory, whose size the planner then chooses; `None` without one. It is asked after workers
+    /// have made some mini-batches, which may tell what sizes save.
+    fn cache(&self) -> Option<CacheCurve> {
+        None
+    }
 }
 
 /// One worker of a batching operator.

@@ -22,6 +22,8 @@ pub enum OptionType {
     Places,
     /// Text, or a table of settings by name.
     Settings,
+    /// Text in a form of the operator's own, which its help names.
+    Text,
 }
 
 /// The source of an option that the user does not set.
@@ -35,6 +37,10 @@ pub enum OptionRole {
     HostBudget,
     /// The operator's part of the device memory budget, in bytes; its default where there is no budget.
     DeviceBudget,
+    /// What all caches of a run are filled by (`--cache`), by the names of `morphgl-hotness`; its default where that is `auto`.
+    CachePolicy,
+    /// The limit of all caches of a run (`--cache POLICY:SIZE`), in bytes; its default where there is none.
+    CacheBytes,
 }
 
 /// One option of an operator, as `morphgl ops --options` lists it.
@@ -69,10 +75,16 @@ impl OptionSpec {
         self
     }
 
-    /// The same option, in bytes and set by the memory budget where the user does not set it.
+    /// The same option, in bytes and set by the budget of this role where the user does not set it.
     pub const fn of_budget(mut self, role: OptionRole) -> Self {
         self.role = role;
         self.in_unit("bytes")
+    }
+
+    /// The same option, set by the run's cache policy where the user does not set it.
+    pub const fn of_cache_policy(mut self) -> Self {
+        self.role = OptionRole::CachePolicy;
+        self
     }
 
     /// The same option with another default for mini-batches that are made once.
@@ -90,6 +102,7 @@ impl OptionSpec {
             OptionType::Choice(words) => value.as_str().is_some_and(|word| words.contains(&word)),
             OptionType::Places => value.is_string() || value.as_array().is_some_and(|a| a.iter().all(Value::is_string)),
             OptionType::Settings => value.is_string() || value.is_object(),
+            OptionType::Text => value.is_string(),
         }
     }
 }
@@ -103,6 +116,7 @@ impl fmt::Display for OptionType {
             OptionType::Choice(words) => return f.pad(&words.join(", ")),
             OptionType::Places => "list of places",
             OptionType::Settings => "text or table of settings",
+            OptionType::Text => "text",
         })
     }
 }

@@ -1,6 +1,7 @@
-//! Memory budgets: divides host memory among operators before any of them is built.
+//! What operators are told before they are built: their parts of the host's memory, and what they cache.
 
 use anyhow::Result;
+use morphgl_hotness::CachePolicy;
 use morphgl_registry::{Key, OptionRole, OptionSpec, Registry};
 use serde_json::{Map, Value};
 
@@ -18,21 +19,29 @@ pub(crate) enum Purpose {
     EvaluationBesideTraining,
     /// Evaluation without training.
     Evaluation,
+    /// Training, with a host memory budget of so many bytes, chosen with the plan.
+    Resized(u64),
 }
 
 impl Purpose {
-    /// The part of a host memory budget of `bytes`.
-    fn part(self, bytes: u64) -> u64 {
+    /// The part of the job's budget of host memory; `None` without a budget.
+    pub(crate) fn host_bytes(self, config: &JobConfig) -> Option<u64> {
+        let budget = config.disk_bytes;
         match self {
-            Purpose::Training => bytes - bytes / EVALUATION_PARTS,
-            Purpose::EvaluationBesideTraining => bytes / EVALUATION_PARTS,
-            Purpose::Evaluation => bytes,
+            Purpose::Training => budget.map(|bytes| bytes - bytes / EVALUATION_PARTS),
+            Purpose::EvaluationBesideTraining => budget.map(|bytes| bytes / EVALUATION_PARTS),
+            Purpose::Evaluation => budget,
+            Purpose::Resized(bytes) => Some(bytes),
         }
+    }
+
+    fn is_training(self) -> bool {
+        matches!(self, Purpose::Training | Purpose::Resized(_))
     }
 }
 
-/// The options an operator is built with: the user's; else its part of the memory budget, and for evaluation the value that
-/// suits mini-batches made once.
+/// The options an operator is built with: the user's; else its part of the memory budget, what the run caches, and for
+/// evaluation the value that suits mini-batches made once.
 pub(crate) fn options(config: &JobConfig, registry: &Registry, key: &Key, purpose: Purpose) -> Result<Value> {
     let defaults = registry.get(key)?.options.iter();
     let defaults = defaults.filter_map(|spec| Some((spec.name.to_string(), default(config, spec, purpose)?)));
@@ -41,11 +50,29 @@ pub(crate) fn options(config: &JobConfig, registry: &Registry, key: &Key, purpos
     Ok(if options.is_empty() { Value::Null } else { Value::Object(options) })
 }
 
+/// Whether the operator takes the run's cache policy.
+pub(crate) fn caches(registry: &Registry, key: &Key) -> bool {
+    let takes = |spec: &OptionSpec| spec.role == OptionRole::CachePolicy;
+    registry.get(key).is_ok_and(|operator| operator.options.iter().any(takes))
+}
+
 fn default(config: &JobConfig, spec: &OptionSpec, purpose: Purpose) -> Option<Value> {
     match spec.role {
-        OptionRole::HostBudget => config.disk_bytes.map(|bytes| purpose.part(bytes).into()),
+        OptionRole::HostBudget => purpose.host_bytes(config).map(Value::from),
         // No device budget is given: operators divide free device memory themselves.
         OptionRole::DeviceBudget => None,
-        OptionRole::Setting => spec.single_pass.filter(|_| purpose != Purpose::Training).map(Value::from),
+        OptionRole::CachePolicy if purpose.is_training() => {
+            Some(config.cache).filter(|&policy| policy != CachePolicy::Auto).map(|policy| policy.to_string().into())
+        }
+        OptionRole::CacheBytes => config.cache_bytes.filter(|_| purpose.is_training()).map(Value::from),
+        OptionRole::Setting | OptionRole::CachePolicy => {
+            spec.single_pass.filter(|_| !purpose.is_training()).map(Value::from)
+        }
     }
+}
+
+/// Whether the user set the host memory of the operator: then no plan changes it.
+pub(crate) fn is_fixed(config: &JobConfig, registry: &Registry, key: &Key) -> Result<bool> {
+    let mut budgets = registry.get(key)?.options.iter().filter(|spec| spec.role == OptionRole::HostBudget);
+    Ok(config.options.get(key).is_some_and(|given| budgets.any(|spec| given.contains_key(spec.name))))
 }

@@ -156,9 +156,16 @@ impl OperatorBuilder<'_> {
     ///
     /// A dataset without training nodes, or the operator's own.
     pub fn batching(self, route: &Route, gather: bool) -> Result<Box<dyn Batching>> {
+        self.batching_for(route, gather, Purpose::Training)
+    }
+
+    pub(crate) fn batching_for(self, route: &Route, gather: bool, purpose: Purpose) -> Result<Box<dyn Batching>> {
+        self.batching_of(route, self.seeds()?, self.config.sampler.clone(), gather, purpose)
+    }
+
+    fn seeds(self) -> Result<SeedSet> {
         let seeds = SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes());
-        let seeds = seeds.with_context(|| label(self.dataset))?;
-        self.batching_of(route, seeds, self.config.sampler.clone(), gather, Purpose::Training)
+        seeds.with_context(|| label(self.dataset))
     }
 
     pub(crate) fn batching_of(
@@ -186,11 +193,14 @@ impl OperatorBuilder<'_> {
     ///
     /// The operator's own.
     pub fn transferring(self, route: &Route, gather: bool) -> Result<Box<dyn Transferring>> {
+        // Checking seeds takes a byte a node. A dataset without training nodes is evaluated on, without caches.
+        let sampled = budget::caches(self.registry, &route.transferring).then(|| self.seeds().ok()).flatten();
         let context = TransferringContext {
             dataset: Arc::clone(self.dataset),
             from: route.batched_at.clone(),
             to: route.trained_at.clone(),
             gather,
+            sampled: sampled.map(|seeds| (seeds, self.config.sampler.clone())),
             options: budget::options(self.config, self.registry, &route.transferring, Purpose::Training)?,
         };
         Ok(self.registry.transferring(&route.transferring, &context)?)

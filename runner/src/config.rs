@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
+use morphgl_hotness::CachePolicy;
 use morphgl_model_spec::{ModelKind, ModelSpec, TrainingSpec};
 use morphgl_registry::{Fanout, Fanouts, Key, NeighborSettings, Registry, SamplerSettings};
 use serde::{Deserialize, Serialize};
@@ -26,9 +27,20 @@ pub struct JobConfig {
     /// Options of operators, by the operator's key and the option's name; each operator's README lists its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<Key, Map<String, Value>>,
-    /// For a dataset on disk, the budget of host memory in which operators cache it, in bytes; `None` for one in memory.
+    /// For a dataset on disk, the budget of host memory in which operators cache it until a plan chooses another size, in bytes;
+    /// `None` for one in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
+    /// What operators fill their caches by; anything but `auto` requires an operator with a cache.
+    #[serde(default, skip_serializing_if = "is_auto")]
+    pub cache: CachePolicy,
+    /// Maximum bytes of an operator's cache; `None` leaves it to the operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_bytes: Option<u64>,
+}
+
+fn is_auto(policy: &CachePolicy) -> bool {
+    *policy == CachePolicy::Auto
 }
 
 /// Operators chosen by key; `None` leaves training to a measurement, the other phases to the plan.
@@ -57,7 +69,14 @@ impl JobConfig {
             operators: OperatorChoice::default(),
             options: BTreeMap::new(),
             disk_bytes: None,
+            cache: CachePolicy::Auto,
+            cache_bytes: None,
         }
+    }
+
+    /// Whether it says what operators cache, which requires one that does.
+    pub(crate) fn caches(&self) -> bool {
+        self.cache != CachePolicy::Auto || self.cache_bytes.is_some()
     }
 
     /// Threads, at least 1.

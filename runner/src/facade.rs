@@ -7,12 +7,12 @@ use anyhow::{Result, bail};
 use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, add_counters};
 use morphgl_graph_store::Dataset;
 use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanner};
-use morphgl_profile::{MemoryLimit, Profile, Progress, Settings, Watch};
+use morphgl_profile::{MemoryLimit, Profile, Progress, RouteProfile, Settings, Watch};
 use morphgl_registry::{Registry, Score, Training};
 
 use crate::budget::Purpose;
 use crate::evaluate::Sampled;
-use crate::{Job, JobConfig, OperatorBuilder};
+use crate::{Job, JobConfig, OperatorBuilder, budget};
 
 /// Measures every phase of a job's routes on this machine (morphgl §IV-B1).
 #[derive(Debug, Clone)]
@@ -44,7 +44,15 @@ impl Profiler {
         let watch = Watch { stop: &|| stop.is_requested(), memory };
         job.select(&self.settings, &watch, progress)?;
         let Job { operators, selections, .. } = job;
-        Ok(morphgl_profile::profile(operators, selections, &machine, &self.settings, &watch, progress)?)
+        let profile = morphgl_profile::profile(operators, selections, &machine, &self.settings, &watch, progress);
+        let mut profile = profile?;
+        for RouteProfile { route, cache, .. } in &mut profile.routes {
+            if budget::is_fixed(&job.config, &job.registry, &route.batching)? {
+                // The user's size is kept.
+                cache.iter_mut().for_each(|cache| cache.points.clear());
+            }
+        }
+        Ok(profile)
     }
 }
 
@@ -91,14 +99,16 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Takes from the job the operators that the plan names.
+    /// Takes from the job the operators that the plan names; those whose caches have another size in the plan are built again.
     ///
-    /// With a `problem`, the rest of an epoch is planned again when measured durations drift.
+    /// With a `problem`, the rest of an epoch is planned again when measured durations drift; caches keep their sizes.
     ///
     /// # Errors
     ///
-    /// A plan of operators that the job does not have, or of another number of mini-batches.
-    pub fn new(job: Job, plan: &Plan, problem: Option<Problem>, settings: ExecutorSettings) -> Result<Self> {
+    /// A plan of operators that the job does not have, or of another number of mini-batches; or a cache that cannot be built.
+    pub fn new(mut job: Job, plan: &Plan, problem: Option<Problem>, settings: ExecutorSettings) -> Result<Self> {
+        job.resize_caches(&plan.caches)?;
+        let problem = problem.map(|problem| problem.settled(&plan.caches));
         let Job { dataset, config, registry, operators, .. } = job;
         let inner = morphgl_execute::Executor::new(operators, &plan.schedule, settings)?;
         Ok(Self { dataset, config, registry, inner, plan: plan.clone(), problem, drifted: false })

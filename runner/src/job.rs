@@ -6,13 +6,18 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use morphgl_graph_store::Dataset;
+use morphgl_plan::CacheSize;
 use morphgl_profile::Selection;
 use morphgl_registry::{
     Batching, Key, NamedTensor, Operators, Phase, Place, Registry, Route, RouteOperators, TrainingOperator,
 };
 
-use crate::JobConfig;
+use crate::budget::{self, Purpose};
 use crate::build::{OperatorBuilder, label, layers_mismatch, left_on_disk, registry, routes};
+use crate::{JobConfig, memory};
+
+/// A cache has a size if it differs by no more than 1 / `SAME` of it.
+const SAME: u64 = 100;
 
 /// A training job: a dataset and a configuration, with the operators of every possible route.
 #[derive(Debug)]
@@ -27,6 +32,8 @@ pub struct Job {
     pub(crate) selections: Vec<Selection>,
     /// Routes that could not be built, and why: one line each.
     pub(crate) unbuilt: Vec<String>,
+    /// Whether mini-batches are trained at several places, so that all carry features.
+    several_places: bool,
 }
 
 /// Batching operators by key, place, and whether they gather: routes share them.
@@ -46,7 +53,7 @@ impl Job {
         let keys = |r: &Route| (r.batching.clone(), r.transferring.clone(), r.training.clone());
         routes.dedup_by_key(|r| keys(r));
         let (operators, unable, selections, unbuilt) = (Operators::default(), Vec::new(), Vec::new(), Vec::new());
-        let mut job = Self { dataset, config, registry, operators, unable, selections, unbuilt };
+        let mut job = Self { dataset, config, registry, operators, unable, selections, unbuilt, several_places: false };
         job.check()?;
         let mut first = None;
         let (on_disk, wanted) = (job.config.disk_bytes.is_some(), job.config.operators.batching.clone());
@@ -54,17 +61,16 @@ impl Job {
         routes.retain(|r| on_disk || r.read_at != Place::Disk || wanted.is_some());
         // Routes to several places share mini-batches and measurements: all carry features. At one place a single training
         // operator remains, and mini-batches have the form that it needs.
-        let several = routes.windows(2).any(|pair| pair[0].trained_at != pair[1].trained_at);
+        job.several_places = routes.windows(2).any(|pair| pair[0].trained_at != pair[1].trained_at);
         let mut shared = BatchingOperators::new();
         for route in routes {
             if let Some(why) = left_on_disk(&route).filter(|_| on_disk) {
                 job.leave_out(why);
                 continue;
             }
-            let features = several || job.builder().carries_features(&route);
-            if let Err(e) = job.add(&route, features, &mut shared) {
-                // An operator whose options are set is required.
-                if job.sets_options_of(&route) {
+            if let Err(e) = job.add(&route, &mut shared) {
+                // An operator whose options are set is required, and so is one that can cache where that is asked for.
+                if job.sets_options_of(&route) || job.caches_by(&route) && job.operators.trainer(&route).is_some() {
                     return Err(e);
                 }
                 job.leave_out(format!("{} → {} → {}: {e:#}", route.batching, route.transferring, route.training));
@@ -77,6 +83,11 @@ impl Job {
         };
         if let Some(key) = job.config.options.keys().find(|key| !of_a_route(key)) {
             bail!("{key}: no plan here uses it, so its options would not be read; leave them out");
+        }
+        let built = &job.operators.routes;
+        if job.config.caches() && !built.is_empty() && !built.iter().any(|r| job.caches_by(&r.route)) {
+            let why = "a dataset in memory that the CPU trains on is read where it lies";
+            bail!("--cache {}: no operator of any route has a cache ({why}); leave it out", job.config.cache);
         }
         match first {
             Some(e) if job.operators.routes.is_empty() => Err(e),
@@ -94,6 +105,12 @@ impl Job {
     fn sets_options_of(&self, route: &Route) -> bool {
         let keys = [&route.batching, &route.transferring, &route.training];
         keys.into_iter().any(|key| self.config.options.contains_key(key))
+    }
+
+    /// Whether the configuration asks for caches, and an operator of `route` has one.
+    fn caches_by(&self, route: &Route) -> bool {
+        self.config.caches()
+            && [&route.batching, &route.transferring].into_iter().any(|key| budget::caches(&self.registry, key))
     }
 
     fn leave_out(&mut self, why: String) {
@@ -114,8 +131,13 @@ impl Job {
         Ok(())
     }
 
-    /// Builds a route's operators; `features` says whether its mini-batches carry features. Batching operators are `shared`.
-    fn add(&mut self, route: &Route, features: bool, shared: &mut BatchingOperators) -> Result<()> {
+    /// Whether mini-batches of a route carry features.
+    fn carries_features(&self, route: &Route) -> bool {
+        self.several_places || self.builder().carries_features(route)
+    }
+
+    /// Builds a route's operators. Batching operators are `shared`.
+    fn add(&mut self, route: &Route, shared: &mut BatchingOperators) -> Result<()> {
         if self.operators.trainer(route).is_none() {
             let operator = self.builder().training(route);
             let (key, place) = (route.training.clone(), route.trained_at.clone());
@@ -132,13 +154,56 @@ impl Job {
                 }
             }
         }
-        let gather = features && route.gathering == Phase::Batching;
-        let batching = match shared.entry((route.batching.clone(), route.batched_at.clone(), gather)) {
-            Entry::Occupied(entry) => Arc::clone(entry.get()),
-            Entry::Vacant(entry) => Arc::clone(entry.insert(self.builder().batching(route, gather)?.into())),
-        };
-        let transferring = self.builder().transferring(route, features)?;
+        let batching = self.batching(route, Purpose::Training, shared)?;
+        let transferring = self.builder().transferring(route, self.carries_features(route))?;
         self.operators.routes.push(RouteOperators { route: route.clone(), batching, transferring });
+        Ok(())
+    }
+
+    /// The batching operator of a route, built where no other route has it.
+    fn batching(&self, route: &Route, purpose: Purpose, shared: &mut BatchingOperators) -> Result<Arc<dyn Batching>> {
+        let gather = self.carries_features(route) && route.gathering == Phase::Batching;
+        Ok(match shared.entry((route.batching.clone(), route.batched_at.clone(), gather)) {
+            Entry::Occupied(entry) => Arc::clone(entry.get()),
+            Entry::Vacant(entry) => {
+                Arc::clone(entry.insert(self.builder().batching_for(route, gather, purpose)?.into()))
+            }
+        })
+    }
+
+    /// Builds the batching operators again whose caches are to have another of these sizes.
+    ///
+    /// # Errors
+    ///
+    /// An operator that cannot be built; the job cannot be used then.
+    pub(crate) fn resize_caches(&mut self, sizes: &[CacheSize]) -> Result<()> {
+        for CacheSize { batching: key, bytes, .. } in sizes {
+            let is_resized = |r: &RouteOperators| r.route.batching.to_string() == *key;
+            let Some(first) = self.operators.routes.iter().find(|r| is_resized(r)) else { continue };
+            let held = first.batching.cache().map_or(*bytes, |cache| cache.bytes);
+            // The size of a cache varies a little with what was measured to fill it.
+            let is_same = held.abs_diff(*bytes) <= held / SAME;
+            if is_same || budget::is_fixed(&self.config, &self.registry, &first.route.batching)? {
+                continue;
+            }
+            // The memory of the old one is needed for the new one.
+            let routes = std::mem::take(&mut self.operators.routes).into_iter();
+            let kept: Vec<_> = routes
+                .map(|r| {
+                    let batching = (!is_resized(&r)).then_some(r.batching);
+                    (r.route, r.transferring, batching)
+                })
+                .collect();
+            memory::release();
+            let mut shared = BatchingOperators::new();
+            for (route, transferring, batching) in kept {
+                let batching = match batching {
+                    Some(batching) => batching,
+                    None => self.batching(&route, Purpose::Resized(*bytes), &mut shared)?,
+                };
+                self.operators.routes.push(RouteOperators { route, batching, transferring });
+            }
+        }
         Ok(())
     }
 

@@ -42,6 +42,11 @@ impl TrainOptions {
             ..options(Bound::MOST)
         }
     }
+
+    /// Epochs that are run at least, unless the run is interrupted.
+    pub(crate) fn least_epochs(&self) -> u32 {
+        self.patience.map_or(self.epochs, |patience| patience.min(self.epochs))
+    }
 }
 
 /// A number of optimizer steps, rounded up to whole epochs, and a minimum number of epochs.

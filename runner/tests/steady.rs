@@ -152,7 +152,13 @@ type Epoch = Box<dyn FnMut(&mut dyn FnMut())>;
 fn by_job(dataset: &Arc<Dataset>, schedule: &Schedule) -> Epoch {
     let job = Job::new(Arc::clone(dataset), config()).expect("operators");
     let prediction = morphgl_plan::predict(schedule, 0.1);
-    let plan = Plan { strategy: Strategy::Pipeline, schedule: schedule.clone(), prediction, memory: Memory::default() };
+    let plan = Plan {
+        strategy: Strategy::Pipeline,
+        schedule: schedule.clone(),
+        prediction,
+        memory: Memory::default(),
+        caches: Vec::new(),
+    };
     // Without a problem there is no replanning, which would allocate.
     let mut executor = Executor::new(job, &plan, None, ExecutorSettings::default()).expect("the plan's operators");
     Box::new(move |trained| {

@@ -6,7 +6,7 @@ mod kind;
 mod prefixes;
 mod slopes;
 
-pub use allocate::allocate;
+pub use allocate::{allocate, savings};
 pub use kind::{Kind, Share};
 pub use prefixes::allocate_prefixes;
 pub use slopes::{Curve, Slopes};

@@ -1,6 +1,6 @@
 //! Laws of both allocators, whatever savings and sizes are.
 
-use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate, allocate_prefixes};
+use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate, allocate_prefixes, savings};
 use proptest::prelude::*;
 
 /// Savings as noisy measurements give them, and bytes from none to more than any budget.
@@ -81,6 +81,39 @@ proptest! {
                 prop_assert!(!worse || smaller, "{other:?} is cached, and {:?} is not", (k, v, saving, bytes));
             }
         }
+    }
+
+    #[test]
+    fn savings_of_budgets_never_fall_and_bound_what_is_allocated(
+        rows in entries(), lists in entries(), tables in prop::array::uniform2(0u64..300),
+        mut budgets in prop::collection::vec(0u64..6000, 1..6),
+    ) {
+        budgets.sort_unstable();
+        let len = rows.len().min(lists.len()) as u32;
+        let first = Kind { saving: &|v| rows[v as usize].0, bytes: &|v| rows[v as usize].1, tables: tables[0] };
+        let second = Kind { saving: &|v| lists[v as usize].0, bytes: &|v| lists[v as usize].1, tables: tables[1] };
+        let found = savings(len, [first, second], &budgets);
+        prop_assert!(found.is_sorted(), "{found:?}");
+        for (&budget, &most) in budgets.iter().zip(&found) {
+            let allocated: f64 = allocate(len, [first, second], budget).iter().flatten().map(|s| s.saving).sum();
+            prop_assert!(allocated <= 1.01 * most + 1e-30, "{allocated} allocated in {budget} bytes, at most {most}");
+        }
+    }
+
+    #[test]
+    fn savings_of_small_entries_are_those_allocated(
+        rows in prop::collection::vec(0f32..100.0, 1..200), lists in prop::collection::vec(0f32..100.0, 200), budget in 0u64..3000,
+    ) {
+        let first = Kind { saving: &|v| rows[v as usize], bytes: &|_| 7, tables: 0 };
+        let second = Kind { saving: &|v| lists[v as usize], bytes: &|v| u64::from(v % 8 + 1), tables: 0 };
+        let kinds = [first, second];
+        let allocated: f64 = allocate(rows.len() as u32, kinds, budget).iter().flatten().map(|s| s.saving).sum();
+        let found = savings(rows.len() as u32, kinds, &[budget])[0];
+        // Greedy leaves the bytes of less than one entry, which save at most what an entry does.
+        prop_assert!(found <= allocated + 100.0 && allocated <= 1.01 * found, "{found}, and {allocated} allocated");
+        let all: f64 = savings(rows.len() as u32, kinds, &[u64::MAX])[0];
+        let sum: f64 = rows.iter().chain(&lists[..rows.len()]).map(|&s| f64::from(s)).sum();
+        prop_assert!((all - sum).abs() <= 1e-9 * sum, "{all} of all entries, and {sum}");
     }
 
     #[test]

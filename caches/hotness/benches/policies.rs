@@ -9,16 +9,18 @@
 //! nodes.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
+#[path = "../tests/common/mod.rs"]
+mod common;
+
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_generate::{RmatConfig, SbmConfig, rmat, sbm};
-use morphgl_graph_store::{Dataset, Topology};
+use morphgl_graph_store::Topology;
 use morphgl_hotness::{Graph, Hindsight, Hotness, Policy, PolicyKind, coverage, hottest};
-use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, Place, Result, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Batching, Result};
 
 struct Options {
     nodes: usize,
@@ -124,28 +126,18 @@ impl Graph for Scanned<'_> {
 }
 
 /// Prints one table for one graph and its seeds.
-fn compare(what: &str, dataset: &Arc<Dataset>, seeds: &[u32], options: &Options) {
-    let (graph, num_nodes) = (&dataset.topology, dataset.num_nodes());
-    let fanouts: Fanouts = options.fanouts.parse().expect("fanouts");
-    let settings = SamplerSettings { batch_size: options.batch_size, ..fanouts.into() };
-    let seeds = SeedSet::new("seeds", seeds, num_nodes).expect("nodes");
-    let sampler = CpuNeighbor::new(&BatchingContext {
-        dataset: Arc::clone(dataset),
-        seeds: seeds.clone(),
-        settings: settings.clone(),
-        gather: false,
-        place: Place::Host,
-        options: Default::default(),
-    })
-    .expect("a sampler");
+fn compare(what: &str, graph: &Topology, seeds: &[u32], options: &Options) {
+    let num_nodes = graph.num_nodes();
+    let settings = common::settings(&options.fanouts, options.batch_size);
+    let sampler = common::sampler(graph, seeds, &settings);
     let threads = options.threads;
     println!(
         "\n{what}: {num_nodes} nodes, {} edges, {} seeds, {} mini-batches",
         graph.num_edges(),
-        seeds.nodes().len(),
+        seeds.len(),
         sampler.num_batches()
     );
-    let score = |policy: &dyn Policy| -> Hotness { policy.score(graph, seeds.nodes(), &settings).expect("scores") };
+    let score = |policy: &dyn Policy| -> Hotness { policy.score(graph, seeds, &settings).expect("scores") };
     let optimum = Hindsight { batching: &sampler, epochs: 0..options.epochs, threads };
     let trained = score(&optimum).features;
     let rows = [1, 5, 10, 25].map(|percent| num_nodes * percent / 100);
@@ -171,7 +163,7 @@ fn compare(what: &str, dataset: &Arc<Dataset>, seeds: &[u32], options: &Options)
         let mut cpu = [Some(0.0), Some(0.0)];
         let mut timed = |which: usize, graph: &dyn Graph| {
             let before = cpu_seconds();
-            drop(policy.score(graph, seeds.nodes(), &settings).expect("scores"));
+            drop(policy.score(graph, seeds, &settings).expect("scores"));
             cpu[which] = cpu[which].zip(before).zip(cpu_seconds()).map(|((sum, before), after)| sum + after - before);
         };
         let (mut all, rounds) = ([Vec::new(), Vec::new()], options.rounds.max(1));
@@ -198,15 +190,15 @@ fn main() {
     let nodes = options.nodes as u64;
     pool.install(|| {
         let blocks = SbmConfig { nodes, dim: 1, train: 0.1, ..SbmConfig::default() };
-        let blocks = Arc::new(sbm(&blocks).expect("a graph"));
-        compare("block model, seeds everywhere", &blocks, &blocks.splits.train, &options);
+        let blocks = sbm(&blocks).expect("a graph");
+        compare("block model, seeds everywhere", &blocks.topology, &blocks.splits.train, &options);
         let labels = blocks.labels.as_ref().expect("a block model has classes");
         let of_class = (0..nodes as u32).filter(|&v| labels[v as usize] == 0);
         let clustered: Vec<u32> = of_class.take(options.nodes / 100).collect();
-        compare("block model, seeds of one class", &blocks, &clustered, &options);
+        compare("block model, seeds of one class", &blocks.topology, &clustered, &options);
         drop(blocks);
         let kronecker = RmatConfig { nodes, dim: 1, train: 0.01, ..RmatConfig::default() };
-        let kronecker = Arc::new(rmat(&kronecker).expect("a graph"));
-        compare("R-MAT, seeds everywhere", &kronecker, &kronecker.splits.train, &options);
+        let kronecker = rmat(&kronecker).expect("a graph");
+        compare("R-MAT, seeds everywhere", &kronecker.topology, &kronecker.splits.train, &options);
     });
 }

@@ -18,8 +18,11 @@ pub struct InDegree;
 
 impl Policy for InDegree {
     fn score(&self, graph: &dyn Graph, _: &[u32], _: &SamplerSettings) -> Result<Hotness> {
-        let degrees: Arc<[f32]> =
-            (0..graph.num_nodes() as u32).map(|v| graph.degree(v).map(|d| d as f32)).collect::<Result<_>>()?;
+        // Collecting results would hold the scores twice.
+        let mut degrees: Arc<[f32]> = (0..graph.num_nodes()).map(|_| 0.0).collect();
+        for (v, degree) in (0..).zip(Arc::get_mut(&mut degrees).expect("it is not shared yet")) {
+            *degree = graph.degree(v)? as f32;
+        }
         Ok(Hotness::of_both(degrees))
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-use morphgl_registry::{Batching, Error, ErrorKind, Result};
+use morphgl_registry::{Batching, Error, ErrorKind, Expansion, Result, SamplerSettings};
 
 use crate::{
     InDegree, Inclusion, OutDegree, Policy, PreSample, Random, ReversePageRank, Smoothed, WeightedReversePageRank,
@@ -94,6 +94,25 @@ impl PolicyKind {
             Self::Smoothed { epochs } => Some(Box::new(Smoothed(counting(epochs)))),
             other => other.policy(seed).map(|policy| policy as Box<dyn Policy + 'a>),
         }
+    }
+
+    /// Peak bytes a node to compute the scores, which are among them; of the policies that count, without the sampler.
+    pub fn bytes_a_node(self, settings: &SamplerSettings) -> u64 {
+        let expansion = settings.sampling.hops().map_or(Expansion::All, |hops| hops.expansion);
+        let inclusion = if expansion == Expansion::New { 16 } else { 12 };
+        match self {
+            Self::InDegree | Self::Random => 4,
+            Self::OutDegree | Self::PreSample { .. } | Self::Hindsight => 12,
+            Self::ReversePageRank | Self::WeightedReversePageRank => 16,
+            Self::Inclusion => inclusion,
+            // The counts stay meanwhile.
+            Self::Smoothed { .. } => 8 + inclusion,
+        }
+    }
+
+    /// Whether the scores are accesses an epoch; those of the other policies order nodes alone.
+    pub fn is_in_accesses(self) -> bool {
+        matches!(self, Self::PreSample { .. } | Self::Smoothed { .. } | Self::Inclusion | Self::Hindsight)
     }
 }
 

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod cache_policy;
 mod counts;
 mod degree;
 mod file;
@@ -14,6 +15,7 @@ mod random;
 mod scatter;
 mod smoothed;
 
+pub use cache_policy::CachePolicy;
 pub use degree::{InDegree, OutDegree};
 pub use graph::Graph;
 pub use inclusion::Inclusion;

@@ -47,7 +47,7 @@ impl PreSample<'_> {
     }
 
     /// Number of mini-batches that are counted.
-    pub(crate) fn num_counted(&self) -> f64 {
+    pub fn num_counted(&self) -> f64 {
         f64::from(self.epochs) * self.batches_an_epoch() as f64
     }
 }

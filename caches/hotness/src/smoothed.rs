@@ -22,7 +22,7 @@ const PRIOR_BATCHES: f32 = 4.0;
 ///
 /// # Complexity
 ///
-/// That of both policies, one after the other; 16 bytes a node.
+/// That of both policies, one after the other; 20 bytes a node, 24 with expansion `New`.
 #[derive(Debug, Clone, Copy)]
 pub struct Smoothed<'a>(pub PreSample<'a>);
 
@@ -32,11 +32,18 @@ impl Policy for Smoothed<'_> {
         if settings.sampling.hops().is_none() {
             return Ok(counted);
         }
-        let prior = Inclusion.score(graph, seeds, settings)?;
-        let weight = PRIOR_BATCHES / (PRIOR_BATCHES + self.0.num_counted() as f32);
+        Ok(Self::mix(counted, self.0.num_counted(), &Inclusion.score(graph, seeds, settings)?))
+    }
+}
+
+impl Smoothed<'_> {
+    /// The scores, by what was `counted` in `num_counted` mini-batches and the inclusion probability; for a caller that
+    /// counts and scores apart.
+    pub fn mix(counted: Hotness, num_counted: f64, inclusion: &Hotness) -> Hotness {
+        let weight = PRIOR_BATCHES / (PRIOR_BATCHES + num_counted as f32);
         let mix = |counted: Arc<[f32]>, prior: &[f32]| {
             counted.iter().zip(prior).map(|(&counted, &prior)| counted + weight * (prior - counted)).collect()
         };
-        Ok(Hotness { features: mix(counted.features, &prior.features), rows: mix(counted.rows, &prior.rows) })
+        Hotness { features: mix(counted.features, &inclusion.features), rows: mix(counted.rows, &inclusion.rows) }
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::num::NonZeroU32;
 
 use common::{graph, settings};
-use morphgl_hotness::{InDegree, Inclusion, OutDegree, Policy, PolicyKind, Random};
+use morphgl_hotness::{CachePolicy, InDegree, Inclusion, OutDegree, Policy, PolicyKind, Random};
 use morphgl_hotness::{ReversePageRank, WeightedReversePageRank};
 
 #[test]
@@ -60,4 +60,29 @@ fn policies_by_name_are_those_of_the_types() {
     check("inclusion", &Inclusion);
     check("random", &Random { seed: 9 });
     assert_eq!((named("presample"), named("presample:4"), named("hindsight")), (None, None, None));
+}
+
+#[test]
+fn cache_policies_are_read_as_they_are_written() {
+    let kinds = PolicyKind::ALL.into_iter().filter(|kind| *kind != PolicyKind::Hindsight).map(CachePolicy::By);
+    let two = CachePolicy::By("presample:2".parse().expect("a policy"));
+    for policy in kinds.chain([CachePolicy::Auto, CachePolicy::None, two]) {
+        assert_eq!(policy.to_string().parse::<CachePolicy>().expect("a policy"), policy);
+        let json = serde_json::to_value(policy).expect("text");
+        assert_eq!(json, policy.to_string());
+        assert_eq!(serde_json::from_value::<CachePolicy>(json).expect("a policy"), policy);
+    }
+    let refused = |text: &str, expected: &str| {
+        let error = text.parse::<CachePolicy>().expect_err("refused").to_string();
+        assert!(error.starts_with(&format!("{text:?}: ")) && error.contains(expected), "{error}");
+    };
+    let all = "give auto, none, in-degree, out-degree, presample, reverse-pagerank, weighted-reverse-pagerank, inclusion, \
+               random, or presample:K";
+    refused("degree", all);
+    refused("", all);
+    refused("hindsight", "counts the epochs that are trained");
+    refused("auto:1", "give auto");
+    refused("none:1GiB", "give none");
+    refused("presample:0", "\"0\" is no number of epochs");
+    refused("inclusion:2", "the policy has no parameter");
 }

@@ -3,7 +3,6 @@
 mod error;
 mod gather;
 mod order;
-mod pipeline;
 mod reorder;
 mod requests;
 mod tiers;

@@ -11,6 +11,11 @@ use crate::{Error, Order, Result};
 mod edges;
 mod nodes;
 
+/// Blocks that are made and written together.
+fn group() -> usize {
+    4 * rayon::current_num_threads()
+}
+
 /// Progress callback: stage, done, in all.
 pub type Progress<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
 

@@ -1,50 +1,6 @@
-//! Errors: an impossible argument, or an IO error of the store.
+//! Errors: an impossible argument, or an error of the store.
 
-use std::fmt;
+pub use morphgl_graph_store::MakeError as Error;
 
 /// Result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
-
-/// A failure on one line of text, with its cure.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Error {
-    /// An argument is impossible, or impossible together with another.
-    Argument {
-        /// Name of the configuration's field.
-        name: &'static str,
-        /// The fault.
-        what: String,
-        /// The cure.
-        cure: String,
-    },
-    /// The dataset could not be written.
-    Store(morphgl_graph_store::Error),
-}
-
-impl Error {
-    pub(crate) fn argument(name: &'static str, what: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self::Argument { name, what: what.into(), cure: cure.into() }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Argument { name, what, cure } => write!(f, "{name}: {what}; {cure}"),
-            Self::Store(e) => e.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        if let Self::Store(e) = self { e.source() } else { None }
-    }
-}
-
-impl From<morphgl_graph_store::Error> for Error {
-    fn from(e: morphgl_graph_store::Error) -> Self {
-        Self::Store(e)
-    }
-}

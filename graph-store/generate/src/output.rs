@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use half::{bf16, f16};
-use morphgl_graph_store::{Dataset, DatasetWriter, Dtype, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Dataset, DatasetWriter, Dtype, FeatureMatrix, Splits, Topology, write_blocks};
 use morphgl_platform::{PagePool, Pages};
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -32,24 +32,6 @@ pub(crate) trait Model: Sync {
 
 /// Progress callback: stage, nodes done, nodes in all.
 pub(crate) type Progress<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
-
-/// Makes blocks in parallel, group by group: one group is written, in order, while the next is made.
-fn pipeline<T: Send>(
-    blocks: usize,
-    group: usize,
-    make: impl Fn(usize) -> T + Sync,
-    mut write: impl FnMut(T) -> Result<()> + Send,
-) -> Result<()> {
-    let make = |from: usize| (from..(from + group).min(blocks)).into_par_iter().map(&make).collect::<Vec<T>>();
-    let mut ready = make(0);
-    for from in (group..blocks + group).step_by(group) {
-        let write = &mut write;
-        let (written, next) = rayon::join(move || ready.into_iter().try_for_each(write), || make(from));
-        written?;
-        ready = next;
-    }
-    Ok(())
-}
 
 /// Labels of a block of nodes, and the nodes of each split.
 fn labels_and_splits(data: &NodeData, block: usize, pool: &PagePool) -> [Pages; 4] {
@@ -156,7 +138,7 @@ pub(crate) fn to_disk(
         Ok(())
     };
     let buffers = model.buffers();
-    pipeline(model.num_blocks(), plan.rows, |b| model.rows(b, &buffers), write)?;
+    write_blocks(model.num_blocks(), plan.rows, |b| model.rows(b, &buffers), write)?;
     // Before features, which need their memory.
     drop(buffers);
     writer.add("indptr", indptr.finish(None)?);
@@ -178,7 +160,7 @@ pub(crate) fn to_disk(
         progress("labels", labels.len(), nodes);
         Ok(())
     };
-    pipeline((nodes as usize).div_ceil(LABELS), plan.labels, |b| labels_and_splits(data, b, &pool), write)?;
+    write_blocks((nodes as usize).div_ceil(LABELS), plan.labels, |b| labels_and_splits(data, b, &pool), write)?;
     writer.add("labels", labels.finish(None)?);
     for (name, stream) in SPLITS.into_iter().zip(splits) {
         writer.add(name, stream.finish(None)?);
@@ -218,7 +200,7 @@ fn features_to_disk<T: Feature>(
         progress("features", stream.len() / dim as u64, nodes as u64);
         Ok(())
     };
-    pipeline(nodes.div_ceil(rows), plan.features, make, write)?;
+    write_blocks(nodes.div_ceil(rows), plan.features, make, write)?;
     writer.add("features", stream.finish(Some(dim))?);
     Ok(())
 }

@@ -66,6 +66,51 @@ impl Error {
     }
 }
 
+/// The error of functions that make datasets: an impossible argument, or an error of the store; on one line, with its cure.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum MakeError {
+    /// An argument is impossible, or does not fit another one.
+    Argument {
+        /// Name of the argument.
+        name: &'static str,
+        /// The fault.
+        what: String,
+        /// The cure.
+        cure: String,
+    },
+    /// A dataset or an array could not be read or written.
+    Store(Error),
+}
+
+impl MakeError {
+    /// Reports an impossible argument, with its cure.
+    pub fn argument(name: &'static str, what: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self::Argument { name, what: what.into(), cure: cure.into() }
+    }
+}
+
+impl fmt::Display for MakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Argument { name, what, cure } => write!(f, "{name}: {what}; {cure}"),
+            Self::Store(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for MakeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if let Self::Store(e) = self { e.source() } else { None }
+    }
+}
+
+impl From<Error> for MakeError {
+    fn from(e: Error) -> Self {
+        Self::Store(e)
+    }
+}
+
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

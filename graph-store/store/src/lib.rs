@@ -5,6 +5,7 @@ compile_error!("morphgl-graph-store maps little-endian files as they are and nee
 
 mod array;
 mod background;
+mod blocks;
 mod check;
 mod checksum;
 mod dataset;
@@ -24,9 +25,10 @@ mod write;
 mod writeback;
 
 pub use array::{Dtype, Element};
+pub use blocks::write_blocks;
 pub use check::MAX_NODES;
 pub use dataset::{Dataset, OpenOptions, Splits};
-pub use error::{Error, ErrorKind, Position, Result};
+pub use error::{Error, ErrorKind, MakeError, Position, Result};
 pub use features::{FeatureMatrix, FeatureView};
 pub use isolated::IsolatedNodes;
 pub use locate::ArrayFile;

@@ -51,6 +51,7 @@ fn train(device: &Device) -> Ledger {
         from: from.clone(),
         to: device.place().clone(),
         gather: true,
+        sampled: None,
         options: Default::default(),
     };
     let mut dma = SimDma::new(&transferring(&Place::Host), device).expect("built");

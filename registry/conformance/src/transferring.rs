@@ -82,6 +82,7 @@ fn build(description: &Description, case: &Case, [from, to]: [&Place; 2], gather
         from: from.clone(),
         to: to.clone(),
         gather,
+        sampled: None,
         options: serde_json::Value::Null,
     };
     build(&context).unwrap_or_else(|e| panic!("{} from {from} to {to}: {e}", description.key))

@@ -59,6 +59,7 @@ fn build(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> RouteOpe
         from: route.batched_at.clone(),
         to: route.trained_at.clone(),
         gather: true,
+        sampled: None,
         options: serde_json::Value::Null,
     };
     RouteOperators {

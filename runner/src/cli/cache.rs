@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use clap::Parser;
+use clap::{Args as _, Id, Parser};
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
 use morphgl_hotness::{Hindsight, Hotness, Policy, PolicyKind, coverage, hottest};
@@ -22,8 +22,8 @@ use super::batch::BatchArgs;
 use super::data::DataArgs;
 use super::show::{self, Show};
 use super::usage::Usage;
-use super::{Outcome, interrupt, planned, values};
-use crate::{OperatorBuilder, TrainingSpec, registry, routes};
+use super::{Outcome, interrupt, planned, run_dir, values};
+use crate::{JobConfig, OperatorBuilder, TrainingSpec, registry, routes};
 
 /// Shares of the nodes in the plot, in percent.
 const CURVE: [f64; 15] = [0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 75.0, 100.0];
@@ -34,6 +34,7 @@ const CURVE: [f64; 15] = [0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 25.0, 
   morphgl cache products --sampler walk --plot products.svg  hit rate against cache size, as a picture
   morphgl cache products --policies presample:1,inclusion --shares 1,5,10 --json
   morphgl cache products --policies inclusion --save hotness.npy
+  morphgl cache --run runs/products                          adds the plot to a training's report
 
 A static cache holds the feature rows of the nodes that its policy ranks first. Hits are counted in the epochs that training
 would run; hindsight ranks by these counts themselves, so no static cache has more hits.")]
@@ -51,12 +52,22 @@ pub(crate) struct Args {
     /// Epochs whose accesses are counted
     #[arg(help_heading = "Caches", long, default_value = "1")]
     epochs: NonZeroU32,
+    /// Takes dataset and sampler settings of this run, writes the result to its cache.json, and puts the hit rates against cache
+    /// size into its report.html, beside the rate that was measured
+    #[arg(help_heading = "Caches", long, value_name = "DIR", conflicts_with_all = described())]
+    run: Option<PathBuf>,
     /// Writes the hit rates against cache size as a picture
     #[arg(help_heading = "Caches", long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Writes the scores of a single policy, of features and of rows of the topology, `[2, nodes]` f32
     #[arg(help_heading = "Caches", long, value_name = "FILE.npy")]
     save: Option<PathBuf>,
+}
+
+/// The options that a run has already decided.
+fn described() -> Vec<Id> {
+    let command = BatchArgs::augment_args(DataArgs::augment_args(clap::Command::new("described")));
+    command.get_arguments().map(|argument| argument.get_id().clone()).filter(|id| id != "threads").collect()
 }
 
 /// A policy's scores, what they cost, and the order of nodes by them.
@@ -104,8 +115,14 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     }
     bar.finish_and_clear();
     let table = Table::new(&sampled, &counted, &ranked, &args.shares);
+    let measured = args.run.as_deref().map(run_dir::hit_rate).transpose()?.flatten();
+    let chart = chart(&sampled, &counted, &ranked, measured);
     if let Some(path) = &args.plot {
-        plot(path, &sampled, &counted, &ranked)?;
+        replace_file(path, |out| out.write_all(line_chart_svg(&chart).as_bytes()))
+            .with_context(|| format!("{}: cannot be written; choose another file", path.display()))?;
+    }
+    if let Some(dir) = &args.run {
+        run_dir::write_hit_rates(dir, &chart, &table.json())?;
     }
     Ok(Outcome::new(table.text(), table.json()))
 }
@@ -128,11 +145,10 @@ struct Counted {
 impl Sampled {
     fn open(args: &Args, show: Show) -> Result<Self> {
         args.batch.limit_threads()?;
-        let dataset = args.data.open(show)?;
-        let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
-        let model = ModelSpec { layers: args.batch.num_layers(), ..model };
-        args.batch.check_sampling(&model)?;
-        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
+        let (dataset, config) = match &args.run {
+            Some(dir) => Self::of_run(dir, args.batch.threads, show)?,
+            None => Self::of_options(args, show)?,
+        };
         let registry = registry()?;
         let routes = routes(&registry, &config.operators, config.sampler.sampling.kind())?;
         let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;
@@ -140,6 +156,24 @@ impl Sampled {
         let batching = builder.batching(&route, false)?;
         let threads = config.num_threads(&registry);
         Ok(Self { dataset, settings: config.sampler, batching, threads })
+    }
+
+    fn of_options(args: &Args, show: Show) -> Result<(Arc<Dataset>, JobConfig)> {
+        let dataset = args.data.open(show)?;
+        let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
+        let model = ModelSpec { layers: args.batch.num_layers(), ..model };
+        args.batch.check_sampling(&model)?;
+        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
+        Ok((dataset, config))
+    }
+
+    /// What a run sampled. Its operators are not needed: any makes the same mini-batches.
+    fn of_run(dir: &Path, threads: Option<usize>, show: Show) -> Result<(Arc<Dataset>, JobConfig)> {
+        let run_dir::Configured { dataset, job } = run_dir::Configured::read(dir)?;
+        // What was left on disk is larger than memory.
+        let mmap = job.disk_bytes.is_some();
+        let dataset = DataArgs { dataset, mmap, no_verify: mmap }.open(show)?;
+        Ok((dataset, JobConfig { sampler: job.sampler, threads, ..JobConfig::new(job.spec) }))
     }
 
     fn count(&self, epochs: NonZeroU32) -> Result<Counted> {
@@ -243,22 +277,25 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Hit rate against cache size, as the survey's Fig. 15.
-fn plot(path: &Path, sampled: &Sampled, counted: &Counted, ranked: &[Ranked]) -> Result<()> {
+/// Hit rate against cache size, as the survey's Fig. 15; and the hit rate that a run `measured`, whatever its cache.
+fn chart(sampled: &Sampled, counted: &Counted, ranked: &[Ranked], measured: Option<f64>) -> LineChart {
     let rows = CURVE.map(|percent| sampled.rows(percent));
     let series = ranked.iter().map(|r| Series {
         name: r.kind.to_string(),
         style: String::new(),
         points: CURVE.into_iter().zip(coverage(&counted.hotness.features, &r.order, &rows)).collect(),
     });
-    let chart = LineChart {
+    let measured = measured.map(|rate| Series {
+        name: "measured in the run".to_string(),
+        style: "measured".to_string(),
+        points: CURVE.map(|percent| (percent, rate)).to_vec(),
+    });
+    LineChart {
         title: format!("{}: hit rate of static caches, {}", sampled.dataset.name, sampled.settings.sampling),
         x_name: "cached rows, percent of all".to_string(),
         scale: Scale::Percent,
         from_zero: true,
-        series: series.collect(),
+        series: series.chain(measured).collect(),
         events: Vec::new(),
-    };
-    replace_file(path, |out| out.write_all(line_chart_svg(&chart).as_bytes()))
-        .with_context(|| format!("{}: cannot be written; choose another file", path.display()))
+    }
 }

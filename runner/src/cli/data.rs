@@ -30,7 +30,7 @@ pub(crate) struct DataArgs {
 
 impl DataArgs {
     /// Opens the dataset, or generates the embedded default. A dataset that does not fit in memory, or that the batching
-    /// operator reads from disk, is left on disk: then with the budget of its caches, half of the memory less the program's own.
+    /// operator reads from disk, is left on disk: then with the budget that its caches are profiled with, half of the memory less the program's own.
     pub(crate) fn open_within(
         &self,
         memory: Option<u64>,
@@ -55,7 +55,7 @@ impl DataArgs {
         let why = if requested { "as requested" } else { "it does not fit" };
         let [bytes, memory, cached] = [bytes, memory, budget].map(show::bytes);
         show.say(format_args!(
-            "left on disk ({why}): {bytes} of dataset, {memory} of memory, {cached} of it for caches"
+            "left on disk ({why}): {bytes} of dataset, {memory} of memory, {cached} of it for caches until it is planned"
         ));
         describe(&dataset, start, show);
         Ok((dataset, Some(budget)))

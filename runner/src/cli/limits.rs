@@ -13,7 +13,7 @@ use crate::{Limits, memory};
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
     /// Memory the whole program may use, for example 8GiB, the files of --mmap not counted; with --profile or --durations,
-    /// memory for buffers [default: nine tenths of what is free]
+    /// memory for caches and buffers [default: nine tenths of what is free]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub(crate) memory: Option<u64>,
     /// Device memory for mini-batches in flight and the workers that sample there, for example 2GiB; the model and caches come
@@ -38,8 +38,8 @@ impl LimitArgs {
         Ok(self.memory.unwrap_or_else(|| held + Machine::probe().available_bytes / 10 * 9))
     }
 
-    /// The limits of a plan on this machine, where the program needs `held` bytes besides buffers; an error if that is more than
-    /// allowed.
+    /// The limits of a plan on this machine, where the program needs `held` bytes besides caches, buffers and workers; an error
+    /// if that is more than allowed.
     pub(crate) fn this_machine(&self, held: u64) -> anyhow::Result<Limits> {
         let free = match self.memory {
             Some(all) => all.checked_sub(held).with_context(|| {

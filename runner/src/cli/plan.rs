@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         (Some(profile), problem, plans)
     } else {
         let (dataset, config) = args.planned.open(show)?;
-        let Measured { profile, problem, plans, .. } = args.planned.measure(&dataset, config, true, show)?;
+        let Measured { profile, problem, plans, .. } = args.planned.measure(&dataset, config, true, None, show)?;
         (Some(profile), problem, plans)
     };
     let best = plans.best();
@@ -90,6 +90,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         let (host, device) = (show::bytes(best.memory.host), show::bytes(best.memory.device));
         text += &format!("buffers and workers take at most {host} on the host, {device} on the device\n");
     }
+    text += &best.caches.iter().map(|cache| format!("cache: {cache}\n")).collect::<String>();
     if !rows.is_empty() {
         text += &format!("\n{}", what_if::table(&rows));
     }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use morphgl_plan::Strategy;
 use morphgl_registry::Key;
 
+use super::show;
 use super::usage::{OrUsage, Usage};
 use crate::{JobConfig, Plan, Plans};
 
@@ -40,8 +41,13 @@ impl PlanArg {
         serde_json::from_str(&text).or_usage(&option)
     }
 
-    /// The plan chosen from `plans`; `from_file` is the file's.
-    pub(super) fn choose(&self, from_file: Option<Plan>, plans: &Plans) -> anyhow::Result<Plan> {
+    /// The plan chosen from `plans`; `from_file` is the file's, whose caches, buffers and workers have to fit in `host_bytes`.
+    pub(super) fn choose(
+        &self,
+        from_file: Option<Plan>,
+        plans: &Plans,
+        host_bytes: Option<u64>,
+    ) -> anyhow::Result<Plan> {
         match (self, from_file) {
             (Self::Strategy(strategy), _) => plans.best_of(*strategy).cloned().ok_or_else(|| {
                 let possible: BTreeSet<String> = plans.all().iter().map(|p| p.strategy.to_string()).collect();
@@ -52,6 +58,14 @@ impl PlanArg {
                 let (has, wanted) = (plan.num_batches(), plans.best().num_batches());
                 if has != wanted {
                     anyhow::bail!("{}: it is of {has} mini-batches, an epoch has {wanted}; plan again", path.display());
+                }
+                let needed = plan.caches.iter().fold(plan.memory.host, |sum, cache| sum.saturating_add(cache.bytes));
+                if let Some(free) = host_bytes.filter(|&free| !plan.caches.is_empty() && needed > free) {
+                    let (needed, free) = (show::bytes(needed), show::bytes(free));
+                    anyhow::bail!(
+                        "{}: its caches, buffers and workers take {needed}, and {free} are left; plan again",
+                        path.display()
+                    );
                 }
                 Ok(plan)
             }

@@ -17,8 +17,9 @@ use super::limits::LimitArgs;
 use super::model::ModelArgs;
 use super::show::{self, Show};
 use super::values;
+use crate::budget::Purpose;
 use crate::memory;
-use crate::{Job, JobConfig, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, TrainingSpec};
+use crate::{Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, TrainingSpec};
 
 /// The options of every command that profiles and plans.
 #[derive(Debug, clap::Args)]
@@ -33,6 +34,11 @@ pub(crate) struct PlannedArgs {
     /// that, choosing among training operators comes on top]
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     profile_seconds: Option<Duration>,
+    /// What operators cache, of a dataset on disk or for a device: auto, none, or the rows that a policy of `morphgl cache` ranks
+    /// first; and in at most how much memory, for example inclusion:2GiB. It is an error where nothing has a cache, or where
+    /// the policy does not fit. --set KEY.cache=POLICY wins for one operator [default: auto]
+    #[arg(help_heading = "Limits", long, value_name = "POLICY[:SIZE]", value_parser = values::cache)]
+    cache: Option<values::Cache>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
@@ -43,8 +49,8 @@ pub(crate) struct Measured {
     pub(crate) profile: Profile,
     pub(crate) problem: Problem,
     pub(crate) plans: Plans,
-    /// Peak memory besides the plan's buffers and workers: dataset (unless it is mapped), model, a step's own memory and its
-    /// mini-batches; and an evaluation worker.
+    /// Peak memory besides the plan's caches, buffers and workers: dataset (unless it is mapped or on disk), model, a step's own
+    /// memory and its mini-batches; and evaluation's own cache and a worker.
     pub(crate) held_bytes: u64,
 }
 
@@ -55,15 +61,18 @@ impl PlannedArgs {
         self.batch.limit_threads()?;
         let (dataset, disk_bytes) = self.data.open_within(self.limits.memory, &self.batch, show)?;
         let config = config(&dataset, &self.model, &self.batch)?;
-        Ok((dataset, JobConfig { disk_bytes, ..config }))
+        let (cache, cache_bytes) = self.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));
+        Ok((dataset, JobConfig { disk_bytes, cache, cache_bytes, ..config }))
     }
 
-    /// Builds the job, profiles its routes, and plans; `evaluates` leaves memory for evaluation.
+    /// Builds the job, profiles its routes, and plans; `evaluates` leaves memory for evaluation. A cache of another size has to
+    /// pay within `epochs`, where they are known.
     pub(crate) fn measure(
         &self,
         dataset: &Arc<Dataset>,
         config: JobConfig,
         evaluates: bool,
+        epochs: Option<u32>,
         show: Show,
     ) -> anyhow::Result<Measured> {
         let mut job = Job::new(Arc::clone(dataset), config)?;
@@ -90,9 +99,16 @@ impl PlannedArgs {
         bar.finish_and_clear();
         // The workers of a plan keep their memory while an evaluation worker batches.
         let worker = |r: &RouteProfile| r.largest.worker_bytes + r.largest.batched_bytes;
-        let evaluation = profile.routes.iter().map(worker).max().filter(|_| evaluates).unwrap_or(0);
-        let held_bytes = profile.held_bytes + evaluation;
-        let problem = Partitioner::partition(&profile, threads, self.limits.this_machine(held_bytes)?);
+        let evaluation = profile
+            .routes
+            .iter()
+            .map(worker)
+            .max()
+            .filter(|_| evaluates)
+            .map_or(0, |worker| worker + Purpose::EvaluationBesideTraining.host_bytes(&job.config).unwrap_or(0));
+        let held_bytes = profile.held_bytes.saturating_sub(profile.cache_bytes()) + evaluation;
+        let limits = Limits { epochs, ..self.limits.this_machine(held_bytes)? };
+        let problem = Partitioner::partition(&profile, threads, limits);
         let plans =
             Scheduler::schedule(&problem).with_context(|| format!("all else takes {}", show::bytes(held_bytes)))?;
         Ok(Measured { job, profile, problem, plans, held_bytes })
@@ -130,11 +146,10 @@ fn refuse_larger_than_memory(spec: &ModelSpec, free: u64) -> anyhow::Result<()> 
 pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
     Ok(JobConfig {
         sampler: batch.sampler(&spec.model),
-        spec,
         seed: batch.seed,
         threads: batch.threads,
         operators: batch.operators(),
         options: batch.options()?,
-        disk_bytes: None,
+        ..JobConfig::new(spec)
     })
 }

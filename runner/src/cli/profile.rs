@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let (dataset, config) = args.planned.open(show)?;
-    let Measured { profile, .. } = args.planned.measure(&dataset, config, true, show)?;
+    let Measured { profile, .. } = args.planned.measure(&dataset, config, true, None, show)?;
     if let Some(path) = &args.save {
         profile.save(path)?;
     }

@@ -179,15 +179,20 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
         let busy: f64 = run.report.epochs.iter().filter_map(busy_seconds).sum();
         used.measured = (seconds > 0.0).then_some(busy / seconds);
     }
+    let used = |what: &str, bytes: u64| MemoryUse { what: what.to_string(), bytes };
+    let mut uses = vec![
+        used("dataset, model, program", run.held_bytes),
+        used("caches", run.plan.memory.caches),
+        used("buffers and workers, at most", run.plan.memory.host),
+    ];
+    // A dataset in memory needs no cache.
+    uses.retain(|used| used.bytes > 0);
     page.memory = vec![Memory {
         place: "Host".to_string(),
         simulated: false,
         budget: run.problem.limits.host_bytes.map(|b| b + run.held_bytes),
         peak: Some(crate::peak_rss_bytes()),
-        uses: vec![
-            MemoryUse { what: "dataset, model, program".to_string(), bytes: run.held_bytes },
-            MemoryUse { what: "buffers and workers, at most".to_string(), bytes: run.plan.memory.host },
-        ],
+        uses,
     }];
     for (operator, counters) in &run.report.counters() {
         let simulated = run.simulated.operator(operator);

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use morphgl_platform::{Replacement, replace_file};
-use morphgl_report::Report;
-use serde::Serialize;
+use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
+use morphgl_report::{LineChart, Report, with_hit_rates};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{EpochRow, JobConfig, Plan, TrainOptions};
 
@@ -43,6 +45,53 @@ struct Config<'a> {
     init: &'a Option<PathBuf>,
     training: &'a TrainOptions,
     job: &'a JobConfig,
+}
+
+/// The dataset and the configuration of a finished run.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Configured {
+    pub(crate) dataset: Option<PathBuf>,
+    pub(crate) job: JobConfig,
+}
+
+impl Configured {
+    /// Reads `config.toml`.
+    pub(crate) fn read(dir: &Path) -> Result<Self> {
+        let path = dir.join("config.toml");
+        let what = || format!("{}: cannot be read; give the --run directory of a training", path.display());
+        toml::from_str(&fs::read_to_string(&path).with_context(what)?).with_context(what)
+    }
+}
+
+/// The hit rate of the caches of a run over all of its epochs; `None` where nothing was looked up.
+pub(crate) fn hit_rate(dir: &Path) -> Result<Option<f64>> {
+    let path = dir.join("metrics.jsonl");
+    let what = || format!("{}: cannot be read; give the --run directory of a training", path.display());
+    let mut sums = [0; 2];
+    for line in fs::read_to_string(&path).with_context(what)?.lines() {
+        let row: Value = serde_json::from_str(line).with_context(what)?;
+        for counters in row["report"]["counters"].as_object().into_iter().flat_map(|operators| operators.values()) {
+            let amount = |name: &str| counters[name].as_u64().unwrap_or(0);
+            sums = [sums[0] + amount(CACHE_REQUESTS.name), sums[1] + amount(CACHE_HITS.name)];
+        }
+    }
+    let [requests, hits] = sums;
+    Ok((requests > 0).then(|| hits as f64 / requests as f64))
+}
+
+/// Puts hit rates into the report of a run, and writes `result`, from which they were drawn, to `cache.json`.
+pub(crate) fn write_hit_rates(dir: &Path, chart: &LineChart, result: &Value) -> Result<()> {
+    let path = dir.join("report.html");
+    let cure = "give the --run directory of a training that has ended";
+    let page = fs::read_to_string(&path).with_context(|| format!("{}: cannot be read; {cure}", path.display()))?;
+    let page = with_hit_rates(&page, chart)
+        .with_context(|| format!("{}: no report of this program; {cure}", path.display()))?;
+    replace(&dir.join("cache.json"), &format!("{result:#}\n"))?;
+    replace(&path, &page)
+}
+
+fn replace(path: &Path, text: &str) -> Result<()> {
+    replace_file(path, |out| out.write_all(text.as_bytes())).with_context(|| disk_full(path))
 }
 
 impl RunDir {

@@ -9,8 +9,8 @@ use clap::Parser;
 use indicatif::HumanCount;
 use morphgl_execute::CountersByOperator;
 use morphgl_model_spec::ModelSpec;
-use morphgl_plan::Time;
-use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, NamedTensor};
+use morphgl_plan::{RouteKeys, Time};
+use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, Key, NamedTensor, Registry};
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -22,6 +22,7 @@ use super::screen::Screen;
 use super::show::{self, Show};
 use super::usage::Usage;
 use super::{interrupt, report, values};
+use crate::budget;
 use crate::{
     Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Recorder, Simulated, StopReason, TrainOptions,
     TrainReport, Trainer,
@@ -34,6 +35,7 @@ use crate::{
   morphgl train --model mlp                                 the features alone, for comparison
   morphgl train cora --model gcn --fanouts=-1,-1 --hidden 16 --lr 0.01 --weight-decay 5e-4 --epochs 200
   morphgl train products --fanouts 15,10,5 --run runs/products --patience 5
+  morphgl train papers --memory 64GiB --cache inclusion:24GiB   from disk, hot rows cached
   morphgl train --json | jq .test_accuracy")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -162,14 +164,17 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if let Some(option) = unread.filter(|_| !validated) {
         return Err(nothing_validated(option));
     }
-    let measured = args.planned.measure(&dataset, config.clone(), evaluation != Evaluation::None, show)?;
+    let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
+    let epochs = args.options(steps, evaluation, validated).least_epochs();
+    let measured =
+        args.planned.measure(&dataset, config.clone(), evaluation != Evaluation::None, Some(epochs), show)?;
     let Measured { mut job, profile, problem, plans, held_bytes } = measured;
     if let (Some(path), Some(parameters)) = (&args.init, init) {
         let set = job.set_parameters(&parameters);
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
-    let plan = args.plan.choose(plan_of_file, &plans)?;
-    let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.host);
+    let plan = args.plan.choose(plan_of_file, &plans, problem.limits.host_bytes)?;
+    let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.all_host());
     if evaluation == Evaluation::Full {
         let needed = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
         evaluation = Inference::InMemory { needed, available }.choose(requested, show)?;
@@ -187,13 +192,21 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     plan.schedule.shares.iter().for_each(|share| show.line(&share.keys));
     profile.selections.iter().for_each(|selection| show.line(selection));
     show.line(format_args!("plan: {plan}"));
+    plan.caches.iter().for_each(|cache| show.line(format_args!("cache: {cache}")));
+    if job.config.caches() && !plan.schedule.shares.iter().any(|share| caches(&job.registry, &share.keys)) {
+        show.say(format_args!("--cache {}: the plan uses no operator with a cache", config.cache));
+    }
     let simulated = Simulated::of(&job.registry);
     let learns = !simulated.trains(&plan.schedule);
     if !learns {
         show.say("this plan trains on the simulated accelerator: nothing is learned, and no model is saved");
     }
     let (host, held) = (show::bytes(plan.memory.host), show::bytes(held_bytes));
-    show.line(format_args!("memory: buffers and workers at most {host}, all else about {held}"));
+    let caches = match plan.memory.caches {
+        0 => String::new(),
+        bytes => format!("caches {}, ", show::bytes(bytes)),
+    };
+    show.line(format_args!("memory: {caches}buffers and workers at most {host}, all else about {held}"));
     show.line(match args.epochs {
         Some(_) => String::new(),
         None => format!("{}\n", length(&options, plan.num_batches())),
@@ -272,6 +285,12 @@ fn write(
         note(dir.write_report(&report::of_run(run, recorder)));
     }
     unwritten
+}
+
+/// Whether an operator of the plan's route has a cache.
+fn caches(registry: &Registry, keys: &RouteKeys) -> bool {
+    let operator = |key: &String| key.parse::<Key>().is_ok_and(|key| budget::caches(registry, &key));
+    operator(&keys.batching) || operator(&keys.transferring)
 }
 
 /// The configuration as a flat list of names and values.

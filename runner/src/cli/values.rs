@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use morphgl_formats::edge_list::Column;
 use morphgl_graph_store::Dtype;
+use morphgl_hotness::{CachePolicy, PolicyKind};
 use morphgl_registry::Key;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -67,6 +68,31 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     match number.trim().parse::<f64>() {
         Ok(x) if x.is_finite() && x > 0.0 => Ok((x * base.powi(power)) as u64),
         _ => Err(format!("{text:?}: not an amount of memory; give for example 8GiB or 500MB")),
+    }
+}
+
+/// What operators cache, and the limit of each cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cache {
+    pub(crate) policy: CachePolicy,
+    pub(crate) bytes: Option<u64>,
+}
+
+/// Reads `POLICY[:SIZE]`. A number after `presample` or `smoothed` is one of epochs: `presample:2` counts two, `presample:2GiB` one.
+pub(crate) fn cache(text: &str) -> Result<Cache, String> {
+    let whole = text.parse::<CachePolicy>();
+    let Some((policy, size)) = text.rsplit_once(':').filter(|_| whole.is_err()) else {
+        let policy = whole.map_err(|e| e.to_string())?;
+        return Ok(Cache { policy, bytes: None });
+    };
+    let policy: CachePolicy = policy.parse().map_err(|e: morphgl_registry::Error| e.to_string())?;
+    match (policy, bytes(size)) {
+        (CachePolicy::None, _) => Err("none caches nothing; leave the size out".to_string()),
+        (policy, Ok(bytes)) => Ok(Cache { policy, bytes: Some(bytes) }),
+        (CachePolicy::By(PolicyKind::PreSample { .. } | PolicyKind::Smoothed { .. }), Err(_)) => {
+            Err(format!("{size:?} is neither a number of epochs nor a size; give for example presample:2:8GiB"))
+        }
+        (_, Err(e)) => Err(e),
     }
 }
 

@@ -1,9 +1,9 @@
-//! The operator, and the sampling of its workers.
+//! The operator.
 
 use std::sync::Arc;
 
-use morphgl_registry::{Batching, BatchingContext, BatchingWorker, HostBatch, NeighborSettings, Result};
-use morphgl_sampler_core::{Expected, HostBatching, HostHops, HostWorker, SampleSeeds, check_threads, sample_hops};
+use morphgl_registry::{Batching, BatchingContext, BatchingWorker, NeighborSettings, Result};
+use morphgl_sampler_core::{Expected, HostBatching, HostWorker, NeighborSampler, check_threads};
 
 /// Phase Batching by neighbour sampling on CPU threads, `Batching_CPU_Neighbor`.
 #[derive(Debug, Clone)]
@@ -37,23 +37,8 @@ impl Batching for CpuNeighbor {
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         check_threads(threads)?;
-        let hops = HostHops::new(&self.host.dataset.topology, threads, Arc::clone(&self.expected));
-        let sampler = NeighborSampler { hops, settings: self.settings.clone() };
+        let topology = &self.host.dataset.topology;
+        let sampler = NeighborSampler::new(topology, self.settings.clone(), threads, &self.expected);
         Ok(Box::new(HostWorker::new(Arc::clone(&self.host), threads, sampler)?))
-    }
-}
-
-/// The sampling of one worker.
-#[derive(Debug)]
-struct NeighborSampler {
-    hops: HostHops,
-    settings: NeighborSettings,
-}
-
-impl SampleSeeds for NeighborSampler {
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], batch: &mut HostBatch) -> Result<()> {
-        let topology = &host.dataset.topology;
-        let weights = topology.weights().map(|w| &**w);
-        sample_hops(&mut self.hops.sampler(topology), &self.settings, host.settings.seed, weights, seeds, batch)
     }
 }

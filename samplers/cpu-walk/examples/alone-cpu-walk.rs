@@ -1,4 +1,4 @@
-//! Samples mini-batches of a generated graph without the runner. Run: `cargo run -p morphgl-batching-cpu-walk --example alone-cpu-walk`.
+//! Samples a mini-batch of a generated graph without the runner. Run: `cargo run -p morphgl-batching-cpu-walk --example alone-cpu-walk`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::sync::Arc;
@@ -16,14 +16,9 @@ fn main() -> Result<()> {
     let (settings, options) = (SamplerSettings::from(sampling), Default::default());
     let sampler =
         CpuWalk::new(&BatchingContext { dataset, seeds, settings, gather: true, place: Place::Host, options })?;
-    let mut worker = sampler.worker(1)?;
-    let mut recycled = None;
-    for index in 0..sampler.num_batches() as u32 {
-        let (batch, took) = worker.prepare(BatchId { epoch: 0, index }, recycled)?.wait()?;
-        let host = batch.host()?;
-        let (seeds, nodes, edges) = (host.num_seeds, host.input_nodes.len(), host.blocks[0].num_edges());
-        println!("{}: {seeds} seeds, {nodes} nodes, {edges} edges in the first block, in {took:?}", host.id);
-        recycled = Some(batch);
-    }
+    let (batch, took) = sampler.worker(1)?.prepare(BatchId { epoch: 0, index: 0 }, None)?.wait()?;
+    let host = batch.host()?;
+    let (seeds, nodes, edges) = (host.num_seeds, host.input_nodes.len(), host.blocks[0].num_edges());
+    println!("{}: {seeds} seeds, {nodes} nodes, {edges} edges in the first block, in {took:?}", host.id);
     Ok(())
 }

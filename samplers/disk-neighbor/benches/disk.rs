@@ -1,6 +1,6 @@
 //! Mini-batches per second from disk, compared with the disk's limit and with memory:
 //! `cargo bench -p morphgl-batching-disk-neighbor -- [DATASET] [--json] [--memory MIB,…] [--workers N,…] [--batches N]
-//! [--rounds N] [--fanouts 15,10,5] [--batch-size N] [--hotness inclusion,degree,none] [--block 512,4096] [--gap BYTES,…] [--in-memory]`.
+//! [--rounds N] [--fanouts 15,10,5] [--batch-size N] [--cache auto,inclusion,none,…] [--block 512,4096] [--gap BYTES,…] [--in-memory]`.
 //! Without a dataset, one of 2 million nodes is generated in the temporary folder, and removed.
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
-use morphgl_batching_disk_neighbor::{DiskNeighbor, HotnessPolicy, Options};
+use morphgl_batching_disk_neighbor::{DiskNeighbor, Options};
 use morphgl_generate::{SbmConfig, sbm_to_disk};
 use morphgl_graph_store::{Dataset, Dtype, Load, OpenOptions};
+use morphgl_hotness::CachePolicy;
 use morphgl_platform::direct::{DirectFile, Fetch, Reader, Settings, ring_refused};
 use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, Place, SamplerSettings, SeedSet};
 use serde_json::json;
@@ -76,7 +77,7 @@ fn run(path: &Path, arguments: &Arguments) {
     if !json {
         println!(
             "\n{:>10} {:>6} {:>6} {:>7} {:>7} {:>10} {:>15} {:>8} {:>9} {:>7} {:>7} {:>7} {:>9} {:>7}",
-            "hotness",
+            "cache",
             "block",
             "gap",
             "MiB",
@@ -95,9 +96,8 @@ fn run(path: &Path, arguments: &Arguments) {
     for (&block, &limit) in blocks.iter().zip(&limit) {
         for gap in arguments.list::<usize>("--gap", "4096") {
             for memory in arguments.list::<u64>("--memory", "64,256,1024") {
-                for policy in arguments.list::<String>("--hotness", "inclusion,degree") {
-                    let hotness: HotnessPolicy = serde_json::from_value(json!(policy)).expect("a policy");
-                    let options = Options { memory_bytes: memory << 20, hotness, block, gap, ..Options::default() };
+                for cache in arguments.list::<CachePolicy>("--cache", "inclusion,in-degree") {
+                    let options = Options { memory_bytes: memory << 20, cache, block, gap, ..Options::default() };
                     from_disk(&context, &options, &workers, (rounds, batches), limit, json);
                 }
             }
@@ -112,7 +112,7 @@ fn run(path: &Path, arguments: &Arguments) {
             if json {
                 println!(
                     "{}",
-                    json!({ "what": "prepare", "isa": morphgl_platform::SimdLevel::current().name(), "unit": "batches/s", "median": median(&all), "all": all, "threads": workers, "hotness": "in memory" })
+                    json!({ "what": "prepare", "isa": morphgl_platform::SimdLevel::current().name(), "unit": "batches/s", "median": median(&all), "all": all, "threads": workers, "cache": "in memory" })
                 );
             } else {
                 println!(
@@ -141,7 +141,7 @@ fn from_disk(
     let start = Instant::now();
     let operator = DiskNeighbor::new(&context).expect("a sampler");
     let build = start.elapsed().as_secs_f64();
-    let policy = format!("{:?}", options.hotness).to_lowercase();
+    let policy = options.cache.to_string();
     if !json {
         println!("{operator:?}");
     }
@@ -162,7 +162,7 @@ fn from_disk(
         let rate = median(&all);
         if json {
             let line = json!({
-                "what": "prepare", "isa": morphgl_platform::SimdLevel::current().name(), "unit": "batches/s", "median": rate, "all": all, "threads": workers, "hotness": policy,
+                "what": "prepare", "isa": morphgl_platform::SimdLevel::current().name(), "unit": "batches/s", "median": rate, "all": all, "threads": workers, "cache": policy,
                 "memory_bytes": options.memory_bytes, "held_bytes": operator.num_bytes(), "block": options.block,
                 "gap": options.gap, "build_seconds": build, "reads_per_batch": reads, "bytes_per_batch": bytes,
                 "amplification": amplification, "row_hit_rate": rows, "feature_hit_rate": features,

@@ -3,15 +3,17 @@
 use morphgl_adjacency_cache::AdjacencyCache;
 use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate};
 use morphgl_feature_cache::{FeatureCache, NodeMap};
-use morphgl_hotness::{Graph, Hotness, InDegree, Inclusion, Policy};
+use morphgl_hotness::{CachePolicy, Graph, Hotness, Inclusion, Policy, PolicyKind, Smoothed};
 use morphgl_platform::direct::{Fetch, Reader};
-use morphgl_registry::{Expansion, Result, SamplerSettings};
+use morphgl_registry::{Error, Result, SamplerSettings};
 
+use crate::curve::Shape;
 use crate::files::{Files, OnDisk};
 use crate::graph::DiskGraph;
-use crate::options::{HotnessPolicy, Options};
+use crate::offsets::Offsets;
+use crate::options::Options;
 use crate::replay::Replay;
-use crate::slopes;
+use crate::{DESCRIPTION, slopes};
 
 /// Feature rows per read when the cache is filled.
 const FILL: usize = 1 << 13;
@@ -30,17 +32,46 @@ pub(crate) struct Caches {
     pub(crate) policy: &'static str,
     /// Seconds that a hit saves, by which the budget was divided; `None` if nothing was to be weighed.
     pub(crate) slopes: Option<Slopes>,
+    /// What caches of other sizes would save; `None` where accesses are not known or nothing was to be weighed.
+    pub(crate) shape: Option<Shape>,
 }
 
-/// Bytes per node to compute the hotness.
-fn bytes_a_node(policy: HotnessPolicy, settings: &SamplerSettings) -> u64 {
-    let expansion = settings.sampling.hops().map_or(Expansion::All, |hops| hops.expansion);
-    match (policy, expansion) {
-        (HotnessPolicy::None, _) => 0,
-        (HotnessPolicy::Degree, _) => 4,
-        (HotnessPolicy::Inclusion, Expansion::All) => 12,
-        (HotnessPolicy::Inclusion, Expansion::New) => 16,
+/// Accesses an epoch, counted in so many mini-batches.
+pub(crate) struct Counted {
+    pub(crate) hotness: Hotness,
+    pub(crate) batches: f64,
+}
+
+/// Bytes to fill caches by `kind`: their maps, and computing its scores.
+fn bytes_to_fill(kind: PolicyKind, num_nodes: u32, settings: &SamplerSettings) -> u64 {
+    2 * NodeMap::num_bytes_of(num_nodes as usize) + u64::from(num_nodes) * kind.bytes_a_node(settings)
+}
+
+/// Refuses a policy or a size of the caches that the user gives and `memory_bytes` have no room for, beside `fixed` bytes.
+pub(crate) fn check_memory(options: &Options, settings: &SamplerSettings, num_nodes: u32, fixed: u64) -> Result<()> {
+    let Options { memory_bytes, cache, cache_bytes, .. } = *options;
+    let kind = match (cache, cache_bytes) {
+        (CachePolicy::None, _) | (CachePolicy::Auto, None) => return Ok(()),
+        (CachePolicy::By(kind), _) => kind,
+        // The policy of least memory that may be chosen.
+        (CachePolicy::Auto, Some(_)) => PolicyKind::InDegree,
+    };
+    let refuse = |what: String| Err(Error::setting(&DESCRIPTION.key, what));
+    let (offsets, map) = (Offsets::num_bytes_of(num_nodes as usize), NodeMap::num_bytes_of(num_nodes as usize));
+    if let Some(bytes) = cache_bytes.filter(|&bytes| bytes <= map) {
+        return refuse(format!("cache_bytes={bytes} has no room for a row beside the map of {map} bytes; give more"));
     }
+    let bytes = bytes_to_fill(kind, num_nodes, settings).max(cache_bytes.unwrap_or(0));
+    // Caches are filled only where offsets are kept, which is where these take at most half of the memory.
+    let needed = fixed.saturating_add(offsets).saturating_add(bytes.max(offsets));
+    if needed <= memory_bytes {
+        return Ok(());
+    }
+    let size = cache_bytes.map_or_else(String::new, |bytes| format!(" with cache_bytes={bytes}"));
+    refuse(format!(
+        "cache={cache}{size} needs memory_bytes of at least {needed}, and there are {memory_bytes}; allow more memory, or \
+         give cache=auto without a size"
+    ))
 }
 
 impl Caches {
@@ -49,28 +80,40 @@ impl Caches {
         Self { policy: "nothing", ..Self::default() }
     }
 
-    /// Fills caches of at most `budget` bytes, which also limits the memory to compute the hotness.
+    /// Fills caches of at most `budget` bytes, which also limits the memory to compute the hotness; by `counted`, where the
+    /// policy counts accesses.
     pub(crate) fn new(
         graph: &DiskGraph<'_>,
         files: &Files,
         (seeds, settings): (&[u32], &SamplerSettings),
         options: &Options,
         budget: u64,
+        counted: Option<Counted>,
     ) -> Result<Self> {
-        let num_nodes = graph.num_nodes;
-        let map_bytes = NodeMap::num_bytes_of(num_nodes as usize);
-        let fits = |policy| 2 * map_bytes + u64::from(num_nodes) * bytes_a_node(policy, settings) <= budget;
-        // A policy that does not fit is replaced by a simpler one: so small a cache loses little.
-        let policies = [options.hotness, HotnessPolicy::Degree];
-        let affordable = policies.into_iter().find(|&p| p == HotnessPolicy::None || fits(p));
-        let (hotness, policy, replayed): (Hotness, _, _) = match affordable {
-            Some(HotnessPolicy::Inclusion) => (Inclusion.score(graph, seeds, settings)?, "inclusion probability", true),
-            // In-degrees are not accesses, and cannot be replayed.
-            Some(HotnessPolicy::Degree) => (InDegree.score(graph, seeds, settings)?, "in-degree", false),
-            _ => return Ok(Self::empty()),
+        let fits = |kind: &PolicyKind| bytes_to_fill(*kind, graph.num_nodes, settings) <= budget;
+        let kind = match options.cache {
+            CachePolicy::None => None,
+            // A policy that does not fit is replaced by a simpler one: so small a cache loses little.
+            CachePolicy::Auto => [PolicyKind::Inclusion, PolicyKind::InDegree].into_iter().find(fits),
+            CachePolicy::By(kind) => Some(kind),
         };
+        let Some(kind) = kind else { return Ok(Self::empty()) };
+        let hotness = match (counted, kind.policy(settings.seed)) {
+            (Some(Counted { hotness, batches }), _) if matches!(kind, PolicyKind::Smoothed { .. }) => {
+                Smoothed::mix(hotness, batches, &Inclusion.score(graph, seeds, settings)?)
+            }
+            (Some(counted), _) => counted.hotness,
+            (None, Some(policy)) => policy.score(graph, seeds, settings)?,
+            (None, None) => unreachable!("{kind} is counted before caches are filled"),
+        };
+        let budget = options.cache_bytes.map_or(budget, |bytes| bytes.min(budget));
         let replay = Replay::new(graph, files, &hotness, (seeds.len(), settings));
-        let ([features, lists], slopes) = select(&replay, replayed, || files.reader(options), budget)?;
+        // With less memory the operator would be another one: offsets on disk, or entries ranked by another policy.
+        let least = bytes_to_fill(kind, graph.num_nodes, settings).max(graph.offsets.num_bytes());
+        let (replayed, reader) = (kind.is_in_accesses(), || files.reader(options));
+        let Selected { shares: [features, lists], slopes, shape } = select(&replay, replayed, reader, least, budget)?;
+        // A size that the user gives is not to be chosen.
+        let shape = shape.filter(|_| options.cache_bytes.is_none());
         drop(hotness);
         let bytes: u64 = [&features, &lists].into_iter().flatten().map(|share| share.bytes).sum();
         let features = features.zip(files.features.as_ref()).map(|(share, on_disk)| {
@@ -78,7 +121,8 @@ impl Caches {
             FeatureCache::new(share.map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
         });
         let lists = lists.map(|share| adjacency_cache(graph, share.map));
-        let caches = Self { features: features.transpose()?, lists: lists.transpose()?, policy, slopes };
+        let caches =
+            Self { features: features.transpose()?, lists: lists.transpose()?, policy: kind.name(), slopes, shape };
         assert_eq!(caches.num_bytes(), bytes, "bytes of the caches, and of their division of {budget} bytes");
         Ok(caches)
     }
@@ -89,33 +133,46 @@ impl Caches {
     }
 }
 
-/// What each kind gets of a budget, and the slopes by which it was divided.
-type Division = ([Option<Share>; 2], Option<Slopes>);
+/// What each kind gets of a budget, the slopes by which it was divided, and what other budgets would save.
+struct Selected {
+    shares: [Option<Share>; 2],
+    slopes: Option<Slopes>,
+    shape: Option<Shape>,
+}
 
-/// Divides `budget` bytes by measured slopes, or by blocks if then the misses of a mini-batch are read in less time. Where
-/// all entries fit, nothing is measured.
+/// Divides `budget` bytes by measured slopes, or by blocks if then the misses of a mini-batch are read in less time; these are
+/// `replayed` if the scores are accesses. Where all entries fit, nothing is measured. `least` is the smallest
+/// budget that could be given instead.
 fn select(
     replay: &Replay<'_>,
     replayed: bool,
     reader: impl FnOnce() -> Result<Reader>,
+    least: u64,
     budget: u64,
-) -> Result<Division> {
+) -> Result<Selected> {
     let Replay { graph, files, settings, .. } = *replay;
     let (num_nodes, num_edges) = (u64::from(graph.num_nodes), files.indices.len);
-    // Only a graph of more neighbours than a cache may hold needs the limit.
     let neighbors = AdjacencyCache::BYTES_A_NEIGHBOR * num_edges.min(AdjacencyCache::MAX_NEIGHBORS);
-    let budget = if num_edges > AdjacencyCache::MAX_NEIGHBORS { budget.min(neighbors) } else { budget };
     let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
     let tables = 2 * NodeMap::num_bytes_of(graph.num_nodes as usize) + AdjacencyCache::BYTES;
-    if tables + num_nodes * (row_bytes + AdjacencyCache::BYTES_A_LIST) + neighbors <= budget {
+    let all = tables + num_nodes * (row_bytes + AdjacencyCache::BYTES_A_LIST) + neighbors;
+    // Only a graph of more neighbours than a cache may hold needs the limit.
+    let most = if num_edges > AdjacencyCache::MAX_NEIGHBORS { neighbors } else { all };
+    let budget = if num_edges > AdjacencyCache::MAX_NEIGHBORS { budget.min(most) } else { budget };
+    if all <= budget {
         let same = Slopes { row: 1.0, list: Curve::new([(1.0, 1.0)]) };
-        return Ok((divide(replay, &same, budget), None));
+        return Ok(Selected { shares: divide(replay, &same, budget), slopes: None, shape: None });
     }
     let mut reader = reader()?;
     let slopes = slopes::measure(graph, files, settings, &mut reader)?;
-    let candidates = [by_blocks(&slopes), slopes].map(|s| (divide(replay, &s, budget), Some(s)));
-    let [blocks, measured] = candidates;
-    if replayed { faster([measured, blocks], replay, &mut reader) } else { Ok(measured) }
+    let [blocks, measured] = [by_blocks(&slopes), slopes].map(|s| (divide(replay, &s, budget), s));
+    if !replayed {
+        let (shares, slopes) = measured;
+        return Ok(Selected { shares, slopes: Some(slopes), shape: None });
+    }
+    let (shares, slopes) = faster([measured, blocks], replay, &mut reader)?;
+    let shape = with_kinds(replay, &slopes, |kinds| Shape::new(graph.num_nodes, kinds, (least, budget, most)));
+    Ok(Selected { shares, slopes: Some(slopes), shape })
 }
 
 /// Slopes by which a feature row saves a read, and a list as many as it has blocks, eight at most: what they save where
@@ -126,6 +183,9 @@ fn by_blocks(measured: &Slopes) -> Slopes {
     let blocks = |blocks: f64| (blocks * BLOCK_NEIGHBORS, blocks * read);
     Slopes { row: read, list: Curve::new([blocks(1.0), blocks(8.0)]) }
 }
+
+/// What each kind gets of a budget, and the slopes by which it was divided.
+type Division = ([Option<Share>; 2], Slopes);
 
 /// The division whose misses are read in less time; the first one if they differ in nothing.
 fn faster([first, second]: [Division; 2], replay: &Replay<'_>, reader: &mut Reader) -> Result<Division> {
@@ -144,6 +204,11 @@ fn faster([first, second]: [Division; 2], replay: &Replay<'_>, reader: &mut Read
 
 /// Divides `budget` bytes between feature rows and adjacency lists.
 fn divide(replay: &Replay<'_>, slopes: &Slopes, budget: u64) -> [Option<Share>; 2] {
+    with_kinds(replay, slopes, |kinds| allocate(replay.graph.num_nodes, kinds, budget))
+}
+
+/// Does `work` with the feature rows and the adjacency lists as the allocator sees them.
+fn with_kinds<R>(replay: &Replay<'_>, slopes: &Slopes, work: impl FnOnce([Kind<'_>; 2]) -> R) -> R {
     let Replay { graph, files, hotness, .. } = *replay;
     let map_bytes = NodeMap::num_bytes_of(graph.num_nodes as usize);
     let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
@@ -162,7 +227,7 @@ fn divide(replay: &Replay<'_>, slopes: &Slopes, budget: u64) -> [Option<Share>; 
         bytes: &|v| AdjacencyCache::BYTES_A_LIST + AdjacencyCache::BYTES_A_NEIGHBOR * degree(v),
         tables: map_bytes + AdjacencyCache::BYTES,
     };
-    allocate(graph.num_nodes, [rows, lists], budget)
+    work([rows, lists])
 }
 
 /// Reads the feature rows of `map`.

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod caches;
+mod curve;
 mod expand;
 mod files;
 mod graph;
@@ -11,7 +12,7 @@ mod sampler;
 mod slopes;
 mod stats;
 
-pub use options::{HotnessPolicy, Options};
+pub use options::Options;
 pub use sampler::DiskNeighbor;
 pub use stats::{Counts, Hits};
 

@@ -1,21 +1,9 @@
 //! Options of this operator.
 
+use morphgl_hotness::CachePolicy;
 use morphgl_platform::direct::Method;
 use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
 use serde::{Deserialize, Serialize};
-
-/// How hot rows are selected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HotnessPolicy {
-    /// By the probability of being in a mini-batch: one pass over the edges per hop, before the first mini-batch.
-    #[default]
-    Inclusion,
-    /// By in-degree: without a pass over the edges.
-    Degree,
-    /// Not at all: nothing is cached.
-    None,
-}
 
 /// The operator's options, all optional.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,8 +11,12 @@ pub enum HotnessPolicy {
 pub struct Options {
     /// Bytes of offsets, orders and caches together, without the workers' buffers. Default 256 MiB.
     pub memory_bytes: u64,
-    /// How hot rows are selected. Default by inclusion probability.
-    pub hotness: HotnessPolicy,
+    /// What the caches are filled by. Default auto: by inclusion probability, else by in-degree, else by nothing, whichever
+    /// `memory_bytes` have room for first.
+    pub cache: CachePolicy,
+    /// Maximum bytes of the caches and their maps. Default what offsets and orders leave of `memory_bytes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_bytes: Option<u64>,
     /// Reads in flight of each worker. Default 128.
     pub depth: usize,
     /// Alignment of reads in bytes, from 512 to 4096. Default 512: a row is seldom longer.
@@ -37,22 +29,20 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let hotness = HotnessPolicy::default();
-        Self { memory_bytes: 256 << 20, hotness, depth: 128, block: 512, gap: 4096, threads: false }
+        let cache = CachePolicy::Auto;
+        Self { memory_bytes: 256 << 20, cache, cache_bytes: None, depth: 128, block: 512, gap: 4096, threads: false }
     }
 }
 
 /// The options as the registry lists them.
-pub(crate) const SPECS: [OptionSpec; 6] = [
+pub(crate) const SPECS: [OptionSpec; 7] = [
     OptionSpec::new("memory_bytes", OptionType::Count, "268435456", "memory of offsets, orders and caches together")
         .of_budget(OptionRole::HostBudget),
-    OptionSpec::new(
-        "hotness",
-        OptionType::Choice(&["inclusion", "degree", "none"]),
-        "inclusion",
-        "how cached rows are ranked",
-    )
-    .for_single_pass("none"),
+    OptionSpec::new("cache", OptionType::Text, "auto", "what ranks the cached rows: auto, none or a hotness policy")
+        .of_cache_policy()
+        .for_single_pass("none"),
+    OptionSpec::new("cache_bytes", OptionType::Count, "the rest of memory_bytes", "maximum memory of the caches")
+        .of_budget(OptionRole::CacheBytes),
     OptionSpec::new("depth", OptionType::Count, "128", "reads in flight of each worker, 1 to 4096").in_unit("reads"),
     OptionSpec::new("block", OptionType::Count, "512", "alignment of reads, a power of two from 512 to 4096")
         .in_unit("bytes"),

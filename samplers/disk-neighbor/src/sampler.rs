@@ -3,13 +3,18 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use morphgl_graph_store::Dataset;
+use morphgl_hotness::{CachePolicy, Policy, PolicyKind, PreSample};
 use morphgl_platform::direct::{Fetch, Method, Reader, Stats};
-use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, NeighborSettings, Result, SeedSet};
+use morphgl_registry::{
+    Batching, BatchingContext, BatchingWorker, CacheCurve, Error, NeighborSettings, Result, SeedSet,
+};
 use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
 
-use crate::caches::Caches;
+use crate::DESCRIPTION;
+use crate::caches::{Caches, Counted, check_memory};
 use crate::files::Files;
 use crate::graph::DiskGraph;
 use crate::offsets::{self, Offsets};
@@ -36,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) files: Files,
     pub(crate) offsets: Offsets,
     pub(crate) caches: Caches,
+    /// Seconds that building the operator took.
+    build_seconds: f64,
     counts: Mutex<Counts>,
     /// Why a reader fell back to threads; empty while all use io_uring.
     refused: OnceLock<String>,
@@ -53,17 +60,23 @@ impl DiskNeighbor {
     ///
     /// # Errors
     ///
-    /// A place other than the host, settings of another kind of sampling, unknown options, a dataset that was made in memory or whose edge weights lie on disk, what
+    /// A place other than the host, settings of another kind of sampling, unknown options, a policy or a size of the caches
+    /// that does not fit [`Options::memory_bytes`], a dataset that was made in memory or whose edge weights lie on disk, what
     /// [`check_limits`] refuses, and files that cannot be read or are invalid.
     ///
     /// # Complexity
     ///
-    /// One pass over the offsets, and over the neighbours one a hop and one more (by inclusion probability), or one (by degree).
+    /// One pass over the offsets, what the policy takes to score the nodes (by inclusion probability a pass over the neighbours
+    /// a hop, by pre-sampling the epochs without features), and one pass over the neighbours.
     pub fn new(context: &BatchingContext) -> Result<Self> {
-        let BatchingContext { dataset, seeds, settings, gather, place, options } = context;
+        Self::build(context, Options::parse(&context.options)?)
+    }
+
+    fn build(context: &BatchingContext, options: Options) -> Result<Self> {
+        let start = Instant::now();
+        let BatchingContext { dataset, seeds, settings, gather, place, .. } = context;
         check_host(place)?;
         let hops = settings.neighbor()?.clone();
-        let options = Options::parse(options)?;
         let weights = dataset.topology.weights();
         if weights.is_some_and(|w| w.is_mapped()) {
             let cure = "keep the dataset in memory, or import it without weights";
@@ -82,6 +95,14 @@ impl DiskNeighbor {
         check_limits(num_nodes as usize, weights.is_some(), || 0, seeds, settings)?;
         let by_node = u64::from(weights.is_some()) + u64::from(dataset.topology.draw_keys().is_some());
         let fixed = seeds.nodes().len() as u64 * BYTES_A_SEED + 4 * by_node * u64::from(num_nodes);
+        check_memory(&options, settings, num_nodes, fixed)?;
+        let counted = match options.cache {
+            CachePolicy::By(kind @ (PolicyKind::PreSample { epochs } | PolicyKind::Smoothed { epochs })) => {
+                let counts = u64::from(num_nodes) * kind.bytes_a_node(settings);
+                Some(presample(context, &options, counts, epochs.get())?)
+            }
+            _ => None,
+        };
         let budget = options.memory_bytes.saturating_sub(fixed);
         let keep = 2 * Offsets::num_bytes_of(num_nodes as usize) <= budget;
         // A worker's reader is tried, since the kernel may allow only smaller rings.
@@ -95,7 +116,11 @@ impl DiskNeighbor {
             let graph =
                 DiskGraph { indices: &files.indices, offsets: &offsets, num_nodes, reader: RefCell::new(reader) };
             let left = budget - offsets.num_bytes();
-            Caches::new(&graph, &files, (seeds.nodes(), settings), &options, left)?
+            Caches::new(&graph, &files, (seeds.nodes(), settings), &options, left, counted)?
+        } else if let CachePolicy::By(kind) = options.cache {
+            let what =
+                "64 rows have more than 2^32 edges: offsets stay on disk, and nothing is cached; give cache=auto";
+            return Err(Error::setting(&DESCRIPTION.key, format!("cache={kind}: {what}")));
         } else {
             Caches::empty()
         };
@@ -107,6 +132,7 @@ impl DiskNeighbor {
             files,
             offsets,
             caches,
+            build_seconds: start.elapsed().as_secs_f64(),
             counts: Mutex::default(),
             refused,
             weight_sums,
@@ -166,6 +192,17 @@ impl fmt::Debug for DiskNeighbor {
     }
 }
 
+/// Accesses in `epochs` epochs of the same mini-batches, counted by this sampler without caches and features; the counts take
+/// `counts` bytes of its memory.
+fn presample(context: &BatchingContext, options: &Options, counts: u64, epochs: u32) -> Result<Counted> {
+    let memory_bytes = options.memory_bytes.saturating_sub(counts);
+    let options = Options { cache: CachePolicy::None, cache_bytes: None, memory_bytes, ..options.clone() };
+    let batching = DiskNeighbor::build(&BatchingContext { gather: false, ..context.clone() }, options)?;
+    let policy = PreSample { batching: &batching, epochs, batches: None, threads: rayon::current_num_threads() };
+    let hotness = policy.score(&context.dataset.topology, context.seeds.nodes(), &context.settings)?;
+    Ok(Counted { hotness, batches: policy.num_counted() })
+}
+
 /// The seeds in ascending order, and the class of each.
 fn labels(
     files: &Files,
@@ -215,16 +252,20 @@ impl Shared {
         update(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Runs `read`, and adds its reads to the statistics in `field`.
+    /// Runs `read`, and adds its reads to the statistics in `field`, and their time.
     pub(crate) fn counted(
         &self,
         reader: &mut Reader,
         field: fn(&mut Counts) -> &mut Stats,
         read: impl FnOnce(&mut Reader) -> Result<()>,
     ) -> Result<()> {
-        let before = reader.stats();
+        let (before, start) = (reader.stats(), Instant::now());
         read(reader)?;
-        self.count(|counts| *field(counts) = *field(counts) + (reader.stats() - before));
+        let (read, took) = (reader.stats() - before, start.elapsed());
+        self.count(|counts| {
+            *field(counts) = *field(counts) + read;
+            counts.reading += if read.reads > 0 { took } else { Duration::ZERO };
+        });
         Ok(())
     }
 
@@ -242,5 +283,20 @@ impl Batching for DiskNeighbor {
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         Ok(Box::new(Worker::new(Arc::clone(&self.0), threads)?))
+    }
+
+    /// Other sizes are told by the mini-batches made so far: none before the first.
+    fn cache(&self) -> Option<CacheCurve> {
+        let Shared { caches, build_seconds, .. } = &*self.0;
+        let (bytes, counts) = (self.num_bytes(), self.counts());
+        let mean = |time: Duration| time.as_secs_f64() / counts.batches.max(1) as f64;
+        let shape = caches.shape.as_ref().filter(|_| counts.batches > 0);
+        let points = shape.map(|shape| shape.points(mean(counts.reading), bytes - caches.num_bytes()));
+        Some(CacheCurve {
+            bytes,
+            build_seconds: *build_seconds,
+            batch_seconds: mean(counts.preparing),
+            points: points.unwrap_or_default(),
+        })
     }
 }

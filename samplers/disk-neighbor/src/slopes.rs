@@ -167,6 +167,6 @@ fn timed(
     if seconds > 0.0 && count > 0 {
         return Ok(seconds / count as f64);
     }
-    let what = format!("{count} reads took {seconds} s; repair the system's clock, or cache nothing (hotness=none)");
+    let what = format!("{count} reads took {seconds} s; repair the system's clock, or cache nothing (cache=none)");
     Err(Error::failed("measuring reads of the dataset", io::Error::other(what)))
 }

@@ -1,5 +1,7 @@
 //! Statistics of all workers of an operator.
 
+use std::time::Duration;
+
 use morphgl_platform::direct::Stats;
 
 /// Statistics of all workers of an operator so far.
@@ -17,6 +19,10 @@ pub struct Counts {
     pub row_hits: Hits,
     /// Cache hits of the feature rows.
     pub feature_hits: Hits,
+    /// Time in which the mini-batches were made, of all workers together.
+    pub preparing: Duration,
+    /// The part of it in which they read, waiting for the disk included.
+    pub reading: Duration,
 }
 
 /// Cache hits and misses.

@@ -5,13 +5,14 @@ mod support;
 use std::sync::Arc;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
-use morphgl_batching_disk_neighbor::{HotnessPolicy, Options};
+use morphgl_batching_disk_neighbor::{DiskNeighbor, Options};
 use morphgl_conformance::batching::{graphs, hops};
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{Dataset, Dtype};
+use morphgl_hotness::{CachePolicy, PolicyKind};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Expansion, Fanout, Fanouts, HostBatch, MiniBatch, NeighborSettings, Pick,
-    Place, SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, CACHE_HITS, CACHE_REQUESTS, Counters, Expansion, Fanout, Fanouts, HostBatch,
+    MiniBatch, NeighborSettings, Pick, Place, SamplerSettings, SeedSet,
 };
 use proptest::prelude::*;
 
@@ -30,12 +31,55 @@ fn settings() -> impl Strategy<Value = SamplerSettings> {
     )
 }
 
+/// Every policy that a cache can be filled by.
+fn policies() -> Vec<CachePolicy> {
+    let kinds = PolicyKind::ALL.into_iter().filter(|kind| *kind != PolicyKind::Hindsight).map(CachePolicy::By);
+    kinds.chain([CachePolicy::Auto, CachePolicy::None, "presample:2".parse().expect("a policy")]).collect()
+}
+
 fn options() -> impl Strategy<Value = Options> {
-    let policy = prop::sample::select(vec![HotnessPolicy::Inclusion, HotnessPolicy::Degree, HotnessPolicy::None]);
+    let caches = (prop::sample::select(policies()), prop::option::of(0u64..60_000));
     let reads = (1usize..9, prop::sample::select(vec![512usize, 1024, 4096]), 0usize..20_000);
-    (0u64..60_000, policy, reads, any::<bool>()).prop_map(|(memory_bytes, hotness, (depth, block, gap), threads)| {
-        Options { memory_bytes, hotness, depth, block, gap, threads }
-    })
+    (0u64..60_000, caches, reads, any::<bool>()).prop_map(
+        |(memory_bytes, (cache, cache_bytes), (depth, block, gap), threads)| Options {
+            memory_bytes,
+            cache,
+            cache_bytes,
+            depth,
+            block,
+            gap,
+            threads,
+        },
+    )
+}
+
+/// The operator, with as much memory as its caches need at least where the options refuse them.
+fn build(context: &mut BatchingContext, options: &mut Options) -> DiskNeighbor {
+    let refused = match support::build(context) {
+        Ok(operator) => return operator,
+        Err(e) => e.to_string(),
+    };
+    if let Some((_, rest)) = refused.split_once("has no room for a row beside the map of ") {
+        let map: u64 = rest.split_once(" bytes").expect("a size").0.parse().expect("a number");
+        assert!(options.cache_bytes.is_some_and(|bytes| bytes <= map), "{refused}");
+        options.cache_bytes = None;
+        context.options = serde_json::to_value(&*options).expect("plain data");
+        return build(context, options);
+    }
+    let (_, rest) = refused.split_once("needs memory_bytes of at least ").unwrap_or_else(|| panic!("{refused}"));
+    let needed: u64 = rest.split_once(',').expect("a size").0.parse().expect("a number");
+    assert!(needed > options.memory_bytes, "{refused}");
+    for memory_bytes in [needed - 1, needed] {
+        options.memory_bytes = memory_bytes;
+        context.options = serde_json::to_value(&*options).expect("plain data");
+        match support::build(context) {
+            Ok(operator) if memory_bytes == needed => return operator,
+            outcome => {
+                assert!(memory_bytes < needed && outcome.is_err(), "{refused}, with {memory_bytes}: {outcome:?}")
+            }
+        }
+    }
+    unreachable!("{needed} bytes suffice")
 }
 
 fn context(dataset: Dataset, settings: SamplerSettings, options: &Options) -> BatchingContext {
@@ -73,43 +117,86 @@ proptest! {
         if !weights {
             hops(&mut settings).pick = Pick::Uniform;
         }
-        let context = context(graphs::random(num_nodes, degree, weights), settings, &options);
-        let disk = support::build(&context).expect("a sampler on disk");
+        let mut options = options;
+        let mut context = context(graphs::random(num_nodes, degree, weights), settings, &options);
+        let disk = build(&mut context, &mut options);
         let memory = CpuNeighbor::new(&BatchingContext { options: Default::default(), ..context.clone() });
         let expected = batches(&memory.expect("a sampler in memory"), epoch);
         prop_assert_eq!(batches(&disk, epoch), expected);
         // Minimum memory: two orders and the labels.
         let min_bytes = 16 * context.seeds.nodes().len() as u64 + if weights { 4 * num_nodes as u64 } else { 0 };
         prop_assert!(disk.num_bytes() <= options.memory_bytes.max(min_bytes), "{} bytes: {:?}", disk.num_bytes(), disk);
+        let offsets = 4 * (num_nodes as u64 + 1) + 8 * (num_nodes as u64 + 1).div_ceil(64);
+        let limit = options.cache_bytes.map_or(u64::MAX, |bytes| min_bytes + offsets + bytes);
+        prop_assert!(disk.num_bytes() <= limit, "{} bytes, {limit} allowed: {:?}", disk.num_bytes(), disk);
+    }
+}
+
+/// Every policy: the same mini-batches, the memory it is given and no more, hits and misses of every row that was asked for.
+#[test]
+fn every_policy_makes_the_same_mini_batches_within_its_memory() {
+    let settings = SamplerSettings { batch_size: 50, ..SamplerSettings::default() };
+    let made = graphs::random(4000, 12, false);
+    let given = context(made, settings, &Options::default());
+    let memory = CpuNeighbor::new(&BatchingContext { options: Default::default(), ..given.clone() });
+    let expected = batches(&memory.expect("a sampler in memory"), 3);
+    let requests: u64 = expected.iter().map(|batch| batch.input_nodes.len() as u64).sum();
+    for cache in policies() {
+        let options = Options { memory_bytes: 190_000, cache, cache_bytes: Some(80_000), ..Options::default() };
+        let context = BatchingContext { options: serde_json::to_value(&options).expect("data"), ..given.clone() };
+        let disk = support::build(&context).expect("a sampler on disk");
+        assert!(batches(&disk, 3) == expected, "{cache}");
+        let offsets = 4 * 4001 + 8 * 4001u64.div_ceil(64);
+        let beside = disk.num_bytes() - offsets - 16 * context.seeds.nodes().len() as u64;
+        assert!(beside <= 80_000, "{cache}: {beside} bytes of caches");
+        let (hits, shown) = (disk.counts().feature_hits, format!("{disk:?}"));
+        if cache == CachePolicy::None {
+            assert_eq!((beside, hits.hits + hits.misses), (0, 0), "{shown}");
+            assert!(shown.contains("cached by nothing"), "{shown}");
+            continue;
+        }
+        let name = match cache {
+            CachePolicy::By(kind) => kind.name(),
+            _ => "inclusion",
+        };
+        assert!(shown.contains(&format!("cached by {name}")), "{shown}");
+        assert!(beside > 72_000 && hits.hits > 0, "{cache}: {beside} bytes, {hits:?}: {shown}");
+        assert_eq!(hits.hits + hits.misses, requests, "{cache}: {hits:?}");
+        let (mut worker, mut counted) = (disk.worker(1).expect("a worker"), Counters::NONE);
+        for index in 0..expected.len() as u32 {
+            let made = worker.prepare(BatchId { epoch: 3, index }, None).and_then(|handle| handle.measured());
+            counted += made.expect("a mini-batch").1.counters;
+        }
+        assert_eq!((counted.get(&CACHE_REQUESTS), counted.get(&CACHE_HITS)), (Some(requests), Some(hits.hits)));
     }
 }
 
 #[test]
 fn more_memory_is_used_and_saves_reads() {
     let settings = SamplerSettings { batch_size: 50, ..SamplerSettings::default() };
-    let run = |memory_bytes, hotness| {
-        let options = Options { memory_bytes, hotness, ..Options::default() };
+    let run = |memory_bytes, cache| {
+        let options = Options { memory_bytes, cache, ..Options::default() };
         let disk = support::build(&context(graphs::random(20_000, 15, false), settings.clone(), &options));
         let disk = disk.expect("a sampler on disk");
         let made = batches(&disk, 0);
         assert!(disk.num_bytes() <= memory_bytes, "{} of {memory_bytes} bytes", disk.num_bytes());
         (made, disk.counts(), disk.num_bytes())
     };
-    let (expected, nothing, _) = run(120_000, HotnessPolicy::Inclusion);
+    let (expected, nothing, _) = run(120_000, CachePolicy::Auto);
     assert_eq!((nothing.row_hits.hits, nothing.feature_hits.hits), (0, 0), "only labels and orders fit");
     assert!(nothing.offsets.reads > 0, "offsets that do not fit are read");
     let mut before = nothing.reads().wanted;
     for memory_bytes in [600_000, 900_000, 1_200_000] {
-        let (made, counts, bytes) = run(memory_bytes, HotnessPolicy::Inclusion);
+        let (made, counts, bytes) = run(memory_bytes, CachePolicy::Auto);
         assert!(made == expected, "the same mini-batches with {memory_bytes} bytes");
         assert!(bytes > memory_bytes / 10 * 9, "{bytes} of {memory_bytes} bytes are used");
         assert_eq!(counts.offsets.reads, 0, "offsets in memory");
         assert!(counts.reads().wanted < before, "{counts:?} reads less than {before} bytes");
         before = counts.reads().wanted;
     }
-    let (made, counts, _) = run(900_000, HotnessPolicy::Degree);
+    let (made, counts, _) = run(900_000, CachePolicy::By(PolicyKind::InDegree));
     assert!(made == expected && counts.reads().wanted < nothing.reads().wanted, "by degree: {counts:?}");
-    let (made, counts, _) = run(50_000_000, HotnessPolicy::Inclusion);
+    let (made, counts, _) = run(50_000_000, CachePolicy::Auto);
     assert!(made == expected);
     assert_eq!(counts.reads().reads, 0, "everything fits, nothing is read: {counts:?}");
 }

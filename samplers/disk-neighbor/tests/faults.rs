@@ -32,7 +32,7 @@ impl Set {
             settings: SamplerSettings { batch_size: 5000, ..SamplerSettings::default() },
             gather: true,
             place: Place::Host,
-            options: json!({ "hotness": "none" }),
+            options: json!({ "cache": "none" }),
         };
         Self { dir, context }
     }
@@ -95,7 +95,7 @@ fn a_neighbour_that_does_not_exist() {
     let mut all = Set { context: set.context.clone(), ..set };
     hops(&mut all.context.settings).fanouts = "-1".parse().expect("fanouts");
     check(all.first(|| ()), &["indices.npy, byte 436", "node 5000", "import it again"]);
-    all.context.options = json!({ "hotness": "inclusion" });
+    all.context.options = json!({ "cache": "inclusion" });
     check(all.first(|| ()), &["indices.npy, byte 436", "node 5000"]);
 }
 
@@ -141,6 +141,9 @@ fn unsupported_contexts_are_refused() {
     refused(&|c| c.options = json!({ "depth": 0 }), &["depth of 0", "give 1 to 4096"]);
     refused(&|c| c.options = json!({ "block": 1000 }), &["block of 1000"]);
     refused(&|c| c.options = json!({ "gap": 1 << 30 }), &["gap of"]);
+    refused(&|c| c.options = json!({ "cache": "degree" }), &["\"degree\": no cache policy", "auto, none, in-degree"]);
+    refused(&|c| c.options = json!({ "cache": "hindsight" }), &["counts the epochs that are trained"]);
+    refused(&|c| c.options = json!({ "cache_bytes": 100 }), &["cache_bytes=100", "map of 1264 bytes"]);
     refused(&|c| c.place = "cuda:0".parse().expect("a place"), &["place", "cuda:0"]);
     refused(&|c| hops(&mut c.settings).fanouts.0.clear(), &["fanouts"]);
 }

@@ -1,10 +1,9 @@
 //! Batching on simulated CPU workers.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Handle, MiniBatch, Place, Result};
-use morphgl_sampler_core::{check_threads, host_batch};
+use morphgl_sampler_core::host_batch;
 use morphgl_sim::{Device, Operation, Work};
 
 use crate::CPU_KEY;
@@ -13,7 +12,7 @@ use crate::sampler::{Sampler, Shared};
 /// Phase Batching on simulated CPU workers, `Batching_CPU_SimNeighbor`.
 #[derive(Debug)]
 pub struct CpuSimNeighbor {
-    shared: Arc<Shared>,
+    shared: Shared,
     device: Device,
 }
 
@@ -25,19 +24,18 @@ impl CpuSimNeighbor {
     /// A place other than the host, and what [`morphgl_sampler_core::check_settings`] refuses.
     pub fn new(context: &BatchingContext, device: &Device) -> Result<Self> {
         let shared = Shared::new(context, context.gather, CPU_KEY, &Place::Host, "give the host")?;
-        Ok(Self { shared: Arc::new(shared), device: device.clone() })
+        Ok(Self { shared, device: device.clone() })
     }
 }
 
 impl Batching for CpuSimNeighbor {
     fn num_batches(&self) -> usize {
-        self.shared.epochs.num_batches()
+        self.shared.num_batches()
     }
 
     /// A worker takes the configured duration, with any number of threads.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        check_threads(threads)?;
-        let sampler = Sampler::new(&self.shared);
+        let sampler = self.shared.sampler(threads)?;
         Ok(Box::new(Worker { device: self.device.clone(), sampler }))
     }
 }

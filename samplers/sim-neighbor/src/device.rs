@@ -1,10 +1,8 @@
 //! Batching on the device.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Handle, MiniBatch, Result};
-use morphgl_sampler_core::check_threads;
 use morphgl_sim::{Device, SimBatch, Stream, Work};
 
 use crate::DEVICE_KEY;
@@ -13,7 +11,7 @@ use crate::sampler::{Sampler, Shared};
 /// Phase Batching on the simulated accelerator, `Batching_PCIe+SIM_Neighbor`.
 #[derive(Debug)]
 pub struct SimNeighbor {
-    shared: Arc<Shared>,
+    shared: Shared,
     device: Device,
 }
 
@@ -26,19 +24,18 @@ impl SimNeighbor {
     pub fn new(context: &BatchingContext, device: &Device) -> Result<Self> {
         // Features are gathered later, on the device.
         let shared = Shared::new(context, false, DEVICE_KEY, device.place(), "give that place")?;
-        Ok(Self { shared: Arc::new(shared), device: device.clone() })
+        Ok(Self { shared, device: device.clone() })
     }
 }
 
 impl Batching for SimNeighbor {
     fn num_batches(&self) -> usize {
-        self.shared.epochs.num_batches()
+        self.shared.num_batches()
     }
 
     /// A worker is a stream of the device; host threads do not make it faster.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        check_threads(threads)?;
-        let sampler = Sampler::new(&self.shared);
+        let sampler = self.shared.sampler(threads)?;
         let stream = Stream::new(&self.device, &DEVICE_KEY, Work::BatchingDevice, sampler)?;
         Ok(Box::new(Worker { device: self.device.clone(), stream }))
     }

@@ -9,7 +9,7 @@ use crate::{Candidate, Problem};
 /// A lower bound of the seconds of any schedule of the problem.
 ///
 /// The minimum over all sets of routes that can run at once (one training operator, no batching operator twice) of a linear
-/// program's makespan. In it mini-batches are divided fractionally, and each resource is busy from the earliest time any phase can
+/// program's makespan, with every cache as large as the host's limit allows. In it mini-batches are divided fractionally, and each resource is busy from the earliest time any phase can
 /// need it to the latest time that leaves enough for the phases after it. Where a route holds bus and device at once, the time lost
 /// between its groups counts too. Durations are the minimum over all measured counts of workers and threads.
 ///
@@ -20,6 +20,7 @@ pub fn bound(problem: &Problem) -> f64 {
     if problem.num_batches == 0 {
         return 0.0;
     }
+    let problem = &problem.with_largest_caches();
     sets(problem).iter().map(|set| of_set(problem, set).0).fold(f64::INFINITY, f64::min)
 }
 

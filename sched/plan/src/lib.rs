@@ -2,6 +2,7 @@
 
 mod assemble;
 mod bound;
+mod cache;
 mod curve;
 mod durations;
 mod error;
@@ -18,16 +19,18 @@ mod runs;
 mod schedule;
 mod search;
 mod simulate;
+mod sizes;
 mod state;
 mod time;
 mod whatif;
 
 pub use bound::bound;
+pub use cache::{Cache, CacheSize};
 pub use curve::{Curve, Point, Seconds};
 pub use durations::{Contention, Durations, InterferencePoint, PoolPoint};
 pub use error::Invalid;
 pub use memory::{DoesNotFit, Memory, memory};
-pub use morphgl_registry::Phase;
+pub use morphgl_registry::{CacheCurve, CachePoint, Phase};
 pub use order::{Begun, Order, Replay};
 pub use plan::{Bottleneck, Plan, Plans, Prediction, Strategy, Utilisation, predict};
 pub use problem::{Bytes, Candidate, Hardware, Limits, PerPhase, Problem, Resource, RouteKeys};

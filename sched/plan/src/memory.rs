@@ -6,18 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Limits, Policy, Problem, Schedule};
 
-/// Peak bytes of a schedule's buffers and workers.
+/// Peak bytes of a schedule's buffers, workers and caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Memory {
-    /// In the host's memory.
+    /// Buffers and workers in the host's memory.
     pub host: u64,
-    /// In the device's memory.
+    /// Buffers and workers in the device's memory.
     pub device: u64,
+    /// Caches in the host's memory.
+    #[serde(default)]
+    pub caches: u64,
 }
 
 impl Memory {
+    /// Bytes in the host's memory, caches included.
+    pub fn all_host(&self) -> u64 {
+        self.host.saturating_add(self.caches)
+    }
+
     fn fits(&self, limits: &Limits) -> bool {
-        limits.host_bytes.is_none_or(|b| self.host <= b) && limits.device_bytes.is_none_or(|b| self.device <= b)
+        limits.host_bytes.is_none_or(|b| self.all_host() <= b) && limits.device_bytes.is_none_or(|b| self.device <= b)
     }
 }
 
@@ -33,7 +41,10 @@ pub struct DoesNotFit {
 impl fmt::Display for DoesNotFit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-        write!(f, "no plan fits in memory: the smallest needs {}", mib(self.minimum.host))?;
+        write!(f, "no plan fits in memory: the smallest needs {}", mib(self.minimum.all_host()))?;
+        if self.minimum.caches > 0 {
+            write!(f, ", {} of it for caches,", mib(self.minimum.caches))?;
+        }
         if let Some(bytes) = self.limits.host_bytes {
             write!(f, " of the host's {} left for buffers", mib(bytes))?;
         }
@@ -61,6 +72,9 @@ pub fn memory(problem: &Problem, schedule: &Schedule) -> Memory {
             batched = batched.max(route.bytes.batched);
         }
     }
+    let is_used = |batching: &str| schedule.shares.iter().any(|s| s.keys.batching == batching);
+    let caches = problem.caches.iter().filter(|c| is_used(&c.batching));
+    memory.caches = caches.fold(0, |sum, cache| sum.saturating_add(cache.curve.bytes));
     // A mini-batch being transferred exists at both places.
     let moving = schedule.shares.iter().filter(|s| !s.in_place).count() as u64;
     memory.host += (schedule.batched as u64 + moving) * batched;
@@ -105,6 +119,6 @@ pub(crate) fn does_not_fit(problem: &Problem, schedules: &[Schedule]) -> DoesNot
         (s.batched, s.ready) = (s.batched.min(1), 1);
         memory(problem, &s)
     };
-    let minimum = schedules.iter().map(smallest).min_by_key(|m| (m.host.saturating_add(m.device), m.host));
+    let minimum = schedules.iter().map(smallest).min_by_key(|m| (m.all_host().saturating_add(m.device), m.host));
     DoesNotFit { minimum: minimum.unwrap_or_default(), limits: problem.limits }
 }

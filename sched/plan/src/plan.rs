@@ -6,7 +6,7 @@ use morphgl_registry::Phase;
 use serde::{Deserialize, Serialize};
 
 use crate::simulate::{Simulation, simulate};
-use crate::{Memory, Resource, Schedule, Share, Time};
+use crate::{CacheSize, Memory, Resource, Schedule, Share, Time};
 
 /// The kind of a plan: a baseline, or ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub struct Utilisation {
 pub struct Prediction {
     /// Seconds an epoch.
     pub epoch_seconds: f64,
-    /// The lower bound, the same for every plan of a problem.
+    /// The lower bound with the plan's sizes of caches, the same for every plan of a problem.
     pub bound_seconds: f64,
     /// Seconds until training starts.
     pub first_fill_seconds: f64,
@@ -92,8 +92,11 @@ pub struct Plan {
     pub schedule: Schedule,
     /// The prediction.
     pub prediction: Prediction,
-    /// Peak bytes of its buffers and workers.
+    /// Peak bytes of its buffers, workers and caches.
     pub memory: Memory,
+    /// Sizes of its batching operators' caches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<CacheSize>,
 }
 
 impl Plan {

@@ -6,7 +6,7 @@ use std::ops::Index;
 use morphgl_registry::{Phase, Route};
 use serde::{Deserialize, Serialize};
 
-use crate::{Durations, Invalid};
+use crate::{Cache, CacheSize, Durations, Invalid};
 
 /// A unit of hardware that phases compete for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,15 +112,25 @@ pub struct Limits {
     /// Slowdown by oversubscription (more threads than cores) where interference was not measured; a factor from 1. Default 1.1.
     #[serde(rename = "crowding")]
     pub oversubscription: f64,
-    /// Bytes of host memory for buffers and workers; `None` is no limit.
+    /// Bytes of host memory for caches, buffers and workers; `None` is no limit, and leaves caches as they were profiled.
     pub host_bytes: Option<u64>,
     /// Bytes of device memory for buffers; `None` is no limit.
     pub device_bytes: Option<u64>,
+    /// Epochs in which a cache of another size has to save the seconds of building it; `None` for very many.
+    pub epochs: Option<u32>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { ready: 10, batched: 64, extra_threads: 1, oversubscription: 1.1, host_bytes: None, device_bytes: None }
+        Self {
+            ready: 10,
+            batched: 64,
+            extra_threads: 1,
+            oversubscription: 1.1,
+            host_bytes: None,
+            device_bytes: None,
+            epochs: None,
+        }
     }
 }
 
@@ -128,10 +138,13 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Problem {
-    // Invariant: every name in a route's hardware is a resource's; at most one resource has cores; there is a route.
+    // Invariant: every name in a route's hardware is a resource's; at most one resource has cores; there is a route; a batching
+    // operator has one cache at most, with a valid curve.
     pub(crate) num_batches: usize,
     pub(crate) resources: Vec<Resource>,
     pub(crate) routes: Vec<Candidate>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) caches: Vec<Cache>,
     /// Limits of plans.
     pub limits: Limits,
 }
@@ -142,6 +155,8 @@ struct Unchecked {
     resources: Vec<Resource>,
     routes: Vec<Candidate>,
     #[serde(default)]
+    caches: Vec<Cache>,
+    #[serde(default)]
     limits: Limits,
 }
 
@@ -149,7 +164,7 @@ impl TryFrom<Unchecked> for Problem {
     type Error = Invalid;
 
     fn try_from(u: Unchecked) -> Result<Self, Invalid> {
-        Ok(Self::new(u.num_batches, u.resources, u.routes)?.with_limits(u.limits))
+        Ok(Self::new(u.num_batches, u.resources, u.routes)?.with_caches(u.caches)?.with_limits(u.limits))
     }
 }
 
@@ -187,12 +202,54 @@ impl Problem {
                 }
             }
         }
-        Ok(Self { num_batches, resources, routes, limits: Limits::default() })
+        Ok(Self { num_batches, resources, routes, caches: Vec::new(), limits: Limits::default() })
     }
 
     /// The same problem with other limits.
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// The same problem with the caches of its batching operators, in place of any it had. The limit of host memory counts
+    /// them, and [`plan`](crate::plan()) chooses their sizes within it.
+    ///
+    /// # Errors
+    ///
+    /// Two caches of one operator, or a curve that falls or has values that are not finite or negative.
+    pub fn with_caches(self, caches: Vec<Cache>) -> Result<Self, Invalid> {
+        for (i, cache) in caches.iter().enumerate() {
+            cache.check()?;
+            if caches[..i].iter().any(|c| c.batching == cache.batching) {
+                return Err(Invalid(format!("{}: two caches; give one", cache.batching)));
+            }
+        }
+        Ok(Self { caches, ..self })
+    }
+
+    /// The same problem with caches of these `sizes`, and the others as profiled; no plan of it changes them.
+    pub fn settled(&self, sizes: &[CacheSize]) -> Self {
+        let mut settled = sizes.iter().fold(self.clone(), |p, size| p.resized(&size.batching, size.bytes));
+        settled.caches.iter_mut().for_each(|cache| cache.curve.points.clear());
+        settled
+    }
+
+    /// The same problem with the cache of an operator at `bytes`; no plan of it changes that.
+    pub(crate) fn resized(&self, batching: &str, bytes: u64) -> Self {
+        let mut resized = self.clone();
+        let Some(cache) = resized.caches.iter_mut().find(|c| c.batching == batching) else { return resized };
+        let factor = cache.factor(bytes);
+        for route in resized.routes.iter_mut().filter(|r| r.keys.batching == batching) {
+            route.durations = route.durations.scaled(factor, 1.0, 1.0);
+        }
+        cache.curve.bytes = bytes;
+        cache.curve.points.clear();
+        resized
+    }
+
+    /// The same problem with every cache as large as the limit alone allows: no size makes a phase shorter.
+    pub(crate) fn with_largest_caches(&self) -> Self {
+        let largest = |p: Self, c: &Cache| p.resized(&c.batching, c.largest(self.limits.host_bytes));
+        self.caches.iter().fold(self.clone(), largest)
     }
 
     /// The same problem for another number of mini-batches.
@@ -213,6 +270,11 @@ impl Problem {
     /// The routes.
     pub fn routes(&self) -> &[Candidate] {
         &self.routes
+    }
+
+    /// The caches of its batching operators.
+    pub fn caches(&self) -> &[Cache] {
+        &self.caches
     }
 
     /// The cores that threads share; 1 where no resource has cores.

@@ -151,6 +151,7 @@ impl Measurement<'_> {
             // No other point is measured with them, and a device's memory is small.
             self.ready.remove(&route.trained_at);
         }
+        let cache = self.operators.routes[i].batching.cache();
         Ok(RouteProfile {
             route,
             edges_per_batch,
@@ -160,6 +161,7 @@ impl Measurement<'_> {
             transferring,
             training,
             interference: Vec::new(),
+            cache,
         })
     }
 

@@ -1,8 +1,8 @@
 //! The planning problem of a profile, and the checks of profiles.
 
 use morphgl_plan::{
-    Bytes, Candidate, Contention, Curve, Durations, Hardware, InterferencePoint, Invalid, Limits, Point, PoolPoint,
-    Problem, Resource,
+    Bytes, Cache, Candidate, Contention, Curve, Durations, Hardware, InterferencePoint, Invalid, Limits, Point,
+    PoolPoint, Problem, Resource,
 };
 use morphgl_registry::{Key, Phase, Place, Route};
 
@@ -19,6 +19,8 @@ impl Profile {
     /// host's processor has cores, all others are used by one phase at a time.
     /// Interference was measured at some splits of the cores; at every other one it is that of the nearest measured split,
     /// and at least `limits.oversubscription` times the threads a core where there are more threads than cores.
+    /// The limit of host memory is that of caches, buffers and workers: of what was held while profiling,
+    /// [`Profile::cache_bytes`] count among it.
     ///
     /// # Panics
     ///
@@ -29,10 +31,28 @@ impl Profile {
             let interference = all_splits(route.contention(&durations), &durations, cores.max(1), &limits);
             durations.with_interference(interference)
         });
+        let problem = problem.and_then(|p| p.with_caches(self.caches()));
         problem.unwrap_or_else(|e| panic!("the profile was changed: {e}")).with_limits(limits)
     }
 
-    /// The problem with the given durations of each route.
+    /// The caches of the batching operators.
+    fn caches(&self) -> Vec<Cache> {
+        let mut caches: Vec<Cache> = Vec::new();
+        for route in &self.routes {
+            let batching = route.route.batching.to_string();
+            if let Some(curve) = route.cache.clone().filter(|_| caches.iter().all(|c| c.batching != batching)) {
+                caches.push(Cache { batching, curve });
+            }
+        }
+        caches
+    }
+
+    /// Bytes of the batching operators' caches in host memory, which are part of [`Profile::held_bytes`] where that was measured.
+    pub fn cache_bytes(&self) -> u64 {
+        self.caches().iter().map(|c| c.curve.bytes).sum()
+    }
+
+    /// The problem with the given durations of each route, and caches as they are.
     pub(crate) fn build(
         &self,
         cores: usize,
@@ -87,7 +107,9 @@ impl Profile {
             }
             route.check().map_err(named)?;
         }
-        self.build(self.settings.cores, |r| r.durations()?.with_interference(r.contention(&r.durations()?))).map(|_| ())
+        let problem =
+            self.build(self.settings.cores, |r| r.durations()?.with_interference(r.contention(&r.durations()?)))?;
+        problem.with_caches(self.caches()).map(|_| ())
     }
 }
 

@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use morphgl_plan::RouteKeys;
 use morphgl_platform::replace_file;
-use morphgl_registry::{Machine, Resource, Route};
+use morphgl_registry::{CacheCurve, Machine, Resource, Route};
 use serde::{Deserialize, Serialize};
 
 use crate::transfer::PeakBytes;
@@ -79,6 +79,9 @@ pub struct RouteProfile {
     /// Interference of batching and training, one sample a split of the cores.
     #[serde(rename = "together")]
     pub interference: Vec<InterferenceSample>,
+    /// The batching operator's cache in host memory, if it has one, with the size that the durations were measured with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheCurve>,
 }
 
 /// Durations of every phase on every route of a machine.
@@ -101,7 +104,7 @@ pub struct Profile {
     pub skipped: Vec<String>,
     /// Seconds that profiling took, the choice among training operators included.
     pub seconds: f64,
-    /// Peak host memory, in bytes, of the process while no worker batched: dataset, model, a step of training and its
+    /// Peak host memory, in bytes, of the process while no worker batched: dataset, caches, model, a step of training and its
     /// mini-batches; 0 where it was not measured.
     #[serde(default)]
     pub held_bytes: u64,

@@ -49,9 +49,11 @@ pub struct LineChart {
     pub events: Vec<(f64, String)>,
 }
 
-/// The style of a stand-alone chart, and its number of colours.
+/// The style of a stand-alone chart.
 const STYLE: &str = include_str!("chart.css");
-const COLOURS: usize = 8;
+/// The styles `c0` to `c7` of lines without one of their own.
+pub(crate) const COLOURS: &str = include_str!("colours.css");
+const NUM_COLOURS: usize = 8;
 
 const WIDTH: f64 = 540.0;
 const HEIGHT: f64 = 236.0;
@@ -76,8 +78,8 @@ pub fn line_chart(chart: &LineChart) -> String {
 /// Draws the chart as a stand-alone SVG document with a legend, that follows the viewer's light or dark setting; an empty string
 /// if no line has a point. Each line gets a colour of its own, up to eight; the styles of the series are not read.
 pub fn line_chart_svg(chart: &LineChart) -> String {
-    let thinned = chart.series.iter().filter_map(thin).enumerate();
-    let series: Vec<Series> = thinned.map(|(i, line)| Series { style: format!("c{}", i % COLOURS), ..line }).collect();
+    let unstyled = chart.series.iter().filter_map(thin).map(|line| Series { style: String::new(), ..line }).collect();
+    let LineChart { series, .. } = coloured(&LineChart { series: unstyled, ..chart.clone() });
     let Some(Plot { svg, .. }) = plot(chart, &series) else { return String::new() };
     let (title, top) = (escape(&chart.title), 34.0);
     let legend = top + HEIGHT + 16.0;
@@ -97,9 +99,18 @@ pub fn line_chart_svg(chart: &LineChart) -> String {
     let height = legend + 18.0 * series.len().div_ceil(2) as f64;
     format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" class="plot" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}"><style>
-{STYLE}</style><rect class="ground" width="{WIDTH}" height="{height}"/><text class="title" x="14" y="22">{title}</text><g transform="translate(0 {top})">{svg}</g>{keys}</svg>
+{STYLE}{COLOURS}</style><rect class="ground" width="{WIDTH}" height="{height}"/><text class="title" x="14" y="22">{title}</text><g transform="translate(0 {top})">{svg}</g>{keys}</svg>
 "#
     )
+}
+
+/// The chart with a colour of its own for each line without a style, up to eight.
+pub(crate) fn coloured(chart: &LineChart) -> LineChart {
+    let coloured = |(i, line): (usize, &Series)| {
+        let style = if line.style.is_empty() { format!("c{}", i % NUM_COLOURS) } else { line.style.clone() };
+        Series { style, ..line.clone() }
+    };
+    LineChart { series: chart.series.iter().enumerate().map(coloured).collect(), ..chart.clone() }
 }
 
 /// A drawn chart, without legend.

@@ -18,7 +18,7 @@ mod trace;
 
 pub use chart::{LineChart, Scale, Series, line_chart, line_chart_svg};
 pub use morphgl_plan::Phase;
-pub use page::html;
+pub use page::{html, with_hit_rates};
 pub use report::{
     Baseline, Cache, Counted, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,
 };

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::chart::{COLOURS, LineChart};
 use crate::data::{embed, timeline};
 use crate::legend::patterns;
 use crate::markup::{escape, put};
@@ -10,7 +11,7 @@ use crate::rows::Rows;
 use crate::sections;
 use crate::timeline::Timeline;
 
-const STYLES: [&str; 2] = [include_str!("timeline.css"), include_str!("style.css")];
+const STYLES: [&str; 3] = [include_str!("timeline.css"), include_str!("style.css"), COLOURS];
 const SCRIPTS: [&str; 3] = [include_str!("model.js"), include_str!("timeline.js"), include_str!("charts.js")];
 
 /// Renders a report as one self-contained HTML page, which is well-formed XML, too.
@@ -37,14 +38,14 @@ pub fn html(report: &Report) -> String {
     patterns(&mut out, "page", routes);
     out.push_str("</svg>");
 
-    let columns = |sections: [String; 3]| format!(r#"<div class="columns">{}</div>"#, sections.concat());
+    let columns = |sections: &[String]| format!(r#"<div class="columns">{}</div>"#, sections.concat());
     let sections = [
         sections::header(report, &title),
         sections::tiles(report),
         sections::timelines(&timelines),
-        columns([sections::utilisation(report), sections::epoch_seconds(report), sections::curves(report)]),
+        columns(&[sections::utilisation(report), sections::epoch_seconds(report), sections::curves(report)]),
         sections::tables(report),
-        columns(sections::resources(report)),
+        columns(&sections::resources(report)),
         sections::notes(report, &timelines),
         sections::folded(report),
     ];
@@ -55,4 +56,13 @@ pub fn html(report: &Report) -> String {
     put!(out, "<script>//<![CDATA[\n{}//]]></script>", SCRIPTS.concat());
     out.push_str("</body></html>\n");
     out
+}
+
+/// A page of [`html`] with another [`Report::hit_rates`]; `None` if `page` is none.
+pub fn with_hit_rates(page: &str, chart: &LineChart) -> Option<String> {
+    // Texts of a report are escaped, so that nothing else in a page is a comment.
+    let [begin, end] = sections::HIT_RATES;
+    let (before, rest) = page.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{}{after}", sections::hit_rates(Some(chart))))
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use morphgl_plan::Phase;
 
-use crate::Timeline;
+use crate::{LineChart, Timeline};
 
 /// The content of a page. Parts that are `None` or empty are left out.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -51,6 +51,8 @@ pub struct Report {
     pub memory: Vec<Memory>,
     /// Caches and their hit rates.
     pub caches: Vec<Cache>,
+    /// Hit rates of caches of any size, by policy.
+    pub hit_rates: Option<LineChart>,
     /// What operators counted.
     pub counters: Vec<Counted>,
     /// Notes in sentences: assumptions, skipped operators, replanning.

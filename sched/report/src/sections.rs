@@ -3,7 +3,7 @@
 use morphgl_plan::Time;
 
 use crate::bars::{self, bar, labelled, pairs};
-use crate::chart::{LineChart, Scale, Series, line_chart};
+use crate::chart::{LineChart, Scale, Series, coloured, line_chart};
 use crate::data::MAX_ACTIVITIES;
 use crate::legend::{entries, swatch};
 use crate::markup::{escape, put};
@@ -202,14 +202,26 @@ pub(crate) fn tables(report: &Report) -> String {
     .concat()
 }
 
-/// Memory, caches, and what operators counted: bytes over links and from disk, cache requests and hits, counters of their own.
-pub(crate) fn resources(report: &Report) -> [String; 3] {
+/// Memory, caches, hit rates, and what operators counted: bytes over links and from disk, cache requests and hits, counters of
+/// their own.
+pub(crate) fn resources(report: &Report) -> [String; 4] {
     let places: String = report.memory.iter().map(table::memory).collect();
     [
         section("memory", "Memory", "", &places),
         section("", "Caches", "Share of accesses they catch.", &caches(report)),
+        hit_rates(report.hit_rates.as_ref()),
         section("", "Counters", "Sums over all mini-batches.", &table::counters(&report.counters)),
     ]
+}
+
+/// Where a page has its hit rates, or would have them.
+pub(crate) const HIT_RATES: [&str; 2] = ["<!--hit rates-->", "<!--/hit rates-->"];
+
+/// The chart of hit rates, between its comments.
+pub(crate) fn hit_rates(chart: Option<&LineChart>) -> String {
+    let chart = chart.map(|chart| line_chart(&coloured(chart))).unwrap_or_default();
+    let below = "Share of the accesses to feature rows that a static cache would catch, by what it is filled by.";
+    HIT_RATES[0].to_string() + &section("", "Hit rates", below, &chart) + HIT_RATES[1]
 }
 
 fn caches(report: &Report) -> String {

@@ -2,7 +2,7 @@
 
 use morphgl_report::{
     Bar, Baseline, Cache, Epoch, Lane, LineChart, Mark, Memory, MemoryUse, OperatorSeconds, Phase, Report, Scale,
-    Series, SvgOptions, Timeline, TrainingCandidate, Utilisation, WhatIf, html, line_chart, svg,
+    Series, SvgOptions, Timeline, TrainingCandidate, Utilisation, WhatIf, html, line_chart, svg, with_hit_rates,
 };
 use proptest::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};
@@ -422,4 +422,34 @@ proptest! {
             check_numbers(&parse(&text));
         }
     }
+}
+
+#[test]
+fn hit_rates_are_put_into_a_page_as_if_they_had_been_in_its_report() {
+    let line = |name: &str, style: &str, rate: f64| Series {
+        name: name.into(),
+        style: style.into(),
+        points: vec![(0.0, 0.0), (10.0, rate), (100.0, 1.0)],
+    };
+    let chart = |rate| LineChart {
+        title: "products: hit rate of static caches".into(),
+        x_name: "cached rows, percent of all".into(),
+        scale: Scale::Percent,
+        from_zero: true,
+        series: vec![line("in-degree", "", rate), line("<hindsight>", "", 0.9), line("this run", "measured", 0.3)],
+        ..LineChart::default()
+    };
+    for report in [synthetic::full(60, 1), Report { title: "<!--hit rates-->".into(), ..Report::default() }] {
+        let page = html(&report);
+        assert!(!page.contains("Hit rates"));
+        let with = |rate| html(&Report { hit_rates: Some(chart(rate)), ..report.clone() });
+        let put = with_hit_rates(&page, &chart(0.5)).expect("a page");
+        assert!(put == with(0.5) && with_hit_rates(&put, &chart(0.7)) == Some(with(0.7)));
+        let document = parse(&put);
+        check_numbers(&document);
+        for part in ["Hit rates", "&lt;hindsight&gt;", "line c0", "line c1", "line measured", ".plot .c0"] {
+            assert!(put.contains(part), "no {part}");
+        }
+    }
+    assert_eq!(with_hit_rates("<html></html>", &chart(0.5)), None);
 }

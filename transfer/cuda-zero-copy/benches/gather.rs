@@ -58,7 +58,14 @@ fn main() -> Result<(), Failure> {
             let options = json!({"presample": 0, "peers": peers, "access": access});
             let name = format!("{from:?}").to_lowercase();
             let (at, to) = (place.clone(), place.clone());
-            let context = TransferringContext { dataset: Arc::clone(&dataset), from: at, to, gather: true, options };
+            let context = TransferringContext {
+                dataset: Arc::clone(&dataset),
+                from: at,
+                to,
+                gather: true,
+                sampled: None,
+                options,
+            };
             let mut operator = ZeroCopy::new(&context)?;
             if cached {
                 operator.gather().fill_cache(&vec![1.0; num_nodes], u64::MAX)?;

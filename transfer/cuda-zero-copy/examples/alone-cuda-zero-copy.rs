@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     // A given hotness replaces pre-sampling: the last node is the hottest.
     let options = json!({"presample": 0, "peers": peers});
-    let mut operator = ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, options })?;
+    let mut operator = ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, sampled: None, options })?;
     operator.gather().fill_cache(&[0.0, 1.0, 2.0], 1 << 10)?;
     let cached = operator.gather().cached_rows_by_device();
     cached.iter().for_each(|(place, rows)| println!("{place} caches {rows} of 3 rows"));

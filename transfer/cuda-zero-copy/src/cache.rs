@@ -38,6 +38,14 @@ impl Cache {
         max_rows(devices, num_nodes, matrix.row_bytes() as u64).is_some_and(|max| max >= num_nodes as u64)
     }
 
+    /// Least bytes of the gathering device for its tables and a row, where the budgets have no room for them.
+    pub(crate) fn needed_for_a_row(devices: &[(&Stream, u64)], matrix: &FeatureMatrix) -> Option<u64> {
+        let (num_nodes, row_bytes) = (matrix.num_rows(), matrix.row_bytes() as u64);
+        let (tables, ranks) = table_bytes(devices.len() as u64, num_nodes);
+        let max = max_rows(devices, num_nodes, row_bytes).unwrap_or(0);
+        (max < devices.len() as u64).then_some(tables + ranks + row_bytes)
+    }
+
     /// Number of cached rows by device.
     pub(crate) fn rows_by_device(&self) -> impl Iterator<Item = (&Device, usize)> {
         let num_devices = self.rows.parts().len();
@@ -88,12 +96,17 @@ impl Cache {
 /// Number of rows that fit the budgets round-robin; `None` if the tables exceed the first device's budget.
 fn max_rows(devices: &[(&Stream, u64)], num_nodes: usize, row_bytes: u64) -> Option<u64> {
     let (row_bytes, num_devices) = (row_bytes.max(1), devices.len() as u64);
-    let tables = NodeMap::num_bytes_of(num_nodes) + ADDRESS * num_devices;
-    let ranks = if num_devices > 1 { RANK * num_devices } else { 0 };
+    let (tables, ranks) = table_bytes(num_devices, num_nodes);
     let first = (devices[0].1.checked_sub(tables)? / (row_bytes + ranks)).saturating_mul(num_devices);
     // Round-robin: a device has as many rows as those before it, or one less.
     let max = |(i, (_, budget)): (u64, &(_, u64))| (budget / row_bytes).saturating_mul(num_devices).saturating_add(i);
     Some((0..).zip(devices).skip(1).map(max).fold(first, u64::min))
+}
+
+/// Bytes of the gathering device for its tables, and for the ranks of one of its rows and those of its peers.
+fn table_bytes(num_devices: u64, num_nodes: usize) -> (u64, u64) {
+    let ranks = if num_devices > 1 { RANK * num_devices } else { 0 };
+    (NodeMap::num_bytes_of(num_nodes) + ADDRESS * num_devices, ranks)
 }
 
 /// Sorts nodes by hotness, the hottest first; returns the rank of each former position.

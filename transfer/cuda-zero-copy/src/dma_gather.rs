@@ -30,7 +30,7 @@ impl DmaGather {
     /// Places other than from the host to a CUDA device of this machine, a peer whose memory it cannot access, features that
     /// cannot be pinned, or an invalid option.
     pub fn new(context: &TransferringContext) -> Result<Self> {
-        let TransferringContext { dataset, from, to, gather, options } = context;
+        let TransferringContext { from, options, .. } = context;
         if *from != Place::Host {
             return Err(Error::setting(KEY, format!("it reads mini-batches in host memory, not at {from}; give host")));
         }
@@ -38,7 +38,7 @@ impl DmaGather {
         let depth = options.as_object_mut().and_then(|options| options.remove("depth")).unwrap_or_default();
         let depth = Option::deserialize(depth).map_err(|e| Error::setting(KEY, format!("options: depth: {e}")))?;
         let staging = Staging::new(&KEY, depth)?;
-        let gather = SharedGather::open(&KEY, to, dataset, *gather, &options)?;
+        let gather = SharedGather::open(&KEY, context, &options)?;
         Ok(Self { stream: Stream::new(gather.device(), true)?, staging, gather })
     }
 

@@ -1,13 +1,14 @@
 //! The gather of feature rows, with its cache.
 
-use std::sync::Arc;
-
 use morphgl_cuda::{Buffer, CudaBatch, CudaFeatures, Device, Stream};
-use morphgl_graph_store::Dataset;
-use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, Counters, Key, LINK_BYTES, Place, Result};
+use morphgl_hotness::CachePolicy;
+use morphgl_registry::{
+    CACHE_HITS, CACHE_REQUESTS, Counters, Error, Key, LINK_BYTES, Place, Result, TransferringContext,
+};
 
 use crate::cache::{AccessCounts, Cache};
 use crate::options::Options;
+use crate::ranking::{Ranking, rank};
 use crate::rows::Rows;
 
 /// Gathers feature rows by a CUDA device: cached ones from its memory and that of its peers, the others from host memory in
@@ -33,22 +34,23 @@ enum CacheState {
 }
 
 impl Gather {
-    /// The gather of `dataset`'s features by `device`; with `wanted` off, or for a dataset without features, it gathers nothing.
-    /// If all rows fit `cache_bytes` (default half of the unallocated memory), they are cached now.
+    /// The gather of the features of `context`'s dataset by `device`, if they are wanted and there are any. If all rows fit
+    /// `cache_bytes` (default half of the unallocated memory), they are cached now; else by a policy that is named, if it needs
+    /// no counts.
     pub(crate) fn new(
         operator: &Key,
         device: &Device,
-        dataset: &Arc<Dataset>,
-        wanted: bool,
+        context: &TransferringContext,
         options: Options,
     ) -> Result<Self> {
         let stream = Stream::new(device, true)?;
         let peers = options.peers(operator, device)?;
         let peers = peers.iter().map(|peer| Stream::new(peer, false)).collect::<Result<_>>()?;
-        let gathers = wanted && dataset.features.is_some();
+        let dataset = &context.dataset;
+        let gathers = context.gather && dataset.features.is_some();
         let rows = gathers.then(|| Rows::new(device, dataset, &options)).transpose()?;
         let mut gather = Self { stream, peers, rows, cache: CacheState::Off, options };
-        gather.start_cache()?;
+        gather.start_cache(operator, context)?;
         Ok(gather)
     }
 
@@ -57,20 +59,38 @@ impl Gather {
         &self.stream
     }
 
-    /// Caches all rows if they fit, else begins to count accesses.
-    fn start_cache(&mut self) -> Result<()> {
+    /// Caches all rows if they fit, else the hottest by a policy that is named; else begins to count accesses.
+    fn start_cache(&mut self, operator: &Key, context: &TransferringContext) -> Result<()> {
         let Some(rows) = &self.rows else { return Ok(()) };
-        if self.options.presample == 0 || self.options.cache_bytes == Some(0) {
+        let Options { cache, cache_bytes, presample, .. } = self.options;
+        let off = cache == CachePolicy::None || cache == CachePolicy::Auto && presample == 0;
+        if off || cache_bytes == Some(0) {
             return Ok(());
         }
         // Half: mini-batches have not allocated their memory yet.
         let budgets = self.budgets([1, 2])?;
-        let num_rows = rows.matrix().num_rows();
-        if Cache::fits_all(&self.with_budgets(&budgets), rows.matrix()) {
-            self.fill(&vec![1.0; num_rows], &budgets)?;
-        } else {
-            self.cache = CacheState::Counting(AccessCounts::new(&self.stream, num_rows, self.options.presample)?);
+        let (devices, num_rows) = (self.with_budgets(&budgets), rows.matrix().num_rows());
+        if Cache::fits_all(&devices, rows.matrix()) {
+            return self.fill(&vec![1.0; num_rows], &budgets);
         }
+        let count = match cache {
+            CachePolicy::By(kind) => {
+                if let Some(least) = Cache::needed_for_a_row(&devices, rows.matrix()) {
+                    let message = format!(
+                        "options: cache {kind}: {} bytes have no room for a row and its tables; give cache_bytes of at \
+                         least {least} on each device, or cache none",
+                        budgets[0]
+                    );
+                    return Err(Error::setting(operator, message));
+                }
+                match rank(operator, kind, context)? {
+                    Ranking::Scores(scores) => return self.fill(&scores, &budgets),
+                    Ranking::Count(batches) => batches,
+                }
+            }
+            _ => presample,
+        };
+        self.cache = CacheState::Counting(AccessCounts::new(&self.stream, num_rows, count)?);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ mod cache;
 mod dma_gather;
 mod gather;
 mod options;
+mod ranking;
 mod rows;
 mod shared;
 mod zero_copy;

@@ -1,6 +1,7 @@
 //! Options of the operator.
 
 use morphgl_cuda::{BACKEND, Device, Staging, accelerators};
+use morphgl_hotness::CachePolicy;
 use morphgl_registry::{Error, Key, Machine, OptionRole, OptionSpec, OptionType, Place, Result};
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,10 +21,12 @@ pub(crate) enum Access {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Options {
+    /// What hot rows are found by.
+    pub(crate) cache: CachePolicy,
     /// Bytes of each device's memory for hot rows, on the gathering one including the lookup tables. Default three quarters
     /// of its unallocated memory when the cache is filled.
     pub(crate) cache_bytes: Option<u64>,
-    /// Mini-batches whose accesses are counted before the cache is filled.
+    /// With `cache` auto, mini-batches whose accesses are counted before the cache is filled.
     pub(crate) presample: u32,
     /// Share of the multiprocessors that gather rows from the host.
     pub(crate) share: f64,
@@ -33,19 +36,21 @@ pub(crate) struct Options {
     peers: Value,
 }
 
-pub(crate) const SPECS: [OptionSpec; 5] = [
+pub(crate) const SPECS: [OptionSpec; 6] = [
+    OptionSpec::new("cache", OptionType::Text, "auto", "what ranks the rows: auto, none or a hotness policy")
+        .of_cache_policy(),
     OptionSpec::new(
         "cache_bytes",
         OptionType::Count,
         "3/4 of the free device memory",
         "device memory of the row cache",
     )
-    .of_budget(OptionRole::DeviceBudget),
+    .of_budget(OptionRole::CacheBytes),
     OptionSpec::new(
         "presample",
         OptionType::Count,
         "64",
-        "mini-batches whose accesses rank the rows; 0 caches nothing",
+        "mini-batches whose accesses rank the rows with cache auto; 0 caches nothing",
     )
     .in_unit("mini-batches"),
     OptionSpec::new(
@@ -76,7 +81,14 @@ pub(crate) const STAGED_SPECS: [OptionSpec; SPECS.len() + 1] = {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { cache_bytes: None, presample: 64, share: 0.2, access: Access::Aligned, peers: Value::Null }
+        Self {
+            cache: CachePolicy::Auto,
+            cache_bytes: None,
+            presample: 64,
+            share: 0.2,
+            access: Access::Aligned,
+            peers: Value::Null,
+        }
     }
 }
 

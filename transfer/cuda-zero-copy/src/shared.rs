@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use morphgl_cuda::Device;
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{Key, Place, Result};
+use morphgl_registry::{Key, Result, SamplerSettings, SeedSet, TransferringContext};
 use serde_json::Value;
 
 use crate::gather::Gather;
@@ -18,30 +18,34 @@ pub(crate) struct SharedGather {
     dataset: Arc<Dataset>,
     wanted: bool,
     options: Options,
+    sampled: Option<(SeedSet, SamplerSettings)>,
     gather: Mutex<Gather>,
 }
 
 impl SharedGather {
-    /// The gather for `operator` at `place`; with `wanted` off it gathers nothing.
-    pub(crate) fn open(
-        operator: &Key,
-        place: &Place,
-        dataset: &Arc<Dataset>,
-        wanted: bool,
-        options: &Value,
-    ) -> Result<Arc<Self>> {
+    /// The gather for `operator` at the place that `context` goes to.
+    pub(crate) fn open(operator: &Key, context: &TransferringContext, options: &Value) -> Result<Arc<Self>> {
         static GATHERS: Mutex<Vec<Weak<SharedGather>>> = Mutex::new(Vec::new());
-        let (options, device) = (Options::of(operator, options)?, Device::open(place, operator)?);
+        let TransferringContext { dataset, to, gather: wanted, sampled, .. } = context;
+        let (options, device) = (Options::of(operator, options)?, Device::open(to, operator)?);
         let mut gathers = GATHERS.lock().unwrap_or_else(PoisonError::into_inner);
         gathers.retain(|gather| gather.strong_count() > 0);
         let same = |g: &Arc<Self>| {
-            g.device.is(&device) && Arc::ptr_eq(&g.dataset, dataset) && (g.wanted, &g.options) == (wanted, &options)
+            let same = (g.wanted, &g.options, &g.sampled) == (*wanted, &options, sampled);
+            same && g.device.is(&device) && Arc::ptr_eq(&g.dataset, dataset)
         };
         if let Some(found) = gathers.iter().filter_map(Weak::upgrade).find(same) {
             return Ok(found);
         }
-        let gather = Mutex::new(Gather::new(operator, &device, dataset, wanted, options.clone())?);
-        let shared = Arc::new(Self { device, dataset: Arc::clone(dataset), wanted, options, gather });
+        let gather = Mutex::new(Gather::new(operator, &device, context, options.clone())?);
+        let shared = Arc::new(Self {
+            device,
+            dataset: Arc::clone(dataset),
+            wanted: *wanted,
+            options,
+            sampled: sampled.clone(),
+            gather,
+        });
         gathers.push(Arc::downgrade(&shared));
         Ok(shared)
     }

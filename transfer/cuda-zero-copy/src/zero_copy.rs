@@ -15,20 +15,20 @@ pub struct ZeroCopy {
 }
 
 impl ZeroCopy {
-    /// Builds the operator. Options `access`, `cache_bytes`, `peers`, `presample` (0 for no cache) and `share` are described in
+    /// Builds the operator. Options `access`, `cache`, `cache_bytes`, `peers`, `presample` (0 for no cache) and `share` are described in
     /// the crate's documentation.
     ///
     /// # Errors
     ///
     /// Places other than one CUDA device of this machine, a peer whose memory it cannot access, features that cannot be
-    /// pinned, or an invalid option.
+    /// pinned, an invalid option, or a policy named for a cache that has no room for a row.
     pub fn new(context: &TransferringContext) -> Result<Self> {
-        let TransferringContext { dataset, from, to, gather, options } = context;
+        let TransferringContext { from, to, options, .. } = context;
         if from != to {
             let message = format!("it fills in mini-batches in place, and cannot go from {from} to {to}");
             return Err(Error::setting(KEY, message));
         }
-        Ok(Self { gather: SharedGather::open(&KEY, to, dataset, *gather, options)? })
+        Ok(Self { gather: SharedGather::open(&KEY, context, options)? })
     }
 
     /// The gather and its cache, which operators of the same device, dataset and options share.

@@ -8,6 +8,7 @@ use common::{check, operator, place, stream, upload, with_rows};
 use morphgl_conformance::available;
 use morphgl_conformance::batching::Case;
 use morphgl_conformance::transferring;
+use morphgl_hotness::PolicyKind;
 use morphgl_registry::{Place, TransferringContext};
 use morphgl_transferring_cuda_zero_copy::{DESCRIPTION, ZeroCopy};
 use proptest::prelude::*;
@@ -80,11 +81,41 @@ fn all_rows_are_cached_at_construction_if_they_fit() {
         (json!({"cache_bytes": all - 1}), 0),
         (json!({"cache_bytes": 0}), 0),
         (json!({"presample": 0}), 0),
+        (json!({"cache": "none"}), 0),
+        (json!({"cache": "in-degree", "presample": 0}), 120),
     ] {
         let mut operator = operator(&case, options.clone()).expect("the device is available");
         assert_eq!(operator.gather().num_cached_rows(), cached, "{options}");
         check(&mut operator, &stream, &case, 0);
     }
+}
+
+/// Each policy caches as many rows as fit, those that it ranks first; mini-batches do not depend on it.
+#[test]
+fn a_policy_by_name_fills_the_cache_at_construction() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    let case = Case::new(with_rows(120, 36));
+    let stream = stream();
+    let cached = 2 * 16 + 8 + 10 * 36;
+    for kind in PolicyKind::ALL.into_iter().filter(|kind| *kind != PolicyKind::Hindsight) {
+        let options = json!({"cache": kind.to_string(), "cache_bytes": cached});
+        let mut operator = operator(&case, options).expect("the device is available");
+        // Pre-sampling counts an epoch: 40 seeds in three mini-batches of 16.
+        let counted = kind.name() == "presample";
+        for index in 0..3 {
+            assert_eq!(operator.gather().num_cached_rows(), if counted { 0 } else { 10 }, "{kind}, mini-batch {index}");
+            check(&mut operator, &stream, &case, index);
+        }
+        assert_eq!(operator.gather().num_cached_rows(), 10, "{kind}");
+        check(&mut operator, &stream, &case, 0);
+    }
+    let dataset = Arc::clone(&case.dataset);
+    let options = json!({"cache": "inclusion", "cache_bytes": cached});
+    let context = TransferringContext { dataset, from: place(), to: place(), gather: true, sampled: None, options };
+    let error = ZeroCopy::new(&context).expect_err("refused").to_string();
+    assert!(error.contains("cache inclusion: the seeds and sampler settings"), "{error}");
 }
 
 #[test]
@@ -96,7 +127,11 @@ fn invalid_settings_are_refused_with_cures() {
     for (options, expected) in [
         (json!({"share": 0.0}), "a share above 0"),
         (json!({"share": 1.5}), "a share above 0"),
-        (json!({"cache": 1}), "unknown field"),
+        (json!({"cached": 1}), "unknown field"),
+        (json!({"cache": "hot"}), "\"hot\": no cache policy; give auto, none, in-degree"),
+        (json!({"cache": "hindsight"}), "give another policy"),
+        // A word of the bitmap, and an address.
+        (json!({"cache": "random", "cache_bytes": 16 + 8 + 7}), "cache_bytes of at least 32 "),
         (json!({"peers": "some"}), "options: peers: \"some\"; give \"none\", \"all\" or a list"),
         (json!({"peers": ["cuda"]}), "\"cuda\" is no place; give such as \"cuda:1\""),
         (json!({"peers": ["cuda:0"]}), "cuda:0 is the device that gathers"),
@@ -107,7 +142,14 @@ fn invalid_settings_are_refused_with_cures() {
         assert!(error.contains(expected) && error.contains("Transferring_CUDA+PCIe_ZeroCopy"), "{error}");
     }
     let dataset = Arc::clone(&case.dataset);
-    let context = TransferringContext { dataset, from: Place::Host, to: place(), gather: true, options: Value::Null };
+    let context = TransferringContext {
+        dataset,
+        from: Place::Host,
+        to: place(),
+        gather: true,
+        sampled: None,
+        options: Value::Null,
+    };
     let error = ZeroCopy::new(&context).expect_err("refused").to_string();
     assert!(error.contains("from host to cuda:0"), "{error}");
 }

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 fn context(case: &Case, options: Value) -> TransferringContext {
     let (dataset, to) = (Arc::clone(&case.dataset), place());
-    TransferringContext { dataset, from: Place::Host, to, gather: true, options }
+    let sampled = Some((case.seeds.clone(), case.settings.clone()));
+    TransferringContext { dataset, from: Place::Host, to, gather: true, sampled, options }
 }
 
 fn dma_gather(case: &Case, options: Value) -> DmaGather {

@@ -194,7 +194,7 @@ fn part(case: &Case, place: &Place, peer: &Place, fail: [u64; 2]) -> Result<[u64
     devices.iter().zip(fail).for_each(|(device, call)| emulation::fail_from(device, call));
     let (dataset, from, to) = (Arc::clone(&case.dataset), place.clone(), place.clone());
     let options = json!({"presample": 0, "peers": [peer.to_string()]});
-    let mut operator = ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, options })?;
+    let mut operator = ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, sampled: None, options })?;
     operator.gather().fill_cache(&vec![1.0; case.dataset.num_nodes()], u64::MAX)?;
     let whole = reference::sample(case, BatchId { epoch: 0, index: 0 });
     let stream = Stream::new(&devices[0], false)?;

@@ -19,8 +19,14 @@ fn main() -> Result<()> {
         splits: Splits { train: none(), valid: none(), test: none() },
         node_ids: None,
     });
-    let context =
-        TransferringContext { dataset, from: Place::Host, to: Place::Host, gather: true, options: Default::default() };
+    let context = TransferringContext {
+        dataset,
+        from: Place::Host,
+        to: Place::Host,
+        gather: true,
+        sampled: None,
+        options: Default::default(),
+    };
     let batch = HostBatch { num_seeds: 1, input_nodes: vec![2, 0], ..Default::default() };
     let (batch, took) = CpuHost::new(&context)?.transfer(MiniBatch::Host(batch))?.wait()?;
     let features = batch.host()?.features.as_ref().expect("the transfer fills them in");

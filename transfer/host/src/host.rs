@@ -28,7 +28,7 @@ impl CpuHost {
     ///
     /// A place other than the host, or options (it has none).
     pub fn new(context: &TransferringContext) -> Result<Self> {
-        let TransferringContext { dataset, from, to, gather, options } = context;
+        let TransferringContext { dataset, from, to, gather, options, .. } = context;
         if let Some(place) = [from, to].into_iter().find(|place| **place != Place::Host) {
             let message =
                 format!("Transferring_CPU_Host knows the host alone, not {place}; choose a transfer of that device");

@@ -69,6 +69,7 @@ impl Pipeline {
             from: Place::Host,
             to: Place::Host,
             gather: true,
+            sampled: None,
             options: serde_json::Value::Null,
         };
         let transfer = CpuHost::new(&context).expect("the host to the host");

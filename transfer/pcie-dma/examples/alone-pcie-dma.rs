@@ -24,7 +24,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         node_ids: None,
     });
     let (from, to) = (Place::Host, "cuda:0".parse()?);
-    let mut dma = PcieDma::new(&TransferringContext { dataset, from, to, gather: true, options: Default::default() })?;
+    let mut dma = PcieDma::new(&TransferringContext {
+        dataset,
+        from,
+        to,
+        gather: true,
+        sampled: None,
+        options: Default::default(),
+    })?;
     let batch = HostBatch { num_seeds: 1, input_nodes: vec![1, 0], ..Default::default() };
     let (batch, took) = dma.transfer(MiniBatch::Host(batch))?.wait()?;
     println!("{} is at {} after {took:?}", batch.id(), batch.place());

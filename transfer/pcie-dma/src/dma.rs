@@ -33,7 +33,7 @@ impl PcieDma {
     ///
     /// Places other than from the host to a CUDA device of this machine, or an invalid option.
     pub fn new(context: &TransferringContext) -> Result<Self> {
-        let TransferringContext { dataset, from, to, gather, options } = context;
+        let TransferringContext { dataset, from, to, gather, options, .. } = context;
         if *from != Place::Host {
             return Err(Error::setting(KEY, format!("it reads mini-batches in host memory, not at {from}; give host")));
         }

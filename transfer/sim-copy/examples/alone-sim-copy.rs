@@ -11,7 +11,8 @@ use morphgl_transferring_sim_copy::SimDma;
 fn main() -> Result<()> {
     let device = Device::new("sim:0".parse()?, "transferring-pcie=3ms,memory=2".parse()?);
     let (dataset, options) = (Arc::new(graphs::cycle(6)), Default::default());
-    let context = TransferringContext { dataset, from: Place::Host, to: "sim:0".parse()?, gather: true, options };
+    let context =
+        TransferringContext { dataset, from: Place::Host, to: "sim:0".parse()?, gather: true, sampled: None, options };
     let mut dma = SimDma::new(&context, &device)?;
     let mut batches = Vec::new();
     for index in 0..3 {

@@ -22,7 +22,7 @@ fn batch(index: u32) -> HostBatch {
 fn context(from: &str, to: &str) -> TransferringContext {
     let place = |p: &str| p.parse().expect("a place");
     let (dataset, options) = (case().dataset, Default::default());
-    TransferringContext { dataset, from: place(from), to: place(to), gather: true, options }
+    TransferringContext { dataset, from: place(from), to: place(to), gather: true, sampled: None, options }
 }
 
 fn dma(device: &Device) -> SimDma {

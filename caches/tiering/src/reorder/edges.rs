@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use morphgl_graph_store::{DatasetWriter, Topology};
+use morphgl_graph_store::{DatasetWriter, Topology, write_blocks};
 use morphgl_platform::{PagePool, Pages, prefetch};
 use rayon::prelude::*;
 
-use super::Progress;
-use crate::pipeline::pipeline;
+use super::{Progress, group};
 use crate::{Order, Result};
 
 /// Edges of a block. A row may belong to several blocks, so hubs do not delay the others.
@@ -55,7 +54,7 @@ pub(super) fn write(
         progress("edges", indices.len(), num_edges);
         Ok(())
     };
-    pipeline(num_edges.div_ceil(BLOCK) as usize, make, write)?;
+    write_blocks(num_edges.div_ceil(BLOCK) as usize, group(), make, write)?;
     writer.add("indices", indices.finish(None)?);
     if let Some(weights) = weights {
         writer.add("weights", weights.finish(None)?);

@@ -1,11 +1,10 @@
 //! Data of the nodes: features, columns of one element a node, splits.
 
 use half::{bf16, f16};
-use morphgl_graph_store::{Dataset, DatasetWriter, Element, FeatureMatrix};
+use morphgl_graph_store::{Dataset, DatasetWriter, Element, FeatureMatrix, write_blocks};
 use morphgl_platform::{PagePool, Pages};
 
-use super::Progress;
-use crate::pipeline::pipeline;
+use super::{Progress, group};
 use crate::{Order, Result};
 
 /// Bytes of a block of features, if no single row is longer.
@@ -56,7 +55,7 @@ fn rows<T: Element>(
         progress("features", stream.len() / dim as u64, nodes.len() as u64);
         Ok(())
     };
-    pipeline(nodes.len().div_ceil(block_rows), make, write)?;
+    write_blocks(nodes.len().div_ceil(block_rows), group(), make, write)?;
     writer.add("features", stream.finish(Some(dim))?);
     Ok(())
 }
@@ -91,7 +90,7 @@ impl Nodes<'_> {
             (self.progress)(name, stream.len(), nodes.len() as u64);
             Ok(())
         };
-        pipeline(nodes.len().div_ceil(BLOCK), make, write)?;
+        write_blocks(nodes.len().div_ceil(BLOCK), group(), make, write)?;
         writer.add(name, stream.finish(None)?);
         Ok(())
     }

@@ -43,11 +43,12 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
     if let Some(batches) = args.batches {
         keep_training_nodes(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));
     }
-    let measured = args.planned.measure(&dataset, config.clone(), false, show)?;
+    let measured = args.planned.measure(&dataset, config.clone(), false, Some(args.repeats), show)?;
     let Measured { job, profile, problem, plans, .. } = measured;
     let (plan, threads, stop) = (plans.best().clone(), job.threads(), interrupt::stop()?);
     profile.selections.iter().for_each(|selection| show.say(selection));
     show.say(format_args!("plan: {plan}"));
+    plan.caches.iter().for_each(|cache| show.say(format_args!("cache: {cache}")));
     let mut executor = Executor::new(job, &plan, Some(problem), ExecutorSettings::default())?;
     let mut replanned = 0;
     let timed = timed(0..args.repeats, show, &stop, |epoch| {

@@ -1,6 +1,7 @@
+use morphgl_hotness::CachePolicy;
 use serde_json::json;
 
-use super::{at_least_one, feature_dtype, finite, fractions, seconds, setting, threads};
+use super::{Cache, at_least_one, cache, feature_dtype, finite, fractions, seconds, setting, threads};
 
 #[test]
 fn valid_values_are_read_and_others_refused() {
@@ -25,4 +26,34 @@ fn valid_values_are_read_and_others_refused() {
         assert!(setting(wrong).is_err(), "{wrong}");
     }
     assert!(feature_dtype("bf16").is_ok() && feature_dtype("i64").is_err());
+}
+
+#[test]
+fn caches_have_a_policy_and_perhaps_a_size() {
+    let read = |text: &str, policy: &str, bytes| {
+        let policy: CachePolicy = policy.parse().expect("a policy");
+        assert_eq!(cache(text), Ok(Cache { policy, bytes }), "{text}");
+    };
+    for policy in ["auto", "none", "in-degree", "inclusion", "presample:3"] {
+        read(policy, policy, None);
+    }
+    read("auto:2GiB", "auto", Some(2 << 30));
+    read("inclusion:4096", "inclusion", Some(4096));
+    read("presample", "presample:1", None);
+    read("presample:2", "presample:2", None);
+    read("presample:2MB", "presample:1", Some(2_000_000));
+    read("presample:2:512M", "presample:2", Some(512 << 20));
+    let refused = |text: &str, expected: &str| {
+        let error = cache(text).expect_err("refused");
+        assert!(error.contains(expected), "{text}: {error}");
+    };
+    refused("degree", "give auto, none, in-degree");
+    refused("degree:2GiB", "\"degree\": no cache policy");
+    refused("hindsight", "counts the epochs that are trained");
+    refused("none:2GiB", "leave the size out");
+    refused("auto:", "not an amount of memory; give for example 8GiB");
+    refused("inclusion:10%", "not an amount of memory");
+    refused("inclusion:0", "not an amount of memory");
+    refused("presample:0", "neither a number of epochs nor a size");
+    refused("presample:x:2GiB", "no number of epochs");
 }

@@ -64,18 +64,22 @@ impl BatchingWorker for Worker {
         let before = self.reader.stats();
         let outcome = prepare(&self.shared, &mut self.reader, &mut self.buffers, seeds, &mut batch);
         outcome.map_err(|e| Error { context: id.to_string(), ..e })?;
-        self.shared.count(|counts| counts.batches += 1);
+        let took = start.elapsed();
+        self.shared.count(|counts| {
+            counts.batches += 1;
+            counts.preparing += took;
+        });
         let read = self.reader.stats() - before;
-        let [rows, missed] = match &batch.features {
-            Some(_) => [batch.input_nodes.len() as u64, self.buffers.fetches.len() as u64],
-            None => [0, 0],
+        let [rows, missed] = match (&batch.features, &self.shared.caches.features) {
+            (Some(_), Some(_)) => [batch.input_nodes.len() as u64, self.buffers.fetches.len() as u64],
+            _ => [0, 0],
         };
         let counted = Counters::NONE
             .with(&DISK_READS, read.reads)
             .with(&DISK_BYTES, read.bytes)
             .with(&CACHE_REQUESTS, rows)
             .with(&CACHE_HITS, rows - missed);
-        Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()).counting(counted))
+        Ok(Handle::ready(MiniBatch::Host(batch), took).counting(counted))
     }
 }
 

@@ -84,7 +84,7 @@ impl Rig {
 
     fn transferring(&self, from: Place) -> TransferringContext {
         let (dataset, options) = (Arc::clone(&self.dataset), serde_json::Value::Null);
-        TransferringContext { dataset, from, to: place(), gather: true, options }
+        TransferringContext { dataset, from, to: place(), gather: true, sampled: None, options }
     }
 
     /// An executor of both routes.

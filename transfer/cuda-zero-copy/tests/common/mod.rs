@@ -25,7 +25,8 @@ pub(crate) fn upload(stream: &Stream, batch: &HostBatch) -> MiniBatch {
 
 pub(crate) fn operator(case: &Case, options: Value) -> Result<ZeroCopy, String> {
     let dataset = Arc::clone(&case.dataset);
-    let context = TransferringContext { dataset, from: place(), to: place(), gather: true, options };
+    let sampled = Some((case.seeds.clone(), case.settings.clone()));
+    let context = TransferringContext { dataset, from: place(), to: place(), gather: true, sampled, options };
     ZeroCopy::new(&context).map_err(|e| e.to_string())
 }
 

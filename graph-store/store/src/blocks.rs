@@ -1,20 +1,27 @@
-//! Blocks made in parallel and written in order.
+//! Blocks of arrays, made in parallel and written in order.
 
 use rayon::prelude::*;
 
 use crate::Result;
 
-/// Blocks of a group for each thread: enough that threads seldom wait for the slowest block of a group.
-const BLOCKS_PER_THREAD: usize = 4;
-
-/// Makes blocks on the threads of the current rayon pool, a group at a time: one group is written, in order, while the next
-/// one is made.
-pub(crate) fn pipeline<T: Send>(
+/// Makes `blocks` blocks on the threads of the current rayon pool, `group` at a time, and writes them in order: one group is
+/// written while the next one is made. At most two groups are in memory.
+///
+/// Threads seldom wait for the slowest block of a group that has four blocks a thread.
+///
+/// # Errors
+///
+/// The first of `write`, after which nothing more is written.
+///
+/// # Panics
+///
+/// With a `group` of 0.
+pub fn write_blocks<T: Send>(
     blocks: usize,
+    group: usize,
     make: impl Fn(usize) -> T + Sync,
     mut write: impl FnMut(T) -> Result<()> + Send,
 ) -> Result<()> {
-    let group = BLOCKS_PER_THREAD * rayon::current_num_threads();
     let make = |from: usize| (from..(from + group).min(blocks)).into_par_iter().map(&make).collect::<Vec<T>>();
     let mut ready = make(0);
     for from in (group..blocks + group).step_by(group) {
@@ -25,3 +32,6 @@ pub(crate) fn pipeline<T: Send>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! What a static cache is filled by, for options of operators and command lines.
+
+use std::fmt;
+use std::str::FromStr;
+
+use morphgl_registry::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::PolicyKind;
+
+/// What a static cache is filled by: `auto`, `none`, or the name of a [`PolicyKind`] other than `hindsight`, which knows its
+/// scores only after the epochs. `Display` and `FromStr` are inverses; serde reads and writes the same text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum CachePolicy {
+    /// What the operator does by itself.
+    #[default]
+    Auto,
+    /// Nothing is cached.
+    None,
+    /// The rows that this policy ranks first.
+    By(PolicyKind),
+}
+
+impl fmt::Display for CachePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::None => f.write_str("none"),
+            Self::By(kind) => kind.fmt(f),
+        }
+    }
+}
+
+impl FromStr for CachePolicy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = |what: String| Err(Error::new(format!("{text:?}"), ErrorKind::Parse(what)));
+        let policies =
+            || PolicyKind::ALL.into_iter().filter(|kind| *kind != PolicyKind::Hindsight).map(PolicyKind::name);
+        let name = text.split_once(':').map_or(text, |(name, _)| name);
+        match name {
+            "auto" | "none" if name != text => wrong(format!("it has no parameter; give {name}")),
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::None),
+            "hindsight" => wrong(
+                "it counts the epochs that are trained, so no cache can be filled by it; give another policy".into(),
+            ),
+            _ if policies().any(|policy| policy == name) => text.parse().map(Self::By),
+            _ => {
+                let names = policies().collect::<Vec<_>>().join(", ");
+                wrong(format!("no cache policy; give auto, none, {names}, or presample:K or smoothed:K for K epochs"))
+            }
+        }
+    }
+}
+
+impl From<CachePolicy> for String {
+    fn from(policy: CachePolicy) -> Self {
+        policy.to_string()
+    }
+}
+
+impl TryFrom<String> for CachePolicy {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}

@@ -1,0 +1,91 @@
+//! Scoring a graph that is scanned from disk takes the memory that `PolicyKind::bytes_a_node` says, and that budgets rely on.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use common::{graph, sampler, settings};
+use morphgl_graph_store::Topology;
+use morphgl_hotness::{Graph, Hindsight, Policy, PolicyKind, PreSample};
+use morphgl_registry::{Expansion, Result, SamplerSettings, Sampling};
+
+/// The system's allocator with counters.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is forwarded to the system's allocator unchanged; the counters do not touch the memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        PEAK.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: `pointer` came from `alloc` above with this layout, hence from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A graph that can only be scanned.
+struct Scanned(Topology);
+
+impl Graph for Scanned {
+    fn num_nodes(&self) -> usize {
+        self.0.num_nodes()
+    }
+
+    fn degree(&self, node: u32) -> Result<u64> {
+        Ok(self.0.degree(node))
+    }
+
+    fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()> {
+        Graph::scan(&self.0, row)
+    }
+}
+
+const NODES: usize = 1 << 20;
+/// Threads, and a sampler's buffers.
+const BESIDE: usize = NODES / 2;
+
+#[track_caller]
+fn check(kind: PolicyKind, policy: &dyn Policy, scanned: &Scanned, settings: &SamplerSettings) {
+    PEAK.store(NOW.load(Relaxed), Relaxed);
+    let before = NOW.load(Relaxed);
+    let hotness = policy.score(scanned, &[7, 100], settings).expect("scores");
+    let (peak, said) = (PEAK.load(Relaxed) - before, kind.bytes_a_node(settings) as usize * NODES);
+    assert!(said <= peak && peak < said + BESIDE, "{kind}: {peak} bytes, not {said}");
+    assert_eq!(hotness.features.len(), NODES);
+}
+
+/// One test, since the counters are the process's.
+#[test]
+fn scores_take_the_bytes_a_node_that_they_say() {
+    let edges: Vec<(u32, u32)> = (0..2000).map(|i| (i * 31 % 1000, i)).collect();
+    let scanned = Scanned(graph(NODES, &edges));
+    let all = settings("3,2", 1);
+    let mut new = all.clone();
+    if let Sampling::Neighbor(hops) = &mut new.sampling {
+        hops.expansion = Expansion::New;
+    }
+    let batching = sampler(&scanned.0, &[7, 100], &all);
+    for kind in PolicyKind::ALL {
+        match kind.policy(1) {
+            Some(policy) => [&all, &new].into_iter().for_each(|settings| check(kind, &*policy, &scanned, settings)),
+            None if kind == PolicyKind::Hindsight => {
+                check(kind, &Hindsight { batching: &batching, epochs: 0..1, threads: 1 }, &scanned, &all);
+            }
+            None => {
+                let policy = PreSample { batching: &batching, epochs: 1, batches: None, threads: 1 };
+                check(kind, &policy, &scanned, &all);
+            }
+        }
+    }
+}

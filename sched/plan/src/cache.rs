@@ -1,0 +1,119 @@
+//! Caches whose size is chosen with the plan.
+
+use std::fmt;
+
+use morphgl_registry::{CacheCurve, CachePoint};
+use serde::{Deserialize, Serialize};
+
+use crate::{Invalid, Time};
+
+/// Intervals between the sizes that are tried of a cache.
+const INTERVALS: u64 = 16;
+/// Factor to batching up to which a smaller cache is believed to slow it.
+const SLOWEST: f64 = 1e6;
+
+/// The cache of a batching operator in host memory, which all of the operator's routes share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cache {
+    /// The batching operator.
+    pub batching: String,
+    /// The size that durations were measured with, and what other sizes save.
+    pub curve: CacheCurve,
+}
+
+impl Cache {
+    /// Whether its size can be chosen.
+    pub(crate) fn is_resizable(&self) -> bool {
+        self.curve.points.len() > 1
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        let error = |what: &str| Err(Invalid(format!("{}: the curve of its cache: {what}", self.batching)));
+        let is_amount = |x: f64| x.is_finite() && x >= 0.0;
+        let points = &self.curve.points;
+        let CacheCurve { build_seconds, batch_seconds, .. } = self.curve;
+        if !is_amount(build_seconds) || !is_amount(batch_seconds) || !points.iter().all(|p| is_amount(p.saved_seconds))
+        {
+            return error("seconds are finite and not negative");
+        }
+        let rises =
+            |pair: &[CachePoint]| pair[0].bytes < pair[1].bytes && pair[0].saved_seconds <= pair[1].saved_seconds;
+        if !points.windows(2).all(rises) {
+            return error("points are by ascending bytes, and more bytes save no less");
+        }
+        Ok(())
+    }
+
+    /// Sizes to try within `limit` bytes, ascending; the smallest even if it exceeds the limit.
+    pub(crate) fn sizes(&self, limit: u64) -> Vec<u64> {
+        let [least, .., most] = &self.curve.points[..] else { return Vec::new() };
+        let (least, span) = (least.bytes, most.bytes.min(limit).saturating_sub(least.bytes));
+        // Wide enough for any number of bytes.
+        let size = |i: u64| least + (u128::from(span) * u128::from(i) / u128::from(INTERVALS)) as u64;
+        let mut sizes: Vec<u64> = (0..=INTERVALS).map(size).collect();
+        sizes.dedup();
+        sizes
+    }
+
+    /// The size that saves most within `limit` bytes: as profiled without a limit, which leaves nothing to divide.
+    pub(crate) fn largest(&self, limit: Option<u64>) -> u64 {
+        match (self.curve.points.last(), limit) {
+            (Some(most), Some(limit)) if self.is_resizable() => most.bytes.min(limit).max(self.curve.bytes),
+            _ => self.curve.bytes,
+        }
+    }
+
+    /// Seconds of batching with a cache of `bytes` over those as profiled.
+    ///
+    /// What the curve says of larger sizes cannot be more than a mini-batch took: then the curve is scaled down.
+    pub(crate) fn factor(&self, bytes: u64) -> f64 {
+        let profiled = self.saved(self.curve.bytes);
+        let whole = self.curve.batch_seconds.max(self.saved(u64::MAX) - profiled);
+        if whole > 0.0 { (1.0 - (self.saved(bytes) - profiled) / whole).clamp(0.0, SLOWEST) } else { 1.0 }
+    }
+
+    /// Seconds that a size saves a mini-batch: linear between points, constant beyond them.
+    fn saved(&self, bytes: u64) -> f64 {
+        let points = &self.curve.points;
+        let after = points.partition_point(|p| p.bytes < bytes);
+        match (points[..after].last(), points.get(after)) {
+            (Some(low), Some(high)) => {
+                let share = (bytes - low.bytes) as f64 / (high.bytes - low.bytes) as f64;
+                low.saved_seconds + share * (high.saved_seconds - low.saved_seconds)
+            }
+            (Some(point), None) | (None, Some(point)) => point.saved_seconds,
+            (None, None) => 0.0,
+        }
+    }
+}
+
+/// The size of a batching operator's cache in a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CacheSize {
+    /// The batching operator.
+    pub batching: String,
+    /// Bytes that durations were measured with.
+    pub profiled_bytes: u64,
+    /// Bytes in this plan.
+    pub bytes: u64,
+    /// Predicted seconds that one worker saves a mini-batch beside the profiled size; below 0 for a smaller one.
+    pub saved_seconds: f64,
+    /// Bytes of the limit of host memory that the plan's caches leave for buffers and workers; `None` without a limit.
+    pub left_bytes: Option<u64>,
+}
+
+impl fmt::Display for CacheSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+        write!(f, "{} holds {}", self.batching, mib(self.bytes))?;
+        match self.bytes == self.profiled_bytes {
+            true => f.write_str(", as profiled")?,
+            false => {
+                let (saves, seconds) = (self.saved_seconds >= 0.0, Time(self.saved_seconds.abs()));
+                let verb = if saves { "saves" } else { "costs" };
+                write!(f, " (profiled with {}), which {verb} {seconds} more a mini-batch", mib(self.profiled_bytes))?;
+            }
+        }
+        self.left_bytes.map_or(Ok(()), |left| write!(f, "; {} are left for buffers and workers", mib(left)))
+    }
+}

@@ -1,0 +1,227 @@
+//! Sizes of caches, chosen with the plan.
+
+mod common;
+
+use common::{CpuOnly, TwoRoutes, check::check};
+use morphgl_plan::{
+    Bytes, Cache, CacheCurve, CachePoint, Candidate, Limits, Plan, Plans, Problem, bound, memory, plan, timeline,
+};
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+
+/// A cache of 40 MiB whose `points` are of MiB and seconds saved a mini-batch.
+fn cache(batching: &str, points: &[(u64, f64)], build_seconds: f64) -> Cache {
+    let point = |&(mib, saved_seconds): &(u64, f64)| CachePoint { bytes: mib * MIB, saved_seconds };
+    let points = points.iter().map(point).collect();
+    Cache {
+        batching: batching.to_string(),
+        curve: CacheCurve { bytes: 40 * MIB, build_seconds, batch_seconds: 0.040, points },
+    }
+}
+
+/// Four workers on four cores that train in a tenth of the time of batching. A worker takes 20 MiB, a mini-batch 1 MiB.
+fn machine(n: usize, host_bytes: Option<u64>, points: &[(u64, f64)], epochs: Option<u32>) -> Problem {
+    // Seconds of a pool fall with its workers: batching waits for the disk.
+    let batching = (1..=4).map(|w| (w, 1, 0.040 / w as f64)).collect();
+    let machine = CpuOnly { n, cores: 4, batching, transferring: 0.0, training: vec![(1, 0.004), (4, 0.002)] };
+    let whole = machine.problem();
+    let bytes = Bytes { batched: MIB, ready: MIB, worker: 20 * MIB };
+    let routes: Vec<Candidate> = whole.routes().iter().map(|r| Candidate { bytes, ..r.clone() }).collect();
+    let limits = Limits { host_bytes, epochs, ..Limits::default() };
+    let problem = Problem::new(n, whole.resources().to_vec(), routes).expect("the problem is valid");
+    let caches = vec![cache("Batching_CPU_Neighbor", points, 10.0)];
+    problem.with_caches(caches).expect("the curve is valid").with_limits(limits)
+}
+
+/// The best plan, and the best one with the cache as profiled.
+#[track_caller]
+fn best(problem: &Problem) -> (Plan, Plan) {
+    let [chosen, profiled] = [problem, &problem.settled(&[])].map(|p| plan(p).expect("it fits").best().clone());
+    (chosen, profiled)
+}
+
+fn size(plan: &Plan) -> u64 {
+    plan.caches[0].bytes
+}
+
+#[test]
+fn a_larger_cache_beats_more_workers_where_it_saves_most() {
+    // 120 MiB: beside 40 of cache there is room for three workers with their buffers, beside 80 for one.
+    let problem = machine(400, Some(120 * MIB), &[(20, 0.0), (40, 0.002), (80, 0.036), (400, 0.0361)], None);
+    let (chosen, profiled) = best(&problem);
+    assert!(size(&chosen) > 60 * MIB, "{chosen}: {}", chosen.caches[0]);
+    assert!(chosen.schedule.shares[0].workers < profiled.schedule.shares[0].workers, "{chosen}, and {profiled}");
+    assert!(chosen.prediction.epoch_seconds < 0.8 * profiled.prediction.epoch_seconds, "{chosen}, and {profiled}");
+    let text = chosen.caches[0].to_string();
+    for part in
+        ["Batching_CPU_Neighbor holds", "(profiled with 40.0 MiB), which saves", "more a mini-batch", "are left"]
+    {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn more_workers_beat_a_larger_cache_where_it_saves_little() {
+    let problem = machine(400, Some(120 * MIB), &[(15, 0.0), (40, 0.001), (80, 0.0015), (400, 0.002)], None);
+    let (chosen, profiled) = best(&problem);
+    assert!(size(&chosen) < 40 * MIB, "{chosen}: {}", chosen.caches[0]);
+    assert!(chosen.schedule.shares[0].workers > profiled.schedule.shares[0].workers, "{chosen}, and {profiled}");
+    assert!(chosen.prediction.epoch_seconds < 0.98 * profiled.prediction.epoch_seconds, "{chosen}, and {profiled}");
+    assert!(chosen.caches[0].to_string().contains("which costs"), "{}", chosen.caches[0]);
+}
+
+#[test]
+fn what_saves_less_than_building_takes_is_not_built() {
+    let points = [(20, 0.0), (40, 0.005), (80, 0.025), (100, 0.026)];
+    // Building takes 10 s; the larger cache saves about 2 s of each epoch.
+    let chosen = |epochs| best(&machine(400, Some(300 * MIB), &points, epochs));
+    let (many, profiled) = chosen(None);
+    let gain = profiled.prediction.epoch_seconds - many.prediction.epoch_seconds;
+    assert!(size(&many) > 40 * MIB && gain > 0.5, "{many}, and {profiled}");
+    let enough = (10.0 / gain).floor() as u32 + 1;
+    assert_eq!(size(&chosen(Some(enough)).0), size(&many));
+    let (few, profiled) = chosen(Some(enough - 1));
+    assert_eq!(few, profiled, "{enough} epochs pay for building");
+    assert!(few.caches[0].to_string().contains("40.0 MiB, as profiled; 260.0 MiB are left"), "{}", few.caches[0]);
+}
+
+#[test]
+fn a_gain_of_less_than_a_fiftieth_changes_nothing() {
+    let (chosen, profiled) = best(&machine(400, Some(400 * MIB), &[(20, 0.0), (40, 0.001), (400, 0.0016)], None));
+    assert_eq!(chosen, profiled);
+}
+
+#[test]
+fn a_cache_that_leaves_no_room_is_made_smaller() {
+    let points = [(10, 0.0), (40, 0.01)];
+    let problem = machine(20, Some(35 * MIB), &points, Some(1));
+    plan(&problem.settled(&[])).expect_err("the profiled cache alone takes more");
+    let plans = plan(&problem).expect("a smaller one fits");
+    assert!(plans.best().memory.all_host() <= 35 * MIB, "{:?}", plans.best().memory);
+    // The error is of the smallest cache.
+    let refused = plan(&problem.with_limits(Limits { host_bytes: Some(20 * MIB), ..Limits::default() }));
+    let refused = refused.expect_err("a cache of 10 MiB, a worker and a mini-batch take more");
+    assert_eq!((refused.minimum.caches, refused.minimum.host), (10 * MIB, 21 * MIB));
+    assert!(refused.to_string().contains("31.0 MiB, 10.0 MiB of it for caches, of the host's 20.0 MiB"), "{refused}");
+}
+
+#[test]
+fn without_a_limit_caches_stay_as_profiled() {
+    let (chosen, profiled) = best(&machine(50, None, &[(20, 0.0), (40, 0.001), (80, 0.03)], None));
+    assert_eq!(chosen, profiled);
+    assert_eq!((size(&chosen), chosen.caches[0].left_bytes), (40 * MIB, None));
+}
+
+#[test]
+fn invalid_curves_are_refused() {
+    let two = TwoRoutes::new(10, 2, [0.01; 5]).problem();
+    let refused = |caches: Vec<Cache>, words: &str| {
+        let error = two.clone().with_caches(caches).expect_err("it is invalid").to_string();
+        assert!(error.contains("Batching_X") && error.contains(words), "{error}");
+    };
+    let of = |points: &[(u64, f64)]| cache("Batching_X", points, 0.0);
+    refused(vec![of(&[(2, 0.0), (1, 1.0)])], "ascending");
+    refused(vec![of(&[(1, 1.0), (2, 0.5)])], "no less");
+    refused(vec![of(&[(1, f64::NAN)])], "finite");
+    refused(vec![cache("Batching_X", &[], -1.0)], "not negative");
+    refused(vec![of(&[]), of(&[])], "two caches");
+}
+
+#[test]
+fn only_the_caches_of_a_plans_routes_count() {
+    let two = TwoRoutes::new(200, 4, [0.04, 0.004, 0.005, 0.003, 0.002]);
+    let cache = cache("Batching_CPU_Neighbor", &[(20, 0.0), (40, 0.001), (80, 0.02)], 0.0);
+    let limits = Limits { host_bytes: Some(100 * MIB), ..two.limits() };
+    let problem = two.problem().with_caches(vec![cache]).expect("it is valid").with_limits(limits);
+    for p in plan(&problem).expect("it fits").all() {
+        let by_host = p.schedule.shares.iter().any(|s| s.keys.batching == "Batching_CPU_Neighbor");
+        assert_eq!((p.caches.len(), p.memory.caches > 0), (usize::from(by_host), by_host), "{p}");
+    }
+}
+
+/// Points of ascending sizes from 5 MiB on that save ever more, up to twice what a mini-batch takes.
+fn points() -> impl Strategy<Value = Vec<(u64, f64)>> {
+    prop::collection::vec((1u64..60, prop_oneof![1 => Just(0.0), 3 => 0.0..0.02f64]), 2..8).prop_map(|steps| {
+        let (mut mib, mut saved) = (4, 0.0);
+        let step = |(more, seconds)| {
+            (mib, saved) = (mib + more, saved + seconds);
+            (mib, saved)
+        };
+        steps.into_iter().map(step).collect()
+    })
+}
+
+#[track_caller]
+fn check_all(problem: &Problem, plans: &Plans) {
+    let limit = problem.limits.host_bytes.expect("it is limited");
+    let least = bound(problem);
+    for p in plans.all() {
+        let sum: u64 = p.caches.iter().map(|c| c.bytes).sum();
+        assert_eq!(sum, p.memory.caches);
+        assert!(p.memory.all_host() <= limit, "{:?} of {limit}: {p}", p.memory);
+        assert!(p.prediction.epoch_seconds >= least * (1.0 - 1e-9), "{p} is below the bound {least}");
+        assert_eq!(p.memory, memory(&problem.settled(&p.caches), &p.schedule));
+        check(&p.schedule, &timeline(&p.schedule));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_budget_holds_and_no_plan_is_worse_than_as_profiled(
+        points in points(), limit in 20u64..400, epochs in prop_oneof![Just(None), (1u32..100).prop_map(Some)], n in 1usize..60,
+    ) {
+        let problem = machine(n, Some(limit * MIB), &points, epochs);
+        let profiled = plan(&problem.settled(&[]));
+        let Ok(plans) = plan(&problem) else {
+            prop_assert!(profiled.is_err(), "what is profiled fits");
+            return Ok(());
+        };
+        check_all(&problem, &plans);
+        prop_assert_eq!(&plans, &plan(&problem).expect("it did before"));
+        let chosen = plans.best();
+        if let Ok(profiled) = &profiled {
+            let [before, after] = [profiled.best(), chosen].map(|p| p.prediction.epoch_seconds);
+            prop_assert!(after <= before, "{} and {}", after, before);
+            if chosen.caches[0].bytes == 40 * MIB {
+                prop_assert_eq!(plans.all().len(), profiled.all().len());
+                prop_assert_eq!(chosen, profiled.best());
+            } else {
+                prop_assert!(after <= 0.98 * before, "{} and {}", after, before);
+                let epochs = epochs.map_or(f64::INFINITY, f64::from);
+                prop_assert!(epochs * (before - after) > 10.0, "{} epochs, {} and {}", epochs, before, after);
+            }
+        }
+        // The problem settled on the plan's sizes has that plan, and no other size.
+        let settled = plan(&problem.settled(&chosen.caches)).expect("it fits");
+        prop_assert_eq!(&settled.best().schedule, &chosen.schedule);
+    }
+
+    #[test]
+    fn a_curve_that_saves_nothing_changes_nothing(seconds in 0.0..1.0f64, more in 0u64..1000, n in 1usize..60) {
+        // Room for all workers and buffers.
+        let problem = machine(n, Some((400 + more) * MIB), &[(5, seconds), (40, seconds), (300, seconds)], None);
+        let without = problem.clone().with_caches(Vec::new()).expect("none is invalid");
+        let (with, without) = (plan(&problem).expect("it fits"), plan(&without).expect("it fits"));
+        prop_assert_eq!(with.all().len(), without.all().len());
+        for (with, without) in with.all().iter().zip(without.all()) {
+            prop_assert_eq!((&with.schedule, &with.prediction), (&without.schedule, &without.prediction));
+            prop_assert_eq!(with.caches[0].bytes, 40 * MIB);
+        }
+    }
+
+    #[test]
+    fn caches_survive_json(points in points(), limit in 60u64..400) {
+        let problem = machine(9, Some(limit * MIB), &points, Some(3));
+        let text = serde_json::to_string(&problem).expect("a problem is plain data");
+        let again: Problem = serde_json::from_str(&text).expect("what was written can be read");
+        prop_assert_eq!(again.caches().len(), 1);
+        prop_assert_eq!(&again.caches()[0].batching, &problem.caches()[0].batching);
+        let chosen = plan(&problem).expect("it fits").best().clone();
+        let text = serde_json::to_string(&chosen).expect("a plan is plain data");
+        let read: Plan = serde_json::from_str(&text).expect("what was written can be read");
+        prop_assert_eq!((read.caches[0].bytes, read.memory), (chosen.caches[0].bytes, chosen.memory));
+    }
+}
