@@ -62,7 +62,7 @@ fn hit_rates(policy: &Value) -> Vec<f64> {
 fn no_static_cache_has_more_hits_than_the_optimum() {
     let bench = Bench::new();
     bench.small();
-    for (sampler, policies) in [("neighbor", 8), ("shadow", 8), ("walk", 7)] {
+    for (sampler, policies) in [("neighbor", 9), ("shadow", 9), ("walk", 8)] {
         let args =
             ["cache", "small", "--sampler", sampler, "--shares", "0,10,50,100", "--plot", "hits.svg", "--epochs", "2"];
         let json = bench.json(&[&args[..], &SMALL].concat());

@@ -5,9 +5,9 @@ const LOW: u32 = 16;
 /// Levels: positive floats, whose bits are ordered as they are.
 const LEVELS: usize = 1 << (31 - LOW);
 
-/// The benefit per byte as an ordered integer.
+/// The benefit per byte, infinite for an entry without bytes, as an ordered integer.
 pub(crate) fn density((saving, bytes): (f32, u64)) -> u32 {
-    (saving / bytes.max(1) as f32).to_bits()
+    (saving / bytes as f32).to_bits()
 }
 
 /// Entries of one kind by level.

@@ -76,8 +76,8 @@ fn cache_policies_are_read_as_they_are_written() {
         let error = text.parse::<CachePolicy>().expect_err("refused").to_string();
         assert!(error.starts_with(&format!("{text:?}: ")) && error.contains(expected), "{error}");
     };
-    let all = "give auto, none, in-degree, out-degree, presample, reverse-pagerank, weighted-reverse-pagerank, inclusion, \
-               random, or presample:K";
+    let all = "give auto, none, in-degree, out-degree, presample, smoothed, reverse-pagerank, weighted-reverse-pagerank, \
+               inclusion, random, or presample:K or smoothed:K";
     refused("degree", all);
     refused("", all);
     refused("hindsight", "counts the epochs that are trained");

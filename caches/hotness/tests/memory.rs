@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use common::{graph, sampler, settings};
 use morphgl_graph_store::Topology;
-use morphgl_hotness::{Graph, Hindsight, Policy, PolicyKind, PreSample};
+use morphgl_hotness::{Graph, Hindsight, Policy, PolicyKind};
 use morphgl_registry::{Expansion, Result, SamplerSettings, Sampling};
 
 /// The system's allocator with counters.
@@ -83,8 +83,8 @@ fn scores_take_the_bytes_a_node_that_they_say() {
                 check(kind, &Hindsight { batching: &batching, epochs: 0..1, threads: 1 }, &scanned, &all);
             }
             None => {
-                let policy = PreSample { batching: &batching, epochs: 1, batches: None, threads: 1 };
-                check(kind, &policy, &scanned, &all);
+                let policy = kind.policy_of(1, &batching, 1).expect("a policy that counts");
+                check(kind, &*policy, &scanned, &all);
             }
         }
     }

@@ -76,6 +76,17 @@ impl<T: Element> Array<T> {
         #[cfg(not(unix))]
         let _ = access;
     }
+
+    /// Gives the pages of a mapped file back, which count as the program's memory once they are read; they are mapped again when
+    /// they are read again.
+    pub fn release(&self) {
+        #[cfg(unix)]
+        if let Owner::Map(map) = &self.owner {
+            // SAFETY: the map is of a file and read-only, so pages have nothing that the file does not have.
+            // Without support for advice the pages stay.
+            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        }
+    }
 }
 
 impl<T: Element> From<Vec<T>> for Array<T> {

@@ -30,8 +30,8 @@ pub(crate) struct Args {
 const NOTE_LINES: usize = 3;
 /// Bytes read at a time.
 const BUFFER: usize = 256 << 10;
-/// Sources after which the search for isolated nodes may end.
-const SOURCES: usize = 64 << 10;
+/// Sources that are looked up before the search for isolated nodes may end, and their memory is given back.
+const SOURCES: usize = 256 << 10;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     Dataset::open(&args.dataset, OpenOptions { load: Load::Mmap, verify: args.check })?;
@@ -65,12 +65,13 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     let (quantile, no_in_edges) = (|q: f64| degrees.at((n.saturating_sub(1) as f64 * q) as u64), degrees.small[0]);
     if isolated.count() > 0 {
         // Mapped: a copy out of the page cache would take several times as long as the look-ups.
-        let (sources, _) = read_npy::<u32>(&path.join(&meta.arrays["indices"].file), Load::Mmap)?;
-        for sources in sources.chunks(SOURCES) {
+        let (all, _) = read_npy::<u32>(&path.join(&meta.arrays["indices"].file), Load::Mmap)?;
+        for sources in all.chunks(SOURCES) {
             isolated.remove(sources);
             if isolated.count() == 0 {
                 break;
             }
+            all.release();
         }
     }
     let isolated = isolated.count();
