@@ -79,11 +79,13 @@ impl Drop for Replacement {
 /// Replaces the file `target` by what `write` writes, or leaves it as it was.
 ///
 /// ```
+/// use std::io::Write;
+///
 /// let path = std::env::temp_dir().join(format!("morphgl-replace-{}.txt", std::process::id()));
 /// morphgl_platform::replace_file(&path, |out| writeln!(out, "whole"))?;
 /// assert_eq!(std::fs::read_to_string(&path)?, "whole\n");
-/// # use std::io::Write;
-/// # std::fs::remove_file(&path)
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// # Errors
