@@ -132,7 +132,7 @@ fn invalid_settings_are_refused_with_cures() {
         (json!({"cached": 1}), "unknown field"),
         (json!({"cache": "hot"}), "\"hot\": no cache policy; give auto, none, in-degree"),
         (json!({"cache": "hindsight"}), "give another policy"),
-        (json!({"cache": "smoothed"}), "give presample:K"),
+        (json!({"cache": "smoothed", "cache_bytes": 16 + 8 + 8}), "give presample:K"),
         // A word of the bitmap, and an address.
         (json!({"cache": "random", "cache_bytes": 16 + 8 + 7}), "cache_bytes of at least 32 "),
         (json!({"peers": "some"}), "options: peers: \"some\"; give \"none\", \"all\" or a list"),
