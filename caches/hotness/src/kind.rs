@@ -98,8 +98,12 @@ impl PolicyKind {
 
     /// Peak bytes a node to compute the scores, which are among them; of the policies that count, without the sampler.
     pub fn bytes_a_node(self, settings: &SamplerSettings) -> u64 {
-        let expansion = settings.sampling.hops().map_or(Expansion::All, |hops| hops.expansion);
-        let inclusion = if expansion == Expansion::New { 16 } else { 12 };
+        let inclusion = match settings.sampling.hops().map(|hops| hops.expansion) {
+            Some(Expansion::All) => 12,
+            Some(Expansion::New) => 16,
+            // In its place stands weighted reverse PageRank.
+            None => 16,
+        };
         match self {
             Self::InDegree | Self::Random => 4,
             Self::OutDegree | Self::PreSample { .. } | Self::Hindsight => 12,

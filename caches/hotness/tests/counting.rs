@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{any_graph, graph, sampler, settings};
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_graph_store::Topology;
-use morphgl_hotness::{Hindsight, Hotness, Inclusion, Policy, PreSample, Smoothed};
+use morphgl_hotness::{Hindsight, Hotness, Inclusion, Policy, PreSample, Smoothed, WeightedReversePageRank};
 use morphgl_registry::{BatchId, Batching, BatchingWorker, Error, Handle, MiniBatch, Result, SamplerSettings};
+use morphgl_registry::{Sampling, WalkSettings};
 use proptest::prelude::*;
 
 #[test]
@@ -38,6 +39,27 @@ fn a_star_by_hand() {
     let of_node_0 = Hotness { features: [2.0; 5].into(), rows: [4.0, 2.0, 0.0, 0.0, 0.0].into() };
     let of_node_2 = Hotness { features: [0.0, 0.0, 2.0, 0.0, 0.0].into(), rows: [0.0; 5].into() };
     assert!(first == of_node_0 || first == of_node_2, "{first:?}");
+}
+
+#[test]
+fn counts_of_walks_are_smoothed_by_page_rank() {
+    let ring: Vec<(u32, u32)> = (0..40).flat_map(|v| [(v, (v + 1) % 40), (v, v * 7 % 40)]).collect();
+    let ring = graph(40, &ring);
+    let walks = SamplerSettings { sampling: Sampling::Walk(WalkSettings::of_layers(2)), ..settings("3,3", 2) };
+    let seeds = [1, 2, 3];
+    // Any counts serve: those of neighbour sampling.
+    let counting = settings("3,3", 2);
+    let sampler = sampler(&ring, &seeds, &counting);
+    let counted = PreSample { batching: &sampler, epochs: 1, batches: None, threads: 1 };
+    let num_counted = counted.num_counted() as f32;
+    let counted = counted.score(&ring, &seeds, &counting).expect("counts");
+    let prior = WeightedReversePageRank::default().score(&ring, &seeds, &walks).expect("scores");
+    let smoothed = Smoothed::mix(counted.clone(), num_counted.into(), &ring, &seeds, &walks).expect("scores");
+    let scale = counted.features.iter().sum::<f32>() / prior.features.iter().sum::<f32>();
+    for ((smoothed, counted), prior) in smoothed.features.iter().zip(&*counted.features).zip(&*prior.features) {
+        let mean = (num_counted * counted + 4.0 * scale * prior) / (num_counted + 4.0);
+        assert!((smoothed - mean).abs() < 1e-5, "{smoothed} for {mean}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use morphgl_adjacency_cache::AdjacencyCache;
 use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate};
 use morphgl_feature_cache::{FeatureCache, NodeMap};
-use morphgl_hotness::{CachePolicy, Graph, Hotness, Inclusion, Policy, PolicyKind, Smoothed};
+use morphgl_hotness::{CachePolicy, Graph, Hotness, PolicyKind, Smoothed};
 use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_registry::{Error, Result, SamplerSettings};
 
@@ -100,7 +100,7 @@ impl Caches {
         let Some(kind) = kind else { return Ok(Self::empty()) };
         let hotness = match (counted, kind.policy(settings.seed)) {
             (Some(Counted { hotness, batches }), _) if matches!(kind, PolicyKind::Smoothed { .. }) => {
-                Smoothed::mix(hotness, batches, &Inclusion.score(graph, seeds, settings)?)
+                Smoothed::mix(hotness, batches, graph, seeds, settings)?
             }
             (Some(counted), _) => counted.hotness,
             (None, Some(policy)) => policy.score(graph, seeds, settings)?,
