@@ -120,7 +120,7 @@ pub(crate) fn known_training(selections: &[Selection], route: &Route, threads: u
     samples.unwrap_or_default()
 }
 
-/// Whether batching does the same work on both routes: also, whether it gathers features on both or neither.
+/// Whether batching does the same work on both routes: the same operator, which gathers features on both or on neither.
 pub(crate) fn same_batching(a: &Route, b: &Route) -> bool {
     a.batching == b.batching && a.batched_at == b.batched_at && a.gathering == b.gathering
 }

@@ -21,7 +21,7 @@ pub(crate) enum Access {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Options {
-    /// What hot rows are found by.
+    /// What ranks the rows that are cached.
     pub(crate) cache: CachePolicy,
     /// Bytes of each device's memory for hot rows, on the gathering one including the lookup tables. Default three quarters
     /// of its unallocated memory when the cache is filled.
@@ -68,7 +68,7 @@ pub(crate) const SPECS: [OptionSpec; 6] = [
     OptionSpec::new("peers", OptionType::Places, "none", "other devices that cache rows: none, all, or places"),
 ];
 
-/// [`SPECS`], and that of the staging.
+/// [`SPECS`], and the option of the staging in pinned memory.
 pub(crate) const STAGED_SPECS: [OptionSpec; SPECS.len() + 1] = {
     let mut specs = [Staging::DEPTH; SPECS.len() + 1];
     let mut i = 0;

@@ -54,7 +54,7 @@ impl SharedGather {
         &self.device
     }
 
-    /// The gather, for one operator at a time.
+    /// Locks the gather: only one operator at a time uses it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Gather> {
         // A panic leaves a gather of some state between two mini-batches: its cache is filled or off.
         self.gather.lock().unwrap_or_else(PoisonError::into_inner)
