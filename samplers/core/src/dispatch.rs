@@ -5,6 +5,7 @@ use morphgl_platform::simd_dispatch;
 use crate::lanes::{LANES, Lanes, floyd_lanes};
 use crate::stream::Row;
 use crate::table::{Bucket, LocalIds, relabel_direct, relabel_hashed};
+use crate::weighted::{CHUNK, early_times};
 
 simd_dispatch! {
     /// Floyd's method in sixteen lanes.
@@ -12,6 +13,13 @@ simd_dispatch! {
     avx512: crate::avx512::floyd_wide(row, lanes, picks),
     avx2: crate::avx2::floyd_halves(row, lanes, picks),
     portable: floyd_lanes(row, lanes, picks),
+}
+simd_dispatch! {
+    /// The neighbours of a weighted pick that may have early times.
+    pub(crate) fn early(row: &Row, block: u32, weights: &[f32; CHUNK], limit: f64, words: &mut [[u32; 4]; CHUNK / 2]) -> u32;
+    avx512: early_times(row, block, weights, limit, words),
+    avx2: early_times(row, block, weights, limit, words),
+    portable: early_times(row, block, weights, limit, words),
 }
 simd_dispatch! {
     /// Relabelling by a direct table, with an entry for each node of the graph.

@@ -1,11 +1,17 @@
 //! Weighted picks without replacement.
 
+use morphgl_platform::SimdLevel;
+
+use crate::dispatch;
 use crate::logarithm::ln;
 use crate::stream::{Row, Stream};
 use crate::uniform::PickScratch;
 
 /// The largest degree of a weighted pick: each neighbour takes two words of a block.
 pub const MAX_WEIGHTED_DEGREE: u64 = 1 << 23;
+
+/// Neighbours whose times are bounded side by side.
+pub(crate) const CHUNK: usize = 32;
 
 /// Number of positive weights, counted up to `at_most`.
 pub fn count_positive(weights: &[f32], at_most: usize) -> usize {
@@ -30,14 +36,15 @@ pub fn count_positive(weights: &[f32], at_most: usize) -> usize {
 ///
 /// # Complexity
 ///
-/// O(degree · log(len)) time, `len` candidates of scratch.
+/// O(degree) bounds of times, in SIMD registers; O(len · (1 + ln(degree / len))) expected times and O(log(len)) each for the
+/// ones that are kept, where weights are about equal. `len` candidates of scratch.
 pub fn pick_weighted(row: &Row, weights: &[f32], out: &mut [u32], scratch: &mut PickScratch) {
     let len = out.len();
     if len == 0 {
         return;
     }
-    let positive = weights.iter().zip(0u32..).filter(|(w, _)| **w > 0.0);
     if count_positive(weights, len + 1) <= len {
+        let positive = weights.iter().zip(0u32..).filter(|(w, _)| **w > 0.0);
         let mut filled = 0;
         for (o, (_, position)) in out.iter_mut().zip(positive) {
             *o = position;
@@ -47,25 +54,59 @@ pub fn pick_weighted(row: &Row, weights: &[f32], out: &mut [u32], scratch: &mut 
         return;
     }
     assert!(weights.len() as u64 <= MAX_WEIGHTED_DEGREE, "{} weights overflow the counter", weights.len());
-    let nearest = &mut scratch.nearest;
-    let (mut block, mut words) = (u32::MAX, [0; 4]);
-    for (&weight, position) in positive {
-        if position / 2 != block {
-            block = position / 2;
-            [words] = row.blocks::<1>(Stream::Sampling, block);
-        }
-        let lane = 2 * (position as usize % 2);
-        let candidate = (time(words[lane], words[lane + 1], weight).to_bits(), position);
-        if nearest.len() < len {
-            nearest.push(candidate);
-        } else if let Some(mut largest) = nearest.peek_mut().filter(|largest| candidate < **largest) {
-            *largest = candidate;
+    let (nearest, level) = (&mut scratch.nearest, SimdLevel::current());
+    let mut words = [[0; 4]; CHUNK / 2];
+    for (first, part) in (0..).step_by(CHUNK).zip(weights.chunks(CHUNK)) {
+        let mut chunk = [0.0; CHUNK];
+        chunk[..part.len()].copy_from_slice(part);
+        let limit = match nearest.peek() {
+            Some(&(largest, _)) if nearest.len() == len => f64::from_bits(largest),
+            _ => f64::INFINITY,
+        };
+        let mut early = dispatch::early(level, row, first / 2, &chunk, limit, &mut words);
+        while early != 0 {
+            let i = early.trailing_zeros() as usize;
+            early &= early - 1;
+            let [low, high] = [0, 1].map(|half| words[i / 2][i % 2 * 2 + half]);
+            if chunk[i] > 0.0 {
+                let candidate = (time(low, high, chunk[i]).to_bits(), first + i as u32);
+                if nearest.len() < len {
+                    nearest.push(candidate);
+                } else if let Some(mut largest) = nearest.peek_mut().filter(|largest| candidate < **largest) {
+                    *largest = candidate;
+                }
+            }
         }
     }
     for (o, (_, position)) in out.iter_mut().zip(nearest.drain()) {
         *o = position;
     }
     out.sort_unstable();
+}
+
+/// Draws the words of [`CHUNK`] neighbours from block `block` on, and returns a bit mask of those whose times may be at most
+/// `limit`. All others have later times, or weights that are not positive.
+///
+/// As `-ln(u) >= 1 - u`, a time is at least `(1 - u) / weight`. Of `1 - u` the upper 24 bits are compared, which f32 holds
+/// exactly, with a product that is rounded up by far more than any rounding of the two sides.
+#[inline(always)]
+pub(crate) fn early_times(
+    row: &Row,
+    block: u32,
+    weights: &[f32; CHUNK],
+    limit: f64,
+    words: &mut [[u32; 4]; CHUNK / 2],
+) -> u32 {
+    *words = row.blocks(Stream::Sampling, block);
+    // The smallest normal number at least, lest the product of a large weight underflow.
+    let limit = ((limit * (1.0 + 1e-6)) as f32).max(f32::MIN_POSITIVE);
+    let mut early = [0u32; CHUNK];
+    for i in 0..CHUNK {
+        let high = words[i / 2][i % 2 * 2 + 1];
+        let least = (!high >> 8) as i32 as f32 * (1.0 / (1 << 24) as f32);
+        early[i] = u32::from(least <= weights[i] * limit);
+    }
+    early.iter().enumerate().map(|(i, early)| early << i).sum()
 }
 
 /// The time of an exponential clock of rate `weight`, given its two words; positive.
