@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::check::{MAX_THREADS, check_seconds};
 use crate::Invalid;
+use crate::check::{MAX_THREADS, check_seconds};
 
 /// Mean and standard deviation of a duration, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]

@@ -122,7 +122,9 @@ impl Durations {
                 && [p.contention.batching, p.contention.training].iter().all(|f| f.is_finite() && *f >= 1.0)
         };
         if let Some(point) = interference.iter().find(|p| !is_valid(p)) {
-            return Err(Invalid(format!("batching beside training: {point:?}; counts are from 1 to {MAX_THREADS}, factors from 1")));
+            return Err(Invalid(format!(
+                "batching beside training: {point:?}; counts are from 1 to {MAX_THREADS}, factors from 1"
+            )));
         }
         self.interference = interference;
         Ok(self)

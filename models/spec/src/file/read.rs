@@ -153,7 +153,8 @@ impl<R: Read + Seek> ModelFile<R> {
         let values = decode(&bytes);
         if let Some(i) = values.iter().position(|v| !v.is_finite()) {
             let (name, value) = (excerpt(&name, EXCERPT), values[i]);
-            let cure = "training diverged or the file is damaged: use an earlier model, or train again with a smaller --lr";
+            let cure =
+                "training diverged or the file is damaged: use an earlier model, or train again with a smaller --lr";
             return Err(self.setting(format!("element {i} of {name} is {value}; {cure}")));
         }
         Ok(NamedTensor { name, shape, values })

@@ -103,6 +103,6 @@ fn profiles_without_a_possible_plan_are_refused() {
         }
     }
     let mut long = good.clone();
-    long["version"] = json!("9".repeat(1 << 20));
+    long["num_batches"] = json!("9".repeat(1 << 20));
     assert!(refuse("long", &long.to_string()).len() < 1000);
 }
