@@ -93,7 +93,7 @@ fn profiles_without_a_possible_plan_are_refused() {
     bad["routes"][1]["together"] = json!([together.clone()]);
     assert!(refuse("together", &bad.to_string()).contains("where not both run on them"));
     for count in ["workers", "threads", "training_threads"] {
-        for value in [0, 1 << 40] {
+        for value in [0u64, 1 << 40] {
             let mut bad = good.clone();
             let mut odd = together.clone();
             odd[count] = json!(value);
