@@ -30,12 +30,13 @@ pub(crate) fn parts(bytes: &[u8]) -> Vec<Vec<u8>> {
         return vec![text];
     }
     let Ok(mut archive) = zip::ZipArchive::new(Cursor::new(bytes)) else { return Vec::new() };
+    let len = archive.len();
     let part = |i| {
         let mut content = Vec::new();
         archive.by_index(i).expect("a seed").read_to_end(&mut content).expect("a seed");
         content
     };
-    (0..archive.len()).map(part).collect()
+    (0..len).map(part).collect()
 }
 
 /// The compressed `seed` with its part of this number replaced by `content`, its checksums right.

@@ -85,7 +85,7 @@ fn describe(dataset: &Dataset, start: Instant, show: Show) {
     ));
     let repeated = dataset.splits.num_repeated(dataset.num_nodes());
     if repeated > 0 {
-        show.say(format_args!("{}", overlap(repeated)));
+        show.say(format_args!("{}", info::overlap(repeated)));
     }
 }
 
