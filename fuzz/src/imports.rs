@@ -22,7 +22,7 @@ pub(crate) const OGB: &[&str] = &[
 ];
 pub(crate) const NODES: &[&str] = &["nodes.csv", "features.csv", "labels.csv", "train.txt", "edges.csv"];
 pub(crate) const DATASET: &[&str] = &[
-    "graph.json", "indptr.npy", "indices.npy", "weights.npy", "features.npy", "labels.npy", "train.npy", "node_names.npy",
+    "graph.json", "indptr.npy", "indices.npy", "weights.npy", "features.npy", "labels.npy", "train.npy", "valid.npy", "test.npy", "node_names.npy",
     "node_name_ends.npy",
 ];
 
@@ -90,9 +90,9 @@ pub(crate) fn ogb_binary(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outc
     ogb(sandbox, number, bytes)
 }
 
-/// The length of an input selects how ids are read.
+/// Numbers above those of the files select how ids are read.
 pub(crate) fn edges(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
-    let ids = [Ids::Keep, Ids::Compact, Ids::Strings][bytes.len() % 3];
+    let ids = [Ids::Keep, Ids::Compact, Ids::Strings][number / 6 % 3];
     let format = EdgeListOptions { ids, ..EdgeListOptions::default() };
     sandbox.replaced(number, bytes, |path| {
         import(sandbox, |target| morphgl_formats::edge_list::import(path, target, &format, &options(), &Silent))
@@ -100,15 +100,15 @@ pub(crate) fn edges(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
 }
 
 pub(crate) fn nodes(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
-    let ids = [Ids::Keep, Ids::Compact, Ids::Strings][bytes.len() % 3];
+    let ids = [Ids::Keep, Ids::Compact, Ids::Strings][number / NODES.len() % 3];
     let format = EdgeListOptions { ids, ..EdgeListOptions::default() };
     let file = |name: &str| Some(sandbox.dir.join(name));
-    let nodes = match number % 5 {
+    let nodes = match number % NODES.len() {
         0 => NodeFiles { table: file("nodes.csv"), ..NodeFiles::default() },
         1 => NodeFiles { features: file("features.csv"), ..NodeFiles::default() },
         2 => NodeFiles { labels: file("labels.csv"), ..NodeFiles::default() },
         3 => NodeFiles { splits: [file("train.txt"), None, None], ..NodeFiles::default() },
-        _ => NodeFiles { table: file("nodes.csv"), splits: [file("train.txt"), None, None], ..NodeFiles::default() },
+        _ => NodeFiles { labels: file("labels.csv"), splits: [file("train.txt"), None, None], ..NodeFiles::default() },
     };
     let options = Options { nodes, ..options() };
     sandbox.replaced(number, bytes, |_| {

@@ -92,7 +92,7 @@ pub fn mutated(random: &mut Random, seeds: &[Vec<u8>], tokens: &[&str]) -> Vec<u
         change(random, &mut bytes, seeds, tokens);
         bytes.truncate(MAX_LEN);
     }
-    let role = if random.below(16) == 0 { random.next() as u8 } else { seed[0] };
+    let role = if random.below(8) == 0 { random.next() as u8 } else { seed[0] };
     bytes.insert(0, role);
     bytes
 }

@@ -39,12 +39,19 @@ pub fn text(mut bytes: Vec<u8>) -> Result<String> {
     })
 }
 
-/// The first `limit` characters of a text, with an ellipsis where there are more: messages quote files, which may be hostile.
+/// The first `limit` characters of a text on one line, with an ellipsis where there are more and control characters escaped:
+/// messages quote files, which may be hostile.
 pub fn excerpt(text: &str, limit: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(limit) {
-        Some((end, _)) => format!("{}…", &text[..end]).into(),
-        None => text.into(),
+    let end = text.char_indices().nth(limit).map(|(end, _)| end);
+    if end.is_none() && !text.contains(char::is_control) {
+        return text.into();
     }
+    let mut line = String::new();
+    for c in text[..end.unwrap_or(text.len())].chars() {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    line.extend(end.map(|_| '…'));
+    line.into()
 }
 
 #[cfg(test)]

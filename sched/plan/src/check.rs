@@ -13,6 +13,8 @@ pub const MAX_THREADS: usize = 1024;
 pub(crate) const MAX_CORES: usize = 1 << 20;
 /// Maximum capacity of a buffer, in mini-batches.
 pub const MAX_BUFFER: usize = u16::MAX as usize + MAX_THREADS;
+/// Maximum slowdown of a phase by another.
+pub(crate) const MAX_FACTOR: f64 = 1e15;
 /// Maximum seconds of a duration: 30 years.
 pub const MAX_SECONDS: f64 = 1e9;
 /// Maximum bytes of a mini-batch, a worker or a cache: 64 TiB.
@@ -94,9 +96,9 @@ impl Schedule {
             }
         }
         if let Some(Contention { batching, training }) = share.contention
-            && ![batching, training].iter().all(|f| (1.0..=MAX_SECONDS).contains(f))
+            && ![batching, training].iter().all(|f| (1.0..=MAX_FACTOR).contains(f))
         {
-            return wrong(&"contention", format!("{batching} and {training}; factors are finite and from 1"));
+            return wrong(&"contention", format!("{batching} and {training}; factors are from 1 to 10^15"));
         }
         Ok(())
     }

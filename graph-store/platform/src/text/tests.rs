@@ -21,4 +21,5 @@ fn excerpts_are_cut_between_characters() {
     assert_eq!(excerpt("äöü", 3), "äöü");
     assert_eq!(excerpt("äöü", 2), "äö…");
     assert_eq!(excerpt("", 0), "");
+    assert_eq!(excerpt("a\nb\0", 9), "a\\nb\\u{0}");
 }
