@@ -116,7 +116,7 @@ def text():
     write("edges/plain.txt", "# comment\n0 1\n1 2\n2 0\n")
     write("edges/header.csv", "src,dst,weight\n0,1,0.5\n1,2,1e-3\n2,0,3\n")
     write("edges/quoted.csv", '"src";"dst";"weight"\n"0";"1";"1.5"\n"1";"0";"2"\n')
-    write("edges/networkx.txt", "0 1 {'weight': 3.0}\n1 2 {}\n")
+    write("edges/networkx.txt", "0 1 {'weight': 3.0}\n1 2 {'weight': 1}\n")
     write("edges/bom.tsv", "\ufefffrom\tto\n0\t1\n1\t0\n")
     write("edges/text.csv.gz", gzip.compress(b"0,1\n1,2\n" * 4, mtime=0))
     write("mtx/pattern.mtx", "%%MatrixMarket matrix coordinate pattern symmetric\n% c\n3 3 2\n2 1\n3 2\n")

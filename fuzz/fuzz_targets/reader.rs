@@ -7,7 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use morphgl_fuzz::{READERS, Reader, Sandbox};
 
 static READER: LazyLock<(&Reader, Sandbox)> = LazyLock::new(|| {
-    let reader = READERS.iter().find(|reader| reader.name == env!("CARGO_BIN_NAME")).expect("a target is named after a reader");
+    let reader =
+        READERS.iter().find(|reader| reader.name == env!("CARGO_BIN_NAME")).expect("a target is named after a reader");
     (reader, reader.sandbox())
 });
 

@@ -11,18 +11,38 @@ use morphgl_graph_store::{Dataset, Load, NodeNames, OpenOptions, Result};
 use crate::sandbox::{Outcome, Sandbox, refused};
 
 pub(crate) const PLANETOID: &[&str] = &[
-    "ind.tiny.graph", "ind.tiny.allx", "ind.tiny.ally", "ind.tiny.tx", "ind.tiny.ty", "ind.tiny.y", "ind.tiny.test.index",
+    "ind.tiny.graph",
+    "ind.tiny.allx",
+    "ind.tiny.ally",
+    "ind.tiny.tx",
+    "ind.tiny.ty",
+    "ind.tiny.y",
+    "ind.tiny.test.index",
 ];
-pub(crate) const ARRAYS: &[&str] = &[
-    "edge_index.npy", "edge_weight.npy", "x.npy", "y.npy", "train_mask.npy", "val.npy", "test.npy", "node_ids.npy",
-];
+pub(crate) const ARRAYS: &[&str] =
+    &["edge_index.npy", "edge_weight.npy", "x.npy", "y.npy", "train_mask.npy", "val.npy", "test.npy", "node_ids.npy"];
 pub(crate) const OGB: &[&str] = &[
-    "raw/edge.csv.gz", "raw/num-node-list.csv.gz", "raw/num-edge-list.csv.gz", "raw/node-feat.csv.gz",
-    "raw/node-label.csv.gz", "split/by/train.csv.gz", "split/by/valid.csv.gz", "split/by/test.csv.gz",
+    "raw/edge.csv.gz",
+    "raw/num-node-list.csv.gz",
+    "raw/num-edge-list.csv.gz",
+    "raw/node-feat.csv.gz",
+    "raw/node-label.csv.gz",
+    "split/by/train.csv.gz",
+    "split/by/valid.csv.gz",
+    "split/by/test.csv.gz",
 ];
 pub(crate) const NODES: &[&str] = &["nodes.csv", "features.csv", "labels.csv", "train.txt", "edges.csv"];
 pub(crate) const DATASET: &[&str] = &[
-    "graph.json", "indptr.npy", "indices.npy", "weights.npy", "features.npy", "labels.npy", "train.npy", "valid.npy", "test.npy", "node_names.npy",
+    "graph.json",
+    "indptr.npy",
+    "indices.npy",
+    "weights.npy",
+    "features.npy",
+    "labels.npy",
+    "train.npy",
+    "valid.npy",
+    "test.npy",
+    "node_names.npy",
     "node_name_ends.npy",
 ];
 

@@ -25,8 +25,10 @@ pub struct Reader {
 
 const JSON: &[&str] = &["{", "}", "[", "]", "\"", ",", ":", "null", "true", "1e999", "-1", "\\ud800", "\u{feff}"];
 const NPY: &[&str] = &["{", "[", "(", ")", "'", "True", "'shape': ", "'descr': ", "<f8", ">i4", "|O", "|S9", "L", ", "];
-const TEXT: &[&str] = &["\n", "\r\n", ",", ";", "\t", " ", "\"", "#", "%", "{", "-", "nan", "1e39", "\u{feff}", "\u{fffd}"];
-const PICKLE: &[&str] = &["(", ".", "]", "}", "t", "R", "b", "\u{81}", "cnumpy\ndtype\n", "I1\n", "S''\n", "p0\n", "g0\n", "(lp1\n"];
+const TEXT: &[&str] =
+    &["\n", "\r\n", ",", ";", "\t", " ", "\"", "#", "%", "{", "-", "nan", "1e39", "\u{feff}", "\u{fffd}"];
+const PICKLE: &[&str] =
+    &["(", ".", "]", "}", "t", "R", "b", "\u{81}", "cnumpy\ndtype\n", "I1\n", "S''\n", "p0\n", "g0\n", "(lp1\n"];
 
 /// All readers.
 pub const READERS: &[Reader] = &[
@@ -35,7 +37,12 @@ pub const READERS: &[Reader] = &[
     Reader { name: "numpy", files: &["graph.npz", "rows.npz", "scipy.npz"], tokens: NPY, run: imports::numpy },
     Reader { name: "arrays", files: imports::ARRAYS, tokens: NPY, run: imports::arrays },
     Reader { name: "ogb", files: imports::OGB, tokens: TEXT, run: imports::ogb },
-    Reader { name: "ogb-binary", files: &["raw/data.npz", "raw/node-label.npz"], tokens: NPY, run: imports::ogb_binary },
+    Reader {
+        name: "ogb-binary",
+        files: &["raw/data.npz", "raw/node-label.npz"],
+        tokens: NPY,
+        run: imports::ogb_binary,
+    },
     Reader {
         name: "edges",
         files: &["plain.txt", "header.csv", "quoted.csv", "networkx.txt", "bom.tsv", "text.csv.gz"],

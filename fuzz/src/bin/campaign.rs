@@ -56,7 +56,8 @@ fn main() {
     let number = |text: Option<String>| text.map(|text| text.parse::<u64>().unwrap_or_else(|_| usage()));
     let (seconds, seed) = (number(arguments.next()).unwrap_or_else(|| usage()), number(arguments.next()).unwrap_or(1));
     let named: Vec<String> = arguments.collect();
-    let readers: Vec<&Reader> = READERS.iter().filter(|r| named.is_empty() || named.iter().any(|n| n == r.name)).collect();
+    let readers: Vec<&Reader> =
+        READERS.iter().filter(|r| named.is_empty() || named.iter().any(|n| n == r.name)).collect();
     let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
     one_thread.expect("no pool is built before");
     let each = Duration::from_secs(seconds) / readers.len().max(1) as u32;

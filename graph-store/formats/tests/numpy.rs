@@ -250,7 +250,8 @@ fn arrays_that_do_not_fit_are_refused() {
 /// The length of a file is compared with the shape in its header before anything is allocated or written.
 #[test]
 fn shapes_that_their_files_do_not_have() {
-    let shapes = ["(30, 1000000000)", "(30, 100000000000)", "(1152921504606846976, 1)", "(1152921504606846976,)", "(5,)"];
+    let shapes =
+        ["(30, 1000000000)", "(30, 100000000000)", "(1152921504606846976, 1)", "(1152921504606846976,)", "(5,)"];
     for name in ["features", "labels", "train", "train_mask", "node_ids", "src", "edge_weight", "edge_index"] {
         for shape in shapes {
             let arrays = Arrays::new().put("src", &[0u32, 1], None).put("dst", &[1u32, 0], None);

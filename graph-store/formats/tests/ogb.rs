@@ -88,7 +88,8 @@ fn an_array_that_the_archives_directory_hides_is_an_error() {
         let at = short.len() - 22;
         short[at + 8] -= 1;
         short[at + 10] -= 1;
-        let size = (u32::from_le_bytes(short[at + 12..at + 16].try_into().unwrap()) - (end - entry) as u32).to_le_bytes();
+        let size =
+            (u32::from_le_bytes(short[at + 12..at + 16].try_into().unwrap()) - (end - entry) as u32).to_le_bytes();
         short[at + 12..at + 16].copy_from_slice(&size);
         check(&short, "the archive's directory leaves out what is at byte");
         // A checksum that does not hold.

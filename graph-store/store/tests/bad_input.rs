@@ -212,7 +212,9 @@ fn a_writer_refuses_what_could_not_be_opened() {
         line(&error, &dir.path().join("set").join(format!("{name}.npy")), words);
         assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 0, "{name}: nothing is left");
     };
-    let array = |name: &'static str, values: &'static [u32]| move |w: &mut DatasetWriter| w.array(name, values, None).expect("space");
+    let array = |name: &'static str, values: &'static [u32]| {
+        move |w: &mut DatasetWriter| w.array(name, values, None).expect("space")
+    };
     check("train", &["element 2", "node 1 is listed twice"], &array("train", &[1, 0, 1]));
     check("valid", &["element 1", "node 2 is listed twice"], &array("valid", &[2, 2]));
     check("test", &["node 3 does not exist, there are 3"], &array("test", &[0, 3]));
@@ -226,10 +228,14 @@ fn a_writer_refuses_what_could_not_be_opened() {
         });
     }
     for label in [2, -2] {
-        check("labels", &["outside -1 (none) and 0..2"], &move |w| w.array("labels", &[0i32, label, 1], None).expect("space"));
+        check("labels", &["outside -1 (none) and 0..2"], &move |w| {
+            w.array("labels", &[0i32, label, 1], None).expect("space")
+        });
     }
     for value in [f32::NAN, f32::INFINITY] {
-        check("features", &["NaN or infinite"], &move |w| w.array("features", &[0.0, value, 1.0], Some(1)).expect("space"));
+        check("features", &["NaN or infinite"], &move |w| {
+            w.array("features", &[0.0, value, 1.0], Some(1)).expect("space")
+        });
         check("weights", &["a weight is not a finite number"], &move |w| {
             w.array("weights", &[1.0, 1.0, value, 1.0], None).expect("space");
         });

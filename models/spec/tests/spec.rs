@@ -272,7 +272,13 @@ fn specs_of_impossible_sizes_are_refused() {
         let error = spec.validate().expect_err("impossible").to_string();
         assert!(error.contains(part), "{error}");
     }
-    let most = ModelSpec { in_dim: i32::MAX as usize, num_classes: i32::MAX as usize, layers: 1, output_heads: 1 << 16, ..good };
+    let most = ModelSpec {
+        in_dim: i32::MAX as usize,
+        num_classes: i32::MAX as usize,
+        layers: 1,
+        output_heads: 1 << 16,
+        ..good
+    };
     most.validate().expect("possible, if not useful");
     assert!(most.parameters().iter().any(|p| p.len() == usize::MAX), "more than can be counted");
 }

@@ -170,7 +170,8 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         args.planned.measure(&dataset, config.clone(), evaluation != Evaluation::None, Some(epochs), show)?;
     let Measured { mut job, profile, problem, plans, held_bytes } = measured;
     if let (Some(path), Some(mut file)) = (&args.init, init) {
-        let set = file.parameters(&job.config.spec.model).map_err(anyhow::Error::from).and_then(|p| job.set_parameters(&p));
+        let set =
+            file.parameters(&job.config.spec.model).map_err(anyhow::Error::from).and_then(|p| job.set_parameters(&p));
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
     let plan = args.plan.choose(plan_of_file, &plans, &problem)?;

@@ -4,8 +4,8 @@ mod common;
 
 use common::{TwoRoutes, hardware};
 use morphgl_plan::{
-    Candidate, Contention, Curve, Durations, InterferencePoint, Plan, Plans, Point, Policy, PoolPoint, Problem, Resource,
-    Schedule, Seconds, Strategy,
+    Candidate, Contention, Curve, Durations, InterferencePoint, Plan, Plans, Point, Policy, PoolPoint, Problem,
+    Resource, Schedule, Seconds, Strategy,
 };
 
 fn two() -> TwoRoutes {
@@ -150,7 +150,9 @@ fn every_number_of_a_plan_has_bounds() {
         assert!(text.contains(part), "{text}");
     }
     assert!(refusal(&|json| json["schedule"]["shares"] = serde_json::json!([])).contains("1 to 32"));
-    assert!(refusal(&|json| json["schedule"]["policy"] = "dual-buffer".into()).contains("the policy dual-buffer takes"));
+    assert!(
+        refusal(&|json| json["schedule"]["policy"] = "dual-buffer".into()).contains("the policy dual-buffer takes")
+    );
     assert!(refusal(&|json| json["prediction"]["epoch_seconds"] = (-1.0).into()).contains("prediction"));
 }
 

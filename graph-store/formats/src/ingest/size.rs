@@ -9,9 +9,9 @@ use morphgl_graph_store::{MAX_NODES, Result};
 use crate::files::invalid;
 use crate::{Ingest, RandomFeatures};
 
-/// Factor to the bytes of the source up to which an array larger than [`Options::large`](crate::Options::large) is plausible: compressed edges, and random features of many
-/// columns.
-const GROWTH: u64 = 256;
+/// Factor to the bytes of the source up to which an array larger than [`Options::large`](crate::Options::large) is plausible: compressed edges, random features of many
+/// columns, and sparse features stored densely (300 for Coauthor Physics).
+const GROWTH: u64 = 1024;
 
 /// Bytes of a source: of a file, of all files of a directory, or of those whose names begin with a prefix.
 fn size_of_input(path: &Path) -> u64 {
