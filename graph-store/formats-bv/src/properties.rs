@@ -1,10 +1,13 @@
 //! The `.properties` file of a BV graph: `key=value` lines of Java.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
+use morphgl_platform::read_text;
+
+/// Maximum bytes of the file; WebGraph's has some thousand.
+const MAX_PROPERTIES: u64 = 1 << 20;
 
 /// The properties of a graph that the import uses.
 #[derive(Debug, PartialEq)]
@@ -18,7 +21,7 @@ pub(crate) struct Properties {
 
 impl Properties {
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
+        let text = read_text(path, MAX_PROPERTIES).map_err(|e| Error::io(path, e))?;
         let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
         let map: BTreeMap<&str, &str> = lines.map(|(key, value)| (key.trim(), value.trim())).collect();
         let invalid = |what: String, cure: &str| Error::invalid(path, Position::File, what, cure);

@@ -1,7 +1,7 @@
 //! Arrays by name, from an `.npz` archive or a directory of `.npy` files.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Error, Result};
@@ -24,7 +24,11 @@ impl Archive {
         if let Some((what, cure)) = not_an_archive(file.fill_buf().map_err(|e| Error::io(path, e))?) {
             return invalid(path, what, cure);
         }
-        let zip = ZipArchive::new(file).or_else(|e| zip_error(path, e))?;
+        let mut zip = ZipArchive::new(file).or_else(|e| zip_error(path, e))?;
+        if zip.has_duplicate_names() {
+            return invalid(path, "the archive has two arrays of one name", "remove one of them");
+        }
+        check_directory(path, &mut zip)?;
         Ok(Self { path: path.to_path_buf(), zip })
     }
 
@@ -46,8 +50,58 @@ impl Archive {
             return invalid(&self.path, what, "check that this is the right file");
         };
         let reader = self.zip.by_index(index).or_else(|e| zip_error(&path, e))?;
-        ArrayReader::new(path, ArrayBytes::Stream(Box::new(reader)))
+        let len = reader.size();
+        ArrayReader::new(path, ArrayBytes::Stream(Box::new(reader)), len)
     }
+
+    /// Names of arrays that are none of `known`, for a note.
+    pub(crate) fn unknown(&self, known: &[&str]) -> Vec<String> {
+        let mut names = self.names();
+        names.retain(|name| !known.contains(&name.as_str()));
+        names
+    }
+}
+
+/// Compares the directory at the end of an archive, by which arrays are found, with the headers before each array. In a damaged
+/// archive an array could otherwise be missing without a word: its name is another one, or the directory leaves it out.
+fn check_directory(path: &Path, zip: &mut ZipArchive<BufReader<File>>) -> Result<()> {
+    const HEADER: &[u8] = b"PK\x03\x04";
+    /// Bytes of a header before its name, and the offset of the name's length.
+    const NAME_AT: usize = 30;
+    const LENGTH_AT: usize = 26;
+    /// Maximum bytes behind an array that are part of it: its length and checksum, where they were not known before.
+    const DESCRIPTOR: u64 = 24;
+    let mut file = open_file(path, "name the .npz file")?;
+    let mut read = |at: u64, len: usize| {
+        let mut bytes = vec![0; len];
+        let read = file.seek(SeekFrom::Start(at)).and_then(|_| file.read_exact(&mut bytes));
+        read.map(|()| bytes).or_else(|e| zip_error(path, ZipError::Io(e)))
+    };
+    let mut members = Vec::with_capacity(zip.len());
+    for index in 0..zip.len() {
+        let member = zip.by_index_raw(index).or_else(|e| zip_error(path, e))?;
+        let start = member.header_start();
+        let end = member.data_start().unwrap_or(start).saturating_add(member.compressed_size());
+        let header = read(start, NAME_AT)?;
+        let len = u16::from_le_bytes([header[LENGTH_AT], header[LENGTH_AT + 1]]);
+        let name = read(start + NAME_AT as u64, len.into())?;
+        if name != member.name_raw() {
+            let [listed, named] = [member.name_raw(), &name].map(String::from_utf8_lossy);
+            return invalid(path, format!("the archive's directory says {listed:?} where {named:?} is"), DAMAGED);
+        }
+        members.push((start, end));
+    }
+    members.sort_unstable();
+    let ends = [zip.offset()].into_iter().chain(members.iter().map(|m| m.1));
+    let starts = members.iter().map(|m| m.0).chain([zip.central_directory_start()]);
+    for (end, next) in ends.zip(starts) {
+        let gap = next.saturating_sub(end);
+        let head = read(end, gap.min(DESCRIPTOR + HEADER.len() as u64) as usize)?;
+        if head.windows(HEADER.len()).any(|bytes| bytes == HEADER) {
+            return invalid(path, format!("the archive's directory leaves out what is at byte {end}"), DAMAGED);
+        }
+    }
+    Ok(())
 }
 
 fn zip_error<T>(path: &Path, error: ZipError) -> Result<T> {

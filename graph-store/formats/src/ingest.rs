@@ -14,12 +14,16 @@ use nodes::NodeTable;
 mod edges;
 pub(crate) mod features;
 pub(crate) mod nodes;
+mod size;
 
 pub use edges::EdgeSink;
 pub use features::FeatureSink;
 
 /// Names of the splits, as arrays of the dataset.
 const SPLITS: [&str; 3] = ["train", "valid", "test"];
+
+/// More classes than labelled nodes are plausible up to this number: a small sample of a set.
+const PLAUSIBLE_CLASSES: usize = 1000;
 
 /// An import in progress. Dropping it unfinished leaves nothing on disk.
 pub struct Ingest<'a> {
@@ -118,22 +122,35 @@ impl<'a> Ingest<'a> {
         self.refuse_second("labels", source)?;
         let highest = labels.iter().max().map_or(0, |&l| i64::from(l) + 1) as usize;
         let num_classes = num_classes.unwrap_or(highest);
-        if let Some(i) = labels.iter().position(|&l| l < -1 || i64::from(l) >= num_classes as i64) {
+        let outside = |&l: &i32| l < -1 || i64::from(l) >= num_classes as i64 || l == i32::MAX;
+        if let Some(i) = labels.iter().position(outside) {
             let what = format!("the label of node {i} is {}, outside -1 (none) and 0..{num_classes}", labels[i]);
             return Err(Error::invalid(source, Position::Element(i as u64), what, "correct the labels"));
         }
-        let mut has_node = vec![false; num_classes];
-        labels.iter().filter(|l| **l >= 0).for_each(|&l| has_node[l as usize] = true);
-        let empty: Vec<String> = (0..num_classes).filter(|&c| !has_node[c]).map(|c| c.to_string()).collect();
-        if has_node.first() == Some(&false) && empty.len() < num_classes {
-            self.note("no node is of class 0; if labels count from 1, take 1 off them");
-        } else if !empty.is_empty() && empty.len() < num_classes {
-            let some = empty[..empty.len().min(5)].join(", ");
-            let more = if empty.len() > 5 { ", …" } else { "" };
-            self.note(format!("{} of {num_classes} classes have no node: {some}{more}", empty.len()));
+        let labelled = labels.iter().filter(|&&l| l >= 0).count();
+        if num_classes > labelled && num_classes > PLAUSIBLE_CLASSES {
+            let cure =
+                "number them without gaps, numpy.unique(y, return_inverse=True)[1], if they are ids or measurements";
+            self.note(format!("{num_classes} classes for {labelled} labelled nodes: {cure}"));
+        } else {
+            self.note_empty_classes(labels, num_classes);
         }
         self.num_classes = Some(num_classes);
         self.write_rows("labels", source, labels)
+    }
+
+    /// Notes the classes without a node.
+    fn note_empty_classes(&mut self, labels: &[i32], num_classes: usize) {
+        let mut has_node = vec![false; num_classes];
+        labels.iter().filter(|l| **l >= 0).for_each(|&l| has_node[l as usize] = true);
+        let empty: Vec<usize> = (0..num_classes).filter(|&c| !has_node[c]).collect();
+        if has_node.first() == Some(&false) && empty.len() < num_classes {
+            self.note("no node is of class 0; if labels count from 1, take 1 off them");
+        } else if !empty.is_empty() && empty.len() < num_classes {
+            let some = empty.iter().take(5).map(usize::to_string).collect::<Vec<_>>().join(", ");
+            let more = if empty.len() > 5 { ", …" } else { "" };
+            self.note(format!("{} of {num_classes} classes have no node: {some}{more}", empty.len()));
+        }
     }
 
     /// Takes the source's own splits (ignored when the options name a random one).
@@ -197,12 +214,12 @@ impl<'a> Ingest<'a> {
                 return invalid(path, what, "give every node its row");
             }
         }
-        if let Some((path, highest)) = &self.splits {
+        if let Some((path, highest)) = self.splits.clone() {
             if let Some(highest) = highest.filter(|&highest| u64::from(highest) >= num_nodes) {
                 let what = format!("the split has node {highest}, but there are {num_nodes} nodes");
                 return invalid(path, what, "correct the split or pass a random one");
             }
-            self.note_odd_splits(num_nodes)?;
+            self.check_splits(&path, num_nodes)?;
         }
         for (option, array, given) in [
             ("--random-labels", "labels", options.random_labels.is_some()),
@@ -236,13 +253,22 @@ impl<'a> Ingest<'a> {
         self.writer.finish(&name, self.num_classes.unwrap_or(0), self.provenance)
     }
 
-    /// Notes what is odd about the source's splits: nodes in several of them, training nodes without a label.
-    fn note_odd_splits(&mut self, num_nodes: u64) -> Result<()> {
-        let mut seen = vec![false; num_nodes as usize];
+    /// Refuses a split that lists a node twice, and notes what is odd about the source's splits: nodes in several of them,
+    /// training nodes without a label.
+    fn check_splits(&mut self, source: &Path, num_nodes: u64) -> Result<()> {
+        let mut seen = vec![0u8; num_nodes as usize];
         let mut repeated = 0;
-        for name in SPLITS {
-            let nodes = self.array::<u32>(name)?;
-            repeated += nodes.iter().filter(|&&v| std::mem::replace(&mut seen[v as usize], true)).count();
+        for (mark, name) in (1..).zip(SPLITS) {
+            for &v in self.array::<u32>(name)?.iter() {
+                match std::mem::replace(&mut seen[v as usize], mark) {
+                    0 => {}
+                    before if before == mark => {
+                        let what = format!("node {v} is twice in the split {name}");
+                        return invalid(source, what, "correct the split or pass a random one");
+                    }
+                    _ => repeated += 1,
+                }
+            }
         }
         if repeated > 0 {
             let what = "nodes are in more than one split: their accuracy says nothing of unseen nodes";

@@ -1,21 +1,18 @@
 //! A `.npy` array as a stream: the header first, then its elements in parts of any length.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use morphgl_graph_store::{Error, Position, Result};
+use morphgl_graph_store::{Error, MAX_NPY_HEADER, NpyFields, Position, Result};
 use morphgl_platform::PagePool;
 
 use crate::Column;
 use crate::elements::{ElementType, Kind, OTHER_ELEMENTS, Parsed};
-use crate::files::{DAMAGED, invalid};
+use crate::files::{DAMAGED, invalid, open_file};
 use crate::plain::PlainFile;
 use crate::segment::{Segment, SegmentBytes};
 
-/// Longest npy header read: numpy's own stay below a kilobyte for anything but structured types.
-const MAX_HEADER: usize = 1 << 16;
 /// Bytes read from a stream at a time.
 const CHUNK: usize = 1 << 20;
 const RAISE_MEMORY: &str = "raise the memory limit (--memory)";
@@ -44,18 +41,19 @@ pub(crate) struct ArrayReader<'z> {
 /// Opens a `.npy` file.
 pub(crate) fn open_array<'z>(path: &Path) -> Result<ArrayReader<'z>> {
     let io = |e| Error::io(path, e);
+    let file = open_file(path, "name the .npy file")?;
+    let len = file.metadata().map_err(io)?.len();
     let source = if cfg!(unix) {
         ArrayBytes::File(Arc::new(PlainFile::open(path).map_err(io)?))
     } else {
-        let file = File::open(path).map_err(io)?;
         ArrayBytes::Stream(Box::new(BufReader::with_capacity(1 << 18, file)))
     };
-    ArrayReader::new(path.into(), source)
+    ArrayReader::new(path.into(), source, len)
 }
 
 impl<'z> ArrayReader<'z> {
-    /// Reads the header of the array in `source`; errors name `path`.
-    pub(crate) fn new(path: PathBuf, source: ArrayBytes<'z>) -> Result<Self> {
+    /// Reads the header of the array in `source`, which has `len` bytes, and compares the shape with them; errors name `path`.
+    pub(crate) fn new(path: PathBuf, source: ArrayBytes<'z>, len: u64) -> Result<Self> {
         let ty = ElementType { kind: Kind::Other, size: 1, big: false };
         let mut array = Self { path, ty, fortran: false, shape: vec![], source, at: 0, left: 0, buffer: vec![] };
         let mut start = [0; 10];
@@ -63,16 +61,16 @@ impl<'z> ArrayReader<'z> {
         if &start[..6] != b"\x93NUMPY" || !(1..=3).contains(&start[6]) {
             return array.fail(0, "not a npy array");
         }
-        let mut len = usize::from(u16::from_le_bytes([start[8], start[9]]));
+        let mut header_len = usize::from(u16::from_le_bytes([start[8], start[9]]));
         if start[6] > 1 {
             let mut high = [0; 2];
             array.exact(&mut high)?;
-            len |= usize::from(u16::from_le_bytes(high)) << 16;
+            header_len |= usize::from(u16::from_le_bytes(high)) << 16;
         }
-        if len > MAX_HEADER {
-            return array.fail(8, format!("a npy header of {len} bytes"));
+        if header_len > MAX_NPY_HEADER {
+            return array.fail(8, format!("a npy header of {header_len} bytes, at most {MAX_NPY_HEADER} are read"));
         }
-        let mut header = vec![0; len];
+        let mut header = vec![0; header_len];
         array.exact(&mut header)?;
         let Some((ty, fortran, shape)) = parse_header(&String::from_utf8_lossy(&header)) else {
             return array.fail(10, "a npy header that cannot be read, or of a structured type");
@@ -80,7 +78,19 @@ impl<'z> ArrayReader<'z> {
         let Some(bytes) = shape.iter().try_fold(ty.size as u64, |n, &d| n.checked_mul(d)) else {
             return array.fail(10, format!("the shape {shape:?} is impossibly large"));
         };
-        array.left = if ty.kind == Kind::Object { 0 } else { bytes };
+        // The pickle of an object array has any length.
+        if ty.kind == Kind::Object {
+            return Ok(Self { ty, fortran, shape, ..array });
+        }
+        let behind = len.saturating_sub(array.at);
+        if bytes > behind {
+            let what = format!("the array ends early: the shape {shape:?} needs {bytes} bytes, there are {behind}");
+            return array.fail(len, what);
+        }
+        if bytes < behind {
+            return array.fail(array.at + bytes, "more bytes than the shape needs");
+        }
+        array.left = bytes;
         Ok(Self { ty, fortran, shape, ..array })
     }
 
@@ -265,6 +275,7 @@ impl<'z> ArrayReader<'z> {
         let mut bytes = vec![0; self.left as usize];
         self.exact(&mut bytes)?;
         self.left = 0;
+        self.end()?;
         // The other bytes of a wider character are zero.
         bytes.retain(|&b| b != 0);
         Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -321,19 +332,10 @@ impl<'z> ArrayReader<'z> {
     }
 }
 
-/// Type, Fortran order and shape of a header such as `{'descr': '<i8', 'fortran_order': False, 'shape': (2, 3), }`.
+/// Type, Fortran order and shape of a header; `None` where it cannot be read, or is of a structured type.
 fn parse_header(text: &str) -> Option<(ElementType, bool, Vec<u64>)> {
-    let value = |key: &str| {
-        let rest = text.split_once(&format!("'{key}'")).or_else(|| text.split_once(&format!("\"{key}\"")))?.1;
-        Some(rest.trim_start().strip_prefix(':')?.trim_start())
-    };
-    let descr = value("descr")?;
-    let quote = descr.chars().next().filter(|q| matches!(q, '\'' | '"'))?;
-    let ty = ElementType::parse(descr[1..].split(quote).next()?)?;
-    let fortran = value("fortran_order")?.starts_with("True");
-    let shape = value("shape")?.strip_prefix('(')?.split(')').next()?;
-    let shape = shape.split(',').map(str::trim).filter(|d| !d.is_empty()).map(|d| d.trim_end_matches('L').parse().ok());
-    Some((ty, fortran, shape.collect::<Option<Vec<u64>>>()?))
+    let NpyFields { descr, fortran_order, shape } = NpyFields::parse(text)?;
+    Some((ElementType::parse(&descr)?, fortran_order, shape))
 }
 
 #[cfg(test)]

@@ -13,11 +13,36 @@ use crate::pickle;
 use crate::sparse::{SparseRows, is_small_integer};
 use crate::{Ingest, Options, Progress};
 
+/// Arrays of both layouts, and those that they have besides: names and the text that features were made of.
+const KNOWN: &[&str] = &[
+    "adj_data",
+    "adj_indices",
+    "adj_indptr",
+    "adj_shape",
+    "adj_matrix",
+    "attr_data",
+    "attr_indices",
+    "attr_indptr",
+    "attr_shape",
+    "attr_matrix",
+    "node_attr",
+    "labels",
+    "node_label",
+    "node_names",
+    "attr_names",
+    "class_names",
+    "idx_to_node",
+    "idx_to_attr",
+    "idx_to_class",
+    "metadata",
+];
+
 /// Imports `source`, an `.npz` file of one attributed graph, into a dataset at `target`.
 ///
 /// Two layouts are read: plain arrays (`adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`, `attr_*` or
 /// `attr_matrix`, `labels`) and pickled objects (`adj_matrix`, `node_attr` as scipy `csr_matrix`, `node_label`),
-/// the latter by an allow-list that executes nothing. Other arrays, such as `metadata`, are not opened.
+/// the latter by an allow-list that executes nothing. Other arrays, such as `metadata`, are not opened; a note lists those of
+/// unknown names.
 /// The graph becomes undirected, without self-loops and duplicates, for all options, as PyG and DGL load these
 /// files; weights are kept where they are not all 1. Features are u8 where every value is a whole number of at most
 /// 255, f32 else, unless the options name a type. There is no split but a random one.
@@ -59,6 +84,10 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     }
     if let Some(labels) = labels {
         ingest.labels(source, &labels, None)?;
+    }
+    let unread = archive.unknown(KNOWN);
+    if !unread.is_empty() {
+        ingest.note(format!("arrays of unknown names were left out: {}", unread.join(", ")));
     }
     ingest.provenance("format", "npz");
     ingest.finish()
@@ -112,6 +141,9 @@ fn push_sparse(ingest: &mut Ingest<'_>, source: &Path, features: &SparseRows, nu
         let what = format!("{} feature rows for {num_nodes} nodes", features.num_rows);
         return invalid(source, what, DOWNLOAD);
     }
+    features::check_dim(source, features.num_cols as u64)?;
+    let bytes = (num_nodes as u64).saturating_mul(features.num_cols as u64).saturating_mul(4);
+    ingest.refuse_large(&format!("features of {} columns", features.num_cols), bytes, "check the file")?;
     let stored = if features.has_small_integers() { Dtype::U8 } else { Dtype::F32 };
     let mut sink = ingest.features(source, features.num_cols, stored)?;
     sink.push_rows(num_nodes, |node, row| features.dense_row(node, row))?;

@@ -42,6 +42,9 @@ pub struct Options {
     pub memory: u64,
     /// Replaces an existing dataset at the target. Default false.
     pub replace: bool,
+    /// Bytes of an array by node up to which it may be more than 1024 times as large as the source, which is refused beyond:
+    /// a number in a damaged header, or a mistyped one, would fill the disk. Default 1 GiB.
+    pub large: u64,
 }
 
 impl Default for Options {
@@ -62,6 +65,7 @@ impl Default for Options {
             normalize_features: false,
             memory: 2 << 30,
             replace: false,
+            large: 1 << 30,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Dtype, Error, Position, Result};
+use morphgl_platform::text;
 
 use crate::files::{DOWNLOAD, invalid};
 use crate::pickle::{self, Pickle};
@@ -46,6 +47,8 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     let options = Options { name: options.name.clone().or(Some(name).filter(|n| !n.is_empty())), ..options };
     let mut ingest = Ingest::new(source, target, &options, progress)?;
     push_edges(&mut ingest, &graph, rows.len())?;
+    let bytes = (rows.len() as u64).saturating_mul(all.num_cols as u64).saturating_mul(4);
+    ingest.refuse_large(&format!("features of {} columns", all.num_cols), bytes, "check the file")?;
     let mut sink = ingest.features(&files.path("allx"), all.num_cols, Dtype::F32)?;
     sink.push_rows(rows.len(), |node, out| match rows[node] {
         Some(row) if row < all.num_rows => all.dense_row(row, out),
@@ -180,7 +183,7 @@ impl Files<'_> {
 
     fn test_nodes(&self) -> Result<Vec<u32>> {
         let (path, bytes) = (self.path("test.index"), self.read("test.index")?);
-        let text = String::from_utf8_lossy(&bytes);
+        let text = text(bytes).map_err(|e| Error::invalid(&path, Position::File, e.to_string(), DOWNLOAD))?;
         let parse = |(i, line): (usize, &str)| {
             line.trim().parse().map_err(|_| {
                 let what = format!("{line:?} is not a node number");

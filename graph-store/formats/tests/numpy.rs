@@ -247,6 +247,31 @@ fn arrays_that_do_not_fit_are_refused() {
 }
 
 /// Entry (i, j) is an edge i → j whatever the matrix is stored as: 0 → 1, 0 → 2, 2 → 0.
+/// The length of a file is compared with the shape in its header before anything is allocated or written.
+#[test]
+fn shapes_that_their_files_do_not_have() {
+    let shapes =
+        ["(30, 1000000000)", "(30, 100000000000)", "(1152921504606846976, 1)", "(1152921504606846976,)", "(5,)"];
+    for name in ["features", "labels", "train", "train_mask", "node_ids", "src", "edge_weight", "edge_index"] {
+        for shape in shapes {
+            let arrays = Arrays::new().put("src", &[0u32, 1], None).put("dst", &[1u32, 0], None);
+            let arrays = match name {
+                "edge_index" => Arrays::new(),
+                _ => arrays,
+            };
+            let arrays = arrays.raw(name, "<f4", false, shape, &[0; 8]);
+            for archived in [false, true] {
+                let source = if archived { arrays.archive() } else { arrays.0.path().to_path_buf() };
+                let target = arrays.0.path().join("out");
+                let done = numpy::import(&source, &target, NumpyOptions::default(), &Options::default(), &Silent);
+                let error = done.expect_err("eight bytes").to_string();
+                assert!(error.contains(&format!("{name}.npy")) && error.contains("the array ends early"), "{error}");
+                assert!(!target.exists());
+            }
+        }
+    }
+}
+
 #[test]
 fn scipys_matrices_point_one_way() {
     let text = |format: &str| ("format", "|S3", format.as_bytes().to_vec());

@@ -45,6 +45,67 @@ fn check_small(dataset: &Dataset) {
     );
 }
 
+/// A dataset that `morphgl info --check` refuses is not written.
+#[test]
+fn a_node_twice_in_a_split_is_refused() {
+    let tmp = tempfile::tempdir().unwrap();
+    small(tmp.path());
+    write_gz(&tmp.path().join("split/time/valid.csv.gz"), "1\n3\n1\n");
+    let target = tmp.path().join("out");
+    let what = "node 1 is twice in the split valid; correct the split";
+    failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, what);
+}
+
+/// The directory at the end of an archive says which arrays there are: one that is altered hides an array.
+#[test]
+fn an_array_that_the_archives_directory_hides_is_an_error() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (path, target) = (tmp.path().join("raw/data.npz"), tmp.path().join("out"));
+    let arrays = || {
+        vec![
+            ("num_nodes_list", npy("<i8", "(1,)", &2i64.to_le_bytes())),
+            ("num_edges_list", npy("<i8", "(1,)", &1i64.to_le_bytes())),
+            ("edge_index", npy("<i8", "(2, 1)", &le![i64: 0, 1])),
+            ("node_feat", npy("<f4", "(2, 1)", &le![f32: 1.0, 2.0])),
+        ]
+    };
+    for compressed in [false, true] {
+        write_npz(&path, compressed, &arrays());
+        let whole = fs::read(&path).unwrap();
+        let check = |bytes: &[u8], what: &str| {
+            write(&path, bytes);
+            failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, what);
+        };
+        // Another name in the directory, which is the last place where the name stands.
+        let at = whole.windows(9).rposition(|w| w == b"node_feat").unwrap();
+        let mut renamed = whole.clone();
+        renamed[at] = b'm';
+        check(&renamed, "the archive's directory says \"mode_feat.npy\" where \"node_feat.npy\" is");
+        // A directory without its last entry: number and size at the end are less.
+        let end = whole.len() - 22;
+        let entry = whole.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();
+        let mut short = [&whole[..entry], &whole[end..]].concat();
+        let at = short.len() - 22;
+        short[at + 8] -= 1;
+        short[at + 10] -= 1;
+        let size =
+            (u32::from_le_bytes(short[at + 12..at + 16].try_into().unwrap()) - (end - entry) as u32).to_le_bytes();
+        short[at + 12..at + 16].copy_from_slice(&size);
+        check(&short, "the archive's directory leaves out what is at byte");
+        // A checksum that does not hold.
+        let mut altered = whole.clone();
+        let data = whole.windows(9).position(|w| w == b"node_feat").unwrap();
+        let at = if compressed { data + 30 } else { data + 9 + 4 + 10 + 70 };
+        altered[at] ^= 0x10;
+        write(&path, &altered);
+        assert!(ogb::import(tmp.path(), &target, &Options::default(), &Silent).is_err());
+    }
+    write_npz(&path, true, &[arrays(), vec![("something", npy("<i8", "(1,)", &[0; 8]))]].concat());
+    let set = ogb::import(tmp.path(), &target, &Options::default(), &Silent).unwrap();
+    let notes = morphgl_graph_store::Meta::read(set).unwrap().provenance["notes"].to_string();
+    assert!(notes.contains("arrays of unknown names were left out: something"), "{notes}");
+}
+
 #[test]
 fn a_csv_set_with_and_without_years_is_read() {
     for years in [false, true] {

@@ -9,9 +9,11 @@ mod prefetch;
 mod replace;
 mod simd_level;
 mod splitmix;
+mod text;
 
 pub use pages::{PagePool, Pages};
 pub use prefetch::{CACHE_LINE, prefetch, prefetch_early, prefetch_line, prefetch_line_early};
 pub use replace::{Replacement, replace_file};
 pub use simd_level::{ISA_VARIABLE, SimdLevel, UnavailableLevel};
 pub use splitmix::{SPLITMIX_STEP, splitmix64};
+pub use text::{BYTE_ORDER_MARK, excerpt, read_text, text};

@@ -23,7 +23,7 @@ macro_rules! dtypes {
         }
 
         impl Dtype {
-            const ALL: &[Self] = &[$(Self::$variant),*];
+            pub(crate) const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// Bytes of an element.
             pub const fn size(self) -> usize {

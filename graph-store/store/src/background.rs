@@ -10,7 +10,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use morphgl_platform::Pages;
 
-use crate::writeback;
+use crate::summary::Summary;
+use crate::{Dtype, writeback};
 
 /// Bytes of a buffer.
 const BUFFER: usize = 512 << 10;
@@ -21,6 +22,7 @@ const EARLY: u64 = 8 << 20;
 
 /// A file written from its first byte to its last; less than a buffer is written without a thread.
 ///
+/// A buffer holds whole elements, from an aligned address on: its length is a multiple of every element's.
 /// Buffers are [`Pages`] because they move between threads, and an allocator would cache some for each.
 pub(crate) struct BackgroundFile {
     buffer: Pages,
@@ -40,10 +42,11 @@ enum State {
     Closed,
 }
 
-/// The file and the hash of the bytes written to it.
+/// The file, and the hash and the summary of the elements written to it.
 pub(crate) struct Sink {
     pub(crate) file: File,
     pub(crate) hash: Box<Xxh3>,
+    pub(crate) summary: Summary,
     /// Bytes written, and how many of them are being written back.
     written: u64,
     started: u64,
@@ -52,6 +55,7 @@ pub(crate) struct Sink {
 impl Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.hash.update(bytes);
+        self.summary.add(bytes);
         self.file.write_all(bytes)?;
         self.written += bytes.len() as u64;
         if self.written - self.started >= EARLY {
@@ -68,9 +72,9 @@ impl Sink {
 }
 
 impl BackgroundFile {
-    /// Writes to `file`, which has `written` bytes and is at its end.
-    pub(crate) fn new(file: File, written: u64) -> Self {
-        let sink = Sink { file, hash: Box::new(Xxh3::new()), written, started: 0 };
+    /// Writes elements of `dtype` to `file`, which has `written` bytes and is at its end.
+    pub(crate) fn new(file: File, written: u64, dtype: Dtype) -> Self {
+        let sink = Sink { file, hash: Box::new(Xxh3::new()), summary: Summary::new(dtype), written, started: 0 };
         Self { buffer: Pages::new(), allocated: 0, state: State::Inline(sink) }
     }
 

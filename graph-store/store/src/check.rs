@@ -1,4 +1,5 @@
-//! Parallel checks of whole arrays; a fault names the first invalid element.
+//! Parallel checks of whole arrays, before a dataset is opened and before a new one is renamed to its target; a fault names the
+//! first invalid element.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +19,10 @@ pub(crate) struct Fault {
     pub(crate) what: String,
 }
 
-fn fault(array: &'static str, element: usize, what: String) -> Result<(), Fault> {
+/// The fault of an array, if it has one.
+type Checked = std::result::Result<(), Fault>;
+
+fn fault(array: &'static str, element: usize, what: String) -> Checked {
     Err(Fault { array, element: element as u64, what })
 }
 
@@ -34,7 +38,7 @@ fn first<T: Sync>(values: &[T], bad: impl Fn(&T) -> bool + Sync + Send) -> Optio
         .min()
 }
 
-pub(crate) fn topology(indptr: &[u64], indices: &[u32], weights: Option<&[f32]>) -> Result<(), Fault> {
+pub(crate) fn topology(indptr: &[u64], indices: &[u32], weights: Option<&[f32]>) -> Checked {
     let Some((&start, &end)) = indptr.first().zip(indptr.last()) else {
         return fault("indptr", 0, "the array is empty and must hold at least one offset".into());
     };
@@ -67,7 +71,7 @@ pub(crate) fn topology(indptr: &[u64], indices: &[u32], weights: Option<&[f32]>)
     Ok(())
 }
 
-pub(crate) fn features(view: FeatureView<'_>) -> Result<(), Fault> {
+pub(crate) fn features(view: FeatureView<'_>) -> Checked {
     let bad = match view {
         FeatureView::F32(d) => first(d, |v: &f32| !v.is_finite()),
         FeatureView::F16(d) => first(d, |v: &f16| !v.is_finite()),
@@ -77,14 +81,14 @@ pub(crate) fn features(view: FeatureView<'_>) -> Result<(), Fault> {
     bad.map_or(Ok(()), |i| fault("features", i, "the value is NaN or infinite".into()))
 }
 
-pub(crate) fn labels(labels: &[i32], num_classes: usize) -> Result<(), Fault> {
+pub(crate) fn labels(labels: &[i32], num_classes: usize) -> Checked {
     match first(labels, |&l| l < -1 || l >= num_classes as i32) {
         Some(i) => fault("labels", i, format!("the label is {}, outside -1 (none) and 0..{num_classes}", labels[i])),
         None => Ok(()),
     }
 }
 
-pub(crate) fn split(name: &'static str, nodes: &[u32], num_nodes: usize) -> Result<(), Fault> {
+pub(crate) fn split(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
     if let Some(i) = first(nodes, |&v| v as usize >= num_nodes) {
         return fault(name, i, format!("node {} does not exist, there are {num_nodes}", nodes[i]));
     }
@@ -96,7 +100,7 @@ pub(crate) fn split(name: &'static str, nodes: &[u32], num_nodes: usize) -> Resu
 }
 
 /// Checks that `nodes` has every node once.
-pub(crate) fn permutation(name: &'static str, nodes: &[u32], num_nodes: usize) -> Result<(), Fault> {
+pub(crate) fn permutation(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
     if nodes.len() != num_nodes {
         return fault(name, 0, format!("{} elements for {num_nodes} nodes", nodes.len()));
     }

@@ -4,6 +4,11 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use morphgl_platform::excerpt;
+
+/// Maximum characters of a fault in a message.
+const MAX_WHAT: usize = 500;
+
 /// Result of every fallible function of the store and of the readers built on it.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -59,9 +64,18 @@ impl Error {
         Self { path: path.as_ref().to_path_buf(), kind: ErrorKind::Io(error) }
     }
 
-    /// Reports invalid content, with its cure.
+    /// The same error of a file below `to`, which is below `from` now.
+    pub(crate) fn at(self, from: &Path, to: &Path) -> Self {
+        match self.path.strip_prefix(from) {
+            Ok(file) => Self { path: to.join(file), ..self },
+            Err(_) => self,
+        }
+    }
+
+    /// Reports invalid content, with its cure; what quotes a file at length is cut.
     pub fn invalid(path: impl AsRef<Path>, at: Position, what: impl Into<String>, cure: impl Into<String>) -> Self {
-        let kind = ErrorKind::Invalid { at, what: what.into(), cure: cure.into() };
+        let what = excerpt(&what.into(), MAX_WHAT).into_owned();
+        let kind = ErrorKind::Invalid { at, what, cure: cure.into() };
         Self { path: path.as_ref().to_path_buf(), kind }
     }
 }

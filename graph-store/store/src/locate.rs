@@ -34,7 +34,7 @@ impl ArrayFile {
         array.check_shape(&path, &shape)?;
         let located = Self { path, offset, dtype: array.dtype, shape };
         let actual = file.metadata().map_err(|e| Error::io(&located.path, e))?.len();
-        let end = offset + located.num_bytes();
+        let end = offset.saturating_add(located.num_bytes());
         if actual < end {
             let what = format!("the header promises {end} bytes, the file has {actual}");
             let cure = "the file was cut short or altered: copy or create it again";

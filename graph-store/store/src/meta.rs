@@ -1,17 +1,21 @@
 //! `graph.json`: the description of a dataset's arrays.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
+
+use morphgl_platform::read_text;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Dtype, Error, ErrorKind, Position, Result};
+use crate::{Dtype, Error, ErrorKind, MAX_NODES, Position, Result};
 
 /// Marks a `graph.json` as ours.
 pub const DATASET_FORMAT: &str = "morphgl-dataset";
 /// The newest version of the format this build reads, and the one it writes.
 pub const DATASET_VERSION: u32 = 1;
+
+/// Maximum bytes of a `graph.json`: the names of millions of classes fit.
+pub(crate) const MAX_DESCRIPTION: u64 = 256 << 20;
 
 /// The content of `graph.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,22 +49,39 @@ impl Meta {
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = path.join("graph.json");
-        let text = fs::read_to_string(&file).map_err(|e| {
+        let text = read_text(&file, MAX_DESCRIPTION).map_err(|e| {
             if e.kind() == std::io::ErrorKind::NotFound && path.is_dir() {
                 let cure = "name a directory that `morphgl import` or `morphgl generate` wrote";
                 Error::invalid(path, Position::File, "not a dataset (it has no graph.json)", cure)
             } else if e.kind() == std::io::ErrorKind::NotFound {
                 let cure = "check the path, or create a dataset with `morphgl import` or `morphgl generate`";
                 Error::invalid(path, Position::File, "there is no such dataset", cure)
+            } else if e.kind() == std::io::ErrorKind::InvalidData {
+                Error::invalid(
+                    &file,
+                    Position::File,
+                    format!("not a dataset description ({e})"),
+                    "import the dataset again",
+                )
             } else {
                 Error::io(&file, e)
             }
         })?;
+        Self::parse(path, &text)
+    }
+
+    /// The description that a `graph.json` has as its text; errors name the dataset at `path`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Meta::read`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self> {
+        let file = path.join("graph.json");
         let broken = |e: serde_json::Error| {
             let what = format!("not a dataset description ({e})");
             Error::invalid(&file, Position::Line(e.line() as u64), what, "import the dataset again")
         };
-        let value: serde_json::Value = serde_json::from_str(&text).map_err(broken)?;
+        let value: serde_json::Value = serde_json::from_str(text).map_err(broken)?;
         // The version is checked before the rest: a newer file may have another structure.
         let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
         if value.get("format").and_then(|f| f.as_str()) == Some(DATASET_FORMAT) && version > u64::from(DATASET_VERSION)
@@ -102,13 +123,28 @@ impl ArrayMeta {
     }
 }
 
-/// Checks that the arrays' shapes match.
+/// Checks that the arrays' shapes match, and that all of them together have a size that can be counted.
 pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
     let wrong = |file: &str, what: String| {
         Err(Error::invalid(path.join(file), Position::File, what, "import the dataset again"))
     };
     if i32::try_from(meta.num_classes).is_err() {
         return wrong("graph.json", format!("{} classes are more than labels of 32 bits can tell", meta.num_classes));
+    }
+    if meta.num_nodes > MAX_NODES {
+        let what = format!("{} nodes are more than the {MAX_NODES} that ids of 32 bits allow", meta.num_nodes);
+        return wrong("graph.json", what);
+    }
+    let mut bytes = 0u64;
+    for (name, array) in &meta.arrays {
+        if Path::new(&array.file).file_name().is_none_or(|file| file != array.file.as_str()) {
+            return wrong("graph.json", format!("the array {name} is not in a file of this directory"));
+        }
+        let size = array.shape.iter().try_fold(array.dtype.size() as u64, |n, &dim| n.checked_mul(dim));
+        bytes = match size.and_then(|size| bytes.checked_add(size)) {
+            Some(bytes) => bytes,
+            None => return wrong("graph.json", format!("the shape {:?} of {name} is impossibly large", array.shape)),
+        };
     }
     for (name, rank, rows) in [
         ("indptr", 1, Some(meta.num_nodes.saturating_add(1))),
@@ -118,6 +154,7 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         ("labels", 1, Some(meta.num_nodes)),
         ("node_ids", 1, Some(meta.num_nodes)),
         ("node_name_ends", 1, Some(meta.num_nodes)),
+        ("node_names", 1, None),
         ("draw_keys", 1, Some(meta.num_nodes)),
         ("train", 1, None),
         ("valid", 1, None),

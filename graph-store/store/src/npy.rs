@@ -9,16 +9,20 @@ use memmap2::Mmap;
 #[cfg(unix)]
 use rayon::prelude::*;
 
-use morphgl_platform::Pages;
+use morphgl_platform::{Pages, excerpt};
 
 use crate::{Array, Dtype, Element, Error, Position, Result};
 
 mod header;
 
 use header::Header;
+pub use header::{MAX_NPY_HEADER, NpyFields};
 
 /// Bytes that our writer reserves for the header: enough for any shape, and data aligned to two cache lines.
 pub(crate) const HEADER_BYTES: usize = 128;
+
+/// Characters of an element type in a message: structured types are long.
+const DESCR: usize = 60;
 
 /// Bytes per read of a thread: whole huge pages, and enough to keep a disk busy.
 #[cfg(unix)]
@@ -89,9 +93,12 @@ pub fn npy_dtype(path: &Path) -> Result<Dtype> {
     let file = File::open(path).map_err(|e| Error::io(path, e))?;
     let cure = "the file was cut short or is something else: create it again";
     let header = Header::read(&mut BufReader::new(file));
-    let descr = header.map_err(|e| invalid(format!("not a readable npy file ({e})"), cure))?.descr;
+    let descr = header.map_err(|e| invalid(format!("not a readable npy file ({e})"), cure))?.fields.descr;
     let cure = "convert it to one of f32, f16, u8, u32, u64, i32, i64, f64";
-    Dtype::of_npy(&descr).ok_or_else(|| invalid(format!("elements of the type {descr} are not read"), cure))
+    Dtype::of_npy(&descr).ok_or_else(|| {
+        let descr = excerpt(&descr, DESCR);
+        invalid(format!("elements of the type {descr} are not read"), cure)
+    })
 }
 
 /// Reads `into.len()` bytes from `offset` on, in pieces that the threads of the current rayon pool share.
@@ -113,13 +120,15 @@ fn read_at(mut file: &File, offset: u64, into: &mut [u8]) -> std::io::Result<()>
 /// The shape of a C-ordered `.npy` file of `dtype`, and the byte offset of its first element.
 pub(crate) fn read_header(dtype: Dtype, path: &Path, file: &File) -> Result<(Vec<u64>, u64)> {
     let invalid = |what: String, cure: &str| Error::invalid(path, Position::Byte(0), what, cure);
-    let Header { descr, fortran_order, shape, bytes } = Header::read(&mut BufReader::new(file)).map_err(|e| {
+    let Header { fields: NpyFields { descr, fortran_order, shape }, bytes } = Header::read(&mut BufReader::new(file))
+        .map_err(|e| {
         let cure = "the file was cut short or is something else: create it again";
         invalid(format!("not a readable npy file ({e})"), cure)
     })?;
     let expected = dtype.npy_descr();
     if descr != expected {
         let cure = format!("convert the array to {dtype} or import the dataset again");
+        let descr = excerpt(&descr, DESCR);
         return Err(invalid(format!("element type {descr}, expected {expected} ({dtype})"), &cure));
     }
     if fortran_order && shape.len() > 1 {

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 
 use crate::background::BackgroundFile;
 use crate::npy::{HEADER_BYTES, header};
+use crate::summary::Summary;
 use crate::{ArrayMeta, Element, Error, Result};
 
-/// Complete files that their owner syncs.
-pub(crate) type Unsynced = Arc<Mutex<Vec<(PathBuf, File)>>>;
+/// Complete files that their owner syncs, and what was written to them.
+pub(crate) type Unsynced = Arc<Mutex<Vec<(PathBuf, File, Summary)>>>;
 
 /// Streaming writer of a `.npy` file, whose shape is known at the end.
 ///
@@ -43,7 +44,13 @@ impl<T: Element> NpyWriter<T> {
         let io = |e| Error::io(&path, e);
         let mut file = File::create(&path).map_err(io)?;
         file.write_all(&[0; HEADER_BYTES]).map_err(io)?;
-        Ok(Self { path, out: BackgroundFile::new(file, HEADER_BYTES as u64), len: 0, unsynced, element: PhantomData })
+        Ok(Self {
+            path,
+            out: BackgroundFile::new(file, HEADER_BYTES as u64, T::DTYPE),
+            len: 0,
+            unsynced,
+            element: PhantomData,
+        })
     }
 
     /// Appends elements.
@@ -89,7 +96,7 @@ impl<T: Element> NpyWriter<T> {
                 sink.start_writeback();
                 // A panic of another thread leaves the list of files valid.
                 let mut files = files.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                files.push((path, sink.file));
+                files.push((path, sink.file, sink.summary));
             }
         }
         Ok(ArrayMeta { file, dtype: T::DTYPE, shape, xxh3 })

@@ -7,7 +7,9 @@ use std::sync::{Arc, PoisonError};
 
 use rayon::prelude::*;
 
+use crate::meta::MAX_DESCRIPTION;
 use crate::npy_writer::{Unsynced, sync_dir};
+use crate::written::check_written;
 use crate::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Element, Error, Meta, NpyWriter, Position, Result};
 
 /// A dataset directory being written. Dropped unfinished, it is removed.
@@ -89,7 +91,7 @@ impl DatasetWriter {
     ///
     /// # Errors
     ///
-    /// Arrays of mismatched shapes, and errors of the disk.
+    /// Arrays that [`Dataset::open`](crate::Dataset::open) would refuse, and errors of the disk.
     pub fn finish(
         mut self,
         name: &str,
@@ -108,12 +110,18 @@ impl DatasetWriter {
             provenance,
         };
         crate::meta::check_shapes(&self.target, &meta)?;
+        let unsynced = std::mem::take(&mut *self.unsynced.lock().unwrap_or_else(PoisonError::into_inner));
+        let summary = |file: &str| unsynced.iter().rev().find(|u| u.0 == self.partial.join(file)).map(|u| u.2);
+        check_written(&self.partial, &meta, summary).map_err(|e| e.at(&self.partial, &self.target))?;
         let json = self.partial.join("graph.json");
         let text = serde_json::to_string_pretty(&meta).expect("a Meta is valid JSON") + "\n";
+        if text.len() as u64 > MAX_DESCRIPTION {
+            let what = format!("a description of {} bytes, at most {MAX_DESCRIPTION} are read", text.len());
+            return Err(Error::invalid(&self.target, Position::File, what, "give classes shorter names"));
+        }
         fs::write(&json, text).map_err(|e| Error::io(&json, e))?;
         // Everything that the rename makes visible is synced before it: all arrays in parallel, then the directory.
-        let unsynced = std::mem::take(&mut *self.unsynced.lock().unwrap_or_else(PoisonError::into_inner));
-        unsynced.par_iter().try_for_each(|(path, file)| file.sync_all().map_err(|e| Error::io(path, e)))?;
+        unsynced.par_iter().try_for_each(|(path, file, _)| file.sync_all().map_err(|e| Error::io(path, e)))?;
         File::open(&json).and_then(|f| f.sync_all()).map_err(|e| Error::io(&json, e))?;
         sync_dir(&self.partial)?;
         let old = Self::old(&self.target);

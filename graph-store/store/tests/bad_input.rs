@@ -184,3 +184,79 @@ fn an_existing_output_is_not_overwritten() {
     let error = DatasetWriter::create(set.dir.path(), true).expect_err("not a dataset");
     line(&error, set.dir.path(), &["not a dataset"]);
 }
+
+/// A writer with sound arrays, of which those in `leave_out` are not there yet.
+fn writer(dir: &Path, leave_out: &[&str]) -> DatasetWriter {
+    let mut writer = DatasetWriter::create(dir.join("set"), false).expect("a fresh path");
+    let mut add = |name: &str, add: &dyn Fn(&mut DatasetWriter) -> morphgl_graph_store::Result<()>| {
+        if !leave_out.contains(&name) {
+            add(&mut writer).expect("space on the disk");
+        }
+    };
+    add("indptr", &|w| w.array("indptr", &[0u64, 1, 3, 4], None));
+    add("indices", &|w| w.array("indices", &[1u32, 0, 2, 1], None));
+    add("features", &|w| w.array("features", &[0.0f32, 1.0, 2.0], Some(1)));
+    add("labels", &|w| w.array("labels", &[0i32, 1, -1], None));
+    add("train", &|w| w.array("train", &[0u32, 1], None));
+    writer
+}
+
+/// Whatever opening a dataset would refuse is refused before the dataset is renamed to its target.
+#[test]
+fn a_writer_refuses_what_could_not_be_opened() {
+    let check = |name: &str, words: &[&str], add: &dyn Fn(&mut DatasetWriter)| {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let mut writer = writer(dir.path(), &[name]);
+        add(&mut writer);
+        let error = writer.finish("set", 2, Default::default()).expect_err(name);
+        line(&error, &dir.path().join("set").join(format!("{name}.npy")), words);
+        assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 0, "{name}: nothing is left");
+    };
+    let array = |name: &'static str, values: &'static [u32]| {
+        move |w: &mut DatasetWriter| w.array(name, values, None).expect("space")
+    };
+    check("train", &["element 2", "node 1 is listed twice"], &array("train", &[1, 0, 1]));
+    check("valid", &["element 1", "node 2 is listed twice"], &array("valid", &[2, 2]));
+    check("test", &["node 3 does not exist, there are 3"], &array("test", &[0, 3]));
+    check("indices", &["an edge comes from node 7"], &array("indices", &[1, 0, 7, 1]));
+    check("draw_keys", &["node 0 is listed twice"], &array("draw_keys", &[0, 0, 1]));
+    check("draw_keys", &["node 9 does not exist"], &array("draw_keys", &[0, 9, 1]));
+    check("labels", &["labels cannot be u32"], &array("labels", &[0, 1, 1]));
+    for offsets in [[0u64, 3, 1, 4], [1, 1, 3, 4], [0, 1, 3, 5]] {
+        check("indptr", &["the offsets do not ascend from 0 to the 4 edges"], &move |w| {
+            w.array("indptr", &offsets, None).expect("space");
+        });
+    }
+    for label in [2, -2] {
+        check("labels", &["outside -1 (none) and 0..2"], &move |w| {
+            w.array("labels", &[0i32, label, 1], None).expect("space")
+        });
+    }
+    for value in [f32::NAN, f32::INFINITY] {
+        check("features", &["NaN or infinite"], &move |w| {
+            w.array("features", &[0.0, value, 1.0], Some(1)).expect("space")
+        });
+        check("weights", &["a weight is not a finite number"], &move |w| {
+            w.array("weights", &[1.0, 1.0, value, 1.0], None).expect("space");
+        });
+    }
+    check("weights", &["a weight is not a finite number"], &|w| {
+        w.array("weights", &[1.0f32, 1.0, -1.0, 1.0], None).expect("space");
+    });
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let set = writer(dir.path(), &[]).finish("set", 2, Default::default()).expect("sound");
+    Dataset::open(set, OpenOptions::default()).expect("sound");
+}
+
+#[test]
+fn descriptions_of_impossible_sizes() {
+    let set = Set::new();
+    set.edit(|json| {
+        let shape = serde_json::json!([1u64 << 40, 1u64 << 40]);
+        json["arrays"]["more"] = serde_json::json!({ "file": "more.npy", "dtype": "f32", "shape": shape, "xxh3": "" });
+    });
+    set.refused("graph.json", &["the shape", "of more is impossibly large"]);
+    let set = Set::new();
+    set.edit(|json| json["arrays"]["labels"]["file"] = "../labels.npy".into());
+    set.refused("graph.json", &["labels is not in a file of this directory"]);
+}

@@ -143,6 +143,12 @@ fn default_dropout() -> f32 {
     0.5
 }
 
+/// Maximum number of features and classes, and width of a layer: that of labels of 32 bits.
+const MAX_WIDTH: usize = i32::MAX as usize;
+/// Maximum number of layers, and of heads.
+const MAX_LAYERS: usize = 1024;
+const MAX_HEADS: usize = 1 << 16;
+
 /// Widths of one layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerShape {
@@ -192,16 +198,19 @@ impl ModelSpec {
     /// An invalid field: the message names it and the cure.
     pub fn validate(&self) -> Result<()> {
         let wrong = |field: &str, what: String| Err(Error::setting(format!("model.{field}"), what));
-        for (field, value, cure) in [
-            ("in_dim", self.in_dim, "use a dataset with features, or import it with --random-features"),
-            ("num_classes", self.num_classes, "use a dataset with labels"),
-            ("hidden", self.hidden, "give a positive width"),
-            ("layers", self.layers, "give at least one layer"),
-            ("heads", self.heads, "give at least one head"),
-            ("output_heads", self.output_heads, "give at least one head"),
+        for (field, value, most, cure) in [
+            ("in_dim", self.in_dim, MAX_WIDTH, "use a dataset with features, or import it with --random-features"),
+            ("num_classes", self.num_classes, MAX_WIDTH, "use a dataset with labels"),
+            ("hidden", self.hidden, MAX_WIDTH, "give a positive width"),
+            ("layers", self.layers, MAX_LAYERS, "give at least one layer"),
+            ("heads", self.heads, MAX_HEADS, "give at least one head"),
+            ("output_heads", self.output_heads, MAX_HEADS, "give at least one head"),
         ] {
             if value == 0 {
                 return wrong(field, format!("it is 0; {cure}"));
+            }
+            if value > most {
+                return wrong(field, format!("it is {value}; give at most {most}"));
             }
         }
         for (field, value) in [

@@ -30,9 +30,9 @@ pub struct ParameterSpec {
 }
 
 impl ParameterSpec {
-    /// Number of elements.
+    /// Number of elements, `usize::MAX` where there are more.
     pub fn len(&self) -> usize {
-        self.shape.iter().product()
+        self.shape.iter().fold(1, |len: usize, &dim| len.saturating_mul(dim))
     }
 
     /// Whether it has no element.
@@ -43,7 +43,7 @@ impl ParameterSpec {
 
 /// Bound of Glorot and Bengio's uniform initialisation.
 fn glorot(rows: usize, columns: usize) -> Init {
-    Init::Uniform((6.0 / (rows + columns) as f32).sqrt())
+    Init::Uniform((6.0 / (rows as f32 + columns as f32)).sqrt())
 }
 
 /// Bound of torch's initialisation of a linear layer, weight and bias alike.

@@ -1,8 +1,10 @@
 //! Names and shapes, validation, files.
 
+use std::path::Path;
+
 use morphgl_model_spec::{
-    Adam, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, TrainingSpec, initial_parameters, load_model,
-    load_parameters, save_model,
+    Adam, Attention, ModelFile, ModelKind, ModelSpec, Normalization, OptimizerSpec, TrainingSpec, initial_parameters,
+    load_model, load_parameters, save_model,
 };
 use proptest::prelude::*;
 
@@ -175,6 +177,110 @@ fn a_model_survives_its_file() {
     assert!(error.contains("check that the directory exists"), "{error}");
     let error = save_model(&path, &spec, &parameters[1..]).expect_err("a missing parameter").to_string();
     assert!(error.contains("convs.0.att_src is missing"), "{error}");
+}
+
+/// The bytes of a safetensors file with this header and so many bytes of tensors.
+fn safetensors(header: &str, data: usize) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &vec![0; data]].concat()
+}
+
+#[test]
+fn parameters_that_are_no_numbers_are_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("model.safetensors");
+    let spec = two_layers(ModelKind::Gcn);
+    for (value, text) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
+        let mut parameters = initial_parameters(&spec, 3);
+        parameters[2].values[1] = value;
+        save_model(&path, &spec, &parameters).expect("a file");
+        let name = &parameters[2].name;
+        for error in [load_model(&path).map(drop), load_parameters(&path).map(drop)] {
+            let error = error.expect_err("no number").to_string();
+            assert!(error.contains(&format!("element 1 of {name} is {text}; ")), "{error}");
+        }
+    }
+    // A number that only f64 holds.
+    let header = r#"{"w":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}"#;
+    let mut file = safetensors(header, 8);
+    file.splice(file.len() - 8.., 1e300f64.to_le_bytes());
+    std::fs::write(&path, file).expect("room");
+    assert!(load_parameters(&path).expect_err("too large").to_string().contains("element 0 of w is inf"));
+}
+
+#[test]
+fn headers_that_lie_are_refused_before_tensors_are_read() {
+    let tensor = |name: &str, shape: &str, offsets: &str| {
+        format!(r#""{name}":{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}"#)
+    };
+    let one = |shape: &str, offsets: &str| format!("{{{}}}", tensor("w", shape, offsets));
+    let two = |first: String, second: String| format!("{{{first},{second}}}");
+    let mut long = safetensors("{}", 0);
+    long[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    let cases = [
+        ("nothing", vec![], "not a whole safetensors file"),
+        ("a header without an end", long, "a header of 18446744073709551615 bytes in a file of 10"),
+        ("not JSON", safetensors("{]", 0), "not a whole safetensors file"),
+        ("nested", safetensors(&"[".repeat(100_000), 0), "not a whole safetensors file"),
+        ("a huge shape", safetensors(&one("[4294967296,4294967296,2]", "[0,8]"), 8), "not a whole safetensors file"),
+        ("offsets beyond the end", safetensors(&one("[2]", "[0,8]"), 4), "promises 8 bytes of tensors, there are 4"),
+        ("bytes behind the end", safetensors(&one("[2]", "[0,8]"), 12), "promises 8 bytes of tensors, there are 12"),
+        ("offsets that overflow", safetensors(&one("[2]", "[8,18446744073709551615]"), 8), "not a whole"),
+        ("offsets that fall", safetensors(&one("[2]", "[8,0]"), 8), "not a whole safetensors file"),
+        ("an overlap", safetensors(&two(tensor("a", "[2]", "[0,8]"), tensor("b", "[2]", "[4,12]")), 12), "not a whole"),
+        (
+            "a name twice",
+            safetensors(&two(tensor("a", "[2]", "[0,8]"), tensor("a", "[2]", "[0,8]")), 8),
+            "the tensor \"a\" is there twice",
+        ),
+    ];
+    for (what, bytes, part) in cases {
+        let len = bytes.len() as u64;
+        let error = ModelFile::new(Path::new("m"), std::io::Cursor::new(bytes), len).expect_err(what).to_string();
+        assert!(error.contains(part) && error.len() < 700, "{what}: {error}");
+    }
+    let spec = two_layers(ModelKind::Gcn);
+    // A terabyte of a parameter that should have a few bytes; the file has no blocks on disk.
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("model.safetensors");
+    let header = one("[274877906944]", "[0,1099511627776]").replace("\"w\"", "\"convs.0.bias\"");
+    std::fs::write(&path, safetensors(&header, 0)).expect("room");
+    let whole = std::fs::File::options().write(true).open(&path).expect("there");
+    if whole.set_len(8 + header.len() as u64 + (1 << 40)).is_ok() {
+        let error = ModelFile::open(&path).expect("a header").parameters(&spec).expect_err("huge").to_string();
+        assert!(error.contains("convs.0.lin.weight is missing") || error.contains("[274877906944]"), "{error}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_regular_file_is_not_read() {
+    for path in ["/dev/zero", "/dev/null", "/"] {
+        let error = load_parameters(Path::new(path)).expect_err("no file").to_string();
+        assert!(error.contains("this is not a regular file"), "{error}");
+    }
+}
+
+#[test]
+fn specs_of_impossible_sizes_are_refused() {
+    let good = two_layers(ModelKind::Gat);
+    for (spec, part) in [
+        (ModelSpec { layers: 1 << 40, ..good.clone() }, "model.layers: it is 1099511627776; give at most 1024"),
+        (ModelSpec { hidden: usize::MAX, ..good.clone() }, "model.hidden: it is 18446744073709551615"),
+        (ModelSpec { output_heads: usize::MAX, ..good.clone() }, "model.output_heads: it is"),
+        (ModelSpec { in_dim: usize::MAX, ..good.clone() }, "model.in_dim: it is"),
+    ] {
+        let error = spec.validate().expect_err("impossible").to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    let most = ModelSpec {
+        in_dim: i32::MAX as usize,
+        num_classes: i32::MAX as usize,
+        layers: 1,
+        output_heads: 1 << 16,
+        ..good
+    };
+    most.validate().expect("possible, if not useful");
+    assert!(most.parameters().iter().any(|p| p.len() == usize::MAX), "more than can be counted");
 }
 
 proptest! {

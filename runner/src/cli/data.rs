@@ -83,6 +83,10 @@ fn describe(dataset: &Dataset, start: Instant, show: Show) {
         dataset.num_classes,
         Time(start.elapsed().as_secs_f64()),
     ));
+    let repeated = dataset.splits.num_repeated(dataset.num_nodes());
+    if repeated > 0 {
+        show.say(format_args!("{}", info::overlap(repeated)));
+    }
 }
 
 /// Memory of the program, a small model and its steps, which caches of a dataset on disk leave free.

@@ -123,6 +123,9 @@ pub(crate) struct Args {
     /// Replace a dataset that exists
     #[arg(long)]
     force: bool,
+    /// Write arrays that are far larger than the source: random features of many columns, or many nodes without an edge
+    #[arg(long)]
+    allow_large: bool,
     #[command(flatten)]
     node_files: NodeArgs,
 }
@@ -236,6 +239,7 @@ pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
         normalize_features: args.normalize_features,
         memory,
         replace: args.force,
+        large: if args.allow_large { u64::MAX } else { Options::default().large },
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     pool.install(|| read(args, &options, stages))

@@ -34,13 +34,25 @@ const BUFFER: usize = 256 << 10;
 const SOURCES: usize = 256 << 10;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    Dataset::open(&args.dataset, OpenOptions { load: Load::Mmap, verify: args.check })?;
+    let dataset = Dataset::open(&args.dataset, OpenOptions { load: Load::Mmap, verify: args.check })?;
     let mut outcome = describe(&args.dataset)?;
+    let repeated = dataset.splits.num_repeated(dataset.num_nodes());
+    let remark = overlap(repeated);
+    // An import notes it, too.
+    if repeated > 0 && !outcome.text.contains(&remark) {
+        outcome.text += &format!("note      {remark}\n");
+    }
+    outcome.json["splits"]["repeated"] = repeated.into();
     if args.check {
         outcome.text += "checked: every checksum holds, structure and features are sound\n";
         outcome.json["checked"] = true.into();
     }
     Ok(outcome)
+}
+
+/// The remark about nodes that are in several splits.
+pub(crate) fn overlap(repeated: usize) -> String {
+    format!("{repeated} nodes are in more than one split: their accuracy says nothing of unseen nodes")
 }
 
 /// Describes the valid dataset at `path`; needs one bit of memory a node, and a buffer.

@@ -4,12 +4,19 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use anyhow::anyhow;
 use morphgl_plan::Strategy;
+use morphgl_platform::{excerpt, read_text};
 use morphgl_registry::Key;
 
 use super::show;
 use super::usage::{OrUsage, Usage};
-use crate::{JobConfig, Plan, Plans};
+use crate::{JobConfig, Plan, Plans, Problem};
+
+/// Maximum bytes of a plan's file; a plan has some thousand.
+const MAX_FILE: u64 = 16 << 20;
+/// Characters of a message about the file, which quotes it.
+const EXCERPT: usize = 300;
 
 #[derive(Debug, Clone)]
 pub(super) enum PlanArg {
@@ -37,17 +44,16 @@ impl PlanArg {
         let Self::File(path) = self else { return Ok(None) };
         let names = Strategy::ALL.map(|s| s.to_string()).join(", ");
         let option = format!("--plan {}: neither a plan's file nor one of auto, {names}", path.display());
-        let text = std::fs::read_to_string(path).or_usage(&option)?;
-        serde_json::from_str(&text).or_usage(&option)
+        let text = read_text(path, MAX_FILE).or_usage(&option)?;
+        let read = serde_json::from_str::<Plan>(&text).map_err(|e| anyhow!("{}", excerpt(&e.to_string(), EXCERPT)));
+        let plan = read.or_usage(&option)?;
+        plan.check().or_usage(format!("--plan {}: this is no plan to run; plan again", path.display()))?;
+        Ok(Some(plan))
     }
 
-    /// The plan chosen from `plans`; `from_file` is the file's, whose caches, buffers and workers have to fit in `host_bytes`.
-    pub(super) fn choose(
-        &self,
-        from_file: Option<Plan>,
-        plans: &Plans,
-        host_bytes: Option<u64>,
-    ) -> anyhow::Result<Plan> {
+    /// The plan chosen from `plans`; `from_file` is the file's, whose caches, buffers and workers have to fit in the memory that
+    /// `problem` has for them, by the file's figures and by those of the problem.
+    pub(super) fn choose(&self, from_file: Option<Plan>, plans: &Plans, problem: &Problem) -> anyhow::Result<Plan> {
         match (self, from_file) {
             (Self::Strategy(strategy), _) => plans.best_of(*strategy).cloned().ok_or_else(|| {
                 let possible: BTreeSet<String> = plans.all().iter().map(|p| p.strategy.to_string()).collect();
@@ -59,8 +65,9 @@ impl PlanArg {
                 if has != wanted {
                     anyhow::bail!("{}: it is of {has} mini-batches, an epoch has {wanted}; plan again", path.display());
                 }
-                let needed = plan.caches.iter().fold(plan.memory.host, |sum, cache| sum.saturating_add(cache.bytes));
-                if let Some(free) = host_bytes.filter(|&free| !plan.caches.is_empty() && needed > free) {
+                let host = plan.memory.host.max(morphgl_plan::memory(problem, &plan.schedule).host);
+                let needed = plan.caches.iter().fold(host, |sum, cache| sum.saturating_add(cache.bytes));
+                if let Some(free) = problem.limits.host_bytes.filter(|&free| needed > free) {
                     let (needed, free) = (show::bytes(needed), show::bytes(free));
                     anyhow::bail!(
                         "{}: its caches, buffers and workers take {needed}, and {free} are left; plan again",

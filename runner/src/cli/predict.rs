@@ -87,7 +87,7 @@ fn nodes(wanted: &str, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::
 
 /// The nodes of a file of ids of the graph's source.
 fn read_nodes(path: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::Result<Vec<u32>> {
-    let text = fs::read_to_string(path).with_context(|| {
+    let text = fs::read(path).and_then(morphgl_platform::text).with_context(|| {
         format!("{}: cannot be read; --nodes takes all, train, valid, test or a file of ids", path.display())
     })?;
     let num_nodes = dataset.num_nodes();

@@ -5,13 +5,16 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use morphgl_platform::{Replacement, replace_file};
+use morphgl_platform::{Replacement, read_text, replace_file};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
 use morphgl_report::{LineChart, Report, with_hit_rates};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{EpochRow, JobConfig, Plan, TrainOptions};
+
+/// Maximum bytes of a `config.toml`.
+const MAX_CONFIG: u64 = 1 << 20;
 
 /// Refuses a model file that could not be written at the end, by creating a temporary one beside it as writing does.
 pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
@@ -59,7 +62,7 @@ impl Configured {
     pub(crate) fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("config.toml");
         let what = || format!("{}: cannot be read; give the --run directory of a training", path.display());
-        toml::from_str(&fs::read_to_string(&path).with_context(what)?).with_context(what)
+        toml::from_str(&read_text(&path, MAX_CONFIG).with_context(what)?).with_context(what)
     }
 }
 

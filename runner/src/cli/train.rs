@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
 use morphgl_execute::CountersByOperator;
-use morphgl_model_spec::ModelSpec;
+use morphgl_model_spec::{ModelFile, ModelSpec};
 use morphgl_plan::{RouteKeys, Time};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, Key, NamedTensor, Registry};
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ fn stop_reason(args: &Args, report: &TrainReport, options: &TrainOptions, steps_
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     args.check()?;
     let plan_of_file = args.plan.read()?;
-    let init = args.init.as_deref().map(morphgl_model_spec::load_parameters).transpose()?;
+    let init = args.init.as_deref().map(ModelFile::open).transpose()?;
     let (dataset, mut config) = args.planned.open(show)?;
     if let Some(plan) = &plan_of_file {
         choose_training(plan, &mut config)?;
@@ -169,11 +169,12 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let measured =
         args.planned.measure(&dataset, config.clone(), evaluation != Evaluation::None, Some(epochs), show)?;
     let Measured { mut job, profile, problem, plans, held_bytes } = measured;
-    if let (Some(path), Some(parameters)) = (&args.init, init) {
-        let set = job.set_parameters(&parameters);
+    if let (Some(path), Some(mut file)) = (&args.init, init) {
+        let set =
+            file.parameters(&job.config.spec.model).map_err(anyhow::Error::from).and_then(|p| job.set_parameters(&p));
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
-    let plan = args.plan.choose(plan_of_file, &plans, problem.limits.host_bytes)?;
+    let plan = args.plan.choose(plan_of_file, &plans, &problem)?;
     let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.all_host());
     if evaluation == Evaluation::Full {
         let needed = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));

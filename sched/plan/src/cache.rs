@@ -5,6 +5,7 @@ use std::fmt;
 use morphgl_registry::{CacheCurve, CachePoint};
 use serde::{Deserialize, Serialize};
 
+use crate::check::{MAX_SECONDS, check_bytes};
 use crate::{Invalid, Time};
 
 /// Intervals between the sizes that are tried of a cache.
@@ -29,19 +30,20 @@ impl Cache {
 
     pub(crate) fn check(&self) -> Result<(), Invalid> {
         let error = |what: &str| Err(Invalid(format!("{}: the curve of its cache: {what}", self.batching)));
-        let is_amount = |x: f64| x.is_finite() && x >= 0.0;
+        let is_amount = |x: f64| (0.0..=MAX_SECONDS).contains(&x);
         let points = &self.curve.points;
         let CacheCurve { build_seconds, batch_seconds, .. } = self.curve;
         if !is_amount(build_seconds) || !is_amount(batch_seconds) || !points.iter().all(|p| is_amount(p.saved_seconds))
         {
-            return error("seconds are finite and not negative");
+            return error("seconds are finite, not negative and at most 10^9");
         }
         let rises =
             |pair: &[CachePoint]| pair[0].bytes < pair[1].bytes && pair[0].saved_seconds <= pair[1].saved_seconds;
         if !points.windows(2).all(rises) {
             return error("points are by ascending bytes, and more bytes save no less");
         }
-        Ok(())
+        let most = points.last().map_or(0, |point| point.bytes).max(self.curve.bytes);
+        check_bytes(&self.batching, most)
     }
 
     /// Sizes to try within `limit` bytes, ascending; the smallest even if it exceeds the limit.

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
+use crate::check::{MAX_THREADS, check_seconds};
 
 /// Mean and standard deviation of a duration, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -26,14 +27,7 @@ impl Seconds {
     }
 
     pub(crate) fn check(self, what: &dyn fmt::Display) -> Result<Self, Invalid> {
-        for (name, value) in [("mean", self.mean), ("deviation", self.std)] {
-            if !(value.is_finite() && value >= 0.0) {
-                return Err(Invalid(format!(
-                    "{what}: a {name} of {value} s; give a finite number that is not negative"
-                )));
-            }
-        }
-        Ok(self)
+        check_seconds(what, self).map(|()| self)
     }
 }
 
@@ -63,7 +57,8 @@ impl Curve {
     ///
     /// # Errors
     ///
-    /// No point, a count of 0 or one given twice, or seconds that are negative or not finite.
+    /// No point, a count of 0, one given twice or one above [`MAX_THREADS`], or seconds that are negative, not finite or above
+    /// [`MAX_SECONDS`](crate::MAX_SECONDS).
     pub fn new(mut points: Vec<Point>) -> Result<Self, Invalid> {
         let error = |message: &str| Err(Invalid(format!("a curve of durations: {message}")));
         points.sort_by_key(|p| p.at);
@@ -71,6 +66,9 @@ impl Curve {
             None => return error("no point; measure at least one count"),
             Some(Point { at: 0, .. }) => return error("a count of 0; counts start at 1"),
             Some(_) => {}
+        }
+        if let Some(point) = points.last().filter(|p| p.at > MAX_THREADS) {
+            return error(&format!("a count of {}; at most {MAX_THREADS} are planned with", point.at));
         }
         if let Some(pair) = points.windows(2).find(|pair| pair[0].at == pair[1].at) {
             return error(&format!("the count {} is there twice; give it once", pair[0].at));

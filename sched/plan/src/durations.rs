@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::{MAX_FACTOR, MAX_THREADS, within};
 use crate::{Curve, Invalid, Point, Seconds};
 
 /// Batching by a pool: steady-state seconds a mini-batch of the pool.
@@ -78,6 +79,7 @@ impl Durations {
             if p.threads == 0 {
                 return Err(error("a worker of 0 threads; counts start at 1"));
             }
+            within("threads of a worker", p.threads, 1, MAX_THREADS).map_err(|e| error(&e.0))?;
             pools.entry(p.threads).or_default().push(Point { at: p.workers, seconds: p.seconds });
         }
         let alone = batching.iter().filter(|p| p.workers == 1);
@@ -113,14 +115,16 @@ impl Durations {
     ///
     /// # Errors
     ///
-    /// A count of 0, or a factor that is not a finite number from 1.
+    /// A count of 0, or a factor that is not a number from 1 to 10^15.
     pub fn with_interference(mut self, interference: Vec<InterferencePoint>) -> Result<Self, Invalid> {
         let is_valid = |p: &&InterferencePoint| {
-            p.workers * p.threads * p.training_threads > 0
-                && [p.contention.batching, p.contention.training].iter().all(|f| f.is_finite() && *f >= 1.0)
+            [p.workers, p.threads, p.training_threads].iter().all(|count| (1..=MAX_THREADS).contains(count))
+                && [p.contention.batching, p.contention.training].iter().all(|f| (1.0..=MAX_FACTOR).contains(f))
         };
         if let Some(point) = interference.iter().find(|p| !is_valid(p)) {
-            return Err(Invalid(format!("batching beside training: {point:?}; counts and factors are from 1")));
+            return Err(Invalid(format!(
+                "batching beside training: {point:?}; counts are from 1 to {MAX_THREADS}, factors from 1"
+            )));
         }
         self.interference = interference;
         Ok(self)

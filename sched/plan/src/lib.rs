@@ -3,6 +3,7 @@
 mod assemble;
 mod bound;
 mod cache;
+mod check;
 mod curve;
 mod durations;
 mod error;
@@ -26,6 +27,7 @@ mod whatif;
 
 pub use bound::bound;
 pub use cache::{Cache, CacheSize};
+pub use check::{MAX_BUFFER, MAX_BYTES, MAX_SECONDS, MAX_THREADS};
 pub use curve::{Curve, Point, Seconds};
 pub use durations::{Contention, Durations, InterferencePoint, PoolPoint};
 pub use error::Invalid;

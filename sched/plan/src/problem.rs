@@ -6,6 +6,7 @@ use std::ops::Index;
 use morphgl_registry::{Phase, Route};
 use serde::{Deserialize, Serialize};
 
+use crate::check::{MAX_CORES, check_bytes, within};
 use crate::{Cache, CacheSize, Durations, Invalid};
 
 /// A unit of hardware that phases compete for.
@@ -174,22 +175,19 @@ impl Problem {
     /// # Errors
     ///
     /// No route, a phase that holds nothing or a resource that does not exist, a resource named twice, two with cores, or more
-    /// than 32.
+    /// than 32; more mini-batches, cores, or bytes than can be planned with.
     pub fn new(num_batches: usize, resources: Vec<Resource>, routes: Vec<Candidate>) -> Result<Self, Invalid> {
         let error = |message: &str| Err(Invalid(format!("a planning problem: {message}")));
         if routes.is_empty() {
             return error("no route; give one at least");
         }
-        if resources.len() > 32 || num_batches > u32::MAX as usize {
-            return error("at most 32 resources and 2^32 - 1 mini-batches can be planned");
+        if num_batches > u32::MAX as usize {
+            return error("at most 2^32 - 1 mini-batches can be planned");
         }
-        if resources.iter().filter(|r| r.cores.is_some()).count() > 1 {
-            return error("two resources have cores; threads share those of one machine");
-        }
-        for (i, Resource { name, .. }) in resources.iter().enumerate() {
-            if resources[..i].iter().any(|r| r.name == *name) {
-                return Err(Invalid(format!("resource {name}: named twice; name each once")));
-            }
+        check_resources(&resources)?;
+        for Candidate { keys, bytes, .. } in &routes {
+            let Bytes { batched, ready, worker } = *bytes;
+            [batched, ready, worker].into_iter().try_for_each(|bytes| check_bytes(keys, bytes))?;
         }
         for Candidate { keys, hardware, .. } in &routes {
             for phase in Phase::ALL {
@@ -289,6 +287,26 @@ impl Problem {
     pub(crate) fn exclusive(&self, names: &[String]) -> u32 {
         exclusive(&self.resources, names)
     }
+}
+
+/// # Errors
+///
+/// More than 32 resources, one named twice, two with cores, or one with none or too many of them.
+pub(crate) fn check_resources(resources: &[Resource]) -> Result<(), Invalid> {
+    let error = |message: &str| Err(Invalid(format!("a planning problem: {message}")));
+    if resources.len() > 32 {
+        return error("at most 32 resources can be planned");
+    }
+    if resources.iter().filter(|r| r.cores.is_some()).count() > 1 {
+        return error("two resources have cores; threads share those of one machine");
+    }
+    for (i, Resource { name, cores }) in resources.iter().enumerate() {
+        if resources[..i].iter().any(|r| r.name == *name) {
+            return Err(Invalid(format!("resource {name}: named twice; name each once")));
+        }
+        cores.map_or(Ok(()), |cores| within(&format!("cores of {name}"), cores, 1, MAX_CORES))?;
+    }
+    Ok(())
 }
 
 /// The cores that threads share; 1 where no resource has cores.

@@ -4,8 +4,8 @@ mod common;
 
 use common::{TwoRoutes, hardware};
 use morphgl_plan::{
-    Candidate, Contention, Curve, Durations, InterferencePoint, Plans, Point, Policy, PoolPoint, Problem, Resource,
-    Schedule, Seconds, Strategy,
+    Candidate, Contention, Curve, Durations, InterferencePoint, Plan, Plans, Point, Policy, PoolPoint, Problem,
+    Resource, Schedule, Seconds, Strategy,
 };
 
 fn two() -> TwoRoutes {
@@ -47,7 +47,7 @@ fn invalid_problems_are_refused() {
     refuse(
         (0..33).map(|i| Resource::exclusive(i.to_string())).collect(),
         routes,
-        "a planning problem: at most 32 resources and 2^32 - 1 mini-batches can be planned",
+        "a planning problem: at most 32 resources can be planned",
     );
 }
 
@@ -83,7 +83,7 @@ fn invalid_durations_are_refused() {
         let point = InterferencePoint { workers: 1, threads: 1, training_threads: 1, contention };
         let durations = Durations::constant(1, 1.0, 1.0, 1.0).expect("durations are valid");
         let error = durations.with_interference(vec![point]).expect_err("a factor below 1");
-        assert!(error.to_string().ends_with("counts and factors are from 1"), "{error}");
+        assert!(error.to_string().ends_with("counts are from 1 to 1024, factors from 1"), "{error}");
     }
 }
 
@@ -101,6 +101,59 @@ fn files_are_checked_in_the_same_way() {
         serde_json::to_value(morphgl_plan::plan(&two().problem()).expect("there is memory")).expect("plain data"),
     )
     .expect("what was written can be read");
+}
+
+/// Numbers that a plan's file may have and no planner writes: refused, since a run with them would hang, overflow or take all
+/// memory.
+#[test]
+fn every_number_of_a_plan_has_bounds() {
+    let plans = morphgl_plan::plan(&two().problem()).expect("there is memory");
+    let good = serde_json::to_value(plans.best_of(Strategy::Pipeline).expect("a plan")).expect("plain data");
+    let refusal = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut json = good.clone();
+        change(&mut json);
+        let plan: Plan = serde_json::from_value(json).expect("a plan, as far as its fields go");
+        plan.check().expect_err("a number out of bounds").to_string()
+    };
+    serde_json::from_value::<Plan>(good.clone()).expect("a plan").check().expect("the planner's own");
+    let mut on_cores = good.clone();
+    on_cores["schedule"]["shares"][0]["hardware"]["training"] = serde_json::json!(["CPU"]);
+    on_cores["schedule"]["training_threads"] = 0.into();
+    let plan: Plan = serde_json::from_value(on_cores).expect("a plan");
+    assert!(plan.check().expect_err("no thread").to_string().contains("training_threads: 0 is outside 1 to 1024"));
+    let huge = serde_json::json!(i64::MAX as u64);
+    for field in ["training_threads", "batched", "ready", "group", "keep"] {
+        let text = refusal(&|json| json["schedule"][field] = huge.clone());
+        assert!(text.contains(&format!("{field}: 9223372036854775807 is outside")), "{text}");
+    }
+    for (field, value) in
+        [("batches", &huge), ("workers", &huge), ("workers", &0.into()), ("threads_per_worker", &huge)]
+    {
+        let text = refusal(&|json| json["schedule"]["shares"][0][field] = value.clone());
+        assert!(text.contains(field), "{field}: {text}");
+    }
+    let text = refusal(&|json| {
+        json["schedule"]["shares"][0]["workers"] = 1000.into();
+        json["schedule"]["shares"][0]["threads_per_worker"] = 1000.into();
+    });
+    assert!(text.contains("workers times threads_per_worker: 1000000 is outside"), "{text}");
+    for phase in ["batching", "transferring", "training"] {
+        for seconds in [-1.0, 1e300] {
+            let text = refusal(&|json| json["schedule"]["shares"][0][phase]["mean"] = seconds.into());
+            assert!(text.contains(&format!("{phase}: a mean of")), "{text}");
+        }
+        let text = refusal(&|json| json["schedule"]["shares"][0]["hardware"][phase] = serde_json::json!(["XPU"]));
+        assert!(text.contains("holds XPU, which is not among the resources"), "{text}");
+    }
+    for (field, part) in [("host", "memory.host"), ("device", "memory.device"), ("caches", "memory.caches")] {
+        let text = refusal(&|json| json["memory"][field] = huge.clone());
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(refusal(&|json| json["schedule"]["shares"] = serde_json::json!([])).contains("1 to 32"));
+    assert!(
+        refusal(&|json| json["schedule"]["policy"] = "dual-buffer".into()).contains("the policy dual-buffer takes")
+    );
+    assert!(refusal(&|json| json["prediction"]["epoch_seconds"] = (-1.0).into()).contains("prediction"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The planning problem of a profile, and the checks of profiles.
 
 use morphgl_plan::{
-    Bytes, Cache, Candidate, Contention, Curve, Durations, Hardware, InterferencePoint, Invalid, Limits, Point,
-    PoolPoint, Problem, Resource,
+    Bytes, Cache, Candidate, Contention, Curve, Durations, Hardware, InterferencePoint, Invalid, Limits, MAX_BYTES,
+    MAX_SECONDS, MAX_THREADS, Point, PoolPoint, Problem, Resource,
 };
 use morphgl_registry::{Key, Phase, Place, Route};
 
@@ -11,6 +11,11 @@ use crate::{InterferenceSample, PoolSample, Profile, RouteProfile, Statistics};
 
 /// Factor to the bytes of the largest measured mini-batch: an epoch has larger ones.
 const MARGIN: f64 = 1.25;
+/// Bounds of a profile from a file, so that planning from it ends soon: mini-batches of an epoch, routes, and splits of the
+/// cores at which interference was measured.
+const MAX_BATCHES: usize = 10_000_000;
+const MAX_ROUTES: usize = 64;
+const MAX_SPLITS: usize = 1024;
 
 impl Profile {
     /// The planning problem of the profiled routes on `cores` of the host's cores.
@@ -94,8 +99,20 @@ impl Profile {
         if self.num_batches == 0 || self.settings.cores == 0 || self.machine.cores == 0 {
             return invalid("there are no mini-batches, or no cores");
         }
+        if self.num_batches > MAX_BATCHES {
+            return invalid(format!("more than {MAX_BATCHES} mini-batches, which would take too long to plan"));
+        }
+        if self.settings.cores.max(self.machine.cores) > MAX_THREADS {
+            return invalid(format!("more cores than the {MAX_THREADS} that can be planned with"));
+        }
         if !is_amount(self.seconds) {
             return invalid("it took no finite time");
+        }
+        if self.routes.len() > MAX_ROUTES {
+            return invalid(format!("{} routes are more than the {MAX_ROUTES} that can be planned", self.routes.len()));
+        }
+        if self.held_bytes > MAX_BYTES {
+            return invalid(format!("{} bytes are more than any machine has", self.held_bytes));
         }
         for (i, route) in self.routes.iter().enumerate() {
             if let Some((key, phase)) = keys(&route.route).into_iter().zip(Phase::ALL).find(|(k, p)| k.phase != *p) {
@@ -188,8 +205,12 @@ impl RouteProfile {
         for s in statistics.chain(both).chain([&self.transferring]) {
             s.check()?;
         }
-        if self.interference.iter().any(|t| t.workers * t.threads * t.training_threads == 0) {
-            return invalid("batching beside training with a count of 0");
+        if self.interference.len() > MAX_SPLITS {
+            return invalid(format!("more than {MAX_SPLITS} splits of the cores"));
+        }
+        let counts = self.interference.iter().flat_map(|t| [t.workers, t.threads, t.training_threads]);
+        if let Some(odd) = counts.into_iter().find(|count| !(1..=MAX_THREADS).contains(count)) {
+            return invalid(format!("batching beside training with a count of {odd}, outside 1 to {MAX_THREADS}"));
         }
         if !self.interference.is_empty() && !self.shares_cores() {
             return invalid("batching beside training on the cores, where not both run on them");
@@ -206,6 +227,9 @@ impl Statistics {
         let samples = &self.samples;
         if samples.is_empty() || !samples.iter().chain([&self.mean, &self.std, &self.median]).all(|&x| is_amount(x)) {
             return invalid("a duration without samples, or one that is no finite number of seconds");
+        }
+        if samples.iter().any(|&x| x > MAX_SECONDS) {
+            return invalid("a duration of more than 10^9 s");
         }
         if self.outliers.iter().any(|&i| i >= samples.len()) || self.outliers.len() >= samples.len() {
             return invalid("a duration whose outliers are not some of its samples");

@@ -1,11 +1,10 @@
 //! The profile of a machine's routes, in memory and as a file.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
-use std::{fs, io};
 
 use morphgl_plan::RouteKeys;
-use morphgl_platform::replace_file;
+use morphgl_platform::{excerpt, read_text, replace_file};
 use morphgl_registry::{CacheCurve, Machine, Resource, Route};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +13,11 @@ use crate::{Error, ErrorKind, Result, Selection, Settings, Statistics};
 
 /// Version of the file's layout.
 pub const VERSION: u32 = 2;
+
+/// Maximum bytes of a profile's file.
+const MAX_FILE: u64 = 64 << 20;
+/// Characters of a message about the file, which quotes it.
+const EXCERPT: usize = 300;
 
 /// Measured batching by a pool of one size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -142,10 +146,18 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, is no profile of this version, or no plan can be made from it.
+    /// The file cannot be read, is longer than 64 MiB, is no profile of this version, or no plan can be made from it.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(io_error(path))?;
-        let value: serde_json::Value = serde_json::from_str(&text).map_err(format_error(path))?;
+        Self::parse(path, &read_text(path, MAX_FILE).map_err(io_error(path))?)
+    }
+
+    /// The profile that a file has as its text; errors name `path`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Profile::load`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self> {
+        let value: serde_json::Value = serde_json::from_str(text).map_err(format_error(path))?;
         match value.get("version").and_then(serde_json::Value::as_u64) {
             Some(v) if v == u64::from(VERSION) => {}
             Some(v) => return Err(format_error(path)(format!("it is of version {v}, this program reads {VERSION}"))),
@@ -162,5 +174,6 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> Error {
 }
 
 fn format_error<E: ToString>(path: &Path) -> impl Fn(E) -> Error {
-    move |e| Error::new(path.display(), ErrorKind::Format(e.to_string()))
+    // Messages of a parser quote the file.
+    move |e| Error::new(path.display(), ErrorKind::Format(excerpt(&e.to_string(), EXCERPT).into_owned()))
 }

@@ -37,8 +37,9 @@ impl Statistics {
 
     /// Mean and deviation without the outliers, for the planner: a disturbance of the machine is no property of the operator.
     pub fn seconds(&self) -> Seconds {
-        let usual = self.samples.iter().enumerate().filter(|(i, _)| !self.outliers.contains(i)).map(|(_, &x)| x);
-        let (mean, std) = mean_and_std(&usual.collect::<Vec<_>>());
+        let mut usual: Vec<Option<f64>> = self.samples.iter().copied().map(Some).collect();
+        self.outliers.iter().for_each(|&i| usual[i] = None);
+        let (mean, std) = mean_and_std(&usual.into_iter().flatten().collect::<Vec<_>>());
         Seconds { mean, std }
     }
 }

@@ -25,9 +25,12 @@ impl<'a> Ingest<'a> {
     ///
     /// # Errors
     ///
-    /// More nodes than ids of 32 bits allow.
+    /// More nodes than ids of 32 bits allow, or a dataset far larger than its source.
     pub fn edges<'s>(&'s mut self, source: &Path, num_nodes: Option<u64>, weighted: bool) -> Result<EdgeSink<'s, 'a>> {
         let options = self.options();
+        if let Some(num_nodes) = num_nodes {
+            self.check_size(num_nodes)?;
+        }
         let edges = EdgeOptions {
             num_nodes,
             weighted,
@@ -74,6 +77,7 @@ impl EdgeSink<'_, '_> {
         let Some(num_nodes) = num_nodes.or((known > 0).then_some(known)) else {
             return invalid(csc.source(), "there is no edge", "check that this is the right file and format");
         };
+        ingest.check_size(num_nodes)?;
         let progress = ingest.progress();
         progress.stage("sort", Some(csc.pending()));
         let dropped = csc.finish(num_nodes, &mut ingest.writer, |edges| progress.advance(edges))?;

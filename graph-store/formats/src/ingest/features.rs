@@ -60,6 +60,7 @@ impl<'a> Ingest<'a> {
         if dim == 0 {
             return invalid(source, "the features have no columns", "leave the features out or give them columns");
         }
+        check_dim(source, dim as u64)?;
         FeatureSink::create(source, self, Encode { dim, dtype: options.feature_dtype.unwrap_or(kept), normalize })
     }
 }
@@ -219,6 +220,11 @@ pub(crate) fn random(
     sink.finish()
 }
 
+/// Refuses rows of more values than are read.
+pub(crate) fn check_dim(path: &Path, dim: u64) -> Result<()> {
+    if dim > MAX_DIM { invalid(path, format!("{dim} features a node"), "keep some of them") } else { Ok(()) }
+}
+
 /// Number of values in a row of a feature matrix.
 pub(crate) fn feature_dim(array: &ArrayReader<'_>) -> Result<usize> {
     if matches!(array.ty.kind, Kind::Object | Kind::Other) {
@@ -226,8 +232,7 @@ pub(crate) fn feature_dim(array: &ArrayReader<'_>) -> Result<usize> {
         return invalid(&array.path, "its elements are not numbers but objects or text", cure);
     }
     match array.shape.as_slice() {
-        &[_, dim] if dim > MAX_DIM => invalid(&array.path, format!("{dim} features a node"), "keep some of them"),
-        &[_, dim] if !array.fortran => Ok(dim as usize),
+        &[_, dim] if !array.fortran => check_dim(&array.path, dim).map(|()| dim as usize),
         shape => {
             let order = if array.fortran { " in Fortran order" } else { "" };
             let what = format!("features of shape {shape:?}{order}, expected [nodes, values] in C order");

@@ -196,6 +196,9 @@ fn check_count(path: &Path, labels: u64, num_nodes: u64) -> Result<()> {
     invalid(path, format!("{labels} labels for {num_nodes} nodes"), cure)
 }
 
+/// Arrays of `data.npz`.
+const KNOWN: [&str; 6] = ["num_nodes_list", "num_edges_list", "edge_index", "edge_feat", "node_feat", "node_year"];
+
 fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     let path = raw.join("data.npz");
     let mut archive = Archive::open(&path)?;
@@ -224,6 +227,10 @@ fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
         push_array(ingest, archive.array("node_feat")?, Dtype::F32)?;
     }
     note_unstored(ingest, archive.has("node_year"), archive.has("edge_feat"));
+    let unread = archive.unknown(&KNOWN);
+    if !unread.is_empty() {
+        ingest.note(format!("arrays of unknown names were left out: {}", unread.join(", ")));
+    }
     Ok(counts)
 }
 

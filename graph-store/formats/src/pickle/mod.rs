@@ -28,7 +28,7 @@ pub(crate) fn read<'a>(path: &'a Path, data: &'a [u8]) -> Result<Pickle<'a>> {
         Machine { path, data, at: 0, op: 0, stack: vec![], marks: vec![], memo: HashMap::new(), objects: vec![] };
     while !machine.step()? {}
     let root = machine.pop()?;
-    Ok(Pickle { path, objects: machine.objects, root })
+    Ok(Pickle { path, len: data.len(), objects: machine.objects, root })
 }
 
 /// The stack machine of the pickle language.

@@ -153,6 +153,8 @@ impl<'a> Machine<'a> {
 #[derive(Debug)]
 pub(crate) struct Pickle<'a> {
     pub(crate) path: &'a Path,
+    /// Bytes of the pickle.
+    pub(crate) len: usize,
     pub(crate) objects: Vec<Object<'a>>,
     pub(crate) root: Value,
 }
@@ -226,10 +228,16 @@ impl Pickle<'_> {
         mut edge: impl FnMut(i64, i64) -> Result<()>,
     ) -> Result<()> {
         let Some(Object::Dict(entries)) = self.get(value) else { return self.fail(format!("{what} is not a dict")) };
+        // Every item takes a byte or more where no two keys share a list.
+        let mut left = self.len;
         for (key, items) in entries {
             let (Value::Int(u), Some(Object::List(items))) = (key, self.get(*items)) else {
                 return self.fail(format!("{what} is not a dict of lists of ints"));
             };
+            let Some(rest) = left.checked_sub(items.len()) else {
+                return self.fail(format!("{what} has more items than bytes: keys share their lists"));
+            };
+            left = rest;
             for item in items {
                 let Value::Int(v) = item else { return self.fail(format!("{what} lists something other than ints")) };
                 edge(*u, *v)?;

@@ -12,7 +12,7 @@ fn all_bytes_arrive_in_order_and_are_hashed() {
         for piece in [4096 + 5, BUFFER, 3 * BUFFER + 1] {
             let bytes: Vec<u8> = (0..total as u64).map(|i| ((i * i) >> 7) as u8).collect();
             let path = dir.path().join("file");
-            let mut out = BackgroundFile::new(File::create(&path).unwrap(), 0);
+            let mut out = BackgroundFile::new(File::create(&path).unwrap(), 0, Dtype::U8);
             bytes.chunks(piece).for_each(|piece| out.write(piece).unwrap());
             let sink = out.finish().unwrap();
             assert_eq!(sink.hash.digest(), xxh3_64(&bytes), "{total} bytes by {piece}");
@@ -27,7 +27,7 @@ fn an_error_of_the_thread_is_returned() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     fs::write(&path, "").unwrap();
-    let mut out = BackgroundFile::new(File::open(&path).unwrap(), 0);
+    let mut out = BackgroundFile::new(File::open(&path).unwrap(), 0, Dtype::U8);
     let results: Vec<_> = (0..8).map(|_| out.write(&[1; BUFFER]).is_ok()).collect();
     assert!(results[0] && !results[7] && results.is_sorted_by_key(|ok| !ok), "{results:?}");
     assert!(out.finish().is_err());
@@ -37,7 +37,7 @@ fn an_error_of_the_thread_is_returned() {
 fn a_file_dropped_unfinished_is_not_written_further() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
-    let mut out = BackgroundFile::new(File::create(&path).unwrap(), 0);
+    let mut out = BackgroundFile::new(File::create(&path).unwrap(), 0, Dtype::U8);
     (0..4).for_each(|_| out.write(&[1; BUFFER]).unwrap());
     drop(out);
     let len = fs::metadata(&path).unwrap().len();

@@ -2,15 +2,51 @@
 
 use std::io::{Error, ErrorKind, Read, Result};
 
+/// Maximum bytes of a `.npy` header that is read: numpy's own stay below a kilobyte for anything but structured types.
+pub const MAX_NPY_HEADER: usize = 1 << 16;
+
 /// The fields of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The element type in numpy's notation, such as `<f4`; for a structured type, the text of its list of fields.
-    pub(super) descr: String,
-    pub(super) fortran_order: bool,
-    pub(super) shape: Vec<u64>,
+    pub(super) fields: NpyFields,
     /// Bytes before the data.
     pub(super) bytes: u64,
+}
+
+/// The fields of the dictionary in a `.npy` header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NpyFields {
+    /// The element type in numpy's notation, such as `<f4`; for a structured type, the text of its list of fields.
+    pub descr: String,
+    /// Whether the first index changes fastest.
+    pub fortran_order: bool,
+    /// Lengths of the dimensions.
+    pub shape: Vec<u64>,
+}
+
+impl NpyFields {
+    /// Parses a dictionary such as `{'descr': '<i8', 'fortran_order': False, 'shape': (2, 3), }`; `None` where it is none or
+    /// lacks one of the keys.
+    ///
+    /// # Complexity
+    ///
+    /// O(length), whatever is nested in it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let entries = text.trim().strip_prefix('{')?.strip_suffix('}')?;
+        let entries: Vec<_> = items(entries)?.into_iter().filter_map(|entry| entry.split_once(':')).collect();
+        let value = |key: &str| {
+            let entry = entries.iter().find(|(name, _)| unquoted(name.trim()) == Some(key));
+            entry.map(|(_, value)| value.trim())
+        };
+        let descr = value("descr")?;
+        let fortran_order = match value("fortran_order")? {
+            "True" => true,
+            "False" => false,
+            _ => return None,
+        };
+        let shape = numbers(value("shape")?)?;
+        Some(Self { descr: unquoted(descr).unwrap_or(descr).to_owned(), fortran_order, shape })
+    }
 }
 
 impl Header {
@@ -18,7 +54,8 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// I/O, another magic string, a later version, or a dictionary without one of the keys.
+    /// I/O, another magic string, a later version, a header of more than [`MAX_NPY_HEADER`] bytes, or a dictionary without one of
+    /// the keys.
     pub(super) fn read(file: &mut impl Read) -> Result<Self> {
         let mut magic = [0; 8];
         file.read_exact(&mut magic)?;
@@ -34,36 +71,22 @@ impl Header {
         };
         file.read_exact(&mut length[..length_bytes])?;
         let length = u32::from_le_bytes(length);
-        let mut text = Vec::new();
-        if file.take(length.into()).read_to_end(&mut text)? < length as usize {
-            return Err(invalid("the header is cut short"));
+        if length as usize > MAX_NPY_HEADER {
+            return Err(invalid(format!("a header of {length} bytes, at most {MAX_NPY_HEADER} are read")));
         }
+        let mut text = vec![0; length as usize];
+        file.read_exact(&mut text).map_err(|_| invalid("the header is cut short"))?;
         let text = String::from_utf8(text).map_err(|_| invalid("the header is no text"))?;
         let bytes = (magic.len() + length_bytes) as u64 + u64::from(length);
-        let [descr, order, shape] = ["descr", "fortran_order", "shape"].map(|key| value(&text, key));
-        let fortran_order = match order {
-            Some("True") => Some(true),
-            Some("False") => Some(false),
-            _ => None,
-        };
-        match (descr, fortran_order, shape.and_then(numbers)) {
-            (Some(descr), Some(fortran_order), Some(shape)) => {
-                Ok(Self { descr: unquoted(descr).unwrap_or(descr).to_owned(), fortran_order, shape, bytes })
-            }
-            _ => Err(invalid("the header has no descr, fortran_order and shape")),
+        match NpyFields::parse(&text) {
+            Some(fields) => Ok(Self { fields, bytes }),
+            None => Err(invalid("the header has no descr, fortran_order and shape")),
         }
     }
 }
 
 fn invalid(what: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidData, what.into())
-}
-
-/// The text of a key's value in a Python dictionary.
-fn value<'a>(dictionary: &'a str, key: &str) -> Option<&'a str> {
-    let entries = dictionary.trim().strip_prefix('{')?.strip_suffix('}')?;
-    let entries = items(entries)?.into_iter().map(|entry| entry.split_once(':'));
-    entries.flatten().find(|(name, _)| unquoted(name.trim()) == Some(key)).map(|(_, value)| value.trim())
 }
 
 /// The numbers of a Python tuple; those of Python 2 may end with L.

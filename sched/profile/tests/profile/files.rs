@@ -58,7 +58,14 @@ fn other_files_are_refused() {
 fn profiles_without_a_possible_plan_are_refused() {
     let p = Fakes::with_device(60, QUICK).profile(&unlimited(2)).expect("nothing fails");
     let good = serde_json::to_value(&p).expect("plain data");
-    let cases: [(&str, Value, &str); 12] = [
+    let cases: [(&str, Value, &str); 19] = [
+        ("/num_batches", json!(u32::MAX), "more than 10000000 mini-batches"),
+        ("/settings/cores", json!(u64::MAX), "more cores than the 1024"),
+        ("/machine/cores", json!(1u64 << 40), "more cores than the 1024"),
+        ("/held_bytes", json!(u64::MAX), "bytes are more than any machine has"),
+        ("/routes/0/batching/1/workers", json!(u64::MAX), "at most 1024 are planned with"),
+        ("/routes/1/largest/worker_bytes", json!(u64::MAX), "bytes are more than"),
+        ("/routes/2/transferring/samples/0", json!(1e300), "more than 10^9 s"),
         ("/num_batches", json!(0), "there are no mini-batches"),
         ("/settings/cores", json!(0), "no cores"),
         ("/seconds", json!(-1.0), "no finite time"),
@@ -83,6 +90,19 @@ fn profiles_without_a_possible_plan_are_refused() {
         "workers": 1, "threads": 1, "training_threads": 1,
         "batching": good["routes"][0]["transferring"], "training": good["routes"][0]["transferring"],
     });
-    bad["routes"][1]["together"] = json!([together]);
+    bad["routes"][1]["together"] = json!([together.clone()]);
     assert!(refuse("together", &bad.to_string()).contains("where not both run on them"));
+    for count in ["workers", "threads", "training_threads"] {
+        for value in [0u64, 1 << 40] {
+            let mut bad = good.clone();
+            let mut odd = together.clone();
+            odd[count] = json!(value);
+            bad["routes"][0]["together"] = json!([odd]);
+            let says = format!("batching beside training with a count of {value}");
+            assert!(refuse("count", &bad.to_string()).contains(&says), "{count}");
+        }
+    }
+    let mut long = good.clone();
+    long["num_batches"] = json!("9".repeat(1 << 20));
+    assert!(refuse("long", &long.to_string()).len() < 1000);
 }

@@ -63,7 +63,7 @@ impl Ingest<'_> {
     /// Sets the lower bound of the number of nodes from the node files, for ids that are kept and begin at `first`.
     pub(crate) fn keep_ids(&mut self, first: u64) {
         let min_nodes = |table: &NodeTable| match &table.keys {
-            Some(Keys::Numbers(ids)) => ids.iter().max().map_or(0, |id| (id + 1).saturating_sub(first)),
+            Some(Keys::Numbers(ids)) => ids.iter().max().map_or(0, |id| id.saturating_add(1).saturating_sub(first)),
             // A list of the nodes of a split does not have a row for each node.
             _ if table.features.is_none() && table.labels.is_none() => 0,
             _ => table.rows as u64,

@@ -15,9 +15,7 @@ fn read(version: u8, dictionary: &str) -> Result<Header> {
 #[test]
 fn headers_that_numpy_and_others_write() {
     let header = |descr: &str, fortran_order, shape: &[u64], bytes| Header {
-        descr: descr.into(),
-        fortran_order,
-        shape: shape.into(),
+        fields: NpyFields { descr: descr.into(), fortran_order, shape: shape.into() },
         bytes,
     };
     for (version, dictionary, descr, fortran_order, shape) in [
@@ -60,6 +58,33 @@ fn what_is_no_header_is_refused() {
     assert!(read(4, good).expect_err("a later version").to_string().contains("version 4"));
     let whole = file(1, good);
     assert!((0..whole.len()).all(|len| Header::read(&mut &whole[..len]).is_err()), "cut short");
+}
+
+/// A parser with backtracking takes exponential time for these.
+#[test]
+fn nested_brackets_take_linear_time() {
+    let nested = |open: &str, close: &str, count: usize| {
+        let value = open.repeat(count) + &close.repeat(count);
+        [
+            format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {value}}}"),
+            format!("{{'descr': {value}, 'fortran_order': False, 'shape': (1,)}}"),
+            value,
+        ]
+    };
+    for (open, close) in [("{", "}"), ("[", "]"), ("(", ")"), ("{", ""), ("[", ""), ("'", ""), ("[(", ")]"), ("[{", "")]
+    {
+        for count in [16, 22, 1000, 30_000] {
+            for dictionary in nested(open, close, count) {
+                let _ = read(2, &dictionary);
+            }
+        }
+    }
+    let long = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}".to_string() + &" ".repeat(MAX_NPY_HEADER);
+    let error = read(2, &long).expect_err("too long").to_string();
+    assert!(error.contains("at most 65536 are read"), "{error}");
+    // A length that the file does not have costs no memory.
+    let whole = [&b"\x93NUMPY\x02\x00"[..], &u32::MAX.to_le_bytes(), b"{'descr'"].concat();
+    assert!(Header::read(&mut &whole[..]).expect_err("too long").to_string().contains("4294967295 bytes"));
 }
 
 proptest! {

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzz tests: one small file of every kind that the readers take.
+
+    python3 fuzz/seeds.py MORPHGL      (the binary; needs numpy)
+
+Files whose bytes depend on the machine (plan, profile, run) are written by the binary on a dataset of 40 nodes.
+The seeds are committed, so this runs only when a format or a reader is added.
+"""
+
+import gzip
+import io
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+import zipfile
+
+import numpy as np
+
+SEEDS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "seeds")
+
+
+def write(name, data):
+    path = os.path.join(SEEDS, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as out:
+        out.write(data if isinstance(data, bytes) else data.encode())
+
+
+def npy(array):
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def npz(**arrays):
+    """An archive with dates of zero, so that it is the same at every run."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), npy(array), zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+# scipy's class by name alone: its pickle is the module, the name and the attributes.
+module = types.ModuleType("scipy.sparse.csr")
+Csr = type("csr_matrix", (), {"__module__": "scipy.sparse.csr"})
+module.csr_matrix = Csr
+sys.modules.update({"scipy": types.ModuleType("scipy"), "scipy.sparse": types.ModuleType("scipy.sparse"),
+                    "scipy.sparse.csr": module})
+
+
+def csr(rows, cols, columns):
+    """A matrix with a one in each of `columns`, a list of columns a row."""
+    matrix = Csr()
+    matrix._shape = (rows, cols)
+    matrix.indptr = np.cumsum([0] + [len(c) for c in columns]).astype(np.int32)
+    matrix.indices = np.array([c for row in columns for c in row], dtype=np.int32)
+    matrix.data = np.ones(len(matrix.indices), dtype=np.float32)
+    matrix.maxprint = 50
+    return matrix
+
+
+def planetoid():
+    nodes, test, dim = 504, 3, 4
+    hot = lambda n: np.eye(2, dtype=np.int32)[np.arange(n) % 2]
+    features = lambda n: csr(n, dim, [[i % dim] if i < 8 else [] for i in range(n)])
+    graph = {0: [1, 2], 1: [0], 2: [0, 505], 505: [2]}
+    files = {"y": hot(4), "ally": hot(nodes), "ty": hot(test), "allx": features(nodes), "tx": features(test),
+             "graph": graph}
+    for name, content in files.items():
+        write(f"planetoid/ind.tiny.{name}", pickle.dumps(content, protocol=0 if name == "graph" else 2))
+    write("planetoid/ind.tiny.test.index", "505\n504\n507\n")
+
+
+def archives():
+    arrays = dict(
+        adj_data=np.ones(4, np.float32), adj_indices=np.array([1, 0, 2, 1], np.int32),
+        adj_indptr=np.array([0, 1, 3, 4], np.int32), adj_shape=np.array([3, 3]),
+        attr_data=np.array([1, 2], np.float32), attr_indices=np.array([0, 1], np.int32),
+        attr_indptr=np.array([0, 1, 2, 2], np.int32), attr_shape=np.array([3, 2]), labels=np.array([0, 1, 0]))
+    write("npz/plain.npz", npz(**arrays))
+    matrix = np.empty((), object)
+    matrix[()] = csr(3, 3, [[1], [0, 2], [1]])
+    write("npz/objects.npz", npz(adj_matrix=matrix, attr_matrix=np.eye(3, 2), node_label=np.array([1, 0, 1])))
+    numpy = dict(
+        edge_index=np.array([[0, 1, 2], [1, 2, 0]]), edge_weight=np.array([1, 2, .5], np.float32),
+        x=np.arange(6, dtype=np.float32).reshape(3, 2), y=np.array([0, 1, -1]), train_mask=np.array([1, 0, 0], bool),
+        val=np.array([1]), test=np.array([2], np.uint8), node_ids=np.array([5, 9, 7]))
+    write("numpy/graph.npz", npz(**numpy))
+    rows = dict(indptr=np.array([0, 1, 2, 3]), indices=np.array([1, 2, 0], np.int32), features=np.eye(3, 2, dtype=np.float16))
+    write("numpy/rows.npz", npz(**rows))
+    write("numpy/scipy.npz", npz(format=np.array(b"coo"), shape=np.array([3, 3]), data=np.array([1.0, 2.0]),
+                                 row=np.array([0, 1], np.int32), col=np.array([1, 2], np.int32)))
+    write("npy-header/header.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2L), }     \n")
+    for name, array in numpy.items():
+        write(f"arrays/{name}.npy", npy(array))
+
+
+def ogb():
+    files = {"raw/num-node-list": "4\n", "raw/num-edge-list": "3\n", "raw/edge": "0,1\n1,2\n3,0\n",
+             "raw/node-feat": "0.5,1\n-1,2e-3\n0,0\n1,1\n", "raw/node-label": "0\n1\n0\n1\n", "split/by/train": "0\n1\n",
+             "split/by/valid": "2\n", "split/by/test": "3\n"}
+    for name, text in files.items():
+        write(f"ogb/{name}.csv.gz", gzip.compress(text.encode(), mtime=0))
+    write("ogb-binary/raw/data.npz", npz(
+        num_nodes_list=np.array([2, 2]), num_edges_list=np.array([2, 1]), edge_index=np.array([[0, 1, 1], [1, 0, 0]]),
+        node_feat=np.eye(4, 3, dtype=np.float32), node_year=np.array([[1], [2], [3], [4]])))
+    write("ogb-binary/raw/node-label.npz", npz(node_label=np.array([[0.0], [1], [np.nan], [1]])))
+
+
+def text():
+    write("edges/plain.txt", "# comment\n0 1\n1 2\n2 0\n")
+    write("edges/header.csv", "src,dst,weight\n0,1,0.5\n1,2,1e-3\n2,0,3\n")
+    write("edges/quoted.csv", '"src";"dst";"weight"\n"0";"1";"1.5"\n"1";"0";"2"\n')
+    write("edges/networkx.txt", "0 1 {'weight': 3.0}\n1 2 {'weight': 1}\n")
+    write("edges/bom.tsv", "\ufefffrom\tto\n0\t1\n1\t0\n")
+    write("edges/text.csv.gz", gzip.compress(b"0,1\n1,2\n" * 4, mtime=0))
+    write("mtx/pattern.mtx", "%%MatrixMarket matrix coordinate pattern symmetric\n% c\n3 3 2\n2 1\n3 2\n")
+    write("mtx/real.mtx", "%%MatrixMarket matrix coordinate real general\n3 3 3\n1 2 0.5\n2 3 1\n3 1 2e2\n")
+    write("metis/plain.graph", "% c\n3 2\n2\n1 3\n2\n")
+    write("metis/weighted.graph", "3 2 11 1\n5 2 1.5\n6 1 1.5 3 2\n7 2 2\n")
+    write("nodes/edges.csv", "0,1\n1,2\n2,0\n")
+    write("nodes/nodes.csv", "id,label,split,f0,f1\n0,a,train,1,2\n1,b,val,3,4\n2,a,test,5,6\n")
+    write("nodes/features.csv", "1,2\n3,4\n5,6\n")
+    write("nodes/labels.csv", "id label\n0 1\n1 0\n2 1\n")
+    write("nodes/train.txt", "0\n2\n")
+
+
+def own(morphgl):
+    """What the program writes itself."""
+    with tempfile.TemporaryDirectory() as at:
+        def run(*arguments):
+            subprocess.run([morphgl, "--quiet", *arguments], cwd=at, check=True, stdout=subprocess.DEVNULL)
+        run("generate", "sbm", "-o", "tiny", "--nodes", "40", "--classes", "3", "--dim", "4", "--degree", "3")
+        for kind, name in [("sage", "sage"), ("gat", "gat")]:
+            run("train", "tiny", "--model", kind, "--epochs", "1", "--hidden", "4", "--fanouts", "2,2", "--batch-size", "8",
+                "--profile-seconds", "0.05", "--run", f"run-{kind}", "--threads", "2")
+            write(f"model/{name}.safetensors", open(f"{at}/run-{kind}/model.safetensors", "rb").read())
+        write("config/sage.toml", open(f"{at}/run-sage/config.toml", "rb").read())
+        write("plan/cpu.json", open(f"{at}/run-sage/plan.json", "rb").read())
+        run("profile", "tiny", "--fanouts", "2,2", "--batch-size", "8", "--profile-seconds", "0.05", "--save", "p.json",
+            "--threads", "2")
+        write("profile/cpu.json", open(f"{at}/p.json", "rb").read())
+        run("plan", "--durations", "batching-cpu=80ms,workers=4,transferring-pcie=4ms,batching-device=14ms,"
+            "transferring-device=4ms,training=10ms,batches=24", "-o", "device.json")
+        write("plan/device.json", open(f"{at}/device.json", "rb").read())
+        with open(f"{at}/named.csv", "w") as out:
+            out.write("src,dst,weight\na,b,1\nb,c,2\nc,a,0.5\n")
+        with open(f"{at}/labels.csv", "w") as out:
+            out.write("id,label,split\na,x,train\nb,y,valid\nc,x,test\n")
+        run("import", "edges", "named.csv", "-o", "named", "--ids", "strings", "--nodes", "labels.csv",
+            "--random-features", "3", "--dtype", "f16")
+        for name in os.listdir(f"{at}/named"):
+            write(f"dataset/{name}", open(f"{at}/named/{name}", "rb").read())
+        write("graph-json/graph.json", open(f"{at}/named/graph.json", "rb").read())
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    shutil.rmtree(SEEDS, ignore_errors=True)
+    planetoid()
+    archives()
+    ogb()
+    text()
+    own(os.path.abspath(sys.argv[1]))

@@ -1,0 +1,169 @@
+//! Importers, and datasets of our own, on files in a sandbox.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use morphgl_formats::edge_list::{EdgeListOptions, Ids};
+use morphgl_formats::numpy::NumpyOptions;
+use morphgl_formats::{NodeFiles, Options, Silent};
+use morphgl_graph_store::{Dataset, Load, NodeNames, OpenOptions, Result};
+
+use crate::sandbox::{Outcome, Sandbox, refused};
+
+pub(crate) const PLANETOID: &[&str] = &[
+    "ind.tiny.graph",
+    "ind.tiny.allx",
+    "ind.tiny.ally",
+    "ind.tiny.tx",
+    "ind.tiny.ty",
+    "ind.tiny.y",
+    "ind.tiny.test.index",
+];
+pub(crate) const ARRAYS: &[&str] =
+    &["edge_index.npy", "edge_weight.npy", "x.npy", "y.npy", "train_mask.npy", "val.npy", "test.npy", "node_ids.npy"];
+pub(crate) const OGB: &[&str] = &[
+    "raw/edge.csv.gz",
+    "raw/num-node-list.csv.gz",
+    "raw/num-edge-list.csv.gz",
+    "raw/node-feat.csv.gz",
+    "raw/node-label.csv.gz",
+    "split/by/train.csv.gz",
+    "split/by/valid.csv.gz",
+    "split/by/test.csv.gz",
+];
+pub(crate) const NODES: &[&str] = &["nodes.csv", "features.csv", "labels.csv", "train.txt", "edges.csv"];
+pub(crate) const DATASET: &[&str] = &[
+    "graph.json",
+    "indptr.npy",
+    "indices.npy",
+    "weights.npy",
+    "features.npy",
+    "labels.npy",
+    "train.npy",
+    "valid.npy",
+    "test.npy",
+    "node_names.npy",
+    "node_name_ends.npy",
+];
+
+/// Directory of the imported dataset.
+const TARGET: &str = "imported";
+
+fn options() -> Options {
+    Options { memory: Options::LEAST_MEMORY, large: 1 << 20, ..Options::default() }
+}
+
+/// Imports into a new directory. A dataset has to pass the check of `morphgl info --check`; a failure leaves nothing.
+fn import(sandbox: &Sandbox, read: impl FnOnce(&Path) -> Result<PathBuf>) -> Outcome {
+    let target = sandbox.dir.join(TARGET);
+    match read(&target) {
+        Ok(path) => {
+            let open = OpenOptions { load: Load::Mmap, verify: true };
+            Dataset::open(&path, open).unwrap_or_else(|e| panic!("imported, and refused: {e}"));
+            NodeNames::read(&path).unwrap_or_else(|e| panic!("imported, and its names refused: {e}"));
+            fs::remove_dir_all(&path).expect("the dataset is there");
+            Outcome::Accepted
+        }
+        Err(e) => {
+            let left = fs::read_dir(&sandbox.dir).expect("there").map(|entry| entry.expect("an entry").file_name());
+            let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains(TARGET)).collect();
+            assert!(left.is_empty(), "{e} leaves {left:?}");
+            refused(&e)
+        }
+    }
+}
+
+pub(crate) fn planetoid(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    sandbox.replaced(number, bytes, |path| {
+        let prefix = path.with_file_name("ind.tiny");
+        import(sandbox, |target| morphgl_formats::planetoid::import(&prefix, target, &options(), &Silent))
+    })
+}
+
+pub(crate) fn npz(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    sandbox.replaced(number, bytes, |path| {
+        import(sandbox, |target| morphgl_formats::npz::import(path, target, &options(), &Silent))
+    })
+}
+
+pub(crate) fn numpy(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    sandbox.replaced(number, bytes, |path| {
+        let format = NumpyOptions::default();
+        import(sandbox, |target| morphgl_formats::numpy::import(path, target, format, &options(), &Silent))
+    })
+}
+
+pub(crate) fn arrays(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    sandbox.replaced(number, bytes, |_| {
+        let format = NumpyOptions::default();
+        import(sandbox, |target| morphgl_formats::numpy::import(&sandbox.dir, target, format, &options(), &Silent))
+    })
+}
+
+pub(crate) fn ogb(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    sandbox.replaced(number, bytes, |_| {
+        import(sandbox, |target| morphgl_formats::ogb::import(&sandbox.dir, target, &options(), &Silent))
+    })
+}
+
+pub(crate) fn ogb_binary(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    ogb(sandbox, number, bytes)
+}
+
+/// Numbers above those of the files select how ids are read.
+pub(crate) fn edges(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    let ids = [Ids::Keep, Ids::Compact, Ids::Strings][number / 6 % 3];
+    let format = EdgeListOptions { ids, ..EdgeListOptions::default() };
+    sandbox.replaced(number, bytes, |path| {
+        import(sandbox, |target| morphgl_formats::edge_list::import(path, target, &format, &options(), &Silent))
+    })
+}
+
+pub(crate) fn nodes(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    let ids = [Ids::Keep, Ids::Compact, Ids::Strings][number / NODES.len() % 3];
+    let format = EdgeListOptions { ids, ..EdgeListOptions::default() };
+    let file = |name: &str| Some(sandbox.dir.join(name));
+    let nodes = match number % NODES.len() {
+        0 => NodeFiles { table: file("nodes.csv"), ..NodeFiles::default() },
+        1 => NodeFiles { features: file("features.csv"), ..NodeFiles::default() },
+        2 => NodeFiles { labels: file("labels.csv"), ..NodeFiles::default() },
+        3 => NodeFiles { splits: [file("train.txt"), None, None], ..NodeFiles::default() },
+        _ => NodeFiles { labels: file("labels.csv"), splits: [file("train.txt"), None, None], ..NodeFiles::default() },
+    };
+    let options = Options { nodes, ..options() };
+    sandbox.replaced(number, bytes, |_| {
+        let edges = sandbox.dir.join("edges.csv");
+        import(sandbox, |target| morphgl_formats::edge_list::import(&edges, target, &format, &options, &Silent))
+    })
+}
+
+pub(crate) fn mtx(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    sandbox.replaced(number, bytes, |path| {
+        import(sandbox, |target| morphgl_formats::mtx::import(path, target, &options(), &Silent))
+    })
+}
+
+pub(crate) fn metis(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    sandbox.replaced(number, bytes, |path| {
+        import(sandbox, |target| morphgl_formats::metis::import(path, target, &options(), &Silent))
+    })
+}
+
+/// A dataset with one file replaced: opened with and without checksums, from memory and mapped.
+pub(crate) fn dataset(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    sandbox.replaced(number, bytes, |_| {
+        let load = if bytes.len().is_multiple_of(2) { Load::Ram } else { Load::Mmap };
+        let verify = number / DATASET.len() == 0 && bytes.len().is_multiple_of(3);
+        match Dataset::open(&sandbox.dir, OpenOptions { load, verify }) {
+            Ok(dataset) => {
+                let nodes = dataset.num_nodes();
+                assert!((0..nodes as u32).all(|v| dataset.topology.neighbors(v).iter().all(|&u| (u as usize) < nodes)));
+                let repeated = dataset.splits.num_repeated(nodes);
+                assert!(repeated <= 2 * nodes, "{repeated} of {nodes}");
+                let _ = NodeNames::read(&sandbox.dir).map_err(|e| refused(&e));
+                Outcome::Accepted
+            }
+            Err(e) => refused(&e),
+        }
+    })
+}

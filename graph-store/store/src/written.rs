@@ -1,0 +1,68 @@
+//! The check of a new dataset before it is renamed to its target.
+
+use std::path::Path;
+
+use crate::summary::Summary;
+use crate::{Dtype, Error, Load, Meta, Position, Result, check, read_npy};
+
+/// Checks a dataset whose arrays are written into `dir`, by what was gathered while they were written: `summary` finds that of a
+/// file. Splits and draw keys, which must have no node twice, are read once more.
+///
+/// It accepts what opening the dataset accepts, and nothing else.
+///
+/// # Errors
+///
+/// The array that is invalid, and why.
+pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> Option<Summary>) -> Result<()> {
+    const CURE: &str = "correct the data and write the dataset again";
+    let invalid = |name: &str, at, what: String| Error::invalid(dir.join(&meta.arrays[name].file), at, what, CURE);
+    let nodes = meta.num_nodes;
+    for (name, array) in &meta.arrays {
+        if !dtypes(name).contains(&array.dtype) {
+            return Err(invalid(name, Position::File, format!("{name} cannot be {}", array.dtype)));
+        }
+        // Nodes are at most 2^32 - 1, and classes 2^31 - 1, by the check of shapes.
+        let Some(Summary { first, last, ascending, lowest, highest, finite, .. }) = summary(&array.file) else {
+            continue;
+        };
+        let sound = match name.as_str() {
+            "indptr" => first == 0 && ascending && last == meta.num_edges,
+            "indices" | "train" | "valid" | "test" => highest < nodes as i64,
+            "weights" => finite && lowest >= 0.0,
+            "features" => finite,
+            "labels" => lowest >= -1.0 && highest < meta.num_classes as i64,
+            _ => true,
+        };
+        if !sound {
+            let what = match name.as_str() {
+                "indptr" => format!("the offsets do not ascend from 0 to the {} edges", meta.num_edges),
+                "indices" => format!("an edge comes from node {highest}, but there are {nodes} nodes"),
+                "weights" => "a weight is not a finite number of at least 0".to_string(),
+                "features" => "a value is NaN or infinite".to_string(),
+                "labels" => format!("labels from {lowest} to {highest}, outside -1 (none) and 0..{}", meta.num_classes),
+                _ => format!("node {highest} does not exist, there are {nodes}"),
+            };
+            return Err(invalid(name, Position::File, what));
+        }
+    }
+    for name in ["train", "valid", "test", "draw_keys"] {
+        let Some(array) = meta.arrays.get(name) else { continue };
+        let (ids, _) = read_npy::<u32>(&dir.join(&array.file), Load::Mmap)?;
+        let checked = if name == "draw_keys" { check::permutation } else { check::split };
+        checked(name, &ids, nodes as usize).map_err(|f| invalid(name, Position::Element(f.element), f.what))?;
+    }
+    Ok(())
+}
+
+/// The element types that an array may have.
+fn dtypes(name: &str) -> &'static [Dtype] {
+    match name {
+        "indptr" | "node_ids" | "node_name_ends" => &[Dtype::U64],
+        "indices" | "train" | "valid" | "test" | "draw_keys" => &[Dtype::U32],
+        "labels" => &[Dtype::I32],
+        "weights" => &[Dtype::F32],
+        "features" => &[Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8],
+        "node_names" => &[Dtype::U8],
+        _ => Dtype::ALL,
+    }
+}

@@ -1,0 +1,156 @@
+//! Files made to harm: models, plans and headers with numbers that no program writes, and sizes that would fill memory or disk.
+//! Each is refused with one line before it costs anything.
+
+mod support;
+
+use std::fs;
+
+use morphgl_graph_store::DatasetWriter;
+use serde_json::{Value, json};
+use support::Bench;
+
+/// Trains a tiny model, whose parameters `change` may alter, and returns the path of its file.
+fn model(bench: &Bench, change: impl Fn(&mut [f32])) -> &'static str {
+    bench.small();
+    let train = ["train", "small", "--epochs", "1", "--layers", "2", "--hidden", "8", "--profile-seconds", "0.1"];
+    bench.text(&[&train[..], &["--evaluation", "none", "--save", "model.safetensors"]].concat());
+    let path = bench.path().join("model.safetensors");
+    let (spec, mut parameters) = morphgl_model_spec::load_model(&path).expect("just written");
+    change(&mut parameters[1].values);
+    morphgl_model_spec::save_model(&path, &spec, &parameters).expect("room");
+    "model.safetensors"
+}
+
+#[test]
+fn a_model_with_a_parameter_that_is_no_number() {
+    let bench = Bench::new();
+    let file = model(&bench, |values| values[3] = f32::NAN);
+    let words = [file, "element 3 of", "is NaN", "use an earlier model"];
+    bench.refused(&["evaluate", file, "small"], &words);
+    bench.refused(&["predict", file, "small", "-o", "out.csv"], &words);
+    let init = ["train", "small", "--layers", "2", "--hidden", "8", "--epochs", "1", "--profile-seconds", "0.1"];
+    bench.refused(&[&init[..], &["--init", file]].concat(), &words[..3]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_model_without_an_end() {
+    let bench = Bench::new();
+    bench.small();
+    for path in ["/dev/zero", "/dev/urandom"] {
+        bench.refused(&["train", "small", "--init", path], &[path, "this is not a regular file"]);
+        bench.refused(&["evaluate", path, "small"], &[path, "this is not a regular file"]);
+        let words = ["longer than"];
+        bench.refused(&["plan", "--profile", path], &words);
+        bench.misused(&["train", "small", "--plan", path], &words);
+    }
+}
+
+#[test]
+fn plans_with_impossible_numbers() {
+    let bench = Bench::new();
+    bench.small();
+    let options = ["--layers", "2", "--hidden", "8", "--profile-seconds", "0.1", "--batch-size", "64"];
+    bench.text(&[&["plan", "small", "-o", "plan.json"], &options[..]].concat());
+    let good: Value =
+        serde_json::from_str(&fs::read_to_string(bench.path().join("plan.json")).expect("there")).expect("JSON");
+    let train = [&["train", "small", "--epochs", "1", "--plan", "bad.json"], &options[..]].concat();
+    let write = |plan: &Value| fs::write(bench.path().join("bad.json"), plan.to_string()).expect("room");
+    for (at, value, says) in [
+        ("/schedule/training_threads", json!(i64::MAX), "training_threads: 9223372036854775807 is outside 1 to 1024"),
+        ("/schedule/training_threads", json!(0), "training_threads: 0 is outside 1 to 1024"),
+        ("/schedule/shares/0/workers", json!(1u64 << 40), "workers: 1099511627776 is outside"),
+        ("/schedule/shares/0/workers", json!(0), "workers: 0 is outside"),
+        ("/schedule/ready", json!(0), "ready: 0 is outside"),
+        ("/schedule/batched", json!(u64::MAX), "batched: 18446744073709551615 is outside"),
+        ("/schedule/shares/0/batches", json!(u64::MAX), "more than 2^32 - 1 mini-batches"),
+        ("/schedule/shares/0/training/mean", json!(-1.0), "training: a mean of -1 s"),
+        ("/schedule/shares", json!([]), "a schedule has 1 to 32"),
+        ("/memory/host", json!(u64::MAX), "memory.host"),
+        ("/strategy", json!("x".repeat(100_000)), "unknown variant"),
+    ] {
+        let mut bad = good.clone();
+        *bad.pointer_mut(at).unwrap_or_else(|| panic!("{at} is there")) = value;
+        write(&bad);
+        bench.misused(&train, &["--plan bad.json", says]);
+        let error = String::from_utf8_lossy(&bench.run(&train).stderr).len();
+        assert!(error < 2000, "{at}: a message of {error} bytes");
+    }
+    // A byte order mark is no fault.
+    let marked = format!("\u{feff}{good}");
+    fs::write(bench.path().join("bad.json"), marked).expect("room");
+    bench.text(&train);
+}
+
+#[test]
+fn headers_that_a_parser_with_backtracking_never_ends_with() {
+    let bench = Bench::new();
+    bench.small();
+    let path = bench.path().join("small/indptr.npy");
+    let whole = fs::read(&path).expect("there");
+    for nested in ["{".repeat(16), "[".repeat(22), "(".repeat(110), "[".repeat(65_000)] {
+        let mut header = nested.into_bytes();
+        let bytes = if header.len() < 118 {
+            header.resize(117, b' ');
+            [&whole[..10], &header, b"\n", &whole[128..]].concat()
+        } else {
+            let len = (header.len() as u16).to_le_bytes();
+            [&whole[..8], &len, &header, &whole[128..]].concat()
+        };
+        fs::write(&path, bytes).expect("room");
+        bench.refused(&["info", "small"], &["small/indptr.npy", "the header has no descr, fortran_order and shape"]);
+        let error = String::from_utf8_lossy(&bench.run(&["info", "small"]).stderr).len();
+        assert!(error < 1000, "a message of {error} bytes");
+    }
+}
+
+#[test]
+fn sizes_that_dwarf_the_source() {
+    let bench = Bench::new();
+    fs::write(bench.path().join("two.txt"), "0 1\n1 0\n").expect("room");
+    let import = ["import", "edges", "two.txt", "-o", "out"];
+    let words = ["two.txt", "GiB, and the source has 8 bytes", "--allow-large"];
+    bench.refused(&[&import[..], &["--num-nodes", "4000000000"]].concat(), &words);
+    bench.refused(&[&import[..], &["--random-features", "4294967296"]].concat(), &words);
+    bench.refused(&[&import[..], &["--random-features", "18446744073709551615"]].concat(), &words);
+    let mtx = "%%MatrixMarket matrix coordinate pattern general\n4000000000 4000000000 1\n1 2\n";
+    fs::write(bench.path().join("huge.mtx"), mtx).expect("room");
+    bench.refused(&["import", "mtx", "huge.mtx", "-o", "out"], &["huge.mtx", "4000000000 nodes", "--allow-large"]);
+    fs::write(bench.path().join("huge.graph"), "4000000000 1\n2\n1\n").expect("room");
+    bench.refused(&["import", "metis", "huge.graph", "-o", "out"], &["huge.graph", "4000000000 nodes"]);
+    assert_eq!(bench.names(), ["huge.graph", "huge.mtx", "two.txt"]);
+    // What is small, or confirmed, is imported.
+    bench.text(&[&import[..], &["--num-nodes", "100000"]].concat());
+    bench.text(&[&import[..], &["--num-nodes", "100000", "--allow-large", "--force"]].concat());
+}
+
+/// Nodes in two splits are a remark wherever a dataset is opened, whoever wrote it.
+#[test]
+fn splits_that_overlap() {
+    let bench = Bench::new();
+    let mut writer = DatasetWriter::create(bench.path().join("set"), false).expect("a fresh path");
+    writer.array("indptr", &[0u64, 1, 2, 2], None).expect("room");
+    writer.array("indices", &[1u32, 0], None).expect("room");
+    writer.array("features", &[0.5f32; 6], Some(2)).expect("room");
+    writer.array("labels", &[0i32, 1, 0], None).expect("room");
+    writer.array("train", &[0u32, 1], None).expect("room");
+    writer.array("valid", &[1u32, 2], None).expect("room");
+    writer.array("test", &[2u32, 1], None).expect("room");
+    writer.finish("set", 2, Default::default()).expect("arrays that fit");
+    let remark = "3 nodes are in more than one split";
+    assert!(bench.text(&["info", "set"]).contains(remark));
+    assert_eq!(bench.json(&["info", "set"])["splits"]["repeated"], 3);
+    let train = ["train", "set", "--epochs", "1", "--layers", "1", "--hidden", "4", "--profile-seconds", "0.1"];
+    let output = bench.run(&train);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.contains(remark), "{stderr}");
+}
+
+#[test]
+fn far_more_classes_than_labelled_nodes() {
+    let bench = Bench::new();
+    fs::write(bench.path().join("e.txt"), "0 1\n1 2\n").expect("room");
+    fs::write(bench.path().join("labels.csv"), "label\n5\n2000000\n7\n").expect("room");
+    let text = bench.text(&["import", "edges", "e.txt", "-o", "out", "--labels", "labels.csv"]);
+    assert!(text.contains("2000001 classes for 3 labelled nodes: number them without gaps"), "{text}");
+}
