@@ -82,7 +82,7 @@ impl Whole {
         let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok();
         match self {
             Self::Same => found == expected,
-            Self::Json => text.ends_with('\n') && json(&text),
+            Self::Json => json(&text),
             Self::Lines => {
                 let (lines, rest) = text.rsplit_once('\n').unwrap_or(("", &text));
                 lines.lines().all(json) && (killed || rest.is_empty())

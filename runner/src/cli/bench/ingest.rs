@@ -65,8 +65,9 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
         None => std::env::temp_dir(),
     };
     // It never replaces anything, and is removed when it is dropped.
-    let temporary = ReplacementDir::new(&beside.join("morphgl-bench"))
-        .with_context(|| format!("{}: no directory can be created beside the source", beside.display()))?;
+    let beside = beside.join("morphgl-bench");
+    let temporary = ReplacementDir::new(&beside)
+        .with_context(|| format!("{}: cannot be created beside the source", beside.display()))?;
     let source = match &args.source {
         Some(source) => source.clone(),
         None => write_default(temporary.path())?,
