@@ -70,7 +70,7 @@ fn leftovers_of_killed_processes_are_removed() {
     })
     .expect("written");
     assert_eq!(fs::read_to_string(&path).expect("read"), "second");
-    assert_eq!(names(dir.path()), [others[0], others[2], others[1], "out.csv"]);
+    assert_eq!(names(dir.path()), [others[0], others[1], others[2], "out.csv"]);
 }
 
 /// The directory that a link names is replaced, and the link stays.
