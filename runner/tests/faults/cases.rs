@@ -30,7 +30,7 @@ fn case(name: &'static str, line: &'static str, outputs: &[(&'static str, Whole)
 
 /// The commands; `fixture` has made what they read.
 pub(crate) fn all() -> Vec<Case> {
-    use Whole::{Ends, Json, Lines, Same};
+    use Whole::{Ends, Json, Lines, Same, Tensors};
     let page = Ends("</html>");
     let picture = Ends("</svg>");
     let run = [
@@ -39,8 +39,8 @@ pub(crate) fn all() -> Vec<Case> {
         ("run/metrics.jsonl", Lines),
         ("run/trace.json", Json),
         ("run/report.html", page),
-        ("run/model.safetensors", Same),
-        ("model.out.safetensors", Same),
+        ("run/model.safetensors", Tensors),
+        ("model.out.safetensors", Tensors),
     ];
     vec![
         case("generate sbm", "generate sbm -o drawn --nodes 60 --classes 3 --dim 4 --degree 6", &[("drawn", Same)]),

@@ -126,7 +126,12 @@ impl Prepared {
             }
             (false, Some(1)) => {
                 let lines: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error:")).collect();
-                let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_string();
+                // A message has the name of the output where the file beside it fails.
+                let base = |path: &str| {
+                    let name = path.rsplit('/').next().unwrap_or_default();
+                    let beside = name.strip_prefix('.').and_then(|name| name.split_once(".partial-"));
+                    beside.map_or(name, |(name, _)| name).to_string()
+                };
                 let outputs = case.outputs.iter().map(|(output, _)| base(output));
                 // A link, or the directory of a run.
                 let given = case.args.iter().skip(2).filter(|arg| !arg.starts_with('-')).map(ToString::to_string);

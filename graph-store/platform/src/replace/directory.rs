@@ -57,12 +57,8 @@ impl ReplacementDir {
             true if exchange(new, &target)? => Ok(()),
             true => in_two_steps(new, &target, &aside),
         })?;
-        sync_dir(parent(&target))?;
-        if replaced {
-            // One that cannot be removed now is removed by the next replacement.
-            let _ = fs::remove_dir_all(&aside);
-        }
-        Ok(())
+        // The new name is on disk before the old directory is removed, which lies where the new one was written.
+        sync_dir(parent(&target))
     }
 
     /// Recovers from a process killed between two renames: puts the old directory back if there is no new one, and else
@@ -85,12 +81,16 @@ impl ReplacementDir {
     }
 }
 
+/// As an exchange, but with moments at which the old directory is at `aside`.
 fn in_two_steps(new: &Path, target: &Path, aside: &Path) -> io::Result<()> {
     fs::rename(target, aside)?;
     fs::rename(new, target).inspect_err(|_| {
         // If this fails too, the next replacement does it.
         let _ = fs::rename(aside, target);
-    })
+    })?;
+    // One that stays aside is removed by the next replacement.
+    let _ = fs::rename(aside, new);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -113,9 +113,9 @@ mod tests {
         let [target, new] = ["set", "new"].map(|name| directory(dir.path().join(name), name));
         let aside = ReplacementDir::aside(&target);
         in_two_steps(&new, &target, &aside).expect("renamed");
-        assert_eq!((content(&target), content(&aside), new.exists()), ("new".into(), "set".into(), false));
+        assert_eq!((content(&target), content(&new), aside.exists()), ("new".into(), "set".into(), false));
         // The second rename fails, and the first one is undone.
-        fs::remove_dir_all(&aside).expect("removed");
+        fs::remove_dir_all(&new).expect("removed");
         in_two_steps(&new, &target, &aside).expect_err("nothing to rename");
         assert_eq!((content(&target), aside.exists()), ("new".into(), false));
     }
