@@ -88,7 +88,8 @@ impl Prepared {
         let ran = stage.layer.run(&dir, &case.args, Some((point, fault)), case.exchanges);
         let stderr = String::from_utf8_lossy(&ran.output.stderr).into_owned();
         let killed = ran.hit && fault.kills();
-        let (status, removal) = (ran.output.status.code(), point.kind == "remove");
+        // A fault while an old dataset is removed may leave it under its temporary name.
+        let (status, removal) = (ran.output.status.code(), point.kind == "remove" || point.file.ends_with(".old"));
         let wrong =
             |what: String| Err(format!("{}: {fault:?} at {point:?}: {what}\nstatus {status:?}: {stderr}", case.name));
         let mut all_new = true;
@@ -135,7 +136,7 @@ impl Prepared {
                 let outputs = case.outputs.iter().map(|(output, _)| base(output));
                 // A link, or the directory of a run.
                 let given = case.args.iter().skip(2).filter(|arg| !arg.starts_with('-')).map(ToString::to_string);
-                let mut names = outputs.chain(given).chain([base(&point.file)]);
+                let mut names = outputs.chain(given).chain(point.file.split('/').map(base));
                 if lines.len() != 1 || !names.any(|name| !name.is_empty() && lines[0].contains(&name)) {
                     return wrong("not one line that names the file".to_string());
                 }
