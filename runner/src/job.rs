@@ -14,6 +14,7 @@ use morphgl_registry::{
 
 use crate::budget::{self, Purpose};
 use crate::build::{OperatorBuilder, label, layers_mismatch, left_on_disk, registry, routes};
+use crate::usage::Usage;
 use crate::{JobConfig, memory};
 
 /// A cache has a size if it differs by no more than 1 / `SAME` of it.
@@ -82,12 +83,15 @@ impl Job {
             job.operators.routes.iter().any(keys)
         };
         if let Some(key) = job.config.options.keys().find(|key| !of_a_route(key)) {
-            bail!("{key}: no plan here uses it, so its options would not be read; leave them out");
+            let what = format!("--set {key}: no plan here uses it, so its options would not be read; leave them out");
+            return Err(Usage::error(what));
         }
         let built = &job.operators.routes;
         if job.config.caches() && !built.is_empty() && !built.iter().any(|r| job.caches_by(&r.route)) {
             let why = "a dataset in memory that the CPU trains on is read where it lies";
-            bail!("--cache {}: no operator of any route has a cache ({why}); leave it out", job.config.cache);
+            let what =
+                format!("--cache {}: no operator of any route has a cache ({why}); leave it out", job.config.cache);
+            return Err(Usage::error(what));
         }
         match first {
             Some(e) if job.operators.routes.is_empty() => Err(e),

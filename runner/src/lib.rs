@@ -13,6 +13,7 @@ mod recorder;
 mod select;
 mod stopping;
 mod train;
+mod usage;
 
 pub use build::{OperatorBuilder, default_dataset, registry, routes};
 pub use config::{JobConfig, OperatorChoice, default_fanouts};

@@ -54,7 +54,7 @@ fn what_cannot_be_cached_is_refused() {
     bench.small();
     for policy in ["inclusion", "none", "auto:1GiB"] {
         let words = ["--cache", "no operator of any route has a cache", "a dataset in memory", "leave it out"];
-        bench.refused(&["train", "small", "--fanouts", "4,3", "--cache", policy], &words);
+        bench.misused(&["train", "small", "--fanouts", "4,3", "--cache", policy], &words);
     }
     let words = [DISK, "cache=inclusion with cache_bytes=1073741824", "needs memory_bytes of at least 107", "auto"];
     bench.refused(&from_disk(&["--cache", "inclusion:1GiB"]), &words);

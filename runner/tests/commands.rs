@@ -405,10 +405,13 @@ fn a_stop_leaves_no_incomplete_dataset() {
     let import = ["import", "edges", "edges.txt", "-o", "big", "--memory", "256MiB", "--random-features", "128"];
     for (signal, status) in [("-INT", 130), ("-TERM", 143)] {
         for args in [&generate[..], &import] {
-            let mut child = bench.command(args).spawn().expect("the binary starts");
+            let child = bench.command(args).stderr(std::process::Stdio::piped()).spawn().expect("the binary starts");
             wait_for(|| bench.names().len() > 1, "the dataset under way");
             send(signal, &child);
-            assert_eq!(child.wait().expect("it ends").code(), Some(status), "{args:?}");
+            let output = child.wait_with_output().expect("it ends");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(status), "{args:?}: {stderr}");
+            assert!(stderr.lines().count() == 1 && stderr.starts_with("error: interrupted"), "{args:?}: {stderr}");
             assert_eq!(bench.names(), ["edges.txt"], "{args:?}");
         }
     }

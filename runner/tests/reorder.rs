@@ -142,7 +142,10 @@ fn refusals_name_the_cure() {
     writer.array("indices", small.topology.indices(), None).expect("room");
     writer.finish("bare", 0, Default::default()).expect("arrays that fit");
     let args = ["reorder", "bare", "-o", "bare-hot"];
-    bench.refused(&[&args[..], &["--by", "inclusion"]].concat(), &["no training nodes", "use --by in-degree"]);
+    bench.misused(
+        &[&args[..], &["--by", "inclusion"]].concat(),
+        &["training nodes, and bare has none", "use --by in-degree"],
+    );
     bench.text(&args);
 
     // Draw keys that are no permutation are found when the dataset is opened.

@@ -118,7 +118,7 @@ impl<'a> Source<'a> {
     fn provenance(&self, by: &str) -> BTreeMap<String, Value> {
         let mut provenance = self.meta.as_ref().map(|meta| meta.provenance.clone()).unwrap_or_default();
         let reordered = provenance.entry("reordered".into()).or_insert_with(|| json!([]));
-        let this = json!({ "by": by, "source": self.path });
+        let this = json!({ "by": by, "source": self.path.to_string_lossy() });
         match reordered.as_array_mut() {
             Some(list) => list.push(this),
             None => *reordered = json!([this]),

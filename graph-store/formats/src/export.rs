@@ -1,10 +1,10 @@
 //! A dataset as plain arrays for other tools.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use morphgl_graph_store::{Dataset, Element, Error, FeatureView, NpyWriter, Result};
+use morphgl_platform::ReplacementDir;
 
 use crate::files::invalid;
 
@@ -24,13 +24,11 @@ pub fn export_numpy(dataset: &Dataset, target: &Path) -> Result<PathBuf> {
     if target.exists() {
         return invalid(target, "the output exists", "choose another output or remove it first");
     }
-    let Some(name) = target.file_name() else {
+    if target.file_name().is_none() {
         return invalid(target, "not a directory name", "name the output directory");
-    };
-    let name = format!(".{}.partial-{}", name.to_string_lossy(), std::process::id());
-    let partial = Partial(target.with_file_name(name));
-    fs::create_dir_all(&partial.0).map_err(|e| Error::io(&partial.0, e))?;
-    let dir = partial.0.as_path();
+    }
+    let replacement = ReplacementDir::new(target).map_err(|e| Error::io(target, e))?;
+    let dir = replacement.path();
     let topology = &dataset.topology;
     write(dir, "indptr", None, topology.indptr(), |v: u64| v as i64)?;
     write(dir, "indices", None, topology.indices(), |v: u32| i64::from(v))?;
@@ -58,7 +56,7 @@ pub fn export_numpy(dataset: &Dataset, target: &Path) -> Result<PathBuf> {
     if let Some(ids) = &dataset.node_ids {
         write(dir, "node_ids", None, ids, |v: u64| v)?;
     }
-    fs::rename(&partial.0, target).map_err(|e| Error::io(target, e))?;
+    replacement.finish(false).map_err(|e| Error::io(target, e))?;
     Ok(target.to_path_buf())
 }
 
@@ -78,14 +76,4 @@ fn write<T: Copy, U: Element>(
     }
     out.finish(dim)?;
     Ok(())
-}
-
-/// A directory that is removed unless it was renamed.
-struct Partial(PathBuf);
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // After the rename there is nothing to remove; a directory that cannot be removed has a name that says what it is.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

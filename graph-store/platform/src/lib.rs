@@ -13,7 +13,7 @@ mod text;
 
 pub use pages::{PagePool, Pages};
 pub use prefetch::{CACHE_LINE, prefetch, prefetch_early, prefetch_line, prefetch_line_early};
-pub use replace::{Replacement, replace_file};
+pub use replace::{Replacement, ReplacementDir, discard_unfinished, replace_file, sync_dir};
 pub use simd_level::{ISA_VARIABLE, SimdLevel, UnavailableLevel};
 pub use splitmix::{SPLITMIX_STEP, splitmix64};
 pub use text::{BYTE_ORDER_MARK, excerpt, read_text, text};

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use morphgl_platform::read_text;
-
+use morphgl_platform::{ReplacementDir, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::{Dtype, Error, ErrorKind, MAX_NODES, Position, Result};
@@ -53,6 +52,11 @@ impl Meta {
             if e.kind() == std::io::ErrorKind::NotFound && path.is_dir() {
                 let cure = "name a directory that `morphgl import` or `morphgl generate` wrote";
                 Error::invalid(path, Position::File, "not a dataset (it has no graph.json)", cure)
+            } else if e.kind() == std::io::ErrorKind::NotFound && ReplacementDir::aside(path).exists() {
+                let old = ReplacementDir::aside(path);
+                let what =
+                    format!("a process was killed while it replaced this dataset; the old one is {}", old.display());
+                Error::invalid(path, Position::File, what, "rename it back, or write the dataset again")
             } else if e.kind() == std::io::ErrorKind::NotFound {
                 let cure = "check the path, or create a dataset with `morphgl import` or `morphgl generate`";
                 Error::invalid(path, Position::File, "there is no such dataset", cure)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use crate::background::BackgroundFile;
@@ -101,13 +101,4 @@ impl<T: Element> NpyWriter<T> {
         }
         Ok(ArrayMeta { file, dtype: T::DTYPE, shape, xxh3 })
     }
-}
-
-/// Syncs a directory's entries.
-pub(crate) fn sync_dir(path: &Path) -> Result<()> {
-    // On other systems a directory cannot be opened.
-    #[cfg(unix)]
-    File::open(path).and_then(|dir| dir.sync_all()).map_err(|e| Error::io(path, e))?;
-    let _ = path;
-    Ok(())
 }

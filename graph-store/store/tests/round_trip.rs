@@ -166,6 +166,8 @@ fn replacing_is_all_or_nothing() {
     assert_eq!((labels(), old.exists()), (vec![1, 1], false));
     // Killed between the two renames: the next writer finds the old dataset and puts it back, even if it fails itself.
     std::fs::rename(&set, &old).expect("a rename");
+    let error = Dataset::open(&set, RAM).expect_err("not at its place").to_string();
+    assert!(error.contains("killed while it replaced this dataset") && error.contains(".set.old"), "{error}");
     DatasetWriter::create(&set, false).expect_err("the old dataset is back");
     assert_eq!((labels(), old.exists()), (vec![1, 1], false));
     // Killed after them: what is left of the old one is removed.

@@ -36,16 +36,16 @@ pub(crate) struct BatchArgs {
     #[arg(long)]
     weighted: bool,
     /// Walks from each node [default: 10]
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     walks: Option<u32>,
     /// Steps of a walk at most [default: 3]
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     walk_length: Option<u32>,
     /// Probability that a walk ends before a step after its first [default: 0.5]
-    #[arg(long, value_parser = values::finite::<f64>)]
+    #[arg(long, value_parser = values::probability)]
     restart: Option<f64>,
     /// Neighbours that walks find for a node, at most: those visited most often [default: 10]
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     neighbors: Option<u32>,
     /// Seed of permutation, sampling, initial parameters and dropout
     #[arg(long, default_value_t = 0)]

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use super::batch::BatchArgs;
 use super::data::DataArgs;
 use super::show::{self, Show};
-use super::usage::Usage;
-use super::{Outcome, interrupt, planned, run_dir, values};
+use super::usage::{OrUsage, Usage};
+use super::{Outcome, planned, run_dir, values};
 use crate::{JobConfig, OperatorBuilder, TrainingSpec, registry, routes};
 
 /// Shares of the nodes in the plot, in percent.
@@ -87,12 +87,10 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     }
     let sampled = Sampled::open(args, show)?;
     let counted = sampled.count(args.epochs)?;
-    let stop = interrupt::stop()?;
     let bar = show.bar("{msg:26} {bar:40} {pos}/{len}  {eta}", policies.len() as u64);
     let mut ranked = Vec::new();
     for &kind in policies {
         bar.set_message(kind.to_string());
-        anyhow::ensure!(!stop.is_requested(), "interrupted; nothing was written");
         let begun = Instant::now();
         let hotness = match kind {
             PolicyKind::Hindsight => Ok(counted.hotness.clone()),
@@ -109,7 +107,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
             }
             // A policy that was not asked for by name may not fit the kind of sampling.
             Err(e) if args.policies.is_empty() => show.say(format_args!("left out: {kind}: {e:#}")),
-            Err(e) => return Err(e).with_context(|| format!("--policies {kind}")),
+            Err(e) => return Err(e).or_usage(format_args!("--policies {kind}")),
         }
         bar.inc(1);
     }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
-use morphgl_graph_store::{DatasetWriter, Dtype};
+use morphgl_graph_store::Dtype;
 
 use super::budget::beside_program;
 use super::show::{Show, Stages};
 use super::usage::Usage;
-use super::{Outcome, info, interrupt, values};
+use super::{Outcome, info, values};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
@@ -73,7 +73,6 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         return Err(Usage::error("--homophily: sbm alone reads it; leave it out"));
     }
     let [train, valid, test] = args.split;
-    interrupt::remove(DatasetWriter::partial(&args.output))?;
     let stages = Stages::new(show);
     let progress = |stage: &str, done: u64, total: u64| stages.set(stage, done, total);
     macro_rules! config {

@@ -6,12 +6,12 @@ use clap::{Parser, ValueEnum};
 use morphgl_formats::edge_list::{Column, Columns, EdgeListOptions, Ids};
 use morphgl_formats::numpy::NumpyOptions;
 use morphgl_formats::{Options, RandomFeatures, RandomLabels, RandomSplit, Rows};
-use morphgl_graph_store::{DatasetWriter, Dtype};
+use morphgl_graph_store::Dtype;
 
 use super::node_files::NodeArgs;
 use super::show::{Show, Stages};
 use super::usage::Usage;
-use super::{Outcome, budget, info, interrupt, values};
+use super::{Outcome, budget, info, values};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -208,7 +208,6 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
-    interrupt::remove(DatasetWriter::partial(&args.output))?;
     let stages = Stages::new(show);
     let path = import(args, &stages)?;
     stages.finish();

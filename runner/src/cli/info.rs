@@ -11,7 +11,7 @@ use indicatif::HumanCount;
 use morphgl_graph_store::{ArrayMeta, Dataset, IsolatedNodes, Load, Meta, OpenOptions, read_npy};
 use serde_json::json;
 
-use super::{Outcome, show};
+use super::{Outcome, paths, show};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -126,7 +126,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     text += &format!("size      {} in {} arrays, {weights}\n", show::bytes(total), meta.arrays.len());
 
     let json = json!({
-        "name": meta.name, "path": path, "version": meta.version,
+        "name": meta.name, "path": paths::lossy(path), "version": meta.version,
         "num_nodes": n, "num_edges": num_edges, "num_classes": meta.num_classes,
         "feature_dim": features.map_or(0, |(dim, _)| dim),
         "feature_dtype": features.map(|(_, dtype)| dtype),

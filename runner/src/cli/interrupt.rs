@@ -1,67 +1,84 @@
 //! Stopping a command: by Ctrl-C, and on Unix by the SIGTERM of job schedulers and the SIGHUP of a lost terminal.
 
-use std::path::PathBuf;
+use std::io::{IsTerminal, Write};
 use std::process::exit;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+
+use morphgl_platform::discard_unfinished;
 
 use crate::Stop;
 
 /// Handler of a stop request, called with the exit status of its signal.
-type Action = Box<dyn Fn(i32) + Send>;
+type Action = Box<dyn Fn(u8) + Send>;
 
+/// `None` ends the process at once.
 static ACTION: Mutex<Option<Action>> = Mutex::new(None);
 static STOP: OnceLock<Stop> = OnceLock::new();
+/// Exit status of the last signal; 0 before any.
+static STATUS: AtomicU8 = AtomicU8::new(0);
+static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// The exit status of a command that Ctrl-C ended.
-const CTRL_C: i32 = 130;
+const CTRL_C: u8 = 130;
 
 /// The flag that a stop sets; a Ctrl-C after that ends the program at once.
 pub(crate) fn stop() -> anyhow::Result<Stop> {
-    if let Some(stop) = STOP.get() {
-        return Ok(stop.clone());
-    }
     let stop = STOP.get_or_init(Stop::new).clone();
     let requested = stop.clone();
-    act(move |status| {
+    let action = move |status| {
         // A second Ctrl-C does not wait for the running mini-batch. A second SIGTERM or SIGHUP may belong to the first:
         // `timeout` signals the process and its group, a terminal and its shell each send a SIGHUP.
         if status == CTRL_C && requested.is_requested() {
-            exit(status);
+            end(status);
         }
         requested.request();
-    })?;
+    };
+    *ACTION.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
     Ok(stop)
 }
 
-/// Makes a stop request remove this directory and end the process.
-pub(crate) fn remove(unfinished: PathBuf) -> anyhow::Result<()> {
-    act(move |status| {
-        // Other threads may still add files during the removal; then it is repeated.
-        for _ in 0..10 {
-            if std::fs::remove_dir_all(&unfinished).is_ok() || !unfinished.exists() {
-                break;
-            }
-        }
-        exit(status);
-    })
+/// The exit status of the signal that asked this command to stop.
+pub(crate) fn status() -> Option<u8> {
+    Some(STATUS.load(Ordering::SeqCst)).filter(|&status| status != 0)
 }
 
-fn act(action: impl Fn(i32) + Send + 'static) -> anyhow::Result<()> {
-    *ACTION.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
-    Ok(ctrlc::set_handler(|| handle(CTRL_C))?)
-}
-
-fn handle(status: i32) {
-    match &*ACTION.lock().unwrap_or_else(PoisonError::into_inner) {
-        Some(action) => action(status),
-        None => exit(status),
+/// Does not return if a signal is ending the process: what the command says then is about files that are being removed.
+pub(crate) fn wait_if_ending() {
+    while ENDING.load(Ordering::SeqCst) {
+        std::thread::park();
     }
 }
 
-/// From here on, SIGTERM and SIGHUP act as Ctrl-C; a signal that the parent process ignores, as `nohup` does, stays ignored.
-/// Must be called before other threads start: they inherit the signal mask.
-#[cfg(unix)]
+fn handle(status: u8) {
+    STATUS.store(status, Ordering::SeqCst);
+    match &*ACTION.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(action) => action(status),
+        None => end(status),
+    }
+}
+
+/// Removes outputs that are not finished, says that the command was interrupted, and ends the process.
+fn end(status: u8) -> ! {
+    ENDING.store(true, Ordering::SeqCst);
+    discard_unfinished();
+    let mut stderr = std::io::stderr();
+    // Replaces the line of a progress bar.
+    let start = if stderr.is_terminal() { "\r\x1b[2K" } else { "" };
+    let _ = writeln!(stderr, "{start}error: interrupted; outputs that were not finished are as they were");
+    exit(status.into());
+}
+
+/// From here on, Ctrl-C, SIGTERM and SIGHUP end the command, or ask it to stop; a SIGTERM or SIGHUP that the parent process
+/// ignores, as `nohup` does, stays ignored. Must be called before other threads start: they inherit the signal mask.
 pub(crate) fn listen() -> anyhow::Result<()> {
+    #[cfg(unix)]
+    listen_unix()?;
+    Ok(ctrlc::set_handler(|| handle(CTRL_C))?)
+}
+
+#[cfg(unix)]
+fn listen_unix() -> anyhow::Result<()> {
     use nix::sys::signal::{SigSet, Signal};
     let ignored = ignored();
     let handled = [Signal::SIGTERM, Signal::SIGHUP].into_iter().filter(|&s| ignored >> (s as i32 - 1) & 1 == 0);
@@ -72,7 +89,7 @@ pub(crate) fn listen() -> anyhow::Result<()> {
     signals.thread_block()?;
     let wait = move || {
         while let Ok(signal) = signals.wait() {
-            handle(128 + signal as i32);
+            handle(128 + signal as u8);
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(wait)?;
@@ -85,9 +102,4 @@ fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(1)
-}
-
-#[cfg(not(unix))]
-pub(crate) fn listen() -> anyhow::Result<()> {
-    Ok(())
 }

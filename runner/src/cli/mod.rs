@@ -16,6 +16,7 @@ mod limits;
 mod model;
 mod node_files;
 mod ops;
+mod paths;
 mod plan;
 mod plan_arg;
 mod planned;
@@ -47,8 +48,8 @@ const EXAMPLES: &str = "Examples:
 
 stdout carries results, stderr logs and progress.
 MORPHGL_ISA=portable|avx2|avx512|amx caps the SIMD level; `morphgl ops` says which one is in force.
-Exit status: 0 done, 1 failed or interrupted, 2 wrong usage; 130 where Ctrl-C, 143 where SIGTERM
-ended a command at once.";
+Exit status: 0 done; 1 failed, or a training that was interrupted and wrote what it had; 2 wrong usage;
+130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP: outputs are as they were.";
 
 #[derive(Debug, Parser)]
 #[command(name = "morphgl", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 110)]
@@ -115,9 +116,15 @@ pub fn main() -> ExitCode {
         show.error(&error);
         return ExitCode::FAILURE;
     }
-    match simd_level().and_then(|()| run(&cli.command, show)) {
-        Ok(outcome) => show.result(&outcome),
-        Err(error) => {
+    let result = simd_level().and_then(|()| run(&cli.command, show));
+    interrupt::wait_if_ending();
+    match (result, interrupt::status()) {
+        (Ok(outcome), _) => show.result(&outcome),
+        (Err(error), Some(status)) => {
+            show.error(&error.context("interrupted"));
+            ExitCode::from(status)
+        }
+        (Err(error), None) => {
             show.error(&error);
             if error.is::<usage::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 
 use super::Outcome;
 use super::inference::{Trained, TrainedArgs};
+use super::paths::lossy;
 use super::show::Show;
+use super::usage::Usage;
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -26,7 +28,7 @@ pub(crate) struct Args {
     trained: TrainedArgs,
     /// Nodes to predict: all, train, valid, test, or a file with one id a line, as the graph's source has them
     #[arg(long, default_value = "all")]
-    nodes: String,
+    nodes: PathBuf,
     /// File to write: .csv (node,class,probability) or .npy (classes as i32, in the nodes' order)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -36,7 +38,8 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if let Some(path) = &args.output
         && !matches!(path.extension().and_then(|e| e.to_str()), Some("csv" | "npy"))
     {
-        anyhow::bail!("{}: predictions are written as .csv or .npy; name the file so", path.display());
+        let what = format!("--output {}: predictions are written as .csv or .npy; name the file so", path.display());
+        return Err(Usage::error(what));
     }
     let Trained { dataset, config, mut training, inference, .. } = args.trained.open(show)?;
     let names = args.trained.data.dataset.as_deref().map(NodeNames::read).transpose()?.flatten();
@@ -72,16 +75,16 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         replace_file(path, |out| write_csv(out, &ids, &predictions)).with_context(failed)?;
     }
     let text = format!("{} nodes predicted, written to {}\n", HumanCount(nodes.len() as u64), path.display());
-    Ok(Outcome::new(text, json!({ "nodes": nodes.len(), "output": path })))
+    Ok(Outcome::new(text, json!({ "nodes": nodes.len(), "output": lossy(path) })))
 }
 
-fn nodes(wanted: &str, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::Result<Vec<u32>> {
-    Ok(match wanted {
+fn nodes(wanted: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::Result<Vec<u32>> {
+    Ok(match wanted.to_str().unwrap_or_default() {
         "all" => (0..dataset.num_nodes() as u32).collect(),
         "train" => dataset.splits.train.to_vec(),
         "valid" => dataset.splits.valid.to_vec(),
         "test" => dataset.splits.test.to_vec(),
-        file => read_nodes(Path::new(file), dataset, names)?,
+        _ => read_nodes(wanted, dataset, names)?,
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use indicatif::HumanCount;
-use morphgl_graph_store::{Dataset, DatasetWriter, Load, OpenOptions};
+use morphgl_graph_store::{Dataset, Load, OpenOptions};
 use morphgl_hotness::PolicyKind;
 use morphgl_plan::Time;
 use morphgl_registry::{Fanouts, SamplerSettings};
@@ -16,7 +16,7 @@ use serde_json::json;
 use super::bench::cpu_seconds;
 use super::show::{Show, Stages};
 use super::usage::Usage;
-use super::{Outcome, info, interrupt, values};
+use super::{Outcome, info, values};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -63,7 +63,6 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         let option = if args.fanouts.is_some() { "--fanouts" } else { "--batch-size" };
         return Err(Usage::error(format!("{option}: --by inclusion alone reads it; leave it out")));
     }
-    interrupt::remove(DatasetWriter::partial(&args.output))?;
     let threads = args.threads.unwrap_or_else(rayon::current_num_threads);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     pool.install(|| in_pool(args, threads, show))
@@ -124,7 +123,8 @@ fn hotness(args: &Args, dataset: &Dataset) -> anyhow::Result<Arc<[f32]>> {
     let begins = matches!(args.by, PolicyKind::Inclusion | PolicyKind::WeightedReversePageRank);
     if begins && train.is_empty() {
         let (name, by) = (&dataset.name, args.by);
-        anyhow::bail!("{name}: it has no training nodes, where --by {by} begins; use --by in-degree");
+        let what = format!("--by {by}: it begins at training nodes, and {name} has none; use --by in-degree");
+        return Err(Usage::error(what));
     }
     let Some(policy) = args.by.policy(settings.seed) else {
         let what = format!("--by {}: it counts sampled mini-batches; use another policy, or give an --order", args.by);

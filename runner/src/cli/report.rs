@@ -93,7 +93,7 @@ fn common(profile: Option<&Profile>, plans: &Plans, plan: &Plan, rows: &[Changed
         predicted: Some(u.share),
         measured: None,
     });
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
     Report {
         command: format!("morphgl {}", arguments.join(" ")),
         plan: plans.describe(plan),

@@ -11,6 +11,7 @@ use morphgl_report::{LineChart, Report, with_hit_rates};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::paths;
 use crate::{EpochRow, JobConfig, Plan, TrainOptions};
 
 /// Maximum bytes of a `config.toml`.
@@ -42,9 +43,9 @@ pub(crate) struct RunDir {
 
 #[derive(Serialize)]
 struct Config<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(with = "paths::exact", skip_serializing_if = "Option::is_none")]
     dataset: &'a Option<PathBuf>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(with = "paths::exact", skip_serializing_if = "Option::is_none")]
     init: &'a Option<PathBuf>,
     training: &'a TrainOptions,
     job: &'a JobConfig,
@@ -53,6 +54,7 @@ struct Config<'a> {
 /// The dataset and the configuration of a finished run.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Configured {
+    #[serde(default, with = "paths::exact")]
     pub(crate) dataset: Option<PathBuf>,
     pub(crate) job: JobConfig,
 }

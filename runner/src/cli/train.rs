@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::Outcome;
 use super::inference::{self, Inference};
+use super::paths::lossy;
 use super::plan_arg::{PlanArg, choose_training};
 use super::planned::{Measured, PlannedArgs};
 use super::run_dir::{self, RunDir};
@@ -251,14 +252,14 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let mut outcome = summary(&report, &plan, &stop_reason(args, &report, &trainer.options, plan.num_batches()));
     outcome.json["training"] = serde_json::to_value(&trainer.options)?;
     outcome.json["dataset"] = json!({
-        "name": dataset.name, "path": args.planned.data.dataset,
+        "name": dataset.name, "path": args.planned.data.dataset.as_deref().map(lossy),
         "num_nodes": dataset.num_nodes(), "num_edges": dataset.topology.num_edges(),
     });
     outcome.json["config"] = serde_json::to_value(&config)?;
     outcome.json["profile"] = serde_json::to_value(&profile)?;
     outcome.json["held_bytes"] = json!(held_bytes);
-    outcome.json["run"] = json!(args.run);
-    outcome.json["init"] = json!(args.init);
+    outcome.json["run"] = json!(args.run.as_deref().map(lossy));
+    outcome.json["init"] = json!(args.init.as_deref().map(lossy));
     outcome.unwritten = (!unwritten.is_empty()).then(|| anyhow::anyhow!(unwritten.join("; ")));
     Ok(outcome)
 }

@@ -1,26 +1,9 @@
-//! Wrong usage: errors with exit status 2, as clap's own have.
+//! Errors about options' values.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 
 use super::show;
-
-/// An option that must be changed or left out: one line that names it and the cure.
-#[derive(Debug)]
-pub(crate) struct Usage(String);
-
-impl Usage {
-    pub(crate) fn error(text: impl Into<String>) -> anyhow::Error {
-        Self(text.into()).into()
-    }
-}
-
-impl Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
+pub(crate) use crate::usage::Usage;
 
 /// Turns an error about an option's value into wrong usage.
 pub(crate) trait OrUsage<T> {

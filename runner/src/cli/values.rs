@@ -20,6 +20,12 @@ pub(crate) fn finite<T: FromStr + Copy + Into<f64>>(text: &str) -> Result<T, Str
     number.ok_or_else(|| "not a finite number; give for example 0.003".to_string())
 }
 
+/// Reads a probability.
+pub(crate) fn probability(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|x| (0.0..=1.0).contains(x));
+    number.ok_or_else(|| "not a probability; give a number from 0 to 1".to_string())
+}
+
 /// Reads a count that is not 0.
 pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&n| n > 0).ok_or_else(|| "not a count; give a whole number of at least 1".to_string())

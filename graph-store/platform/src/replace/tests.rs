@@ -50,3 +50,52 @@ fn links_devices_and_permissions_stay() {
     replace_file(Path::new("/dev/null"), |out| out.write_all(b"gone")).expect("written");
     assert!(!fs::metadata("/dev/null").expect("a device").is_file());
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn leftovers_of_killed_processes_are_removed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("out.csv");
+    // Process ids end below 2^22 on Linux, so the first one does not live; the first process always does. A process may have
+    // the number of one that was killed.
+    let own = format!(".out.csv.partial-{}-77", std::process::id());
+    let others = [".out.csv.partial-1-0", ".out.csv.partial-text", ".out.csv2.partial-99999999-0"];
+    for name in [".out.csv.partial-99999999-0", ".out.csv.partial-99999999-1.discarded", &own].iter().chain(&others) {
+        fs::write(dir.path().join(name), "left").expect("written");
+    }
+    replace_file(&path, |out| {
+        // Two at once do not remove each other's.
+        replace_file(&path, |out| out.write_all(b"first"))?;
+        out.write_all(b"second")
+    })
+    .expect("written");
+    assert_eq!(fs::read_to_string(&path).expect("read"), "second");
+    assert_eq!(names(dir.path()), [others[0], others[1], others[2], "out.csv"]);
+}
+
+/// The directory that a link names is replaced, and the link stays.
+#[cfg(unix)]
+#[test]
+fn a_directory_behind_a_link() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (real, link) = (dir.path().join("disk/set"), dir.path().join("link"));
+    fs::create_dir_all(&real).expect("room");
+    fs::write(real.join("old"), "").expect("written");
+    std::os::unix::fs::symlink("disk/set", &link).expect("a link");
+    let replacement = ReplacementDir::new(&link).expect("a directory beside");
+    fs::write(replacement.path().join("new"), "").expect("written");
+    assert_eq!(names(&real), ["old"]);
+    replacement.finish(true).expect("replaced");
+    assert!(fs::symlink_metadata(&link).expect("a link").is_symlink());
+    assert_eq!((names(&real), names(&dir.path().join("disk"))), (vec!["new".to_string()], vec!["set".to_string()]));
+    // Unasked, nothing is replaced, even if it appears late.
+    let late = dir.path().join("late");
+    let replacement = ReplacementDir::new(&late).expect("a directory beside");
+    fs::create_dir(&late).expect("room");
+    fs::write(late.join("other"), "").expect("written");
+    replacement.finish(false).expect_err("another process was faster");
+    assert_eq!(
+        (names(&late), names(dir.path())),
+        (vec!["other".into()], ["disk", "late", "link"].map(Into::into).into())
+    );
+}

@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::Parser;
 use morphgl_graph_store::Meta;
+use morphgl_platform::{ReplacementDir, discard_unfinished};
 use serde_json::json;
 
 use super::check;
@@ -43,24 +44,6 @@ pub(super) struct Args {
     options: Vec<String>,
 }
 
-/// A directory that is removed when dropped.
-struct TemporaryDir(PathBuf);
-
-impl TemporaryDir {
-    fn new(beside: &Path) -> Result<Self> {
-        let path = beside.join(format!(".morphgl-bench-{}", std::process::id()));
-        fs::create_dir(&path).with_context(|| format!("{}: cannot be created beside the source", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for TemporaryDir {
-    fn drop(&mut self) {
-        // An error cannot be reported here; the directory's name says which program made it.
-        fs::remove_dir_all(&self.0).ok();
-    }
-}
-
 /// One import.
 struct Run {
     seconds: f64,
@@ -81,18 +64,21 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
         Some(source) => source.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf(),
         None => std::env::temp_dir(),
     };
-    let temporary = TemporaryDir::new(&beside)?;
+    // It never replaces anything, and is removed when it is dropped.
+    let beside = beside.join("morphgl-bench");
+    let temporary = ReplacementDir::new(&beside)
+        .with_context(|| format!("{}: cannot be created beside the source", beside.display()))?;
     let source = match &args.source {
         Some(source) => source.clone(),
-        None => write_default(&temporary.0)?,
+        None => write_default(temporary.path())?,
     };
-    let target = temporary.0.join("dataset");
+    let target = temporary.path().join("dataset");
     let mut words: Vec<OsString> = vec!["morphgl import".into(), args.format.clone().into(), source.clone().into()];
     words.extend(["--output".into(), target.into()]);
     words.extend(args.options.iter().map(Into::into));
     let import = import::Args::try_parse_from(words).unwrap_or_else(|error| {
         // `exit` runs no destructor.
-        fs::remove_dir_all(&temporary.0).ok();
+        discard_unfinished();
         error.exit()
     });
     let stop = interrupt::stop()?;

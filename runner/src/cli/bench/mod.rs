@@ -128,7 +128,7 @@ fn timed<I, T>(
 /// Fails if a stop was requested.
 fn check(stop: &Stop) -> Result<()> {
     if stop.is_requested() {
-        bail!("interrupted: an incomplete measurement is not reported");
+        bail!("an incomplete measurement is not reported");
     }
     Ok(())
 }
