@@ -21,7 +21,7 @@ const TRAIN: [&str; 16] = [
     "train",
     "small",
     "--training=Training_CPU_Native",
-    "--layers",
+    "--threads",
     "2",
     "--hidden",
     "16",
@@ -67,8 +67,7 @@ fn a_run_that_is_killed_again_and_again_gives_the_same_bits() {
     let bench = bench();
     let expected = undisturbed(&bench, "20");
     assert_eq!(status(&expected), "done");
-    // The first checkpoint is that of the initial model.
-    let run = killed(&bench, "20", "run", 1);
+    let run = killed(&bench, "20", "run", 2);
     for _ in 0..6 {
         assert_eq!(status(&run), "running");
         let command = bench.command(&["train", "--resume", "run", "--checkpoint-every", "5b"]);

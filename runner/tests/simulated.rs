@@ -97,7 +97,7 @@ fn killed_three_times(bench: &Bench, run: &Path, args: &[&str], extra: &str) -> 
     };
     let mut training = start(&[args, &every, &["--run", name]].concat());
     for _ in 0..3 {
-        let next = newest(run).map_or(3, |newest| newest + 5);
+        let next = newest(run).map_or(3, |newest| newest + 3);
         assert!(!training.wait_for_checkpoint(next), "it has three epochs of 180 mini-batches");
         training.kill();
         training = start(&[&["train", "--resume", name, "--json"], &every[..]].concat());

@@ -74,6 +74,10 @@ pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resum
         outcome.json["resumed"] = Value::Null;
         return Ok(Resumed::Done(outcome));
     }
+    // Before the dataset is read, which takes the threads there are.
+    if let Some(threads) = configured.job.threads {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+    }
     let path = configured.dataset.as_deref();
     let dataset = match path {
         Some(path) => {
@@ -90,9 +94,6 @@ pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resum
         }
         None => crate::default_dataset(),
     };
-    if let Some(threads) = configured.job.threads {
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
-    }
     // Which operator trains was measured, and must not change.
     let mut config = configured.job.clone();
     if let Some(share) = position.plan.schedule.shares.first() {
