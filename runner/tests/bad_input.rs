@@ -303,6 +303,16 @@ fn limited(bench: &Bench, line: &str) -> Output {
     Command::new("bash").args(["-c", &script]).current_dir(bench.path()).output().expect("bash starts")
 }
 
+/// The learning rate is named, and not profiling, which meets it first.
+#[test]
+fn learning_rates_that_are_too_large() {
+    let bench = Bench::new();
+    bench.small();
+    bench.misused(&["train", "small", "--lr", "1e38"], &["--lr", "too large", "0.003"]);
+    let args = ["train", "small", "--fanouts", "5,5", "--lr", "1e30", "--profile-seconds", "0.1"];
+    bench.refused(&args, &["error: Training_CPU_", "lower the learning rate", "would while it trains"]);
+}
+
 #[test]
 fn disk_full_while_writing() {
     let bench = Bench::new();
