@@ -30,6 +30,7 @@ pub(crate) struct Work {
 }
 
 /// What a lane answers with.
+#[allow(clippy::large_enum_variant, reason = "nearly all answers are the larger one, and must not allocate")]
 pub(crate) enum Output {
     /// To a mini-batch.
     Work(Work),
