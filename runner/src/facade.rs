@@ -4,14 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, add_counters};
+use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, TrainingState};
 use morphgl_graph_store::Dataset;
-use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanner};
+use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanned, Replanner};
 use morphgl_profile::{MemoryLimit, Profile, Progress, RouteProfile, Settings, Watch};
 use morphgl_registry::{Registry, Score, Training};
 
 use crate::budget::Purpose;
 use crate::evaluate::Sampled;
+use crate::position::{Position, Within, append};
 use crate::{Job, JobConfig, OperatorBuilder, budget};
 
 /// Measures every phase of a job's routes on this machine (morphgl §IV-B1).
@@ -96,6 +97,32 @@ pub struct Executor {
     problem: Option<Problem>,
     /// Whether the durations of `problem` are newer than the plan.
     drifted: bool,
+    /// Where an epoch was interrupted.
+    within: Option<Within>,
+}
+
+/// What is done with an epoch's events.
+pub(crate) trait Watcher {
+    fn observe(&mut self, event: &Event<'_>);
+    /// Whether a checkpoint is due; asked after every trained mini-batch.
+    fn is_due(&mut self) -> bool;
+    /// Keeps a checkpoint between two steps.
+    fn keep(&mut self, position: &Position, training: &TrainingState);
+}
+
+/// Observes, and keeps no checkpoint.
+struct Observer<'a>(&'a mut dyn FnMut(&Event<'_>));
+
+impl Watcher for Observer<'_> {
+    fn observe(&mut self, event: &Event<'_>) {
+        (self.0)(event);
+    }
+
+    fn is_due(&mut self) -> bool {
+        false
+    }
+
+    fn keep(&mut self, _: &Position, _: &TrainingState) {}
 }
 
 impl Executor {
@@ -111,75 +138,137 @@ impl Executor {
         let problem = problem.map(|problem| problem.settled(&plan.caches));
         let Job { dataset, config, registry, operators, .. } = job;
         let inner = morphgl_execute::Executor::new(operators, &plan.schedule, settings)?;
-        Ok(Self { dataset, config, registry, inner, plan: plan.clone(), problem, drifted: false })
+        Ok(Self { dataset, config, registry, inner, plan: plan.clone(), problem, drifted: false, within: None })
     }
 
-    /// Trains one epoch, or a part of it until `stop` is requested.
+    /// Continues from a position of an executor of the same job.
+    ///
+    /// # Errors
+    ///
+    /// A position or a state of another job.
+    pub fn restore(&mut self, position: Position, training: &TrainingState) -> Result<()> {
+        let Position { plan, problem, drifted, within } = position;
+        self.inner.set_schedule(&plan.schedule)?;
+        (self.plan, self.problem, self.drifted, self.within) = (plan, problem, drifted, within);
+        training.restore(self.inner.training_mut()?)?;
+        Ok(())
+    }
+
+    /// The position between two calls of [`Executor::epoch`].
+    pub fn position(&self) -> Position {
+        let Self { plan, problem, drifted, within, .. } = self;
+        Position { plan: plan.clone(), problem: problem.clone(), drifted: *drifted, within: within.clone() }
+    }
+
+    /// Whether an epoch was interrupted: the next call of [`Executor::epoch`] continues it.
+    pub fn is_within(&self) -> bool {
+        self.within.is_some()
+    }
+
+    /// Trains one epoch, or a part of it until `stop` is requested. After a stop, the next call trains the rest; the report is of
+    /// all mini-batches of the epoch so far.
     ///
     /// # Errors
     ///
     /// A failing operator, with its key and mini-batch.
     pub fn epoch(&mut self, epoch: u32, stop: &Stop, observe: &mut dyn FnMut(&Event<'_>)) -> Result<EpochReport> {
+        self.watched_epoch(epoch, stop, &mut Observer(observe))
+    }
+
+    /// [`Executor::epoch`] with checkpoints.
+    pub(crate) fn watched_epoch(&mut self, epoch: u32, stop: &Stop, watcher: &mut dyn Watcher) -> Result<EpochReport> {
         self.plan_epoch()?;
-        let mut left: Vec<u32> = (0..self.inner.num_batches()).collect();
-        let mut whole: Option<EpochReport> = None;
+        let mut within = self.within.take().unwrap_or_default();
         loop {
-            let problem = self.problem.clone();
-            let mut watch = problem.map(|p| Replanner::new(p, &self.plan.schedule, Drift::default()));
-            let mut replanned = None;
-            let offset = whole.as_ref().map_or(0.0, |r| r.seconds);
-            let report = self.inner.train(epoch, &left, stop, &mut |event| {
-                match *event {
-                    Event::Ended(mut activity) => {
-                        if let Some(watch) = &mut watch {
-                            watch.observe(activity.share, activity.phase, activity.span.seconds());
-                        }
-                        (activity.span.start, activity.span.end) =
-                            (activity.span.start + offset, activity.span.end + offset);
-                        observe(&Event::Ended(activity));
-                    }
-                    Event::Trained(batch) => {
-                        observe(event);
-                        if let Some(watch) = watch.as_mut().filter(|w| replanned.is_none() && w.is_due()) {
-                            replanned = watch.judge(batch.left);
-                        }
-                    }
-                    _ => observe(event),
+            let (report, replanned) = self.part(epoch, &mut within, stop, watcher)?;
+            let left = report.remaining.clone();
+            let Some(mut replanned) = replanned.filter(|_| !left.is_empty()) else {
+                let whole = append(within.earlier.clone(), report.clone());
+                let stopped = !left.is_empty();
+                let score = within.score;
+                if stopped {
+                    within.part = EpochReport { remaining: Vec::new(), stopped: false, ..report };
+                    self.within = Some(within);
                 }
-                if replanned.is_some() { Control::Cut } else { Control::Continue }
-            })?;
-            if let Some(watch) = watch {
-                // Durations that brought no better plan for this epoch are used for the next one's.
-                self.drifted |= self.problem.as_ref() != Some(watch.problem());
-                self.problem = Some(watch.problem().clone());
+                return Ok(EpochReport { stopped, score, ..whole });
+            };
+            // After a cut, what is left has a plan of its own.
+            let Within { earlier, score, .. } = within;
+            let whole = EpochReport { score, ..append(earlier, report) };
+            self.plan_for(left.len())?;
+            within = Within { batches: Some(left), earlier: Some(whole.clone()), part: EpochReport::default(), score };
+            if stop.is_requested() {
+                self.within = Some(within);
+                return Ok(EpochReport { stopped: true, ..whole });
             }
-            left.clone_from(&report.remaining);
-            match &mut whole {
-                Some(whole) => append(whole, report),
-                None => whole = Some(report),
-            }
-            if let Some(mut replanned) = replanned
-                && !left.is_empty()
-                && !stop.is_requested()
-            {
-                self.plan_for(left.len())?;
-                replanned.plan = self.plan.clone();
-                observe(&Event::Replanned(&replanned));
-                continue;
-            }
-            let mut whole = whole.expect("an epoch has a part");
-            whole.stopped = !left.is_empty();
-            return Ok(whole);
+            replanned.plan = self.plan.clone();
+            watcher.observe(&Event::Replanned(&replanned));
         }
     }
 
-    /// The plan of the next epoch: a new one where durations changed in the last.
+    /// Trains by the plan in force, until a stop or a better plan.
+    fn part(
+        &mut self,
+        epoch: u32,
+        within: &mut Within,
+        stop: &Stop,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(EpochReport, Option<Replanned>)> {
+        let batches = within.batches.clone().unwrap_or_else(|| (0..self.inner.num_batches()).collect());
+        let so_far = std::mem::take(&mut within.part);
+        let problem = self.problem.clone();
+        let mut watch = problem.map(|p| Replanner::new(p, &self.plan.schedule, Drift::default()));
+        let mut replanned = None;
+        let offset = within.earlier.as_ref().map_or(0.0, |r| r.seconds);
+        let report = self.inner.train_on(epoch, &batches, so_far, stop, &mut |event| {
+            match *event {
+                Event::Ended(mut activity) => {
+                    if let Some(watch) = &mut watch {
+                        watch.observe(activity.share, activity.phase, activity.span.seconds());
+                    }
+                    (activity.span.start, activity.span.end) =
+                        (activity.span.start + offset, activity.span.end + offset);
+                    watcher.observe(&Event::Ended(activity));
+                }
+                Event::Trained(batch) => {
+                    within.score += batch.score;
+                    watcher.observe(event);
+                    if let Some(watch) = watch.as_mut().filter(|w| replanned.is_none() && w.is_due()) {
+                        replanned = watch.judge(batch.left);
+                    }
+                    if replanned.is_none() && watcher.is_due() {
+                        return Control::Export;
+                    }
+                }
+                Event::Exported(training, part) => {
+                    let problem = watch.as_ref().map(|watch| watch.problem().clone());
+                    let position = Position {
+                        plan: self.plan.clone(),
+                        drifted: self.drifted || problem != self.problem,
+                        problem,
+                        within: Some(Within { part: part.clone(), ..within.clone() }),
+                    };
+                    watcher.keep(&position, training);
+                }
+                _ => watcher.observe(event),
+            }
+            if replanned.is_some() { Control::Cut } else { Control::Continue }
+        })?;
+        if let Some(watch) = watch {
+            // Durations that brought no better plan for this epoch are used for the next one's.
+            self.drifted |= self.problem.as_ref() != Some(watch.problem());
+            self.problem = Some(watch.problem().clone());
+        }
+        Ok((report, replanned))
+    }
+
+    /// The plan of the next epoch: a new one where durations changed in the last, the one in force for an interrupted epoch.
     ///
     /// # Errors
     ///
     /// Nothing fits the limits.
     pub fn plan_epoch(&mut self) -> Result<&Plan> {
-        if std::mem::take(&mut self.drifted) {
+        if self.within.is_none() && std::mem::take(&mut self.drifted) {
             self.plan_for(self.inner.num_batches() as usize)?;
         }
         Ok(&self.plan)
@@ -240,31 +329,4 @@ impl Executor {
         };
         sampled.scores(sets)
     }
-}
-
-/// Adds the next part of an epoch, run by another plan, to the report of its earlier parts.
-fn append(whole: &mut EpochReport, part: EpochReport) {
-    let offset = whole.seconds;
-    whole.seconds += part.seconds;
-    whole.batches += part.batches;
-    whole.seeds += part.seeds;
-    whole.edges += part.edges;
-    whole.score += part.score;
-    whole.busy += part.busy;
-    whole.trainer_waited += part.trainer_waited;
-    add_counters(&mut whole.counters, part.counters);
-    whole.remaining = part.remaining;
-    whole.peak_batched = whole.peak_batched.max(part.peak_batched);
-    whole.peak_ready = whole.peak_ready.max(part.peak_ready);
-    for (a, b) in whole.resources.iter_mut().zip(part.resources) {
-        // Both list the machine's resources in the same order.
-        a.share = (a.share * offset + b.share * part.seconds) / whole.seconds.max(f64::MIN_POSITIVE);
-        a.seconds += b.seconds;
-    }
-    // Shares of different plans cannot be added: those of the last plan are kept.
-    whole.shares = part.shares;
-    whole.activities.extend(part.activities.into_iter().map(|mut a| {
-        (a.span.start, a.span.end) = (a.span.start + offset, a.span.end + offset);
-        a
-    }));
 }

@@ -2,6 +2,7 @@
 
 mod budget;
 mod build;
+mod checkpoint;
 pub mod cli;
 mod config;
 mod evaluate;
@@ -9,6 +10,7 @@ mod facade;
 mod job;
 mod memory;
 mod operators;
+mod position;
 mod recorder;
 mod select;
 mod stopping;
@@ -16,17 +18,21 @@ mod train;
 mod usage;
 
 pub use build::{OperatorBuilder, default_dataset, registry, routes};
+pub use checkpoint::Checkpoint;
 pub use config::{JobConfig, OperatorChoice, default_fanouts};
 pub use evaluate::{Evaluation, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler};
 pub use job::Job;
 pub use memory::{AllocatorHooks, peak_rss_bytes, set_allocator_hooks};
+pub use position::{Position, Within};
 pub use recorder::{Recorder, Simulated, predicted_timeline};
 pub use stopping::{Bound, TrainOptions};
 pub(crate) use train::median;
-pub use train::{Best, StopReason, TrainReport, Trainer};
+pub use train::{Best, Keeper, Progress, StopReason, TrainReport, Trainer};
 
-pub use morphgl_execute::{Activity, BatchDone, EpochReport, EpochRow, Event, Settings as ExecutorSettings, Stop};
+pub use morphgl_execute::{
+    Activity, BatchDone, EpochReport, EpochRow, Event, Settings as ExecutorSettings, Stop, TrainingState,
+};
 pub use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec, TrainingSpec};
 pub use morphgl_plan::{Limits, Plan, Plans, Policy, Problem, Strategy};
 pub use morphgl_profile::{MemoryLimit, Profile, Selection};

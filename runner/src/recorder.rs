@@ -7,6 +7,8 @@ use morphgl_plan::{Phase, Plan, Replanned, Schedule, Share, timeline};
 use morphgl_registry::Registry;
 use morphgl_report::{Bar, Lane, Mark, Timeline};
 
+use crate::train::Progress;
+
 /// The operators that run on a simulated device: their durations are marked as simulated.
 #[derive(Debug, Clone, Default)]
 pub struct Simulated(HashSet<String>);
@@ -161,6 +163,12 @@ impl Recorder {
         }
     }
 
+    /// Notes that the timeline begins where a run was resumed, `at` in words.
+    pub(crate) fn resumed(&mut self, progress: &Progress, at: &str) {
+        self.epochs = progress.epoch as usize;
+        self.notes.push(format!("{at}: the timeline, and what operators measured, begin there"));
+    }
+
     /// Records an event.
     pub fn observe(&mut self, event: &Event<'_>) {
         match event {
@@ -180,7 +188,7 @@ impl Recorder {
                     self.marks.push(Mark { name: "evaluation".to_string(), start, end: self.offset });
                 }
             }
-            Event::Trained(_) | Event::Evaluating => {}
+            Event::Trained(_) | Event::Exported(..) | Event::Evaluating => {}
         }
     }
 

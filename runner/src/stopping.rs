@@ -85,9 +85,9 @@ pub(crate) struct EarlyStopping {
 }
 
 impl EarlyStopping {
-    /// Stops `patience` epochs after the best one; `None` never stops.
-    pub(crate) fn new(patience: Option<u32>) -> Self {
-        Self { patience, best: None }
+    /// Stops `patience` epochs after the best one; `None` never stops. `best` is the best one so far.
+    pub(crate) fn new(patience: Option<u32>, best: Option<(u32, Score)>) -> Self {
+        Self { patience, best }
     }
 
     /// Records an epoch's validation score, and returns whether it is the best so far by accuracy, then by loss.

@@ -3,10 +3,12 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use morphgl_execute::{CountersByOperator, EpochRow, Event, Stop, add_counters};
+use morphgl_execute::{CountersByOperator, EpochReport, EpochRow, Event, Stop, TrainingState, add_counters};
 use morphgl_registry::{NamedTensor, Score};
 use serde::{Deserialize, Serialize};
 
+use crate::facade::Watcher;
+use crate::position::Position;
 use crate::stopping::{EarlyStopping, TrainOptions};
 use crate::{Evaluation, Executor, evaluate};
 
@@ -24,10 +26,11 @@ pub struct Best {
 }
 
 /// Why training ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StopReason {
     /// All epochs are done.
+    #[default]
     Epochs,
     /// Validation has not improved for the patience of early stopping.
     Patience,
@@ -36,7 +39,7 @@ pub enum StopReason {
 }
 
 /// The result of training.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct TrainReport {
     /// The epochs.
     pub epochs: Vec<EpochRow>,
@@ -73,6 +76,61 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// How far training is.
+#[derive(Debug, Clone, Default)]
+pub struct Progress {
+    /// The next epoch, or the one under way.
+    pub epoch: u32,
+    /// Of the epoch under way: seconds predicted by the plan it began with.
+    pub predicted_seconds: f64,
+    /// Of the epoch under way: how often the rest of it was planned again.
+    pub replanned: u32,
+    /// The report of the epochs done.
+    pub report: TrainReport,
+}
+
+/// What keeps checkpoints. A checkpoint that cannot be kept is its affair: training goes on.
+pub trait Keeper {
+    /// Whether a checkpoint is due: asked after every trained mini-batch, `within` an epoch, and after every epoch.
+    fn is_due(&mut self, within: bool) -> bool;
+
+    /// Keeps a checkpoint: where it is due, where training is interrupted, and at the end.
+    fn keep(&mut self, progress: &Progress, position: &Position, training: &TrainingState);
+}
+
+/// Keeps no checkpoint.
+struct NoKeeper;
+
+impl Keeper for NoKeeper {
+    fn is_due(&mut self, _within: bool) -> bool {
+        false
+    }
+
+    fn keep(&mut self, _: &Progress, _: &Position, _: &TrainingState) {}
+}
+
+/// An epoch's events, and the checkpoints within it.
+struct EpochWatcher<'a> {
+    progress: &'a mut Progress,
+    keeper: &'a mut dyn Keeper,
+    observe: &'a mut dyn FnMut(&Event<'_>),
+}
+
+impl Watcher for EpochWatcher<'_> {
+    fn observe(&mut self, event: &Event<'_>) {
+        self.progress.replanned += u32::from(matches!(event, Event::Replanned(_)));
+        (self.observe)(event);
+    }
+
+    fn is_due(&mut self) -> bool {
+        self.keeper.is_due(true)
+    }
+
+    fn keep(&mut self, position: &Position, training: &TrainingState) {
+        self.keeper.keep(self.progress, position, training);
+    }
+}
+
 /// Runs the training loop on an executor.
 #[derive(Debug)]
 pub struct Trainer {
@@ -89,76 +147,115 @@ impl Trainer {
     ///
     /// A failing operator, with its key and mini-batch.
     pub fn train(&mut self, stop: &Stop, observe: &mut dyn FnMut(&Event<'_>)) -> Result<TrainReport> {
-        let mut report = TrainReport { epochs: Vec::new(), best: None, test: None, stop_reason: StopReason::Epochs };
-        let mut stopping = EarlyStopping::new(self.options.patience);
-        for epoch in 0..self.options.epochs {
-            let mut replanned = 0;
-            let plan = self.executor.plan_epoch()?;
-            let predicted = plan.prediction.epoch_seconds;
-            observe(&Event::Begins(plan));
-            let done = self.executor.epoch(epoch, stop, &mut |event| {
-                replanned += u32::from(matches!(event, Event::Replanned(_)));
-                observe(event);
-            })?;
-            if done.stopped && done.batches == 0 {
-                report.stop_reason = StopReason::Interrupted;
-                break;
-            }
-            let start = Instant::now();
-            let last = epoch + 1 == self.options.epochs;
-            let due = last || (epoch + 1).is_multiple_of(self.options.evaluate_every.max(1));
-            // A stop does not wait for a pass over the whole graph.
-            let due = due && !done.stopped && !self.executor.dataset.splits.valid.is_empty();
-            let scores = if due && self.options.evaluation != Evaluation::None {
-                observe(&Event::Evaluating);
-                let scores = self.evaluate()?;
-                crate::memory::release();
-                Some(scores)
-            } else {
-                None
-            };
-            let row = EpochRow {
-                epoch,
-                seconds: done.seconds,
-                evaluation_seconds: start.elapsed().as_secs_f64(),
-                loss: done.score.loss(),
-                train_accuracy: done.score.accuracy(),
-                valid_loss: scores.map(|(valid, _)| valid.loss()),
-                valid_accuracy: scores.map(|(valid, _)| valid.accuracy()),
-                predicted_seconds: predicted,
-                replanned,
-                report: done,
-            };
-            if let Some((valid, test)) = scores
-                && stopping.is_best(epoch, &valid)
-            {
-                let parameters = self.executor.training_mut()?.parameters()?;
-                report.best = Some(Best { epoch, valid, test, parameters });
-            }
-            observe(&Event::Epoch(&row));
-            let stopped = row.report.stopped;
-            report.epochs.push(row);
-            if stopped {
-                report.stop_reason = StopReason::Interrupted;
-                break;
-            }
-            if scores.is_some() && stopping.is_due(epoch) {
-                report.stop_reason = StopReason::Patience;
-                break;
-            }
+        self.train_from(Progress::default(), &mut NoKeeper, stop, observe)
+    }
+
+    /// Continues training, by an executor that was restored to the position kept with `progress`, and keeps checkpoints. The
+    /// result is that of training without interruption.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::train`].
+    pub fn train_from(
+        &mut self,
+        mut progress: Progress,
+        keeper: &mut dyn Keeper,
+        stop: &Stop,
+        observe: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<TrainReport> {
+        let best = progress.report.best.as_ref().map(|best| (best.epoch, best.valid));
+        let mut stopping = EarlyStopping::new(self.options.patience, best);
+        if progress.report.stop_reason == StopReason::Interrupted {
+            progress.report.stop_reason = StopReason::Epochs;
         }
+        while progress.epoch < self.options.epochs && progress.report.stop_reason == StopReason::Epochs {
+            self.epoch(&mut progress, &mut stopping, keeper, stop, observe)?;
+        }
+        let interrupted = progress.report.stop_reason == StopReason::Interrupted;
         let has_test = !self.executor.dataset.splits.test.is_empty();
-        if let Some(best) = &report.best {
-            self.executor.training_mut()?.set_parameters(&best.parameters)?;
-            report.test = best.test;
-        } else if has_test
-            && self.options.evaluation != Evaluation::None
-            && report.stop_reason != StopReason::Interrupted
-        {
+        if let Some(best) = &progress.report.best {
+            progress.report.test = best.test;
+        } else if has_test && self.options.evaluation != Evaluation::None && !interrupted {
             observe(&Event::Evaluating);
-            report.test = self.evaluate()?.1;
+            progress.report.test = self.evaluate()?.1;
         }
-        Ok(report)
+        if !interrupted {
+            self.keep(&progress, keeper)?;
+        }
+        if let Some(best) = &progress.report.best {
+            self.executor.training_mut()?.set_parameters(&best.parameters)?;
+        }
+        Ok(progress.report)
+    }
+
+    /// Keeps a checkpoint between two calls of the executor.
+    pub(crate) fn keep(&mut self, progress: &Progress, keeper: &mut dyn Keeper) -> Result<()> {
+        let training = TrainingState::of(self.executor.training_mut()?)?;
+        keeper.keep(progress, &self.executor.position(), &training);
+        Ok(())
+    }
+
+    /// Trains and evaluates one epoch, or what is left of it.
+    fn epoch(
+        &mut self,
+        progress: &mut Progress,
+        stopping: &mut EarlyStopping,
+        keeper: &mut dyn Keeper,
+        stop: &Stop,
+        observe: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<()> {
+        let begins = !self.executor.is_within();
+        let plan = self.executor.plan_epoch()?;
+        if begins {
+            (progress.predicted_seconds, progress.replanned) = (plan.prediction.epoch_seconds, 0);
+        }
+        observe(&Event::Begins(plan));
+        let epoch = progress.epoch;
+        let done = {
+            let mut watcher = EpochWatcher { progress, keeper, observe };
+            self.executor.watched_epoch(epoch, stop, &mut watcher)?
+        };
+        if done.stopped {
+            progress.report.stop_reason = StopReason::Interrupted;
+            // A stop does not wait for a pass over the whole graph. The row of a part of an epoch is not part of the progress.
+            self.keep(progress, keeper)?;
+            if done.batches > 0 {
+                let row = row(progress, done, 0.0, None);
+                observe(&Event::Epoch(&row));
+                progress.report.epochs.push(row);
+            }
+            return Ok(());
+        }
+        let start = Instant::now();
+        let last = epoch + 1 == self.options.epochs;
+        let due = last || (epoch + 1).is_multiple_of(self.options.evaluate_every.max(1));
+        let due = due && !self.executor.dataset.splits.valid.is_empty();
+        let scores = if due && self.options.evaluation != Evaluation::None {
+            observe(&Event::Evaluating);
+            let scores = self.evaluate()?;
+            crate::memory::release();
+            Some(scores)
+        } else {
+            None
+        };
+        let row = row(progress, done, start.elapsed().as_secs_f64(), scores.map(|(valid, _)| valid));
+        if let Some((valid, test)) = scores
+            && stopping.is_best(epoch, &valid)
+        {
+            let parameters = self.executor.training_mut()?.parameters()?;
+            progress.report.best = Some(Best { epoch, valid, test, parameters });
+        }
+        observe(&Event::Epoch(&row));
+        progress.report.epochs.push(row);
+        progress.epoch += 1;
+        if scores.is_some() && stopping.is_due(epoch) {
+            progress.report.stop_reason = StopReason::Patience;
+        }
+        let is_last = last || progress.report.stop_reason == StopReason::Patience;
+        if !is_last && keeper.is_due(false) {
+            self.keep(progress, keeper)?;
+        }
+        Ok(())
     }
 
     /// Scores of the validation nodes and of the test nodes, `None` without test nodes.
@@ -173,5 +270,21 @@ impl Trainer {
             }
         };
         Ok((scores[0], (!sets[1].is_empty()).then_some(scores[1])))
+    }
+}
+
+/// The row of the epoch under way, or done.
+fn row(progress: &Progress, done: EpochReport, evaluation_seconds: f64, valid: Option<Score>) -> EpochRow {
+    EpochRow {
+        epoch: progress.epoch,
+        seconds: done.seconds,
+        evaluation_seconds,
+        loss: done.score.loss(),
+        train_accuracy: done.score.accuracy(),
+        valid_loss: valid.map(|valid| valid.loss()),
+        valid_accuracy: valid.map(|valid| valid.accuracy()),
+        predicted_seconds: progress.predicted_seconds,
+        replanned: progress.replanned,
+        report: done,
     }
 }

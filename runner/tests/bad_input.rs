@@ -303,6 +303,16 @@ fn limited(bench: &Bench, line: &str) -> Output {
     Command::new("bash").args(["-c", &script]).current_dir(bench.path()).output().expect("bash starts")
 }
 
+/// The learning rate is named, and not profiling, which meets it first.
+#[test]
+fn learning_rates_that_are_too_large() {
+    let bench = Bench::new();
+    bench.small();
+    bench.misused(&["train", "small", "--lr", "1e38"], &["--lr", "too large", "0.003"]);
+    let args = ["train", "small", "--fanouts", "5,5", "--lr", "1e30", "--profile-seconds", "0.1"];
+    bench.refused(&args, &["error: Training_CPU_", "lower the learning rate", "would while it trains"]);
+}
+
 #[test]
 fn disk_full_while_writing() {
     let bench = Bench::new();
@@ -334,7 +344,9 @@ fn disk_full_while_training() {
     fails(&output, &[&line], &words);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("test accuracy") && text.contains("all epochs done"), "{text}");
-    assert_eq!(names("wide"), ["config.toml", "metrics.jsonl", "plan.json", "report.html", "trace.json"]);
+    let expected =
+        ["checkpoints", "config.toml", "metrics.jsonl", "plan.json", "report.html", "status.json", "trace.json"];
+    assert_eq!(names("wide"), expected);
     assert_eq!(bench.names(), ["small", "wide"]);
     // More epochs than fit in the file.
     let line = format!("{train} --epochs 400 --evaluation none --hidden 8 --run long --save long.safetensors --json");
@@ -344,7 +356,7 @@ fn disk_full_while_training() {
     assert_eq!((json["epochs"].as_array().map(Vec::len), &json["ended"]), (Some(400), &"epochs".into()));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(stderr.matches("training goes on").count(), 1, "{stderr}");
-    assert_eq!(names("long")[..3], ["config.toml", "metrics.jsonl", "model.safetensors"]);
+    assert_eq!(names("long")[..4], ["checkpoints", "config.toml", "metrics.jsonl", "model.safetensors"]);
     assert!(!names("long").contains(&"trace.json".to_string()), "no incomplete trace");
     let metrics = fs::read_to_string(bench.path().join("long/metrics.jsonl")).expect("there");
     assert!(metrics.lines().count() > 10 && metrics.ends_with('\n'), "whole lines: {metrics}");

@@ -240,7 +240,8 @@ fn train_evaluate_predict() {
     let mut files: Vec<_> =
         fs::read_dir(bench.path().join("run")).expect("there").map(|f| f.expect("there").file_name()).collect();
     files.sort();
-    assert_eq!(files, ["config.toml", "metrics.jsonl", "model.safetensors", "plan.json", "report.html", "trace.json"]);
+    let expected = ["checkpoints", "config.toml", "metrics.jsonl", "model.safetensors", "plan.json", "report.html"];
+    assert_eq!(files, [&expected[..], &["status.json", "trace.json"]].concat());
     assert_eq!(fs::read_to_string(bench.path().join("run/metrics.jsonl")).expect("there").lines().count(), 12);
     bench.refused(&args, &["run", "it holds a run already"]);
 }

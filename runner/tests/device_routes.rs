@@ -2,8 +2,11 @@
 //! or by the device.
 #![cfg(all(feature = "cpu", feature = "cuda"))]
 
+#[path = "support/runs.rs"]
+mod runs;
 mod support;
 
+use runs::{Training, alike, newest};
 use serde_json::Value;
 use support::Bench;
 
@@ -95,6 +98,41 @@ fn losses_are_the_same_by_every_route() {
     assert_eq!(link_bytes[..2], [counter(&copied[1], DMA, "link_bytes"); 2]);
     assert!(link_bytes[0] > link_bytes[2] && link_bytes[2] > link_bytes[4], "{link_bytes:?}");
     assert_eq!(link_bytes[2], link_bytes[3]);
+}
+
+/// Batched by the host and by the device in turns, killed three times and resumed: the bits of an undisturbed run.
+#[test]
+fn a_run_of_two_routes_is_resumed_exactly() {
+    let Some(bench) = bench() else { return };
+    let options = ["--epochs", "4", "--batch-size", "8", "--evaluation", "none"];
+    let train: Vec<&str> =
+        TRAIN.iter().copied().filter(|a| !["--batch-size", "64", "--epochs", "2"].contains(a)).collect();
+    // Training takes most of the time on the emulated device, so no plan of both routes is found: half of each is one.
+    let planned = |plan: &str| bench.json(&[&train[..], &options, &["--plan", plan]].concat())["plan"].clone();
+    let (mut plan, device) = (planned("pipeline"), planned("device"));
+    let shares = [&plan, &device].map(|plan| plan["schedule"]["shares"][0].clone());
+    plan["schedule"]["shares"] = shares.into();
+    (plan["schedule"]["shares"][0]["batches"], plan["schedule"]["shares"][1]["batches"]) = (11.into(), 12.into());
+    (plan["schedule"]["policy"], plan["schedule"]["group"]) = ("interleaved".into(), 2.into());
+    std::fs::write(bench.path().join("plan.json"), plan.to_string()).expect("room");
+    let whole = bench.json(&[&train[..], &options, &["--plan", "plan.json", "--run", "undisturbed"]].concat());
+    let shares = whole["epochs"][0]["report"]["shares"].as_array().expect("a list");
+    assert_eq!(shares.iter().map(|s| s["batches"].as_u64()).collect::<Vec<_>>(), [Some(11), Some(12)]);
+    let run = bench.path().join("run");
+    let every = ["--checkpoint-every", "5b"];
+    let plan = ["--plan", "plan.json", "--run", "run"];
+    let mut training = Training::start(bench.command(&[&train[..], &options, &plan, &every].concat()), &run);
+    for _ in 0..3 {
+        let next = newest(&run).map_or(2, |newest| newest + 3);
+        if training.wait_for_checkpoint(next) {
+            break;
+        }
+        training.kill();
+        training = Training::start(bench.command(&[&["train", "--resume", "run"], &every[..]].concat()), &run);
+    }
+    let (code, _, stderr) = training.end();
+    assert_eq!(code, Some(0), "{stderr}");
+    alike(&run, &bench.path().join("undisturbed"));
 }
 
 #[test]

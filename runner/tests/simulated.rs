@@ -1,10 +1,15 @@
 //! The whole program on the simulated accelerator: profile, plan, run, report; and operators that fail or hang.
 #![cfg(feature = "sim")]
 
+#[path = "support/runs.rs"]
+mod runs;
 mod support;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use morphgl::Checkpoint;
+use runs::{Training, checkpoints, metrics, newest};
 use serde_json::Value;
 use support::{Bench, fails};
 
@@ -72,6 +77,100 @@ fn operators_that_fail_or_hang_end_the_program() {
         fails(&output, &args, &[words[0], words[1], "mini-batch 7 of epoch 1"]);
         assert!(start.elapsed() < Duration::from_secs(600), "{kind}: it ends");
     }
+}
+
+/// The last checkpoint of a run.
+fn last(run: &Path) -> Checkpoint {
+    Checkpoint::read(checkpoints(run).last().expect("a checkpoint")).expect("a whole checkpoint")
+}
+
+/// Starts a run of three epochs, kills it three times, resumes it each time, and lets it end. Returns the position at which it
+/// was killed last, and what the last process said.
+fn killed_three_times(bench: &Bench, run: &Path, args: &[&str], extra: &str) -> (Checkpoint, Value) {
+    let sim = format!("{MILLIS}{extra}");
+    let name = run.file_name().and_then(|name| name.to_str()).expect("a name");
+    let every = ["--checkpoint-every", "40b"];
+    let start = |args: &[&str]| {
+        let mut command = bench.command(args);
+        command.env("MORPHGL_SIM", &sim);
+        Training::start(command, run)
+    };
+    let mut training = start(&[args, &every, &["--run", name]].concat());
+    for _ in 0..3 {
+        let next = newest(run).map_or(3, |newest| newest + 3);
+        assert!(!training.wait_for_checkpoint(next), "it has three epochs of 180 mini-batches");
+        training.kill();
+        training = start(&[&["train", "--resume", name, "--json"], &every[..]].concat());
+    }
+    let at = last(run);
+    let (code, stdout, stderr) = training.end();
+    assert_eq!(code, Some(0), "{stderr}");
+    (at, serde_json::from_str(&stdout).expect("JSON"))
+}
+
+/// Two routes by a plan of a file: order, mini-batches and their content are those of an undisturbed run.
+#[test]
+fn a_plan_of_two_routes_is_resumed_exactly() {
+    let bench = Bench::new();
+    bench.small();
+    let output = run(&bench, "", &[&TRAIN[..], &["3", "--plan", "interleaved", "--run", "undisturbed"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let expected = bench.path().join("undisturbed");
+    assert_eq!(last(&expected).position.plan.schedule.shares.len(), 2, "two routes");
+    let killed = bench.path().join("killed");
+    let args = [&TRAIN[..], &["3", "--plan", "undisturbed/plan.json"]].concat();
+    let (_, json) = killed_three_times(&bench, &killed, &args, "");
+    assert_eq!(metrics(&killed), metrics(&expected));
+    // The parameters of the simulated trainer are its ledger: which mini-batch was trained how often, with which content.
+    assert_eq!(last(&killed).training, last(&expected).training);
+    assert!(json["resumed"]["epoch"].is_number(), "{json:#}");
+}
+
+/// With planning again, times decide when plans change; every mini-batch of every epoch is trained once all the same.
+#[test]
+fn a_run_that_plans_again_is_resumed_by_the_plan_in_force() {
+    let bench = Bench::new();
+    bench.small();
+    // From the first epoch on, the CPU takes four times as long as when it was profiled.
+    let slow = ",slow=batching-cpu*4@0:20";
+    let output = run(&bench, "", &[&TRAIN[..], &["3", "--plan", "pipeline", "--run", "undisturbed"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let killed = bench.path().join("killed");
+    let args = [&TRAIN[..], &["3", "--plan", "auto"]].concat();
+    let (at, json) = killed_three_times(&bench, &killed, &args, slow);
+    assert_eq!(last(&killed).training, last(&bench.path().join("undisturbed")).training, "each once");
+    let epochs = json["epochs"].as_array().expect("a list");
+    let batches: Vec<u64> = epochs.iter().map(|e| e["report"]["batches"].as_u64().expect("a number")).collect();
+    assert_eq!(batches, [180; 3]);
+    // The last process began with the plan and the durations of the checkpoint, and measured nothing anew.
+    let within = at.position.within.as_ref();
+    let trained = within.map_or(0, |w| w.part.batches + w.earlier.as_ref().map_or(0, |r| r.batches));
+    let resumed = (json["resumed"]["epoch"].as_u64(), json["resumed"]["batches"].as_u64());
+    assert_eq!(resumed, (Some(at.progress.epoch.into()), Some(trained as u64)));
+    let problem = at.position.problem.as_ref().expect("it plans again");
+    let planned = within.map_or(180, |w| w.batches.as_ref().map_or(180, Vec::len));
+    assert_eq!(at.position.plan.num_batches(), planned, "{problem:?}");
+}
+
+/// A phase that the process was stopped in has not answered late.
+#[test]
+#[cfg(unix)]
+fn time_in_which_the_process_is_stopped_does_not_count() {
+    use nix::sys::signal::{Signal, kill};
+    let bench = Bench::new();
+    bench.small();
+    let path = bench.path().join("run");
+    let args = [&TRAIN[..], &["1", "--plan", "device", "--run", "run", "--checkpoint-every", "5b"]].concat();
+    let mut command = bench.command(&[&args[..], &["--time-limit", "1"]].concat());
+    command.env("MORPHGL_SIM", format!("{MILLIS},slow=training*20@0:20"));
+    let mut training = Training::start(command, &path);
+    assert!(!training.wait_for_checkpoint(6));
+    let process = nix::unistd::Pid::from_raw(training.id() as i32);
+    kill(process, Signal::SIGSTOP).expect("it runs");
+    std::thread::sleep(Duration::from_secs(3));
+    kill(process, Signal::SIGCONT).expect("it runs");
+    let (code, _, stderr) = training.end();
+    assert_eq!(code, Some(0), "{stderr}");
 }
 
 #[test]

@@ -56,6 +56,10 @@ impl OptimizerSpec {
                 return wrong(field, format!("{beta} is not a decay; give a number from 0 to below 1"));
             }
         }
+        // The first step is the longest.
+        if !((self.lr / (1.0 - self.beta1)) as f32).is_finite() {
+            return wrong("lr", format!("{} is too large for a step in f32; give a number such as 0.003", self.lr));
+        }
         if !(self.eps.is_finite() && self.eps > 0.0) {
             return wrong("eps", format!("{} is not positive; give a small number such as 1e-8", self.eps));
         }

@@ -58,6 +58,7 @@ pub fn check(subject: &Subject<'_>) {
     state::the_first_step_is_adams(&run);
     state::no_gradient_no_step(&run);
     state::a_copy_goes_on_alike(&run);
+    state::a_rebuilt_operator_goes_on_alike(&run);
     state::training_is_accumulating_and_stepping(&run);
     state::queued_batches_are_trained_in_order(&run);
     state::threads_change_little(&run);

@@ -167,7 +167,7 @@ impl Sampled {
 
     /// What a run sampled. Its operators are not needed: any makes the same mini-batches.
     fn of_run(dir: &Path, threads: Option<usize>, show: Show) -> Result<(Arc<Dataset>, JobConfig)> {
-        let run_dir::Configured { dataset, job } = run_dir::Configured::read(dir)?;
+        let run_dir::Configured { dataset, job, .. } = run_dir::Configured::read(dir)?;
         // What was left on disk is larger than memory.
         let mmap = job.disk_bytes.is_some();
         let dataset = DataArgs { dataset, mmap, no_verify: mmap }.open(show)?;

@@ -4,6 +4,7 @@ mod batch;
 mod bench;
 mod budget;
 mod cache;
+mod checkpoints;
 mod data;
 mod durations;
 mod evaluate;
@@ -27,6 +28,7 @@ mod report;
 mod run_dir;
 mod screen;
 mod show;
+mod status;
 mod train;
 mod usage;
 mod values;
@@ -34,7 +36,7 @@ mod what_if;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use morphgl_platform::SimdLevel;
 
 const ABOUT: &str = "Trains graph neural networks by mini-batches on graphs larger than an accelerator's memory, on \
@@ -110,13 +112,14 @@ impl Outcome {
 
 /// Runs the command line of this process, for binaries linked with further operators.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let show = show::Show { quiet: cli.quiet, json: cli.json };
     if let Err(error) = interrupt::listen() {
         show.error(&error);
         return ExitCode::FAILURE;
     }
-    let result = simd_level().and_then(|()| run(&cli.command, show));
+    let result = simd_level().and_then(|()| train::refuse_options(&matches)).and_then(|()| run(&cli.command, show));
     interrupt::wait_if_ending();
     match (result, interrupt::status()) {
         (Ok(outcome), _) => show.result(&outcome),

@@ -1,21 +1,20 @@
-//! A run directory: configuration, plan, metrics, trace, report and model of a run.
+//! A run directory: configuration, plan, status, metrics, checkpoints, trace, report and model of a run.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use morphgl_execute::TrainingState;
 use morphgl_platform::{Replacement, read_text, replace_file};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
 use morphgl_report::{LineChart, Report, with_hit_rates};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::paths;
-use crate::{EpochRow, JobConfig, Plan, TrainOptions};
-
-/// Maximum bytes of a `config.toml`.
-const MAX_CONFIG: u64 = 1 << 20;
+use super::status::{State, Status};
+use crate::{Checkpoint, EpochRow, JobConfig, Plan, Position, Progress, TrainOptions};
 
 /// Refuses a model file that could not be written at the end, by creating a temporary one beside it as writing does.
 pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
@@ -39,23 +38,54 @@ pub(crate) struct RunDir {
     written: u64,
     /// Lines that are not written yet.
     pending: String,
+    /// Number of the last checkpoint.
+    checkpoint: u64,
 }
 
-#[derive(Serialize)]
-struct Config<'a> {
-    #[serde(with = "paths::exact", skip_serializing_if = "Option::is_none")]
-    dataset: &'a Option<PathBuf>,
-    #[serde(with = "paths::exact", skip_serializing_if = "Option::is_none")]
-    init: &'a Option<PathBuf>,
-    training: &'a TrainOptions,
-    job: &'a JobConfig,
+/// Maximum bytes of a `config.toml`.
+const MAX_CONFIG: u64 = 1 << 20;
+
+/// Number of checkpoints that are kept.
+const KEPT: u64 = 2;
+
+/// The folder of checkpoints, and the ending of their names, which are numbers.
+const CHECKPOINTS: (&str, &str) = ("checkpoints", "checkpoint");
+
+fn checkpoint_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(CHECKPOINTS.0).join(format!("{number:06}.{}", CHECKPOINTS.1))
 }
 
-/// The dataset and the configuration of a finished run.
-#[derive(Debug, Deserialize)]
+/// Numbers of the checkpoints of a run, the newest first. Partial files of a process that was killed are removed.
+fn checkpoints(dir: &Path) -> Result<Vec<u64>> {
+    let folder = dir.join(CHECKPOINTS.0);
+    let cure = || format!("{}: no checkpoints; train again with another --run directory", folder.display());
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(cure)? {
+        let path = entry.with_context(cure)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.contains(".partial-") {
+            let _ = fs::remove_file(&path);
+        }
+        numbers.extend(name.strip_suffix(CHECKPOINTS.1).and_then(|n| n.strip_suffix('.')?.parse::<u64>().ok()));
+    }
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(numbers)
+}
+
+/// The content of `config.toml`: dataset and configuration of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Configured {
-    #[serde(default, with = "paths::exact")]
+    #[serde(default, with = "paths::exact", skip_serializing_if = "Option::is_none")]
     pub(crate) dataset: Option<PathBuf>,
+    /// Whether the dataset's files are mapped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) mmap: bool,
+    /// Whether checksums are skipped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) no_verify: bool,
+    #[serde(default, with = "paths::exact", skip_serializing_if = "Option::is_none")]
+    pub(crate) init: Option<PathBuf>,
+    pub(crate) training: TrainOptions,
     pub(crate) job: JobConfig,
 }
 
@@ -65,6 +95,14 @@ impl Configured {
         let path = dir.join("config.toml");
         let what = || format!("{}: cannot be read; give the --run directory of a training", path.display());
         toml::from_str(&read_text(&path, MAX_CONFIG).with_context(what)?).with_context(what)
+    }
+
+    /// Writes `config.toml`.
+    pub(crate) fn write(&self, dir: &Path) -> Result<()> {
+        let config = toml::to_string(self)?;
+        let path = dir.join("config.toml");
+        replace_file(&path, |out| out.write_all(config.as_bytes()))
+            .with_context(|| format!("{}: cannot be written; choose another --run directory", path.display()))
     }
 }
 
@@ -103,26 +141,84 @@ impl RunDir {
     /// Refuses a directory with a run.
     pub(crate) fn refuse_existing(path: &Path) -> Result<()> {
         if path.join("config.toml").exists() {
-            anyhow::bail!("{}: it holds a run already; choose another --run directory", path.display());
+            let status = Status::read(path).map(|status| format!(" ({status})")).unwrap_or_default();
+            let path = path.display();
+            bail!(
+                "{path}: it holds a run already{status}; continue it with --resume {path}, or choose another --run directory"
+            );
         }
         Ok(())
     }
 
-    /// Makes the directory with `config.toml` and an empty `metrics.jsonl`.
-    pub(crate) fn create(
-        path: &Path,
-        dataset: &Option<PathBuf>,
-        init: &Option<PathBuf>,
-        job: &JobConfig,
-        training: &TrainOptions,
-    ) -> Result<Self> {
+    /// Makes the directory with an empty `metrics.jsonl`. It holds a run once [`RunDir::begin`] was called.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
         let unwritable = || format!("{}: cannot be written; choose another --run directory", path.display());
         Self::refuse_existing(path)?;
-        fs::create_dir_all(path).with_context(unwritable)?;
-        let config = toml::to_string(&Config { dataset, init, training, job })?;
-        replace_file(&path.join("config.toml"), |out| out.write_all(config.as_bytes())).with_context(unwritable)?;
+        fs::create_dir_all(path.join(CHECKPOINTS.0)).with_context(unwritable)?;
         let metrics = File::create(path.join("metrics.jsonl")).with_context(unwritable)?;
-        Ok(Self { path: path.to_path_buf(), metrics, written: 0, pending: String::new() })
+        Ok(Self { path: path.to_path_buf(), metrics, written: 0, pending: String::new(), checkpoint: 0 })
+    }
+
+    /// Marks a directory with its first checkpoint as a run.
+    pub(crate) fn begin(&self, config: &Configured) -> Result<()> {
+        self.set_status(State::Running)?;
+        config.write(&self.path)
+    }
+
+    /// Opens the directory of a run that ended early, at its newest whole checkpoint; what was written after it is removed.
+    /// Damaged checkpoints are reported to `remark`.
+    pub(crate) fn resume(path: &Path, remark: &mut dyn FnMut(String)) -> Result<(Self, Checkpoint)> {
+        let mut damaged = Vec::new();
+        for number in checkpoints(path)? {
+            let file = checkpoint_path(path, number);
+            let read = Checkpoint::read(&file).and_then(|mut checkpoint| {
+                let written = checkpoint.run["metrics_bytes"].as_u64().context("it has no metrics_bytes")?;
+                checkpoint.progress.report.epochs = rows(path, written, checkpoint.progress.epoch)?;
+                Ok((checkpoint, written))
+            });
+            match read {
+                Ok((checkpoint, written)) => {
+                    let at = path.join("metrics.jsonl");
+                    let metrics = File::options().write(true).open(&at).with_context(|| disk_full(&at))?;
+                    metrics.set_len(written).with_context(|| disk_full(&at))?;
+                    damaged.iter().for_each(|file| drop(fs::remove_file(file)));
+                    let (path, pending) = (path.to_path_buf(), String::new());
+                    return Ok((Self { path, metrics, written, pending, checkpoint: number }, checkpoint));
+                }
+                Err(e) => {
+                    remark(format!("{}; an older checkpoint is used", super::show::one_line(&e)));
+                    damaged.push(file);
+                }
+            }
+        }
+        bail!("{}: no whole checkpoint; train again with another --run directory", path.display())
+    }
+
+    /// Writes `status.json`.
+    pub(crate) fn set_status(&self, status: State) -> Result<()> {
+        Status::write(&self.path, status)
+    }
+
+    /// Writes a checkpoint, and removes those that are not kept. `run` describes the run besides its progress; the length of
+    /// `metrics.jsonl` is added to it.
+    pub(crate) fn keep(
+        &mut self,
+        progress: &Progress,
+        position: &Position,
+        training: &TrainingState,
+        run: &mut Value,
+    ) -> Result<()> {
+        // A checkpoint says which rows there are.
+        self.write_metrics()?;
+        self.metrics.sync_data().with_context(|| disk_full(&self.path.join("metrics.jsonl")))?;
+        run["metrics_bytes"] = json!(self.written);
+        let number = self.checkpoint + 1;
+        Checkpoint::write(&checkpoint_path(&self.path, number), progress, position, training, run)?;
+        self.checkpoint = number;
+        if let Some(old) = number.checked_sub(KEPT) {
+            let _ = fs::remove_file(checkpoint_path(&self.path, old));
+        }
+        Ok(())
     }
 
     /// Writes `plan.json`.
@@ -174,4 +270,19 @@ impl RunDir {
 
 fn disk_full(path: &Path) -> String {
     format!("{}: cannot be written; free some disk space", path.display())
+}
+
+/// The rows of the first `epochs` epochs, in the first `written` bytes of `metrics.jsonl`.
+pub(crate) fn rows(dir: &Path, written: u64, epochs: u32) -> Result<Vec<EpochRow>> {
+    let path = dir.join("metrics.jsonl");
+    let damaged = || format!("{}: it lacks rows of the checkpoint", path.display());
+    let text = fs::read(&path).with_context(damaged)?;
+    let text = usize::try_from(written).ok().and_then(|written| text.get(..written)).with_context(damaged)?;
+    let rows: Result<Vec<EpochRow>, _> =
+        text.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(serde_json::from_slice).collect();
+    let rows = rows.with_context(damaged)?;
+    if !(0..epochs).eq(rows.iter().map(|row| row.epoch)) {
+        bail!("{}", damaged());
+    }
+    Ok(rows)
 }

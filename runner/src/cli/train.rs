@@ -1,33 +1,40 @@
 //! `morphgl train`: plan, train, evaluate.
 
-use std::collections::BTreeMap;
+mod resume;
+mod start;
+mod state;
+mod summary;
+
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use clap::Parser;
-use indicatif::HumanCount;
-use morphgl_execute::CountersByOperator;
-use morphgl_model_spec::{ModelFile, ModelSpec};
-use morphgl_plan::{RouteKeys, Time};
-use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, Key, NamedTensor, Registry};
-use serde_json::{Value, json};
+use clap::{ArgMatches, Parser};
+use morphgl_graph_store::Dataset;
+use morphgl_model_spec::ModelSpec;
+use morphgl_plan::RouteKeys;
+use morphgl_registry::{Key, NamedTensor, Registry};
+use serde_json::json;
 
 use super::Outcome;
-use super::inference::{self, Inference};
+use super::checkpoints::{Checkpoints, Every};
 use super::paths::lossy;
-use super::plan_arg::{PlanArg, choose_training};
-use super::planned::{Measured, PlannedArgs};
-use super::run_dir::{self, RunDir};
+use super::plan_arg::PlanArg;
+use super::planned::PlannedArgs;
+use super::run_dir::{self, Configured, RunDir};
 use super::screen::Screen;
 use super::show::{self, Show};
+use super::status::State;
 use super::usage::Usage;
 use super::{interrupt, report, values};
 use crate::budget;
 use crate::{
-    Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Recorder, Simulated, StopReason, TrainOptions,
-    TrainReport, Trainer,
+    Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Progress, Recorder, Simulated,
+    StopReason, TrainOptions, Trainer, TrainingState,
 };
+use state::RunState;
+use summary::{configuration, length, stop_reason, summary};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -37,6 +44,8 @@ use crate::{
   morphgl train cora --model gcn --fanouts=-1,-1 --hidden 16 --lr 0.01 --weight-decay 5e-4 --epochs 200
   morphgl train products --fanouts 15,10,5 --run runs/products --patience 5
   morphgl train papers --memory 64GiB --cache inclusion:24GiB   from disk, hot rows cached
+  morphgl train --resume runs/products                      goes on after an interruption, a crash or a power failure
+  morphgl train --resume runs/products --epochs 100         trains a run that is done for more epochs
   morphgl train --json | jq .test_accuracy")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -62,9 +71,18 @@ pub(crate) struct Args {
     /// Seconds after which a phase of one mini-batch counts as hanging, and the run ends
     #[arg(help_heading = "Training", long, default_value = "300", value_name = "SECONDS", value_parser = values::seconds)]
     time_limit: Duration,
-    /// Writes config.toml, plan.json, metrics.jsonl, trace.json, report.html and model.safetensors into this directory
+    /// Writes config.toml, plan.json, status.json, metrics.jsonl, checkpoints, trace.json, report.html and model.safetensors
+    /// into this directory
     #[arg(help_heading = "Training", long, value_name = "DIR")]
     run: Option<PathBuf>,
+    /// Continues the run in this directory from its last checkpoint, with its settings: the result is bit for bit that of
+    /// training without interruption. --epochs may be raised; --save, --time-limit and --checkpoint-every may be given
+    #[arg(help_heading = "Training", long, value_name = "DIR")]
+    resume: Option<PathBuf>,
+    /// Time or number of mini-batches between checkpoints within an epoch, for example 600s, 10m, 2h or 500b; there are others
+    /// between epochs as often as they take at most 1% of the time [default: 10m, and at most 1% of the time]
+    #[arg(help_heading = "Training", long, value_name = "INTERVAL")]
+    checkpoint_every: Option<Every>,
     /// Starts from the parameters of this safetensors file, ours or a PyG `state_dict` saved as one
     #[arg(help_heading = "Training", long, value_name = "FILE")]
     init: Option<PathBuf>,
@@ -85,6 +103,9 @@ impl Args {
                     "--evaluate-every: --evaluation none never evaluates; leave one of the two out",
                 ));
             }
+        }
+        if self.checkpoint_every.is_some() && self.run.is_none() && self.resume.is_none() {
+            return Err(Usage::error("--checkpoint-every: checkpoints are kept in a run directory; give --run DIR"));
         }
         self.run.as_deref().map_or(Ok(()), RunDir::refuse_existing)?;
         self.save.as_deref().map_or(Ok(()), run_dir::refuse_unwritable)
@@ -110,161 +131,143 @@ fn nothing_validated(option: &str) -> anyhow::Error {
     Usage::error(format!("{option}: nothing is validated; {cure}"))
 }
 
-/// A number of epochs in words, with the optimizer steps that they take: `3 epochs (30 steps)`.
-fn epochs_and_steps(epochs: u32, steps_per_epoch: usize) -> String {
-    let epochs = u64::from(epochs);
-    format!("{} ({})", show::plural(epochs, "epoch"), show::plural(epochs * steps_per_epoch as u64, "step"))
+/// A run that is about to train.
+struct Setup {
+    dataset: Arc<Dataset>,
+    job: Job,
+    configured: Configured,
+    state: RunState,
+    /// The plans that the first one was chosen from.
+    plans: Plans,
+    /// The problem that plans are made of during the run; `None` keeps the plan.
+    replanned: Option<Problem>,
+    /// The plan to begin with.
+    plan: Plan,
+    simulated: Simulated,
+    run_dir: Option<RunDir>,
+    progress: Progress,
+    resumed: Option<Resumption>,
 }
 
-/// The length of a run without `--epochs`, in words.
-fn length(options: &TrainOptions, steps_per_epoch: usize) -> String {
-    let max = epochs_and_steps(options.epochs, steps_per_epoch);
-    let Some(patience) = options.patience else {
-        return format!("trains {max}, as nothing is validated; set --epochs for another number");
-    };
-    let patience = epochs_and_steps(patience, steps_per_epoch);
-    let every = match options.evaluate_every {
-        1 => "epoch".to_string(),
-        every => format!("{every} epochs"),
-    };
-    format!("trains until validation has not improved for {patience}, at most {max}; evaluates every {every}")
+/// Where a run is resumed.
+struct Resumption {
+    position: Position,
+    training: TrainingState,
+    /// Mini-batches of the epoch under way.
+    batches: usize,
+    /// The same in words.
+    at: String,
 }
 
-/// The stop reason, in words.
-fn stop_reason(args: &Args, report: &TrainReport, options: &TrainOptions, steps_per_epoch: usize) -> String {
-    match report.stop_reason {
-        StopReason::Interrupted => "interrupted".to_string(),
-        StopReason::Patience => {
-            let best = report.best.as_ref().map_or(0, |best| best.epoch);
-            let since = report.epochs.last().map_or(0, |last| last.epoch - best);
-            format!("stopped early: validation has not improved for {}", epochs_and_steps(since, steps_per_epoch))
-        }
-        StopReason::Epochs if args.epochs.is_none() && options.patience.is_some() => {
-            let bound = epochs_and_steps(options.epochs, steps_per_epoch);
-            format!("stopped at the bound of {bound}; --epochs trains longer")
-        }
-        StopReason::Epochs => "all epochs done".to_string(),
-    }
+/// Refuses options beside `--resume` that a run takes from its directory; `matches` are those of the whole command line.
+pub(crate) fn refuse_options(matches: &ArgMatches) -> anyhow::Result<()> {
+    matches.subcommand_matches("train").map_or(Ok(()), resume::refuse_options)
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     args.check()?;
-    let plan_of_file = args.plan.read()?;
-    let init = args.init.as_deref().map(ModelFile::open).transpose()?;
-    let (dataset, mut config) = args.planned.open(show)?;
-    if let Some(plan) = &plan_of_file {
-        choose_training(plan, &mut config)?;
-    }
-    let requested = args.evaluation.or(args.planned.batch.evaluation());
-    let mut evaluation = match config.disk_bytes {
-        Some(_) => Inference::OnDisk.choose(requested, show)?,
-        None => requested.unwrap_or_default(),
+    let setup = match &args.resume {
+        None => start::setup(args, show)?,
+        Some(dir) => match resume::setup(args, dir, show)? {
+            resume::Resumed::Run(setup) => *setup,
+            resume::Resumed::Done(outcome) => return Ok(outcome),
+        },
     };
-    let validated = !dataset.splits.valid.is_empty();
-    let unread = args.patience.map(|_| "--patience").or(args.evaluate_every.map(|_| "--evaluate-every"));
-    if let Some(option) = unread.filter(|_| !validated) {
-        return Err(nothing_validated(option));
-    }
-    let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
-    let epochs = args.options(steps, evaluation, validated).least_epochs();
-    let measured =
-        args.planned.measure(&dataset, config.clone(), evaluation != Evaluation::None, Some(epochs), show)?;
-    let Measured { mut job, profile, problem, plans, held_bytes } = measured;
-    if let (Some(path), Some(mut file)) = (&args.init, init) {
-        let set =
-            file.parameters(&job.config.spec.model).map_err(anyhow::Error::from).and_then(|p| job.set_parameters(&p));
-        set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
-    }
-    let plan = args.plan.choose(plan_of_file, &plans, &problem)?;
-    let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.all_host());
-    if evaluation == Evaluation::Full {
-        let needed = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
-        evaluation = Inference::InMemory { needed, available }.choose(requested, show)?;
-    }
-    let mut options = args.options(plan.num_batches(), evaluation, validated);
-    options.evaluation_workers = inference::fewer_workers(&problem, &plan, available);
-    // The run directory is created late, so that a command that fails earlier can be repeated.
-    let mut run_dir = match &args.run {
-        Some(dir) => Some(RunDir::create(dir, &args.planned.data.dataset, &args.init, &config, &options)?),
-        None => None,
-    };
-    if let Some(dir) = &run_dir {
-        dir.write_plan(&plan)?;
-    }
-    plan.schedule.shares.iter().for_each(|share| show.line(&share.keys));
-    profile.selections.iter().for_each(|selection| show.line(selection));
-    show.line(format_args!("plan: {plan}"));
-    plan.caches.iter().for_each(|cache| show.line(format_args!("cache: {cache}")));
-    if job.config.caches() && !plan.schedule.shares.iter().any(|share| caches(&job.registry, &share.keys)) {
-        show.say(format_args!("--cache {}: the plan uses no operator with a cache", config.cache));
-    }
-    let simulated = Simulated::of(&job.registry);
+    train(args, setup, show)
+}
+
+fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
+    let Setup { dataset, job, configured, state, plans, replanned, plan, simulated, run_dir, progress, resumed } =
+        setup;
+    let options = configured.training.clone();
     let learns = !simulated.trains(&plan.schedule);
     if !learns {
         show.say("this plan trains on the simulated accelerator: nothing is learned, and no model is saved");
     }
-    let (host, held) = (show::bytes(plan.memory.host), show::bytes(held_bytes));
+    let (host, held) = (show::bytes(plan.memory.host), show::bytes(state.held_bytes));
     let caches = match plan.memory.caches {
         0 => String::new(),
         bytes => format!("caches {}, ", show::bytes(bytes)),
     };
     show.line(format_args!("memory: {caches}buffers and workers at most {host}, all else about {held}"));
-    show.line(match args.epochs {
-        Some(_) => String::new(),
-        None => format!("{}\n", length(&options, plan.num_batches())),
-    });
+    let steps_per_epoch = state.plan.num_batches();
+    show.line(if state.open { format!("{}\n", length(&options, steps_per_epoch)) } else { String::new() });
 
     let stop = interrupt::stop()?;
     let settings = ExecutorSettings { limit: Some(args.time_limit), ..Default::default() };
-    // Only an automatic plan may be replaced during the run.
-    let replan = matches!(args.plan, PlanArg::Auto).then(|| problem.clone());
     let mut recorder = run_dir.is_some().then(|| Recorder::new(&plan, &simulated));
-    let open = args.epochs.is_none() && options.patience.is_some();
-    let mut screen = Screen::new(show, plan.num_batches(), options.epochs, open);
-    let mut trainer = Trainer { executor: Executor::new(job, &plan, replan, settings)?, options };
+    let open = state.open && options.patience.is_some();
+    let mut screen = Screen::new(show, steps_per_epoch, options.epochs, open);
+    let run_dir = run_dir.map(RefCell::new);
+    let mut keeper =
+        Checkpoints::new(run_dir.as_ref(), serde_json::to_value(&state)?, args.checkpoint_every, show, &screen.bar);
+    let mut trainer = Trainer { executor: Executor::new(job, &plan, replanned, settings)?, options };
+    let resumed_at = resumed.as_ref().map(|r| json!({ "epoch": progress.epoch, "batches": r.batches }));
+    match resumed {
+        None => {
+            trainer.keep(&progress, &mut keeper)?;
+            run_dir.as_ref().map_or(Ok(()), |dir| dir.borrow().begin(&configured))?;
+        }
+        Some(Resumption { position, training, batches, at }) => {
+            trainer.executor.restore(position, &training)?;
+            show.say(&at);
+            screen.bar.set_position(u64::from(progress.epoch) * steps_per_epoch as u64 + batches as u64);
+            recorder.iter_mut().for_each(|recorder| recorder.resumed(&progress, &at));
+        }
+    }
     let mut warned = false;
-    let report = trainer.train(&stop, &mut |event| {
+    let trained = trainer.train_from(progress, &mut keeper, &stop, &mut |event| {
         screen.show(event);
         recorder.iter_mut().for_each(|recorder| recorder.observe(event));
         // A failed metrics write never stops training; it is retried with the next epoch and at the end.
-        if let (Event::Epoch(row), Some(dir)) = (event, run_dir.as_mut())
-            && let Err(e) = dir.append(row)
+        if let (Event::Epoch(row), Some(dir)) = (event, &run_dir)
+            && let Err(e) = dir.borrow_mut().append(row)
             && !std::mem::replace(&mut warned, true)
         {
             screen.bar.suspend(|| show.say(format_args!("{}; training goes on", show::one_line(&e))));
         }
-    })?;
+    });
     screen.bar.finish_and_clear();
+    let run_dir = run_dir.map(RefCell::into_inner);
+    let report = trained.inspect_err(|_| {
+        // The error is what matters; a status that cannot be written stays that of a run that was killed.
+        let _ = run_dir.as_ref().map(|dir| dir.set_status(State::Failed));
+    })?;
     let parameters = trainer.executor.training_mut()?.parameters()?;
     let run = report::Run {
-        title: format!("{} on {}", config.spec.model.kind, dataset.name),
-        profile: &profile,
-        problem: &problem,
+        title: format!("{} on {}", configured.job.spec.model.kind, dataset.name),
+        profile: &state.profile,
+        problem: &state.problem,
         plans: &plans,
-        plan: &plan,
+        plan: &state.plan,
         report: &report,
-        configuration: configuration(&config, &trainer.options),
-        held_bytes,
+        configuration: configuration(&configured.job, &trainer.options),
+        held_bytes: state.held_bytes,
         simulated: &simulated,
     };
-    let model = learns.then_some((&config.spec.model, &parameters[..]));
+    // Without a step, the model is the initial one, which is written on request.
+    let has_model = trainer.options.epochs == 0 || report.epochs.iter().any(|e| e.report.batches > 0);
+    let model = (learns && has_model).then_some((&configured.job.spec.model, &parameters[..]));
+    let path = args.run.as_ref().or(args.resume.as_ref());
     let unwritten = write(run_dir, args.save.as_deref(), model, run, recorder);
-    let mut outcome = summary(&report, &plan, &stop_reason(args, &report, &trainer.options, plan.num_batches()));
+    let why = stop_reason(state.open, &report, &trainer.options, steps_per_epoch);
+    let mut outcome = summary(&report, &state.plan, &why);
     outcome.json["training"] = serde_json::to_value(&trainer.options)?;
     outcome.json["dataset"] = json!({
-        "name": dataset.name, "path": args.planned.data.dataset.as_deref().map(lossy),
+        "name": dataset.name, "path": args.planned.data.dataset.as_deref().or(configured.dataset.as_deref()).map(lossy),
         "num_nodes": dataset.num_nodes(), "num_edges": dataset.topology.num_edges(),
     });
-    outcome.json["config"] = serde_json::to_value(&config)?;
-    outcome.json["profile"] = serde_json::to_value(&profile)?;
-    outcome.json["held_bytes"] = json!(held_bytes);
-    outcome.json["run"] = json!(args.run.as_deref().map(lossy));
-    outcome.json["init"] = json!(args.init.as_deref().map(lossy));
+    outcome.json["config"] = serde_json::to_value(&configured.job)?;
+    outcome.json["profile"] = serde_json::to_value(&state.profile)?;
+    outcome.json["held_bytes"] = json!(state.held_bytes);
+    outcome.json["run"] = json!(path.map(|path| lossy(path)));
+    outcome.json["init"] = json!(configured.init.as_deref().map(lossy));
+    outcome.json["resumed"] = json!(resumed_at);
     outcome.unwritten = (!unwritten.is_empty()).then(|| anyhow::anyhow!(unwritten.join("; ")));
     Ok(outcome)
 }
 
-/// Writes metrics, model and report, each even if another fails; returns the errors.
+/// Writes metrics, model, report and status, each even if another fails; returns the errors.
 fn write(
     mut run_dir: Option<RunDir>,
     save: Option<&Path>,
@@ -277,14 +280,22 @@ fn write(
     if let Some(dir) = &mut run_dir {
         note(dir.write_metrics());
     }
-    let trained = run.report.epochs.iter().any(|e| e.report.batches > 0);
-    if let Some((model, parameters)) = model.filter(|_| trained) {
+    let state = match run.report.stop_reason {
+        StopReason::Interrupted => State::Interrupted,
+        StopReason::Epochs | StopReason::Patience => State::Done,
+    };
+    if let Some((model, parameters)) = model {
         for path in run_dir.iter().map(RunDir::model).chain(save.map(Path::to_path_buf)) {
             note(morphgl_model_spec::save_model(&path, model, parameters).map_err(Into::into));
         }
     }
     if let (Some(dir), Some(recorder)) = (&run_dir, recorder) {
         note(dir.write_report(&report::of_run(run, recorder)));
+    }
+    if let Some(dir) = &run_dir {
+        // A run whose files are not all written is not done: it can be resumed for them.
+        let written = dir.set_status(if unwritten.is_empty() { state } else { State::Failed });
+        unwritten.extend(written.err().map(|e| show::one_line(&e)));
     }
     unwritten
 }
@@ -293,79 +304,4 @@ fn write(
 fn caches(registry: &Registry, keys: &RouteKeys) -> bool {
     let operator = |key: &String| key.parse::<Key>().is_ok_and(|key| budget::caches(registry, &key));
     operator(&keys.batching) || operator(&keys.transferring)
-}
-
-/// The configuration as a flat list of names and values.
-fn configuration(config: &JobConfig, options: &TrainOptions) -> Vec<(String, String)> {
-    fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, String)>) {
-        match value {
-            Value::Object(fields) => {
-                for (name, value) in fields {
-                    let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-                    flatten(&name, value, rows);
-                }
-            }
-            Value::String(text) => rows.push((prefix.to_string(), text.clone())),
-            other => rows.push((prefix.to_string(), other.to_string())),
-        }
-    }
-    let mut rows = Vec::new();
-    for value in [serde_json::to_value(config), serde_json::to_value(options)].into_iter().flatten() {
-        flatten("", &value, &mut rows);
-    }
-    rows
-}
-
-/// Counters of all epochs, a line an operator.
-fn counter_lines(counters: &CountersByOperator) -> String {
-    let line = |(operator, counters): (&String, &BTreeMap<String, u64>)| {
-        let text = |(name, &n): (&String, &u64)| match name.ends_with("_bytes") {
-            true => format!("{name} {}", show::bytes(n)),
-            false => format!("{name} {}", HumanCount(n)),
-        };
-        let mut all: Vec<String> = counters.iter().map(text).collect();
-        if let (Some(&hits), Some(&requests)) = (counters.get(CACHE_HITS.name), counters.get(CACHE_REQUESTS.name))
-            && requests > 0
-        {
-            all.push(format!("cache hit rate {:.1}%", 100.0 * hits as f64 / requests as f64));
-        }
-        format!("{operator}: {}\n", all.join(", "))
-    };
-    counters.iter().map(line).collect()
-}
-
-fn summary(report: &TrainReport, plan: &Plan, stop_reason: &str) -> Outcome {
-    let percent = |x: f64| format!("{:.2}%", 100.0 * x);
-    let best = report.best.as_ref();
-    let test = report.test;
-    let valid = best.map(|b| format!("best validation accuracy {} in epoch {}", percent(b.valid.accuracy()), b.epoch));
-    let tested = test.map(|t| format!("test accuracy {}", percent(t.accuracy())));
-    let scores: Vec<String> = valid.into_iter().chain(tested).collect();
-    let mut text = scores.join("; ");
-    text.extend((!text.is_empty()).then_some('\n'));
-    let predicted = plan.prediction.epoch_seconds;
-    let measured = report.median_epoch_seconds();
-    if let Some(measured) = measured {
-        let off = 100.0 * (measured / predicted - 1.0);
-        let (predicted, measured) = (Time(predicted), Time(measured));
-        text += &format!("epoch: predicted {predicted}, measured {measured} (median, {off:+.0}%)\n");
-    }
-    let counters = report.counters();
-    let peak = crate::peak_rss_bytes();
-    text += &counter_lines(&counters);
-    text += &format!("{stop_reason}; peak memory {}\n", show::bytes(peak));
-    let json = json!({
-        "test_accuracy": test.map(|t| t.accuracy()),
-        "test_loss": test.map(|t| t.loss()),
-        "best_valid_accuracy": best.map(|b| b.valid.accuracy()),
-        "best_epoch": best.map(|b| b.epoch),
-        "epochs": report.epochs,
-        "predicted_epoch_seconds": predicted,
-        "measured_epoch_seconds": measured,
-        "counters": counters,
-        "plan": plan,
-        "ended": report.stop_reason,
-        "peak_rss_bytes": peak,
-    });
-    Outcome { failed: report.stop_reason == StopReason::Interrupted, ..Outcome::new(text, json) }
 }

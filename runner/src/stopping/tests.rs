@@ -32,7 +32,7 @@ fn bounds_are_steps_in_whole_epochs_and_some_epochs_at_least() {
 
 /// Epochs that are run when validation goes as `scores` say, each a count of correct nodes and a loss.
 fn epochs_run(options: &TrainOptions, scores: &[(u64, f64)]) -> (u32, u32) {
-    let mut stopping = EarlyStopping::new(options.patience);
+    let mut stopping = EarlyStopping::new(options.patience, None);
     let mut best = 0;
     for epoch in 0..options.epochs {
         let (correct, loss_sum) = *scores.get(epoch as usize).unwrap_or(&scores[scores.len() - 1]);

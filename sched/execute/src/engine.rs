@@ -5,14 +5,17 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::RecvTimeoutError;
 use morphgl_plan::{Begun, Order, Phase, Replay, Schedule, Step};
-use morphgl_registry::{BatchId, MiniBatch, Place};
+use morphgl_registry::{BatchId, Counters, MiniBatch, Place};
 
 use crate::buffers::Buffers;
-use crate::lane::{Answer, Work};
+use crate::clock::Clock;
+use crate::lane::{Answer, Output, Work};
 use crate::lanes::Lanes;
 use crate::operators::ExecutorOperators;
 use crate::tally::Tally;
-use crate::{Activity, BatchDone, Control, EpochReport, Error, ErrorKind, Event, Result, Settings, Span, Stop};
+use crate::{
+    Activity, BatchDone, Control, EpochReport, Error, ErrorKind, Event, Result, Settings, Span, Stop, TrainingState,
+};
 
 /// Number of training's lane: the first.
 const TRAINING: usize = 0;
@@ -27,6 +30,8 @@ struct InFlight {
     /// Where batching put it.
     place: Place,
     edges: usize,
+    /// Of batching and of transferring.
+    counters: [Counters; 2],
 }
 
 /// A step that a lane works on.
@@ -35,7 +40,8 @@ struct Running {
     id: BatchId,
     lane: usize,
     worker: usize,
-    since: Instant,
+    /// By the engine's clock.
+    since: Duration,
 }
 
 /// The state of an epoch. Single-threaded; it sleeps on one channel.
@@ -43,9 +49,11 @@ pub(crate) struct Engine<'a> {
     epoch: u32,
     /// Indices of the mini-batches by position.
     batches: &'a [u32],
-    /// Time limit of a step.
     limit: Option<Duration>,
+    clock: Clock,
     start: Instant,
+    /// Seconds of the report that this one continues: lanes count from 0.
+    before: f64,
     lanes: Lanes,
     replay: Replay,
     buffers: Buffers,
@@ -60,6 +68,8 @@ pub(crate) struct Engine<'a> {
     /// Positions of the mini-batches that training's lane was sent before their training begins: its operator queues them behind
     /// the one in work.
     queued: VecDeque<u32>,
+    /// Since when training's lane is asked for its state.
+    exporting: Option<Duration>,
     /// By position.
     trained: Vec<bool>,
     stopped: bool,
@@ -67,14 +77,16 @@ pub(crate) struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    /// Starts the lanes of the schedule's operators, to train the mini-batches with these indices.
+    /// Starts the lanes of the schedule's operators, to train the mini-batches with these indices after those of `so_far`.
     pub(crate) fn new(
         operators: &mut ExecutorOperators,
         (schedule, order): (&Schedule, &Order),
         (epoch, batches): (u32, &'a [u32]),
+        so_far: EpochReport,
         settings: Settings,
     ) -> Self {
         let start = Instant::now();
+        let before = so_far.seconds;
         let buffers = Buffers::new(schedule, operators.take_spares());
         let (lanes, failure) = Lanes::start(start, operators.lend(schedule));
         let share_lanes: Vec<Vec<usize>> = (0..schedule.shares.len()).map(|share| lanes.of_share(share)).collect();
@@ -82,15 +94,18 @@ impl<'a> Engine<'a> {
             epoch,
             batches,
             limit: settings.limit,
+            clock: Clock::new(settings.limit, start),
             start,
+            before,
             replay: Replay::new(schedule, order),
-            tally: Tally::new(epoch, schedule, settings.record),
+            tally: Tally::new(epoch, schedule, settings.record, so_far),
             idle: share_lanes.iter().map(|lanes| (0..lanes.len().saturating_sub(1)).rev().collect()).collect(),
             share_lanes,
             // All memory is allocated before the first mini-batch; a table half full never grows.
             in_flight: HashMap::with_capacity(2 * buffers.total_capacity().min(batches.len())),
             running: Vec::with_capacity(lanes.count()),
             queued: VecDeque::with_capacity(lanes.queue(TRAINING)),
+            exporting: None,
             trained: vec![false; batches.len()],
             buffers,
             lanes,
@@ -111,7 +126,7 @@ impl<'a> Engine<'a> {
             } else {
                 self.begin_queued();
             }
-            if self.running.is_empty() {
+            if self.running.is_empty() && self.exporting.is_none() {
                 return;
             }
             self.wait(observe);
@@ -123,7 +138,7 @@ impl<'a> Engine<'a> {
         self.stopped = true;
         loop {
             self.begin_queued();
-            if self.running.is_empty() {
+            if self.running.is_empty() && self.exporting.is_none() {
                 return;
             }
             self.wait(&mut |_| Control::Continue);
@@ -146,7 +161,7 @@ impl<'a> Engine<'a> {
             assert_eq!(self.replay.trained(), self.replay.begun(), "mini-batches trained, and begun");
         }
         let stopped = self.stopped && !remaining.is_empty();
-        Ok(self.tally.finish(self.start.elapsed().as_secs_f64(), stopped, peak, remaining))
+        Ok(self.tally.finish(self.before + self.start.elapsed().as_secs_f64(), stopped, peak, remaining))
     }
 
     fn id(&self, position: u32) -> BatchId {
@@ -176,7 +191,8 @@ impl<'a> Engine<'a> {
                 None => (TRAINING, 0, self.take(position)),
             },
         };
-        self.running.push(Running { begun, id, lane, worker, since: Instant::now() });
+        let since = self.clock.read(Instant::now());
+        self.running.push(Running { begun, id, lane, worker, since });
         if phase == Phase::Batching || input.is_some() {
             self.lanes.lane(lane).send(id, input);
         }
@@ -201,12 +217,20 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Sleeps until a lane answers, or a step has passed the time limit.
+    /// Asks training's lane for its state, unless that is under way.
+    fn export(&mut self) {
+        if self.exporting.is_none() && self.failure.is_none() {
+            self.lanes.lane(TRAINING).export();
+            self.exporting = Some(self.clock.read(Instant::now()));
+        }
+    }
+
+    /// Sleeps until a lane answers, or a piece of the time limit has passed.
     fn wait(&mut self, observe: Observe<'_>) {
-        let first = self.running.iter().map(|r| r.since).min();
-        let deadline = first.zip(self.limit).and_then(|(first, limit)| first.checked_add(limit));
-        let answer = match deadline {
-            Some(deadline) => self.lanes.answers().recv_deadline(deadline),
+        self.clock.read(Instant::now());
+        let first = self.running.iter().map(|r| r.since).chain(self.exporting).min();
+        let answer = match first.and_then(|first| self.clock.sleep(first)) {
+            Some(piece) => self.lanes.answers().recv_timeout(piece),
             None => self.lanes.answers().recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match answer {
@@ -218,27 +242,50 @@ impl<'a> Engine<'a> {
 
     /// Abandons every lane whose step has passed the time limit.
     fn abandon_late(&mut self) {
-        let limit = self.limit.expect("only a limit can be passed");
-        for Running { lane, id, .. } in self.running.extract_if(.., |r| r.since.elapsed() >= limit) {
+        self.clock.read(Instant::now());
+        let (clock, limit) = (&self.clock, self.limit.expect("only a limit can be passed"));
+        let mut late: Vec<(usize, Option<BatchId>)> = Vec::new();
+        late.extend(self.running.extract_if(.., |r| clock.is_late(r.since)).map(|r| (r.lane, Some(r.id))));
+        late.extend(self.exporting.filter(|&since| clock.is_late(since)).map(|_| (TRAINING, None)));
+        for (lane, id) in late {
             if lane == TRAINING {
-                self.queued.clear();
+                self.training_is_lost();
             }
             let operator = self.lanes.abandon(lane);
-            self.failure.get_or_insert(Error::new(Some(&operator), Some(id), ErrorKind::Hangs(limit)));
+            self.failure.get_or_insert(Error::new(Some(&operator), id, ErrorKind::Hangs(limit)));
         }
     }
 
+    /// Expects no further answer of training's lane.
+    fn training_is_lost(&mut self) {
+        self.queued.clear();
+        self.exporting = None;
+        self.running.retain(|r| r.lane != TRAINING);
+    }
+
     fn receive(&mut self, Answer { lane, outcome, span }: Answer, observe: Observe<'_>) {
-        let Some(index) = self.running.iter().position(|r| r.lane == lane) else {
-            // An abandoned lane has answered after all, too late.
-            return;
-        };
-        let running = self.running.swap_remove(index);
-        match outcome {
-            Ok(work) => self.ended(running, work, span, observe),
-            Err(error) => {
+        let span = Span { start: self.before + span.start, end: self.before + span.end };
+        if let Ok(Output::State(state)) = outcome {
+            return self.exported(&state, observe);
+        }
+        let index = self.running.iter().position(|r| r.lane == lane);
+        // Of training's two answers to a step and to an export, an error that names no mini-batch is the export's.
+        let of_export = lane == TRAINING && outcome.as_ref().is_err_and(|e| e.batch.is_none());
+        match (outcome, index) {
+            (Ok(Output::Work(work)), Some(index)) => {
+                let running = self.running.swap_remove(index);
+                self.ended(running, work, span, observe);
+            }
+            (Err(error), _) if of_export && self.exporting.take().is_some() => {
+                if error.is_panic() {
+                    self.training_is_lost();
+                }
+                self.failure.get_or_insert(error);
+            }
+            (Err(error), Some(index)) => {
+                let running = self.running.swap_remove(index);
                 if lane == TRAINING && error.is_panic() {
-                    self.queued.clear();
+                    self.training_is_lost();
                 }
                 if lane == TRAINING && !self.queued.is_empty() {
                     // Mini-batches that the operator has queued behind the failed one are trained all the same.
@@ -247,6 +294,28 @@ impl<'a> Engine<'a> {
                 // Of several failures, the first is reported.
                 self.failure.get_or_insert(error);
             }
+            // An abandoned lane has answered after all, too late.
+            (_, None) | (Ok(Output::State(_)), _) => {}
+        }
+    }
+
+    /// Hands on the state of training. Answers come in the order of sending, so it is the state after all mini-batches that
+    /// the report counts.
+    fn exported(&mut self, state: &TrainingState, observe: Observe<'_>) {
+        if self.exporting.take().is_none() || self.failure.is_some() {
+            return;
+        }
+        let seconds = self.before + self.start.elapsed().as_secs_f64();
+        let mut so_far = self.tally.clone().finish(seconds, false, self.buffers.peak, Vec::new());
+        so_far.activities.clear();
+        self.notify(&Event::Exported(state, &so_far), observe);
+    }
+
+    fn notify(&mut self, event: &Event<'_>, observe: Observe<'_>) {
+        match observe(event) {
+            Control::Continue => {}
+            Control::Cut => self.replay.cut(),
+            Control::Export => self.export(),
         }
     }
 
@@ -256,7 +325,7 @@ impl<'a> Engine<'a> {
         let Work { batch, score, measured } = work;
         self.replay.end(begun);
         let activity = Activity { id, share, phase, worker, span };
-        self.tally.ended(activity, measured.counters);
+        self.tally.ended(activity);
         let mut done = None;
         match phase {
             Phase::Batching => {
@@ -265,28 +334,28 @@ impl<'a> Engine<'a> {
                     MiniBatch::Host(batch) => batch.num_edges(),
                     MiniBatch::Device(_) => 0,
                 };
-                let in_flight = InFlight { place: batch.place(), batch: Some(batch), edges };
+                let counters = [measured.counters, Counters::NONE];
+                let in_flight = InFlight { place: batch.place(), batch: Some(batch), edges, counters };
                 self.in_flight.insert(position, in_flight);
             }
             Phase::Transferring => {
                 let in_flight = self.in_flight.get_mut(&position).expect("a batched mini-batch is in flight");
                 in_flight.batch = Some(batch);
+                in_flight.counters[1] = measured.counters;
             }
             Phase::Training => {
-                let InFlight { place, edges, .. } =
+                let InFlight { place, edges, counters: [batching, transferring], .. } =
                     self.in_flight.remove(&position).expect("a batched mini-batch is in flight");
                 self.trained[position as usize] = true;
                 let left = self.trained.len() - self.replay.begun() as usize;
                 let trained = BatchDone { id, share, seeds: batch.num_seeds(), edges, score, left };
-                self.tally.trained(&trained, span);
+                self.tally.trained(&trained, span, [batching, transferring, measured.counters]);
                 self.buffers.trained(share, (batch.place() == place).then_some(batch));
                 done = Some(trained);
             }
         }
         for event in [Some(Event::Ended(activity)), done.map(Event::Trained)].into_iter().flatten() {
-            if observe(&event) == Control::Cut {
-                self.replay.cut();
-            }
+            self.notify(&event, observe);
         }
     }
 }

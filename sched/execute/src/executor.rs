@@ -9,6 +9,7 @@ use morphgl_registry::{Key, Operators, Route, Training, Transferring};
 use crate::engine::Engine;
 use crate::matching::routes_of;
 use crate::operators::ExecutorOperators;
+use crate::position::Rest;
 use crate::{Control, EpochReport, Error, Event, Result, Settings, Stop};
 
 /// Runs epochs by a schedule, in the order in which the schedule's own simulation begins its phases.
@@ -73,10 +74,40 @@ impl Executor {
         stop: &Stop,
         observe: &mut dyn FnMut(&Event<'_>) -> Control,
     ) -> Result<EpochReport> {
+        self.train_on(epoch, batches, EpochReport::default(), stop, observe)
+    }
+
+    /// Continues [`Executor::train`] after the mini-batches of the report `so_far`, one that came with [`Event::Exported`] or
+    /// was returned after a stop: the first `so_far.batches` ones of the schedule's order of training. The others are trained
+    /// in the order in which they would have been, and the report returned is of all.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executor::train`]; also a report that is not of this schedule.
+    pub fn train_on(
+        &mut self,
+        epoch: u32,
+        batches: &[u32],
+        so_far: EpochReport,
+        stop: &Stop,
+        observe: &mut dyn FnMut(&Event<'_>) -> Control,
+    ) -> Result<EpochReport> {
         self.check(batches)?;
+        let rest = match so_far.batches {
+            0 => None,
+            trained => Some(self.rest(trained, epoch, &so_far)?),
+        };
         self.operators.set_training_threads(self.schedule.training_threads.max(1))?;
         let Self { operators, settings, schedule, order, .. } = self;
-        let mut engine = Engine::new(operators, (schedule, order), (epoch, batches), *settings);
+        let left: Vec<u32>;
+        let (schedule, order, batches) = match &rest {
+            Some(rest) => {
+                left = rest.positions.iter().map(|&position| batches[position as usize]).collect();
+                (&rest.schedule, &rest.order, &left[..])
+            }
+            None => (&*schedule, &*order, batches),
+        };
+        let mut engine = Engine::new(operators, (schedule, order), (epoch, batches), so_far, *settings);
         let panicked = catch_unwind(AssertUnwindSafe(|| engine.run(stop, observe))).err();
         if panicked.is_some() {
             engine.drain();
@@ -87,6 +118,22 @@ impl Executor {
             Some(payload) => resume_unwind(payload),
             None => report,
         }
+    }
+
+    /// The part of the schedule after the mini-batches of `so_far`.
+    fn rest(&self, trained: usize, epoch: u32, so_far: &EpochReport) -> Result<Rest> {
+        let refused = |text: &str| Err(Error::setting(None, text));
+        let resources = self.schedule.resources.len();
+        if trained > self.schedule.num_batches() || so_far.epoch != epoch || so_far.resources.len() != resources {
+            return refused("the position within the epoch is one of another schedule; begin the epoch again");
+        }
+        let rest = Rest::after(&self.schedule, &self.order, trained);
+        let left = |share: usize| rest.schedule.shares[share].batches;
+        let trained = self.schedule.shares.iter().enumerate().map(|(i, share)| share.batches - left(i));
+        if !trained.eq(so_far.shares.iter().map(|share| share.batches)) {
+            return refused("the position within the epoch is one of another schedule; begin the epoch again");
+        }
+        Ok(rest)
     }
 
     /// Whether these mini-batches can be trained by the schedule.

@@ -12,7 +12,7 @@ use morphgl_registry::{
 
 use crate::error::{delivered, guarded};
 use crate::report::span_ending;
-use crate::{Error, ErrorKind, Result, Span};
+use crate::{Error, ErrorKind, Result, Span, TrainingState};
 
 /// The operator of a lane.
 pub(crate) enum Operator {
@@ -29,6 +29,15 @@ pub(crate) struct Work {
     pub(crate) measured: Measured,
 }
 
+/// What a lane answers with.
+#[allow(clippy::large_enum_variant, reason = "nearly all answers are the larger one, and must not allocate")]
+pub(crate) enum Output {
+    /// To a mini-batch.
+    Work(Work),
+    /// To [`Command::Export`].
+    State(TrainingState),
+}
+
 /// An operation that may still run.
 enum Pending {
     Batch(Handle<MiniBatch>),
@@ -36,16 +45,21 @@ enum Pending {
     Training(MiniBatch, Handle<Score>),
 }
 
-/// A lane's answer to one mini-batch it was sent.
+/// A lane's answer to one command.
 pub(crate) struct Answer {
     /// Number of the lane.
     pub(crate) lane: usize,
-    pub(crate) outcome: Result<Work>,
+    pub(crate) outcome: Result<Output>,
     pub(crate) span: Span,
 }
 
-/// A mini-batch to be prepared, if possible in the memory of another; or one to be transferred or trained.
-type Command = (BatchId, Option<MiniBatch>);
+/// A command to a lane.
+enum Command {
+    /// A mini-batch to be prepared, if possible in the memory of another; or one to be transferred or trained.
+    Batch(BatchId, Option<MiniBatch>),
+    /// Training: to copy out its state after all mini-batches that were sent before.
+    Export,
+}
 
 /// A lane as the engine sees it. Dropping it ends the thread after its current work, without waiting for it.
 pub(crate) struct Lane {
@@ -89,6 +103,13 @@ impl Operator {
             }
         })
     }
+
+    fn state(&self) -> morphgl_registry::Result<TrainingState> {
+        match self {
+            Operator::Training(operator) => TrainingState::of(operator.as_ref()),
+            Operator::Batching(_) | Operator::Transferring(_) => unreachable!("only training has a state"),
+        }
+    }
 }
 
 impl Pending {
@@ -118,8 +139,8 @@ impl Lane {
         start: Instant,
     ) -> Result<Self> {
         let queue = operator.queue();
-        // A bounded channel allocates all of its memory now.
-        let (commands, received) = bounded(queue + 1);
+        // A bounded channel allocates all of its memory now. It holds one export besides mini-batches.
+        let (commands, received) = bounded(queue + 2);
         let thread = thread::Builder::new().name(format!("{}-{number}", operator.phase().noun()));
         let own = key.clone();
         let thread = thread.spawn(move || run(number, &own, operator, &received, &answers, start));
@@ -130,7 +151,12 @@ impl Lane {
     /// Sends a mini-batch, to which the lane will answer once. Answers come in the order of sending.
     pub(crate) fn send(&self, id: BatchId, batch: Option<MiniBatch>) {
         // A lane that has ended has panicked, and its answer about that is under way.
-        drop(self.commands.send((id, batch)));
+        drop(self.commands.send(Command::Batch(id, batch)));
+    }
+
+    /// Requests the state of training after all mini-batches sent so far; at most one request may be unanswered.
+    pub(crate) fn export(&self) {
+        drop(self.commands.send(Command::Export));
     }
 
     /// Mini-batches that may be queued behind the one that is being processed.
@@ -156,18 +182,36 @@ fn run(
 ) -> Option<Operator> {
     let depth = operator.depth();
     let mut begun: VecDeque<(BatchId, Result<Pending>)> = VecDeque::with_capacity(depth);
-    let mut ended = 0.0;
+    let (mut ended, mut exporting) = (0.0, false);
     loop {
-        // The operator takes its next mini-batches before the one in work is waited for, but none after one that it refused.
-        while begun.len() < depth && begun.back().is_none_or(|(_, outcome)| outcome.is_ok()) {
+        // The operator takes its next mini-batches before the one in work is waited for, but none after one that it refused,
+        // and none before a requested export.
+        while !exporting && begun.len() < depth && begun.back().is_none_or(|(_, outcome)| outcome.is_ok()) {
             let command = if begun.is_empty() { commands.recv().ok() } else { commands.try_recv().ok() };
-            let Some((id, batch)) = command else { break };
-            begun.push_back((id, guarded(Some(key), Some(id), || operator.begin(id, batch))));
+            match command {
+                Some(Command::Batch(id, batch)) => {
+                    begun.push_back((id, guarded(Some(key), Some(id), || operator.begin(id, batch))));
+                }
+                Some(Command::Export) => exporting = true,
+                None => break,
+            }
         }
-        let Some((id, outcome)) = begun.pop_front() else { return Some(operator) };
-        let outcome = outcome.and_then(|pending| guarded(Some(key), Some(id), || pending.wait()));
-        let outcome = outcome.and_then(|work| Ok(Work { batch: delivered(key, id, work.batch)?, ..work }));
-        let busy = outcome.as_ref().map_or(Duration::ZERO, |work| work.measured.busy);
+        let (mut busy, outcome) = (
+            Duration::ZERO,
+            match begun.pop_front() {
+                Some((id, outcome)) => {
+                    let outcome = outcome.and_then(|pending| guarded(Some(key), Some(id), || pending.wait()));
+                    outcome.and_then(|work| Ok(Output::Work(Work { batch: delivered(key, id, work.batch)?, ..work })))
+                }
+                None if std::mem::take(&mut exporting) => {
+                    guarded(Some(key), None, || operator.state()).map(Output::State)
+                }
+                None => return Some(operator),
+            },
+        );
+        if let Ok(Output::Work(work)) = &outcome {
+            busy = work.measured.busy;
+        }
         let span = span_ending(start.elapsed().as_secs_f64(), busy, ended);
         ended = span.end;
         let panicked = outcome.as_ref().is_err_and(Error::is_panic);

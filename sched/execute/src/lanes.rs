@@ -27,9 +27,10 @@ impl Lanes {
     /// Starts all lanes; also returns the first error, of a thread that cannot be started: its operator is lost, the others are
     /// there.
     pub(crate) fn start(start: Instant, operators: Vec<(Option<usize>, Key, Operator)>) -> (Self, Option<Error>) {
-        // A lane answers once to each mini-batch it was sent, and the channel holds all these answers: no lane waits to answer.
+        // A lane answers once to each mini-batch it was sent, and that of training to an export; the channel holds all these
+        // answers: no lane waits to answer.
         let most: usize = operators.iter().map(|(_, _, operator)| 1 + operator.queue()).sum();
-        let (send, answers) = bounded(most.max(1));
+        let (send, answers) = bounded(most + 1);
         let mut lanes = Self { entries: Vec::with_capacity(operators.len()), answers };
         let mut failure = None;
         for (number, (share, key, operator)) in operators.into_iter().enumerate() {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod buffers;
+mod clock;
 mod engine;
 mod error;
 mod executor;
@@ -10,6 +11,7 @@ mod loader;
 mod matching;
 mod operators;
 mod pool;
+mod position;
 mod prepare;
 mod report;
 mod settings;
@@ -23,6 +25,7 @@ pub use executor::Executor;
 pub use loader::Loader;
 pub use morphgl_plan::{Activity, Span};
 pub use pool::Pool;
+pub use position::TrainingState;
 pub use prepare::prepare;
 pub use report::{
     BatchDone, Control, CountersByOperator, EpochReport, EpochRow, Event, PhaseSeconds, Prepared, ResourceSeconds,

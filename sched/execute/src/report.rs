@@ -8,6 +8,8 @@ use morphgl_plan::{Activity, Plan, Replanned, Seconds, Span};
 use morphgl_registry::{BatchId, Score};
 use serde::{Deserialize, Serialize};
 
+use crate::TrainingState;
+
 /// The span of work that ended by `end` and took the `measured` time. It starts no earlier than `earliest`, so that rounding
 /// does not make spans of one thread overlap.
 pub(crate) fn span_ending(end: f64, measured: Duration, earliest: f64) -> Span {
@@ -54,6 +56,8 @@ pub enum Event<'a> {
     Ended(Activity),
     /// A mini-batch was trained; its [`Event::Ended`] came before.
     Trained(BatchDone),
+    /// The state that [`Control::Export`] requested, and the report of the mini-batches that led to it.
+    Exported(&'a TrainingState, &'a EpochReport),
     /// The rest of the epoch is run by a new plan.
     Replanned(&'a Replanned),
     /// Evaluation begins.
@@ -69,6 +73,9 @@ pub enum Control {
     Continue,
     /// No further mini-batch begins, and those that have begun are trained: the end of an overlap, before another schedule.
     Cut,
+    /// The state of training is copied out between two steps, and comes as [`Event::Exported`]. The order of training does not
+    /// change. Ignored while another export is under way.
+    Export,
 }
 
 /// Seconds by phase.
@@ -164,9 +171,11 @@ pub struct EpochRow {
     pub seconds: f64,
     /// Seconds of evaluation.
     pub evaluation_seconds: f64,
-    /// Mean training loss a seed.
+    /// Mean training loss a seed; NaN, in JSON null, where no seed has a label.
+    #[serde(deserialize_with = "nan_for_null")]
     pub loss: f64,
-    /// Accuracy on the training seeds, in training mode.
+    /// Accuracy on the training seeds, in training mode; NaN, in JSON null, where no seed has a label.
+    #[serde(deserialize_with = "nan_for_null")]
     pub train_accuracy: f64,
     /// Mean validation loss, where it was evaluated.
     pub valid_loss: Option<f64>,
@@ -178,6 +187,10 @@ pub struct EpochRow {
     pub replanned: u32,
     /// The executor's measurements.
     pub report: EpochReport,
+}
+
+fn nan_for_null<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 /// The outcome of [`prepare`](crate::prepare).

@@ -21,6 +21,12 @@ impl Mean {
         self.squares += off * (x - self.mean);
     }
 
+    /// The stream of `count` values with this mean and deviation.
+    fn of(Seconds { mean, std }: Seconds, count: usize) -> Self {
+        let count = count as f64;
+        Self { count, mean, squares: std * std * (count - 1.0).max(0.0) }
+    }
+
     fn seconds(&self) -> Seconds {
         let std = if self.count > 1.0 { (self.squares / (self.count - 1.0)).sqrt() } else { 0.0 };
         Seconds { mean: self.mean, std }
@@ -28,11 +34,11 @@ impl Mean {
 }
 
 /// A report with the sums behind its means and shares.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Tally {
     report: EpochReport,
     means: Vec<[Mean; 3]>,
-    /// Counters of each share's operators, by phase.
+    /// Counters of each share's operators, by phase: those of trained mini-batches.
     counters: Vec<[Counters; 3]>,
     /// Keys of the operators, in the same order.
     keys: Vec<[String; 3]>,
@@ -41,11 +47,14 @@ pub(crate) struct Tally {
     cores: Vec<f64>,
     /// End of the last step of training.
     trained: f64,
+    /// Peaks of the buffers before.
+    peak: [usize; 2],
     record: bool,
 }
 
 impl Tally {
-    pub(crate) fn new(epoch: u32, schedule: &Schedule, record: bool) -> Self {
+    /// Continues the report `so_far` of the schedule's first mini-batches.
+    pub(crate) fn new(epoch: u32, schedule: &Schedule, record: bool, so_far: EpochReport) -> Self {
         let resources = schedule.shares.iter().map(|s| {
             let of = |names: &[String], threads: usize| {
                 let used = schedule.resources.iter().enumerate().filter(|(_, r)| names.contains(&r.name));
@@ -58,27 +67,32 @@ impl Tally {
             |Share { keys, .. }: &Share| [&keys.batching, &keys.transferring, &keys.training].map(ToString::to_string);
         let idle = |r: &morphgl_plan::Resource| ResourceSeconds { resource: r.name.clone(), seconds: 0.0, share: 0.0 };
         let number = schedule.shares.len();
-        Self {
-            report: EpochReport {
+        let report = match so_far.batches {
+            0 => EpochReport {
                 epoch,
                 resources: schedule.resources.iter().map(idle).collect(),
                 shares: vec![ShareReport::default(); number],
                 ..EpochReport::default()
             },
-            means: vec![[Mean::default(); 3]; number],
+            _ => so_far,
+        };
+        let means = |s: &ShareReport| [s.batching, s.transferring, s.training].map(|mean| Mean::of(mean, s.batches));
+        Self {
+            means: report.shares.iter().map(means).collect(),
+            trained: report.seconds,
+            peak: [report.peak_batched, report.peak_ready],
+            report,
             counters: vec![[Counters::NONE; 3]; number],
             keys: schedule.shares.iter().map(keys).collect(),
             resources: resources.collect(),
             cores: schedule.resources.iter().map(|r| r.cores.unwrap_or(1) as f64).collect(),
-            trained: 0.0,
             record,
         }
     }
 
     /// Adds a phase of a mini-batch.
-    pub(crate) fn ended(&mut self, activity: Activity, counters: Counters) {
+    pub(crate) fn ended(&mut self, activity: Activity) {
         let Activity { share, phase, span, .. } = activity;
-        self.counters[share][phase as usize] += counters;
         self.means[share][phase as usize].add(span.seconds());
         for &(resource, cores) in &self.resources[share][phase as usize] {
             self.report.resources[resource].seconds += cores * span.seconds();
@@ -94,8 +108,9 @@ impl Tally {
         }
     }
 
-    /// Adds a mini-batch with the span of its training.
-    pub(crate) fn trained(&mut self, done: &BatchDone, training: Span) {
+    /// Adds a mini-batch with the span of its training, and the counters of its phases.
+    pub(crate) fn trained(&mut self, done: &BatchDone, training: Span, counters: [Counters; 3]) {
+        self.counters[done.share].iter_mut().zip(counters).for_each(|(sum, counters)| *sum += counters);
         let report = &mut self.report;
         if report.batches == 0 {
             report.first_fill_seconds = training.start;
@@ -110,7 +125,7 @@ impl Tally {
     }
 
     pub(crate) fn finish(self, seconds: f64, stopped: bool, peak: [usize; 2], remaining: Vec<u32>) -> EpochReport {
-        let Self { mut report, means, counters, keys, cores, .. } = self;
+        let Self { mut report, means, counters, keys, cores, peak: before, .. } = self;
         for (share, [batching, transferring, training]) in report.shares.iter_mut().zip(means) {
             (share.batching, share.transferring, share.training) =
                 (batching.seconds(), transferring.seconds(), training.seconds());
@@ -124,7 +139,7 @@ impl Tally {
         for (resource, cores) in report.resources.iter_mut().zip(cores) {
             resource.share = if seconds > 0.0 { (resource.seconds / (cores * seconds)).min(1.0) } else { 0.0 };
         }
-        [report.peak_batched, report.peak_ready] = peak;
+        [report.peak_batched, report.peak_ready] = [peak[0].max(before[0]), peak[1].max(before[1])];
         (report.seconds, report.stopped, report.remaining) = (seconds, stopped, remaining);
         report
     }

@@ -56,7 +56,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let context = &self.context;
         match &self.kind {
-            ErrorKind::Operator(source) => write!(f, "{context} failed while it was profiled: {source}"),
+            // What stops a step of profiling, such as a learning rate that is too high, is no fault of profiling.
+            ErrorKind::Operator(source) => {
+                write!(f, "{source}; {context} met this while it was profiled, and would while it trains")
+            }
             ErrorKind::Panicked(text) => write!(f, "{context} panicked while it was profiled: {text}"),
             ErrorKind::Operators(text) => write!(f, "{context}: {text}"),
             ErrorKind::Stopped => write!(f, "{context} was stopped; nothing of it is kept"),

@@ -103,6 +103,41 @@ pub(super) fn a_copy_goes_on_alike(run: &Run<'_>) {
     }
 }
 
+/// Parameters and optimizer state are all that training depends on: an operator that is built anew and given both goes on as
+/// the first one does, dropout and the correction of Adam's moments included. Checkpoints are made of that.
+pub(super) fn a_rebuilt_operator_goes_on_alike(run: &Run<'_>) {
+    for (what, mut model) in models() {
+        // Only attention has a dropout of its own.
+        let fields = ["dropout", "input_dropout", "attention_dropout"];
+        let fields = if model["kind"] == "gat" { &fields[..] } else { &fields[..2] };
+        fields.iter().for_each(|field| model[field] = json!(0.3));
+        let train = |trainer: &mut Trainer, epochs: std::ops::Range<u32>| -> Vec<f64> {
+            let batches: Vec<_> = epochs.map(|epoch| run.batch(&model, &[1, 6, 8, 3, 0], epoch)).collect();
+            let trained = |batch| trainer.train(batch).and_then(Handle::wait).expect("a mini-batch is trained on").0;
+            batches.iter().map(trained).map(|score| score.loss_sum).collect()
+        };
+        let mut undisturbed = run.build(&model);
+        let losses = train(&mut undisturbed, 0..9);
+        let mut first = run.build(&model);
+        train(&mut first, 0..4);
+        let kept = (parameters(&first), first.optimizer_state().expect("the optimizer's state"));
+        // What is trained after the export, or evaluated, is not in it.
+        train(&mut first, 4..6);
+        drop(first);
+        let mut second = run.build(&model);
+        second.set_parameters(&kept.0).expect("parameters");
+        second.set_optimizer_state(&kept.1).expect("the optimizer's state");
+        second.infer(&run.all_nodes()).expect("logits");
+        let resumed = train(&mut second, 4..9);
+        if run.subject.deterministic {
+            assert_eq!(resumed, losses[4..], "{what}, rebuilt: losses");
+            let states = [&undisturbed, &second].map(|trainer| trainer.optimizer_state().expect("a state"));
+            assert_eq!(states[1], states[0], "{what}, rebuilt: optimizer state");
+        }
+        alike(run, &format!("{what}, rebuilt"), &parameters(&second), &parameters(&undisturbed));
+    }
+}
+
 /// `train` equals `accumulate` followed by `step`; a mini-batch that fails changes no state.
 pub(super) fn training_is_accumulating_and_stepping(run: &Run<'_>) {
     for (what, model) in models() {

@@ -270,8 +270,10 @@ impl Training for FakeTraining {
         Ok(())
     }
 
+    /// The number of mini-batches trained.
     fn parameters(&self) -> Result<Vec<NamedTensor>> {
-        Ok(Vec::new())
+        let trained = self.machine.observed().trained.len() as f32;
+        Ok(vec![NamedTensor { name: "trained".to_string(), shape: vec![1], values: vec![trained] }])
     }
 
     fn set_parameters(&mut self, _: &[NamedTensor]) -> Result<()> {

@@ -127,7 +127,9 @@ fn a_failing_operator_is_named_and_the_model_is_unchanged() {
     for fault in [Fault::Error, Fault::Panic] {
         let says = |error: morphgl_profile::Error, key: &str| {
             let expected = match fault {
-                Fault::Error => format!("{key} failed while it was profiled: fake: injected error"),
+                Fault::Error => {
+                    format!("fake: injected error; {key} met this while it was profiled, and would while it trains")
+                }
                 Fault::Panic => format!("{key} panicked while it was profiled: injected panic"),
             };
             assert_eq!(error.to_string(), expected);

@@ -154,7 +154,10 @@ fn a_failing_operator_is_excluded_with_the_reason() {
     let mut fakes = two(2, 2);
     [0, 1].into_iter().for_each(|i| fakes.training(i).fault = Some((1, Fault::Error)));
     let error = fakes.select(&unlimited(1), &Watch::NONE).expect_err("no operator can train");
-    assert_eq!(error.to_string(), "Training_CPU_Fake failed while it was profiled: fake: injected error");
+    assert_eq!(
+        error.to_string(),
+        "fake: injected error; Training_CPU_Fake met this while it was profiled, and would while it trains"
+    );
     fakes.check_unchanged();
     // A failure of batching fails the choice.
     let mut fakes = two(2, 2);

@@ -1,0 +1,111 @@
+//! When a run keeps checkpoints.
+
+use std::cell::RefCell;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use morphgl_execute::TrainingState;
+use serde_json::Value;
+
+use super::run_dir::RunDir;
+use super::show::{self, Show};
+use crate::{Keeper, Position, Progress};
+
+/// Time after which a checkpoint is due within an epoch, unless `--checkpoint-every` is given.
+const WITHIN: Duration = Duration::from_secs(600);
+
+/// A checkpoint may follow after this many times the duration of the last one.
+const SPARSE: u32 = 100;
+
+/// The value of `--checkpoint-every`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Every {
+    Time(Duration),
+    Batches(u32),
+}
+
+impl FromStr for Every {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("{text:?}: neither a time nor a number of mini-batches; give for example 600s or 500b");
+        let number = |unit: char| text.strip_suffix(unit).map(str::trim);
+        if let Some(batches) = number('b') {
+            return batches.parse().ok().filter(|&n| n > 0).map(Self::Batches).ok_or_else(wrong);
+        }
+        let (seconds, unit) = [('s', 1.0), ('m', 60.0), ('h', 3600.0)]
+            .into_iter()
+            .find_map(|(name, unit)| Some((number(name)?, unit)))
+            .ok_or_else(wrong)?;
+        let seconds = seconds.parse::<f64>().ok().map(|n| n * unit).filter(|s| *s >= 0.0 && *s <= 1e9);
+        seconds.map(|s| Self::Time(Duration::from_secs_f64(s))).ok_or_else(wrong)
+    }
+}
+
+/// Keeps the checkpoints of a run, in its directory if it has one.
+pub(crate) struct Checkpoints<'a> {
+    dir: Option<&'a RefCell<RunDir>>,
+    /// The run besides its progress.
+    run: Value,
+    every: Option<Every>,
+    show: Show,
+    bar: ProgressBar,
+    /// End of the last checkpoint.
+    last: Instant,
+    /// Duration of the last checkpoint, the copy of the parameters included.
+    took: Duration,
+    /// Mini-batches trained since.
+    batches: u32,
+    /// Since when a checkpoint is due.
+    due: Option<Instant>,
+    warned: bool,
+}
+
+impl<'a> Checkpoints<'a> {
+    pub(crate) fn new(
+        dir: Option<&'a RefCell<RunDir>>,
+        run: Value,
+        every: Option<Every>,
+        show: Show,
+        bar: &ProgressBar,
+    ) -> Self {
+        let (last, took) = (Instant::now(), Duration::ZERO);
+        Self { dir, run, every, show, bar: bar.clone(), last, took, batches: 0, due: None, warned: false }
+    }
+}
+
+impl Keeper for Checkpoints<'_> {
+    fn is_due(&mut self, within: bool) -> bool {
+        if self.dir.is_none() || self.due.is_some() {
+            return false;
+        }
+        self.batches += u32::from(within);
+        let since = self.last.elapsed();
+        let is_sparse = since >= SPARSE * self.took;
+        let is_due = match self.every.filter(|_| within) {
+            None => is_sparse && (!within || since >= WITHIN),
+            Some(Every::Time(time)) => since >= time,
+            Some(Every::Batches(batches)) => self.batches >= batches,
+        };
+        self.due = is_due.then(Instant::now);
+        is_due
+    }
+
+    fn keep(&mut self, progress: &Progress, position: &Position, training: &TrainingState) {
+        let Some(dir) = self.dir else { return };
+        let start = self.due.take().unwrap_or_else(Instant::now);
+        let kept = dir.borrow_mut().keep(progress, position, training, &mut self.run);
+        if let Err(e) = kept
+            && !std::mem::replace(&mut self.warned, true)
+        {
+            let text = format!("{}; the run goes on without this checkpoint", show::one_line(&e));
+            self.bar.suspend(|| self.show.say(text));
+        }
+        (self.last, self.batches) = (Instant::now(), 0);
+        self.took = start.elapsed();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! `--resume`: from a run directory to the point where its training goes on.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory};
+use morphgl_graph_store::{Dataset, Load, OpenOptions};
+use serde_json::{Value, json};
+
+use super::state::{MachineState, RunState, checksums};
+use super::summary::{stop_reason, summary};
+use super::{Args, Setup};
+use crate::cli::Outcome;
+use crate::cli::paths::lossy;
+use crate::cli::run_dir::{Configured, RunDir};
+use crate::cli::show::{self, Show};
+use crate::cli::status::{State, Status};
+use crate::cli::usage::Usage;
+use crate::{Checkpoint, Job, Scheduler, Simulated, StopReason};
+
+/// Options that may be given beside `--resume`: they do not change what is computed.
+const FREE: [&str; 5] = ["resume", "epochs", "save", "time_limit", "checkpoint_every"];
+
+/// Refuses options that a resumed run takes from its directory; `matches` are those of `train`.
+pub(super) fn refuse_options(matches: &ArgMatches) -> anyhow::Result<()> {
+    let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    if !given("resume") {
+        return Ok(());
+    }
+    let command = Args::command();
+    let other =
+        command.get_arguments().find(|arg| given(arg.get_id().as_str()) && !FREE.contains(&arg.get_id().as_str()));
+    let Some(other) = other else { return Ok(()) };
+    let name = other.get_long().map_or_else(|| "DATASET".to_string(), |long| format!("--{long}"));
+    Err(Usage::error(format!(
+        "{name}: a resumed run takes it from its directory; leave it out, or train anew with another --run directory"
+    )))
+}
+
+/// A run to be continued, or the outcome of one that is done.
+pub(super) enum Resumed {
+    Run(Box<Setup>),
+    Done(Outcome),
+}
+
+/// Opens the run at `dir`.
+pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resumed> {
+    let mut configured = Configured::read(dir)?;
+    let status = Status::read(dir);
+    if let Some(process) = status.as_ref().and_then(Status::running) {
+        bail!("{}: process {process} is training it; wait for it, or interrupt it first", dir.display());
+    }
+    let (run_dir, checkpoint) = RunDir::resume(dir, &mut |remark| show.say(remark))?;
+    let Checkpoint { progress, position, training, mut run } = checkpoint;
+    run.as_object_mut().map(|run| run.remove("metrics_bytes"));
+    let state: RunState = serde_json::from_value(run).with_context(|| {
+        format!("{}: its checkpoint is not of a run; train again with another --run directory", dir.display())
+    })?;
+    if let Some(epochs) = args.epochs {
+        if epochs < progress.epoch || epochs < configured.training.epochs && is_done(status.as_ref()) {
+            let trained = show::plural(progress.epoch.into(), "epoch");
+            return Err(Usage::error(format!("--epochs {epochs}: the run has {trained} already; give more")));
+        }
+        configured.training.epochs = epochs;
+    }
+    let patient = progress.report.stop_reason == StopReason::Patience;
+    if is_done(status.as_ref()) && (patient || progress.epoch >= configured.training.epochs) {
+        let why = stop_reason(state.open, &progress.report, &configured.training, state.plan.num_batches());
+        let cure = if patient { "" } else { "; --epochs trains longer" };
+        show.say(format_args!("{}: the run is done ({why}){cure}", dir.display()));
+        let mut outcome = summary(&progress.report, &state.plan, &why);
+        outcome.json["run"] = json!(lossy(dir));
+        outcome.json["resumed"] = Value::Null;
+        return Ok(Resumed::Done(outcome));
+    }
+    // Before the dataset is read, which takes the threads there are.
+    if let Some(threads) = configured.job.threads {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+    }
+    let path = configured.dataset.as_deref();
+    let dataset = match path {
+        Some(path) => {
+            let load = match configured.job.disk_bytes {
+                Some(_) => Load::Disk,
+                None if configured.mmap => Load::Mmap,
+                None => Load::Ram,
+            };
+            if checksums(Some(path))? != state.dataset {
+                bail!("{}: not the dataset that the run was trained on; restore it, or train anew", path.display());
+            }
+            let verify = !configured.no_verify && configured.job.disk_bytes.is_none();
+            Dataset::open(path, OpenOptions { load, verify })?
+        }
+        None => crate::default_dataset(),
+    };
+    // Which operator trains was measured, and must not change.
+    let mut config = configured.job.clone();
+    if let Some(share) = position.plan.schedule.shares.first() {
+        config.operators.training = Some(share.keys.training.parse()?);
+    }
+    let dataset = Arc::new(dataset);
+    let job = Job::new(Arc::clone(&dataset), config)?;
+    state.machine.differences(&MachineState::current(job.threads())).iter().for_each(|line| show.say(line));
+    if args.epochs.is_some() {
+        configured.write(dir)?;
+    }
+    run_dir.set_status(State::Running)?;
+    let within = position.within.as_ref();
+    let batches = within.map_or(0, |w| w.earlier.as_ref().map_or(0, |r| r.batches) + w.part.batches);
+    let at = format!("resumed in epoch {} after {} of it", progress.epoch, show::plural(batches as u64, "mini-batch"));
+    Ok(Resumed::Run(Box::new(Setup {
+        simulated: Simulated::of(&job.registry),
+        dataset,
+        job,
+        configured,
+        plans: Scheduler::schedule(&state.problem)?,
+        state,
+        replanned: position.problem.clone(),
+        plan: position.plan.clone(),
+        run_dir: Some(run_dir),
+        progress,
+        resumed: Some(super::Resumption { position, training, batches, at }),
+    })))
+}
+
+fn is_done(status: Option<&Status>) -> bool {
+    status.is_some_and(|status| status.status == State::Done)
+}

@@ -1,0 +1,96 @@
+//! The beginning of a run: from options to a plan.
+
+use anyhow::Context;
+use morphgl_model_spec::ModelFile;
+
+use super::state::{MachineState, RunState, checksums};
+use super::{Args, Setup, caches, nothing_validated};
+use crate::cli::inference::{self, Inference};
+use crate::cli::plan_arg::{PlanArg, choose_training};
+use crate::cli::planned::Measured;
+use crate::cli::run_dir::{Configured, RunDir};
+use crate::cli::show::Show;
+use crate::{Evaluation, Progress, Simulated};
+
+/// Opens the dataset, profiles and plans.
+pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
+    let plan_of_file = args.plan.read()?;
+    let init = args.init.as_deref().map(ModelFile::open).transpose()?;
+    let (dataset, mut config) = args.planned.open(show)?;
+    if let Some(plan) = &plan_of_file {
+        choose_training(plan, &mut config)?;
+    }
+    let requested = args.evaluation.or(args.planned.batch.evaluation());
+    let mut evaluation = match config.disk_bytes {
+        Some(_) => Inference::OnDisk.choose(requested, show)?,
+        None => requested.unwrap_or_default(),
+    };
+    let validated = !dataset.splits.valid.is_empty();
+    let unread = args.patience.map(|_| "--patience").or(args.evaluate_every.map(|_| "--evaluate-every"));
+    if let Some(option) = unread.filter(|_| !validated) {
+        return Err(nothing_validated(option));
+    }
+    let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
+    let epochs = args.options(steps, evaluation, validated).least_epochs();
+    let measured =
+        args.planned.measure(&dataset, config.clone(), evaluation != Evaluation::None, Some(epochs), show)?;
+    let Measured { mut job, profile, problem, plans, held_bytes } = measured;
+    if let (Some(path), Some(mut file)) = (&args.init, init) {
+        let set =
+            file.parameters(&job.config.spec.model).map_err(anyhow::Error::from).and_then(|p| job.set_parameters(&p));
+        set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
+    }
+    let plan = args.plan.choose(plan_of_file, &plans, &problem)?;
+    let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.all_host());
+    if evaluation == Evaluation::Full {
+        let needed = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
+        evaluation = Inference::InMemory { needed, available }.choose(requested, show)?;
+    }
+    let mut options = args.options(plan.num_batches(), evaluation, validated);
+    options.evaluation_workers = inference::fewer_workers(&problem, &plan, available);
+    let path = args.planned.data.dataset.as_deref();
+    let configured = Configured {
+        dataset: path.map(std::path::absolute).transpose()?,
+        mmap: args.planned.data.mmap,
+        no_verify: args.planned.data.no_verify,
+        init: args.init.clone(),
+        training: options,
+        job: config,
+    };
+    // The run directory is created late, so that a command that fails earlier can be repeated.
+    let run_dir = args.run.as_deref().map(RunDir::create).transpose()?;
+    if let Some(dir) = &run_dir {
+        dir.write_plan(&plan)?;
+    }
+    plan.schedule.shares.iter().for_each(|share| show.line(&share.keys));
+    profile.selections.iter().for_each(|selection| show.line(selection));
+    show.line(format_args!("plan: {plan}"));
+    plan.caches.iter().for_each(|cache| show.line(format_args!("cache: {cache}")));
+    if job.config.caches() && !plan.schedule.shares.iter().any(|share| caches(&job.registry, &share.keys)) {
+        show.say(format_args!("--cache {}: the plan uses no operator with a cache", configured.job.cache));
+    }
+    let machine = MachineState::current(job.threads());
+    // Only an automatic plan may be replaced during the run.
+    let replanned = matches!(args.plan, PlanArg::Auto).then(|| problem.clone());
+    Ok(Setup {
+        simulated: Simulated::of(&job.registry),
+        dataset,
+        job,
+        configured,
+        state: RunState {
+            profile,
+            problem,
+            plan: plan.clone(),
+            held_bytes,
+            open: args.epochs.is_none(),
+            dataset: checksums(path)?,
+            machine,
+        },
+        plans,
+        replanned,
+        plan,
+        run_dir,
+        progress: Progress::default(),
+        resumed: None,
+    })
+}

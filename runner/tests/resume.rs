@@ -1,0 +1,257 @@
+//! Runs that are killed, interrupted, damaged and resumed give bit for bit what undisturbed ones give.
+#![cfg(all(unix, feature = "cpu"))]
+
+#[path = "support/runs.rs"]
+mod runs;
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use runs::{Training, alike, checkpoints, metrics, newest, status};
+use support::{Bench, fails};
+
+/// 23 mini-batches an epoch. The operator that trains is given: which one is faster is measured.
+const TRAIN: [&str; 16] = [
+    "train",
+    "small",
+    "--training=Training_CPU_Native",
+    "--threads",
+    "2",
+    "--hidden",
+    "16",
+    "--fanouts",
+    "5,5",
+    "--batch-size",
+    "8",
+    "--profile-seconds",
+    "0.1",
+    "--evaluate-every",
+    "3",
+    "--epochs",
+];
+
+fn bench() -> Bench {
+    let bench = Bench::new();
+    bench.small();
+    bench
+}
+
+/// A run without interruption, in the directory `undisturbed`.
+fn undisturbed(bench: &Bench, epochs: &str) -> PathBuf {
+    bench.json(&[&TRAIN[..], &[epochs, "--run", "undisturbed"]].concat());
+    bench.path().join("undisturbed")
+}
+
+fn signal(training: &Training, signal: Signal) {
+    kill(Pid::from_raw(training.id() as i32), signal).expect("it runs");
+}
+
+/// Starts a run that keeps a checkpoint every 5 mini-batches, and kills it once it has `number` checkpoints.
+fn killed(bench: &Bench, epochs: &str, run: &str, number: u64) -> PathBuf {
+    let path = bench.path().join(run);
+    let args = [&TRAIN[..], &[epochs, "--run", run, "--checkpoint-every", "5b"]].concat();
+    let mut training = Training::start(bench.command(&args), &path);
+    assert!(!training.wait_for_checkpoint(number), "it has more mini-batches than that");
+    training.kill();
+    path
+}
+
+#[test]
+fn a_run_that_is_killed_again_and_again_gives_the_same_bits() {
+    let bench = bench();
+    let expected = undisturbed(&bench, "20");
+    assert_eq!(status(&expected), "done");
+    let run = killed(&bench, "20", "run", 2);
+    for _ in 0..6 {
+        assert_eq!(status(&run), "running");
+        let command = bench.command(&["train", "--resume", "run", "--checkpoint-every", "5b"]);
+        let mut training = Training::start(command, &run);
+        let next = newest(&run).expect("a checkpoint") + 9;
+        if training.wait_for_checkpoint(next) {
+            break;
+        }
+        training.kill();
+        assert!(checkpoints(&run).len() <= 3, "the last two are kept, and one that is just written");
+    }
+    let json = bench.json(&["train", "--resume", "run"]);
+    assert_eq!(status(&run), "done");
+    alike(&run, &expected);
+    assert_eq!(json["epochs"].as_array().map(Vec::len), Some(20));
+    assert!(json["test_accuracy"].is_number() && json["resumed"]["epoch"].is_number(), "{:#}", json["resumed"]);
+    assert!(checkpoints(&run).len() <= 2);
+    let page = fs::read_to_string(run.join("report.html")).expect("a report");
+    assert!(page.contains("resumed in epoch"), "the report says where its timeline begins");
+}
+
+#[test]
+fn signals_keep_a_checkpoint_first() {
+    let bench = bench();
+    let expected = undisturbed(&bench, "30");
+    for (name, sig) in [("int", Signal::SIGINT), ("term", Signal::SIGTERM)] {
+        let run = bench.path().join(name);
+        let args = [&TRAIN[..], &["30", "--run", name, "--checkpoint-every", "30b"]].concat();
+        let mut training = Training::start(bench.command(&args), &run);
+        assert!(!training.wait_for_checkpoint(3));
+        let before = newest(&run);
+        signal(&training, sig);
+        let (code, stdout, stderr) = training.end();
+        assert_eq!(code, Some(1), "{stderr}");
+        assert!(stdout.contains("interrupted"), "{stdout}");
+        assert_eq!(status(&run), "interrupted");
+        assert!(newest(&run) > before);
+        bench.refused(&[&TRAIN[..], &["1", "--run", name]].concat(), &["(interrupted)", "--resume", "choose another"]);
+        let text = bench.run(&["train", "--resume", name]);
+        assert!(text.status.success(), "{}", String::from_utf8_lossy(&text.stderr));
+        alike(&run, &expected);
+    }
+}
+
+#[test]
+fn of_a_damaged_checkpoint_the_older_one_is_used() {
+    let bench = bench();
+    let expected = undisturbed(&bench, "12");
+    for (i, damage) in ["a bit", "cut", "empty"].into_iter().enumerate() {
+        let name = format!("run{i}");
+        let run = killed(&bench, "12", &name, 12);
+        let paths = checkpoints(&run);
+        let path = paths.last().expect("two");
+        let mut bytes = fs::read(path).expect("readable");
+        match damage {
+            "a bit" => {
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+            }
+            "cut" => bytes.truncate(bytes.len() - 100),
+            _ => bytes.clear(),
+        }
+        fs::write(path, bytes).expect("room");
+        let output = bench.run(&["train", "--resume", &name]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{damage}: {stderr}");
+        let file = path.file_name().expect("a name").to_str().expect("text");
+        assert!(stderr.contains(file) && stderr.contains("no whole checkpoint"), "{damage}: {stderr}");
+        assert!(stderr.contains("an older checkpoint is used"), "{damage}: {stderr}");
+        alike(&run, &expected);
+    }
+    let run = killed(&bench, "12", "lost", 5);
+    checkpoints(&run).iter().for_each(|path| fs::write(path, "nothing").expect("room"));
+    bench.refused(&["train", "--resume", "lost"], &["lost", "no whole checkpoint", "another --run directory"]);
+}
+
+#[test]
+fn epochs_may_be_raised() {
+    let bench = bench();
+    let expected = undisturbed(&bench, "9");
+    bench.json(&[&TRAIN[..], &["6", "--run", "run"]].concat());
+    let run = bench.path().join("run");
+    let output = bench.run(&["train", "--resume", "run", "--json"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.contains("the run is done"), "{stderr}");
+    assert_eq!(metrics(&run).len(), 6);
+    bench.json(&["train", "--resume", "run", "--epochs", "9"]);
+    alike(&run, &expected);
+    let config = fs::read_to_string(run.join("config.toml")).expect("there");
+    assert!(config.contains("epochs = 9"), "{config}");
+    bench.misused(&["train", "--resume", "run", "--epochs", "8"], &["--epochs 8", "9 epochs already"]);
+}
+
+#[test]
+fn what_may_not_differ_is_refused() {
+    let bench = bench();
+    let run = killed(&bench, "40", "run", 3);
+    for options in [
+        &["small"][..],
+        &["--lr", "0.1"],
+        &["--seed", "0"],
+        &["--threads", "1"],
+        &["--run", "other"],
+        &["--plan", "auto"],
+        &["--patience", "3"],
+        &["--memory", "4GiB"],
+        &["--init", "x"],
+    ] {
+        let name = if options[0] == "small" { "DATASET" } else { options[0] };
+        let args = [&["train", "--resume", "run"], options].concat();
+        bench.misused(&args, &[name, "a resumed run takes it from its directory"]);
+    }
+    bench.misused(&["train", "--checkpoint-every", "5b"], &["--checkpoint-every", "--run"]);
+    bench.refused(&["train", "--resume", "nowhere"], &["nowhere", "config.toml"]);
+    // The same settings on other data.
+    fs::rename(bench.path().join("small"), bench.path().join("kept")).expect("renamed");
+    let other = ["generate", "sbm", "-o", "small", "--nodes", "300", "--classes", "3", "--dim", "8", "--seed", "9"];
+    bench.text(&other);
+    bench.refused(&["train", "--resume", "run"], &["small", "not the dataset", "restore it"]);
+    fs::remove_dir_all(bench.path().join("small")).expect("removed");
+    fs::rename(bench.path().join("kept"), bench.path().join("small")).expect("renamed");
+    // Another SIMD level is no error, and is said.
+    let output =
+        bench.command(&["train", "--resume", "run"]).env("MORPHGL_ISA", "portable").output().expect("it starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let capped = bench.json(&["ops"])["isa"] == "portable";
+    assert!(capped || stderr.contains("SIMD level portable") || stderr.contains("this is portable"), "{stderr}");
+    assert_eq!(metrics(&run).len(), 40);
+}
+
+#[test]
+fn a_run_is_trained_by_one_process() {
+    let bench = bench();
+    let run = bench.path().join("run");
+    let args = [&TRAIN[..], &["2000", "--run", "run", "--checkpoint-every", "50b"]].concat();
+    let mut training = Training::start(bench.command(&args), &run);
+    assert!(!training.wait_for_checkpoint(2));
+    let words = ["run", "is training it", "interrupt it first"];
+    fails(&bench.run(&["train", "--resume", "run"]), &["train", "--resume", "run"], &words);
+    training.kill();
+}
+
+/// A full disk costs checkpoints, and not the run.
+#[test]
+fn a_checkpoint_that_does_not_fit_is_left_out() {
+    let bench = bench();
+    let script = format!("trap '' XFSZ; ulimit -f 64; exec {} ", env!("CARGO_BIN_EXE_morphgl"));
+    let train =
+        "train small --fanouts 5,5 --profile-seconds 0.1 --hidden 512 --epochs 3 --run run --checkpoint-every 1b";
+    let output = Command::new("bash").args(["-c", &(script + train)]).current_dir(bench.path()).output();
+    let output = output.expect("bash starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr.matches("goes on without this checkpoint").count(), 1, "{stderr}");
+    assert_eq!(metrics(&bench.path().join("run")).len(), 3);
+    assert_eq!(checkpoints(&bench.path().join("run")), Vec::<PathBuf>::new());
+    let left = fs::read_dir(bench.path().join("run/checkpoints")).expect("a folder").count();
+    assert_eq!(left, 0, "no partial file");
+}
+
+/// Time in which the process is stopped is not the operator's.
+#[test]
+fn a_process_that_was_stopped_goes_on() {
+    let bench = bench();
+    let run = bench.path().join("run");
+    let args = [&TRAIN[..], &["150", "--run", "run", "--checkpoint-every", "20b", "--time-limit", "1"]].concat();
+    let mut training = Training::start(bench.command(&args), &run);
+    assert!(!training.wait_for_checkpoint(2));
+    signal(&training, Signal::SIGSTOP);
+    thread::sleep(Duration::from_millis(2500));
+    signal(&training, Signal::SIGCONT);
+    let (code, _, stderr) = training.end();
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(metrics(&run).len(), 150);
+}
+
+#[test]
+fn no_epochs_write_the_initial_model() {
+    let bench = bench();
+    bench.json(&[&TRAIN[..], &["0", "--save", "initial.safetensors"]].concat());
+    bench.json(&[&TRAIN[..], &["0", "--run", "run"]].concat());
+    let read = |path: &str| fs::read(bench.path().join(path)).expect("a model");
+    assert_eq!(read("initial.safetensors"), read("run/model.safetensors"));
+    // Training from it is training from the seed.
+    let trained = |extra: &[&str]| bench.json(&[&TRAIN[..], &["1"], extra].concat())["epochs"][0]["loss"].clone();
+    assert_eq!(trained(&["--init", "initial.safetensors"]), trained(&[]));
+}
