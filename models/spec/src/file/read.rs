@@ -202,8 +202,11 @@ fn repeated_key(json: &[u8]) -> serde_json::Result<Option<String>> {
     serde_json::Deserializer::from_slice(json).deserialize_map(Keys)
 }
 
+/// Decodes elements of one type.
+type Decode = fn(&[u8]) -> Vec<f32>;
+
 /// The decoder of a type of floats.
-fn floats(dtype: Dtype) -> Option<fn(&[u8]) -> Vec<f32>> {
+fn floats(dtype: Dtype) -> Option<Decode> {
     fn each<const N: usize>(bytes: &[u8], read: impl Fn([u8; N]) -> f32) -> Vec<f32> {
         bytes.as_chunks::<N>().0.iter().map(|&b| read(b)).collect()
     }
