@@ -59,7 +59,7 @@ impl Replacement {
         if let Ok(old) = fs::metadata(&target) {
             fs::set_permissions(unfinished.path(), old.permissions())?;
         }
-        unfinished.place(|new| fs::rename(new, &target))?;
+        unfinished.under_lock(|new| fs::rename(new, &target))?;
         sync_dir(parent(&target))
     }
 }

@@ -228,12 +228,14 @@ fn every_point_of_every_command() {
     };
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     if all {
-        println!("| command | points | failed once | full disk | kills | Ctrl-C | point did not come | lost |");
+        println!(
+            "| command | points | failed once | full disk | kills | Ctrl-C | point did not come | not as promised |"
+        );
         println!("|---|---|---|---|---|---|---|---|");
         for (p, tally) in prepared.iter().zip(tallies.lock().expect("no panic").iter()) {
             let tried = |fault| tally.tried.get(&fault).copied().unwrap_or(0);
             let kills = tried(Fault::Kill) + tried(Fault::Killed);
-            let lost = wrong
+            let broken = wrong
                 .lock()
                 .expect("no panic")
                 .iter()
@@ -241,7 +243,7 @@ fn every_point_of_every_command() {
                 .count();
             let (name, points, failed, full) = (p.case.name, p.points.len(), tried(Fault::Fail), tried(Fault::Full));
             println!(
-                "| `{name}` | {points} | {failed} | {full} | {kills} | {} | {} | {lost} |",
+                "| `{name}` | {points} | {failed} | {full} | {kills} | {} | {} | {broken} |",
                 tried(Fault::Signal),
                 tally.missed
             );

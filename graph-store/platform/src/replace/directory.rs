@@ -29,7 +29,8 @@ impl ReplacementDir {
         Self::restore(target);
         let target = behind_link(target)?;
         let unfinished = Unfinished::beside(&target)?;
-        fs::create_dir_all(unfinished.path())?;
+        // Not beside an interrupt, which would have removed it already.
+        unfinished.under_lock(|path| fs::create_dir_all(path))?;
         Ok(Self { target, unfinished })
     }
 
@@ -52,7 +53,7 @@ impl ReplacementDir {
         sync_dir(unfinished.path())?;
         let aside = Self::aside(&target);
         let replaced = replace && fs::symlink_metadata(&target).is_ok();
-        unfinished.place(|new| match replaced {
+        unfinished.under_lock(|new| match replaced {
             false => fs::rename(new, &target),
             true if exchange(new, &target)? => Ok(()),
             true => in_two_steps(new, &target, &aside),

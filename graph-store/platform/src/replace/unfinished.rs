@@ -70,10 +70,10 @@ impl Unfinished {
         &self.path
     }
 
-    /// Calls `rename`, which puts what is here in its place; an interrupt comes before it or after it.
-    pub(super) fn place(&self, rename: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    /// Calls `change`, which creates what is here, or puts it in its place; an interrupt comes before it or after it.
+    pub(super) fn under_lock(&self, change: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
         let _no_interrupt = unfinished();
-        rename(&self.path)
+        change(&self.path)
     }
 }
 
