@@ -5,7 +5,7 @@
 use morphgl_registry::Phase;
 
 use crate::problem::check_resources;
-use crate::{Contention, Invalid, Memory, Plan, Policy, Schedule, Seconds, Share};
+use crate::{Contention, Hardware, Invalid, Memory, Plan, Policy, Resource, RouteKeys, Schedule, Seconds, Share};
 
 /// Maximum number of threads of a phase: workers times the threads of each, and threads of training.
 pub const MAX_THREADS: usize = 1024;
@@ -17,6 +17,8 @@ pub const MAX_BUFFER: usize = u16::MAX as usize + MAX_THREADS;
 pub(crate) const MAX_FACTOR: f64 = 1e15;
 /// Maximum seconds of a duration: 30 years.
 pub const MAX_SECONDS: f64 = 1e9;
+/// Maximum bytes of the name of an operator or a resource, which messages quote.
+const MAX_NAME: usize = 256;
 /// Maximum bytes of a mini-batch, a worker or a cache: 64 TiB.
 pub const MAX_BYTES: u64 = 1 << 46;
 
@@ -27,6 +29,8 @@ impl Plan {
     ///
     /// The first value that no planner would choose: the text names it and the bound.
     pub fn check(&self) -> Result<(), Invalid> {
+        check_names(self.schedule.shares.iter().map(|share| (&share.keys, &share.hardware)), &self.schedule.resources)?;
+        self.caches.iter().try_for_each(|cache| check_name(&cache.batching))?;
         self.schedule.check()?;
         let Memory { host, device, caches } = self.memory;
         for (name, bytes) in [("memory.host", host), ("memory.device", device), ("memory.caches", caches)] {
@@ -102,6 +106,25 @@ impl Schedule {
         }
         Ok(())
     }
+}
+
+/// Checks the lengths of all names, before any is quoted.
+pub(crate) fn check_names<'a>(
+    mut routes: impl Iterator<Item = (&'a RouteKeys, &'a Hardware)>,
+    resources: &[Resource],
+) -> Result<(), Invalid> {
+    resources.iter().try_for_each(|resource| check_name(&resource.name))?;
+    routes.try_for_each(|(keys, hardware)| {
+        let held = Phase::ALL.into_iter().flat_map(|phase| &hardware[phase]);
+        [&keys.batching, &keys.transferring, &keys.training].into_iter().chain(held).try_for_each(|name| check_name(name))
+    })
+}
+
+fn check_name(name: &str) -> Result<(), Invalid> {
+    if name.len() <= MAX_NAME {
+        return Ok(());
+    }
+    wrong(&"names", format!("an operator's or a resource's has {} bytes; give {MAX_NAME} at most", name.len()))
 }
 
 /// Checks a count against its bounds.

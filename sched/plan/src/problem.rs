@@ -6,7 +6,7 @@ use std::ops::Index;
 use morphgl_registry::{Phase, Route};
 use serde::{Deserialize, Serialize};
 
-use crate::check::{MAX_CORES, check_bytes, within};
+use crate::check::{MAX_CORES, check_bytes, check_names, within};
 use crate::{Cache, CacheSize, Durations, Invalid};
 
 /// A unit of hardware that phases compete for.
@@ -184,6 +184,7 @@ impl Problem {
         if num_batches > u32::MAX as usize {
             return error("at most 2^32 - 1 mini-batches can be planned");
         }
+        check_names(routes.iter().map(|route| (&route.keys, &route.hardware)), &resources)?;
         check_resources(&resources)?;
         for Candidate { keys, bytes, .. } in &routes {
             let Bytes { batched, ready, worker } = *bytes;

@@ -153,6 +153,14 @@ fn every_number_of_a_plan_has_bounds() {
     assert!(
         refusal(&|json| json["schedule"]["policy"] = "dual-buffer".into()).contains("the policy dual-buffer takes")
     );
+    let long = serde_json::Value::from("x".repeat(300));
+    for text in [
+        refusal(&|json| json["schedule"]["shares"][0]["keys"]["training"] = long.clone()),
+        refusal(&|json| json["schedule"]["resources"][0]["name"] = long.clone()),
+        refusal(&|json| json["schedule"]["shares"][0]["hardware"]["training"] = serde_json::json!([long.clone()])),
+    ] {
+        assert!(text.contains("has 300 bytes; give 256 at most"), "{text}");
+    }
     assert!(refusal(&|json| json["prediction"]["epoch_seconds"] = (-1.0).into()).contains("prediction"));
 }
 
