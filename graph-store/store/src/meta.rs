@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use morphgl_platform::{ReplacementDir, read_text};
+use morphgl_platform::{ReplacementDir, excerpt, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::{Dtype, Error, ErrorKind, MAX_NODES, Position, Result};
+
+/// Maximum bytes of a file's name: that of most file systems.
+const MAX_FILE_NAME: usize = 255;
 
 /// Marks a `graph.json` as ours.
 pub const DATASET_FORMAT: &str = "morphgl-dataset";
@@ -95,7 +98,13 @@ impl Meta {
         }
         let meta: Meta = serde_json::from_value(value).map_err(broken)?;
         if meta.format != DATASET_FORMAT || version == 0 {
-            let what = format!("the format is {:?} version {version}", meta.format);
+            let what = format!("the format is {:?} version {version}", excerpt(&meta.format, 100));
+            return Err(Error::invalid(&file, Position::File, what, "import the dataset again"));
+        }
+        // Names are quoted in messages.
+        let names = meta.arrays.iter().flat_map(|(name, array)| [name, &array.file]);
+        if let Some(name) = names.into_iter().find(|name| name.len() > MAX_FILE_NAME) {
+            let what = format!("the name of an array or of its file has {} bytes", name.len());
             return Err(Error::invalid(&file, Position::File, what, "import the dataset again"));
         }
         check_shapes(path, &meta)?;

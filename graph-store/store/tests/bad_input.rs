@@ -172,6 +172,9 @@ fn newer_version() {
     let set = Set::new();
     set.edit(|json| json["format"] = "else".into());
     set.refused("graph.json", &["the format is \"else\""]);
+    let set = Set::new();
+    set.edit(|json| json["arrays"]["indices"]["file"] = "x".repeat(5000).into());
+    set.refused("graph.json", &["the name of an array or of its file has 5000 bytes"]);
     fs::write(set.file("graph.json"), "{").expect("space on the disk");
     set.refused("graph.json", &["line 1", "not a dataset description"]);
 }

@@ -30,12 +30,13 @@ fn case(name: &'static str, line: &'static str, outputs: &[(&'static str, Whole)
 
 /// The commands; `fixture` has made what they read.
 pub(crate) fn all() -> Vec<Case> {
-    use Whole::{Ends, Json, Lines, Same, Tensors};
+    use Whole::{Ends, Json, Lines, Same, Tensors, Toml};
     let page = Ends("</html>");
     let picture = Ends("</svg>");
     let run = [
-        ("run/config.toml", Same),
+        ("run/config.toml", Toml),
         ("run/plan.json", Json),
+        ("run/status.json", Json),
         ("run/metrics.jsonl", Lines),
         ("run/trace.json", Json),
         ("run/report.html", page),

@@ -67,6 +67,8 @@ pub(crate) enum Whole {
     Same,
     /// JSON with measured durations.
     Json,
+    /// TOML with a path of its own at every run.
+    Toml,
     /// A JSON document a line; a killed process may have left the last one incomplete.
     Lines,
     /// safetensors: of a training that is interrupted it has other numbers.
@@ -87,6 +89,7 @@ impl Whole {
             Self::Same => found == expected,
             Self::Tensors => found == expected || tensors(bytes),
             Self::Json => json(&text),
+            Self::Toml => !text.is_empty() && toml::from_str::<toml::Table>(&text).is_ok(),
             Self::Lines => {
                 let (lines, rest) = text.rsplit_once('\n').unwrap_or(("", &text));
                 lines.lines().all(json) && (killed || rest.is_empty())

@@ -2,10 +2,10 @@
 
 use morphgl_platform::simd_dispatch;
 
+use crate::early::{CHUNK, early_times};
 use crate::lanes::{LANES, Lanes, floyd_lanes};
 use crate::stream::Row;
 use crate::table::{Bucket, LocalIds, relabel_direct, relabel_hashed};
-use crate::weighted::{CHUNK, early_times};
 
 simd_dispatch! {
     /// Floyd's method in sixteen lanes.

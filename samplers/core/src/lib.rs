@@ -6,6 +6,7 @@ mod avx2;
 mod avx512;
 mod bounded;
 mod dispatch;
+mod early;
 mod epochs;
 mod hops;
 mod host;

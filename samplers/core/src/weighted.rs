@@ -3,15 +3,13 @@
 use morphgl_platform::SimdLevel;
 
 use crate::dispatch;
+use crate::early::CHUNK;
 use crate::logarithm::ln;
-use crate::stream::{Row, Stream};
+use crate::stream::Row;
 use crate::uniform::PickScratch;
 
 /// The largest degree of a weighted pick: each neighbour takes two words of a block.
 pub const MAX_WEIGHTED_DEGREE: u64 = 1 << 23;
-
-/// Neighbours whose times are bounded side by side.
-pub(crate) const CHUNK: usize = 32;
 
 /// Number of positive weights, counted up to `at_most`.
 pub fn count_positive(weights: &[f32], at_most: usize) -> usize {
@@ -82,31 +80,6 @@ pub fn pick_weighted(row: &Row, weights: &[f32], out: &mut [u32], scratch: &mut 
         *o = position;
     }
     out.sort_unstable();
-}
-
-/// Draws the words of [`CHUNK`] neighbours from block `block` on, and returns a bit mask of those whose times may be at most
-/// `limit`. All others have later times, or weights that are not positive.
-///
-/// As `-ln(u) >= 1 - u`, a time is at least `(1 - u) / weight`. Of `1 - u` the upper 24 bits are compared, which f32 holds
-/// exactly, with a product that is rounded up by far more than any rounding of the two sides.
-#[inline(always)]
-pub(crate) fn early_times(
-    row: &Row,
-    block: u32,
-    weights: &[f32; CHUNK],
-    limit: f64,
-    words: &mut [[u32; 4]; CHUNK / 2],
-) -> u32 {
-    *words = row.blocks(Stream::Sampling, block);
-    // The smallest normal number at least, lest the product of a large weight underflow.
-    let limit = ((limit * (1.0 + 1e-6)) as f32).max(f32::MIN_POSITIVE);
-    let mut early = [0u32; CHUNK];
-    for i in 0..CHUNK {
-        let high = words[i / 2][i % 2 * 2 + 1];
-        let least = (!high >> 8) as i32 as f32 * (1.0 / (1 << 24) as f32);
-        early[i] = u32::from(least <= weights[i] * limit);
-    }
-    early.iter().enumerate().map(|(i, early)| early << i).sum()
 }
 
 /// The time of an exponential clock of rate `weight`, given its two words; positive.

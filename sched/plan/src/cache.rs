@@ -5,7 +5,7 @@ use std::fmt;
 use morphgl_registry::{CacheCurve, CachePoint};
 use serde::{Deserialize, Serialize};
 
-use crate::check::{MAX_SECONDS, check_bytes};
+use crate::numbers::{MAX_SECONDS, check_bytes};
 use crate::{Invalid, Time};
 
 /// Intervals between the sizes that are tried of a cache.

@@ -1,26 +1,12 @@
-//! Checks of plans from files, and the bounds of every number in a plan or a planning problem.
-//!
-//! Sums and products of numbers within the bounds do not overflow, and a schedule within them runs without a panic and ends.
+//! Checks of plans from files.
 
 use morphgl_registry::Phase;
 
-use crate::problem::check_resources;
-use crate::{Contention, Hardware, Invalid, Memory, Plan, Policy, Resource, RouteKeys, Schedule, Seconds, Share};
-
-/// Maximum number of threads of a phase: workers times the threads of each, and threads of training.
-pub const MAX_THREADS: usize = 1024;
-/// Maximum number of cores.
-pub(crate) const MAX_CORES: usize = 1 << 20;
-/// Maximum capacity of a buffer, in mini-batches.
-pub const MAX_BUFFER: usize = u16::MAX as usize + MAX_THREADS;
-/// Maximum slowdown of a phase by another.
-pub(crate) const MAX_FACTOR: f64 = 1e15;
-/// Maximum seconds of a duration: 30 years.
-pub const MAX_SECONDS: f64 = 1e9;
-/// Maximum bytes of the name of an operator or a resource, which messages quote.
-const MAX_NAME: usize = 256;
-/// Maximum bytes of a mini-batch, a worker or a cache: 64 TiB.
-pub const MAX_BYTES: u64 = 1 << 46;
+use crate::numbers::{
+    MAX_BUFFER, MAX_FACTOR, MAX_SECONDS, MAX_THREADS, check_bytes, check_name, is_amount, within, wrong,
+};
+use crate::problem::{check_names, check_resources};
+use crate::{Contention, Invalid, Memory, Plan, Policy, Resource, Schedule, Share};
 
 impl Plan {
     /// Checks every number of a plan that this program did not make, such as one from a file.
@@ -85,7 +71,7 @@ impl Schedule {
     }
 
     fn threads_on(&self, share: &Share, phase: Phase) -> bool {
-        crate::problem::on_cores(&self.resources, &share.hardware[phase])
+        Resource::on_cores(&self.resources, &share.hardware[phase])
     }
 
     fn check_share(&self, share: &Share) -> Result<(), Invalid> {
@@ -94,7 +80,7 @@ impl Schedule {
         within("threads_per_worker", share.threads_per_worker, usize::from(on_cores), MAX_THREADS)?;
         within("workers times threads_per_worker", share.workers * share.threads_per_worker, 0, MAX_THREADS)?;
         for (phase, seconds) in Phase::ALL.into_iter().zip(share.seconds()) {
-            check_seconds(&phase.noun(), seconds)?;
+            seconds.check(&phase.noun())?;
             if let Some(name) = share.hardware[phase].iter().find(|n| self.resources.iter().all(|r| r.name != **n)) {
                 return wrong(&phase.noun(), format!("holds {name}, which is not among the resources"));
             }
@@ -106,52 +92,4 @@ impl Schedule {
         }
         Ok(())
     }
-}
-
-/// Checks the lengths of all names, before any is quoted.
-pub(crate) fn check_names<'a>(
-    mut routes: impl Iterator<Item = (&'a RouteKeys, &'a Hardware)>,
-    resources: &[Resource],
-) -> Result<(), Invalid> {
-    resources.iter().try_for_each(|resource| check_name(&resource.name))?;
-    routes.try_for_each(|(keys, hardware)| {
-        let held = Phase::ALL.into_iter().flat_map(|phase| &hardware[phase]);
-        [&keys.batching, &keys.transferring, &keys.training].into_iter().chain(held).try_for_each(|name| check_name(name))
-    })
-}
-
-fn check_name(name: &str) -> Result<(), Invalid> {
-    if name.len() <= MAX_NAME {
-        return Ok(());
-    }
-    wrong(&"names", format!("an operator's or a resource's has {} bytes; give {MAX_NAME} at most", name.len()))
-}
-
-/// Checks a count against its bounds.
-pub(crate) fn within(name: &str, value: usize, least: usize, most: usize) -> Result<(), Invalid> {
-    if (least..=most).contains(&value) { Ok(()) } else { wrong(&name, format!("{value} is outside {least} to {most}")) }
-}
-
-/// Checks a duration: `what` names it.
-pub(crate) fn check_seconds(what: &dyn std::fmt::Display, seconds: Seconds) -> Result<(), Invalid> {
-    for (name, value) in [("mean", seconds.mean), ("deviation", seconds.std)] {
-        if !(is_amount(value) && value <= MAX_SECONDS) {
-            let cure = "give a finite number of at least 0, and at most 10^9";
-            return wrong(what, format!("a {name} of {value} s; {cure}"));
-        }
-    }
-    Ok(())
-}
-
-pub(crate) fn check_bytes(what: &dyn std::fmt::Display, bytes: u64) -> Result<(), Invalid> {
-    if bytes <= MAX_BYTES { Ok(()) } else { wrong(what, format!("{bytes} bytes are more than {MAX_BYTES}")) }
-}
-
-/// Whether a number is finite and not negative.
-fn is_amount(x: f64) -> bool {
-    x.is_finite() && x >= 0.0
-}
-
-fn wrong(what: &dyn std::fmt::Display, fault: String) -> Result<(), Invalid> {
-    Err(Invalid(format!("{what}: {fault}")))
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
-use crate::check::{MAX_THREADS, check_seconds};
+use crate::numbers::{MAX_SECONDS, MAX_THREADS, is_amount, wrong};
 
 /// Mean and standard deviation of a duration, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -27,7 +27,13 @@ impl Seconds {
     }
 
     pub(crate) fn check(self, what: &dyn fmt::Display) -> Result<Self, Invalid> {
-        check_seconds(what, self).map(|()| self)
+        for (name, value) in [("mean", self.mean), ("deviation", self.std)] {
+            if !(is_amount(value) && value <= MAX_SECONDS) {
+                let cure = "give a finite number of at least 0, and at most 10^9";
+                return wrong(what, format!("a {name} of {value} s; {cure}")).map(|()| self);
+            }
+        }
+        Ok(self)
     }
 }
 

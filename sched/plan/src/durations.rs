@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::check::{MAX_FACTOR, MAX_THREADS, within};
+use crate::numbers::{MAX_FACTOR, MAX_THREADS, within};
 use crate::{Curve, Invalid, Point, Seconds};
 
 /// Batching by a pool: steady-state seconds a mini-batch of the pool.

@@ -6,7 +6,7 @@ use std::ops::Index;
 use morphgl_registry::{Phase, Route};
 use serde::{Deserialize, Serialize};
 
-use crate::check::{MAX_CORES, check_bytes, check_names, within};
+use crate::numbers::{MAX_CORES, check_bytes, check_name, within};
 use crate::{Cache, CacheSize, Durations, Invalid};
 
 /// A unit of hardware that phases compete for.
@@ -20,6 +20,11 @@ pub struct Resource {
 }
 
 impl Resource {
+    /// Whether one of `names` is one of `resources` that has cores.
+    pub(crate) fn on_cores(resources: &[Self], names: &[String]) -> bool {
+        resources.iter().any(|r| r.cores.is_some() && names.contains(&r.name))
+    }
+
     /// A resource that one phase holds at a time.
     pub fn exclusive(name: impl Into<String>) -> Self {
         Self { name: name.into(), cores: None }
@@ -282,7 +287,7 @@ impl Problem {
     }
 
     pub(crate) fn on_cores(&self, names: &[String]) -> bool {
-        on_cores(&self.resources, names)
+        Resource::on_cores(&self.resources, names)
     }
 
     pub(crate) fn exclusive(&self, names: &[String]) -> u32 {
@@ -290,6 +295,23 @@ impl Problem {
     }
 }
 
+/// Checks the lengths of all names, before any is quoted.
+pub(crate) fn check_names<'a>(
+    mut routes: impl Iterator<Item = (&'a RouteKeys, &'a Hardware)>,
+    resources: &[Resource],
+) -> Result<(), Invalid> {
+    resources.iter().try_for_each(|resource| check_name(&resource.name))?;
+    routes.try_for_each(|(keys, hardware)| {
+        let held = Phase::ALL.into_iter().flat_map(|phase| &hardware[phase]);
+        [&keys.batching, &keys.transferring, &keys.training]
+            .into_iter()
+            .chain(held)
+            .try_for_each(|name| check_name(name))
+    })
+}
+
+/// Checks the resources of a machine.
+///
 /// # Errors
 ///
 /// More than 32 resources, one named twice, two with cores, or one with none or too many of them.
@@ -313,11 +335,6 @@ pub(crate) fn check_resources(resources: &[Resource]) -> Result<(), Invalid> {
 /// The cores that threads share; 1 where no resource has cores.
 pub(crate) fn cores(resources: &[Resource]) -> usize {
     resources.iter().find_map(|r| r.cores).unwrap_or(1)
-}
-
-/// Whether one of `names` is a resource with cores.
-pub(crate) fn on_cores(resources: &[Resource], names: &[String]) -> bool {
-    resources.iter().any(|r| r.cores.is_some() && names.contains(&r.name))
 }
 
 /// The exclusive resources among `names`, as a set of bits by position.

@@ -108,7 +108,7 @@ impl Schedule {
     pub(crate) fn threads_on_cores(&self, share: &Share) -> [usize; 3] {
         let threads = [share.threads_per_worker, 1, self.training_threads];
         Phase::ALL.map(|phase| {
-            let on_cores = crate::problem::on_cores(&self.resources, &share.hardware[phase]);
+            let on_cores = Resource::on_cores(&self.resources, &share.hardware[phase]);
             if on_cores { threads[phase as usize] } else { 0 }
         })
     }

@@ -2,6 +2,7 @@ use morphgl_registry::BatchId;
 use proptest::prelude::*;
 
 use super::*;
+use crate::stream::Stream;
 
 fn row(seed: u64) -> Row {
     Row { seed, batch: BatchId { epoch: 1, index: 2 }, hop: 1, node: 77 }
