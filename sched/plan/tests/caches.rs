@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn caches_survive_json(points in points(), limit in 60u64..400) {
+    fn caches_survive_json(points in points(), limit in 90u64..400) {
         let problem = machine(9, Some(limit * MIB), &points, Some(3));
         let text = serde_json::to_string(&problem).expect("a problem is plain data");
         let again: Problem = serde_json::from_str(&text).expect("what was written can be read");
