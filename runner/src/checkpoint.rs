@@ -10,10 +10,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use morphgl_execute::TrainingState;
+use morphgl_model_spec::F32View;
 use morphgl_platform::replace_file;
 use morphgl_registry::{NamedTensor, Score};
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors, View};
+use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
@@ -70,24 +71,6 @@ struct BestScores {
 
 /// Groups of tensors: prefixes of their names in the file.
 const GROUPS: [&str; 3] = ["parameters", "optimizer", "best"];
-
-/// A tensor as `safetensors` writes it.
-struct F32View<'a>(&'a NamedTensor);
-
-impl View for F32View<'_> {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-    fn shape(&self) -> &[usize] {
-        &self.0.shape
-    }
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(bytemuck::cast_slice(&self.0.values))
-    }
-    fn data_len(&self) -> usize {
-        4 * self.0.values.len()
-    }
-}
 
 fn names(tensors: &[NamedTensor]) -> Vec<Cow<'_, str>> {
     tensors.iter().map(|t| Cow::Borrowed(&t.name[..])).collect()

@@ -34,7 +34,7 @@ fn measurements_that_are_interrupted() {
             let mut command = bench.command(&args);
             let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
             let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
-            // The first line describes the dataset: handlers are there, and the work begins.
+            // Once the line about the dataset is there, signal handlers are installed, and the work begins.
             let mut text = String::new();
             stderr.read_line(&mut text).expect("text");
             assert!(text.starts_with("sbm-300:"), "{line}: {text}");

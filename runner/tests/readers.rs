@@ -3,6 +3,8 @@
 //!
 //! `fuzz/README.md` says how to run more of them.
 
+#[path = "../../fuzz/src/counting.rs"]
+mod counting;
 #[path = "../../fuzz/src/imports.rs"]
 mod imports;
 #[path = "../../fuzz/src/mutate.rs"]
@@ -15,13 +17,13 @@ mod readers;
 #[allow(unreachable_pub, reason = "the crate of the fuzz targets exports it")]
 mod sandbox;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use counting::PEAK;
 use mutate::{Random, mutated};
 use readers::{READERS, Reader};
 use sandbox::Outcome;
@@ -32,31 +34,7 @@ const MEMORY: usize = 256 << 20;
 /// An input that takes longer hangs: most take less than a millisecond.
 const HANG: Duration = Duration::from_secs(60);
 
-/// The system's allocator with the bytes in use and their peak.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is forwarded to the system's allocator unchanged; the counters do not touch the memory.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        PEAK.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: `pointer` came from `alloc` above with this layout, hence from the system's allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// An input in the works: since when, its reader and its bytes.
+/// The input being read: since when, its reader and its bytes.
 type Current = Mutex<Option<(Instant, &'static str, Vec<u8>)>>;
 
 /// Ends the process where an input hangs; a thread cannot be ended.

@@ -4,43 +4,22 @@
 //!
 //! A fault (a panic, more than a second, more memory than the bound) is printed with its input, which is kept in `fuzz/faults`.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../counting.rs"]
+mod counting;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use std::{env, fs, process};
 
+use counting::{NOW, PEAK};
 use morphgl_fuzz::{Outcome, READERS, Random, Reader, mutated};
 
 /// Bytes that the largest inputs and a budget of 1 MiB may take.
 const MEMORY: usize = 256 << 20;
 /// Time of one input.
 const LIMIT: Duration = Duration::from_secs(1);
-
-/// The system's allocator with the bytes in use and their peak.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is forwarded to the system's allocator unchanged; the counters do not touch the memory.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        PEAK.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: `pointer` came from `alloc` above with this layout, hence from the system's allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[derive(Default)]
 struct Tally {

@@ -42,8 +42,8 @@ pub struct Options {
     pub memory: u64,
     /// Replaces an existing dataset at the target. Default false.
     pub replace: bool,
-    /// Bytes of an array by node up to which it may be more than 1024 times as large as the source, which is refused beyond:
-    /// a number in a damaged header, or a mistyped one, would fill the disk. Default 1 GiB.
+    /// Maximum bytes of an array with a row for each node, where that is more than 1024 times the source's bytes. A number that
+    /// was mistyped, or that stands in a damaged header, would otherwise fill the disk. Default 1 GiB.
     pub large: u64,
 }
 

@@ -20,8 +20,9 @@ mod read;
 /// Key of the metadata entry that holds the spec.
 const SPEC: &str = "morphgl_model_spec";
 
-/// A tensor as `safetensors` reads it.
-struct F32View<'a>(&'a NamedTensor);
+/// A tensor as `safetensors` writes it.
+#[derive(Debug)]
+pub struct F32View<'a>(pub &'a NamedTensor);
 
 impl View for F32View<'_> {
     fn dtype(&self) -> Dtype {

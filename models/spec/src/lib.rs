@@ -7,7 +7,7 @@ mod parameters;
 mod random;
 mod state;
 
-pub use file::{ModelFile, load_model, load_parameters, save_model};
+pub use file::{F32View, ModelFile, load_model, load_parameters, save_model};
 pub use model::{Activation, Attention, LayerShape, ModelKind, ModelSpec, Normalization};
 pub use optimizer::{Adam, OptimizerSpec, TrainingSpec, WeightDecayOn};
 pub use parameters::{Init, ParameterSpec, check_tensors, initial_parameters};

@@ -47,7 +47,7 @@ pub(crate) struct Tally {
     cores: Vec<f64>,
     /// End of the last step of training.
     trained: f64,
-    /// Peaks of the buffers before.
+    /// Peak mini-batches in the buffers during the part of the epoch that this one continues.
     peak: [usize; 2],
     record: bool,
 }
