@@ -215,7 +215,8 @@ impl RunDir {
         let number = self.checkpoint + 1;
         Checkpoint::write(&checkpoint_path(&self.path, number), progress, position, training, run)?;
         self.checkpoint = number;
-        if let Some(old) = number.checked_sub(KEPT) {
+        // Also what a process left that was killed before it came to this.
+        for old in checkpoints(&self.path).unwrap_or_default().into_iter().filter(|old| old + KEPT <= number) {
             let _ = fs::remove_file(checkpoint_path(&self.path, old));
         }
         Ok(())
