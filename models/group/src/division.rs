@@ -1,0 +1,58 @@
+//! How a mini-batch is divided into shares.
+
+use std::fmt;
+use std::ops::Range;
+
+use morphgl_registry::BatchId;
+
+/// Divides mini-batches into one share a trainer. Every trainer's own copy gives the same shares.
+pub trait Division: fmt::Debug + Send + Sync {
+    /// The positions of trainer `rank`'s seeds among the `num_seeds` of a mini-batch; the shares of all ranks follow one another
+    /// and are the whole. A share may be empty.
+    fn share(&self, id: BatchId, num_seeds: usize, rank: usize) -> Range<usize>;
+
+    /// The seconds that each trainer spent on its share of a mini-batch, by rank: batching, transferring and training, whichever
+    /// was longest. Called once a step, with the same values at every trainer.
+    fn observe(&self, _id: BatchId, _seconds: &[f64]) {}
+}
+
+/// A fixed division: numbers of seeds in proportion to weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Weights {
+    /// Sums of the weights before and with each rank, divided by their total.
+    ends: Vec<f64>,
+}
+
+impl Weights {
+    /// A division by weights, for example the trainers' measured speeds; `None` unless they are finite and not negative, with
+    /// at least one above 0.
+    pub fn new(weights: &[f64]) -> Option<Self> {
+        let total: f64 = weights.iter().sum();
+        let valid = weights.iter().all(|w| *w >= 0.0) && total > 0.0 && total.is_finite();
+        let ends = weights.iter().scan(0.0, |sum, w| {
+            *sum += w;
+            Some(*sum / total)
+        });
+        valid.then(|| Self { ends: ends.collect() })
+    }
+
+    /// Equal shares of `size` trainers.
+    ///
+    /// # Panics
+    ///
+    /// When there are none.
+    pub fn equal(size: usize) -> Self {
+        Self::new(&vec![1.0; size]).expect("a trainer at least")
+    }
+}
+
+impl Division for Weights {
+    fn share(&self, _id: BatchId, num_seeds: usize, rank: usize) -> Range<usize> {
+        let end = |rank: usize| match rank + 1 == self.ends.len() {
+            true => num_seeds,
+            false => (self.ends[rank] * num_seeds as f64).round() as usize,
+        };
+        let start = rank.checked_sub(1).map_or(0, end);
+        start..end(rank)
+    }
+}

@@ -1,0 +1,91 @@
+//! What the trainers of a group exchange, whatever carries it.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Result of an exchange.
+pub type Result<T> = std::result::Result<T, GroupError>;
+
+/// Why an exchange failed. Ranks count from 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// A trainer has left the group, and takes part in no exchange any more.
+    Left {
+        /// Its rank.
+        rank: usize,
+        /// Its reason.
+        why: String,
+    },
+    /// Trainers have not come to an exchange in time.
+    Late {
+        /// Their ranks.
+        ranks: Vec<usize>,
+        /// The time limit.
+        limit: Duration,
+    },
+    /// Trainers are not at the same point.
+    Differs {
+        /// Rank of the one that differs from rank 0.
+        rank: usize,
+        /// What differs: both values.
+        what: String,
+    },
+    /// The library below failed.
+    Engine(String),
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GroupError::Left { rank, why } => write!(f, "trainer {rank} has left the group: {why}"),
+            GroupError::Late { ranks, limit } => {
+                let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+                let (ranks, seconds) = (ranks.join(", "), limit.as_secs_f64());
+                write!(f, "no answer from trainer {ranks} for {seconds} s; see what it last printed")
+            }
+            GroupError::Differs { rank, what } => write!(f, "trainer {rank} is not where trainer 0 is: {what}"),
+            GroupError::Engine(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for GroupError {}
+
+/// One trainer's end of a group of `size` trainers. All of them make the same calls in the same order; each call waits for all.
+///
+/// After an error a trainer is out of the group: every further call is an error, of all trainers.
+pub trait Exchange: fmt::Debug + Send {
+    /// This trainer's number, from 0.
+    fn rank(&self) -> usize;
+
+    /// Number of trainers.
+    fn size(&self) -> usize;
+
+    /// Everybody's bytes, by rank. Lengths may differ.
+    ///
+    /// # Errors
+    ///
+    /// A trainer has left or does not come, or the engine failed.
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>>;
+
+    /// Replaces the values by their sums over all trainers, each added in the order of ranks, beginning with rank 0: the same
+    /// bits at every trainer and from every engine.
+    ///
+    /// # Errors
+    ///
+    /// As [`Exchange::all_gather`]; another number of values than rank 0 has.
+    ///
+    /// # Complexity
+    ///
+    /// Of `n` values each trainer adds `n / size` for all, and sends and receives `2n (size - 1) / size`.
+    fn add(&mut self, values: &mut [f32]) -> Result<()>;
+
+    /// Bytes that this trainer has sent to others so far; 0 where all share one memory.
+    fn bytes_sent(&self) -> u64 {
+        0
+    }
+
+    /// Leaves the group: the exchanges that others wait in, and all further ones, fail with this reason.
+    fn leave(&mut self, why: &str);
+}

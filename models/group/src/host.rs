@@ -1,0 +1,180 @@
+//! The engine within a process: trainers in threads, which exchange through host memory.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+use crate::{Exchange, GroupError, Result};
+
+/// The end of one trainer in a process. Dropping it leaves the group.
+pub struct HostExchange {
+    rank: usize,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    limit: Duration,
+    meeting: Mutex<Meeting>,
+    changed: Condvar,
+    /// What each trainer brings to a gathering.
+    bytes: Vec<RwLock<Vec<u8>>>,
+    /// What each trainer brings to an addition.
+    values: Vec<RwLock<Vec<f32>>>,
+    /// By rank, the sums of the part of the values that this trainer adds.
+    sums: Vec<RwLock<Vec<f32>>>,
+}
+
+/// Where all trainers wait for one another.
+struct Meeting {
+    /// Meetings that have taken place.
+    held: u64,
+    /// Who waits for the next one.
+    here: Vec<bool>,
+    /// The first failure: nobody meets any more.
+    failed: Option<GroupError>,
+}
+
+impl HostExchange {
+    /// The ends of a group of `size` trainers, by rank. A trainer that does not come to an exchange within `limit` ends it.
+    pub fn group(size: usize, limit: Duration) -> Vec<Self> {
+        fn slots<T: Default>(size: usize) -> Vec<RwLock<T>> {
+            (0..size).map(|_| RwLock::default()).collect()
+        }
+        let meeting = Meeting { held: 0, here: vec![false; size], failed: None };
+        let shared = Arc::new(Shared {
+            limit,
+            meeting: Mutex::new(meeting),
+            changed: Condvar::new(),
+            bytes: slots(size),
+            values: slots(size),
+            sums: slots(size),
+        });
+        (0..size).map(|rank| Self { rank, shared: Arc::clone(&shared) }).collect()
+    }
+}
+
+impl Shared {
+    fn meeting(&self) -> MutexGuard<'_, Meeting> {
+        self.meeting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until all trainers are here. What each wrote before, all may read after.
+    fn meet(&self, rank: usize) -> Result<()> {
+        let deadline = Instant::now() + self.limit;
+        let mut meeting = self.meeting();
+        if let Some(error) = &meeting.failed {
+            return Err(error.clone());
+        }
+        meeting.here[rank] = true;
+        if meeting.here.iter().all(|here| *here) {
+            meeting.here.fill(false);
+            meeting.held += 1;
+            self.changed.notify_all();
+            return Ok(());
+        }
+        let held = meeting.held;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let (guard, _) = self.changed.wait_timeout(meeting, left).unwrap_or_else(PoisonError::into_inner);
+            meeting = guard;
+            if meeting.held > held {
+                return Ok(());
+            }
+            if meeting.failed.is_none() && Instant::now() >= deadline {
+                let absent = meeting.here.iter().enumerate().filter(|(_, here)| !**here);
+                let ranks = absent.map(|(rank, _)| rank).collect();
+                meeting.failed = Some(GroupError::Late { ranks, limit: self.limit });
+                self.changed.notify_all();
+            }
+            if let Some(error) = &meeting.failed {
+                return Err(error.clone());
+            }
+        }
+    }
+
+    fn fail(&self, error: GroupError) {
+        self.meeting().failed.get_or_insert(error);
+        self.changed.notify_all();
+    }
+}
+
+/// The part of `len` values that trainer `rank` of `size` adds.
+pub(crate) fn part(len: usize, rank: usize, size: usize) -> Range<usize> {
+    len * rank / size..len * (rank + 1) / size
+}
+
+fn read<T>(slot: &RwLock<Vec<T>>) -> RwLockReadGuard<'_, Vec<T>> {
+    slot.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T: Copy>(slot: &RwLock<Vec<T>>, content: &[T]) {
+    let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
+    slot.clear();
+    slot.extend_from_slice(content);
+}
+
+impl Exchange for HostExchange {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.shared.bytes.len()
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let shared = &self.shared;
+        write(&shared.bytes[self.rank], mine);
+        shared.meet(self.rank)?;
+        let all = shared.bytes.iter().map(|slot| read(slot).clone()).collect();
+        // The slots may be overwritten only after all have read them.
+        shared.meet(self.rank)?;
+        Ok(all)
+    }
+
+    fn add(&mut self, values: &mut [f32]) -> Result<()> {
+        let (shared, size) = (&self.shared, self.size());
+        write(&shared.values[self.rank], values);
+        shared.meet(self.rank)?;
+        let expected = read(&shared.values[0]).len();
+        for (rank, slot) in shared.values.iter().enumerate() {
+            let found = read(slot).len();
+            if found != expected {
+                let what = format!("it adds {found} values, trainer 0 {expected}; give all the same model");
+                return Err(GroupError::Differs { rank, what });
+            }
+        }
+        let own = part(values.len(), self.rank, size);
+        write(&shared.sums[self.rank], &read(&shared.values[0])[own.clone()]);
+        {
+            let mut sums = shared.sums[self.rank].write().unwrap_or_else(PoisonError::into_inner);
+            for slot in &shared.values[1..] {
+                sums.iter_mut().zip(&read(slot)[own.clone()]).for_each(|(sum, value)| *sum += value);
+            }
+        }
+        shared.meet(self.rank)?;
+        for (rank, slot) in shared.sums.iter().enumerate() {
+            let added = part(values.len(), rank, size);
+            values[added].copy_from_slice(&read(slot));
+        }
+        // Nobody writes sums again before the next meeting, to which all come after they have copied these.
+        Ok(())
+    }
+
+    fn leave(&mut self, why: &str) {
+        self.shared.fail(GroupError::Left { rank: self.rank, why: why.to_string() });
+    }
+}
+
+impl Drop for HostExchange {
+    fn drop(&mut self) {
+        self.leave("it has ended");
+    }
+}
+
+impl fmt::Debug for HostExchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostExchange(trainer {} of {})", self.rank, self.size())
+    }
+}

@@ -1,0 +1,48 @@
+//! Makes operators those of one trainer of a group.
+
+use std::sync::Arc;
+
+use morphgl_registry::{Error, Operators, Result, RouteOperators, TrainingOperator};
+
+use crate::share::{Share, ShareBatching, ShareTransferring};
+use crate::step::GroupTraining;
+use crate::{Division, Exchange, StopTogether};
+
+/// A trainer's place in a group.
+#[derive(Debug)]
+pub struct Seat {
+    /// Its end of the exchange.
+    pub exchange: Box<dyn Exchange>,
+    /// Which seeds each trainer has.
+    pub division: Arc<dyn Division>,
+    /// Seeds of an epoch.
+    pub num_seeds: usize,
+    /// Seeds of a whole mini-batch.
+    pub batch_size: usize,
+    /// How the group ends early; `None` where it never does.
+    pub stop: Option<StopTogether>,
+}
+
+/// The operators of one trainer of a group: its routes make and move its share of each mini-batch, and `train` of its training
+/// operator takes one step with all other trainers (`docs/design.md` §8).
+///
+/// # Errors
+///
+/// There is not exactly one training operator.
+pub fn join(operators: Operators, seat: Seat) -> Result<Operators> {
+    let Operators { routes, mut trainers } = operators;
+    let Seat { exchange, division, num_seeds, batch_size, stop } = seat;
+    let (Some(trainer), true) = (trainers.pop(), trainers.is_empty()) else {
+        return Err(Error::setting("group", "a trainer of a group has one training operator; keep one"));
+    };
+    let share = Share { division: Arc::clone(&division), rank: exchange.rank(), num_seeds, batch_size };
+    let routes = routes.into_iter().map(|RouteOperators { route, batching, transferring }| RouteOperators {
+        route,
+        batching: Arc::new(ShareBatching { inner: batching, share: share.clone() }),
+        transferring: Box::new(ShareTransferring(transferring)),
+    });
+    let TrainingOperator { key, place, operator: inner } = trainer;
+    let operator = GroupTraining { key: key.clone(), inner, exchange, division, stop, values: Vec::new() };
+    let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];
+    Ok(Operators { routes: routes.collect(), trainers })
+}

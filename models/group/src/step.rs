@@ -1,0 +1,209 @@
+//! One step of several trainers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use morphgl_registry::{
+    CounterSpec, Counters, Error, Gradients, Handle, Key, MiniBatch, NamedTensor, Result, Score, Training,
+};
+
+use crate::{Division, Exchange, GroupError};
+
+/// Microseconds in exchanges, the time in which a trainer waits for others included.
+pub(crate) const EXCHANGE_MICROS: CounterSpec =
+    CounterSpec::new("exchange_micros", "microseconds in exchanges of the group, waiting for other trainers included");
+/// Bytes sent to other trainers.
+pub(crate) const EXCHANGE_BYTES: CounterSpec =
+    CounterSpec::new("exchange_bytes", "bytes sent to other trainers of the group");
+/// Microseconds by which the slowest trainer took longer than the mean.
+pub(crate) const IMBALANCE_MICROS: CounterSpec =
+    CounterSpec::new("imbalance_micros", "microseconds by which the group's slowest share took longer than the mean");
+
+/// How the trainers of a group end together: after the step in which one of them was asked to.
+#[derive(Clone)]
+pub struct StopTogether {
+    /// Whether this trainer is asked to stop. Read once a step.
+    pub requested: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Ends this trainer's training after the current step.
+    pub stop: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for StopTogether {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StopTogether")
+    }
+}
+
+/// A trainer that takes its steps together with the others of its group.
+#[derive(Debug)]
+pub(crate) struct GroupTraining {
+    pub(crate) key: Key,
+    pub(crate) inner: Box<dyn Training>,
+    pub(crate) exchange: Box<dyn Exchange>,
+    pub(crate) division: Arc<dyn Division>,
+    pub(crate) stop: Option<StopTogether>,
+    /// The gradients, tensor after tensor.
+    pub(crate) values: Vec<f32>,
+}
+
+/// What each trainer tells the others at a step, besides gradients.
+#[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Told {
+    epoch: u32,
+    index: u32,
+    loss_sum: f64,
+    correct: u64,
+    /// Seeds with a label.
+    labelled: u64,
+    /// Seeds whose gradients are summed.
+    count: u64,
+    /// Duration of the share's longest phase.
+    seconds: f64,
+    stop: u64,
+}
+
+impl GroupTraining {
+    fn failed(&self, error: GroupError) -> Error {
+        Error::failed(&self.key, error)
+    }
+
+    /// Adds up what all trainers have accumulated, and steps. Returns the score of the whole mini-batch.
+    fn step_together(&mut self, batch: &MiniBatch, own: Score, seconds: f64) -> Result<(Score, Handle<()>, Counters)> {
+        let mut gradients = self.inner.gradients()?;
+        let id = batch.id();
+        let stop = self.stop.as_ref().is_some_and(|stop| (stop.requested)());
+        let told = Told {
+            epoch: id.epoch,
+            index: id.index,
+            loss_sum: own.loss_sum,
+            correct: own.correct,
+            labelled: own.count,
+            count: gradients.count,
+            seconds,
+            stop: u64::from(stop),
+        };
+        let (start, sent) = (Instant::now(), self.exchange.bytes_sent());
+        let all = self.exchange.all_gather(bytemuck::bytes_of(&told)).and_then(|all| read(&all, told));
+        let all = all.map_err(|e| self.failed(e))?;
+        gradients.count = all.iter().map(|t| t.count).sum();
+        self.values.clear();
+        gradients.tensors.iter().for_each(|t| self.values.extend_from_slice(&t.values));
+        self.exchange.add(&mut self.values).map_err(|e| self.failed(e))?;
+        let micros = start.elapsed().as_micros() as u64;
+        let mut rest = &self.values[..];
+        for tensor in &mut gradients.tensors {
+            let (own, others) = rest.split_at(tensor.values.len());
+            tensor.values.copy_from_slice(own);
+            rest = others;
+        }
+        self.inner.set_gradients(&gradients)?;
+        let step = self.inner.step()?;
+        let seconds: Vec<f64> = all.iter().map(|t| t.seconds).collect();
+        self.division.observe(id, &seconds);
+        if let Some(stop) = self.stop.as_ref().filter(|_| all.iter().any(|t| t.stop != 0)) {
+            (stop.stop)();
+        }
+        let mut score = Score::default();
+        all.iter().for_each(|t| score += Score { loss_sum: t.loss_sum, correct: t.correct, count: t.labelled });
+        let longest = seconds.iter().copied().fold(0.0, f64::max);
+        let behind = longest - seconds.iter().sum::<f64>() / seconds.len() as f64;
+        let counters = Counters::NONE
+            .with(&EXCHANGE_MICROS, micros)
+            .with(&EXCHANGE_BYTES, self.exchange.bytes_sent() - sent)
+            .with(&IMBALANCE_MICROS, (behind * 1e6) as u64);
+        Ok((score, step, counters))
+    }
+}
+
+/// What all trainers told, by rank.
+fn read(all: &[Vec<u8>], own: Told) -> crate::Result<Vec<Told>> {
+    let mut told = Vec::with_capacity(all.len());
+    for (rank, bytes) in all.iter().enumerate() {
+        let differs = |what: String| Err(GroupError::Differs { rank, what });
+        match bytemuck::try_pod_read_unaligned::<Told>(bytes) {
+            Ok(t) if (t.epoch, t.index) == (own.epoch, own.index) => told.push(t),
+            Ok(t) => {
+                let what = format!(
+                    "mini-batch {} of epoch {}, another trains mini-batch {} of epoch {}",
+                    t.index, t.epoch, own.index, own.epoch
+                );
+                return differs(what);
+            }
+            Err(_) => return differs("it makes another call".to_string()),
+        }
+    }
+    Ok(told)
+}
+
+impl Training for GroupTraining {
+    fn set_threads(&mut self, threads: usize) -> Result<()> {
+        self.inner.set_threads(threads)
+    }
+
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        match batch.num_seeds() {
+            0 => Ok(Handle::ready(Score::default(), std::time::Duration::ZERO)),
+            _ => self.inner.accumulate(batch),
+        }
+    }
+
+    fn gradients(&mut self) -> Result<Gradients> {
+        self.inner.gradients()
+    }
+
+    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
+        self.inner.set_gradients(gradients)
+    }
+
+    fn step(&mut self) -> Result<Handle<()>> {
+        self.inner.step()
+    }
+
+    /// The score is that of the whole mini-batch, at every trainer; the duration is this trainer's, without exchanges.
+    fn train(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        let mut together = || {
+            let (own, accumulating) = self.accumulate(batch)?.measured()?;
+            let (score, step, exchanged) = self.step_together(batch, own, accumulating.busy.as_secs_f64())?;
+            let ((), stepping) = step.measured()?;
+            let mut counters = accumulating.counters;
+            counters += exchanged;
+            counters += stepping.counters;
+            Ok(Handle::ready(score, accumulating.busy + stepping.busy).counting(counters))
+        };
+        let trained: Result<_> = together();
+        if let Err(e) = &trained {
+            self.exchange.leave(&e.to_string());
+        }
+        trained
+    }
+
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        self.inner.parameters()
+    }
+
+    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
+        self.inner.set_parameters(parameters)
+    }
+
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        self.inner.optimizer_state()
+    }
+
+    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
+        self.inner.set_optimizer_state(state)
+    }
+
+    fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        self.inner.score(batch)
+    }
+
+    fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
+        self.inner.infer(nodes)
+    }
+
+    fn infer_bytes(&self) -> Option<u64> {
+        self.inner.infer_bytes()
+    }
+}
