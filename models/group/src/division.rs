@@ -3,17 +3,27 @@
 use std::fmt;
 use std::ops::Range;
 
-use morphgl_registry::BatchId;
+use morphgl_registry::{BatchId, Result};
 
 /// Divides mini-batches into one share a trainer. Every trainer's own copy gives the same shares.
 pub trait Division: fmt::Debug + Send + Sync {
     /// The positions of trainer `rank`'s seeds among the `num_seeds` of a mini-batch; the shares of all ranks follow one another
     /// and are the whole. A share may be empty.
-    fn share(&self, id: BatchId, num_seeds: usize, rank: usize) -> Range<usize>;
+    ///
+    /// # Errors
+    ///
+    /// The division does not reach so far ahead of the mini-batches trained.
+    fn share(&self, id: BatchId, num_seeds: usize, rank: usize) -> Result<Range<usize>>;
 
     /// The seconds that each trainer spent on its share of a mini-batch, by rank: batching, transferring and training, whichever
     /// was longest. Called once a step, with the same values at every trainer.
-    fn observe(&self, _id: BatchId, _seconds: &[f64]) {}
+    ///
+    /// # Errors
+    ///
+    /// An epoch has no such mini-batch.
+    fn observe(&self, _id: BatchId, _seconds: &[f64]) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A fixed division: numbers of seeds in proportion to weights.
@@ -47,12 +57,12 @@ impl Weights {
 }
 
 impl Division for Weights {
-    fn share(&self, _id: BatchId, num_seeds: usize, rank: usize) -> Range<usize> {
+    fn share(&self, _id: BatchId, num_seeds: usize, rank: usize) -> Result<Range<usize>> {
         let end = |rank: usize| match rank + 1 == self.ends.len() {
             true => num_seeds,
             false => (self.ends[rank] * num_seeds as f64).round() as usize,
         };
         let start = rank.checked_sub(1).map_or(0, end);
-        start..end(rank)
+        Ok(start..end(rank))
     }
 }

@@ -1,14 +1,20 @@
 #![doc = include_str!("../README.md")]
 
+mod balanced;
+mod cut;
 mod division;
 mod exchange;
 mod host;
 mod join;
 mod share;
+mod speed;
 mod step;
+mod work;
 
+pub use balanced::Balanced;
 pub use division::{Division, Weights};
 pub use exchange::{Exchange, GroupError, Result};
 pub use host::HostExchange;
 pub use join::{Seat, join};
 pub use step::StopTogether;
+pub use work::work;

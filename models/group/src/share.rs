@@ -29,7 +29,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    fn positions(&self, id: BatchId) -> Range<usize> {
+    fn positions(&self, id: BatchId) -> Result<Range<usize>> {
         let start = (id.index as usize).saturating_mul(self.batch_size);
         let num_seeds = self.num_seeds.saturating_sub(start).min(self.batch_size);
         self.division.share(id, num_seeds, self.rank)
@@ -62,7 +62,7 @@ impl BatchingWorker for ShareWorker {
         seeds: Range<usize>,
         recycled: Option<MiniBatch>,
     ) -> Result<Handle<MiniBatch>> {
-        let own = self.share.positions(id);
+        let own = self.share.positions(id)?;
         let at = |position: usize| own.start.saturating_add(position).min(own.end);
         let seeds = at(seeds.start)..at(seeds.end);
         if seeds.is_empty() {

@@ -101,7 +101,7 @@ impl GroupTraining {
         self.inner.set_gradients(&gradients)?;
         let step = self.inner.step()?;
         let seconds: Vec<f64> = all.iter().map(|t| t.seconds).collect();
-        self.division.observe(id, &seconds);
+        self.division.observe(id, &seconds)?;
         if let Some(stop) = self.stop.as_ref().filter(|_| all.iter().any(|t| t.stop != 0)) {
             (stop.stop)();
         }

@@ -74,7 +74,7 @@ proptest! {
         };
         let mut end = 0;
         for (rank, weight) in weights.iter().enumerate() {
-            let share = division.share(BatchId::default(), num_seeds, rank);
+            let share = division.share(BatchId::default(), num_seeds, rank).unwrap();
             prop_assert_eq!(share.start, end);
             end = share.end;
             let exact = weight / total * num_seeds as f64;

@@ -33,9 +33,9 @@ pub(crate) struct Task {
 pub(crate) struct Ends(pub(crate) Vec<usize>);
 
 impl Division for Ends {
-    fn share(&self, _id: BatchId, num_seeds: usize, rank: usize) -> Range<usize> {
+    fn share(&self, _id: BatchId, num_seeds: usize, rank: usize) -> Result<Range<usize>> {
         let end = |rank: usize| if rank + 1 == self.0.len() { num_seeds } else { self.0[rank].min(num_seeds) };
-        rank.checked_sub(1).map_or(0, end)..end(rank)
+        Ok(rank.checked_sub(1).map_or(0, end)..end(rank))
     }
 }
 

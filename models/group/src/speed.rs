@@ -1,0 +1,153 @@
+//! The speed of one trainer, estimated from the seconds of its shares.
+
+/// Observations that outliers are told from.
+const RECENT: usize = 5;
+/// Weight of an observation when the next one arrives: some 20 of them count.
+const KEPT: f64 = 0.95;
+/// The same once the model has missed most recent observations although shares had another size: their slope was wrong.
+const KEPT_MISSED: f64 = 0.3;
+/// An observation counts as at most, or at least, this factor off the median of the recent ones.
+const OUTLIER: f64 = 1.5;
+/// Median factor between observed and predicted seconds from which the speed has changed.
+const CHANGED: f64 = 1.2;
+/// Shares of the same size, as a factor.
+const SAME_WORK: f64 = 1.2;
+/// Weight of the assumption that there is no fixed cost, in observations' weights: the relative variance of shares at which an
+/// estimated fixed cost counts by half.
+const NO_FIXED_COST: f64 = 0.01;
+/// The most of a mean share's seconds that may be fixed cost.
+const MAX_FIXED: f64 = 0.95;
+
+/// Seconds of a share: `fixed + slope · work`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Line {
+    /// Seconds of any share that is not empty.
+    pub(crate) fixed: f64,
+    /// Seconds a unit of work.
+    pub(crate) slope: f64,
+}
+
+impl Line {
+    pub(crate) fn at(self, work: f64) -> f64 {
+        self.fixed + self.slope * work
+    }
+}
+
+/// Least squares of relative errors with exponentially decaying weights, drawn towards a line through the origin. Observations
+/// are limited to a factor around the median of the last ones, so that a stall of a step or two changes little, and sums are
+/// scaled when that median says that the speed has changed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Speed {
+    /// Seconds a unit of work before anything was observed.
+    pub(crate) prior: f64,
+    /// Weighted sums of 1, work, seconds, work², work · seconds.
+    sums: [f64; 5],
+    /// Work and seconds of the last shares, the newest last; 0 where there was none yet.
+    recent: [[f64; 2]; RECENT],
+    /// Seconds of the group until an empty share is tried again.
+    pub(crate) rest: f64,
+    /// Whether a trial is under way, whose seconds are not known yet.
+    pub(crate) on_trial: bool,
+}
+
+impl Speed {
+    /// Numbers of the estimate: those of [`Speed::export`].
+    pub(crate) const NUMBERS: usize = 8 + 2 * RECENT;
+
+    pub(crate) fn new(prior: f64) -> Self {
+        Self { prior, sums: [0.0; 5], recent: [[0.0; 2]; RECENT], rest: 0.0, on_trial: false }
+    }
+
+    /// The estimate.
+    pub(crate) fn line(&self) -> Line {
+        let [one, x, y, xx, xy] = self.sums;
+        if one <= 0.0 {
+            return Line { fixed: 0.0, slope: self.prior };
+        }
+        let regular = one * (1.0 + NO_FIXED_COST);
+        let determinant = regular * xx - x * x;
+        let fixed = ((y * xx - x * xy) / determinant).clamp(0.0, MAX_FIXED * y / one);
+        // The slope that fits best beside this fixed cost.
+        Line { fixed, slope: ((xy - fixed * x) / xx).max((1.0 - MAX_FIXED) * y / x) }
+    }
+
+    /// Takes the seconds of a share with this work; a share without work or with impossible seconds says nothing.
+    pub(crate) fn observe(&mut self, work: f64, seconds: f64) {
+        if !(work > 0.0 && seconds > 0.0 && seconds.is_finite()) {
+            return;
+        }
+        if self.on_trial && self.sums[0] > 0.0 {
+            // The trainer may have changed meanwhile, and a single seed says by how much.
+            let factor = seconds / self.line().at(work);
+            self.scale(factor);
+            self.recent = [[0.0; 2]; RECENT];
+        }
+        self.on_trial = false;
+        self.recent.rotate_left(1);
+        self.recent[RECENT - 1] = [work, seconds];
+        if self.sums[0] <= 0.0 {
+            self.add(work, seconds, 0.0);
+            return;
+        }
+        let factor = self.median_factor();
+        let changed = self.recent[0][0] > 0.0 && !(1.0 / CHANGED..=CHANGED).contains(&factor);
+        if changed && self.is_same_work() {
+            self.scale(factor);
+        }
+        let usual = self.line().at(work) * self.median_factor();
+        let kept = if changed { KEPT_MISSED } else { KEPT };
+        self.add(work, seconds.clamp(usual / OUTLIER, usual * OUTLIER), kept);
+    }
+
+    /// The lower median of observed by predicted seconds, of the last observations.
+    fn median_factor(&self) -> f64 {
+        let line = self.line();
+        let seen = self.recent.iter().filter(|[work, _]| *work > 0.0);
+        let mut factors: Vec<f64> = seen.map(|[work, seconds]| seconds / line.at(*work)).collect();
+        factors.sort_by(f64::total_cmp);
+        factors[(factors.len() - 1) / 2]
+    }
+
+    /// Whether the last shares were about as large as those that the estimate is from.
+    fn is_same_work(&self) -> bool {
+        let mean = self.sums[1] / self.sums[0];
+        self.recent.iter().all(|[work, _]| (mean / SAME_WORK..=mean * SAME_WORK).contains(work))
+    }
+
+    /// Makes all that was observed `factor` times as long.
+    fn scale(&mut self, factor: f64) {
+        let [one, x, y, xx, xy] = &mut self.sums;
+        // Weights are those of relative errors.
+        let weight = factor * factor;
+        (*one, *x, *xx) = (*one / weight, *x / weight, *xx / weight);
+        (*y, *xy) = (*y / factor, *xy / factor);
+    }
+
+    fn add(&mut self, work: f64, seconds: f64, kept: f64) {
+        let weight = 1.0 / (seconds * seconds);
+        let terms = [1.0, work, seconds, work * work, work * seconds];
+        self.sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum = kept * *sum + weight * term);
+    }
+
+    /// The numbers of the estimate, for a checkpoint.
+    pub(crate) fn export(&self, out: &mut Vec<f64>) {
+        out.push(self.prior);
+        out.extend(self.sums);
+        out.extend(self.recent.iter().flatten());
+        out.extend([self.rest, f64::from(u8::from(self.on_trial))]);
+    }
+
+    /// The estimate of [`Speed::export`]'s numbers; `None` for impossible ones.
+    pub(crate) fn import(numbers: &[f64]) -> Option<Self> {
+        let [prior, rest @ ..] = numbers else { return None };
+        let (sums, rest) = rest.split_first_chunk::<5>()?;
+        let (recent, rest) = rest.split_at_checked(2 * RECENT)?;
+        let [wait, on_trial] = *rest else { return None };
+        let valid = sums.iter().chain(recent).all(|x| x.is_finite() && *x >= 0.0) && *prior > 0.0 && wait.is_finite();
+        let recent = std::array::from_fn(|i| [recent[2 * i], recent[2 * i + 1]]);
+        valid.then_some(Self { prior: *prior, sums: *sums, recent, rest: wait, on_trial: on_trial != 0.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests;
