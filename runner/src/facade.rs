@@ -8,11 +8,12 @@ use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings,
 use morphgl_graph_store::Dataset;
 use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanned, Replanner};
 use morphgl_profile::{MemoryLimit, Profile, Progress, RouteProfile, Settings, Watch};
-use morphgl_registry::{Registry, Score, Training};
+use morphgl_registry::{BatchId, Registry, Score, Training};
 
 use crate::budget::Purpose;
 use crate::evaluate::Sampled;
 use crate::position::{Position, Within, append};
+use crate::unified::{Followers, Unified};
 use crate::{Job, JobConfig, OperatorBuilder, budget};
 
 /// Measures every phase of a job's routes on this machine (morphgl §IV-B1).
@@ -99,6 +100,8 @@ pub struct Executor {
     drifted: bool,
     /// Where an epoch was interrupted.
     within: Option<Within>,
+    /// The other trainers of a group; `None` where one trains alone.
+    followers: Option<Followers>,
 }
 
 /// What is done with an epoch's events.
@@ -138,7 +141,23 @@ impl Executor {
         let problem = problem.map(|problem| problem.settled(&plan.caches));
         let Job { dataset, config, registry, operators, .. } = job;
         let inner = morphgl_execute::Executor::new(operators, &plan.schedule, settings)?;
-        Ok(Self { dataset, config, registry, inner, plan: plan.clone(), problem, drifted: false, within: None })
+        let (plan, followers) = (plan.clone(), None);
+        Ok(Self { dataset, config, registry, inner, plan, problem, drifted: false, within: None, followers })
+    }
+
+    /// An executor of several trainers that share every step, from mini-batch `start` on. The plan is fixed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executor::new`].
+    pub fn unified(mut job: Job, unified: &Unified, start: BatchId, settings: ExecutorSettings) -> Result<Self> {
+        for trainer in &unified.trainers {
+            job.resize_caches(&trainer.plan.caches)?;
+        }
+        let (operators, followers) = Followers::new(&mut job, unified, start, settings)?;
+        job.operators = operators;
+        let executor = Self::new(job, &unified.leading_plan(), None, settings)?;
+        Ok(Self { followers: Some(followers), ..executor })
     }
 
     /// Continues from a position of an executor of the same job.
@@ -151,7 +170,7 @@ impl Executor {
         self.inner.set_schedule(&plan.schedule)?;
         (self.plan, self.problem, self.drifted, self.within) = (plan, problem, drifted, within);
         training.restore(self.inner.training_mut()?)?;
-        Ok(())
+        self.followers.as_mut().map_or(Ok(()), |followers| followers.restore(training))
     }
 
     /// The position between two calls of [`Executor::epoch`].
@@ -220,7 +239,9 @@ impl Executor {
         let mut watch = problem.map(|p| Replanner::new(p, &self.plan.schedule, Drift::default()));
         let mut replanned = None;
         let offset = within.earlier.as_ref().map_or(0.0, |r| r.seconds);
-        let report = self.inner.train_on(epoch, &batches, so_far, stop, &mut |event| {
+        let left = batches[so_far.batches..].to_vec();
+        let (inner, followers) = (&mut self.inner, &mut self.followers);
+        let mut observe = |event: &Event<'_>| {
             match *event {
                 Event::Ended(mut activity) => {
                     if let Some(watch) = &mut watch {
@@ -253,7 +274,13 @@ impl Executor {
                 _ => watcher.observe(event),
             }
             if replanned.is_some() { Control::Cut } else { Control::Continue }
-        })?;
+        };
+        let lead = |stop: &Stop| inner.train_on(epoch, &batches, so_far, stop, &mut observe);
+        let report = match followers {
+            None => lead(stop)?,
+            // The plan of a group has one route: mini-batches are trained in their order.
+            Some(followers) => followers.train(epoch, &left, stop, lead)?,
+        };
         if let Some(watch) = watch {
             // Durations that brought no better plan for this epoch are used for the next one's.
             self.drifted |= self.problem.as_ref() != Some(watch.problem());

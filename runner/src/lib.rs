@@ -15,6 +15,7 @@ mod recorder;
 mod select;
 mod stopping;
 mod train;
+mod unified;
 mod usage;
 
 pub use build::{OperatorBuilder, default_dataset, registry, routes};
@@ -29,6 +30,7 @@ pub use recorder::{Recorder, Simulated, predicted_timeline};
 pub use stopping::{Bound, TrainOptions};
 pub(crate) use train::median;
 pub use train::{Best, Keeper, Progress, StopReason, TrainReport, Trainer};
+pub use unified::{Unified, UnifiedTrainer};
 
 pub use morphgl_execute::{
     Activity, BatchDone, EpochReport, EpochRow, Event, Settings as ExecutorSettings, Stop, TrainingState,

@@ -178,3 +178,76 @@ fn a_dataset_left_on_disk_is_copied_not_gathered() {
     let gather = [&TRAIN[..], &["--batching", ON_DISK, "--transferring", DMA_GATHER]].concat();
     bench.refused(&gather, &[DMA_GATHER, "left on disk, where this operator gathers no features", "allow more memory"]);
 }
+
+/// `TRAIN` without a chosen training operator, and without dropout, whose masks depend on a row's position in its share.
+fn train_unified(extra: &[&'static str]) -> Vec<&'static str> {
+    let free = TRAIN.iter().copied().filter(|a| !["--training", "Training_CUDA_Native"].contains(a));
+    free.chain(["--dropout", "0"]).chain(extra.iter().copied()).collect()
+}
+
+/// How far losses are from those expected, as a share of them.
+fn apart(losses: &[f64], expected: &[f64]) -> f64 {
+    assert_eq!(losses.len(), expected.len(), "epochs");
+    losses.iter().zip(expected).map(|(a, e)| (a / e - 1.0).abs()).fold(0.0, f64::max)
+}
+
+#[test]
+fn the_cpu_and_a_device_share_every_step() {
+    let Some(bench) = bench() else { return };
+    let alone = bench.json(&[&TRAIN[..], &["--dropout", "0"]].concat());
+    let unified = bench.json(&train_unified(&["--plan", "unified"]));
+    let epochs = |json: &Value| json["epochs"].as_array().expect("a list").clone();
+    let (alone, shared) = (epochs(&alone), epochs(&unified));
+    let apart = apart(&losses(&shared), &losses(&alone));
+    assert!(apart < 1e-5, "{apart:e}: {:?} instead of {:?}", losses(&shared), losses(&alone));
+    for epoch in &shared {
+        let count = |name: &str| (epoch["report"][name].as_u64(), alone[0]["report"][name].as_u64());
+        assert_eq!(count("seeds").0, count("seeds").1);
+        counter(epoch, "Training_CUDA_Native", "exchange_micros");
+    }
+    let trainers = unified["unified"]["trainers"].as_array().expect("a list");
+    let key = |t: &Value| t["plan"]["schedule"]["shares"][0]["keys"]["training"].as_str().expect("a key").to_string();
+    let mut keys: Vec<String> = trainers.iter().map(key).collect();
+    keys.sort();
+    assert!(keys.len() == 2 && keys[0].starts_with("Training_CPU_") && keys[1] == "Training_CUDA_Native", "{keys:?}");
+    let shares: f64 = trainers.iter().map(|t| t["share"].as_f64().expect("a share")).sum();
+    assert!((shares - 1.0).abs() < 1e-12, "{shares}");
+    let one = [&TRAIN[..], &["--plan", "unified"]].concat();
+    bench.misused(&one, &["--plan unified: one place alone can train here; use --plan auto"]);
+}
+
+/// Interrupted in mid-epoch and killed: all trainers end after the same step, and go on from the same checkpoint.
+#[test]
+fn unified_training_is_resumed() {
+    let Some(bench) = bench() else { return };
+    let train: Vec<&str> = train_unified(&["--plan", "unified", "--evaluation", "none"])
+        .into_iter()
+        .map(|argument| if argument == "64" { "8" } else { argument })
+        .collect();
+    let whole = bench.json(&train);
+    let run = bench.path().join("run");
+    let started = [&train[..], &["--run", "run", "--checkpoint-every", "5b"]].concat();
+    let mut training = Training::start(bench.command(&started), &run);
+    for signal in [Some("-INT"), None] {
+        let next = newest(&run).map_or(2, |newest| newest + 2);
+        if training.wait_for_checkpoint(next) {
+            break;
+        }
+        match signal {
+            None => training.kill(),
+            Some(signal) => {
+                let id = training.id().to_string();
+                std::process::Command::new("kill").args([signal, &id]).status().expect("kill runs");
+                let (code, _, stderr) = training.end();
+                assert!(code == Some(1) || code == Some(0), "{code:?}: {stderr}");
+            }
+        }
+        training = Training::start(bench.command(&["train", "--resume", "run", "--json"]), &run);
+    }
+    let (code, stdout, stderr) = training.end();
+    assert_eq!(code, Some(0), "{stderr}");
+    let resumed: Value = serde_json::from_str(&stdout).expect("JSON");
+    let epochs = |json: &Value| json["epochs"].as_array().expect("a list").clone();
+    let apart = apart(&losses(&epochs(&resumed)), &losses(&epochs(&whole)));
+    assert!(apart < 1e-5, "{apart:e}");
+}

@@ -52,6 +52,31 @@ impl HostExchange {
         });
         (0..size).map(|rank| Self { rank, shared: Arc::clone(&shared) }).collect()
     }
+
+    /// Leaves for this trainer where the end itself is out of reach: a trainer fails in batching, too.
+    pub fn leaver(&self) -> Leaver {
+        Leaver { rank: self.rank, shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// Leaves a group for one of its trainers, from wherever that one's failure is noticed.
+#[derive(Clone)]
+pub struct Leaver {
+    rank: usize,
+    shared: Arc<Shared>,
+}
+
+impl Leaver {
+    /// As [`Exchange::leave`] of the trainer.
+    pub fn leave(&self, why: &str) {
+        self.shared.fail(GroupError::Left { rank: self.rank, why: why.to_string() });
+    }
+}
+
+impl fmt::Debug for Leaver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Leaver(trainer {})", self.rank)
+    }
 }
 
 impl Shared {
@@ -163,7 +188,7 @@ impl Exchange for HostExchange {
     }
 
     fn leave(&mut self, why: &str) {
-        self.shared.fail(GroupError::Left { rank: self.rank, why: why.to_string() });
+        self.leaver().leave(why);
     }
 }
 

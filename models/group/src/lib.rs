@@ -14,7 +14,7 @@ mod work;
 pub use balanced::Balanced;
 pub use division::{Division, Weights};
 pub use exchange::{Exchange, GroupError, Result};
-pub use host::HostExchange;
+pub use host::{HostExchange, Leaver};
 pub use join::{Seat, join};
 pub use step::StopTogether;
 pub use work::work;

@@ -21,6 +21,8 @@ const EXCERPT: usize = 300;
 #[derive(Debug, Clone)]
 pub(super) enum PlanArg {
     Auto,
+    /// All trainers together.
+    Unified,
     Strategy(Strategy),
     File(PathBuf),
 }
@@ -32,6 +34,7 @@ impl FromStr for PlanArg {
         let strategy = Strategy::ALL.into_iter().find(|strategy| strategy.to_string() == s);
         Ok(match strategy {
             _ if s == "auto" => Self::Auto,
+            _ if s == "unified" => Self::Unified,
             Some(strategy) => Self::Strategy(strategy),
             None => Self::File(PathBuf::from(s)),
         })
@@ -43,7 +46,7 @@ impl PlanArg {
     pub(super) fn read(&self) -> anyhow::Result<Option<Plan>> {
         let Self::File(path) = self else { return Ok(None) };
         let names = Strategy::ALL.map(|s| s.to_string()).join(", ");
-        let option = format!("--plan {}: neither a plan's file nor one of auto, {names}", path.display());
+        let option = format!("--plan {}: neither a plan's file nor one of auto, unified, {names}", path.display());
         let text = read_text(path, MAX_FILE).or_usage(&option)?;
         let read = serde_json::from_str::<Plan>(&text).map_err(|e| anyhow!("{}", excerpt(&e.to_string(), EXCERPT)));
         let plan = read.or_usage(&option)?;

@@ -160,5 +160,10 @@ pub(crate) fn bytes(n: u64) -> String {
 
 /// A count and its noun, in the plural unless it is 1.
 pub(crate) fn plural(n: u64, noun: &str) -> String {
-    format!("{} {noun}{}", HumanCount(n), if n == 1 { "" } else { "s" })
+    let ending = match noun.ends_with("batch") {
+        _ if n == 1 => "",
+        true => "es",
+        false => "s",
+    };
+    format!("{} {noun}{ending}", HumanCount(n))
 }

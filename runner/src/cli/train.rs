@@ -14,7 +14,7 @@ use clap::{ArgMatches, Parser};
 use morphgl_graph_store::Dataset;
 use morphgl_model_spec::ModelSpec;
 use morphgl_plan::RouteKeys;
-use morphgl_registry::{Key, NamedTensor, Registry};
+use morphgl_registry::{BatchId, Key, NamedTensor, Registry};
 use serde_json::json;
 
 use super::Outcome;
@@ -31,7 +31,7 @@ use super::{interrupt, report, values};
 use crate::budget;
 use crate::{
     Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Progress, Recorder, Simulated,
-    StopReason, TrainOptions, Trainer, TrainingState,
+    StopReason, TrainOptions, Trainer, TrainingState, Unified,
 };
 use state::RunState;
 use summary::{configuration, length, stop_reason, summary};
@@ -64,8 +64,8 @@ pub(crate) struct Args {
     /// Epochs between evaluations [default: 1; without --epochs, as many as make 5 steps]
     #[arg(help_heading = "Training", long, value_parser = clap::value_parser!(u32).range(1..))]
     evaluate_every: Option<u32>,
-    /// The plan: auto has the minimum predicted epoch time, and plans again when durations change;
-    /// sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
+    /// The plan: auto has the minimum predicted epoch time, and plans again when durations change; unified trains on the CPU and
+    /// the device together, each on a share of every mini-batch; sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
     #[arg(help_heading = "Training", long, default_value = "auto", value_name = "PLAN")]
     plan: PlanArg,
     /// Seconds after which a phase of one mini-batch counts as hanging, and the run ends
@@ -143,6 +143,8 @@ struct Setup {
     replanned: Option<Problem>,
     /// The plan to begin with.
     plan: Plan,
+    /// The plan of a group, whose first trainer's is `plan`.
+    unified: Option<Unified>,
     simulated: Simulated,
     run_dir: Option<RunDir>,
     progress: Progress,
@@ -177,8 +179,20 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
 }
 
 fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
-    let Setup { dataset, job, configured, state, plans, replanned, plan, simulated, run_dir, progress, resumed } =
-        setup;
+    let Setup {
+        dataset,
+        job,
+        configured,
+        state,
+        plans,
+        replanned,
+        plan,
+        unified,
+        simulated,
+        run_dir,
+        progress,
+        resumed,
+    } = setup;
     let options = configured.training.clone();
     let learns = !simulated.trains(&plan.schedule);
     if !learns {
@@ -201,7 +215,14 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     let run_dir = run_dir.map(RefCell::new);
     let mut keeper =
         Checkpoints::new(run_dir.as_ref(), serde_json::to_value(&state)?, args.checkpoint_every, show, &screen.bar);
-    let mut trainer = Trainer { executor: Executor::new(job, &plan, replanned, settings)?, options };
+    let executor = match &unified {
+        None => Executor::new(job, &plan, replanned, settings)?,
+        Some(unified) => {
+            let index = resumed.as_ref().map_or(0, |resumed| resumed.batches as u32);
+            Executor::unified(job, unified, BatchId { epoch: progress.epoch, index }, settings)?
+        }
+    };
+    let mut trainer = Trainer { executor, options };
     let resumed_at = resumed.as_ref().map(|r| json!({ "epoch": progress.epoch, "batches": r.batches }));
     match resumed {
         None => {
@@ -263,6 +284,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     outcome.json["run"] = json!(path.map(|path| lossy(path)));
     outcome.json["init"] = json!(configured.init.as_deref().map(lossy));
     outcome.json["resumed"] = json!(resumed_at);
+    outcome.json["unified"] = serde_json::to_value(&unified)?;
     outcome.unwritten = (!unwritten.is_empty()).then(|| anyhow::anyhow!(unwritten.join("; ")));
     Ok(outcome)
 }

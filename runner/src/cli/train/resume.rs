@@ -97,7 +97,7 @@ pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resum
     };
     // Which operator trains was measured, and must not change.
     let mut config = configured.job.clone();
-    if let Some(share) = position.plan.schedule.shares.first() {
+    if let Some(share) = position.plan.schedule.shares.first().filter(|_| state.unified.is_none()) {
         config.operators.training = Some(share.keys.training.parse()?);
     }
     let dataset = Arc::new(dataset);
@@ -116,6 +116,7 @@ pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resum
         job,
         configured,
         plans: Scheduler::schedule(&state.problem)?,
+        unified: state.unified.clone(),
         state,
         replanned: position.problem.clone(),
         plan: position.plan.clone(),

@@ -9,8 +9,8 @@ use crate::cli::inference::{self, Inference};
 use crate::cli::plan_arg::{PlanArg, choose_training};
 use crate::cli::planned::Measured;
 use crate::cli::run_dir::{Configured, RunDir};
-use crate::cli::show::Show;
-use crate::{Evaluation, Progress, Simulated};
+use crate::cli::show::{self, Show};
+use crate::{Evaluation, Progress, Simulated, Unified};
 
 /// Opens the dataset, profiles and plans.
 pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
@@ -40,7 +40,13 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
             file.parameters(&job.config.spec.model).map_err(anyhow::Error::from).and_then(|p| job.set_parameters(&p));
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
-    let plan = args.plan.choose(plan_of_file, &plans, &problem)?;
+    let unified = matches!(args.plan, PlanArg::Unified)
+        .then(|| Unified::plan(&profile, job.threads(), problem.limits))
+        .transpose()?;
+    let plan = match &unified {
+        Some(unified) => unified.leading_plan(),
+        None => args.plan.choose(plan_of_file, &plans, &problem)?,
+    };
     let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.all_host());
     if evaluation == Evaluation::Full {
         let needed = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
@@ -62,9 +68,16 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     if let Some(dir) = &run_dir {
         dir.write_plan(&plan)?;
     }
-    plan.schedule.shares.iter().for_each(|share| show.line(&share.keys));
+    let trained = unified.iter().flat_map(|unified| &unified.trainers).map(|trainer| &trainer.plan.schedule);
+    for share in plan.schedule.shares.iter().filter(|_| unified.is_none()).chain(trained.flat_map(|s| &s.shares)) {
+        show.line(&share.keys);
+    }
     profile.selections.iter().for_each(|selection| show.line(selection));
     show.line(format_args!("plan: {plan}"));
+    for (i, trainer) in unified.iter().flat_map(|unified| &unified.trainers).enumerate() {
+        let (share, cores) = (100.0 * trainer.share, show::plural(trainer.cores as u64, "core"));
+        show.line(format_args!("trainer {i}: {share:.1}% of each mini-batch at first, {cores}; {}", trainer.plan));
+    }
     plan.caches.iter().for_each(|cache| show.line(format_args!("cache: {cache}")));
     if job.config.caches() && !plan.schedule.shares.iter().any(|share| caches(&job.registry, &share.keys)) {
         show.say(format_args!("--cache {}: the plan uses no operator with a cache", configured.job.cache));
@@ -85,10 +98,12 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
             open: args.epochs.is_none(),
             dataset: checksums(path)?,
             machine,
+            unified: unified.clone(),
         },
         plans,
         replanned,
         plan,
+        unified,
         run_dir,
         progress: Progress::default(),
         resumed: None,

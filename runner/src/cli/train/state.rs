@@ -8,7 +8,7 @@ use morphgl_graph_store::Meta;
 use morphgl_platform::SimdLevel;
 use serde::{Deserialize, Serialize};
 
-use crate::{Plan, Problem, Profile};
+use crate::{Plan, Problem, Profile, Unified};
 
 /// A run besides its configuration and progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub(super) struct RunState {
     /// Checksums of the dataset's arrays; empty for the generated default.
     pub(super) dataset: BTreeMap<String, String>,
     pub(super) machine: MachineState,
+    /// The plan of a group of trainers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unified: Option<Unified>,
 }
 
 /// What the bits of a run may depend on besides its configuration.
