@@ -13,8 +13,8 @@ use morphgl_registry::{BatchId, Operators, SeedSet};
 use morphgl_sampler_core::Epochs;
 use serde::{Deserialize, Serialize};
 
+use crate::Job;
 use crate::usage::Usage;
-use crate::{Job, Partitioner, Scheduler};
 
 /// The longest wait for a trainer without a time limit of its own.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -67,8 +67,8 @@ impl Unified {
         let mut plans: Vec<Vec<Plan>> = Vec::new();
         for key in &keys {
             let on = |cores: usize| {
-                let problem = Partitioner::partition(profile, cores, limits).of_training(key);
-                let plans = Scheduler::schedule(&problem.expect("the profile has a route to it"))?;
+                let problem = profile.problem(cores, limits).of_training(key);
+                let plans = morphgl_plan::plan(&problem.expect("the profile has a route to it"))?;
                 let single = plans.all().iter().find(|plan| plan.schedule.shares.len() == 1);
                 single.cloned().ok_or_else(|| anyhow!("{key}: no plan of a single route"))
             };
