@@ -1,0 +1,207 @@
+//! Groups of CPU trainers for the tests, driven by hand.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_graph_store::Dataset;
+use morphgl_group::{Division, Exchange, HostExchange, Seat, join};
+use morphgl_registry::{
+    BatchId, BatchingContext, Gradients, Handle, MiniBatch, NamedTensor, Operators, Phase, Place, Result, Route,
+    RouteOperators, SamplerSettings, Score, SeedSet, Training, TrainingContext, TrainingOperator, TransferringContext,
+};
+use morphgl_training_cpu_native::CpuNative;
+use morphgl_transferring_cpu_host::CpuHost;
+use serde_json::Value;
+
+/// A longer time than any exchange of these tests takes.
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+
+/// What is trained.
+#[derive(Clone)]
+pub(crate) struct Task {
+    pub(crate) dataset: Arc<Dataset>,
+    pub(crate) settings: SamplerSettings,
+    pub(crate) spec: Value,
+}
+
+/// Shares that end at these positions; of a mini-batch with fewer seeds, at its last one.
+#[derive(Debug, Clone)]
+pub(crate) struct Ends(pub(crate) Vec<usize>);
+
+impl Division for Ends {
+    fn share(&self, _id: BatchId, num_seeds: usize, rank: usize) -> Result<Range<usize>> {
+        let end = |rank: usize| if rank + 1 == self.0.len() { num_seeds } else { self.0[rank].min(num_seeds) };
+        Ok(rank.checked_sub(1).map_or(0, end)..end(rank))
+    }
+}
+
+/// The gradients that a trainer steps with.
+pub(crate) type Seen = Arc<Mutex<Vec<Gradients>>>;
+
+/// A training operator whose gradients can be read at every step.
+#[derive(Debug)]
+struct Observed {
+    inner: CpuNative,
+    seen: Seen,
+}
+
+impl Training for Observed {
+    fn set_threads(&mut self, threads: usize) -> Result<()> {
+        self.inner.set_threads(threads)
+    }
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        self.inner.accumulate(batch)
+    }
+    fn gradients(&mut self) -> Result<Gradients> {
+        self.inner.gradients()
+    }
+    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
+        self.inner.set_gradients(gradients)
+    }
+    fn step(&mut self) -> Result<Handle<()>> {
+        let gradients = self.inner.gradients()?;
+        self.seen.lock().expect("no test panics with it").push(gradients);
+        self.inner.step()
+    }
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        self.inner.parameters()
+    }
+    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
+        self.inner.set_parameters(parameters)
+    }
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        self.inner.optimizer_state()
+    }
+    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
+        self.inner.set_optimizer_state(state)
+    }
+    fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        self.inner.score(batch)
+    }
+    fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
+        self.inner.infer(nodes)
+    }
+}
+
+impl Task {
+    /// The operators of one trainer, alone.
+    fn operators(&self, seen: &Seen) -> Operators {
+        let dataset = Arc::clone(&self.dataset);
+        let seeds = SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).expect("distinct nodes");
+        let batching = CpuNeighbor::new(&BatchingContext {
+            dataset: Arc::clone(&dataset),
+            seeds,
+            settings: self.settings.clone(),
+            gather: true,
+            place: Place::Host,
+            options: Value::Null,
+        });
+        let transferring = CpuHost::new(&TransferringContext {
+            dataset: Arc::clone(&dataset),
+            from: Place::Host,
+            to: Place::Host,
+            gather: true,
+            sampled: None,
+            options: Value::Null,
+        });
+        let training = CpuNative::new(&TrainingContext {
+            dataset,
+            spec: self.spec.clone(),
+            seed: 1,
+            threads: 1,
+            place: Place::Host,
+            options: Value::Null,
+        });
+        let route = Route {
+            batching: morphgl_batching_cpu_neighbor::DESCRIPTION.key,
+            transferring: morphgl_transferring_cpu_host::DESCRIPTION.key,
+            training: morphgl_training_cpu_native::KEY,
+            read_at: Place::Host,
+            batched_at: Place::Host,
+            trained_at: Place::Host,
+            gathering: Phase::Batching,
+        };
+        let (key, place) = (route.training.clone(), route.trained_at.clone());
+        let inner = training.expect("a model for this dataset");
+        let operator = Box::new(Observed { inner, seen: Arc::clone(seen) });
+        Operators {
+            routes: vec![RouteOperators {
+                route,
+                batching: Arc::new(batching.expect("settings for this dataset")),
+                transferring: Box::new(transferring.expect("it has no options")),
+            }],
+            trainers: vec![TrainingOperator { key, place, operator }],
+        }
+    }
+
+    /// Trains epochs with one trainer, outside any group.
+    pub(crate) fn alone(&self, epochs: u32) -> Trained {
+        let seen = Seen::default();
+        train(self.operators(&seen), epochs, &seen)
+    }
+
+    /// Trains epochs with a group; returns what each trainer has, by rank.
+    pub(crate) fn group(&self, size: usize, division: &Arc<dyn Division>, epochs: u32) -> Vec<Trained> {
+        self.group_by(HostExchange::group(size, LIMIT), division, epochs)
+    }
+
+    fn group_by(&self, ends: Vec<HostExchange>, division: &Arc<dyn Division>, epochs: u32) -> Vec<Trained> {
+        thread::scope(|scope| {
+            let trainer = |end: HostExchange| {
+                let seat = Seat {
+                    exchange: Box::new(end) as Box<dyn Exchange>,
+                    division: Arc::clone(division),
+                    num_seeds: self.dataset.splits.train.len(),
+                    batch_size: self.settings.batch_size,
+                    stop: None,
+                };
+                scope.spawn(move || {
+                    let seen = Seen::default();
+                    train(join(self.operators(&seen), seat).expect("one training operator"), epochs, &seen)
+                })
+            };
+            let running: Vec<_> = ends.into_iter().map(trainer).collect();
+            running.into_iter().map(|thread| thread.join().expect("the trainer ends well")).collect()
+        })
+    }
+}
+
+/// What a trainer has at the end.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Trained {
+    /// Scores by epoch.
+    pub(crate) scores: Vec<Score>,
+    pub(crate) parameters: Vec<NamedTensor>,
+    /// Gradients by step.
+    pub(crate) gradients: Vec<Gradients>,
+}
+
+fn train(mut operators: Operators, epochs: u32, seen: &Seen) -> Trained {
+    let route = &mut operators.routes[0];
+    let training = &mut operators.trainers[0].operator;
+    let mut worker = route.batching.worker(1).expect("a worker");
+    let mut scores = Vec::new();
+    for epoch in 0..epochs {
+        let mut score = Score::default();
+        for index in 0..route.batching.num_batches() as u32 {
+            let (batch, _) = worker.prepare(BatchId { epoch, index }, None).and_then(Handle::wait).expect("batching");
+            let (batch, _) = route.transferring.transfer(batch).and_then(Handle::wait).expect("transferring");
+            score += training.train(&batch).and_then(Handle::wait).expect("training").0;
+        }
+        scores.push(score);
+    }
+    let gradients = std::mem::take(&mut *seen.lock().expect("no test panics with it"));
+    Trained { scores, parameters: training.parameters().expect("parameters"), gradients }
+}
+
+/// The length of `a - b` divided by the length of `b`, all tensors taken as one vector.
+pub(crate) fn distance(a: &[NamedTensor], b: &[NamedTensor]) -> f64 {
+    let pairs = || a.iter().zip(b).flat_map(|(a, b)| a.values.iter().zip(&b.values));
+    let difference: f64 = pairs().map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum();
+    let length: f64 = pairs().map(|(_, b)| f64::from(*b).powi(2)).sum();
+    (difference / length.max(f64::MIN_POSITIVE)).sqrt()
+}

@@ -1,0 +1,27 @@
+//! A group of one trainer is a training operator like any other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use morphgl_conformance::training::{Subject, check};
+use morphgl_group::{HostExchange, Seat, Weights, join};
+use morphgl_model_spec::TrainingSpec;
+use morphgl_registry::{MiniBatch, Operators, Place, Result, Training, TrainingContext, TrainingOperator};
+use morphgl_training_cpu_burn::CpuBurn;
+use morphgl_training_cpu_native::{CpuNative, KEY, supports};
+
+fn build(context: &TrainingContext) -> Result<Box<dyn Training>> {
+    let refused = TrainingSpec::from_json(&context.spec).is_ok_and(|spec| supports(&spec).is_err());
+    let operator: Box<dyn Training> =
+        if refused { Box::new(CpuBurn::new(context)?) } else { Box::new(CpuNative::new(context)?) };
+    let trainers = vec![TrainingOperator { key: KEY, place: Place::Host, operator }];
+    let end = HostExchange::group(1, Duration::from_secs(1)).remove(0);
+    let division = Arc::new(Weights::equal(1));
+    let seat = Seat { exchange: Box::new(end), division, num_seeds: 1, batch_size: 1, stop: None };
+    Ok(join(Operators { routes: Vec::new(), trainers }, seat)?.trainers.remove(0).operator)
+}
+
+#[test]
+fn conformance() {
+    check(&Subject { build: &build, place: Place::Host, transfer: &MiniBatch::Host, deterministic: true });
+}

@@ -1,0 +1,115 @@
+//! A group of any division has the gradients of one trainer, and its loss curves.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::{Ends, Task, Trained, distance};
+use morphgl_formats::{Options, RandomSplit, Silent, npz, planetoid};
+use morphgl_generate::{SbmConfig, sbm};
+use morphgl_graph_store::{Dataset, OpenOptions};
+use morphgl_group::{Division, Weights};
+use morphgl_registry::{Fanouts, SamplerSettings};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Rounding: gradients of equal mini-batches in another order of addition.
+const ROUNDING: f64 = 1e-6;
+
+fn task(dataset: Dataset, fanouts: &str, batch_size: usize, mut model: Value) -> Task {
+    let fanouts: Fanouts = fanouts.parse().expect("fanouts");
+    model["in_dim"] = json!(dataset.feature_dim());
+    model["num_classes"] = json!(dataset.num_classes);
+    model["layers"] = json!(fanouts.0.len());
+    let spec = json!({"model": model, "optimizer": {"lr": 0.01}});
+    let settings = SamplerSettings { batch_size, seed: 5, ..fanouts.into() };
+    Task { dataset: Arc::new(dataset), settings, spec }
+}
+
+/// Fails unless all trainers of the group have the same bits, and the gradients of the first step are those of one trainer.
+fn same_as_alone(group: &[Trained], alone: &Trained) {
+    for trained in group {
+        assert_eq!(trained, &group[0], "trainers differ");
+    }
+    let (first, expected) = (&group[0].gradients[0], &alone.gradients[0]);
+    assert_eq!(first.count, expected.count);
+    let apart = distance(&first.tensors, &expected.tensors);
+    assert!(apart <= ROUNDING, "gradients are {apart:e} apart");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Any division: empty shares, shares of one seed, a last mini-batch that ends before the first share does.
+    #[test]
+    fn any_division_has_the_gradients_of_one_trainer(
+        mut ends in proptest::collection::vec(0usize..=24, 1..=8),
+        gat: bool,
+        seed in 0u64..1000,
+    ) {
+        ends.sort_unstable();
+        let graph = SbmConfig { nodes: 90, classes: 3, dim: 8, degree: 6.0, seed, ..SbmConfig::default() };
+        let model = match gat {
+            true => json!({"kind": "gat", "hidden": 4, "heads": 2, "dropout": 0.0}),
+            false => json!({"kind": "sage", "hidden": 8, "dropout": 0.0}),
+        };
+        let task = task(sbm(&graph).expect("a graph"), "4,3", 24, model);
+        let division: Arc<dyn Division> = Arc::new(Ends(ends.clone()));
+        let group = task.group(ends.len(), &division, 1);
+        same_as_alone(&group, &task.alone(1));
+        prop_assert_eq!(&task.group(ends.len(), &division, 1), &group, "another run differs");
+    }
+}
+
+/// The directory `name` of the real test data; `None`, with a printed line, where it is absent.
+fn real(name: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("MORPHGL_TEST_DATA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
+    let dir = root.join(name);
+    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+    if !dir.is_dir() {
+        eprintln!("skipped: {} is absent", dir.display());
+        return None;
+    }
+    Some(dir)
+}
+
+/// Ten epochs by groups of these weights: losses within rounding of one trainer's.
+fn curves(dataset: Dataset, batch_size: usize, groups: &[&[f64]]) {
+    let task = task(dataset, "10,5", batch_size, json!({"kind": "sage", "hidden": 16, "dropout": 0.0}));
+    let alone = task.alone(10);
+    for weights in groups {
+        let division: Arc<dyn Division> = Arc::new(Weights::new(weights).expect("a weight above 0"));
+        let group = task.group(weights.len(), &division, 10);
+        same_as_alone(&group, &alone);
+        for (epoch, (found, expected)) in group[0].scores.iter().zip(&alone.scores).enumerate() {
+            assert_eq!(found.count, expected.count);
+            let apart = (found.loss() / expected.loss() - 1.0).abs();
+            assert!(apart < 1e-4, "epoch {epoch}: loss {} instead of {}", found.loss(), expected.loss());
+        }
+        assert!(group[0].scores[9].loss() < 0.7 * group[0].scores[0].loss(), "nothing is learned");
+    }
+}
+
+#[test]
+fn ten_epochs_on_cora() {
+    let Some(data) = real("planetoid") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = planetoid::import(&data.join("ind.cora"), &dir.path().join("cora"), &Options::default(), &Silent);
+    curves(
+        Dataset::open(path.expect("Cora"), OpenOptions::default()).expect("Cora opens"),
+        32,
+        &[&[1.0, 1.0], &[0.6, 0.0, 0.1, 0.3]],
+    );
+}
+
+#[test]
+fn ten_epochs_on_coauthor_cs() {
+    let Some(data) = real("gnn-benchmark-npz") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let split = RandomSplit { train: 0.6, valid: 0.2, test: 0.2, seed: 1 };
+    let options = Options { split: Some(split), ..Options::default() };
+    let path = npz::import(&data.join("coauthor_cs.npz"), &dir.path().join("cs"), &options, &Silent);
+    curves(Dataset::open(path.expect("Coauthor CS"), OpenOptions::default()).expect("it opens"), 1024, &[&[0.7, 0.3]]);
+}
