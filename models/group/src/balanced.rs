@@ -110,7 +110,7 @@ impl Balanced {
         if ahead == 0 {
             return refused("a mini-batch is cut before it is trained; give at least 1 ahead");
         }
-        let speeds = speeds.iter().map(|speed| Speed::new(1.0 / speed)).collect();
+        let speeds = speeds.iter().map(|&speed| Speed::new(speed)).collect();
         let state = State {
             estimates: Estimates { speeds, applied: 0 },
             order: None,
@@ -249,7 +249,9 @@ impl Division for Balanced {
         if position < state.trained {
             return Ok(());
         }
-        state.early.insert(position, seconds.to_vec());
+        // Impossible seconds are as good as none.
+        let seconds = seconds.iter().map(|&s| if s.is_finite() && s > 0.0 { s } else { 0.0 });
+        state.early.insert(position, seconds.collect());
         loop {
             let next = state.trained;
             let Some(seconds) = state.early.remove(&next) else { return Ok(()) };
@@ -268,20 +270,42 @@ impl Division for Balanced {
     }
 }
 
+/// Margins are within these parts of the predicted seconds.
+const MARGINS: [f64; 2] = [-0.2, 0.5];
+
 impl Estimates {
+    /// Predicted seconds of a share of each trainer, with a margin for those that vary.
+    ///
+    /// The expected time of the slowest share is least where moving a seed from one trainer to another gains as often as it
+    /// loses by speed: where each is the slowest with a probability in proportion to its speed. So a slow trainer whose
+    /// seconds vary is given less than would make the means equal: it hardly helps in the usual step, and delays all in others.
+    fn lines(&self) -> Vec<Line> {
+        let lines = self.speeds.iter().map(Speed::line);
+        let total: f64 = lines.clone().map(|line| 1.0 / line.slope).sum();
+        let parts: Vec<f64> = lines.clone().map(|line| 1.0 / line.slope / total).collect();
+        let mean: f64 = self.speeds.iter().zip(&parts).map(|(speed, part)| part * speed.variance).sum();
+        let margin = |(line, (speed, &part)): (Line, (&Speed, &f64))| {
+            let others = (mean - part * speed.variance).max(0.0) / (1.0 - part).max(1e-9);
+            let deviation = (speed.variance + others).sqrt();
+            let margin = if deviation > 0.0 { quantile(1.0 - part) * speed.variance / deviation } else { 0.0 };
+            let factor = 1.0 + margin.clamp(MARGINS[0], MARGINS[1]);
+            Line { fixed: factor * line.fixed, slope: factor * line.slope }
+        };
+        lines.zip(self.speeds.iter().zip(&parts)).map(margin).collect()
+    }
+
     /// Takes the seconds of the next mini-batch.
     fn apply(&mut self, observed: &Observed) {
         let Observed { work, seconds } = observed;
         let longest = |except: usize| {
-            let others = seconds.iter().enumerate().filter(|(rank, s)| *rank != except && s.is_finite());
+            let others = seconds.iter().enumerate().filter(|(rank, _)| *rank != except);
             others.map(|(_, &s)| s).fold(0.0, f64::max)
         };
         for (rank, speed) in self.speeds.iter_mut().enumerate() {
             let others = longest(rank);
             if work[rank] > 0.0 {
-                if speed.on_trial {
-                    speed.rest = (TRIAL_COST * (seconds[rank] - others)).max(TRIAL_STEPS * others);
-                }
+                let excess = if speed.on_trial { TRIAL_COST * (seconds[rank] - others) } else { 0.0 };
+                speed.rest = excess.max(TRIAL_STEPS * others);
                 speed.observe(work[rank], seconds[rank]);
             } else {
                 speed.rest -= others;
@@ -292,24 +316,41 @@ impl Estimates {
 
     /// Ends of the shares of a mini-batch whose first seeds have these sums of work.
     fn cut(&mut self, sums: &[f64]) -> Vec<usize> {
-        let lines: Vec<Line> = self.speeds.iter().map(Speed::line).collect();
+        let lines = self.lines();
         let mut least = vec![0; lines.len()];
         let ends = cut(sums, &lines, &least);
-        if ends.last().is_none_or(|&num_seeds| num_seeds < TRIAL_SEEDS * lines.len()) {
+        let num_seeds = sums.len() - 1;
+        if num_seeds < TRIAL_SEEDS * lines.len() {
             return ends;
         }
         let is_empty = |rank: usize| ends[rank] == rank.checked_sub(1).map_or(0, |before| ends[before]);
         let due = |speed: &Speed| speed.rest <= 0.0 && !speed.on_trial;
         let Some(rank) = (0..lines.len()).find(|&rank| is_empty(rank) && due(&self.speeds[rank])) else { return ends };
-        self.speeds[rank].on_trial = true;
         least[rank] = 1;
-        cut(sums, &lines, &least)
+        let with_trial = cut(sums, &lines, &least);
+        let start = rank.checked_sub(1).map_or(0, |before| with_trial[before]);
+        if sums[with_trial[rank]] - sums[start] > sums[num_seeds] / num_seeds as f64 {
+            // A seed with more work than others is left to a later mini-batch.
+            return ends;
+        }
+        self.speeds[rank].on_trial = true;
+        with_trial
     }
+}
+
+/// Quantile of the standard normal distribution, within 0.05 for probabilities of 0.001 to 0.999 (Tukey's lambda distribution
+/// with 1/8). Square roots are the same bits on every processor; logarithms need not be.
+fn quantile(p: f64) -> f64 {
+    let root = |x: f64| x.max(0.0).sqrt().sqrt().sqrt();
+    (root(p) - root(1.0 - p)) / 0.1829
 }
 
 impl State {
     fn import(numbers: &[f64], size: usize) -> Option<Self> {
         let whole = |x: f64| (x >= 0.0 && x < 2f64.powi(53) && x.fract() == 0.0).then_some(x as u64);
+        if !numbers.iter().all(|&x| x.is_finite()) {
+            return None;
+        }
         let [trainers, applied, trained, rest @ ..] = numbers else { return None };
         let (applied, trained) = (whole(*applied)?, whole(*trained)?);
         if whole(*trainers)? != size as u64 {
@@ -325,7 +366,7 @@ impl State {
         });
         let early = rest.chunks(size + 1).map(|numbers| {
             let (&position, seconds) = numbers.split_first()?;
-            (seconds.len() == size).then_some((whole(position)?, seconds.to_vec()))
+            (seconds.len() == size).then_some((whole(position).filter(|&p| p > trained)?, seconds.to_vec()))
         });
         Some(Self {
             estimates: Estimates { speeds: speeds?, applied },

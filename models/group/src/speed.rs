@@ -2,8 +2,8 @@
 
 /// Observations that outliers are told from.
 const RECENT: usize = 5;
-/// Weight of an observation when the next one arrives: some 20 of them count.
-const KEPT: f64 = 0.95;
+/// Weight of an observation when the next one arrives: some 30 of them count.
+const KEPT: f64 = 0.97;
 /// The same once the model has missed most recent observations although shares had another size: their slope was wrong.
 const KEPT_MISSED: f64 = 0.3;
 /// An observation counts as at most, or at least, this factor off the median of the recent ones.
@@ -38,10 +38,12 @@ impl Line {
 /// scaled when that median says that the speed has changed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Speed {
-    /// Seconds a unit of work before anything was observed.
-    pub(crate) prior: f64,
+    /// Work a second before anything was observed.
+    prior: f64,
     /// Weighted sums of 1, work, seconds, work², work · seconds.
     sums: [f64; 5],
+    /// Mean square of relative errors of predictions, outliers limited.
+    pub(crate) variance: f64,
     /// Work and seconds of the last shares, the newest last; 0 where there was none yet.
     recent: [[f64; 2]; RECENT],
     /// Seconds of the group until an empty share is tried again.
@@ -52,17 +54,17 @@ pub(crate) struct Speed {
 
 impl Speed {
     /// Numbers of the estimate: those of [`Speed::export`].
-    pub(crate) const NUMBERS: usize = 8 + 2 * RECENT;
+    pub(crate) const NUMBERS: usize = 9 + 2 * RECENT;
 
     pub(crate) fn new(prior: f64) -> Self {
-        Self { prior, sums: [0.0; 5], recent: [[0.0; 2]; RECENT], rest: 0.0, on_trial: false }
+        Self { prior, sums: [0.0; 5], variance: 0.0, recent: [[0.0; 2]; RECENT], rest: 0.0, on_trial: false }
     }
 
-    /// The estimate.
+    /// The estimate; a slope of infinity where the trainer was never tried.
     pub(crate) fn line(&self) -> Line {
         let [one, x, y, xx, xy] = self.sums;
         if one <= 0.0 {
-            return Line { fixed: 0.0, slope: self.prior };
+            return Line { fixed: 0.0, slope: 1.0 / self.prior };
         }
         let regular = one * (1.0 + NO_FIXED_COST);
         let determinant = regular * xx - x * x;
@@ -86,7 +88,7 @@ impl Speed {
         self.recent.rotate_left(1);
         self.recent[RECENT - 1] = [work, seconds];
         if self.sums[0] <= 0.0 {
-            self.add(work, seconds, 0.0);
+            self.add(work, seconds, seconds, 0.0);
             return;
         }
         let factor = self.median_factor();
@@ -95,8 +97,11 @@ impl Speed {
             self.scale(factor);
         }
         let usual = self.line().at(work) * self.median_factor();
+        let seconds = seconds.clamp(usual / OUTLIER, usual * OUTLIER);
+        let error = seconds / usual - 1.0;
+        self.variance = KEPT * self.variance + (1.0 - KEPT) * error * error;
         let kept = if changed { KEPT_MISSED } else { KEPT };
-        self.add(work, seconds.clamp(usual / OUTLIER, usual * OUTLIER), kept);
+        self.add(work, seconds, usual, kept);
     }
 
     /// The lower median of observed by predicted seconds, of the last observations.
@@ -123,8 +128,9 @@ impl Speed {
         (*y, *xy) = (*y / factor, *xy / factor);
     }
 
-    fn add(&mut self, work: f64, seconds: f64, kept: f64) {
-        let weight = 1.0 / (seconds * seconds);
+    /// Adds an observation, whose error counts relative to the `usual` seconds.
+    fn add(&mut self, work: f64, seconds: f64, usual: f64, kept: f64) {
+        let weight = 1.0 / (usual * usual);
         let terms = [1.0, work, seconds, work * work, work * seconds];
         self.sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum = kept * *sum + weight * term);
     }
@@ -133,6 +139,7 @@ impl Speed {
     pub(crate) fn export(&self, out: &mut Vec<f64>) {
         out.push(self.prior);
         out.extend(self.sums);
+        out.push(self.variance);
         out.extend(self.recent.iter().flatten());
         out.extend([self.rest, f64::from(u8::from(self.on_trial))]);
     }
@@ -141,11 +148,15 @@ impl Speed {
     pub(crate) fn import(numbers: &[f64]) -> Option<Self> {
         let [prior, rest @ ..] = numbers else { return None };
         let (sums, rest) = rest.split_first_chunk::<5>()?;
+        let (&variance, rest) = rest.split_first()?;
         let (recent, rest) = rest.split_at_checked(2 * RECENT)?;
         let [wait, on_trial] = *rest else { return None };
-        let valid = sums.iter().chain(recent).all(|x| x.is_finite() && *x >= 0.0) && *prior > 0.0 && wait.is_finite();
+        let valid = [0.0, 1.0].contains(&on_trial)
+            && sums.iter().chain(recent).chain([&variance, prior]).all(|x| x.is_finite() && *x >= 0.0)
+            && *prior > 0.0
+            && wait.is_finite();
         let recent = std::array::from_fn(|i| [recent[2 * i], recent[2 * i + 1]]);
-        valid.then_some(Self { prior: *prior, sums: *sums, recent, rest: wait, on_trial: on_trial != 0.0 })
+        valid.then_some(Self { prior: *prior, sums: *sums, variance, recent, rest: wait, on_trial: on_trial != 0.0 })
     }
 }
 

@@ -9,50 +9,50 @@ use morphgl_sampler_core::Epochs;
 
 /// Random numbers by SplitMix64.
 #[derive(Debug, Clone)]
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     /// Uniform in [0, 1).
-    pub fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    pub fn between(&mut self, low: f64, high: f64) -> f64 {
+    pub(crate) fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
 
     /// Log-uniform.
-    pub fn log(&mut self, low: f64, high: f64) -> f64 {
+    pub(crate) fn log(&mut self, low: f64, high: f64) -> f64 {
         self.between(low.ln(), high.ln()).exp()
     }
 
     /// Standard normal.
-    pub fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         (-2.0 * (1.0 - self.unit()).ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
     }
 }
 
 /// One trainer: seconds of a share are `(fixed + work / speed) · noise`.
 #[derive(Debug, Clone)]
-pub struct Trainer {
-    pub speed: f64,
-    pub fixed: f64,
+pub(crate) struct Trainer {
+    pub(crate) speed: f64,
+    pub(crate) fixed: f64,
     /// From this step on it is this many times slower.
-    pub slower: Option<(usize, f64)>,
+    pub(crate) slower: Option<(usize, f64)>,
 }
 
 /// A machine, its mini-batches, and what happens in each step.
 #[derive(Debug, Clone)]
-pub struct Machine {
-    pub trainers: Vec<Trainer>,
-    pub batch_size: usize,
-    pub num_batches: usize,
-    pub ahead: usize,
+pub(crate) struct Machine {
+    pub(crate) trainers: Vec<Trainer>,
+    pub(crate) batch_size: usize,
+    pub(crate) num_batches: usize,
+    pub(crate) ahead: usize,
     /// Estimated work of every node; all nodes are seeds.
-    pub work: Arc<[f32]>,
+    pub(crate) work: Arc<[f32]>,
     /// True work of every node.
     true_work: Vec<f64>,
     /// Deviation of the seconds of a share, relative.
@@ -65,7 +65,7 @@ pub struct Machine {
 impl Machine {
     /// `size` trainers with speeds log-uniform up to 1:30, fixed costs of 0.1% to 50% of the time of all together, deviations
     /// of 2 to 10%, a stall in 1 of 200 steps, and work of a power law of exponent 1.2 to 3, estimated up to 20% a seed.
-    pub fn random(seed: u64, size: usize, num_batches: usize, batch_size: usize) -> Self {
+    pub(crate) fn random(seed: u64, size: usize, num_batches: usize, batch_size: usize) -> Self {
         let mut random = Random(seed.wrapping_mul(0xA24B_AED4_963E_E407));
         let mut speeds: Vec<f64> = (0..size).map(|_| random.log(1.0, 30.0)).collect();
         if size == 2 {
@@ -97,18 +97,23 @@ impl Machine {
         }
     }
 
-    pub fn epochs(&self) -> Epochs {
+    /// The same, sampled so many mini-batches ahead.
+    pub(crate) fn with_ahead(self, ahead: usize) -> Self {
+        Self { ahead, ..self }
+    }
+
+    pub(crate) fn epochs(&self) -> Epochs {
         let nodes: Vec<u32> = (0..self.work.len() as u32).collect();
         let seeds = SeedSet::new("simulated", &nodes, nodes.len()).expect("distinct");
         Epochs::new(&seeds, &SamplerSettings { batch_size: self.batch_size, ..SamplerSettings::default() })
     }
 
-    pub fn balanced(&self, speeds: &[f64]) -> Balanced {
+    pub(crate) fn balanced(&self, speeds: &[f64]) -> Balanced {
         Balanced::new(self.epochs(), Arc::clone(&self.work), speeds, self.ahead).expect("valid")
     }
 
     /// What the trainers need for whole mini-batches, as a profile of five measures it: seconds of each.
-    pub fn profiled(&self) -> Vec<f64> {
+    pub(crate) fn profiled(&self) -> Vec<f64> {
         let mut random = Random(self.seed ^ 0x5EED);
         let mean = self.true_work.iter().sum::<f64>() / self.num_batches as f64;
         let seconds = |t: &Trainer| {
@@ -119,7 +124,7 @@ impl Machine {
     }
 
     /// Everything random of an epoch.
-    pub fn epoch(&self, epoch: u32) -> Epoch<'_> {
+    pub(crate) fn epoch(&self, epoch: u32) -> Epoch<'_> {
         let epochs = self.epochs();
         let order = epochs.order(epoch);
         let sums = order.nodes.chunks(self.batch_size).map(|seeds| {
@@ -146,7 +151,7 @@ impl Machine {
 
 /// The seconds that an epoch's shares take.
 #[derive(Debug)]
-pub struct Epoch<'m> {
+pub(crate) struct Epoch<'m> {
     machine: &'m Machine,
     epoch: u32,
     /// Sums of the true work of each mini-batch's first seeds.
@@ -166,12 +171,12 @@ impl Epoch<'_> {
     }
 
     /// Seeds of a step.
-    pub fn num_seeds(&self, step: usize) -> usize {
+    pub(crate) fn num_seeds(&self, step: usize) -> usize {
         self.sums[step].len() - 1
     }
 
     /// Seconds of the epoch with shares that end at these positions.
-    pub fn with_ends(&self, ends: impl Fn(usize) -> Vec<usize>) -> f64 {
+    pub(crate) fn with_ends(&self, ends: impl Fn(usize) -> Vec<usize>) -> f64 {
         let step = |step: usize| {
             let mut start = 0;
             let seconds = ends(step).into_iter().enumerate().map(|(rank, end)| {
@@ -185,7 +190,7 @@ impl Epoch<'_> {
     }
 
     /// Seconds of the epoch by a division, which is told the seconds of each step, and samples as far ahead as it may.
-    pub fn by(&self, division: &dyn Division) -> f64 {
+    pub(crate) fn by(&self, division: &dyn Division) -> f64 {
         let size = self.machine.trainers.len();
         let id = |step: usize| BatchId { epoch: self.epoch, index: step as u32 };
         let mut total = 0.0;
@@ -203,7 +208,7 @@ impl Epoch<'_> {
 
     /// The count ratio of the Unified CPU-GPU protocol's load balancer as its code has it: numbers of seeds in inverse proportion
     /// to the mean of each trainer's seconds a seed, all steps so far weighing the same whatever their work.
-    pub fn published(&self, sums: &mut [(f64, f64)]) -> f64 {
+    pub(crate) fn published(&self, sums: &mut [(f64, f64)]) -> f64 {
         let mut total = 0.0;
         for step in 0..self.sums.len() {
             let weights: Vec<f64> = sums.iter().map(|(seconds, steps)| steps / seconds).collect();
@@ -226,7 +231,7 @@ impl Epoch<'_> {
 
     /// The best division by fixed numbers of seeds, in hindsight: for two trainers of all of them, for more the best that
     /// moving seeds between any two trainers finds. Seconds of the epoch.
-    pub fn best_static(&self) -> f64 {
+    pub(crate) fn best_static(&self) -> f64 {
         let (size, batch_size) = (self.machine.trainers.len(), self.machine.batch_size);
         let seconds = |counts: &[usize]| {
             self.with_ends(|step| {
@@ -269,7 +274,7 @@ impl Epoch<'_> {
     }
 
     /// The best division by fixed parts of the true work between two trainers, in hindsight. Seconds of the epoch.
-    pub fn best_by_work(&self) -> f64 {
+    pub(crate) fn best_by_work(&self) -> f64 {
         let parts = self.machine.batch_size;
         let seconds = |part: usize| {
             self.with_ends(|step| {
