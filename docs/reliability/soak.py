@@ -32,8 +32,8 @@ SMALL = ["--training", "Training_CPU_Native", "--hidden", "32", "--fanouts", "5,
 # Epochs of many mini-batches: an epoch adds a row of metrics, which stays in memory.
 LONG = ["--training", "Training_CPU_Native", "--hidden", "64", "--fanouts", "15,10,5", "--profile-seconds", "0.5"]
 FILES = {"config.toml", "plan.json", "status.json", "metrics.jsonl", "checkpoints", "trace.json", "report.html", "model.safetensors"}
-# Of a training that was signalled: status during training, and before or after it.
-ENDS = {signal.SIGINT: {1, 130}, signal.SIGTERM: {1, 143}, signal.SIGKILL: {-9}}
+# Of a training that was signalled: status during training, before or after it, and before the program handles signals.
+ENDS = {signal.SIGINT: {1, 130, -2}, signal.SIGTERM: {1, 143, -15}, signal.SIGKILL: {-9}}
 
 
 def anonymous(pid):
@@ -102,7 +102,7 @@ class Soak:
             self.fault(f"{name}: it left a process")
         except ProcessLookupError:
             pass
-        if process.returncode != -9:
+        if process.returncode >= 0:
             left = [p for p in self.place.rglob("*") if ".partial-" in p.name and "long" not in p.parts] + list(self.temporary.iterdir())
             if left:
                 self.fault(f"{name}: it left {', '.join(map(str, left))}")

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use morphgl_execute::TrainingState;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::run_dir::RunDir;
@@ -43,6 +44,22 @@ impl FromStr for Every {
     }
 }
 
+/// Checkpoints that were written, and their time, from the moment each was due; of one that was not waited for, from its writing.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+struct Cost {
+    kept: u32,
+    seconds: f64,
+}
+
+/// What the checkpoints of a training cost.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Costs {
+    /// Of those that were due during training.
+    due: Cost,
+    /// Of those at its beginning and its end.
+    ends: Cost,
+}
+
 /// Keeps the checkpoints of a run, in its directory if it has one.
 pub(crate) struct Checkpoints<'a> {
     dir: Option<&'a RefCell<RunDir>>,
@@ -60,6 +77,7 @@ pub(crate) struct Checkpoints<'a> {
     /// Since when a checkpoint is due.
     due: Option<Instant>,
     warned: bool,
+    costs: Costs,
 }
 
 impl<'a> Checkpoints<'a> {
@@ -70,8 +88,12 @@ impl<'a> Checkpoints<'a> {
         show: Show,
         bar: &ProgressBar,
     ) -> Self {
-        let (last, took) = (Instant::now(), Duration::ZERO);
-        Self { dir, run, every, show, bar: bar.clone(), last, took, batches: 0, due: None, warned: false }
+        let (last, took, costs) = (Instant::now(), Duration::ZERO, Costs::default());
+        Self { dir, run, every, show, bar: bar.clone(), last, took, batches: 0, due: None, warned: false, costs }
+    }
+
+    pub(crate) fn costs(&self) -> Costs {
+        self.costs
     }
 }
 
@@ -94,8 +116,10 @@ impl Keeper for Checkpoints<'_> {
 
     fn keep(&mut self, progress: &Progress, position: &Position, training: &TrainingState) {
         let Some(dir) = self.dir else { return };
-        let start = self.due.take().unwrap_or_else(Instant::now);
+        let due = self.due.take();
+        let start = due.unwrap_or_else(Instant::now);
         let kept = dir.borrow_mut().keep(progress, position, training, &mut self.run);
+        let written = u32::from(kept.is_ok());
         if let Err(e) = kept
             && !std::mem::replace(&mut self.warned, true)
         {
@@ -104,6 +128,8 @@ impl Keeper for Checkpoints<'_> {
         }
         (self.last, self.batches) = (Instant::now(), 0);
         self.took = start.elapsed();
+        let cost = if due.is_some() { &mut self.costs.due } else { &mut self.costs.ends };
+        (cost.kept, cost.seconds) = (cost.kept + written, cost.seconds + self.took.as_secs_f64());
     }
 }
 
