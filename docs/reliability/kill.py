@@ -10,7 +10,8 @@ in the last checkpoint: which mini-batch was trained how often, with which conte
 
 How much is trained again is counted by as many stops: SIGSTOP at a random moment, and a copy of the run directory, which is what a
 SIGKILL would have left; then SIGINT and SIGCONT. The next checkpoint that the process writes, at its interval or for the
-interrupt, is at least as far as the process was, so what the copy trains again is at most the difference; the copy is resumed.
+interrupt, is at least as far as the process was, so what the copy trains again is at most the difference; the copy is resumed. Allowed are the
+mini-batches of --checkpoint-every, and those that were sent to a device ahead of a checkpoint that was due.
 
 Exit status 1 says that something differed, or that more was trained again than --checkpoint-every says.
 """
@@ -32,6 +33,8 @@ ROW = ["epoch", "loss", "train_accuracy", "valid_loss", "valid_accuracy", "repla
 REPORT = ["batches", "seeds", "edges", "score", "stopped", "remaining", "counters"]
 SIM = "batching-cpu=12ms,transferring-pcie=6ms,batching-device=3ms,transferring-device=1ms,training=2ms"
 SMALL = ["--layers", "2", "--hidden", "16", "--fanouts", "5,5", "--profile-seconds", "0.2"]
+# Mini-batches sent to training ahead, by the job: `queue_depth` of its training operator where that is more than 1.
+AHEAD = {"sim": 2, "cuda": 2}
 NATIVE = ["--training", "Training_CPU_Native"]
 
 
@@ -197,7 +200,7 @@ def main():
                 break
             same &= result(run) == expected
             shutil.rmtree(run)
-        allowed = int(every[:-1])
+        allowed = int(every[:-1]) + AHEAD.get(name, 0)
         differed += not same or max(again_after) > allowed
         counted = f"{sum(again_after) / share:.1f}, {max(again_after)}, {allowed}"
         print(f"| {name} | {kills} | {early} | {len(again_after)} | {counted} | {runs} | {'yes' if same else 'NO'} |", flush=True)

@@ -16,8 +16,14 @@ use crate::{Keeper, Position, Progress};
 /// Time after which a checkpoint is due within an epoch, unless `--checkpoint-every` is given.
 const WITHIN: Duration = Duration::from_secs(600);
 
-/// A checkpoint may follow after this many times the duration of the last one.
+/// Checkpoints take at most one part in so many of the time.
 const SPARSE: u32 = 100;
+
+/// Whether one more checkpoint keeps all of them within their part of the time: `elapsed` since the beginning and `since` the last
+/// one, where those so far took `spent`, and the last one `took`.
+fn is_affordable(elapsed: Duration, since: Duration, spent: Duration, took: Duration) -> bool {
+    since >= SPARSE * took && elapsed >= SPARSE * (spent + took)
+}
 
 /// The value of `--checkpoint-every`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,11 +74,14 @@ pub(crate) struct Checkpoints<'a> {
     every: Option<Every>,
     show: Show,
     bar: ProgressBar,
+    begin: Instant,
     /// End of the last checkpoint.
     last: Instant,
     /// Duration of the last checkpoint, the copy of the parameters included.
     took: Duration,
-    /// Mini-batches trained since.
+    /// Duration of all of them.
+    spent: Duration,
+    /// Mini-batches trained since the last one.
     batches: u32,
     /// Since when a checkpoint is due.
     due: Option<Instant>,
@@ -88,8 +97,22 @@ impl<'a> Checkpoints<'a> {
         show: Show,
         bar: &ProgressBar,
     ) -> Self {
-        let (last, took, costs) = (Instant::now(), Duration::ZERO, Costs::default());
-        Self { dir, run, every, show, bar: bar.clone(), last, took, batches: 0, due: None, warned: false, costs }
+        let (now, none) = (Instant::now(), Duration::ZERO);
+        Self {
+            dir,
+            run,
+            every,
+            show,
+            bar: bar.clone(),
+            begin: now,
+            last: now,
+            took: none,
+            spent: none,
+            batches: 0,
+            due: None,
+            warned: false,
+            costs: Costs::default(),
+        }
     }
 
     pub(crate) fn costs(&self) -> Costs {
@@ -104,7 +127,7 @@ impl Keeper for Checkpoints<'_> {
         }
         self.batches += u32::from(within);
         let since = self.last.elapsed();
-        let is_sparse = since >= SPARSE * self.took;
+        let is_sparse = is_affordable(self.begin.elapsed(), since, self.spent, self.took);
         let is_due = match self.every.filter(|_| within) {
             None => is_sparse && (!within || since >= WITHIN),
             Some(Every::Time(time)) => since >= time,
@@ -128,6 +151,7 @@ impl Keeper for Checkpoints<'_> {
         }
         (self.last, self.batches) = (Instant::now(), 0);
         self.took = start.elapsed();
+        self.spent += self.took;
         let cost = if due.is_some() { &mut self.costs.due } else { &mut self.costs.ends };
         (cost.kept, cost.seconds) = (cost.kept + written, cost.seconds + self.took.as_secs_f64());
     }
