@@ -4,9 +4,16 @@
     docs/reliability/kill.py MORPHGL [--kills N] [--jobs cpu,cora,sim,cuda] [--data DIR] [--seed S]
 
 MORPHGL is a binary; `sim` needs one built with feature `sim`, `cuda` one with feature `cuda` and a device or the emulated one.
-N is the number of SIGKILLs of all jobs together; a job that is done before its share is reached starts again from the beginning.
+N is the number of SIGKILLs of all jobs together, and of stops; a job that is done before its share is reached starts again from the beginning.
 Compared are `metrics.jsonl` but for times, and `model.safetensors` (of the simulated trainer, which saves no model, the ledger
-in the last checkpoint: which mini-batch was trained how often, with which content). Exit status 1 says that something differed.
+in the last checkpoint: which mini-batch was trained how often, with which content).
+
+How much is trained again is counted by as many stops: SIGSTOP at a random moment, and a copy of the run directory, which is what a
+SIGKILL would have left; then SIGINT and SIGCONT. The next checkpoint that the process writes, at its interval or for the
+interrupt, is at least as far as the process was, so what the copy trains again is at most the difference; the copy is resumed. Allowed are the
+mini-batches of --checkpoint-every, and those that were sent to a device ahead of a checkpoint that was due.
+
+Exit status 1 says that something differed, or that more was trained again than --checkpoint-every says.
 """
 
 import argparse
@@ -15,6 +22,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -25,6 +33,8 @@ ROW = ["epoch", "loss", "train_accuracy", "valid_loss", "valid_accuracy", "repla
 REPORT = ["batches", "seeds", "edges", "score", "stopped", "remaining", "counters"]
 SIM = "batching-cpu=12ms,transferring-pcie=6ms,batching-device=3ms,transferring-device=1ms,training=2ms"
 SMALL = ["--layers", "2", "--hidden", "16", "--fanouts", "5,5", "--profile-seconds", "0.2"]
+# Mini-batches sent to training ahead, by the job: `queue_depth` of its training operator where that is more than 1.
+AHEAD = {"sim": 2, "cuda": 2}
 NATIVE = ["--training", "Training_CPU_Native"]
 
 
@@ -55,12 +65,55 @@ def rows(run):
     return found
 
 
+def checkpoints(run):
+    return sorted((run / "checkpoints").glob("*.checkpoint"))
+
+
+def header(data):
+    """The header of a checkpoint's safetensors file, and its length."""
+    (length,) = struct.unpack("<Q", data[:8])
+    return json.loads(data[8 : 8 + length]), length
+
+
+def position(path):
+    """Mini-batches trained at a checkpoint."""
+    found = json.loads(header(path.read_bytes())[0]["__metadata__"]["morphgl_checkpoint"])
+    within = found["position"]["within"] or {"earlier": None, "part": {"batches": 0}}
+    number = sum(share["batches"] for share in found["position"]["plan"]["schedule"]["shares"])
+    return found["epoch"] * number + (within["earlier"] or {"batches": 0})["batches"] + within["part"]["batches"]
+
+
+def stop(process, run, copy):
+    """Copies the directory of a run that is stopped, interrupts the run, and replaces it by the copy.
+
+    Returns the mini-batches trained again at most, `None` where the run was not in training.
+    """
+    process.send_signal(signal.SIGSTOP)
+    # The state of each of its threads follows the name in parentheses.
+    tasks = pathlib.Path(f"/proc/{process.pid}/task")
+    while any(task.read_text().rsplit(")", 1)[1].split()[0] not in "TZ" for task in tasks.glob("*/stat")):
+        time.sleep(0.001)
+    if (run / "config.toml").exists():
+        shutil.copytree(run, copy)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
+    process.wait()
+    if not copy.exists():
+        return None
+    at = checkpoints(copy)[-1]
+    later = [path for path in checkpoints(run) if path.name > at.name]
+    # Of three or more later checkpoints the first is removed already: the process was slow to be interrupted.
+    again = position(later[0]) - position(at) if later and int(later[0].stem) == int(at.stem) + 1 else None
+    shutil.rmtree(run)
+    copy.rename(run)
+    return again
+
+
 def ledger(run):
     """The tensors of the last checkpoint's parameters."""
-    data = sorted((run / "checkpoints").glob("*.checkpoint"))[-1].read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8 : 8 + length])
-    tensors = {name: t["data_offsets"] for name, t in header.items() if name.startswith("parameters/")}
+    data = checkpoints(run)[-1].read_bytes()
+    found, length = header(data)
+    tensors = {name: t["data_offsets"] for name, t in found.items() if name.startswith("parameters/")}
     return {name: data[8 + length + a : 8 + length + b] for name, (a, b) in tensors.items()}
 
 
@@ -103,8 +156,8 @@ def main():
         (place / "both.json").write_text(json.dumps(plans[0]))
         return "both.json"
 
-    print("| job | SIGKILLs | of them before the first checkpoint | runs to the end | same bits |")
-    print("|---|---|---|---|---|")
+    print("| job | SIGKILLs | of them before the first checkpoint | stops | mini-batches trained again: mean, most, allowed | runs to the end | same bits |")
+    print("|---|---|---|---|---|---|---|")
     for number, name in enumerate(names):
         dataset, options, environment, plan = known[name]
         environment = {**os.environ, **environment}
@@ -116,9 +169,9 @@ def main():
         took = time.monotonic() - start
         expected = result(place / f"{name}-whole")
         train += ["--plan", f"{name}-whole/plan.json"]
-        kills, runs, early, same = 0, 0, 0, True
+        kills, runs, early, again_after, same = 0, 0, 0, [], True
         share = args.kills // len(names) + (number < args.kills % len(names))
-        while kills < share:
+        while min(kills, len(again_after)) < share:
             run = place / f"{name}-{runs}"
             runs += 1
             command = [*train, "--run", run.name]
@@ -128,10 +181,14 @@ def main():
                     command = ["train", "--resume", run.name, *again]
                 log = open(place / "stderr", "w+")
                 process = subprocess.Popen([binary, *command, "--json"], cwd=place, env=environment, stderr=log, stdout=log)
-                kills_it = kills < share
+                ways = ["kill"] * (kills < share) + ["stop"] * (len(again_after) < share)
                 try:
-                    code = process.wait(random.uniform(0, 1.2 * took) if kills_it else None)
+                    code = process.wait(random.uniform(0, 1.2 * took) if ways else None)
                 except subprocess.TimeoutExpired:
+                    if random.choice(ways) == "stop":
+                        counted = stop(process, run, place / "copy")
+                        again_after += [] if counted is None else [counted]
+                        continue
                     process.kill()
                     process.wait()
                     kills += 1
@@ -143,8 +200,10 @@ def main():
                 break
             same &= result(run) == expected
             shutil.rmtree(run)
-        differed += not same
-        print(f"| {name} | {kills} | {early} | {runs} | {'yes' if same else 'NO'} |", flush=True)
+        allowed = int(every[:-1]) + AHEAD.get(name, 0)
+        differed += not same or max(again_after) > allowed
+        counted = f"{sum(again_after) / share:.1f}, {max(again_after)}, {allowed}"
+        print(f"| {name} | {kills} | {early} | {len(again_after)} | {counted} | {runs} | {'yes' if same else 'NO'} |", flush=True)
     shutil.rmtree(place)
     sys.exit(differed > 0)
 

@@ -6,11 +6,12 @@ use anyhow::{Context, Result, bail};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::{
-    Batching, BatchingContext, NeighborSettings, Phase, Place, Registry, Route, SamplerKind, SamplerSettings, Sampling,
-    SeedSet, Training, TrainingContext, Transferring, TransferringContext,
+    Batching, BatchingContext, Error, ErrorKind, NeighborSettings, Phase, Place, Registry, Route, SamplerKind,
+    SamplerSettings, Sampling, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
 };
 
 use crate::budget::{self, Purpose};
+use crate::usage::Usage;
 use crate::{JobConfig, OperatorChoice};
 
 /// The operators this program is linked with, on this machine.
@@ -90,6 +91,17 @@ pub(crate) fn layers_mismatch(sampling: &Sampling, layers: usize) -> String {
         }
         other => format!("{} blocks a mini-batch for a model of {layers} layers; sample {layers}", other.num_layers()),
     }
+}
+
+/// Wrong usage where a sampler refuses what one of its options says.
+fn sampling_usage(error: Error) -> anyhow::Error {
+    let option = match (&*error.context, &error.kind) {
+        ("walks", ErrorKind::Setting(_)) => "--walks",
+        ("fanouts", ErrorKind::Setting(_)) => "--fanouts",
+        ("weighted pick", ErrorKind::Setting(_)) => "--weighted",
+        _ => return error.into(),
+    };
+    Usage::error(Error { context: option.to_string(), ..error }.to_string())
 }
 
 /// Builds operators for a dataset and a configuration.
@@ -184,7 +196,7 @@ impl OperatorBuilder<'_> {
             place: route.batched_at.clone(),
             options: budget::options(self.config, self.registry, &route.batching, purpose)?,
         };
-        Ok(self.registry.batching(&route.batching, &context)?)
+        self.registry.batching(&route.batching, &context).map_err(sampling_usage)
     }
 
     /// Builds the transferring operator of `route`; `gather` says whether it fills in the features a mini-batch lacks.

@@ -124,8 +124,8 @@ pub(crate) fn in_words(new: &Replanned) -> String {
     format!("planned again: {}; {}", why.join(", "), new.plan.schedule)
 }
 
-/// Maximum number of recorded activities: some 100 MB.
-const MAX_ACTIVITIES: usize = 1_000_000;
+/// Maximum number of recorded activities: some 10 MB in memory, 30 MB of trace.
+const MAX_ACTIVITIES: usize = 100_000;
 
 /// Records the events of a run.
 #[derive(Debug)]

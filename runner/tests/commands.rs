@@ -243,7 +243,7 @@ fn train_evaluate_predict() {
     let expected = ["checkpoints", "config.toml", "metrics.jsonl", "model.safetensors", "plan.json", "report.html"];
     assert_eq!(files, [&expected[..], &["status.json", "trace.json"]].concat());
     assert_eq!(fs::read_to_string(bench.path().join("run/metrics.jsonl")).expect("there").lines().count(), 12);
-    bench.refused(&args, &["run", "it holds a run already"]);
+    bench.misused(&args, &["--run run", "it holds a run already"]);
 }
 
 /// One epoch of the default model is well above the features alone.

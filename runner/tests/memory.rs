@@ -95,3 +95,26 @@ fn inference_keeps_to_the_memory_allowed() {
     bench.refused(&[&predict[..], &["160MiB"]].concat(), &["left on disk", "--mmap"]);
     assert_eq!(bench.text(&[&predict[..], &["4GiB"]].concat()).lines().count(), 2001);
 }
+
+/// Full evaluation is chosen where it fits: then it does.
+#[test]
+fn evaluation_with_all_neighbours_takes_what_it_says() {
+    const LITTLE: f64 = 130.0;
+    let bench = Bench::new();
+    bench.text(&["generate", "sbm", "-o", "graph", "--nodes", "150000", "--dim", "64", "--degree", "10"]);
+    let train = "train graph --epochs 1 --hidden 32 --fanouts 5,5 --training Training_CPU_Native --threads 2 \
+                 --profile-seconds 0.2 --evaluation full --memory";
+    let within = |mib: f64| format!("{train} {mib}MiB");
+    let output = bench.run(&within(LITTLE).split_whitespace().collect::<Vec<_>>());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let after = |words: &str| {
+        let rest = stderr.split_once(words).unwrap_or_else(|| panic!("{words:?} in {stderr}")).1;
+        rest.split(' ').next().and_then(|mib| mib.parse::<f64>().ok()).unwrap_or_else(|| panic!("MiB in {stderr}"))
+    };
+    // What is held besides varies by a few MiB.
+    let memory = LITTLE + after("all nodes take ") - after("there are ") + 8.0;
+    let json = bench.json(&within(memory).split_whitespace().collect::<Vec<_>>());
+    let peak = json["peak_rss_bytes"].as_u64().expect("a number") as f64 / f64::from(1 << 20);
+    assert_eq!(json["training"]["evaluation"], "full");
+    assert!(peak <= memory, "a peak of {peak} MiB, {memory} allowed");
+}

@@ -126,7 +126,8 @@ fn hostile_values_of_options() {
                  --threads 513 | --seed -1 | --expansion old | --walks 3 | --sampler walk --walks 0 | \
                  --sampler walk --restart 2 | --sampler walk --neighbors 0 | --batching Batching_CPU_None | \
                  --training CPU | --set Training_CPU_Native | --set Training_CPU_Native.none=1 | \
-                 --batching Training_CPU_Native";
+                 --batching Training_CPU_Native | --weighted | --sampler walk --walks 30000 --walk-length 3 | \
+                 --set Batching_CPU+Disk_Neighbor.cache=hindsight";
     let model = "--model cnn | --layers 0 | --layers 65 | --hidden 0 | --model gat --heads 0 | --dropout 1 | --dropout nan | \
                  --dropout -0.1 | --lr nan | --lr inf | --lr=-1 | --weight-decay=-1 | --input-dropout 1e9 | --activation tanh | \
                  --normalization l2 | --layers 2 --fanouts 5,5,5";
@@ -174,9 +175,10 @@ fn hostile_values_of_options() {
         (
             "cache small",
             "--shares 101 | --shares nan | --shares=-1 | --policies heat | --epochs 0 | --epochs -1 | --save out.npy | \
-             --policies inclusion --sampler walk | --policies presample:0",
+             --policies inclusion --sampler walk | --policies presample:0 | --weighted | --sampler walk --walks 65537",
         ),
         ("bench sample small", amount),
+        ("bench sample small", "--weighted | --sampler walk --walk-length 65537"),
         ("bench step small", amount),
         ("bench epoch small", "--repeats 0 | --dropout 2 | --lr nan"),
         ("bench ingest edges.csv", "--threads 0 | --repeats 0 | --format none | -- --split 2,0,0"),

@@ -105,7 +105,7 @@ fn signals_keep_a_checkpoint_first() {
         assert!(stdout.contains("interrupted"), "{stdout}");
         assert_eq!(status(&run), "interrupted");
         assert!(newest(&run) > before);
-        bench.refused(&[&TRAIN[..], &["1", "--run", name]].concat(), &["(interrupted)", "--resume", "choose another"]);
+        bench.misused(&[&TRAIN[..], &["1", "--run", name]].concat(), &["(interrupted)", "--resume", "choose another"]);
         let text = bench.run(&["train", "--resume", name]);
         assert!(text.status.success(), "{}", String::from_utf8_lossy(&text.stderr));
         alike(&run, &expected);
@@ -242,6 +242,32 @@ fn a_process_that_was_stopped_goes_on() {
     let (code, _, stderr) = training.end();
     assert_eq!(code, Some(0), "{stderr}");
     assert_eq!(metrics(&run).len(), 150);
+}
+
+/// `config.toml` holds every seed: a run with the largest one goes on alike.
+#[test]
+fn the_largest_seed_is_kept() {
+    let bench = bench();
+    let seed = u64::MAX.to_string();
+    let train = |epochs, run| bench.json(&[&TRAIN[..], &[epochs, "--seed", &seed, "--run", run]].concat());
+    train("6", "whole");
+    let json = train("3", "run");
+    assert_eq!(json["config"]["seed"], u64::MAX);
+    bench.json(&["train", "--resume", "run", "--epochs", "6"]);
+    alike(&bench.path().join("run"), &bench.path().join("whole"));
+}
+
+/// The document says what checkpoints cost: one at each end, and those between.
+#[test]
+fn the_cost_of_checkpoints_is_reported() {
+    let bench = bench();
+    let json = bench.json(&[&TRAIN[..], &["2", "--run", "run", "--checkpoint-every", "10b"]].concat());
+    let costs = &json["checkpoints"];
+    assert_eq!(costs["ends"]["kept"], 2, "{costs}");
+    let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+    assert!(number(&costs["due"]["kept"]) >= 4, "46 mini-batches: {costs}");
+    assert!(costs["due"]["seconds"].as_f64() > Some(0.0), "{costs}");
+    assert!(bench.json(&[&TRAIN[..], &["1"]].concat())["checkpoints"].is_null());
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Full-neighbour inference: one layer over a chunk of rows.
 
-use morphgl_graph_store::FeatureMatrix;
-use morphgl_model_spec::ModelSpec;
-use morphgl_training_core::{Chunk, Input, Layers};
+use morphgl_graph_store::{Dataset, FeatureMatrix};
+use morphgl_model_spec::{ModelKind, ModelSpec};
+use morphgl_training_core::{Chunk, Input, Layers, Limits};
 
 use crate::network::{EvaluationInput, Network};
 use crate::parallel;
@@ -21,9 +21,8 @@ pub(crate) struct InferenceModel<'a> {
 
 impl Layers for InferenceModel<'_> {
     fn row_bytes(&self, layer: usize, _features: &FeatureMatrix) -> usize {
-        let shape = self.spec.layer(layer);
-        let input = self.network.nonzeros_bytes().filter(|_| layer == 0).unwrap_or(4 * shape.in_dim);
-        input + 8 * shape.out_dim.max(shape.heads * shape.head_dim)
+        let input = self.network.nonzeros_bytes().filter(|_| layer == 0);
+        input.unwrap_or(4 * self.spec.layer(layer).in_dim) + kept_bytes(self.spec, layer)
     }
 
     fn evaluate(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) {
@@ -47,4 +46,31 @@ impl Layers for InferenceModel<'_> {
         let graph = (block, &chunk.degrees[..], chunk.block.num_dst);
         out.extend_from_slice(self.network.evaluate_layer(layer, self.parameters, graph, input));
     }
+}
+
+/// Bytes of a row in the buffers that a layer keeps for the next chunk: output and intermediate rows, coefficients and scores.
+fn kept_bytes(spec: &ModelSpec, layer: usize) -> usize {
+    let shape = spec.layer(layer);
+    let width = shape.heads * shape.head_dim;
+    // Of attention: transformed rows, and all heads before they are averaged.
+    let intermediate = if spec.kind == ModelKind::Gat { 2 * width } else { width.max(shape.in_dim) };
+    4 * (shape.out_dim + intermediate + 3 * shape.heads)
+}
+
+/// Maximum bytes of inference over all nodes of `dataset`, including the logits.
+///
+/// Every layer has buffers of its own, which stay when the next layer is computed.
+pub(crate) fn bytes(spec: &ModelSpec, dataset: &Dataset, limits: Limits) -> u64 {
+    let (nodes, edges) = (dataset.num_nodes(), dataset.topology.num_edges().min(limits.edges as u64));
+    let layers = || (0..spec.layers).map(|layer| (layer, spec.layer(layer)));
+    let rows = |layer, in_dim| nodes.min(limits.bytes / (4 * in_dim + kept_bytes(spec, layer)));
+    let kept: usize = layers().map(|(l, shape)| rows(l, shape.in_dim) * kept_bytes(spec, l)).sum();
+    let input = layers().map(|(l, shape)| 4 * shape.in_dim * rows(l, shape.in_dim)).max().unwrap_or(0);
+    // The output of the layer before, and the layer's own.
+    let outputs = layers().map(|(l, shape)| 4 * nodes * (if l == 0 { 0 } else { shape.in_dim } + shape.out_dim)).max();
+    // Coefficients of the edges, of each head with attention.
+    let has_coefficients = matches!(spec.kind, ModelKind::Gcn | ModelKind::Gat) || dataset.topology.weights().is_some();
+    let per_edge: usize = layers().map(|(_, shape)| if has_coefficients { 4 * shape.heads } else { 0 }).sum();
+    // Per node: ids, positions, degrees, local ids and marks; per edge of a chunk: index and weight, in vectors that grow.
+    (kept + input + outputs.unwrap_or(0) + 28 * nodes) as u64 + edges * (12 + per_edge as u64)
 }

@@ -12,11 +12,10 @@ use morphgl_registry::{
     TrainingContext,
 };
 use morphgl_training_core::{
-    Limits, broken_parameter, check_batch, check_context, check_loss, infer, infer_bytes, nothing_accumulated,
-    start_threads,
+    Limits, broken_parameter, check_batch, check_context, check_loss, infer, nothing_accumulated, start_threads,
 };
 
-use crate::infer::InferenceModel;
+use crate::infer::{self as inference, InferenceModel};
 use crate::layer::Mode;
 use crate::network::{Input, Network, PassTimes, Work};
 use crate::optimizer::Optimizer;
@@ -242,6 +241,6 @@ impl Training for CpuNative {
     }
 
     fn infer_bytes(&self) -> Option<u64> {
-        Some(infer_bytes(&self.spec.model, &self.dataset, Limits::default()))
+        Some(inference::bytes(&self.spec.model, &self.dataset, Limits::default()))
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use morphgl_hotness::CachePolicy;
 use morphgl_model_spec::{ModelKind, ModelSpec};
 use morphgl_registry::{
-    Expansion, Fanouts, Key, NeighborSettings, Pick, SamplerKind, SamplerSettings, Sampling, ShadowSettings,
-    WalkSettings,
+    Expansion, Fanouts, Key, NeighborSettings, OptionRole, Pick, SamplerKind, SamplerSettings, Sampling,
+    ShadowSettings, WalkSettings,
 };
 use serde_json::{Map, Value};
 
@@ -153,6 +154,10 @@ impl BatchArgs {
         let registry = registry()?;
         for (key, name, value) in &self.set {
             let options = registry.get(key).or_usage("--set")?.options;
+            let is_policy = options.iter().any(|o| o.name == name && o.role == OptionRole::CachePolicy);
+            if let Some(text) = value.as_str().filter(|_| is_policy) {
+                text.parse::<CachePolicy>().or_usage(format_args!("--set {key}.{name}"))?;
+            }
             let in_bytes = options.iter().any(|o| o.name == name && o.unit == "bytes");
             let size = value.as_str().filter(|_| in_bytes).and_then(|text| values::bytes(text).ok());
             all.entry(key.clone()).or_default().insert(name.clone(), size.map_or(value.clone(), Value::from));

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use morphgl_execute::TrainingState;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::run_dir::RunDir;
@@ -15,8 +16,14 @@ use crate::{Keeper, Position, Progress};
 /// Time after which a checkpoint is due within an epoch, unless `--checkpoint-every` is given.
 const WITHIN: Duration = Duration::from_secs(600);
 
-/// A checkpoint may follow after this many times the duration of the last one.
+/// Checkpoints take at most one part in so many of the time.
 const SPARSE: u32 = 100;
+
+/// Whether one more checkpoint keeps all of them within their part of the time: `elapsed` since the beginning and `since` the last
+/// one, where those so far took `spent`, and the last one `took`.
+fn is_affordable(elapsed: Duration, since: Duration, spent: Duration, took: Duration) -> bool {
+    since >= SPARSE * took && elapsed >= SPARSE * (spent + took)
+}
 
 /// The value of `--checkpoint-every`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +50,22 @@ impl FromStr for Every {
     }
 }
 
+/// Checkpoints that were written, and their time, from the moment each was due; of one that was not waited for, from its writing.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+struct Cost {
+    kept: u32,
+    seconds: f64,
+}
+
+/// What the checkpoints of a training cost.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Costs {
+    /// Of those that were due during training.
+    due: Cost,
+    /// Of those at its beginning and its end.
+    ends: Cost,
+}
+
 /// Keeps the checkpoints of a run, in its directory if it has one.
 pub(crate) struct Checkpoints<'a> {
     dir: Option<&'a RefCell<RunDir>>,
@@ -51,15 +74,19 @@ pub(crate) struct Checkpoints<'a> {
     every: Option<Every>,
     show: Show,
     bar: ProgressBar,
+    begin: Instant,
     /// End of the last checkpoint.
     last: Instant,
     /// Duration of the last checkpoint, the copy of the parameters included.
     took: Duration,
-    /// Mini-batches trained since.
+    /// Duration of all of them.
+    spent: Duration,
+    /// Mini-batches trained since the last one.
     batches: u32,
     /// Since when a checkpoint is due.
     due: Option<Instant>,
     warned: bool,
+    costs: Costs,
 }
 
 impl<'a> Checkpoints<'a> {
@@ -70,8 +97,26 @@ impl<'a> Checkpoints<'a> {
         show: Show,
         bar: &ProgressBar,
     ) -> Self {
-        let (last, took) = (Instant::now(), Duration::ZERO);
-        Self { dir, run, every, show, bar: bar.clone(), last, took, batches: 0, due: None, warned: false }
+        let (now, none) = (Instant::now(), Duration::ZERO);
+        Self {
+            dir,
+            run,
+            every,
+            show,
+            bar: bar.clone(),
+            begin: now,
+            last: now,
+            took: none,
+            spent: none,
+            batches: 0,
+            due: None,
+            warned: false,
+            costs: Costs::default(),
+        }
+    }
+
+    pub(crate) fn costs(&self) -> Costs {
+        self.costs
     }
 }
 
@@ -82,7 +127,7 @@ impl Keeper for Checkpoints<'_> {
         }
         self.batches += u32::from(within);
         let since = self.last.elapsed();
-        let is_sparse = since >= SPARSE * self.took;
+        let is_sparse = is_affordable(self.begin.elapsed(), since, self.spent, self.took);
         let is_due = match self.every.filter(|_| within) {
             None => is_sparse && (!within || since >= WITHIN),
             Some(Every::Time(time)) => since >= time,
@@ -94,8 +139,10 @@ impl Keeper for Checkpoints<'_> {
 
     fn keep(&mut self, progress: &Progress, position: &Position, training: &TrainingState) {
         let Some(dir) = self.dir else { return };
-        let start = self.due.take().unwrap_or_else(Instant::now);
+        let due = self.due.take();
+        let start = due.unwrap_or_else(Instant::now);
         let kept = dir.borrow_mut().keep(progress, position, training, &mut self.run);
+        let written = u32::from(kept.is_ok());
         if let Err(e) = kept
             && !std::mem::replace(&mut self.warned, true)
         {
@@ -104,6 +151,9 @@ impl Keeper for Checkpoints<'_> {
         }
         (self.last, self.batches) = (Instant::now(), 0);
         self.took = start.elapsed();
+        self.spent += self.took;
+        let cost = if due.is_some() { &mut self.costs.due } else { &mut self.costs.ends };
+        (cost.kept, cost.seconds) = (cost.kept + written, cost.seconds + self.took.as_secs_f64());
     }
 }
 

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::paths;
 use super::status::{State, Status};
+use super::usage::Usage;
 use crate::{Checkpoint, EpochRow, JobConfig, Plan, Position, Progress, TrainOptions};
 
 /// Refuses a model file that could not be written at the end, by creating a temporary one beside it as writing does.
@@ -143,9 +144,9 @@ impl RunDir {
         if path.join("config.toml").exists() {
             let status = Status::read(path).map(|status| format!(" ({status})")).unwrap_or_default();
             let path = path.display();
-            bail!(
-                "{path}: it holds a run already{status}; continue it with --resume {path}, or choose another --run directory"
-            );
+            return Err(Usage::error(format!(
+                "--run {path}: it holds a run already{status}; continue it with --resume {path}, or choose another directory"
+            )));
         }
         Ok(())
     }

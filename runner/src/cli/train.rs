@@ -249,6 +249,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         }
     });
     screen.bar.finish_and_clear();
+    let costs = run_dir.as_ref().map(|_| keeper.costs());
     let run_dir = run_dir.map(RefCell::into_inner);
     let report = trained.inspect_err(|_| {
         // The error is what matters; a status that cannot be written stays that of a run that was killed.
@@ -285,6 +286,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     outcome.json["init"] = json!(configured.init.as_deref().map(lossy));
     outcome.json["resumed"] = json!(resumed_at);
     outcome.json["unified"] = serde_json::to_value(&unified)?;
+    outcome.json["checkpoints"] = json!(costs);
     outcome.unwritten = (!unwritten.is_empty()).then(|| anyhow::anyhow!(unwritten.join("; ")));
     Ok(outcome)
 }
