@@ -1,18 +1,58 @@
-//! The target of the reader that the binary is named after.
+//! The reader that `MORPHGL_FUZZ_READER` names as a target of libFuzzer.
+//!
+//! Where `MORPHGL_FUZZ_DIR` names a directory, the reader's files lie there, and its seeds and dictionary are written there before
+//! libFuzzer looks for them.
 #![no_main]
 
-use std::sync::LazyLock;
+#[path = "../src/counting.rs"]
+mod counting;
 
+use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use std::{env, fs};
+
+use counting::{NOW, PEAK};
 use libfuzzer_sys::fuzz_target;
-use morphgl_fuzz::{READERS, Reader, Sandbox};
+use morphgl_fuzz::{LIMIT, MEMORY, READERS, Reader, Sandbox};
 
 static READER: LazyLock<(&Reader, Sandbox)> = LazyLock::new(|| {
-    let reader =
-        READERS.iter().find(|reader| reader.name == env!("CARGO_BIN_NAME")).expect("a target is named after a reader");
-    (reader, reader.sandbox())
+    let name = env::var("MORPHGL_FUZZ_READER").expect("MORPHGL_FUZZ_READER names a reader");
+    let reader = READERS.iter().find(|reader| reader.name == name);
+    let reader = reader.unwrap_or_else(|| panic!("no reader {name}; readers: {READERS:?}"));
+    let Some(dir) = env::var_os("MORPHGL_FUZZ_DIR").map(PathBuf::from) else { return (reader, reader.sandbox()) };
+    let seeds = dir.join("seeds");
+    fs::create_dir_all(&seeds).expect("room");
+    let write = |(i, seed)| fs::write(seeds.join(format!("{i}")), seed).expect("room");
+    reader.seeds().into_iter().enumerate().for_each(write);
+    let escaped = |token: &&str| token.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+    let dictionary: String = reader.tokens.iter().map(|token| format!("\"{}\"\n", escaped(token))).collect();
+    fs::write(dir.join("dictionary"), dictionary).expect("room");
+    (reader, Sandbox::within(&dir, reader.name, reader.files))
 });
 
-fuzz_target!(|input: &[u8]| {
+/// Makes the reader's files, after libFuzzer's hook is set, which ends the process at a panic.
+fn prepare() {
+    LazyLock::force(&READER);
+    morphgl_fuzz::pass_over_decoders();
+}
+
+fuzz_target!(init: prepare(), |input: &[u8]| {
     let (reader, sandbox) = &*READER;
+    let (before, start) = (NOW.load(Relaxed), cpu_time());
+    PEAK.store(before, Relaxed);
     reader.read(sandbox, input);
+    let (taken, time) = (PEAK.load(Relaxed) - before, cpu_time() - start);
+    assert!(taken <= MEMORY, "{taken} bytes");
+    assert!(time <= LIMIT, "{time:?} of processor time");
 });
+
+/// Processor time of the process so far: on a busy machine, other time says little of a reader.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` outlives the call, which fills it in.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    assert_eq!(status, 0, "every system has this clock");
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

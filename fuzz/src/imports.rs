@@ -149,6 +149,17 @@ pub(crate) fn metis(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
     })
 }
 
+/// The endings of the graph and its properties select one of two graphs; numbers above those of the files how rows are read.
+#[cfg(feature = "bv")]
+pub(crate) fn bv(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    use morphgl_formats::Rows;
+    let rows = if number / 4 % 2 == 0 { Rows::Targets } else { Rows::Sources };
+    sandbox.replaced(number, bytes, |path| {
+        let graph = path.with_extension("graph");
+        import(sandbox, |target| morphgl_formats_bv::import(&graph, target, rows, &options(), &Silent))
+    })
+}
+
 /// A dataset with one file replaced: opened with and without checksums, from memory and mapped.
 pub(crate) fn dataset(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
     sandbox.replaced(number, bytes, |_| {

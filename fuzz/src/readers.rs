@@ -52,6 +52,13 @@ pub const READERS: &[Reader] = &[
     Reader { name: "nodes", files: imports::NODES, tokens: TEXT, run: imports::nodes },
     Reader { name: "mtx", files: &["pattern.mtx", "real.mtx"], tokens: TEXT, run: imports::mtx },
     Reader { name: "metis", files: &["plain.graph", "weighted.graph"], tokens: TEXT, run: imports::metis },
+    #[cfg(feature = "bv")]
+    Reader {
+        name: "bv",
+        files: &["tiny.graph", "tiny.properties", "little.graph", "little.properties"],
+        tokens: TEXT,
+        run: imports::bv,
+    },
     Reader { name: "dataset", files: imports::DATASET, tokens: JSON, run: imports::dataset },
     Reader { name: "graph-json", files: &["graph.json"], tokens: JSON, run: graph_json },
     Reader { name: "npy-header", files: &["header.npy"], tokens: NPY, run: npy_header },

@@ -73,6 +73,11 @@ impl Sandbox {
     pub fn new(reader: &str, files: &[&str]) -> Self {
         let memory = Path::new("/dev/shm");
         let base = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+        Self::within(&base, reader, files)
+    }
+
+    /// Makes it in `base`.
+    pub fn within(base: &Path, reader: &str, files: &[&str]) -> Self {
         let dir = base.join(format!("morphgl-fuzz-{}-{reader}", std::process::id()));
         let files = files.iter().map(|name| (name.to_string(), seed(reader, name))).collect();
         let sandbox = Self { dir, files };

@@ -1,38 +1,16 @@
 //! Scoring a graph that is scanned from disk takes the memory that `PolicyKind::bytes_a_node` says, and that budgets rely on.
 
 mod common;
+#[path = "../../../fuzz/src/counting.rs"]
+mod counting;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use common::{graph, sampler, settings};
+use counting::{NOW, PEAK};
 use morphgl_graph_store::Topology;
 use morphgl_hotness::{Graph, Hindsight, Policy, PolicyKind};
 use morphgl_registry::{Expansion, Result, SamplerSettings, Sampling};
-
-/// The system's allocator with counters.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is forwarded to the system's allocator unchanged; the counters do not touch the memory.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        PEAK.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: `pointer` came from `alloc` above with this layout, hence from the system's allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// A graph that can only be scanned.
 struct Scanned(Topology);

@@ -14,12 +14,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, process};
 
 use counting::{NOW, PEAK};
-use morphgl_fuzz::{Outcome, READERS, Random, Reader, mutated};
-
-/// Bytes that the largest inputs and a budget of 1 MiB may take.
-const MEMORY: usize = 256 << 20;
-/// Time of one input.
-const LIMIT: Duration = Duration::from_secs(1);
+use morphgl_fuzz::{LIMIT, MEMORY, Outcome, READERS, Random, Reader, mutated, pass_over_decoders};
 
 #[derive(Default)]
 struct Tally {
@@ -39,6 +34,7 @@ fn main() {
         READERS.iter().filter(|r| named.is_empty() || named.iter().any(|n| n == r.name)).collect();
     let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
     one_thread.expect("no pool is built before");
+    pass_over_decoders();
     let each = Duration::from_secs(seconds) / readers.len().max(1) as u32;
     println!("| reader | executions | accepted | seconds | a second | slowest | memory | faults |");
     println!("|---|--:|--:|--:|--:|--:|--:|--:|");

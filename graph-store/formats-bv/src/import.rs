@@ -10,7 +10,11 @@ use morphgl_formats::{EdgeSink, Ingest, Options, Progress, Rows};
 use morphgl_graph_store::{Error, Position, Result};
 use webgraph::prelude::*;
 
+use crate::checked::{Bounds, CheckedFactory, Refused};
 use crate::properties::Properties;
+
+/// Maximum number of lists before a node's that it may refer to; WebGraph's default is 7.
+const MAX_WINDOW: usize = 1 << 16;
 
 const DOWNLOAD: &str = "the file is damaged or of another graph: download it again";
 
@@ -40,17 +44,23 @@ pub fn import(source: &Path, target: &Path, rows: Rows, options: &Options, progr
     progress.stage("decode", Some(properties.num_arcs));
     let sink = ingest.edges(&graph, Some(properties.num_nodes), false)?;
     let num_arcs = properties.num_arcs;
+    let bounds = Bounds { num_nodes: properties.num_nodes, num_arcs: properties.num_arcs, memory: options.memory };
     let mut arcs = ArcSink { sink, graph: &graph, num_arcs, rows, nodes: vec![], successors: vec![], progress };
     let unreadable = |e: anyhow::Error| damaged(&graph, format!("not a readable BV graph ({e})"));
-    // The decoder panics on bits that no BV graph has; its state is dropped with it.
+    // The decoder has no errors: what it refuses, and the end of the bits, unwind; its state is dropped with it.
     let decoded = catch_unwind(AssertUnwindSafe(|| {
+        let load = BvGraphSeq::with_basename(&graph);
         if properties.little_endian {
-            arcs.push_all(&BvGraphSeq::with_basename(&graph).endianness::<LE>().load().map_err(unreadable)?)
+            let factory = load.endianness::<LE>().load().map_err(unreadable)?.into_inner();
+            arcs.push_all(factory.get_compression_flags(), factory, bounds)
         } else {
-            arcs.push_all(&BvGraphSeq::with_basename(&graph).endianness::<BE>().load().map_err(unreadable)?)
+            let factory = load.endianness::<BE>().load().map_err(unreadable)?.into_inner();
+            arcs.push_all(factory.get_compression_flags(), factory, bounds)
         }
     }));
-    decoded.unwrap_or_else(|_| Err(damaged(&graph, "the bits cannot be decoded")))?;
+    decoded.unwrap_or_else(|payload| {
+        Err(damaged(&graph, payload.downcast::<Refused>().map_or("the bits cannot be decoded".to_string(), |r| r.0)))
+    })?;
     let decoded_arcs = arcs.sink.num_edges();
     if decoded_arcs != num_arcs {
         return Err(damaged(&graph, format!("{decoded_arcs} arcs, but the properties promise {num_arcs}")));
@@ -95,8 +105,17 @@ struct ArcSink<'s, 'a> {
 }
 
 impl ArcSink<'_, '_> {
-    fn push_all<G: SequentialGraph>(&mut self, graph: &G) -> Result<()> {
+    fn push_all<F: SequentialDecoderFactory>(&mut self, flags: CompFlags, factory: F, bounds: Bounds) -> Result<()> {
         const BLOCK: usize = 1 << 20;
+        let (window, min_interval) = (flags.compression_window, flags.min_interval_length);
+        if window > MAX_WINDOW {
+            return Err(damaged(
+                self.graph,
+                format!("lists refer to the {window} before them; at most {MAX_WINDOW} can be"),
+            ));
+        }
+        let factory = CheckedFactory { factory, bounds, window, min_interval };
+        let graph = BvGraphSeq::new(factory, bounds.num_nodes as usize, Some(bounds.num_arcs), window, min_interval);
         let mut iter = graph.iter();
         while let Some((node, successors)) = iter.next() {
             for successor in successors {

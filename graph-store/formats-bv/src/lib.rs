@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod checked;
 mod import;
 mod properties;
 

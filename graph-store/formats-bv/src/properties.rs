@@ -40,7 +40,9 @@ impl Properties {
             return Err(invalid(format!("a graph of class {class}"), "convert it to BVGraph with WebGraph's tools"));
         }
         let parts = ["outdegrees", "references", "blocks", "intervals", "residuals"];
-        let bits = parts.iter().map(|part| map.get(format!("bitsfor{part}").as_str())?.parse::<u64>().ok()).sum();
+        let bits = parts
+            .iter()
+            .try_fold(0u64, |sum, part| sum.checked_add(map.get(format!("bitsfor{part}").as_str())?.parse().ok()?));
         let little_endian = map.get("endianness") == Some(&"little");
         Ok(Self { num_nodes, num_arcs, little_endian, bits })
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use morphgl_graph_store::NpyWriter;
 
-use super::files::Whole;
+use super::files::{Whole, copy};
 
 /// A command, run in a copy of one directory.
 pub(crate) struct Case {
@@ -30,7 +30,7 @@ fn case(name: &'static str, line: &'static str, outputs: &[(&'static str, Whole)
 
 /// The commands; `fixture` has made what they read.
 pub(crate) fn all() -> Vec<Case> {
-    use Whole::{Ends, Json, Lines, Same, Tensors, Toml};
+    use Whole::{Ends, Json, Lines, Resumed, Same, Tensors, Toml};
     let page = Ends("</html>");
     let picture = Ends("</svg>");
     let run = [
@@ -42,6 +42,14 @@ pub(crate) fn all() -> Vec<Case> {
         ("run/report.html", page),
         ("run/model.safetensors", Tensors),
         ("model.out.safetensors", Tensors),
+    ];
+    let resumed = [
+        ("done/config.toml", Toml),
+        ("done/status.json", Json),
+        ("done/metrics.jsonl", Lines),
+        ("done/trace.json", Json),
+        ("done/report.html", page),
+        ("done/model.safetensors", Resumed),
     ];
     vec![
         case("generate sbm", "generate sbm -o drawn --nodes 60 --classes 3 --dim 4 --degree 6", &[("drawn", Same)]),
@@ -65,6 +73,12 @@ pub(crate) fn all() -> Vec<Case> {
             &[("disk/linked", Same)],
         ),
         case("import numpy", "import numpy arrays -o imported --split 0.5,0.2,0.3", &[("imported", Same)]),
+        import("import planetoid", "import planetoid planetoid/ind.tiny -o imported"),
+        import("import npz", "import npz npz/plain.npz -o imported --split 0.5,0.2,0.3"),
+        import("import ogb", "import ogb ogb -o imported --symmetrise"),
+        import("import metis", "import metis metis/weighted.graph -o imported"),
+        #[cfg(feature = "bv")]
+        import("import bv", "import bv bv/tiny -o imported"),
         case("reorder", "reorder small -o hot", &[("hot", Same)]),
         case("reorder --force", "reorder small -o older --by random --force", &[("older", Same)]),
         Case {
@@ -87,6 +101,11 @@ pub(crate) fn all() -> Vec<Case> {
             sample: 20,
             ..Case { args: train("run"), ..case("train", "", &run) }
         },
+        Case {
+            spared: &["metrics.jsonl", "checkpoint"],
+            sample: 12,
+            ..case("train --resume", "train --resume done --epochs 3 --checkpoint-every 1b", &resumed)
+        },
         case("predict csv", "predict model.safetensors small -o old.csv", &[("old.csv", Same)]),
         case("predict npy", "predict model.safetensors small -o classes.npy", &[("classes.npy", Same)]),
         case(
@@ -101,6 +120,11 @@ pub(crate) fn all() -> Vec<Case> {
         ),
         Case { sample: 12, ..case("bench ingest", "bench ingest edges.csv --repeats 1 -- --ids strings", &[]) },
     ]
+}
+
+/// An import of one of the seeds of fuzzing: they write by the same functions, in fewer trials therefore.
+fn import(name: &'static str, line: &'static str) -> Case {
+    Case { sample: 8, ..case(name, line, &[("imported", Whole::Same)]) }
 }
 
 fn train(run: &'static str) -> Vec<&'static str> {
@@ -140,6 +164,9 @@ pub(crate) fn write_sources(dir: &Path) {
     for name in ["old.csv", "old.svg", "old.html", "old.json", "old.npy"] {
         write(name, "what was there before\n".to_string());
     }
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds");
+    let formats = ["planetoid", "npz", "ogb", "metis", "bv"];
+    formats.iter().for_each(|format| copy(&seeds.join(format), &dir.join(format)));
     let arrays = dir.join("arrays");
     fs::create_dir(&arrays).expect("room");
     let array = |name: &str, values: &[u32]| {

@@ -73,11 +73,18 @@ pub(crate) enum Whole {
     Lines,
     /// safetensors: of a training that is interrupted it has other numbers.
     Tensors,
+    /// safetensors of a training that is interrupted, and of one that is resumed to its end: that has the same bytes.
+    Resumed,
     /// A page or a picture with measured durations, and its end.
     Ends(&'static str),
 }
 
 impl Whole {
+    /// How the content is whole once the command has run to its end.
+    pub(crate) fn at_the_end(self) -> Self {
+        if self == Self::Resumed { Self::Same } else { self }
+    }
+
     pub(crate) fn holds(self, found: &Content, expected: &Content, killed: bool) -> bool {
         let Some(text) = found.as_ref().and_then(|files| files.get("")).map(|bytes| String::from_utf8_lossy(bytes))
         else {
@@ -87,7 +94,7 @@ impl Whole {
         let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok();
         match self {
             Self::Same => found == expected,
-            Self::Tensors => found == expected || tensors(bytes),
+            Self::Tensors | Self::Resumed => found == expected || tensors(bytes),
             Self::Json => json(&text),
             Self::Toml => !text.is_empty() && toml::from_str::<toml::Table>(&text).is_ok(),
             Self::Lines => {

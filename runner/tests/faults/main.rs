@@ -157,7 +157,7 @@ impl Prepared {
         }
         if case.again.is_none() {
             for ((output, whole), new) in case.outputs.iter().zip(&self.after) {
-                if !whole.holds(&content(&dir.join(output)), new, false) {
+                if !whole.at_the_end().holds(&content(&dir.join(output)), new, false) {
                     return wrong(format!("repeated, {output} is not new"));
                 }
             }
