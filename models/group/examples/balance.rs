@@ -40,13 +40,6 @@ fn main() {
             let within = ratios.iter().filter(|&&ratio| ratio <= 1.05).count() as f64 / ratios.len() as f64;
             println!("| {name} | {:.3} | {:.3} | {:.3} | {:.1}% |", at(0.5), at(0.95), at(1.0), 100.0 * within);
         }
-        if std::env::var("WORST").is_ok() {
-            for column in [0, 1] {
-                let mut worst: Vec<(usize, f64)> = rows.iter().map(|r| r[column]).enumerate().collect();
-                worst.sort_by(|a, b| b.1.total_cmp(&a.1));
-                println!("column {column}, seeds and ratios of the worst: {:.3?}", &worst[..worst.len().min(8)]);
-            }
-        }
     }
 }
 
