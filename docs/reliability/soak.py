@@ -9,7 +9,8 @@ the long training also threads and open files over time. Exit status 1, and a li
 
 - a command takes more than --memory, or ends with a status that docs/reliability.md does not give;
 - memory, threads or open files of the long training grow after a sixth of the time: memory by more than 1% of --memory an hour and
-  4 KiB an epoch, which is room for the epoch's row of metrics;
+  4 KiB an epoch, which is room for the epoch's row of metrics. Give it half an hour: memory grows until
+  the timeline of the run is full, after some 33,000 mini-batches;
 - a temporary file is left in a run directory or in $TMPDIR, or a process is left.
 """
 
@@ -66,7 +67,7 @@ class Soak:
         self.temporary = place / "tmp"
         self.temporary.mkdir()
         self.faults, self.peaks, self.counts = [], collections.Counter(), collections.Counter()
-        self.long, self.samples, self.next_sample = None, [], 0.0
+        self.long, self.samples, self.next_sample, self.left_by_kills = None, [], 0.0, set()
 
     def fault(self, text):
         print(f"fault: {text}", file=sys.stderr, flush=True)
@@ -102,10 +103,12 @@ class Soak:
             self.fault(f"{name}: it left a process")
         except ProcessLookupError:
             pass
-        if process.returncode >= 0:
-            left = [p for p in self.place.rglob("*") if ".partial-" in p.name and "long" not in p.parts] + list(self.temporary.iterdir())
-            if left:
-                self.fault(f"{name}: it left {', '.join(map(str, left))}")
+        left = {p for p in self.place.rglob("*") if ".partial-" in p.name and "long" not in p.parts} | set(self.temporary.iterdir())
+        if process.returncode < 0:
+            # Removed by the next process that writes a checkpoint; that none remain is checked when the run is done.
+            self.left_by_kills |= left
+        elif left - self.left_by_kills:
+            self.fault(f"{name}: it left {', '.join(map(str, left - self.left_by_kills))}")
 
     def run(self, name, *args):
         process = self.start(*args)
