@@ -30,6 +30,8 @@ pub struct MpiExchange {
     failed: Option<GroupError>,
     /// Whether the other ranks need not be told of the failure.
     told: bool,
+    /// Whether MPI is finalized.
+    ended: bool,
     /// Called while an exchange waits, about every 200 µs, with the ranks that it waits for.
     waiting: Option<Box<dyn FnMut(&[usize]) + Send>>,
 }
@@ -48,7 +50,7 @@ impl MpiExchange {
     ///
     /// MPI is initialized already, or lacks `MPI_THREAD_SERIALIZED`.
     pub fn start(limit: Duration) -> Result<Self> {
-        Ok(Self { wire: Wire::start()?, limit, sent: 0, failed: None, told: false, waiting: None })
+        Ok(Self { wire: Wire::start()?, limit, sent: 0, failed: None, told: false, ended: false, waiting: None })
     }
 
     /// The name of this machine, as MPI knows it.
@@ -70,8 +72,11 @@ impl MpiExchange {
     /// all others are there too. Where one does not come in time, or has been late before, all processes of the run are
     /// ended, this one included.
     ///
-    /// By the thread that called [`MpiExchange::start`].
-    pub fn end(mut self, status: u8) {
+    /// By the thread that called [`MpiExchange::start`]. A second call does nothing; exchanges after it are errors.
+    pub fn end(&mut self, status: u8) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
         let late = match &self.failed {
             Some(GroupError::Late { ranks, .. }) => ranks.clone(),
             _ => Vec::new(),
@@ -80,6 +85,7 @@ impl MpiExchange {
             Ok(true) if late.is_empty() => self.wire.finalize(),
             _ => self.wire.abort(if status == 0 { 1 } else { status }),
         }
+        self.failed = Some(GroupError::Engine("the MPI run has ended".to_string()));
     }
 
     /// Waits until all other ranks but the `late` ones have called [`MpiExchange::end`]; whether they have in time.

@@ -141,14 +141,14 @@ impl Wire {
         Ok(Receiving { request, content: Some(content) })
     }
 
-    /// Ends the library: all ranks have to come, and the process cannot use it again.
-    pub(crate) fn finalize(self) {
-        // SAFETY: initialized, by this thread; no call follows, as this was the process's only connection.
+    /// Ends the library: all ranks have to come, and no other method may be called again.
+    pub(crate) fn finalize(&mut self) {
+        // SAFETY: initialized, by this thread; the caller makes no call after it.
         unsafe { ffi::MPI_Finalize() };
     }
 
     /// Ends all ranks' processes.
-    pub(crate) fn abort(self, status: u8) -> ! {
+    pub(crate) fn abort(&mut self, status: u8) -> ! {
         // SAFETY: the library is initialized.
         unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, status.into()) };
         std::process::exit(status.into())

@@ -11,4 +11,5 @@ pub use division::{Division, Weights};
 pub use exchange::{Exchange, GroupError, Result};
 pub use host::HostExchange;
 pub use join::{Seat, join};
+pub use share::{Share, ShareBatching};
 pub use step::StopTogether;
