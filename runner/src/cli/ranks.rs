@@ -138,14 +138,14 @@ impl Ranks {
         ])
     }
 
-    /// Fails where ranks begin with other parameters.
-    pub(crate) fn check_parameters(&self, parameters: &[NamedTensor]) -> anyhow::Result<()> {
+    /// Fails where parameters do not have the same bits at all ranks; `name` says which.
+    pub(crate) fn check_parameters(&self, name: &str, parameters: &[NamedTensor]) -> anyhow::Result<()> {
         let mut hash = Xxh3::new();
         for tensor in parameters {
             hash.update(tensor.name.as_bytes());
             tensor.values.iter().for_each(|value| hash.update(&value.to_le_bytes()));
         }
-        self.check_same(&[("initial parameters".to_string(), format!("digest {:016x}", hash.digest()))])
+        self.check_same(&[(name.to_string(), format!("digest {:016x}", hash.digest()))])
     }
 
     /// Keeps the training operators that are the fastest at rank 0: the same at all ranks, so that all take the same steps.

@@ -262,8 +262,14 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         let _ = run_dir.as_ref().map(|dir| dir.set_status(State::Failed));
     })?;
     let threads = trainer.executor.threads();
-    let of_ranks = ranks::current().map(|ranks| ranks.summary(&report, threads)).transpose()?;
     let parameters = trainer.executor.training_mut()?.parameters()?;
+    let of_ranks = match ranks::current() {
+        None => None,
+        Some(ranks) => {
+            ranks.check_parameters("trained parameters", &parameters)?;
+            Some(ranks.summary(&report, threads)?)
+        }
+    };
     let run = report::Run {
         title: format!("{} on {}", configured.job.spec.model.kind, dataset.name),
         profile: &state.profile,

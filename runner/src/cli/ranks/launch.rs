@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use crate::SharedExchange;
 
-/// Variables that Open MPI, MPICH and Intel MPI, and launchers by PMIx set in each rank.
-const VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"];
+/// Variables with the number of ranks that Open MPI, and MPICH and Intel MPI set in each.
+const SIZES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
 
-fn is_launched() -> bool {
-    VARIABLES.iter().any(|name| std::env::var_os(name).is_some())
+/// The number of ranks that a launcher of MPI has started this process with.
+fn launched() -> Option<usize> {
+    SIZES.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
 #[cfg(feature = "mpi")]
@@ -29,7 +30,7 @@ mod mpi {
     const SILENCE: Duration = Duration::from_millis(300);
 
     pub(crate) fn connect(limit: Duration) -> anyhow::Result<Option<(SharedExchange, String)>> {
-        if !super::is_launched() {
+        if super::launched().is_none() {
             return Ok(None);
         }
         let mut exchange = MpiExchange::start(limit)?;
@@ -74,7 +75,7 @@ pub(super) fn end(status: u8) {
 /// Without MPI, the processes of a run would each train alone.
 #[cfg(not(feature = "mpi"))]
 pub(super) fn connect(_limit: Duration) -> anyhow::Result<Option<(SharedExchange, String)>> {
-    if is_launched() {
+    if launched().is_some_and(|size| size > 1) {
         let what = "mpirun: this program is built without MPI; build it with --features mpi, or start it alone";
         return Err(crate::cli::usage::Usage::error(what));
     }

@@ -134,7 +134,7 @@ fn join(ranks: &Ranks, job: &mut Job, plan: &Plan) -> anyhow::Result<()> {
         Some(trainer) => trainer.operator.parameters()?,
         None => Vec::new(),
     };
-    ranks.check_parameters(&parameters)?;
+    ranks.check_parameters("initial parameters", &parameters)?;
     job.join(ranks.group.clone());
     Ok(())
 }
