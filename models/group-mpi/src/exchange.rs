@@ -33,8 +33,11 @@ pub struct MpiExchange {
     /// Whether MPI is finalized.
     ended: bool,
     /// Called while an exchange waits, about every 200 µs, with the ranks that it waits for.
-    waiting: Option<Box<dyn FnMut(&[usize]) + Send>>,
+    waiting: Option<Waiting>,
 }
+
+/// Called with the ranks that an exchange waits for.
+type Waiting = Box<dyn FnMut(&[usize]) + Send>;
 
 /// The messages of one rank of an exchange.
 struct Swap<T: Pod> {
@@ -371,5 +374,18 @@ impl Exchange for MpiExchange {
 impl fmt::Debug for MpiExchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MpiExchange(rank {} of {} on {})", self.wire.rank, self.wire.size, self.wire.host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_read_as_they_were_sent() {
+        let late = GroupError::Late { ranks: vec![2, 70_000], limit: Duration::from_millis(500) };
+        assert_eq!(decode(1, &encode(&late)), late);
+        let full = GroupError::Engine("its disk is full".to_string());
+        assert_eq!(decode(1, &encode(&full)), GroupError::Left { rank: 1, why: "its disk is full".to_string() });
     }
 }
