@@ -119,7 +119,7 @@ impl PlannedArgs {
         let held_bytes = profile.held_bytes.saturating_sub(profile.cache_bytes()) + evaluation;
         let limits = Limits { epochs, ..self.limits.this_machine(held_bytes)? };
         let planned = |profile: &Profile| {
-            let problem = Partitioner::partition(profile, threads, limits.clone());
+            let problem = Partitioner::partition(profile, threads, limits);
             let plans = Scheduler::schedule(&problem);
             plans.map(|plans| (problem, plans)).with_context(|| format!("all else takes {}", show::bytes(held_bytes)))
         };

@@ -1,5 +1,7 @@
 //! The beginning of a run: from options to a plan.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use morphgl_graph_store::Dataset;
 use morphgl_model_spec::ModelFile;
@@ -135,6 +137,6 @@ fn join(ranks: &Ranks, job: &mut Job, plan: &Plan) -> anyhow::Result<()> {
         None => Vec::new(),
     };
     ranks.check_parameters("initial parameters", &parameters)?;
-    job.join(ranks.group.clone());
+    job.join(Arc::clone(&ranks.group));
     Ok(())
 }
