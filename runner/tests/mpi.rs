@@ -1,5 +1,6 @@
 //! `mpirun morphgl train`: the losses of one process, and a message on every rank when one fails.
 #![cfg(feature = "mpi")]
+#![allow(clippy::print_stdout, reason = "says what is skipped")]
 
 mod support;
 
