@@ -14,7 +14,7 @@ use crate::budget::Purpose;
 use crate::evaluate::Sampled;
 use crate::position::{Position, Within, append};
 use crate::unified::{Followers, Unified};
-use crate::{Job, JobConfig, OperatorBuilder, budget};
+use crate::{Group, Job, JobConfig, OperatorBuilder, budget};
 
 /// Measures every phase of a job's routes on this machine (morphgl §IV-B1).
 #[derive(Debug, Clone)]
@@ -93,6 +93,7 @@ pub struct Executor {
     pub(crate) config: JobConfig,
     registry: Registry,
     inner: morphgl_execute::Executor,
+    pub(crate) group: Option<Arc<Group>>,
     plan: Plan,
     /// The problem with the durations measured so far; `None` for a fixed plan.
     problem: Option<Problem>,
@@ -131,6 +132,8 @@ impl Watcher for Observer<'_> {
 impl Executor {
     /// Takes from the job the operators that the plan names; those whose caches have another size in the plan are built again.
     ///
+    /// The job of a trainer of a group has one training operator, and takes its steps with all others.
+    ///
     /// With a `problem`, the rest of an epoch is planned again when measured durations drift; caches keep their sizes.
     ///
     /// # Errors
@@ -139,10 +142,13 @@ impl Executor {
     pub fn new(mut job: Job, plan: &Plan, problem: Option<Problem>, settings: ExecutorSettings) -> Result<Self> {
         job.resize_caches(&plan.caches)?;
         let problem = problem.map(|problem| problem.settled(&plan.caches));
-        let Job { dataset, config, registry, operators, .. } = job;
+        let Job { dataset, config, registry, mut operators, group, .. } = job;
+        if let Some(group) = &group {
+            operators = group.join(operators, dataset.splits.train.len(), config.sampler.batch_size)?;
+        }
         let inner = morphgl_execute::Executor::new(operators, &plan.schedule, settings)?;
-        let (plan, followers) = (plan.clone(), None);
-        Ok(Self { dataset, config, registry, inner, plan, problem, drifted: false, within: None, followers })
+        let (plan, drifted, within, followers) = (plan.clone(), false, None, None);
+        Ok(Self { dataset, config, registry, inner, group, plan, problem, drifted, within, followers })
     }
 
     /// An executor of several trainers that share every step, from mini-batch `start` on. The plan is fixed.
@@ -310,6 +316,11 @@ impl Executor {
         Ok(self.inner.set_schedule(&self.plan.schedule)?)
     }
 
+    /// Threads of the job.
+    pub fn threads(&self) -> usize {
+        self.config.num_threads(&self.registry)
+    }
+
     /// The training operator, between epochs.
     ///
     /// # Errors
@@ -325,7 +336,7 @@ impl Executor {
     ///
     /// Threads that cannot be started, or an operator that panics.
     pub fn with_all_threads<R>(&mut self, work: impl FnOnce(&mut dyn Training) -> Result<R>) -> Result<R> {
-        let threads = self.config.num_threads(&self.registry);
+        let threads = self.threads();
         let key = self.inner.training_key().clone();
         let training = self.training_mut()?;
         let done = catch_unwind(AssertUnwindSafe(|| {

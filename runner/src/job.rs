@@ -15,7 +15,7 @@ use morphgl_registry::{
 use crate::budget::{self, Purpose};
 use crate::build::{OperatorBuilder, label, layers_mismatch, left_on_disk, registry, routes};
 use crate::usage::Usage;
-use crate::{JobConfig, memory};
+use crate::{Group, JobConfig, memory};
 
 /// A cache has a size if it differs by no more than 1 / `SAME` of it.
 const SAME: u64 = 100;
@@ -33,6 +33,8 @@ pub struct Job {
     pub(crate) selections: Vec<Selection>,
     /// Routes that could not be built, and why: one line each.
     pub(crate) unbuilt: Vec<String>,
+    /// Membership in a group of trainers; `None` trains alone.
+    pub(crate) group: Option<Arc<Group>>,
     /// Whether mini-batches are trained at several places, so that all carry features.
     several_places: bool,
 }
@@ -54,7 +56,8 @@ impl Job {
         let keys = |r: &Route| (r.batching.clone(), r.transferring.clone(), r.training.clone());
         routes.dedup_by_key(|r| keys(r));
         let (operators, unable, selections, unbuilt) = (Operators::default(), Vec::new(), Vec::new(), Vec::new());
-        let mut job = Self { dataset, config, registry, operators, unable, selections, unbuilt, several_places: false };
+        let (group, several_places) = (None, false);
+        let mut job = Self { dataset, config, registry, operators, unable, selections, unbuilt, group, several_places };
         job.check()?;
         let mut first = None;
         let (on_disk, wanted) = (job.config.disk_bytes.is_some(), job.config.operators.batching.clone());
@@ -233,6 +236,11 @@ impl Job {
     /// Comparisons of training operators at the same place, see [`Job::select`].
     pub fn selections(&self) -> &[Selection] {
         &self.selections
+    }
+
+    /// Makes the job that of one trainer of a group.
+    pub fn join(&mut self, group: Arc<Group>) {
+        self.group = Some(group);
     }
 
     /// All operators.

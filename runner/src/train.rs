@@ -269,6 +269,10 @@ impl Trainer {
                 self.executor.with_all_threads(|training| evaluate::full(training, &dataset, num_classes, &sets))?
             }
         };
+        let scores = match &self.executor.group {
+            Some(group) => group.scores_of_first(&scores)?,
+            None => scores,
+        };
         Ok((scores[0], (!sets[1].is_empty()).then_some(scores[1])))
     }
 }

@@ -16,5 +16,6 @@ pub use division::{Division, Weights};
 pub use exchange::{Exchange, GroupError, Result};
 pub use host::{HostExchange, Leaver};
 pub use join::{Seat, join};
+pub use share::{Share, ShareBatching};
 pub use step::StopTogether;
 pub use work::work;

@@ -12,24 +12,33 @@ use crate::Division;
 
 /// Makes one trainer's share of each mini-batch. An empty share is a mini-batch without seeds, in host memory.
 #[derive(Debug, Clone)]
-pub(crate) struct ShareBatching {
-    pub(crate) inner: Arc<dyn Batching>,
-    pub(crate) share: Share,
+pub struct ShareBatching {
+    /// Makes whole mini-batches.
+    pub inner: Arc<dyn Batching>,
+    /// Whose seeds.
+    pub share: Share,
 }
 
 /// Which seeds a trainer has.
 #[derive(Debug, Clone)]
-pub(crate) struct Share {
-    pub(crate) division: Arc<dyn Division>,
-    pub(crate) rank: usize,
+pub struct Share {
+    /// Divides mini-batches.
+    pub division: Arc<dyn Division>,
+    /// The trainer.
+    pub rank: usize,
     /// Seeds of an epoch.
-    pub(crate) num_seeds: usize,
+    pub num_seeds: usize,
     /// Seeds of a mini-batch; the last one of an epoch may have fewer.
-    pub(crate) batch_size: usize,
+    pub batch_size: usize,
 }
 
 impl Share {
-    fn positions(&self, id: BatchId) -> Result<Range<usize>> {
+    /// The positions of the trainer's seeds in a mini-batch.
+    ///
+    /// # Errors
+    ///
+    /// As [`Division::share`].
+    pub fn positions(&self, id: BatchId) -> Result<Range<usize>> {
         let start = (id.index as usize).saturating_mul(self.batch_size);
         let num_seeds = self.num_seeds.saturating_sub(start).min(self.batch_size);
         self.division.share(id, num_seeds, self.rank)

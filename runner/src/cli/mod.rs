@@ -23,6 +23,7 @@ mod plan_arg;
 mod planned;
 mod predict;
 mod profile;
+mod ranks;
 mod reorder;
 mod report;
 mod run_dir;
@@ -113,25 +114,30 @@ impl Outcome {
 /// Runs the command line of this process, for binaries linked with further operators.
 pub fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let show = show::Show { quiet: cli.quiet, json: cli.json };
     if let Err(error) = interrupt::listen() {
         show.error(&error);
         return ExitCode::FAILURE;
     }
-    let result = simd_level().and_then(|()| train::refuse_options(&matches)).and_then(|()| run(&cli.command, show));
+    let result = simd_level().and_then(|()| train::refuse_options(&matches)).and_then(|()| run(&mut cli.command, show));
     interrupt::wait_if_ending();
-    match (result, interrupt::status()) {
+    if let Err(error) = &result {
+        ranks::leave(error);
+    }
+    let status = match (result, interrupt::status()) {
         (Ok(outcome), _) => show.result(&outcome),
         (Err(error), Some(status)) => {
             show.error(&error.context("interrupted"));
-            ExitCode::from(status)
+            status
         }
         (Err(error), None) => {
             show.error(&error);
-            if error.is::<usage::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<usage::Usage>() { 2 } else { 1 }
         }
-    }
+    };
+    ranks::end(status);
+    ExitCode::from(status)
 }
 
 /// Refuses a SIMD level in the environment that does not exist or that the processor lacks.
@@ -139,7 +145,7 @@ fn simd_level() -> anyhow::Result<()> {
     SimdLevel::requested().map(|_| ()).map_err(|error| usage::Usage::error(error.to_string()))
 }
 
-fn run(command: &Command, show: show::Show) -> anyhow::Result<Outcome> {
+fn run(command: &mut Command, show: show::Show) -> anyhow::Result<Outcome> {
     match command {
         Command::Ops(args) => ops::run(args),
         Command::Generate(args) => generate::run(args, show),

@@ -15,6 +15,7 @@ use super::data::DataArgs;
 use super::interrupt;
 use super::limits::LimitArgs;
 use super::model::ModelArgs;
+use super::ranks;
 use super::show::{self, Show};
 use super::values;
 use crate::budget::Purpose;
@@ -90,12 +91,21 @@ impl PlannedArgs {
         let peak = || memory::take_peak().saturating_sub(if mapped { memory::mapped_files() } else { 0 });
         peak();
         let memory = MemoryLimit { limit: self.limits.process(peak())?, peak: &peak };
+        if let Some(ranks) = ranks::current() {
+            ranks.select(&mut job, &profiler, Some(memory))?;
+        }
         let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
-        let profile = profiler.measure(&mut job, &stop, Some(memory), &mut |p| {
-            bar.set_length(p.total as u64);
-            bar.set_position(p.done as u64);
-            bar.set_message(p.what.clone());
-        })?;
+        let measure = |job: &mut Job| {
+            profiler.measure(job, &stop, Some(memory), &mut |p| {
+                bar.set_length(p.total as u64);
+                bar.set_position(p.done as u64);
+                bar.set_message(p.what.clone());
+            })
+        };
+        let mut profile = match ranks::current() {
+            Some(ranks) => ranks.profile_shares(&mut job, measure),
+            None => measure(&mut job),
+        }?;
         bar.finish_and_clear();
         // The workers of a plan keep their memory while an evaluation worker batches.
         let worker = |r: &RouteProfile| r.largest.worker_bytes + r.largest.batched_bytes;
@@ -108,9 +118,16 @@ impl PlannedArgs {
             .map_or(0, |worker| worker + Purpose::EvaluationBesideTraining.host_bytes(&job.config).unwrap_or(0));
         let held_bytes = profile.held_bytes.saturating_sub(profile.cache_bytes()) + evaluation;
         let limits = Limits { epochs, ..self.limits.this_machine(held_bytes)? };
-        let problem = Partitioner::partition(&profile, threads, limits);
-        let plans =
-            Scheduler::schedule(&problem).with_context(|| format!("all else takes {}", show::bytes(held_bytes)))?;
+        let planned = |profile: &Profile| {
+            let problem = Partitioner::partition(profile, threads, limits);
+            let plans = Scheduler::schedule(&problem);
+            plans.map(|plans| (problem, plans)).with_context(|| format!("all else takes {}", show::bytes(held_bytes)))
+        };
+        if let Some(ranks) = ranks::current() {
+            let predict = |profile: &Profile| Ok(planned(profile)?.1.best().prediction.epoch_seconds);
+            ranks.keep_one_route(&mut job, &mut profile, predict)?;
+        }
+        let (problem, plans) = planned(&profile)?;
         Ok(Measured { job, profile, problem, plans, held_bytes })
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
-use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use morphgl_formats::Progress;
 
 use super::Outcome;
+use crate::group::Identity;
 
 /// Amount and form of the output.
 #[derive(Debug, Clone, Copy)]
@@ -19,29 +19,36 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    /// Prints a command's outcome.
-    pub(crate) fn result(self, outcome: &Outcome) -> ExitCode {
-        let text = if self.json { format!("{:#}\n", outcome.json) } else { outcome.text.clone() };
+    /// Prints a command's outcome, at rank 0 of a run of several; returns the exit status.
+    pub(crate) fn result(self, outcome: &Outcome) -> u8 {
+        let text = match self.json {
+            _ if Identity::is_silent() => String::new(),
+            true => format!("{:#}\n", outcome.json),
+            false => outcome.text.clone(),
+        };
         let mut stdout = std::io::stdout().lock();
         let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
         if let Some(error) = &outcome.unwritten {
             self.error(error);
         }
         match printed {
-            Ok(()) if outcome.failed || outcome.unwritten.is_some() => ExitCode::FAILURE,
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(()) if outcome.failed || outcome.unwritten.is_some() => 1,
+            Ok(()) => 0,
             // The reader closed the pipe, as `head` does: no failure.
-            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => 0,
             Err(e) => {
                 self.error(&anyhow::anyhow!("stdout: {e}"));
-                ExitCode::FAILURE
+                1
             }
         }
     }
 
-    /// Prints an error on one line.
+    /// Prints an error on one line, with the rank in a run of several.
     pub(crate) fn error(self, error: &anyhow::Error) {
-        let _ = writeln!(std::io::stderr(), "error: {}", one_line(error));
+        let rank = Identity::get().map(|own| format!("{own}: ")).unwrap_or_default();
+        // In one piece: other ranks print into the same terminal.
+        let line = format!("{rank}error: {}\n", one_line(error));
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 
     /// Prints a remark on stderr.

@@ -22,12 +22,13 @@ use super::checkpoints::{Checkpoints, Every};
 use super::paths::lossy;
 use super::plan_arg::PlanArg;
 use super::planned::PlannedArgs;
+use super::ranks::Ranks;
 use super::run_dir::{self, Configured, RunDir};
 use super::screen::Screen;
 use super::show::{self, Show};
 use super::status::State;
 use super::usage::Usage;
-use super::{interrupt, report, values};
+use super::{interrupt, ranks, report, values};
 use crate::budget;
 use crate::{
     Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Progress, Recorder, Simulated,
@@ -111,6 +112,22 @@ impl Args {
         self.save.as_deref().map_or(Ok(()), run_dir::refuse_unwritable)
     }
 
+    /// Makes the options those of one rank: its part of the threads and of the memory; rank 0 alone writes files.
+    fn prepare_for(&mut self, ranks: &Ranks) -> anyhow::Result<()> {
+        if self.resume.is_some() {
+            return Err(Usage::error(
+                "--resume: ranks of MPI do not resume a run; resume it alone, or train anew with --init DIR/model.safetensors",
+            ));
+        }
+        let (batch, limits) = (&mut self.planned.batch, &mut self.planned.limits);
+        batch.threads = Some(ranks.threads(batch.threads));
+        limits.memory = ranks.memory(limits.memory);
+        if !ranks.is_first() {
+            (self.run, self.save, self.checkpoint_every) = (None, None, None);
+        }
+        Ok(())
+    }
+
     /// The length of training on epochs of `steps_per_epoch` steps, and when to evaluate.
     fn options(&self, steps_per_epoch: usize, evaluation: Evaluation, validated: bool) -> TrainOptions {
         let mut options = match self.epochs {
@@ -166,7 +183,14 @@ pub(crate) fn refuse_options(matches: &ArgMatches) -> anyhow::Result<()> {
     matches.subcommand_matches("train").map_or(Ok(()), resume::refuse_options)
 }
 
-pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
+    let Some(ranks) = ranks::enter(args.time_limit)? else { return run_here(args, show) };
+    args.prepare_for(ranks)?;
+    // Rank 0 alone prints results.
+    run_here(args, if ranks.is_first() { show } else { Show { quiet: true, json: true } })
+}
+
+fn run_here(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     args.check()?;
     let setup = match &args.resume {
         None => start::setup(args, show)?,
@@ -207,8 +231,12 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     let steps_per_epoch = state.plan.num_batches();
     show.line(if state.open { format!("{}\n", length(&options, steps_per_epoch)) } else { String::new() });
 
-    let stop = interrupt::stop()?;
-    let settings = ExecutorSettings { limit: Some(args.time_limit), ..Default::default() };
+    let (stop, limit) = match ranks::current() {
+        None => (interrupt::stop()?, args.time_limit),
+        // A training step contains its wait for other ranks, which has this limit of its own.
+        Some(ranks) => (ranks.group.stop(), 2 * args.time_limit),
+    };
+    let settings = ExecutorSettings { limit: Some(limit), ..Default::default() };
     let mut recorder = run_dir.is_some().then(|| Recorder::new(&plan, &simulated));
     let open = state.open && options.patience.is_some();
     let mut screen = Screen::new(show, steps_per_epoch, options.epochs, open);
@@ -255,7 +283,15 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         // The error is what matters; a status that cannot be written stays that of a run that was killed.
         let _ = run_dir.as_ref().map(|dir| dir.set_status(State::Failed));
     })?;
+    let threads = trainer.executor.threads();
     let parameters = trainer.executor.training_mut()?.parameters()?;
+    let of_ranks = match ranks::current() {
+        None => None,
+        Some(ranks) => {
+            ranks.check_parameters("trained parameters", &parameters)?;
+            Some(ranks.summary(&report, threads)?)
+        }
+    };
     let run = report::Run {
         title: format!("{} on {}", configured.job.spec.model.kind, dataset.name),
         profile: &state.profile,
@@ -274,6 +310,10 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     let unwritten = write(run_dir, args.save.as_deref(), model, run, recorder);
     let why = stop_reason(state.open, &report, &trainer.options, steps_per_epoch);
     let mut outcome = summary(&report, &state.plan, &why);
+    if let Some((ranks, text)) = of_ranks {
+        outcome.json["ranks"] = ranks;
+        outcome.text += &text;
+    }
     outcome.json["training"] = serde_json::to_value(&trainer.options)?;
     outcome.json["dataset"] = json!({
         "name": dataset.name, "path": args.planned.data.dataset.as_deref().or(configured.dataset.as_deref()).map(lossy),

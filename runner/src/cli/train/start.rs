@@ -1,16 +1,22 @@
 //! The beginning of a run: from options to a plan.
 
+use std::sync::Arc;
+
 use anyhow::Context;
+use morphgl_graph_store::Dataset;
 use morphgl_model_spec::ModelFile;
 
 use super::state::{MachineState, RunState, checksums};
+use super::summary::configuration;
 use super::{Args, Setup, caches, nothing_validated};
 use crate::cli::inference::{self, Inference};
 use crate::cli::plan_arg::{PlanArg, choose_training};
 use crate::cli::planned::Measured;
+use crate::cli::ranks::{self, Ranks};
 use crate::cli::run_dir::{Configured, RunDir};
 use crate::cli::show::{self, Show};
-use crate::{Evaluation, Progress, Simulated, Unified};
+use crate::cli::usage::Usage;
+use crate::{Evaluation, Job, JobConfig, Plan, Progress, Simulated, Unified};
 
 /// Opens the dataset, profiles and plans.
 pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
@@ -30,6 +36,9 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     if let Some(option) = unread.filter(|_| !validated) {
         return Err(nothing_validated(option));
     }
+    if let Some(ranks) = ranks::current() {
+        ranks.check_same(&facts(args, &dataset, &config, requested)?)?;
+    }
     let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
     let epochs = args.options(steps, evaluation, validated).least_epochs();
     let measured =
@@ -47,10 +56,16 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         Some(unified) => unified.leading_plan(),
         None => args.plan.choose(plan_of_file, &plans, &problem)?,
     };
+    if let Some(ranks) = ranks::current() {
+        join(ranks, &mut job, &plan)?;
+    }
     let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.all_host());
     if evaluation == Evaluation::Full {
         let needed = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
         evaluation = Inference::InMemory { needed, available }.choose(requested, show)?;
+    }
+    if let Some(ranks) = ranks::current() {
+        evaluation = ranks.agree_on_evaluation(evaluation)?;
     }
     let mut options = args.options(plan.num_batches(), evaluation, validated);
     options.evaluation_workers = inference::fewer_workers(&problem, &plan, available);
@@ -83,8 +98,8 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         show.say(format_args!("--cache {}: the plan uses no operator with a cache", configured.job.cache));
     }
     let machine = MachineState::current(job.threads());
-    // Only an automatic plan may be replaced during the run.
-    let replanned = matches!(args.plan, PlanArg::Auto).then(|| problem.clone());
+    // Only an automatic plan may be replaced during the run, and not one that ranks follow together.
+    let replanned = (matches!(args.plan, PlanArg::Auto) && ranks::current().is_none()).then(|| problem.clone());
     Ok(Setup {
         simulated: Simulated::of(&job.registry),
         dataset,
@@ -108,4 +123,35 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         progress: Progress::default(),
         resumed: None,
     })
+}
+
+/// What has to be the same at all ranks of a run.
+fn facts(
+    args: &Args,
+    dataset: &Dataset,
+    config: &JobConfig,
+    evaluation: Option<Evaluation>,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let mut facts = Ranks::facts(&dataset.name, &checksums(args.planned.data.dataset.as_deref())?)?;
+    // What a rank may have of its own: threads, and what its memory allows.
+    let config = JobConfig { threads: None, disk_bytes: None, cache_bytes: None, ..config.clone() };
+    let validated = !dataset.splits.valid.is_empty();
+    let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
+    let options = args.options(steps, evaluation.unwrap_or_default(), validated);
+    facts.extend(configuration(&config, &options));
+    Ok(facts)
+}
+
+/// Makes the job that of one rank, which trains by this plan.
+fn join(ranks: &Ranks, job: &mut Job, plan: &Plan) -> anyhow::Result<()> {
+    if plan.schedule.shares.len() > 1 {
+        return Err(Usage::error("--plan: ranks of MPI train by one route, and this plan has several; plan again"));
+    }
+    let parameters = match job.operators.trainers.first() {
+        Some(trainer) => trainer.operator.parameters()?,
+        None => Vec::new(),
+    };
+    ranks.check_parameters("initial parameters", &parameters)?;
+    job.join(Arc::clone(&ranks.group));
+    Ok(())
 }

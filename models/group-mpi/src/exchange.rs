@@ -1,0 +1,391 @@
+//! The engine: exchanges of a group whose trainers are the ranks of an MPI run.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+use morphgl_group::{Exchange, GroupError, Result};
+
+use crate::wire::{Receiving, Sending, Tag, Wire};
+
+/// First and longest pause between two looks at what has arrived: a wait costs a few percent of a core at most.
+const PAUSES: [Duration; 2] = [Duration::from_micros(10), Duration::from_micros(200)];
+
+/// How long a rank that leaves waits for its message to be on its way.
+const LEAVING: Duration = Duration::from_millis(200);
+
+/// `u32` words before the values of a message: the number of values that its sender adds, low word first.
+const HEADER: usize = 2;
+
+/// This process's end of a group of all ranks of an MPI run. One a process.
+///
+/// Dropping it neither tells the other ranks nor ends the MPI library: call [`MpiExchange::end`] last.
+pub struct MpiExchange {
+    wire: Wire,
+    limit: Duration,
+    sent: u64,
+    /// The first failure: this rank takes part in no exchange any more.
+    failed: Option<GroupError>,
+    /// Whether the other ranks need not be told of the failure.
+    told: bool,
+    /// Whether MPI is finalized.
+    ended: bool,
+    /// Called while an exchange waits, about every 200 µs, with the ranks that it waits for.
+    waiting: Option<Waiting>,
+}
+
+/// Called with the ranks that an exchange waits for.
+type Waiting = Box<dyn FnMut(&[usize]) + Send>;
+
+/// The messages of one rank of an exchange.
+struct Swap<T: Pod> {
+    to: Sending,
+    from: Option<Receiving<T>>,
+    received: Option<Vec<T>>,
+}
+
+impl MpiExchange {
+    /// Initializes MPI, and joins the group of all ranks. A rank that does not come to an exchange within `limit` ends it.
+    ///
+    /// # Errors
+    ///
+    /// MPI is initialized already, or lacks `MPI_THREAD_SERIALIZED`.
+    pub fn start(limit: Duration) -> Result<Self> {
+        Ok(Self { wire: Wire::start()?, limit, sent: 0, failed: None, told: false, ended: false, waiting: None })
+    }
+
+    /// The name of this machine, as MPI knows it.
+    pub fn host(&self) -> &str {
+        &self.wire.host
+    }
+
+    /// Sets the time limit.
+    pub fn set_limit(&mut self, limit: Duration) {
+        self.limit = limit;
+    }
+
+    /// Sets what is called while an exchange waits, with the ranks it waits for.
+    pub fn on_wait(&mut self, waiting: impl FnMut(&[usize]) + Send + 'static) {
+        self.waiting = Some(Box::new(waiting));
+    }
+
+    /// Ends this rank's part in the MPI run, when it has printed what it has to say; `status` is its exit status. Waits until
+    /// all others are there too. Where one does not come in time, or has been late before, all processes of the run are
+    /// ended, this one included.
+    ///
+    /// By the thread that called [`MpiExchange::start`]. A second call does nothing; exchanges after it are errors.
+    pub fn end(&mut self, status: u8) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let late = match &self.failed {
+            Some(GroupError::Late { ranks, .. }) => ranks.clone(),
+            _ => Vec::new(),
+        };
+        match self.await_others(&late) {
+            Ok(true) if late.is_empty() => self.wire.finalize(),
+            _ => self.wire.abort(if status == 0 { 1 } else { status }),
+        }
+        self.failed = Some(GroupError::Engine("the MPI run has ended".to_string()));
+    }
+
+    /// Waits until all other ranks but the `late` ones have called [`MpiExchange::end`]; whether they have in time.
+    fn await_others(&mut self, late: &[usize]) -> Result<bool> {
+        let others: Vec<usize> = self.others().filter(|rank| !late.contains(rank)).collect();
+        let nothing = Arc::new(Vec::<u8>::new());
+        let mut sending = Vec::new();
+        for &rank in &others {
+            sending.push(self.wire.send(rank, Tag::Done, &nothing, 0..0)?);
+        }
+        let mut absent = others;
+        let mut receiving = Vec::new();
+        let mut pause = Pause::new();
+        let deadline = Instant::now() + self.limit;
+        loop {
+            let mut still = Vec::new();
+            for rank in absent {
+                match self.wire.arrived(Some(rank), Tag::Done)? {
+                    Some((_, bytes)) => receiving.push(self.wire.receive::<u8>(rank, Tag::Done, bytes)?),
+                    None => still.push(rank),
+                }
+            }
+            absent = still;
+            let mut pending = !absent.is_empty();
+            for message in &mut sending {
+                pending |= !message.is_done(&mut self.wire)?;
+            }
+            let mut left = Vec::new();
+            for mut message in receiving {
+                if message.take(&mut self.wire)?.is_none() {
+                    left.push(message);
+                }
+            }
+            receiving = left;
+            if !pending && receiving.is_empty() {
+                return Ok(true);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            pause.sleep();
+        }
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = self.wire.rank;
+        (0..self.wire.size).filter(move |&rank| rank != own)
+    }
+
+    /// Runs an exchange unless one has failed; its failure is that of all further ones.
+    fn exchange<R>(&mut self, exchange: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let done = exchange(self);
+        if let Err(error) = &done {
+            self.fail(error.clone());
+        }
+        done
+    }
+
+    /// Takes part in no exchange any more. The others are told, unless they find the same.
+    fn fail(&mut self, error: GroupError) {
+        if matches!(error, GroupError::Late { .. } | GroupError::Engine(_)) {
+            self.tell(&error);
+        } else {
+            self.told = true;
+        }
+        self.failed = Some(error);
+    }
+
+    /// Sends every other rank a part of `content`, and receives a message of each: by rank, this one's own empty.
+    fn swap<T: Pod + Send + Sync>(
+        &mut self,
+        tag: Tag,
+        content: Vec<T>,
+        part: impl Fn(usize) -> Range<usize>,
+    ) -> Result<Vec<Vec<T>>> {
+        let content = Arc::new(content);
+        let mut swaps: Vec<Option<Swap<T>>> = (0..self.wire.size).map(|_| None).collect();
+        for rank in self.others() {
+            let to = self.wire.send(rank, tag, &content, part(rank))?;
+            self.sent += to.bytes;
+            swaps[rank] = Some(Swap { to, from: None, received: None });
+        }
+        let deadline = Instant::now() + self.limit;
+        let mut pause = Pause::new();
+        loop {
+            let mut absent = Vec::new();
+            for (rank, swap) in swaps.iter_mut().enumerate() {
+                if let Some(swap) = swap
+                    && !swap.advance(&mut self.wire, rank, tag)?
+                {
+                    absent.push(rank);
+                }
+            }
+            if absent.is_empty() {
+                let received = |swap: Option<Swap<T>>| swap.and_then(|swap| swap.received).unwrap_or_default();
+                return Ok(swaps.into_iter().map(received).collect());
+            }
+            // After what has arrived: a rank may leave after it has sent its part.
+            self.look_for_leavers()?;
+            if Instant::now() >= deadline {
+                return Err(GroupError::Late { ranks: absent, limit: self.limit });
+            }
+            if let Some(waiting) = &mut self.waiting {
+                waiting(&absent);
+            }
+            pause.sleep();
+        }
+    }
+
+    /// Fails with the reason of a rank that has left.
+    fn look_for_leavers(&mut self) -> Result<()> {
+        let Some((rank, bytes)) = self.wire.arrived(None, Tag::Left)? else { return Ok(()) };
+        let mut message = self.wire.receive::<u8>(rank, Tag::Left, bytes)?;
+        let deadline = Instant::now() + self.limit;
+        let mut pause = Pause::new();
+        while Instant::now() < deadline {
+            if let Some(content) = message.take(&mut self.wire)? {
+                return Err(decode(rank, &content));
+            }
+            pause.sleep();
+        }
+        Err(GroupError::Left { rank, why: "its reason has not arrived".to_string() })
+    }
+
+    /// Tells all other ranks of a failure, as far as that is possible at once.
+    fn tell(&mut self, error: &GroupError) {
+        if std::mem::replace(&mut self.told, true) {
+            return;
+        }
+        let content = Arc::new(encode(error));
+        let mut messages: Vec<Sending> = Vec::new();
+        for rank in self.others() {
+            messages.extend(self.wire.send(rank, Tag::Left, &content, 0..content.len()));
+        }
+        let deadline = Instant::now() + LEAVING;
+        let mut pause = Pause::new();
+        while messages.iter_mut().any(|m| !m.is_done(&mut self.wire).unwrap_or(true)) && Instant::now() < deadline {
+            pause.sleep();
+        }
+    }
+}
+
+impl<T: Pod> Swap<T> {
+    /// Whether both messages are done.
+    fn advance(&mut self, wire: &mut Wire, rank: usize, tag: Tag) -> Result<bool> {
+        if self.received.is_none() && self.from.is_none() {
+            let arrived = wire.arrived(Some(rank), tag)?;
+            self.from = arrived.map(|(_, bytes)| wire.receive(rank, tag, bytes)).transpose()?;
+        }
+        if let Some(from) = &mut self.from
+            && let Some(content) = from.take(wire)?
+        {
+            (self.received, self.from) = (Some(content), None);
+        }
+        Ok(self.to.is_done(wire)? && self.received.is_some())
+    }
+}
+
+/// Pauses that grow, so that a wait neither spins nor adds much to a short one.
+struct Pause(Duration);
+
+impl Pause {
+    fn new() -> Self {
+        Self(PAUSES[0])
+    }
+
+    fn sleep(&mut self) {
+        std::thread::sleep(self.0);
+        self.0 = (2 * self.0).min(PAUSES[1]);
+    }
+}
+
+/// A failure as bytes: the first says which.
+fn encode(error: &GroupError) -> Vec<u8> {
+    match error {
+        GroupError::Late { ranks, limit } => {
+            let mut words = vec![limit.as_micros() as u64];
+            words.extend(ranks.iter().map(|&rank| rank as u64));
+            std::iter::once(1).chain(words.iter().flat_map(|word| word.to_le_bytes())).collect()
+        }
+        other => std::iter::once(0).chain(other.to_string().into_bytes()).collect(),
+    }
+}
+
+/// The failure that rank `from` has sent.
+fn decode(from: usize, bytes: &[u8]) -> GroupError {
+    match bytes.split_first() {
+        Some((1, words)) => {
+            let words: Vec<u64> = words.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
+            let limit = Duration::from_micros(words.first().copied().unwrap_or(0));
+            GroupError::Late { ranks: words.iter().skip(1).map(|&rank| rank as usize).collect(), limit }
+        }
+        Some((_, why)) => GroupError::Left { rank: from, why: String::from_utf8_lossy(why).into_owned() },
+        None => GroupError::Left { rank: from, why: String::new() },
+    }
+}
+
+/// The part of `len` values that rank `rank` of `size` adds.
+fn part(len: usize, rank: usize, size: usize) -> Range<usize> {
+    len * rank / size..len * (rank + 1) / size
+}
+
+impl Exchange for MpiExchange {
+    fn rank(&self) -> usize {
+        self.wire.rank
+    }
+
+    fn size(&self) -> usize {
+        self.wire.size
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.exchange(|this| {
+            let mut all = this.swap(Tag::Gather, mine.to_vec(), |_| 0..mine.len())?;
+            all[this.wire.rank] = mine.to_vec();
+            Ok(all)
+        })
+    }
+
+    /// Two messages to every other rank, each of `n / size` values, one after the other.
+    fn add(&mut self, values: &mut [f32]) -> Result<()> {
+        self.exchange(|this| {
+            let (rank, size) = (this.wire.rank, this.wire.size);
+            let len = values.len();
+            let part = |rank| part(len, rank, size);
+            // Every part has its own header, as each is a message.
+            let count = [values.len() as u32, (values.len() as u64 >> 32) as u32];
+            let mut pieces = Vec::with_capacity(values.len() + HEADER * size);
+            for rank in 0..size {
+                pieces.extend_from_slice(&count);
+                pieces.extend(values[part(rank)].iter().map(|value| value.to_bits()));
+            }
+            let at = |rank: usize| part(rank).start + HEADER * rank..part(rank).end + HEADER * (rank + 1);
+            let pieces = this.swap(Tag::Values, pieces, at)?;
+            let length = |other: usize| match other == rank {
+                true => values.len(),
+                false => pieces[other].iter().take(HEADER).rev().fold(0, |sum, &word| sum << 32 | word as usize),
+            };
+            let lengths: Vec<usize> = (0..size).map(length).collect();
+            if let Some(rank) = (0..size).find(|&rank| lengths[rank] != lengths[0]) {
+                let what =
+                    format!("it adds {} values, trainer 0 {}; give all the same model", lengths[rank], lengths[0]);
+                return Err(GroupError::Differs { rank, what });
+            }
+            let own = part(rank);
+            let mut sums: Vec<f32> = vec![0.0; own.len()];
+            for (other, piece) in pieces.iter().enumerate() {
+                let add = |(i, sum): (usize, &mut f32)| {
+                    let value = if other == rank { values[own.start + i] } else { f32::from_bits(piece[HEADER + i]) };
+                    *sum = if other == 0 { value } else { *sum + value };
+                };
+                sums.iter_mut().enumerate().for_each(add);
+            }
+            values[own.clone()].copy_from_slice(&sums);
+            let sums = this.swap(Tag::Sums, sums, |_| 0..own.len())?;
+            for (other, sums) in sums.iter().enumerate().filter(|(other, _)| *other != rank) {
+                let added = part(other);
+                if sums.len() != added.len() {
+                    let what = format!("it sends {} sums of {}", sums.len(), added.len());
+                    return Err(GroupError::Differs { rank: other, what });
+                }
+                values[added].copy_from_slice(sums);
+            }
+            Ok(())
+        })
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.sent
+    }
+
+    fn leave(&mut self, why: &str) {
+        if self.failed.is_none() {
+            self.tell(&GroupError::Engine(why.to_string()));
+            self.failed = Some(GroupError::Left { rank: self.wire.rank, why: why.to_string() });
+        }
+    }
+}
+
+impl fmt::Debug for MpiExchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MpiExchange(rank {} of {} on {})", self.wire.rank, self.wire.size, self.wire.host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_read_as_they_were_sent() {
+        let late = GroupError::Late { ranks: vec![2, 70_000], limit: Duration::from_millis(500) };
+        assert_eq!(decode(1, &encode(&late)), late);
+        let full = GroupError::Engine("its disk is full".to_string());
+        assert_eq!(decode(1, &encode(&full)), GroupError::Left { rank: 1, why: "its disk is full".to_string() });
+    }
+}

@@ -1,0 +1,7 @@
+#![doc = include_str!("../README.md")]
+#![cfg(feature = "mpi")]
+
+mod exchange;
+mod wire;
+
+pub use exchange::MpiExchange;

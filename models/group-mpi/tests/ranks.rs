@@ -1,0 +1,117 @@
+//! Ranks of an MPI run: the test starts itself by `mpirun`, and each rank checks what it gets.
+#![allow(clippy::print_stderr, reason = "a test of several processes")]
+
+use std::io::Write;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use morphgl_group::{Exchange, GroupError, HostExchange};
+use morphgl_group_mpi::MpiExchange;
+
+/// Set in ranks: what they do.
+const CASE: &str = "MORPHGL_TEST_CASE";
+
+fn main() {
+    if let Ok(case) = std::env::var(CASE) {
+        return rank(&case);
+    }
+    if Command::new("mpirun").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no mpirun");
+        return;
+    }
+    for ranks in [1, 2, 4] {
+        let output = mpirun(ranks, "sums");
+        assert!(output.status.success(), "{ranks} ranks: {output:?}");
+        assert_eq!(text(&output).matches("sums are the same").count(), ranks, "{output:?}");
+    }
+    let output = mpirun(3, "leaves");
+    assert_eq!(text(&output).matches("trainer 1 has left the group: its disk is full").count(), 2, "{output:?}");
+    let output = mpirun(3, "late");
+    assert_eq!(text(&output).matches("no answer from trainer 2 for 0.5 s").count(), 2, "{output:?}");
+    assert!(!output.status.success(), "{output:?}");
+    let output = mpirun(2, "differs");
+    assert_eq!(text(&output).matches("it adds 5 values, trainer 0 4").count(), 2, "{output:?}");
+}
+
+fn mpirun(ranks: usize, case: &str) -> Output {
+    let mut command = Command::new("mpirun");
+    command.args(["--oversubscribe", "--bind-to", "none", "-n", &ranks.to_string()]);
+    command.arg(std::env::current_exe().expect("a program")).env(CASE, case);
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.output().expect("mpirun starts")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Writes a line at once, so that lines of ranks do not mix.
+fn say(line: &str) {
+    std::io::stderr().write_all(line.as_bytes()).expect("stderr is open");
+}
+
+/// Values of a rank whose sums depend on the order of addition.
+fn values(rank: usize, len: usize) -> Vec<f32> {
+    (0..len).map(|i| ((i * 31 + rank * 17) % 101) as f32 * 1e-3 + [1e4, 3e-5, -1e4, 7e-2][rank % 4]).collect()
+}
+
+fn rank(case: &str) {
+    let limit = Duration::from_millis(if case == "late" { 500 } else { 60_000 });
+    let mut exchange = MpiExchange::start(limit).expect("MPI starts");
+    let rank = exchange.rank();
+    let failed = match case {
+        "sums" => {
+            sums(&mut exchange);
+            None
+        }
+        "leaves" if rank == 1 => {
+            exchange.leave("its disk is full");
+            assert!(exchange.add(&mut [0.0]).is_err());
+            None
+        }
+        // Its process neither comes to the exchange nor ends by itself.
+        "late" if rank == 2 => loop {
+            std::thread::park();
+        },
+        "differs" => exchange.add(&mut vec![1.0; 4 + rank]).err(),
+        _ => exchange.add(&mut [1.0; 5]).err(),
+    };
+    if let Some(error) = &failed {
+        say(&format!("rank {rank}: {error}\n"));
+        // A failure is that of all further exchanges.
+        assert_eq!(exchange.all_gather(b"more").as_ref(), Err(error));
+        assert!(!matches!(error, GroupError::Engine(_)), "{error}");
+    }
+    exchange.end(u8::from(failed.is_some()));
+}
+
+/// Bytes of all ranks, and sums with the same bits as those of threads in one process.
+fn sums(exchange: &mut MpiExchange) {
+    let (rank, size) = (exchange.rank(), exchange.size());
+    let bytes = |rank: usize| vec![rank as u8; 3 * rank];
+    for _ in 0..3 {
+        assert_eq!(exchange.all_gather(&bytes(rank)).expect("all come"), (0..size).map(bytes).collect::<Vec<_>>());
+    }
+    // Fewer values than ranks, and more than a message that is sent at once.
+    for len in [0, 1, 3, 1000, 300_001] {
+        let ends = HostExchange::group(size, Duration::from_secs(60));
+        let expected = std::thread::scope(|scope| {
+            let added = |mut end: HostExchange| {
+                let mut values = values(end.rank(), len);
+                end.add(&mut values).map(|()| values)
+            };
+            let threads: Vec<_> = ends.into_iter().map(|end| scope.spawn(move || added(end))).collect();
+            let mut all = threads.into_iter().map(|thread| thread.join().expect("no panic").expect("all come"));
+            all.next_back().expect("a trainer at least")
+        });
+        let sent = exchange.bytes_sent();
+        let mut own = values(rank, len);
+        exchange.add(&mut own).expect("all come");
+        let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&own), bits(&expected), "{len} values");
+        let (parts, headers) = (len - len * (rank + 1) / size + len * rank / size, 8 * (size - 1));
+        let own_part = (len - parts) * (size - 1);
+        assert_eq!(exchange.bytes_sent() - sent, (4 * (parts + own_part) + headers) as u64, "{len} values");
+    }
+    say(&format!("rank {rank}: sums are the same\n"));
+}

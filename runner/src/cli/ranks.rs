@@ -1,0 +1,249 @@
+//! `train` as one rank of an MPI run: what the ranks agree on, and who prints.
+
+mod launch;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use morphgl_profile::{RouteProfile, Watch};
+use morphgl_registry::{Batching, Machine, NamedTensor};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::interrupt;
+use super::show;
+use crate::group::Identity;
+use crate::{Evaluation, Group, Job, MemoryLimit, Profile, Profiler, TrainReport, median};
+
+/// Compared by all ranks.
+const VERSION: &str = concat!("morphgl ", env!("CARGO_PKG_VERSION"));
+
+/// The ranks of a run.
+#[derive(Debug)]
+pub(crate) struct Ranks {
+    pub(crate) group: Arc<Group>,
+    /// By rank.
+    places: Vec<Place>,
+}
+
+/// Where a rank runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Place {
+    host: String,
+    /// The cores that its process may use, as Linux lists them.
+    cores: String,
+}
+
+/// A rank's part of a run, an epoch.
+#[derive(Debug, Serialize, Deserialize)]
+struct Part {
+    threads: usize,
+    bytes_sent_per_epoch: f64,
+    exchange_seconds_per_epoch: f64,
+}
+
+static RANKS: OnceLock<Ranks> = OnceLock::new();
+
+/// The ranks of this run, if `train` has joined any.
+pub(crate) fn current() -> Option<&'static Ranks> {
+    RANKS.get()
+}
+
+/// Joins the other ranks where this process was started as one of several; each wait for others is limited.
+pub(crate) fn enter(limit: Duration) -> anyhow::Result<Option<&'static Ranks>> {
+    let Some((exchange, host)) = launch::connect(limit)? else { return Ok(None) };
+    let group = Arc::new(Group::new(exchange, interrupt::stop()?));
+    Identity { rank: group.rank(), host: host.clone() }.set();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let own = Place { host, cores: cores.unwrap_or_default().trim().to_string() };
+    let places = group.gather(&own)?;
+    Ok(Some(RANKS.get_or_init(|| Ranks { group, places })))
+}
+
+/// Tells all other ranks that this one has failed.
+pub(crate) fn leave(error: &anyhow::Error) {
+    if let Some(ranks) = current() {
+        ranks.group.leave(&show::one_line(error));
+    }
+}
+
+/// Ends this process's part in the run, after all output.
+pub(crate) fn end(status: u8) {
+    launch::end(status);
+}
+
+impl Ranks {
+    pub(crate) fn is_first(&self) -> bool {
+        self.group.rank() == 0
+    }
+
+    fn name(&self, rank: usize) -> String {
+        Identity { rank, host: self.places[rank].host.clone() }.to_string()
+    }
+
+    /// Ranks that share this one's cores, itself included.
+    fn sharing(&self) -> usize {
+        let own = &self.places[self.group.rank()];
+        self.places.iter().filter(|place| *place == own).count()
+    }
+
+    /// This rank's part of the threads that a host's ranks may use together.
+    pub(crate) fn threads(&self, of_host: Option<usize>) -> usize {
+        let all = of_host.unwrap_or_else(|| Machine::probe().cores);
+        (all / self.sharing()).max(1)
+    }
+
+    /// This rank's part of the memory that is free, unless there is a limit.
+    pub(crate) fn memory(&self, limit: Option<u64>) -> Option<u64> {
+        let on_host = self.places.iter().filter(|p| p.host == self.places[self.group.rank()].host).count() as u64;
+        limit.or_else(|| (on_host > 1).then(|| Machine::probe().available_bytes / 10 * 9 / on_host))
+    }
+
+    /// Fails at all ranks where a named value is not the same at all.
+    pub(crate) fn check_same(&self, own: &[(String, String)]) -> anyhow::Result<()> {
+        let all = self.group.gather(&own.to_vec())?;
+        let first = &all[0];
+        for (rank, facts) in all.iter().enumerate().filter(|(_, facts)| *facts != first) {
+            let (names, value): (BTreeSet<&String>, _) =
+                (facts.iter().chain(first).map(|(name, _)| name).collect(), |of: &[(String, String)], name: &str| {
+                    of.iter().find(|(n, _)| n == name).map_or("none".to_string(), |(_, value)| value.clone())
+                });
+            // In the order of the list: a version before what it changes.
+            let in_order = first.iter().map(|(name, _)| name).chain(names);
+            let differs = |name: &&String| value(facts, name) != value(first, name);
+            let Some(name) = in_order.into_iter().find(differs) else { continue };
+            bail!(
+                "{name}: {} has {}, {} has {}; give all ranks the same",
+                self.name(rank),
+                value(facts, name),
+                self.name(0),
+                value(first, name)
+            );
+        }
+        Ok(())
+    }
+
+    /// What every rank has to have before anything is measured, besides its configuration: program, SIMD level, dataset.
+    pub(crate) fn facts(dataset: &str, arrays: &impl Serialize) -> anyhow::Result<Vec<(String, String)>> {
+        let digest = xxhash_rust::xxh3::xxh3_64(&serde_json::to_vec(arrays)?);
+        let fact = |name: &str, value: String| (name.to_string(), value);
+        Ok(vec![
+            fact("version", VERSION.to_string()),
+            fact("SIMD level (MORPHGL_ISA)", morphgl_platform::SimdLevel::current().name().to_string()),
+            fact("dataset", format!("{dataset} of digest {digest:016x}")),
+        ])
+    }
+
+    /// Fails where parameters do not have the same bits at all ranks; `name` says which.
+    pub(crate) fn check_parameters(&self, name: &str, parameters: &[NamedTensor]) -> anyhow::Result<()> {
+        let mut hash = Xxh3::new();
+        for tensor in parameters {
+            hash.update(tensor.name.as_bytes());
+            tensor.values.iter().for_each(|value| hash.update(&value.to_le_bytes()));
+        }
+        self.check_same(&[(name.to_string(), format!("digest {:016x}", hash.digest()))])
+    }
+
+    /// Keeps the training operators that are the fastest at rank 0: the same at all ranks, so that all take the same steps.
+    pub(crate) fn select(
+        &self,
+        job: &mut Job,
+        profiler: &Profiler,
+        memory: Option<MemoryLimit<'_>>,
+    ) -> anyhow::Result<()> {
+        if self.is_first() {
+            let stop = interrupt::stop()?;
+            let watch = Watch { stop: &|| stop.is_requested(), memory };
+            job.select(&profiler.settings, &watch, &mut |_| {})?;
+        }
+        let keys = |job: &Job| job.operators.trainers.iter().map(|t| t.key.to_string()).collect::<Vec<_>>();
+        let chosen = self.group.gather(&keys(job))?.swap_remove(0);
+        let operators = &mut job.operators;
+        operators.trainers.retain(|t| chosen.contains(&t.key.to_string()));
+        operators.routes.retain(|r| chosen.contains(&r.route.training.to_string()));
+        if operators.routes.is_empty() {
+            let chosen = chosen.join(", ");
+            bail!("no route here leads to {chosen}, which rank 0 trains with; name another operator by --training");
+        }
+        Ok(())
+    }
+
+    /// Profiles this rank's shares instead of whole mini-batches.
+    pub(crate) fn profile_shares<R>(&self, job: &mut Job, profile: impl FnOnce(&mut Job) -> R) -> R {
+        let (num_seeds, batch_size) = (job.dataset.splits.train.len(), job.config.sampler.batch_size);
+        let whole: Vec<Arc<dyn Batching>> = job.operators.routes.iter().map(|r| Arc::clone(&r.batching)).collect();
+        for route in &mut job.operators.routes {
+            if let Some(share) = self.group.share(&route.batching, num_seeds, batch_size) {
+                route.batching = Arc::new(share);
+            }
+        }
+        let profiled = profile(job);
+        job.operators.routes.iter_mut().zip(whole).for_each(|(route, whole)| route.batching = whole);
+        profiled
+    }
+
+    /// Keeps one route of the job and of its profile: the one with the least predicted epoch at rank 0, and at all others the
+    /// best to the same training operator. With one route, mini-batches are trained in the same order at all ranks.
+    pub(crate) fn keep_one_route(
+        &self,
+        job: &mut Job,
+        profile: &mut Profile,
+        predict: impl Fn(&Profile) -> anyhow::Result<f64>,
+    ) -> anyhow::Result<()> {
+        let mut predicted = Vec::new();
+        for route in &profile.routes {
+            let alone = Profile { routes: vec![route.clone()], ..profile.clone() };
+            predicted.push((predict(&alone)?, route.clone()));
+        }
+        predicted.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let training = |(_, route): &(f64, RouteProfile)| route.route.training.to_string();
+        let own = predicted.first().map(training).unwrap_or_default();
+        let chosen = self.group.gather(&own)?.swap_remove(0);
+        let best = predicted.into_iter().find(|route| training(route) == chosen);
+        let (_, best) = best.with_context(|| format!("no plan here trains with {chosen}, as rank 0 does"))?;
+        job.operators.routes.retain(|r| r.route == best.route);
+        job.operators.trainers.retain(|t| t.key == best.route.training && t.place == best.route.trained_at);
+        profile.routes = vec![best];
+        Ok(())
+    }
+
+    /// The evaluation of all ranks: on sampled mini-batches where the memory of one does not suffice for another.
+    pub(crate) fn agree_on_evaluation(&self, own: Evaluation) -> anyhow::Result<Evaluation> {
+        let all = self.group.gather(&own)?;
+        Ok(if all.contains(&Evaluation::Sampled) { Evaluation::Sampled } else { own })
+    }
+
+    /// The ranks of a run that is done, for its JSON, and in words.
+    pub(crate) fn summary(&self, report: &TrainReport, threads: usize) -> anyhow::Result<(Value, String)> {
+        let epochs = report.epochs.len().max(1) as f64;
+        let of_all = |name: &str| -> f64 {
+            report.counters().values().filter_map(|counters| counters.get(name)).map(|&n| n as f64).sum::<f64>()
+                / epochs
+        };
+        let own = Part {
+            threads,
+            bytes_sent_per_epoch: of_all("exchange_bytes"),
+            exchange_seconds_per_epoch: of_all("exchange_micros") / 1e6,
+        };
+        let parts = self.group.gather(&own)?;
+        let bytes: f64 = parts.iter().map(|part| part.bytes_sent_per_epoch).sum();
+        let seconds = median(&parts.iter().map(|part| part.exchange_seconds_per_epoch).collect::<Vec<_>>());
+        let hosts = self.places.iter().map(|place| &place.host).collect::<BTreeSet<_>>().len() as u64;
+        let text = format!(
+            "{} on {}: {} sent an epoch by all, {seconds:.3} s an epoch in exchanges (median)\n",
+            show::plural(parts.len() as u64, "rank"),
+            show::plural(hosts, "host"),
+            show::bytes(bytes as u64),
+        );
+        let rank = |(part, place): (&Part, &Place)| {
+            let mut rank = json!(part);
+            rank["host"] = json!(place.host);
+            rank
+        };
+        Ok((parts.iter().zip(&self.places).map(rank).collect(), text))
+    }
+}

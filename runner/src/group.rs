@@ -1,0 +1,176 @@
+//! Training as one of a group of trainers: the job's place in the group, and what all have to agree on.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use anyhow::{Result, bail};
+use morphgl_execute::Stop;
+use morphgl_group::{Division, Exchange, GroupError, Seat, Share, ShareBatching, StopTogether, Weights};
+use morphgl_registry::{Batching, Operators, Score};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// This process among those of a run.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) rank: usize,
+    pub(crate) host: String,
+}
+
+static IDENTITY: OnceLock<Identity> = OnceLock::new();
+
+impl Identity {
+    /// The process's own; `None` where it is the only one.
+    pub(crate) fn get() -> Option<&'static Self> {
+        IDENTITY.get()
+    }
+
+    /// Sets the process's own, once.
+    pub(crate) fn set(self) {
+        let _ = IDENTITY.set(self);
+    }
+
+    /// Whether another process prints the results of the run.
+    pub(crate) fn is_silent() -> bool {
+        Self::get().is_some_and(|own| own.rank > 0)
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} ({})", self.rank, self.host)
+    }
+}
+
+/// One end of an exchange, shared by the training operator, which uses it during a step, and the program, between steps.
+#[derive(Debug, Clone)]
+pub struct SharedExchange(pub Arc<Mutex<dyn Exchange>>);
+
+impl SharedExchange {
+    fn lock(&self) -> MutexGuard<'_, dyn Exchange + 'static> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Exchange for SharedExchange {
+    fn rank(&self) -> usize {
+        self.lock().rank()
+    }
+
+    fn size(&self) -> usize {
+        self.lock().size()
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> morphgl_group::Result<Vec<Vec<u8>>> {
+        self.lock().all_gather(mine)
+    }
+
+    fn add(&mut self, values: &mut [f32]) -> morphgl_group::Result<()> {
+        self.lock().add(values)
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.lock().bytes_sent()
+    }
+
+    fn leave(&mut self, why: &str) {
+        self.lock().leave(why);
+    }
+}
+
+/// A trainer's membership in a group whose trainers have equal shares of every mini-batch.
+#[derive(Debug)]
+pub struct Group {
+    exchange: SharedExchange,
+    division: Arc<dyn Division>,
+    /// Whether this process is asked to stop.
+    requested: Stop,
+    /// Whether all trainers have agreed to stop.
+    agreed: Stop,
+}
+
+impl Group {
+    /// Membership by one end of an exchange. A stop that is `requested` at any trainer ends all after the same step.
+    pub fn new(exchange: SharedExchange, requested: Stop) -> Self {
+        let division = Arc::new(Weights::equal(exchange.size()));
+        Self { exchange, division, requested, agreed: Stop::new() }
+    }
+
+    /// This trainer's number, from 0.
+    pub fn rank(&self) -> usize {
+        self.exchange.rank()
+    }
+
+    /// Number of trainers.
+    pub fn size(&self) -> usize {
+        self.exchange.size()
+    }
+
+    /// What ends training after the same step at all trainers.
+    pub fn stop(&self) -> Stop {
+        self.agreed.clone()
+    }
+
+    /// Everybody's value, by rank.
+    ///
+    /// # Errors
+    ///
+    /// A trainer has left, does not come in time, or makes another call.
+    pub fn gather<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>> {
+        let own = serde_json::to_vec(own)?;
+        let all = self.exchange.lock().all_gather(&own)?;
+        let read = |(rank, bytes): (usize, &Vec<u8>)| {
+            let differs =
+                |e: serde_json::Error| GroupError::Differs { rank, what: format!("it makes another call: {e}") };
+            serde_json::from_slice(bytes).map_err(differs)
+        };
+        Ok(all.iter().enumerate().map(read).collect::<Result<_, _>>()?)
+    }
+
+    /// The scores of rank 0, at all trainers: evaluations on machines of different SIMD levels or numbers of threads may differ
+    /// in the last digits, and which model is best must not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::gather`].
+    pub fn scores_of_first(&self, own: &[Score]) -> Result<Vec<Score>> {
+        // As bits: JSON has no NaN.
+        let bits: Vec<[u64; 3]> = own.iter().map(|s| [s.loss_sum.to_bits(), s.correct, s.count]).collect();
+        let all = self.gather(&bits)?;
+        if all[0].len() != own.len() {
+            bail!("trainer 0 has evaluated {} sets of nodes, trainer {} {}", all[0].len(), self.rank(), own.len());
+        }
+        let score =
+            |&[loss_sum, correct, count]: &[u64; 3]| Score { loss_sum: f64::from_bits(loss_sum), correct, count };
+        Ok(all[0].iter().map(score).collect())
+    }
+
+    /// This trainer's shares of the mini-batches of `inner`; `None` where its share of the first is empty.
+    pub(crate) fn share(
+        &self,
+        inner: &Arc<dyn Batching>,
+        num_seeds: usize,
+        batch_size: usize,
+    ) -> Option<ShareBatching> {
+        let share = Share { division: Arc::clone(&self.division), rank: self.rank(), num_seeds, batch_size };
+        let first = share.positions(morphgl_registry::BatchId { epoch: 0, index: 0 });
+        first.is_ok_and(|first| !first.is_empty()).then(|| ShareBatching { inner: Arc::clone(inner), share })
+    }
+
+    /// The operators of this trainer, which step together with those of all others.
+    pub(crate) fn join(&self, operators: Operators, num_seeds: usize, batch_size: usize) -> Result<Operators> {
+        let (requested, agreed) = (self.requested.clone(), self.agreed.clone());
+        let stop = StopTogether {
+            requested: Arc::new(move || requested.is_requested()),
+            stop: Arc::new(move || agreed.request()),
+        };
+        let exchange = Box::new(self.exchange.clone());
+        let division = Arc::clone(&self.division);
+        Ok(morphgl_group::join(operators, Seat { exchange, division, num_seeds, batch_size, stop: Some(stop) })?)
+    }
+
+    /// Leaves the group: all others fail with this reason.
+    pub fn leave(&self, why: &str) {
+        self.exchange.lock().leave(why);
+    }
+}

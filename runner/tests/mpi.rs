@@ -1,0 +1,217 @@
+//! `mpirun morphgl train`: the losses of one process, and a message on every rank when one fails.
+#![cfg(feature = "mpi")]
+#![allow(clippy::print_stdout, reason = "says what is skipped")]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use serde_json::Value;
+use support::Bench;
+
+const CORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/planetoid/ind.cora");
+
+/// Without dropout, whose mask depends on a node's place in its share. One step of all training nodes an epoch, by one operator:
+/// choosing it by measurement would leave it open.
+const TRAIN: [&str; 12] = [
+    "--epochs",
+    "10",
+    "--dropout",
+    "0",
+    "--fanouts",
+    "10,5",
+    "--hidden",
+    "16",
+    "--profile-seconds",
+    "0.1",
+    "--training",
+    "Training_CPU_Native",
+];
+
+/// Whether ranks can be started here.
+fn has_mpirun() -> bool {
+    let has = Command::new("mpirun").arg("--version").output().is_ok();
+    if !has {
+        println!("skipped: there is no mpirun");
+    }
+    has
+}
+
+/// `mpirun` of these programs, one rank after the other.
+fn mpirun(bench: &Bench, ranks: &[(&Path, &[&str])]) -> Command {
+    let mut command = Command::new("mpirun");
+    command.args(["--oversubscribe", "--bind-to", "none"]).current_dir(bench.path());
+    command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+    for (i, (program, args)) in ranks.iter().enumerate() {
+        command.args((i > 0).then_some(":")).args(["-n", "1"]).arg(program).args(*args);
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn same(bench: &Bench, ranks: usize, args: &[&str]) -> Command {
+    mpirun(bench, &vec![(Path::new(env!("CARGO_BIN_EXE_morphgl")), args); ranks])
+}
+
+fn losses(text: &[u8]) -> Vec<f64> {
+    let document: Value = serde_json::from_slice(text).expect("one JSON document, by rank 0");
+    let epochs = document["epochs"].as_array().expect("epochs");
+    epochs.iter().map(|epoch| epoch["loss"].as_f64().expect("a loss")).collect()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Each of these ranks has a line of its own with all of `words`.
+#[track_caller]
+fn say(output: &Output, ranks: &[usize], words: &[&str]) {
+    let text = stderr(output);
+    for rank in ranks {
+        let says = |line: &str| line.starts_with(&format!("rank {rank} (")) && words.iter().all(|w| line.contains(w));
+        assert!(text.lines().any(says), "rank {rank} does not say {words:?}:\n{text}");
+    }
+    assert!(!output.status.success(), "{text}");
+}
+
+#[test]
+fn losses_are_those_of_one_process() {
+    if !has_mpirun() || !Path::new(&format!("{CORA}.x")).exists() {
+        return;
+    }
+    let bench = Bench::new();
+    bench.text(&["import", "planetoid", CORA, "-o", "cora"]);
+    let args = [&["train", "cora", "--json"], &TRAIN[..]].concat();
+    let alone = losses(bench.text(&args).as_bytes());
+    for ranks in [1, 2, 4] {
+        // That parameters have the same bits at all ranks is checked by the ranks themselves, at the end.
+        let output = same(&bench, ranks, &args).output().expect("mpirun starts");
+        assert!(output.status.success(), "{ranks} ranks: {}", stderr(&output));
+        let together = losses(&output.stdout);
+        assert_eq!(together.len(), alone.len());
+        for (a, b) in alone.iter().zip(&together) {
+            assert!((a - b).abs() <= 1e-5 * a, "{ranks} ranks: {together:?}, one process {alone:?}");
+        }
+        let document: Value = serde_json::from_slice(&output.stdout).expect("checked above");
+        let sent = |rank: &Value| rank["bytes_sent_per_epoch"].as_f64().expect("bytes") > 0.0;
+        let senders = document["ranks"].as_array().expect("ranks").iter().filter(|r| sent(r)).count();
+        assert_eq!(senders, if ranks == 1 { 0 } else { ranks });
+    }
+}
+
+#[test]
+fn ranks_that_differ_are_named_on_every_rank() {
+    if !has_mpirun() {
+        return;
+    }
+    let bench = Bench::new();
+    bench.small();
+    let other = ["generate", "sbm", "-o", "other", "--nodes", "300", "--classes", "3", "--dim", "8", "--degree", "7"];
+    bench.text(&other);
+    let program = Path::new(env!("CARGO_BIN_EXE_morphgl"));
+    let (small, other) = (["train", "small", "--epochs", "1"], ["train", "other", "--epochs", "1"]);
+    let output = mpirun(&bench, &[(program, &small[..]), (program, &other[..])]).output().expect("mpirun starts");
+    say(&output, &[0, 1], &["error: dataset: rank 1 (", "rank 0 (", "digest", "give all ranks the same"]);
+
+    let longer = ["train", "small", "--epochs", "2"];
+    let output = mpirun(&bench, &[(program, &small[..]), (program, &longer[..])]).output().expect("mpirun starts");
+    say(&output, &[0, 1], &["error: epochs: rank 1 (", "has 2", "has 1"]);
+
+    // The same program but for its version.
+    let mut bytes = fs::read(program).expect("the binary");
+    let (version, patched) = (concat!("morphgl ", env!("CARGO_PKG_VERSION")), "morphgl 9.9.9");
+    assert_eq!(version.len(), patched.len());
+    let places: Vec<usize> =
+        bytes.windows(version.len()).enumerate().filter(|(_, w)| *w == version.as_bytes()).map(|(i, _)| i).collect();
+    assert!(!places.is_empty(), "the binary does not have {version:?}");
+    places.iter().for_each(|&i| bytes[i..i + version.len()].copy_from_slice(patched.as_bytes()));
+    let newer = bench.path().join("newer");
+    fs::copy(program, &newer).expect("space");
+    fs::write(&newer, bytes).expect("space");
+    let output = mpirun(&bench, &[(program, &small[..]), (&newer, &small[..])]).output().expect("mpirun starts");
+    say(&output, &[0, 1], &["error: version: rank 1 (", "morphgl 9.9.9", version]);
+}
+
+/// The processes that `mpirun` has started, by rank.
+fn ranks_of(child: &Child, ranks: usize) -> Vec<u32> {
+    let start = Instant::now();
+    loop {
+        let listed = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap_or_default();
+        let mut found: Vec<(usize, u32)> = Vec::new();
+        for id in listed.split_whitespace().filter_map(|id| id.parse::<u32>().ok()) {
+            let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+            let environment = String::from_utf8_lossy(&environment).into_owned();
+            let rank = environment.split('\0').find_map(|v| v.strip_prefix("OMPI_COMM_WORLD_RANK=")?.parse().ok());
+            found.extend(rank.map(|rank| (rank, id)));
+        }
+        found.sort_unstable();
+        if found.len() == ranks {
+            return found.into_iter().map(|(_, id)| id).collect();
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "mpirun has started {found:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether a process runs: neither gone nor waiting for its parent to be told.
+fn is_alive(id: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z') && !line.contains('X'))
+}
+
+/// Sends rank 2 of 3 a signal while they train; returns the output, and the exit of all processes is waited for.
+fn signalled(signal: &str, options: &[&str]) -> (Bench, Output) {
+    let bench = Bench::new();
+    bench.small();
+    let args =
+        [&["train", "small", "--run", "run", "--epochs", "1000000", "--profile-seconds", "0.1"], options].concat();
+    let mut child = same(&bench, 3, &args).spawn().expect("mpirun starts");
+    let ids = ranks_of(&child, 3);
+    let metrics = bench.path().join("run/metrics.jsonl");
+    let start = Instant::now();
+    while fs::metadata(&metrics).map_or(0, |m| m.len()) == 0 {
+        assert!(start.elapsed() < Duration::from_secs(120), "no epoch in time");
+        assert!(child.try_wait().expect("it can be waited for").is_none(), "mpirun has ended");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let sent = Command::new("kill").args([signal, &ids[2].to_string()]).status().expect("kill runs");
+    assert!(sent.success());
+    let output = child.wait_with_output().expect("mpirun ends");
+    // The kernel takes a moment to end a killed process.
+    let start = Instant::now();
+    while ids.iter().any(|&id| is_alive(id)) {
+        assert!(start.elapsed() < Duration::from_secs(20), "of {ids:?} some are left:\n{}", stderr(&output));
+        thread::sleep(Duration::from_millis(20));
+    }
+    (bench, output)
+}
+
+#[test]
+fn a_rank_that_hangs_is_named() {
+    if has_mpirun() {
+        let (_bench, output) = signalled("-STOP", &["--time-limit", "2"]);
+        say(&output, &[0, 1], &["no answer from trainer 2 for 2 s"]);
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_is_named() {
+    if has_mpirun() {
+        let (_bench, output) = signalled("-KILL", &[]);
+        say(&output, &[0, 1], &["rank 2"]);
+    }
+}
+
+#[test]
+fn a_request_to_one_rank_stops_all() {
+    if has_mpirun() {
+        let (bench, output) = signalled("-TERM", &[]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("interrupted"), "{text}{}", stderr(&output));
+        let status = fs::read_to_string(bench.path().join("run/status.json")).expect("a status");
+        assert!(status.contains("interrupted"), "{status}");
+    }
+}
