@@ -60,7 +60,7 @@ fn what_cannot_be_cached_is_refused() {
     bench.refused(&from_disk(&["--cache", "inclusion:1GiB"]), &words);
     bench.refused(&from_disk(&["--cache", "inclusion:50"]), &[DISK, "no room for a row", "give more"]);
     let set = format!("{DISK}.cache=hindsight");
-    bench.refused(&from_disk(&["--set", &set]), &["counts the epochs that are trained", "give another policy"]);
+    bench.misused(&from_disk(&["--set", &set]), &["counts the epochs that are trained", "give another policy"]);
     bench.misused(&from_disk(&["--cache", "hindsight"]), &["--cache", "counts the epochs that are trained"]);
     bench.misused(&["plan", "small", "--cache", "degree"], &["--cache", "give auto, none, in-degree"]);
     bench.misused(&["profile", "small", "--cache", "none:1GiB"], &["--cache", "leave the size out"]);
