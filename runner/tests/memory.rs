@@ -107,9 +107,19 @@ fn evaluation_with_all_neighbours_takes_what_it_says() {
     let within = |mib: f64| format!("{train} {mib}MiB");
     let output = bench.run(&within(LITTLE).split_whitespace().collect::<Vec<_>>());
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let after = |words: &str| {
-        let rest = stderr.split_once(words).unwrap_or_else(|| panic!("{words:?} in {stderr}")).1;
-        rest.split(' ').next().and_then(|mib| mib.parse::<f64>().ok()).unwrap_or_else(|| panic!("MiB in {stderr}"))
+    // The size that follows these words, in MiB.
+    let after = |words: &str| -> f64 {
+        let mut rest = stderr.split_once(words).unwrap_or_else(|| panic!("{words:?} in {stderr}")).1.split(' ');
+        let mut word = || rest.next().unwrap_or_else(|| panic!("a size in {stderr}"));
+        let (number, unit) = (word().parse::<f64>().expect("a number"), word());
+        let of = |name: &str| unit.starts_with(name);
+        match () {
+            () if of("GiB") => number * 1024.0,
+            () if of("MiB") => number,
+            () if of("KiB") => number / 1024.0,
+            () if of("B") => 0.0,
+            () => panic!("{unit}: no unit, in {stderr}"),
+        }
     };
     // What is held besides varies by a few MiB.
     let memory = LITTLE + after("all nodes take ") - after("there are ") + 8.0;

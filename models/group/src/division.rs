@@ -15,8 +15,8 @@ pub trait Division: fmt::Debug + Send + Sync {
     /// The division does not reach so far ahead of the mini-batches trained.
     fn share(&self, id: BatchId, num_seeds: usize, rank: usize) -> Result<Range<usize>>;
 
-    /// The seconds that each trainer spent on its share of a mini-batch, by rank: batching, transferring and training, whichever
-    /// was longest. Called once a step, with the same values at every trainer.
+    /// The seconds that each trainer spent on training its share of a mini-batch, by rank, without waiting for others. Called
+    /// once a step, with the same values at every trainer.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use morphgl_registry::{
-    CounterSpec, Counters, Error, Gradients, Handle, Key, MiniBatch, NamedTensor, Result, Score, Training,
+    CounterSpec, Counters, Error, Gradients, Handle, MiniBatch, NamedTensor, Result, Score, Training,
 };
 
 use crate::{Division, Exchange, GroupError};
@@ -38,7 +38,6 @@ impl fmt::Debug for StopTogether {
 /// A trainer that takes its steps together with the others of its group.
 #[derive(Debug)]
 pub(crate) struct GroupTraining {
-    pub(crate) key: Key,
     pub(crate) inner: Box<dyn Training>,
     pub(crate) exchange: Box<dyn Exchange>,
     pub(crate) division: Arc<dyn Division>,
@@ -59,16 +58,12 @@ struct Told {
     labelled: u64,
     /// Seeds whose gradients are summed.
     count: u64,
-    /// Duration of the share's longest phase.
+    /// Duration of training on the share.
     seconds: f64,
     stop: u64,
 }
 
 impl GroupTraining {
-    fn failed(&self, error: GroupError) -> Error {
-        Error::failed(&self.key, error)
-    }
-
     /// Adds up what all trainers have accumulated, and steps. Returns the score of the whole mini-batch.
     fn step_together(&mut self, batch: &MiniBatch, own: Score, seconds: f64) -> Result<(Score, Handle<()>, Counters)> {
         let mut gradients = self.inner.gradients()?;
@@ -86,11 +81,12 @@ impl GroupTraining {
         };
         let (start, sent) = (Instant::now(), self.exchange.bytes_sent());
         let all = self.exchange.all_gather(bytemuck::bytes_of(&told)).and_then(|all| read(&all, told));
-        let all = all.map_err(|e| self.failed(e))?;
+        let failed = |e: GroupError| Error::failed(id, e);
+        let all = all.map_err(failed)?;
         gradients.count = all.iter().map(|t| t.count).sum();
         self.values.clear();
         gradients.tensors.iter().for_each(|t| self.values.extend_from_slice(&t.values));
-        self.exchange.add(&mut self.values).map_err(|e| self.failed(e))?;
+        self.exchange.add(&mut self.values).map_err(failed)?;
         let micros = start.elapsed().as_micros() as u64;
         let mut rest = &self.values[..];
         for tensor in &mut gradients.tensors {
