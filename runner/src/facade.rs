@@ -245,7 +245,7 @@ impl Executor {
         let mut watch = problem.map(|p| Replanner::new(p, &self.plan.schedule, Drift::default()));
         let mut replanned = None;
         let offset = within.earlier.as_ref().map_or(0.0, |r| r.seconds);
-        let left = batches[so_far.batches..].to_vec();
+        let trained = so_far.batches;
         let (inner, followers) = (&mut self.inner, &mut self.followers);
         let mut observe = |event: &Event<'_>| {
             match *event {
@@ -285,7 +285,7 @@ impl Executor {
         let report = match followers {
             None => lead(stop)?,
             // The plan of a group has one route: mini-batches are trained in their order.
-            Some(followers) => followers.train(epoch, &left, stop, lead)?,
+            Some(followers) => followers.train(epoch, &batches[trained..], stop, lead)?,
         };
         if let Some(watch) = watch {
             // Durations that brought no better plan for this epoch are used for the next one's.

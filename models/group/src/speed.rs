@@ -6,14 +6,14 @@ const RECENT: usize = 5;
 const KEPT: f64 = 0.97;
 /// The same once the model has missed most recent observations although shares had another size: their slope was wrong.
 const KEPT_MISSED: f64 = 0.3;
-/// An observation counts as at most, or at least, this factor off the median of the recent ones.
+/// Observations are clipped to within this factor of what the median of the recent ones predicts.
 const OUTLIER: f64 = 1.5;
 /// Median factor between observed and predicted seconds from which the speed has changed.
 const CHANGED: f64 = 1.2;
 /// Shares of the same size, as a factor.
 const SAME_WORK: f64 = 1.2;
-/// Weight of the assumption that there is no fixed cost, in observations' weights: the relative variance of shares at which an
-/// estimated fixed cost counts by half.
+/// Ridge penalty on the fixed cost, as a part of the observations' total weight: where the relative variance of the shares' work
+/// is as small as this, the estimated fixed cost is halved.
 const NO_FIXED_COST: f64 = 0.01;
 /// The most of a mean share's seconds that may be fixed cost.
 const MAX_FIXED: f64 = 0.95;
