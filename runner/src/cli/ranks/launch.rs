@@ -42,9 +42,9 @@ mod mpi {
             }
             if asked.get_or_insert_with(Instant::now).elapsed() >= SILENCE {
                 said = true;
-                let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+                let ranks: Vec<String> = ranks.iter().map(|rank| format!("rank {rank}")).collect();
                 let own = Identity::get().map(ToString::to_string).unwrap_or_default();
-                let line = format!("{own}: asked to stop, and waits for rank {}\n", ranks.join(", "));
+                let line = format!("{own}: asked to stop, and waits for {}\n", ranks.join(", "));
                 let _ = std::io::stderr().write_all(line.as_bytes());
             }
         });
