@@ -102,6 +102,42 @@ fn losses_are_those_of_one_process() {
     }
 }
 
+/// Ranks that each hold a part of the features train to the same bits as ranks that hold all, and read less of others' rows with
+/// copies of the hottest.
+#[test]
+fn divided_features_are_those_of_the_dataset() {
+    if !has_mpirun() || !Path::new(&format!("{CORA}.x")).exists() {
+        return;
+    }
+    let bench = Bench::new();
+    bench.text(&["import", "planetoid", CORA, "-o", "cora"]);
+    let run = |options: &[&str]| -> Value {
+        let args = [&["train", "cora", "--json", "--evaluation", "sampled"], &TRAIN[..], options].concat();
+        let output = same(&bench, 4, &args).output().expect("mpirun starts");
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).expect("one JSON document, by rank 0")
+    };
+    let curve = |run: &Value| -> Vec<(f64, f64)> {
+        let number = |epoch: &Value, name: &str| epoch[name].as_f64().expect("a number");
+        let epochs = run["epochs"].as_array().expect("epochs");
+        epochs.iter().map(|epoch| (number(epoch, "loss"), number(epoch, "valid_loss"))).collect()
+    };
+    let of_ranks = |run: &Value, name: &str| -> Vec<f64> {
+        let ranks = run["ranks"].as_array().expect("ranks");
+        ranks.iter().map(|rank| rank["features"][name].as_f64().expect("a number")).collect()
+    };
+    let (whole, divided, copied) = (run(&[]), run(&["--shard"]), run(&["--shard", "inclusion:2MiB"]));
+    assert_eq!(whole["ranks"][0]["features"], Value::Null);
+    assert_eq!(curve(&divided), curve(&whole));
+    assert_eq!(curve(&copied), curve(&whole));
+    // Parts of 2,708 rows of 1,433 values, and the copies.
+    let part = 677.0 * 1433.0 * 4.0;
+    assert!(of_ranks(&divided, "held_bytes").iter().all(|&held| (part..part + 1e5).contains(&held)));
+    assert!(of_ranks(&copied, "held_bytes").iter().all(|&held| held > part && held < part + 2.2e6));
+    let read = |run: &Value| of_ranks(run, "read_bytes_per_epoch");
+    assert!(read(&copied).iter().zip(read(&divided)).all(|(&copied, divided)| copied > 0.0 && copied < divided));
+}
+
 #[test]
 fn ranks_that_differ_are_named_on_every_rank() {
     if !has_mpirun() {
