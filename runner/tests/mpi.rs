@@ -200,11 +200,18 @@ fn is_alive(id: u32) -> bool {
 
 /// Sends rank 2 of 3 a signal while they train; returns the output, and the exit of all processes is waited for.
 fn signalled(signal: &str, options: &[&str]) -> (Bench, Output) {
+    signal_to(|_, ranks| ranks[2], signal, options)
+}
+
+/// Sends a signal to one of these processes: `mpirun` and its three ranks.
+fn signal_to(whom: fn(u32, &[u32]) -> u32, signal: &str, options: &[&str]) -> (Bench, Output) {
     let bench = Bench::new();
     bench.small();
     let args =
         [&["train", "small", "--run", "run", "--epochs", "1000000", "--profile-seconds", "0.1"], options].concat();
-    let mut child = same(&bench, 3, &args).spawn().expect("mpirun starts");
+    let mut command = same(&bench, 3, &args);
+    // As the docs advise, for ranks that end by themselves.
+    let mut child = command.env("OMPI_MCA_odls_base_sigkill_timeout", "60").spawn().expect("mpirun starts");
     let ids = ranks_of(&child, 3);
     let metrics = bench.path().join("run/metrics.jsonl");
     let start = Instant::now();
@@ -213,7 +220,7 @@ fn signalled(signal: &str, options: &[&str]) -> (Bench, Output) {
         assert!(child.try_wait().expect("it can be waited for").is_none(), "mpirun has ended");
         thread::sleep(Duration::from_millis(20));
     }
-    let sent = Command::new("kill").args([signal, &ids[2].to_string()]).status().expect("kill runs");
+    let sent = Command::new("kill").args([signal, &whom(child.id(), &ids).to_string()]).status().expect("kill runs");
     assert!(sent.success());
     let output = child.wait_with_output().expect("mpirun ends");
     // The kernel takes a moment to end a killed process.
@@ -230,7 +237,34 @@ fn a_rank_that_hangs_is_named() {
     if has_mpirun() {
         let (_bench, output) = signalled("-STOP", &["--time-limit", "2"]);
         say(&output, &[0, 1], &["no answer from trainer 2 for 2 s"]);
+        // Whoever waits for its rows instead of its gradients says the same.
+        let (_bench, output) = signalled("-STOP", &["--time-limit", "2", "--shard"]);
+        say(&output, &[0, 1], &["no answer from trainer 2 for 2 s"]);
     }
+}
+
+/// As Ctrl-C does: all ranks end after the same step, and one process goes on from their checkpoint.
+#[test]
+fn an_interrupt_of_mpirun_keeps_a_checkpoint() {
+    if has_mpirun() {
+        let (bench, output) = signal_to(|mpirun, _| mpirun, "-INT", &["--dropout", "0"]);
+        let status = fs::read_to_string(bench.path().join("run/status.json")).expect("a status");
+        assert!(status.contains("interrupted"), "{status}{}", stderr(&output));
+        let metrics = fs::read_to_string(bench.path().join("run/metrics.jsonl")).expect("metrics");
+        let trained = metrics.lines().count();
+        let resumed = bench.json(&["train", "--resume", "run", "--epochs", &(trained + 1).to_string()]);
+        assert_eq!(resumed["ended"], "epochs", "{resumed}");
+        assert!(resumed["epochs"].as_array().expect("epochs").len() > trained, "{resumed}");
+    }
+}
+
+#[test]
+fn features_are_divided_among_ranks_alone() {
+    let bench = Bench::new();
+    bench.small();
+    bench.misused(&["train", "small", "--shard"], &["--shard: features are divided among ranks; start them by mpirun"]);
+    let full = ["train", "small", "--shard", "--evaluation", "full"];
+    bench.misused(&full, &["--evaluation full: no rank of --shard has all features; give sampled or none"]);
 }
 
 #[test]
