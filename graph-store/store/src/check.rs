@@ -1,12 +1,13 @@
 //! Parallel checks of whole arrays, before a dataset is opened and before a new one is renamed to its target; a fault names the
 //! first invalid element.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use crate::FeatureView;
+use crate::{FeatureMatrix, FeatureView};
 
 /// The largest number of nodes a graph may have: ids are `u32` in memory.
 pub const MAX_NODES: u64 = u32::MAX as u64;
@@ -79,6 +80,15 @@ pub(crate) fn features(view: FeatureView<'_>) -> Checked {
         FeatureView::U8(_) => None,
     };
     bad.map_or(Ok(()), |i| fault("features", i, "the value is NaN or infinite".into()))
+}
+
+impl FeatureMatrix {
+    /// The first of these rows with a value that is NaN or infinite.
+    pub fn first_invalid(&self, rows: Range<usize>) -> Option<usize> {
+        let first = rows.start;
+        let fault = features(self.rows(rows)).err()?;
+        Some(first + fault.element as usize / self.dim().max(1))
+    }
 }
 
 pub(crate) fn labels(labels: &[i32], num_classes: usize) -> Checked {

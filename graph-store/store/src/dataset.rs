@@ -95,8 +95,11 @@ impl Dataset {
         }
         let topology = Topology::from_checked(indptr, indices, weights);
         let num_nodes = topology.num_nodes();
-        let features = meta.arrays.get("features").map(|m| reader.features(m)).transpose()?;
-        if let (Some(features), true) = (&features, options.verify) {
+        let mapped = options.load == Load::AllButFeatures;
+        let load = if mapped { OpenOptions { load: Load::Mmap, verify: false } } else { options };
+        let features = Reader { options: load, ..reader };
+        let features = meta.arrays.get("features").map(|m| features.features(m)).transpose()?;
+        if let (Some(features), true) = (&features, options.verify && !mapped) {
             check::features(features.view()).map_err(fault)?;
         }
         let labels = reader.array::<i32>("labels")?;

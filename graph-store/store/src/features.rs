@@ -90,6 +90,11 @@ impl FeatureMatrix {
         self.view().part(rows.start * self.dim(), rows.len() * self.dim())
     }
 
+    /// Gives the pages of a mapped file back, as [`Array::release`] does.
+    pub fn release(&self) {
+        with_data!(self, |data, _dim| data.release());
+    }
+
     /// Advises the system how the rows of a mapped file will be read.
     pub fn advise(&self, access: Access) {
         with_data!(self, |data, _dim| data.advise(access));

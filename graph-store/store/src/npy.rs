@@ -37,6 +37,9 @@ pub enum Load {
     /// Mapped from the files: pages are loaded on access, and evicted under memory pressure. The topology and features
     /// of an opened dataset are advised for random access ([`Array::advise`]).
     Mmap,
+    /// All arrays but features are read into memory. Features are mapped, and neither read nor checked, for programs that read
+    /// some of their rows.
+    AllButFeatures,
     /// Topology and features are mapped and not read, for operators that read the files themselves: only sizes and types
     /// are checked, not the content, and `verify` has no effect. Splits and draw keys are read into memory and checked.
     Disk,
@@ -65,7 +68,7 @@ pub fn read_npy<T: Element>(path: &Path, load: Load) -> Result<(Array<T>, Vec<u6
         ));
     }
     let array = match load {
-        Load::Ram => {
+        Load::Ram | Load::AllButFeatures => {
             let mut pages = Pages::zeroed(bytes as usize).map_err(|e| Error::io(path, e))?;
             read_at(&file, offset, &mut pages).map_err(|e| Error::io(path, e))?;
             Array::from_pages(pages).expect("so many bytes are whole elements")

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use morphgl_graph_store::FeatureMatrix;
-use morphgl_group::{Exchange, GroupError, HostExchange, Shards};
+use morphgl_group::{Exchange, GroupError, HostExchange, Layout, Shards};
 use morphgl_group_mpi::MpiExchange;
 
 /// Set in ranks: what they do.
@@ -148,7 +148,7 @@ fn matrix() -> FeatureMatrix {
 /// This rank's view of the rows, of which it has a part and copies of `replicated`.
 fn shards(exchange: &mut MpiExchange, replicated: &[u32]) -> Shards {
     let (matrix, at) = (matrix(), (exchange.rank(), exchange.size()));
-    let own = Shards::own_rows(&matrix, at.0, at.1);
+    let own = Layout { num_rows: ROWS, size: at.1 }.copy(&matrix, at.0);
     let owners = exchange.expose(Arc::clone(&own), matrix.row_bytes()).expect("all ranks come");
     Shards::new(&matrix, at, own, replicated, owners)
 }
@@ -191,8 +191,8 @@ fn rows_late(exchange: &mut MpiExchange) -> Option<GroupError> {
         Command::new("kill").args(["-STOP", &own]).status().expect("kill runs");
     }
     std::thread::sleep(Duration::from_millis(200));
-    let last = [ROWS as u32 - 1];
-    let failed = shards.gather(&last, &mut vec![0; matrix().row_bytes()]).expect_err("the owner hangs");
+    let of_rank_2 = [2 * 64];
+    let failed = shards.gather(&of_rank_2, &mut vec![0; matrix().row_bytes()]).expect_err("the owner hangs");
     // Others would wait for this rank otherwise.
     exchange.leave(&failed.to_string());
     say(&format!("rank {}: {failed}\n", exchange.rank()));

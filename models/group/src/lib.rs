@@ -17,7 +17,7 @@ pub use division::{Division, Weights};
 pub use exchange::{Exchange, GroupError, Result};
 pub use host::{HostExchange, Leaver};
 pub use join::{Seat, join};
-pub use shards::{ReadRows, ShardedBatching, Shards, part};
+pub use shards::{Layout, ReadRows, ShardedBatching, Shards};
 pub use share::{Share, ShareBatching};
 pub use step::StopTogether;
 pub use work::work;

@@ -39,26 +39,43 @@ pub trait ReadRows: fmt::Debug + Send + Sync {
     fn read(&self, requests: &mut [(usize, &[u32], &mut [u8])]) -> Result<()>;
 }
 
-/// Number of rows of each part but the last: `num_rows` rows in parts of consecutive rows.
-fn part_rows(num_rows: usize, size: usize) -> usize {
-    num_rows.div_ceil(size).max(1)
+/// Rows of a block.
+const BLOCK: usize = 64;
+
+/// Which trainer owns which of `num_rows` rows: blocks of 64 rows are dealt out in turn. So trainers serve about as many reads
+/// each, also where nodes are ordered by hotness, and the owner of a row is arithmetic on its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Number of rows.
+    pub num_rows: usize,
+    /// Number of trainers.
+    pub size: usize,
 }
 
-/// The rows of trainer `rank`'s part, of `num_rows` rows divided among `size` trainers.
-///
-/// Parts are ranges: the owner of a row is arithmetic on its number, and a part is one read of the dataset's file.
-pub fn part(num_rows: usize, rank: usize, size: usize) -> Range<usize> {
-    let rows = part_rows(num_rows, size);
-    (rank * rows).min(num_rows)..((rank + 1) * rows).min(num_rows)
+impl Layout {
+    /// The owner of a row, and the row's number within the owner's part.
+    pub fn locate(self, row: u32) -> (usize, u32) {
+        let (block, within) = (row as usize / BLOCK, row as usize % BLOCK);
+        (block % self.size, (block / self.size * BLOCK + within) as u32)
+    }
+
+    /// The rows of a trainer's part, in their order within it.
+    pub fn part(self, rank: usize) -> impl Iterator<Item = Range<usize>> {
+        let blocks = (rank..self.num_rows.div_ceil(BLOCK)).step_by(self.size);
+        blocks.map(move |block| block * BLOCK..((block + 1) * BLOCK).min(self.num_rows))
+    }
+
+    /// Copies a trainer's part of `matrix`.
+    pub fn copy(self, matrix: &FeatureMatrix, rank: usize) -> Arc<[u8]> {
+        self.part(rank).flat_map(|rows| matrix.rows(rows).as_bytes()).copied().collect()
+    }
 }
 
 /// A trainer's view of all feature rows, of which it holds a part.
 #[derive(Debug)]
 pub struct Shards {
     rank: usize,
-    /// Rows of each part.
-    part_rows: usize,
-    num_rows: usize,
+    layout: Layout,
     row_bytes: usize,
     /// An empty matrix like those gathered.
     like: BatchFeatures,
@@ -68,13 +85,8 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Copies the rows of trainer `rank`'s part of `matrix`; `own` in [`Shards::new`].
-    pub fn own_rows(matrix: &FeatureMatrix, rank: usize, size: usize) -> Arc<[u8]> {
-        matrix.rows(part(matrix.num_rows(), rank, size)).as_bytes().into()
-    }
-
-    /// The view of trainer `rank` of `size`. `own` are the rows of its part; those of `replicated` that are not its own are copied
-    /// from `matrix`, which is not read after this call.
+    /// The view of trainer `rank` of `size`. `own` is its part of `matrix` ([`Layout::copy`]); those rows of `replicated` that are not
+    /// its own are copied from `matrix`, which is not read after this call.
     ///
     /// # Panics
     ///
@@ -87,9 +99,9 @@ impl Shards {
         owners: Box<dyn ReadRows>,
     ) -> Self {
         let (num_rows, row_bytes) = (matrix.num_rows(), matrix.row_bytes());
-        let part = part(num_rows, rank, size);
-        assert_eq!(own.len(), part.len() * row_bytes, "bytes of the part");
-        let mut copied: Vec<u32> = replicated.iter().copied().filter(|&row| !part.contains(&(row as usize))).collect();
+        let layout = Layout { num_rows, size };
+        assert_eq!(own.len(), layout.part(rank).map(|rows| rows.len()).sum::<usize>() * row_bytes, "bytes of the part");
+        let mut copied: Vec<u32> = replicated.iter().copied().filter(|&row| layout.locate(row).0 != rank).collect();
         copied.sort_unstable();
         let map = NodeMap::new(num_rows, |row| copied.binary_search(&row).is_ok());
         copied.dedup();
@@ -98,8 +110,7 @@ impl Shards {
             Ok(())
         };
         let Ok(copies) = FeatureCache::new(map, row_bytes, fill);
-        let (part_rows, like) = (part_rows(num_rows, size), BatchFeatures::like(matrix));
-        Self { rank, part_rows, num_rows, row_bytes, like, own, copies, owners }
+        Self { rank, layout, row_bytes, like: BatchFeatures::like(matrix), own, copies, owners }
     }
 
     /// Bytes of the rows that this trainer holds: its own and the copies.
@@ -119,20 +130,21 @@ impl Shards {
     pub fn gather(&self, nodes: &[u32], out: &mut [u8]) -> Result<Counters> {
         let row_bytes = self.row_bytes;
         assert_eq!(out.len(), nodes.len() * row_bytes, "bytes of the output and of the gathered rows");
-        assert!(nodes.iter().all(|&node| (node as usize) < self.num_rows), "a row that does not exist");
+        assert!(nodes.iter().all(|&node| (node as usize) < self.layout.num_rows), "a row that does not exist");
         let (mut num_own, mut num_replicated) = (0, 0);
         // By owner, its rows and their places in the output.
-        let mut others: Vec<(Vec<u32>, Vec<usize>)> = vec![Default::default(); self.num_rows.div_ceil(self.part_rows)];
+        let mut others: Vec<(Vec<u32>, Vec<usize>)> = vec![Default::default(); self.layout.size];
         for (i, (&node, to)) in nodes.iter().zip(out.chunks_exact_mut(row_bytes.max(1))).enumerate() {
-            let (owner, at) = (node as usize / self.part_rows, node as usize % self.part_rows);
+            let (owner, at) = self.layout.locate(node);
             if owner == self.rank {
+                let at = at as usize;
                 to.copy_from_slice(&self.own[at * row_bytes..(at + 1) * row_bytes]);
                 num_own += 1;
             } else if let Some(row) = self.copies.get(node) {
                 to.copy_from_slice(row);
                 num_replicated += 1;
             } else {
-                others[owner].0.push(at as u32);
+                others[owner].0.push(at);
                 others[owner].1.push(i);
             }
         }

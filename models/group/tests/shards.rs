@@ -5,7 +5,7 @@ use std::sync::Arc;
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{Dataset, FeatureMatrix};
-use morphgl_group::{GroupError, ReadRows, Result, ShardedBatching, Shards, part};
+use morphgl_group::{GroupError, Layout, ReadRows, Result, ShardedBatching, Shards};
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Fanouts, Handle, MiniBatch, Place, SamplerSettings, SeedSet,
 };
@@ -43,7 +43,8 @@ impl ReadRows for Silent {
 }
 
 fn view(matrix: &FeatureMatrix, rank: usize, size: usize, replicated: &[u32]) -> Shards {
-    let parts: Vec<Arc<[u8]>> = (0..size).map(|rank| Shards::own_rows(matrix, rank, size)).collect();
+    let layout = Layout { num_rows: matrix.num_rows(), size };
+    let parts: Vec<Arc<[u8]>> = (0..size).map(|rank| layout.copy(matrix, rank)).collect();
     let own = Arc::clone(&parts[rank]);
     let owners = Parts { parts, row_bytes: matrix.row_bytes() };
     Shards::new(matrix, (rank, size), own, replicated, Box::new(owners))
@@ -52,7 +53,7 @@ fn view(matrix: &FeatureMatrix, rank: usize, size: usize, replicated: &[u32]) ->
 proptest! {
     #[test]
     fn rows_are_those_of_the_matrix(
-        num_rows in 1usize..60,
+        num_rows in 1usize..600,
         dim in 1usize..7,
         size in 1usize..9,
         rank in 0usize..9,
@@ -69,8 +70,7 @@ proptest! {
         matrix.gather_rows(&nodes, &mut expected);
         prop_assert_eq!(gathered, expected);
         let count = |name: &str| counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, count)| count) as usize;
-        let own = part(num_rows, rank, size);
-        let is_own = |node: &&u32| own.contains(&(**node as usize));
+        let is_own = |node: &&u32| Layout { num_rows, size }.locate(**node).0 == rank;
         prop_assert_eq!(count("shard_own_rows"), nodes.iter().filter(is_own).count());
         let copied = nodes.iter().filter(|node| !is_own(node) && replicated.contains(node)).count();
         prop_assert_eq!(count("shard_replicated_rows"), copied);
@@ -80,9 +80,18 @@ proptest! {
 
     /// Every row has one owner.
     #[test]
-    fn parts_are_the_whole(num_rows in 0usize..100, size in 1usize..12) {
-        let rows: Vec<usize> = (0..size).flat_map(|rank| part(num_rows, rank, size)).collect();
-        prop_assert_eq!(rows, (0..num_rows).collect::<Vec<_>>());
+    fn parts_are_the_whole(num_rows in 0usize..1000, size in 1usize..12) {
+        let layout = Layout { num_rows, size };
+        let mut all = Vec::new();
+        for rank in 0..size {
+            let rows: Vec<u32> = layout.part(rank).flatten().map(|row| row as u32).collect();
+            for (at, &row) in rows.iter().enumerate() {
+                prop_assert_eq!(layout.locate(row), (rank, at as u32));
+            }
+            all.extend(rows);
+        }
+        all.sort_unstable();
+        prop_assert_eq!(all, (0..num_rows as u32).collect::<Vec<_>>());
     }
 }
 
@@ -105,7 +114,7 @@ fn mini_batches_have_their_features() {
     let graph = SbmConfig { nodes: 300, classes: 3, dim: 8, degree: 6.0, ..SbmConfig::default() };
     let dataset = Arc::new(sbm(&graph).expect("a graph"));
     let matrix = dataset.features.as_ref().expect("features");
-    let shards = Arc::new(view(matrix, 1, 3, &[0, 5, 290]));
+    let shards = Arc::new(view(matrix, 1, 3, &[0, 5, 200]));
     let whole = batching(&dataset, true);
     let divided = ShardedBatching { inner: Box::new(batching(&dataset, false)), shards };
     let (mut expected, mut worker) = (whole.worker(1).expect("a worker"), divided.worker(1).expect("a worker"));
@@ -125,7 +134,13 @@ fn an_owner_that_does_not_answer_is_named_with_the_mini_batch() {
     let graph = SbmConfig { nodes: 300, classes: 3, dim: 8, degree: 6.0, ..SbmConfig::default() };
     let dataset = Arc::new(sbm(&graph).expect("a graph"));
     let matrix = dataset.features.as_ref().expect("features");
-    let shards = Shards::new(matrix, (0, 2), Shards::own_rows(matrix, 0, 2), &[], Box::new(Silent));
+    let shards = Shards::new(
+        matrix,
+        (0, 2),
+        Layout { num_rows: matrix.num_rows(), size: 2 }.copy(matrix, 0),
+        &[],
+        Box::new(Silent),
+    );
     let divided = ShardedBatching { inner: Box::new(batching(&dataset, false)), shards: Arc::new(shards) };
     let id = BatchId { epoch: 0, index: 2 };
     let error = divided.worker(1).expect("a worker").prepare(id, None).err().expect("no answer").to_string();

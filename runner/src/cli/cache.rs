@@ -170,7 +170,7 @@ impl Sampled {
         let run_dir::Configured { dataset, job, .. } = run_dir::Configured::read(dir)?;
         // What was left on disk is larger than memory.
         let mmap = job.disk_bytes.is_some();
-        let dataset = DataArgs { dataset, mmap, no_verify: mmap }.open(show)?;
+        let dataset = DataArgs { dataset, mmap, no_verify: mmap, divided: false }.open(show)?;
         Ok((dataset, JobConfig { sampler: job.sampler, threads, ..JobConfig::new(job.spec) }))
     }
 

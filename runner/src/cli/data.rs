@@ -23,6 +23,9 @@ pub(crate) struct DataArgs {
     /// Map the dataset's files instead of reading them to memory
     #[arg(long, requires = "dataset")]
     pub(crate) mmap: bool,
+    /// Map the features alone, of which this process reads a part.
+    #[arg(skip)]
+    pub(crate) divided: bool,
     /// Skip checksums and the search for NaN features when opening the dataset
     #[arg(long, requires = "dataset")]
     pub(crate) no_verify: bool,
@@ -37,7 +40,9 @@ impl DataArgs {
         batch: &BatchArgs,
         show: Show,
     ) -> anyhow::Result<(Arc<Dataset>, Option<u64>)> {
-        let Some(path) = self.dataset.as_ref().filter(|_| !self.mmap) else { return Ok((self.open(show)?, None)) };
+        let Some(path) = self.dataset.as_ref().filter(|_| !self.mmap && !self.divided) else {
+            return Ok((self.open(show)?, None));
+        };
         let meta = Meta::read(path)?;
         let bytes: u64 = meta.arrays.values().map(info::num_bytes).sum();
         let memory = memory.unwrap_or_else(|| Machine::probe().available_bytes / 10 * 9);
@@ -65,6 +70,10 @@ impl DataArgs {
     pub(crate) fn open(&self, show: Show) -> anyhow::Result<Arc<Dataset>> {
         let start = Instant::now();
         let dataset = match &self.dataset {
+            Some(path) if self.divided => {
+                let options = OpenOptions { load: Load::AllButFeatures, verify: !self.no_verify };
+                Arc::new(Dataset::open(path, options)?)
+            }
             Some(path) => open(path, self.mmap, !self.no_verify)?,
             None => Arc::new(crate::default_dataset()),
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use morphgl_graph_store::Dataset;
-use morphgl_group::Shards;
+use morphgl_group::{Layout, Shards};
 use morphgl_hotness::{CachePolicy, hottest};
 use morphgl_profile::{RouteProfile, Watch};
 use morphgl_registry::{Machine, NamedTensor};
@@ -243,9 +243,14 @@ impl Ranks {
             }
         };
         let at = (self.group.rank(), self.group.size());
-        let own = Shards::own_rows(matrix, at.0, at.1);
+        let layout = Layout { num_rows: matrix.num_rows(), size: at.1 };
+        if let Some(row) = layout.part(at.0).find_map(|rows| matrix.first_invalid(rows)) {
+            bail!("{}: row {row} of the features has a value that is not finite; import it again", dataset.name);
+        }
+        let own = layout.copy(matrix, at.0);
         let owners = launch::expose(Arc::clone(&own), matrix.row_bytes())?;
         shards::set(Shards::new(matrix, at, own, &replicated, owners));
+        matrix.release();
         Ok(())
     }
 

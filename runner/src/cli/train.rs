@@ -136,7 +136,7 @@ impl Args {
         }
         let (batch, limits) = (&mut self.planned.batch, &mut self.planned.limits);
         // What others hold is never read to this rank's memory.
-        self.planned.data.mmap |= self.shard.is_some() && self.planned.data.dataset.is_some();
+        self.planned.data.divided = self.shard.is_some();
         batch.threads = Some(ranks.threads(batch.threads));
         limits.memory = ranks.memory(limits.memory);
         if !ranks.is_first() {
