@@ -76,7 +76,7 @@ impl MpiExchange {
     /// # Errors
     ///
     /// A rank does not come in time, or the library fails.
-    pub fn expose(&mut self, rows: Arc<[u8]>, row_bytes: usize) -> Result<Box<dyn ReadRows>> {
+    pub fn expose(&mut self, rows: Arc<Vec<u8>>, row_bytes: usize) -> Result<Box<dyn ReadRows>> {
         // Open MPI 4.1 has no windows of a single process.
         if self.size == 1 {
             return Ok(Box::new(Alone));

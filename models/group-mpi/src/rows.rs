@@ -25,7 +25,7 @@ pub(crate) struct Exposed {
 
 impl Exposed {
     /// Exposes rows. All ranks have to make the call.
-    pub(crate) fn new(wire: &SharedWire, rows: Arc<[u8]>) -> Result<Self> {
+    pub(crate) fn new(wire: &SharedWire, rows: Arc<Vec<u8>>) -> Result<Self> {
         let window = Arc::new(wire.lock().expose(rows)?);
         let ended = Arc::new(AtomicBool::new(false));
         let (wire, flag, rows) = (wire.clone(), Arc::clone(&ended), Arc::clone(&window));

@@ -168,7 +168,7 @@ impl Wire {
     }
 
     /// Exposes this rank's rows to reads of all others. All ranks have to make the call.
-    pub(crate) fn expose(&mut self, rows: Arc<[u8]>) -> Result<Window> {
+    pub(crate) fn expose(&mut self, rows: Arc<Vec<u8>>) -> Result<Window> {
         let bytes = ffi::MPI_Aint::try_from(rows.len()).expect("memory is smaller than the address space");
         let mut window = std::mem::MaybeUninit::<ffi::MPI_Win>::uninit();
         // SAFETY: the window keeps the rows; others only read them.
@@ -279,7 +279,7 @@ impl Pause {
 pub(crate) struct Window {
     handle: ffi::MPI_Win,
     /// The library reads them.
-    _rows: Arc<[u8]>,
+    _rows: Arc<Vec<u8>>,
 }
 
 // SAFETY: a handle, which the library lets any thread use, one at a time.

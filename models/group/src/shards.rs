@@ -41,6 +41,8 @@ pub trait ReadRows: fmt::Debug + Send + Sync {
 
 /// Rows of a block.
 const BLOCK: usize = 64;
+/// Blocks copied between two releases of a mapped file's pages.
+const RELEASED: usize = 16;
 
 /// Which trainer owns which of `num_rows` rows: blocks of 64 rows are dealt out in turn. So trainers serve about as many reads
 /// each, also where nodes are ordered by hotness, and the owner of a row is arithmetic on its number.
@@ -65,9 +67,18 @@ impl Layout {
         blocks.map(move |block| block * BLOCK..((block + 1) * BLOCK).min(self.num_rows))
     }
 
-    /// Copies a trainer's part of `matrix`.
-    pub fn copy(self, matrix: &FeatureMatrix, rank: usize) -> Arc<[u8]> {
-        self.part(rank).flat_map(|rows| matrix.rows(rows).as_bytes()).copied().collect()
+    /// Copies a trainer's part of `matrix`; the pages of a mapped one are given back.
+    pub fn copy(self, matrix: &FeatureMatrix, rank: usize) -> Arc<Vec<u8>> {
+        let num_rows: usize = self.part(rank).map(|rows| rows.len()).sum();
+        let mut part = Vec::with_capacity(num_rows * matrix.row_bytes());
+        for (i, rows) in self.part(rank).enumerate() {
+            part.extend_from_slice(matrix.rows(rows).as_bytes());
+            if i % RELEASED == RELEASED - 1 {
+                matrix.release();
+            }
+        }
+        matrix.release();
+        Arc::new(part)
     }
 }
 
@@ -79,7 +90,7 @@ pub struct Shards {
     row_bytes: usize,
     /// An empty matrix like those gathered.
     like: BatchFeatures,
-    own: Arc<[u8]>,
+    own: Arc<Vec<u8>>,
     copies: FeatureCache,
     owners: Box<dyn ReadRows>,
 }
@@ -94,7 +105,7 @@ impl Shards {
     pub fn new(
         matrix: &FeatureMatrix,
         (rank, size): (usize, usize),
-        own: Arc<[u8]>,
+        own: Arc<Vec<u8>>,
         replicated: &[u32],
         owners: Box<dyn ReadRows>,
     ) -> Self {
@@ -106,7 +117,11 @@ impl Shards {
         let map = NodeMap::new(num_rows, |row| copied.binary_search(&row).is_ok());
         copied.dedup();
         let fill = |_: &NodeMap, rows: &mut [u8]| -> std::result::Result<(), Infallible> {
-            matrix.gather_rows(&copied, rows);
+            let chunk = BLOCK * RELEASED;
+            for (nodes, rows) in copied.chunks(chunk).zip(rows.chunks_mut((chunk * row_bytes).max(1))) {
+                matrix.gather_rows(nodes, rows);
+                matrix.release();
+            }
             Ok(())
         };
         let Ok(copies) = FeatureCache::new(map, row_bytes, fill);

@@ -15,7 +15,7 @@ use serde_json::Value;
 /// All parts, in one memory.
 #[derive(Debug)]
 struct Parts {
-    parts: Vec<Arc<[u8]>>,
+    parts: Vec<Arc<Vec<u8>>>,
     row_bytes: usize,
 }
 
@@ -44,7 +44,7 @@ impl ReadRows for Silent {
 
 fn view(matrix: &FeatureMatrix, rank: usize, size: usize, replicated: &[u32]) -> Shards {
     let layout = Layout { num_rows: matrix.num_rows(), size };
-    let parts: Vec<Arc<[u8]>> = (0..size).map(|rank| layout.copy(matrix, rank)).collect();
+    let parts: Vec<Arc<Vec<u8>>> = (0..size).map(|rank| layout.copy(matrix, rank)).collect();
     let own = Arc::clone(&parts[rank]);
     let owners = Parts { parts, row_bytes: matrix.row_bytes() };
     Shards::new(matrix, (rank, size), own, replicated, Box::new(owners))

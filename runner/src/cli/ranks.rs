@@ -250,7 +250,6 @@ impl Ranks {
         let own = layout.copy(matrix, at.0);
         let owners = launch::expose(Arc::clone(&own), matrix.row_bytes())?;
         shards::set(Shards::new(matrix, at, own, &replicated, owners));
-        matrix.release();
         Ok(())
     }
 

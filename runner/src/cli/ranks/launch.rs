@@ -58,7 +58,7 @@ mod mpi {
         Ok(Some((SharedExchange(exchange), host)))
     }
 
-    pub(crate) fn expose(rows: Arc<[u8]>, row_bytes: usize) -> anyhow::Result<Box<dyn ReadRows>> {
+    pub(crate) fn expose(rows: Arc<Vec<u8>>, row_bytes: usize) -> anyhow::Result<Box<dyn ReadRows>> {
         let exchange = EXCHANGE.get().context("rows are divided among ranks, and there are none")?;
         Ok(exchange.lock().unwrap_or_else(PoisonError::into_inner).expose(rows, row_bytes)?)
     }
@@ -78,7 +78,7 @@ pub(super) fn connect(limit: Duration) -> anyhow::Result<Option<(SharedExchange,
 
 /// Lets other ranks read this one's rows; what reads theirs. All ranks make the call.
 #[cfg(feature = "mpi")]
-pub(super) fn expose(rows: Arc<[u8]>, row_bytes: usize) -> anyhow::Result<Box<dyn ReadRows>> {
+pub(super) fn expose(rows: Arc<Vec<u8>>, row_bytes: usize) -> anyhow::Result<Box<dyn ReadRows>> {
     mpi::expose(rows, row_bytes)
 }
 
@@ -99,7 +99,7 @@ pub(super) fn connect(_limit: Duration) -> anyhow::Result<Option<(SharedExchange
 }
 
 #[cfg(not(feature = "mpi"))]
-pub(super) fn expose(_rows: Arc<[u8]>, _row_bytes: usize) -> anyhow::Result<Box<dyn ReadRows>> {
+pub(super) fn expose(_rows: Arc<Vec<u8>>, _row_bytes: usize) -> anyhow::Result<Box<dyn ReadRows>> {
     anyhow::bail!("rows are divided among ranks of MPI, which this program is built without")
 }
 
