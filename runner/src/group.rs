@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::{Result, bail};
 use morphgl_execute::Stop;
-use morphgl_group::{Division, Exchange, GroupError, Seat, Share, ShareBatching, StopTogether, Weights};
+use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupError, Seat, Share, ShareBatching, StopTogether, Weights};
 use morphgl_registry::{BatchId, Batching, Operators, Score};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -89,13 +89,20 @@ pub struct Group {
     requested: Stop,
     /// Whether all trainers have agreed to stop.
     agreed: Stop,
+    /// Gradients of so many bytes are added up while backward goes on; with 0 all of them after it.
+    bucket_bytes: usize,
 }
 
 impl Group {
     /// Membership by one end of an exchange. A stop that is `requested` at any trainer ends all after the same step.
     pub fn new(exchange: SharedExchange, requested: Stop) -> Self {
         let division = Arc::new(Weights::equal(exchange.size()));
-        Self { exchange, division, requested, agreed: Stop::new() }
+        Self { exchange, division, requested, agreed: Stop::new(), bucket_bytes: BUCKET_BYTES }
+    }
+
+    /// The same membership with buckets of so many bytes of gradients, the same at all trainers.
+    pub fn with_bucket_bytes(self, bucket_bytes: usize) -> Self {
+        Self { bucket_bytes, ..self }
     }
 
     /// This trainer's number, from 0.
@@ -161,7 +168,9 @@ impl Group {
         };
         let exchange = Box::new(self.exchange.clone());
         let division = Arc::clone(&self.division);
-        Ok(morphgl_group::join(operators, Seat { exchange, division, num_seeds, batch_size, stop: Some(stop) })?)
+        let (stop, bucket_bytes) = (Some(stop), self.bucket_bytes);
+        let seat = Seat { exchange, division, num_seeds, batch_size, stop, bucket_bytes };
+        Ok(morphgl_group::join(operators, seat)?)
     }
 
     /// Leaves the group: all others fail with this reason.
