@@ -45,8 +45,8 @@ pub fn join(operators: Operators, seat: Seat) -> Result<Operators> {
         transferring: Box::new(ShareTransferring(transferring)),
     });
     let TrainingOperator { key, place, operator: inner } = trainer;
-    let operator =
-        GroupTraining { inner, exchange, division, stop, bucket_bytes, buckets: Vec::new(), values: Vec::new() };
+    let (buckets, values) = (Vec::new(), Vec::new());
+    let operator = GroupTraining { inner, exchange, division, stop, bucket_bytes, buckets, values, last: None };
     let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];
     Ok(Operators { routes: routes.collect(), trainers })
 }

@@ -15,12 +15,14 @@ use crate::{Exchange, Result};
 /// two processes on a link of 1 Gbit/s: `docs/distributed.md`.
 pub const BUCKET_BYTES: usize = 128 << 10;
 
-/// Time in additions.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Spent {
-    /// All of it.
+/// Additions of a step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Added {
+    /// When the trainer's own work ended.
+    pub(crate) work_ended: Instant,
+    /// Time in additions.
     pub(crate) total: Duration,
-    /// The part before the trainer's own work ended.
+    /// The part of it before the work ended.
     pub(crate) hidden: Duration,
 }
 
@@ -55,7 +57,7 @@ pub(crate) fn add_while<T, E>(
     values: &mut [f32],
     buckets: &[usize],
     work: impl FnOnce(Complete<'_>) -> std::result::Result<T, E>,
-) -> std::result::Result<(T, Result<Spent>), E> {
+) -> std::result::Result<(T, Result<Added>), E> {
     thread::scope(|scope| {
         let (sender, complete) = mpsc::channel::<&mut [f32]>();
         let adding = scope.spawn(move || -> Result<Vec<(Instant, Instant)>> {
@@ -69,16 +71,18 @@ pub(crate) fn add_while<T, E>(
         });
         let mut open = Open { values, filled: 0, buckets, sender };
         let worked = work(&mut |first, piece| open.fill(first, piece));
-        let (end, missing) = (Instant::now(), open.values.len());
+        let (work_ended, missing) = (Instant::now(), open.values.len());
         // The thread ends after the buckets it was given.
         drop(open);
         let added = adding.join().unwrap_or_else(|panic| resume_unwind(panic));
         let worked = worked?;
         assert_eq!(missing, 0, "gradients that were not handed over");
         let spent = |spans: Vec<(Instant, Instant)>| {
-            spans.iter().fold(Spent::default(), |spent, &(from, to)| Spent {
-                total: spent.total + (to - from),
-                hidden: spent.hidden + to.min(end).saturating_duration_since(from),
+            let none = Added { work_ended, total: Duration::ZERO, hidden: Duration::ZERO };
+            spans.iter().fold(none, |added, &(from, to)| Added {
+                total: added.total + (to - from),
+                hidden: added.hidden + to.min(work_ended).saturating_duration_since(from),
+                ..added
             })
         };
         Ok((worked, added.map(spent)))

@@ -9,7 +9,7 @@ use morphgl_registry::{
     Training,
 };
 
-use crate::overlap::{Spent, add_while, buckets};
+use crate::overlap::{Added, add_while, buckets};
 use crate::{Division, Exchange, GroupError};
 
 /// Microseconds in exchanges, the time in which a trainer waits for others included.
@@ -53,6 +53,8 @@ pub(crate) struct GroupTraining {
     pub(crate) buckets: Vec<usize>,
     /// The gradients, tensor after tensor.
     pub(crate) values: Vec<f32>,
+    /// The last step's epoch, and its end.
+    pub(crate) last: Option<(u32, Instant)>,
 }
 
 /// What each trainer tells the others at a step, besides gradients.
@@ -67,14 +69,14 @@ struct Told {
     labelled: u64,
     /// Seeds whose gradients are summed.
     count: u64,
-    /// Duration of training on the share.
+    /// From the end of the last step to that of training on the share.
     seconds: f64,
     stop: u64,
 }
 
 impl GroupTraining {
     /// Accumulates the share, and meanwhile adds up the gradients of all trainers; `self.values` has the sums.
-    fn accumulate_together(&mut self, batch: &MiniBatch) -> Result<(Score, Measured, Spent)> {
+    fn accumulate_together(&mut self, batch: &MiniBatch) -> Result<(Score, Measured, Added)> {
         if self.buckets.is_empty() {
             let tensors = self.inner.gradients()?.tensors;
             self.buckets = buckets(&tensors, self.bucket_bytes);
@@ -83,8 +85,8 @@ impl GroupTraining {
         let inner = &mut self.inner;
         let accumulate = |complete: Complete<'_>| accumulate_share(&mut **inner, batch, complete)?.measured();
         let added = add_while(&mut *self.exchange, &mut self.values, &self.buckets, accumulate)?;
-        let ((score, measured), spent) = added;
-        Ok((score, measured, spent.map_err(|e| Error::failed(batch.id(), e))?))
+        let ((score, measured), added) = added;
+        Ok((score, measured, added.map_err(|e| Error::failed(batch.id(), e))?))
     }
 
     /// Steps with the gradients of all trainers. Returns the score of the whole mini-batch.
@@ -93,7 +95,7 @@ impl GroupTraining {
         batch: &MiniBatch,
         own: Score,
         seconds: f64,
-        added: Spent,
+        added: &Added,
     ) -> Result<(Score, Handle<()>, Counters)> {
         let mut gradients = self.inner.gradients()?;
         let id = batch.id();
@@ -196,12 +198,19 @@ impl Training for GroupTraining {
     }
 
     /// The score is that of the whole mini-batch, at every trainer; the duration is this trainer's, without exchanges.
+    ///
+    /// What the division observes is the time since the last step, which all trainers end together: it contains the wait for a
+    /// share whose batching or transferring takes longer than training. The first step of an epoch has no such wait.
     fn train(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let mut together = || {
             let sent = self.exchange.bytes_sent();
+            let last = self.last.filter(|(epoch, _)| *epoch == batch.id().epoch);
+            let start = last.map_or_else(Instant::now, |(_, end)| end);
             let (own, accumulating, added) = self.accumulate_together(batch)?;
-            let (score, step, exchanged) = self.step_together(batch, own, accumulating.busy.as_secs_f64(), added)?;
+            let seconds = added.work_ended.saturating_duration_since(start).as_secs_f64();
+            let (score, step, exchanged) = self.step_together(batch, own, seconds, &added)?;
             let ((), stepping) = step.measured()?;
+            self.last = Some((batch.id().epoch, Instant::now()));
             let mut counters = accumulating.counters.with(&EXCHANGE_BYTES, self.exchange.bytes_sent() - sent);
             counters += exchanged;
             counters += stepping.counters;

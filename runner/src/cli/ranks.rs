@@ -43,6 +43,8 @@ struct Part {
     threads: usize,
     bytes_sent_per_epoch: f64,
     exchange_seconds_per_epoch: f64,
+    /// The part of these in which the rank's backward went on.
+    exchange_hidden_seconds_per_epoch: f64,
 }
 
 static RANKS: OnceLock<Ranks> = OnceLock::new();
@@ -52,10 +54,15 @@ pub(crate) fn current() -> Option<&'static Ranks> {
     RANKS.get()
 }
 
-/// Joins the other ranks where this process was started as one of several; each wait for others is limited.
-pub(crate) fn enter(limit: Duration) -> anyhow::Result<Option<&'static Ranks>> {
+/// Joins the other ranks where this process was started as one of several; each wait for others is limited, and gradients are
+/// added up in buckets of so many bytes.
+pub(crate) fn enter(limit: Duration, bucket_bytes: Option<u64>) -> anyhow::Result<Option<&'static Ranks>> {
     let Some((exchange, host)) = launch::connect(limit)? else { return Ok(None) };
-    let group = Arc::new(Group::new(exchange, interrupt::stop()?));
+    let group = Group::new(exchange, interrupt::stop()?);
+    let group = Arc::new(match bucket_bytes {
+        Some(bytes) => group.with_bucket_bytes(bytes as usize),
+        None => group,
+    });
     Identity { rank: group.rank(), host: host.clone() }.set();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -214,13 +221,15 @@ impl Ranks {
             threads,
             bytes_sent_per_epoch: of_all("exchange_bytes"),
             exchange_seconds_per_epoch: of_all("exchange_micros") / 1e6,
+            exchange_hidden_seconds_per_epoch: of_all("exchange_hidden_micros") / 1e6,
         };
         let parts = self.group.gather(&own)?;
         let bytes: f64 = parts.iter().map(|part| part.bytes_sent_per_epoch).sum();
         let seconds = median(&parts.iter().map(|part| part.exchange_seconds_per_epoch).collect::<Vec<_>>());
+        let hidden = median(&parts.iter().map(|part| part.exchange_hidden_seconds_per_epoch).collect::<Vec<_>>());
         let hosts = self.places.iter().map(|place| &place.host).collect::<BTreeSet<_>>().len() as u64;
         let text = format!(
-            "{} on {}: {} sent an epoch by all, {seconds:.3} s an epoch in exchanges (median)\n",
+            "{} on {}: {} sent an epoch by all, {seconds:.3} s an epoch in exchanges, {hidden:.3} s of it behind backward (medians)\n",
             show::plural(parts.len() as u64, "rank"),
             show::plural(hosts, "host"),
             show::bytes(bytes as u64),
