@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use morphgl_execute::Stop;
@@ -10,7 +11,10 @@ use morphgl_registry::{BatchId, Batching, Operators, Score};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::Job;
+use crate::{Job, median};
+
+/// Measurements of an addition.
+const ADDITIONS: usize = 5;
 
 /// This process among those of a run.
 #[derive(Debug)]
@@ -134,6 +138,22 @@ impl Group {
             serde_json::from_slice(bytes).map_err(differs)
         };
         Ok(all.iter().enumerate().map(read).collect::<Result<_, _>>()?)
+    }
+
+    /// Seconds in which all trainers add up so many values: the median of a few times. All trainers call it at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::gather`].
+    pub fn addition_seconds(&self, num_values: usize) -> Result<f64> {
+        let mut values = vec![0.0; num_values];
+        let mut seconds = Vec::with_capacity(ADDITIONS);
+        for _ in 0..ADDITIONS {
+            let start = Instant::now();
+            self.exchange.lock().add(&mut values)?;
+            seconds.push(start.elapsed().as_secs_f64());
+        }
+        Ok(median(&seconds))
     }
 
     /// The scores of rank 0, at all trainers: evaluations on machines of different SIMD levels or numbers of threads may differ

@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::interrupt;
 use super::show;
 use crate::group::Identity;
-use crate::{Evaluation, Group, Job, MemoryLimit, Profile, Profiler, TrainReport, median};
+use crate::{Evaluation, Group, Job, MemoryLimit, Plan, Profile, Profiler, TrainReport, median};
 
 /// Compared by all ranks.
 const VERSION: &str = concat!("morphgl ", env!("CARGO_PKG_VERSION"));
@@ -201,6 +201,22 @@ impl Ranks {
         job.operators.routes.retain(|r| r.route == best.route);
         job.operators.trainers.retain(|t| t.key == best.route.training && t.place == best.route.trained_at);
         profile.routes = vec![best];
+        Ok(())
+    }
+
+    /// Makes the predicted epoch that of all ranks: the slowest one's, and at each step an addition of gradients, measured by all
+    /// at once. What backward hides of it is not known before training, and not taken off.
+    pub(crate) fn predict(&self, job: &mut Job, plan: &mut Plan) -> anyhow::Result<()> {
+        let mut num_values = 0;
+        for trainer in &mut job.operators.trainers {
+            num_values = trainer.operator.gradients()?.tensors.iter().map(|tensor| tensor.values.len()).sum();
+        }
+        let prediction = &mut plan.prediction;
+        let own = [prediction.epoch_seconds, prediction.bound_seconds, self.group.addition_seconds(num_values)?];
+        let all = self.group.gather(&own)?;
+        let slowest = |i: usize| all.iter().map(|seconds| seconds[i]).fold(0.0, f64::max);
+        let added = slowest(2) * plan.schedule.num_batches() as f64;
+        (prediction.epoch_seconds, prediction.bound_seconds) = (slowest(0) + added, slowest(1));
         Ok(())
     }
 
