@@ -5,12 +5,14 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
+use morphgl_group::ShardedBatching;
 use morphgl_registry::{
     Batching, BatchingContext, Error, ErrorKind, NeighborSettings, Phase, Place, Registry, Route, SamplerKind,
     SamplerSettings, Sampling, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
 };
 
 use crate::budget::{self, Purpose};
+use crate::shards;
 use crate::usage::Usage;
 use crate::{JobConfig, OperatorChoice};
 
@@ -57,6 +59,11 @@ pub fn routes(registry: &Registry, wanted: &OperatorChoice, kind: SamplerKind) -
         );
     }
     Ok(routes)
+}
+
+/// Whether a route can train on features that ranks divide among themselves: they are filled in when the host has batched.
+pub(crate) fn takes_shards(route: &Route) -> bool {
+    (&route.read_at, &route.batched_at, route.gathering) == (&Place::Host, &Place::Host, Phase::Batching)
 }
 
 /// Why a route cannot train on a dataset left on disk, with the operator that cannot; `None` where it can.
@@ -159,7 +166,7 @@ impl OperatorBuilder<'_> {
 
     /// Whether mini-batches of `route` carry features: they do unless the training operator reads the dataset in memory.
     pub fn carries_features(self, route: &Route) -> bool {
-        self.config.disk_bytes.is_some() || !self.registry.reads_store(route)
+        self.config.disk_bytes.is_some() || shards::current().is_some() || !self.registry.reads_store(route)
     }
 
     /// Builds the batching operator of `route` for the training nodes; `gather` says whether it gathers features.
@@ -192,11 +199,15 @@ impl OperatorBuilder<'_> {
             dataset: Arc::clone(self.dataset),
             seeds,
             settings,
-            gather,
+            gather: gather && shards::current().is_none(),
             place: route.batched_at.clone(),
             options: budget::options(self.config, self.registry, &route.batching, purpose)?,
         };
-        self.registry.batching(&route.batching, &context).map_err(sampling_usage)
+        let inner = self.registry.batching(&route.batching, &context).map_err(sampling_usage)?;
+        Ok(match shards::current().filter(|_| gather) {
+            Some(shards) => Box::new(ShardedBatching { inner, shards: Arc::clone(shards) }),
+            None => inner,
+        })
     }
 
     /// Builds the transferring operator of `route`; `gather` says whether it fills in the features a mini-batch lacks.

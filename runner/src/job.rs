@@ -13,9 +13,9 @@ use morphgl_registry::{
 };
 
 use crate::budget::{self, Purpose};
-use crate::build::{OperatorBuilder, label, layers_mismatch, left_on_disk, registry, routes};
+use crate::build::{OperatorBuilder, label, layers_mismatch, left_on_disk, registry, routes, takes_shards};
 use crate::usage::Usage;
-use crate::{Group, JobConfig, memory};
+use crate::{Group, JobConfig, memory, shards};
 
 /// A cache has a size if it differs by no more than 1 / `SAME` of it.
 const SAME: u64 = 100;
@@ -62,6 +62,7 @@ impl Job {
         let mut first = None;
         let (on_disk, wanted) = (job.config.disk_bytes.is_some(), job.config.operators.batching.clone());
         // Sampling from disk is slower than from memory: only on request.
+        routes.retain(|r| shards::current().is_none() || takes_shards(r));
         routes.retain(|r| on_disk || r.read_at != Place::Disk || wanted.is_some());
         // Routes to several places share mini-batches and measurements: all carry features. At one place a single training
         // operator remains, and mini-batches have the form that it needs.

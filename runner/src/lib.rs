@@ -14,6 +14,7 @@ mod operators;
 mod position;
 mod recorder;
 mod select;
+mod shards;
 mod stopping;
 mod train;
 mod unified;

@@ -112,6 +112,42 @@ fn losses_are_those_of_one_process() {
     }
 }
 
+/// Ranks that each hold a part of the features train to the same bits as ranks that hold all, and read less of others' rows with
+/// copies of the hottest.
+#[test]
+fn divided_features_are_those_of_the_dataset() {
+    if !has_mpirun() || !Path::new(&format!("{CORA}.x")).exists() {
+        return;
+    }
+    let bench = Bench::new();
+    bench.text(&["import", "planetoid", CORA, "-o", "cora"]);
+    let run = |options: &[&str]| -> Value {
+        let args = [&["train", "cora", "--json", "--evaluation", "sampled"], &TRAIN[..], options].concat();
+        let output = same(&bench, 4, &args).output().expect("mpirun starts");
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).expect("one JSON document, by rank 0")
+    };
+    let curve = |run: &Value| -> Vec<(f64, f64)> {
+        let number = |epoch: &Value, name: &str| epoch[name].as_f64().expect("a number");
+        let epochs = run["epochs"].as_array().expect("epochs");
+        epochs.iter().map(|epoch| (number(epoch, "loss"), number(epoch, "valid_loss"))).collect()
+    };
+    let of_ranks = |run: &Value, name: &str| -> Vec<f64> {
+        let ranks = run["ranks"].as_array().expect("ranks");
+        ranks.iter().map(|rank| rank["features"][name].as_f64().expect("a number")).collect()
+    };
+    let (whole, divided, copied) = (run(&[]), run(&["--shard"]), run(&["--shard", "inclusion:2MiB"]));
+    assert_eq!(whole["ranks"][0]["features"], Value::Null);
+    assert_eq!(curve(&divided), curve(&whole));
+    assert_eq!(curve(&copied), curve(&whole));
+    // Parts of 2,708 rows of 1,433 values, and the copies.
+    let part = 677.0 * 1433.0 * 4.0;
+    assert!(of_ranks(&divided, "held_bytes").iter().all(|&held| (part..part + 1e5).contains(&held)));
+    assert!(of_ranks(&copied, "held_bytes").iter().all(|&held| held > part && held < part + 2.2e6));
+    let read = |run: &Value| of_ranks(run, "read_bytes_per_epoch");
+    assert!(read(&copied).iter().zip(read(&divided)).all(|(&copied, divided)| copied > 0.0 && copied < divided));
+}
+
 #[test]
 fn ranks_that_differ_are_named_on_every_rank() {
     if !has_mpirun() {
@@ -174,11 +210,18 @@ fn is_alive(id: u32) -> bool {
 
 /// Sends rank 2 of 3 a signal while they train; returns the output, and the exit of all processes is waited for.
 fn signalled(signal: &str, options: &[&str]) -> (Bench, Output) {
+    signal_to(|_, ranks| ranks[2], signal, options)
+}
+
+/// Sends a signal to one of these processes: `mpirun` and its three ranks.
+fn signal_to(whom: fn(u32, &[u32]) -> u32, signal: &str, options: &[&str]) -> (Bench, Output) {
     let bench = Bench::new();
     bench.small();
     let args =
         [&["train", "small", "--run", "run", "--epochs", "1000000", "--profile-seconds", "0.1"], options].concat();
-    let mut child = same(&bench, 3, &args).spawn().expect("mpirun starts");
+    let mut command = same(&bench, 3, &args);
+    // As the docs advise, for ranks that end by themselves.
+    let mut child = command.env("OMPI_MCA_odls_base_sigkill_timeout", "60").spawn().expect("mpirun starts");
     let ids = ranks_of(&child, 3);
     let metrics = bench.path().join("run/metrics.jsonl");
     let start = Instant::now();
@@ -187,7 +230,7 @@ fn signalled(signal: &str, options: &[&str]) -> (Bench, Output) {
         assert!(child.try_wait().expect("it can be waited for").is_none(), "mpirun has ended");
         thread::sleep(Duration::from_millis(20));
     }
-    let sent = Command::new("kill").args([signal, &ids[2].to_string()]).status().expect("kill runs");
+    let sent = Command::new("kill").args([signal, &whom(child.id(), &ids).to_string()]).status().expect("kill runs");
     assert!(sent.success());
     let output = child.wait_with_output().expect("mpirun ends");
     // The kernel takes a moment to end a killed process.
@@ -204,7 +247,34 @@ fn a_rank_that_hangs_is_named() {
     if has_mpirun() {
         let (_bench, output) = signalled("-STOP", &["--time-limit", "2"]);
         say(&output, &[0, 1], &["no answer from trainer 2 for 2 s"]);
+        // Whoever waits for its rows instead of its gradients says the same.
+        let (_bench, output) = signalled("-STOP", &["--time-limit", "2", "--shard"]);
+        say(&output, &[0, 1], &["no answer from trainer 2 for 2 s"]);
     }
+}
+
+/// As Ctrl-C does: all ranks end after the same step, and one process goes on from their checkpoint.
+#[test]
+fn an_interrupt_of_mpirun_keeps_a_checkpoint() {
+    if has_mpirun() {
+        let (bench, output) = signal_to(|mpirun, _| mpirun, "-INT", &["--dropout", "0"]);
+        let status = fs::read_to_string(bench.path().join("run/status.json")).expect("a status");
+        assert!(status.contains("interrupted"), "{status}{}", stderr(&output));
+        let metrics = fs::read_to_string(bench.path().join("run/metrics.jsonl")).expect("metrics");
+        let trained = metrics.lines().count();
+        let resumed = bench.json(&["train", "--resume", "run", "--epochs", &(trained + 1).to_string()]);
+        assert_eq!(resumed["ended"], "epochs", "{resumed}");
+        assert!(resumed["epochs"].as_array().expect("epochs").len() > trained, "{resumed}");
+    }
+}
+
+#[test]
+fn features_are_divided_among_ranks_alone() {
+    let bench = Bench::new();
+    bench.small();
+    bench.misused(&["train", "small", "--shard"], &["--shard: features are divided among ranks; start them by mpirun"]);
+    let full = ["train", "small", "--shard", "--evaluation", "full"];
+    bench.misused(&full, &["--evaluation full: no rank of --shard has all features; give sampled or none"]);
 }
 
 #[test]

@@ -6,12 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use morphgl_group::{Exchange, GroupError, Result};
+use morphgl_group::{Exchange, GroupError, ReadRows, Result};
 
-use crate::wire::{Receiving, Sending, Tag, Wire};
-
-/// First and longest pause between two looks at what has arrived: a wait costs a few percent of a core at most.
-const PAUSES: [Duration; 2] = [Duration::from_micros(10), Duration::from_micros(200)];
+use crate::rows::{Alone, Exposed};
+use crate::wire::{Pause, Receiving, Sending, SharedWire, Tag, Wire};
 
 /// How long a rank that leaves waits for its message to be on its way.
 const LEAVING: Duration = Duration::from_millis(200);
@@ -23,7 +21,12 @@ const HEADER: usize = 2;
 ///
 /// Dropping it neither tells the other ranks nor ends the MPI library: call [`MpiExchange::end`] last.
 pub struct MpiExchange {
-    wire: Wire,
+    wire: SharedWire,
+    rank: usize,
+    size: usize,
+    host: String,
+    /// The rows that others read.
+    rows: Option<Exposed>,
     limit: Duration,
     sent: u64,
     /// The first failure: this rank takes part in no exchange any more.
@@ -53,12 +56,42 @@ impl MpiExchange {
     ///
     /// MPI is initialized already, or lacks `MPI_THREAD_SERIALIZED`.
     pub fn start(limit: Duration) -> Result<Self> {
-        Ok(Self { wire: Wire::start()?, limit, sent: 0, failed: None, told: false, ended: false, waiting: None })
+        let wire = Wire::start()?;
+        let (rank, size, host) = (wire.rank, wire.size, wire.host.clone());
+        let wire = SharedWire::new(wire);
+        let (rows, failed, waiting) = (None, None, None);
+        Ok(Self { wire, rank, size, host, rows, limit, sent: 0, failed, told: false, ended: false, waiting })
     }
 
     /// The name of this machine, as MPI knows it.
     pub fn host(&self) -> &str {
-        &self.wire.host
+        &self.host
+    }
+
+    /// Exposes this rank's `rows` of `row_bytes` bytes each to reads of the others, and returns what reads theirs. All ranks make
+    /// the call, once.
+    ///
+    /// A thread answers reads while this rank computes, about every 500 µs.
+    ///
+    /// # Errors
+    ///
+    /// A rank does not come in time, or the library fails.
+    pub fn expose(&mut self, rows: Arc<[u8]>, row_bytes: usize) -> Result<Box<dyn ReadRows>> {
+        // Open MPI 4.1 has no windows of a single process.
+        if self.size == 1 {
+            return Ok(Box::new(Alone));
+        }
+        // The library's call waits for all ranks without a limit: see first that all are there.
+        self.all_gather(&[])?;
+        let exposed = Exposed::new(&self.wire, rows)?;
+        let reader = exposed.reader(&self.wire, row_bytes, self.limit);
+        // Over TCP the first read from a rank waits within the library until that rank answers, whatever the limit: now all do.
+        let mut nothing: Vec<(usize, &[u32], &mut [u8])> =
+            self.others().map(|rank| (rank, &[][..], &mut [][..])).collect();
+        reader.read(&mut nothing)?;
+        self.all_gather(&[])?;
+        self.rows = Some(exposed);
+        Ok(Box::new(reader))
     }
 
     /// Sets the time limit.
@@ -85,8 +118,12 @@ impl MpiExchange {
             _ => Vec::new(),
         };
         match self.await_others(&late) {
-            Ok(true) if late.is_empty() => self.wire.finalize(),
-            _ => self.wire.abort(if status == 0 { 1 } else { status }),
+            Ok(true) if late.is_empty() => {
+                // What fails now fails for all, and nothing is lost by it.
+                let _ = self.rows.take().map(|rows| rows.close(&self.wire));
+                self.wire.lock().finalize();
+            }
+            _ => self.wire.lock().abort(if status == 0 { 1 } else { status }),
         }
         self.failed = Some(GroupError::Engine("the MPI run has ended".to_string()));
     }
@@ -97,7 +134,7 @@ impl MpiExchange {
         let nothing = Arc::new(Vec::<u8>::new());
         let mut sending = Vec::new();
         for &rank in &others {
-            sending.push(self.wire.send(rank, Tag::Done, &nothing, 0..0)?);
+            sending.push(self.wire.lock().send(rank, Tag::Done, &nothing, 0..0)?);
         }
         let mut absent = others;
         let mut receiving = Vec::new();
@@ -106,19 +143,20 @@ impl MpiExchange {
         loop {
             let mut still = Vec::new();
             for rank in absent {
-                match self.wire.arrived(Some(rank), Tag::Done)? {
-                    Some((_, bytes)) => receiving.push(self.wire.receive::<u8>(rank, Tag::Done, bytes)?),
+                let arrived = self.wire.lock().arrived(Some(rank), Tag::Done)?;
+                match arrived {
+                    Some((_, bytes)) => receiving.push(self.wire.lock().receive::<u8>(rank, Tag::Done, bytes)?),
                     None => still.push(rank),
                 }
             }
             absent = still;
             let mut pending = !absent.is_empty();
             for message in &mut sending {
-                pending |= !message.is_done(&mut self.wire)?;
+                pending |= !message.is_done(&mut self.wire.lock())?;
             }
             let mut left = Vec::new();
             for mut message in receiving {
-                if message.take(&mut self.wire)?.is_none() {
+                if message.take(&mut self.wire.lock())?.is_none() {
                     left.push(message);
                 }
             }
@@ -134,8 +172,8 @@ impl MpiExchange {
     }
 
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let own = self.wire.rank;
-        (0..self.wire.size).filter(move |&rank| rank != own)
+        let own = self.rank;
+        (0..self.size).filter(move |&rank| rank != own)
     }
 
     /// Runs an exchange unless one has failed; its failure is that of all further ones.
@@ -168,9 +206,9 @@ impl MpiExchange {
         part: impl Fn(usize) -> Range<usize>,
     ) -> Result<Vec<Vec<T>>> {
         let content = Arc::new(content);
-        let mut swaps: Vec<Option<Swap<T>>> = (0..self.wire.size).map(|_| None).collect();
+        let mut swaps: Vec<Option<Swap<T>>> = (0..self.size).map(|_| None).collect();
         for rank in self.others() {
-            let to = self.wire.send(rank, tag, &content, part(rank))?;
+            let to = self.wire.lock().send(rank, tag, &content, part(rank))?;
             self.sent += to.bytes;
             swaps[rank] = Some(Swap { to, from: None, received: None });
         }
@@ -180,7 +218,7 @@ impl MpiExchange {
             let mut absent = Vec::new();
             for (rank, swap) in swaps.iter_mut().enumerate() {
                 if let Some(swap) = swap
-                    && !swap.advance(&mut self.wire, rank, tag)?
+                    && !swap.advance(&mut self.wire.lock(), rank, tag)?
                 {
                     absent.push(rank);
                 }
@@ -203,12 +241,12 @@ impl MpiExchange {
 
     /// Fails with the reason of a rank that has left.
     fn look_for_leavers(&mut self) -> Result<()> {
-        let Some((rank, bytes)) = self.wire.arrived(None, Tag::Left)? else { return Ok(()) };
-        let mut message = self.wire.receive::<u8>(rank, Tag::Left, bytes)?;
+        let Some((rank, bytes)) = self.wire.lock().arrived(None, Tag::Left)? else { return Ok(()) };
+        let mut message = self.wire.lock().receive::<u8>(rank, Tag::Left, bytes)?;
         let deadline = Instant::now() + self.limit;
         let mut pause = Pause::new();
         while Instant::now() < deadline {
-            if let Some(content) = message.take(&mut self.wire)? {
+            if let Some(content) = message.take(&mut self.wire.lock())? {
                 return Err(decode(rank, &content));
             }
             pause.sleep();
@@ -224,11 +262,13 @@ impl MpiExchange {
         let content = Arc::new(encode(error));
         let mut messages: Vec<Sending> = Vec::new();
         for rank in self.others() {
-            messages.extend(self.wire.send(rank, Tag::Left, &content, 0..content.len()));
+            messages.extend(self.wire.lock().send(rank, Tag::Left, &content, 0..content.len()));
         }
         let deadline = Instant::now() + LEAVING;
         let mut pause = Pause::new();
-        while messages.iter_mut().any(|m| !m.is_done(&mut self.wire).unwrap_or(true)) && Instant::now() < deadline {
+        while messages.iter_mut().any(|m| !m.is_done(&mut self.wire.lock()).unwrap_or(true))
+            && Instant::now() < deadline
+        {
             pause.sleep();
         }
     }
@@ -247,20 +287,6 @@ impl<T: Pod> Swap<T> {
             (self.received, self.from) = (Some(content), None);
         }
         Ok(self.to.is_done(wire)? && self.received.is_some())
-    }
-}
-
-/// Pauses that grow, so that a wait neither spins nor adds much to a short one.
-struct Pause(Duration);
-
-impl Pause {
-    fn new() -> Self {
-        Self(PAUSES[0])
-    }
-
-    fn sleep(&mut self) {
-        std::thread::sleep(self.0);
-        self.0 = (2 * self.0).min(PAUSES[1]);
     }
 }
 
@@ -296,17 +322,17 @@ fn part(len: usize, rank: usize, size: usize) -> Range<usize> {
 
 impl Exchange for MpiExchange {
     fn rank(&self) -> usize {
-        self.wire.rank
+        self.rank
     }
 
     fn size(&self) -> usize {
-        self.wire.size
+        self.size
     }
 
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.exchange(|this| {
             let mut all = this.swap(Tag::Gather, mine.to_vec(), |_| 0..mine.len())?;
-            all[this.wire.rank] = mine.to_vec();
+            all[this.rank] = mine.to_vec();
             Ok(all)
         })
     }
@@ -314,7 +340,7 @@ impl Exchange for MpiExchange {
     /// Two messages to every other rank, each of `n / size` values, one after the other.
     fn add(&mut self, values: &mut [f32]) -> Result<()> {
         self.exchange(|this| {
-            let (rank, size) = (this.wire.rank, this.wire.size);
+            let (rank, size) = (this.rank, this.size);
             let len = values.len();
             let part = |rank| part(len, rank, size);
             // Every part has its own header, as each is a message.
@@ -366,14 +392,14 @@ impl Exchange for MpiExchange {
     fn leave(&mut self, why: &str) {
         if self.failed.is_none() {
             self.tell(&GroupError::Engine(why.to_string()));
-            self.failed = Some(GroupError::Left { rank: self.wire.rank, why: why.to_string() });
+            self.failed = Some(GroupError::Left { rank: self.rank, why: why.to_string() });
         }
     }
 }
 
 impl fmt::Debug for MpiExchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MpiExchange(rank {} of {} on {})", self.wire.rank, self.wire.size, self.wire.host)
+        write!(f, "MpiExchange(rank {} of {} on {})", self.rank, self.size, self.host)
     }
 }
 

@@ -2,6 +2,7 @@
 #![cfg(feature = "mpi")]
 
 mod exchange;
+mod rows;
 mod wire;
 
 pub use exchange::MpiExchange;

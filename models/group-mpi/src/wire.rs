@@ -5,7 +5,8 @@
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytemuck::Pod;
 use morphgl_group::{GroupError, Result};
@@ -24,6 +25,24 @@ pub(crate) struct Wire {
     pub(crate) host: String,
 }
 
+/// Open MPI's components for one-sided reads. Distributions leave `pt2pt` out by default (Debian in `openmpi-mca-params.conf`),
+/// without which there are no reads over TCP.
+const ONE_SIDED: [&str; 2] = ["OMPI_MCA_osc", "sm,rdma,pt2pt"];
+
+/// The connection, for several threads: whoever uses it holds the lock for a single call of the library.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedWire(Arc<Mutex<Wire>>);
+
+impl SharedWire {
+    pub(crate) fn new(wire: Wire) -> Self {
+        Self(Arc::new(Mutex::new(wire)))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Wire> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What a message is about. Messages of one kind from one rank arrive in the order in which they were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
@@ -34,6 +53,9 @@ pub(crate) enum Tag {
     Left = 4,
     Done = 5,
 }
+
+/// First and longest pause between two looks at what has arrived: a wait costs a few percent of a core at most.
+const PAUSES: [Duration; 2] = [Duration::from_micros(10), Duration::from_micros(200)];
 
 fn check(status: c_int) -> Result<()> {
     if status == ffi::MPI_SUCCESS as c_int {
@@ -51,6 +73,10 @@ impl Wire {
     /// Initializes the library. Once a process, by the thread that will call [`Wire::finalize`].
     pub(crate) fn start() -> Result<Self> {
         let failed = |what: &str| GroupError::Engine(format!("MPI: {what}"));
+        if std::env::var_os(ONE_SIDED[0]).is_none() {
+            // SAFETY: the caller has started no thread that reads the environment: the library is initialized first.
+            unsafe { std::env::set_var(ONE_SIDED[0], ONE_SIDED[1]) };
+        }
         let (universe, threading) = mpi::initialize_with_threading(Threading::Serialized)
             .ok_or_else(|| failed("it is initialized already; a process has one group"))?;
         let host = mpi::environment::processor_name().map_err(|e| failed(&e.to_string()))?;
@@ -141,6 +167,79 @@ impl Wire {
         Ok(Receiving { request, content: Some(content) })
     }
 
+    /// Exposes this rank's rows to reads of all others. All ranks have to make the call.
+    pub(crate) fn expose(&mut self, rows: Arc<[u8]>) -> Result<Window> {
+        let bytes = ffi::MPI_Aint::try_from(rows.len()).expect("memory is smaller than the address space");
+        let mut window = std::mem::MaybeUninit::<ffi::MPI_Win>::uninit();
+        // SAFETY: the window keeps the rows; others only read them.
+        unsafe {
+            check(ffi::MPI_Win_create(
+                rows.as_ptr().cast_mut().cast::<c_void>(),
+                bytes,
+                1,
+                ffi::RSMPI_INFO_NULL,
+                ffi::RSMPI_COMM_WORLD,
+                window.as_mut_ptr(),
+            ))?;
+            let handle = window.assume_init();
+            check(ffi::MPI_Win_set_errhandler(handle, ffi::RSMPI_ERRORS_RETURN))?;
+            // Every rank may read from every other until the window is closed.
+            check(ffi::MPI_Win_lock_all(ffi::MPI_MODE_NOCHECK as c_int, handle))?;
+            Ok(Window { handle, _rows: rows })
+        }
+    }
+
+    /// Begins to read rows of `row_bytes` bytes that another rank exposes.
+    pub(crate) fn read(&mut self, window: &Window, from: usize, rows: &[u32], row_bytes: usize) -> Result<Reading> {
+        let mut content = vec![0u8; rows.len() * row_bytes];
+        let places: Vec<ffi::MPI_Aint> =
+            rows.iter().map(|&row| row as ffi::MPI_Aint * row_bytes as ffi::MPI_Aint).collect();
+        let (bytes, blocks, block) = (count(content.len())?, count(rows.len())?, count(row_bytes)?);
+        let mut request = Request(unsafe { ffi::RSMPI_REQUEST_NULL });
+        let mut of_rows = std::mem::MaybeUninit::<ffi::MPI_Datatype>::uninit();
+        // SAFETY: a type of `blocks` blocks at as many places; the library keeps it until the read is done. `content` is kept, or
+        // leaked, until the library has written it; a vector's content does not move with it.
+        unsafe {
+            check(ffi::MPI_Type_create_hindexed_block(
+                blocks,
+                block,
+                places.as_ptr(),
+                ffi::RSMPI_UINT8_T,
+                of_rows.as_mut_ptr(),
+            ))?;
+            let mut of_rows = of_rows.assume_init();
+            check(ffi::MPI_Type_commit(&mut of_rows))?;
+            check(ffi::MPI_Rget(
+                content.as_mut_ptr().cast::<c_void>(),
+                bytes,
+                ffi::RSMPI_UINT8_T,
+                from as c_int,
+                0,
+                1,
+                of_rows,
+                window.handle,
+                &mut request.0,
+            ))?;
+            check(ffi::MPI_Type_free(&mut of_rows))?;
+        }
+        Ok(Receiving { request, content: Some(content) })
+    }
+
+    /// Lets the library answer the reads of other ranks.
+    pub(crate) fn progress(&mut self) -> Result<()> {
+        self.arrived(None, Tag::Done).map(|_| ())
+    }
+
+    /// Closes a window. All ranks have to make the call, after their last read.
+    pub(crate) fn close(&mut self, window: &Window) -> Result<()> {
+        let mut handle = window.handle;
+        // SAFETY: created by the library, and not used again.
+        unsafe {
+            check(ffi::MPI_Win_unlock_all(handle))?;
+            check(ffi::MPI_Win_free(&mut handle))
+        }
+    }
+
     /// Ends the library: all ranks have to come, and no other method may be called again.
     pub(crate) fn finalize(&mut self) {
         // SAFETY: initialized, by this thread; the caller makes no call after it.
@@ -160,6 +259,36 @@ fn count(bytes: usize) -> Result<c_int> {
         GroupError::Engine(format!("MPI: a message of {bytes} bytes; it carries 2 GiB at most: use more ranks"))
     })
 }
+
+/// Pauses that grow, so that a wait neither spins nor adds much to a short one.
+pub(crate) struct Pause(Duration);
+
+impl Pause {
+    pub(crate) fn new() -> Self {
+        Self(PAUSES[0])
+    }
+
+    pub(crate) fn sleep(&mut self) {
+        std::thread::sleep(self.0);
+        self.0 = (2 * self.0).min(PAUSES[1]);
+    }
+}
+
+/// Rows that all other ranks may read, from its creation until it is closed.
+#[derive(Debug)]
+pub(crate) struct Window {
+    handle: ffi::MPI_Win,
+    /// The library reads them.
+    _rows: Arc<[u8]>,
+}
+
+// SAFETY: a handle, which the library lets any thread use, one at a time.
+unsafe impl Send for Window {}
+// SAFETY: it is used through `&mut Wire` alone.
+unsafe impl Sync for Window {}
+
+/// Rows on their way from another rank.
+pub(crate) type Reading = Receiving<u8>;
 
 #[derive(Debug)]
 struct Request(ffi::MPI_Request);

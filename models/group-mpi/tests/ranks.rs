@@ -3,9 +3,11 @@
 
 use std::io::Write;
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::Duration;
 
-use morphgl_group::{Exchange, GroupError, HostExchange};
+use morphgl_graph_store::FeatureMatrix;
+use morphgl_group::{Exchange, GroupError, HostExchange, Shards};
 use morphgl_group_mpi::MpiExchange;
 
 /// Set in ranks: what they do.
@@ -24,6 +26,14 @@ fn main() {
         assert!(output.status.success(), "{ranks} ranks: {output:?}");
         assert_eq!(text(&output).matches("sums are the same").count(), ranks, "{output:?}");
     }
+    for (ranks, transport) in [(1, "self"), (2, "self,tcp"), (4, "self,vader"), (4, "self,tcp")] {
+        let output = mpirun_by(Some(transport), ranks, "rows");
+        assert!(output.status.success(), "{ranks} ranks by {transport}: {output:?}");
+        assert_eq!(text(&output).matches("rows are the dataset's").count(), ranks, "{output:?}");
+    }
+    // In shared memory rows are read whatever their owner does.
+    let output = mpirun_by(Some("self,tcp"), 3, "rows late");
+    assert_eq!(text(&output).matches("no answer from trainer 2 for 0.5 s").count(), 2, "{output:?}");
     let output = mpirun(3, "leaves");
     assert_eq!(text(&output).matches("trainer 1 has left the group: its disk is full").count(), 2, "{output:?}");
     let output = mpirun(3, "late");
@@ -34,8 +44,14 @@ fn main() {
 }
 
 fn mpirun(ranks: usize, case: &str) -> Output {
+    mpirun_by(None, ranks, case)
+}
+
+/// Ranks whose messages take one of these ways: Open MPI's names of them.
+fn mpirun_by(transport: Option<&str>, ranks: usize, case: &str) -> Output {
     let mut command = Command::new("mpirun");
     command.args(["--oversubscribe", "--bind-to", "none", "-n", &ranks.to_string()]);
+    command.args(transport.iter().flat_map(|way| ["--mca", "btl", way]));
     command.arg(std::env::current_exe().expect("a program")).env(CASE, case);
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.output().expect("mpirun starts")
@@ -56,7 +72,7 @@ fn values(rank: usize, len: usize) -> Vec<f32> {
 }
 
 fn rank(case: &str) {
-    let limit = Duration::from_millis(if case == "late" { 500 } else { 60_000 });
+    let limit = Duration::from_millis(if case.ends_with("late") { 500 } else { 60_000 });
     let mut exchange = MpiExchange::start(limit).expect("MPI starts");
     let rank = exchange.rank();
     let failed = match case {
@@ -64,6 +80,11 @@ fn rank(case: &str) {
             sums(&mut exchange);
             None
         }
+        "rows" => {
+            rows(&mut exchange);
+            None
+        }
+        "rows late" => rows_late(&mut exchange),
         "leaves" if rank == 1 => {
             exchange.leave("its disk is full");
             assert!(exchange.add(&mut [0.0]).is_err());
@@ -114,4 +135,67 @@ fn sums(exchange: &mut MpiExchange) {
         assert_eq!(exchange.bytes_sent() - sent, (4 * (parts + own_part) + headers) as u64, "{len} values");
     }
     say(&format!("rank {rank}: sums are the same\n"));
+}
+
+const DIM: usize = 25;
+const ROWS: usize = 4003;
+
+/// Rows whose values say where they are.
+fn matrix() -> FeatureMatrix {
+    FeatureMatrix::F32 { data: (0..ROWS * DIM).map(|i| i as f32).collect::<Vec<_>>().into(), dim: DIM }
+}
+
+/// This rank's view of the rows, of which it has a part and copies of `replicated`.
+fn shards(exchange: &mut MpiExchange, replicated: &[u32]) -> Shards {
+    let (matrix, at) = (matrix(), (exchange.rank(), exchange.size()));
+    let own = Shards::own_rows(&matrix, at.0, at.1);
+    let owners = exchange.expose(Arc::clone(&own), matrix.row_bytes()).expect("all ranks come");
+    Shards::new(&matrix, at, own, replicated, owners)
+}
+
+/// Gathers by two threads at once, while exchanges go on and while this rank makes no call of the library, are of the right rows.
+fn rows(exchange: &mut MpiExchange) {
+    let (rank, replicated) = (exchange.rank(), [0, 1, 4000]);
+    let shards = shards(exchange, &replicated);
+    let matrix = matrix();
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (shards, matrix) = (&shards, &matrix);
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let nodes: Vec<u32> =
+                        (0..700).map(|i| ((i * 37 + round * 101 + thread * 7 + rank * 13) % ROWS) as u32).collect();
+                    let (mut own, mut expected) =
+                        (vec![0; nodes.len() * matrix.row_bytes()], vec![1; nodes.len() * matrix.row_bytes()]);
+                    shards.gather(&nodes, &mut own).expect("owners answer");
+                    matrix.gather_rows(&nodes, &mut expected);
+                    assert_eq!(own, expected);
+                }
+            });
+        }
+        for _ in 0..10 {
+            exchange.add(&mut [1.0; 100]).expect("all come");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    // All have read what they need before anybody ends.
+    exchange.all_gather(&[]).expect("all come");
+    say(&format!("rank {rank}: rows are the dataset's\n"));
+}
+
+/// Rank 2 hangs as a whole, so nothing answers for it.
+fn rows_late(exchange: &mut MpiExchange) -> Option<GroupError> {
+    let shards = shards(exchange, &[]);
+    if exchange.rank() == 2 {
+        let own = std::process::id().to_string();
+        Command::new("kill").args(["-STOP", &own]).status().expect("kill runs");
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let last = [ROWS as u32 - 1];
+    let failed = shards.gather(&last, &mut vec![0; matrix().row_bytes()]).expect_err("the owner hangs");
+    // Others would wait for this rank otherwise.
+    exchange.leave(&failed.to_string());
+    say(&format!("rank {}: {failed}\n", exchange.rank()));
+    exchange.end(1);
+    None
 }

@@ -7,6 +7,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use morphgl_graph_store::Dataset;
+use morphgl_group::Shards;
+use morphgl_hotness::{CachePolicy, hottest};
 use morphgl_profile::{RouteProfile, Watch};
 use morphgl_registry::{Machine, NamedTensor};
 use serde::{Deserialize, Serialize};
@@ -15,8 +18,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::interrupt;
 use super::show;
+use super::usage::Usage;
+use super::values::Cache;
 use crate::group::Identity;
-use crate::{Evaluation, Group, Job, MemoryLimit, Plan, Profile, Profiler, TrainReport, median};
+use crate::{Evaluation, Group, Job, JobConfig, MemoryLimit, Plan, Profile, Profiler, TrainReport, median, shards};
 
 /// Compared by all ranks.
 const VERSION: &str = concat!("morphgl ", env!("CARGO_PKG_VERSION"));
@@ -45,6 +50,19 @@ struct Part {
     exchange_seconds_per_epoch: f64,
     /// The part of these in which the rank's backward went on.
     exchange_hidden_seconds_per_epoch: f64,
+    /// Of divided features; `None` where every rank has all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    features: Option<FeaturePart>,
+}
+
+/// A rank's part of the feature rows, and what its mini-batches read of them, an epoch.
+#[derive(Debug, Serialize, Deserialize)]
+struct FeaturePart {
+    held_bytes: u64,
+    own_rows_per_epoch: f64,
+    replicated_rows_per_epoch: f64,
+    read_rows_per_epoch: f64,
+    read_bytes_per_epoch: f64,
 }
 
 static RANKS: OnceLock<Ranks> = OnceLock::new();
@@ -81,6 +99,10 @@ pub(crate) fn leave(error: &anyhow::Error) {
 /// Ends this process's part in the run, after all output.
 pub(crate) fn end(status: u8) {
     launch::end(status);
+}
+
+fn usage(what: String) -> anyhow::Error {
+    Usage::error(format!("--shard: {what}"))
 }
 
 impl Ranks {
@@ -220,6 +242,36 @@ impl Ranks {
         Ok(())
     }
 
+    /// Divides the dataset's feature rows among the ranks; each has copies of the rows that `hot` ranks first, as many as fit in its
+    /// bytes.
+    pub(crate) fn share_features(
+        &self,
+        dataset: &Dataset,
+        config: &JobConfig,
+        hot: Option<Cache>,
+    ) -> anyhow::Result<()> {
+        let matrix = crate::build::features(dataset)?;
+        let replicated = match hot {
+            None => Vec::new(),
+            Some(Cache { policy: CachePolicy::By(kind), bytes: Some(bytes) }) => {
+                let policy = kind.policy(config.sampler.seed);
+                let policy =
+                    policy.ok_or_else(|| usage(format!("{kind} samples an epoch to count; name another policy")))?;
+                let hotness = policy.score(&dataset.topology, &dataset.splits.train, &config.sampler)?;
+                let rows = bytes / matrix.row_bytes().max(1) as u64;
+                hottest(&hotness.features, usize::try_from(rows).unwrap_or(usize::MAX))
+            }
+            Some(_) => {
+                return Err(usage("give the policy and the size of the copies, for example inclusion:1GiB".into()));
+            }
+        };
+        let at = (self.group.rank(), self.group.size());
+        let own = Shards::own_rows(matrix, at.0, at.1);
+        let owners = launch::expose(Arc::clone(&own), matrix.row_bytes())?;
+        shards::set(Shards::new(matrix, at, own, &replicated, owners));
+        Ok(())
+    }
+
     /// The evaluation of all ranks: on sampled mini-batches where the memory of one does not suffice for another.
     pub(crate) fn agree_on_evaluation(&self, own: Evaluation) -> anyhow::Result<Evaluation> {
         let all = self.group.gather(&own)?;
@@ -233,7 +285,15 @@ impl Ranks {
             report.counters().values().filter_map(|counters| counters.get(name)).map(|&n| n as f64).sum::<f64>()
                 / epochs
         };
+        let features = shards::current().map(|shards| FeaturePart {
+            held_bytes: shards.num_bytes(),
+            own_rows_per_epoch: of_all("shard_own_rows"),
+            replicated_rows_per_epoch: of_all("shard_replicated_rows"),
+            read_rows_per_epoch: of_all("shard_read_rows"),
+            read_bytes_per_epoch: of_all("shard_read_bytes"),
+        });
         let own = Part {
+            features,
             threads,
             bytes_sent_per_epoch: of_all("exchange_bytes"),
             exchange_seconds_per_epoch: of_all("exchange_micros") / 1e6,

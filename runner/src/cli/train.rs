@@ -84,6 +84,11 @@ pub(crate) struct Args {
     /// training without interruption. --epochs may be raised; --save, --time-limit and --checkpoint-every may be given
     #[arg(help_heading = "Training", long, value_name = "DIR")]
     resume: Option<PathBuf>,
+    /// Under mpirun, divides the rows of the features among the ranks: each holds its part, and copies of the rows that a policy of
+    /// `morphgl cache` ranks first, in at most so much memory, for example inclusion:1GiB; it reads all others from the ranks
+    /// that hold them. Evaluation then samples
+    #[arg(help_heading = "Training", long, value_name = "POLICY:SIZE", num_args = 0..=1, value_parser = values::cache)]
+    shard: Option<Option<values::Cache>>,
     /// Time or number of mini-batches between checkpoints within an epoch, for example 600s, 10m, 2h or 500b; there are others
     /// between epochs as often as they take at most 1% of the time [default: 10m, and at most 1% of the time]
     #[arg(help_heading = "Training", long, value_name = "INTERVAL")]
@@ -112,6 +117,16 @@ impl Args {
         if self.checkpoint_every.is_some() && self.run.is_none() && self.resume.is_none() {
             return Err(Usage::error("--checkpoint-every: checkpoints are kept in a run directory; give --run DIR"));
         }
+        if self.shard.is_some() {
+            if self.evaluation == Some(Evaluation::Full) {
+                return Err(Usage::error(
+                    "--evaluation full: no rank of --shard has all features; give sampled or none",
+                ));
+            }
+            if ranks::current().is_none() {
+                return Err(Usage::error("--shard: features are divided among ranks; start them by mpirun"));
+            }
+        }
         self.run.as_deref().map_or(Ok(()), RunDir::refuse_existing)?;
         self.save.as_deref().map_or(Ok(()), run_dir::refuse_unwritable)
     }
@@ -124,6 +139,8 @@ impl Args {
             ));
         }
         let (batch, limits) = (&mut self.planned.batch, &mut self.planned.limits);
+        // What others hold is never read to this rank's memory.
+        self.planned.data.mmap |= self.shard.is_some() && self.planned.data.dataset.is_some();
         batch.threads = Some(ranks.threads(batch.threads));
         limits.memory = ranks.memory(limits.memory);
         if !ranks.is_first() {

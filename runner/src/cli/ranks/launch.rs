@@ -1,6 +1,9 @@
 //! Whether a launcher of MPI has started this process, and the connection to its other ranks.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use morphgl_group::ReadRows;
 
 use crate::SharedExchange;
 
@@ -18,6 +21,8 @@ mod mpi {
     use std::sync::{Arc, Mutex, OnceLock, PoisonError};
     use std::time::{Duration, Instant};
 
+    use anyhow::Context;
+    use morphgl_group::ReadRows;
     use morphgl_group_mpi::MpiExchange;
 
     use crate::SharedExchange;
@@ -53,6 +58,11 @@ mod mpi {
         Ok(Some((SharedExchange(exchange), host)))
     }
 
+    pub(crate) fn expose(rows: Arc<[u8]>, row_bytes: usize) -> anyhow::Result<Box<dyn ReadRows>> {
+        let exchange = EXCHANGE.get().context("rows are divided among ranks, and there are none")?;
+        Ok(exchange.lock().unwrap_or_else(PoisonError::into_inner).expose(rows, row_bytes)?)
+    }
+
     pub(crate) fn end(status: u8) {
         if let Some(exchange) = EXCHANGE.get() {
             exchange.lock().unwrap_or_else(PoisonError::into_inner).end(status);
@@ -64,6 +74,12 @@ mod mpi {
 #[cfg(feature = "mpi")]
 pub(super) fn connect(limit: Duration) -> anyhow::Result<Option<(SharedExchange, String)>> {
     mpi::connect(limit)
+}
+
+/// Lets other ranks read this one's rows; what reads theirs. All ranks make the call.
+#[cfg(feature = "mpi")]
+pub(super) fn expose(rows: Arc<[u8]>, row_bytes: usize) -> anyhow::Result<Box<dyn ReadRows>> {
+    mpi::expose(rows, row_bytes)
 }
 
 /// Ends MPI where it is initialized; all processes of the run where a rank does not come.
@@ -80,6 +96,11 @@ pub(super) fn connect(_limit: Duration) -> anyhow::Result<Option<(SharedExchange
         return Err(crate::cli::usage::Usage::error(what));
     }
     Ok(None)
+}
+
+#[cfg(not(feature = "mpi"))]
+pub(super) fn expose(_rows: Arc<[u8]>, _row_bytes: usize) -> anyhow::Result<Box<dyn ReadRows>> {
+    anyhow::bail!("rows are divided among ranks of MPI, which this program is built without")
 }
 
 #[cfg(not(feature = "mpi"))]

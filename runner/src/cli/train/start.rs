@@ -29,6 +29,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     }
     let requested = args.evaluation.or(args.planned.batch.evaluation());
     let mut evaluation = match config.disk_bytes {
+        _ if args.shard.is_some() => requested.unwrap_or(Evaluation::Sampled),
         Some(_) => Inference::OnDisk.choose(requested, show)?,
         None => requested.unwrap_or_default(),
     };
@@ -39,6 +40,9 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     }
     if let Some(ranks) = ranks::current() {
         ranks.check_same(&facts(args, &dataset, &config, requested)?)?;
+        if let Some(hot) = args.shard {
+            ranks.share_features(&dataset, &config, hot)?;
+        }
     }
     let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
     let epochs = args.options(steps, evaluation, validated).least_epochs();
@@ -168,6 +172,7 @@ fn facts(
     let validated = !dataset.splits.valid.is_empty();
     let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
     let options = args.options(steps, evaluation.unwrap_or_default(), validated);
+    facts.push(("--shard".to_string(), args.shard.map_or("none".to_string(), |hot| format!("{hot:?}"))));
     facts.extend(configuration(&config, &options));
     let bucket = args.gradient_bucket.map_or("default".to_string(), |bytes| bytes.to_string());
     facts.push(("--gradient-bucket".to_string(), bucket));
