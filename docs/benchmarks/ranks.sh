@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Training by 1, 2 and 4 ranks of MPI over links of 100 Mbit/s and 1 Gbit/s: seconds and bytes an epoch, and losses, as a table.
+# Training by 1, 2 and 4 ranks of MPI over links of 100 Mbit/s and 1 Gbit/s: seconds predicted and measured, the part of the exchanges
+# that backward hides, bytes an epoch, and losses, as a table. RATES and RANKS, if set, are other links and numbers of ranks.
 # Four hosts are network namespaces of this machine, joined by a bridge; each link is limited by tc, in both directions. They share
 # this machine's cores. Needs root, iproute2 and Open MPI, and a morphgl built with --features mpi.
 # Usage: ranks.sh MORPHGL DATASET [option of train]...
@@ -55,11 +56,11 @@ train() {
     "$morphgl" train "$dataset" --threads 1 --json --quiet "$@"
 }
 
-echo "| link | ranks | seconds an epoch (median) | of these in exchanges | MiB sent an epoch by all | last loss |"
-echo "|---|---|---|---|---|---|"
-for rate in 100mbit 1gbit; do
+echo "| link | ranks | seconds an epoch: predicted | measured (median) | in exchanges | hidden behind backward | MiB sent an epoch by all | last loss |"
+echo "|---|---|---|---|---|---|---|---|"
+for rate in ${RATES:-100mbit 1gbit}; do
   limit $rate
-  for n in 1 2 4; do
+  for n in ${RANKS:-1 2 4}; do
     train $n "$@" >"$work/result.json"
     python3 - "$rate" "$work/result.json" <<'PYTHON'
 import json, statistics, sys
@@ -68,11 +69,14 @@ rate, path = sys.argv[1:]
 d = json.load(open(path))
 ranks = d["ranks"]
 exchange = statistics.median(r["exchange_seconds_per_epoch"] for r in ranks)
+hidden = statistics.median(r["exchange_hidden_seconds_per_epoch"] for r in ranks)
+share = f"{hidden:.3f} ({100 * hidden / exchange:.0f}%)" if len(ranks) > 1 else "–"
+predicted, measured = d["predicted_epoch_seconds"], d["measured_epoch_seconds"]
 sent = sum(r["bytes_sent_per_epoch"] for r in ranks) / 2**20
 loss = d["epochs"][-1]["loss"]
 hosts = len({r["host"] for r in ranks})
 assert hosts == len(ranks), f"{len(ranks)} ranks on {hosts} hosts"
-print(f"| {rate} | {len(ranks)} | {d['measured_epoch_seconds']:.3f} | {exchange:.3f} | {sent:.1f} | {loss:.7f} |")
+print(f"| {rate} | {len(ranks)} | {predicted:.3f} | {measured:.3f} | {exchange:.3f} | {share} | {sent:.1f} | {loss:.7f} |")
 PYTHON
   done
 done

@@ -181,6 +181,21 @@ pub struct Gradients {
     pub count: u64,
 }
 
+impl Gradients {
+    /// Hands all elements to `complete` as [`Training::accumulate_last`] does, tensor by tensor.
+    pub fn hand_over(&self, complete: Complete<'_>) {
+        let mut first = self.tensors.iter().map(|tensor| tensor.values.len()).sum();
+        for tensor in self.tensors.iter().rev() {
+            first -= tensor.values.len();
+            complete(first, &tensor.values);
+        }
+    }
+}
+
+/// Is handed gradients that are final until the next step: `(first, values)` are the elements `first..first + values.len()` of
+/// all gradients, tensor after tensor in the order of [`Training::gradients`].
+pub type Complete<'a> = &'a mut (dyn FnMut(usize, &[f32]) + Send + 'a);
+
 /// Phase Training: owns model and optimizer at its place.
 ///
 /// Accumulate and step are separate so that several trainers can share one step (unified-cpu-gpu-protocol §4).
@@ -190,6 +205,17 @@ pub trait Training: fmt::Debug + Send {
 
     /// Adds the gradients of a mini-batch, summed over its seeds, to those accumulated; returns its score in training mode.
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>>;
+
+    /// As [`Training::accumulate`], for the last mini-batch before a step. Every gradient is handed to `complete` as soon as it is
+    /// final, so that a group adds up those of the last layers while backward goes on: once each, from the last element to the
+    /// first, every call up to where the one before began. After an error some may have been handed over.
+    ///
+    /// An operator whose backward ends with all gradients at once needs no implementation of its own.
+    fn accumulate_last(&mut self, batch: &MiniBatch, complete: Complete<'_>) -> Result<Handle<Score>> {
+        let (score, measured) = self.accumulate(batch)?.measured()?;
+        self.gradients()?.hand_over(complete);
+        Ok(Handle::ready(score, measured.busy).counting(measured.counters))
+    }
 
     /// Copies out the accumulated gradients.
     fn gradients(&mut self) -> Result<Gradients>;

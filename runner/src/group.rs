@@ -2,15 +2,19 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use morphgl_execute::Stop;
-use morphgl_group::{Division, Exchange, GroupError, Seat, Share, ShareBatching, StopTogether, Weights};
+use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupError, Seat, Share, ShareBatching, StopTogether, Weights};
 use morphgl_registry::{BatchId, Batching, Operators, Score};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::Job;
+use crate::{Job, median};
+
+/// Measurements of an addition.
+const ADDITIONS: usize = 5;
 
 /// This process among those of a run.
 #[derive(Debug)]
@@ -89,13 +93,20 @@ pub struct Group {
     requested: Stop,
     /// Whether all trainers have agreed to stop.
     agreed: Stop,
+    /// Gradients of so many bytes are added up while backward goes on; with 0 all of them after it.
+    bucket_bytes: usize,
 }
 
 impl Group {
     /// Membership by one end of an exchange. A stop that is `requested` at any trainer ends all after the same step.
     pub fn new(exchange: SharedExchange, requested: Stop) -> Self {
         let division = Arc::new(Weights::equal(exchange.size()));
-        Self { exchange, division, requested, agreed: Stop::new() }
+        Self { exchange, division, requested, agreed: Stop::new(), bucket_bytes: BUCKET_BYTES }
+    }
+
+    /// The same membership with buckets of so many bytes of gradients, the same at all trainers.
+    pub fn with_bucket_bytes(self, bucket_bytes: usize) -> Self {
+        Self { bucket_bytes, ..self }
     }
 
     /// This trainer's number, from 0.
@@ -127,6 +138,22 @@ impl Group {
             serde_json::from_slice(bytes).map_err(differs)
         };
         Ok(all.iter().enumerate().map(read).collect::<Result<_, _>>()?)
+    }
+
+    /// Seconds in which all trainers add up so many values: the median of a few times. All trainers call it at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::gather`].
+    pub fn addition_seconds(&self, num_values: usize) -> Result<f64> {
+        let mut values = vec![0.0; num_values];
+        let mut seconds = Vec::with_capacity(ADDITIONS);
+        for _ in 0..ADDITIONS {
+            let start = Instant::now();
+            self.exchange.lock().add(&mut values)?;
+            seconds.push(start.elapsed().as_secs_f64());
+        }
+        Ok(median(&seconds))
     }
 
     /// The scores of rank 0, at all trainers: evaluations on machines of different SIMD levels or numbers of threads may differ
@@ -161,7 +188,9 @@ impl Group {
         };
         let exchange = Box::new(self.exchange.clone());
         let division = Arc::clone(&self.division);
-        Ok(morphgl_group::join(operators, Seat { exchange, division, num_seeds, batch_size, stop: Some(stop) })?)
+        let (stop, bucket_bytes) = (Some(stop), self.bucket_bytes);
+        let seat = Seat { exchange, division, num_seeds, batch_size, stop, bucket_bytes };
+        Ok(morphgl_group::join(operators, seat)?)
     }
 
     /// Leaves the group: all others fail with this reason.

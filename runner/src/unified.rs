@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use morphgl_execute::{Control, EpochReport, Settings as ExecutorSettings, Stop, TrainingState, add_counters};
-use morphgl_group::{Balanced, Division, HostExchange, Leaver, Seat, StopTogether, join, work};
+use morphgl_group::{BUCKET_BYTES, Balanced, Division, HostExchange, Leaver, Seat, StopTogether, join, work};
 use morphgl_plan::Schedule;
 use morphgl_registry::{BatchId, Operators, SeedSet};
 use morphgl_sampler_core::Epochs;
@@ -82,7 +82,8 @@ impl Followers {
                 stop: Arc::new(move || current(&of_agreement.agreed).request()),
             };
             let (num_seeds, batch_size) = (seeds.nodes().len(), sampler.batch_size);
-            let seat = Seat { exchange: Box::new(end), division, num_seeds, batch_size, stop: Some(stop) };
+            let (stop, bucket_bytes) = (Some(stop), BUCKET_BYTES);
+            let seat = Seat { exchange: Box::new(end), division, num_seeds, batch_size, stop, bucket_bytes };
             let operators = join(operators, seat)?;
             match &leading {
                 None => leading = Some(operators),

@@ -99,6 +99,16 @@ fn losses_are_those_of_one_process() {
         let sent = |rank: &Value| rank["bytes_sent_per_epoch"].as_f64().expect("bytes") > 0.0;
         let senders = document["ranks"].as_array().expect("ranks").iter().filter(|r| sent(r)).count();
         assert_eq!(senders, if ranks == 1 { 0 } else { ranks });
+        let seconds = |rank: &Value, name: &str| rank[name].as_f64().expect("seconds");
+        for rank in document["ranks"].as_array().expect("ranks") {
+            let all = seconds(rank, "exchange_seconds_per_epoch");
+            assert!((0.0..=all).contains(&seconds(rank, "exchange_hidden_seconds_per_epoch")), "{rank}");
+        }
+        // All gradients after backward, and each tensor for itself while it goes on.
+        for bucket in ["0", "1"].iter().filter(|_| ranks == 2) {
+            let output = same(&bench, ranks, &[&args[..], &["--gradient-bucket", bucket]].concat()).output();
+            assert_eq!(losses(&output.expect("mpirun starts").stdout), together, "--gradient-bucket {bucket}");
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use morphgl_graph_store::{FeatureMatrix, FeatureView};
 use morphgl_model_spec::{Dropout, DropoutSite, ModelSpec, ParameterSpec};
 use morphgl_platform::SimdLevel;
-use morphgl_registry::{Block, Score};
+use morphgl_registry::{Block, Complete, Score};
 
 use crate::adjacency::{self, Adjacency};
 use crate::buffer::{Buffer, resize};
@@ -23,6 +23,8 @@ const EDGES: usize = 1 << 14;
 pub(crate) struct Network {
     layers: Vec<Layer>,
     inputs: LayerInputs,
+    /// By layer, the first of its parameters among the elements of all.
+    first_elements: Vec<usize>,
     loss_gradient: Buffer,
     scores: Vec<Score>,
     times: PassTimes,
@@ -172,6 +174,9 @@ impl Network {
                 edge_nodes: Vec::new(),
                 dropped: Buffer::default(),
             },
+            first_elements: (0..spec.layers)
+                .map(|l| specs.iter().filter(|p| p.layer < l).map(ParameterSpec::len).sum())
+                .collect(),
             loss_gradient: Buffer::default(),
             scores: Vec::new(),
             times: PassTimes {
@@ -242,24 +247,30 @@ impl Network {
         Score::of(logits, input.labels, classes)
     }
 
-    /// Adds the gradients of a mini-batch, unless its loss is not finite.
+    /// Adds the gradients of a mini-batch, unless its loss is not finite. Hands those of each layer to `complete` after its
+    /// backward pass.
     pub(crate) fn forward_backward(
         &mut self,
         parameters: &[f32],
         input: Input<'_>,
         mode: Mode,
         gradients: &mut [f32],
+        complete: Complete<'_>,
     ) -> Score {
         self.forward(parameters, input, mode);
         let (classes, start) = (self.inputs.spec.num_classes, Instant::now());
-        let Self { layers, inputs, loss_gradient, scores, times } = self;
+        let Self { layers, inputs, first_elements, loss_gradient, scores, times } = self;
         let logits = layers.last().expect("a model has a layer").out.read(input.labels.len() * classes);
         let loss_gradient = loss_gradient.get(logits.len());
         let score = cross_entropy(logits, input.labels, classes, scores, loss_gradient);
         times.loss = start.elapsed().as_secs_f64();
+        if score.count == 0 {
+            complete(0, gradients);
+        }
         if !score.loss_sum.is_finite() || score.count == 0 {
             return score;
         }
+        let mut end = gradients.len();
         for l in (0..layers.len()).rev() {
             let start = Instant::now();
             let (before, rest) = layers.split_at_mut(l);
@@ -270,6 +281,9 @@ impl Network {
             };
             layer.backward(inputs.context((l, before.last()), parameters, input, mode), upstream, gradients);
             times.backward[l] = start.elapsed().as_secs_f64();
+            let first = first_elements[l];
+            complete(first, &gradients[first..end]);
+            end = first;
         }
         score
     }

@@ -8,8 +8,8 @@ use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_spec::{ModelSpec, ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{
-    BatchFeatures, BatchId, Error, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training,
-    TrainingContext,
+    BatchFeatures, BatchId, Complete, Error, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score,
+    Training, TrainingContext,
 };
 use morphgl_training_core::{
     Limits, broken_parameter, check_batch, check_context, check_loss, infer, nothing_accumulated, start_threads,
@@ -107,10 +107,10 @@ impl CpuNative {
         Ok(self.network.work(input(&self.dataset, &self.spec.model, batch)?))
     }
 
-    fn forward_backward(&mut self, batch: &HostBatch) -> Result<Score> {
+    fn forward_backward(&mut self, batch: &HostBatch, complete: Complete<'_>) -> Result<Score> {
         let input = input(&self.dataset, &self.spec.model, batch)?;
         let mode = Mode::Training { seed: self.seed, id: batch.id };
-        let score = self.network.forward_backward(&self.parameters, input, mode, &mut self.gradients);
+        let score = self.network.forward_backward(&self.parameters, input, mode, &mut self.gradients, complete);
         check_loss(KEY, batch.id, &score)?;
         self.last = Some(batch.id);
         self.count += score.count;
@@ -184,8 +184,13 @@ impl Training for CpuNative {
     }
 
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        self.accumulate_last(batch, &mut |_, _| {})
+    }
+
+    /// Backward goes from the last layer to the first; each layer's gradients are complete after its own.
+    fn accumulate_last(&mut self, batch: &MiniBatch, complete: Complete<'_>) -> Result<Handle<Score>> {
         let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
-        let score = pool.install(|| self.forward_backward(batch))?;
+        let score = pool.install(|| self.forward_backward(batch, complete))?;
         Ok(Handle::ready(score, start.elapsed()))
     }
 

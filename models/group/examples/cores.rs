@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
-use morphgl_group::{Balanced, Division, HostExchange, Seat, Weights, join, work};
+use morphgl_group::{BUCKET_BYTES, Balanced, Division, HostExchange, Seat, Weights, join, work};
 use morphgl_registry::{
     BatchId, BatchingContext, Fanouts, Handle, Operators, Phase, Place, Route, RouteOperators, SamplerSettings,
     SeedSet, TrainingContext, TrainingOperator, TransferringContext,
@@ -110,6 +110,7 @@ fn epochs(
                 num_seeds: dataset.splits.train.len(),
                 batch_size: settings.batch_size,
                 stop: None,
+                bucket_bytes: BUCKET_BYTES,
             };
             scope.spawn(move || {
                 let threads = pair.threads[rank];

@@ -21,6 +21,9 @@ pub struct Seat {
     pub batch_size: usize,
     /// How the group ends early; `None` where it never does.
     pub stop: Option<StopTogether>,
+    /// Gradients of so many bytes or more are added up while backward goes on; with 0 all of them after it. The same at all
+    /// trainers; [`BUCKET_BYTES`](crate::BUCKET_BYTES) is a good value.
+    pub bucket_bytes: usize,
 }
 
 /// The operators of one trainer of a group: its routes make and move its share of each mini-batch, and `train` of its training
@@ -31,7 +34,7 @@ pub struct Seat {
 /// There is not exactly one training operator.
 pub fn join(operators: Operators, seat: Seat) -> Result<Operators> {
     let Operators { routes, mut trainers } = operators;
-    let Seat { exchange, division, num_seeds, batch_size, stop } = seat;
+    let Seat { exchange, division, num_seeds, batch_size, stop, bucket_bytes } = seat;
     let (Some(trainer), true) = (trainers.pop(), trainers.is_empty()) else {
         return Err(Error::setting("group", "a trainer of a group has one training operator; keep one"));
     };
@@ -42,7 +45,8 @@ pub fn join(operators: Operators, seat: Seat) -> Result<Operators> {
         transferring: Box::new(ShareTransferring(transferring)),
     });
     let TrainingOperator { key, place, operator: inner } = trainer;
-    let operator = GroupTraining { inner, exchange, division, stop, values: Vec::new(), last: None };
+    let (buckets, values) = (Vec::new(), Vec::new());
+    let operator = GroupTraining { inner, exchange, division, stop, bucket_bytes, buckets, values, last: None };
     let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];
     Ok(Operators { routes: routes.collect(), trainers })
 }

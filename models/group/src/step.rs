@@ -2,17 +2,22 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use morphgl_registry::{
-    CounterSpec, Counters, Error, Gradients, Handle, MiniBatch, NamedTensor, Result, Score, Training,
+    Complete, CounterSpec, Counters, Error, Gradients, Handle, Measured, MiniBatch, NamedTensor, Result, Score,
+    Training,
 };
 
+use crate::overlap::{Added, add_while, buckets};
 use crate::{Division, Exchange, GroupError};
 
 /// Microseconds in exchanges, the time in which a trainer waits for others included.
 pub(crate) const EXCHANGE_MICROS: CounterSpec =
     CounterSpec::new("exchange_micros", "microseconds in exchanges of the group, waiting for other trainers included");
+/// The part of [`EXCHANGE_MICROS`] in which this trainer's own work went on.
+pub(crate) const EXCHANGE_HIDDEN_MICROS: CounterSpec =
+    CounterSpec::new("exchange_hidden_micros", "microseconds of these in which this trainer's backward went on");
 /// Bytes sent to other trainers.
 pub(crate) const EXCHANGE_BYTES: CounterSpec =
     CounterSpec::new("exchange_bytes", "bytes sent to other trainers of the group");
@@ -42,6 +47,10 @@ pub(crate) struct GroupTraining {
     pub(crate) exchange: Box<dyn Exchange>,
     pub(crate) division: Arc<dyn Division>,
     pub(crate) stop: Option<StopTogether>,
+    /// Gradients of so many bytes are added together while backward goes on; with 0 all of them after it.
+    pub(crate) bucket_bytes: usize,
+    /// Lengths of the gradients' buckets; empty before the first step.
+    pub(crate) buckets: Vec<usize>,
     /// The gradients, tensor after tensor.
     pub(crate) values: Vec<f32>,
     /// The last step's epoch, and its end.
@@ -66,8 +75,28 @@ struct Told {
 }
 
 impl GroupTraining {
-    /// Adds up what all trainers have accumulated, and steps. Returns the score of the whole mini-batch.
-    fn step_together(&mut self, batch: &MiniBatch, own: Score, seconds: f64) -> Result<(Score, Handle<()>, Counters)> {
+    /// Accumulates the share, and meanwhile adds up the gradients of all trainers; `self.values` has the sums.
+    fn accumulate_together(&mut self, batch: &MiniBatch) -> Result<(Score, Measured, Added)> {
+        if self.buckets.is_empty() {
+            let tensors = self.inner.gradients()?.tensors;
+            self.buckets = buckets(&tensors, self.bucket_bytes);
+            self.values = vec![0.0; tensors.iter().map(|tensor| tensor.values.len()).sum()];
+        }
+        let inner = &mut self.inner;
+        let accumulate = |complete: Complete<'_>| accumulate_share(&mut **inner, batch, complete)?.measured();
+        let added = add_while(&mut *self.exchange, &mut self.values, &self.buckets, accumulate)?;
+        let ((score, measured), added) = added;
+        Ok((score, measured, added.map_err(|e| Error::failed(batch.id(), e))?))
+    }
+
+    /// Steps with the gradients of all trainers. Returns the score of the whole mini-batch.
+    fn step_together(
+        &mut self,
+        batch: &MiniBatch,
+        own: Score,
+        seconds: f64,
+        added: &Added,
+    ) -> Result<(Score, Handle<()>, Counters)> {
         let mut gradients = self.inner.gradients()?;
         let id = batch.id();
         let stop = self.stop.as_ref().is_some_and(|stop| (stop.requested)());
@@ -81,15 +110,11 @@ impl GroupTraining {
             seconds,
             stop: u64::from(stop),
         };
-        let (start, sent) = (Instant::now(), self.exchange.bytes_sent());
+        let start = Instant::now();
         let all = self.exchange.all_gather(bytemuck::bytes_of(&told)).and_then(|all| read(&all, told));
-        let failed = |e: GroupError| Error::failed(id, e);
-        let all = all.map_err(failed)?;
+        let all = all.map_err(|e| Error::failed(id, e))?;
+        let micros = (added.total + start.elapsed()).as_micros() as u64;
         gradients.count = all.iter().map(|t| t.count).sum();
-        self.values.clear();
-        gradients.tensors.iter().for_each(|t| self.values.extend_from_slice(&t.values));
-        self.exchange.add(&mut self.values).map_err(failed)?;
-        let micros = start.elapsed().as_micros() as u64;
         let mut rest = &self.values[..];
         for tensor in &mut gradients.tensors {
             let (own, others) = rest.split_at(tensor.values.len());
@@ -109,10 +134,19 @@ impl GroupTraining {
         let behind = longest - seconds.iter().sum::<f64>() / seconds.len() as f64;
         let counters = Counters::NONE
             .with(&EXCHANGE_MICROS, micros)
-            .with(&EXCHANGE_BYTES, self.exchange.bytes_sent() - sent)
+            .with(&EXCHANGE_HIDDEN_MICROS, added.hidden.as_micros() as u64)
             .with(&IMBALANCE_MICROS, (behind * 1e6) as u64);
         Ok((score, step, counters))
     }
+}
+
+/// As [`Training::accumulate_last`]; an empty share leaves the gradients as they are.
+fn accumulate_share(inner: &mut dyn Training, batch: &MiniBatch, complete: Complete<'_>) -> Result<Handle<Score>> {
+    if batch.num_seeds() > 0 {
+        return inner.accumulate_last(batch, complete);
+    }
+    inner.gradients()?.hand_over(complete);
+    Ok(Handle::ready(Score::default(), Duration::ZERO))
 }
 
 /// What all trainers told, by rank.
@@ -142,9 +176,13 @@ impl Training for GroupTraining {
 
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         match batch.num_seeds() {
-            0 => Ok(Handle::ready(Score::default(), std::time::Duration::ZERO)),
+            0 => Ok(Handle::ready(Score::default(), Duration::ZERO)),
             _ => self.inner.accumulate(batch),
         }
+    }
+
+    fn accumulate_last(&mut self, batch: &MiniBatch, complete: Complete<'_>) -> Result<Handle<Score>> {
+        accumulate_share(&mut *self.inner, batch, complete)
     }
 
     fn gradients(&mut self) -> Result<Gradients> {
@@ -165,13 +203,15 @@ impl Training for GroupTraining {
     /// share whose batching or transferring takes longer than training. The first step of an epoch has no such wait.
     fn train(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let mut together = || {
+            let sent = self.exchange.bytes_sent();
             let last = self.last.filter(|(epoch, _)| *epoch == batch.id().epoch);
             let start = last.map_or_else(Instant::now, |(_, end)| end);
-            let (own, accumulating) = self.accumulate(batch)?.measured()?;
-            let (score, step, exchanged) = self.step_together(batch, own, start.elapsed().as_secs_f64())?;
+            let (own, accumulating, added) = self.accumulate_together(batch)?;
+            let seconds = added.work_ended.saturating_duration_since(start).as_secs_f64();
+            let (score, step, exchanged) = self.step_together(batch, own, seconds, &added)?;
             let ((), stepping) = step.measured()?;
             self.last = Some((batch.id().epoch, Instant::now()));
-            let mut counters = accumulating.counters;
+            let mut counters = accumulating.counters.with(&EXCHANGE_BYTES, self.exchange.bytes_sent() - sent);
             counters += exchanged;
             counters += stepping.counters;
             Ok(Handle::ready(score, accumulating.busy + stepping.busy).counting(counters))

@@ -58,7 +58,10 @@ proptest! {
         let division: Arc<dyn Division> = Arc::new(Ends(ends.clone()));
         let group = task.group(ends.len(), &division, 1);
         same_as_alone(&group, &task.alone(1));
-        prop_assert_eq!(&task.group(ends.len(), &division, 1), &group, "another run differs");
+        for bucket_bytes in [0, 1, 300] {
+            let other = task.group_by_buckets(ends.len(), &division, 1, bucket_bytes);
+            prop_assert_eq!(&other, &group, "buckets of {} bytes differ", bucket_bytes);
+        }
     }
 }
 

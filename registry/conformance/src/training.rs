@@ -60,6 +60,7 @@ pub fn check(subject: &Subject<'_>) {
     state::a_copy_goes_on_alike(&run);
     state::a_rebuilt_operator_goes_on_alike(&run);
     state::training_is_accumulating_and_stepping(&run);
+    state::gradients_are_handed_over(&run);
     state::queued_batches_are_trained_in_order(&run);
     state::threads_change_little(&run);
     state::failures_are_named(&run);

@@ -21,7 +21,7 @@ use super::show;
 use super::usage::Usage;
 use super::values::Cache;
 use crate::group::Identity;
-use crate::{Evaluation, Group, Job, JobConfig, MemoryLimit, Profile, Profiler, TrainReport, median, shards};
+use crate::{Evaluation, Group, Job, JobConfig, MemoryLimit, Plan, Profile, Profiler, TrainReport, median, shards};
 
 /// Compared by all ranks.
 const VERSION: &str = concat!("morphgl ", env!("CARGO_PKG_VERSION"));
@@ -48,6 +48,8 @@ struct Part {
     threads: usize,
     bytes_sent_per_epoch: f64,
     exchange_seconds_per_epoch: f64,
+    /// The part of these in which the rank's backward went on.
+    exchange_hidden_seconds_per_epoch: f64,
     /// Of divided features; `None` where every rank has all.
     #[serde(skip_serializing_if = "Option::is_none")]
     features: Option<FeaturePart>,
@@ -70,10 +72,15 @@ pub(crate) fn current() -> Option<&'static Ranks> {
     RANKS.get()
 }
 
-/// Joins the other ranks where this process was started as one of several; each wait for others is limited.
-pub(crate) fn enter(limit: Duration) -> anyhow::Result<Option<&'static Ranks>> {
+/// Joins the other ranks where this process was started as one of several; each wait for others is limited, and gradients are
+/// added up in buckets of so many bytes.
+pub(crate) fn enter(limit: Duration, bucket_bytes: Option<u64>) -> anyhow::Result<Option<&'static Ranks>> {
     let Some((exchange, host)) = launch::connect(limit)? else { return Ok(None) };
-    let group = Arc::new(Group::new(exchange, interrupt::stop()?));
+    let group = Group::new(exchange, interrupt::stop()?);
+    let group = Arc::new(match bucket_bytes {
+        Some(bytes) => group.with_bucket_bytes(bytes as usize),
+        None => group,
+    });
     Identity { rank: group.rank(), host: host.clone() }.set();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -219,6 +226,22 @@ impl Ranks {
         Ok(())
     }
 
+    /// Makes the predicted epoch that of all ranks: the slowest one's, and at each step an addition of gradients, measured by all
+    /// at once. What backward hides of it is not known before training, and not taken off.
+    pub(crate) fn predict(&self, job: &mut Job, plan: &mut Plan) -> anyhow::Result<()> {
+        let mut num_values = 0;
+        for trainer in &mut job.operators.trainers {
+            num_values = trainer.operator.gradients()?.tensors.iter().map(|tensor| tensor.values.len()).sum();
+        }
+        let prediction = &mut plan.prediction;
+        let own = [prediction.epoch_seconds, prediction.bound_seconds, self.group.addition_seconds(num_values)?];
+        let all = self.group.gather(&own)?;
+        let slowest = |i: usize| all.iter().map(|seconds| seconds[i]).fold(0.0, f64::max);
+        let added = slowest(2) * plan.schedule.num_batches() as f64;
+        (prediction.epoch_seconds, prediction.bound_seconds) = (slowest(0) + added, slowest(1));
+        Ok(())
+    }
+
     /// Divides the dataset's feature rows among the ranks; each has copies of the rows that `hot` ranks first, as many as fit in its
     /// bytes.
     pub(crate) fn share_features(
@@ -278,13 +301,15 @@ impl Ranks {
             threads,
             bytes_sent_per_epoch: of_all("exchange_bytes"),
             exchange_seconds_per_epoch: of_all("exchange_micros") / 1e6,
+            exchange_hidden_seconds_per_epoch: of_all("exchange_hidden_micros") / 1e6,
         };
         let parts = self.group.gather(&own)?;
         let bytes: f64 = parts.iter().map(|part| part.bytes_sent_per_epoch).sum();
         let seconds = median(&parts.iter().map(|part| part.exchange_seconds_per_epoch).collect::<Vec<_>>());
+        let hidden = median(&parts.iter().map(|part| part.exchange_hidden_seconds_per_epoch).collect::<Vec<_>>());
         let hosts = self.places.iter().map(|place| &place.host).collect::<BTreeSet<_>>().len() as u64;
         let text = format!(
-            "{} on {}: {} sent an epoch by all, {seconds:.3} s an epoch in exchanges (median)\n",
+            "{} on {}: {} sent an epoch by all, {seconds:.3} s an epoch in exchanges, {hidden:.3} s of it behind backward (medians)\n",
             show::plural(parts.len() as u64, "rank"),
             show::plural(hosts, "host"),
             show::bytes(bytes as u64),

@@ -72,6 +72,10 @@ pub(crate) struct Args {
     /// Seconds after which a phase of one mini-batch counts as hanging, and the run ends
     #[arg(help_heading = "Training", long, default_value = "300", value_name = "SECONDS", value_parser = values::seconds)]
     time_limit: Duration,
+    /// Ranks of MPI add up the gradients of the last layers while backward goes on, in buckets of so many bytes or more; 0: all
+    /// gradients after backward [default: 128KiB]
+    #[arg(help_heading = "Training", long, value_name = "BYTES", value_parser = values::bytes_or_none)]
+    gradient_bucket: Option<u64>,
     /// Writes config.toml, plan.json, status.json, metrics.jsonl, checkpoints, trace.json, report.html and model.safetensors
     /// into this directory
     #[arg(help_heading = "Training", long, value_name = "DIR")]
@@ -201,7 +205,7 @@ pub(crate) fn refuse_options(matches: &ArgMatches) -> anyhow::Result<()> {
 }
 
 pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
-    let Some(ranks) = ranks::enter(args.time_limit)? else { return run_here(args, show) };
+    let Some(ranks) = ranks::enter(args.time_limit, args.gradient_bucket)? else { return run_here(args, show) };
     args.prepare_for(ranks)?;
     // Rank 0 alone prints results.
     run_here(args, if ranks.is_first() { show } else { Show { quiet: true, json: true } })

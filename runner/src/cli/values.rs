@@ -77,6 +77,11 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+/// As [`bytes`], or 0.
+pub(crate) fn bytes_or_none(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" { Ok(0) } else { bytes(text) }
+}
+
 /// What operators cache, and the limit of each cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cache {

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_graph_store::Dataset;
-use morphgl_group::{Division, Exchange, HostExchange, Seat, join};
+use morphgl_group::{BUCKET_BYTES, Division, Exchange, HostExchange, Seat, join};
 use morphgl_registry::{
-    BatchId, BatchingContext, Gradients, Handle, MiniBatch, NamedTensor, Operators, Phase, Place, Result, Route,
-    RouteOperators, SamplerSettings, Score, SeedSet, Training, TrainingContext, TrainingOperator, TransferringContext,
+    BatchId, BatchingContext, Complete, Gradients, Handle, MiniBatch, NamedTensor, Operators, Phase, Place, Result,
+    Route, RouteOperators, SamplerSettings, Score, SeedSet, Training, TrainingContext, TrainingOperator,
+    TransferringContext,
 };
 use morphgl_training_cpu_native::CpuNative;
 use morphgl_transferring_cpu_host::CpuHost;
@@ -55,6 +56,9 @@ impl Training for Observed {
     }
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         self.inner.accumulate(batch)
+    }
+    fn accumulate_last(&mut self, batch: &MiniBatch, complete: Complete<'_>) -> Result<Handle<Score>> {
+        self.inner.accumulate_last(batch, complete)
     }
     fn gradients(&mut self) -> Result<Gradients> {
         self.inner.gradients()
@@ -146,10 +150,18 @@ impl Task {
 
     /// Trains epochs with a group; returns what each trainer has, by rank.
     pub(crate) fn group(&self, size: usize, division: &Arc<dyn Division>, epochs: u32) -> Vec<Trained> {
-        self.group_by(HostExchange::group(size, LIMIT), division, epochs)
+        self.group_by_buckets(size, division, epochs, BUCKET_BYTES)
     }
 
-    fn group_by(&self, ends: Vec<HostExchange>, division: &Arc<dyn Division>, epochs: u32) -> Vec<Trained> {
+    /// As [`Task::group`], with buckets of gradients of so many bytes.
+    pub(crate) fn group_by_buckets(
+        &self,
+        size: usize,
+        division: &Arc<dyn Division>,
+        epochs: u32,
+        bucket_bytes: usize,
+    ) -> Vec<Trained> {
+        let ends = HostExchange::group(size, LIMIT);
         thread::scope(|scope| {
             let trainer = |end: HostExchange| {
                 let seat = Seat {
@@ -158,6 +170,7 @@ impl Task {
                     num_seeds: self.dataset.splits.train.len(),
                     batch_size: self.settings.batch_size,
                     stop: None,
+                    bucket_bytes,
                 };
                 scope.spawn(move || {
                     let seen = Seen::default();

@@ -162,6 +162,40 @@ pub(super) fn training_is_accumulating_and_stepping(run: &Run<'_>) {
     }
 }
 
+/// `accumulate_last` is `accumulate`, and hands over the gradients: all, once, from the last element to the first.
+pub(super) fn gradients_are_handed_over(run: &Run<'_>) {
+    for (what, model) in models() {
+        let [mut apart, mut handing] = [(); 2].map(|()| run.build(&model));
+        for trainer in [&mut apart, &mut handing] {
+            // On top of a mini-batch before it.
+            accumulate(trainer, &run.batch(&model, &[1, 4], 0));
+        }
+        let mut labelled = run.host_batch(&model, &[0, 5, 7], 1);
+        let mut unlabelled = run.host_batch(&model, &[2, 3], 2);
+        unlabelled.labels.fill(-1);
+        labelled.labels[0] = -1;
+        for batch in [labelled, unlabelled].map(run.subject.transfer) {
+            let expected = accumulate(&mut apart, &batch);
+            let mut pieces: Vec<(usize, Vec<f32>)> = Vec::new();
+            let handle = handing.accumulate_last(&batch, &mut |first, values| pieces.push((first, values.to_vec())));
+            let (score, _) = handle.and_then(Handle::wait).expect("a mini-batch is accumulated");
+            assert_eq!((score.correct, score.count), (expected.correct, expected.count), "{what}: its score");
+            let own = gradients(&mut handing);
+            let all: Vec<f32> = own.tensors.iter().flat_map(|tensor| tensor.values.iter().copied()).collect();
+            let mut end = all.len();
+            for (first, values) in pieces {
+                assert_eq!(first + values.len(), end, "{what}: gradients are handed over from the last to the first");
+                assert_eq!(values, all[first..end], "{what}: elements {first}..{end} handed over, and gradients");
+                end = first;
+            }
+            assert_eq!(end, 0, "{what}: elements that are not handed over");
+            let apart = gradients(&mut apart);
+            assert_eq!(own.count, apart.count, "{what}: seeds");
+            alike(run, &format!("{what}, handed over"), &own.tensors, &apart.tensors);
+        }
+    }
+}
+
 /// Mini-batches queued up to `queue_depth` are trained on in order.
 pub(super) fn queued_batches_are_trained_in_order(run: &Run<'_>) {
     for (what, model) in models() {

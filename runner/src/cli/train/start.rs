@@ -62,12 +62,12 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
     let unified = choose_group(args, unified, &plans, show)?;
-    let plan = match &unified {
+    let mut plan = match &unified {
         Some(unified) => unified.leading_plan(),
         None => args.plan.choose(plan_of_file, &plans, &problem)?,
     };
     if let Some(ranks) = ranks::current() {
-        join(ranks, &mut job, &plan)?;
+        join(ranks, &mut job, &mut plan)?;
     }
     let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.all_host());
     if evaluation == Evaluation::Full {
@@ -174,11 +174,13 @@ fn facts(
     let options = args.options(steps, evaluation.unwrap_or_default(), validated);
     facts.push(("--shard".to_string(), args.shard.map_or("none".to_string(), |hot| format!("{hot:?}"))));
     facts.extend(configuration(&config, &options));
+    let bucket = args.gradient_bucket.map_or("default".to_string(), |bytes| bytes.to_string());
+    facts.push(("--gradient-bucket".to_string(), bucket));
     Ok(facts)
 }
 
-/// Makes the job that of one rank, which trains by this plan.
-fn join(ranks: &Ranks, job: &mut Job, plan: &Plan) -> anyhow::Result<()> {
+/// Makes the job that of one rank, which trains by this plan, and the prediction that of all ranks.
+fn join(ranks: &Ranks, job: &mut Job, plan: &mut Plan) -> anyhow::Result<()> {
     if plan.schedule.shares.len() > 1 {
         return Err(Usage::error("--plan: ranks of MPI train by one route, and this plan has several; plan again"));
     }
@@ -187,6 +189,7 @@ fn join(ranks: &Ranks, job: &mut Job, plan: &Plan) -> anyhow::Result<()> {
         None => Vec::new(),
     };
     ranks.check_parameters("initial parameters", &parameters)?;
+    ranks.predict(job, plan)?;
     job.join(Arc::clone(&ranks.group));
     Ok(())
 }
