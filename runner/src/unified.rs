@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use morphgl_execute::{Control, EpochReport, Settings as ExecutorSettings, Stop, TrainingState, add_counters};
-use morphgl_group::{Balanced, Division, HostExchange, Leaver, Seat, StopTogether, join, work};
+use morphgl_group::{Balanced, Division, HostExchange, Leaver, Seat, StopTogether, Weights, join, work};
 use morphgl_plan::{Limits, Plan, Schedule};
 use morphgl_profile::Profile;
-use morphgl_registry::{BatchId, Operators, SeedSet};
+use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, SeedSet};
 use morphgl_sampler_core::Epochs;
 use serde::{Deserialize, Serialize};
 
@@ -24,13 +24,29 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub struct Unified {
     /// The trainers.
     pub trainers: Vec<UnifiedTrainer>,
+    /// How mini-batches are divided among them.
+    #[serde(default)]
+    pub shares: Shares,
     /// Predicted seconds of an epoch, of durations in proportion to the shares, without the addition of gradients.
     pub epoch_seconds: f64,
+}
+
+/// How the mini-batches of a group are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shares {
+    /// By the work of seeds and the measured speeds of the trainers. Which seeds a trainer has depends on times.
+    #[default]
+    Balanced,
+    /// As many seeds for each. Two runs have the same bits.
+    Equal,
 }
 
 /// One trainer's part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UnifiedTrainer {
+    /// Where it trains.
+    pub place: Place,
     /// Its own plan: of whole mini-batches, by one route.
     pub plan: Plan,
     /// The host's cores that its plan is for.
@@ -40,7 +56,8 @@ pub struct UnifiedTrainer {
 }
 
 impl Unified {
-    /// The division of the host's cores among the training operators of the profile that has the least predicted epoch time.
+    /// The division of the host's cores among the training operators of the profile, each at its place, that has the least
+    /// predicted epoch time.
     ///
     /// # Errors
     ///
@@ -50,10 +67,8 @@ impl Unified {
     ///
     /// One search of plans for each trainer and number of cores.
     pub fn plan(profile: &Profile, cores: usize, limits: Limits) -> Result<Self> {
-        let mut keys: Vec<String> = profile.routes.iter().map(|r| r.route.training.to_string()).collect();
-        keys.sort();
-        keys.dedup();
-        let count = keys.len();
+        let ends = profile.trainers();
+        let count = ends.len();
         if count < 2 {
             let what = "--plan unified: one place alone can train here; use --plan auto";
             return Err(Usage::error(what));
@@ -65,32 +80,39 @@ impl Unified {
         let limits = Limits { host_bytes: limits.host_bytes.map(|bytes| bytes / count as u64), ..limits };
         // By trainer, its fastest plan on one core, on two, and so on.
         let mut plans: Vec<Vec<Plan>> = Vec::new();
-        for key in &keys {
+        for (key, place) in &ends {
+            let own = profile.of_trainer(key, place);
             let on = |cores: usize| {
-                let problem = profile.problem(cores, limits).of_training(key);
-                let plans = morphgl_plan::plan(&problem.expect("the profile has a route to it"))?;
+                let plans = morphgl_plan::plan(&own.problem(cores, limits))?;
                 let single = plans.all().iter().find(|plan| plan.schedule.shares.len() == 1);
-                single.cloned().ok_or_else(|| anyhow!("{key}: no plan of a single route"))
+                single.cloned().ok_or_else(|| anyhow!("{key} at {place}: no plan of a single route"))
             };
             plans.push((1..=cores - (count - 1)).map(on).collect::<Result<_>>()?);
         }
-        let mut best: Option<(f64, Vec<usize>)> = None;
-        for_each_division(cores, count, &mut Vec::new(), &mut |division| {
-            let speed: f64 =
-                plans.iter().zip(division).map(|(plans, &n)| 1.0 / plans[n - 1].prediction.epoch_seconds).sum();
-            if best.as_ref().is_none_or(|(most, _)| speed > *most) {
-                best = Some((speed, division.to_vec()));
-            }
-        });
-        let (speed, division) = best.expect("there are as many cores as trainers");
-        let trainer = |(mut plans, cores): (Vec<Plan>, usize)| {
+        let speeds: Vec<Vec<f64>> =
+            plans.iter().map(|plans| plans.iter().map(|p| 1.0 / p.prediction.epoch_seconds).collect()).collect();
+        let division = divide(cores, &speeds);
+        let speed: f64 = speeds.iter().zip(&division).map(|(speeds, &cores)| speeds[cores - 1]).sum();
+        let trainer = |((mut plans, cores), (_, place)): ((Vec<Plan>, usize), (Key, Place))| {
             let plan = plans.swap_remove(cores - 1);
             let share = 1.0 / plan.prediction.epoch_seconds / speed;
-            UnifiedTrainer { plan, cores, share }
+            UnifiedTrainer { place, plan, cores, share }
         };
-        let mut trainers: Vec<UnifiedTrainer> = plans.into_iter().zip(division).map(trainer).collect();
+        let mut trainers: Vec<UnifiedTrainer> = plans.into_iter().zip(division).zip(ends).map(trainer).collect();
         trainers.sort_by(|a, b| b.share.total_cmp(&a.share));
-        Ok(Self { trainers, epoch_seconds: 1.0 / speed })
+        Ok(Self { trainers, shares: Shares::Balanced, epoch_seconds: 1.0 / speed })
+    }
+
+    /// The same trainers with mini-batches divided by `shares`.
+    pub fn divided(mut self, shares: Shares) -> Self {
+        self.shares = shares;
+        if shares == Shares::Equal {
+            let share = 1.0 / self.trainers.len() as f64;
+            let epoch = |trainer: &UnifiedTrainer| share * trainer.plan.prediction.epoch_seconds;
+            self.epoch_seconds = self.trainers.iter().map(epoch).fold(0.0, f64::max);
+            self.trainers.iter_mut().for_each(|trainer| trainer.share = share);
+        }
+        self
     }
 
     /// The plan of the first trainer, with the group's predicted epoch time.
@@ -112,20 +134,29 @@ impl Unified {
     }
 }
 
-/// Calls `each` with every division of `cores` among `count` trainers, at least one each.
-fn for_each_division(cores: usize, count: usize, given: &mut Vec<usize>, each: &mut dyn FnMut(&[usize])) {
-    if given.len() + 1 == count {
-        given.push(cores);
-        each(given);
-        given.pop();
-        return;
+/// The division of `cores` among trainers, at least one each, with the largest sum of speeds; `speeds` are by trainer, of one
+/// core, of two, and so on.
+///
+/// # Complexity
+///
+/// O(trainers · cores²) time.
+fn divide(cores: usize, speeds: &[Vec<f64>]) -> Vec<usize> {
+    // By cores given so far: the largest sum of the trainers so far, and the cores of each.
+    let mut best: Vec<Option<(f64, Vec<usize>)>> = vec![None; cores + 1];
+    best[0] = Some((0.0, Vec::new()));
+    for speeds in speeds {
+        let mut next: Vec<Option<(f64, Vec<usize>)>> = vec![None; cores + 1];
+        for (given, (sum, division)) in best.iter().enumerate().filter_map(|(n, b)| Some((n, b.as_ref()?))) {
+            for (own, speed) in (1..=cores - given).zip(speeds) {
+                let slot = &mut next[given + own];
+                if slot.as_ref().is_none_or(|(most, _)| sum + speed > *most) {
+                    *slot = Some((sum + speed, [&division[..], &[own]].concat()));
+                }
+            }
+        }
+        best = next;
     }
-    let others = count - given.len() - 1;
-    for own in 1..=cores - others {
-        given.push(own);
-        for_each_division(cores - own, count, given, each);
-        given.pop();
-    }
+    best.pop().flatten().expect("there are as many cores as trainers").1
 }
 
 /// The trainers of a group besides the one that leads it, each with an executor of its own.
@@ -168,9 +199,15 @@ impl Followers {
         let sampler = &job.config.sampler;
         let work = Arc::from(work(&job.dataset.topology, &sampler.sampling));
         let shares: Vec<f64> = unified.trainers.iter().map(|trainer| trainer.share).collect();
-        let balanced = || -> Result<Balanced> {
-            let epochs = Epochs::new(&seeds, sampler);
-            Ok(Balanced::new(epochs, Arc::clone(&work), &shares, unified.in_flight())?.starting_at(start))
+        let division = || -> Result<Arc<dyn Division>> {
+            Ok(match unified.shares {
+                Shares::Equal => Arc::new(Weights::equal(shares.len())),
+                Shares::Balanced => {
+                    let epochs = Epochs::new(&seeds, sampler);
+                    let balanced = Balanced::new(epochs, Arc::clone(&work), &shares, unified.in_flight())?;
+                    Arc::new(balanced.starting_at(start))
+                }
+            })
         };
         let stops = Arc::new(Stops::default());
         let limit = settings.limit.unwrap_or(LIMIT);
@@ -180,10 +217,11 @@ impl Followers {
         for (end, trainer) in ends.into_iter().zip(&unified.trainers) {
             let schedule = &trainer.plan.schedule;
             let key = &schedule.shares[0].keys.training;
-            let operators = take(&mut job.operators, key).with_context(|| {
-                format!("{key}: the run was planned with this operator, which cannot be built here; train anew")
+            let place = &trainer.place;
+            let operators = take(&mut job.operators, key, place).with_context(|| {
+                format!("{key} at {place}: the run was planned with it, and it cannot be built here; train anew")
             })?;
-            let division: Arc<dyn Division> = Arc::new(balanced()?);
+            let division = division()?;
             let (of_request, of_agreement) = (Arc::clone(&stops), Arc::clone(&stops));
             let stop = StopTogether {
                 requested: Arc::new(move || current(&of_request.requested).is_requested()),
@@ -275,11 +313,11 @@ fn train_all(
     Ok(executor.train(epoch, batches, stop, &mut |_| Control::Continue)?)
 }
 
-/// Takes the operators of the routes to one training operator.
-fn take(operators: &mut Operators, training: &str) -> Option<Operators> {
-    let index = operators.trainers.iter().position(|t| t.key.to_string() == training)?;
+/// Takes the operators of the routes to one training operator at one place.
+fn take(operators: &mut Operators, training: &str, place: &Place) -> Option<Operators> {
+    let index = operators.trainers.iter().position(|t| t.key.to_string() == training && t.place == *place)?;
     let trainer = operators.trainers.swap_remove(index);
-    let is_own = |route: &morphgl_registry::RouteOperators| route.route.training == trainer.key;
+    let is_own = |r: &RouteOperators| (&r.route.training, &r.route.trained_at) == (&trainer.key, &trainer.place);
     let (own, others) = std::mem::take(&mut operators.routes).into_iter().partition(is_own);
     operators.routes = others;
     Some(Operators { routes: own, trainers: vec![trainer] })
@@ -287,12 +325,16 @@ fn take(operators: &mut Operators, training: &str) -> Option<Operators> {
 
 #[cfg(test)]
 mod tests {
-    use super::for_each_division;
+    use super::divide;
 
     #[test]
-    fn every_division_of_the_cores_comes_once() {
-        let mut found = Vec::new();
-        for_each_division(4, 3, &mut Vec::new(), &mut |division| found.push(division.to_vec()));
-        assert_eq!(found, [[1, 1, 2], [1, 2, 1], [2, 1, 1]]);
+    fn cores_go_where_they_speed_up_most() {
+        // The first gains by every core, the second by one more, the third by none.
+        let speeds = [vec![1.0, 2.0, 3.0, 4.0], vec![1.0, 5.0, 5.0, 5.0], vec![9.0, 9.0, 9.0, 9.0]];
+        assert_eq!(divide(3, &speeds), [1, 1, 1]);
+        assert_eq!(divide(4, &speeds), [1, 2, 1]);
+        assert_eq!(divide(6, &speeds), [3, 2, 1]);
+        let slow = vec![vec![1.0; 57]; 8];
+        assert_eq!(divide(64, &slow).iter().sum::<usize>(), 64, "every core is given");
     }
 }

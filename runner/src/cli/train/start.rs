@@ -26,6 +26,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     if let Some(plan) = &plan_of_file {
         choose_training(plan, &mut config)?;
     }
+    config.every_device = matches!(args.plan, PlanArg::Unified);
     let requested = args.evaluation.or(args.planned.batch.evaluation());
     let mut evaluation = match config.disk_bytes {
         Some(_) => Inference::OnDisk.choose(requested, show)?,
@@ -51,7 +52,8 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     }
     let unified = matches!(args.plan, PlanArg::Unified)
         .then(|| Unified::plan(&profile, job.threads(), problem.limits))
-        .transpose()?;
+        .transpose()?
+        .map(|unified| unified.divided(args.shares.unwrap_or_default()));
     let plan = match &unified {
         Some(unified) => unified.leading_plan(),
         None => args.plan.choose(plan_of_file, &plans, &problem)?,
@@ -91,7 +93,8 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     show.line(format_args!("plan: {plan}"));
     for (i, trainer) in unified.iter().flat_map(|unified| &unified.trainers).enumerate() {
         let (share, cores) = (100.0 * trainer.share, show::plural(trainer.cores as u64, "core"));
-        show.line(format_args!("trainer {i}: {share:.1}% of each mini-batch at first, {cores}; {}", trainer.plan));
+        let (place, plan) = (&trainer.place, &trainer.plan);
+        show.line(format_args!("trainer {i} at {place}: {share:.1}% of each mini-batch at first, {cores}; {plan}"));
     }
     plan.caches.iter().for_each(|cache| show.line(format_args!("cache: {cache}")));
     if job.config.caches() && !plan.schedule.shares.iter().any(|share| caches(&job.registry, &share.keys)) {
