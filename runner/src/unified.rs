@@ -5,7 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use morphgl_execute::{Control, EpochReport, Settings as ExecutorSettings, Stop, TrainingState, add_counters};
+use morphgl_execute::{
+    Control, EpochReport, Settings as ExecutorSettings, Stop, TrainerReport, TrainingState, add_counters, add_trainers,
+};
 use morphgl_group::{Balanced, Division, HostExchange, Leaver, Seat, StopTogether, Weights, join, work};
 use morphgl_plan::{Limits, Plan, Schedule};
 use morphgl_profile::Profile;
@@ -165,6 +167,8 @@ pub(crate) struct Followers {
     executors: Vec<(morphgl_execute::Executor, Schedule)>,
     /// Of all trainers, the leading one first.
     leavers: Vec<Leaver>,
+    /// Training operators and places, in the same order.
+    ends: Vec<(String, Place)>,
     stops: Arc<Stops>,
 }
 
@@ -213,7 +217,7 @@ impl Followers {
         let limit = settings.limit.unwrap_or(LIMIT);
         let ends = HostExchange::group(unified.trainers.len(), limit);
         let leavers = ends.iter().map(HostExchange::leaver).collect();
-        let (mut leading, mut executors) = (None, Vec::new());
+        let (mut leading, mut executors, mut placed) = (None, Vec::new(), Vec::new());
         for (end, trainer) in ends.into_iter().zip(&unified.trainers) {
             let schedule = &trainer.plan.schedule;
             let key = &schedule.shares[0].keys.training;
@@ -221,6 +225,7 @@ impl Followers {
             let operators = take(&mut job.operators, key, place).with_context(|| {
                 format!("{key} at {place}: the run was planned with it, and it cannot be built here; train anew")
             })?;
+            placed.push((key.clone(), place.clone()));
             let division = division()?;
             let (of_request, of_agreement) = (Arc::clone(&stops), Arc::clone(&stops));
             let stop = StopTogether {
@@ -238,7 +243,7 @@ impl Followers {
                 }
             }
         }
-        Ok((leading.expect("a group has a trainer"), Self { executors, leavers, stops }))
+        Ok((leading.expect("a group has a trainer"), Self { executors, leavers, ends: placed, stops }))
     }
 
     /// Gives all trainers the state of the leading one.
@@ -287,17 +292,41 @@ impl Followers {
         });
         // A trainer that others wait for in vain says why it left, in their errors too.
         let mut report = led?;
-        for followed in followed {
+        let mut ends = self.ends.iter();
+        let mut trainers = vec![part_of(ends.next().expect("the leading one"), &report)];
+        trainers.extend(report.trainers.drain(..).skip(1));
+        for (followed, end) in followed.into_iter().zip(ends) {
             let followed = followed?;
             if followed.remaining != report.remaining {
                 bail!("the trainers of the group have not ended after the same step; this is a fault of the group");
             }
+            add_trainers(&mut trainers, vec![part_of(end, &followed)]);
             report.seeds += followed.seeds;
             report.edges += followed.edges;
             add_counters(&mut report.counters, followed.counters);
         }
+        report.trainers = trainers;
         Ok(report)
     }
+}
+
+/// What of a report is its trainer's own: all but the parts of other trainers, which a report that is continued contains, the
+/// leading trainer's first.
+fn part_of((training, place): &(String, Place), report: &EpochReport) -> TrainerReport {
+    let (training, place) = (training.clone(), place.clone());
+    let EpochReport { seeds, edges, ref counters, .. } = *report;
+    let mut own = TrainerReport { training, place, seeds, edges, counters: counters.clone() };
+    for other in report.trainers.iter().skip(1) {
+        own.seeds -= other.seeds;
+        own.edges -= other.edges;
+        for (operator, counters) in &other.counters {
+            let own = own.counters.entry(operator.clone()).or_default();
+            counters.iter().for_each(|(name, amount)| *own.entry(name.clone()).or_default() -= amount);
+            own.retain(|_, amount| *amount > 0);
+        }
+    }
+    own.counters.retain(|_, counters| !counters.is_empty());
+    own
 }
 
 fn train_all(
