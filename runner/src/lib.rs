@@ -32,7 +32,7 @@ pub use recorder::{Recorder, Simulated, predicted_timeline};
 pub use stopping::{Bound, TrainOptions};
 pub(crate) use train::median;
 pub use train::{Best, Keeper, Progress, StopReason, TrainReport, Trainer};
-pub use unified::{Shares, Unified, UnifiedTrainer};
+pub use unified::{GroupProfile, Shares, Unified, UnifiedTrainer};
 
 pub use morphgl_execute::{
     Activity, BatchDone, EpochReport, EpochRow, Event, Settings as ExecutorSettings, Stop, TrainingState,

@@ -1,165 +1,26 @@
 //! The unified mode: trainers at several places share every step (unified-cpu-gpu-protocol §4).
 
+mod plan;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use morphgl_execute::{
     Control, EpochReport, Settings as ExecutorSettings, Stop, TrainerReport, TrainingState, add_counters, add_trainers,
 };
 use morphgl_group::{Balanced, Division, HostExchange, Leaver, Seat, StopTogether, Weights, join, work};
-use morphgl_plan::{Limits, Plan, Schedule};
-use morphgl_profile::Profile;
-use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, SeedSet};
+use morphgl_plan::Schedule;
+use morphgl_registry::{BatchId, Operators, Place, RouteOperators, SeedSet};
 use morphgl_sampler_core::Epochs;
-use serde::{Deserialize, Serialize};
 
 use crate::Job;
-use crate::usage::Usage;
+
+pub use plan::{GroupProfile, Shares, Unified, UnifiedTrainer};
 
 /// The longest wait for a trainer without a time limit of its own.
 const LIMIT: Duration = Duration::from_secs(300);
-
-/// A plan for several trainers, the fastest first.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Unified {
-    /// The trainers.
-    pub trainers: Vec<UnifiedTrainer>,
-    /// How mini-batches are divided among them.
-    #[serde(default)]
-    pub shares: Shares,
-    /// Predicted seconds of an epoch, of durations in proportion to the shares, without the addition of gradients.
-    pub epoch_seconds: f64,
-}
-
-/// How the mini-batches of a group are divided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Shares {
-    /// By the work of seeds and the measured speeds of the trainers. Which seeds a trainer has depends on times.
-    #[default]
-    Balanced,
-    /// As many seeds for each. Two runs have the same bits.
-    Equal,
-}
-
-/// One trainer's part.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct UnifiedTrainer {
-    /// Where it trains.
-    pub place: Place,
-    /// Its own plan: of whole mini-batches, by one route.
-    pub plan: Plan,
-    /// The host's cores that its plan is for.
-    pub cores: usize,
-    /// Its share of each mini-batch at the start.
-    pub share: f64,
-}
-
-impl Unified {
-    /// The division of the host's cores among the training operators of the profile, each at its place, that has the least
-    /// predicted epoch time.
-    ///
-    /// # Errors
-    ///
-    /// One training operator alone, fewer cores than trainers, or a limit that nothing fits.
-    ///
-    /// # Complexity
-    ///
-    /// One search of plans for each trainer and number of cores.
-    pub fn plan(profile: &Profile, cores: usize, limits: Limits) -> Result<Self> {
-        let ends = profile.trainers();
-        let count = ends.len();
-        if count < 2 {
-            let what = "--plan unified: one place alone can train here; use --plan auto";
-            return Err(Usage::error(what));
-        }
-        if cores < count {
-            let what = format!("--plan unified: {count} trainers on {cores} of the host's cores; allow one each");
-            return Err(Usage::error(what));
-        }
-        let limits = Limits { host_bytes: limits.host_bytes.map(|bytes| bytes / count as u64), ..limits };
-        // By trainer, its fastest plan on one core, on two, and so on.
-        let mut plans: Vec<Vec<Plan>> = Vec::new();
-        for (key, place) in &ends {
-            let own = profile.of_trainer(key, place);
-            let on = |cores: usize| {
-                let plans = morphgl_plan::plan(&own.problem(cores, limits))?;
-                let single = plans.all().iter().find(|plan| plan.schedule.shares.len() == 1);
-                single.cloned().ok_or_else(|| anyhow!("{key} at {place}: no plan of a single route"))
-            };
-            plans.push((1..=cores - (count - 1)).map(on).collect::<Result<_>>()?);
-        }
-        let speeds: Vec<Vec<f64>> =
-            plans.iter().map(|plans| plans.iter().map(|p| 1.0 / p.prediction.epoch_seconds).collect()).collect();
-        let division = divide(cores, &speeds);
-        let speed: f64 = speeds.iter().zip(&division).map(|(speeds, &cores)| speeds[cores - 1]).sum();
-        let trainer = |((mut plans, cores), (_, place)): ((Vec<Plan>, usize), (Key, Place))| {
-            let plan = plans.swap_remove(cores - 1);
-            let share = 1.0 / plan.prediction.epoch_seconds / speed;
-            UnifiedTrainer { place, plan, cores, share }
-        };
-        let mut trainers: Vec<UnifiedTrainer> = plans.into_iter().zip(division).zip(ends).map(trainer).collect();
-        trainers.sort_by(|a, b| b.share.total_cmp(&a.share));
-        Ok(Self { trainers, shares: Shares::Balanced, epoch_seconds: 1.0 / speed })
-    }
-
-    /// The same trainers with mini-batches divided by `shares`.
-    pub fn divided(mut self, shares: Shares) -> Self {
-        self.shares = shares;
-        if shares == Shares::Equal {
-            let share = 1.0 / self.trainers.len() as f64;
-            let epoch = |trainer: &UnifiedTrainer| share * trainer.plan.prediction.epoch_seconds;
-            self.epoch_seconds = self.trainers.iter().map(epoch).fold(0.0, f64::max);
-            self.trainers.iter_mut().for_each(|trainer| trainer.share = share);
-        }
-        self
-    }
-
-    /// The plan of the first trainer, with the group's predicted epoch time.
-    pub fn leading_plan(&self) -> Plan {
-        let mut plan = self.trainers[0].plan.clone();
-        let factor = self.epoch_seconds / plan.prediction.epoch_seconds;
-        plan.prediction.epoch_seconds = self.epoch_seconds;
-        plan.prediction.bound_seconds *= factor;
-        plan
-    }
-
-    /// Mini-batches that a trainer may have begun and not trained.
-    fn in_flight(&self) -> usize {
-        let of = |schedule: &Schedule| {
-            let workers: usize = schedule.shares.iter().map(|share| share.workers).sum();
-            workers + schedule.batched + schedule.ready + 2
-        };
-        self.trainers.iter().map(|trainer| of(&trainer.plan.schedule)).max().unwrap_or(1)
-    }
-}
-
-/// The division of `cores` among trainers, at least one each, with the largest sum of speeds; `speeds` are by trainer, of one
-/// core, of two, and so on.
-///
-/// # Complexity
-///
-/// O(trainers · cores²) time.
-fn divide(cores: usize, speeds: &[Vec<f64>]) -> Vec<usize> {
-    // By cores given so far: the largest sum of the trainers so far, and the cores of each.
-    let mut best: Vec<Option<(f64, Vec<usize>)>> = vec![None; cores + 1];
-    best[0] = Some((0.0, Vec::new()));
-    for speeds in speeds {
-        let mut next: Vec<Option<(f64, Vec<usize>)>> = vec![None; cores + 1];
-        for (given, (sum, division)) in best.iter().enumerate().filter_map(|(n, b)| Some((n, b.as_ref()?))) {
-            for (own, speed) in (1..=cores - given).zip(speeds) {
-                let slot = &mut next[given + own];
-                if slot.as_ref().is_none_or(|(most, _)| sum + speed > *most) {
-                    *slot = Some((sum + speed, [&division[..], &[own]].concat()));
-                }
-            }
-        }
-        best = next;
-    }
-    best.pop().flatten().expect("there are as many cores as trainers").1
-}
 
 /// The trainers of a group besides the one that leads it, each with an executor of its own.
 #[derive(Debug)]
@@ -350,20 +211,4 @@ fn take(operators: &mut Operators, training: &str, place: &Place) -> Option<Oper
     let (own, others) = std::mem::take(&mut operators.routes).into_iter().partition(is_own);
     operators.routes = others;
     Some(Operators { routes: own, trainers: vec![trainer] })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::divide;
-
-    #[test]
-    fn cores_go_where_they_speed_up_most() {
-        // The first gains by every core, the second by one more, the third by none.
-        let speeds = [vec![1.0, 2.0, 3.0, 4.0], vec![1.0, 5.0, 5.0, 5.0], vec![9.0, 9.0, 9.0, 9.0]];
-        assert_eq!(divide(3, &speeds), [1, 1, 1]);
-        assert_eq!(divide(4, &speeds), [1, 2, 1]);
-        assert_eq!(divide(6, &speeds), [3, 2, 1]);
-        let slow = vec![vec![1.0; 57]; 8];
-        assert_eq!(divide(64, &slow).iter().sum::<usize>(), 64, "every core is given");
-    }
 }

@@ -212,8 +212,23 @@ fn the_cpu_and_a_device_share_every_step() {
     assert!(keys.len() == 2 && keys[0].starts_with("Training_CPU_") && keys[1] == "Training_CUDA_Native", "{keys:?}");
     let shares: f64 = trainers.iter().map(|t| t["share"].as_f64().expect("a share")).sum();
     assert!((shares - 1.0).abs() < 1e-12, "{shares}");
+    assert!(unified["unified"]["addition_seconds"].as_f64().expect("measured") > 0.0);
     let one = [&TRAIN[..], &["--plan", "unified"]].concat();
     bench.misused(&one, &["--plan unified: one place alone can train here; use --plan auto"]);
+}
+
+/// `auto` trains with all trainers where they are predicted to be faster together than one alone.
+#[test]
+fn auto_has_the_group_among_its_candidates() {
+    let Some(bench) = bench() else { return };
+    let trained = bench.json(&train_unified(&["--evaluation", "none"]));
+    if let Some(seconds) = trained["unified"]["epoch_seconds"].as_f64() {
+        assert_eq!(trained["predicted_epoch_seconds"].as_f64(), Some(seconds));
+    }
+    let planned = bench.json(&["plan", "small", "--fanouts", "4,3", "--profile-seconds", "0.1", "--threads=2"]);
+    assert_eq!(planned["unified"]["trainers"].as_array().map(Vec::len), Some(2), "{}", planned["unified"]);
+    let one = bench.json(&["plan", "small", "--training", "Training_CUDA_Native", "--profile-seconds", "0.1"]);
+    assert_eq!(one["unified"], Value::Null);
 }
 
 /// Interrupted in mid-epoch and killed: all trainers end after the same step, and go on from the same checkpoint.

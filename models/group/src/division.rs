@@ -15,8 +15,8 @@ pub trait Division: fmt::Debug + Send + Sync {
     /// The division does not reach so far ahead of the mini-batches trained.
     fn share(&self, id: BatchId, num_seeds: usize, rank: usize) -> Result<Range<usize>>;
 
-    /// The seconds that each trainer spent on training its share of a mini-batch, by rank, without waiting for others. Called
-    /// once a step, with the same values at every trainer.
+    /// The seconds from the last step to the end of each trainer's work on its share of a mini-batch, by rank, without waiting for
+    /// others. Called once a step, with the same values at every trainer.
     ///
     /// # Errors
     ///

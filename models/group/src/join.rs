@@ -42,7 +42,7 @@ pub fn join(operators: Operators, seat: Seat) -> Result<Operators> {
         transferring: Box::new(ShareTransferring(transferring)),
     });
     let TrainingOperator { key, place, operator: inner } = trainer;
-    let operator = GroupTraining { inner, exchange, division, stop, values: Vec::new() };
+    let operator = GroupTraining { inner, exchange, division, stop, values: Vec::new(), last: None };
     let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];
     Ok(Operators { routes: routes.collect(), trainers })
 }

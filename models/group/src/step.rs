@@ -44,6 +44,8 @@ pub(crate) struct GroupTraining {
     pub(crate) stop: Option<StopTogether>,
     /// The gradients, tensor after tensor.
     pub(crate) values: Vec<f32>,
+    /// The last step's epoch, and its end.
+    pub(crate) last: Option<(u32, Instant)>,
 }
 
 /// What each trainer tells the others at a step, besides gradients.
@@ -58,7 +60,7 @@ struct Told {
     labelled: u64,
     /// Seeds whose gradients are summed.
     count: u64,
-    /// Duration of training on the share.
+    /// From the end of the last step to that of training on the share.
     seconds: f64,
     stop: u64,
 }
@@ -158,11 +160,17 @@ impl Training for GroupTraining {
     }
 
     /// The score is that of the whole mini-batch, at every trainer; the duration is this trainer's, without exchanges.
+    ///
+    /// What the division observes is the time since the last step, which all trainers end together: it contains the wait for a
+    /// share whose batching or transferring takes longer than training. The first step of an epoch has no such wait.
     fn train(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let mut together = || {
+            let last = self.last.filter(|(epoch, _)| *epoch == batch.id().epoch);
+            let start = last.map_or_else(Instant::now, |(_, end)| end);
             let (own, accumulating) = self.accumulate(batch)?.measured()?;
-            let (score, step, exchanged) = self.step_together(batch, own, accumulating.busy.as_secs_f64())?;
+            let (score, step, exchanged) = self.step_together(batch, own, start.elapsed().as_secs_f64())?;
             let ((), stepping) = step.measured()?;
+            self.last = Some((batch.id().epoch, Instant::now()));
             let mut counters = accumulating.counters;
             counters += exchanged;
             counters += stepping.counters;

@@ -13,12 +13,12 @@ use serde_json::json;
 
 use super::Outcome;
 use super::durations::ManualDurations;
-use super::planned::{Measured, PlannedArgs};
+use super::planned::{Measured, PlannedArgs, Wanted};
 use super::report;
 use super::show::{self, Show};
 use super::usage::OrUsage;
 use super::what_if;
-use crate::{Partitioner, Plans, Problem, Profile, Scheduler, Simulated, predicted_timeline};
+use crate::{Partitioner, Plans, Problem, Profile, Scheduler, Simulated, Unified, predicted_timeline};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -67,20 +67,24 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
-    let (profile, problem, plans): (Option<Profile>, Problem, Plans) = if let Some(durations) = &args.durations {
+    type Planned = (Option<Profile>, Problem, Plans, Option<Unified>);
+    let (profile, problem, plans, unified): Planned = if let Some(durations) = &args.durations {
         let problem = durations.problem(args.planned.limits.options()).or_usage("--durations")?;
         let plans = Scheduler::schedule(&problem)?;
-        (None, problem, plans)
+        (None, problem, plans, None)
     } else if let Some(path) = &args.profile {
         let profile = Profile::load(path)?;
         let cores = args.planned.batch.threads.unwrap_or(profile.machine.cores);
         let problem = Partitioner::partition(&profile, cores, args.planned.limits.options());
         let plans = Scheduler::schedule(&problem)?;
-        (Some(profile), problem, plans)
+        (Some(profile), problem, plans, None)
     } else {
-        let (dataset, config) = args.planned.open(show)?;
-        let Measured { profile, problem, plans, .. } = args.planned.measure(&dataset, config, true, None, show)?;
-        (Some(profile), problem, plans)
+        let (dataset, mut config) = args.planned.open(show)?;
+        config.every_device = true;
+        let wanted = Wanted { evaluates: true, epochs: None, group: true };
+        let measured = args.planned.measure(&dataset, config, wanted, show)?;
+        let Measured { profile, problem, plans, unified, .. } = measured;
+        (Some(profile), problem, plans, unified.transpose()?)
     };
     let best = plans.best();
     let rows = what_if::changed(&problem, best, &args.what_if)?;
@@ -94,6 +98,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     if !rows.is_empty() {
         text += &format!("\n{}", what_if::table(&rows));
     }
+    text += &unified.iter().map(|unified| format!("{unified}\n")).collect::<String>();
     let simulated = Simulated::of(&crate::registry()?);
     if let Some(path) = &args.timeline {
         let title = format!("{} mini-batches, {}, as predicted", HumanCount(best.num_batches() as u64), best.strategy);
@@ -115,7 +120,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         rows.iter().map(|c| json!({ "change": c.change, "speed_up": c.speed_up, "plan": c.plan })).collect();
     Ok(Outcome::new(
         text,
-        json!({ "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile }),
+        json!({ "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile, "unified": unified }),
     ))
 }
 

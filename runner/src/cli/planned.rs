@@ -7,7 +7,7 @@ use anyhow::Context;
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
 use morphgl_model_spec::ModelSpec;
-use morphgl_profile::{MemoryLimit, RouteProfile};
+use morphgl_profile::{MemoryLimit, Progress, RouteProfile};
 use morphgl_registry::Machine;
 
 use super::batch::BatchArgs;
@@ -20,7 +20,10 @@ use super::show::{self, Show};
 use super::values;
 use crate::budget::Purpose;
 use crate::memory;
-use crate::{Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, TrainingSpec};
+use crate::{
+    GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, TrainingSpec,
+    Unified,
+};
 
 /// The options of every command that profiles and plans.
 #[derive(Debug, clap::Args)]
@@ -44,12 +47,25 @@ pub(crate) struct PlannedArgs {
     pub(crate) limits: LimitArgs,
 }
 
+/// What a profile and its plans are for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wanted {
+    /// Memory is left for evaluation.
+    pub(crate) evaluates: bool,
+    /// Number of epochs, where it is known: a cache of another size has to pay within them.
+    pub(crate) epochs: Option<u32>,
+    /// Several trainers are measured and planned together, too.
+    pub(crate) group: bool,
+}
+
 /// A job, its profile, and its plans.
 pub(crate) struct Measured {
     pub(crate) job: Job,
     pub(crate) profile: Profile,
     pub(crate) problem: Problem,
     pub(crate) plans: Plans,
+    /// The best plan of several trainers together, where it was asked for and there are several.
+    pub(crate) unified: Option<anyhow::Result<Unified>>,
     /// Peak memory besides the plan's caches, buffers and workers: dataset (unless it is mapped or on disk), model, a step's own
     /// memory and its mini-batches; and evaluation's own cache and a worker.
     pub(crate) held_bytes: u64,
@@ -66,16 +82,15 @@ impl PlannedArgs {
         Ok((dataset, JobConfig { disk_bytes, cache, cache_bytes, ..config }))
     }
 
-    /// Builds the job, profiles its routes, and plans; `evaluates` leaves memory for evaluation. A cache of another size has to
-    /// pay within `epochs`, where they are known.
+    /// Builds the job, profiles its routes, and plans.
     pub(crate) fn measure(
         &self,
         dataset: &Arc<Dataset>,
         config: JobConfig,
-        evaluates: bool,
-        epochs: Option<u32>,
+        wanted: Wanted,
         show: Show,
     ) -> anyhow::Result<Measured> {
+        let Wanted { evaluates, epochs, group } = wanted;
         let mut job = Job::new(Arc::clone(dataset), config)?;
         job.unbuilt.iter().for_each(|why| show.say(format_args!("left out: {why}")));
         job.on_disk().iter().for_each(|how| show.say(how));
@@ -95,17 +110,20 @@ impl PlannedArgs {
             ranks.select(&mut job, &profiler, Some(memory))?;
         }
         let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
-        let measure = |job: &mut Job| {
-            profiler.measure(job, &stop, Some(memory), &mut |p| {
-                bar.set_length(p.total as u64);
-                bar.set_position(p.done as u64);
-                bar.set_message(p.what.clone());
-            })
+        let mut progress = |p: &Progress| {
+            bar.set_length(p.total as u64);
+            bar.set_position(p.done as u64);
+            bar.set_message(p.what.clone());
         };
+        let mut measure = |job: &mut Job| profiler.measure(job, &stop, Some(memory), &mut progress);
         let mut profile = match ranks::current() {
-            Some(ranks) => ranks.profile_shares(&mut job, measure),
+            Some(ranks) => ranks.group.with_shares(&mut job, measure),
             None => measure(&mut job),
         }?;
+        let group = match group {
+            true => GroupProfile::measure(&mut job, &profiler, &stop, Some(memory), &mut progress)?,
+            false => None,
+        };
         bar.finish_and_clear();
         // The workers of a plan keep their memory while an evaluation worker batches.
         let worker = |r: &RouteProfile| r.largest.worker_bytes + r.largest.batched_bytes;
@@ -128,7 +146,8 @@ impl PlannedArgs {
             ranks.keep_one_route(&mut job, &mut profile, predict)?;
         }
         let (problem, plans) = planned(&profile)?;
-        Ok(Measured { job, profile, problem, plans, held_bytes })
+        let unified = group.map(|group| Unified::plan(&profile, &group, threads, limits));
+        Ok(Measured { job, profile, problem, plans, unified, held_bytes })
     }
 }
 

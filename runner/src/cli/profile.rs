@@ -9,7 +9,7 @@ use morphgl_profile::Statistics;
 use serde_json::json;
 
 use super::Outcome;
-use super::planned::{Measured, PlannedArgs};
+use super::planned::{Measured, PlannedArgs, Wanted};
 use super::show::{self, Show};
 use crate::Profile;
 
@@ -28,7 +28,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let (dataset, config) = args.planned.open(show)?;
-    let Measured { profile, .. } = args.planned.measure(&dataset, config, true, None, show)?;
+    let Measured { profile, .. } =
+        args.planned.measure(&dataset, config, Wanted { evaluates: true, ..Wanted::default() }, show)?;
     if let Some(path) = &args.save {
         profile.save(path)?;
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use morphgl_profile::{RouteProfile, Watch};
-use morphgl_registry::{Batching, Machine, NamedTensor};
+use morphgl_registry::{Machine, NamedTensor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::Xxh3;
@@ -170,20 +170,6 @@ impl Ranks {
             bail!("no route here leads to {chosen}, which rank 0 trains with; name another operator by --training");
         }
         Ok(())
-    }
-
-    /// Profiles this rank's shares instead of whole mini-batches.
-    pub(crate) fn profile_shares<R>(&self, job: &mut Job, profile: impl FnOnce(&mut Job) -> R) -> R {
-        let (num_seeds, batch_size) = (job.dataset.splits.train.len(), job.config.sampler.batch_size);
-        let whole: Vec<Arc<dyn Batching>> = job.operators.routes.iter().map(|r| Arc::clone(&r.batching)).collect();
-        for route in &mut job.operators.routes {
-            if let Some(share) = self.group.share(&route.batching, num_seeds, batch_size) {
-                route.batching = Arc::new(share);
-            }
-        }
-        let profiled = profile(job);
-        job.operators.routes.iter_mut().zip(whole).for_each(|(route, whole)| route.batching = whole);
-        profiled
     }
 
     /// Keeps one route of the job and of its profile: the one with the least predicted epoch at rank 0, and at all others the

@@ -65,9 +65,9 @@ pub(crate) struct Args {
     /// Epochs between evaluations [default: 1; without --epochs, as many as make 5 steps]
     #[arg(help_heading = "Training", long, value_parser = clap::value_parser!(u32).range(1..))]
     evaluate_every: Option<u32>,
-    /// The plan: auto has the minimum predicted epoch time, and plans again when durations change; unified trains on the CPU and
-    /// all devices together, or on all devices by the training operator that --training names, each on a share of every
-    /// mini-batch; sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
+    /// The plan: auto has the minimum predicted epoch time, of one trainer or of all together, and one trainer plans again when
+    /// durations change; unified trains on the CPU and all devices together, or on all devices by the training operator that
+    /// --training names, each on a share of every mini-batch; sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
     #[arg(help_heading = "Training", long, default_value = "auto", value_name = "PLAN")]
     plan: PlanArg,
     /// How --plan unified divides mini-batches: by the measured speeds of the trainers, or with as many seeds for each, so that two

@@ -1,6 +1,6 @@
 //! Schedules put together from a problem's routes: worker pools, shares, buffers.
 
-use crate::{Policy, Problem, Schedule, Share};
+use crate::{Candidate, Policy, Problem, Schedule, Share};
 
 /// The share of a route with `batches` mini-batches, a pool of (workers, threads a worker) and training threads.
 pub(crate) fn share(
@@ -48,6 +48,18 @@ pub(crate) fn schedule(problem: &Problem, policy: Policy, shares: Vec<Share>, tr
         schedule.batched = limits.batched.max(schedule.workers(false));
     }
     schedule
+}
+
+/// The same schedule with the durations that its routes have in `problem`; `None` where one is missing there.
+pub(crate) fn with_durations(schedule: &Schedule, problem: &Problem) -> Option<Schedule> {
+    let again = |old: &Share| {
+        let is_same = |c: &Candidate| c.keys == old.keys && c.hardware == old.hardware;
+        let route = problem.routes.iter().position(is_same)?;
+        let pool = (old.workers, old.threads_per_worker);
+        Some(share(problem, route, old.batches, pool, schedule.training_threads))
+    };
+    let shares = schedule.shares.iter().map(again).collect::<Option<_>>()?;
+    Some(Schedule { shares, ..schedule.clone() })
 }
 
 /// The pools a route may have: workers, and threads of each.

@@ -1,15 +1,14 @@
 //! A group of trainers: shares of a mini-batch, and the prediction of an epoch.
 
-use morphgl_registry::Phase;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::{is_amount, wrong};
-use crate::{Hardware, Invalid, PerPhase, Plan, Resource};
+use crate::{Invalid, Problem, Schedule, assemble, simulate};
 
 /// Halvings of the interval in which the shortest step is looked for: below the rounding of the sums.
 const HALVINGS: usize = 100;
 
-/// Seconds of a phase: `fixed + whole · share`, and 0 for an empty share.
+/// Seconds by a trainer's share of a mini-batch: `fixed + whole · share`, and 0 for an empty share.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Linear {
     /// Seconds whatever the share.
@@ -24,26 +23,55 @@ impl Linear {
         self.fixed + self.whole * share
     }
 
-    fn scaled(self, factor: f64) -> Self {
-        Self { fixed: self.fixed * factor, whole: self.whole * factor }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self { fixed: self.fixed + other.fixed, whole: self.whole + other.whole }
+    /// The line through the seconds of whole mini-batches and of a share below 1, neither falling nor below 0 anywhere.
+    pub fn through(whole: f64, share: f64, seconds: f64) -> Self {
+        let fixed = ((seconds - whole * share) / (1.0 - share)).clamp(0.0, whole);
+        Self { fixed, whole: whole - fixed }
     }
 }
 
 /// One trainer of a group.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Member {
-    /// Seconds a mini-batch of its phases, by its share: of batching, in the steady state of its pool of workers.
-    pub phases: PerPhase<Linear>,
-    /// Seconds in which one worker makes a mini-batch.
-    pub latency: Linear,
-    /// Resources of its phases.
-    pub hardware: Hardware,
-    /// Threads of its phases, where these run on cores: of batching, those of all workers.
-    pub threads: PerPhase<usize>,
+    /// Seconds between two steps in the steady state of its own plan.
+    pub step: Linear,
+    /// Seconds until its first mini-batch is trained.
+    pub first: Linear,
+}
+
+impl Member {
+    /// A trainer with its schedule of whole mini-batches; `part` has the durations of `share` of a mini-batch.
+    ///
+    /// `None` where `part` lacks a route of the schedule.
+    ///
+    /// # Panics
+    ///
+    /// When the share is not between 0 and 1.
+    ///
+    /// # Complexity
+    ///
+    /// Four times that of [`simulate`].
+    pub fn of(schedule: &Schedule, part: &Problem, share: f64) -> Option<Self> {
+        assert!(share > 0.0 && share < 1.0, "a share is between 0 and 1, not {share}");
+        let of_part = assemble::with_durations(schedule, part)?;
+        let [(first, step), (part_first, part_step)] = [schedule, &of_part].map(first_and_step);
+        Some(Self { step: Linear::through(step, share, part_step), first: Linear::through(first, share, part_first) })
+    }
+}
+
+/// Seconds of a schedule's first mini-batch, and of each further one.
+fn first_and_step(schedule: &Schedule) -> (f64, f64) {
+    let seconds = |batches: usize| {
+        let mut schedule = schedule.clone();
+        // Where there are several routes, their mini-batches take turns.
+        schedule.shares.iter_mut().for_each(|share| share.batches = share.batches.min(batches));
+        simulate(&schedule).seconds
+    };
+    let (n, first) = (schedule.num_batches(), seconds(1));
+    if n < 2 {
+        return (first, first);
+    }
+    (first, (seconds(n) - first).max(0.0) / (n - 1) as f64)
 }
 
 /// Trainers that could take each step together. Their durations are those beside one another: a link or cores that two of them
@@ -52,8 +80,6 @@ pub struct Member {
 pub struct GroupProblem {
     /// Mini-batches of the epoch.
     pub num_batches: usize,
-    /// The trainers' resources.
-    pub resources: Vec<Resource>,
     /// The trainers.
     pub members: Vec<Member>,
     /// Seconds of adding up the gradients of all, after each has trained its share.
@@ -78,28 +104,20 @@ impl GroupPlan {
     pub fn num_trainers(&self) -> usize {
         self.shares.iter().filter(|&&share| share > 0.0).count()
     }
-
-    /// Whether several trainers are predicted to be faster than the best plan of a single one.
-    pub fn is_chosen_over(&self, single: &Plan) -> bool {
-        self.num_trainers() > 1 && self.epoch_seconds < single.prediction.epoch_seconds
-    }
 }
 
 /// The shares with the shortest predicted epoch: of all trainers that are worth their fixed costs, or of the best one alone.
 ///
-/// Batching, transferring and training of a trainer overlap, so between two steps it needs as long as its longest phase, or as
-/// the phases that hold one resource one after the other; phases on cores share these in proportion to their threads. The step
-/// waits for all trainers, and then adds up the gradients. The epoch is the steps, and before them the slowest trainer's first
-/// mini-batch. The simulator has the same seconds for one trainer whose phases have a resource each; where two phases share
-/// one, it may take up to a quarter longer, as a transfer between them is waited for.
+/// A step waits for all trainers, and then adds up the gradients. The epoch is the steps, and before them the slowest trainer's
+/// first mini-batch.
 ///
 /// # Errors
 ///
-/// No trainer, a number that is negative or not finite, or a resource that is not among the resources.
+/// No trainer, or a number that is negative or not finite.
 ///
 /// # Complexity
 ///
-/// O(100 · trainers · (3 + resources)).
+/// O(100 · trainers).
 pub fn group(problem: &GroupProblem) -> Result<GroupPlan, Invalid> {
     problem.check()?;
     let alone = |member: usize| {
@@ -122,60 +140,28 @@ impl GroupProblem {
         assert_eq!(shares.len(), self.members.len(), "a share a trainer");
         let used = || self.members.iter().zip(&shares).filter(|(_, share)| **share > 0.0);
         let addition = if used().count() > 1 { self.addition } else { 0.0 };
-        let step =
-            used().map(|(member, &share)| self.lines(member, addition).map(|line| line.at(share)).fold(0.0, f64::max));
-        let step_seconds = step.fold(0.0, f64::max);
-        let first = used().map(|(member, &share)| {
-            let (transferring, training) = (member.phases.transferring, member.phases.training);
-            member.latency.at(share) + transferring.at(share) + training.at(share)
-        });
-        let first = (first.fold(0.0, f64::max) + addition).max(step_seconds);
-        let bound = self.bound();
+        let slowest = |line: fn(&Member) -> Linear| {
+            used().map(|(member, &share)| line(member).at(share)).fold(0.0, f64::max) + addition
+        };
+        let step_seconds = slowest(|member| member.step);
+        let first = slowest(|member| member.first).max(step_seconds);
         let seconds = match self.num_batches {
             0 => 0.0,
             n => first + (n - 1) as f64 * step_seconds,
         };
-        GroupPlan { shares, step_seconds, epoch_seconds: seconds, bound_seconds: bound }
+        GroupPlan { shares, step_seconds, epoch_seconds: seconds, bound_seconds: self.bound() }
     }
 
-    /// Whole mini-batches in turn by each trainer, as fast as it can alone, without an addition.
-    fn bound(&self) -> f64 {
-        let whole = |member: &Member| self.lines(member, 0.0).map(|line| line.at(1.0)).fold(0.0, f64::max);
-        let rate: f64 = self.members.iter().map(|member| 1.0 / whole(member)).sum();
-        self.num_batches as f64 / rate
-    }
-
-    /// Seconds between two steps: none of these may be exceeded.
-    fn lines<'a>(&'a self, member: &'a Member, addition: f64) -> impl Iterator<Item = Linear> + 'a {
-        let phase = move |phase: Phase| {
-            let added = if phase == Phase::Training { addition } else { 0.0 };
-            Linear { fixed: member.phases[phase].fixed + added, ..member.phases[phase] }
-        };
-        let of_resource = move |resource: &Resource| {
-            let held = Phase::ALL.into_iter().filter(|&p| member.hardware[p].contains(&resource.name));
-            held.fold(Linear::default(), |sum, p| {
-                // The addition leaves cores to batching, and devices to their next phases.
-                let factor = resource.cores.map_or(1.0, |cores| member.threads[p] as f64 / cores as f64);
-                sum.plus(member.phases[p].scaled(factor))
-            })
-        };
-        Phase::ALL.into_iter().map(phase).chain(self.resources.iter().map(of_resource))
-    }
-
-    /// The shares of the shortest step with an addition.
+    /// The shares of the shortest step of all trainers that are of use.
     fn best_shares(&self) -> Vec<f64> {
-        let most = |seconds: f64, member: &Member| {
-            let share = |line: Linear| match seconds - line.fixed {
-                left if left <= 0.0 => 0.0,
-                left if left >= line.whole => 1.0,
-                left => left / line.whole,
-            };
-            self.lines(member, self.addition).map(share).fold(1.0, f64::min)
+        let share = |line: Linear, seconds: f64| match seconds - line.fixed {
+            left if left <= 0.0 => 0.0,
+            left if left >= line.whole => 1.0,
+            left => left / line.whole,
         };
-        let shares = |seconds: f64| -> Vec<f64> { self.members.iter().map(|member| most(seconds, member)).collect() };
-        let whole = |member: &Member| self.lines(member, self.addition).map(|line| line.at(1.0)).fold(0.0, f64::max);
-        let (mut low, mut high) = (0.0, self.members.iter().map(whole).fold(f64::INFINITY, f64::min));
-        // A phase of 0 seconds takes a whole mini-batch in any time above 0.
+        let shares = |seconds: f64| -> Vec<f64> { self.members.iter().map(|m| share(m.step, seconds)).collect() };
+        let (mut low, mut high) = (0.0, self.members.iter().map(|m| m.step.at(1.0)).fold(f64::INFINITY, f64::min));
+        // A step of 0 seconds takes a whole mini-batch in any time above 0.
         high = high.next_up();
         for _ in 0..HALVINGS {
             let middle = 0.5 * (low + high);
@@ -186,6 +172,12 @@ impl GroupProblem {
         shares.iter().map(|share| share / sum).collect()
     }
 
+    /// Whole mini-batches in turn by each trainer, as fast as it can alone, without an addition.
+    fn bound(&self) -> f64 {
+        let rate: f64 = self.members.iter().map(|member| 1.0 / member.step.at(1.0)).sum();
+        self.num_batches as f64 / rate
+    }
+
     fn check(&self) -> Result<(), Invalid> {
         if self.members.is_empty() {
             return wrong(&"a group", "no trainer; give one at least".to_string());
@@ -193,20 +185,13 @@ impl GroupProblem {
         if self.num_batches > u32::MAX as usize {
             return wrong(&"a group", "at most 2^32 - 1 mini-batches can be planned".to_string());
         }
-        crate::problem::check_resources(&self.resources)?;
         if !is_amount(self.addition) {
             return wrong(&"the addition", format!("{} s are no finite number of at least 0", self.addition));
         }
-        for (i, member) in self.members.iter().enumerate() {
-            let what = format!("trainer {i}");
-            let phases = Phase::ALL.map(|p| member.phases[p]);
-            let numbers = phases.into_iter().chain([member.latency]).flat_map(|line| [line.fixed, line.whole]);
+        for (i, Member { step, first }) in self.members.iter().enumerate() {
+            let numbers = [step.fixed, step.whole, first.fixed, first.whole];
             if let Some(odd) = numbers.into_iter().find(|&x| !is_amount(x)) {
-                return wrong(&what, format!("{odd} s are no finite number of at least 0"));
-            }
-            let mut names = Phase::ALL.into_iter().flat_map(|p| &member.hardware[p]);
-            if let Some(name) = names.find(|n| self.resources.iter().all(|r| r.name != **n)) {
-                return wrong(&what, format!("it holds {name}, which is not among the resources"));
+                return wrong(&format!("trainer {i}"), format!("{odd} s are no finite number of at least 0"));
             }
         }
         Ok(())

@@ -1,48 +1,50 @@
 //! Laws of groups: shares, predictions, and the choice between a group and a single trainer.
 
 use morphgl_plan::{
-    Bytes, Candidate, Durations, GroupProblem, Hardware, Linear, Member, PerPhase, Problem, Resource, RouteKeys,
-    Strategy as Kind, group, plan,
+    Bytes, Candidate, Durations, GroupProblem, Hardware, Linear, Member, PerPhase, Plan, Plans, Problem, Resource,
+    RouteKeys, Strategy as Kind, group, plan,
 };
 use proptest::prelude::*;
 
-fn names(names: &[&str]) -> Vec<String> {
-    names.iter().map(ToString::to_string).collect()
-}
-
-fn hardware(batching: &str, transferring: &str, training: &str) -> Hardware {
-    Hardware { batching: names(&[batching]), transferring: names(&[transferring]), training: names(&[training]) }
-}
-
-fn resources() -> Vec<Resource> {
-    vec![Resource::shared("CPU", 4), Resource::exclusive("PCIe"), Resource::exclusive("CUDA")]
-}
-
-/// Trains on the device what the host batches; what it batches itself; or all on the host.
-fn member(kind: usize, lines: [Linear; 3]) -> Member {
-    let hardware = [hardware("CPU", "PCIe", "CUDA"), hardware("CUDA", "PCIe", "CUDA"), hardware("CPU", "CPU", "CPU")];
-    let [batching, transferring, training] = lines;
-    Member {
-        phases: PerPhase { batching, transferring, training },
-        latency: batching,
-        hardware: hardware[kind].clone(),
-        threads: PerPhase { batching: 1, transferring: 1, training: 3 },
-    }
+/// Trainers with the step's line; their first mini-batches take `latency` times as long.
+fn member(step: Linear, latency: f64) -> Member {
+    Member { step, first: Linear { fixed: latency * step.fixed, whole: latency * step.whole } }
 }
 
 fn members() -> impl Strategy<Value = Vec<Member>> {
     let seconds = || prop_oneof![1 => Just(0.0), 20 => (-3.0..0.0f64).prop_map(|e| 10f64.powf(e))];
-    let line = move || (seconds(), seconds()).prop_map(|(fixed, whole)| Linear { fixed: 0.2 * fixed, whole });
-    let one = (0usize..3, [line(), line(), line()]).prop_map(|(kind, lines)| member(kind, lines));
-    proptest::collection::vec(one, 1..9)
+    let line = (seconds(), seconds()).prop_map(|(fixed, whole)| Linear { fixed: 0.2 * fixed, whole });
+    proptest::collection::vec((line, 1.0..4.0f64).prop_map(|(line, latency)| member(line, latency)), 1..9)
 }
 
 fn problem(members: Vec<Member>, num_batches: usize, addition: f64) -> GroupProblem {
-    GroupProblem { num_batches, resources: resources(), members, addition }
+    GroupProblem { num_batches, members, addition }
 }
 
 fn one_hot(size: usize, at: usize) -> Vec<f64> {
     (0..size).map(|i| if i == at { 1.0 } else { 0.0 }).collect()
+}
+
+/// One route of constant durations, on a device or on four cores.
+fn single(n: usize, [batching, transferring, training]: [f64; 3], on_device: bool) -> Problem {
+    let names = |name: &str| vec![name.to_string()];
+    let [batches, trains] = if on_device { ["CPU", "CUDA"] } else { ["CPU", "CPU"] };
+    let between = if on_device { "PCIe" } else { "CPU" };
+    let hardware = Hardware { batching: names(batches), transferring: names(between), training: names(trains) };
+    let candidate = Candidate {
+        keys: PerPhase { batching: "B".into(), transferring: "T".into(), training: "M".into() } as RouteKeys,
+        hardware,
+        in_place: !on_device,
+        on_host: !on_device,
+        durations: Durations::constant(3, batching, transferring, training).expect("valid"),
+        bytes: Bytes::default(),
+    };
+    let resources = vec![Resource::shared("CPU", 4), Resource::exclusive("PCIe"), Resource::exclusive("CUDA")];
+    Problem::new(n, resources, vec![candidate]).expect("valid")
+}
+
+fn pipeline(plans: &Plans) -> &Plan {
+    plans.best_of(Kind::Pipeline).expect("a pipeline")
 }
 
 proptest! {
@@ -85,79 +87,71 @@ proptest! {
     fn a_trainer_of_no_use_has_no_share(members in members(), at in 0usize..8) {
         let mut members = members;
         let at = at.min(members.len());
-        let useless = Linear { fixed: 10.0, whole: 0.0 };
-        members.insert(at, member(0, [Linear::default(), Linear::default(), useless]));
+        members.insert(at, member(Linear { fixed: 10.0, whole: 0.0 }, 1.0));
         let found = group(&problem(members, 1000, 0.0)).expect("valid");
         prop_assert_eq!(found.shares[at], 0.0, "{:?}", found);
     }
 
-    /// One trainer is predicted as the simulator has it where each phase has a resource of its own.
+    /// One trainer is predicted as the simulator predicts its own plan.
     #[test]
     fn one_trainer_takes_as_long_as_the_simulator_says(
         on_device in any::<bool>(), n in 1usize..200, seconds in [0.001..1.0f64, 0.001..1.0f64, 0.001..1.0f64],
     ) {
-        let [batching, transferring, training] = seconds;
-        let lines = seconds.map(|whole| Linear { fixed: 0.0, whole });
-        let member = member(usize::from(on_device), lines);
-        let keys = RouteKeys { batching: "B".into(), transferring: "T".into(), training: "M".into() };
-        let candidate = Candidate {
-            keys,
-            hardware: member.hardware.clone(),
-            in_place: on_device,
-            on_host: false,
-            durations: Durations::constant(1, batching, transferring, training).expect("valid"),
-            bytes: Bytes::default(),
-        };
-        let single = Problem::new(n, vec![Resource::shared("CPU", 1), Resource::exclusive("PCIe"), Resource::exclusive("CUDA")], vec![candidate]).expect("valid");
-        let plans = plan(&single).expect("there is memory");
-        let of = if on_device { Kind::Device } else { Kind::Pipeline };
-        let simulated = plans.best_of(of).expect("a pipeline").prediction.epoch_seconds;
+        let whole = single(n, seconds, on_device);
+        let plans = plan(&whole).expect("there is memory");
+        let alone = pipeline(&plans);
+        let half = single(n, seconds.map(|s| 0.5 * s), on_device);
+        let member = Member::of(&alone.schedule, &half, 0.5).expect("the same route");
         let found = group(&problem(vec![member], n, 0.5)).expect("valid");
-        let off = found.epoch_seconds - simulated;
-        if on_device {
-            // Where one resource does two phases, the simulator waits for transfers at times, and the first and the last
-            // mini-batches overlap otherwise than those between.
-            let total = batching + transferring + training;
-            prop_assert!(off <= total && off >= -0.25 * simulated, "{} predicted, {} simulated", found.epoch_seconds, simulated);
-        } else {
-            prop_assert!(off.abs() <= 1e-9 * simulated, "{} predicted, {} simulated", found.epoch_seconds, simulated);
-        }
-        // A group of one is no group.
-        prop_assert!(!found.is_chosen_over(plans.best()));
+        let simulated = alone.prediction.epoch_seconds;
+        prop_assert!((found.epoch_seconds - simulated).abs() <= 1e-9 * simulated, "{:?}, {} simulated", found, simulated);
+        prop_assert!(member.step.fixed <= 1e-9 * simulated, "halves take half as long: {:?}", member);
+        prop_assert_eq!(found.num_trainers(), 1);
+    }
+
+    /// A fixed part of training stays whatever the share.
+    #[test]
+    fn fixed_seconds_are_found_from_two_shares(fixed in 0.01..1.0f64, whole in 0.01..1.0f64, share in 0.1..0.9f64) {
+        let seconds = |share: f64| [0.0, 0.0, fixed + whole * share];
+        let plans = plan(&single(10, seconds(1.0), true)).expect("there is memory");
+        let part = single(10, seconds(share), true);
+        let Member { step, .. } = Member::of(&pipeline(&plans).schedule, &part, share).expect("the same route");
+        prop_assert!((step.fixed - fixed).abs() < 1e-9 && (step.whole - whole).abs() < 1e-9, "{:?}", step);
+    }
+
+    #[test]
+    fn lines_never_fall_nor_go_below_zero(whole in 0.0..1.0f64, share in 0.1..0.9f64, seconds in 0.0..2.0f64) {
+        let line = Linear::through(whole, share, seconds);
+        prop_assert!(line.fixed >= 0.0 && line.whole >= 0.0, "{:?}", line);
+        prop_assert!((line.at(1.0) - whole).abs() < 1e-12);
     }
 }
 
-/// Two equal trainers halve the step but for the addition, and are chosen only where that is worth it.
+/// Two equal trainers halve the step but for the addition, and are together only where that is worth it.
 #[test]
-fn a_group_is_chosen_where_it_is_faster() {
-    let trainer = || member(0, [Linear::default(), Linear::default(), Linear { fixed: 0.0, whole: 0.1 }]);
-    let keys = RouteKeys { batching: "B".into(), transferring: "T".into(), training: "M".into() };
-    let candidate = Candidate {
-        keys,
-        hardware: trainer().hardware,
-        in_place: false,
-        on_host: false,
-        durations: Durations::constant(1, 0.0, 0.0, 0.1).expect("valid"),
-        bytes: Bytes::default(),
-    };
-    let single = plan(&Problem::new(100, resources(), vec![candidate]).expect("valid")).expect("there is memory");
-    let with = |addition| group(&problem(vec![trainer(), trainer()], 100, addition)).expect("valid");
+fn trainers_are_together_where_that_is_faster() {
+    let trainer = member(Linear { fixed: 0.0, whole: 0.1 }, 1.0);
+    let with = |addition| group(&problem(vec![trainer, trainer], 100, addition)).expect("valid");
     let found = with(0.01);
     assert!((found.step_seconds - 0.06).abs() < 1e-9, "{found:?}");
-    assert!((found.shares[0] - 0.5).abs() < 1e-9 && found.is_chosen_over(single.best()), "{found:?}");
+    assert!((found.shares[0] - 0.5).abs() < 1e-9, "{found:?}");
     let found = with(0.06);
     assert_eq!(found.num_trainers(), 1);
-    assert!(!found.is_chosen_over(single.best()));
+    assert!((found.step_seconds - 0.1).abs() < 1e-9, "{found:?}");
 }
 
 #[test]
 fn impossible_problems_are_refused() {
-    let trainer = member(0, [Linear::default(); 3]);
+    let trainer = member(Linear::default(), 1.0);
     assert!(group(&problem(vec![], 1, 0.0)).is_err());
-    assert!(group(&problem(vec![trainer.clone()], 1, -1.0)).is_err());
-    let odd = Member { latency: Linear { fixed: f64::NAN, whole: 0.0 }, ..trainer.clone() };
-    assert!(group(&problem(vec![odd], 1, 0.0)).is_err());
-    let elsewhere = Member { hardware: hardware("CPU", "NVLink", "CUDA"), ..trainer };
-    let error = group(&problem(vec![elsewhere], 1, 0.0)).expect_err("no such resource");
-    assert_eq!(error.to_string(), "trainer 0: it holds NVLink, which is not among the resources");
+    assert!(group(&problem(vec![trainer], 1, -1.0)).is_err());
+    let odd = Member { first: Linear { fixed: f64::NAN, whole: 0.0 }, ..trainer };
+    let error = group(&problem(vec![trainer, odd], 1, 0.0)).expect_err("no number");
+    assert_eq!(error.to_string(), "trainer 1: NaN s are no finite number of at least 0");
+}
+
+#[test]
+fn another_route_has_no_durations() {
+    let plans = plan(&single(10, [0.1; 3], true)).expect("there is memory");
+    assert_eq!(Member::of(&pipeline(&plans).schedule, &single(10, [0.05; 3], false), 0.5), None);
 }

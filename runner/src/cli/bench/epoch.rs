@@ -10,7 +10,7 @@ use serde_json::json;
 use super::measurement::Measurement;
 use super::{source, timed};
 use crate::cli::interrupt;
-use crate::cli::planned::{self, Measured, PlannedArgs};
+use crate::cli::planned::{self, Measured, PlannedArgs, Wanted};
 use crate::cli::show::Show;
 use crate::{Event, Executor, ExecutorSettings, median};
 
@@ -43,7 +43,8 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
     if let Some(batches) = args.batches {
         keep_training_nodes(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));
     }
-    let measured = args.planned.measure(&dataset, config.clone(), false, Some(args.repeats), show)?;
+    let wanted = Wanted { epochs: Some(args.repeats), ..Wanted::default() };
+    let measured = args.planned.measure(&dataset, config.clone(), wanted, show)?;
     let Measured { job, profile, problem, plans, .. } = measured;
     let (plan, threads, stop) = (plans.best().clone(), job.threads(), interrupt::stop()?);
     profile.selections.iter().for_each(|selection| show.say(selection));

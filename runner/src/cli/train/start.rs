@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use morphgl_graph_store::Dataset;
-use morphgl_model_spec::ModelFile;
+use morphgl_model_spec::{ModelFile, Normalization};
+use morphgl_plan::Time;
 
 use super::state::{MachineState, RunState, checksums};
 use super::summary::configuration;
 use super::{Args, Setup, caches, nothing_validated};
 use crate::cli::inference::{self, Inference};
 use crate::cli::plan_arg::{PlanArg, choose_training};
-use crate::cli::planned::Measured;
+use crate::cli::planned::{Measured, Wanted};
 use crate::cli::ranks::{self, Ranks};
 use crate::cli::run_dir::{Configured, RunDir};
 use crate::cli::show::{self, Show};
 use crate::cli::usage::Usage;
-use crate::{Evaluation, Job, JobConfig, Plan, Progress, Simulated, Unified};
+use crate::{Evaluation, Job, JobConfig, Plan, Plans, Progress, Simulated, Unified};
 
 /// Opens the dataset, profiles and plans.
 pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
@@ -26,7 +27,6 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     if let Some(plan) = &plan_of_file {
         choose_training(plan, &mut config)?;
     }
-    config.every_device = matches!(args.plan, PlanArg::Unified);
     let requested = args.evaluation.or(args.planned.batch.evaluation());
     let mut evaluation = match config.disk_bytes {
         Some(_) => Inference::OnDisk.choose(requested, show)?,
@@ -42,18 +42,24 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     }
     let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
     let epochs = args.options(steps, evaluation, validated).least_epochs();
-    let measured =
-        args.planned.measure(&dataset, config.clone(), evaluation != Evaluation::None, Some(epochs), show)?;
-    let Measured { mut job, profile, problem, plans, held_bytes } = measured;
+    // Batch normalization takes its statistics of each share: another model, which is not chosen without being asked for.
+    let same_model = config.spec.model.normalization != Normalization::Batch;
+    let group = match args.plan {
+        PlanArg::Unified => true,
+        PlanArg::Auto => same_model && ranks::current().is_none(),
+        _ => false,
+    };
+    config.every_device = group;
+    let wanted = Wanted { evaluates: evaluation != Evaluation::None, epochs: Some(epochs), group };
+    let measured = args.planned.measure(&dataset, config.clone(), wanted, show)?;
+    let Measured { mut job, profile, problem, plans, unified, held_bytes } = measured;
     if let (Some(path), Some(mut file)) = (&args.init, init) {
         let set =
             file.parameters(&job.config.spec.model).map_err(anyhow::Error::from).and_then(|p| job.set_parameters(&p));
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
-    let unified = matches!(args.plan, PlanArg::Unified)
-        .then(|| Unified::plan(&profile, job.threads(), problem.limits))
-        .transpose()?
-        .map(|unified| unified.divided(args.shares.unwrap_or_default()));
+    let unified = choose_group(args, unified, &plans, show)?;
+    config.every_device = unified.is_some();
     let plan = match &unified {
         Some(unified) => unified.leading_plan(),
         None => args.plan.choose(plan_of_file, &plans, &problem)?,
@@ -91,18 +97,15 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     }
     profile.selections.iter().for_each(|selection| show.line(selection));
     show.line(format_args!("plan: {plan}"));
-    for (i, trainer) in unified.iter().flat_map(|unified| &unified.trainers).enumerate() {
-        let (share, cores) = (100.0 * trainer.share, show::plural(trainer.cores as u64, "core"));
-        let (place, plan) = (&trainer.place, &trainer.plan);
-        show.line(format_args!("trainer {i} at {place}: {share:.1}% of each mini-batch at first, {cores}; {plan}"));
-    }
+    unified.iter().for_each(|unified| show.line(unified));
     plan.caches.iter().for_each(|cache| show.line(format_args!("cache: {cache}")));
     if job.config.caches() && !plan.schedule.shares.iter().any(|share| caches(&job.registry, &share.keys)) {
         show.say(format_args!("--cache {}: the plan uses no operator with a cache", configured.job.cache));
     }
     let machine = MachineState::current(job.threads());
-    // Only an automatic plan may be replaced during the run, and not one that ranks follow together.
-    let replanned = (matches!(args.plan, PlanArg::Auto) && ranks::current().is_none()).then(|| problem.clone());
+    // Only an automatic plan may be replaced during the run, and not one that several trainers follow together.
+    let alone = unified.is_none() && ranks::current().is_none();
+    let replanned = (matches!(args.plan, PlanArg::Auto) && alone).then(|| problem.clone());
     Ok(Setup {
         simulated: Simulated::of(&job.registry),
         dataset,
@@ -126,6 +129,32 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         progress: Progress::default(),
         resumed: None,
     })
+}
+
+/// The group to train with: where it was asked for, or is predicted to be faster than the best plan of one trainer.
+fn choose_group(
+    args: &Args,
+    planned: Option<anyhow::Result<Unified>>,
+    plans: &Plans,
+    show: Show,
+) -> anyhow::Result<Option<Unified>> {
+    match (&args.plan, planned) {
+        (PlanArg::Unified, None) => {
+            Err(Usage::error("--plan unified: one place alone can train here; use --plan auto"))
+        }
+        (PlanArg::Unified, Some(planned)) => Ok(Some(planned?.divided(args.shares.unwrap_or_default()))),
+        (_, Some(Ok(unified))) if unified.is_chosen_over(plans.best()) => Ok(Some(unified)),
+        (_, Some(Ok(unified))) => {
+            let seconds = Time(unified.epoch_seconds);
+            show.line(format_args!("all trainers together: {seconds} an epoch predicted, which one alone beats"));
+            Ok(None)
+        }
+        (_, Some(Err(e))) => {
+            show.say(format_args!("all trainers together: {}", show::one_line(&e)));
+            Ok(None)
+        }
+        (_, None) => Ok(None),
+    }
 }
 
 /// What has to be the same at all ranks of a run.

@@ -1,0 +1,126 @@
+use morphgl_profile::{PeakBytes, PoolSample, RouteProfile, Statistics, TrainingSample, VERSION};
+use morphgl_registry::{Machine, Phase, Route};
+
+use super::*;
+
+const CORES: usize = 4;
+
+/// A route of the host, or of a device that mini-batches of the host are copied to, with these seconds a step.
+fn route(on_device: bool, training: f64) -> RouteProfile {
+    let key = |text: &str| text.parse::<Key>().expect("a key");
+    let place = |on_device: bool| match on_device {
+        true => "cuda:0".parse::<Place>().expect("a place"),
+        false => Place::Host,
+    };
+    let [transferring, trainer] = match on_device {
+        true => ["Transferring_PCIe_Dma", "Training_CUDA_Native"],
+        false => ["Transferring_CPU_Host", "Training_CPU_Native"],
+    };
+    let seconds = |seconds: f64| Statistics::of(vec![seconds]);
+    let batching = |workers: usize| PoolSample { workers, threads: 1, seconds: seconds(1e-4 / workers as f64) };
+    let of_threads = |threads: usize| TrainingSample {
+        threads,
+        seconds: seconds(if on_device { training } else { training / threads as f64 }),
+    };
+    RouteProfile {
+        route: Route {
+            batching: key("Batching_CPU_Neighbor"),
+            transferring: key(transferring),
+            training: key(trainer),
+            read_at: Place::Host,
+            batched_at: Place::Host,
+            trained_at: place(on_device),
+            gathering: Phase::Batching,
+        },
+        edges_per_batch: 1.0,
+        bytes_per_batch: 1.0,
+        largest: PeakBytes::default(),
+        batching: vec![batching(1), batching(CORES)],
+        transferring: seconds(1e-5),
+        training: vec![of_threads(1), of_threads(CORES)],
+        interference: Vec::new(),
+        cache: None,
+    }
+}
+
+fn profile(num_batches: usize, routes: Vec<RouteProfile>) -> Profile {
+    Profile {
+        version: VERSION,
+        machine: Machine::probe(),
+        settings: Settings::new(CORES),
+        num_batches,
+        selections: Vec::new(),
+        routes,
+        skipped: Vec::new(),
+        seconds: 0.0,
+        held_bytes: 0,
+    }
+}
+
+/// The group's plan and the best one of a single trainer: steps of `host` seconds on one core and of `device` seconds, `fixed` of
+/// which the device needs for any share.
+fn planned(host: f64, device: f64, fixed: f64, addition: f64) -> (Unified, Plan) {
+    let whole = profile(100, vec![route(false, host), route(true, device)]);
+    let part = profile(100, vec![route(false, PART * host), route(true, fixed + PART * (device - fixed))]);
+    let unified = Unified::plan(&whole, &GroupProfile { part, addition }, CORES, Limits::default()).expect("a plan");
+    let plans = morphgl_plan::plan(&whole.problem(CORES, Limits::default())).expect("a plan");
+    (unified, plans.best().clone())
+}
+
+#[test]
+fn equal_trainers_share_the_work() {
+    // Three cores on the host are as fast as the device, whose mini-batches one core makes.
+    let (unified, alone) = planned(0.03, 0.01, 0.0, 0.0);
+    assert!(unified.is_chosen_over(&alone), "{unified} {alone}");
+    // 100 steps of 10 ms by either.
+    assert!((0.5..0.52).contains(&unified.epoch_seconds), "{unified}");
+    let cores: usize = unified.trainers.iter().map(|t| t.cores).sum();
+    assert_eq!(cores, CORES);
+    assert!(unified.trainers.iter().all(|t| (0.35..0.65).contains(&t.share)), "{unified}");
+}
+
+#[test]
+fn an_addition_that_takes_longer_than_it_saves_leaves_one_trainer_alone() {
+    let (unified, alone) = planned(0.03, 0.01, 0.0, 0.02);
+    assert!(!unified.is_chosen_over(&alone), "{unified} {alone}");
+    assert_eq!(unified.trainers.len(), 2, "asked for, it has both trainers all the same");
+}
+
+#[test]
+fn a_trainer_that_no_share_makes_faster_gets_less() {
+    let (even, alone) = planned(0.03, 0.01, 0.0, 0.0);
+    let (uneven, _) = planned(0.03, 0.01, 0.005, 0.0);
+    let device = |unified: &Unified| {
+        let is_device = |t: &&UnifiedTrainer| t.plan.schedule.shares[0].keys.training == "Training_CUDA_Native";
+        unified.trainers.iter().find(is_device).map_or(0.0, |t| t.share)
+    };
+    assert!(device(&uneven) < device(&even), "{uneven} {even}");
+    assert!(uneven.epoch_seconds > even.epoch_seconds && uneven.is_chosen_over(&alone), "{uneven} {even}");
+}
+
+#[test]
+fn a_group_needs_a_core_a_trainer() {
+    let whole = profile(100, vec![route(false, 0.1), route(true, 0.1)]);
+    let measured = GroupProfile { part: whole.clone(), addition: 0.0 };
+    let refused = Unified::plan(&whole, &measured, 1, Limits::default()).expect_err("one core");
+    assert!(refused.to_string().contains("2 trainers on 1 of the host's cores"), "{refused}");
+}
+
+#[test]
+fn every_division_of_the_cores_comes_once() {
+    let mut found = Vec::new();
+    for_each_division(4, 3, &mut Vec::new(), &mut |division| found.push(division.to_vec()));
+    assert_eq!(found, [[1, 1, 2], [1, 2, 1], [2, 1, 1]]);
+}
+
+#[test]
+fn of_many_divisions_cores_go_where_they_speed_up_most() {
+    assert_eq!([divisions(4, 3), divisions(64, 1), divisions(5, 5)], [3.0, 1.0, 1.0]);
+    assert!(divisions(64, 8) > MOST_DIVISIONS);
+    // The first gains by every core, the second by one more, the third by none.
+    let speeds = [vec![1.0, 2.0, 3.0, 4.0], vec![1.0, 5.0, 5.0, 5.0], vec![9.0, 9.0, 9.0, 9.0]];
+    assert_eq!(fastest_division(3, &speeds), [1, 1, 1]);
+    assert_eq!(fastest_division(4, &speeds), [1, 2, 1]);
+    assert_eq!(fastest_division(6, &speeds), [3, 2, 1]);
+    assert_eq!(fastest_division(64, &vec![vec![1.0; 57]; 8]).iter().sum::<usize>(), 64, "every core is given");
+}
