@@ -10,12 +10,13 @@ use anyhow::{Context, Result, bail};
 use morphgl_execute::{
     Control, EpochReport, Settings as ExecutorSettings, Stop, TrainerReport, TrainingState, add_counters, add_trainers,
 };
-use morphgl_group::{Balanced, Division, HostExchange, Leaver, Seat, StopTogether, Weights, join, work};
+use morphgl_group::{Balanced, Division, Leaver, Seat, StopTogether, Weights, join, work};
 use morphgl_plan::Schedule;
-use morphgl_registry::{BatchId, Operators, Place, RouteOperators, SeedSet};
+use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, SeedSet};
 use morphgl_sampler_core::Epochs;
 
 use crate::Job;
+use crate::engine::Ends;
 
 pub use plan::{GroupProfile, Shares, Unified, UnifiedTrainer};
 
@@ -30,6 +31,8 @@ pub(crate) struct Followers {
     leavers: Vec<Leaver>,
     /// Training operators and places, in the same order.
     ends: Vec<(String, Place)>,
+    /// What adds up their gradients, for the user.
+    exchange: String,
     stops: Arc<Stops>,
 }
 
@@ -76,10 +79,15 @@ impl Followers {
         };
         let stops = Arc::new(Stops::default());
         let limit = settings.limit.unwrap_or(LIMIT);
-        let ends = HostExchange::group(unified.trainers.len(), limit);
-        let leavers = ends.iter().map(HostExchange::leaver).collect();
+        let end = |trainer: &UnifiedTrainer| -> Result<_> {
+            Ok((trainer.plan.schedule.shares[0].keys.training.parse::<Key>()?, trainer.place.clone()))
+        };
+        let trainers = unified.trainers.iter().map(end).collect::<Result<Vec<_>>>()?;
+        let gradients = job.operators.trainers.first_mut().map(|trainer| trainer.operator.gradients()).transpose()?;
+        let num_values = gradients.iter().flat_map(|g| &g.tensors).map(|tensor| tensor.values.len()).sum();
+        let Ends { exchanges, leavers, how } = Ends::new(unified.exchange, &trainers, num_values, limit)?;
         let (mut leading, mut executors, mut placed) = (None, Vec::new(), Vec::new());
-        for (end, trainer) in ends.into_iter().zip(&unified.trainers) {
+        for (exchange, trainer) in exchanges.into_iter().zip(&unified.trainers) {
             let schedule = &trainer.plan.schedule;
             let key = &schedule.shares[0].keys.training;
             let place = &trainer.place;
@@ -94,7 +102,7 @@ impl Followers {
                 stop: Arc::new(move || current(&of_agreement.agreed).request()),
             };
             let (num_seeds, batch_size) = (seeds.nodes().len(), sampler.batch_size);
-            let seat = Seat { exchange: Box::new(end), division, num_seeds, batch_size, stop: Some(stop) };
+            let seat = Seat { exchange, division, num_seeds, batch_size, stop: Some(stop) };
             let operators = join(operators, seat)?;
             match &leading {
                 None => leading = Some(operators),
@@ -104,7 +112,12 @@ impl Followers {
                 }
             }
         }
-        Ok((leading.expect("a group has a trainer"), Self { executors, leavers, ends: placed, stops }))
+        Ok((leading.expect("a group has a trainer"), Self { executors, leavers, ends: placed, exchange: how, stops }))
+    }
+
+    /// What adds up gradients, and why that was chosen.
+    pub(crate) fn exchange(&self) -> &str {
+        &self.exchange
     }
 
     /// Gives all trainers the state of the leading one.

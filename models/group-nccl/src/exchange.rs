@@ -44,6 +44,11 @@ impl NcclExchange {
         Ok(ends.into_iter().zip(additions).map(end).collect())
     }
 
+    /// Whether a trainer at this place can have an end.
+    pub fn serves(place: &Place) -> bool {
+        matches!(place, Place::Device { backend, .. } if backend == morphgl_cuda::BACKEND)
+    }
+
     /// Version of NCCL, as in 2.21.5.
     pub fn version(&self) -> &str {
         self.addition.communicator.version()

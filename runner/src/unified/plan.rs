@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use morphgl_group::{Exchange, HostExchange, Weights};
+use morphgl_group::{HostExchange, Weights};
 use morphgl_plan::{GroupProblem, Limits, Member, Plan, Schedule, Time};
 use morphgl_profile::{MemoryLimit, Profile, Progress, Settings, Watch};
 use morphgl_registry::{Key, Operators, Place, RouteOperators, TrainingOperator};
@@ -14,12 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::group::with_shares;
 use crate::usage::Usage;
-use crate::{Job, Profiler, Stop, median};
+use crate::{Engine, Job, Profiler, Stop, engine};
 
 /// The share of a mini-batch that is measured beside whole ones.
 const PART: f64 = 0.5;
-/// Measurements of an addition.
-const ADDITIONS: usize = 5;
 /// Up to so many divisions of the cores are tried; of more, the one with the largest sum of speeds.
 const MOST_DIVISIONS: f64 = 10_000.0;
 /// The longest wait within an addition that is measured.
@@ -33,6 +30,9 @@ pub struct Unified {
     /// How mini-batches are divided among them.
     #[serde(default)]
     pub shares: Shares,
+    /// What adds up their gradients.
+    #[serde(default)]
+    pub exchange: Engine,
     /// Predicted seconds of an epoch.
     pub epoch_seconds: f64,
     /// Measured seconds of adding up gradients, a step.
@@ -134,23 +134,8 @@ fn addition_seconds(trainers: &mut [TrainingOperator]) -> Result<Option<(Vec<Tra
     if able.len() < 2 {
         return Ok(None);
     }
-    let add = |mut end: HostExchange| -> morphgl_group::Result<f64> {
-        let mut values = vec![0.0; num_values];
-        let mut seconds = Vec::new();
-        for _ in 0..ADDITIONS {
-            let start = Instant::now();
-            end.add(&mut values)?;
-            seconds.push(start.elapsed().as_secs_f64());
-        }
-        Ok(median(&seconds))
-    };
-    let added: Vec<_> = thread::scope(|scope| {
-        let ends = HostExchange::group(able.len(), LIMIT);
-        let running: Vec<_> = ends.into_iter().map(|end| scope.spawn(|| add(end))).collect();
-        running.into_iter().map(|thread| thread.join().expect("an addition does not panic")).collect()
-    });
-    let added = added.into_iter().collect::<Result<Vec<f64>, _>>()?;
-    Ok(Some((able, copies + added.into_iter().fold(0.0, f64::max))))
+    let added = engine::addition_seconds(HostExchange::group(able.len(), LIMIT).iter_mut(), num_values)?;
+    Ok(Some((able, copies + added)))
 }
 
 impl Unified {
@@ -222,7 +207,8 @@ impl Unified {
             .map(trainer)
             .collect();
         trainers.sort_by(|a, b| b.share.total_cmp(&a.share));
-        Ok(Self { trainers, shares: Shares::Balanced, epoch_seconds, addition_seconds: measured.addition })
+        let (shares, exchange) = Default::default();
+        Ok(Self { trainers, shares, exchange, epoch_seconds, addition_seconds: measured.addition })
     }
 
     /// The same trainers with mini-batches divided by `shares`.
@@ -236,6 +222,11 @@ impl Unified {
             self.trainers.iter_mut().for_each(|trainer| trainer.share = share);
         }
         self
+    }
+
+    /// The same trainers with gradients added up by `exchange`.
+    pub fn exchanging(self, exchange: Engine) -> Self {
+        Self { exchange, ..self }
     }
 
     /// Whether the group is predicted to be faster than the best plan of a single trainer.

@@ -59,6 +59,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
     let unified = choose_group(args, unified, &plans, show)?;
+    let unified = unified.map(|unified| unified.exchanging(args.exchange.unwrap_or_default()));
     config.every_device = unified.is_some();
     let plan = match &unified {
         Some(unified) => unified.leading_plan(),
