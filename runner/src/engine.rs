@@ -61,7 +61,7 @@ impl Ends {
                 });
                 let (ends, version, of_nccl) = match tried {
                     Ok(tried) => tried,
-                    Err(why) => return over_host(format!(": {why:#}")),
+                    Err(why) => return over_host(format!(": {why}")),
                 };
                 let of_host = addition_seconds(host().iter_mut(), num_values)?;
                 let times = (Time(of_host), Time(of_nccl));

@@ -140,7 +140,8 @@ fn addition_seconds(trainers: &mut [TrainingOperator]) -> Result<Option<(Vec<Tra
 
 impl Unified {
     /// The trainers, shares and division of the host's cores among them with the least predicted epoch time. Where one trainer
-    /// alone is predicted to be faster than any group, it is the group of all with shares in proportion to their speeds.
+    /// alone is predicted to be faster than any group, it is the group of all with shares in proportion to their speeds. With equal
+    /// shares it is the group of all.
     ///
     /// # Errors
     ///
@@ -149,7 +150,13 @@ impl Unified {
     /// # Complexity
     ///
     /// One search of plans for each trainer and number of cores.
-    pub fn plan(profile: &Profile, measured: &GroupProfile, cores: usize, limits: Limits) -> Result<Self> {
+    pub fn plan(
+        profile: &Profile,
+        measured: &GroupProfile,
+        kind: Shares,
+        cores: usize,
+        limits: Limits,
+    ) -> Result<Self> {
         let trainers = measured.part.trainers();
         let count = trainers.len();
         if cores < count {
@@ -178,7 +185,7 @@ impl Unified {
         let mut attempt = |division: &[usize]| {
             let members: Vec<Member> = plans.iter().zip(division).map(|(plans, &n)| plans[n - 1].1).collect();
             let problem = GroupProblem { num_batches, members, addition: measured.addition };
-            match shares(&problem) {
+            match shares(&problem, kind) {
                 Ok((seconds, shares)) if best.as_ref().is_none_or(|(least, _)| seconds < *least) => {
                     best = Some((seconds, division.iter().copied().zip(shares).collect()));
                 }
@@ -207,21 +214,7 @@ impl Unified {
             .map(trainer)
             .collect();
         trainers.sort_by(|a, b| b.share.total_cmp(&a.share));
-        let (shares, exchange) = Default::default();
-        Ok(Self { trainers, shares, exchange, epoch_seconds, addition_seconds: measured.addition })
-    }
-
-    /// The same trainers with mini-batches divided by `shares`.
-    pub fn divided(mut self, shares: Shares) -> Self {
-        self.shares = shares;
-        if shares == Shares::Equal {
-            let share = 1.0 / self.trainers.len() as f64;
-            let epoch = |trainer: &UnifiedTrainer| share * trainer.plan.prediction.epoch_seconds;
-            let additions = self.addition_seconds * self.trainers[0].plan.num_batches() as f64;
-            self.epoch_seconds = self.trainers.iter().map(epoch).fold(0.0, f64::max) + additions;
-            self.trainers.iter_mut().for_each(|trainer| trainer.share = share);
-        }
-        self
+        Ok(Self { trainers, shares: kind, exchange: Engine::Auto, epoch_seconds, addition_seconds: measured.addition })
     }
 
     /// The same trainers with gradients added up by `exchange`.
@@ -271,7 +264,12 @@ impl fmt::Display for Unified {
 }
 
 /// Predicted seconds of an epoch and the shares of a group of two trainers at least.
-fn shares(problem: &GroupProblem) -> Result<(f64, Vec<f64>)> {
+fn shares(problem: &GroupProblem, kind: Shares) -> Result<(f64, Vec<f64>)> {
+    if kind == Shares::Equal {
+        let count = problem.members.len();
+        let all = problem.predicted(vec![1.0 / count as f64; count]);
+        return Ok((all.epoch_seconds, all.shares));
+    }
     let found = morphgl_plan::group(problem)?;
     if found.num_trainers() > 1 {
         return Ok((found.epoch_seconds, found.shares));

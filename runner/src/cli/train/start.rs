@@ -50,6 +50,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         _ => false,
     };
     config.every_device = group;
+    let group = group.then(|| args.shares.unwrap_or_default());
     let wanted = Wanted { evaluates: evaluation != Evaluation::None, epochs: Some(epochs), group };
     let measured = args.planned.measure(&dataset, config.clone(), wanted, show)?;
     let Measured { mut job, profile, problem, plans, unified, held_bytes } = measured;
@@ -143,7 +144,7 @@ fn choose_group(
         (PlanArg::Unified, None) => {
             Err(Usage::error("--plan unified: one place alone can train here; use --plan auto"))
         }
-        (PlanArg::Unified, Some(planned)) => Ok(Some(planned?.divided(args.shares.unwrap_or_default()))),
+        (PlanArg::Unified, Some(planned)) => planned.map(Some),
         (_, Some(Ok(unified))) if unified.is_chosen_over(plans.best()) => Ok(Some(unified)),
         (_, Some(Ok(unified))) => {
             let seconds = Time(unified.epoch_seconds);

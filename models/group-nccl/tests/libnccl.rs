@@ -1,5 +1,6 @@
 //! The exchange by a libnccl of our own, on emulated devices.
 
+#[path = "libnccl/library.rs"]
 mod library;
 
 use std::ffi::{CStr, c_char, c_ulong};
