@@ -3,13 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use morphgl_group::{Exchange, HostExchange, Leaver};
 use morphgl_plan::Time;
+use morphgl_profile::Statistics;
 use morphgl_registry::{Key, Place};
 use serde::{Deserialize, Serialize};
-
-use crate::median;
 
 /// Measurements of an addition.
 const ADDITIONS: usize = 5;
@@ -50,7 +49,10 @@ impl Ends {
         };
         match engine {
             Engine::Host => over_host(String::new()),
-            Engine::Nccl => Ok(nccl::ends(host(), trainers, limit)?.0),
+            Engine::Nccl => match nccl::ends(host(), trainers, limit) {
+                Ok((ends, _)) => Ok(ends),
+                Err(why) => bail!("--exchange nccl: {why}; --exchange host does without"),
+            },
             Engine::Auto => {
                 if let Some(why) = nccl::obstacle(trainers) {
                     return over_host(format!(": {why}"));
@@ -93,7 +95,7 @@ pub(crate) fn addition_seconds<'a, E: Exchange + ?Sized + 'a>(
             end.add(&mut values)?;
             seconds.push(start.elapsed().as_secs_f64());
         }
-        Ok(median(&seconds))
+        Ok(Statistics::of(seconds).median)
     };
     let added: Vec<_> = thread::scope(|scope| {
         let running: Vec<_> = ends.map(|end| scope.spawn(|| add(end))).collect();
@@ -146,6 +148,6 @@ mod nccl {
     }
 
     pub(super) fn ends(_: Vec<HostExchange>, _: &[(Key, Place)], _: Duration) -> Result<(Ends, String)> {
-        bail!("--exchange nccl: {ABSENT}")
+        bail!("{ABSENT}")
     }
 }

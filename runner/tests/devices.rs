@@ -119,6 +119,7 @@ fn devices_train_as_one() {
     let alone = devices.json(&[&TRAIN[..], &on_devices].concat(), &[]);
     assert_eq!(alone["unified"], Value::Null);
     let shared = [&TRAIN[..], &on_devices, &["--plan", "unified", "--shares", "equal"]].concat();
+    let mut last = Value::Null;
     for number in [2, 4] {
         devices = devices.with(number);
         let group = devices.json(&shared, &[]);
@@ -148,10 +149,12 @@ fn devices_train_as_one() {
             let link = format!("PCIe:{}", &place["CUDA:".len()..]);
             assert_eq!((&hardware["training"][0], &hardware["transferring"][0]), (&place.into(), &link.into()));
         }
+        last = group;
     }
     // As many seeds for each in every run: the same bits.
-    assert_eq!(losses(&devices.json(&shared, &[])), losses(&devices.json(&shared, &[])));
-    let how = devices.json(&shared, &[])["exchange"].as_str().expect("an engine").to_string();
+    let again = devices.json(&shared, &[]);
+    assert_eq!(losses(&again), losses(&last));
+    let how = again["exchange"].as_str().expect("an engine");
     assert!(how.starts_with("added over host memory: ") && how.contains("MORPHGL_NCCL"), "{how}");
 }
 
@@ -221,7 +224,14 @@ fn nccl_adds_the_same_bits() {
     let absent = [("MORPHGL_NCCL", "/nowhere/libnccl.so.2")];
     let train = [&train[..], &["--exchange", "nccl"]].concat();
     let refused = devices.run(&train, &absent);
-    fails(&refused, &train, &[TRAINING, "MORPHGL_NCCL names /nowhere/libnccl.so.2, which cannot be loaded"]);
+    fails(
+        &refused,
+        &train,
+        &["--exchange nccl: ", "MORPHGL_NCCL names /nowhere/libnccl.so.2, which cannot be loaded", "--exchange host"],
+    );
+    // A call fails in the first step: each trainer ends, and the failing one is named with the library's message.
+    let failing = [library[0], ("MORPHGL_NCCL_FAIL", "100")];
+    fails(&devices.run(&train, &failing), &train, &[TRAINING, "unhandled cuda error (nccl", "is made to fail"]);
     let alone = [&TRAIN[..], &["--plan", "sequential", "--exchange", "nccl"]].concat();
     devices.bench.misused(&alone, &["--exchange: one trainer alone adds up no gradients"]);
 }

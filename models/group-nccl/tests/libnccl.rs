@@ -94,26 +94,25 @@ fn value(rank: usize, round: usize, i: usize) -> f32 {
     x * 10f32.powi((i % 13) as i32 - 6)
 }
 
-/// Sums of some additions, and the numbers that all gather.
-fn rounds(end: &mut dyn Exchange) -> morphgl_group::Result<(Vec<Vec<f32>>, Vec<Vec<u8>>)> {
-    let lengths = [37, 0, 1, 1000, 1000];
+/// Sums of additions of so many values, and the numbers that all gather.
+fn rounds(end: &mut dyn Exchange, lengths: &[usize]) -> morphgl_group::Result<(Vec<Vec<f32>>, Vec<Vec<u8>>)> {
     let add = |(round, len): (usize, usize), end: &mut dyn Exchange| {
         let mut values: Vec<f32> = (0..len).map(|i| value(end.rank(), round, i)).collect();
         end.add(&mut values).map(|()| values)
     };
-    let sums = lengths.into_iter().enumerate().map(|round| add(round, end)).collect::<Result<_, _>>()?;
+    let sums = lengths.iter().copied().enumerate().map(|round| add(round, end)).collect::<Result<_, _>>()?;
     Ok((sums, end.all_gather(&[end.rank() as u8])?))
 }
 
 #[test]
 fn sums_have_the_bits_of_the_exchange_over_host_memory() {
-    let nccl = Nccl::new();
+    let (nccl, lengths) = (Nccl::new(), [37, 0, 1, 1000, 1000]);
     for size in [1, 2, 3, 4, 8] {
-        let expected = together(HostExchange::group(size, LIMIT), |end| rounds(end).expect("no failure"));
+        let expected = together(HostExchange::group(size, LIMIT), |end| rounds(end, &lengths).expect("no failure"));
         let found = together(group(size).expect("the library is found"), |end| {
-            let rounds = rounds(end).expect("no failure");
+            let rounds = rounds(end, &lengths).expect("no failure");
             // Two messages of a part to each other rank, an addition.
-            let parts: usize = [37usize, 1, 1000, 1000].iter().map(|len| len.div_ceil(size)).sum();
+            let parts: usize = lengths.iter().map(|len| len.div_ceil(size)).sum();
             assert_eq!(end.bytes_sent(), (parts * 4 * 2 * (size - 1)) as u64);
             assert_eq!(end.version(), "2.21.5");
             rounds
@@ -132,12 +131,12 @@ fn each_call_fails_in_turn() {
     let mut seen = std::collections::BTreeSet::new();
     let run = || -> Result<(), Vec<Option<GroupError>>> {
         let ends = group(2).map_err(|e| vec![Some(GroupError::Engine(e.to_string()))])?;
-        let errors = together(ends, |end| rounds(end).err());
+        let errors = together(ends, |end| rounds(end, &[3]).err());
         if errors.iter().all(Option::is_none) { Ok(()) } else { Err(errors) }
     };
     run().expect("nothing fails");
     let total = nccl.calls();
-    assert!(total > 80, "{total} calls");
+    assert!(total >= 40, "{total} calls");
     for call in 1..=total {
         nccl.fail(call);
         let outcome = run();

@@ -2,6 +2,7 @@
 // a call before it returns, and its streams are not used. Of what NCCL says about its functions it keeps: calls between
 // ncclGroupStart and ncclGroupEnd wait for each other together; a rank that aborts makes the waiting calls of all others fail.
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -42,7 +43,12 @@ struct Operation {
 };
 
 static std::mutex state;
-static unsigned long calls = 0, failing = 0;
+// Number of the call that fails, from 1 on; 0 for none. MORPHGL_NCCL_FAIL sets it for programs that cannot.
+static unsigned long failing_by_environment() {
+    const char* call = std::getenv("MORPHGL_NCCL_FAIL");
+    return call ? std::strtoul(call, nullptr, 10) : 0;
+}
+static unsigned long calls = 0, failing = failing_by_environment();
 static std::string last_error, failed_call;
 static std::set<Comm*> alive;
 
