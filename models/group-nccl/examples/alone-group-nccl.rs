@@ -14,10 +14,15 @@ fn main() -> Result<()> {
     let devices = morphgl_cuda::accelerators(&Machine::probe()).into_iter().map(|found| found.place);
     let trainers: Vec<(Key, Place)> = devices.map(|place| (key.clone(), place)).collect();
     let ends = match NcclExchange::group(HostExchange::group(trainers.len(), limit), &trainers, limit) {
-        Ok(ends) if ends.is_empty() => return Ok(println!("there is no CUDA device")),
         Ok(ends) => ends,
-        Err(why) => return Ok(println!("{why}")),
+        Err(why) => {
+            println!("{why}");
+            return Ok(());
+        }
     };
+    if ends.is_empty() {
+        println!("there is no CUDA device");
+    }
     thread::scope(|scope| {
         for mut end in ends {
             scope.spawn(move || {

@@ -4,7 +4,7 @@ use morphgl_cuda::{Buffer, Communicator, Device, Event, Pinned, Shape, Stream};
 use morphgl_registry::{Key, Place, Result};
 
 /// Threads of a block of the kernel.
-const THREADS: u32 = 256;
+const THREADS: u32 = 128;
 
 morphgl_cuda::kernels! {
     struct Kernels {

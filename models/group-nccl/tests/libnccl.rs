@@ -107,7 +107,7 @@ fn rounds(end: &mut dyn Exchange, lengths: &[usize]) -> morphgl_group::Result<(V
 #[test]
 fn sums_have_the_bits_of_the_exchange_over_host_memory() {
     let (nccl, lengths) = (Nccl::new(), [37, 0, 1, 1000, 1000]);
-    for size in [1, 2, 3, 4, 8] {
+    for size in [1, 2, 3, 8] {
         let expected = together(HostExchange::group(size, LIMIT), |end| rounds(end, &lengths).expect("no failure"));
         let found = together(group(size).expect("the library is found"), |end| {
             let rounds = rounds(end, &lengths).expect("no failure");

@@ -202,16 +202,12 @@ impl Unified {
         }
         failed.map_or(Ok(()), Err)?;
         let (epoch_seconds, parts) = best.expect("there are as many cores as trainers");
-        let trainer = |((mut plans, (cores, share)), (_, place)): ((Vec<(Plan, Member)>, (usize, f64)), Trainer)| {
-            let (plan, _) = plans.swap_remove(cores - 1);
-            UnifiedTrainer { place, plan, cores, share }
-        };
-        let mut trainers: Vec<UnifiedTrainer> = plans
-            .into_iter()
-            .zip(parts)
-            .zip(trainers)
+        let mut trainers: Vec<UnifiedTrainer> = (plans.into_iter().zip(parts).zip(trainers))
             .filter(|((_, (_, share)), _)| *share > 0.0)
-            .map(trainer)
+            .map(|((mut plans, (cores, share)), (_, place))| {
+                let (plan, _) = plans.swap_remove(cores - 1);
+                UnifiedTrainer { place, plan, cores, share }
+            })
             .collect();
         trainers.sort_by(|a, b| b.share.total_cmp(&a.share));
         Ok(Self { trainers, shares: kind, exchange: Engine::Auto, epoch_seconds, addition_seconds: measured.addition })
