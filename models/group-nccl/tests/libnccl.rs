@@ -3,7 +3,7 @@
 #[path = "libnccl/library.rs"]
 mod library;
 
-use std::ffi::{CStr, c_char, c_ulong};
+use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -45,12 +45,12 @@ impl Nccl {
     /// Makes a call fail, counted from now on; 0 for none.
     fn fail(&self, call: u64) {
         // SAFETY: its type.
-        unsafe { self.call::<unsafe extern "C" fn(c_ulong)>("morphgl_nccl_fail")(call as c_ulong) }
+        unsafe { self.call::<unsafe extern "C" fn(u64)>("morphgl_nccl_fail")(call) }
     }
 
     fn number(&self, name: &str) -> u64 {
         // SAFETY: its type.
-        u64::from(unsafe { self.call::<unsafe extern "C" fn() -> c_ulong>(name)() })
+        unsafe { self.call::<unsafe extern "C" fn() -> u64>(name)() }
     }
 
     fn calls(&self) -> u64 {
@@ -94,8 +94,11 @@ fn value(rank: usize, round: usize, i: usize) -> f32 {
     x * 10f32.powi((i % 13) as i32 - 6)
 }
 
+/// Sums by addition, and what all have gathered.
+type Added = (Vec<Vec<f32>>, Vec<Vec<u8>>);
+
 /// Sums of additions of so many values, and the numbers that all gather.
-fn rounds(end: &mut dyn Exchange, lengths: &[usize]) -> morphgl_group::Result<(Vec<Vec<f32>>, Vec<Vec<u8>>)> {
+fn rounds(end: &mut dyn Exchange, lengths: &[usize]) -> morphgl_group::Result<Added> {
     let add = |(round, len): (usize, usize), end: &mut dyn Exchange| {
         let mut values: Vec<f32> = (0..len).map(|i| value(end.rank(), round, i)).collect();
         end.add(&mut values).map(|()| values)

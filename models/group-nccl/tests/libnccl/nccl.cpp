@@ -2,6 +2,7 @@
 // a call before it returns, and its streams are not used. Of what NCCL says about its functions it keeps: calls between
 // ncclGroupStart and ncclGroupEnd wait for each other together; a rank that aborts makes the waiting calls of all others fail.
 #include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -44,11 +45,11 @@ struct Operation {
 
 static std::mutex state;
 // Number of the call that fails, from 1 on; 0 for none. MORPHGL_NCCL_FAIL sets it for programs that cannot.
-static unsigned long failing_by_environment() {
+static uint64_t failing_by_environment() {
     const char* call = std::getenv("MORPHGL_NCCL_FAIL");
     return call ? std::strtoul(call, nullptr, 10) : 0;
 }
-static unsigned long calls = 0, failing = failing_by_environment();
+static uint64_t calls = 0, failing = failing_by_environment();
 static std::string last_error, failed_call;
 static std::set<Comm*> alive;
 
@@ -216,7 +217,7 @@ EXPORT int ncclAllGather(const void* from, void* to, size_t count, int type, Com
 }
 
 // For tests: counts calls from 1 on, makes one of them fail (0 none), and forgets those so far.
-EXPORT void morphgl_nccl_fail(unsigned long call) {
+EXPORT void morphgl_nccl_fail(uint64_t call) {
     std::lock_guard<std::mutex> lock(state);
     calls = 0;
     failing = call;
@@ -224,7 +225,7 @@ EXPORT void morphgl_nccl_fail(unsigned long call) {
     last_error.clear();
 }
 
-EXPORT unsigned long morphgl_nccl_calls() {
+EXPORT uint64_t morphgl_nccl_calls() {
     std::lock_guard<std::mutex> lock(state);
     return calls;
 }
@@ -238,7 +239,7 @@ EXPORT const char* morphgl_nccl_failed() {
 }
 
 // Communicators that were neither destroyed nor aborted.
-EXPORT unsigned long morphgl_nccl_alive() {
+EXPORT uint64_t morphgl_nccl_alive() {
     std::lock_guard<std::mutex> lock(state);
     return alive.size();
 }
