@@ -27,6 +27,9 @@ pub struct JobConfig {
     /// Options of operators, by the operator's key and the option's name; each operator's README lists its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<Key, Map<String, Value>>,
+    /// Whether operators are built on every device of a backend, as a group of trainers needs them, or on its first device alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub every_device: bool,
     /// For a dataset on disk, the budget of host memory in which operators cache it until a plan chooses another size, in bytes;
     /// `None` for one in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,6 +71,7 @@ impl JobConfig {
             threads: None,
             operators: OperatorChoice::default(),
             options: BTreeMap::new(),
+            every_device: false,
             disk_bytes: None,
             cache: CachePolicy::Auto,
             cache_bytes: None,

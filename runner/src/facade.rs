@@ -316,6 +316,11 @@ impl Executor {
         Ok(self.inner.set_schedule(&self.plan.schedule)?)
     }
 
+    /// What adds up the gradients of a group's trainers, and why that was chosen; `None` where one trains alone.
+    pub fn exchange(&self) -> Option<&str> {
+        self.followers.as_ref().map(Followers::exchange)
+    }
+
     /// Threads of the job.
     pub fn threads(&self) -> usize {
         self.config.num_threads(&self.registry)

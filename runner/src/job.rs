@@ -43,8 +43,8 @@ pub struct Job {
 type BatchingOperators = BTreeMap<(Key, Place, bool), Arc<dyn Batching>>;
 
 impl Job {
-    /// Builds the operators of the routes that `config` allows, on the first device of each backend. All training operators at
-    /// a place are built: [`Job::select`] keeps one of them.
+    /// Builds the operators of the routes that `config` allows, on the first device of each backend or on all. All training
+    /// operators at a place are built: [`Job::select`] keeps one of them.
     ///
     /// # Errors
     ///
@@ -54,7 +54,9 @@ impl Job {
         let registry = registry()?;
         let mut routes = routes(&registry, &config.operators, config.sampler.sampling.kind())?;
         let keys = |r: &Route| (r.batching.clone(), r.transferring.clone(), r.training.clone());
-        routes.dedup_by_key(|r| keys(r));
+        if !config.every_device {
+            routes.dedup_by_key(|r| keys(r));
+        }
         let (operators, unable, selections, unbuilt) = (Operators::default(), Vec::new(), Vec::new(), Vec::new());
         let (group, several_places) = (None, false);
         let mut job = Self { dataset, config, registry, operators, unable, selections, unbuilt, group, several_places };

@@ -5,6 +5,7 @@ mod build;
 mod checkpoint;
 pub mod cli;
 mod config;
+mod engine;
 mod evaluate;
 mod facade;
 mod group;
@@ -23,6 +24,7 @@ mod usage;
 pub use build::{OperatorBuilder, default_dataset, registry, routes};
 pub use checkpoint::Checkpoint;
 pub use config::{JobConfig, OperatorChoice, default_fanouts};
+pub use engine::Engine;
 pub use evaluate::{Evaluation, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler};
 pub use group::{Group, SharedExchange};
@@ -33,7 +35,7 @@ pub use recorder::{Recorder, Simulated, predicted_timeline};
 pub use stopping::{Bound, TrainOptions};
 pub(crate) use train::median;
 pub use train::{Best, Keeper, Progress, StopReason, TrainReport, Trainer};
-pub use unified::{GroupProfile, Unified, UnifiedTrainer};
+pub use unified::{GroupProfile, Shares, Unified, UnifiedTrainer};
 
 pub use morphgl_execute::{
     Activity, BatchDone, EpochReport, EpochRow, Event, Settings as ExecutorSettings, Stop, TrainingState,

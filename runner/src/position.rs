@@ -1,6 +1,6 @@
 //! The position of an executor: the plan in force, and how much of an epoch is trained.
 
-use morphgl_execute::{EpochReport, add_counters};
+use morphgl_execute::{EpochReport, add_counters, add_trainers};
 use morphgl_plan::{Plan, Problem};
 use morphgl_registry::Score;
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,7 @@ pub(crate) fn append(earlier: Option<EpochReport>, part: EpochReport) -> EpochRe
     whole.busy += part.busy;
     whole.trainer_waited += part.trainer_waited;
     add_counters(&mut whole.counters, part.counters);
+    add_trainers(&mut whole.trainers, part.trainers);
     whole.remaining = part.remaining;
     whole.peak_batched = whole.peak_batched.max(part.peak_batched);
     whole.peak_ready = whole.peak_ready.max(part.peak_ready);

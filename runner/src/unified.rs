@@ -7,15 +7,18 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use morphgl_execute::{Control, EpochReport, Settings as ExecutorSettings, Stop, TrainingState, add_counters};
-use morphgl_group::{BUCKET_BYTES, Balanced, Division, HostExchange, Leaver, Seat, StopTogether, join, work};
+use morphgl_execute::{
+    Control, EpochReport, Settings as ExecutorSettings, Stop, TrainerReport, TrainingState, add_counters, add_trainers,
+};
+use morphgl_group::{BUCKET_BYTES, Balanced, Division, Leaver, Seat, StopTogether, Weights, join, work};
 use morphgl_plan::Schedule;
-use morphgl_registry::{BatchId, Operators, SeedSet};
+use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, SeedSet};
 use morphgl_sampler_core::Epochs;
 
 use crate::Job;
+use crate::engine::Ends;
 
-pub use plan::{GroupProfile, Unified, UnifiedTrainer};
+pub use plan::{GroupProfile, Shares, Unified, UnifiedTrainer};
 
 /// The longest wait for a trainer without a time limit of its own.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -26,6 +29,10 @@ pub(crate) struct Followers {
     executors: Vec<(morphgl_execute::Executor, Schedule)>,
     /// Of all trainers, the leading one first.
     leavers: Vec<Leaver>,
+    /// Training operators and places, in the same order.
+    ends: Vec<(String, Place)>,
+    /// What adds up their gradients, for the user.
+    exchange: String,
     stops: Arc<Stops>,
 }
 
@@ -60,22 +67,35 @@ impl Followers {
         let sampler = &job.config.sampler;
         let work = Arc::from(work(&job.dataset.topology, &sampler.sampling));
         let shares: Vec<f64> = unified.trainers.iter().map(|trainer| trainer.share).collect();
-        let balanced = || -> Result<Balanced> {
-            let epochs = Epochs::new(&seeds, sampler);
-            Ok(Balanced::new(epochs, Arc::clone(&work), &shares, unified.in_flight())?.starting_at(start))
+        let division = || -> Result<Arc<dyn Division>> {
+            Ok(match unified.shares {
+                Shares::Equal => Arc::new(Weights::equal(shares.len())),
+                Shares::Balanced => {
+                    let epochs = Epochs::new(&seeds, sampler);
+                    let balanced = Balanced::new(epochs, Arc::clone(&work), &shares, unified.in_flight())?;
+                    Arc::new(balanced.starting_at(start))
+                }
+            })
         };
         let stops = Arc::new(Stops::default());
         let limit = settings.limit.unwrap_or(LIMIT);
-        let ends = HostExchange::group(unified.trainers.len(), limit);
-        let leavers = ends.iter().map(HostExchange::leaver).collect();
-        let (mut leading, mut executors) = (None, Vec::new());
-        for (end, trainer) in ends.into_iter().zip(&unified.trainers) {
+        let end = |trainer: &UnifiedTrainer| -> Result<_> {
+            Ok((trainer.plan.schedule.shares[0].keys.training.parse::<Key>()?, trainer.place.clone()))
+        };
+        let trainers = unified.trainers.iter().map(end).collect::<Result<Vec<_>>>()?;
+        let gradients = job.operators.trainers.first_mut().map(|trainer| trainer.operator.gradients()).transpose()?;
+        let num_values = gradients.iter().flat_map(|g| &g.tensors).map(|tensor| tensor.values.len()).sum();
+        let Ends { exchanges, leavers, how } = Ends::new(unified.exchange, &trainers, num_values, limit)?;
+        let (mut leading, mut executors, mut placed) = (None, Vec::new(), Vec::new());
+        for (exchange, trainer) in exchanges.into_iter().zip(&unified.trainers) {
             let schedule = &trainer.plan.schedule;
             let key = &schedule.shares[0].keys.training;
-            let operators = take(&mut job.operators, key).with_context(|| {
-                format!("{key}: the run was planned with this operator, which cannot be built here; train anew")
+            let place = &trainer.place;
+            let operators = take(&mut job.operators, key, place).with_context(|| {
+                format!("{key} at {place}: the run was planned with it, and it cannot be built here; train anew")
             })?;
-            let division: Arc<dyn Division> = Arc::new(balanced()?);
+            placed.push((key.clone(), place.clone()));
+            let division = division()?;
             let (of_request, of_agreement) = (Arc::clone(&stops), Arc::clone(&stops));
             let stop = StopTogether {
                 requested: Arc::new(move || current(&of_request.requested).is_requested()),
@@ -83,7 +103,7 @@ impl Followers {
             };
             let (num_seeds, batch_size) = (seeds.nodes().len(), sampler.batch_size);
             let (stop, bucket_bytes) = (Some(stop), BUCKET_BYTES);
-            let seat = Seat { exchange: Box::new(end), division, num_seeds, batch_size, stop, bucket_bytes };
+            let seat = Seat { exchange, division, num_seeds, batch_size, stop, bucket_bytes };
             let operators = join(operators, seat)?;
             match &leading {
                 None => leading = Some(operators),
@@ -93,7 +113,12 @@ impl Followers {
                 }
             }
         }
-        Ok((leading.expect("a group has a trainer"), Self { executors, leavers, stops }))
+        Ok((leading.expect("a group has a trainer"), Self { executors, leavers, ends: placed, exchange: how, stops }))
+    }
+
+    /// What adds up gradients, and why that was chosen.
+    pub(crate) fn exchange(&self) -> &str {
+        &self.exchange
     }
 
     /// Gives all trainers the state of the leading one.
@@ -142,17 +167,41 @@ impl Followers {
         });
         // A trainer that others wait for in vain says why it left, in their errors too.
         let mut report = led?;
-        for followed in followed {
+        let mut ends = self.ends.iter();
+        let mut trainers = vec![part_of(ends.next().expect("the leading one"), &report)];
+        trainers.extend(report.trainers.drain(..).skip(1));
+        for (followed, end) in followed.into_iter().zip(ends) {
             let followed = followed?;
             if followed.remaining != report.remaining {
                 bail!("the trainers of the group have not ended after the same step; this is a fault of the group");
             }
+            add_trainers(&mut trainers, vec![part_of(end, &followed)]);
             report.seeds += followed.seeds;
             report.edges += followed.edges;
             add_counters(&mut report.counters, followed.counters);
         }
+        report.trainers = trainers;
         Ok(report)
     }
+}
+
+/// What of a report is its trainer's own: all but the parts of other trainers, which a report that is continued contains, the
+/// leading trainer's first.
+fn part_of((training, place): &(String, Place), report: &EpochReport) -> TrainerReport {
+    let (training, place) = (training.clone(), place.clone());
+    let EpochReport { seeds, edges, ref counters, .. } = *report;
+    let mut own = TrainerReport { training, place, seeds, edges, counters: counters.clone() };
+    for other in report.trainers.iter().skip(1) {
+        own.seeds -= other.seeds;
+        own.edges -= other.edges;
+        for (operator, counters) in &other.counters {
+            let own = own.counters.entry(operator.clone()).or_default();
+            counters.iter().for_each(|(name, amount)| *own.entry(name.clone()).or_default() -= amount);
+            own.retain(|_, amount| *amount > 0);
+        }
+    }
+    own.counters.retain(|_, counters| !counters.is_empty());
+    own
 }
 
 fn train_all(
@@ -168,11 +217,11 @@ fn train_all(
     Ok(executor.train(epoch, batches, stop, &mut |_| Control::Continue)?)
 }
 
-/// Takes the operators of the routes to one training operator.
-fn take(operators: &mut Operators, training: &str) -> Option<Operators> {
-    let index = operators.trainers.iter().position(|t| t.key.to_string() == training)?;
+/// Takes the operators of the routes to one training operator at one place.
+fn take(operators: &mut Operators, training: &str, place: &Place) -> Option<Operators> {
+    let index = operators.trainers.iter().position(|t| t.key.to_string() == training && t.place == *place)?;
     let trainer = operators.trainers.swap_remove(index);
-    let is_own = |route: &morphgl_registry::RouteOperators| route.route.training == trainer.key;
+    let is_own = |r: &RouteOperators| (&r.route.training, &r.route.trained_at) == (&trainer.key, &trainer.place);
     let (own, others) = std::mem::take(&mut operators.routes).into_iter().partition(is_own);
     operators.routes = others;
     Some(Operators { routes: own, trainers: vec![trainer] })

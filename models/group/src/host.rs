@@ -57,6 +57,11 @@ impl HostExchange {
     pub fn leaver(&self) -> Leaver {
         Leaver { rank: self.rank, shared: Arc::clone(&self.shared) }
     }
+
+    /// The failure that ended the group, if one has; without waiting for others.
+    pub fn failure(&self) -> Option<GroupError> {
+        self.shared.meeting().failed.clone()
+    }
 }
 
 /// Leaves a group for one of its trainers, from wherever that one's failure is noticed.

@@ -18,7 +18,7 @@ use super::report;
 use super::show::{self, Show};
 use super::usage::OrUsage;
 use super::what_if;
-use crate::{Partitioner, Plans, Problem, Profile, Scheduler, Simulated, Unified, predicted_timeline};
+use crate::{Partitioner, Plans, Problem, Profile, Scheduler, Shares, Simulated, Unified, predicted_timeline};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -79,8 +79,9 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         let plans = Scheduler::schedule(&problem)?;
         (Some(profile), problem, plans, None)
     } else {
-        let (dataset, config) = args.planned.open(show)?;
-        let wanted = Wanted { evaluates: true, epochs: None, group: true };
+        let (dataset, mut config) = args.planned.open(show)?;
+        config.every_device = true;
+        let wanted = Wanted { evaluates: true, epochs: None, group: Some(Shares::default()) };
         let measured = args.planned.measure(&dataset, config, wanted, show)?;
         let Measured { profile, problem, plans, unified, .. } = measured;
         (Some(profile), problem, plans, unified.transpose()?)

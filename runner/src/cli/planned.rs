@@ -21,8 +21,8 @@ use super::values;
 use crate::budget::Purpose;
 use crate::memory;
 use crate::{
-    GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, TrainingSpec,
-    Unified,
+    GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, Shares,
+    TrainingSpec, Unified,
 };
 
 /// The options of every command that profiles and plans.
@@ -54,8 +54,8 @@ pub(crate) struct Wanted {
     pub(crate) evaluates: bool,
     /// Number of epochs, where it is known: a cache of another size has to pay within them.
     pub(crate) epochs: Option<u32>,
-    /// Several trainers are measured and planned together, too.
-    pub(crate) group: bool,
+    /// Several trainers are measured and planned together, too, with mini-batches divided so.
+    pub(crate) group: Option<Shares>,
 }
 
 /// A job, its profile, and its plans.
@@ -121,8 +121,9 @@ impl PlannedArgs {
             None => measure(&mut job),
         }?;
         let group = match group {
-            true => GroupProfile::measure(&mut job, &profiler, &stop, Some(memory), &mut progress)?,
-            false => None,
+            Some(shares) => GroupProfile::measure(&mut job, &profiler, &stop, Some(memory), &mut progress)?
+                .map(|measured| (measured, shares)),
+            None => None,
         };
         bar.finish_and_clear();
         // The workers of a plan keep their memory while an evaluation worker batches.
@@ -146,7 +147,7 @@ impl PlannedArgs {
             ranks.keep_one_route(&mut job, &mut profile, predict)?;
         }
         let (problem, plans) = planned(&profile)?;
-        let unified = group.map(|group| Unified::plan(&profile, &group, threads, limits));
+        let unified = group.map(|(measured, shares)| Unified::plan(&profile, &measured, shares, threads, limits));
         Ok(Measured { job, profile, problem, plans, unified, held_bytes })
     }
 }

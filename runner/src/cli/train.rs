@@ -31,8 +31,8 @@ use super::usage::Usage;
 use super::{interrupt, ranks, report, values};
 use crate::budget;
 use crate::{
-    Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Progress, Recorder, Simulated,
-    StopReason, TrainOptions, Trainer, TrainingState, Unified,
+    Engine, Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Progress, Recorder,
+    Shares, Simulated, StopReason, TrainOptions, Trainer, TrainingState, Unified,
 };
 use state::RunState;
 use summary::{configuration, length, stop_reason, summary};
@@ -66,9 +66,18 @@ pub(crate) struct Args {
     #[arg(help_heading = "Training", long, value_parser = clap::value_parser!(u32).range(1..))]
     evaluate_every: Option<u32>,
     /// The plan: auto has the minimum predicted epoch time, of one trainer or of all together, and one trainer plans again when
-    /// durations change; unified trains on the CPU and the device together, each on a share of every mini-batch; sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
+    /// durations change; unified trains on the CPU and all devices together, or on all devices by the training operator that
+    /// --training names, each on a share of every mini-batch; sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
     #[arg(help_heading = "Training", long, default_value = "auto", value_name = "PLAN")]
     plan: PlanArg,
+    /// How --plan unified divides mini-batches: by the measured speeds of the trainers, or with as many seeds for each, so that two
+    /// runs have the same bits [default: balanced]
+    #[arg(help_heading = "Training", long, value_parser = values::one_of::<Shares, _>(["balanced", "equal"]))]
+    shares: Option<Shares>,
+    /// What adds up the gradients of several trainers: NCCL between CUDA devices, where it is found and measured to be faster, else
+    /// host memory; or one of the two [default: auto]
+    #[arg(help_heading = "Training", long, value_parser = values::one_of::<Engine, _>(["auto", "host", "nccl"]))]
+    exchange: Option<Engine>,
     /// Seconds after which a phase of one mini-batch counts as hanging, and the run ends
     #[arg(help_heading = "Training", long, default_value = "300", value_name = "SECONDS", value_parser = values::seconds)]
     time_limit: Duration,
@@ -113,6 +122,12 @@ impl Args {
                     "--evaluate-every: --evaluation none never evaluates; leave one of the two out",
                 ));
             }
+        }
+        if self.exchange.is_some() && !matches!(self.plan, PlanArg::Unified | PlanArg::Auto) {
+            return Err(Usage::error("--exchange: one trainer alone adds up no gradients; give --plan unified too"));
+        }
+        if self.shares.is_some() && !matches!(self.plan, PlanArg::Unified) {
+            return Err(Usage::error("--shares: one trainer alone has whole mini-batches; give --plan unified too"));
         }
         if self.checkpoint_every.is_some() && self.run.is_none() && self.resume.is_none() {
             return Err(Usage::error("--checkpoint-every: checkpoints are kept in a run directory; give --run DIR"));
@@ -271,6 +286,8 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
             Executor::unified(job, unified, BatchId { epoch: progress.epoch, index }, settings)?
         }
     };
+    executor.exchange().iter().for_each(|how| show.line(format_args!("gradients: {how}")));
+    let exchange = executor.exchange().map(str::to_string);
     let mut trainer = Trainer { executor, options };
     let resumed_at = resumed.as_ref().map(|r| json!({ "epoch": progress.epoch, "batches": r.batches }));
     match resumed {
@@ -347,6 +364,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     outcome.json["init"] = json!(configured.init.as_deref().map(lossy));
     outcome.json["resumed"] = json!(resumed_at);
     outcome.json["unified"] = serde_json::to_value(&unified)?;
+    outcome.json["exchange"] = json!(exchange);
     outcome.json["checkpoints"] = json!(costs);
     outcome.unwritten = (!unwritten.is_empty()).then(|| anyhow::anyhow!(unwritten.join("; ")));
     Ok(outcome)

@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use morphgl_group::{Exchange, HostExchange, Weights};
+use morphgl_group::{HostExchange, Weights};
 use morphgl_plan::{GroupProblem, Limits, Member, Plan, Schedule, Time};
 use morphgl_profile::{MemoryLimit, Profile, Progress, Settings, Watch};
 use morphgl_registry::{Key, Operators, Place, RouteOperators, TrainingOperator};
@@ -14,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::group::with_shares;
 use crate::usage::Usage;
-use crate::{Job, Profiler, Stop, median};
+use crate::{Engine, Job, Profiler, Stop, engine};
 
 /// The share of a mini-batch that is measured beside whole ones.
 const PART: f64 = 0.5;
-/// Measurements of an addition.
-const ADDITIONS: usize = 5;
+/// Up to so many divisions of the cores are tried; of more, the one with the largest sum of speeds.
+const MOST_DIVISIONS: f64 = 10_000.0;
 /// The longest wait within an addition that is measured.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -28,15 +27,34 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub struct Unified {
     /// The trainers.
     pub trainers: Vec<UnifiedTrainer>,
+    /// How mini-batches are divided among them.
+    #[serde(default)]
+    pub shares: Shares,
+    /// What adds up their gradients.
+    #[serde(default)]
+    pub exchange: Engine,
     /// Predicted seconds of an epoch.
     pub epoch_seconds: f64,
     /// Measured seconds of adding up gradients, a step.
     pub addition_seconds: f64,
 }
 
+/// How the mini-batches of a group are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shares {
+    /// By the work of seeds and the measured speeds of the trainers. Which seeds a trainer has depends on times.
+    #[default]
+    Balanced,
+    /// As many seeds for each. Two runs have the same bits.
+    Equal,
+}
+
 /// One trainer's part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UnifiedTrainer {
+    /// Where it trains.
+    pub place: Place,
     /// Its own plan: of whole mini-batches, by one route.
     pub plan: Plan,
     /// The host's cores that its plan is for.
@@ -116,28 +134,14 @@ fn addition_seconds(trainers: &mut [TrainingOperator]) -> Result<Option<(Vec<Tra
     if able.len() < 2 {
         return Ok(None);
     }
-    let add = |mut end: HostExchange| -> morphgl_group::Result<f64> {
-        let mut values = vec![0.0; num_values];
-        let mut seconds = Vec::new();
-        for _ in 0..ADDITIONS {
-            let start = Instant::now();
-            end.add(&mut values)?;
-            seconds.push(start.elapsed().as_secs_f64());
-        }
-        Ok(median(&seconds))
-    };
-    let added: Vec<_> = thread::scope(|scope| {
-        let ends = HostExchange::group(able.len(), LIMIT);
-        let running: Vec<_> = ends.into_iter().map(|end| scope.spawn(|| add(end))).collect();
-        running.into_iter().map(|thread| thread.join().expect("an addition does not panic")).collect()
-    });
-    let added = added.into_iter().collect::<Result<Vec<f64>, _>>()?;
-    Ok(Some((able, copies + added.into_iter().fold(0.0, f64::max))))
+    let added = engine::addition_seconds(HostExchange::group(able.len(), LIMIT).iter_mut(), num_values)?;
+    Ok(Some((able, copies + added)))
 }
 
 impl Unified {
     /// The trainers, shares and division of the host's cores among them with the least predicted epoch time. Where one trainer
-    /// alone is predicted to be faster than any group, it is the group of all with shares in proportion to their speeds.
+    /// alone is predicted to be faster than any group, it is the group of all with shares in proportion to their speeds. With equal
+    /// shares it is the group of all.
     ///
     /// # Errors
     ///
@@ -146,12 +150,14 @@ impl Unified {
     /// # Complexity
     ///
     /// One search of plans for each trainer and number of cores.
-    pub fn plan(profile: &Profile, measured: &GroupProfile, cores: usize, limits: Limits) -> Result<Self> {
-        let routes = &measured.part.routes;
-        let mut trainers: Vec<Trainer> =
-            routes.iter().map(|r| (r.route.training.clone(), r.route.trained_at.clone())).collect();
-        trainers.sort();
-        trainers.dedup();
+    pub fn plan(
+        profile: &Profile,
+        measured: &GroupProfile,
+        kind: Shares,
+        cores: usize,
+        limits: Limits,
+    ) -> Result<Self> {
+        let trainers = measured.part.trainers();
         let count = trainers.len();
         if cores < count {
             let what = format!("--plan unified: {count} trainers on {cores} of the host's cores; allow one each");
@@ -160,18 +166,15 @@ impl Unified {
         let limits = Limits { host_bytes: limits.host_bytes.map(|bytes| bytes / count as u64), ..limits };
         // By trainer, its fastest plan on one core, on two, and so on.
         let mut plans: Vec<Vec<(Plan, Member)>> = Vec::new();
-        for trainer in &trainers {
-            let problem = |profile: &Profile, cores: usize| {
-                let mut own = profile.clone();
-                own.routes.retain(|r| (&r.route.training, &r.route.trained_at) == (&trainer.0, &trainer.1));
-                own.problem(cores, limits)
-            };
+        for (key, place) in &trainers {
+            let [whole, part] = [profile, &measured.part].map(|profile| profile.of_trainer(key, place));
             let on = |cores: usize| {
-                let plans = morphgl_plan::plan(&problem(profile, cores))?;
+                let plans = morphgl_plan::plan(&whole.problem(cores, limits))?;
                 let single = plans.all().iter().find(|plan| plan.schedule.shares.len() == 1);
-                let plan = single.cloned().ok_or_else(|| anyhow!("{}: no plan of a single route", trainer.0))?;
-                let member = Member::of(&plan.schedule, &problem(&measured.part, cores), PART);
-                let member = member.with_context(|| format!("{}: shares of its route were not measured", trainer.0))?;
+                let plan = single.cloned().ok_or_else(|| anyhow!("{key} at {place}: no plan of a single route"))?;
+                let member = Member::of(&plan.schedule, &part.problem(cores, limits), PART);
+                let unmeasured = || format!("{key} at {place}: shares of its route were not measured");
+                let member = member.with_context(unmeasured)?;
                 Ok((plan, member))
             };
             plans.push((1..=cores - (count - 1)).map(on).collect::<Result<_>>()?);
@@ -179,27 +182,40 @@ impl Unified {
         let num_batches = profile.num_batches;
         let mut best: Option<(f64, Vec<(usize, f64)>)> = None;
         let mut failed = None;
-        for_each_division(cores, count, &mut Vec::new(), &mut |division| {
+        let mut attempt = |division: &[usize]| {
             let members: Vec<Member> = plans.iter().zip(division).map(|(plans, &n)| plans[n - 1].1).collect();
             let problem = GroupProblem { num_batches, members, addition: measured.addition };
-            match shares(&problem) {
+            match shares(&problem, kind) {
                 Ok((seconds, shares)) if best.as_ref().is_none_or(|(least, _)| seconds < *least) => {
                     best = Some((seconds, division.iter().copied().zip(shares).collect()));
                 }
                 Ok(_) => {}
                 Err(e) => failed = Some(e),
             }
-        });
+        };
+        if divisions(cores, count) <= MOST_DIVISIONS {
+            for_each_division(cores, count, &mut Vec::new(), &mut attempt);
+        } else {
+            let speed = |(_, member): &(Plan, Member)| 1.0 / member.step.at(1.0).max(f64::MIN_POSITIVE);
+            let speeds: Vec<Vec<f64>> = plans.iter().map(|plans| plans.iter().map(speed).collect()).collect();
+            attempt(&fastest_division(cores, &speeds));
+        }
         failed.map_or(Ok(()), Err)?;
         let (epoch_seconds, parts) = best.expect("there are as many cores as trainers");
-        let trainer = |(mut plans, (cores, share)): (Vec<(Plan, Member)>, (usize, f64))| {
-            let (plan, _) = plans.swap_remove(cores - 1);
-            UnifiedTrainer { plan, cores, share }
-        };
-        let mut trainers: Vec<UnifiedTrainer> =
-            plans.into_iter().zip(parts).filter(|(_, (_, share))| *share > 0.0).map(trainer).collect();
+        let mut trainers: Vec<UnifiedTrainer> = (plans.into_iter().zip(parts).zip(trainers))
+            .filter(|((_, (_, share)), _)| *share > 0.0)
+            .map(|((mut plans, (cores, share)), (_, place))| {
+                let (plan, _) = plans.swap_remove(cores - 1);
+                UnifiedTrainer { place, plan, cores, share }
+            })
+            .collect();
         trainers.sort_by(|a, b| b.share.total_cmp(&a.share));
-        Ok(Self { trainers, epoch_seconds, addition_seconds: measured.addition })
+        Ok(Self { trainers, shares: kind, exchange: Engine::Auto, epoch_seconds, addition_seconds: measured.addition })
+    }
+
+    /// The same trainers with gradients added up by `exchange`.
+    pub fn exchanging(self, exchange: Engine) -> Self {
+        Self { exchange, ..self }
     }
 
     /// Whether the group is predicted to be faster than the best plan of a single trainer.
@@ -231,16 +247,25 @@ impl fmt::Display for Unified {
         let (seconds, addition) = (Time(self.epoch_seconds), Time(self.addition_seconds));
         let count = self.trainers.len();
         write!(f, "{count} trainers together: {seconds} an epoch, {addition} a step to add up gradients")?;
-        for (i, UnifiedTrainer { plan, cores, share }) in self.trainers.iter().enumerate() {
+        for (i, UnifiedTrainer { place, plan, cores, share }) in self.trainers.iter().enumerate() {
             let noun = if *cores == 1 { "core" } else { "cores" };
-            write!(f, "\ntrainer {i}: {:.1}% of each mini-batch at first, {cores} {noun}; {plan}", 100.0 * share)?;
+            write!(
+                f,
+                "\ntrainer {i} at {place}: {:.1}% of each mini-batch at first, {cores} {noun}; {plan}",
+                100.0 * share
+            )?;
         }
         Ok(())
     }
 }
 
 /// Predicted seconds of an epoch and the shares of a group of two trainers at least.
-fn shares(problem: &GroupProblem) -> Result<(f64, Vec<f64>)> {
+fn shares(problem: &GroupProblem, kind: Shares) -> Result<(f64, Vec<f64>)> {
+    if kind == Shares::Equal {
+        let count = problem.members.len();
+        let all = problem.predicted(vec![1.0 / count as f64; count]);
+        return Ok((all.epoch_seconds, all.shares));
+    }
     let found = morphgl_plan::group(problem)?;
     if found.num_trainers() > 1 {
         return Ok((found.epoch_seconds, found.shares));
@@ -249,6 +274,36 @@ fn shares(problem: &GroupProblem) -> Result<(f64, Vec<f64>)> {
     let sum: f64 = speeds.iter().sum();
     let all = problem.predicted(speeds.iter().map(|speed| speed / sum).collect());
     Ok((all.epoch_seconds, all.shares))
+}
+
+/// Number of divisions of `cores` among `count` trainers, at least one each.
+fn divisions(cores: usize, count: usize) -> f64 {
+    (1..count).map(|i| (cores - i) as f64 / i as f64).product()
+}
+
+/// The division of `cores` among trainers, at least one each, with the largest sum of speeds; `speeds` are by trainer, of one
+/// core, of two, and so on.
+///
+/// # Complexity
+///
+/// O(trainers · cores²) time.
+fn fastest_division(cores: usize, speeds: &[Vec<f64>]) -> Vec<usize> {
+    // By cores given so far: the largest sum of the trainers so far, and the cores of each.
+    let mut best: Vec<Option<(f64, Vec<usize>)>> = vec![None; cores + 1];
+    best[0] = Some((0.0, Vec::new()));
+    for speeds in speeds {
+        let mut next: Vec<Option<(f64, Vec<usize>)>> = vec![None; cores + 1];
+        for (given, (sum, division)) in best.iter().enumerate().filter_map(|(n, b)| Some((n, b.as_ref()?))) {
+            for (own, speed) in (1..=cores - given).zip(speeds) {
+                let slot = &mut next[given + own];
+                if slot.as_ref().is_none_or(|(most, _)| sum + speed > *most) {
+                    *slot = Some((sum + speed, [&division[..], &[own]].concat()));
+                }
+            }
+        }
+        best = next;
+    }
+    best.pop().flatten().expect("there are as many cores as trainers").1
 }
 
 /// Calls `each` with every division of `cores` among `count` trainers, at least one each.

@@ -29,7 +29,7 @@ pub use position::TrainingState;
 pub use prepare::prepare;
 pub use report::{
     BatchDone, Control, CountersByOperator, EpochReport, EpochRow, Event, PhaseSeconds, Prepared, ResourceSeconds,
-    ShareReport, add_counters,
+    ShareReport, TrainerReport, add_counters, add_trainers,
 };
 pub use settings::{PoolSettings, Settings};
 pub use stop::Stop;

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use morphgl_plan::{Activity, Plan, Replanned, Seconds, Span};
-use morphgl_registry::{BatchId, Score};
+use morphgl_registry::{BatchId, Place, Score};
 use serde::{Deserialize, Serialize};
 
 use crate::TrainingState;
@@ -121,6 +121,36 @@ pub struct ShareReport {
     pub training: Seconds,
 }
 
+/// One trainer's part of an epoch that a group has trained.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrainerReport {
+    /// Key of its training operator.
+    pub training: String,
+    /// Where it trains.
+    pub place: Place,
+    /// Seeds of its shares.
+    pub seeds: u64,
+    /// Their edges; 0 where batching leaves them on a device.
+    pub edges: u64,
+    /// Counters of its operators.
+    pub counters: CountersByOperator,
+}
+
+/// Adds up trainers' parts of an epoch, those of the same trainer together.
+pub fn add_trainers(sums: &mut Vec<TrainerReport>, trainers: Vec<TrainerReport>) {
+    for trainer in trainers {
+        let same = |t: &&mut TrainerReport| (&t.training, &t.place) == (&trainer.training, &trainer.place);
+        match sums.iter_mut().find(same) {
+            None => sums.push(trainer),
+            Some(sum) => {
+                sum.seeds += trainer.seeds;
+                sum.edges += trainer.edges;
+                add_counters(&mut sum.counters, trainer.counters);
+            }
+        }
+    }
+}
+
 /// The outcome of one run over an epoch, or a part of one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EpochReport {
@@ -151,6 +181,9 @@ pub struct EpochReport {
     /// The operators' counters, summed over mini-batches.
     #[serde(default)]
     pub counters: CountersByOperator,
+    /// Each trainer of a group, by rank; their sums are the numbers above. Empty where one trains alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trainers: Vec<TrainerReport>,
     /// Seconds training waited for mini-batches: its stalls, the first fill among them.
     pub trainer_waited: f64,
     /// Peak occupancy of the batched buffer: mini-batches batched or being batched, and not yet being transferred.

@@ -256,14 +256,6 @@ impl Problem {
         self.caches.iter().fold(self.clone(), largest)
     }
 
-    /// The same problem with the routes to one training operator alone; `None` where there is none.
-    pub fn of_training(&self, training: &str) -> Option<Self> {
-        let mut of_one = self.clone();
-        of_one.routes.retain(|route| route.keys.training == training);
-        of_one.caches.retain(|cache| of_one.routes.iter().any(|route| route.keys.batching == cache.batching));
-        (!of_one.routes.is_empty()).then_some(of_one)
-    }
-
     /// The same problem for another number of mini-batches.
     pub fn with_batches(self, num_batches: usize) -> Self {
         Self { num_batches: num_batches.min(u32::MAX as usize), ..self }

@@ -1,5 +1,7 @@
 //! The planning problem of a profile, and the checks of profiles.
 
+use std::collections::BTreeSet;
+
 use morphgl_plan::{
     Bytes, Cache, Candidate, Contention, Curve, Durations, Hardware, InterferencePoint, Invalid, Limits, MAX_BYTES,
     MAX_SECONDS, MAX_THREADS, Point, PoolPoint, Problem, Resource,
@@ -18,7 +20,8 @@ const MAX_ROUTES: usize = 64;
 const MAX_SPLITS: usize = 1024;
 
 impl Profile {
-    /// The planning problem of the profiled routes on `cores` of the host's cores.
+    /// The planning problem of the profiled routes on `cores` of the host's cores; of a backend's devices, of the first that was
+    /// profiled ([`Profile::of_trainer`] has those of another one).
     ///
     /// Resources are those of the routes' keys, a device's and its link's with the device's number (`CUDA:0`, `PCIe:0`); the
     /// host's processor has cores, all others are used by one phase at a time.
@@ -57,14 +60,30 @@ impl Profile {
         self.caches().iter().map(|c| c.curve.bytes).sum()
     }
 
-    /// The problem with the given durations of each route, and caches as they are.
+    /// The profile of the routes to one training operator at one place alone.
+    pub fn of_trainer(&self, training: &Key, place: &Place) -> Self {
+        let leads = |r: &&RouteProfile| r.route.training == *training && r.route.trained_at == *place;
+        Self { routes: self.routes.iter().filter(leads).cloned().collect(), ..self.clone() }
+    }
+
+    /// The training operators that its routes lead to, with their places: sorted, each once.
+    pub fn trainers(&self) -> Vec<(Key, Place)> {
+        let ends = self.routes.iter().map(|r| (r.route.training.clone(), r.route.trained_at.clone()));
+        ends.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The problem with the given durations of each route, and caches as they are. Of routes with the same keys, which lead to
+    /// several devices of a backend, it has the first: a plan trains at one place.
     pub(crate) fn build(
         &self,
         cores: usize,
         durations: impl Fn(&RouteProfile) -> Result<Durations, Invalid>,
     ) -> Result<Problem, Invalid> {
+        let is_first =
+            |&(i, r): &(usize, &RouteProfile)| self.routes[..i].iter().all(|before| before.keys() != r.keys());
+        let routes: Vec<&RouteProfile> = self.routes.iter().enumerate().filter(is_first).map(|(_, r)| r).collect();
         let mut resources: Vec<Resource> = Vec::new();
-        for name in self.routes.iter().flat_map(|r| hardware(&r.route)).flatten() {
+        for name in routes.iter().flat_map(|r| hardware(&r.route)).flatten() {
             if resources.iter().all(|r| r.name != name) {
                 resources.push(match name == morphgl_registry::Resource::CPU.name() {
                     true => Resource::shared(name, cores),
@@ -89,7 +108,7 @@ impl Profile {
                 },
             })
         };
-        Problem::new(self.num_batches, resources, self.routes.iter().map(candidate).collect::<Result<_, _>>()?)
+        Problem::new(self.num_batches, resources, routes.into_iter().map(candidate).collect::<Result<_, _>>()?)
     }
 
     /// # Errors

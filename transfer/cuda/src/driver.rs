@@ -191,6 +191,10 @@ pub(crate) trait Driver: Any + fmt::Debug + Send + Sync {
     /// The matrices are valid until the GEMM is done.
     unsafe fn multiply(&self, stream: Id, gemm: &Gemm) -> Outcome<()>;
 
+    /// Handle of a stream for a library that queues work on it: the next call of the calling thread. On the emulated device such
+    /// a library works at once, after all work of the stream.
+    fn library_stream(&self, stream: Id) -> Outcome<*mut c_void>;
+
     fn begin_capture(&self, stream: Id) -> Outcome<()>;
     /// Ends the capture and instantiates its graph.
     fn end_capture(&self, stream: Id) -> Outcome<Id>;

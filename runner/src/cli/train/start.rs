@@ -53,6 +53,8 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         PlanArg::Auto => same_model && ranks::current().is_none(),
         _ => false,
     };
+    config.every_device = group;
+    let group = group.then(|| args.shares.unwrap_or_default());
     let wanted = Wanted { evaluates: evaluation != Evaluation::None, epochs: Some(epochs), group };
     let measured = args.planned.measure(&dataset, config.clone(), wanted, show)?;
     let Measured { mut job, profile, problem, plans, unified, held_bytes } = measured;
@@ -62,6 +64,8 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
     let unified = choose_group(args, unified, &plans, show)?;
+    let unified = unified.map(|unified| unified.exchanging(args.exchange.unwrap_or_default()));
+    config.every_device = unified.is_some();
     let mut plan = match &unified {
         Some(unified) => unified.leading_plan(),
         None => args.plan.choose(plan_of_file, &plans, &problem)?,

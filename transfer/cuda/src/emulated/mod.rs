@@ -329,6 +329,14 @@ impl Driver for EmulatedDevice {
         unsafe { self.submit(stream, Work::Gemm(*gemm)) }
     }
 
+    fn library_stream(&self, stream: Id) -> Outcome<*mut c_void> {
+        self.enter("cuCtxSetCurrent")?;
+        self.uncaptured("cuCtxSetCurrent", stream)?;
+        // SAFETY: the submitters' promise.
+        unsafe { lock(&self.queues).drain(stream) }?;
+        Ok(stream as usize as *mut c_void)
+    }
+
     fn begin_capture(&self, stream: Id) -> Outcome<()> {
         self.enter("cuStreamBeginCapture_v2")?;
         match self.state().captures.insert(stream, Vec::new()) {

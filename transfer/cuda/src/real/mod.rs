@@ -340,6 +340,11 @@ impl Driver for CudaDevice {
         unsafe { self.blas.multiply(on, gemm) }
     }
 
+    fn library_stream(&self, id: Id) -> Outcome<*mut c_void> {
+        self.enter()?;
+        Ok(stream(id).cast())
+    }
+
     fn begin_capture(&self, on: Id) -> Outcome<()> {
         self.enter()?;
         // Relaxed mode does not restrict other threads and streams.

@@ -1,0 +1,143 @@
+//! The exchange of trainers on CUDA devices.
+
+use std::fmt;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use morphgl_cuda::Event;
+use morphgl_group::{Exchange, GroupError, HostExchange, Result};
+use morphgl_registry::{Error, Key, Place};
+
+use crate::addition::Addition;
+
+/// Pauses between two looks at an addition under way: the first one, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
+
+/// The end of one trainer of a group on the devices of a machine: values are added by the devices, which exchange them by NCCL;
+/// everything else goes by way of host memory, the failures of trainers among it.
+pub struct NcclExchange {
+    host: HostExchange,
+    addition: Addition,
+    limit: Duration,
+    bytes_sent: u64,
+}
+
+impl NcclExchange {
+    /// Makes the ends of a group exchange by NCCL. `trainers` are the trainers' keys, which errors name, and their devices, each
+    /// another one; `limit` is the longest time that an addition takes.
+    ///
+    /// # Errors
+    ///
+    /// A trainer is on no CUDA device, two are on the same, there is no NCCL, or it fails.
+    ///
+    /// # Panics
+    ///
+    /// When there are not as many trainers as ends.
+    pub fn group(
+        ends: Vec<HostExchange>,
+        trainers: &[(Key, Place)],
+        limit: Duration,
+    ) -> std::result::Result<Vec<Self>, Error> {
+        assert_eq!(ends.len(), trainers.len(), "ends and trainers");
+        let additions = Addition::group(trainers)?;
+        let end = |(host, addition)| Self { host, addition, limit, bytes_sent: 0 };
+        Ok(ends.into_iter().zip(additions).map(end).collect())
+    }
+
+    /// Whether a trainer at this place can have an end.
+    pub fn serves(place: &Place) -> bool {
+        matches!(place, Place::Device { backend, .. } if backend == morphgl_cuda::BACKEND)
+    }
+
+    /// Version of NCCL, as in 2.21.5.
+    pub fn version(&self) -> &str {
+        self.addition.communicator.version()
+    }
+
+    /// Waits for the sums, for a trainer that leaves, or for the time limit.
+    fn wait(&self, event: &Event) -> Result<()> {
+        let deadline = Instant::now() + self.limit;
+        let mut pause = PAUSES[0];
+        while !event.is_done() {
+            self.addition.communicator.check().map_err(engine)?;
+            if let Some(failed) = self.host.failure() {
+                return Err(failed);
+            }
+            if Instant::now() >= deadline {
+                let (version, seconds) = (self.version(), self.limit.as_secs_f64());
+                let what =
+                    format!("the addition by NCCL {version} has not ended for {seconds} s; see what it last printed");
+                return Err(GroupError::Engine(what));
+            }
+            thread::sleep(pause);
+            pause = (2 * pause).min(PAUSES[1]);
+        }
+        event.synchronize().and_then(|()| self.addition.communicator.check()).map_err(engine)
+    }
+
+    /// All trainers have the same number of values: each tells the others, so that none begins an addition alone.
+    fn check_lengths(&mut self, len: usize) -> Result<()> {
+        let all = self.host.all_gather(&(len as u64).to_le_bytes())?;
+        let read = |bytes: &Vec<u8>| bytes[..].try_into().map(u64::from_le_bytes).ok();
+        let expected = all.first().and_then(read);
+        match all.iter().position(|bytes| read(bytes).is_none() || read(bytes) != expected) {
+            None => Ok(()),
+            Some(rank) => {
+                let count = |n: Option<u64>| n.map_or("another call".to_string(), |n| n.to_string());
+                let (found, expected) = (count(read(&all[rank])), count(expected));
+                let what = format!("it adds {found} values, trainer 0 {expected}; give all the same model");
+                Err(GroupError::Differs { rank, what })
+            }
+        }
+    }
+}
+
+fn engine(e: Error) -> GroupError {
+    GroupError::Engine(e.to_string())
+}
+
+impl Exchange for NcclExchange {
+    fn rank(&self) -> usize {
+        self.host.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.host.size()
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.host.all_gather(mine)
+    }
+
+    fn add(&mut self, values: &mut [f32]) -> Result<()> {
+        self.check_lengths(values.len())?;
+        if values.is_empty() {
+            return Ok(());
+        }
+        let added = self.addition.queue(values).map_err(engine).and_then(|event| self.wait(&event));
+        if let Err(own) = added {
+            // One failure is another trainer's consequence: the first one is everybody's.
+            let first = self.host.failure();
+            self.host.leave(&own.to_string());
+            self.addition.communicator.abort();
+            return Err(first.unwrap_or(own));
+        }
+        values.copy_from_slice(self.addition.sums(values.len()));
+        self.bytes_sent += self.addition.bytes_sent();
+        Ok(())
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.bytes_sent
+    }
+
+    fn leave(&mut self, why: &str) {
+        self.host.leave(why);
+    }
+}
+
+impl fmt::Debug for NcclExchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NcclExchange(trainer {} of {}, NCCL {})", self.rank(), self.size(), self.version())
+    }
+}

@@ -1,0 +1,6 @@
+#![doc = include_str!("../README.md")]
+
+mod addition;
+mod exchange;
+
+pub use exchange::NcclExchange;

@@ -1,0 +1,237 @@
+//! Several emulated devices train as one, with gradients added over host memory or by a libnccl of our own.
+#![cfg(all(feature = "cpu", feature = "cuda"))]
+
+#[path = "../../models/group-nccl/tests/libnccl/library.rs"]
+mod library;
+mod support;
+
+use std::process::Output;
+
+use serde_json::Value;
+use support::{Bench, fails};
+
+const DMA: &str = "Transferring_PCIe_Dma";
+const TRAINING: &str = "Training_CUDA_Native";
+const TRAIN: [&str; 19] = [
+    "train",
+    "graph",
+    "--fanouts",
+    "6,4",
+    "--hidden",
+    "8",
+    "--batch-size",
+    "400",
+    "--epochs",
+    "3",
+    "--profile-seconds",
+    "0.1",
+    "--threads=5",
+    "--dropout",
+    "0",
+    "--evaluation",
+    "sampled",
+    "--seed",
+    "3",
+];
+
+/// The bench with a dataset, and so many emulated devices; `None` where devices are not emulated.
+struct Devices {
+    bench: Bench,
+    number: usize,
+}
+
+impl Devices {
+    #[allow(clippy::print_stderr, reason = "reports what was not tested")]
+    fn new() -> Option<Self> {
+        let devices = Self { bench: Bench::new(), number: 1 };
+        let ops = devices.json(&["ops"], &[]);
+        let trains = |o: &Value| o["key"] == TRAINING && o["available"] == true;
+        let emulated = |a: &Value| a["name"] == "emulated on the CPU";
+        let found = ops["machine"]["accelerators"].as_array().is_some_and(|all| all.iter().any(emulated));
+        if !(found && ops["operators"].as_array().expect("a list").iter().any(trains)) {
+            eprintln!("not built for the emulated device: groups of devices are not tested");
+            return None;
+        }
+        let graph = ["generate", "sbm", "-o", "graph", "--nodes", "1500", "--classes", "3", "--dim", "8"];
+        devices.bench.text(&[&graph[..], &["--degree", "20"]].concat());
+        Some(devices)
+    }
+
+    fn with(self, number: usize) -> Self {
+        Self { number, ..self }
+    }
+
+    fn run(&self, args: &[&str], variables: &[(&str, &str)]) -> Output {
+        let mut command = self.bench.command(args);
+        command.env("MORPHGL_EMULATION", format!("devices={}", self.number)).env_remove("MORPHGL_NCCL");
+        command.envs(variables.iter().copied()).output().expect("the binary starts")
+    }
+
+    fn json(&self, args: &[&str], variables: &[(&str, &str)]) -> Value {
+        let output = self.run(&[args, &["--json"]].concat(), variables);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("one JSON document")
+    }
+}
+
+fn epochs(json: &Value) -> &[Value] {
+    json["epochs"].as_array().expect("a list")
+}
+
+fn losses(json: &Value) -> Vec<f64> {
+    epochs(json).iter().map(|e| e["loss"].as_f64().expect("a number")).collect()
+}
+
+/// The largest relative distance of losses from those expected.
+fn apart(found: &Value, expected: &Value) -> f64 {
+    let (found, expected) = (losses(found), losses(expected));
+    assert_eq!(found.len(), expected.len(), "epochs");
+    found.iter().zip(&expected).map(|(a, e)| (a / e - 1.0).abs()).fold(0.0, f64::max)
+}
+
+/// Amounts by trainer, over all epochs.
+fn by_trainer(json: &Value, of: impl Fn(&Value) -> u64) -> Vec<u64> {
+    let mut sums = Vec::new();
+    for epoch in epochs(json) {
+        let trainers = epoch["report"]["trainers"].as_array().expect("a list");
+        sums.resize(trainers.len(), 0);
+        sums.iter_mut().zip(trainers).for_each(|(sum, trainer)| *sum += of(trainer));
+    }
+    sums
+}
+
+fn amount(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// Every amount is within a part of the mean.
+#[track_caller]
+fn balanced(amounts: &[u64], part: f64) {
+    let mean = amounts.iter().sum::<u64>() as f64 / amounts.len() as f64;
+    let off = amounts.iter().map(|&x| (x as f64 / mean - 1.0).abs()).fold(0.0, f64::max);
+    assert!(off <= part, "{amounts:?} are up to {off:.4} off");
+}
+
+#[test]
+fn devices_train_as_one() {
+    let Some(mut devices) = Devices::new() else { return };
+    let on_devices = ["--training", TRAINING, "--batching", "Batching_CPU_Neighbor", "--transferring", DMA];
+    let alone = devices.json(&[&TRAIN[..], &on_devices].concat(), &[]);
+    assert_eq!(alone["unified"], Value::Null);
+    let shared = [&TRAIN[..], &on_devices, &["--plan", "unified", "--shares", "equal"]].concat();
+    let mut last = Value::Null;
+    for number in [2, 4] {
+        devices = devices.with(number);
+        let group = devices.json(&shared, &[]);
+        let apart = apart(&group, &alone);
+        assert!(apart < 1e-5, "{number} devices: {apart:e}: {:?}", losses(&group));
+        let places = |trainers: &Value| -> Vec<String> {
+            let mut places: Vec<String> =
+                trainers.as_array().expect("a list").iter().map(|t| t["place"].to_string()).collect();
+            places.sort();
+            places
+        };
+        let expected: Vec<String> = (0..number).map(|i| format!("\"cuda:{i}\"")).collect();
+        assert_eq!(places(&group["unified"]["trainers"]), expected);
+        for epoch in epochs(&group) {
+            assert_eq!(places(&epoch["report"]["trainers"]), expected);
+        }
+        let seeds = by_trainer(&group, |trainer| amount(&trainer["seeds"]));
+        let all: u64 = epochs(&alone).iter().map(|e| amount(&e["report"]["seeds"])).sum();
+        assert_eq!(seeds.iter().sum::<u64>(), all);
+        // The last mini-batch of an epoch may not divide evenly.
+        balanced(&seeds, 0.005);
+        balanced(&by_trainer(&group, |trainer| amount(&trainer["counters"][DMA]["link_bytes"])), 0.02);
+        // Resources have the device's number.
+        for trainer in group["unified"]["trainers"].as_array().expect("a list") {
+            let place = trainer["place"].as_str().expect("a place").replace("cuda", "CUDA");
+            let hardware = &trainer["plan"]["schedule"]["shares"][0]["hardware"];
+            let link = format!("PCIe:{}", &place["CUDA:".len()..]);
+            assert_eq!((&hardware["training"][0], &hardware["transferring"][0]), (&place.into(), &link.into()));
+        }
+        last = group;
+    }
+    // As many seeds for each in every run: the same bits.
+    let again = devices.json(&shared, &[]);
+    assert_eq!(losses(&again), losses(&last));
+    let how = again["exchange"].as_str().expect("an engine");
+    assert!(how.starts_with("added over host memory: ") && how.contains("MORPHGL_NCCL"), "{how}");
+}
+
+#[test]
+fn each_device_samples_and_caches_for_itself() {
+    let Some(devices) = Devices::new() else { return };
+    let devices = devices.with(2);
+    let train = |batching: &str, gather: &str, extra: &[&str]| {
+        // Room for some hundred of the 1,500 rows.
+        let set = ["cache_bytes=16384", "presample=2"].map(|option| format!("{gather}.{option}"));
+        let route = ["--training", TRAINING, "--batching", batching, "--transferring", gather];
+        let set = ["--set", &set[0], "--set", &set[1]];
+        devices.json(&[&TRAIN[..], &route, &set, extra].concat(), &[])
+    };
+    let group = ["--plan", "unified", "--shares", "equal"];
+    let (sampler, gather) = ("Batching_CUDA+PCIe_Neighbor", "Transferring_CUDA+PCIe_ZeroCopy");
+    let [alone, by_device] = [&[], &group[..]].map(|extra| train(sampler, gather, extra));
+    let apart = apart(&by_device, &alone);
+    assert!(apart < 1e-5, "{apart:e}: {:?}", losses(&by_device));
+    // The gather for mini-batches of the host counts.
+    let gather = "Transferring_CUDA+PCIe_DmaGather";
+    let by_host = train("Batching_CPU_Neighbor", gather, &group);
+    assert_eq!(losses(&by_host), losses(&by_device));
+    for name in ["cache_requests", "cache_hits", "link_bytes"] {
+        let amounts = by_trainer(&by_host, |trainer| amount(&trainer["counters"][gather][name]));
+        assert!(amounts.len() == 2 && amounts[0] > 0, "{name}: {amounts:?}");
+        balanced(&amounts, 0.02);
+    }
+}
+
+#[test]
+fn the_cpu_and_all_devices_share_every_step() {
+    let Some(devices) = Devices::new() else { return };
+    let devices = devices.with(2);
+    let alone = devices.json(&[&TRAIN[..], &["--training", TRAINING]].concat(), &[]);
+    let group = devices.json(&[&TRAIN[..], &["--plan", "unified", "--shares", "equal"]].concat(), &[]);
+    let apart = apart(&group, &alone);
+    assert!(apart < 1e-5, "{apart:e}: {:?}", losses(&group));
+    let mut places: Vec<String> =
+        group["unified"]["trainers"].as_array().expect("a list").iter().map(|t| t["place"].to_string()).collect();
+    places.sort();
+    assert_eq!(places, ["\"cuda:0\"", "\"cuda:1\"", "\"host\""]);
+    let how = group["exchange"].as_str().expect("an engine");
+    assert_eq!(how, "added over host memory: NCCL serves CUDA devices alone, and a trainer is at host");
+}
+
+#[test]
+fn nccl_adds_the_same_bits() {
+    let Some(devices) = Devices::new() else { return };
+    let devices = devices.with(4);
+    let library = library::build(devices.bench.path());
+    let library = [("MORPHGL_NCCL", library.to_str().expect("a path of text"))];
+    let train = [&TRAIN[..], &["--training", TRAINING, "--plan", "unified", "--shares", "equal"]].concat();
+    let over_host = devices.json(&[&train[..], &["--exchange", "host"]].concat(), &library);
+    let by_nccl = devices.json(&[&train[..], &["--exchange", "nccl"]].concat(), &library);
+    assert_eq!(
+        (&over_host["exchange"], &by_nccl["exchange"]),
+        (&"added over host memory".into(), &"added by NCCL 2.21.5".into())
+    );
+    assert_eq!(losses(&by_nccl), losses(&over_host));
+    let sent = by_trainer(&by_nccl, |trainer| amount(&trainer["counters"][TRAINING]["exchange_bytes"]));
+    assert!(sent.len() == 4 && sent[0] > 0, "{sent:?}");
+    balanced(&sent, 0.0);
+    // Where both are there, the faster one adds, and both times are said.
+    let how = devices.json(&train, &library)["exchange"].as_str().expect("an engine").to_string();
+    assert!(how.contains("NCCL 2.21.5") && how.contains("host memory") && how.contains(" a step"), "{how}");
+    let absent = [("MORPHGL_NCCL", "/nowhere/libnccl.so.2")];
+    let train = [&train[..], &["--exchange", "nccl"]].concat();
+    let refused = devices.run(&train, &absent);
+    fails(
+        &refused,
+        &train,
+        &["--exchange nccl: ", "MORPHGL_NCCL names /nowhere/libnccl.so.2, which cannot be loaded", "--exchange host"],
+    );
+    // A call fails in the first step: each trainer ends, and the failing one is named with the library's message.
+    let failing = [library[0], ("MORPHGL_NCCL_FAIL", "100")];
+    fails(&devices.run(&train, &failing), &train, &[TRAINING, "unhandled cuda error (nccl", "is made to fail"]);
+    let alone = [&TRAIN[..], &["--plan", "sequential", "--exchange", "nccl"]].concat();
+    devices.bench.misused(&alone, &["--exchange: one trainer alone adds up no gradients"]);
+}
