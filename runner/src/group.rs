@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use morphgl_execute::Stop;
-use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupError, Seat, Share, ShareBatching, StopTogether, Weights};
-use morphgl_registry::{BatchId, Batching, Operators, Score};
+use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupError, Seat, StopTogether, Weights};
+use morphgl_registry::{Operators, Score};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{Job, median};
+use crate::median;
 
 /// Measurements of an addition.
 const ADDITIONS: usize = 5;
@@ -174,9 +174,9 @@ impl Group {
         Ok(all[0].iter().map(score).collect())
     }
 
-    /// Works on this trainer's shares instead of whole mini-batches.
-    pub(crate) fn with_shares<R>(&self, job: &mut Job, work: impl FnOnce(&mut Job) -> R) -> R {
-        with_shares(job, &self.division, self.rank(), work)
+    /// Which seeds each trainer has.
+    pub(crate) fn division(&self) -> &Arc<dyn Division> {
+        &self.division
     }
 
     /// The operators of this trainer, which step together with those of all others.
@@ -197,26 +197,4 @@ impl Group {
     pub fn leave(&self, why: &str) {
         self.exchange.lock().leave(why);
     }
-}
-
-/// Replaces mini-batches of a job's routes by one trainer's shares while `work` is done; not where the share of the first is empty.
-pub(crate) fn with_shares<R>(
-    job: &mut Job,
-    division: &Arc<dyn Division>,
-    rank: usize,
-    work: impl FnOnce(&mut Job) -> R,
-) -> R {
-    let (num_seeds, batch_size) = (job.dataset.splits.train.len(), job.config.sampler.batch_size);
-    let share = Share { division: Arc::clone(division), rank, num_seeds, batch_size };
-    let first = share.positions(BatchId { epoch: 0, index: 0 });
-    if first.map_or(true, |first| first.is_empty()) {
-        return work(job);
-    }
-    let whole: Vec<Arc<dyn Batching>> = job.operators.routes.iter().map(|r| Arc::clone(&r.batching)).collect();
-    for route in &mut job.operators.routes {
-        route.batching = Arc::new(ShareBatching { inner: Arc::clone(&route.batching), share: share.clone() });
-    }
-    let done = work(job);
-    job.operators.routes.iter_mut().zip(whole).for_each(|(route, whole)| route.batching = whole);
-    done
 }

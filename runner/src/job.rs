@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use morphgl_graph_store::Dataset;
+use morphgl_group::{Division, Share, ShareBatching};
 use morphgl_plan::CacheSize;
 use morphgl_profile::Selection;
 use morphgl_registry::{
-    Batching, Key, NamedTensor, Operators, Phase, Place, Registry, Route, RouteOperators, TrainingOperator,
+    BatchId, Batching, Key, NamedTensor, Operators, Phase, Place, Registry, Route, RouteOperators, TrainingOperator,
 };
 
 use crate::budget::{self, Purpose};
@@ -244,6 +245,29 @@ impl Job {
     /// Makes the job that of one trainer of a group.
     pub fn join(&mut self, group: Arc<Group>) {
         self.group = Some(group);
+    }
+
+    /// Works with one trainer's shares in place of mini-batches; with whole ones where the share of the first is empty.
+    pub(crate) fn with_shares<R>(
+        &mut self,
+        division: &Arc<dyn Division>,
+        rank: usize,
+        work: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        let (num_seeds, batch_size) = (self.dataset.splits.train.len(), self.config.sampler.batch_size);
+        let share = Share { division: Arc::clone(division), rank, num_seeds, batch_size };
+        let first = share.positions(BatchId { epoch: 0, index: 0 });
+        if first.map_or(true, |first| first.is_empty()) {
+            return work(self);
+        }
+        let routes = &mut self.operators.routes;
+        let whole: Vec<Arc<dyn Batching>> = routes.iter().map(|r| Arc::clone(&r.batching)).collect();
+        for route in routes {
+            route.batching = Arc::new(ShareBatching { inner: Arc::clone(&route.batching), share: share.clone() });
+        }
+        let done = work(self);
+        self.operators.routes.iter_mut().zip(whole).for_each(|(route, whole)| route.batching = whole);
+        done
     }
 
     /// All operators.

@@ -16,6 +16,7 @@ mod position;
 mod recorder;
 mod select;
 mod shards;
+mod statistics;
 mod stopping;
 mod train;
 mod unified;
@@ -32,8 +33,8 @@ pub use job::Job;
 pub use memory::{AllocatorHooks, peak_rss_bytes, set_allocator_hooks};
 pub use position::{Position, Within};
 pub use recorder::{Recorder, Simulated, predicted_timeline};
+pub(crate) use statistics::median;
 pub use stopping::{Bound, TrainOptions};
-pub(crate) use train::median;
 pub use train::{Best, Keeper, Progress, StopReason, TrainReport, Trainer};
 pub use unified::{GroupProfile, Shares, Unified, UnifiedTrainer};
 

@@ -8,6 +8,7 @@ use morphgl_registry::{NamedTensor, Score};
 use serde::{Deserialize, Serialize};
 
 use crate::facade::Watcher;
+use crate::median;
 use crate::position::Position;
 use crate::stopping::{EarlyStopping, TrainOptions};
 use crate::{Evaluation, Executor, evaluate};
@@ -63,16 +64,6 @@ impl TrainReport {
     pub fn median_epoch_seconds(&self) -> Option<f64> {
         let seconds: Vec<f64> = self.epochs.iter().filter(|e| !e.report.stopped).map(|e| e.seconds).collect();
         (!seconds.is_empty()).then(|| median(&seconds))
-    }
-}
-
-/// The middle value, or the mean of the middle two; NaN of none.
-pub(crate) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match (sorted.get(sorted.len().wrapping_sub(1) / 2), sorted.get(sorted.len() / 2)) {
-        (Some(low), Some(high)) => (low + high) / 2.0,
-        _ => f64::NAN,
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytemuck::Pod;
 use morphgl_group::{Exchange, GroupError, ReadRows, Result};
 
+use crate::reason::{decode, encode};
 use crate::rows::{Alone, Exposed};
 use crate::wire::{Pause, Receiving, Sending, SharedWire, Tag, Wire};
 
@@ -290,31 +291,6 @@ impl<T: Pod> Swap<T> {
     }
 }
 
-/// A failure as bytes: the first says which.
-fn encode(error: &GroupError) -> Vec<u8> {
-    match error {
-        GroupError::Late { ranks, limit } => {
-            let mut words = vec![limit.as_micros() as u64];
-            words.extend(ranks.iter().map(|&rank| rank as u64));
-            std::iter::once(1).chain(words.iter().flat_map(|word| word.to_le_bytes())).collect()
-        }
-        other => std::iter::once(0).chain(other.to_string().into_bytes()).collect(),
-    }
-}
-
-/// The failure that rank `from` has sent.
-fn decode(from: usize, bytes: &[u8]) -> GroupError {
-    match bytes.split_first() {
-        Some((1, words)) => {
-            let words: Vec<u64> = words.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
-            let limit = Duration::from_micros(words.first().copied().unwrap_or(0));
-            GroupError::Late { ranks: words.iter().skip(1).map(|&rank| rank as usize).collect(), limit }
-        }
-        Some((_, why)) => GroupError::Left { rank: from, why: String::from_utf8_lossy(why).into_owned() },
-        None => GroupError::Left { rank: from, why: String::new() },
-    }
-}
-
 /// The part of `len` values that rank `rank` of `size` adds.
 fn part(len: usize, rank: usize, size: usize) -> Range<usize> {
     len * rank / size..len * (rank + 1) / size
@@ -400,18 +376,5 @@ impl Exchange for MpiExchange {
 impl fmt::Debug for MpiExchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MpiExchange(rank {} of {} on {})", self.rank, self.size, self.host)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failures_are_read_as_they_were_sent() {
-        let late = GroupError::Late { ranks: vec![2, 70_000], limit: Duration::from_millis(500) };
-        assert_eq!(decode(1, &encode(&late)), late);
-        let full = GroupError::Engine("its disk is full".to_string());
-        assert_eq!(decode(1, &encode(&full)), GroupError::Left { rank: 1, why: "its disk is full".to_string() });
     }
 }

@@ -2,6 +2,7 @@
 #![cfg(feature = "mpi")]
 
 mod exchange;
+mod reason;
 mod rows;
 mod wire;
 

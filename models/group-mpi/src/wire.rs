@@ -195,6 +195,7 @@ impl Wire {
         let places: Vec<ffi::MPI_Aint> =
             rows.iter().map(|&row| row as ffi::MPI_Aint * row_bytes as ffi::MPI_Aint).collect();
         let (bytes, blocks, block) = (count(content.len())?, count(rows.len())?, count(row_bytes)?);
+        // SAFETY: a static of the library, initialized with it.
         let mut request = Request(unsafe { ffi::RSMPI_REQUEST_NULL });
         let mut of_rows = std::mem::MaybeUninit::<ffi::MPI_Datatype>::uninit();
         // SAFETY: a type of `blocks` blocks at as many places; the library keeps it until the read is done. `content` is kept, or

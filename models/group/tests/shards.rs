@@ -143,6 +143,7 @@ fn an_owner_that_does_not_answer_is_named_with_the_mini_batch() {
     );
     let divided = ShardedBatching { inner: Box::new(batching(&dataset, false)), shards: Arc::new(shards) };
     let id = BatchId { epoch: 0, index: 2 };
-    let error = divided.worker(1).expect("a worker").prepare(id, None).err().expect("no answer").to_string();
+    let Err(error) = divided.worker(1).expect("a worker").prepare(id, None) else { panic!("an owner has answered") };
+    let error = error.to_string();
     assert!(error.contains("mini-batch 2") && error.contains("no answer from trainer 1 for 1 s"), "{error}");
 }

@@ -117,11 +117,11 @@ impl PlannedArgs {
         };
         let mut measure = |job: &mut Job| profiler.measure(job, &stop, Some(memory), &mut progress);
         let mut profile = match ranks::current() {
-            Some(ranks) => ranks.group.with_shares(&mut job, measure),
+            Some(ranks) => job.with_shares(ranks.group.division(), ranks.group.rank(), measure),
             None => measure(&mut job),
         }?;
         let group = match group {
-            Some(shares) => GroupProfile::measure(&mut job, &profiler, &stop, Some(memory), &mut progress)?
+            Some(shares) => GroupProfile::measure(&mut job, &profiler.settings, &stop, Some(memory), &mut progress)?
                 .map(|measured| (measured, shares)),
             None => None,
         };

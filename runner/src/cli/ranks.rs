@@ -89,6 +89,17 @@ pub(crate) fn enter(limit: Duration, bucket_bytes: Option<u64>) -> anyhow::Resul
     Ok(Some(RANKS.get_or_init(|| Ranks { group, places })))
 }
 
+/// Refuses options that divided features do not go with.
+pub(crate) fn check_shard(evaluation: Option<Evaluation>) -> anyhow::Result<()> {
+    if evaluation == Some(Evaluation::Full) {
+        return Err(Usage::error("--evaluation full: no rank of --shard has all features; give sampled or none"));
+    }
+    match current() {
+        Some(_) => Ok(()),
+        None => Err(usage("features are divided among ranks; start them by mpirun".to_string())),
+    }
+}
+
 /// Tells all other ranks that this one has failed.
 pub(crate) fn leave(error: &anyhow::Error) {
     if let Some(ranks) = current() {

@@ -13,8 +13,7 @@ use std::time::Duration;
 use clap::{ArgMatches, Parser};
 use morphgl_graph_store::Dataset;
 use morphgl_model_spec::ModelSpec;
-use morphgl_plan::RouteKeys;
-use morphgl_registry::{BatchId, Key, NamedTensor, Registry};
+use morphgl_registry::{BatchId, NamedTensor};
 use serde_json::json;
 
 use super::Outcome;
@@ -29,7 +28,6 @@ use super::show::{self, Show};
 use super::status::State;
 use super::usage::Usage;
 use super::{interrupt, ranks, report, values};
-use crate::budget;
 use crate::{
     Engine, Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Progress, Recorder,
     Shares, Simulated, StopReason, TrainOptions, Trainer, TrainingState, Unified,
@@ -132,16 +130,7 @@ impl Args {
         if self.checkpoint_every.is_some() && self.run.is_none() && self.resume.is_none() {
             return Err(Usage::error("--checkpoint-every: checkpoints are kept in a run directory; give --run DIR"));
         }
-        if self.shard.is_some() {
-            if self.evaluation == Some(Evaluation::Full) {
-                return Err(Usage::error(
-                    "--evaluation full: no rank of --shard has all features; give sampled or none",
-                ));
-            }
-            if ranks::current().is_none() {
-                return Err(Usage::error("--shard: features are divided among ranks; start them by mpirun"));
-            }
-        }
+        self.shard.map_or(Ok(()), |_| ranks::check_shard(self.evaluation))?;
         self.run.as_deref().map_or(Ok(()), RunDir::refuse_existing)?;
         self.save.as_deref().map_or(Ok(()), run_dir::refuse_unwritable)
     }
@@ -401,10 +390,4 @@ fn write(
         unwritten.extend(written.err().map(|e| show::one_line(&e)));
     }
     unwritten
-}
-
-/// Whether an operator of the plan's route has a cache.
-fn caches(registry: &Registry, keys: &RouteKeys) -> bool {
-    let operator = |key: &String| key.parse::<Key>().is_ok_and(|key| budget::caches(registry, &key));
-    operator(&keys.batching) || operator(&keys.transferring)
 }

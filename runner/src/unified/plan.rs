@@ -11,9 +11,8 @@ use morphgl_profile::{MemoryLimit, Profile, Progress, Settings, Watch};
 use morphgl_registry::{Key, Operators, Place, RouteOperators, TrainingOperator};
 use serde::{Deserialize, Serialize};
 
-use crate::group::with_shares;
 use crate::usage::Usage;
-use crate::{Engine, Job, Profiler, Stop, engine};
+use crate::{Engine, Job, Stop, engine};
 
 /// The share of a mini-batch that is measured beside whole ones.
 const PART: f64 = 0.5;
@@ -84,7 +83,7 @@ impl GroupProfile {
     /// A failing operator, or a stop.
     pub fn measure(
         job: &mut Job,
-        profiler: &Profiler,
+        settings: &Settings,
         stop: &Stop,
         memory: Option<MemoryLimit<'_>>,
         progress: &mut dyn FnMut(&Progress),
@@ -102,12 +101,11 @@ impl GroupProfile {
         let (routes, unused) = all.routes.into_iter().partition(is_of);
         job.operators = Operators { routes, trainers: trains };
         let halves = Weights::new(&[PART, 1.0 - PART]).expect("weights");
-        let Settings { budget, epochs, .. } = profiler.settings;
-        let (budget, epochs) = (budget.mul_f64(PART), epochs.map(|epochs| epochs * PART));
-        let settings = Settings { budget, epochs, ..profiler.settings.clone() };
+        let (budget, epochs) = (settings.budget.mul_f64(PART), settings.epochs.map(|epochs| epochs * PART));
+        let settings = Settings { budget, epochs, ..settings.clone() };
         let watch = Watch { stop: &|| stop.is_requested(), memory };
         let machine = job.registry.machine().clone();
-        let part = with_shares(job, &(Arc::new(halves) as _), 0, |job| {
+        let part = job.with_shares(&(Arc::new(halves) as _), 0, |job| {
             morphgl_profile::profile(&mut job.operators, &[], &machine, &settings, &watch, progress)
         });
         job.operators.routes.extend::<Vec<_>>(unused);

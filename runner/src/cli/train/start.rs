@@ -5,11 +5,13 @@ use std::sync::Arc;
 use anyhow::Context;
 use morphgl_graph_store::Dataset;
 use morphgl_model_spec::{ModelFile, Normalization};
-use morphgl_plan::Time;
+use morphgl_plan::{RouteKeys, Time};
+use morphgl_registry::{Key, Registry};
 
 use super::state::{MachineState, RunState, checksums};
 use super::summary::configuration;
-use super::{Args, Setup, caches, nothing_validated};
+use super::{Args, Setup, nothing_validated};
+use crate::budget;
 use crate::cli::inference::{self, Inference};
 use crate::cli::plan_arg::{PlanArg, choose_training};
 use crate::cli::planned::{Measured, Wanted};
@@ -196,4 +198,10 @@ fn join(ranks: &Ranks, job: &mut Job, plan: &mut Plan) -> anyhow::Result<()> {
     ranks.predict(job, plan)?;
     job.join(Arc::clone(&ranks.group));
     Ok(())
+}
+
+/// Whether an operator of the plan's route has a cache.
+fn caches(registry: &Registry, keys: &RouteKeys) -> bool {
+    let operator = |key: &String| key.parse::<Key>().is_ok_and(|key| budget::caches(registry, &key));
+    operator(&keys.batching) || operator(&keys.transferring)
 }
