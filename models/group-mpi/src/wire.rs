@@ -54,7 +54,7 @@ pub(crate) enum Tag {
     Done = 5,
 }
 
-/// First and longest pause between two looks at what has arrived: a wait costs a few percent of a core at most.
+/// The shortest and the longest interval between two polls of a wait, which takes a few percent of a core at most.
 const PAUSES: [Duration; 2] = [Duration::from_micros(10), Duration::from_micros(200)];
 
 fn check(status: c_int) -> Result<()> {

@@ -26,7 +26,7 @@ pub(crate) struct Addition {
 struct Memory {
     /// Elements of a part.
     part: usize,
-    /// The own values, then the sums, in host memory.
+    /// Before an addition this rank's values, after it the sums over all ranks; in host memory.
     host: Pinned<f32>,
     /// The same on the device.
     values: Buffer<f32>,
@@ -80,7 +80,7 @@ impl Addition {
         stream.copy(&memory.host, 0..ranks * part, &mut memory.values, 0)
     }
 
-    /// Sends each rank the part that it adds.
+    /// Sends each other rank that part of the values which it adds for all, and receives this rank's part of theirs.
     fn scatter(&mut self) -> Result<()> {
         let memory = self.memory.as_mut().expect("values were uploaded");
         self.communicator.exchange_parts(&memory.values, &mut memory.parts, memory.part)

@@ -23,8 +23,8 @@ pub struct NcclExchange {
 }
 
 impl NcclExchange {
-    /// Makes the ends of a group exchange by NCCL. `trainers` are the trainers' keys, which errors name, and their devices, each
-    /// another one; `limit` is the longest time that an addition takes.
+    /// Wraps the ends of an in-process group so that gradients are added by NCCL. `trainers` has each trainer's key, for error
+    /// messages, and its device, which no other trainer may have. An addition that takes longer than `limit` is an error.
     ///
     /// # Errors
     ///

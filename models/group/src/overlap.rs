@@ -11,8 +11,8 @@ use crate::{Exchange, Result};
 
 /// Bytes of gradients from which on they are added together, unless [`Seat::bucket_bytes`](crate::Seat) says otherwise.
 ///
-/// A bucket costs two messages to every other trainer, and hides only what is complete before backward ends. Measured between
-/// two processes on a link of 1 Gbit/s: `docs/distributed.md`.
+/// A bucket costs two messages to every other trainer, and only those complete before the end of backward are hidden behind it.
+/// The size is a guess that works; it was not compared with others on an idle machine (`docs/distributed.md`).
 pub const BUCKET_BYTES: usize = 128 << 10;
 
 /// Additions of a step.
@@ -46,8 +46,8 @@ pub(crate) fn buckets(tensors: &[NamedTensor], bucket_bytes: usize) -> Vec<usize
 /// Runs `work`, which hands over all `values` from the last to the first; meanwhile a thread replaces each bucket by its sum
 /// over all trainers as soon as it is complete. Returns when all are added, or one addition has failed.
 ///
-/// Where `work` fails, no addition begins of which other trainers do not know, and the exchange is not failed yet: the caller
-/// leaves it.
+/// Where `work` fails, the buckets complete by then are still added, as other trainers add them too. The exchange itself has not
+/// failed then: the caller leaves the group with the reason.
 ///
 /// # Panics
 ///
@@ -72,7 +72,7 @@ pub(crate) fn add_while<T, E>(
         let mut open = Open { values, filled: 0, buckets, sender };
         let worked = work(&mut |first, piece| open.fill(first, piece));
         let (work_ended, missing) = (Instant::now(), open.values.len());
-        // The thread ends after the buckets it was given.
+        // Closes the channel: the thread ends once it has added the buckets already sent.
         drop(open);
         let added = adding.join().unwrap_or_else(|panic| resume_unwind(panic));
         let worked = worked?;

@@ -114,8 +114,8 @@ impl Shards {
         assert_eq!(own.len(), layout.part(rank).map(|rows| rows.len()).sum::<usize>() * row_bytes, "bytes of the part");
         let mut copied: Vec<u32> = replicated.iter().copied().filter(|&row| layout.locate(row).0 != rank).collect();
         copied.sort_unstable();
-        let map = NodeMap::new(num_rows, |row| copied.binary_search(&row).is_ok());
         copied.dedup();
+        let map = NodeMap::new(num_rows, |row| copied.binary_search(&row).is_ok());
         let fill = |_: &NodeMap, rows: &mut [u8]| -> std::result::Result<(), Infallible> {
             let chunk = BLOCK * RELEASED;
             for (nodes, rows) in copied.chunks(chunk).zip(rows.chunks_mut((chunk * row_bytes).max(1))) {

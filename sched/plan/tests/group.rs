@@ -6,7 +6,7 @@ use morphgl_plan::{
 };
 use proptest::prelude::*;
 
-/// Trainers with the step's line; their first mini-batches take `latency` times as long.
+/// A trainer with these seconds of a step; its first mini-batch takes `latency` times as long.
 fn member(step: Linear, latency: f64) -> Member {
     Member { step, first: Linear { fixed: latency * step.fixed, whole: latency * step.whole } }
 }

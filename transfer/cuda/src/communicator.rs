@@ -47,7 +47,7 @@ unsafe impl Sync for Handle {}
 impl Drop for Team {
     fn drop(&mut self) {
         for handle in self.handles.iter().filter(|handle| !handle.aborted.load(Ordering::Relaxed)) {
-            // A failure means a lost device or peer, of which earlier calls have told.
+            // It fails only where a device or another rank is lost, which an earlier call has reported.
             // SAFETY: no end is left that uses it.
             let _ = unsafe { call!(self.nccl, ncclCommDestroy(handle.comm)) };
         }
@@ -195,7 +195,7 @@ impl Communicator {
         &self.team.handles[self.rank]
     }
 
-    /// The handle; null after an abort, which NCCL refuses.
+    /// The communicator's handle; null after an abort, so that further calls fail with NCCL's error for an invalid argument.
     fn comm(&self) -> ncclComm_t {
         if self.handle().aborted.load(Ordering::Relaxed) { std::ptr::null_mut() } else { self.handle().comm }
     }
