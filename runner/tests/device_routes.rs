@@ -179,10 +179,10 @@ fn a_dataset_left_on_disk_is_copied_not_gathered() {
     bench.refused(&gather, &[DMA_GATHER, "left on disk, where this operator gathers no features", "allow more memory"]);
 }
 
-/// `TRAIN` without a chosen training operator, and without dropout, whose masks depend on a row's position in its share.
+/// `TRAIN` without a chosen training operator.
 fn train_unified(extra: &[&'static str]) -> Vec<&'static str> {
     let free = TRAIN.iter().copied().filter(|a| !["--training", "Training_CUDA_Native"].contains(a));
-    free.chain(["--dropout", "0"]).chain(extra.iter().copied()).collect()
+    free.chain(extra.iter().copied()).collect()
 }
 
 /// How far losses are from those expected, as a share of them.
@@ -194,7 +194,7 @@ fn apart(losses: &[f64], expected: &[f64]) -> f64 {
 #[test]
 fn the_cpu_and_a_device_share_every_step() {
     let Some(bench) = bench() else { return };
-    let alone = bench.json(&[&TRAIN[..], &["--dropout", "0"]].concat());
+    let alone = bench.json(&TRAIN);
     let unified = bench.json(&train_unified(&["--plan", "unified"]));
     let epochs = |json: &Value| json["epochs"].as_array().expect("a list").clone();
     let (alone, shared) = (epochs(&alone), epochs(&unified));

@@ -12,7 +12,7 @@ use support::{Bench, fails};
 
 const DMA: &str = "Transferring_PCIe_Dma";
 const TRAINING: &str = "Training_CUDA_Native";
-const TRAIN: [&str; 19] = [
+const TRAIN: [&str; 17] = [
     "train",
     "graph",
     "--fanouts",
@@ -26,8 +26,6 @@ const TRAIN: [&str; 19] = [
     "--profile-seconds",
     "0.1",
     "--threads=5",
-    "--dropout",
-    "0",
     "--evaluation",
     "sampled",
     "--seed",

@@ -14,13 +14,11 @@ use support::Bench;
 
 const CORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/planetoid/ind.cora");
 
-/// Without dropout, whose mask depends on a node's place in its share. One step of all training nodes an epoch, by one operator:
+/// One step of all training nodes an epoch, by one operator:
 /// choosing it by measurement would leave it open.
-const TRAIN: [&str; 12] = [
+const TRAIN: [&str; 10] = [
     "--epochs",
     "10",
-    "--dropout",
-    "0",
     "--fanouts",
     "10,5",
     "--hidden",
@@ -261,7 +259,7 @@ fn a_rank_that_hangs_is_named() {
 #[test]
 fn an_interrupt_of_mpirun_keeps_a_checkpoint() {
     if has_mpirun() {
-        let (bench, output) = signal_to(|mpirun, _| mpirun, "-INT", &["--dropout", "0", "--json"]);
+        let (bench, output) = signal_to(|mpirun, _| mpirun, "-INT", &["--json"]);
         let status = fs::read_to_string(bench.path().join("run/status.json")).expect("a status");
         assert!(status.contains("interrupted"), "{status}{}", stderr(&output));
         let metrics = fs::read_to_string(bench.path().join("run/metrics.jsonl")).expect("metrics");

@@ -24,13 +24,20 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 }
 
 /// The words of `N` counters, `counter` and those after it in word 0.
+#[inline(always)]
+pub fn philox4x32_10_blocks<const N: usize>(counter: [u32; 4], key: [u32; 2]) -> [[u32; 4]; N] {
+    let [first, c1, c2, c3] = counter;
+    philox4x32_10_counters(std::array::from_fn(|i| [first.wrapping_add(i as u32), c1, c2, c3]), key)
+}
+
+/// The words of each of `N` counters.
 ///
 /// The blocks are computed side by side: a single one is bound by the latency of its multiplications.
 // Inlined to be compiled for the SIMD level of its caller.
 #[inline(always)]
-pub fn philox4x32_10_blocks<const N: usize>(counter: [u32; 4], mut key: [u32; 2]) -> [[u32; 4]; N] {
-    let mut c0: [u32; N] = std::array::from_fn(|i| counter[0].wrapping_add(i as u32));
-    let (mut c1, mut c2, mut c3) = ([counter[1]; N], [counter[2]; N], [counter[3]; N]);
+pub fn philox4x32_10_counters<const N: usize>(counters: [[u32; 4]; N], mut key: [u32; 2]) -> [[u32; 4]; N] {
+    let [mut c0, mut c1, mut c2, mut c3]: [[u32; N]; 4] =
+        std::array::from_fn(|word| std::array::from_fn(|i| counters[i][word]));
     for round in 0..10 {
         if round > 0 {
             key = [key[0].wrapping_add(W[0]), key[1].wrapping_add(W[1])];

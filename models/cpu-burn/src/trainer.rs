@@ -12,7 +12,8 @@ use morphgl_registry::{
     BatchId, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
 };
 use morphgl_training_core::{
-    broken_parameter, check_batch, check_context, check_loss, infer, infer_bytes, nothing_accumulated, start_threads,
+    broken_parameter, check_batch, check_context, check_loss, infer, infer_bytes, mask_nodes, nothing_accumulated,
+    start_threads,
 };
 use rayon::prelude::*;
 
@@ -78,7 +79,7 @@ impl CpuBurn {
         &self,
         batch: &HostBatch,
         parameters: &Parameters,
-        mode: Mode,
+        mode: Mode<'_>,
         device: &Device,
         statistics: &mut Vec<BatchStatistics>,
     ) -> Result<Tensor<2>> {
@@ -98,7 +99,10 @@ impl CpuBurn {
         let device = Device::flex().autodiff();
         let parameters = Parameters::new(&self.parameters, &device);
         let mut statistics = Vec::new();
-        let mode = Mode::Training { seed: self.seed, id: batch.id };
+        let model = &self.spec.model;
+        let rows = batch.blocks.first().filter(|_| model.reads_graph()).map_or(batch.num_seeds, |b| b.num_src);
+        let nodes = mask_nodes(KEY, model, &self.dataset.topology, batch, rows)?;
+        let mode = Mode::Training { seed: self.seed, id: batch.id, nodes: &nodes.into() };
         let logits = self.logits(batch, &parameters, mode, &device, &mut statistics)?;
         let classes = self.spec.model.num_classes;
         let out = values(logits.clone().inner());

@@ -124,7 +124,8 @@ fn main() {
         for (heads, width, drop, self_loops) in
             [(1, 64, 0.0, false), (1, 40, 0.0, false), (4, 16, 0.0, true), (4, 16, 0.5, true), (4, 64, 0.0, true)]
         {
-            let dropout = Dropout::new(1, 0, 0, 0, DropoutSite::Attention, drop);
+            let nodes: Vec<u32> = (0..NUM_DST as u32).collect();
+            let dropout = Dropout::new(1, 0, 0, 0, DropoutSite::Attention, drop).map(|dropout| (dropout, &nodes[..]));
             let options = Options { heads, width, slope: 0.2, self_loops, dropout, level };
             let attention =
                 Attention::new(Edges { indptr: &block.indptr, indices: &block.indices, num_src: NUM_SRC }, options);

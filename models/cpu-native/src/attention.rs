@@ -53,7 +53,7 @@ pub struct Transposed<'a> {
 
 /// Options of graph attention.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct Options<'a> {
     /// Number of heads.
     pub heads: usize,
     /// Width of a head.
@@ -62,8 +62,9 @@ pub struct Options {
     pub slope: f32,
     /// Whether a self loop is added to every node, and its edges to itself are ignored (as in PyG's `GATConv`).
     pub self_loops: bool,
-    /// Dropout of the coefficients: element `edge * heads + head`, where the self loop of row v is edge `num_edges + v`.
-    pub dropout: Option<Dropout>,
+    /// Dropout of the coefficients, and the node of each row: element `entry * heads + head` of the node, whose entries are
+    /// its edges, then its self loop.
+    pub dropout: Option<(Dropout, &'a [u32])>,
     /// SIMD level.
     pub level: SimdLevel,
 }
@@ -97,7 +98,7 @@ pub struct Attention<'a> {
     // as rows. Heads and width are not 0, and their product does not overflow; with dropout, heads are at most
     // `MAX_DROPPED_HEADS`.
     edges: Edges<'a>,
-    options: Options,
+    options: Options<'a>,
 }
 
 impl<'a> Attention<'a> {
@@ -106,8 +107,8 @@ impl<'a> Attention<'a> {
     /// # Panics
     ///
     /// When the offsets do not fit `indices`, there are more rows than source nodes, heads or width are 0, or there is dropout
-    /// of more than [`MAX_DROPPED_HEADS`].
-    pub fn new(edges: Edges<'a>, options: Options) -> Self {
+    /// of more than [`MAX_DROPPED_HEADS`] or of fewer nodes than rows.
+    pub fn new(edges: Edges<'a>, options: Options<'a>) -> Self {
         check_offsets(edges.indptr, edges.indices.len());
         let rows = edges.indptr.len() - 1;
         assert!(rows <= edges.num_src, "{rows} destination nodes of {} source nodes", edges.num_src);
@@ -119,6 +120,8 @@ impl<'a> Attention<'a> {
             dropout.is_none() || heads <= MAX_DROPPED_HEADS,
             "dropout of {heads} heads; at most {MAX_DROPPED_HEADS}"
         );
+        let nodes = dropout.map_or(rows, |(_, nodes)| nodes.len());
+        assert!(nodes >= rows, "{nodes} nodes of {rows} rows");
         Self { edges, options }
     }
 

@@ -26,42 +26,106 @@ impl Epilogue {
         self.activation == Some(Activation::Relu) || self.dropout.is_some()
     }
 
-    /// Adds the bias to rows, then applies activation and dropout; `first` is the index of the first element.
-    pub(crate) fn forward(self, level: SimdLevel, mut first: usize, bias: &[f32], values: &mut [f32]) {
+    /// Adds the bias to rows, then applies activation and dropout; `nodes` are those of the rows, read by dropout alone.
+    pub(crate) fn forward(self, level: SimdLevel, nodes: &[u32], bias: &[f32], values: &mut [f32]) {
         let width = bias.len();
         if width == 0 {
             return;
         }
-        for values in values.chunks_mut((PIECE / width).max(1) * width) {
+        let rows = (PIECE / width).max(1);
+        let mut nodes = nodes.chunks(rows);
+        for values in values.chunks_mut(rows * width) {
             activate(level, self.activation, bias, values);
-            self.drop(level, first, values);
-            first += values.len();
+            self.drop(level, nodes.next().unwrap_or_default(), values);
         }
     }
 
-    /// Replaces the gradient of the output by the gradient before activation and dropout; `first` is the index of the first
-    /// element.
-    pub(crate) fn backward(self, level: SimdLevel, first: usize, output: &[f32], grad: &mut [f32]) {
+    /// Replaces the gradient of the output by the gradient before activation and dropout; `nodes` are those of the rows, read
+    /// by dropout alone.
+    pub(crate) fn backward(self, level: SimdLevel, nodes: &[u32], output: &[f32], grad: &mut [f32]) {
         let scale = self.dropout.map_or(1.0, |d| d.scale());
         deactivate(level, self.activation, scale, output, grad);
         if self.activation != Some(Activation::Relu) {
-            self.drop(level, first, grad);
+            self.drop(level, nodes, grad);
         }
     }
 
-    /// Applies dropout to elements `first`, `first + 1`, ….
-    fn drop(self, level: SimdLevel, first: usize, values: &mut [f32]) {
+    fn drop(self, level: SimdLevel, nodes: &[u32], values: &mut [f32]) {
         if let Some(dropout) = &self.dropout {
-            apply_dropout(level, dropout, first as u64, values);
+            apply_dropout(level, dropout, nodes, values);
         }
     }
 }
 
 simd_dispatch! {
-    fn apply_dropout(dropout: &Dropout, first: u64, values: &mut [f32]);
-    avx512: mask::apply(dropout, first, values),
-    avx2: mask_avx2::apply(dropout, first, values),
-    portable: dropout.apply(first, values),
+    /// Applies dropout to the rows of nodes.
+    pub(crate) fn apply_dropout(dropout: &Dropout, nodes: &[u32], values: &mut [f32]);
+    avx512: mask::apply(dropout, nodes, values),
+    avx2: mask_avx2::apply(dropout, nodes, values),
+    portable: dropout.apply(nodes, values),
+}
+
+/// The blocks of random bits of rows of `width` elements, row after row.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone)]
+struct Blocks<'a> {
+    nodes: &'a [u32],
+    width: usize,
+    /// The next block: its row, and the first of its elements in the row.
+    row: usize,
+    column: usize,
+}
+
+/// Elements of a row, up to eight for each block of Philox.
+#[cfg(target_arch = "x86_64")]
+struct Block {
+    node: u32,
+    /// The first block among those of the row.
+    index: u32,
+    /// The first element among those of all rows.
+    start: usize,
+    len: usize,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl<'a> Blocks<'a> {
+    /// # Panics
+    ///
+    /// When the elements are not those of rows of these nodes.
+    #[inline(always)]
+    fn new(nodes: &'a [u32], elements: usize) -> Self {
+        let width = elements / nodes.len().max(1);
+        assert_eq!(nodes.len() * width, elements, "elements of rows of {} nodes", nodes.len());
+        Self { nodes: if width == 0 { &[] } else { nodes }, width, row: 0, column: 0 }
+    }
+
+    /// The next `N` blocks as one, if they are whole and of one row.
+    #[inline(always)]
+    fn of_one_row<const N: usize>(&mut self) -> Option<Block> {
+        let len = N * Dropout::BLOCK;
+        if self.width - self.column < len { None } else { self.take_elements(len) }
+    }
+
+    #[inline(always)]
+    fn take_elements(&mut self, len: usize) -> Option<Block> {
+        let (&node, column) = (self.nodes.get(self.row)?, self.column);
+        let start = self.row * self.width + column;
+        self.column += len;
+        if self.column == self.width {
+            (self.row, self.column) = (self.row + 1, 0);
+        }
+        Some(Block { node, index: (column / Dropout::BLOCK) as u32, start, len })
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Iterator for Blocks<'_> {
+    type Item = Block;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Block> {
+        self.take_elements(Dropout::BLOCK.min(self.width - self.column))
+    }
 }
 
 dispatch! {

@@ -99,6 +99,8 @@ pub(crate) struct Context<'a> {
     /// The input, at least a row a source node; empty where `nonzeros` replace it.
     pub(crate) x: Rows<'a>,
     pub(crate) nonzeros: Option<&'a SparseInput>,
+    /// The node of each row of the input; read by dropout alone.
+    pub(crate) nodes: &'a [u32],
     /// Rows of the output.
     pub(crate) num_dst: usize,
 }
@@ -106,6 +108,11 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     fn graph(&self) -> (&'a Block, &'a Adjacency) {
         self.graph.expect("a layer with neighbours has a block")
+    }
+
+    /// The nodes of rows; none where there is no dropout.
+    fn nodes(&self, rows: Range<usize>) -> &'a [u32] {
+        self.nodes.get(rows).unwrap_or_default()
     }
 
     /// Whether multiplied rows of the store are kept for the weights' gradients, so that they are read once.
@@ -217,7 +224,7 @@ impl Layer {
             (self.store_rows.get(num_dst * kept_width), kept_width),
         ];
         row_blocks(num_dst, outputs, &|rows, [out, sums, kept]| {
-            let first = rows.start * width;
+            let nodes = context.nodes(rows.clone());
             if let Some(csr) = &csr {
                 spmm(level, csr, rows.clone(), x.view, depth, sums);
             }
@@ -239,7 +246,7 @@ impl Layer {
                     multiply_rows(level, (x, root_rows), sizes, weight, out, (csr.is_some(), zeros));
                 }
             }
-            epilogue.forward(level, first, bias, out);
+            epilogue.forward(level, nodes, bias, out);
         });
     }
 
@@ -280,7 +287,7 @@ impl Layer {
         let nonzeros = context.nonzeros.map(SparseInput::csr);
         let bias = &context.parameters[self.ranges.bias.clone()];
         row_blocks(num_dst, [(self.out.get(num_dst * width), width)], &|rows, [out]| {
-            let first = rows.start * width;
+            let nodes = context.nodes(rows.clone());
             match &aggregation {
                 Some((csr, transformed)) => spmm(level, csr, rows.clone(), *transformed, width, out),
                 None => out.fill(0.0),
@@ -296,19 +303,19 @@ impl Layer {
                 }
                 (None, _) => {}
             }
-            epilogue.forward(level, first, bias, out);
+            epilogue.forward(level, nodes, bias, out);
         });
     }
 
     /// Attention over a block.
-    fn attention<'a>(&self, block: &'a Block) -> Attention<'a> {
+    fn attention<'a>(&self, block: &'a Block, nodes: &'a [u32]) -> Attention<'a> {
         let edges = Edges { indptr: &block.indptr, indices: &block.indices, num_src: block.num_src };
         let options = Options {
             heads: self.shape.heads,
             width: self.shape.head_dim,
             slope: 0.2,
             self_loops: true,
-            dropout: self.attention_mask,
+            dropout: self.attention_mask.map(|mask| (mask, nodes)),
             level: SimdLevel::current(),
         };
         Attention::new(edges, options)
@@ -323,7 +330,7 @@ impl Layer {
         self.transform(context, mode);
         let Context { level, num_dst, .. } = context;
         let (block, _) = context.graph();
-        let attention = self.attention(block);
+        let attention = self.attention(block, context.nodes);
         let (width, all, heads, averages) = (self.shape.out_dim, self.width, self.shape.heads, self.averages());
         let [att_src, att_dst] = self.ranges.attention_vectors(context.parameters);
         let inputs = Inputs { values: self.intermediate.read(block.num_src * all), att_src, att_dst };
@@ -339,7 +346,7 @@ impl Layer {
                     }
                 }
             }
-            epilogue.forward(level, rows.start * width, bias, out);
+            epilogue.forward(level, context.nodes(rows), bias, out);
         });
     }
 }

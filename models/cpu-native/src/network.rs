@@ -9,6 +9,7 @@ use morphgl_registry::{Block, Complete, Score};
 
 use crate::adjacency::{self, Adjacency};
 use crate::buffer::{Buffer, resize};
+use crate::epilogue::apply_dropout;
 use crate::layer::{Context, Layer, Mode, Order, Upstream};
 use crate::loss::cross_entropy;
 use crate::parallel::{self, row_blocks};
@@ -77,6 +78,8 @@ pub(crate) struct Input<'a> {
     pub(crate) rows: usize,
     /// The store and the input nodes to read from it; it has all of them.
     pub(crate) nodes: Option<(&'a FeatureMatrix, &'a [u32])>,
+    /// The nodes of the input rows, of which dropout reads the masks; empty where nothing is dropped.
+    pub(crate) mask_nodes: &'a [u32],
     pub(crate) labels: &'a [i32],
 }
 
@@ -99,14 +102,14 @@ impl LayerInputs {
 
     /// Reads the nonzeros of the input with dropout, and for training sorts them by column.
     fn read_nonzeros(&mut self, first: &Layer, input: Input<'_>, mode: Mode) {
-        let dropout = self.input_dropout(mode);
+        let dropout = self.input_dropout(mode).map(|dropout| (dropout, input.mask_nodes));
         let Some((store, sparse)) = &mut self.nonzeros else { return };
         let rows = input.rows;
         if let Some((_, nodes)) = input.nodes {
-            sparse.read(store, Some(nodes), rows, dropout.as_ref());
+            sparse.read(store, Some(nodes), rows, dropout);
         } else {
             let dim = self.spec.in_dim;
-            sparse.read(&Nonzeros::of(input.features.part(0, rows * dim), dim), None, rows, dropout.as_ref());
+            sparse.read(&Nonzeros::of(input.features.part(0, rows * dim), dim), None, rows, dropout);
         }
         let sides = [(Side::Sources, rows), (Side::Destinations, input.num_dst(0))];
         for ((side, rows), weight) in sides.into_iter().zip(first.ranges.weights()) {
@@ -120,10 +123,10 @@ impl LayerInputs {
     fn read_dense(&mut self, first: &Layer, input: Input<'_>, mode: Mode) {
         self.edge_nodes.clear();
         if let Some(dropout) = self.input_dropout(mode) {
-            let dim = self.spec.in_dim;
+            let (dim, level) = (self.spec.in_dim, &self.level);
             return row_blocks(input.rows, [(self.dropped.get(input.rows * dim), dim)], &|rows, [out]| {
                 input.features(&[]).copy(rows.clone(), dim, out);
-                dropout.apply((rows.start * dim) as u64, out);
+                apply_dropout(*level, &dropout, &input.mask_nodes[rows], out);
             });
         }
         let aggregates = first.order == Order::AggregateFirst && first.ranges.neighbours.is_some();
@@ -158,7 +161,7 @@ impl LayerInputs {
             None => input.features(&self.edge_nodes),
         };
         let (graph, num_dst) = (self.graph(input, layer), input.num_dst(layer));
-        Context { level: self.level, parameters, graph, x, nonzeros, num_dst }
+        Context { level: self.level, parameters, graph, x, nonzeros, nodes: input.mask_nodes, num_dst }
     }
 }
 
@@ -317,7 +320,8 @@ impl Network {
         }
         let graph = block.map(|b| (b, &*adjacency));
         let x = Rows::dense_f32(x);
-        layer.forward(Context { level: *level, parameters, graph, x, nonzeros, num_dst }, Mode::Evaluation);
+        let context = Context { level: *level, parameters, graph, x, nonzeros, nodes: &[], num_dst };
+        layer.forward(context, Mode::Evaluation);
         layer.out.read(num_dst * layer.shape.out_dim)
     }
 }

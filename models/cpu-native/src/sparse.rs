@@ -108,12 +108,19 @@ pub(crate) enum Side {
 }
 
 impl SparseInput {
-    /// Reads the rows of `nodes`, or without nodes the first `num_rows` rows. Dropped elements stay in their rows, as 0.
+    /// Reads the rows of `nodes`, or without nodes the first `num_rows` rows. Dropped elements stay in their rows, as 0;
+    /// beside the dropout is the node of each row.
     ///
     /// # Panics
     ///
     /// When there are 2^32 nonzeros.
-    pub(crate) fn read(&mut self, from: &Nonzeros, nodes: Option<&[u32]>, num_rows: usize, dropout: Option<&Dropout>) {
+    pub(crate) fn read(
+        &mut self,
+        from: &Nonzeros,
+        nodes: Option<&[u32]>,
+        num_rows: usize,
+        dropout: Option<(Dropout, &[u32])>,
+    ) {
         let row = |i: usize| from.row(nodes.map_or(i, |nodes| nodes[i] as usize));
         self.dim = from.dim;
         resize(&mut self.indptr, num_rows + 1);
@@ -126,7 +133,7 @@ impl SparseInput {
         assert!(u32::try_from(end).is_ok(), "{end} nonzeros in a mini-batch; make it smaller");
         resize(&mut self.columns, end);
         resize(&mut self.values, end);
-        let Self { indptr, columns, values, dim, .. } = self;
+        let Self { indptr, columns, values, .. } = self;
         let tasks = num_rows.div_ceil(ROWS);
         let rows = |task: usize| parallel::block(task, ROWS, num_rows);
         let starts = |task: usize| [indptr[(task * ROWS).min(num_rows)] as usize];
@@ -140,9 +147,9 @@ impl SparseInput {
             for i in rows(task) {
                 let own = out.split_off_mut(..row(i).len()).expect("its nonzeros were counted");
                 own.copy_from_slice(&from.values[row(i)]);
-                let Some(dropout) = dropout else { continue };
+                let Some((dropout, nodes)) = dropout else { continue };
                 for (value, &column) in own.iter_mut().zip(&from.columns[row(i)]) {
-                    let kept = dropout.keeps((i * *dim) as u64 + u64::from(column));
+                    let kept = dropout.keeps(nodes[i], u64::from(column));
                     *value = if kept { *value * dropout.scale() } else { 0.0 };
                 }
             }

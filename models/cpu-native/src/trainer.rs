@@ -12,7 +12,8 @@ use morphgl_registry::{
     Training, TrainingContext,
 };
 use morphgl_training_core::{
-    Limits, broken_parameter, check_batch, check_context, check_loss, infer, nothing_accumulated, start_threads,
+    Limits, broken_parameter, check_batch, check_context, check_loss, infer, mask_nodes, nothing_accumulated,
+    start_threads,
 };
 
 use crate::infer::{self as inference, InferenceModel};
@@ -108,7 +109,10 @@ impl CpuNative {
     }
 
     fn forward_backward(&mut self, batch: &HostBatch, complete: Complete<'_>) -> Result<Score> {
-        let input = input(&self.dataset, &self.spec.model, batch)?;
+        let model = &self.spec.model;
+        let input = input(&self.dataset, model, batch)?;
+        let mask_nodes = mask_nodes(KEY, model, &self.dataset.topology, batch, input.rows)?;
+        let input = Input { mask_nodes: &mask_nodes, ..input };
         let mode = Mode::Training { seed: self.seed, id: batch.id };
         let score = self.network.forward_backward(&self.parameters, input, mode, &mut self.gradients, complete);
         check_loss(KEY, batch.id, &score)?;
@@ -166,7 +170,8 @@ fn input<'a>(dataset: &'a Dataset, model: &ModelSpec, batch: &'a HostBatch) -> R
     let gathered = batch.features.as_ref().map(BatchFeatures::view);
     let features =
         gathered.or(store.map(FeatureMatrix::view)).expect("`check_batch` refuses a mini-batch without them");
-    Ok(Input { blocks, degrees: &batch.degrees, features, rows, nodes, labels: &batch.labels })
+    let HostBatch { degrees, labels, .. } = batch;
+    Ok(Input { blocks, degrees, features, rows, nodes, mask_nodes: &[], labels })
 }
 
 /// Copies the elements of tensors, in order, to `values`.

@@ -11,7 +11,7 @@ struct Case {
     num_src: usize,
     indptr: Vec<u32>,
     indices: Vec<u32>,
-    options: Options,
+    options: Options<'static>,
     values: Vec<f32>,
     att_src: Vec<f32>,
     att_dst: Vec<f32>,
@@ -33,13 +33,23 @@ fn random(seed: u64, len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-fn options(heads: usize, width: usize, self_loops: bool, dropped: f32) -> Options {
-    let dropout = Dropout::new(5, 1, 2, 0, DropoutSite::Attention, dropped);
+/// More nodes than any case has rows, in no order.
+static NODES: [u32; 4096] = {
+    let (mut nodes, mut i) = ([0; 4096], 0);
+    while i < 4096 {
+        nodes[i] = (i as u32).wrapping_mul(0x9E37_79B1);
+        i += 1;
+    }
+    nodes
+};
+
+fn options(heads: usize, width: usize, self_loops: bool, dropped: f32) -> Options<'static> {
+    let dropout = Dropout::new(5, 1, 2, 0, DropoutSite::Attention, dropped).map(|dropout| (dropout, &NODES[..]));
     Options { heads, width, slope: 0.2, self_loops, dropout, level: SimdLevel::current() }
 }
 
 impl Case {
-    fn new(num_src: usize, rows: &[Vec<u32>], options: Options, seed: u64) -> Self {
+    fn new(num_src: usize, rows: &[Vec<u32>], options: Options<'static>, seed: u64) -> Self {
         let mut indptr = vec![0];
         rows.iter().for_each(|row| indptr.push(indptr[indptr.len() - 1] + row.len() as u32));
         let cols = options.heads * options.width;
@@ -58,7 +68,7 @@ impl Case {
     }
 
     /// A block of random rows: some are empty, some have an edge from their own node, and one is long.
-    fn random(num_dst: usize, num_src: usize, degree: usize, options: Options, seed: u64) -> Self {
+    fn random(num_dst: usize, num_src: usize, degree: usize, options: Options<'static>, seed: u64) -> Self {
         let numbers = random(seed + 9, num_dst * (degree + 1) + 4000);
         let node = |x: f32| ((f64::from(x) + 1.0) / 2.0 * num_src as f64) as u32;
         let rows: Vec<Vec<u32>> = numbers[4000..]
@@ -118,10 +128,12 @@ impl Case {
         let mut results = [&self.grad, &self.values, &self.att_src, &self.att_dst].map(|x| vec![0.0; x.len()]);
         for row in 0..self.indptr.len() - 1 {
             let (first, end) = (self.indptr[row] as usize, self.indptr[row + 1] as usize);
-            let mut entries: Vec<(usize, usize)> = (first..end).map(|e| (self.indices[e] as usize, e)).collect();
+            // A source, and the place among the row's entries.
+            let mut entries: Vec<(usize, usize)> =
+                (first..end).map(|e| (self.indices[e] as usize, e - first)).collect();
             if self_loops {
                 entries.retain(|e| e.0 != row);
-                entries.push((row, self.indices.len() + row));
+                entries.push((row, end - first));
             }
             for h in 0..heads {
                 let head = h * width..(h + 1) * width;
@@ -134,8 +146,8 @@ impl Case {
                 let total: f64 = powers.iter().sum();
                 let alpha: Vec<f64> = powers.iter().map(|p| p / total).collect();
                 let factor = |position: usize| match dropout {
-                    Some(d) if !d.keeps((position * heads + h) as u64) => 0.0,
-                    Some(d) => f64::from(d.scale()),
+                    Some((d, nodes)) if !d.keeps(nodes[row], (position * heads + h) as u64) => 0.0,
+                    Some((d, _)) => f64::from(d.scale()),
                     None => 1.0,
                 };
                 let g = &grad[row * cols..][head.clone()];
@@ -175,7 +187,7 @@ impl Case {
 }
 
 /// Seven source nodes, four rows: one empty, one with an edge twice, one with an edge to itself.
-fn small(options: Options) -> Case {
+fn small(options: Options<'static>) -> Case {
     Case::new(7, &[vec![4, 0, 5], vec![], vec![6, 6, 2], vec![3, 4, 1]], options, 18)
 }
 

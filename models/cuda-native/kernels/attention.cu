@@ -72,9 +72,10 @@ extern "C" __global__ void train_scores_second(const uint32_t* indices, const ui
 }
 MORPHGL_KERNEL(train_scores_second)
 
-__device__ __forceinline__ float coefficient_factor(const DropoutMask& mask, uint64_t element) {
+// Factor of an element of a row's coefficients: `entry * heads + head`, where the self loop comes after the row's edges.
+__device__ __forceinline__ float coefficient_factor(const DropoutMask& mask, uint32_t row, uint64_t element) {
     if (mask.threshold == 0) return 1.0f;
-    return dropout_factor(mask, dropout_words(mask, element / 8), (uint32_t)(element % 8));
+    return dropout_factor(mask, dropout_words(mask, row, element / 8), (uint32_t)(element % 8));
 }
 
 // A warp processes a row, `together` heads at a time, a power of two that divides their number: scores are stored edge
@@ -109,11 +110,12 @@ __device__ __forceinline__ float head_most(float value, uint32_t together) {
 // memory without dropout).
 extern "C" __global__ void train_softmax(const uint32_t* __restrict__ indptr, const float* __restrict__ scores,
                                          float* coefficients, float* messages, uint32_t edges, uint32_t rows,
-                                         uint32_t heads, uint32_t together, uint64_t key, uint32_t site, uint32_t batch,
-                                         uint32_t epoch, uint32_t threshold, float scale) {
+                                         uint32_t heads, uint32_t together, uint64_t key, uint32_t threshold,
+                                         float scale, const uint32_t* __restrict__ nodes, const uint32_t* __restrict__ keys,
+                                         uint64_t num_keys) {
     const uint32_t row = (blockIdx.x * blockDim.x + threadIdx.x) / WARP;
     if (row >= rows) return;
-    const DropoutMask mask{key, site, batch, epoch, threshold, scale};
+    const DropoutMask mask{key, threshold, scale, nodes, keys, num_keys};
     for (uint32_t first_head = 0; first_head < heads; first_head += together) {
         const RowOfWarp of(indptr, row, edges, heads, together, first_head);
         float most = minus_infinity();
@@ -126,19 +128,24 @@ extern "C" __global__ void train_softmax(const uint32_t* __restrict__ indptr, co
             const uint64_t at = of.at(e);
             const float coefficient = expf(scores[at] - most) / sum;
             coefficients[at] = coefficient;
-            if (threshold > 0) messages[at] = coefficient * coefficient_factor(mask, at);
+            if (threshold > 0) {
+                const uint64_t element = (uint64_t)(e - of.begin) * heads + of.head;
+                messages[at] = coefficient * coefficient_factor(mask, row, element);
+            }
         }
     }
 }
 MORPHGL_KERNEL(train_softmax)
 
 // Gradients of coefficients: factor * gradient[row, head] . values[source, head]. A block processes one head.
-extern "C" __global__ void train_coefficients_backward(const uint32_t* indices, const uint32_t* row_of,
+extern "C" __global__ void train_coefficients_backward(const uint32_t* __restrict__ indptr,
+                                                       const uint32_t* indices, const uint32_t* row_of,
                                                        const float* __restrict__ values,
                                                        const float* __restrict__ gradient, float* __restrict__ out,
                                                        uint32_t edges, uint32_t rows, uint32_t width, uint64_t key,
-                                                       uint32_t site, uint32_t batch, uint32_t epoch,
-                                                       uint32_t threshold, float scale) {
+                                                       uint32_t threshold, float scale,
+                                                       const uint32_t* __restrict__ nodes, const uint32_t* __restrict__ keys,
+                                                       uint64_t num_keys) {
     const uint64_t position = (uint64_t)blockIdx.x * blockDim.y + threadIdx.y;
     const uint32_t head = blockIdx.y, heads = gridDim.y;
     const bool there = position < (uint64_t)edges + rows;
@@ -151,8 +158,9 @@ extern "C" __global__ void train_coefficients_backward(const uint32_t* indices, 
     for (uint32_t c = threadIdx.x; c < end; c += blockDim.x) sum += g[c] * z[c];
     sum = lane_sum(sum);
     if (!there || threadIdx.x > 0) return;
-    const uint64_t i = position * heads + head;
-    out[i] = sum * coefficient_factor(DropoutMask{key, site, batch, epoch, threshold, scale}, i);
+    const uint32_t begin = indptr[row], entry = position < edges ? (uint32_t)position - begin : indptr[row + 1] - begin;
+    const DropoutMask mask{key, threshold, scale, nodes, keys, num_keys};
+    out[position * heads + head] = sum * coefficient_factor(mask, row, (uint64_t)entry * heads + head);
 }
 MORPHGL_KERNEL(train_coefficients_backward)
 

@@ -10,15 +10,18 @@ __device__ __forceinline__ float activated(float x, uint32_t activation) {
     return x;
 }
 
-// values = dropout(activation(values + bias)); eight elements per thread, as many as one call of Philox covers.
+// values = dropout(activation(values + bias)).
 extern "C" __global__ void train_finish(float* __restrict__ values, const float* __restrict__ bias, uint64_t len,
-                                        uint32_t columns, uint32_t activation, uint64_t key, uint32_t site,
-                                        uint32_t batch, uint32_t epoch, uint32_t threshold, float scale) {
-    const uint64_t group = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, first = group * 8;
-    if (first >= len) return;
-    const uint32_t count = len - first < 8 ? (uint32_t)(len - first) : 8;
+                                        uint32_t columns, uint32_t activation, uint64_t key, uint32_t threshold,
+                                        float scale, const uint32_t* __restrict__ nodes, const uint32_t* __restrict__ keys,
+                                        uint64_t num_keys) {
+    const DropoutMask mask{key, threshold, scale, nodes, keys, num_keys};
+    const DropoutGroup group(mask, len, columns);
+    const uint64_t first = group.first;
+    const uint32_t count = group.count;
+    if (count == 0) return;
     float own[8];
-    if (count == 8) {
+    if (group.whole()) {
         for (int i = 0; i < 8; i += 4) {
             const float4 x = *reinterpret_cast<const float4*>(values + first + i);
             own[i] = x.x, own[i + 1] = x.y, own[i + 2] = x.z, own[i + 3] = x.w;
@@ -32,13 +35,12 @@ extern "C" __global__ void train_finish(float* __restrict__ values, const float*
         column = column + 1 == columns ? 0 : column + 1;
     }
     if (threshold > 0) {
-        const DropoutMask mask{key, site, batch, epoch, threshold, scale};
-        const Words words = dropout_words(mask, group);
+        const Words words = dropout_words(mask, group.row, group.block);
         for (uint32_t i = 0; i < 8; i++) {
             if (i < count) own[i] = dropout_factor(mask, words, i) == 0.0f ? 0.0f : own[i] * scale;
         }
     }
-    if (count == 8) {
+    if (group.whole()) {
         for (int i = 0; i < 8; i += 4) {
             *reinterpret_cast<float4*>(values + first + i) = float4{own[i], own[i + 1], own[i + 2], own[i + 3]};
         }
@@ -52,13 +54,14 @@ MORPHGL_KERNEL(train_finish)
 // sums its columns over runs of `each` rows. A thread processes one column of a run.
 extern "C" __global__ void train_finish_backward(float* __restrict__ gradient, const float* __restrict__ output,
                                                  float* __restrict__ partials, uint32_t rows, uint32_t columns,
-                                                 uint32_t each, uint32_t activation, uint64_t key, uint32_t site,
-                                                 uint32_t batch, uint32_t epoch, uint32_t threshold, float scale) {
+                                                 uint32_t each, uint32_t activation, uint64_t key, uint32_t threshold,
+                                                 float scale, const uint32_t* __restrict__ nodes, const uint32_t* __restrict__ keys,
+                                                 uint64_t num_keys) {
     const uint32_t column = blockIdx.y * blockDim.x + threadIdx.x, run = blockIdx.x * blockDim.y + threadIdx.y;
     const uint64_t first = (uint64_t)run * each;
     if (column >= columns || first >= rows) return;
     const uint64_t end = first + each < rows ? first + each : rows;
-    const DropoutMask mask{key, site, batch, epoch, threshold, scale};
+    const DropoutMask mask{key, threshold, scale, nodes, keys, num_keys};
     float sum = 0.0f;
     // Four rows are read before the first is written, so that their reads overlap.
     for (uint64_t row = first; row < end; row += 4) {
@@ -76,8 +79,7 @@ extern "C" __global__ void train_finish_backward(float* __restrict__ gradient, c
             // Not unrolled: one copy of Philox's code suffices.
 #pragma unroll 1
             for (uint32_t i = 0; i < count; i++) {
-                const uint64_t at = (row + i) * columns + column;
-                const float factor = dropout_factor(mask, dropout_words(mask, at / 8), (uint32_t)(at % 8));
+                const float factor = dropout_factor(mask, dropout_words(mask, row + i, column / 8), column % 8);
                 kept |= (factor != 0.0f ? 1u : 0u) << i;
             }
         }

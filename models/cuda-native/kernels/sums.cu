@@ -362,27 +362,29 @@ extern "C" __global__ void train_right_backward(const uint32_t* __restrict__ ind
 }
 MORPHGL_KERNEL(train_right_backward)
 
-// Widens input rows to f32, with dropout (none at a threshold of 0); eight elements per thread.
+// Widens input rows to f32, with dropout (none at a threshold of 0).
 template <typename S>
-__device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __restrict__ out, uint64_t len, DropoutMask mask) {
-    const uint64_t group = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, first = group * 8;
-    if (first >= len) return;
-    const uint32_t count = len - first < 8 ? (uint32_t)(len - first) : 8;
+__device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __restrict__ out, uint64_t len, uint32_t columns,
+                                      const DropoutMask& mask) {
+    const DropoutGroup group(mask, len, columns);
+    const uint64_t first = group.first;
+    const uint32_t count = group.count;
+    if (count == 0) return;
     float values[8];
-    if (count == 8) {
+    if (group.whole()) {
         load<S, 4>(x, first, values);
         load<S, 4>(x, first + 4, values + 4);
     } else {
         for (uint32_t i = 0; i < count; i++) load<S, 1>(x, first + i, values + i);
     }
     if (mask.threshold > 0) {
-        const Words words = dropout_words(mask, group);
+        const Words words = dropout_words(mask, group.row, group.block);
         for (uint32_t i = 0; i < 8; i++) {
             // A select, not a multiplication: a dropped value that is not finite becomes 0.
             if (i < count) values[i] = dropout_factor(mask, words, i) == 0.0f ? 0.0f : values[i] * mask.scale;
         }
     }
-    if (count == 8) {
+    if (group.whole()) {
         store<4>(out + first, values);
         store<4>(out + first + 4, values + 4);
     } else {
@@ -391,9 +393,10 @@ __device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __re
 }
 
 #define WIDEN(name, S)                                                                                             \
-    extern "C" __global__ void name(const uint8_t* x, float* out, uint64_t len, uint64_t key, uint32_t site,       \
-                                    uint32_t batch, uint32_t epoch, uint32_t threshold, float scale) {             \
-        widen<S>(x, out, len, DropoutMask{key, site, batch, epoch, threshold, scale});                                    \
+    extern "C" __global__ void name(const uint8_t* x, float* out, uint64_t len, uint32_t columns, uint64_t key,    \
+                                    uint32_t threshold, float scale, const uint32_t* nodes, const uint32_t* keys,  \
+                                    uint64_t num_keys) {                                                           \
+        widen<S>(x, out, len, columns, DropoutMask{key, threshold, scale, nodes, keys, num_keys});                 \
     }                                                                                                              \
     MORPHGL_KERNEL(name)
 WIDEN(train_widen_f32, F32)

@@ -16,11 +16,11 @@ const WARP: usize = 32;
 
 /// Attention heads, stored side by side, and the dropout of their coefficients.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Heads {
+pub(crate) struct Heads<'a> {
     pub(crate) heads: usize,
     /// Width of a head.
     pub(crate) width: usize,
-    pub(crate) mask: Mask,
+    pub(crate) mask: Mask<'a>,
 }
 
 /// Adjacent lanes that process heads in a softmax: a power of two that divides their number.
@@ -39,9 +39,9 @@ pub(crate) enum Scorer<'a> {
 
 /// Results of the forward pass that backward reads.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Attended {
+pub(crate) struct Attended<'a> {
     pub(crate) output: Region,
-    heads: Heads,
+    heads: Heads<'a>,
     scores: Region,
     coefficients: Region,
     /// Coefficients after dropout.
@@ -69,7 +69,7 @@ impl Scorer<'_> {
         }
     }
 
-    fn scores(&self, gpu: &mut Gpu, edges: &mut Edges<'_>, Heads { heads, width, .. }: Heads) -> Result<Region> {
+    fn scores(&self, gpu: &mut Gpu, edges: &mut Edges<'_>, Heads { heads, width, .. }: Heads<'_>) -> Result<Region> {
         let row_of = edges.row_of(gpu)?;
         let Block { num_dst, num_src, num_edges, indices, .. } = edges.block;
         let positions = num_edges + num_dst;
@@ -98,7 +98,12 @@ impl Scorer<'_> {
 }
 
 /// Attention of each destination row over its sources and itself.
-pub(crate) fn attend(gpu: &mut Gpu, edges: &mut Edges<'_>, scorer: Scorer<'_>, options: Heads) -> Result<Attended> {
+pub(crate) fn attend<'a>(
+    gpu: &mut Gpu,
+    edges: &mut Edges<'_>,
+    scorer: Scorer<'_>,
+    options: Heads<'a>,
+) -> Result<Attended<'a>> {
     let Heads { heads, width, mask } = options;
     let Block { num_dst, num_src, num_edges, indptr, indices, .. } = edges.block;
     let values = scorer.values();
@@ -107,11 +112,11 @@ pub(crate) fn attend(gpu: &mut Gpu, edges: &mut Edges<'_>, scorer: Scorer<'_>, o
     let alpha = gpu.take(scores.len())?;
     let messages = if mask.drops() { gpu.take(scores.len())? } else { alpha };
     let output = gpu.take(num_dst * heads * width)?;
-    let [key, site, batch, epoch, threshold, scale] = mask.arguments();
+    let [key, threshold, scale, nodes, keys, num_keys] = mask.arguments(num_dst);
     let lanes = lanes(heads);
     let arguments = arguments![
-        gpu, indptr, scores, alpha, messages, num_edges, num_dst, heads, lanes, key, site, batch, epoch, threshold,
-        scale
+        gpu, indptr, scores, alpha, messages, num_edges, num_dst, heads, lanes, key, threshold, scale, nodes, keys,
+        num_keys
     ];
     run(gpu, &gpu.kernels.train_softmax, each(num_dst * WARP), arguments)?;
     let arguments = arguments![gpu, indptr, indices, messages, values, output, num_edges, num_dst, heads, width];
@@ -134,7 +139,7 @@ pub(crate) struct ScorerGradients<'a> {
     pub(crate) att: [Option<Floats<'a>>; 2],
 }
 
-impl Attended {
+impl Attended<'_> {
     /// Computes the gradients from that of the output.
     pub(crate) fn backward(
         &self,
@@ -153,11 +158,11 @@ impl Attended {
         let of_scores = gpu.take(scores.len())?;
         let of_rows = gpu.take(num_dst * heads)?;
 
-        let [key, site, batch, epoch, threshold, scale] = mask.arguments();
+        let [key, threshold, scale, nodes, keys, num_keys] = mask.arguments(num_dst);
         let values = scorer.values();
         let arguments = arguments![
-            gpu, indices, row_of, values, gradient, of_scores, num_edges, num_dst, width, key, site, batch, epoch,
-            threshold, scale
+            gpu, indptr, indices, row_of, values, gradient, of_scores, num_edges, num_dst, width, key, threshold,
+            scale, nodes, keys, num_keys
         ];
         let shape = dot_products(num_edges + num_dst, heads, width);
         run(gpu, &gpu.kernels.train_coefficients_backward, shape, arguments)?;

@@ -24,17 +24,18 @@ pub(crate) fn epilogue(
     columns: usize,
     bias: Option<Floats<'_>>,
     activation: Option<Activation>,
-    mask: Mask,
+    mask: Mask<'_>,
 ) -> Result<()> {
     if values.len() == 0 || (bias.is_none() && activation.is_none() && !mask.drops()) {
         return Ok(());
     }
     assert!(bias.is_none_or(|b| b.len() == columns), "a bias a column");
-    let [key, site, batch, epoch, threshold, scale] = mask.arguments();
+    let [key, threshold, scale, nodes, keys, num_keys] = mask.arguments(values.len() / columns);
     let (len, activation) = (values.len() as u64, code(activation));
-    let arguments = arguments![gpu, values, bias, len, columns, activation, key, site, batch, epoch, threshold, scale];
-    // SAFETY: the kernel's arguments; it stays below the number of values and of columns.
-    unsafe { gpu.launch(&gpu.kernels.train_finish, each(values.len().div_ceil(8)), arguments) }
+    let arguments =
+        arguments![gpu, values, bias, len, columns, activation, key, threshold, scale, nodes, keys, num_keys];
+    // SAFETY: the kernel's arguments; it stays below the number of values, of columns and of rows.
+    unsafe { gpu.launch(&gpu.kernels.train_finish, each(mask.groups(values.len(), columns)), arguments) }
 }
 
 /// Backward of the epilogue, in place: the gradient of `output` becomes that of the values before activation and dropout;
@@ -44,7 +45,7 @@ pub(crate) fn epilogue_backward(
     gradient: Region,
     columns: usize,
     bias: Option<Floats<'_>>,
-    (output, activation, mask): (Region, Option<Activation>, Mask),
+    (output, activation, mask): (Region, Option<Activation>, Mask<'_>),
 ) -> Result<()> {
     if activation.is_none() && !mask.drops() {
         return bias.map_or(Ok(()), |bias| column_sums(gpu, gradient, columns, Factors::default(), bias));
@@ -53,10 +54,10 @@ pub(crate) fn epilogue_backward(
     let runs = Runs::of(gradient.len(), columns);
     let mark = gpu.mark();
     let partials = bias.map(|_| gpu.take(runs.count * columns)).transpose()?;
-    let [key, site, batch, epoch, threshold, scale] = mask.arguments();
     let (Runs { rows, each, count }, activation) = (runs, code(activation));
+    let [key, threshold, scale, nodes, keys, num_keys] = mask.arguments(rows);
     let arguments = arguments![
-        gpu, gradient, output, partials, rows, columns, each, activation, key, site, batch, epoch, threshold, scale
+        gpu, gradient, output, partials, rows, columns, each, activation, key, threshold, scale, nodes, keys, num_keys
     ];
     // SAFETY: the kernel's arguments; a run has a row of partial sums.
     unsafe { gpu.launch(&gpu.kernels.train_finish_backward, rows_by_units(count, columns), arguments) }?;
@@ -144,8 +145,9 @@ pub(crate) fn add<'a>(gpu: &Gpu, x: impl Into<Words<'a>>, y: Option<Region>, out
     unsafe { gpu.launch(&gpu.kernels.train_add, each(out.len()), arguments) }
 }
 
-/// Widens the first `len` elements of features to f32, with dropout.
-pub(crate) fn widen(gpu: &mut Gpu, x: Rows<'_>, len: usize, mask: Mask) -> Result<Region> {
+/// Widens the first `rows` rows of features to f32, with dropout.
+pub(crate) fn widen(gpu: &mut Gpu, x: Rows<'_>, [rows, columns]: [usize; 2], mask: Mask<'_>) -> Result<Region> {
+    let len = rows * columns;
     assert!(4 * x.words.len() + 3 >= len * x.dtype.size(), "elements to widen");
     let out = gpu.take(len)?;
     if len == 0 {
@@ -158,10 +160,10 @@ pub(crate) fn widen(gpu: &mut Gpu, x: Rows<'_>, len: usize, mask: Mask) -> Resul
         Dtype::U8 => &gpu.kernels.train_widen_u8,
         other => unreachable!("a feature matrix is never {other}"),
     };
-    let [key, site, batch, epoch, threshold, scale] = mask.arguments();
-    let arguments = arguments![gpu, x.words, out, len as u64, key, site, batch, epoch, threshold, scale];
-    // SAFETY: the kernel's arguments, as long as asserted; groups of eight lie at multiples of their length.
-    unsafe { gpu.launch(kernel, each(len.div_ceil(8)), arguments) }?;
+    let [key, threshold, scale, nodes, keys, num_keys] = mask.arguments(rows);
+    let arguments = arguments![gpu, x.words, out, len as u64, columns, key, threshold, scale, nodes, keys, num_keys];
+    // SAFETY: the kernel's arguments, as long as asserted; four elements at a time lie at multiples of their length.
+    unsafe { gpu.launch(kernel, each(mask.groups(len, columns)), arguments) }?;
     Ok(out)
 }
 

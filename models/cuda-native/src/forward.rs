@@ -11,23 +11,26 @@ use crate::arena::Region;
 use crate::attention::{Attended, Heads, Scorer, attend, mean_heads};
 use crate::edges::{Edges, Rows};
 use crate::epilogue::{add, epilogue, widen};
-use crate::gpu::{Gpu, Mask, Words};
+use crate::gpu::{Gpu, Mask, MaskNodes, Words};
 use crate::layout::Model;
 use crate::norms::{Affine, Matrix, Normalized, Unit, by_running};
 
 /// Whether a pass trains, and the mini-batch of its dropout masks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Mode {
+pub(crate) enum Mode<'a> {
     Evaluation,
-    Training { seed: u64, id: BatchId },
+    /// With the input nodes, of which dropout reads the masks.
+    Training {
+        seed: u64,
+        id: BatchId,
+        nodes: MaskNodes<'a>,
+    },
 }
 
-impl Mode {
-    fn mask(self, layer: usize, site: DropoutSite, probability: f32) -> Mask {
-        match self {
-            Mode::Evaluation => Mask::NONE,
-            Mode::Training { seed, id } => Mask::new(Dropout::new(seed, id.epoch, id.index, layer, site, probability)),
-        }
+impl<'a> Mode<'a> {
+    fn mask(self, layer: usize, site: DropoutSite, probability: f32) -> Mask<'a> {
+        let Mode::Training { seed, id, nodes } = self else { return Mask::NONE };
+        Mask::new(Dropout::new(seed, id.epoch, id.index, layer, site, probability), nodes)
     }
 }
 
@@ -53,7 +56,7 @@ impl<'a> Input<'a> {
     pub(crate) fn dense(&self, gpu: &mut Gpu, rows: usize) -> Result<Words<'a>> {
         match self.rows.dtype {
             Dtype::F32 => Ok(self.rows.words),
-            _ => Ok(Words::Region(widen(gpu, self.rows, rows * self.columns, Mask::NONE)?)),
+            _ => Ok(Words::Region(widen(gpu, self.rows, [rows, self.columns], Mask::NONE)?)),
         }
     }
 
@@ -68,12 +71,12 @@ impl<'a> Input<'a> {
         if dtype == Dtype::F32 {
             return each(gpu, 0..rows, words);
         }
-        // A multiple of eight rows, so that chunks begin at word and dropout-group boundaries.
+        // A multiple of eight rows, so that chunks begin at word boundaries.
         let step = (CHUNK / (size_of::<f32>() * self.columns).max(1)).max(1).next_multiple_of(8);
         for start in (0..rows).step_by(step) {
             let (mark, end) = (gpu.mark(), (start + step).min(rows));
             let words = words.after(start * self.columns * dtype.size() / size_of::<f32>());
-            let x = widen(gpu, Rows { words, dtype }, (end - start) * self.columns, Mask::NONE)?;
+            let x = widen(gpu, Rows { words, dtype }, [end - start, self.columns], Mask::NONE)?;
             each(gpu, start..end, x.into())?;
             gpu.release(mark);
         }
@@ -117,7 +120,7 @@ pub(crate) enum Convolved<'a> {
     Gcn { aggregated: Option<Region> },
     Sage { aggregated: Option<Region> },
     Gin { aggregated: Option<Region>, multiplied: Option<Region>, hidden: Region },
-    Gat { scorer: Scorer<'a>, attended: Attended },
+    Gat { scorer: Scorer<'a>, attended: Attended<'a> },
 }
 
 /// Results of a layer's forward pass.
@@ -132,7 +135,7 @@ pub(crate) struct Layer<'a> {
     pub(crate) normalized: Option<Normalized>,
     /// Result of the activation, if it differs from the layer's output.
     pub(crate) activated: Option<Region>,
-    pub(crate) mask: Mask,
+    pub(crate) mask: Mask<'a>,
     pub(crate) output: Matrix,
 }
 
@@ -141,7 +144,7 @@ pub(crate) struct Layer<'a> {
 pub(crate) struct Pass<'p, 'a> {
     pub(crate) gpu: &'p mut Gpu,
     pub(crate) model: Model<'a>,
-    pub(crate) mode: Mode,
+    pub(crate) mode: Mode<'a>,
 }
 
 impl<'a> Pass<'_, 'a> {
@@ -153,7 +156,7 @@ impl<'a> Pass<'_, 'a> {
         if !mask.drops() {
             return Ok(input);
         }
-        let region = widen(self.gpu, input.rows, rows * spec.in_dim, mask)?;
+        let region = widen(self.gpu, input.rows, [rows, spec.in_dim], mask)?;
         Ok(Input::of(Matrix { region, columns: spec.in_dim }))
     }
 

@@ -54,33 +54,55 @@ impl<'a> From<Floats<'a>> for Words<'a> {
     }
 }
 
-/// A dropout mask as kernel arguments.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Mask {
+/// A dropout mask as kernel arguments, with the nodes of the rows that it drops elements of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mask<'a> {
     key: u64,
-    counter: [u32; 4],
+    threshold: u32,
     scale: f32,
+    nodes: Option<MaskNodes<'a>>,
 }
 
-impl Mask {
-    /// Drops nothing.
-    pub(crate) const NONE: Self = Self { key: 0, counter: [0; 4], scale: 1.0 };
+/// The nodes of rows, of which dropout reads the masks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MaskNodes<'a> {
+    pub(crate) nodes: &'a Buffer<u32>,
+    /// The number of each node before the graph was reordered, by which its masks are keyed; absent: its own.
+    pub(crate) keys: Option<&'a Buffer<u32>>,
+}
 
-    pub(crate) fn new(dropout: Option<Dropout>) -> Self {
+impl<'a> Mask<'a> {
+    /// Drops nothing.
+    pub(crate) const NONE: Self = Self { key: 0, threshold: 0, scale: 1.0, nodes: None };
+
+    pub(crate) fn new(dropout: Option<Dropout>, nodes: MaskNodes<'a>) -> Self {
         dropout.map_or(Self::NONE, |dropout| {
-            let (key, counter) = dropout.parts();
-            Self { key, counter, scale: dropout.scale() }
+            let [low, high] = dropout.key().map(u64::from);
+            let threshold = dropout.threshold().into();
+            Self { key: high << 32 | low, threshold, scale: dropout.scale(), nodes: Some(nodes) }
         })
     }
 
     /// Whether it drops anything.
     pub(crate) fn drops(&self) -> bool {
-        self.counter[3] > 0
+        self.threshold > 0
     }
 
-    pub(crate) fn arguments(&self) -> [Argument<'static>; 6] {
-        let [site, batch, epoch, threshold] = self.counter;
-        [self.key.into(), site.into(), batch.into(), epoch.into(), threshold.into(), self.scale.into()]
+    /// Groups of elements, at most eight each, of `len` elements in rows of `columns`: threads of a kernel that drops.
+    pub(crate) fn groups(&self, len: usize, columns: usize) -> usize {
+        if self.drops() { len / columns.max(1) * columns.div_ceil(8) } else { len.div_ceil(8) }
+    }
+
+    /// # Panics
+    ///
+    /// When it drops elements of more rows than there are nodes.
+    pub(crate) fn arguments(self, rows: usize) -> [Argument<'a>; 6] {
+        let nodes = self.nodes.map_or(rows, |of| of.nodes.len());
+        assert!(nodes >= rows, "{nodes} nodes of {rows} rows");
+        let keys = self.nodes.and_then(|of| of.keys);
+        let [nodes, of_nodes] = [self.nodes.map(|of| of.nodes), keys].map(|b| b.map_or(Argument::NULL, Argument::from));
+        let num_keys = keys.map_or(0, Buffer::len) as u64;
+        [self.key.into(), self.threshold.into(), self.scale.into(), nodes, of_nodes, num_keys.into()]
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use morphgl_cuda::{CudaBatch, Device, Floats, Precision};
+use morphgl_cuda::{Buffer, CudaBatch, Device, Floats, Precision};
 use morphgl_graph_store::{Dataset, Dtype};
 use morphgl_model_spec::{
     ModelKind, Normalization, TrainingSpec, check_tensors, initial_parameters, optimizer_state, read_optimizer_state,
@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::KEY;
 use crate::edges::{Edges, zero};
 use crate::forward::{Input, Mode, Pass};
-use crate::gpu::{Gpu, Words};
+use crate::gpu::{Gpu, MaskNodes, Words};
 use crate::infer::{LIMITS, infer};
 use crate::layout::{Layout, Model};
 use crate::loss::{Seeds, outcome, score};
@@ -36,6 +36,8 @@ pub struct CudaNative {
     accumulated: bool,
     last: Option<BatchId>,
     state: State,
+    /// Of a reordered graph, where the model has dropout: the numbers that masks are keyed by.
+    draw_keys: Option<Buffer<u32>>,
     gpu: Gpu,
 }
 
@@ -77,6 +79,8 @@ impl CudaNative {
         let spec = TrainingSpec::from_json(&context.spec)?;
         check_model(context, &spec)?;
         let gpu = Gpu::new(&Device::open(&context.place, &KEY)?, Options::parse(&context.options)?.precision())?;
+        let draw_keys = context.dataset.topology.draw_keys().filter(|_| spec.model.has_dropout());
+        let draw_keys = draw_keys.map(|keys| Buffer::of(&gpu.stream, keys)).transpose()?;
         let layout = Layout::new(&spec.model);
         let initial = layout.flat(&initial_parameters(&spec.model, context.seed));
         let mut trainer = Self {
@@ -85,6 +89,7 @@ impl CudaNative {
             threads: 1,
             accumulated: false,
             last: None,
+            draw_keys,
             state: State::new(&gpu.stream, &layout, &spec.optimizer, &initial)?,
             gpu,
             layout,
@@ -100,18 +105,24 @@ impl CudaNative {
     }
 
     /// Queues the passes over a mini-batch, which is then free after them.
-    fn run(&mut self, batch: &MiniBatch, mode: Mode) -> Result<Handle<Score>> {
+    fn run(&mut self, batch: &MiniBatch, trains: bool) -> Result<Handle<Score>> {
         let batch = CudaBatch::on(self.gpu.stream.device(), batch)?;
-        let handle = self.pass(batch, mode)?;
+        let handle = self.pass(batch, trains)?;
         let end = self.gpu.stream.record(false)?;
         // SAFETY: the stream has waited for the mini-batch's `ready` event, and reads it before this event.
         unsafe { batch.done_after(end) };
         Ok(handle)
     }
 
-    fn pass(&mut self, batch: &CudaBatch, mode: Mode) -> Result<Handle<Score>> {
-        let Self { spec, layout, state, gpu, .. } = self;
+    fn pass(&mut self, batch: &CudaBatch, trains: bool) -> Result<Handle<Score>> {
+        let Self { spec, layout, state, gpu, seed, draw_keys, .. } = self;
         let model = &spec.model;
+        let training = Mode::Training {
+            seed: *seed,
+            id: batch.id,
+            nodes: MaskNodes { nodes: &batch.input_nodes, keys: draw_keys.as_ref() },
+        };
+        let mode = if trains { training } else { Mode::Evaluation };
         let (words, dtype, rows) = check(spec, batch)?;
         gpu.begin()?;
         gpu.stream.wait(&batch.ready)?;
@@ -120,7 +131,6 @@ impl CudaNative {
         let mut pass = Pass { gpu, model: Model { spec: model, layout, values, gradients }, mode };
 
         let mut input = pass.features(words, dtype, rows)?;
-        let trains = matches!(mode, Mode::Training { .. });
         let mut layers = Vec::with_capacity(model.layers);
         for layer in 0..model.layers {
             let (edges, rows) = match model.kind {
@@ -203,6 +213,12 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dt
     if num_rows < rows {
         return wrong(format!("it has features of {num_rows} nodes, its blocks read {rows}"));
     }
+    let nodes = batch.input_nodes.len();
+    if model.has_dropout() && nodes < rows {
+        return wrong(format!(
+            "it has {nodes} input nodes, its blocks read {rows}, and dropout needs all; batch it again"
+        ));
+    }
     if batch.labels.len() != batch.num_seeds {
         return wrong(format!("it has {} labels for {} seeds", batch.labels.len(), batch.num_seeds));
     }
@@ -228,7 +244,7 @@ impl Training for CudaNative {
 
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let id = batch.id();
-        let handle = self.run(batch, Mode::Training { seed: self.seed, id })?;
+        let handle = self.run(batch, true)?;
         (self.last, self.accumulated) = (Some(id), true);
         Ok(handle)
     }
@@ -295,7 +311,7 @@ impl Training for CudaNative {
     }
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        self.run(batch, Mode::Evaluation)
+        self.run(batch, false)
     }
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {

@@ -46,13 +46,14 @@ proptest! {
     fn any_division_has_the_gradients_of_one_trainer(
         mut ends in proptest::collection::vec(0usize..=24, 1..=8),
         gat: bool,
+        dropout in prop_oneof![Just(0.0f32), Just(0.5)],
         seed in 0u64..1000,
     ) {
         ends.sort_unstable();
         let graph = SbmConfig { nodes: 90, classes: 3, dim: 8, degree: 6.0, seed, ..SbmConfig::default() };
         let model = match gat {
-            true => json!({"kind": "gat", "hidden": 4, "heads": 2, "dropout": 0.0}),
-            false => json!({"kind": "sage", "hidden": 8, "dropout": 0.0}),
+            true => json!({"kind": "gat", "hidden": 4, "heads": 2, "dropout": dropout, "attention_dropout": dropout}),
+            false => json!({"kind": "sage", "hidden": 8, "dropout": dropout, "input_dropout": dropout}),
         };
         let task = task(sbm(&graph).expect("a graph"), "4,3", 24, model);
         let division: Arc<dyn Division> = Arc::new(Ends(ends.clone()));
@@ -80,7 +81,7 @@ fn real(name: &str) -> Option<PathBuf> {
 
 /// Ten epochs by groups of these weights: losses within rounding of one trainer's.
 fn curves(dataset: Dataset, batch_size: usize, groups: &[&[f64]]) {
-    let task = task(dataset, "10,5", batch_size, json!({"kind": "sage", "hidden": 16, "dropout": 0.0}));
+    let task = task(dataset, "10,5", batch_size, json!({"kind": "sage", "hidden": 16, "dropout": 0.5}));
     let alone = task.alone(10);
     for weights in groups {
         let division: Arc<dyn Division> = Arc::new(Weights::new(weights).expect("a weight above 0"));

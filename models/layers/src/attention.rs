@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use burn_tensor::Tensor;
-use morphgl_model_spec::Dropout;
 use rayon::prelude::*;
 
 use crate::adjacency::Adjacency;
 use crate::bridge::{HostOp, apply};
+use crate::mask::Mask;
 use crate::matrix::{Matrix, MatrixRef, TASK_ROWS, axpy, dot, for_rows, sum_rows};
 
 /// Options of the attention over a row's edges.
@@ -23,8 +23,9 @@ pub struct AttentionOptions {
     pub slope: f32,
     /// Whether each node attends to itself by one added self loop, which replaces those of the graph (PyG's `GATConv`).
     pub self_loops: bool,
-    /// Dropout of the coefficients.
-    pub dropout: Option<Dropout>,
+    /// Dropout of the coefficients: element `entry * heads + head` of a row, whose entries are the edges of the block, then
+    /// the self loop.
+    pub dropout: Option<Mask>,
 }
 
 /// GAT (Veličković et al.): coefficients softmax(leaky_relu(a_src·z_u + a_dst·z_v)), output their sum of z_u.
@@ -164,13 +165,16 @@ impl Attend {
     }
 
     /// The dropout factors of a row's edges, `[edges, heads]`.
-    fn factors(&self, edges: &[Edge], out: &mut Vec<f32>) {
+    fn factors(&self, row: usize, edges: &[Edge], out: &mut Vec<f32>) {
         let heads = self.options.heads;
         out.clear();
         out.resize(edges.len() * heads, 1.0);
-        if let Some(dropout) = &self.options.dropout {
+        if let Some(mask) = &self.options.dropout {
+            let of_row = self.adjacency.row(row);
             for (&(_, position), factors) in edges.iter().zip(out.chunks_exact_mut(heads)) {
-                dropout.fill((position * heads) as u64, factors);
+                // The self loop comes after the row's edges.
+                let entry = if of_row.contains(&position) { position - of_row.start } else { of_row.len() };
+                mask.fill(row, entry * heads, factors);
             }
         }
     }
@@ -191,7 +195,7 @@ impl Attend {
             for row in first_row..end_row {
                 self.edges_of(row, &mut edges);
                 self.coefficients(scorer, row, &edges, &mut alpha);
-                self.factors(&edges, &mut factors);
+                self.factors(row, &edges, &mut factors);
                 sums.fill(0.0);
                 grads.clear();
                 for (e, &(src, _)) in edges.iter().enumerate() {
@@ -350,7 +354,7 @@ impl HostOp for Attend {
                 let row = task * TASK_ROWS + i;
                 self.edges_of(row, &mut edges);
                 self.coefficients(&scorer, row, &edges, &mut alpha);
-                self.factors(&edges, &mut factors);
+                self.factors(row, &edges, &mut factors);
                 for (e, &(src, _)) in edges.iter().enumerate() {
                     for h in 0..heads {
                         let (at, head) = (e * heads + h, h * width..(h + 1) * width);

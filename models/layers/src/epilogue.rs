@@ -1,9 +1,10 @@
 //! Epilogue of a layer in one pass over its output: bias, activation, dropout.
 
 use burn_tensor::Tensor;
-use morphgl_model_spec::{Activation, Dropout};
+use morphgl_model_spec::Activation;
 
 use crate::bridge::{InPlaceOp, apply_in_place};
+use crate::mask::Mask;
 use crate::matrix::{Matrix, MatrixRef, axpy, for_slices, sum_rows};
 
 /// Adds `bias` (`[1, width]`), applies `activation`, then `dropout`; each is optional.
@@ -11,12 +12,14 @@ pub fn epilogue(
     x: Tensor<2>,
     bias: Option<Tensor<2>>,
     activation: Option<Activation>,
-    dropout: Option<Dropout>,
+    dropout: Option<Mask>,
 ) -> Tensor<2> {
+    if bias.is_none() && activation.is_none() && dropout.is_none() {
+        return x;
+    }
     let op = Epilogue { activation, dropout };
     match bias {
         Some(bias) => apply_in_place(op, [x, bias]),
-        None if activation.is_none() && dropout.is_none() => x,
         None => apply_in_place(op, [x]),
     }
 }
@@ -24,13 +27,13 @@ pub fn epilogue(
 #[derive(Debug)]
 struct Epilogue {
     activation: Option<Activation>,
-    dropout: Option<Dropout>,
+    dropout: Option<Mask>,
 }
 
 impl Epilogue {
     /// Converts the gradient of an output row to that of the row before activation and dropout, in place.
     fn backward_row(&self, row: usize, grad: &mut [f32], output: &[f32]) {
-        let scale = self.dropout.map_or(1.0, |d| d.scale());
+        let scale = self.dropout.as_ref().map_or(1.0, |mask| mask.dropout.scale());
         match self.activation {
             // A dropped element is 0 too, so the sign of the output suffices.
             Some(Activation::Relu) => {
@@ -49,8 +52,8 @@ impl Epilogue {
     }
 
     fn drop(&self, row: usize, values: &mut [f32]) {
-        if let Some(dropout) = &self.dropout {
-            dropout.apply(row as u64 * values.len() as u64, values);
+        if let Some(mask) = &self.dropout {
+            mask.apply(row, values.len(), values);
         }
     }
 }

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::FeatureView;
-use morphgl_model_spec::Dropout;
 use rayon::prelude::*;
 
 use crate::bridge::{HostOp, apply};
+use crate::mask::Mask;
 use crate::matrix::{Matrix, MatrixRef, TASK_ROWS, axpy, for_rows, transpose};
 
 /// A layer's input.
@@ -44,14 +44,14 @@ struct Columns {
 }
 
 impl Features {
-    /// Reads the rows of `view`, `dim` elements each, with `dropout` (element `row * dim + column`).
+    /// Reads the rows of `view`, `dim` elements each, with `dropout`.
     ///
     /// The rows alone decide whether the result is sparse.
     ///
     /// # Complexity
     ///
     /// O(rows · dim), bound by memory bandwidth.
-    pub fn read(view: FeatureView<'_>, dim: usize, dropout: Option<Dropout>, device: &Device) -> Self {
+    pub fn read(view: FeatureView<'_>, dim: usize, dropout: Option<&Mask>, device: &Device) -> Self {
         let num_rows = view.len() / dim.max(1);
         assert_eq!(view.len(), num_rows * dim, "elements in rows of {dim}");
         if view.is_sparse(dim) {
@@ -62,8 +62,8 @@ impl Features {
             values.par_chunks_mut(TASK_ROWS * dim).enumerate().for_each(|(task, out)| {
                 let start = task * TASK_ROWS * dim;
                 view.part(start, out.len()).to_f32(out);
-                if let Some(dropout) = &dropout {
-                    dropout.apply(start as u64, out);
+                if let Some(mask) = dropout {
+                    mask.apply(task * TASK_ROWS, dim, out);
                 }
             });
         }
@@ -127,16 +127,15 @@ impl SparseRows {
         dim: usize,
         num_rows: usize,
         source: impl Fn(usize) -> usize + Sync,
-        dropout: Option<Dropout>,
+        dropout: Option<&Mask>,
     ) -> Self {
         let task = |task: usize| {
             let (mut ends, mut columns, mut values) = (Vec::with_capacity(TASK_ROWS), Vec::new(), Vec::new());
             for row in task * TASK_ROWS..((task + 1) * TASK_ROWS).min(num_rows) {
                 view.part(source(row) * dim, dim).for_nonzeros(|column, value| {
-                    let element = row as u64 * dim as u64 + column as u64;
-                    if dropout.is_none_or(|d| d.keeps(element)) {
+                    if dropout.is_none_or(|mask| mask.dropout.keeps(mask.nodes[row], column as u64)) {
                         columns.push(column as u32);
-                        values.push(dropout.map_or(value, |d| value * d.scale()));
+                        values.push(dropout.map_or(value, |mask| value * mask.dropout.scale()));
                     }
                 });
                 ends.push(columns.len());

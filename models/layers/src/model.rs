@@ -13,6 +13,7 @@ use crate::attention::AttentionOptions;
 use crate::convolution;
 use crate::epilogue::epilogue;
 use crate::features::{Features, prefix};
+use crate::mask::Mask;
 use crate::normalization::{BatchStatistics, batch_norm, batch_norm_running, layer_norm};
 
 /// A model's parameters as tensors of a device, by name. All are matrices: `[n]` is `[1, n]`, `[1, h, c]` is `[1, h * c]`.
@@ -48,7 +49,7 @@ impl Parameters {
 
 /// Whether a forward pass trains, and the mini-batch of its dropout masks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum Mode<'a> {
     /// No dropout, running statistics.
     Evaluation,
     /// Dropout, statistics of the mini-batch.
@@ -57,15 +58,16 @@ pub enum Mode {
         seed: u64,
         /// The mini-batch.
         id: BatchId,
+        /// Its input nodes, of which dropout reads the masks.
+        nodes: &'a Arc<[u32]>,
     },
 }
 
-impl Mode {
-    fn dropout(self, layer: usize, site: DropoutSite, probability: f32) -> Option<Dropout> {
-        match self {
-            Mode::Evaluation => None,
-            Mode::Training { seed, id } => Dropout::new(seed, id.epoch, id.index, layer, site, probability),
-        }
+impl Mode<'_> {
+    fn dropout(self, layer: usize, site: DropoutSite, probability: f32) -> Option<Mask> {
+        let Mode::Training { seed, id, nodes } = self else { return None };
+        let dropout = Dropout::new(seed, id.epoch, id.index, layer, site, probability)?;
+        Some(Mask { dropout, nodes: Arc::clone(nodes) })
     }
 }
 
@@ -92,14 +94,14 @@ pub struct Pass<'a> {
     /// Its parameters.
     pub parameters: &'a Parameters,
     /// Whether it trains.
-    pub mode: Mode,
+    pub mode: Mode<'a>,
 }
 
 impl Pass<'_> {
     /// Reads the first `rows` rows of the input features, with their dropout.
     pub fn read_features(&self, view: FeatureView<'_>, rows: usize, device: &Device) -> Features {
         let dropout = self.mode.dropout(0, DropoutSite::Input, self.spec.input_dropout);
-        Features::read(view.part(0, rows * self.spec.in_dim), self.spec.in_dim, dropout, device)
+        Features::read(view.part(0, rows * self.spec.in_dim), self.spec.in_dim, dropout.as_ref(), device)
     }
 
     /// All layers over a mini-batch's blocks; returns the logits of its first `num_seeds` nodes.

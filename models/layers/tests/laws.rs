@@ -6,8 +6,8 @@ use burn_tensor::{Device, Tensor, TensorData};
 use half::f16;
 use morphgl_graph_store::FeatureView;
 use morphgl_layers::{
-    Adjacency, AttentionOptions, Coefficients, Features, aggregate, aggregate_beside_self, epilogue, gat_attention,
-    values,
+    Adjacency, AttentionOptions, Coefficients, Features, Mask, aggregate, aggregate_beside_self, epilogue,
+    gat_attention, values,
 };
 use morphgl_model_spec::{Activation, Dropout, DropoutSite};
 use morphgl_registry::Block;
@@ -67,11 +67,13 @@ proptest! {
             _ => FeatureView::U8(&bytes),
         };
         let dropout = Dropout::new(1, 2, 3, 0, DropoutSite::Input, if dropped { 0.5 } else { 0.0 });
-        let sparse = Features::read(view, dim, dropout, &Device::flex());
+        let nodes: Arc<[u32]> = (0..rows as u32).map(|row| 5 * row + 2).collect();
+        let mask = dropout.map(|dropout| Mask { dropout, nodes: Arc::clone(&nodes) });
+        let sparse = Features::read(view, dim, mask.as_ref(), &Device::flex());
         prop_assert!(matches!(sparse, Features::Sparse(_)));
         let mut dense = words.clone();
         if let Some(dropout) = dropout {
-            dropout.apply(0, &mut dense);
+            dropout.apply(&nodes, &mut dense);
         }
         let dense = Features::Dense(tensor(dense, dim, &Device::flex()));
         let weight = tensor(numbers(5 * dim, 3), dim, &Device::flex());
@@ -115,7 +117,13 @@ fn threads_change_nothing() {
         let att = tensor(numbers(cols, 3), cols, &device).require_grad();
         let features = Features::read(FeatureView::F32(&words), 100, None, &device);
         let dropout = Dropout::new(1, 1, 1, 0, DropoutSite::Hidden, 0.5);
-        let x = epilogue(features.linear(weight.clone(), num_src), Some(bias.clone()), Some(Activation::Relu), dropout);
+        let dropout = dropout.map(|dropout| Mask { dropout, nodes: (0..num_src as u32).collect() });
+        let x = epilogue(
+            features.linear(weight.clone(), num_src),
+            Some(bias.clone()),
+            Some(Activation::Relu),
+            dropout.clone(),
+        );
         let options = AttentionOptions { heads: 3, slope: 0.2, self_loops: true, dropout };
         let out = gat_attention(x.clone(), att.clone(), att.clone(), &adjacency, options) + aggregate(x, &adjacency);
         let grads = (out.clone() * tensor(numbers(num_dst * cols, 4), cols, &device)).sum().backward();

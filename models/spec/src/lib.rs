@@ -11,5 +11,5 @@ pub use file::{F32View, ModelFile, load_model, load_parameters, save_model};
 pub use model::{Activation, Attention, LayerShape, ModelKind, ModelSpec, Normalization};
 pub use optimizer::{Adam, OptimizerSpec, TrainingSpec, WeightDecayOn};
 pub use parameters::{Init, ParameterSpec, check_tensors, initial_parameters};
-pub use random::{Dropout, DropoutSite};
+pub use random::{Dropout, DropoutSite, RowPart};
 pub use state::{Moments, optimizer_state, read_optimizer_state};

@@ -191,6 +191,13 @@ impl ModelSpec {
         self.kind != ModelKind::Mlp
     }
 
+    /// Whether training drops anything, and so reads the ids of a mini-batch's input nodes.
+    pub fn has_dropout(&self) -> bool {
+        let attention = if self.kind == ModelKind::Gat { self.attention_dropout } else { 0.0 };
+        let hidden = if self.layers > 1 { self.dropout } else { 0.0 };
+        [self.input_dropout, hidden, attention].iter().any(|&p| p > 0.0)
+    }
+
     /// Checks every field.
     ///
     /// # Errors

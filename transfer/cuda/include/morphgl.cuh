@@ -108,17 +108,26 @@ __device__ __forceinline__ float half_value(uint16_t bits) {
 
 __device__ __forceinline__ float bf16_value(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
 
-// Dropout mask of morphgl-model-spec: the random words of elements 8 * group to 8 * group + 7, and the factor of the i-th of
-// them.
+// Dropout mask of morphgl-model-spec, and the node of each row that it drops elements of.
 struct DropoutMask {
     uint64_t key;
-    uint32_t site, batch, epoch, threshold;
+    uint32_t threshold;
     float scale;
+    const uint32_t* nodes;
+    // The number of each node before the graph was reordered, by which its masks are keyed; null: its own.
+    const uint32_t* keys;
+    uint64_t num_keys;
+
+    __device__ __forceinline__ uint32_t node(uint64_t row) const {
+        const uint32_t node = nodes[row];
+        return keys != nullptr && node < num_keys ? keys[node] : node;
+    }
 };
 
-__device__ __forceinline__ Words dropout_words(const DropoutMask& mask, uint64_t group) {
-    const uint32_t site = mask.site ^ ((uint32_t)(group >> 32) << 26);
-    return philox((uint32_t)group, site, mask.batch, mask.epoch, (uint32_t)mask.key, (uint32_t)(mask.key >> 32));
+// The random words of elements 8 * block to 8 * block + 7 of a row, and the factor of the i-th of them.
+__device__ __forceinline__ Words dropout_words(const DropoutMask& mask, uint64_t row, uint64_t block) {
+    const uint32_t k0 = (uint32_t)mask.key, k1 = (uint32_t)(mask.key >> 32);
+    return philox((uint32_t)block, mask.node(row), (uint32_t)(block >> 32), 0x64726f70u, k0, k1);
 }
 
 __device__ __forceinline__ float dropout_factor(const DropoutMask& mask, const Words& words, uint32_t i) {
@@ -127,3 +136,23 @@ __device__ __forceinline__ float dropout_factor(const DropoutMask& mask, const W
     const uint32_t bits = i % 2 == 0 ? word & 0xffffu : word >> 16;
     return bits >= mask.threshold ? mask.scale : 0.0f;
 }
+
+// The elements of a thread: up to eight of a row of `columns` where there is dropout, as many as one call of Philox covers;
+// up to eight of all `len` without.
+struct DropoutGroup {
+    uint64_t row, block, first;
+    uint32_t count;
+
+    __device__ __forceinline__ DropoutGroup(const DropoutMask& mask, uint64_t len, uint32_t columns) {
+        const uint64_t width = mask.threshold > 0 ? columns : len, blocks = (width + 7) / 8;
+        const uint64_t index = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+        row = index / blocks;
+        block = index % blocks;
+        first = row * width + block * 8;
+        const uint64_t rest = width - block * 8;
+        count = row * width >= len ? 0 : rest < 8 ? (uint32_t)rest : 8;
+    }
+
+    // Whether the elements may be read and written four at a time.
+    __device__ __forceinline__ bool whole() const { return count == 8 && first % 4 == 0; }
+};

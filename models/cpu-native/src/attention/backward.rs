@@ -78,8 +78,7 @@ unsafe fn rows_of<S: Simd>(
     let (heads, width, cols) = (a.options.heads, a.options.width, a.cols());
     let first_entry = a.entry(rows.start);
     let ahead = rows_ahead(cols);
-    let mut edge_factors = a.options.dropout.map(|d| Factors::new(d, heads, a.edge(rows.end)));
-    let mut loop_factors = a.options.dropout.map(|d| Factors::new(d, heads, a.num_edges() + rows.end));
+    let mut factors = Factors::new(a, rows.end);
     for row in rows.clone() {
         let grad = &inputs.grad[row * cols..(row + 1) * cols];
         let entries = a.entry(row)..a.entry(row + 1);
@@ -105,17 +104,12 @@ unsafe fn rows_of<S: Simd>(
         for (pair, coefficients) in pairs.chunks_exact_mut(2 * heads).zip(coefficients.chunks_exact(heads)) {
             pair[heads..].copy_from_slice(coefficients);
         }
-        if let (Some(edge_factors), Some(loop_factors)) = (&mut edge_factors, &mut loop_factors) {
-            let mut edge = first;
-            while edge < end {
-                let factors = edge_factors.of(edge, end);
-                let len = factors.len() / heads;
-                drop_pairs(heads, &mut pairs[(edge - first) * 2 * heads..], factors);
-                edge += len;
-            }
-            if a.options.self_loops {
-                let self_loop = a.num_edges() + row;
-                drop_pairs(heads, &mut pairs[(end - first) * 2 * heads..], loop_factors.of(self_loop, self_loop + 1));
+        if let Some(factors) = &mut factors {
+            let mut entry = entries.start;
+            while entry < entries.end {
+                let factors = factors.of(row, entry, entries.end);
+                drop_pairs(heads, &mut pairs[(entry - entries.start) * 2 * heads..], factors);
+                entry += factors.len() / heads;
             }
         }
         let dst_grads = &mut dst_grads[(row - rows.start) * heads..(row + 1 - rows.start) * heads];

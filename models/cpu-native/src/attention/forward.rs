@@ -82,8 +82,7 @@ unsafe fn rows_of<S: Simd>(
 ) {
     let (heads, cols) = (a.options.heads, a.cols());
     let first_entry = a.entry(rows.start);
-    let mut edge_factors = a.options.dropout.map(|d| Factors::new(d, heads, a.edge(rows.end)));
-    let mut loop_factors = a.options.dropout.map(|d| Factors::new(d, heads, a.num_edges() + rows.end));
+    let mut factors = Factors::new(a, rows.end);
     let mut next = rows.start;
     while next < rows.end {
         let (first, start) = (next, a.entry(next));
@@ -106,9 +105,8 @@ unsafe fn rows_of<S: Simd>(
         for row in first..next {
             let coefficients = &group[of_row(row)];
             let out = &mut out[(row - rows.start) * cols..(row + 1 - rows.start) * cols];
-            let factors = [&mut edge_factors, &mut loop_factors];
             // SAFETY: the caller promises the instructions.
-            unsafe { sum::<S>(a, inputs.values, row, coefficients, factors, out) };
+            unsafe { sum::<S>(a, inputs.values, row, coefficients, factors.as_mut(), out) };
         }
     }
 }
@@ -226,7 +224,7 @@ unsafe fn sum<S: Simd>(
     values: &[f32],
     row: usize,
     coefficients: &[f32],
-    [edge_factors, loop_factors]: [&mut Option<Factors>; 2],
+    mut factors: Option<&mut Factors<'_>>,
     out: &mut [f32],
 ) {
     let (heads, width, cols) = (a.options.heads, a.options.width, a.cols());
@@ -235,7 +233,8 @@ unsafe fn sum<S: Simd>(
     out.fill(0.0);
     if a.options.self_loops {
         let values = &values[row * cols..(row + 1) * cols];
-        let factors = loop_factors.as_mut().map(|f| &*f.of(a.num_edges() + row, a.num_edges() + row + 1));
+        let end = a.entry(row + 1);
+        let factors = factors.as_mut().map(|f| &*f.of(row, end - 1, end));
         for h in 0..heads {
             let (coefficient, head) =
                 (loop_coefficients[h] * factors.map_or(1.0, |f| f[h]), h * width..(h + 1) * width);
@@ -244,14 +243,15 @@ unsafe fn sum<S: Simd>(
         }
     }
     let (sources, ahead) = (a.edges.indices, rows_ahead(cols));
-    let Some(factors) = edge_factors else {
+    let Some(factors) = factors else {
         let terms = SourceRows { values, cols, heads, sources, first, len: end - first, ahead, coefficients };
         // SAFETY: the caller promises the instructions.
         return unsafe { kernels::add_rows::<S, _>(&terms, heads, width, out) };
     };
     let mut edge = first;
     while edge < end {
-        let factors = factors.of(edge, end);
+        let entry = |edge: usize| a.entry(row) + edge - first;
+        let factors = factors.of(row, entry(edge), entry(end));
         let len = factors.len() / heads;
         for (factor, coefficient) in factors.iter_mut().zip(&coefficients[(edge - first) * heads..]) {
             *factor *= coefficient;

@@ -8,20 +8,42 @@ use std::arch::x86_64::*;
 use morphgl_model_spec::Dropout;
 use morphgl_platform::philox::{M, W};
 
+use super::Blocks;
+
 /// Blocks computed at once, of eight elements each.
 const BLOCKS: usize = 16;
 const ELEMENTS: usize = 8 * BLOCKS;
 
 /// Does what `Dropout::apply` does.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(super) fn apply(dropout: &Dropout, first: u64, values: &mut [f32]) {
+pub(super) fn apply(dropout: &Dropout, nodes: &[u32], values: &mut [f32]) {
     let scale = _mm512_set1_ps(dropout.scale());
-    let (mut rest, mut element) = (values, first);
-    while !rest.is_empty() {
-        let skip = (element % ELEMENTS as u64) as usize;
-        let (values, behind) = rest.split_at_mut((ELEMENTS - skip).min(rest.len()));
-        let kept = kept(dropout, element / ELEMENTS as u64);
-        if let Ok(values) = <&mut [f32; ELEMENTS]>::try_from(&mut *values) {
+    let mut blocks = Blocks::new(nodes, values.len());
+    loop {
+        let (group, mut count) = (blocks.clone(), BLOCKS);
+        // Words 0 and 1 of the counters of even and of odd blocks.
+        let (counters, range) = if let Some(block) = blocks.of_one_row::<BLOCKS>() {
+            let index = _mm512_set1_epi64(i64::from(block.index));
+            let even = _mm512_add_epi64(index, _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14));
+            let node = _mm512_set1_epi64(i64::from(block.node));
+            ([[even, node], [_mm512_add_epi64(even, _mm512_set1_epi64(1)), node]], block.start..block.start + block.len)
+        } else {
+            let (mut words, mut range) = ([[[0u64; BLOCKS / 2]; 2]; 2], 0..0);
+            count = 0;
+            for block in blocks.by_ref().take(BLOCKS) {
+                words[count % 2][0][count / 2] = u64::from(block.index);
+                words[count % 2][1][count / 2] = u64::from(block.node);
+                range = if count == 0 { block.start } else { range.start }..block.start + block.len;
+                count += 1;
+            }
+            // SAFETY: eight words each.
+            (words.map(|half| half.map(|words| unsafe { _mm512_loadu_si512(words.as_ptr().cast()) })), range)
+        };
+        if count == 0 {
+            return;
+        }
+        let kept = kept(dropout, counters);
+        if let Ok(values) = <&mut [f32; ELEMENTS]>::try_from(&mut values[range]) {
             for (values, kept) in values.as_chunks_mut::<16>().0.iter_mut().zip(kept) {
                 // SAFETY: 16 elements.
                 unsafe {
@@ -29,27 +51,29 @@ pub(super) fn apply(dropout: &Dropout, first: u64, values: &mut [f32]) {
                     _mm512_storeu_ps(values.as_mut_ptr(), dropped);
                 }
             }
-        } else {
-            for (i, value) in (skip..).zip(values.iter_mut()) {
-                *value = if kept[i / 16] >> (i % 16) & 1 == 1 { *value * dropout.scale() } else { 0.0 };
+            continue;
+        }
+        for (i, block) in group.take(count).enumerate() {
+            let values = &mut values[block.start..block.start + block.len];
+            let (inside, kept) = ((1u16 << block.len) - 1, kept[i / 2] >> (8 * (i % 2)));
+            // SAFETY: as many elements as the mask has bits.
+            unsafe {
+                let dropped = _mm512_maskz_mul_ps(kept & inside, _mm512_maskz_loadu_ps(inside, values.as_ptr()), scale);
+                _mm512_mask_storeu_ps(values.as_mut_ptr(), inside, dropped);
             }
         }
-        element += values.len() as u64;
-        rest = behind;
     }
 }
 
-/// Bit masks of the kept elements among the 128 of a group.
+/// Bit masks of the kept elements among the 128 of a group; `counters` are words 0 and 1 of its even and odd blocks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn kept(dropout: &Dropout, group: u64) -> [u16; 8] {
-    let ([c0, c1, c2, c3], mut key) = dropout.philox(group * BLOCKS as u64);
+fn kept(dropout: &Dropout, counters: [[__m512i; 2]; 2]) -> [u16; 8] {
+    let ([_, _, c2, c3], mut key) = (Dropout::counter(0, 0), dropout.key());
     let m = M.map(|m| _mm512_set1_epi64(i64::from(m)));
-    let even = _mm512_add_epi64(_mm512_set1_epi64(i64::from(c0)), _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14));
-    let others = [c1, c2, c3].map(|c| _mm512_set1_epi64(i64::from(c)));
+    let [c2, c3] = [c2, c3].map(|c| _mm512_set1_epi64(i64::from(c)));
     // Words are in the lower halves of the lanes; the upper halves do not matter.
-    let mut words =
-        [even, _mm512_add_epi64(even, _mm512_set1_epi64(1))].map(|c0| [c0, others[0], others[1], others[2]]);
+    let mut words = counters.map(|[c0, c1]| [c0, c1, c2, c3]);
     for round in 0..10 {
         if round > 0 {
             key = [key[0].wrapping_add(W[0]), key[1].wrapping_add(W[1])];

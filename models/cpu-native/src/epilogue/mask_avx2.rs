@@ -5,50 +5,68 @@ use std::arch::x86_64::*;
 use morphgl_model_spec::Dropout;
 use morphgl_platform::philox::{M, W};
 
+use super::Blocks;
+
 /// Blocks computed at once, of eight elements each.
 const BLOCKS: usize = 8;
-const ELEMENTS: usize = 8 * BLOCKS;
 
 /// Does what `Dropout::apply` does.
 #[target_feature(enable = "avx2,fma")]
-pub(super) fn apply(dropout: &Dropout, first: u64, values: &mut [f32]) {
+pub(super) fn apply(dropout: &Dropout, nodes: &[u32], values: &mut [f32]) {
     let scale = _mm256_set1_ps(dropout.scale());
-    let (mut rest, mut element) = (values, first);
-    while !rest.is_empty() {
-        let skip = (element % ELEMENTS as u64) as usize;
-        let (values, behind) = rest.split_at_mut((ELEMENTS - skip).min(rest.len()));
-        let kept = kept(dropout, element / ELEMENTS as u64);
-        if let Ok(values) = <&mut [f32; ELEMENTS]>::try_from(&mut *values) {
-            for (values, kept) in values.as_chunks_mut::<8>().0.iter_mut().zip(kept) {
+    let mut blocks = Blocks::new(nodes, values.len());
+    loop {
+        let (group, mut count) = (blocks.clone(), BLOCKS);
+        // Words 0 and 1 of the counters of even and of odd blocks.
+        let counters = if let Some(block) = blocks.of_one_row::<BLOCKS>() {
+            let index = _mm256_set1_epi64x(i64::from(block.index));
+            let even = _mm256_add_epi64(index, _mm256_setr_epi64x(0, 2, 4, 6));
+            let node = _mm256_set1_epi64x(i64::from(block.node));
+            [[even, node], [_mm256_add_epi64(even, _mm256_set1_epi64x(1)), node]]
+        } else {
+            let mut words = [[[0u64; BLOCKS / 2]; 2]; 2];
+            count = 0;
+            for block in blocks.by_ref().take(BLOCKS) {
+                words[count % 2][0][count / 2] = u64::from(block.index);
+                words[count % 2][1][count / 2] = u64::from(block.node);
+                count += 1;
+            }
+            // SAFETY: four words each.
+            words.map(|half| half.map(|words| unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }))
+        };
+        if count == 0 {
+            return;
+        }
+        let kept = kept(dropout, counters);
+        for (block, kept) in group.take(count).zip(kept) {
+            let values = &mut values[block.start..block.start + block.len];
+            if let Ok(values) = <&mut [f32; Dropout::BLOCK]>::try_from(&mut *values) {
                 let kept = _mm256_castsi256_ps(_mm256_cvtepi16_epi32(kept));
                 // SAFETY: eight elements.
                 unsafe {
                     let scaled = _mm256_mul_ps(_mm256_loadu_ps(values.as_ptr()), scale);
                     _mm256_storeu_ps(values.as_mut_ptr(), _mm256_and_ps(scaled, kept));
                 }
-            }
-        } else {
-            let bits = kept.map(|kept| _mm_movemask_epi8(_mm_packs_epi16(kept, kept)));
-            for (i, value) in (skip..).zip(values.iter_mut()) {
-                *value = if bits[i / 8] >> (i % 8) & 1 == 1 { *value * dropout.scale() } else { 0.0 };
+            } else {
+                let bits = _mm_movemask_epi8(_mm_packs_epi16(kept, kept));
+                for (i, value) in values.iter_mut().enumerate() {
+                    *value = if bits >> i & 1 == 1 { *value * dropout.scale() } else { 0.0 };
+                }
             }
         }
-        element += values.len() as u64;
-        rest = behind;
     }
 }
 
-/// Masks of the 64 elements of a group, a register for each block of 8; all 16 bits of a kept element are set.
+/// Masks of the 64 elements of a group, a register for each block of 8; all 16 bits of a kept element are set. `counters` are
+/// words 0 and 1 of its even and odd blocks.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn kept(dropout: &Dropout, group: u64) -> [__m128i; BLOCKS] {
-    let ([c0, c1, c2, c3], mut key) = dropout.philox(group * BLOCKS as u64);
+fn kept(dropout: &Dropout, counters: [[__m256i; 2]; 2]) -> [__m128i; BLOCKS] {
+    let ([_, _, c2, c3], mut key) = (Dropout::counter(0, 0), dropout.key());
     let m = M.map(|m| _mm256_set1_epi64x(i64::from(m)));
-    let even = _mm256_add_epi64(_mm256_set1_epi64x(i64::from(c0)), _mm256_setr_epi64x(0, 2, 4, 6));
-    let others = [c1, c2, c3].map(|c| _mm256_set1_epi64x(i64::from(c)));
+    let [c2, c3] = [c2, c3].map(|c| _mm256_set1_epi64x(i64::from(c)));
     // Words are in the lower halves of the lanes; the upper halves do not matter.
-    let mut words =
-        [even, _mm256_add_epi64(even, _mm256_set1_epi64x(1))].map(|c0| [c0, others[0], others[1], others[2]]);
+    let mut words = counters.map(|[c0, c1]| [c0, c1, c2, c3]);
     for round in 0..10 {
         if round > 0 {
             key = [key[0].wrapping_add(W[0]), key[1].wrapping_add(W[1])];

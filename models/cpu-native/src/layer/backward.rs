@@ -199,7 +199,8 @@ impl Layer {
                     let (count, add) = (rows.len(), first > 0);
                     let grad = &mut grad[..count * width];
                     upstream.fill(level, rows.clone(), width, grad);
-                    epilogue.backward(level, rows.start * width, &output[first * width..][..count * width], grad);
+                    let nodes = context.nodes(rows.clone());
+                    epilogue.backward(level, nodes, &output[first * width..][..count * width], grad);
                     add_rows(level, grad, bias);
                     let inside = first * depth..(first + count) * depth;
                     let zeros = epilogue.makes_zeros();
@@ -261,7 +262,8 @@ impl Layer {
             bias.fill(0.0);
             for ((rows, _), grad) in lanes.blocks(lane).zip(grad.chunks_mut(ROWS * width)) {
                 upstream.fill(level, rows.clone(), width, grad);
-                epilogue.backward(level, rows.start * width, &output[rows.start * width..rows.end * width], grad);
+                let output = &output[rows.start * width..rows.end * width];
+                epilogue.backward(level, context.nodes(rows), output, grad);
                 add_rows(level, grad, bias);
             }
         });
@@ -271,7 +273,7 @@ impl Layer {
     fn backward_attention(&mut self, context: Context<'_>, gradients: &mut [f32]) {
         let (block, adjacency) = context.graph();
         let (width, heads, all, num_dst) = (self.shape.out_dim, self.shape.heads, self.width, context.num_dst);
-        let (attention, averages) = (self.attention(block), self.averages());
+        let (attention, averages) = (self.attention(block, context.nodes), self.averages());
         let Buffers { output_grad, all_heads_grad, transformed_grad, scratch, vectors, .. } = &mut self.back;
         let mut grad = output_grad.read(num_dst * width);
         if averages {

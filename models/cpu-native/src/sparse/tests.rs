@@ -61,9 +61,10 @@ fn dropped_elements_are_zero() {
     let dense: Vec<f32> = (0..40 * 100).map(|i| f32::from(i % 9 == 0)).collect();
     let dropout = Dropout::new(3, 1, 2, 0, morphgl_model_spec::DropoutSite::Input, 0.4).expect("it drops");
     let mut expected = dense.clone();
-    dropout.apply(0, &mut expected);
+    let nodes: Vec<u32> = (0..40).map(|row| 7 * row + 3).collect();
+    dropout.apply(&nodes, &mut expected);
     let mut sparse = SparseInput::default();
-    sparse.read(&Nonzeros::of(FeatureView::F32(&dense), 100), None, 40, Some(&dropout));
+    sparse.read(&Nonzeros::of(FeatureView::F32(&dense), 100), None, 40, Some((dropout, &nodes)));
     let mut found = vec![0.0; 40 * 100];
     for row in 0..40 {
         for i in sparse.indptr[row] as usize..sparse.indptr[row + 1] as usize {

@@ -1,7 +1,8 @@
 //! Loss, gradients and logits.
 
+use morphgl_graph_store::Dataset;
 use morphgl_registry::{MiniBatch, Score};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Run, Trainer, accumulate, close, gradients, model, models, parameters, reference_logits, score, step};
 
@@ -102,9 +103,17 @@ fn differences(what: &str, trainer: &mut Trainer, batch: &MiniBatch) {
     trainer.set_parameters(&start).expect("parameters");
 }
 
-/// Gradients of two halves add up to those of the whole.
+/// Gradients of two halves add up to those of the whole, with dropout too: masks are those of nodes, wherever they stand.
 pub(super) fn shares_add_up(run: &Run<'_>) {
-    for (what, model) in models().into_iter().filter(|(_, m)| m.get("normalization") != Some(&json!("batch"))) {
+    let models = models().into_iter().filter(|(_, m)| m.get("normalization") != Some(&json!("batch")));
+    let dropping = |(what, mut model): (_, Value)| {
+        let attention = if model["kind"] == "gat" { 0.4 } else { 0.0 };
+        for (site, probability) in [("dropout", 0.4), ("input_dropout", 0.4), ("attention_dropout", attention)] {
+            model[site] = json!(probability);
+        }
+        (what, model)
+    };
+    for (what, model) in models.clone().chain(models.map(dropping)) {
         let (mut whole, mut halves) = (run.build(&model), run.build(&model));
         let all = accumulate(&mut whole, &run.batch(&model, &[2, 5, 9, 0, 10], 0));
         let mut sum = accumulate(&mut halves, &run.batch(&model, &[2, 5], 0));
@@ -187,6 +196,7 @@ pub(super) fn dropout_is_a_function_of_the_batch(run: &Run<'_>) {
     let (_, mut model) = models().swap_remove(1);
     (model["dropout"], model["input_dropout"]) = (json!(0.5), json!(0.5));
     let mut trainer = run.build(&model);
+    masks_follow_draw_keys(run, &model);
     let [first, again, other] = [1, 1, 2].map(|epoch| run.batch(&model, &[0, 5, 7, 9], epoch));
     let mut loss = |batch: &MiniBatch| accumulate(&mut trainer, batch).loss_sum;
     let (a, b, c) = (loss(&first), loss(&again), loss(&other));
@@ -194,6 +204,24 @@ pub(super) fn dropout_is_a_function_of_the_batch(run: &Run<'_>) {
     assert!((a - c).abs() > 1e-6, "two epochs dropped the same elements: both losses are {a}");
     let [a, c] = [first, other].map(|batch| score(&mut trainer, &batch).loss_sum);
     assert!((a - c).abs() < 1e-6, "scoring drops: losses {a} and {c}");
+}
+
+/// Nodes of a reordered graph have the masks of the numbers that they had before.
+fn masks_follow_draw_keys(run: &Run<'_>, model: &Value) {
+    let seeds = [0, 5, 7, 9];
+    let loss = |keys: Option<Vec<u32>>| {
+        let mut dataset = Dataset::clone(&run.dataset);
+        if let Some(keys) = keys {
+            dataset.topology = dataset.topology.clone().with_draw_keys(keys).expect("a permutation");
+        }
+        // The mini-batch is that of the graph without keys: it has all neighbours.
+        let mut trainer = Run { subject: run.subject, dataset: dataset.into() }.build(model);
+        accumulate(&mut trainer, &run.batch(model, &seeds, 1)).loss_sum
+    };
+    let (own, identity, reversed) =
+        (loss(None), loss(Some(run.all_nodes())), loss(Some(run.all_nodes().into_iter().rev().collect())));
+    assert!((own - identity).abs() < 1e-6, "nodes with their own numbers as keys: losses {own} and {identity}");
+    assert!((own - reversed).abs() > 1e-6, "draw keys are not read: both losses are {own}");
 }
 
 /// Every model learns the tiny graph.
