@@ -122,6 +122,20 @@ impl BatchFeatures {
     }
 }
 
+/// Rows of the first layer's output that a mini-batch brings along, so that they are not computed from their neighbours
+/// (neutronorch §4.2). Their nodes are no destination nodes of the first block: they are the last source nodes of the second.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GivenRows {
+    /// Their nodes, by first appearance.
+    pub nodes: Vec<u32>,
+    /// In-degree of each node, as [`HostBatch::degrees`].
+    pub degrees: Vec<f32>,
+    /// The rows, one a node, before dropout; empty until transferring fills them in.
+    pub rows: Vec<f32>,
+    /// Optimizer steps before the parameters that the rows were computed with.
+    pub version: u64,
+}
+
 /// A mini-batch in host memory. Two of them are the same mini-batch exactly when they are `==`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostBatch {
@@ -130,7 +144,7 @@ pub struct HostBatch {
     /// Number of seeds: the first of the input nodes.
     pub num_seeds: usize,
     /// Nodes whose features the first layer reads, each once: the seeds, then by first appearance hop after hop.
-    /// The source nodes of every block are a prefix of them.
+    /// The source nodes of every block are a prefix of them, but for given rows.
     pub input_nodes: Vec<u32>,
     /// In-degree in the whole graph of each input node (sum of its edges' weights, where there are weights).
     pub degrees: Vec<f32>,
@@ -138,6 +152,8 @@ pub struct HostBatch {
     pub blocks: Vec<Block>,
     /// Features of the input nodes; `None` where transferring fills them in, or the graph has none.
     pub features: Option<BatchFeatures>,
+    /// Rows of the first layer's output that are not computed.
+    pub given: Option<Box<GivenRows>>,
     /// Class of each seed, -1 for none; empty where the graph has no labels.
     pub labels: Vec<i32>,
 }
@@ -157,7 +173,9 @@ impl HostBatch {
     pub fn num_bytes(&self) -> usize {
         let block = |b: &Block| 4 * (b.indptr.len() + b.indices.len() + b.weights.as_ref().map_or(0, Vec::len));
         let features = self.features.as_ref().map_or(0, |f| f.as_bytes().len());
-        4 * (self.input_nodes.len() + self.degrees.len() + self.labels.len())
+        let given = self.given.as_ref().map_or(0, |g| 4 * (g.nodes.len() + g.degrees.len() + g.rows.len()));
+        given
+            + 4 * (self.input_nodes.len() + self.degrees.len() + self.labels.len())
             + self.blocks.iter().map(block).sum::<usize>()
             + features
     }

@@ -16,7 +16,7 @@ mod place;
 mod route;
 mod settings;
 
-pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, HostBatch, MiniBatch};
+pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, GivenRows, HostBatch, MiniBatch};
 pub use built::{Operators, RouteOperators, TrainingOperator};
 pub use cache::{CacheCurve, CachePoint};
 pub use counter::{CACHE_HITS, CACHE_REQUESTS, CounterSpec, Counters, DISK_BYTES, DISK_READS, LINK_BYTES};
@@ -27,8 +27,8 @@ pub use key::{Hardware, Key, Phase, Resource};
 pub use lookup::{Registry, Status};
 pub use machine::{Accelerator, Machine};
 pub use operator::{
-    Batching, BatchingContext, BatchingWorker, Complete, Gradients, NamedTensor, Score, Training, TrainingContext,
-    Transferring, TransferringContext,
+    Batching, BatchingContext, BatchingWorker, Complete, GivenNodes, Gradients, NamedTensor, Score, Training,
+    TrainingContext, Transferring, TransferringContext,
 };
 pub use option::{OptionRole, OptionSpec, OptionType};
 pub use place::{At, Place};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use morphgl_graph_store::Dataset;
 use serde::{Deserialize, Serialize};
 
-use crate::{BatchId, CacheCurve, Handle, MiniBatch, Place, Result, SamplerSettings, SeedSet};
+use crate::{BatchId, CacheCurve, Handle, HostBatch, MiniBatch, Place, Result, SamplerSettings, SeedSet};
 
 /// Context of a batching operator.
 #[derive(Debug, Clone)]
@@ -70,11 +70,32 @@ pub trait Batching: fmt::Debug + Send + Sync {
     /// Makes a worker with its own buffers, which spreads each mini-batch over `threads` threads.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>>;
 
+    /// A worker whose mini-batches leave `given` nodes unexpanded; `None` where the operator makes none. Only nodes that the last
+    /// hop but one finds are given: those of the hops before are computed.
+    fn worker_with_given(
+        &self,
+        threads: usize,
+        given: &Arc<dyn GivenNodes>,
+    ) -> Option<Result<Box<dyn BatchingWorker>>> {
+        let _ = (threads, given);
+        None
+    }
+
     /// The operator's cache in host memory, whose size the planner then chooses; `None` without one. It is asked after workers
     /// have made some mini-batches, which may tell what sizes save.
     fn cache(&self) -> Option<CacheCurve> {
         None
     }
+}
+
+/// Which nodes' rows of the first layer's output are given, so that samplers do not expand them ([`GivenRows`](crate::GivenRows)).
+pub trait GivenNodes: fmt::Debug + Send + Sync {
+    /// Marks those of `nodes` whose rows a mini-batch is given: `marks` gets an entry a node. May wait until they are chosen.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be chosen.
+    fn mark(&self, id: BatchId, nodes: &[u32], marks: &mut Vec<bool>) -> Result<()>;
 }
 
 /// One worker of a batching operator.
@@ -268,6 +289,14 @@ pub trait Training: fmt::Debug + Send {
 
     /// Replaces the optimizer's state.
     fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()>;
+
+    /// Appends the first layer's output in evaluation mode, before dropout: a row for each destination node of the mini-batch's only
+    /// block, as [`GivenRows`](crate::GivenRows) have it. Features are read from the dataset. `None` where the operator does not
+    /// compute a layer alone.
+    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>> {
+        let _ = (batch, rows);
+        None
+    }
 
     /// Scores a mini-batch in evaluation mode (no dropout): sampled evaluation.
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>>;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, TrainingState};
 use morphgl_graph_store::Dataset;
+use morphgl_layer_split::SplitStatistics;
 use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanned, Replanner};
 use morphgl_profile::{MemoryLimit, Profile, Progress, RouteProfile, Settings, Watch};
 use morphgl_registry::{BatchId, Registry, Score, Training};
@@ -13,6 +14,7 @@ use morphgl_registry::{BatchId, Registry, Score, Training};
 use crate::budget::Purpose;
 use crate::evaluate::Sampled;
 use crate::position::{Position, Within, append};
+use crate::split::SplitPlan;
 use crate::unified::{Followers, Unified};
 use crate::{Group, Job, JobConfig, OperatorBuilder, budget};
 
@@ -103,6 +105,8 @@ pub struct Executor {
     within: Option<Within>,
     /// The other trainers of a group; `None` where one trains alone.
     followers: Option<Followers>,
+    /// What is computed beside training; `None` where training is exact.
+    split: Option<SplitStatistics>,
 }
 
 /// What is done with an epoch's events.
@@ -147,8 +151,8 @@ impl Executor {
             operators = group.join(operators, dataset.splits.train.len(), config.sampler.batch_size)?;
         }
         let inner = morphgl_execute::Executor::new(operators, &plan.schedule, settings)?;
-        let (plan, drifted, within, followers) = (plan.clone(), false, None, None);
-        Ok(Self { dataset, config, registry, inner, group, plan, problem, drifted, within, followers })
+        let (plan, drifted, within, followers, split) = (plan.clone(), false, None, None, None);
+        Ok(Self { dataset, config, registry, inner, group, plan, problem, drifted, within, followers, split })
     }
 
     /// An executor of several trainers that share every step, from mini-batch `start` on. The plan is fixed.
@@ -164,6 +168,22 @@ impl Executor {
         job.operators = operators;
         let executor = Self::new(job, &unified.leading_plan(), None, settings)?;
         Ok(Self { followers: Some(followers), ..executor })
+    }
+
+    /// An executor of layer-split training, from mini-batch `start` on. The plan is fixed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executor::new`], and a job that cannot be split.
+    pub fn split(mut job: Job, plan: &SplitPlan, start: BatchId, settings: ExecutorSettings) -> Result<Self> {
+        let statistics = plan.apply(&mut job, start)?;
+        let executor = Self::new(job, &plan.plan, None, settings)?;
+        Ok(Self { split: Some(statistics), ..executor })
+    }
+
+    /// What layer-split training has computed beside training; `None` where training is exact.
+    pub fn split_statistics(&self) -> Option<&SplitStatistics> {
+        self.split.as_ref()
     }
 
     /// Continues from a position of an executor of the same job.

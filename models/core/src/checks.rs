@@ -1,12 +1,12 @@
 //! Checks of an operator's context, mini-batches and results. `key` is the operator's key, which prefixes the errors.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use morphgl_graph_store::Topology;
 use morphgl_model_spec::{ModelKind, ModelSpec, TrainingSpec};
 use morphgl_registry::{BatchId, Block, Error, HostBatch, Key, Place, Result, Score, TrainingContext};
 use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::given::check_given;
 
 /// Checks the context of an operator that trains on the host and has no options.
 ///
@@ -94,45 +94,16 @@ pub fn check_batch<'a>(
     if !blocks.is_empty() && batch.degrees.len() < rows {
         return wrong(format!("it has degrees of {} nodes, its blocks read {rows}", batch.degrees.len()));
     }
-    let chained = blocks.windows(2).all(|b| b[1].num_src <= b[0].num_dst);
+    let num_given = check_given(&key, model, batch)?;
+    let chained = blocks.windows(2).enumerate().all(|(l, b)| match l {
+        0 if num_given > 0 => b[1].num_src == b[0].num_dst + num_given && b[1].num_dst <= b[0].num_dst,
+        _ => b[1].num_src <= b[0].num_dst,
+    });
     let ends = blocks.last().is_none_or(|b| b.num_dst >= batch.num_seeds);
     if !chained || !ends || blocks.iter().any(|b| b.num_dst > b.num_src || b.indptr.len() != b.num_dst + 1) {
         return wrong("its blocks do not feed one another; batch it again".to_string());
     }
     Ok((blocks, rows))
-}
-
-/// The node of each of a mini-batch's `rows` input rows, of which dropout reads the masks: the number that the node had before
-/// the graph was reordered, as samplers draw by it. Empty for a model without dropout.
-///
-/// # Errors
-///
-/// Fewer input nodes than rows, or one that the graph does not have.
-///
-/// # Complexity
-///
-/// O(1), and O(rows) where the graph was reordered.
-pub fn mask_nodes<'a>(
-    key: Key,
-    model: &ModelSpec,
-    topology: &Topology,
-    batch: &'a HostBatch,
-    rows: usize,
-) -> Result<Cow<'a, [u32]>> {
-    if !model.has_dropout() {
-        return Ok(Cow::default());
-    }
-    let wrong = |what: String| Error::setting(format!("{key}, {}", batch.id), what);
-    let nodes = batch.input_nodes.get(..rows).ok_or_else(|| {
-        let count = batch.input_nodes.len();
-        wrong(format!("it has {count} input nodes, its blocks read {rows}, and dropout needs all; batch it again"))
-    })?;
-    let Some(keys) = topology.draw_keys() else { return Ok(nodes.into()) };
-    let key_of = |&node: &u32| {
-        let found = keys.get(node as usize).copied();
-        found.ok_or_else(|| wrong(format!("node {node} is not in the graph, which has {}", keys.len())))
-    };
-    nodes.iter().map(key_of).collect::<Result<Vec<u32>>>().map(Cow::from)
 }
 
 /// Why a model does not train on mini-batches whose edges have `importance`: GCN and GIN scale rows to degrees.

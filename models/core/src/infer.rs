@@ -2,7 +2,7 @@
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_spec::ModelSpec;
-use morphgl_registry::{Error, Key, Result};
+use morphgl_registry::{Block, Error, HostBatch, Key, Result};
 
 use crate::chunks::{Chunk, Chunker, Limits};
 
@@ -42,6 +42,33 @@ pub trait QueuedLayers {
     ///
     /// Queued work has failed.
     fn finish(&mut self, out: &mut Vec<f32>) -> Result<()>;
+}
+
+/// Checks a mini-batch whose first layer is computed alone, and returns the dataset's features and its block; `key` is the
+/// operator's key.
+///
+/// # Errors
+///
+/// A dataset without features; a model that reads no graph; not one block, or one that does not fit the dataset.
+pub fn check_first_layer<'a>(
+    key: Key,
+    spec: &ModelSpec,
+    dataset: &'a Dataset,
+    batch: &'a HostBatch,
+) -> Result<(&'a FeatureMatrix, &'a Block)> {
+    let wrong = |what: String| Err(Error::setting(format!("{key}, {}", batch.id), what));
+    let Some(features) = &dataset.features else {
+        return wrong("the dataset has no features".to_string());
+    };
+    let [block] = &batch.blocks[..] else {
+        return wrong(format!("it has {} blocks, and one layer is computed", batch.blocks.len()));
+    };
+    let fits = batch.input_nodes.len() == block.num_src && batch.degrees.len() == block.num_src;
+    let exist = batch.input_nodes.iter().all(|&v| (v as usize) < features.num_rows());
+    if !spec.reads_graph() || !fits || !exist || block.indptr.len() != block.num_dst + 1 {
+        return wrong("its block does not fit the model and the dataset; batch it again".to_string());
+    }
+    Ok((features, block))
 }
 
 impl<L: Layers> QueuedLayers for L {

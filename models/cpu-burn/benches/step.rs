@@ -81,6 +81,7 @@ fn batch(load: &Workload) -> MiniBatch {
         degrees: vec![5.0; n0],
         blocks,
         features: Some(features),
+        given: None,
         labels: (0..SEEDS as i32).map(|i| i % 47).collect(),
     })
 }

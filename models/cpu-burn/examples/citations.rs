@@ -80,6 +80,7 @@ fn whole(dataset: &Dataset, layers: usize) -> HostBatch {
         degrees: (0..n as u32).map(|v| topology.degree(v) as f32).collect(),
         blocks: vec![block; layers],
         features: Some(features),
+        given: None,
         labels,
     }
 }

@@ -1,19 +1,20 @@
 //! The operator: parameters, gradients, forward and backward of a mini-batch.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::Dataset;
-use morphgl_layers::{Adjacency, BatchStatistics, Mode, Parameters, Pass, adjacency, values};
+use morphgl_layers::{Adjacency, BatchStatistics, Features, Mode, Parameters, Pass, adjacency, values};
 use morphgl_model_spec::{ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
 use morphgl_registry::{
     BatchId, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
 };
 use morphgl_training_core::{
-    broken_parameter, check_batch, check_context, check_loss, infer, infer_bytes, mask_nodes, nothing_accumulated,
-    start_threads,
+    broken_parameter, check_batch, check_context, check_first_layer, check_loss, given_mask_nodes, infer, infer_bytes,
+    mask_nodes, nothing_accumulated, source_degrees, start_threads,
 };
 use rayon::prelude::*;
 
@@ -87,12 +88,16 @@ impl CpuBurn {
         let pass = Pass { spec: model, parameters, mode };
         let (blocks, rows) = check_batch(KEY, model, batch, batch.features.as_ref().map(|f| f.dim))?;
         let blocks: Vec<Option<Arc<Adjacency>>> = if model.reads_graph() {
-            blocks.par_iter().map(|b| adjacency(model, b, &batch.degrees)).collect()
+            let degrees = [Cow::Borrowed(&batch.degrees[..]), source_degrees(batch, 1)];
+            blocks.par_iter().enumerate().map(|(l, b)| adjacency(model, b, &degrees[usize::from(l == 1)])).collect()
         } else {
             vec![None; model.layers]
         };
         let features = batch.features.as_ref().expect("checked above");
-        Ok(pass.forward(pass.read_features(features.view(), rows, device), &blocks, batch.num_seeds, statistics))
+        let features = pass.read_features(features.view(), rows, device);
+        let nodes = given_mask_nodes(KEY, model, &self.dataset.topology, batch)?;
+        let given = batch.given.as_ref().map_or(&[][..], |given| &given.rows);
+        Ok(pass.forward(features, &blocks, (given, &nodes), batch.num_seeds, statistics))
     }
 
     fn forward_backward(&mut self, batch: &HostBatch) -> Result<Score> {
@@ -231,6 +236,19 @@ impl Training for CpuBurn {
         let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
         let score = pool.install(|| self.evaluate(batch))?;
         Ok(Handle::ready(score, start.elapsed()))
+    }
+
+    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>> {
+        let (pool, spec) = (Arc::clone(&self.pool), &self.spec.model);
+        Some(check_first_layer(KEY, spec, &self.dataset, batch).map(|(features, block)| {
+            pool.install(|| {
+                let parameters = Parameters::new(&self.parameters, &Device::flex());
+                let pass = Pass { spec, parameters: &parameters, mode: Mode::Evaluation };
+                let input = Features::gather(features.view(), features.dim(), &batch.input_nodes, &Device::flex());
+                let block = adjacency(spec, block, &batch.degrees);
+                rows.extend(values(pass.layer(0, &input, block.as_ref(), &mut Vec::new())));
+            });
+        }))
     }
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {

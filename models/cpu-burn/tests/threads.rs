@@ -60,6 +60,7 @@ fn whole(dataset: &Dataset, epoch: u32) -> MiniBatch {
         degrees: vec![6.0; NODES],
         blocks: vec![block.clone(), block],
         features: Some(features),
+        given: None,
         labels: dataset.labels.as_ref().expect("labels").to_vec(),
     })
 }

@@ -128,17 +128,18 @@ fn nonempty<T>(values: &[T]) -> Option<&[T]> {
     (!values.is_empty()).then_some(values)
 }
 
-/// Prepares the blocks of all layers in parallel; `transposes(layer)` says whether the layer reads its transposed edges.
-pub(crate) fn prepare(
+/// Prepares the blocks of all layers in parallel; `degrees(layer)` are those of the block's source nodes, and `transposes(layer)`
+/// says whether the layer reads its transposed edges.
+pub(crate) fn prepare<'a>(
     all: &mut [Adjacency],
     kind: ModelKind,
     blocks: &[Block],
-    degrees: &[f32],
+    degrees: &(impl Fn(usize) -> &'a [f32] + Sync),
     transposes: &(impl Fn(usize) -> bool + Sync),
 ) {
     parallel::pieces(all, 1, &|layer, adjacency| {
         let adjacency = &mut adjacency[0];
-        adjacency.prepare(kind, &blocks[layer], degrees);
+        adjacency.prepare(kind, &blocks[layer], degrees(layer));
         if transposes(layer) {
             adjacency.transpose(&blocks[layer], kind == ModelKind::Gat);
         }

@@ -18,6 +18,7 @@ use crate::sparse::{SparseInput, transpose};
 use crate::spmm::spmm;
 
 mod backward;
+mod given;
 mod parameters;
 
 pub(crate) use backward::Upstream;

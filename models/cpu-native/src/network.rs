@@ -73,6 +73,12 @@ pub(crate) struct Input<'a> {
     /// A block a layer; empty for a model that reads no graph.
     pub(crate) blocks: &'a [Block],
     pub(crate) degrees: &'a [f32],
+    /// The degrees of the second block's source nodes.
+    pub(crate) second_degrees: &'a [f32],
+    /// Rows of the first layer's output after those that are computed, before dropout.
+    pub(crate) given: &'a [f32],
+    /// Their nodes, of which dropout reads the masks; empty where nothing is dropped.
+    pub(crate) given_nodes: &'a [u32],
     /// The features of the first `rows` input nodes, or of the whole store if there are `nodes`.
     pub(crate) features: FeatureView<'a>,
     pub(crate) rows: usize,
@@ -84,6 +90,20 @@ pub(crate) struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
+    /// No rows.
+    pub(crate) const NONE: Self = Self {
+        blocks: &[],
+        degrees: &[],
+        second_degrees: &[],
+        given: &[],
+        given_nodes: &[],
+        features: FeatureView::F32(&[]),
+        rows: 0,
+        nodes: None,
+        mask_nodes: &[],
+        labels: &[],
+    };
+
     /// The features that the first layer reads; `of_edges` are the nodes of its edges' sources.
     fn features(&self, of_edges: &'a [u32]) -> Rows<'a> {
         let nodes = self.nodes.map(|(store, of_rows)| NodeIds { of_rows, of_edges, store });
@@ -153,7 +173,10 @@ impl LayerInputs {
     ) -> Context<'a> {
         let nonzeros = self.nonzeros.as_ref().filter(|_| layer == 0).map(|(_, sparse)| sparse);
         let x = match before {
-            Some(before) => Rows::dense_f32(before.out.read(input.num_dst(layer - 1) * before.shape.out_dim)),
+            Some(before) => {
+                let given = if layer == 1 { input.given.len() } else { 0 };
+                Rows::dense_f32(before.out.read(input.num_dst(layer - 1) * before.shape.out_dim + given))
+            }
             None if nonzeros.is_some() => Rows::dense_f32(&[]),
             None if self.input_dropout(mode).is_some() => {
                 Rows::dense_f32(self.dropped.read(input.rows * self.spec.in_dim))
@@ -226,7 +249,8 @@ impl Network {
         layers.iter_mut().enumerate().for_each(|(l, layer)| layer.choose_order(input.blocks.get(l), sparse && l == 0));
         if !input.blocks.is_empty() {
             let transposes = |l: usize| mode.trains() && (l > 0 || layers[l].order != Order::AggregateFirst);
-            adjacency::prepare(&mut inputs.adjacencies, inputs.spec.kind, input.blocks, input.degrees, &transposes);
+            let degrees = |l| if l == 1 { input.second_degrees } else { input.degrees };
+            adjacency::prepare(&mut inputs.adjacencies, inputs.spec.kind, input.blocks, &degrees, &transposes);
         }
         if sparse {
             inputs.read_nonzeros(&layers[0], input, mode);
@@ -237,9 +261,29 @@ impl Network {
         for l in 0..layers.len() {
             let start = Instant::now();
             let (before, rest) = layers.split_at_mut(l);
+            let given = if l == 0 { input.given } else { &[] };
+            rest[0].reserve(input.num_dst(l), given);
             rest[0].forward(inputs.context((l, before.last()), parameters, input, mode), mode);
+            let dropout = mode.dropout(l, DropoutSite::Hidden, inputs.spec.dropout);
+            let dropout = dropout.map(|dropout| (dropout, input.given_nodes));
+            rest[0].append(inputs.level, input.num_dst(l), given, dropout);
             times.forward[l] = start.elapsed().as_secs_f64();
         }
+    }
+
+    /// Appends the first layer's output over the only block to `rows`, in evaluation mode.
+    pub(crate) fn first_layer(&mut self, parameters: &[f32], input: Input<'_>, rows: &mut Vec<f32>) {
+        let Self { layers, inputs, .. } = self;
+        let (first, sparse, mode) = (&mut layers[0], inputs.nonzeros.is_some(), Mode::Evaluation);
+        first.choose_order(input.blocks.first(), sparse);
+        inputs.adjacencies[0].prepare(inputs.spec.kind, &input.blocks[0], input.degrees);
+        if sparse {
+            inputs.read_nonzeros(first, input, mode);
+        } else {
+            inputs.read_dense(first, input, mode);
+        }
+        first.forward(inputs.context((0, None), parameters, input, mode), mode);
+        rows.extend_from_slice(first.out.read(input.num_dst(0) * first.shape.out_dim));
     }
 
     /// Scores a mini-batch in evaluation mode.

@@ -12,8 +12,8 @@ use morphgl_registry::{
     Training, TrainingContext,
 };
 use morphgl_training_core::{
-    Limits, broken_parameter, check_batch, check_context, check_loss, infer, mask_nodes, nothing_accumulated,
-    start_threads,
+    Limits, broken_parameter, check_batch, check_context, check_first_layer, check_loss, given_mask_nodes, infer,
+    mask_nodes, nothing_accumulated, source_degrees, start_threads,
 };
 
 use crate::infer::{self as inference, InferenceModel};
@@ -105,15 +105,18 @@ impl CpuNative {
     ///
     /// A mini-batch that does not fit the model.
     pub fn work(&self, batch: &HostBatch) -> Result<Work> {
-        Ok(self.network.work(input(&self.dataset, &self.spec.model, batch)?))
+        let second_degrees = source_degrees(batch, 1);
+        Ok(self.network.work(input(&self.dataset, &self.spec.model, batch, &second_degrees)?))
     }
 
     fn forward_backward(&mut self, batch: &HostBatch, complete: Complete<'_>) -> Result<Score> {
         let model = &self.spec.model;
-        let input = input(&self.dataset, model, batch)?;
-        let mask_nodes = mask_nodes(KEY, model, &self.dataset.topology, batch, input.rows)?;
-        let input = Input { mask_nodes: &mask_nodes, ..input };
+        let (topology, second_degrees) = (&self.dataset.topology, source_degrees(batch, 1));
+        let input = input(&self.dataset, model, batch, &second_degrees)?;
+        let mask_nodes = mask_nodes(KEY, model, topology, batch, input.rows)?;
         let mode = Mode::Training { seed: self.seed, id: batch.id };
+        let given_nodes = given_mask_nodes(KEY, model, topology, batch)?;
+        let input = Input { mask_nodes: &mask_nodes, given_nodes: &given_nodes, ..input };
         let score = self.network.forward_backward(&self.parameters, input, mode, &mut self.gradients, complete);
         check_loss(KEY, batch.id, &score)?;
         self.last = Some(batch.id);
@@ -145,7 +148,12 @@ impl CpuNative {
 }
 
 /// The checked input of a model: the mini-batch, and the dataset's features if the mini-batch has none.
-fn input<'a>(dataset: &'a Dataset, model: &ModelSpec, batch: &'a HostBatch) -> Result<Input<'a>> {
+fn input<'a>(
+    dataset: &'a Dataset,
+    model: &ModelSpec,
+    batch: &'a HostBatch,
+    second_degrees: &'a [f32],
+) -> Result<Input<'a>> {
     let wrong = |message: String| Err(Error::setting(format!("{KEY}, {}", batch.id), message));
     let store = dataset.features.as_ref().filter(|_| batch.features.is_none());
     let dim = batch.features.as_ref().map(|features| features.dim).or(store.map(FeatureMatrix::dim));
@@ -171,7 +179,19 @@ fn input<'a>(dataset: &'a Dataset, model: &ModelSpec, batch: &'a HostBatch) -> R
     let features =
         gathered.or(store.map(FeatureMatrix::view)).expect("`check_batch` refuses a mini-batch without them");
     let HostBatch { degrees, labels, .. } = batch;
-    Ok(Input { blocks, degrees, features, rows, nodes, mask_nodes: &[], labels })
+    let given = batch.given.as_ref().map_or(&[][..], |given| &given.rows);
+    Ok(Input {
+        blocks,
+        degrees,
+        second_degrees,
+        given,
+        given_nodes: &[],
+        features,
+        rows,
+        nodes,
+        mask_nodes: &[],
+        labels,
+    })
 }
 
 /// Copies the elements of tensors, in order, to `values`.
@@ -237,9 +257,21 @@ impl Training for CpuNative {
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
-        let input = input(&self.dataset, &self.spec.model, batch)?;
+        let second_degrees = source_degrees(batch, 1);
+        let input = input(&self.dataset, &self.spec.model, batch, &second_degrees)?;
         let score = pool.install(|| self.network.score(&self.parameters, input));
         Ok(Handle::ready(score, start.elapsed()))
+    }
+
+    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>> {
+        let (pool, dataset) = (Arc::clone(&self.pool), Arc::clone(&self.dataset));
+        Some(check_first_layer(KEY, &self.spec.model, &dataset, batch).map(|(store, _)| {
+            let HostBatch { blocks, degrees, input_nodes, .. } = batch;
+            let nodes = Some((store, &input_nodes[..]));
+            let input =
+                Input { blocks, degrees, features: store.view(), rows: input_nodes.len(), nodes, ..Input::NONE };
+            pool.install(|| self.network.first_layer(&self.parameters, input, rows));
+        }))
     }
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {

@@ -53,6 +53,7 @@ fn batch(index: u32) -> HostBatch {
         degrees: vec![14.0; NODES[0]],
         blocks,
         features: Some(features),
+        given: None,
         labels: (0..NODES[3]).map(|_| (random(&mut state) % CLASSES as u64) as i32).collect(),
     }
 }

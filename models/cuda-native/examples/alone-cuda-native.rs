@@ -43,6 +43,7 @@ fn main() -> Result<()> {
         degrees: vec![2.0; n as usize],
         blocks: vec![block.clone(), block],
         features: Some(rows),
+        given: None,
         labels,
     };
     let spec = serde_json::json!({

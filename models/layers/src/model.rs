@@ -104,7 +104,8 @@ impl Pass<'_> {
         Features::read(view.part(0, rows * self.spec.in_dim), self.spec.in_dim, dropout.as_ref(), device)
     }
 
-    /// All layers over a mini-batch's blocks; returns the logits of its first `num_seeds` nodes.
+    /// All layers over a mini-batch's blocks; returns the logits of its first `num_seeds` nodes. Rows that are `given`, with their
+    /// nodes for dropout, follow those of the first layer's output; no gradient flows into them.
     /// Statistics of batch normalisation are pushed to `statistics`.
     ///
     /// # Panics
@@ -114,13 +115,24 @@ impl Pass<'_> {
         &self,
         features: Features,
         blocks: &[Option<Arc<Adjacency>>],
+        (given, given_nodes): (&[f32], &[u32]),
         num_seeds: usize,
         statistics: &mut Vec<BatchStatistics>,
     ) -> Tensor<2> {
         assert_eq!(blocks.len(), self.spec.layers, "an entry per layer");
         let mut x = features;
         for (l, block) in blocks.iter().enumerate() {
-            x = Features::Dense(self.layer(l, &x, block.as_ref(), statistics));
+            let mut out = self.layer(l, &x, block.as_ref(), statistics);
+            if l == 0 && !given.is_empty() {
+                let [_, width] = out.dims();
+                let mut rows = given.to_vec();
+                if let Some(mask) = self.mode.dropout(0, DropoutSite::Hidden, self.spec.dropout) {
+                    mask.dropout.apply(given_nodes, &mut rows);
+                }
+                let rows = TensorData::new(rows, [given.len() / width, width]);
+                out = Tensor::cat(vec![out.clone(), Tensor::from_data(rows, &out.device())], 0);
+            }
+            x = Features::Dense(out);
         }
         let Features::Dense(logits) = x else { unreachable!("a model has a layer") };
         prefix(logits, num_seeds)

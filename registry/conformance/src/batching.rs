@@ -224,6 +224,7 @@ pub fn run_neighbor(description: &Description) {
                     laws::rows_keep_to_the_fanout(&subject, &case);
                     laws::batches_equal_the_reference(&subject, &case);
                     laws::shares_equal_the_reference(&subject, &case);
+                    laws::given_nodes_are_left_out(&subject, &case);
                     // Operators that read files write each graph first.
                     if fanouts == "5,4,3" {
                         laws::reordering_renames_the_nodes(&subject, &case);

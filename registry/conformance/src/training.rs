@@ -2,6 +2,7 @@
 //!
 //! Every training operator passes [`check`], in one test of its crate.
 
+mod given;
 mod graph;
 mod numbers;
 mod reference;
@@ -54,6 +55,8 @@ pub fn check(subject: &Subject<'_>) {
     numbers::inference_is_the_forward_pass(&run);
     numbers::dropout_is_a_function_of_the_batch(&run);
     numbers::loss_falls(&run);
+    given::given_rows_stand_for_computed_ones(&run);
+    given::gradients_with_given_rows_are_differences(&run);
     state::parameters_travel_by_name(&run);
     state::the_first_step_is_adams(&run);
     state::no_gradient_no_step(&run);

@@ -13,6 +13,7 @@ mod import;
 mod inference;
 mod info;
 mod interrupt;
+mod layer_split;
 mod limits;
 mod model;
 mod node_files;

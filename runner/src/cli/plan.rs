@@ -18,7 +18,9 @@ use super::report;
 use super::show::{self, Show};
 use super::usage::OrUsage;
 use super::what_if;
-use crate::{Partitioner, Plans, Problem, Profile, Scheduler, Shares, Simulated, Unified, predicted_timeline};
+use crate::{
+    Partitioner, Plans, Problem, Profile, Scheduler, Shares, Simulated, SplitPlan, Unified, predicted_timeline,
+};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -67,24 +69,25 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
-    type Planned = (Option<Profile>, Problem, Plans, Option<Unified>);
-    let (profile, problem, plans, unified): Planned = if let Some(durations) = &args.durations {
+    type Planned = (Option<Profile>, Problem, Plans, Option<Unified>, Option<Vec<SplitPlan>>);
+    let (profile, problem, plans, unified, split): Planned = if let Some(durations) = &args.durations {
         let problem = durations.problem(args.planned.limits.options()).or_usage("--durations")?;
         let plans = Scheduler::schedule(&problem)?;
-        (None, problem, plans, None)
+        (None, problem, plans, None, None)
     } else if let Some(path) = &args.profile {
         let profile = Profile::load(path)?;
         let cores = args.planned.batch.threads.unwrap_or(profile.machine.cores);
         let problem = Partitioner::partition(&profile, cores, args.planned.limits.options());
         let plans = Scheduler::schedule(&problem)?;
-        (Some(profile), problem, plans, None)
+        (Some(profile), problem, plans, None, None)
     } else {
         let (dataset, mut config) = args.planned.open(show)?;
         config.every_device = true;
-        let wanted = Wanted { evaluates: true, epochs: None, group: Some(Shares::default()) };
+        let split = args.planned.split.allowed(None)?;
+        let wanted = Wanted { evaluates: true, epochs: None, group: Some(Shares::default()), split };
         let measured = args.planned.measure(&dataset, config, wanted, show)?;
-        let Measured { profile, problem, plans, unified, .. } = measured;
-        (Some(profile), problem, plans, unified.transpose()?)
+        let Measured { profile, problem, plans, unified, split, .. } = measured;
+        (Some(profile), problem, plans, unified.transpose()?, split.transpose()?)
     };
     let best = plans.best();
     let rows = what_if::changed(&problem, best, &args.what_if)?;
@@ -99,6 +102,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         text += &format!("\n{}", what_if::table(&rows));
     }
     text += &unified.iter().map(|unified| format!("{unified}\n")).collect::<String>();
+    text += &split.iter().flatten().map(|split| format!("{split}\n")).collect::<String>();
     let simulated = Simulated::of(&crate::registry()?);
     if let Some(path) = &args.timeline {
         let title = format!("{} mini-batches, {}, as predicted", HumanCount(best.num_batches() as u64), best.strategy);
@@ -120,7 +124,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         rows.iter().map(|c| json!({ "change": c.change, "speed_up": c.speed_up, "plan": c.plan })).collect();
     Ok(Outcome::new(
         text,
-        json!({ "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile, "unified": unified }),
+        json!({ "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile, "unified": unified, "layer_split": split }),
     ))
 }
 

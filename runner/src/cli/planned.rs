@@ -13,6 +13,7 @@ use morphgl_registry::Machine;
 use super::batch::BatchArgs;
 use super::data::DataArgs;
 use super::interrupt;
+use super::layer_split::SplitArgs;
 use super::limits::LimitArgs;
 use super::model::ModelArgs;
 use super::ranks;
@@ -21,8 +22,8 @@ use super::values;
 use crate::budget::Purpose;
 use crate::memory;
 use crate::{
-    GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, Shares,
-    TrainingSpec, Unified,
+    Allowed, GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, Shares,
+    SplitPlan, TrainingSpec, Unified,
 };
 
 /// The options of every command that profiles and plans.
@@ -45,6 +46,8 @@ pub(crate) struct PlannedArgs {
     cache: Option<values::Cache>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) split: SplitArgs,
 }
 
 /// What a profile and its plans are for.
@@ -56,6 +59,8 @@ pub(crate) struct Wanted {
     pub(crate) epochs: Option<u32>,
     /// Several trainers are measured and planned together, too, with mini-batches divided so.
     pub(crate) group: Option<Shares>,
+    /// Layer-split training is measured and planned, too.
+    pub(crate) split: Option<Allowed>,
 }
 
 /// A job, its profile, and its plans.
@@ -66,6 +71,8 @@ pub(crate) struct Measured {
     pub(crate) plans: Plans,
     /// The best plan of several trainers together, where it was asked for and there are several.
     pub(crate) unified: Option<anyhow::Result<Unified>>,
+    /// Plans of layer-split training, the fastest first, where it was asked for.
+    pub(crate) split: Option<anyhow::Result<Vec<SplitPlan>>>,
     /// Peak memory besides the plan's caches, buffers and workers: dataset (unless it is mapped or on disk), model, a step's own
     /// memory and its mini-batches; and evaluation's own cache and a worker.
     pub(crate) held_bytes: u64,
@@ -90,7 +97,7 @@ impl PlannedArgs {
         wanted: Wanted,
         show: Show,
     ) -> anyhow::Result<Measured> {
-        let Wanted { evaluates, epochs, group } = wanted;
+        let Wanted { evaluates, epochs, group, split } = wanted;
         let mut job = Job::new(Arc::clone(dataset), config)?;
         job.unbuilt.iter().for_each(|why| show.say(format_args!("left out: {why}")));
         job.on_disk().iter().for_each(|how| show.say(how));
@@ -147,8 +154,19 @@ impl PlannedArgs {
             ranks.keep_one_route(&mut job, &mut profile, predict)?;
         }
         let (problem, plans) = planned(&profile)?;
+        let split = split.map(|allowed| {
+            let (settings, bar) = (&profiler.settings, show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0));
+            let mut progress = |p: &Progress| {
+                bar.set_length(p.total as u64);
+                bar.set_position(p.done as u64);
+                bar.set_message(format!("layer split: {}", p.what));
+            };
+            let plans = SplitPlan::measure(&mut job, allowed, settings, limits, &stop, Some(memory), &mut progress);
+            bar.finish_and_clear();
+            plans
+        });
         let unified = group.map(|(measured, shares)| Unified::plan(&profile, &measured, shares, threads, limits));
-        Ok(Measured { job, profile, problem, plans, unified, held_bytes })
+        Ok(Measured { job, profile, problem, plans, unified, split, held_bytes })
     }
 }
 

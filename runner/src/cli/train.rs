@@ -27,10 +27,10 @@ use super::screen::Screen;
 use super::show::{self, Show};
 use super::status::State;
 use super::usage::Usage;
-use super::{interrupt, ranks, report, values};
+use super::{interrupt, layer_split, ranks, report, values};
 use crate::{
     Engine, Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Progress, Recorder,
-    Shares, Simulated, StopReason, TrainOptions, Trainer, TrainingState, Unified,
+    Shares, Simulated, SplitPlan, StopReason, TrainOptions, Trainer, TrainingState, Unified,
 };
 use state::RunState;
 use summary::{configuration, length, stop_reason, summary};
@@ -187,6 +187,8 @@ struct Setup {
     plan: Plan,
     /// The plan of a group, whose first trainer's is `plan`.
     unified: Option<Unified>,
+    /// The plan of layer-split training, of which `plan` is a part.
+    split: Option<SplitPlan>,
     simulated: Simulated,
     run_dir: Option<RunDir>,
     progress: Progress,
@@ -237,6 +239,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         replanned,
         plan,
         unified,
+        split,
         simulated,
         run_dir,
         progress,
@@ -268,12 +271,11 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     let run_dir = run_dir.map(RefCell::new);
     let mut keeper =
         Checkpoints::new(run_dir.as_ref(), serde_json::to_value(&state)?, args.checkpoint_every, show, &screen.bar);
-    let executor = match &unified {
-        None => Executor::new(job, &plan, replanned, settings)?,
-        Some(unified) => {
-            let index = resumed.as_ref().map_or(0, |resumed| resumed.batches as u32);
-            Executor::unified(job, unified, BatchId { epoch: progress.epoch, index }, settings)?
-        }
+    let first = BatchId { epoch: progress.epoch, index: resumed.as_ref().map_or(0, |r| r.batches as u32) };
+    let executor = match (&unified, &split) {
+        (_, Some(split)) => Executor::split(job, split, first, settings)?,
+        (Some(unified), None) => Executor::unified(job, unified, first, settings)?,
+        (None, None) => Executor::new(job, &plan, replanned, settings)?,
     };
     executor.exchange().iter().for_each(|how| show.line(format_args!("gradients: {how}")));
     let exchange = executor.exchange().map(str::to_string);
@@ -340,6 +342,11 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     if let Some((ranks, text)) = of_ranks {
         outcome.json["ranks"] = ranks;
         outcome.text += &text;
+    }
+    if let (Some(split), Some(statistics)) = (&split, trainer.executor.split_statistics()) {
+        let (text, json) = layer_split::summary(split, statistics);
+        outcome.text += &text;
+        outcome.json["layer_split"] = json;
     }
     outcome.json["training"] = serde_json::to_value(&trainer.options)?;
     outcome.json["dataset"] = json!({

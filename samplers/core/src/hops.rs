@@ -3,7 +3,9 @@
 use std::mem;
 
 use morphgl_graph_store::FeatureMatrix;
-use morphgl_registry::{BatchFeatures, Block, Expansion, HostBatch, MiniBatch, NeighborSettings, Result};
+use morphgl_registry::{
+    BatchFeatures, Block, Expansion, GivenNodes, GivenRows, HostBatch, MiniBatch, NeighborSettings, Result,
+};
 
 use crate::picks::Picks;
 
@@ -48,11 +50,12 @@ pub struct Hop<'a> {
 }
 
 /// Samples all hops of `batch.id`, and sets blocks, input nodes, degrees and the number of seeds. The memory of `batch` is
-/// reused, its content is not. `seed` is that of all randomness, `weights` are those of the graph's edges.
+/// reused, its content is not. `seed` is that of all randomness, `weights` are those of the graph's edges. The last hop does not
+/// expand the nodes that are `given`, and which no hop before the last but one has found.
 ///
 /// # Errors
 ///
-/// Those of the sampler.
+/// Those of the sampler, and of `given`.
 #[inline]
 pub fn sample_hops(
     sampler: &mut impl HopSampler,
@@ -60,13 +63,17 @@ pub fn sample_hops(
     seed: u64,
     weights: Option<&[f32]>,
     seeds: &[u32],
+    given: Option<&dyn GivenNodes>,
     batch: &mut HostBatch,
 ) -> Result<()> {
     sampler.start(seeds, mem::take(&mut batch.input_nodes), mem::take(&mut batch.degrees))?;
     let hops = settings.fanouts.0.len();
     batch.blocks.resize_with(hops, Block::default);
-    let mut newest = 0;
+    let (mut newest, mut recycled) = (0, batch.given.take());
     for hop in 0..hops {
+        if let Some(given) = given.filter(|_| hop > 0 && hop + 1 == hops) {
+            leave_out(sampler, given, newest, *recycled.take().unwrap_or_default(), batch)?;
+        }
         let num_dst = sampler.num_nodes();
         let first = match settings.expansion {
             Expansion::All => 0,
@@ -82,6 +89,45 @@ pub fn sample_hops(
     batch.num_seeds = seeds.len();
     (batch.input_nodes, batch.degrees) = sampler.finish()?;
     Ok(())
+}
+
+/// Leaves out the given nodes that the last hop has found, local ids from `newest` on: they become the last source nodes of its
+/// block, and the sampler goes on with the others. The memory of `recycled` is used for them.
+fn leave_out(
+    sampler: &mut impl HopSampler,
+    given: &dyn GivenNodes,
+    newest: usize,
+    recycled: GivenRows,
+    batch: &mut HostBatch,
+) -> Result<()> {
+    let (mut nodes, degrees) = sampler.finish()?;
+    let mut marks = Vec::new();
+    given.mark(batch.id, &nodes[newest..], &mut marks)?;
+    let num_computed = nodes.len() - marks.iter().filter(|is_given| **is_given).count();
+    let mut left_out = GivenRows { version: 0, ..recycled };
+    left_out.nodes.clear();
+    left_out.degrees.clear();
+    left_out.rows.clear();
+    // The new local id of each node that the hop has found.
+    let mut ids = Vec::with_capacity(marks.len());
+    let mut kept = newest;
+    for (local, is_given) in (newest..).zip(marks) {
+        if is_given {
+            ids.push((num_computed + left_out.nodes.len()) as u32);
+            left_out.nodes.push(nodes[local]);
+            left_out.degrees.push(degrees[local]);
+        } else {
+            ids.push(kept as u32);
+            nodes[kept] = nodes[local];
+            kept += 1;
+        }
+    }
+    if !left_out.nodes.is_empty() {
+        let found = batch.blocks[1].indices.iter_mut().filter(|local| **local >= newest as u32);
+        found.for_each(|local| *local = ids[*local as usize - newest]);
+        batch.given = Some(Box::new(left_out));
+    }
+    sampler.start(&nodes[..kept], Vec::new(), degrees)
 }
 
 /// The mini-batch whose memory a worker on the host reuses, or an empty one.

@@ -57,6 +57,15 @@ impl HostBatching {
     }
 }
 
+impl HostBatching {
+    /// Replaces the degrees of nodes by the sums of their edges' weights, where the graph has weights.
+    pub fn weigh(&self, degrees: &mut [f32], nodes: &[u32]) {
+        if let Some(sums) = &self.weight_sums {
+            degrees.iter_mut().zip(nodes).for_each(|(degree, &v)| *degree = sums[v as usize]);
+        }
+    }
+}
+
 /// Sum of each node's edge weights.
 fn weight_sums(topology: &Topology) -> Option<Vec<f32>> {
     let weights: &[f32] = topology.weights()?;
@@ -128,8 +137,9 @@ fn prepare(
     batch: &mut HostBatch,
 ) -> Result<()> {
     sampler.sample(host, seeds, batch)?;
-    if let Some(sums) = &host.weight_sums {
-        batch.degrees.iter_mut().zip(&batch.input_nodes).for_each(|(degree, &v)| *degree = sums[v as usize]);
+    host.weigh(&mut batch.degrees, &batch.input_nodes);
+    if let Some(given) = &mut batch.given {
+        host.weigh(&mut given.degrees, &given.nodes);
     }
     set_labels(host.dataset.labels.as_deref(), batch);
     gather_features(host.dataset.features.as_ref().filter(|_| host.gather), parallel, batch);

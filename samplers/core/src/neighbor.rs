@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use morphgl_graph_store::Topology;
-use morphgl_registry::{HostBatch, NeighborSettings, Result};
+use morphgl_registry::{GivenNodes, HostBatch, NeighborSettings, Result};
 
 use crate::{Expected, HostBatching, HostHops, SampleSeeds, sample_hops};
 
@@ -12,12 +12,18 @@ use crate::{Expected, HostBatching, HostHops, SampleSeeds, sample_hops};
 pub struct NeighborSampler {
     hops: HostHops,
     settings: NeighborSettings,
+    given: Option<Arc<dyn GivenNodes>>,
 }
 
 impl NeighborSampler {
     /// A sampler of `topology` on so many threads; the arguments are those of [`HostHops::new`].
     pub fn new(topology: &Topology, settings: NeighborSettings, threads: usize, expected: &Arc<Expected>) -> Self {
-        Self { hops: HostHops::new(topology, threads, Arc::clone(expected)), settings }
+        Self { hops: HostHops::new(topology, threads, Arc::clone(expected)), settings, given: None }
+    }
+
+    /// The sampler, which leaves `given` nodes unexpanded.
+    pub fn with_given(self, given: &Arc<dyn GivenNodes>) -> Self {
+        Self { given: Some(Arc::clone(given)), ..self }
     }
 }
 
@@ -25,6 +31,7 @@ impl SampleSeeds for NeighborSampler {
     fn sample(&mut self, host: &HostBatching, seeds: &[u32], batch: &mut HostBatch) -> Result<()> {
         let topology = &host.dataset.topology;
         let weights = topology.weights().map(|w| &**w);
-        sample_hops(&mut self.hops.sampler(topology), &self.settings, host.settings.seed, weights, seeds, batch)
+        let Self { hops, settings, given } = self;
+        sample_hops(&mut hops.sampler(topology), settings, host.settings.seed, weights, seeds, given.as_deref(), batch)
     }
 }

@@ -78,7 +78,7 @@ impl SampleSeeds for ShadowSampler {
         mem::swap(&mut found.degrees, &mut batch.degrees);
         let hops = hops.sampler(topology);
         let mut sampler = Inducing { topology, id: batch.id, hops, inducer, induced };
-        sample_hops(&mut sampler, &settings.hops, host.settings.seed, weights, seeds, found)?;
+        sample_hops(&mut sampler, &settings.hops, host.settings.seed, weights, seeds, None, found)?;
         batch.num_seeds = seeds.len();
         batch.input_nodes = mem::take(&mut found.input_nodes);
         batch.degrees = mem::take(&mut found.degrees);

@@ -141,6 +141,7 @@ impl CudaBatch {
     ///
     /// Memory is full, or the driver fails.
     pub fn upload(stream: &Stream, batch: &HostBatch) -> Result<Self> {
+        refuse_given(batch)?;
         let block = |block: &Block| -> Result<CudaBlock> {
             Ok(CudaBlock {
                 num_dst: block.num_dst,
@@ -171,6 +172,16 @@ impl CudaBatch {
     /// The mini-batch as the registry's type.
     pub fn into_batch(self) -> MiniBatch {
         MiniBatch::Device(Box::new(self))
+    }
+}
+
+/// Refuses a mini-batch with given rows, which CUDA's training operator does not read.
+pub(crate) fn refuse_given(batch: &HostBatch) -> Result<()> {
+    match batch.given {
+        Some(_) => {
+            Err(Error::setting(batch.id, "it has given rows, which are read on the host alone; compute all rows"))
+        }
+        None => Ok(()),
     }
 }
 
@@ -227,6 +238,7 @@ impl DeviceBatch for CudaBatch {
             degrees: self.degrees.to_vec(&stream)?,
             blocks: self.blocks.iter().map(block).collect::<Result<_>>()?,
             features: features.transpose()?,
+            given: None,
             labels: self.labels.to_vec(&stream)?,
         })
     }

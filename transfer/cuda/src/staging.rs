@@ -6,6 +6,7 @@ use bytemuck::Pod;
 use morphgl_graph_store::{Dtype, FeatureMatrix};
 use morphgl_registry::{Block, Error, HostBatch, Key, OptionSpec, OptionType, Result};
 
+use crate::batch::refuse_given;
 use crate::{Buffer, CudaBatch, CudaBlock, CudaFeatures, Device, Event, LastUse, Pinned, Stream};
 
 /// Alignment of staged arrays: the copy engine is fastest from aligned lines.
@@ -66,6 +67,7 @@ impl Staging {
         batch: &HostBatch,
         matrix: Option<&FeatureMatrix>,
     ) -> Result<(CudaBatch, u64)> {
+        refuse_given(batch)?;
         let features = Features::of(batch, matrix);
         let feature_bytes = features.as_ref().map(Features::num_bytes);
         let num_bytes: usize = sizes(batch).chain(feature_bytes).sum();

@@ -111,8 +111,12 @@ fn batches(device: &Device) -> Result<u64> {
         degrees: vec![2.0, 3.0],
         blocks: vec![block],
         features: None,
+        given: None,
         labels: vec![1],
     };
+    let given = HostBatch { given: Some(Box::default()), ..host.clone() };
+    let refused = CudaBatch::upload(&stream, &given).expect_err("given rows are not read on a device");
+    assert!(refused.to_string().contains("given rows"), "{refused}");
     let mut batch = CudaBatch::upload(&stream, &host)?;
     let mut bytes = Buffer::new(&stream, 12)?;
     stream.fill(&mut bytes, 1)?;

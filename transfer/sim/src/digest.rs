@@ -43,6 +43,12 @@ fn structure(batch: &HostBatch) -> u64 {
     list(bytemuck::cast_slice(&batch.input_nodes));
     list(bytemuck::cast_slice(&batch.degrees));
     list(bytemuck::cast_slice(&batch.labels));
+    if let Some(given) = &batch.given {
+        list(bytemuck::cast_slice(&given.nodes));
+        list(bytemuck::cast_slice(&given.degrees));
+        list(bytemuck::cast_slice(&given.rows));
+        list(&given.version.to_le_bytes());
+    }
     for block in &batch.blocks {
         list(bytemuck::cast_slice(&[block.num_dst as u64, block.num_src as u64, u64::from(block.weights.is_some())]));
         list(bytemuck::cast_slice(&block.indptr));
@@ -58,6 +64,7 @@ pub(crate) fn copy(from: &HostBatch, to: &mut HostBatch) {
     to.input_nodes.clone_from(&from.input_nodes);
     to.degrees.clone_from(&from.degrees);
     to.labels.clone_from(&from.labels);
+    to.given.clone_from(&from.given);
     to.blocks.resize_with(from.blocks.len(), Default::default);
     for (from, to) in from.blocks.iter().zip(&mut to.blocks) {
         (to.num_dst, to.num_src, to.importance) = (from.num_dst, from.num_src, from.importance);

@@ -14,7 +14,7 @@ type Change = fn(&mut HostBatch);
 fn the_digest_covers_every_part_of_a_mini_batch() {
     let whole = batch(0);
     assert_eq!(digest(&whole), digest(&batch(0)), "a function of the content");
-    let changes: [(&str, Change); 14] = [
+    let changes: [(&str, Change); 15] = [
         ("epoch", |b| b.id.epoch += 1),
         ("index", |b| b.id.index += 1),
         ("seeds", |b| b.num_seeds -= 1),
@@ -27,6 +27,7 @@ fn the_digest_covers_every_part_of_a_mini_batch() {
         ("edges", |b| b.blocks[1].indices[0] += 1),
         ("sources", |b| b.blocks[1].num_src += 1),
         ("weights", |b| b.blocks[0].weights.as_mut().expect("weights")[0] += 1.0),
+        ("given rows", |b| b.given = Some(Box::default())),
         ("no features", |b| b.features = None),
         ("features", |b| {
             let features = b.features.as_mut().expect("features");

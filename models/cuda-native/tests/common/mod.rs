@@ -77,6 +77,7 @@ pub(crate) fn batch(
         degrees: (0..nodes[0]).map(|_| 1.0 + random.below(9) as f32).collect(),
         blocks,
         features: Some(features),
+        given: None,
         labels: (0..num_seeds).map(|_| random.below(classes + 1) as i32 - 1).collect(),
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::thread;
 
 use morphgl_registry::{
-    BatchId, Block, HostBatch, MiniBatch, NeighborSettings, SamplerKind, SamplerSettings, Sampling, WalkSettings,
+    BatchId, Block, GivenNodes, HostBatch, MiniBatch, NeighborSettings, SamplerKind, SamplerSettings, Sampling,
+    WalkSettings,
 };
 
 use super::{Case, Subject, graphs, ids, on_host, prepare, reference, worker};
@@ -294,5 +295,46 @@ pub(super) fn batches_equal_the_reference(subject: &Subject<'_>, case: &Case) {
         assert_eq!(batch.blocks, expected.blocks, "blocks of {}, {:?}", batch.id, case.settings);
         batch.input_nodes.clone_from(&expected.input_nodes);
         assert_eq!(batch, expected, "{}", case.settings.sampling);
+    }
+}
+
+/// Marks the nodes for which the function is true.
+#[derive(Debug)]
+struct Marked(fn(u32) -> bool);
+
+impl GivenNodes for Marked {
+    fn mark(&self, _: BatchId, nodes: &[u32], marks: &mut Vec<bool>) -> morphgl_registry::Result<()> {
+        marks.clear();
+        marks.extend(nodes.iter().map(|&v| (self.0)(v)));
+        Ok(())
+    }
+}
+
+/// Mini-batches with given nodes are those of the reference, and without any the ordinary ones; operators that make none are
+/// not tested.
+pub(super) fn given_nodes_are_left_out(subject: &Subject<'_>, case: &Case) {
+    let operator = subject.build_valid(case);
+    let sets: [fn(u32) -> bool; 3] = [|_| false, |v| v % 3 != 0, |_| true];
+    for given in sets {
+        let marked: Arc<dyn GivenNodes> = Arc::new(Marked(given));
+        for threads in [1, 3] {
+            let Some(worker) = operator.worker_with_given(threads, &marked) else { return };
+            let (mut worker, mut recycled) = (worker.expect("a worker"), None);
+            for (id, ordinary) in ids(case, 1).into_iter().zip(subject.epoch(case, 1)) {
+                let batch = prepare(worker.as_mut(), id, recycled.take());
+                let found = on_host(&batch);
+                let mut expected = reference::sample_with_given(case, id, &given);
+                if !subject.gathers() {
+                    expected.features = None;
+                }
+                assert_eq!(found, expected, "{id} with given nodes, {threads} threads");
+                assert_eq!(
+                    found == ordinary,
+                    found.given.is_none(),
+                    "{id}: an ordinary mini-batch without given nodes"
+                );
+                recycled = Some(batch);
+            }
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::ops::Range;
 use morphgl_graph_store::Dataset;
 use morphgl_platform::philox::philox4x32_10;
 use morphgl_registry::{
-    BatchFeatures, BatchId, Block, Expansion, Fanout, HostBatch, NeighborSettings, Pick, Sampling, ShadowSettings,
-    WalkSettings,
+    BatchFeatures, BatchId, Block, Expansion, Fanout, GivenRows, HostBatch, NeighborSettings, Pick, Sampling,
+    ShadowSettings, WalkSettings,
 };
 use morphgl_sampler_core::ln;
 
@@ -30,20 +30,46 @@ pub fn sample_share(case: &Case, id: BatchId, share: Range<usize>) -> HostBatch 
     let order = order(case, id.epoch);
     let seeds = order.chunks(settings.batch_size).nth(id.index as usize).expect("the mini-batch is one of the epoch");
     let seeds = &seeds[share.start..share.end.min(seeds.len())];
+    let none = |_| false;
     let (nodes, blocks) = match &settings.sampling {
-        Sampling::Neighbor(hops) => neighbor(case, id, seeds, hops),
+        Sampling::Neighbor(hops) => {
+            let (nodes, blocks, _) = neighbor(case, id, seeds, hops, &none);
+            (nodes, blocks)
+        }
         Sampling::Shadow(ShadowSettings { hops, layers }) => {
-            let (nodes, _) = neighbor(case, id, seeds, hops);
+            let (nodes, ..) = neighbor(case, id, seeds, hops, &none);
             let mut blocks = vec![induced(dataset, &nodes, nodes.len()); layers - 1];
             blocks.push(induced(dataset, &nodes, seeds.len()));
             (nodes, blocks)
         }
         Sampling::Walk(settings) => walk(case, id, seeds, settings),
     };
+    assemble(case, id, seeds, (nodes, blocks))
+}
+
+/// The mini-batch `id` of neighbour sampling that leaves `given` nodes unexpanded.
+///
+/// # Panics
+///
+/// When the case samples otherwise.
+pub fn sample_with_given(case: &Case, id: BatchId, given: &dyn Fn(u32) -> bool) -> HostBatch {
+    let order = order(case, id.epoch);
+    let seeds = order.chunks(case.settings.batch_size).nth(id.index as usize).expect("a mini-batch of the epoch");
+    let hops = case.settings.sampling.hops().expect("neighbour sampling");
+    let (nodes, blocks, left_out) = neighbor(case, id, seeds, hops, given);
+    let degrees = left_out.iter().map(|&v| degree(&case.dataset, v)).collect();
+    let given =
+        (!left_out.is_empty()).then(|| Box::new(GivenRows { nodes: left_out, degrees, ..GivenRows::default() }));
+    HostBatch { given, ..assemble(case, id, seeds, (nodes, blocks)) }
+}
+
+fn assemble(case: &Case, id: BatchId, seeds: &[u32], (nodes, blocks): (Vec<u32>, Vec<Block>)) -> HostBatch {
+    let dataset = &*case.dataset;
     HostBatch {
         id,
         num_seeds: seeds.len(),
         degrees: nodes.iter().map(|&v| degree(dataset, v)).collect(),
+        given: None,
         labels: dataset.labels.iter().flat_map(|labels| seeds.iter().map(|&v| labels[v as usize])).collect(),
         features: features(case, &nodes),
         input_nodes: nodes,
@@ -76,11 +102,25 @@ fn block(
     block
 }
 
-/// Nodes and blocks of neighbour sampling.
-fn neighbor(case: &Case, id: BatchId, seeds: &[u32], settings: &NeighborSettings) -> (Vec<u32>, Vec<Block>) {
+/// Nodes and blocks of neighbour sampling, and the nodes of its last hop but one that are `given`.
+fn neighbor(
+    case: &Case,
+    id: BatchId,
+    seeds: &[u32],
+    settings: &NeighborSettings,
+    given: &dyn Fn(u32) -> bool,
+) -> (Vec<u32>, Vec<Block>, Vec<u32>) {
     let topology = &case.dataset.topology;
-    let (mut nodes, mut blocks, mut newest) = (seeds.to_vec(), Vec::new(), 0);
+    let (mut nodes, mut blocks, mut newest, mut left_out) = (seeds.to_vec(), Vec::<Block>::new(), 0, Vec::new());
     for (hop, &fanout) in settings.fanouts.0.iter().enumerate() {
+        if hop > 0 && hop + 1 == settings.fanouts.0.len() {
+            let found = nodes.clone();
+            let is_given = |&v: &u32| given(v) && !found[..newest].contains(&v);
+            (left_out, nodes) = found.iter().partition(|&v| is_given(v));
+            let moved = [&nodes[..], &left_out].concat();
+            let id_of = |local: u32| moved.iter().position(|&v| v == found[local as usize]).expect("found") as u32;
+            blocks[0].indices.iter_mut().for_each(|local| *local = id_of(*local));
+        }
         let known = nodes.clone();
         let first = if settings.expansion == Expansion::All { 0 } else { newest };
         newest = known.len();
@@ -91,7 +131,7 @@ fn neighbor(case: &Case, id: BatchId, seeds: &[u32], settings: &NeighborSettings
         };
         blocks.insert(0, block(&mut nodes, known.len(), edges, topology.weights().is_some()));
     }
-    (nodes, blocks)
+    (nodes, blocks, left_out)
 }
 
 /// The edges among `nodes` that end in the first `num_dst` of them.

@@ -56,11 +56,27 @@ pub fn tiny() -> Dataset {
 ///
 /// When a seed is no node, or occurs twice.
 pub fn batch(dataset: &Dataset, seeds: &[u32], hops: usize, epoch: u32) -> HostBatch {
+    let case = case(dataset, seeds, hops);
+    HostBatch { id: BatchId { epoch, index: 3 }, ..reference::sample(&case, BatchId { epoch, index: 0 }) }
+}
+
+/// The same mini-batch with `given` nodes left unexpanded, without their rows.
+pub(super) fn batch_with_given(
+    dataset: &Dataset,
+    seeds: &[u32],
+    hops: usize,
+    epoch: u32,
+    given: &dyn Fn(u32) -> bool,
+) -> HostBatch {
+    let sampled = reference::sample_with_given(&case(dataset, seeds, hops), BatchId { epoch, index: 0 }, given);
+    HostBatch { id: BatchId { epoch, index: 3 }, ..sampled }
+}
+
+fn case(dataset: &Dataset, seeds: &[u32], hops: usize) -> Case {
     let fanouts = Fanouts(vec![Fanout::All; hops]);
     let settings = SamplerSettings { batch_size: seeds.len(), shuffle: false, ..fanouts.into() };
     let seeds = SeedSet::new("seeds", seeds, dataset.num_nodes()).expect("nodes of the graph");
-    let case = Case { dataset: Arc::new(dataset.clone()), seeds, settings, gather: true };
-    HostBatch { id: BatchId { epoch, index: 3 }, ..reference::sample(&case, BatchId { epoch, index: 0 }) }
+    Case { dataset: Arc::new(dataset.clone()), seeds, settings, gather: true }
 }
 
 /// Features of all nodes in f64.

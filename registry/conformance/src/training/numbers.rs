@@ -63,7 +63,7 @@ pub(super) fn gradients_are_differences(run: &Run<'_>) {
     }
 }
 
-fn differences(what: &str, trainer: &mut Trainer, batch: &MiniBatch) {
+pub(super) fn differences(what: &str, trainer: &mut Trainer, batch: &MiniBatch) {
     accumulate(trainer, batch);
     let found = gradients(trainer);
     assert_eq!(found.count, batch.num_seeds() as u64, "{what}: seeds counted");

@@ -123,6 +123,7 @@ impl BatchingWorker for RingWorker {
             id,
             num_seeds: n,
             degrees: vec![1.0; n],
+            given: None,
             labels: vec![0; n],
             blocks: vec![block],
             features: Some(features(&self.context.dataset, &input_nodes)),

@@ -103,6 +103,12 @@ pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resum
     let dataset = Arc::new(dataset);
     let job = Job::new(Arc::clone(&dataset), config)?;
     state.machine.differences(&MachineState::current(job.threads())).iter().for_each(|line| show.say(line));
+    if state.split.is_some() {
+        show.say(
+            "layer split: rows of the first layer were not kept, and the super-batch under way is trained exactly: losses may differ \
+             from those of an undisturbed run",
+        );
+    }
     if args.epochs.is_some() {
         configured.write(dir)?;
     }
@@ -117,6 +123,7 @@ pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resum
         configured,
         plans: Scheduler::schedule(&state.problem)?,
         unified: state.unified.clone(),
+        split: state.split.clone(),
         state,
         replanned: position.problem.clone(),
         plan: position.plan.clone(),

@@ -13,6 +13,7 @@ use super::summary::configuration;
 use super::{Args, Setup, nothing_validated};
 use crate::budget;
 use crate::cli::inference::{self, Inference};
+use crate::cli::layer_split;
 use crate::cli::plan_arg::{PlanArg, choose_training};
 use crate::cli::planned::{Measured, Wanted};
 use crate::cli::ranks::{self, Ranks};
@@ -57,9 +58,10 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     };
     config.every_device = group;
     let group = group.then(|| args.shares.unwrap_or_default());
-    let wanted = Wanted { evaluates: evaluation != Evaluation::None, epochs: Some(epochs), group };
+    let split = args.planned.split.allowed(Some(&args.plan))?;
+    let wanted = Wanted { evaluates: evaluation != Evaluation::None, epochs: Some(epochs), group, split };
     let measured = args.planned.measure(&dataset, config.clone(), wanted, show)?;
-    let Measured { mut job, profile, problem, plans, unified, held_bytes } = measured;
+    let Measured { mut job, profile, problem, plans, unified, split: measured_split, held_bytes } = measured;
     if let (Some(path), Some(mut file)) = (&args.init, init) {
         let set =
             file.parameters(&job.config.spec.model).map_err(anyhow::Error::from).and_then(|p| job.set_parameters(&p));
@@ -67,10 +69,13 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     }
     let unified = choose_group(args, unified, &plans, show)?;
     let unified = unified.map(|unified| unified.exchanging(args.exchange.unwrap_or_default()));
+    let split = layer_split::choose(split, measured_split, plans.best(), unified.as_ref(), show)?;
+    let unified = unified.filter(|_| split.is_none());
     config.every_device = unified.is_some();
-    let mut plan = match &unified {
-        Some(unified) => unified.leading_plan(),
-        None => args.plan.choose(plan_of_file, &plans, &problem)?,
+    let mut plan = match (&unified, &split) {
+        (_, Some(split)) => split.plan.clone(),
+        (Some(unified), None) => unified.leading_plan(),
+        (None, None) => args.plan.choose(plan_of_file, &plans, &problem)?,
     };
     if let Some(ranks) = ranks::current() {
         join(ranks, &mut job, &mut plan)?;
@@ -106,13 +111,14 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     profile.selections.iter().for_each(|selection| show.line(selection));
     show.line(format_args!("plan: {plan}"));
     unified.iter().for_each(|unified| show.line(unified));
+    split.iter().for_each(|split| show.line(split));
     plan.caches.iter().for_each(|cache| show.line(format_args!("cache: {cache}")));
     if job.config.caches() && !plan.schedule.shares.iter().any(|share| caches(&job.registry, &share.keys)) {
         show.say(format_args!("--cache {}: the plan uses no operator with a cache", configured.job.cache));
     }
     let machine = MachineState::current(job.threads());
     // Only an automatic plan may be replaced during the run, and not one that several trainers follow together.
-    let alone = unified.is_none() && ranks::current().is_none();
+    let alone = unified.is_none() && split.is_none() && ranks::current().is_none();
     let replanned = (matches!(args.plan, PlanArg::Auto) && alone).then(|| problem.clone());
     Ok(Setup {
         simulated: Simulated::of(&job.registry),
@@ -128,11 +134,13 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
             dataset: checksums(path)?,
             machine,
             unified: unified.clone(),
+            split: split.clone(),
         },
         plans,
         replanned,
         plan,
         unified,
+        split,
         run_dir,
         progress: Progress::default(),
         resumed: None,

@@ -8,7 +8,7 @@ use morphgl_graph_store::Meta;
 use morphgl_platform::SimdLevel;
 use serde::{Deserialize, Serialize};
 
-use crate::{Plan, Problem, Profile, Unified};
+use crate::{Plan, Problem, Profile, SplitPlan, Unified};
 
 /// A run besides its configuration and progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,6 +27,9 @@ pub(super) struct RunState {
     /// The plan of a group of trainers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) unified: Option<Unified>,
+    /// The plan of layer-split training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) split: Option<SplitPlan>,
 }
 
 /// What the bits of a run may depend on besides its configuration.

@@ -93,7 +93,7 @@ fn prepare(
 ) -> Result<()> {
     let weights = shared.dataset.topology.weights().map(|w| &**w);
     let mut sampler = Sampler { shared, reader, buffers, degrees: Vec::new() };
-    sample_hops(&mut sampler, &shared.hops, shared.seed, weights, seeds, batch)?;
+    sample_hops(&mut sampler, &shared.hops, shared.seed, weights, seeds, None, batch)?;
     batch.labels.clear();
     batch.labels.extend(seeds.iter().filter_map(|&seed| shared.label(seed)));
     gather(shared, reader, &mut buffers.fetches, batch)

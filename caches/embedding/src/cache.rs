@@ -1,0 +1,186 @@
+//! The cache: super-batches in order, each with its nodes and, once they are computed, their rows.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use morphgl_feature_cache::NodeMap;
+
+use crate::{Error, Result};
+
+/// Embeddings of the nodes of super-batches.
+#[derive(Debug)]
+pub struct EmbeddingCache {
+    width: usize,
+    bound: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    // Invariant: consecutive super-batches; those with rows come first.
+    super_batches: VecDeque<SuperBatch>,
+    closed: Option<String>,
+}
+
+#[derive(Debug)]
+struct SuperBatch {
+    number: u64,
+    nodes: Arc<NodeMap>,
+    rows: Option<Arc<Rows>>,
+}
+
+#[derive(Debug)]
+struct Rows {
+    version: u64,
+    values: Vec<f32>,
+}
+
+impl EmbeddingCache {
+    /// A cache of rows of `width` elements, which may be used up to `bound` steps after the parameters they were computed with.
+    pub fn new(width: usize, bound: u64) -> Self {
+        Self { width, bound, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Elements of a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The largest staleness, in steps.
+    pub fn bound(&self) -> u64 {
+        self.bound
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names the nodes whose rows `super_batch` will have.
+    ///
+    /// # Errors
+    ///
+    /// Not the super-batch after the last one.
+    pub fn choose(&self, super_batch: u64, nodes: NodeMap) -> Result<()> {
+        let mut state = self.lock();
+        if let Some(last) = state.super_batches.back().filter(|last| super_batch != last.number + 1) {
+            let what = format!("its nodes come after those of super-batch {}", last.number);
+            return Err(Error::OutOfOrder { super_batch, what });
+        }
+        state.super_batches.push_back(SuperBatch { number: super_batch, nodes: Arc::new(nodes), rows: None });
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Sets the rows of `super_batch`, in ascending order of their nodes, computed with the parameters after `version` steps.
+    /// Drops the super-batches before the one before it, and returns the memory of one's rows, empty where they are being read.
+    ///
+    /// # Errors
+    ///
+    /// A super-batch without nodes or with rows, or not a row a node.
+    pub fn publish(&self, super_batch: u64, version: u64, values: Vec<f32>) -> Result<Vec<f32>> {
+        let mut state = self.lock();
+        let wrong = |what: String| Err(Error::OutOfOrder { super_batch, what });
+        let Some(found) = state.super_batches.iter_mut().find(|s| s.number == super_batch) else {
+            return wrong("its nodes were not chosen".to_string());
+        };
+        if found.rows.is_some() {
+            return wrong("it has rows already".to_string());
+        }
+        if values.len() != found.nodes.len() * self.width {
+            let (nodes, width) = (found.nodes.len(), self.width);
+            return wrong(format!("it has {nodes} nodes of width {width}, and rows of {} elements", values.len()));
+        }
+        found.rows = Some(Arc::new(Rows { version, values }));
+        let mut freed = Vec::new();
+        while let Some(old) = state.super_batches.pop_front_if(|s| s.number + 1 < super_batch) {
+            freed = old.rows.and_then(Arc::into_inner).map_or(freed, |rows| rows.values);
+        }
+        self.changed.notify_all();
+        freed.clear();
+        Ok(freed)
+    }
+
+    /// Ends every wait, now and later, with this reason. The first reason stays.
+    pub fn close(&self, why: &str) {
+        self.lock().closed.get_or_insert_with(|| why.to_string());
+        self.changed.notify_all();
+    }
+
+    /// Waits until `get` finds something at `super_batch`.
+    fn wait_for<T>(&self, super_batch: u64, get: impl Fn(&SuperBatch) -> Option<T>) -> Result<T> {
+        let mut state = self.lock();
+        loop {
+            if let Some(found) = state.super_batches.iter().find(|s| s.number == super_batch).and_then(&get) {
+                return Ok(found);
+            }
+            if let Some(why) = &state.closed {
+                return Err(Error::Closed(why.clone()));
+            }
+            if let Some(first) = state.super_batches.front().filter(|first| super_batch < first.number) {
+                let what = format!("it is over, super-batch {} is the oldest", first.number);
+                return Err(Error::OutOfOrder { super_batch, what });
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The nodes whose rows `super_batch` has or will have. Waits until they are chosen.
+    ///
+    /// # Errors
+    ///
+    /// The super-batch is over, or the cache was closed.
+    pub fn nodes(&self, super_batch: u64) -> Result<Arc<NodeMap>> {
+        self.wait_for(super_batch, |s| Some(Arc::clone(&s.nodes)))
+    }
+
+    /// Waits until the rows of `super_batch` are published.
+    ///
+    /// # Errors
+    ///
+    /// As [`EmbeddingCache::nodes`].
+    pub fn wait(&self, super_batch: u64) -> Result<()> {
+        self.wait_for(super_batch, |s| s.rows.as_ref().map(|_| ()))
+    }
+
+    /// Copies the rows of `nodes` to `rows`, to be used at `step`, and returns their version. Waits until they are published.
+    ///
+    /// # Errors
+    ///
+    /// Rows that are staler than the bound; a node without one; and as [`EmbeddingCache::nodes`].
+    ///
+    /// # Complexity
+    ///
+    /// O(nodes · width).
+    pub fn read(&self, super_batch: u64, step: u64, nodes: &[u32], rows: &mut Vec<f32>) -> Result<u64> {
+        let (map, found) =
+            self.wait_for(super_batch, |s| Some((Arc::clone(&s.nodes), Arc::clone(s.rows.as_ref()?))))?;
+        self.check(step, found.version)?;
+        rows.clear();
+        rows.reserve(nodes.len() * self.width);
+        for &node in nodes {
+            let index = map.get(node).ok_or(Error::Missing { node, super_batch })?;
+            rows.extend_from_slice(&found.values[index * self.width..][..self.width]);
+        }
+        Ok(found.version)
+    }
+
+    /// Asserts that rows of `version` may be used at `step`.
+    ///
+    /// # Errors
+    ///
+    /// They are staler than the bound, or from the future.
+    pub fn check(&self, step: u64, version: u64) -> Result<()> {
+        let bound = self.bound;
+        match step.checked_sub(version) {
+            Some(staleness) if staleness <= bound => Ok(()),
+            _ => Err(Error::Stale { step, version, bound }),
+        }
+    }
+
+    /// Bytes of the rows that are held.
+    pub fn num_bytes(&self) -> u64 {
+        let rows = |s: &SuperBatch| s.rows.as_ref().map_or(0, |rows| 4 * rows.values.len());
+        self.lock().super_batches.iter().map(rows).sum::<usize>() as u64
+    }
+}

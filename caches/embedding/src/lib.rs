@@ -1,0 +1,7 @@
+#![doc = include_str!("../README.md")]
+
+mod cache;
+mod error;
+
+pub use cache::EmbeddingCache;
+pub use error::{Error, Result};

@@ -1,0 +1,83 @@
+//! The first layer of hot nodes: one hop of neighbours, and the layer over it.
+
+use std::mem::take;
+use std::sync::Arc;
+
+use morphgl_graph_store::Dataset;
+use morphgl_registry::{
+    BatchId, BatchingContext, Block, Error, HostBatch, NamedTensor, NeighborSettings, Place, Result, SamplerSettings,
+    SeedSet, Training,
+};
+use morphgl_sampler_core::{Expected, Hop, HopSampler, HostBatching, HostHops, Picks};
+
+/// Nodes that are computed at once.
+const CHUNK: usize = 1 << 13;
+
+/// Computes rows of the first layer by a training operator of its own.
+#[derive(Debug)]
+pub(crate) struct FirstLayer {
+    host: HostBatching,
+    hops: HostHops,
+    settings: NeighborSettings,
+    trainer: Box<dyn Training>,
+    /// The last nodes and their neighbours.
+    batch: HostBatch,
+}
+
+impl FirstLayer {
+    pub(crate) fn new(
+        dataset: &Arc<Dataset>,
+        seeds: &SeedSet,
+        settings: &SamplerSettings,
+        trainer: Box<dyn Training>,
+    ) -> Result<Self> {
+        let context = BatchingContext {
+            dataset: Arc::clone(dataset),
+            seeds: seeds.clone(),
+            settings: settings.clone(),
+            gather: false,
+            place: Place::Host,
+            options: serde_json::Value::Null,
+        };
+        let host = HostBatching::new(&context, "layer split")?;
+        let hops = HostHops::new(&dataset.topology, 1, Arc::new(Expected::default()));
+        Ok(Self { host, hops, settings: settings.neighbor()?.clone(), trainer, batch: HostBatch::default() })
+    }
+
+    /// Writes the rows of `nodes` by these parameters to `rows`, with the neighbours that the last hop of mini-batch `id` draws.
+    pub(crate) fn compute(
+        &mut self,
+        id: BatchId,
+        nodes: &[u32],
+        parameters: &[NamedTensor],
+        rows: &mut Vec<f32>,
+    ) -> Result<()> {
+        self.trainer.set_parameters(parameters)?;
+        rows.clear();
+        for nodes in nodes.chunks(CHUNK) {
+            self.sample(id, nodes)?;
+            self.trainer.first_layer(&self.batch, rows).unwrap_or_else(|| {
+                Err(Error::setting("layer split", "this training operator does not compute its first layer alone"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Samples the neighbours of `nodes` into the same memory.
+    fn sample(&mut self, id: BatchId, nodes: &[u32]) -> Result<()> {
+        let Self { host, hops, settings, batch, .. } = self;
+        let topology = &host.dataset.topology;
+        let weights = topology.weights().map(|w| &**w);
+        let mut sampler = hops.sampler(topology);
+        sampler.start(nodes, take(&mut batch.input_nodes), take(&mut batch.degrees))?;
+        let picks = Picks::new(settings, host.settings.seed, weights, id, settings.fanouts.0.len() - 1);
+        batch.blocks.resize_with(1, Block::default);
+        let block = &mut batch.blocks[0];
+        sampler.expand(Hop { picks, first: 0, num_dst: nodes.len(), is_last: true }, block)?;
+        block.num_src = sampler.num_nodes();
+        (batch.input_nodes, batch.degrees) = sampler.finish()?;
+        host.weigh(&mut batch.degrees, &batch.input_nodes);
+        (batch.id, batch.num_seeds) = (id, nodes.len());
+        Ok(())
+    }
+}

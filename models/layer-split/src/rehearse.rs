@@ -1,0 +1,153 @@
+//! Mini-batches with given rows, and the work beside them, for measurements before training.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use morphgl_feature_cache::NodeMap;
+use morphgl_graph_store::Dataset;
+use morphgl_registry::{
+    BatchId, Batching, BatchingWorker, CacheCurve, GivenNodes, Handle, MiniBatch, Result, SamplerSettings, SeedSet,
+    Training,
+};
+
+use crate::compute::FirstLayer;
+use crate::split::{Settings, hottest};
+use crate::{HotQueue, SuperBatchStatistics};
+
+/// Makes mini-batches as layer-split training would have them: the hot nodes are those of each super-batch, the rows those of one
+/// super-batch by the initial parameters.
+pub struct Rehearsal {
+    settings: Settings,
+    num_nodes: usize,
+    queue: Mutex<(HotQueue, BTreeMap<u64, Arc<NodeMap>>)>,
+    /// Rows of the hot nodes of one super-batch.
+    rows: Vec<f32>,
+    /// What that super-batch took beside training.
+    pub statistics: SuperBatchStatistics,
+}
+
+impl fmt::Debug for Rehearsal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rehearsal({:?})", self.statistics)
+    }
+}
+
+impl Rehearsal {
+    /// Chooses the hot nodes of the first super-batch, and computes their rows by the parameters of `first_layer`.
+    ///
+    /// # Errors
+    ///
+    /// As [`LayerSplit::new`](crate::LayerSplit::new).
+    pub fn new(
+        first_layer: Box<dyn Training>,
+        (dataset, seeds, sampler): (&Arc<Dataset>, &SeedSet, &SamplerSettings),
+        settings: Settings,
+    ) -> Result<Self> {
+        let num_nodes = dataset.num_nodes();
+        let (super_batches, start) = (settings.super_batches, settings.start);
+        let parameters = first_layer.parameters()?;
+        let mut first_layer = FirstLayer::new(dataset, seeds, sampler, first_layer)?;
+        let mut queue = HotQueue::new(dataset, seeds, sampler, super_batches, 1)?;
+        let super_batch = super_batches.of(start);
+        // The first time, memory is new.
+        queue.of(super_batch)?;
+        let (nodes, mut statistics) = hottest(&mut queue, super_batch, settings.hot_ratio)?;
+        let mut rows = Vec::new();
+        first_layer.compute(start, &nodes, &parameters, &mut rows)?;
+        let computing = Instant::now();
+        first_layer.compute(start, &nodes, &parameters, &mut rows)?;
+        statistics.computing = computing.elapsed().as_secs_f64();
+        let map = Arc::new(crate::split::map(num_nodes, &nodes));
+        let queue = Mutex::new((queue, BTreeMap::from([(super_batch, map)])));
+        Ok(Self { settings, num_nodes, queue, rows, statistics })
+    }
+
+    /// The operator's mini-batches with given rows.
+    pub fn batching(self: &Arc<Self>, inner: Arc<dyn Batching>) -> Arc<dyn Batching> {
+        Arc::new(Rehearsed { inner, rehearsal: Arc::clone(self) })
+    }
+
+    /// Fills in rows. Those of nodes that the one super-batch does not have are some other node's.
+    fn fill(&self, batch: &mut MiniBatch) {
+        let MiniBatch::Host(batch) = batch else { return };
+        let Some(given) = &mut batch.given else { return };
+        let width = self.settings.width;
+        let count = (self.rows.len() / width).max(1);
+        given.rows.clear();
+        given.rows.reserve(given.nodes.len() * width);
+        for &node in &given.nodes {
+            let row = node as usize % count * width;
+            given.rows.extend_from_slice(&self.rows[row..row + width]);
+        }
+    }
+}
+
+impl GivenNodes for Rehearsal {
+    fn mark(&self, id: BatchId, nodes: &[u32], marks: &mut Vec<bool>) -> Result<()> {
+        let super_batch = self.settings.super_batches.of(id);
+        let hot = {
+            let mut chosen = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let (queue, maps) = &mut *chosen;
+            match maps.get(&super_batch) {
+                Some(map) => Arc::clone(map),
+                None => {
+                    let (nodes, _) = hottest(queue, super_batch, self.settings.hot_ratio)?;
+                    let map = Arc::new(crate::split::map(self.num_nodes, &nodes));
+                    Arc::clone(maps.entry(super_batch).or_insert(map))
+                }
+            }
+        };
+        marks.clear();
+        marks.extend(nodes.iter().map(|&node| !hot.is_empty() && hot.get(node).is_some()));
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Rehearsed {
+    inner: Arc<dyn Batching>,
+    rehearsal: Arc<Rehearsal>,
+}
+
+impl Batching for Rehearsed {
+    fn num_batches(&self) -> usize {
+        self.inner.num_batches()
+    }
+
+    fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
+        let given: Arc<dyn GivenNodes> = Arc::clone(&self.rehearsal) as _;
+        let inner = crate::wrap::worker(self.inner.as_ref(), threads, &given)?;
+        Ok(Box::new(RehearsedWorker { inner, rehearsal: Arc::clone(&self.rehearsal) }))
+    }
+
+    fn cache(&self) -> Option<CacheCurve> {
+        self.inner.cache()
+    }
+}
+
+struct RehearsedWorker {
+    inner: Box<dyn BatchingWorker>,
+    rehearsal: Arc<Rehearsal>,
+}
+
+impl BatchingWorker for RehearsedWorker {
+    /// The duration has the filling of rows, which transferring does in training.
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        seeds: Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
+        let (mut batch, measured) = self.inner.prepare_share(id, seeds, recycled)?.measured()?;
+        let start = Instant::now();
+        self.rehearsal.fill(&mut batch);
+        Ok(Handle::ready(batch, measured.busy + start.elapsed()).counting(measured.counters))
+    }
+
+    fn num_bytes(&self) -> Option<u64> {
+        self.inner.num_bytes()
+    }
+}

@@ -1,0 +1,208 @@
+//! A training operator's routes, and the thread that computes the first layer beside them.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use morphgl_embedding_cache::EmbeddingCache;
+use morphgl_feature_cache::NodeMap;
+use morphgl_graph_store::Dataset;
+use morphgl_registry::{
+    BatchId, Error, GivenNodes, Operators, Result, RouteOperators, SamplerSettings, SeedSet, Training,
+    TrainingOperator, panic_message,
+};
+
+use crate::compute::FirstLayer;
+use crate::wrap::{Hot, Snapshot, SplitBatching, SplitTraining, SplitTransferring};
+use crate::{HotQueue, SuperBatches};
+
+/// How training is split.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// The super-batches.
+    pub super_batches: SuperBatches,
+    /// Share of a super-batch's nodes of the first layer that are computed beside training, the hottest first: 0 to 1.
+    pub hot_ratio: f64,
+    /// Width of the first layer's output.
+    pub width: usize,
+    /// The mini-batch that training begins with. Its super-batch has no given rows.
+    pub start: BatchId,
+}
+
+/// What the first layer's thread has done for one super-batch.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SuperBatchStatistics {
+    /// Its number.
+    pub super_batch: u64,
+    /// Nodes of the first layer that occur in it and may be given.
+    pub nodes: u64,
+    /// Those of them that are given.
+    pub hot: u64,
+    /// How often mini-batches have one of these nodes.
+    pub occurrences: u64,
+    /// How often they have one that is given.
+    pub given: u64,
+    /// Seconds of choosing the nodes.
+    pub choosing: f64,
+    /// Seconds of computing the rows.
+    pub computing: f64,
+}
+
+/// The statistics of the super-batches so far.
+#[derive(Debug, Clone, Default)]
+pub struct SplitStatistics(Arc<Mutex<Vec<SuperBatchStatistics>>>);
+
+impl SplitStatistics {
+    /// Those whose rows were computed.
+    pub fn all(&self) -> Vec<SuperBatchStatistics> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn push(&self, statistics: SuperBatchStatistics) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(statistics);
+    }
+}
+
+/// Layer-split training of one training operator.
+#[derive(Debug)]
+pub struct LayerSplit {
+    /// The wrapped operators.
+    pub operators: Operators,
+    /// What the first layer's thread has done.
+    pub statistics: SplitStatistics,
+    /// The thread; it ends when the training operator is dropped.
+    pub thread: JoinHandle<()>,
+}
+
+impl LayerSplit {
+    /// Splits the training of `operators`, which have one training operator. `first_layer` computes hot rows, on its own threads.
+    ///
+    /// # Errors
+    ///
+    /// Not one training operator; sampling other than by neighbours of two hops or more; a hot ratio that is none.
+    pub fn new(
+        operators: Operators,
+        first_layer: Box<dyn Training>,
+        (dataset, seeds, sampler): (&Arc<Dataset>, &SeedSet, &SamplerSettings),
+        settings: Settings,
+    ) -> Result<Self> {
+        let Operators { routes, mut trainers } = operators;
+        let (Some(trainer), true) = (trainers.pop(), trainers.is_empty()) else {
+            return Err(Error::setting("layer split", "one training operator trains; keep one"));
+        };
+        let Settings { super_batches, hot_ratio, width, .. } = settings;
+        if !(0.0..=1.0).contains(&hot_ratio) {
+            return Err(Error::setting("hot ratio", format!("it is {hot_ratio}; give a number from 0 to 1")));
+        }
+        let cache = Arc::new(EmbeddingCache::new(width, super_batches.bound()));
+        let (snapshots, received) = channel();
+        let statistics = SplitStatistics::default();
+        let side = Side {
+            cache: Arc::clone(&cache),
+            queue: HotQueue::new(dataset, seeds, sampler, super_batches, 1)?,
+            first_layer: FirstLayer::new(dataset, seeds, sampler, first_layer)?,
+            num_nodes: dataset.num_nodes(),
+            statistics: statistics.clone(),
+            settings,
+        };
+        let named = thread::Builder::new().name("first-layer".to_string());
+        let thread = named.spawn(move || side.run(received)).map_err(|e| Error::failed("layer split", e))?;
+        let hot: Arc<dyn GivenNodes> = Arc::new(Hot { cache: Arc::clone(&cache), super_batches });
+        let routes = routes.into_iter().map(|RouteOperators { route, batching, transferring }| RouteOperators {
+            route,
+            batching: Arc::new(SplitBatching { inner: batching, hot: Arc::clone(&hot) }),
+            transferring: Box::new(SplitTransferring { inner: transferring, cache: Arc::clone(&cache), super_batches }),
+        });
+        let routes = routes.collect();
+        let TrainingOperator { key, place, operator: inner } = trainer;
+        let operator = SplitTraining { inner, cache, super_batches, snapshots, steps: None, super_batch: None };
+        let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];
+        Ok(Self { operators: Operators { routes, trainers }, statistics, thread })
+    }
+}
+
+/// The side that chooses hot nodes and computes their rows.
+struct Side {
+    cache: Arc<EmbeddingCache>,
+    queue: HotQueue,
+    first_layer: FirstLayer,
+    num_nodes: usize,
+    statistics: SplitStatistics,
+    settings: Settings,
+}
+
+impl Side {
+    /// Serves snapshots until training has ended; a failure or a panic closes the cache with its message.
+    fn run(mut self, received: Receiver<Snapshot>) {
+        let cache = Arc::clone(&self.cache);
+        let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.serve(received)));
+        match served {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => cache.close(&e.to_string()),
+            Err(panic) => cache.close(&format!("computing the first layer panicked: {}", panic_message(&*panic))),
+        }
+    }
+
+    fn serve(&mut self, received: Receiver<Snapshot>) -> Result<()> {
+        let failed = |e: morphgl_embedding_cache::Error| Error::failed("layer split", e);
+        let first = self.settings.super_batches.of(self.settings.start);
+        self.cache.choose(first, NodeMap::new(self.num_nodes, |_| false)).map_err(failed)?;
+        let mut rows = self.cache.publish(first, 0, Vec::new()).map_err(failed)?;
+        let mut next = self.choose(first + 1)?;
+        for Snapshot { super_batch, step, parameters } in received {
+            let start = Instant::now();
+            if super_batch + 1 != next.super_batch {
+                let what = format!("super-batch {super_batch} begins, {} was to begin", next.super_batch - 1);
+                return Err(Error::setting("layer split", what));
+            }
+            let nodes: Vec<u32> = self.cache.nodes(next.super_batch).map_err(failed)?.nodes().collect();
+            let id = self.settings.super_batches.ids(next.super_batch).next().unwrap_or_default();
+            self.first_layer.compute(id, &nodes, &parameters, &mut rows)?;
+            rows = self.cache.publish(next.super_batch, step, rows).map_err(failed)?;
+            next.computing = start.elapsed().as_secs_f64();
+            self.statistics.push(next);
+            next = self.choose(next.super_batch + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Chooses the hottest nodes of a super-batch.
+    fn choose(&mut self, super_batch: u64) -> Result<SuperBatchStatistics> {
+        let (nodes, statistics) = hottest(&mut self.queue, super_batch, self.settings.hot_ratio)?;
+        let chosen = self.cache.choose(super_batch, map(self.num_nodes, &nodes));
+        chosen.map_err(|e| Error::failed("layer split", e))?;
+        Ok(statistics)
+    }
+}
+
+/// The hottest nodes of a super-batch, in ascending order.
+pub(crate) fn hottest(
+    queue: &mut HotQueue,
+    super_batch: u64,
+    hot_ratio: f64,
+) -> Result<(Vec<u32>, SuperBatchStatistics)> {
+    let start = Instant::now();
+    let queue = if hot_ratio > 0.0 { queue.of(super_batch)? } else { Vec::new() };
+    let num_hot = (hot_ratio * queue.len() as f64).ceil() as usize;
+    let hot = &queue[..num_hot];
+    let mut nodes: Vec<u32> = hot.iter().map(|&(node, _)| node).collect();
+    nodes.sort_unstable();
+    let occurrences = |nodes: &[(u32, u32)]| nodes.iter().map(|&(_, count)| u64::from(count)).sum();
+    let statistics = SuperBatchStatistics {
+        super_batch,
+        nodes: queue.len() as u64,
+        hot: num_hot as u64,
+        occurrences: occurrences(&queue),
+        given: occurrences(hot),
+        choosing: start.elapsed().as_secs_f64(),
+        computing: 0.0,
+    };
+    Ok((nodes, statistics))
+}
+
+/// The map of nodes in ascending order.
+pub(crate) fn map(num_nodes: usize, nodes: &[u32]) -> NodeMap {
+    let mut left = nodes.iter().copied().peekable();
+    NodeMap::new(num_nodes, |node| left.next_if_eq(&node).is_some())
+}

@@ -1,0 +1,262 @@
+//! The operators of a route in layer-split training: batching leaves hot nodes out, transferring fills in their rows, and
+//! training hands out its parameters and asserts the bound.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use morphgl_embedding_cache::EmbeddingCache;
+use morphgl_registry::{
+    BatchId, Batching, BatchingWorker, CacheCurve, Complete, CounterSpec, Counters, Error, GivenNodes, GivenRows,
+    Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training, Transferring,
+};
+
+use crate::SuperBatches;
+
+/// Rows of the first layer's output that were given.
+pub(crate) const GIVEN_ROWS: CounterSpec =
+    CounterSpec::new("given_rows", "rows of the first layer that were given, not computed");
+/// Rows of the first layer's output that were computed.
+pub(crate) const COMPUTED_ROWS: CounterSpec =
+    CounterSpec::new("computed_rows", "rows of the first layer that were computed with the mini-batch");
+/// Microseconds for which transferring waited for rows.
+pub(crate) const WAIT_MICROS: CounterSpec =
+    CounterSpec::new("given_wait_micros", "microseconds for which a mini-batch waited for its given rows");
+/// Mini-batches with given rows.
+pub(crate) const STALE_BATCHES: CounterSpec = CounterSpec::new("given_batches", "mini-batches with given rows");
+/// Sum of the staleness of mini-batches with given rows.
+pub(crate) const STALENESS: CounterSpec =
+    CounterSpec::new("staleness_steps", "steps by which given rows were stale, summed over mini-batches");
+
+/// The parameters that a super-batch begins with.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) super_batch: u64,
+    pub(crate) step: u64,
+    pub(crate) parameters: Vec<NamedTensor>,
+}
+
+/// The nodes of the super-batch that a mini-batch is part of.
+#[derive(Debug)]
+pub(crate) struct Hot {
+    pub(crate) cache: Arc<EmbeddingCache>,
+    pub(crate) super_batches: SuperBatches,
+}
+
+fn failed(id: BatchId, e: morphgl_embedding_cache::Error) -> Error {
+    Error::failed(format!("layer split, {id}"), e)
+}
+
+impl GivenNodes for Hot {
+    fn mark(&self, id: BatchId, nodes: &[u32], marks: &mut Vec<bool>) -> Result<()> {
+        let hot = self.cache.nodes(self.super_batches.of(id)).map_err(|e| failed(id, e))?;
+        marks.clear();
+        marks.extend(nodes.iter().map(|&node| !hot.is_empty() && hot.get(node).is_some()));
+        Ok(())
+    }
+}
+
+/// Whether an operator makes mini-batches that leave nodes unexpanded.
+pub fn leaves_nodes_out(batching: &dyn Batching) -> bool {
+    #[derive(Debug)]
+    struct Nothing;
+    impl GivenNodes for Nothing {
+        fn mark(&self, _: BatchId, nodes: &[u32], marks: &mut Vec<bool>) -> Result<()> {
+            marks.clear();
+            marks.resize(nodes.len(), false);
+            Ok(())
+        }
+    }
+    let nothing: Arc<dyn GivenNodes> = Arc::new(Nothing);
+    batching.worker_with_given(1, &nothing).is_some_and(|worker| worker.is_ok())
+}
+
+/// A worker that leaves `given` nodes unexpanded.
+pub(crate) fn worker(
+    batching: &dyn Batching,
+    threads: usize,
+    given: &Arc<dyn GivenNodes>,
+) -> Result<Box<dyn BatchingWorker>> {
+    batching.worker_with_given(threads, given).unwrap_or_else(|| {
+        Err(Error::setting("layer split", "this batching operator expands all nodes; batch by another"))
+    })
+}
+
+#[derive(Debug)]
+pub(crate) struct SplitBatching {
+    pub(crate) inner: Arc<dyn Batching>,
+    pub(crate) hot: Arc<dyn GivenNodes>,
+}
+
+impl Batching for SplitBatching {
+    fn num_batches(&self) -> usize {
+        self.inner.num_batches()
+    }
+
+    fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
+        worker(self.inner.as_ref(), threads, &self.hot)
+    }
+
+    fn cache(&self) -> Option<CacheCurve> {
+        self.inner.cache()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct SplitTransferring {
+    pub(crate) inner: Box<dyn Transferring>,
+    pub(crate) cache: Arc<EmbeddingCache>,
+    pub(crate) super_batches: SuperBatches,
+}
+
+impl SplitTransferring {
+    /// Fills in the given rows of a mini-batch. Mini-batches are trained in order, so its position is the step at which they are
+    /// used.
+    fn fill(&self, id: BatchId, given: &mut GivenRows) -> Result<(Counters, Duration)> {
+        let (super_batch, step, waiting) = (self.super_batches.of(id), self.super_batches.position(id), Instant::now());
+        self.cache.wait(super_batch).map_err(|e| failed(id, e))?;
+        let filling = Instant::now();
+        let read = self.cache.read(super_batch, step, &given.nodes, &mut given.rows);
+        given.version = read.map_err(|e| failed(id, e))?;
+        let counters = Counters::NONE
+            .with(&GIVEN_ROWS, given.nodes.len() as u64)
+            .with(&WAIT_MICROS, (filling - waiting).as_micros() as u64)
+            .with(&STALE_BATCHES, 1)
+            .with(&STALENESS, step - given.version);
+        Ok((counters, filling.elapsed()))
+    }
+}
+
+impl Transferring for SplitTransferring {
+    /// The duration has no wait for rows: that is counted.
+    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
+        let mut batch = batch.into_host()?;
+        let computed = batch.blocks.first().map_or(0, |block| block.num_dst as u64);
+        let (mut counters, mut took) = (Counters::NONE.with(&COMPUTED_ROWS, computed), Duration::ZERO);
+        if let Some(mut given) = batch.given.take() {
+            let filled = self.fill(batch.id, &mut given)?;
+            counters += filled.0;
+            took = filled.1;
+            batch.given = Some(given);
+        }
+        let moved = self.inner.transfer(MiniBatch::Host(batch))?.counting(counters);
+        if !moved.is_ready() {
+            return Ok(moved);
+        }
+        let (batch, measured) = moved.measured()?;
+        Ok(Handle::ready(batch, took + measured.busy).counting(measured.counters))
+    }
+}
+
+/// Counts steps, hands out the parameters that each super-batch begins with, and asserts the bound of staleness.
+#[derive(Debug)]
+pub(crate) struct SplitTraining {
+    pub(crate) inner: Box<dyn Training>,
+    pub(crate) cache: Arc<EmbeddingCache>,
+    pub(crate) super_batches: SuperBatches,
+    pub(crate) snapshots: Sender<Snapshot>,
+    /// Steps taken; `None` before the first mini-batch, whose position it starts from.
+    pub(crate) steps: Option<u64>,
+    /// The super-batch of the last mini-batch.
+    pub(crate) super_batch: Option<u64>,
+}
+
+impl SplitTraining {
+    fn begin(&mut self, batch: &MiniBatch) -> Result<()> {
+        let id = batch.id();
+        let step = *self.steps.get_or_insert_with(|| self.super_batches.position(id));
+        let super_batch = self.super_batches.of(id);
+        if self.super_batch != Some(super_batch) {
+            self.super_batch = Some(super_batch);
+            let parameters = self.inner.parameters()?;
+            // The other side is gone after a failure, of which the rows' reader is told.
+            let _ = self.snapshots.send(Snapshot { super_batch, step, parameters });
+        }
+        let given = match batch {
+            MiniBatch::Host(batch) => batch.given.as_deref(),
+            MiniBatch::Device(_) => None,
+        };
+        given.map_or(Ok(()), |given| self.cache.check(step, given.version).map_err(|e| failed(id, e)))
+    }
+
+    fn stepped(&mut self) {
+        self.steps.iter_mut().for_each(|steps| *steps += 1);
+    }
+}
+
+impl Drop for SplitTraining {
+    fn drop(&mut self) {
+        self.cache.close("training has ended");
+    }
+}
+
+impl Training for SplitTraining {
+    fn set_threads(&mut self, threads: usize) -> Result<()> {
+        self.inner.set_threads(threads)
+    }
+
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        self.begin(batch)?;
+        self.inner.accumulate(batch)
+    }
+
+    fn accumulate_last(&mut self, batch: &MiniBatch, complete: Complete<'_>) -> Result<Handle<Score>> {
+        self.begin(batch)?;
+        self.inner.accumulate_last(batch, complete)
+    }
+
+    fn gradients(&mut self) -> Result<Gradients> {
+        self.inner.gradients()
+    }
+
+    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
+        self.inner.set_gradients(gradients)
+    }
+
+    fn step(&mut self) -> Result<Handle<()>> {
+        self.stepped();
+        self.inner.step()
+    }
+
+    fn train(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        self.begin(batch)?;
+        self.stepped();
+        self.inner.train(batch)
+    }
+
+    fn queue_depth(&self) -> usize {
+        self.inner.queue_depth()
+    }
+
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        self.inner.parameters()
+    }
+
+    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
+        self.inner.set_parameters(parameters)
+    }
+
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        self.inner.optimizer_state()
+    }
+
+    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
+        self.inner.set_optimizer_state(state)
+    }
+
+    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>> {
+        self.inner.first_layer(batch, rows)
+    }
+
+    fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        self.inner.score(batch)
+    }
+
+    fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
+        self.inner.infer(nodes)
+    }
+
+    fn infer_bytes(&self) -> Option<u64> {
+        self.inner.infer_bytes()
+    }
+}

@@ -1,0 +1,250 @@
+//! Layer-split training beside ordinary training, mini-batch after mini-batch.
+
+use std::sync::Arc;
+
+use morphgl_generate::{SbmConfig, sbm};
+use morphgl_graph_store::Dataset;
+use morphgl_layer_split::{HotQueue, LayerSplit, Settings, SplitStatistics, SuperBatches};
+use morphgl_registry::{
+    BatchId, Batching, BatchingContext, BatchingWorker, Counters, Fanouts, HostBatch, Key, MiniBatch, NamedTensor,
+    Operators, Place, Route, RouteOperators, SamplerSettings, SeedSet, Training, TrainingContext, TrainingOperator,
+    Transferring, TransferringContext,
+};
+use serde_json::{Value, json};
+
+struct Task {
+    dataset: Arc<Dataset>,
+    settings: SamplerSettings,
+    spec: Value,
+    width: usize,
+}
+
+impl Task {
+    fn new(fanouts: &str, model: Value, lr: f64) -> Self {
+        let config = SbmConfig { nodes: 400, classes: 4, dim: 12, degree: 8.0, seed: 3, ..SbmConfig::default() };
+        let dataset = sbm(&config).expect("a graph");
+        let fanouts: Fanouts = fanouts.parse().expect("fanouts");
+        let mut spec = json!({"in_dim": 12, "num_classes": 4, "hidden": 8, "layers": fanouts.0.len()});
+        spec.as_object_mut().expect("an object").extend(model.as_object().expect("an object").clone());
+        let settings = SamplerSettings { batch_size: 32, seed: 5, ..fanouts.into() };
+        Self { dataset: Arc::new(dataset), settings, spec: json!({"model": spec, "optimizer": {"lr": lr}}), width: 8 }
+    }
+
+    fn seeds(&self) -> SeedSet {
+        SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes()).expect("nodes")
+    }
+
+    fn batching(&self) -> Arc<dyn Batching> {
+        let context = BatchingContext {
+            dataset: Arc::clone(&self.dataset),
+            seeds: self.seeds(),
+            settings: self.settings.clone(),
+            gather: true,
+            place: Place::Host,
+            options: Value::Null,
+        };
+        Arc::new(morphgl_batching_cpu_neighbor::CpuNeighbor::new(&context).expect("the sampler"))
+    }
+
+    fn trainer(&self) -> Box<dyn Training> {
+        let context = TrainingContext {
+            dataset: Arc::clone(&self.dataset),
+            spec: self.spec.clone(),
+            seed: 11,
+            threads: 1,
+            place: Place::Host,
+            options: Value::Null,
+        };
+        Box::new(morphgl_training_cpu_native::CpuNative::new(&context).expect("the trainer"))
+    }
+
+    fn operators(&self) -> Operators {
+        let context = TransferringContext {
+            dataset: Arc::clone(&self.dataset),
+            from: Place::Host,
+            to: Place::Host,
+            gather: false,
+            sampled: None,
+            options: Value::Null,
+        };
+        let description = &morphgl_transferring_cpu_host::DESCRIPTION;
+        let morphgl_registry::Build::Transferring(build) = description.build else { panic!("it transfers") };
+        let key: Key = "Training_CPU_Native".parse().expect("a key");
+        let route = Route {
+            batching: "Batching_CPU_Neighbor".parse().expect("a key"),
+            transferring: description.key.clone(),
+            training: key.clone(),
+            read_at: Place::Host,
+            batched_at: Place::Host,
+            trained_at: Place::Host,
+            gathering: morphgl_registry::Phase::Batching,
+        };
+        let transferring = build(&context).expect("the transfer");
+        let routes = vec![RouteOperators { route, batching: self.batching(), transferring }];
+        Operators { routes, trainers: vec![TrainingOperator { key, place: Place::Host, operator: self.trainer() }] }
+    }
+
+    fn split(&self, len: u32, hot_ratio: f64) -> (Operators, SplitStatistics) {
+        let super_batches = SuperBatches { batches: self.batching().num_batches() as u32, len };
+        let settings = Settings { super_batches, hot_ratio, width: self.width, start: BatchId::default() };
+        let inputs = (&self.dataset, &self.seeds(), &self.settings);
+        let split = LayerSplit::new(self.operators(), self.trainer(), inputs, settings).expect("it is split");
+        (split.operators, split.statistics)
+    }
+}
+
+/// What training gave: losses, parameters, and the mini-batches' counters.
+#[derive(Debug, PartialEq)]
+struct Trained {
+    losses: Vec<f64>,
+    parameters: Vec<NamedTensor>,
+    counters: Vec<Counters>,
+}
+
+fn train(operators: Operators, epochs: u32) -> Trained {
+    let Operators { mut routes, mut trainers } = operators;
+    let (route, trainer) = (&mut routes[0], &mut trainers[0].operator);
+    let (transferring, mut worker) = (&mut route.transferring, route.batching.worker(1).expect("a worker"));
+    let (mut losses, mut counters) = (Vec::new(), Vec::new());
+    for epoch in 0..epochs {
+        for index in 0..route.batching.num_batches() as u32 {
+            let (batch, measured) = prepared(worker.as_mut(), transferring.as_mut(), BatchId { epoch, index });
+            counters.push(measured);
+            losses.push(trainer.train(&batch).and_then(|handle| handle.wait()).expect("it trains").0.loss());
+        }
+    }
+    Trained { losses, parameters: trainer.parameters().expect("parameters"), counters }
+}
+
+fn prepared(worker: &mut dyn BatchingWorker, transfer: &mut dyn Transferring, id: BatchId) -> (MiniBatch, Counters) {
+    let batch = worker.prepare(id, None).and_then(|handle| handle.wait()).expect("a mini-batch").0;
+    let (batch, measured) = transfer.transfer(batch).and_then(|handle| handle.measured()).expect("it is moved");
+    (batch, measured.counters)
+}
+
+fn amount(counters: &Counters, name: &str) -> u64 {
+    counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, amount)| amount)
+}
+
+#[test]
+fn hot_ratio_zero_is_ordinary_training_bit_for_bit() {
+    for model in [json!({"kind": "sage", "dropout": 0.5}), json!({"kind": "gat", "heads": 2}), json!({"kind": "gcn"})] {
+        let task = Task::new("4,3", model, 0.01);
+        let (split, _) = task.split(3, 0.0);
+        let (split, ordinary) = (train(split, 2), train(task.operators(), 2));
+        assert_eq!((&split.losses, &split.parameters), (&ordinary.losses, &ordinary.parameters));
+    }
+}
+
+#[test]
+fn given_rows_of_unchanged_parameters_are_those_that_are_computed() {
+    // Parameters that do not change are never stale; with all neighbours and dropout of hidden values alone, given rows are the
+    // computed ones.
+    for model in [json!({"kind": "sage", "dropout": 0.5}), json!({"kind": "gcn", "dropout": 0.0})] {
+        let task = Task::new("-1,-1,-1", model, 1e-30);
+        for ratio in [0.4, 1.0] {
+            let (split, statistics) = task.split(2, ratio);
+            let (split, ordinary) = (train(split, 2), train(task.operators(), 2));
+            for (step, (a, b)) in split.losses.iter().zip(&ordinary.losses).enumerate() {
+                assert!((a - b).abs() < 1e-5, "step {step}: loss {a} with given rows, {b} without");
+            }
+            let given: u64 = split.counters.iter().map(|c| amount(c, "given_rows")).sum();
+            assert!(given > 0, "rows are given");
+            let all = statistics.all();
+            assert!(all.iter().all(|s| s.hot == (ratio * s.nodes as f64).ceil() as u64), "{all:?}");
+        }
+    }
+}
+
+#[test]
+fn runs_repeat_and_keep_the_bound() {
+    let task = Task::new("5,4", json!({"kind": "sage", "dropout": 0.3}), 0.05);
+    for len in [1, 2, 4, 5] {
+        let run = || train(task.split(len, 0.5).0, 8);
+        let (first, second) = (run(), run());
+        assert_eq!((&first.losses, &first.parameters), (&second.losses, &second.parameters), "super-batches of {len}");
+        let staleness = first.counters.iter().filter(|c| amount(c, "given_batches") > 0);
+        let staleness: Vec<u64> = staleness.map(|c| amount(c, "staleness_steps")).collect();
+        let bound = 2 * u64::from(len) - 1;
+        assert!(staleness.iter().all(|&steps| steps > 0 && steps <= bound), "super-batches of {len}: {staleness:?}");
+        // Eight mini-batches an epoch: the last super-batch of five is shorter.
+        assert_eq!(staleness.contains(&bound), len != 5, "super-batches of {len}: {staleness:?}");
+        let ordinary = train(task.operators(), 8);
+        assert_ne!(first.parameters, ordinary.parameters, "stale rows change training");
+        let end = |losses: &[f64]| losses[losses.len() - 4..].iter().sum::<f64>() / 4.0;
+        assert!(end(&first.losses) < 0.9 * first.losses[0], "the loss falls: {:?}", first.losses);
+        assert!(
+            (end(&first.losses) - end(&ordinary.losses)).abs() < 0.3 * ordinary.losses[0],
+            "as in ordinary training"
+        );
+    }
+}
+
+#[test]
+fn the_queue_has_the_nodes_of_the_mini_batches() {
+    let task = Task::new("5,4,3", json!({"kind": "sage"}), 0.01);
+    let batches = task.batching().num_batches() as u32;
+    let super_batches = SuperBatches { batches, len: 4 };
+    let mut queue = HotQueue::new(&task.dataset, &task.seeds(), &task.settings, super_batches, 1).expect("a queue");
+    let mut worker = task.batching().worker(1).expect("a worker");
+    for super_batch in 0..5 {
+        let mut counts = std::collections::BTreeMap::new();
+        for id in super_batches.ids(super_batch) {
+            let batch = worker.prepare(id, None).and_then(|handle| handle.wait()).expect("a mini-batch").0;
+            let HostBatch { blocks, input_nodes, .. } = batch.host().expect("on the host");
+            for node in &input_nodes[blocks[1].num_dst..blocks[0].num_dst] {
+                *counts.entry(*node).or_insert(0) += 1;
+            }
+        }
+        let mut expected: Vec<(u32, u32)> = counts.into_iter().collect();
+        expected.sort_by_key(|&(node, count)| (std::cmp::Reverse(count), node));
+        assert_eq!(queue.of(super_batch).expect("sampled"), expected, "super-batch {super_batch}");
+    }
+}
+
+#[test]
+fn rows_that_are_too_old_are_refused_where_they_are_used() {
+    let task = Task::new("4,3", json!({"kind": "sage"}), 0.01);
+    let Operators { mut routes, mut trainers } = task.split(2, 1.0).0;
+    let mut worker = routes[0].batching.worker(1).expect("a worker");
+    let trainer = &mut trainers[0].operator;
+    let mut stale = None;
+    for index in 0..6 {
+        let id = BatchId { epoch: 0, index };
+        let (batch, _) = prepared(worker.as_mut(), routes[0].transferring.as_mut(), id);
+        if index == 3 {
+            stale = Some(batch.host().expect("on the host").clone());
+        }
+        trainer.train(&batch).and_then(|handle| handle.wait()).expect("it trains");
+    }
+    let refused =
+        trainer.train(&MiniBatch::Host(stale.expect("six mini-batches"))).expect_err("rows of version 0 at step 6");
+    assert!(refused.to_string().contains("version 0 are read at step 6: 6 steps old, 3 are allowed"), "{refused}");
+}
+
+#[test]
+fn a_failing_first_layer_ends_training_with_its_reason() {
+    let task = Task::new("4,3", json!({"kind": "sage"}), 0.01);
+    // The first layer of another model: its parameters do not fit.
+    let other = Task::new("4,3", json!({"kind": "gcn"}), 0.01);
+    let super_batches = SuperBatches { batches: task.batching().num_batches() as u32, len: 1 };
+    let settings = Settings { super_batches, hot_ratio: 1.0, width: 8, start: BatchId::default() };
+    let inputs = (&task.dataset, &task.seeds(), &task.settings);
+    let split = LayerSplit::new(task.operators(), other.trainer(), inputs, settings).expect("it is split");
+    let Operators { mut routes, mut trainers } = split.operators;
+    let mut worker = routes[0].batching.worker(1).expect("a worker");
+    let mut failed = None;
+    for index in 0..3 {
+        let batch = worker.prepare(BatchId { epoch: 0, index }, None).and_then(|handle| handle.wait());
+        let moved = batch.and_then(|(batch, _)| routes[0].transferring.transfer(batch)).and_then(|h| h.wait());
+        match moved {
+            Ok((batch, _)) => _ = trainers[0].operator.train(&batch).expect("it trains"),
+            Err(e) => {
+                failed = Some(e.to_string());
+                break;
+            }
+        }
+    }
+    let failed = failed.expect("the second super-batch has no rows");
+    assert!(failed.contains("no more embeddings") && failed.contains("convs.0"), "{failed}");
+}
