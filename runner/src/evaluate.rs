@@ -61,10 +61,12 @@ pub(crate) struct Sampled<'a> {
     pub(crate) memory: Option<u64>,
     pub(crate) transferring: &'a mut dyn Transferring,
     pub(crate) training: &'a mut dyn Training,
+    /// Which part of the mini-batches of each set, and of how many; 0 of 1 are all.
+    pub(crate) part: (usize, usize),
 }
 
 impl Sampled<'_> {
-    /// Scores `sets` on sampled mini-batches.
+    /// Scores `sets` on sampled mini-batches, or the part of them.
     pub(crate) fn scores(&mut self, sets: &[&[u32]]) -> Result<Vec<Score>> {
         sets.iter().map(|set| self.score(set)).collect()
     }
@@ -80,7 +82,9 @@ impl Sampled<'_> {
         let batching = builder.batching_of(route, seeds, settings, gather, self.purpose)?;
         let settings = PoolSettings { threads_per_worker: self.threads, ..PoolSettings::ahead(self.workers) };
         let mut pool = Pool::new(&self.route.batching, batching.as_ref(), settings)?;
-        let batches = 0..pool.num_batches();
+        let (part, parts) = self.part;
+        let cut = |at: usize| (pool.num_batches() as usize * at / parts) as u32;
+        let batches = cut(part)..cut(part + 1);
         let transfer = (&self.route.transferring, &mut *self.transferring as &mut dyn Transferring);
         let (training, memory) = (&mut *self.training, self.memory);
         let mut consume = |batch: &_| {

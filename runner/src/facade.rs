@@ -371,7 +371,8 @@ impl Executor {
         done.unwrap_or_else(|_| bail!("{key}: panicked, see above; this is a fault of the operator"))
     }
 
-    /// Scores sets of nodes on mini-batches sampled as in training, with the plan's workers, at most `max_workers`.
+    /// Scores sets of nodes on mini-batches sampled as in training, with the plan's workers, at most `max_workers`. The trainers of a
+    /// group score a part of the mini-batches each, and all have the sums.
     ///
     /// # Errors
     ///
@@ -389,7 +390,9 @@ impl Executor {
             memory: None,
             transferring,
             training,
+            part: self.group.as_ref().map_or((0, 1), |group| (group.rank(), group.size())),
         };
-        sampled.scores(sets)
+        let scores = sampled.scores(sets)?;
+        self.group.as_ref().map_or(Ok(scores.clone()), |group| group.sum_scores(&scores))
     }
 }

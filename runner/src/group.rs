@@ -161,17 +161,35 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// As [`Group::gather`].
+    /// As [`Group::gather`], or trainers that have evaluated other sets of nodes.
     pub fn scores_of_first(&self, own: &[Score]) -> Result<Vec<Score>> {
+        Ok(self.all_scores(own)?.swap_remove(0))
+    }
+
+    /// The sums of all trainers' scores, added in the order of ranks: each has evaluated its part of the same sets of nodes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::scores_of_first`].
+    pub fn sum_scores(&self, own: &[Score]) -> Result<Vec<Score>> {
+        let mut sums = vec![Score::default(); own.len()];
+        for scores in self.all_scores(own)? {
+            sums.iter_mut().zip(scores).for_each(|(sum, score)| *sum += score);
+        }
+        Ok(sums)
+    }
+
+    /// Everybody's scores of the same sets of nodes, by rank.
+    fn all_scores(&self, own: &[Score]) -> Result<Vec<Vec<Score>>> {
         // As bits: JSON has no NaN.
         let bits: Vec<[u64; 3]> = own.iter().map(|s| [s.loss_sum.to_bits(), s.correct, s.count]).collect();
         let all = self.gather(&bits)?;
-        if all[0].len() != own.len() {
-            bail!("trainer 0 has evaluated {} sets of nodes, trainer {} {}", all[0].len(), self.rank(), own.len());
+        if let Some((rank, other)) = all.iter().enumerate().find(|(_, scores)| scores.len() != own.len()) {
+            bail!("trainer {rank} has evaluated {} sets of nodes, trainer {} {}", other.len(), self.rank(), own.len());
         }
         let score =
             |&[loss_sum, correct, count]: &[u64; 3]| Score { loss_sum: f64::from_bits(loss_sum), correct, count };
-        Ok(all[0].iter().map(score).collect())
+        Ok(all.iter().map(|scores| scores.iter().map(score).collect()).collect())
     }
 
     /// Which seeds each trainer has.

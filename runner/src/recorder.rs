@@ -127,6 +127,9 @@ pub(crate) fn in_words(new: &Replanned) -> String {
 /// Maximum number of recorded activities: some 10 MB in memory, 30 MB of trace.
 const MAX_ACTIVITIES: usize = 100_000;
 
+/// Maximum number of activities of each of several ranks.
+const MAX_OF_RANK: usize = 20_000;
+
 /// Records the events of a run.
 #[derive(Debug)]
 pub struct Recorder {
@@ -203,11 +206,7 @@ impl Recorder {
             self.left_out += 1;
             return;
         }
-        let name = share.keys.to_string();
-        let route = self.routes.iter().position(|r| *r == name).unwrap_or_else(|| {
-            self.routes.push(name);
-            self.routes.len() - 1
-        });
+        let route = self.route(share.keys.to_string());
         self.activities.push(Bar {
             phase: a.phase,
             batch: a.id.index,
@@ -222,6 +221,38 @@ impl Recorder {
     /// Mean seconds of an operator's phase, where it ran.
     pub fn mean(&self, operator: &str) -> Option<f64> {
         self.sums.get(operator).map(|(sum, count)| sum / *count as f64)
+    }
+
+    /// The lanes and the activities, the first `MAX_OF_RANK` of them, for the timeline of all ranks.
+    pub(crate) fn of_rank(&self) -> Timeline {
+        let activities = self.activities[..self.activities.len().min(MAX_OF_RANK)].to_vec();
+        let (lanes, routes) = (self.lanes.lanes.clone(), self.routes.clone());
+        Timeline { lanes, routes, activities, marks: Vec::new(), seconds: self.offset }
+    }
+
+    /// Makes the timeline that of all ranks, by name: each has its lanes. Every rank counts from the beginning of its own first
+    /// epoch, which they begin together.
+    pub(crate) fn join(&mut self, ranks: Vec<(String, Timeline)>) {
+        (self.lanes.lanes, self.activities) = Default::default();
+        for (rank, timeline) in ranks {
+            let first = self.lanes.lanes.len();
+            let routes: Vec<usize> = timeline.routes.into_iter().map(|name| self.route(name)).collect();
+            let named = timeline.lanes.into_iter().map(|lane| Lane { name: format!("{rank}: {}", lane.name), ..lane });
+            self.lanes.lanes.extend(named);
+            self.activities.extend(timeline.activities.into_iter().map(|bar| Bar {
+                route: routes[bar.route],
+                lanes: bar.lanes.into_iter().map(|lane| first + lane).collect(),
+                ..bar
+            }));
+        }
+    }
+
+    /// The index of a route.
+    fn route(&mut self, name: String) -> usize {
+        self.routes.iter().position(|r| *r == name).unwrap_or_else(|| {
+            self.routes.push(name);
+            self.routes.len() - 1
+        })
     }
 
     /// The timeline of the run.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use morphgl_execute::{CountersByOperator, EpochReport, EpochRow, Event, Stop, TrainingState, add_counters};
-use morphgl_registry::{NamedTensor, Score};
+use morphgl_registry::{NamedTensor, Score, Training};
 use serde::{Deserialize, Serialize};
 
 use crate::facade::Watcher;
@@ -257,12 +257,10 @@ impl Trainer {
             Evaluation::Sampled => self.executor.sampled(&sets, self.options.evaluation_workers)?,
             _ => {
                 let num_classes = self.executor.config.spec.model.num_classes;
-                self.executor.with_all_threads(|training| evaluate::full(training, &dataset, num_classes, &sets))?
+                let full = |training: &mut dyn Training| evaluate::full(training, &dataset, num_classes, &sets);
+                let scores = self.executor.with_all_threads(full)?;
+                self.executor.group.as_ref().map_or(Ok(scores.clone()), |group| group.scores_of_first(&scores))?
             }
-        };
-        let scores = match &self.executor.group {
-            Some(group) => group.scores_of_first(&scores)?,
-            None => scores,
         };
         Ok((scores[0], (!sets[1].is_empty()).then_some(scores[1])))
     }

@@ -29,6 +29,9 @@ const TRAIN: [&str; 10] = [
     "Training_CPU_Native",
 ];
 
+/// Eight mini-batches of validation nodes.
+const SAMPLED: [&str; 4] = ["--evaluation", "sampled", "--batch-size", "64"];
+
 /// Whether ranks can be started here.
 fn has_mpirun() -> bool {
     let has = Command::new("mpirun").arg("--version").output().is_ok();
@@ -86,8 +89,15 @@ fn losses_are_those_of_one_process() {
     let alone = losses(bench.text(&args).as_bytes());
     for ranks in [1, 2, 4] {
         // That parameters have the same bits at all ranks is checked by the ranks themselves, at the end.
-        let output = same(&bench, ranks, &args).output().expect("mpirun starts");
+        let run: &[&str] = if ranks == 2 { &["--run", "run"] } else { &[] };
+        let output = same(&bench, ranks, &[&args[..], run].concat()).output().expect("mpirun starts");
         assert!(output.status.success(), "{ranks} ranks: {}", stderr(&output));
+        if ranks == 2 {
+            let trace = std::fs::read_to_string(bench.path().join("run/trace.json")).expect("it was written");
+            for lane in ["rank 0 (", "rank 1 (", "): CPU training", "): CPU worker 1"] {
+                assert!(trace.contains(lane), "lanes of both ranks: no {lane:?}");
+            }
+        }
         let together = losses(&output.stdout);
         assert_eq!(together.len(), alone.len());
         for (a, b) in alone.iter().zip(&together) {
@@ -101,6 +111,10 @@ fn losses_are_those_of_one_process() {
         for rank in document["ranks"].as_array().expect("ranks") {
             let all = seconds(rank, "exchange_seconds_per_epoch");
             assert!((0.0..=all).contains(&seconds(rank, "exchange_hidden_seconds_per_epoch")), "{rank}");
+            let imbalance = &document["ranks"][0]["imbalance_seconds_per_epoch"];
+            assert_eq!(&rank["imbalance_seconds_per_epoch"], imbalance, "the same at all ranks");
+            assert!(ranks > 1 || imbalance == 0.0, "{rank}");
+            assert!(seconds(rank, "batching_seconds_per_epoch") * seconds(rank, "training_seconds_per_epoch") > 0.0);
         }
         // All gradients after backward, and each tensor for itself while it goes on.
         for bucket in ["0", "1"].iter().filter(|_| ranks == 2) {
@@ -120,7 +134,7 @@ fn divided_features_are_those_of_the_dataset() {
     let bench = Bench::new();
     bench.text(&["import", "planetoid", CORA, "-o", "cora"]);
     let run = |options: &[&str]| -> Value {
-        let args = [&["train", "cora", "--json", "--evaluation", "sampled"], &TRAIN[..], options].concat();
+        let args = [&["train", "cora", "--json"], &SAMPLED[..], &TRAIN[..], options].concat();
         let output = same(&bench, 4, &args).output().expect("mpirun starts");
         assert!(output.status.success(), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).expect("one JSON document, by rank 0")
@@ -136,13 +150,27 @@ fn divided_features_are_those_of_the_dataset() {
     };
     let (whole, divided, copied) = (run(&[]), run(&["--shard"]), run(&["--shard", "inclusion:2MiB"]));
     assert_eq!(whole["ranks"][0]["features"], Value::Null);
+    // Each rank evaluates its part of the mini-batches.
+    let alone = bench.json(&[&["train", "cora"], &SAMPLED[..], &TRAIN[..]].concat());
+    let accuracies = |run: &Value| -> Vec<f64> {
+        let epochs = run["epochs"].as_array().expect("epochs");
+        epochs.iter().map(|epoch| epoch["valid_accuracy"].as_f64().expect("an accuracy")).collect()
+    };
+    let apart = curve(&alone).iter().zip(curve(&whole)).map(|((_, a), (_, b))| (a - b).abs()).fold(0.0, f64::max);
+    assert!(apart < 1e-4, "losses of the validation nodes are {apart} apart");
+    let apart = accuracies(&alone).iter().zip(accuracies(&whole)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(apart < 1.5 / 500.0, "accuracies of the 500 validation nodes are {apart} apart");
     assert_eq!(curve(&divided), curve(&whole));
     assert_eq!(curve(&copied), curve(&whole));
     // Of 43 blocks of 64 rows of 1,433 values, ten or eleven, and their map; and the copies.
     let block = 64.0 * 1433.0 * 4.0;
     let (part, copies) = (9.0 * block..11.0 * block + 1e5, 2.0 * 1024.0 * 1024.0);
     assert!(of_ranks(&divided, "held_bytes").iter().all(|held| part.contains(held)));
-    assert!(of_ranks(&copied, "held_bytes").iter().all(|held| part.contains(&(held - copies)) || part.contains(held)));
+    // Of the hottest rows, a rank copies those that it does not hold.
+    let with_copies = part.start..part.end + copies;
+    let held = of_ranks(&copied, "held_bytes");
+    assert!(held.iter().all(|held| with_copies.contains(held)), "{held:?}");
+    assert!(held.iter().sum::<f64>() > of_ranks(&divided, "held_bytes").iter().sum(), "{held:?}");
     let read = |run: &Value| of_ranks(run, "read_bytes_per_epoch");
     assert!(read(&copied).iter().zip(read(&divided)).all(|(&copied, divided)| copied > 0.0 && copied < divided));
 }

@@ -49,6 +49,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 memory: args.trained.memory.filter(|_| !args.trained.data.mmap),
                 transferring: transferring.as_mut(),
                 training: training.as_mut(),
+                part: (0, 1),
             };
             sampled.scores(&sets)?
         }

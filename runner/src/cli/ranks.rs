@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use morphgl_execute::PhaseSeconds;
 use morphgl_graph_store::Dataset;
 use morphgl_group::{Layout, Shards};
 use morphgl_hotness::{CachePolicy, hottest};
@@ -21,7 +22,9 @@ use super::show;
 use super::usage::Usage;
 use super::values::Cache;
 use crate::group::Identity;
-use crate::{Evaluation, Group, Job, JobConfig, MemoryLimit, Plan, Profile, Profiler, TrainReport, median, shards};
+use crate::{
+    Evaluation, Group, Job, JobConfig, MemoryLimit, Plan, Profile, Profiler, Recorder, TrainReport, median, shards,
+};
 
 /// Compared by all ranks.
 const VERSION: &str = concat!("morphgl ", env!("CARGO_PKG_VERSION"));
@@ -50,6 +53,12 @@ struct Part {
     exchange_seconds_per_epoch: f64,
     /// The part of these in which the rank's backward went on.
     exchange_hidden_seconds_per_epoch: f64,
+    /// By which the slowest rank's share took longer than the mean of all, from step to step: the same at all ranks.
+    imbalance_seconds_per_epoch: f64,
+    /// Busy seconds of its phases.
+    batching_seconds_per_epoch: f64,
+    transferring_seconds_per_epoch: f64,
+    training_seconds_per_epoch: f64,
     /// Of divided features; `None` where every rank has all.
     #[serde(skip_serializing_if = "Option::is_none")]
     features: Option<FeaturePart>,
@@ -293,6 +302,15 @@ impl Ranks {
         Ok(if all.contains(&Evaluation::Sampled) { Evaluation::Sampled } else { own })
     }
 
+    /// Makes rank 0's timeline that of all ranks.
+    pub(crate) fn join_timelines(&self, recorder: &mut Recorder) -> anyhow::Result<()> {
+        let all = self.group.gather(&recorder.of_rank())?;
+        if self.is_first() {
+            recorder.join(all.into_iter().enumerate().map(|(rank, timeline)| (self.name(rank), timeline)).collect());
+        }
+        Ok(())
+    }
+
     /// The ranks of a run that is done, for its JSON, and in words.
     pub(crate) fn summary(&self, report: &TrainReport, threads: usize) -> anyhow::Result<(Value, String)> {
         let epochs = report.epochs.len().max(1) as f64;
@@ -300,6 +318,8 @@ impl Ranks {
             report.counters().values().filter_map(|counters| counters.get(name)).map(|&n| n as f64).sum::<f64>()
                 / epochs
         };
+        let busy =
+            |of: fn(&PhaseSeconds) -> f64| report.epochs.iter().map(|row| of(&row.report.busy)).sum::<f64>() / epochs;
         let features = shards::current().map(|shards| FeaturePart {
             held_bytes: shards.num_bytes(),
             own_rows_per_epoch: of_all("shard_own_rows"),
@@ -313,6 +333,10 @@ impl Ranks {
             bytes_sent_per_epoch: of_all("exchange_bytes"),
             exchange_seconds_per_epoch: of_all("exchange_micros") / 1e6,
             exchange_hidden_seconds_per_epoch: of_all("exchange_hidden_micros") / 1e6,
+            imbalance_seconds_per_epoch: of_all("imbalance_micros") / 1e6,
+            batching_seconds_per_epoch: busy(|busy| busy.batching),
+            transferring_seconds_per_epoch: busy(|busy| busy.transferring),
+            training_seconds_per_epoch: busy(|busy| busy.training),
         };
         let parts = self.group.gather(&own)?;
         let bytes: f64 = parts.iter().map(|part| part.bytes_sent_per_epoch).sum();
@@ -320,10 +344,12 @@ impl Ranks {
         let hidden = median(&parts.iter().map(|part| part.exchange_hidden_seconds_per_epoch).collect::<Vec<_>>());
         let hosts = self.places.iter().map(|place| &place.host).collect::<BTreeSet<_>>().len() as u64;
         let text = format!(
-            "{} on {}: {} sent an epoch by all, {seconds:.3} s an epoch in exchanges, {hidden:.3} s of it behind backward (medians)\n",
+            "{} on {}: {} sent an epoch by all, {seconds:.3} s an epoch in exchanges, {hidden:.3} s of it behind backward (medians); \
+             the slowest share takes {:.3} s an epoch longer than the mean\n",
             show::plural(parts.len() as u64, "rank"),
             show::plural(hosts, "host"),
             show::bytes(bytes as u64),
+            parts[0].imbalance_seconds_per_epoch,
         );
         let rank = |(part, place): (&Part, &Place)| {
             let mut rank = json!(part);

@@ -1,19 +1,19 @@
 //! `morphgl train`: plan, train, evaluate.
 
+mod output;
 mod resume;
 mod start;
 mod state;
 mod summary;
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgMatches, Parser};
 use morphgl_graph_store::Dataset;
-use morphgl_model_spec::ModelSpec;
-use morphgl_registry::{BatchId, NamedTensor};
+use morphgl_registry::BatchId;
 use serde_json::json;
 
 use super::Outcome;
@@ -30,7 +30,7 @@ use super::usage::Usage;
 use super::{interrupt, layer_split, ranks, report, values};
 use crate::{
     Engine, Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Progress, Recorder,
-    Shares, Simulated, SplitPlan, StopReason, TrainOptions, Trainer, TrainingState, Unified,
+    Shares, Simulated, SplitPlan, TrainOptions, Trainer, TrainingState, Unified,
 };
 use state::RunState;
 use summary::{configuration, length, stop_reason, summary};
@@ -87,6 +87,9 @@ pub(crate) struct Args {
     /// into this directory
     #[arg(help_heading = "Training", long, value_name = "DIR")]
     run: Option<PathBuf>,
+    /// Whether activities are recorded for another rank's run directory.
+    #[arg(skip)]
+    records: bool,
     /// Continues the run in this directory from its last checkpoint, with its settings: the result is bit for bit that of
     /// training without interruption. --epochs may be raised; --save, --time-limit and --checkpoint-every may be given
     #[arg(help_heading = "Training", long, value_name = "DIR")]
@@ -148,6 +151,7 @@ impl Args {
         batch.threads = Some(ranks.threads(batch.threads));
         limits.memory = ranks.memory(limits.memory);
         if !ranks.is_first() {
+            self.records = self.run.is_some();
             (self.run, self.save, self.checkpoint_every) = (None, None, None);
         }
         Ok(())
@@ -265,7 +269,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         Some(ranks) => (ranks.group.stop(), 2 * args.time_limit),
     };
     let settings = ExecutorSettings { limit: Some(limit), ..Default::default() };
-    let mut recorder = run_dir.is_some().then(|| Recorder::new(&plan, &simulated));
+    let mut recorder = (run_dir.is_some() || args.records).then(|| Recorder::new(&plan, &simulated));
     let open = state.open && options.patience.is_some();
     let mut screen = Screen::new(show, steps_per_epoch, options.epochs, open);
     let run_dir = run_dir.map(RefCell::new);
@@ -318,6 +322,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         None => None,
         Some(ranks) => {
             ranks.check_parameters("trained parameters", &parameters)?;
+            recorder.as_mut().map_or(Ok(()), |recorder| ranks.join_timelines(recorder))?;
             Some(ranks.summary(&report, threads)?)
         }
     };
@@ -336,7 +341,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     let has_model = trainer.options.epochs == 0 || report.epochs.iter().any(|e| e.report.batches > 0);
     let model = (learns && has_model).then_some((&configured.job.spec.model, &parameters[..]));
     let path = args.run.as_ref().or(args.resume.as_ref());
-    let unwritten = write(run_dir, args.save.as_deref(), model, run, recorder);
+    let unwritten = output::write(run_dir, args.save.as_deref(), model, run, recorder);
     let why = stop_reason(state.open, &report, &trainer.options, steps_per_epoch);
     let mut outcome = summary(&report, &state.plan, &why);
     if let Some((ranks, text)) = of_ranks {
@@ -364,37 +369,4 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     outcome.json["checkpoints"] = json!(costs);
     outcome.unwritten = (!unwritten.is_empty()).then(|| anyhow::anyhow!(unwritten.join("; ")));
     Ok(outcome)
-}
-
-/// Writes metrics, model, report and status, each even if another fails; returns the errors.
-fn write(
-    mut run_dir: Option<RunDir>,
-    save: Option<&Path>,
-    model: Option<(&ModelSpec, &[NamedTensor])>,
-    run: report::Run<'_>,
-    recorder: Option<Recorder>,
-) -> Vec<String> {
-    let mut unwritten = Vec::new();
-    let mut note = |written: anyhow::Result<()>| unwritten.extend(written.err().map(|e| show::one_line(&e)));
-    if let Some(dir) = &mut run_dir {
-        note(dir.write_metrics());
-    }
-    let state = match run.report.stop_reason {
-        StopReason::Interrupted => State::Interrupted,
-        StopReason::Epochs | StopReason::Patience => State::Done,
-    };
-    if let Some((model, parameters)) = model {
-        for path in run_dir.iter().map(RunDir::model).chain(save.map(Path::to_path_buf)) {
-            note(morphgl_model_spec::save_model(&path, model, parameters).map_err(Into::into));
-        }
-    }
-    if let (Some(dir), Some(recorder)) = (&run_dir, recorder) {
-        note(dir.write_report(&report::of_run(run, recorder)));
-    }
-    if let Some(dir) = &run_dir {
-        // A run whose files are not all written is not done: it can be resumed for them.
-        let written = dir.set_status(if unwritten.is_empty() { state } else { State::Failed });
-        unwritten.extend(written.err().map(|e| show::one_line(&e)));
-    }
-    unwritten
 }

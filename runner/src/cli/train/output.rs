@@ -1,0 +1,45 @@
+//! What a run leaves behind.
+
+use std::path::Path;
+
+use morphgl_model_spec::ModelSpec;
+use morphgl_registry::NamedTensor;
+
+use crate::cli::report;
+use crate::cli::run_dir::RunDir;
+use crate::cli::show;
+use crate::cli::status::State;
+use crate::{Recorder, StopReason};
+
+/// Writes metrics, model, report and status, each even if another fails; returns the errors.
+pub(super) fn write(
+    mut run_dir: Option<RunDir>,
+    save: Option<&Path>,
+    model: Option<(&ModelSpec, &[NamedTensor])>,
+    run: report::Run<'_>,
+    recorder: Option<Recorder>,
+) -> Vec<String> {
+    let mut unwritten = Vec::new();
+    let mut note = |written: anyhow::Result<()>| unwritten.extend(written.err().map(|e| show::one_line(&e)));
+    if let Some(dir) = &mut run_dir {
+        note(dir.write_metrics());
+    }
+    let state = match run.report.stop_reason {
+        StopReason::Interrupted => State::Interrupted,
+        StopReason::Epochs | StopReason::Patience => State::Done,
+    };
+    if let Some((model, parameters)) = model {
+        for path in run_dir.iter().map(RunDir::model).chain(save.map(Path::to_path_buf)) {
+            note(morphgl_model_spec::save_model(&path, model, parameters).map_err(Into::into));
+        }
+    }
+    if let (Some(dir), Some(recorder)) = (&run_dir, recorder) {
+        note(dir.write_report(&report::of_run(run, recorder)));
+    }
+    if let Some(dir) = &run_dir {
+        // A run whose files are not all written is not done: it can be resumed for them.
+        let written = dir.set_status(if unwritten.is_empty() { state } else { State::Failed });
+        unwritten.extend(written.err().map(|e| show::one_line(&e)));
+    }
+    unwritten
+}
