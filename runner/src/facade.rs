@@ -177,7 +177,7 @@ impl Executor {
     /// As [`Executor::new`], and a job that cannot be split.
     pub fn split(mut job: Job, plan: &SplitPlan, start: BatchId, settings: ExecutorSettings) -> Result<Self> {
         let statistics = plan.apply(&mut job, start)?;
-        let executor = Self::new(job, &plan.plan, None, settings)?;
+        let executor = Self::new(job, plan.plan(), None, settings)?;
         Ok(Self { split: Some(statistics), ..executor })
     }
 

@@ -4,14 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use morphgl_layer_split::{LayerSplit, Rehearsal, Settings as Split, SplitStatistics, SuperBatches, leaves_nodes_out};
+use morphgl_layer_split::{
+    LayerSplit, Rehearsal, Settings as Split, SplitStatistics, SuperBatchStatistics, SuperBatches, leaves_nodes_out,
+};
 use morphgl_model_spec::Normalization;
-use morphgl_plan::{Limits, Plan, Schedule, Time};
-use morphgl_profile::{MemoryLimit, Progress, Settings, Watch};
+use morphgl_plan::{Curve, Limits, Plan, Point, Seconds, SplitPoint, SplitProblem, Time, layer_split};
+use morphgl_profile::{Profile, Progress, Settings, Watch};
 use morphgl_registry::{BatchId, Batching, Operators, Place, Route, SeedSet, Training};
 use serde::{Deserialize, Serialize};
 
-use crate::{Job, OperatorBuilder, Stop};
+use crate::{Job, OperatorBuilder};
 
 /// Hot ratios that are measured. Rows of hot nodes have no part in the first layer's gradient: larger ratios may cost accuracy on
 /// small graphs, and are left to the user (`docs/performance/layer-split.md`).
@@ -20,16 +22,10 @@ const RATIOS: [f64; 3] = [0.0625, 0.125, 0.25];
 /// A plan of layer-split training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SplitPlan {
-    /// Mini-batches of a super-batch.
-    pub super_batch: u32,
-    /// Share of a super-batch's nodes of the first layer that are computed beside training, the hottest first.
-    pub hot_ratio: f64,
-    /// The largest staleness of their rows, in steps.
+    /// Super-batches, hot ratio, schedule, and the predicted epoch.
+    pub split: morphgl_plan::SplitPlan,
+    /// The largest staleness of given rows, in steps.
     pub staleness: u64,
-    /// The plan of mini-batches with given rows, the work beside them included.
-    pub plan: Plan,
-    /// Seconds of one core a mini-batch for choosing hot nodes and computing their rows, as measured.
-    pub beside_seconds: f64,
     /// Share of the rows of the first layer that may be given and are, as counted in one super-batch.
     pub given_share: f64,
     /// Bytes of the rows of two super-batches.
@@ -45,128 +41,103 @@ pub struct Allowed {
     pub hot_ratio: Option<f64>,
 }
 
+/// The most mini-batches that each buffer may hold, so that a whole super-batch is never in flight: where training stops, nothing
+/// waits for rows of parameters that never come.
+fn buffers(len: u32, cores: usize) -> usize {
+    (len as usize).saturating_sub(cores + 2) / 2
+}
+
 impl fmt::Display for SplitPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { super_batch, hot_ratio, staleness, plan, beside_seconds, given_share, .. } = self;
-        let (epoch, beside) = (Time(plan.prediction.epoch_seconds), Time(*beside_seconds));
+        let Self { split: planned, staleness, given_share, .. } = self;
+        let (epoch, embedding) = (Time(self.plan().prediction.epoch_seconds), Time(planned.split.embedding.mean));
         write!(
             f,
-            "layer split: {epoch} an epoch; {:.0}% of the nodes are hot, {:.1}% of rows of the first layer are given, {beside} \
-             beside each mini-batch; super-batches of {super_batch}, rows at most {staleness} steps old",
-            100.0 * hot_ratio,
-            100.0 * given_share
+            "layer split: {epoch} an epoch; {:.1}% of the nodes are hot, {:.1}% of rows of the first layer are given, {embedding} \
+             beside each super-batch of {} mini-batches, {:.0}% of the time; rows at most {staleness} steps old",
+            100.0 * planned.split.ratio,
+            100.0 * given_share,
+            planned.split.super_batch,
+            100.0 * planned.load
         )
     }
 }
 
-/// Mini-batches that may have been begun and not trained.
-fn in_flight(schedule: &Schedule) -> usize {
-    let workers: usize = schedule.shares.iter().map(|share| share.workers).sum();
-    workers + schedule.batched + schedule.ready + 2
+/// A super-batch length and a hot ratio with the durations measured at them.
+struct Measured {
+    point: SplitPoint,
+    beside: SuperBatchStatistics,
+    bytes: u64,
 }
 
 impl SplitPlan {
-    /// Measures mini-batches with given rows at several hot ratios, and plans each; the fastest by prediction comes first.
+    /// The plan of mini-batches, with the predicted epoch.
+    pub fn plan(&self) -> &Plan {
+        &self.split.plan
+    }
+
+    /// Measures mini-batches with given rows at two lengths of super-batches and several hot ratios, and returns the plan that is
+    /// the fastest by prediction; `profile` has the exact ones.
     ///
     /// # Errors
     ///
-    /// A model, sampler or route that cannot be split, with the reason; a failing operator; or a stop.
+    /// A model, sampler or route that cannot be split, with the reason; rows that do not fit; a failing operator; or a stop.
     pub fn measure(
         job: &mut Job,
+        profile: &Profile,
         allowed: Allowed,
         settings: &Settings,
         limits: Limits,
-        stop: &Stop,
-        memory: Option<MemoryLimit<'_>>,
+        watch: &Watch<'_>,
         progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Vec<Self>> {
+    ) -> Result<Self> {
         let route = splittable(job)?;
         let batches = job.operators.routes[route].batching.num_batches();
         let batches = u32::try_from(batches).context("too many mini-batches")?;
         let Some(SuperBatches { len, .. }) = SuperBatches::within(batches, allowed.staleness) else {
             bail!("no staleness is allowed; --allow-staleness 1 or more allows it");
         };
-        let super_batches = SuperBatches { batches, len: len.min(batches) };
-        // Where training stops, no mini-batch in flight waits for rows of parameters that never come.
-        let buffers = (super_batches.len as usize).saturating_sub(settings.cores + 2) / 2;
-        if buffers == 0 {
+        let longest = len.min(batches);
+        // With a ratio of the user's nothing depends on times, and two runs have the same bits.
+        let mut lengths = if allowed.hot_ratio.is_some() { vec![longest] } else { vec![longest / 2, longest] };
+        lengths.retain(|&len| buffers(len, settings.cores) > 0);
+        if lengths.is_empty() {
             let least = 2 * (settings.cores + 4) - 1;
             bail!(
-                "a super-batch of {} is shorter than what is in flight on {} cores; allow a staleness of {least}, or have more \
-                 mini-batches in an epoch",
-                super_batches.len,
+                "a super-batch of {longest} is shorter than what is in flight on {} cores; allow a staleness of {least}, or have \
+                 more mini-batches in an epoch",
                 settings.cores
             );
         }
-        let limits = Limits { ready: limits.ready.min(buffers), batched: limits.batched.min(buffers), ..limits };
         let ratios = allowed.hot_ratio.map_or(RATIOS.to_vec(), |ratio| vec![ratio]);
-        let settings = Settings { budget: settings.budget / (ratios.len() as u32 + 1), ..settings.clone() };
-        let mut plans = Vec::new();
-        for hot_ratio in ratios {
-            let split = settings_of(job, super_batches, hot_ratio, BatchId::default());
-            plans.extend(Self::at(job, route, split, &settings, limits, stop, memory, progress)?);
+        let points: Vec<(u32, f64)> = lengths.iter().flat_map(|&len| ratios.iter().map(move |&r| (len, r))).collect();
+        let settings = Settings { budget: settings.budget / (points.len() as u32 + 1), ..settings.clone() };
+        let mut measured = Vec::new();
+        for (len, ratio) in points {
+            let split = settings_of(job, SuperBatches { batches, len }, ratio, BatchId::default());
+            measured.extend(Measured::at(job, route, split, &settings, limits, watch, progress)?);
         }
-        if plans.is_empty() {
+        let own = &job.operators.routes[route].route;
+        let routes = profile.routes.iter().filter(|r| r.route == *own).cloned().collect();
+        let exact = Profile { routes, ..profile.clone() }.problem(settings.cores, limits);
+        let points = measured.iter().map(|measured| measured.point.clone()).collect();
+        let problem = SplitProblem::new(exact, points, usize::try_from(allowed.staleness).unwrap_or(usize::MAX))?;
+        let Some(split) = layer_split(&problem)?.split else {
             bail!("the rows of two super-batches do not fit the memory; allow more, or give a smaller --hot-ratio");
-        }
-        plans.sort_by(|a, b| a.plan.prediction.epoch_seconds.total_cmp(&b.plan.prediction.epoch_seconds));
-        Ok(plans)
-    }
-
-    /// Measures and plans one hot ratio; `None` where its rows do not fit.
-    #[allow(clippy::too_many_arguments, reason = "private, called once")]
-    fn at(
-        job: &mut Job,
-        route: usize,
-        split: Split,
-        settings: &Settings,
-        limits: Limits,
-        stop: &Stop,
-        memory: Option<MemoryLimit<'_>>,
-        progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Option<Self>> {
-        let rehearsal = {
-            let first_layer = first_layer(job, &job.operators.routes[route].route)?;
-            Arc::new(Rehearsal::new(first_layer, (&job.dataset, &seeds(job)?, &job.config.sampler), split)?)
         };
-        let beside = rehearsal.statistics;
-        let len = f64::from(split.super_batches.len);
-        let bytes = 8 * beside.hot * split.width as u64;
-        let limits = match limits.host_bytes {
-            Some(free) if free < bytes => return Ok(None),
-            free => Limits { host_bytes: free.map(|free| free - bytes), ..limits },
-        };
-        let machine = job.registry.machine().clone();
-        let watch = Watch { stop: &|| stop.is_requested(), memory };
-        let profile = with_batching(
-            job,
-            route,
-            |inner| rehearsal.batching(inner),
-            |operators| morphgl_profile::profile(operators, &[], &machine, settings, &watch, progress),
-        )?;
-        let beside_seconds = (beside.choosing + beside.computing) / len;
-        let problem = profile.problem(settings.cores, limits).with_work(beside_seconds);
-        let mut plan = morphgl_plan::plan(&problem)?.best().clone();
-        // The next super-batch waits where its rows, which one thread computes, take longer than training this one.
-        let beside_epoch = beside_seconds * f64::from(split.super_batches.batches);
-        plan.prediction.epoch_seconds = plan.prediction.epoch_seconds.max(beside_epoch);
-        Ok((in_flight(&plan.schedule) <= split.super_batches.len as usize).then(|| Self {
-            super_batch: split.super_batches.len,
-            hot_ratio: split.hot_ratio,
-            staleness: split.super_batches.bound(),
-            plan,
-            beside_seconds,
-            given_share: beside.given as f64 / (beside.occurrences as f64).max(1.0),
-            bytes,
-        }))
+        let of_split =
+            |m: &&Measured| (m.point.super_batch, m.point.ratio) == (split.split.super_batch, split.split.ratio);
+        let Measured { beside, bytes, .. } = measured.iter().find(of_split).expect("it was planned with");
+        let given_share = beside.given as f64 / (beside.occurrences as f64).max(1.0);
+        Ok(Self { staleness: split.split.staleness() as u64, given_share, bytes: *bytes, split })
     }
 
     /// Splits the training of the job's operators, from mini-batch `start` on.
     pub(crate) fn apply(&self, job: &mut Job, start: BatchId) -> Result<SplitStatistics> {
         let route = splittable(job)?;
         let batches = job.operators.routes[route].batching.num_batches() as u32;
-        let super_batches = SuperBatches { batches, len: self.super_batch };
-        let split = settings_of(job, super_batches, self.hot_ratio, start);
+        let super_batches = SuperBatches { batches, len: self.split.split.super_batch as u32 };
+        let split = settings_of(job, super_batches, self.split.split.ratio, start);
         let first_layer = first_layer(job, &job.operators.routes[route].route)?;
         let operators = single(std::mem::take(&mut job.operators), route);
         let seeds = seeds(job)?;
@@ -174,6 +145,44 @@ impl SplitPlan {
             LayerSplit::new(operators, first_layer, (&job.dataset, &seeds, &job.config.sampler), split)?;
         job.operators = operators;
         Ok(statistics)
+    }
+}
+
+impl Measured {
+    /// Measures one length and hot ratio; `None` where the rows do not fit.
+    fn at(
+        job: &mut Job,
+        route: usize,
+        split: Split,
+        settings: &Settings,
+        limits: Limits,
+        watch: &Watch<'_>,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Option<Self>> {
+        let first_layer = first_layer(job, &job.operators.routes[route].route)?;
+        let rehearsal = Rehearsal::new(first_layer, (&job.dataset, &seeds(job)?, &job.config.sampler), split)?;
+        let beside = rehearsal.statistics;
+        let rehearsal = Arc::new(rehearsal);
+        let bytes = 8 * beside.hot * split.width as u64;
+        let host_bytes = match limits.host_bytes {
+            Some(free) if free < bytes => return Ok(None),
+            free => free.map(|free| free - bytes),
+        };
+        let most = buffers(split.super_batches.len, settings.cores);
+        let limits = Limits { ready: limits.ready.min(most), batched: limits.batched.min(most), host_bytes, ..limits };
+        let machine = job.registry.machine().clone();
+        let wrap = |inner| rehearsal.batching(inner);
+        let profile = with_batching(job, route, wrap, |operators| {
+            morphgl_profile::profile(operators, &[], &machine, settings, watch, progress)
+        })?;
+        let seconds = Seconds::constant(beside.choosing + beside.computing);
+        let point = SplitPoint {
+            super_batch: split.super_batches.len as usize,
+            ratio: split.hot_ratio,
+            problem: profile.problem(settings.cores, limits),
+            embedding: Curve::new(vec![Point { at: 1, seconds }])?,
+        };
+        Ok(Some(Self { point, beside, bytes }))
     }
 }
 

@@ -43,7 +43,11 @@ fn hot_nodes_are_computed_beside_training() {
     let [first, second] = [(); 2].map(|()| bench.json(&train(&split)));
     assert_eq!(losses(&first), losses(&second), "two runs have the same bits");
     let plan = &first["layer_split"]["plan"];
-    assert_eq!((&plan["super_batch"], &plan["staleness"], &plan["hot_ratio"]), (&16.into(), &31.into(), &0.5.into()));
+    let split = &plan["split"]["split"];
+    assert_eq!(
+        (&split["ratio"], &plan["staleness"]),
+        (&0.5.into(), &(2 * split["super_batch"].as_u64().expect("a length") - 1).into())
+    );
     let batches = count(&first, "given_batches");
     assert!(
         batches > 0 && count(&first, "given_rows") > 0 && count(&first, "computed_rows") > 0,
@@ -69,9 +73,9 @@ fn the_plan_says_whether_layers_are_split() {
     let bench = Bench::new();
     bench.small();
     let planned = bench.json(&[&["plan", "small", "--allow-staleness", "31"], &QUICK[..]].concat());
-    let plans = planned["layer_split"].as_array().expect("plans");
-    let seconds = |plan: &Value| plan["plan"]["prediction"]["epoch_seconds"].as_f64().expect("seconds");
-    assert!(plans.len() > 1 && plans.is_sorted_by(|a, b| seconds(a) <= seconds(b)), "{plans:#?}");
+    let split = &planned["layer_split"]["split"];
+    let seconds = |plan: &Value| plan["prediction"]["epoch_seconds"].as_f64().expect("seconds");
+    assert!(seconds(&split["plan"]) > 0.0 && split["split"]["super_batch"].as_u64() <= Some(16), "{split:#}");
     let text = bench.text(&train(&["--allow-staleness", "31"]));
     assert!(text.contains("layer split: "), "{text}");
     assert!(text.contains(": not split") != text.contains("rows at most 31 steps old"), "chosen or not: {text}");

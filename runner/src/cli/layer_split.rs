@@ -18,8 +18,9 @@ pub(crate) struct SplitArgs {
     /// mini-batches, beside training, where that is predicted to be faster. It changes results within this bound
     #[arg(long, value_name = "STEPS", default_value_t = 0, hide_default_value = true)]
     allow_staleness: u64,
-    /// The share of nodes that are hot, from 0 to 1; it trains so even where exact training is predicted to be faster
-    /// [default: of several that are measured the fastest]
+    /// The share of nodes that are hot, from 0, which is exact training, to 1. It trains so even where exact training is predicted
+    /// to be faster, and in the longest super-batches that --allow-staleness has, so that two runs have the same bits
+    /// [default: of several shares and lengths that are measured the fastest]
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     hot_ratio: Option<f64>,
 }
@@ -50,6 +51,9 @@ impl SplitArgs {
         if plan.is_some_and(|plan| !matches!(plan, PlanArg::Auto)) {
             return Err(Usage::error("--allow-staleness: layers are split by a plan of their own; leave --plan out"));
         }
+        if self.hot_ratio == Some(0.0) {
+            return Ok(None);
+        }
         Ok(Some(Allowed { staleness: self.allow_staleness, hot_ratio: self.hot_ratio }))
     }
 }
@@ -57,7 +61,7 @@ impl SplitArgs {
 /// The split to train with: where the hot ratio was given, or it is predicted to be faster than exact training.
 pub(crate) fn choose(
     allowed: Option<Allowed>,
-    planned: Option<anyhow::Result<Vec<SplitPlan>>>,
+    planned: Option<anyhow::Result<SplitPlan>>,
     exact: &Plan,
     unified: Option<&Unified>,
     show: Show,
@@ -65,7 +69,7 @@ pub(crate) fn choose(
     let (Some(allowed), Some(planned)) = (allowed, planned) else { return Ok(None) };
     let asked = allowed.hot_ratio.is_some();
     let best = match planned {
-        Ok(plans) => plans.into_iter().next(),
+        Ok(split) => split,
         Err(e) if asked => return Err(e.context("--hot-ratio: layers cannot be split")),
         Err(e) => {
             show.say(format_args!("layer split: {}; training is exact", show::one_line(&e)));
@@ -73,15 +77,16 @@ pub(crate) fn choose(
         }
     };
     let exact = unified.map_or(exact.prediction.epoch_seconds, |unified| unified.epoch_seconds);
-    Ok(best.filter(|split| {
-        let seconds = split.plan.prediction.epoch_seconds;
+    let is_chosen = |split: &SplitPlan| {
+        let seconds = split.plan().prediction.epoch_seconds;
         let chosen = asked || seconds < exact;
         if !chosen {
             let (split, exact) = (Time(seconds), Time(exact));
             show.line(format_args!("layer split: {split} an epoch predicted, exact training {exact}: not split"));
         }
         chosen
-    }))
+    };
+    Ok(Some(best).filter(is_chosen))
 }
 
 /// What was given and computed beside training, as text and JSON.

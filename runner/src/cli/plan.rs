@@ -69,7 +69,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
-    type Planned = (Option<Profile>, Problem, Plans, Option<Unified>, Option<Vec<SplitPlan>>);
+    type Planned = (Option<Profile>, Problem, Plans, Option<Unified>, Option<SplitPlan>);
     let (profile, problem, plans, unified, split): Planned = if let Some(durations) = &args.durations {
         let problem = durations.problem(args.planned.limits.options()).or_usage("--durations")?;
         let plans = Scheduler::schedule(&problem)?;
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         text += &format!("\n{}", what_if::table(&rows));
     }
     text += &unified.iter().map(|unified| format!("{unified}\n")).collect::<String>();
-    text += &split.iter().flatten().map(|split| format!("{split}\n")).collect::<String>();
+    text += &split.iter().map(|split| format!("{split}\n")).collect::<String>();
     let simulated = Simulated::of(&crate::registry()?);
     if let Some(path) = &args.timeline {
         let title = format!("{} mini-batches, {}, as predicted", HumanCount(best.num_batches() as u64), best.strategy);

@@ -7,7 +7,7 @@ use anyhow::Context;
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
 use morphgl_model_spec::ModelSpec;
-use morphgl_profile::{MemoryLimit, Progress, RouteProfile};
+use morphgl_profile::{MemoryLimit, Progress, RouteProfile, Watch};
 use morphgl_registry::Machine;
 
 use super::batch::BatchArgs;
@@ -71,8 +71,8 @@ pub(crate) struct Measured {
     pub(crate) plans: Plans,
     /// The best plan of several trainers together, where it was asked for and there are several.
     pub(crate) unified: Option<anyhow::Result<Unified>>,
-    /// Plans of layer-split training, the fastest first, where it was asked for.
-    pub(crate) split: Option<anyhow::Result<Vec<SplitPlan>>>,
+    /// The best plan of layer-split training, where it was asked for.
+    pub(crate) split: Option<anyhow::Result<SplitPlan>>,
     /// Peak memory besides the plan's caches, buffers and workers: dataset (unless it is mapped or on disk), model, a step's own
     /// memory and its mini-batches; and evaluation's own cache and a worker.
     pub(crate) held_bytes: u64,
@@ -161,9 +161,10 @@ impl PlannedArgs {
                 bar.set_position(p.done as u64);
                 bar.set_message(format!("layer split: {}", p.what));
             };
-            let plans = SplitPlan::measure(&mut job, allowed, settings, limits, &stop, Some(memory), &mut progress);
+            let watch = Watch { stop: &|| stop.is_requested(), memory: Some(memory) };
+            let plan = SplitPlan::measure(&mut job, &profile, allowed, settings, limits, &watch, &mut progress);
             bar.finish_and_clear();
-            plans
+            plan
         });
         let unified = group.map(|(measured, shares)| Unified::plan(&profile, &measured, shares, threads, limits));
         Ok(Measured { job, profile, problem, plans, unified, split, held_bytes })

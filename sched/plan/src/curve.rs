@@ -113,15 +113,6 @@ impl Curve {
         Self(self.0.iter().map(|p| Point { at: p.at, seconds: p.seconds.scaled(factor) }).collect())
     }
 
-    /// The same with `seconds` of one worker's or thread's work more a mini-batch, divided among all.
-    pub(crate) fn with_work(&self, seconds: f64) -> Self {
-        let longer = |p: &Point| {
-            let mean = p.seconds.mean + seconds / p.at as f64;
-            Point { at: p.at, seconds: Seconds { mean, ..p.seconds } }
-        };
-        Self(self.0.iter().map(longer).collect())
-    }
-
     /// Minimum mean over all counts.
     pub(crate) fn min(&self) -> f64 {
         self.0.iter().map(|p| p.seconds.mean).fold(f64::INFINITY, f64::min)

@@ -137,13 +137,6 @@ impl Durations {
         point.map(|p| p.contention)
     }
 
-    /// The same with `seconds` of work on one core more a mini-batch, which batching's threads share.
-    pub(crate) fn with_work(&self, seconds: f64) -> Self {
-        let of_pool = |(&threads, curve): (&usize, &Curve)| (threads, curve.with_work(seconds / threads as f64));
-        let pools = self.pools.iter().map(of_pool).collect();
-        Self { pools, solo: self.solo.with_work(seconds), ..self.clone() }
-    }
-
     /// The durations of each phase, deviations included, times its factor.
     ///
     /// # Panics

@@ -8,6 +8,7 @@ mod curve;
 mod durations;
 mod error;
 mod group;
+mod layer_split;
 mod lp;
 mod memory;
 mod mixes;
@@ -33,6 +34,10 @@ pub use curve::{Curve, Point, Seconds};
 pub use durations::{Contention, Durations, InterferencePoint, PoolPoint};
 pub use error::Invalid;
 pub use group::{GroupPlan, GroupProblem, Linear, Member, group};
+pub use layer_split::{
+    Embedding, Split, SplitChoice, SplitPlan, SplitPoint, SplitProblem, SplitSimulation, layer_split, next_ratio,
+    simulate_split, split_timeline,
+};
 pub use memory::{DoesNotFit, Memory, memory};
 pub use morphgl_registry::{CacheCurve, CachePoint, Phase};
 pub use numbers::{MAX_BUFFER, MAX_BYTES, MAX_SECONDS, MAX_THREADS};

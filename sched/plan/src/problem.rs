@@ -256,22 +256,6 @@ impl Problem {
         self.caches.iter().fold(self.clone(), largest)
     }
 
-    /// The same problem with work on the host's cores beside every mini-batch: `seconds` of one core, which is taken for work of
-    /// batching, whose threads share it.
-    ///
-    /// # Panics
-    ///
-    /// When the seconds are negative or not finite.
-    pub fn with_work(mut self, seconds: f64) -> Self {
-        assert!(seconds.is_finite() && seconds >= 0.0, "seconds of work are finite and not negative: {seconds}");
-        for route in &mut self.routes {
-            if Resource::on_cores(&self.resources, &route.hardware.batching) {
-                route.durations = route.durations.with_work(seconds);
-            }
-        }
-        self
-    }
-
     /// The same problem for another number of mini-batches.
     pub fn with_batches(self, num_batches: usize) -> Self {
         Self { num_batches: num_batches.min(u32::MAX as usize), ..self }

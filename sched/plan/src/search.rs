@@ -137,7 +137,7 @@ fn shrink(
 }
 
 /// A lower bound of a schedule of one route, in seconds.
-fn lower_bound(s: &Schedule) -> f64 {
+pub(crate) fn lower_bound(s: &Schedule) -> f64 {
     let share = &s.shares[0];
     let [b, t, m] = share.seconds().map(|s| s.mean);
     let n = share.batches as f64;
@@ -170,7 +170,7 @@ fn sequential(problem: &Problem, route: usize) -> Schedule {
 }
 
 /// Pipelines with every split of the cores between batching workers, their threads, and training.
-fn pipelines(problem: &Problem, route: usize) -> Vec<Schedule> {
+pub(crate) fn pipelines(problem: &Problem, route: usize) -> Vec<Schedule> {
     let hardware = &problem.routes[route].hardware;
     let threads = problem.cores() + problem.limits.extra_threads;
     let mut found = Vec::new();

@@ -52,6 +52,8 @@ pub(crate) struct State {
     pub(crate) free: [usize; 2],
     /// Mini-batches trained.
     pub(crate) trained: u32,
+    /// Mini-batches of each share that may be transferred: those whose given rows are computed. No limit in exact training.
+    pub(crate) transferable: u32,
 }
 
 impl State {
@@ -69,6 +71,7 @@ impl State {
             training: false,
             free: [schedule.batched.max(1), schedule.ready.max(1)],
             trained: 0,
+            transferable: u32::MAX,
         }
     }
 
@@ -110,8 +113,21 @@ impl State {
         self.buffer(step).is_none_or(|buffer| self.free[buffer] > 0)
     }
 
-    /// Whether the step may begin now: its mini-batch, worker or lane, buffer slot and resources are available.
+    /// Whether the step may begin now: its mini-batch, given rows, worker or lane, buffer slot and resources are available.
     pub(crate) fn can_begin(&self, step: Step) -> bool {
+        self.has_rows(step) && self.can_begin_with_rows(step)
+    }
+
+    fn has_rows(&self, step: Step) -> bool {
+        step.phase != Phase::Transferring || self.progress[step.share].begun[step.phase as usize] < self.transferable
+    }
+
+    /// Whether the step waits for given rows and for nothing else.
+    pub(crate) fn waits_for_rows(&self, step: Step) -> bool {
+        !self.has_rows(step) && self.can_begin_with_rows(step)
+    }
+
+    fn can_begin_with_rows(&self, step: Step) -> bool {
         let (spec, progress) = (&self.specs[step.share], &self.progress[step.share]);
         let has_work = match step.phase {
             Phase::Batching => progress.begun[0] < spec.batches && progress.batching < spec.workers,

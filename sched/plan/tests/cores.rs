@@ -52,17 +52,6 @@ fn one_core_does_not_get_faster_by_a_pipeline() {
 }
 
 #[test]
-fn work_beside_mini_batches_takes_its_share_of_the_cores() {
-    let one = machine(50, 1, &[(1, 1, 0.5)], &[(1, 0.5)]).problem();
-    assert_eq!(one.clone().with_work(0.0), one);
-    let best = |problem: &Problem| plan(problem).expect("there is memory").best().prediction.epoch_seconds;
-    assert!((best(&one.with_work(0.25)) - 62.5).abs() < 1e-9, "one core does all work in turn");
-    // Three workers take half a second longer for each of their mini-batches: 33 rounds, and the last three are trained.
-    let many = machine(99, 4, &[(1, 1, 1.0), (2, 1, 0.5), (3, 1, 1.0 / 3.0)], &[(1, 0.1)]).problem().with_work(0.5);
-    assert!((best(&many) - (33.0 * 1.5 + 0.3)).abs() < 1e-9, "{}", best(&many));
-}
-
-#[test]
 fn a_single_mini_batch_is_spread_over_threads() {
     let m = machine(1, 4, &[(1, 1, 1.0), (1, 4, 0.3)], &[(1, 1.0), (4, 0.25)]);
     expect(plan(&m.problem()).expect("there is memory").best(), (Policy::Sequential, 1, 4, 4), 0.55);

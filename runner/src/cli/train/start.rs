@@ -73,7 +73,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     let unified = unified.filter(|_| split.is_none());
     config.every_device = unified.is_some();
     let mut plan = match (&unified, &split) {
-        (_, Some(split)) => split.plan.clone(),
+        (_, Some(split)) => split.plan().clone(),
         (Some(unified), None) => unified.leading_plan(),
         (None, None) => args.plan.choose(plan_of_file, &plans, &problem)?,
     };
