@@ -170,12 +170,12 @@ impl Executor {
         Ok(Self { followers: Some(followers), ..executor })
     }
 
-    /// An executor of layer-split training, from mini-batch `start` on. The plan is fixed.
+    /// An executor of layer-split training, from mini-batch `start` on, and whether it is to be restored there. The plan is fixed.
     ///
     /// # Errors
     ///
     /// As [`Executor::new`], and a job that cannot be split.
-    pub fn split(mut job: Job, plan: &SplitPlan, start: BatchId, settings: ExecutorSettings) -> Result<Self> {
+    pub fn split(mut job: Job, plan: &SplitPlan, start: (BatchId, bool), settings: ExecutorSettings) -> Result<Self> {
         let statistics = plan.apply(&mut job, start)?;
         let executor = Self::new(job, plan.plan(), None, settings)?;
         Ok(Self { split: Some(statistics), ..executor })

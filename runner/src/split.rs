@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use morphgl_layer_split::{
-    LayerSplit, Rehearsal, Settings as Split, SplitStatistics, SuperBatchStatistics, SuperBatches, leaves_nodes_out,
+    LayerSplit, Settings as Split, SplitStatistics, SuperBatchStatistics, SuperBatches, Trial, leaves_nodes_out,
 };
 use morphgl_model_spec::Normalization;
 use morphgl_plan::{Curve, Limits, Plan, Point, Seconds, SplitPoint, SplitProblem, Time, layer_split};
@@ -114,7 +114,7 @@ impl SplitPlan {
         let settings = Settings { budget: settings.budget / (points.len() as u32 + 1), ..settings.clone() };
         let mut measured = Vec::new();
         for (len, ratio) in points {
-            let split = settings_of(job, SuperBatches { batches, len }, ratio, BatchId::default());
+            let split = settings_of(job, SuperBatches { batches, len }, ratio);
             measured.extend(Measured::at(job, route, split, &settings, limits, watch, progress)?);
         }
         let own = &job.operators.routes[route].route;
@@ -132,12 +132,12 @@ impl SplitPlan {
         Ok(Self { staleness: split.split.staleness() as u64, given_share, bytes: *bytes, split })
     }
 
-    /// Splits the training of the job's operators, from mini-batch `start` on.
-    pub(crate) fn apply(&self, job: &mut Job, start: BatchId) -> Result<SplitStatistics> {
+    /// Splits the training of the job's operators, from mini-batch `start` on; `resumed` says whether it is restored there.
+    pub(crate) fn apply(&self, job: &mut Job, (start, resumed): (BatchId, bool)) -> Result<SplitStatistics> {
         let route = splittable(job)?;
         let batches = job.operators.routes[route].batching.num_batches() as u32;
         let super_batches = SuperBatches { batches, len: self.split.split.super_batch as u32 };
-        let split = settings_of(job, super_batches, self.split.split.ratio, start);
+        let split = Split { start, resumed, ..settings_of(job, super_batches, self.split.split.ratio) };
         let first_layer = first_layer(job, &job.operators.routes[route].route)?;
         let operators = single(std::mem::take(&mut job.operators), route);
         let seeds = seeds(job)?;
@@ -160,9 +160,9 @@ impl Measured {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Option<Self>> {
         let first_layer = first_layer(job, &job.operators.routes[route].route)?;
-        let rehearsal = Rehearsal::new(first_layer, (&job.dataset, &seeds(job)?, &job.config.sampler), split)?;
-        let beside = rehearsal.statistics;
-        let rehearsal = Arc::new(rehearsal);
+        let trial = Trial::new(first_layer, (&job.dataset, &seeds(job)?, &job.config.sampler), split)?;
+        let beside = trial.statistics;
+        let trial = Arc::new(trial);
         let bytes = 8 * beside.hot * split.width as u64;
         let host_bytes = match limits.host_bytes {
             Some(free) if free < bytes => return Ok(None),
@@ -171,7 +171,7 @@ impl Measured {
         let most = buffers(split.super_batches.len, settings.cores);
         let limits = Limits { ready: limits.ready.min(most), batched: limits.batched.min(most), host_bytes, ..limits };
         let machine = job.registry.machine().clone();
-        let wrap = |inner| rehearsal.batching(inner);
+        let wrap = |inner| trial.batching(inner);
         let profile = with_batching(job, route, wrap, |operators| {
             morphgl_profile::profile(operators, &[], &machine, settings, watch, progress)
         })?;
@@ -186,8 +186,9 @@ impl Measured {
     }
 }
 
-fn settings_of(job: &Job, super_batches: SuperBatches, hot_ratio: f64, start: BatchId) -> Split {
-    Split { super_batches, hot_ratio, width: job.config.spec.model.layer(0).out_dim, start }
+fn settings_of(job: &Job, super_batches: SuperBatches, hot_ratio: f64) -> Split {
+    let width = job.config.spec.model.layer(0).out_dim;
+    Split { super_batches, hot_ratio, width, start: BatchId::default(), resumed: false }
 }
 
 fn seeds(job: &Job) -> Result<SeedSet> {

@@ -42,6 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             hot_ratio,
             width: hidden,
             start: BatchId::default(),
+            resumed: false,
         };
         let first_layer = trainer(&dataset, &spec)?;
         let LayerSplit { mut operators, statistics, thread } =

@@ -2,13 +2,13 @@
 
 mod compute;
 mod queue;
-mod rehearse;
 mod split;
 mod super_batch;
+mod trial;
 mod wrap;
 
 pub use queue::HotQueue;
-pub use rehearse::Rehearsal;
 pub use split::{LayerSplit, Settings, SplitStatistics, SuperBatchStatistics};
 pub use super_batch::SuperBatches;
+pub use trial::Trial;
 pub use wrap::leaves_nodes_out;

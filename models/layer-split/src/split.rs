@@ -14,7 +14,7 @@ use morphgl_registry::{
 };
 
 use crate::compute::FirstLayer;
-use crate::wrap::{Hot, Snapshot, SplitBatching, SplitTraining, SplitTransferring};
+use crate::wrap::{Hot, Message, Snapshot, SplitBatching, SplitTraining, SplitTransferring};
 use crate::{HotQueue, SuperBatches};
 
 /// How training is split.
@@ -26,8 +26,10 @@ pub struct Settings {
     pub hot_ratio: f64,
     /// Width of the first layer's output.
     pub width: usize,
-    /// The mini-batch that training begins with. Its super-batch has no given rows.
+    /// The mini-batch that training begins with. Its super-batch has no given rows, unless training is resumed.
     pub start: BatchId,
+    /// Whether training goes on from a checkpoint: the optimizer's state is set before the first mini-batch.
+    pub resumed: bool,
 }
 
 /// What the first layer's thread has done for one super-batch.
@@ -96,13 +98,14 @@ impl LayerSplit {
             return Err(Error::setting("hot ratio", format!("it is {hot_ratio}; give a number from 0 to 1")));
         }
         let cache = Arc::new(EmbeddingCache::new(width, super_batches.bound()));
-        let (snapshots, received) = channel();
+        let (messages, received) = channel();
         let statistics = SplitStatistics::default();
         let side = Side {
             cache: Arc::clone(&cache),
             queue: HotQueue::new(dataset, seeds, sampler, super_batches, 1)?,
             first_layer: FirstLayer::new(dataset, seeds, sampler, first_layer)?,
             num_nodes: dataset.num_nodes(),
+            rows: Vec::new(),
             statistics: statistics.clone(),
             settings,
         };
@@ -116,7 +119,8 @@ impl LayerSplit {
         });
         let routes = routes.collect();
         let TrainingOperator { key, place, operator: inner } = trainer;
-        let operator = SplitTraining { inner, cache, super_batches, snapshots, steps: None, super_batch: None };
+        let (snapshots, steps, super_batch) = (Vec::new(), None, None);
+        let operator = SplitTraining { inner, cache, super_batches, messages, snapshots, steps, super_batch };
         let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];
         Ok(Self { operators: Operators { routes, trainers }, statistics, thread })
     }
@@ -128,13 +132,15 @@ struct Side {
     queue: HotQueue,
     first_layer: FirstLayer,
     num_nodes: usize,
+    /// The memory of the rows to be computed next.
+    rows: Vec<f32>,
     statistics: SplitStatistics,
     settings: Settings,
 }
 
 impl Side {
     /// Serves snapshots until training has ended; a failure or a panic closes the cache with its message.
-    fn run(mut self, received: Receiver<Snapshot>) {
+    fn run(mut self, received: Receiver<Message>) {
         let cache = Arc::clone(&self.cache);
         let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.serve(received)));
         match served {
@@ -144,26 +150,54 @@ impl Side {
         }
     }
 
-    fn serve(&mut self, received: Receiver<Snapshot>) -> Result<()> {
-        let failed = |e: morphgl_embedding_cache::Error| Error::failed("layer split", e);
+    fn serve(&mut self, received: Receiver<Message>) -> Result<()> {
+        let mut received = received.into_iter();
+        let restored = match self.settings.resumed.then(|| received.next()).flatten() {
+            Some(Message::Restored(snapshots)) => snapshots,
+            _ => Vec::new(),
+        };
+        let of = |super_batch: u64| restored.iter().find(move |snapshot| snapshot.super_batch == super_batch);
         let first = self.settings.super_batches.of(self.settings.start);
-        self.cache.choose(first, NodeMap::new(self.num_nodes, |_| false)).map_err(failed)?;
-        let mut rows = self.cache.publish(first, 0, Vec::new()).map_err(failed)?;
+        match first.checked_sub(1).and_then(of) {
+            Some(snapshot) => {
+                let chosen = self.choose(first)?;
+                self.publish(chosen, snapshot)?;
+            }
+            None => {
+                let failed = |e| Error::failed("layer split", e);
+                self.cache.choose(first, map(self.num_nodes, &[])).map_err(failed)?;
+                self.cache.publish(first, 0, Vec::new()).map_err(failed)?;
+            }
+        }
         let mut next = self.choose(first + 1)?;
-        for Snapshot { super_batch, step, parameters } in received {
-            let start = Instant::now();
-            if super_batch + 1 != next.super_batch {
-                let what = format!("super-batch {super_batch} begins, {} was to begin", next.super_batch - 1);
+        if let Some(snapshot) = of(first) {
+            self.publish(next, snapshot)?;
+            next = self.choose(first + 2)?;
+        }
+        for message in received {
+            let Message::Begins(snapshot) = message else { continue };
+            if snapshot.super_batch + 1 != next.super_batch {
+                let what =
+                    format!("super-batch {} begins, {} was to begin", snapshot.super_batch, next.super_batch - 1);
                 return Err(Error::setting("layer split", what));
             }
-            let nodes: Vec<u32> = self.cache.nodes(next.super_batch).map_err(failed)?.nodes().collect();
-            let id = self.settings.super_batches.ids(next.super_batch).next().unwrap_or_default();
-            self.first_layer.compute(id, &nodes, &parameters, &mut rows)?;
-            rows = self.cache.publish(next.super_batch, step, rows).map_err(failed)?;
-            next.computing = start.elapsed().as_secs_f64();
-            self.statistics.push(next);
+            self.publish(next, &snapshot)?;
             next = self.choose(next.super_batch + 1)?;
         }
+        Ok(())
+    }
+
+    /// Computes and publishes the rows of the nodes that were chosen last, by the parameters of the super-batch before.
+    fn publish(&mut self, mut chosen: SuperBatchStatistics, snapshot: &Snapshot) -> Result<()> {
+        let (start, super_batch) = (Instant::now(), chosen.super_batch);
+        let failed = |e| Error::failed("layer split", e);
+        let nodes: Vec<u32> = self.cache.nodes(super_batch).map_err(failed)?.nodes().collect();
+        let id = self.settings.super_batches.ids(super_batch).next().unwrap_or_default();
+        let mut rows = std::mem::take(&mut self.rows);
+        self.first_layer.compute(id, &nodes, &snapshot.parameters, &mut rows)?;
+        self.rows = self.cache.publish(super_batch, snapshot.step, rows).map_err(failed)?;
+        chosen.computing = start.elapsed().as_secs_f64();
+        self.statistics.push(chosen);
         Ok(())
     }
 

@@ -29,11 +29,51 @@ pub(crate) const STALENESS: CounterSpec =
     CounterSpec::new("staleness_steps", "steps by which given rows were stale, summed over mini-batches");
 
 /// The parameters that a super-batch begins with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) super_batch: u64,
     pub(crate) step: u64,
     pub(crate) parameters: Vec<NamedTensor>,
+}
+
+/// What the thread of the first layer is told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A super-batch begins.
+    Begins(Snapshot),
+    /// Training goes on from a checkpoint with the last snapshots, two at most.
+    Restored(Vec<Snapshot>),
+}
+
+/// Names of a snapshot's tensors in the optimizer's state begin with this, then super-batch and step.
+const STATE: &str = "layer_split.";
+
+impl Snapshot {
+    /// The snapshot as a part of the optimizer's state.
+    fn export(&self) -> impl Iterator<Item = NamedTensor> {
+        let Self { super_batch, step, parameters } = self;
+        let named = move |tensor: &NamedTensor| NamedTensor {
+            name: format!("{STATE}{super_batch}.{step}.{}", tensor.name),
+            ..tensor.clone()
+        };
+        parameters.iter().map(named)
+    }
+
+    /// Adds a tensor of an optimizer's state to the snapshots that it is of; returns one that is of none.
+    fn import(snapshots: &mut Vec<Self>, tensor: &NamedTensor) -> Option<NamedTensor> {
+        let parts = tensor.name.strip_prefix(STATE).and_then(|rest| {
+            let (super_batch, rest) = rest.split_once('.')?;
+            let (step, name) = rest.split_once('.')?;
+            Some((super_batch.parse::<u64>().ok()?, step.parse::<u64>().ok()?, name.to_string()))
+        });
+        let Some((super_batch, step, name)) = parts else { return Some(tensor.clone()) };
+        if snapshots.last().is_none_or(|last| last.super_batch != super_batch) {
+            snapshots.push(Self { super_batch, step, parameters: Vec::new() });
+        }
+        let last = snapshots.last_mut().expect("there is one");
+        last.parameters.push(NamedTensor { name, ..tensor.clone() });
+        None
+    }
 }
 
 /// The nodes of the super-batch that a mini-batch is part of.
@@ -154,7 +194,9 @@ pub(crate) struct SplitTraining {
     pub(crate) inner: Box<dyn Training>,
     pub(crate) cache: Arc<EmbeddingCache>,
     pub(crate) super_batches: SuperBatches,
-    pub(crate) snapshots: Sender<Snapshot>,
+    pub(crate) messages: Sender<Message>,
+    /// The last two snapshots, of which rows in use and rows to come are computed.
+    pub(crate) snapshots: Vec<Snapshot>,
     /// Steps taken; `None` before the first mini-batch, whose position it starts from.
     pub(crate) steps: Option<u64>,
     /// The super-batch of the last mini-batch.
@@ -168,9 +210,11 @@ impl SplitTraining {
         let super_batch = self.super_batches.of(id);
         if self.super_batch != Some(super_batch) {
             self.super_batch = Some(super_batch);
-            let parameters = self.inner.parameters()?;
+            let snapshot = Snapshot { super_batch, step, parameters: self.inner.parameters()? };
+            self.snapshots.drain(..self.snapshots.len().saturating_sub(1));
+            self.snapshots.push(snapshot.clone());
             // The other side is gone after a failure, of which the rows' reader is told.
-            let _ = self.snapshots.send(Snapshot { super_batch, step, parameters });
+            let _ = self.messages.send(Message::Begins(snapshot));
         }
         let given = match batch {
             MiniBatch::Host(batch) => batch.given.as_deref(),
@@ -236,12 +280,22 @@ impl Training for SplitTraining {
         self.inner.set_parameters(parameters)
     }
 
+    /// The optimizer's state, and the snapshots, with which a resumed run has the same rows.
     fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        self.inner.optimizer_state()
+        let mut state = self.inner.optimizer_state()?;
+        state.extend(self.snapshots.iter().flat_map(Snapshot::export));
+        Ok(state)
     }
 
     fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
-        self.inner.set_optimizer_state(state)
+        let mut snapshots = Vec::new();
+        let own: Vec<NamedTensor> =
+            state.iter().filter_map(|tensor| Snapshot::import(&mut snapshots, tensor)).collect();
+        self.inner.set_optimizer_state(&own)?;
+        (self.steps, self.super_batch) = (None, snapshots.last().map(|last| last.super_batch));
+        self.snapshots.clone_from(&snapshots);
+        let _ = self.messages.send(Message::Restored(snapshots));
+        Ok(())
     }
 
     fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>> {

@@ -85,8 +85,14 @@ impl Task {
     }
 
     fn split(&self, len: u32, hot_ratio: f64) -> (Operators, SplitStatistics) {
+        self.split_from(len, hot_ratio, None)
+    }
+
+    /// Training that is resumed before this mini-batch.
+    fn split_from(&self, len: u32, hot_ratio: f64, resumed: Option<BatchId>) -> (Operators, SplitStatistics) {
         let super_batches = SuperBatches { batches: self.batching().num_batches() as u32, len };
-        let settings = Settings { super_batches, hot_ratio, width: self.width, start: BatchId::default() };
+        let (start, resumed) = (resumed.unwrap_or_default(), resumed.is_some());
+        let settings = Settings { super_batches, hot_ratio, width: self.width, start, resumed };
         let inputs = (&self.dataset, &self.seeds(), &self.settings);
         let split = LayerSplit::new(self.operators(), self.trainer(), inputs, settings).expect("it is split");
         (split.operators, split.statistics)
@@ -101,17 +107,19 @@ struct Trained {
     counters: Vec<Counters>,
 }
 
-fn train(operators: Operators, epochs: u32) -> Trained {
-    let Operators { mut routes, mut trainers } = operators;
+fn train(mut operators: Operators, epochs: u32) -> Trained {
+    let batches = operators.routes[0].batching.num_batches() as u32;
+    train_some(&mut operators, (0..epochs).flat_map(|epoch| (0..batches).map(move |index| BatchId { epoch, index })))
+}
+
+fn train_some(Operators { routes, trainers }: &mut Operators, ids: impl Iterator<Item = BatchId>) -> Trained {
     let (route, trainer) = (&mut routes[0], &mut trainers[0].operator);
     let (transferring, mut worker) = (&mut route.transferring, route.batching.worker(1).expect("a worker"));
     let (mut losses, mut counters) = (Vec::new(), Vec::new());
-    for epoch in 0..epochs {
-        for index in 0..route.batching.num_batches() as u32 {
-            let (batch, measured) = prepared(worker.as_mut(), transferring.as_mut(), BatchId { epoch, index });
-            counters.push(measured);
-            losses.push(trainer.train(&batch).and_then(|handle| handle.wait()).expect("it trains").0.loss());
-        }
+    for id in ids {
+        let (batch, measured) = prepared(worker.as_mut(), transferring.as_mut(), id);
+        counters.push(measured);
+        losses.push(trainer.train(&batch).and_then(|handle| handle.wait()).expect("it trains").0.loss());
     }
     Trained { losses, parameters: trainer.parameters().expect("parameters"), counters }
 }
@@ -180,6 +188,27 @@ fn runs_repeat_and_keep_the_bound() {
     }
 }
 
+/// Wherever training is interrupted, a copy that is given its state goes on with the same bits.
+#[test]
+fn a_resumed_run_has_the_bits_of_an_undisturbed_one() {
+    let task = Task::new("4,3", json!({"kind": "sage", "dropout": 0.4}), 0.05);
+    let batches = task.batching().num_batches() as u32;
+    let ids: Vec<BatchId> = (0..2 * batches).map(|i| BatchId { epoch: i / batches, index: i % batches }).collect();
+    let undisturbed = train(task.split(3, 0.6).0, 2);
+    for at in 0..ids.len() {
+        let (mut before, _) = task.split(3, 0.6);
+        let mut losses = train_some(&mut before, ids[..at].iter().copied()).losses;
+        let (mut after, _) = task.split_from(3, 0.6, Some(ids[at]));
+        let (from, to) = (&before.trainers[0].operator, &mut after.trainers[0].operator);
+        to.set_parameters(&from.parameters().expect("parameters")).expect("the same model");
+        to.set_optimizer_state(&from.optimizer_state().expect("a state")).expect("the same optimizer");
+        let rest = train_some(&mut after, ids[at..].iter().copied());
+        losses.extend(rest.losses);
+        assert_eq!(losses, undisturbed.losses, "resumed before mini-batch {at}");
+        assert_eq!(rest.parameters, undisturbed.parameters, "resumed before mini-batch {at}");
+    }
+}
+
 #[test]
 fn the_queue_has_the_nodes_of_the_mini_batches() {
     let task = Task::new("5,4,3", json!({"kind": "sage"}), 0.01);
@@ -228,7 +257,7 @@ fn a_failing_first_layer_ends_training_with_its_reason() {
     // The first layer of another model: its parameters do not fit.
     let other = Task::new("4,3", json!({"kind": "gcn"}), 0.01);
     let super_batches = SuperBatches { batches: task.batching().num_batches() as u32, len: 1 };
-    let settings = Settings { super_batches, hot_ratio: 1.0, width: 8, start: BatchId::default() };
+    let settings = Settings { super_batches, hot_ratio: 1.0, width: 8, start: BatchId::default(), resumed: false };
     let inputs = (&task.dataset, &task.seeds(), &task.settings);
     let split = LayerSplit::new(task.operators(), other.trainer(), inputs, settings).expect("it is split");
     let Operators { mut routes, mut trainers } = split.operators;

@@ -277,7 +277,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         Checkpoints::new(run_dir.as_ref(), serde_json::to_value(&state)?, args.checkpoint_every, show, &screen.bar);
     let first = BatchId { epoch: progress.epoch, index: resumed.as_ref().map_or(0, |r| r.batches as u32) };
     let executor = match (&unified, &split) {
-        (_, Some(split)) => Executor::split(job, split, first, settings)?,
+        (_, Some(split)) => Executor::split(job, split, (first, resumed.is_some()), settings)?,
         (Some(unified), None) => Executor::unified(job, unified, first, settings)?,
         (None, None) => Executor::new(job, &plan, replanned, settings)?,
     };

@@ -103,12 +103,6 @@ pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resum
     let dataset = Arc::new(dataset);
     let job = Job::new(Arc::clone(&dataset), config)?;
     state.machine.differences(&MachineState::current(job.threads())).iter().for_each(|line| show.say(line));
-    if state.split.is_some() {
-        show.say(
-            "layer split: rows of the first layer were not kept, and the super-batch under way is trained exactly: losses may differ \
-             from those of an undisturbed run",
-        );
-    }
     if args.epochs.is_some() {
         configured.write(dir)?;
     }

@@ -19,7 +19,7 @@ use crate::{HotQueue, SuperBatchStatistics};
 
 /// Makes mini-batches as layer-split training would have them: the hot nodes are those of each super-batch, the rows those of one
 /// super-batch by the initial parameters.
-pub struct Rehearsal {
+pub struct Trial {
     settings: Settings,
     num_nodes: usize,
     queue: Mutex<(HotQueue, BTreeMap<u64, Arc<NodeMap>>)>,
@@ -29,13 +29,13 @@ pub struct Rehearsal {
     pub statistics: SuperBatchStatistics,
 }
 
-impl fmt::Debug for Rehearsal {
+impl fmt::Debug for Trial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rehearsal({:?})", self.statistics)
+        write!(f, "Trial({:?})", self.statistics)
     }
 }
 
-impl Rehearsal {
+impl Trial {
     /// Chooses the hot nodes of the first super-batch, and computes their rows by the parameters of `first_layer`.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Rehearsal {
 
     /// The operator's mini-batches with given rows.
     pub fn batching(self: &Arc<Self>, inner: Arc<dyn Batching>) -> Arc<dyn Batching> {
-        Arc::new(Rehearsed { inner, rehearsal: Arc::clone(self) })
+        Arc::new(TrialBatching { inner, trial: Arc::clone(self) })
     }
 
     /// Fills in rows. Those of nodes that the one super-batch does not have are some other node's.
@@ -85,7 +85,7 @@ impl Rehearsal {
     }
 }
 
-impl GivenNodes for Rehearsal {
+impl GivenNodes for Trial {
     fn mark(&self, id: BatchId, nodes: &[u32], marks: &mut Vec<bool>) -> Result<()> {
         let super_batch = self.settings.super_batches.of(id);
         let hot = {
@@ -107,20 +107,20 @@ impl GivenNodes for Rehearsal {
 }
 
 #[derive(Debug)]
-struct Rehearsed {
+struct TrialBatching {
     inner: Arc<dyn Batching>,
-    rehearsal: Arc<Rehearsal>,
+    trial: Arc<Trial>,
 }
 
-impl Batching for Rehearsed {
+impl Batching for TrialBatching {
     fn num_batches(&self) -> usize {
         self.inner.num_batches()
     }
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        let given: Arc<dyn GivenNodes> = Arc::clone(&self.rehearsal) as _;
+        let given: Arc<dyn GivenNodes> = Arc::clone(&self.trial) as _;
         let inner = crate::wrap::worker(self.inner.as_ref(), threads, &given)?;
-        Ok(Box::new(RehearsedWorker { inner, rehearsal: Arc::clone(&self.rehearsal) }))
+        Ok(Box::new(TrialWorker { inner, trial: Arc::clone(&self.trial) }))
     }
 
     fn cache(&self) -> Option<CacheCurve> {
@@ -128,12 +128,12 @@ impl Batching for Rehearsed {
     }
 }
 
-struct RehearsedWorker {
+struct TrialWorker {
     inner: Box<dyn BatchingWorker>,
-    rehearsal: Arc<Rehearsal>,
+    trial: Arc<Trial>,
 }
 
-impl BatchingWorker for RehearsedWorker {
+impl BatchingWorker for TrialWorker {
     /// The duration has the filling of rows, which transferring does in training.
     fn prepare_share(
         &mut self,
@@ -143,7 +143,7 @@ impl BatchingWorker for RehearsedWorker {
     ) -> Result<Handle<MiniBatch>> {
         let (mut batch, measured) = self.inner.prepare_share(id, seeds, recycled)?.measured()?;
         let start = Instant::now();
-        self.rehearsal.fill(&mut batch);
+        self.trial.fill(&mut batch);
         Ok(Handle::ready(batch, measured.busy + start.elapsed()).counting(measured.counters))
     }
 
