@@ -100,7 +100,7 @@ impl LayerSplit {
         let cache = Arc::new(EmbeddingCache::new(width, super_batches.bound()));
         let (messages, received) = channel();
         let statistics = SplitStatistics::default();
-        let side = Side {
+        let own = FirstLayerThread {
             cache: Arc::clone(&cache),
             queue: HotQueue::new(dataset, seeds, sampler, super_batches, 1)?,
             first_layer: FirstLayer::new(dataset, seeds, sampler, first_layer)?,
@@ -110,7 +110,7 @@ impl LayerSplit {
             settings,
         };
         let named = thread::Builder::new().name("first-layer".to_string());
-        let thread = named.spawn(move || side.run(received)).map_err(|e| Error::failed("layer split", e))?;
+        let thread = named.spawn(move || own.run(received)).map_err(|e| Error::failed("layer split", e))?;
         let hot: Arc<dyn GivenNodes> = Arc::new(Hot { cache: Arc::clone(&cache), super_batches });
         let routes = routes.into_iter().map(|RouteOperators { route, batching, transferring }| RouteOperators {
             route,
@@ -126,8 +126,8 @@ impl LayerSplit {
     }
 }
 
-/// The side that chooses hot nodes and computes their rows.
-struct Side {
+/// What the first layer's thread has: it chooses hot nodes and computes their rows.
+struct FirstLayerThread {
     cache: Arc<EmbeddingCache>,
     queue: HotQueue,
     first_layer: FirstLayer,
@@ -138,7 +138,7 @@ struct Side {
     settings: Settings,
 }
 
-impl Side {
+impl FirstLayerThread {
     /// Serves snapshots until training has ended; a failure or a panic closes the cache with its message.
     fn run(mut self, received: Receiver<Message>) {
         let cache = Arc::clone(&self.cache);

@@ -67,16 +67,16 @@ impl Snapshot {
             Some((super_batch.parse::<u64>().ok()?, step.parse::<u64>().ok()?, name.to_string()))
         });
         let Some((super_batch, step, name)) = parts else { return Some(tensor.clone()) };
-        if snapshots.last().is_none_or(|last| last.super_batch != super_batch) {
+        let index = snapshots.iter().position(|snapshot| snapshot.super_batch == super_batch).unwrap_or_else(|| {
             snapshots.push(Self { super_batch, step, parameters: Vec::new() });
-        }
-        let last = snapshots.last_mut().expect("there is one");
-        last.parameters.push(NamedTensor { name, ..tensor.clone() });
+            snapshots.len() - 1
+        });
+        snapshots[index].parameters.push(NamedTensor { name, ..tensor.clone() });
         None
     }
 }
 
-/// The nodes of the super-batch that a mini-batch is part of.
+/// Marks the hot nodes of the super-batch that a mini-batch is part of.
 #[derive(Debug)]
 pub(crate) struct Hot {
     pub(crate) cache: Arc<EmbeddingCache>,
@@ -213,7 +213,7 @@ impl SplitTraining {
             let snapshot = Snapshot { super_batch, step, parameters: self.inner.parameters()? };
             self.snapshots.drain(..self.snapshots.len().saturating_sub(1));
             self.snapshots.push(snapshot.clone());
-            // The other side is gone after a failure, of which the rows' reader is told.
+            // After a failure of the first layer's thread nobody receives this; whoever reads rows is told of it.
             let _ = self.messages.send(Message::Begins(snapshot));
         }
         let given = match batch {
@@ -291,6 +291,8 @@ impl Training for SplitTraining {
         let mut snapshots = Vec::new();
         let own: Vec<NamedTensor> =
             state.iter().filter_map(|tensor| Snapshot::import(&mut snapshots, tensor)).collect();
+        // A checkpoint need not keep the order of tensors.
+        snapshots.sort_by_key(|snapshot| snapshot.super_batch);
         self.inner.set_optimizer_state(&own)?;
         (self.steps, self.super_batch) = (None, snapshots.last().map(|last| last.super_batch));
         self.snapshots.clone_from(&snapshots);

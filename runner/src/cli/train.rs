@@ -348,6 +348,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         outcome.json["ranks"] = ranks;
         outcome.text += &text;
     }
+    outcome.json["layer_split"] = json!(null);
     if let (Some(split), Some(statistics)) = (&split, trainer.executor.split_statistics()) {
         let (text, json) = layer_split::summary(split, statistics);
         outcome.text += &text;
