@@ -1,5 +1,6 @@
 //! A read-only array in memory or in a mapped file.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -27,6 +28,7 @@ enum Owner<T> {
     Vec(Arc<Vec<T>>),
     Pages(Arc<Pages>),
     Map(Arc<Mmap>),
+    Foreign(Arc<dyn Any + Send + Sync>),
 }
 
 // SAFETY: an array is a shared view of elements that are Send and Sync, and so is its owner.
@@ -56,6 +58,16 @@ impl<T: Element> Array<T> {
         let pages = Arc::new(pages);
         let values = NonNull::from(bytemuck::try_cast_slice::<u8, T>(&pages).ok()?);
         Some(Self { start: values.cast(), len: values.len(), owner: Owner::Pages(pages) })
+    }
+
+    /// The `len` elements from `start` on, in memory that `owner` keeps: that of another library's array, which is not copied.
+    /// `None` when `start` is misaligned.
+    ///
+    /// # Safety
+    ///
+    /// Until `owner` is dropped, the elements are initialized, and neither moved nor written.
+    pub unsafe fn from_foreign(start: NonNull<T>, len: usize, owner: Arc<dyn Any + Send + Sync>) -> Option<Self> {
+        start.is_aligned().then_some(Self { start, len, owner: Owner::Foreign(owner) })
     }
 
     /// Whether the elements lie in a mapped file.

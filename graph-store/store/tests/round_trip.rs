@@ -1,5 +1,8 @@
 //! Datasets read from RAM and by mmap equal the written ones.
 
+use std::ptr::NonNull;
+use std::sync::Arc;
+
 use half::{bf16, f16};
 use morphgl_graph_store::{
     Access, Array, ArrayFile, Dataset, DatasetWriter, Dtype, Element, FeatureView, Load, NpyWriter, OpenOptions,
@@ -256,4 +259,21 @@ fn the_arrays_of_a_dataset_are_at_their_located_offsets() {
     std::fs::write(&array.path, &damaged[..damaged.len() - 1]).expect("space on the disk");
     let error = ArrayFile::find(&path, "features").expect_err("a byte is missing").to_string();
     assert!(error.contains("features.npy, byte 151"), "{error}");
+}
+
+#[test]
+fn foreign_memory_is_kept_by_its_owner_and_not_copied() {
+    let owner = Arc::new(vec![7_u32, 8, 9]);
+    let start = NonNull::from(&owner[1..]).cast::<u32>();
+    // SAFETY: two elements of the vector, which the array owns.
+    let array = unsafe { Array::from_foreign(start, 2, Arc::<Vec<u32>>::clone(&owner)) }.expect("aligned");
+    assert_eq!((&*array, array.as_ptr()), (&[8, 9][..], start.as_ptr().cast_const()));
+    let copy = array.clone();
+    drop(array);
+    assert_eq!(Arc::strong_count(&owner), 2);
+    drop(copy);
+    assert_eq!(Arc::strong_count(&owner), 1);
+    let misaligned = NonNull::from(&bytemuck::cast_slice::<u32, u8>(&owner)[1..]).cast::<u32>();
+    // SAFETY: no array is made of it.
+    assert_eq!(unsafe { Array::from_foreign(misaligned, 1, owner) }, None);
 }

@@ -1,0 +1,52 @@
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+__version__: str
+
+class Buffer:
+    shape: Tuple[int, ...]
+    dtype: str
+    __array_interface__: Dict[str, Any]
+    def __dlpack__(self, **options: Any) -> Any: ...
+    def __dlpack_device__(self) -> Tuple[int, int]: ...
+
+class Graph:
+    name: str
+    num_nodes: int
+    num_edges: int
+    num_classes: int
+    indptr: Buffer
+    indices: Buffer
+    weights: Optional[Buffer]
+    features: Optional[Buffer]
+    labels: Optional[Buffer]
+    @staticmethod
+    def open(path: str, mmap: bool, verify: bool) -> Graph: ...
+    @staticmethod
+    def from_csc(indptr: Any, indices: Any, weights: Any, features: Any, bf16: bool, labels: Any, train: Any, valid: Any, test: Any) -> Graph: ...
+    def save(self, path: str, replace: bool) -> None: ...
+    def split(self, name: str) -> Buffer: ...
+
+class Loader:
+    num_batches: int
+    operator: str
+    def __init__(self, graph: Graph, seeds: Any, settings: str, form: str, gather: bool, threads: int, prefetch: int) -> None: ...
+    def epoch(self, epoch: int, count: int) -> Epoch: ...
+
+class Epoch(Iterator[Batch]):
+    def __next__(self) -> Batch: ...
+    def close(self) -> None: ...
+
+class Batch:
+    epoch: int
+    index: int
+    batch_size: int
+    n_id: Buffer
+    x: Optional[Buffer]
+    y: Optional[Buffer]
+    edge_index: Optional[Buffer]
+    edge_weight: Optional[Buffer]
+    num_sampled_nodes: List[int]
+    num_sampled_edges: List[int]
+    blocks: List[Tuple[Buffer, Buffer, Optional[Buffer], int, int]]
+
+def csc(sources: Any, targets: Any, num_nodes: int) -> Tuple[Buffer, Buffer, Buffer]: ...

@@ -1,0 +1,116 @@
+"""Brings what users have into the arrays that the native part reads: contiguous, of one type, checked."""
+
+import sys
+
+import numpy as np
+
+MAX_ID = 2**31 - 1
+
+
+def to_numpy(name, values):
+    """`values` as a numpy array, sharing its memory where it can be shared, and whether it holds bfloat16 as uint16."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(values, torch.Tensor):
+        if values.device.type != "cpu":
+            raise ValueError(f"{name}: the tensor is on {values.device}; pass {name}.cpu()")
+        values = values.detach()
+        if values.dtype == torch.bfloat16:
+            return values.contiguous().view(torch.int16).numpy().view(np.uint16), True
+        return values.numpy(), False
+    try:
+        array = np.asarray(values)
+    except Exception as error:
+        raise TypeError(f"{name}: {type(values).__name__} is no array: {error}") from None
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"{name}: {type(values).__name__} is no array of numbers; pass a numpy array or a tensor")
+    return array, False
+
+
+def integers(name, values):
+    """A one-dimensional numpy array of integers."""
+    array, _ = to_numpy(name, values)
+    if array.size == 0:
+        return np.zeros(0, np.int64)
+    if array.ndim == 2 and 1 in array.shape:
+        array = array.reshape(-1)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: its shape is {array.shape}; pass one dimension")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: {array.dtype} is no integer type; pass int64 or int32")
+    return array
+
+
+def ids(name, values):
+    """Node ids as contiguous uint32; int32 and uint32 are not copied. Ids that are too high are the native part's to refuse."""
+    array = integers(name, values)
+    if array.size and array.dtype.kind == "i" and array.min() < 0:
+        at = int(np.argmax(array < 0))
+        raise ValueError(f"{name}: element {at} is {array[at]}; node ids are not negative")
+    if array.size and array.dtype.itemsize > 4 and array.max() > MAX_ID:
+        at = int(np.argmax(array > MAX_ID))
+        raise ValueError(f"{name}: element {at} is {array[at]}; node ids are below 2^31")
+    if array.dtype == np.int32:
+        return np.ascontiguousarray(array).view(np.uint32)
+    return np.ascontiguousarray(array, dtype=np.uint32)
+
+
+def nodes(name, values, num_nodes):
+    """Distinct nodes as uint32, from ids or from a mask of `num_nodes` booleans."""
+    if values is None:
+        return np.zeros(0, np.uint32)
+    array, _ = to_numpy(name, values)
+    if array.dtype == bool:
+        if array.shape != (num_nodes,):
+            raise ValueError(f"{name}: a mask of shape {array.shape}; pass one of [{num_nodes}], a boolean a node, or node ids")
+        return np.flatnonzero(array).astype(np.uint32)
+    return ids(name, array)
+
+
+def offsets(name, values):
+    """Row offsets as contiguous uint64; int64 is not copied."""
+    array = integers(name, values)
+    if array.size and array.dtype.kind == "i" and array.min() < 0:
+        raise ValueError(f"{name}: element {int(np.argmax(array < 0))} is negative; offsets begin at 0 and never decrease")
+    if array.dtype == np.int64:
+        return np.ascontiguousarray(array).view(np.uint64)
+    return np.ascontiguousarray(array, dtype=np.uint64)
+
+
+def features(name, values):
+    """A feature matrix, and whether it is bfloat16; float32, float16, bfloat16 and uint8 are not copied, all else becomes float32."""
+    array, bf16 = to_numpy(name, values)
+    if array.ndim != 2:
+        raise ValueError(f"{name}: its shape is {array.shape}; pass [nodes, features]")
+    if not bf16 and array.dtype not in (np.float32, np.float16, np.uint8):
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"{name}: {array.dtype} is no feature type; pass float32, float16 or uint8")
+        array = array.astype(np.float32)
+    return np.ascontiguousarray(array), bf16
+
+
+def labels(name, values):
+    """Classes as contiguous int32, -1 for none; NaN, as in OGB, is none."""
+    array, _ = to_numpy(name, values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"{name}: its shape is {array.shape}; pass one class a node")
+    if array.dtype.kind == "f":
+        known = ~np.isnan(array)
+        if (array[known] != np.floor(array[known])).any():
+            raise ValueError(f"{name}: {array.dtype} with fractions; pass classes as integers")
+        array = np.where(known, array, -1)
+    elif array.dtype.kind not in "iub":
+        raise TypeError(f"{name}: {array.dtype} is no integer type; pass classes as integers")
+    if array.size and (array.max() > MAX_ID or array.min() < -1):
+        raise ValueError(f"{name}: classes from {array.min()} to {array.max()}; pass 0 and up, -1 for none")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def weights(name, values, num_edges):
+    """Edge weights as contiguous float32."""
+    array, _ = to_numpy(name, values)
+    array = np.ascontiguousarray(array.reshape(-1) if array.ndim == 2 else array, dtype=np.float32)
+    if array.shape != (num_edges,):
+        raise ValueError(f"{name}: its shape is {array.shape}; pass [{num_edges}], a weight an edge")
+    return array

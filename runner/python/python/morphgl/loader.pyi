@@ -1,0 +1,63 @@
+import os
+from dataclasses import dataclass, field
+from typing import Any, Iterator, List, Optional, Sequence, Union
+
+from .graph import Graph
+
+@dataclass
+class Block:
+    indptr: Any
+    indices: Any
+    weights: Optional[Any]
+    num_src: int
+    num_dst: int
+
+@dataclass
+class Batch:
+    x: Optional[Any]
+    edge_index: Optional[Any]
+    y: Optional[Any]
+    n_id: Any
+    batch_size: int
+    num_sampled_nodes: List[int]
+    num_sampled_edges: List[int]
+    edge_weight: Optional[Any] = None
+    blocks: List[Block] = field(default_factory=list)
+
+class NeighborLoader:
+    graph: Graph
+    output: str
+    batch_size: int
+    drop_last: bool
+    pin_memory: bool
+    def __init__(
+        self,
+        graph: Union[Graph, str, os.PathLike[str], Any],
+        num_neighbors: Sequence[int] = (15, 10, 5),
+        batch_size: int = 1024,
+        input_nodes: Any = None,
+        *,
+        output: Optional[str] = None,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        seed: int = 0,
+        threads: Optional[int] = None,
+        prefetch: int = 2,
+        replace: bool = False,
+        directed: bool = True,
+        subgraph_type: Any = "directional",
+        expansion: Optional[str] = None,
+        weighted: bool = False,
+        sampler: str = "neighbor",
+        layers: Optional[int] = None,
+        walks: int = 10,
+        walk_length: int = 3,
+        restart: float = 0.5,
+        neighbors: int = 10,
+        features: bool = True,
+        pin_memory: bool = False,
+        num_workers: Optional[int] = None,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def set_epoch(self, epoch: int) -> None: ...
+    def __iter__(self) -> Iterator[Any]: ...

@@ -1,0 +1,199 @@
+//! Mini-batches in the form of Python's libraries: local edges as int64 pairs, ids as int64, features as they were gathered.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crossbeam::queue::ArrayQueue;
+use morphgl_registry::{Block, HostBatch, MiniBatch};
+use pyo3::prelude::*;
+
+use crate::buffer::{Buffer, Kind};
+use crate::graph::kind;
+
+/// Which arrays are made of a mini-batch's blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One edge list of all hops, as PyG has it.
+    Edges,
+    /// The edge list of a single block: all blocks are the same.
+    Induced,
+    /// No edge list: the blocks themselves, as DGL has them.
+    Blocks,
+}
+
+/// A mini-batch and the arrays made of it.
+#[derive(Debug, Default)]
+pub(crate) struct Arrays {
+    host: HostBatch,
+    /// Input nodes.
+    n_id: Vec<i64>,
+    /// Class of each input node, -1 for none.
+    y: Vec<i64>,
+    /// Local ids of the edges' sources, then of their targets.
+    edge_index: Vec<i64>,
+    edge_weight: Vec<f32>,
+}
+
+/// Arrays whose memory no mini-batch uses any more.
+#[derive(Debug)]
+pub(crate) struct Spares(ArrayQueue<Arrays>);
+
+impl Spares {
+    pub(crate) fn new(capacity: usize) -> Arc<Self> {
+        Arc::new(Self(ArrayQueue::new(capacity.max(1))))
+    }
+
+    /// Arrays to be used again, and the mini-batch that was within them.
+    pub(crate) fn take(&self) -> (Arrays, Option<MiniBatch>) {
+        let Some(mut arrays) = self.0.pop() else { return (Arrays::default(), None) };
+        let host = std::mem::take(&mut arrays.host);
+        (arrays, Some(MiniBatch::Host(host)))
+    }
+}
+
+/// Arrays that return to the spares when the last view of them is gone.
+#[derive(Debug)]
+struct Lent {
+    arrays: Arrays,
+    spares: Arc<Spares>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // Where there are enough spares, the memory is freed.
+        let _ = self.spares.0.push(std::mem::take(&mut self.arrays));
+    }
+}
+
+impl Arrays {
+    /// Makes the arrays of a mini-batch. O(nodes + edges).
+    pub(crate) fn fill(&mut self, host: HostBatch, form: Form, labels: Option<&[i32]>) {
+        self.n_id.clear();
+        self.n_id.extend(host.input_nodes.iter().map(|&v| i64::from(v)));
+        self.y.clear();
+        if let Some(labels) = labels {
+            self.y.extend(host.input_nodes.iter().map(|&v| i64::from(labels[v as usize])));
+        }
+        self.edge_index.clear();
+        self.edge_weight.clear();
+        // The seeds' own hop first.
+        let blocks: Vec<&Block> = match form {
+            Form::Edges => host.blocks.iter().rev().collect(),
+            Form::Induced => host.blocks.iter().take(1).collect(),
+            Form::Blocks => Vec::new(),
+        };
+        self.edge_index.reserve(2 * blocks.iter().map(|block| block.num_edges()).sum::<usize>());
+        for block in &blocks {
+            self.edge_index.extend(block.indices.iter().map(|&source| i64::from(source)));
+            self.edge_weight.extend(block.weights.iter().flatten());
+        }
+        for block in &blocks {
+            for row in 0..block.num_dst {
+                self.edge_index.extend(std::iter::repeat_n(row as i64, block.row(row).len()));
+            }
+        }
+        self.host = host;
+    }
+
+    pub(crate) fn lend(self, form: Form, spares: &Arc<Spares>) -> Batch {
+        Batch { lent: Arc::new(Lent { arrays: self, spares: Arc::clone(spares) }), form }
+    }
+}
+
+/// One mini-batch. Every array shares its memory, which is used again when neither the mini-batch nor an array is left.
+#[pyclass(frozen, module = "morphgl._morphgl")]
+pub(crate) struct Batch {
+    lent: Arc<Lent>,
+    form: Form,
+}
+
+impl Batch {
+    fn buffer(&self, values: &[u8], shape: Vec<usize>, kind: Kind) -> Buffer {
+        let owner: Arc<dyn Any + Send + Sync> = self.lent.clone();
+        // SAFETY: `values` are within `lent`, which is not changed before the last owner is dropped.
+        unsafe { Buffer::new(values, shape, kind, false, owner) }
+    }
+
+    fn of<T: bytemuck::NoUninit>(&self, values: &[T], kind: Kind) -> Buffer {
+        self.buffer(bytemuck::cast_slice(values), vec![values.len()], kind)
+    }
+}
+
+#[pymethods]
+impl Batch {
+    #[getter]
+    fn epoch(&self) -> u32 {
+        self.lent.arrays.host.id.epoch
+    }
+
+    #[getter]
+    fn index(&self) -> u32 {
+        self.lent.arrays.host.id.index
+    }
+
+    /// Number of seeds: the first of the nodes.
+    #[getter]
+    fn batch_size(&self) -> usize {
+        self.lent.arrays.host.num_seeds
+    }
+
+    #[getter]
+    fn n_id(&self) -> Buffer {
+        self.of(&self.lent.arrays.n_id, Kind::I64)
+    }
+
+    #[getter]
+    fn y(&self) -> Option<Buffer> {
+        let y = &self.lent.arrays.y;
+        (!y.is_empty()).then(|| self.of(y, Kind::I64))
+    }
+
+    #[getter]
+    fn x(&self) -> Option<Buffer> {
+        let features = self.lent.arrays.host.features.as_ref()?;
+        Some(self.buffer(features.as_bytes(), vec![features.num_rows(), features.dim], kind(features.dtype)))
+    }
+
+    /// `[2, edges]`, sources first; `None` for a mini-batch of blocks.
+    #[getter]
+    fn edge_index(&self) -> Option<Buffer> {
+        let edges = &self.lent.arrays.edge_index;
+        let shape = vec![2, edges.len() / 2];
+        (self.form != Form::Blocks).then(|| self.buffer(bytemuck::cast_slice(edges), shape, Kind::I64))
+    }
+
+    #[getter]
+    fn edge_weight(&self) -> Option<Buffer> {
+        let weighted = self.lent.arrays.host.blocks.iter().all(|block| block.weights.is_some());
+        (self.form != Form::Blocks && weighted).then(|| self.of(&self.lent.arrays.edge_weight, Kind::F32))
+    }
+
+    /// New nodes of each hop, the seeds first.
+    #[getter]
+    fn num_sampled_nodes(&self) -> Vec<usize> {
+        let host = &self.lent.arrays.host;
+        let blocks = host.blocks.iter().rev().map(|block| block.num_src - block.num_dst);
+        match self.form {
+            Form::Induced => vec![host.num_seeds, host.input_nodes.len() - host.num_seeds],
+            _ => std::iter::once(host.num_seeds).chain(blocks).collect(),
+        }
+    }
+
+    /// Edges of each hop, the seeds' own first.
+    #[getter]
+    fn num_sampled_edges(&self) -> Vec<usize> {
+        let hops = if self.form == Form::Induced { 1 } else { usize::MAX };
+        self.lent.arrays.host.blocks.iter().rev().take(hops).map(Block::num_edges).collect()
+    }
+
+    /// `(indptr, indices, weights, num_src, num_dst)` of each block, the one farthest from the seeds first.
+    #[getter]
+    fn blocks(&self) -> Vec<(Buffer, Buffer, Option<Buffer>, usize, usize)> {
+        let block = |block: &Block| {
+            let weights = block.weights.as_ref().map(|weights| self.of(weights, Kind::F32));
+            let (indptr, indices) = (self.of(&block.indptr, Kind::I32), self.of(&block.indices, Kind::I32));
+            (indptr, indices, weights, block.num_src, block.num_dst)
+        };
+        self.lent.arrays.host.blocks.iter().map(block).collect()
+    }
+}

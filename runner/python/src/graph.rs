@@ -1,0 +1,231 @@
+//! Graphs: over arrays of numpy, or opened from a dataset's directory.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use morphgl_graph_store::{
+    Array, Dataset, DatasetWriter, Dtype, Element, FeatureMatrix, FeatureView, Load, OpenOptions,
+};
+use morphgl_graph_store::{Splits, Topology};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::array::borrowed;
+use crate::buffer::{Buffer, Kind};
+
+/// A dataset in memory, shared with the loaders that read it.
+#[pyclass(frozen, module = "morphgl._morphgl")]
+pub(crate) struct Graph(pub(crate) Arc<Dataset>);
+
+#[pymethods]
+impl Graph {
+    /// Opens a dataset; `load` is `ram` or `mmap`.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf, mmap: bool, verify: bool) -> PyResult<Self> {
+        let load = if mmap { Load::Mmap } else { Load::Ram };
+        let opened = py.detach(|| Dataset::open(path, OpenOptions { load, verify }));
+        Ok(Self(Arc::new(opened.map_err(failed)?)))
+    }
+
+    /// A graph over arrays that stay where they are.
+    #[staticmethod]
+    #[pyo3(signature = (indptr, indices, weights, features, bf16, labels, train, valid, test))]
+    #[expect(clippy::too_many_arguments, reason = "the arrays of a dataset")]
+    fn from_csc(
+        py: Python<'_>,
+        indptr: &Bound<'_, PyAny>,
+        indices: &Bound<'_, PyAny>,
+        weights: Option<&Bound<'_, PyAny>>,
+        features: Option<&Bound<'_, PyAny>>,
+        bf16: bool,
+        labels: Option<&Bound<'_, PyAny>>,
+        train: &Bound<'_, PyAny>,
+        valid: &Bound<'_, PyAny>,
+        test: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let indptr = borrowed::<u64>("indptr", indptr)?;
+        let indices = borrowed::<u32>("indices", indices)?;
+        let weights = weights.map(|weights| borrowed::<f32>("weights", weights)).transpose()?;
+        if indptr.is_empty() {
+            return Err(PyValueError::new_err("indptr: it is empty; give one offset a node and one more"));
+        }
+        let topology = py.detach(|| Topology::new(indptr, indices, weights)).map_err(PyValueError::new_err)?;
+        let num_nodes = topology.num_nodes();
+        let features = features.map(|features| matrix(features, bf16, num_nodes)).transpose()?;
+        let labels = labels.map(|labels| borrowed::<i32>("labels", labels)).transpose()?;
+        let num_classes = labels.as_deref().map_or(Ok(0), |labels| num_classes(labels, num_nodes))?;
+        let split = |name: &str, nodes: &Bound<'_, PyAny>| {
+            let nodes = borrowed::<u32>(name, nodes)?;
+            match nodes.iter().find(|&&v| v as usize >= num_nodes) {
+                Some(v) => {
+                    Err(PyValueError::new_err(format!("{name}: node {v} does not exist, there are {num_nodes}")))
+                }
+                None => Ok(nodes),
+            }
+        };
+        let splits =
+            Splits { train: split("train", train)?, valid: split("valid", valid)?, test: split("test", test)? };
+        let (path, name) = (PathBuf::new(), "graph".to_string());
+        Ok(Self(Arc::new(Dataset { path, name, topology, features, labels, num_classes, splits, node_ids: None })))
+    }
+
+    /// Writes the graph as a dataset.
+    fn save(&self, py: Python<'_>, path: PathBuf, replace: bool) -> PyResult<()> {
+        py.detach(|| write(&self.0, path, replace)).map_err(failed)
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    #[getter]
+    fn num_nodes(&self) -> usize {
+        self.0.num_nodes()
+    }
+
+    #[getter]
+    fn num_edges(&self) -> u64 {
+        self.0.topology.num_edges()
+    }
+
+    #[getter]
+    fn num_classes(&self) -> usize {
+        self.0.num_classes
+    }
+
+    #[getter]
+    fn indptr(&self) -> Buffer {
+        shared(self.0.topology.indptr(), None, Kind::I64)
+    }
+
+    #[getter]
+    fn indices(&self) -> Buffer {
+        shared(self.0.topology.indices(), None, Kind::I32)
+    }
+
+    #[getter]
+    fn weights(&self) -> Option<Buffer> {
+        self.0.topology.weights().map(|weights| shared(weights, None, Kind::F32))
+    }
+
+    #[getter]
+    fn features(&self) -> Option<Buffer> {
+        Some(match self.0.features.as_ref()? {
+            FeatureMatrix::F32 { data, dim } => shared(data, Some(*dim), Kind::F32),
+            FeatureMatrix::F16 { data, dim } => shared(data, Some(*dim), Kind::F16),
+            FeatureMatrix::Bf16 { data, dim } => shared(data, Some(*dim), Kind::BF16),
+            FeatureMatrix::U8 { data, dim } => shared(data, Some(*dim), Kind::U8),
+        })
+    }
+
+    #[getter]
+    fn labels(&self) -> Option<Buffer> {
+        self.0.labels.as_ref().map(|labels| shared(labels, None, Kind::I32))
+    }
+
+    /// The nodes of the split `name`: train, valid or test.
+    fn split(&self, name: &str) -> PyResult<Buffer> {
+        let Splits { train, valid, test } = &self.0.splits;
+        let nodes = match name {
+            "train" => train,
+            "valid" => valid,
+            "test" => test,
+            _ => return Err(PyValueError::new_err(format!("split {name:?}: give 'train', 'valid' or 'test'"))),
+        };
+        Ok(shared(nodes, None, Kind::I32))
+    }
+}
+
+/// The kind of a feature type in buffers.
+pub(crate) fn kind(dtype: Dtype) -> Kind {
+    match dtype {
+        Dtype::F16 => Kind::F16,
+        Dtype::Bf16 => Kind::BF16,
+        Dtype::U8 => Kind::U8,
+        _ => Kind::F32,
+    }
+}
+
+fn failed(error: morphgl_graph_store::Error) -> PyErr {
+    PyOSError::new_err(error.to_string())
+}
+
+/// A view of a dataset's array, whose ids fit into signed integers of the same size.
+fn shared<T: Element>(array: &Array<T>, dim: Option<usize>, kind: Kind) -> Buffer {
+    let owner = Arc::new(array.clone());
+    let shape = dim.map_or(vec![array.len()], |dim| vec![array.len().checked_div(dim).unwrap_or(0), dim]);
+    // SAFETY: the owner keeps the array's memory, which does not move, and the view is read-only.
+    unsafe { Buffer::new(bytemuck::cast_slice(array), shape, kind, true, owner) }
+}
+
+/// A feature matrix over an array of shape `[nodes, dim]`.
+fn matrix(features: &Bound<'_, PyAny>, bf16: bool, num_nodes: usize) -> PyResult<FeatureMatrix> {
+    let shape: Vec<usize> = features.getattr("shape")?.extract()?;
+    let [rows, dim] = shape[..] else {
+        return Err(PyValueError::new_err(format!("x: its shape is {shape:?}, give one of [nodes, features]")));
+    };
+    if rows != num_nodes || dim == 0 {
+        let what = format!("x: its shape is {shape:?}, give [{num_nodes}, features]: a row a node");
+        return Err(PyValueError::new_err(what));
+    }
+    let dtype: String = features.getattr("dtype")?.getattr("name")?.extract()?;
+    Ok(match (&*dtype, bf16) {
+        ("float32", false) => FeatureMatrix::F32 { data: borrowed("x", features)?, dim },
+        ("float16", false) => FeatureMatrix::F16 { data: borrowed("x", features)?, dim },
+        ("uint16", true) => FeatureMatrix::Bf16 { data: borrowed("x", features)?, dim },
+        ("uint8", false) => FeatureMatrix::U8 { data: borrowed("x", features)?, dim },
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "x: {dtype} is no feature type; give float32, float16 or uint8"
+            )));
+        }
+    })
+}
+
+/// One more than the highest label; -1 is none.
+fn num_classes(labels: &[i32], num_nodes: usize) -> PyResult<usize> {
+    if labels.len() != num_nodes {
+        let what = format!("y: {} labels for {num_nodes} nodes; give one a node, -1 for none", labels.len());
+        return Err(PyValueError::new_err(what));
+    }
+    if let Some(at) = labels.iter().position(|&label| label < -1) {
+        return Err(PyValueError::new_err(format!("y: node {at} has label {}; give -1 for none", labels[at])));
+    }
+    Ok(labels.iter().max().map_or(0, |&highest| (highest + 1) as usize))
+}
+
+fn write(dataset: &Dataset, path: PathBuf, replace: bool) -> morphgl_graph_store::Result<()> {
+    let mut writer = DatasetWriter::create(path, replace)?;
+    let Dataset { topology, splits, .. } = dataset;
+    writer.array("indptr", topology.indptr(), None)?;
+    writer.array("indices", topology.indices(), None)?;
+    if let Some(weights) = topology.weights() {
+        writer.array("weights", weights, None)?;
+    }
+    if let Some(keys) = topology.draw_keys() {
+        writer.array("draw_keys", keys, None)?;
+    }
+    if let Some(features) = &dataset.features {
+        let dim = Some(features.dim());
+        match features.view() {
+            FeatureView::F32(values) => writer.array("features", values, dim)?,
+            FeatureView::F16(values) => writer.array("features", values, dim)?,
+            FeatureView::Bf16(values) => writer.array("features", values, dim)?,
+            FeatureView::U8(values) => writer.array("features", values, dim)?,
+        }
+    }
+    if let Some(labels) = &dataset.labels {
+        writer.array("labels", labels, None)?;
+    }
+    if let Some(ids) = &dataset.node_ids {
+        writer.array("node_ids", ids, None)?;
+    }
+    for (name, nodes) in [("train", &splits.train), ("valid", &splits.valid), ("test", &splits.test)] {
+        writer.array(name, nodes, None)?;
+    }
+    let made_by = ("made_by".to_string(), "Graph.save of the Python package".into());
+    writer.finish(&dataset.name, dataset.num_classes, BTreeMap::from([made_by]))?;
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! The native part of the Python package `morphgl`: graphs over numpy's memory, and mini-batches in memory that numpy and torch
+//! share. The package's Python files check arguments and give names to what is here; nothing here is for users.
+
+mod array;
+mod batch;
+mod buffer;
+mod csc;
+mod graph;
+mod loader;
+
+// Operators register themselves where they are linked.
+use morphgl_batching_cpu_neighbor as _;
+use morphgl_batching_cpu_shadow as _;
+use morphgl_batching_cpu_walk as _;
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _morphgl(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<buffer::Buffer>()?;
+    module.add_class::<graph::Graph>()?;
+    module.add_class::<loader::Loader>()?;
+    module.add_class::<loader::Epoch>()?;
+    module.add_class::<batch::Batch>()?;
+    module.add_function(wrap_pyfunction!(csc::csc, module)?)
+}

@@ -1,0 +1,227 @@
+//! Loaders: threads that sample and gather ahead of Python.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use morphgl_execute::{Pool, PoolSettings, Stop};
+use morphgl_graph_store::Dataset;
+use morphgl_registry::{Batching, BatchingContext, Key, Place, Registry, SamplerKind, SamplerSettings, SeedSet};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::array::borrowed;
+use crate::batch::{Batch, Form, Spares};
+use crate::graph::Graph;
+
+/// How often a wait for a mini-batch looks for Ctrl-C.
+const SIGNALS: Duration = Duration::from_millis(50);
+
+/// Makes the mini-batches of epochs. Its threads live as long as an epoch is iterated over.
+#[pyclass(frozen, module = "morphgl._morphgl")]
+pub(crate) struct Loader {
+    dataset: Arc<Dataset>,
+    key: Key,
+    batching: Box<dyn Batching>,
+    settings: PoolSettings,
+    form: Form,
+    /// The workers, between two epochs.
+    pool: Arc<Mutex<Option<Pool>>>,
+    spares: Arc<Spares>,
+    /// The process that threads and locks belong to.
+    process: u32,
+}
+
+#[pymethods]
+impl Loader {
+    /// `settings` are `SamplerSettings` as JSON; `form` is `edges` or `blocks`; `prefetch` mini-batches wait for the caller.
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of one call from Python")]
+    fn new(
+        py: Python<'_>,
+        graph: &Graph,
+        seeds: &Bound<'_, PyAny>,
+        settings: &str,
+        form: &str,
+        gather: bool,
+        threads: usize,
+        prefetch: usize,
+    ) -> PyResult<Self> {
+        let dataset = Arc::clone(&graph.0);
+        let seeds = borrowed::<u32>("input_nodes", seeds)?;
+        let settings: SamplerSettings = serde_json::from_str(settings).map_err(invalid)?;
+        let kind = settings.sampling.kind();
+        let form = match (form, kind) {
+            ("blocks", _) => Form::Blocks,
+            (_, SamplerKind::Shadow) => Form::Induced,
+            _ => Form::Edges,
+        };
+        let num_nodes = dataset.num_nodes();
+        let built = py.detach(|| {
+            let seeds = SeedSet::new("input_nodes", &seeds, num_nodes)?;
+            let registry = Registry::collect()?;
+            let status = registry.status();
+            let found = status.iter().find(|s| s.availability.is_ok() && s.description.samplers.contains(&kind));
+            let key = found.map(|s| s.description.key.clone()).expect("an operator of each kind is linked");
+            let (place, options) = (Place::Host, serde_json::Value::Null);
+            let context = BatchingContext { dataset: Arc::clone(&dataset), seeds, settings, gather, place, options };
+            registry.batching(&key, &context).map(|batching| (key, batching))
+        });
+        let (key, batching) = built.map_err(invalid)?;
+        let settings = PoolSettings { workers: threads.max(1), threads_per_worker: 1, queue: prefetch };
+        let pool = Arc::new(Mutex::new(Some(Pool::new(&key, batching.as_ref(), settings).map_err(invalid)?)));
+        // Python may hold a mini-batch or two besides those of the window.
+        let spares = Spares::new(settings.window() + 4);
+        Ok(Self { dataset, key, batching, settings, form, pool, spares, process: std::process::id() })
+    }
+
+    /// Mini-batches of an epoch.
+    #[getter]
+    fn num_batches(&self) -> usize {
+        self.batching.num_batches()
+    }
+
+    /// The operator that samples.
+    #[getter]
+    fn operator(&self) -> String {
+        self.key.to_string()
+    }
+
+    /// Starts the threads of an epoch, of which the first `count` mini-batches are made.
+    fn epoch(&self, epoch: u32, count: u32) -> PyResult<Epoch> {
+        if std::process::id() != self.process {
+            let what = "this loader was made before the process forked, and its threads stayed behind; make it in the new process";
+            return Err(PyRuntimeError::new_err(what));
+        }
+        let kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A second epoch at the same time has workers of its own.
+        let pool = match kept {
+            Some(pool) => pool,
+            None => Pool::new(&self.key, self.batching.as_ref(), self.settings).map_err(invalid)?,
+        };
+        let (send, batches) = bounded(1);
+        let stop = Stop::new();
+        let producer = Producer {
+            epoch,
+            count,
+            dataset: Arc::clone(&self.dataset),
+            form: self.form,
+            spares: Arc::clone(&self.spares),
+            stop: stop.clone(),
+            send,
+        };
+        let home = Arc::clone(&self.pool);
+        let run = move || {
+            let mut pool = pool;
+            producer.run(&mut pool);
+            *home.lock().unwrap_or_else(PoisonError::into_inner) = Some(pool);
+        };
+        let thread = thread::Builder::new().name("morphgl-loader".to_string()).spawn(run);
+        let thread = thread.map_err(|e| PyRuntimeError::new_err(format!("no thread for the loader: {e}")))?;
+        Ok(Epoch { batches: Some(batches), stop, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+fn invalid(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// What the thread of an epoch needs.
+struct Producer {
+    epoch: u32,
+    count: u32,
+    dataset: Arc<Dataset>,
+    form: Form,
+    spares: Arc<Spares>,
+    stop: Stop,
+    send: Sender<Result<Batch, String>>,
+}
+
+impl Producer {
+    /// Sends mini-batches until the last, the first failure, or nobody receives them any more.
+    fn run(self, pool: &mut Pool) {
+        let mut loader = match pool.load(self.epoch, 0..self.count, &self.stop) {
+            Ok(loader) => loader,
+            Err(error) => {
+                let _ = self.send.send(Err(error.to_string()));
+                return;
+            }
+        };
+        loop {
+            let (mut arrays, recycled) = self.spares.take();
+            if let Some(batch) = recycled {
+                loader.recycle(batch);
+            }
+            let next = loader.next();
+            let Some(next) = next else { return };
+            let made = next.map_err(|error| error.to_string()).map(|batch| {
+                let host = batch.into_host().expect("operators of the host make mini-batches there");
+                arrays.fill(host, self.form, self.dataset.labels.as_deref());
+                arrays.lend(self.form, &self.spares)
+            });
+            let failed = made.is_err();
+            if self.send.send(made).is_err() || failed {
+                return;
+            }
+        }
+    }
+}
+
+/// An iterator over the mini-batches of an epoch, in order. Its threads end with it.
+#[pyclass(module = "morphgl._morphgl")]
+pub(crate) struct Epoch {
+    /// `None` once it has ended.
+    batches: Option<Receiver<Result<Batch, String>>>,
+    stop: Stop,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[pymethods]
+impl Epoch {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    /// The next mini-batch. The interpreter's lock is released while it waits.
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        loop {
+            let Some(batches) = &self.batches else { return Ok(None) };
+            match py.detach(|| batches.recv_timeout(SIGNALS)) {
+                Ok(Ok(batch)) => return Ok(Some(batch)),
+                Ok(Err(error)) => {
+                    py.detach(|| self.close());
+                    return Err(PyRuntimeError::new_err(error));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    py.detach(|| self.close());
+                    return Ok(None);
+                }
+                // Ctrl-C ends the epoch.
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(interrupted) = py.check_signals() {
+                        py.detach(|| self.close());
+                        return Err(interrupted);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the threads, after the mini-batches that they are at, and waits for them.
+    fn close(&mut self) {
+        self.stop.request();
+        self.batches = None;
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A panic of an operator was caught and sent; another one was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,123 @@
+"""Graphs: their arrays, what is shared, what is refused."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from morphgl import Graph, NeighborLoader
+
+
+def test_rows_list_the_sources_in_ascending_order(data, graph):
+    sources, targets = data["edge_index"]
+    order = np.lexsort((sources, targets))
+    assert (graph.indices == sources[order]).all()
+    assert (np.diff(graph.indptr) == np.bincount(targets, minlength=1000)).all()
+    assert graph.num_edges == 8000 and graph.num_nodes == 1000 and graph.num_classes == 5
+    assert (graph.split("train") == np.flatnonzero(data["train"])).all()
+
+
+def test_weights_follow_their_edges(data):
+    sources, targets = data["edge_index"]
+    weights = np.arange(8000, dtype=np.float64)
+    graph = Graph.from_numpy(data["edge_index"], edge_weight=weights)
+    assert (graph.weights == weights[np.lexsort((sources, targets))]).all()
+
+
+def test_arrays_that_fit_are_shared_and_kept(data, graph):
+    indptr, indices, x, y = graph.indptr.copy(), graph.indices.copy(), data["x"].copy(), data["y"].copy()
+    counts = [sys.getrefcount(x)]
+    shared = Graph.from_numpy(csc=(indptr, indices), x=x, y=y)
+    assert np.shares_memory(indptr, shared.indptr) and np.shares_memory(indices, shared.indices)
+    assert np.shares_memory(x, shared.x) and np.shares_memory(y, shared.y)
+    assert not shared.x.flags.writeable and not shared.indices.flags.writeable
+    view = shared.x
+    del shared
+    counts.append(sys.getrefcount(x))
+    del view
+    counts.append(sys.getrefcount(x))
+    assert counts[1] > counts[0], "the view keeps the array"
+    assert counts[2] == counts[0], "the graph has let go of it"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint8])
+def test_features_keep_their_type(data, dtype):
+    x = (data["x"] * 10).astype(dtype)
+    graph = Graph.from_numpy(data["edge_index"], x)
+    assert graph.x.dtype == dtype and np.shares_memory(graph.x, x)
+    batch = next(iter(NeighborLoader(graph, [3], 50, output="numpy")))
+    assert batch.x.dtype == dtype and (batch.x == x[batch.n_id]).all()
+
+
+def test_a_saved_graph_opens_as_it_was(graph, tmp_path):
+    graph.save(tmp_path / "g")
+    for mmap in (False, True):
+        opened = Graph.open(tmp_path / "g", mmap=mmap)
+        for name in ("indptr", "indices", "x", "y"):
+            assert (getattr(opened, name) == getattr(graph, name)).all()
+        assert (opened.split("train") == graph.split("train")).all()
+    with pytest.raises(OSError, match="g"):
+        graph.save(tmp_path / "g")
+    graph.save(tmp_path / "g", replace=True)
+    with pytest.raises(OSError, match="nothing"):
+        Graph.open(tmp_path / "nothing")
+
+
+def test_what_fits_otherwise_just_works(data, graph):
+    same = lambda other: all((getattr(graph, n) == getattr(other, n)).all() for n in ("indptr", "indices", "x", "y"))
+    assert same(Graph.from_numpy(**{**data, "edge_index": np.asfortranarray(data["edge_index"])})), "not contiguous"
+    assert same(Graph.from_numpy(**{**data, "edge_index": data["edge_index"].astype(np.int32)}))
+    assert same(Graph.from_numpy(**{**data, "edge_index": data["edge_index"].tolist()}))
+    assert same(Graph.from_numpy(**{**data, "x": data["x"].astype(np.float64)}))
+    assert same(Graph.from_numpy(**{**data, "x": np.repeat(data["x"], 2, axis=0)[::2]}))
+    assert same(Graph.from_numpy(**{**data, "y": data["y"].astype(np.int64)[:, None]}))
+    nan = np.where(data["y"] < 0, np.nan, data["y"])
+    assert same(Graph.from_numpy(**{**data, "y": nan})), "NaN is no class"
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"edge_index": np.zeros((3, 4), int)}, ValueError, r"edge_index: its shape is \(3, 4\)"),
+        ({"edge_index": np.array([[0, -1], [1, 1]])}, ValueError, r"edge_index\[0\]: element 1 is -1"),
+        ({"edge_index": np.array([[0, 1], [1, 1000]])}, ValueError, "targets, edge 1: node 1000 does not exist, there are 1000"),
+        ({"edge_index": np.array([[0, 1], [1, 2**40]])}, ValueError, r"edge_index\[1\]: element 1 is 1099511627776"),
+        ({"edge_index": np.array([[0.5, 1], [1, 1]])}, TypeError, "float64 is no integer type"),
+        ({"x": np.zeros((999, 3), np.float32)}, ValueError, r"x: its shape is \[999, 3\], give \[1000, features\]"),
+        ({"x": np.zeros(1000, np.float32)}, ValueError, r"x: its shape is \(1000,\)"),
+        ({"x": np.zeros((1000, 2), complex)}, TypeError, "x: complex128 is no feature type"),
+        ({"x": "features"}, TypeError, "x: "),
+        ({"y": np.zeros(999, int)}, ValueError, "y: 999 labels for 1000 nodes"),
+        ({"y": np.full(1000, -2)}, ValueError, "y: classes from -2"),
+        ({"y": np.full(1000, 0.5)}, ValueError, "y: float64 with fractions"),
+        ({"train": np.zeros(999, bool)}, ValueError, r"train: a mask of shape \(999,\); pass one of \[1000\]"),
+        ({"train": np.array([1000])}, ValueError, "train: node 1000 does not exist"),
+        ({"edge_weight": np.ones(7999)}, ValueError, "edge_weight: its shape is"),
+        ({"csc": (np.array([0]), np.array([0]))}, ValueError, "edge_index: give it or csc"),
+    ],
+)
+def test_wrong_input_is_named_with_its_cure(data, change, error, message):
+    with pytest.raises(error, match=message):
+        Graph.from_numpy(**{**data, **change})
+
+
+def test_wrong_csc_is_refused():
+    for indptr, indices in (([0, 2, 1], [0]), ([0, 1], [1]), ([1, 1], []), ([], []), ([0, -1], [])):
+        with pytest.raises(ValueError):
+            Graph.from_numpy(csc=(np.array(indptr, np.int64), np.array(indices, np.int32)))
+
+
+def test_graphs_of_networkx_and_pandas(data, graph):
+    networkx, pandas = pytest.importorskip("networkx"), pytest.importorskip("pandas")
+    g = networkx.MultiDiGraph()
+    for v in range(1000):
+        g.add_node(v, x=data["x"][v], y=data["y"][v])
+    g.add_edges_from(data["edge_index"].T.tolist())
+    made = Graph.from_networkx(g, x="x", y="y")
+    assert (made.indices == graph.indices).all() and (made.x == graph.x).all() and (made.y == graph.y).all()
+    path = Graph.from_networkx(networkx.path_graph(3))
+    assert path.indices.tolist() == [1, 0, 2, 1], "edges of an undirected graph lead both ways"
+    edges = pandas.DataFrame({"source": data["edge_index"][0], "target": data["edge_index"][1]})
+    nodes = pandas.DataFrame(data["x"]).assign(label=data["y"])
+    made = Graph.from_pandas(edges, nodes, y="label")
+    assert (made.indices == graph.indices).all() and (made.x == graph.x).all() and (made.y == graph.y).all()

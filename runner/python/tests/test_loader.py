@@ -1,0 +1,231 @@
+"""Mini-batches: what is in them, whose memory it is, and when the threads end."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import morphgl
+from morphgl import Graph, NeighborLoader
+
+
+def loader(graph, **options):
+    options = {"num_neighbors": [4, 3], "batch_size": 64, "input_nodes": "train", "output": "numpy", "shuffle": True, **options}
+    return NeighborLoader(graph, **options)
+
+
+def contents(batch):
+    return [batch.n_id.copy(), batch.edge_index.copy(), batch.x.copy(), batch.y.copy()]
+
+
+def equal(a, b):
+    return len(a) == len(b) and all((u == v).all() for left, right in zip(a, b) for u, v in zip(left, right))
+
+
+def num_threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_batches_are_sampled_subgraphs(data, graph):
+    edges = set(map(tuple, data["edge_index"].T))
+    degree = np.bincount(data["edge_index"][1], minlength=1000)
+    seeds = []
+    for batch in loader(graph):
+        assert len(set(batch.n_id.tolist())) == len(batch.n_id)
+        assert (batch.x == data["x"][batch.n_id]).all() and (batch.y == data["y"][batch.n_id]).all()
+        assert batch.n_id.dtype == batch.edge_index.dtype == batch.y.dtype == np.int64
+        assert sum(batch.num_sampled_nodes) == len(batch.n_id) and sum(batch.num_sampled_edges) == batch.edge_index.shape[1]
+        assert batch.num_sampled_nodes[0] == batch.batch_size
+        sources, targets = batch.n_id[batch.edge_index]
+        assert edges.issuperset(zip(sources, targets))
+        # A node found by a hop is expanded by the next one, once.
+        found = np.bincount(batch.edge_index[1], minlength=len(batch.n_id))
+        first, second = np.cumsum(batch.num_sampled_nodes)[:2]
+        wanted = np.minimum(degree[batch.n_id], np.where(np.arange(len(batch.n_id)) < first, 4, 3))
+        wanted[second:] = 0
+        assert (found == wanted).all()
+        seeds += batch.n_id[:batch.batch_size].tolist()
+    assert sorted(seeds) == np.flatnonzero(data["train"]).tolist()
+
+
+def test_batches_depend_on_seed_and_epoch_alone(graph, tmp_path):
+    runs = [[contents(b) for b in loader(graph, threads=threads, prefetch=ahead)] for threads, ahead in ((1, 0), (3, 5))]
+    assert equal(*map(lambda run: sum(run, []), runs))
+    again = loader(graph)
+    first, second = ([contents(b) for b in again] for _ in range(2))
+    assert equal(sum(first, []), sum(runs[0], [])) and not equal(first[0][:1], second[0][:1])
+    again.set_epoch(0)
+    assert equal(sum(([contents(b) for b in again]), []), sum(first, []))
+    assert not equal(contents(next(iter(loader(graph, seed=1))))[:1], first[0][:1])
+    graph.save(tmp_path / "g")
+    opened = [contents(b) for b in loader(str(tmp_path / "g"))]
+    assert equal(sum(opened, []), sum(first, []))
+
+
+def test_length_and_drop_last(graph):
+    whole, cut = loader(graph, batch_size=100), loader(graph, batch_size=100, drop_last=True)
+    n = len(graph.split("train"))
+    assert n % 100 and len(whole) == len(list(whole)) == n // 100 + 1 and len(cut) == len(list(cut)) == n // 100
+    assert all(batch.batch_size == 100 for batch in cut)
+
+
+def test_other_samplers(data, graph):
+    batch = next(iter(loader(graph, sampler="shadow", num_neighbors=[3, 2])))
+    inside = np.isin(data["edge_index"], batch.n_id).all(axis=0)
+    pairs = sorted(map(tuple, data["edge_index"][:, inside].T))
+    assert sorted(map(tuple, batch.n_id[batch.edge_index].T)) == pairs, "all edges among the nodes"
+    batch = next(iter(loader(graph, sampler="walk", layers=1)))
+    assert batch.edge_weight.shape == batch.edge_index.shape[1:] and (batch.edge_weight > 0).all()
+    weighted = Graph.from_numpy(**data, edge_weight=(np.arange(8000) % 2).astype(np.float32))
+    batch = next(iter(loader(weighted, weighted=True)))
+    assert (batch.edge_weight == 1).all(), "edges of weight 0 are never picked"
+
+
+def test_arrays_outlive_loader_and_graph(data):
+    def first():
+        graph = Graph.from_numpy(**data)
+        iterator = iter(loader(graph))
+        return next(iterator)
+
+    batch = first()
+    gc.collect()
+    x, n_id = batch.x, batch.n_id
+    del batch
+    keep = [b.x for b in loader(Graph.from_numpy(**data))]
+    assert (x == data["x"][n_id]).all() and len(keep) > 3
+
+
+def test_memory_is_used_again_once_nothing_views_it(graph):
+    seen = set()
+    for _ in range(20):
+        for batch in loader(graph, threads=1):
+            seen.add(batch.x.ctypes.data)
+            assert batch.x.base is not None and not batch.x.flags.owndata
+    own = loader(graph, threads=1)
+    addresses = [batch.x.ctypes.data for _ in range(20) for batch in own]
+    assert len(set(addresses)) <= 20 < len(addresses), "about as many as the window and the spares"
+    held = list(own)
+    assert len({batch.x.ctypes.data for batch in held}) == len(held), "held mini-batches have memory of their own"
+
+
+def test_threads_end_with_their_epoch(graph):
+    before = num_threads()
+    for leave in (lambda it: list(it), lambda it: next(it), lambda it: it.close()):
+        iterator = iter(loader(graph, threads=3))
+        next(iterator)
+        assert num_threads() > before
+        leave(iterator)
+        del iterator
+        gc.collect()
+        assert num_threads() == before
+
+
+def test_two_epochs_side_by_side(graph):
+    one = loader(graph)
+    pairs = [(contents(a), contents(b)) for a, b in zip(loader(graph), one)]
+    assert all(equal([a], [b]) for a, b in pairs)
+    one.set_epoch(0)
+    first = iter(one)
+    one.set_epoch(0)
+    assert all(equal([contents(a)], [contents(b)]) for a, b in zip(first, one))
+    results = []
+    threads = [threading.Thread(target=lambda: results.append([contents(b) for b in loader(graph)])) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(equal(sum(run, []), sum(results[0], [])) for run in results)
+
+
+INTERRUPTED = """
+import os, numpy as np, morphgl
+rng = np.random.default_rng(0)
+graph = morphgl.Graph.from_numpy(rng.integers(0, 20000, (2, 400000)), rng.random((20000, 8), np.float32))
+before = len(os.listdir("/proc/self/task"))
+loader = morphgl.NeighborLoader(graph, [-1, -1, -1], 2000, output="numpy")
+print("ready", flush=True)
+try:
+    while True:
+        for batch in loader:
+            pass
+except KeyboardInterrupt:
+    del batch
+    print("left", len(os.listdir("/proc/self/task")) - before, flush=True)
+"""
+
+
+def test_ctrl_c_ends_an_epoch_and_its_threads():
+    run = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True)
+    assert run.stdout.readline() == "ready\n"
+    time.sleep(0.3)
+    run.send_signal(signal.SIGINT)
+    assert run.communicate(timeout=30)[0] == "left 0\n"
+
+
+def test_a_loader_does_not_cross_a_fork(graph):
+    one = loader(graph)
+    expected = contents(next(iter(one)))
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            try:
+                iter(one)
+                answer = "crossed"
+            except RuntimeError as error:
+                answer = str(error)
+            if equal([contents(next(iter(loader(graph))))], [expected]):
+                answer += " equal"
+            os.write(write, answer.encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    answer = os.read(read, 1000).decode()
+    assert "before the process forked" in answer and answer.endswith(" equal")
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"num_neighbors": [0]}, ValueError, "num_neighbors: 0; give a positive number"),
+        ({"batch_size": 0}, ValueError, "batch_size: 0; give at least 1"),
+        ({"input_nodes": []}, ValueError, "input_nodes: it is empty"),
+        ({"input_nodes": [1, 1]}, ValueError, "input_nodes: node 1 is listed twice"),
+        ({"input_nodes": [1000]}, ValueError, "input_nodes: node 1000 does not exist"),
+        ({"input_nodes": [-1]}, ValueError, "input_nodes: element 0 is -1"),
+        ({"input_nodes": "training"}, ValueError, "input_nodes: 'training'; give one of 'train'"),
+        ({"input_nodes": np.zeros(3, bool)}, ValueError, r"input_nodes: a mask of shape \(3,\)"),
+        ({"sampler": "cluster"}, ValueError, "sampler: 'cluster'; give one of"),
+        ({"sampler": "walk"}, ValueError, 'output="dgl"'),
+        ({"expansion": "all"}, ValueError, 'output="dgl"'),
+        ({"replace": True}, NotImplementedError, "replace"),
+        ({"num_workers": 2}, ValueError, "give threads"),
+        ({"weighted": True}, ValueError, "weight"),
+    ],
+)
+def test_wrong_options_are_named_with_their_cure(graph, options, error, message):
+    with pytest.raises(error, match=message):
+        loader(graph, **options)
+
+
+def test_memory_stays_over_many_batches(graph):
+    def resident():
+        gc.collect()
+        return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    one = NeighborLoader(graph, [2], 8, output="numpy", threads=1)
+    for _ in range(20):
+        list(one)
+    before = resident()
+    for _ in range(80):
+        for batch in one:
+            batch.x, batch.edge_index
+    assert resident() - before < 4 << 20
+    assert morphgl.__version__

@@ -1,0 +1,95 @@
+"""Tensors, PyG's mini-batches and layers; skipped without torch or PyG."""
+
+import numpy as np
+import pytest
+
+from morphgl import Graph, NeighborLoader
+
+torch = pytest.importorskip("torch")
+
+
+def tensors(data):
+    return {name: torch.from_numpy(values) for name, values in data.items()}
+
+
+def test_tensors_share_the_loader_s_memory(data):
+    graph = Graph.from_numpy(**tensors(data))
+    assert np.shares_memory(graph.x, data["x"])
+    for batch in NeighborLoader(graph, [3, 2], 64, input_nodes=torch.from_numpy(data["train"]), output="torch"):
+        assert batch.x.dtype == torch.float32 and batch.n_id.dtype == torch.int64
+        assert (batch.x == torch.from_numpy(data["x"])[batch.n_id]).all()
+        batch.x.mul_(2)  # it belongs to the caller
+    one = NeighborLoader(graph, [3, 2], 64, output="torch", threads=1)
+    addresses = {batch.x.data_ptr() for _ in range(10) for batch in one}
+    assert len(addresses) <= 20 < 10 * len(one)
+
+
+def test_bfloat16_features(data):
+    x = torch.from_numpy(data["x"]).bfloat16()
+    batch = next(iter(NeighborLoader(Graph.from_numpy(data["edge_index"], x), [3], 10, output="torch")))
+    assert batch.x.dtype == torch.bfloat16 and (batch.x == x[batch.n_id]).all()
+
+
+def test_tensors_elsewhere_are_refused(data):
+    with pytest.raises(ValueError, match=r"x: the tensor is on meta; pass x.cpu\(\)"):
+        Graph.from_numpy(data["edge_index"], torch.empty(1000, 3, device="meta"))
+
+
+class Loaded(torch.utils.data.IterableDataset):
+    def __init__(self, graph):
+        self.graph = graph
+
+    def __iter__(self):
+        for batch in NeighborLoader(self.graph, [3, 2], 64, output="torch", threads=1):
+            yield batch.n_id.clone()
+
+
+def test_a_loader_within_a_worker_of_torch_s(graph):
+    here = [batch.n_id.clone() for batch in NeighborLoader(graph, [3, 2], 64, output="torch", threads=1)]
+    there = list(torch.utils.data.DataLoader(Loaded(graph), batch_size=None, num_workers=1))
+    assert len(here) == len(there) and all((a == b).all() for a, b in zip(here, there))
+
+
+def test_pyg_batches_and_layers(data):
+    geometric = pytest.importorskip("torch_geometric")
+    from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+
+    pyg = geometric.data.Data(
+        x=torch.from_numpy(data["x"]), edge_index=torch.from_numpy(data["edge_index"]),
+        y=torch.from_numpy(data["y"]).long(), train_mask=torch.from_numpy(data["train"]))
+    graph = Graph.from_pyg(pyg)
+    assert (graph.split("train") == np.flatnonzero(data["train"])).all()
+    # With all neighbours the seeds' outputs are those of the whole graph.
+    torch.manual_seed(0)
+    for conv in (SAGEConv, GATConv):
+        layers = [conv(12, 16), conv(16, 5)]
+        forward = lambda x, edges: layers[1](layers[0](x, edges).relu(), edges)
+        whole = forward(pyg.x, pyg.edge_index)
+        for batch in NeighborLoader(pyg, [-1, -1], 100, input_nodes=pyg.train_mask):
+            assert isinstance(batch, geometric.data.Data)
+            out = forward(batch.x, batch.edge_index)[:batch.batch_size]
+            torch.testing.assert_close(out, whole[batch.n_id[:batch.batch_size]], atol=1e-4, rtol=1e-4)
+    gcn = GCNConv(12, 5)
+    for batch in NeighborLoader(pyg, [3, 2], 100):
+        edges = batch.n_id[batch.edge_index]
+        relabelled = torch.searchsorted(batch.n_id.sort().values, edges)
+        ordered = batch.n_id.sort().indices
+        out = gcn(batch.x[ordered], relabelled)
+        torch.testing.assert_close(gcn(batch.x, batch.edge_index)[ordered], out, atol=1e-5, rtol=1e-5)
+
+
+def test_dgl_blocks(data, graph):
+    dgl = pytest.importorskip("dgl")
+    from dgl.nn import SAGEConv
+
+    g = dgl.graph((torch.from_numpy(data["edge_index"][0]), torch.from_numpy(data["edge_index"][1])), num_nodes=1000)
+    g.ndata["feat"], g.ndata["label"] = torch.from_numpy(data["x"]), torch.from_numpy(data["y"])
+    g.ndata["train_mask"] = torch.from_numpy(data["train"])
+    same = Graph.from_dgl(g)
+    assert (same.indices == graph.indices).all() and (same.split("train") == graph.split("train")).all()
+    layers = [SAGEConv(12, 16, "mean"), SAGEConv(16, 5, "mean")]
+    whole = layers[1](g, layers[0](g, g.ndata["feat"]).relu())
+    for n_id, seeds, blocks in NeighborLoader(same, [-1, -1], 100, input_nodes="train", output="dgl"):
+        hidden = layers[0](blocks[0], blocks[0].srcdata["feat"]).relu()
+        torch.testing.assert_close(layers[1](blocks[1], hidden), whole[seeds], atol=1e-4, rtol=1e-4)
+        assert (blocks[-1].dstdata["label"] == g.ndata["label"][seeds]).all() and (n_id[:len(seeds)] == seeds).all()
