@@ -27,8 +27,12 @@ pub fn check_context(key: Key, context: &TrainingContext, spec: &TrainingSpec) -
 ///
 /// # Errors
 ///
-/// Another feature width, or fewer classes than the dataset's.
+/// A custom model, another feature width, or fewer classes than the dataset's.
 pub fn check_model(context: &TrainingContext, spec: &TrainingSpec) -> Result<()> {
+    if spec.model.kind == ModelKind::Custom {
+        let what = "a custom model is trained by the operator that brings it alone; name that one, or give one of gcn, sage, gat, gin, mlp";
+        return Err(Error::setting("model.kind", what));
+    }
     let (dim, classes) = (context.dataset.feature_dim(), context.dataset.num_classes);
     if dim != spec.model.in_dim {
         let what = format!("it is {}, the dataset's features have {dim} columns; give {dim}", spec.model.in_dim);

@@ -65,7 +65,7 @@ impl<'a> Edges<'a> {
                 // SAFETY: as above; an edge has an output, a source a degree.
                 unsafe { gpu.launch(&gpu.kernels.train_convolution, shape, arguments) }?;
             }
-            ModelKind::Gat | ModelKind::Mlp => {}
+            ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom => {}
         }
         Ok(edges)
     }

@@ -141,7 +141,7 @@ fn send(
         weights: block.weights.as_ref().map(|_| region(4)),
     };
     let edges = match model.spec.kind {
-        ModelKind::Mlp => None,
+        ModelKind::Mlp | ModelKind::Custom => None,
         kind => Some(Edges::new(gpu, kind, device_block, region(3))?),
     };
     let mut pass = Pass { gpu, model, mode: Mode::Evaluation };

@@ -134,7 +134,7 @@ impl CudaNative {
         let mut layers = Vec::with_capacity(model.layers);
         for layer in 0..model.layers {
             let (edges, rows) = match model.kind {
-                ModelKind::Mlp => (None, batch.num_seeds),
+                ModelKind::Mlp | ModelKind::Custom => (None, batch.num_seeds),
                 kind => {
                     let block = block(&batch.blocks[layer]);
                     let degrees = Words::Floats(Floats::from(&batch.degrees));

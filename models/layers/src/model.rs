@@ -82,7 +82,7 @@ pub fn adjacency(spec: &ModelSpec, block: &Block, in_degrees: &[f32]) -> Option<
         ModelKind::Sage => Adjacency::mean(block),
         ModelKind::Gin => Adjacency::sum(block, in_degrees),
         ModelKind::Gat => Adjacency::edges(block),
-        ModelKind::Mlp => return None,
+        ModelKind::Mlp | ModelKind::Custom => return None,
     }))
 }
 
@@ -211,7 +211,7 @@ impl Pass<'_> {
                 };
                 (heads(out), get("bias"))
             }
-            ModelKind::Mlp => unreachable!("a perceptron has no adjacency"),
+            ModelKind::Mlp | ModelKind::Custom => unreachable!("a perceptron has no adjacency, nor has a custom model"),
         }
     }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 pub use read::ModelFile;
 
-use crate::{ModelSpec, check_tensors};
+use crate::{ModelKind, ModelSpec, check_tensors};
 
 mod read;
 
@@ -45,7 +45,10 @@ impl View for F32View<'_> {
 ///
 /// Parameters that are not the spec's, or a file that cannot be written.
 pub fn save_model(path: &Path, spec: &ModelSpec, parameters: &[NamedTensor]) -> Result<()> {
-    let parameters = check_tensors(&path.display().to_string(), &spec.parameters(), parameters)?;
+    let parameters = match spec.kind {
+        ModelKind::Custom => parameters.iter().collect(),
+        _ => check_tensors(&path.display().to_string(), &spec.parameters(), parameters)?,
+    };
     let json = serde_json::to_string(spec).expect("a spec of numbers and words is JSON");
     let metadata = BTreeMap::from([(SPEC, json.as_str()), ("format", "pt")]);
     let bytes = serialize(&parameters, metadata).map_err(|e| Error::failed(path.display(), e))?;

@@ -20,10 +20,13 @@ pub enum ModelKind {
     Gin,
     /// Multi-layer perceptron of the features alone; the baseline without the graph.
     Mlp,
+    /// A model that only its training operator knows, such as a module of torch: parameters and their names are the operator's own,
+    /// and of the fields of its spec `in_dim`, `num_classes` and `layers` alone mean something.
+    Custom,
 }
 
 impl ModelKind {
-    /// All kinds.
+    /// All kinds that a spec describes whole.
     pub const ALL: [ModelKind; 5] = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Mlp];
 }
 
@@ -37,8 +40,8 @@ impl FromStr for ModelKind {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        ModelKind::ALL.into_iter().find(|kind| kind.to_string() == s).ok_or_else(|| {
-            let what = "not a kind of model; use one of gcn, sage, gat, gin, mlp".to_string();
+        ModelKind::ALL.into_iter().chain([ModelKind::Custom]).find(|kind| kind.to_string() == s).ok_or_else(|| {
+            let what = "not a kind of model; use one of gcn, sage, gat, gin, mlp, custom".to_string();
             Error::new(format!("{s:?}"), ErrorKind::Parse(what))
         })
     }

@@ -80,7 +80,8 @@ impl ParameterList {
 }
 
 impl ModelSpec {
-    /// Every parameter in the order of PyG's `state_dict`: layers, then normalisations.
+    /// Every parameter in the order of PyG's `state_dict`: layers, then normalisations. None of a custom model, which only its
+    /// training operator knows.
     ///
     /// ```
     /// use morphgl_model_spec::{ModelKind, ModelSpec};
@@ -91,6 +92,9 @@ impl ModelSpec {
     /// assert_eq!(names[1], ("convs.0.lin.weight".to_string(), vec![3, 5]));
     /// ```
     pub fn parameters(&self) -> Vec<ParameterSpec> {
+        if self.kind == ModelKind::Custom {
+            return Vec::new();
+        }
         let mut list = ParameterList { prefix: String::new(), layer: 0, specs: Vec::new() };
         for layer in 0..self.layers {
             list.layer = layer;
@@ -145,6 +149,7 @@ impl ModelSpec {
                 list.linear("nn.lins.1.", out_dim, out_dim);
             }
             ModelKind::Mlp => list.linear("", out_dim, in_dim),
+            ModelKind::Custom => {}
         }
     }
 }

@@ -185,6 +185,23 @@ fn safetensors(header: &str, data: usize) -> Vec<u8> {
 }
 
 #[test]
+fn a_custom_model_keeps_the_parameters_its_operator_names() {
+    let spec = ModelSpec::new("custom".parse().expect("a kind"), 3, 2);
+    assert!(spec.parameters().is_empty() && spec.validate().is_ok() && !ModelKind::ALL.contains(&spec.kind));
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("custom.safetensors");
+    let tensor = |name: &str, values: &[f32]| NamedTensor {
+        name: name.to_string(),
+        shape: vec![values.len()],
+        values: values.to_vec(),
+    };
+    let given = [tensor("a.weight", &[1.0, 2.0]), tensor("norm.running_mean", &[0.5])];
+    save_model(&path, &spec, &given).expect("it is written");
+    let (read, parameters) = load_model(&path).expect("it is read");
+    assert_eq!((read, &parameters[..]), (spec, &given[..]));
+}
+
+#[test]
 fn parameters_that_are_no_numbers_are_named() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("model.safetensors");

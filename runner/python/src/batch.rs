@@ -4,10 +4,12 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
+use morphgl_graph_store::Dataset;
 use morphgl_registry::{Block, HostBatch, MiniBatch};
 use pyo3::prelude::*;
 
 use crate::buffer::{Buffer, Kind};
+use crate::edges::EdgeIds;
 use crate::graph::kind;
 
 /// Which arrays are made of a mini-batch's blocks.
@@ -32,20 +34,42 @@ pub(crate) struct Arrays {
     /// Local ids of the edges' sources, then of their targets.
     edge_index: Vec<i64>,
     edge_weight: Vec<f32>,
+    /// The graph's number of each edge, where they are asked for: in the order of `edge_index`, or block after block.
+    e_id: Vec<i64>,
+}
+
+impl Form {
+    /// The form that the package's Python files call `name`.
+    pub(crate) fn named(name: &str) -> Self {
+        match name {
+            "blocks" => Self::Blocks,
+            "induced" => Self::Induced,
+            _ => Self::Edges,
+        }
+    }
 }
 
 /// Arrays whose memory no mini-batch uses any more.
 #[derive(Debug)]
-pub(crate) struct Spares(ArrayQueue<Arrays>);
+pub(crate) struct Spares {
+    arrays: ArrayQueue<Arrays>,
+    /// Whether the mini-batches within them are used again, too.
+    keeps_batches: bool,
+}
 
 impl Spares {
     pub(crate) fn new(capacity: usize) -> Arc<Self> {
-        Arc::new(Self(ArrayQueue::new(capacity.max(1))))
+        Arc::new(Self { arrays: ArrayQueue::new(capacity.max(1)), keeps_batches: true })
+    }
+
+    /// Spares whose mini-batches belong to somebody else.
+    pub(crate) fn of_arrays(capacity: usize) -> Arc<Self> {
+        Arc::new(Self { arrays: ArrayQueue::new(capacity.max(1)), keeps_batches: false })
     }
 
     /// Arrays to be used again, and the mini-batch that was within them.
     pub(crate) fn take(&self) -> (Arrays, Option<MiniBatch>) {
-        let Some(mut arrays) = self.0.pop() else { return (Arrays::default(), None) };
+        let Some(mut arrays) = self.arrays.pop() else { return (Arrays::default(), None) };
         let host = std::mem::take(&mut arrays.host);
         (arrays, Some(MiniBatch::Host(host)))
     }
@@ -60,18 +84,22 @@ struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
+        let mut arrays = std::mem::take(&mut self.arrays);
+        if !self.spares.keeps_batches {
+            arrays.host = HostBatch::default();
+        }
         // Where there are enough spares, the memory is freed.
-        let _ = self.spares.0.push(std::mem::take(&mut self.arrays));
+        let _ = self.spares.arrays.push(arrays);
     }
 }
 
 impl Arrays {
-    /// Makes the arrays of a mini-batch. O(nodes + edges).
-    pub(crate) fn fill(&mut self, host: HostBatch, form: Form, labels: Option<&[i32]>) {
+    /// Makes the arrays of a mini-batch of `dataset`. O(nodes + edges), with `edges` times the logarithm of the degrees.
+    pub(crate) fn fill(&mut self, host: HostBatch, form: Form, dataset: &Dataset, edges: Option<&EdgeIds>) {
         self.n_id.clear();
         self.n_id.extend(host.input_nodes.iter().map(|&v| i64::from(v)));
         self.y.clear();
-        if let Some(labels) = labels {
+        if let Some(labels) = &dataset.labels {
             self.y.extend(host.input_nodes.iter().map(|&v| i64::from(labels[v as usize])));
         }
         self.edge_index.clear();
@@ -91,6 +119,11 @@ impl Arrays {
             for row in 0..block.num_dst {
                 self.edge_index.extend(std::iter::repeat_n(row as i64, block.row(row).len()));
             }
+        }
+        self.e_id.clear();
+        if let Some(edges) = edges {
+            let blocks = if form == Form::Blocks { host.blocks.iter().collect() } else { blocks };
+            blocks.iter().for_each(|block| edges.append(&dataset.topology, &host, block, &mut self.e_id));
         }
         self.host = host;
     }
@@ -166,6 +199,13 @@ impl Batch {
     fn edge_weight(&self) -> Option<Buffer> {
         let weighted = self.lent.arrays.host.blocks.iter().all(|block| block.weights.is_some());
         (self.form != Form::Blocks && weighted).then(|| self.of(&self.lent.arrays.edge_weight, Kind::F32))
+    }
+
+    /// The graph's number of each edge, in the order of `edge_index` or block after block; `None` where they were not asked for.
+    #[getter]
+    fn e_id(&self) -> Option<Buffer> {
+        let ids = &self.lent.arrays.e_id;
+        (!ids.is_empty()).then(|| self.of(ids, Kind::I64))
     }
 
     /// New nodes of each hop, the seeds first.

@@ -75,6 +75,12 @@ impl Graph {
         py.detach(|| write(&self.0, path, replace)).map_err(failed)
     }
 
+    /// The directory that the graph was opened from; empty for one of arrays.
+    #[getter]
+    fn path(&self) -> &std::ffi::OsStr {
+        self.0.path.as_os_str()
+    }
+
     #[getter]
     fn name(&self) -> &str {
         &self.0.name

@@ -1,17 +1,23 @@
 //! The native part of the Python package `morphgl`: graphs over numpy's memory, and mini-batches in memory that numpy and torch
-//! share. The package's Python files check arguments and give names to what is here; nothing here is for users.
+//! share, commands as functions, and a training operator for torch modules. The package's Python files check arguments and give names to what is here; nothing here is for users.
 
 mod array;
 mod batch;
 mod buffer;
+mod command;
 mod csc;
+mod edges;
 mod graph;
 mod loader;
+mod torch;
 
 // Operators register themselves where they are linked.
 use morphgl_batching_cpu_neighbor as _;
 use morphgl_batching_cpu_shadow as _;
 use morphgl_batching_cpu_walk as _;
+use morphgl_batching_disk_neighbor as _;
+use morphgl_training_cpu_native as _;
+use morphgl_transferring_cpu_host as _;
 use pyo3::prelude::*;
 
 #[pymodule]
@@ -22,5 +28,6 @@ fn _morphgl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<loader::Loader>()?;
     module.add_class::<loader::Epoch>()?;
     module.add_class::<batch::Batch>()?;
-    module.add_function(wrap_pyfunction!(csc::csc, module)?)
+    module.add_function(wrap_pyfunction!(csc::csc, module)?)?;
+    module.add_function(wrap_pyfunction!(command::run, module)?)
 }

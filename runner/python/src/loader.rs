@@ -7,16 +7,17 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use morphgl_execute::{Pool, PoolSettings, Stop};
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{Batching, BatchingContext, Key, Place, Registry, SamplerKind, SamplerSettings, SeedSet};
+use morphgl_registry::{At, Batching, BatchingContext, Key, Place, Registry, SamplerKind, SamplerSettings, SeedSet};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::array::borrowed;
 use crate::batch::{Batch, Form, Spares};
+use crate::edges::EdgeIds;
 use crate::graph::Graph;
 
 /// How often a wait for a mini-batch looks for Ctrl-C.
-const SIGNALS: Duration = Duration::from_millis(50);
+pub(crate) const SIGNALS: Duration = Duration::from_millis(50);
 
 /// Makes the mini-batches of epochs. Its threads live as long as an epoch is iterated over.
 #[pyclass(frozen, module = "morphgl._morphgl")]
@@ -26,6 +27,7 @@ pub(crate) struct Loader {
     batching: Box<dyn Batching>,
     settings: PoolSettings,
     form: Form,
+    edges: Option<Arc<EdgeIds>>,
     /// The workers, between two epochs.
     pool: Arc<Mutex<Option<Pool>>>,
     spares: Arc<Spares>,
@@ -35,7 +37,8 @@ pub(crate) struct Loader {
 
 #[pymethods]
 impl Loader {
-    /// `settings` are `SamplerSettings` as JSON; `form` is `edges` or `blocks`; `prefetch` mini-batches wait for the caller.
+    /// `settings` are `SamplerSettings` as JSON; `form` is `edges` or `blocks`; `prefetch` mini-batches wait for the caller; with
+    /// `edge_ids` they number their edges, by `edge_order` where there is one.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "the arguments of one call from Python")]
     fn new(
@@ -47,6 +50,8 @@ impl Loader {
         gather: bool,
         threads: usize,
         prefetch: usize,
+        edge_ids: bool,
+        edge_order: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let dataset = Arc::clone(&graph.0);
         let seeds = borrowed::<u32>("input_nodes", seeds)?;
@@ -58,11 +63,16 @@ impl Loader {
             _ => Form::Edges,
         };
         let num_nodes = dataset.num_nodes();
+        let order = edge_order.map(|order| borrowed::<u32>("edge order", order)).transpose()?;
+        let edges = edge_ids.then(|| Arc::new(py.detach(|| EdgeIds::new(&dataset.topology, order))));
         let built = py.detach(|| {
             let seeds = SeedSet::new("input_nodes", &seeds, num_nodes)?;
             let registry = Registry::collect()?;
             let status = registry.status();
-            let found = status.iter().find(|s| s.availability.is_ok() && s.description.samplers.contains(&kind));
+            let found = status.iter().find(|s| {
+                let samples = s.description.reads == At::Host && s.description.samplers.contains(&kind);
+                samples && s.availability.is_ok()
+            });
             let key = found.map(|s| s.description.key.clone()).expect("an operator of each kind is linked");
             let (place, options) = (Place::Host, serde_json::Value::Null);
             let context = BatchingContext { dataset: Arc::clone(&dataset), seeds, settings, gather, place, options };
@@ -73,7 +83,7 @@ impl Loader {
         let pool = Arc::new(Mutex::new(Some(Pool::new(&key, batching.as_ref(), settings).map_err(invalid)?)));
         // Python may hold a mini-batch or two besides those of the window.
         let spares = Spares::new(settings.window() + 4);
-        Ok(Self { dataset, key, batching, settings, form, pool, spares, process: std::process::id() })
+        Ok(Self { dataset, key, batching, settings, form, edges, pool, spares, process: std::process::id() })
     }
 
     /// Mini-batches of an epoch.
@@ -107,6 +117,7 @@ impl Loader {
             count,
             dataset: Arc::clone(&self.dataset),
             form: self.form,
+            edges: self.edges.clone(),
             spares: Arc::clone(&self.spares),
             stop: stop.clone(),
             send,
@@ -133,6 +144,7 @@ struct Producer {
     count: u32,
     dataset: Arc<Dataset>,
     form: Form,
+    edges: Option<Arc<EdgeIds>>,
     spares: Arc<Spares>,
     stop: Stop,
     send: Sender<Result<Batch, String>>,
@@ -157,7 +169,7 @@ impl Producer {
             let Some(next) = next else { return };
             let made = next.map_err(|error| error.to_string()).map(|batch| {
                 let host = batch.into_host().expect("operators of the host make mini-batches there");
-                arrays.fill(host, self.form, self.dataset.labels.as_deref());
+                arrays.fill(host, self.form, &self.dataset, self.edges.as_deref());
                 arrays.lend(self.form, &self.spares)
             });
             let failed = made.is_err();

@@ -229,3 +229,45 @@ def test_memory_stays_over_many_batches(graph):
             batch.x, batch.edge_index
     assert resident() - before < 4 << 20
     assert morphgl.__version__
+
+
+def test_edges_are_numbered_as_in_the_source(data, graph):
+    numbered = Graph.from_numpy(**data, edge_ids=True)
+    for num_neighbors in ([4, 3], [-1, -1]):
+        for batch in loader(numbered, num_neighbors=num_neighbors, edge_ids=True):
+            assert (data["edge_index"][:, batch.e_id] == batch.n_id[batch.edge_index]).all()
+            # Every edge once, parallel ones too.
+            hop = batch.e_id[:batch.num_sampled_edges[0]]
+            assert len(set(hop.tolist())) == len(hop)
+    sources, targets = data["edge_index"]
+    columns = Graph.from_numpy(csc=(graph.indptr, graph.indices[::1]), train=graph.split("train"))
+    assert next(iter(loader(columns))).e_id is None
+    for batch in loader(columns, edge_ids=True):
+        assert (graph.indices[batch.e_id] == batch.n_id[batch.edge_index[0]]).all()
+    # Rows in another order than an import's.
+    flipped = np.concatenate([graph.indices[s:e][::-1] for s, e in zip(graph.indptr, graph.indptr[1:])])
+    columns = Graph.from_numpy(csc=(graph.indptr, flipped), train=graph.split("train"))
+    for batch in loader(columns, edge_ids=True):
+        assert (flipped[batch.e_id] == batch.n_id[batch.edge_index[0]]).all()
+    with pytest.raises(ValueError, match="edge_ids: the graph did not keep"):
+        loader(graph, edge_ids=True)
+
+
+def test_memory_does_not_grow(graph):
+    rss = lambda: int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    small = loader(graph, batch_size=1, num_neighbors=[2, 1])
+    for epoch in range(70):
+        for batch in small:
+            pass
+        if epoch == 20:
+            before = rss()
+    # 15,000 mini-batches.
+    assert rss() - before < 4 << 20
+
+
+def test_features_are_where_the_gather_wrote_them(graph):
+    native = loader(graph)._native.epoch(0, 1)
+    batch = next(native)
+    address = lambda array: array.__array_interface__["data"][0]
+    assert address(np.asarray(batch.x)) == address(batch.x) == address(np.from_dlpack(batch.x))
+    native.close()

@@ -11,6 +11,7 @@ use morphgl_registry::{
 };
 use serde_json::{Map, Value};
 
+use super::call::start_threads;
 use super::usage::{OrUsage, Usage};
 use super::values;
 use crate::build::layers_mismatch;
@@ -179,7 +180,7 @@ impl BatchArgs {
         }
         self.options()?;
         if let Some(threads) = self.threads {
-            rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+            start_threads(threads)?;
         }
         Ok(())
     }

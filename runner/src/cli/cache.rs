@@ -40,7 +40,7 @@ A static cache holds the feature rows of the nodes that its policy ranks first. 
 would run; hindsight ranks by these counts themselves, so no static cache has more hits.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
     #[command(flatten)]
     batch: BatchArgs,
     /// Policies to compare [default: all]
@@ -170,7 +170,7 @@ impl Sampled {
         let run_dir::Configured { dataset, job, .. } = run_dir::Configured::read(dir)?;
         // What was left on disk is larger than memory.
         let mmap = job.disk_bytes.is_some();
-        let dataset = DataArgs { dataset, mmap, no_verify: mmap, divided: false }.open(show)?;
+        let dataset = DataArgs { dataset, mmap, no_verify: mmap, given: None, divided: false }.open(show)?;
         Ok((dataset, JobConfig { sampler: job.sampler, threads, ..JobConfig::new(job.spec) }))
     }
 

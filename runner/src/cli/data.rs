@@ -23,6 +23,9 @@ pub(crate) struct DataArgs {
     /// Map the dataset's files instead of reading them to memory
     #[arg(long, requires = "dataset")]
     pub(crate) mmap: bool,
+    /// The dataset itself, in the place of that in the directory.
+    #[arg(skip)]
+    pub(super) given: Option<Arc<Dataset>>,
     /// Map the features alone, of which this process reads a part.
     #[arg(skip)]
     pub(crate) divided: bool,
@@ -40,7 +43,7 @@ impl DataArgs {
         batch: &BatchArgs,
         show: Show,
     ) -> anyhow::Result<(Arc<Dataset>, Option<u64>)> {
-        let Some(path) = self.dataset.as_ref().filter(|_| !self.mmap && !self.divided) else {
+        let Some(path) = self.dataset.as_ref().filter(|_| !self.mmap && !self.divided && self.given.is_none()) else {
             return Ok((self.open(show)?, None));
         };
         let meta = Meta::read(path)?;
@@ -70,6 +73,7 @@ impl DataArgs {
     pub(crate) fn open(&self, show: Show) -> anyhow::Result<Arc<Dataset>> {
         let start = Instant::now();
         let dataset = match &self.dataset {
+            _ if let Some(given) = &self.given => Arc::clone(given),
             Some(path) if self.divided => {
                 let options = OpenOptions { load: Load::AllButFeatures, verify: !self.no_verify };
                 Arc::new(Dataset::open(path, options)?)

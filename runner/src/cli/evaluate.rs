@@ -18,7 +18,7 @@ use crate::{Evaluation, OperatorBuilder};
   morphgl evaluate model.safetensors papers --memory 8GiB      read from disk where it does not fit")]
 pub(crate) struct Args {
     #[command(flatten)]
-    trained: TrainedArgs,
+    pub(super) trained: TrainedArgs,
     /// With all neighbours, or on sampled mini-batches [default: full; sampled where that does not fit in
     /// memory, and with --sampler shadow and walk]
     #[arg(long, value_parser = values::one_of::<Evaluation, _>(["full", "sampled"]))]

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use morphgl_platform::discard_unfinished;
 
@@ -14,7 +14,8 @@ type Action = Box<dyn Fn(u8) + Send>;
 
 /// `None` ends the process at once.
 static ACTION: Mutex<Option<Action>> = Mutex::new(None);
-static STOP: OnceLock<Stop> = OnceLock::new();
+/// The flag of the command that runs.
+static STOP: Mutex<Option<Stop>> = Mutex::new(None);
 /// Exit status of the last signal; 0 before any.
 static STATUS: AtomicU8 = AtomicU8::new(0);
 static ENDING: AtomicBool = AtomicBool::new(false);
@@ -24,7 +25,7 @@ const CTRL_C: u8 = 130;
 
 /// The flag that a stop sets; a Ctrl-C after that ends the program at once.
 pub(crate) fn stop() -> anyhow::Result<Stop> {
-    let stop = STOP.get_or_init(Stop::new).clone();
+    let stop = current();
     let requested = stop.clone();
     let action = move |status| {
         // A second Ctrl-C does not wait for the running mini-batch. A second SIGTERM or SIGHUP may belong to the first:
@@ -36,6 +37,20 @@ pub(crate) fn stop() -> anyhow::Result<Stop> {
     };
     *ACTION.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
     Ok(stop)
+}
+
+fn current() -> Stop {
+    STOP.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Stop::new).clone()
+}
+
+/// Begins a command that is called as a function: no stop is requested.
+pub(super) fn begin() {
+    *STOP.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+/// Requests a stop.
+pub(super) fn request() {
+    current().request();
 }
 
 /// The exit status of the signal that asked this command to stop.

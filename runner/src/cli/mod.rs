@@ -4,6 +4,7 @@ mod batch;
 mod bench;
 mod budget;
 mod cache;
+mod call;
 mod checkpoints;
 mod data;
 mod durations;
@@ -37,6 +38,8 @@ mod values;
 mod what_if;
 
 use std::process::ExitCode;
+
+pub use call::{Failure, call, stop};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use morphgl_platform::SimdLevel;

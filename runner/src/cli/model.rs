@@ -11,7 +11,7 @@ use super::values;
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
     /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison); heads and attention are read by
-    /// GAT alone
+    /// GAT alone. custom: one that a training operator of another crate brings
     #[arg(long, default_value = "sage")]
     model: ModelKind,
     /// Number of layers [default: as many as fanouts are given to --sampler neighbor, else 3]

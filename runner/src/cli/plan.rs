@@ -32,7 +32,7 @@ use crate::{
 transferring-device=4ms,training=10ms,batches=1179 --timeline plan.svg --report plan.html")]
 pub(crate) struct Args {
     #[command(flatten)]
-    planned: PlannedArgs,
+    pub(super) planned: PlannedArgs,
     /// Plans from a saved profile instead of measuring
     #[arg(help_heading = "Plan", long, value_name = "FILE", conflicts_with_all = measured(), conflicts_with = "durations")]
     profile: Option<PathBuf>,

@@ -25,7 +25,7 @@ use super::usage::Usage;
   morphgl predict cora.safetensors cora --nodes ids.txt -o classes.npy")]
 pub(crate) struct Args {
     #[command(flatten)]
-    trained: TrainedArgs,
+    pub(super) trained: TrainedArgs,
     /// Nodes to predict: all, train, valid, test, or a file with one id a line, as the graph's source has them
     #[arg(long, default_value = "all")]
     nodes: PathBuf,

@@ -20,7 +20,7 @@ use crate::Profile;
   morphgl plan --profile cora-profile.json")]
 pub(crate) struct Args {
     #[command(flatten)]
-    planned: PlannedArgs,
+    pub(super) planned: PlannedArgs,
     /// Writes the profile to a file, for `morphgl plan --profile`
     #[arg(help_heading = "Profile", long, value_name = "FILE")]
     save: Option<PathBuf>,

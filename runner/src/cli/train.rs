@@ -48,7 +48,7 @@ use summary::{configuration, length, stop_reason, summary};
   morphgl train --json | jq .test_accuracy")]
 pub(crate) struct Args {
     #[command(flatten)]
-    planned: PlannedArgs,
+    pub(super) planned: PlannedArgs,
     /// Number of epochs [default: until validation has not improved for 100 steps (at least 4 epochs), at most 2000 steps
     /// (at least 10 epochs); without validation 300 steps (at least 5 epochs)]
     #[arg(help_heading = "Training", long)]

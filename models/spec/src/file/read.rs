@@ -14,7 +14,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::SPEC;
-use crate::{ModelSpec, check_tensors};
+use crate::{ModelKind, ModelSpec, check_tensors};
 
 /// Maximum bytes of a header: 100,000 tensors have a shorter one.
 const MAX_HEADER: u64 = 16 << 20;
@@ -101,12 +101,15 @@ impl<R: Read + Seek> ModelFile<R> {
     }
 
     /// Reads the parameters of `spec`, in its order, widened or narrowed to f32. Names and shapes are checked before anything is
-    /// read, so that memory is the model's whatever the file has.
+    /// read, so that memory is the model's whatever the file has. Of a custom model all tensors are read, by name.
     ///
     /// # Errors
     ///
     /// Parameters that are missing, unknown, of other shapes, not of floats, or with values that are NaN or infinite.
     pub fn parameters(&mut self, spec: &ModelSpec) -> Result<Vec<NamedTensor>> {
+        if spec.kind == ModelKind::Custom {
+            return self.all();
+        }
         let expected = spec.parameters();
         let infos = self.tensors();
         let wrong = |text: String| self.setting(format!("{text}; use tensors of a model with the same spec"));

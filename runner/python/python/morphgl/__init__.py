@@ -1,14 +1,17 @@
-"""Mini-batches of graph neural networks, sampled and gathered by MorphGL's threads, for models in PyTorch, PyG and DGL.
+"""MorphGL for Python: mini-batches for models in PyTorch, PyG and DGL, and training by measured plans.
 
 >>> import morphgl
 >>> graph = morphgl.Graph.from_pyg(data)
 >>> loader = morphgl.NeighborLoader(graph, num_neighbors=[15, 10, 5], batch_size=1024, input_nodes="train", shuffle=True)
 >>> for batch in loader:
 ...     out = model(batch.x, batch.edge_index)[:batch.batch_size]
+>>> morphgl.train(graph, model, num_neighbors=[15, 10, 5], epochs=10).test_accuracy
 """
 
 from ._morphgl import __version__
+from .commands import evaluate, ops, plan, predict, profile, train
 from .graph import Graph
 from .loader import Batch, Block, NeighborLoader
+from .models import Model
 
-__all__ = ["Batch", "Block", "Graph", "NeighborLoader", "__version__"]
+__all__ = ["Batch", "Block", "Graph", "Model", "NeighborLoader", "__version__", "evaluate", "ops", "plan", "predict", "profile", "train"]

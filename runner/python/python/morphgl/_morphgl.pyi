@@ -11,6 +11,7 @@ class Buffer:
 
 class Graph:
     name: str
+    path: str
     num_nodes: int
     num_edges: int
     num_classes: int
@@ -29,7 +30,7 @@ class Graph:
 class Loader:
     num_batches: int
     operator: str
-    def __init__(self, graph: Graph, seeds: Any, settings: str, form: str, gather: bool, threads: int, prefetch: int) -> None: ...
+    def __init__(self, graph: Graph, seeds: Any, settings: str, form: str, gather: bool, threads: int, prefetch: int, edge_ids: bool, edge_order: Any) -> None: ...
     def epoch(self, epoch: int, count: int) -> Epoch: ...
 
 class Epoch(Iterator[Batch]):
@@ -45,8 +46,10 @@ class Batch:
     y: Optional[Buffer]
     edge_index: Optional[Buffer]
     edge_weight: Optional[Buffer]
+    e_id: Optional[Buffer]
     num_sampled_nodes: List[int]
     num_sampled_edges: List[int]
     blocks: List[Tuple[Buffer, Buffer, Optional[Buffer], int, int]]
 
+def run(arguments: List[str], graph: Optional[Graph], trainer: Any, quiet: bool) -> str: ...
 def csc(sources: Any, targets: Any, num_nodes: int) -> Tuple[Buffer, Buffer, Buffer]: ...

@@ -1,6 +1,7 @@
 """Graphs, from whatever holds one."""
 
 import os
+import tempfile
 
 import numpy as np
 
@@ -14,8 +15,8 @@ class Graph:
     **do not write to them while the graph or one of its loaders exists.** An edge (u, v) means that v aggregates u.
     """
 
-    def __init__(self, native):
-        self._native = native
+    def __init__(self, native, edge_order=None):
+        self._native, self._edge_order = native, edge_order
 
     @classmethod
     def open(cls, path, mmap=False, verify=True):
@@ -27,12 +28,13 @@ class Graph:
 
     @classmethod
     def from_numpy(cls, edge_index=None, x=None, y=None, *, num_nodes=None, csc=None, edge_weight=None,
-                   train=None, valid=None, test=None):
+                   train=None, valid=None, test=None, edge_ids=False):
         """A graph of arrays or tensors.
 
         `edge_index`: int `[2, edges]`, sources then targets, sorted here; or `csc`: `(indptr, indices)`, offsets `[nodes + 1]` and
         the sources of each node's edges. `x`: `[nodes, features]`. `y`: int `[nodes]`, -1 for none. `edge_weight`: `[edges]`.
         `train`, `valid`, `test`: node ids, or masks `[nodes]`. `num_nodes`: else of `csc`, `x`, `y` or the highest id.
+        `edge_ids`: keeps each edge's position in `edge_index`, 4 bytes an edge, for loaders with `edge_ids=True`.
         """
         if (edge_index is None) == (csc is None):
             raise ValueError("edge_index: give it or csc, and not both")
@@ -44,6 +46,7 @@ class Graph:
                 raise ValueError(f"num_nodes: {num_nodes}, but csc has offsets of {len(indptr) - 1} nodes; leave it out")
             num_nodes = len(indptr) - 1
             weights = None if edge_weight is None else arrays.weights("edge_weight", edge_weight, len(indices))
+            order = None
         else:
             pair, _ = arrays.to_numpy("edge_index", edge_index)
             if pair.ndim != 2 or pair.shape[0] != 2:
@@ -59,12 +62,14 @@ class Graph:
             if edge_weight is not None:
                 weights = arrays.weights("edge_weight", edge_weight, len(sources))[order]
         splits = [arrays.nodes(name, ids, num_nodes) for name, ids in (("train", train), ("valid", valid), ("test", test))]
-        return cls(_morphgl.Graph.from_csc(indptr, indices, weights, features, bf16, classes, *splits))
+        native = _morphgl.Graph.from_csc(indptr, indices, weights, features, bf16, classes, *splits)
+        # False: the edges were sorted, and their positions are not kept.
+        return cls(native, order if edge_ids or order is None else False)
 
     @classmethod
-    def from_pyg(cls, data):
+    def from_pyg(cls, data, edge_ids=False):
         """A graph of a `torch_geometric.data.Data`: `edge_index` or `adj_t`, `x`, `y`, `edge_weight`, and its split masks."""
-        given = {"x": data.get("x"), "y": data.get("y"), "num_nodes": data.num_nodes}
+        given = {"edge_ids": edge_ids, "x": data.get("x"), "y": data.get("y"), "num_nodes": data.num_nodes}
         for name, mask in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
             nodes = data.get(mask)
             if nodes is not None and nodes.dim() == 2:
@@ -79,7 +84,7 @@ class Graph:
         raise ValueError("data: it has neither edge_index nor adj_t")
 
     @classmethod
-    def from_dgl(cls, g, x="feat", y="label", edge_weight=None):
+    def from_dgl(cls, g, x="feat", y="label", edge_weight=None, edge_ids=False):
         """A graph of a homogeneous `dgl.DGLGraph`; `x`, `y` name its node data, `edge_weight` its edge data."""
         sources, targets = g.edges(order="eid")
         data = {name: g.ndata.get(key) for name, key in
@@ -88,7 +93,7 @@ class Graph:
                 for name, values in data.items()}
         weight = None if edge_weight is None else g.edata[edge_weight]
         pair = np.stack([arrays.to_numpy("edges", ids)[0] for ids in (sources, targets)])
-        return cls.from_numpy(pair, num_nodes=g.num_nodes(), edge_weight=weight, **data)
+        return cls.from_numpy(pair, num_nodes=g.num_nodes(), edge_weight=weight, edge_ids=edge_ids, **data)
 
     @classmethod
     def from_networkx(cls, g, x=None, y=None, edge_weight=None, **splits):
@@ -118,6 +123,18 @@ class Graph:
             x = nodes[columns].to_numpy(np.float32) if columns else None
             splits.setdefault("num_nodes", len(nodes))
         return cls.from_numpy(pair, x, labels, edge_weight=weights, **splits)
+
+    @classmethod
+    def from_ogb(cls, path, output=None, **options):
+        """A graph of a node property prediction dataset of the Open Graph Benchmark: `path` is its folder, with `raw`, `split` and
+        `mapping`, or `raw` alone. `output` is the dataset directory to make, default a temporary one that is read to memory;
+        `options` are those of `morphgl import ogb --help`."""
+        from . import commands
+
+        with tempfile.TemporaryDirectory() as temporary:
+            made = os.path.join(temporary, "graph") if output is None else os.fspath(output)
+            commands.run("import", None, ["ogb", os.fspath(path), "-o", made], options)
+            return cls.open(made)
 
     def save(self, path, replace=False):
         """Writes the graph as a dataset directory, which the `morphgl` command and :meth:`open` read."""

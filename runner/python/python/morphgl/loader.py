@@ -38,6 +38,7 @@ class Batch:
     num_sampled_nodes: List[int]
     num_sampled_edges: List[int]
     edge_weight: Optional[Any] = None
+    e_id: Optional[Any] = None
     blocks: List[Block] = field(default_factory=list)
 
 
@@ -84,6 +85,9 @@ class NeighborLoader:
         each node of at most `walk_length` steps, ended with probability `restart`, the `neighbors` most visited, `layers` hops).
     features
         Whether features are gathered.
+    edge_ids
+        Whether mini-batches have `e_id`: positions of their edges in the `edge_index` of the graph's source, in DGL's blocks
+        `edata["_ID"]`. Of parallel edges the first are named. A graph of compressed columns has its own positions.
     pin_memory
         Whether tensors are copied to pinned memory.
     """
@@ -91,7 +95,8 @@ class NeighborLoader:
     def __init__(self, graph, num_neighbors=(15, 10, 5), batch_size=1024, input_nodes=None, *, output=None, shuffle=False,
                  drop_last=False, seed=0, threads=None, prefetch=2, replace=False, directed=True,
                  subgraph_type="directional", expansion=None, weighted=False, sampler="neighbor", layers=None, walks=10,
-                 walk_length=3, restart=0.5, neighbors=10, features=True, pin_memory=False, num_workers=None):
+                 walk_length=3, restart=0.5, neighbors=10, features=True, edge_ids=False,
+                 pin_memory=False, num_workers=None):
         if replace:
             raise NotImplementedError("replace: neighbours are sampled without replacement; leave it out")
         if not directed or str(getattr(subgraph_type, "value", subgraph_type)) != "directional":
@@ -99,7 +104,9 @@ class NeighborLoader:
         if num_workers:
             raise ValueError("num_workers: there are no worker processes; give threads, or leave it out for all cores")
         if not isinstance(graph, Graph):
-            graph = Graph.from_pyg(graph) if hasattr(graph, "num_nodes") else Graph.open(graph)
+            graph = Graph.from_pyg(graph, edge_ids) if hasattr(graph, "num_nodes") else Graph.open(graph)
+        if edge_ids and graph._edge_order is False:
+            raise ValueError("edge_ids: the graph did not keep the positions of its edges; give edge_ids=True where it is made, too")
         self.graph = graph
         self.output = choose("output", output or default_output(), OUTPUTS)
         choose("sampler", sampler, SAMPLERS)
@@ -132,7 +139,7 @@ class NeighborLoader:
         threads = threads or len(os.sched_getaffinity(0))
         gather = features and graph._native.features is not None
         self._native = _morphgl.Loader(graph._native, seeds, json.dumps(settings), "blocks" if blocks else "edges",
-                                       bool(gather), int(threads), int(prefetch))
+                                       bool(gather), int(threads), int(prefetch), bool(edge_ids), None if graph._edge_order is False else graph._edge_order)
         self._count = len(seeds) // self.batch_size if drop_last else self._native.num_batches
         self._epoch = 0
 
@@ -186,6 +193,7 @@ def fields(batch, convert):
         "y": converted(batch.y),
         "n_id": convert(batch.n_id),
         "edge_weight": converted(batch.edge_weight),
+        "e_id": converted(batch.e_id),
         "batch_size": batch.batch_size,
         "num_sampled_nodes": batch.num_sampled_nodes,
         "num_sampled_edges": batch.num_sampled_edges,
@@ -225,12 +233,16 @@ def as_dgl(batch, pin_memory):
     import dgl
 
     convert = tensor(pin_memory)
-    made = []
+    made, start = [], 0
+    ids = None if batch.e_id is None else convert(batch.e_id)
     for block in blocks(batch, convert):
         edges = ("csc", (block.indptr, block.indices, block.indices[:0]))
         made.append(dgl.create_block(edges, num_src_nodes=block.num_src, num_dst_nodes=block.num_dst))
         if block.weights is not None:
             made[-1].edata["weight"] = block.weights
+        if ids is not None:
+            made[-1].edata[dgl.EID] = ids[start:start + len(block.indices)]
+            start += len(block.indices)
     n_id, x, y = convert(batch.n_id), batch.x, batch.y
     if x is not None:
         made[0].srcdata["feat"] = convert(x)

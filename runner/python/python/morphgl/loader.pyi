@@ -22,6 +22,7 @@ class Batch:
     num_sampled_nodes: List[int]
     num_sampled_edges: List[int]
     edge_weight: Optional[Any] = None
+    e_id: Optional[Any] = None
     blocks: List[Block] = field(default_factory=list)
 
 class NeighborLoader:
@@ -55,6 +56,7 @@ class NeighborLoader:
         restart: float = 0.5,
         neighbors: int = 10,
         features: bool = True,
+        edge_ids: bool = False,
         pin_memory: bool = False,
         num_workers: Optional[int] = None,
     ) -> None: ...

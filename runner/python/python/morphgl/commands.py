@@ -1,0 +1,319 @@
+"""The commands of `morphgl` as functions: they take the command line's options by name, and return its JSON as dataclasses."""
+
+import dataclasses
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional
+
+import numpy as np
+
+from . import _morphgl
+from .graph import Graph
+from .models import Model
+
+
+def of(cls, document):
+    """The dataclass `cls` with the fields that it names, and all of `document`."""
+    names = [f.name for f in dataclasses.fields(cls) if f.name != "document" and f.name in document]
+    return cls(**{name: document[name] for name in names}, document=document)
+
+
+@dataclass
+class Operator:
+    """An operator, and whether it can run here."""
+
+    key: str
+    phase: str
+    summary: str
+    reads: str
+    writes: str
+    available: bool
+    reason: Optional[str]
+    document: Dict[str, Any]
+
+
+@dataclass
+class Route:
+    """A chain of operators, by their keys, and the place where it trains."""
+
+    batching: str
+    transferring: str
+    training: str
+    trained_at: str
+    document: Dict[str, Any]
+
+
+@dataclass
+class Ops:
+    """What can run on this machine. `isa` is the SIMD level in force."""
+
+    machine: Dict[str, Any]
+    isa: str
+    operators: List[Operator]
+    routes: List[Route]
+    document: Dict[str, Any]
+
+
+@dataclass
+class Profile:
+    """What was measured: seconds of every phase on every route, in `routes`."""
+
+    machine: Dict[str, Any]
+    num_batches: int
+    routes: List[Dict[str, Any]]
+    seconds: float
+    document: Dict[str, Any]
+
+
+@dataclass
+class Plan:
+    """A plan and its prediction: seconds an epoch, and the bound that no schedule is faster than."""
+
+    strategy: str
+    epoch_seconds: float
+    bound_seconds: float
+    bottleneck: Optional[Dict[str, Any]]
+    schedule: Dict[str, Any]
+    document: Dict[str, Any]
+
+
+@dataclass
+class Planned:
+    """The chosen plan, and the best of every strategy and route, the best first."""
+
+    plan: Plan
+    plans: List[Any]
+    document: Dict[str, Any]
+
+
+@dataclass
+class Epoch:
+    """An epoch that was trained. Accuracies are shares from 0 to 1."""
+
+    epoch: int
+    seconds: float
+    evaluation_seconds: float
+    loss: float
+    train_accuracy: float
+    valid_loss: Optional[float]
+    valid_accuracy: Optional[float]
+    predicted_seconds: float
+    replanned: int
+    report: Dict[str, Any]
+    document: Dict[str, Any]
+
+
+@dataclass
+class Training:
+    """A training run. `model` has the parameters of MorphGL's own models; a torch module has its own itself."""
+
+    test_accuracy: Optional[float]
+    test_loss: Optional[float]
+    best_valid_accuracy: Optional[float]
+    best_epoch: Optional[int]
+    epochs: List[Epoch]
+    predicted_epoch_seconds: float
+    measured_epoch_seconds: Optional[float]
+    counters: Dict[str, Any]
+    plan: Plan
+    ended: str
+    document: Dict[str, Any]
+    model: Optional[Model] = None
+
+
+@dataclass
+class Score:
+    """Accuracy (0 to 1) and mean loss of so many nodes."""
+
+    nodes: int
+    accuracy: float
+    loss: float
+    document: Dict[str, Any]
+
+
+@dataclass
+class Predictions:
+    """Classes and their probabilities, arrays in the order of `nodes`, whose ids are those of the graph's source."""
+
+    nodes: np.ndarray
+    classes: np.ndarray
+    probabilities: np.ndarray
+
+
+def plan_of(document):
+    prediction = document["prediction"]
+    return of(Plan, {**document, **prediction})
+
+
+def arguments(options):
+    """Options as words of the command line."""
+    words = []
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        if name == "num_neighbors":
+            option = "--fanouts"
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(option)
+        elif isinstance(value, dict):
+            words += [f"{option}={key}={entry}" for key, entry in value.items()]
+        elif option == "--fanouts" and not isinstance(value, str):
+            words.append(f"{option}={','.join(str(int(n)) for n in value)}")
+        elif isinstance(value, (list, tuple)):
+            words += [f"{option}={entry}" for entry in value]
+        else:
+            words.append(f"{option}={value if isinstance(value, (int, float, str)) else os.fspath(value)}")
+    return words
+
+
+def source(graph, command, options):
+    """The graph in memory, and the word that names its directory."""
+    if graph is None:
+        return None, []
+    if isinstance(graph, (str, os.PathLike)):
+        return None, [os.fspath(graph)]
+    if not isinstance(graph, Graph):
+        graph = Graph.from_pyg(graph)
+    path = graph._native.path
+    if not path and options.get("run"):
+        raise ValueError("run: a run directory names its dataset, and this graph has none; save it with graph.save(directory), and give "
+                         "morphgl.Graph.open(directory)")
+    return graph._native, [path] if path else []
+
+
+def run(command, graph, words, options, trainer=None, progress=False):
+    native, directory = source(graph, command, options)
+    return json.loads(_morphgl.run([command, *words, *directory, *arguments(options)], native, trainer, not progress))
+
+
+def ops() -> Ops:
+    """The operators, whether they can run here, and the routes that they form."""
+    document = run("ops", None, [], {})
+    operators = [of(Operator, operator) for operator in document["operators"]]
+    routes = [of(Route, route) for route in document["routes"]]
+    return of(Ops, {**document, "operators": operators, "routes": routes})
+
+
+def profile(graph: Any = None, model: str = "sage", *, progress: bool = False, **options: Any) -> Profile:
+    """Measures every phase on this machine. Options are those of `morphgl profile --help`, such as `num_neighbors=[15, 10, 5]`,
+    `batch_size=1024`, `hidden=256`."""
+    return of(Profile, run("profile", graph, [], {"model": model, **options}, progress=progress)["profile"])
+
+
+def plan(graph: Any = None, model: str = "sage", *, progress: bool = False, **options: Any) -> Planned:
+    """Measures, and computes the plan with the least predicted seconds an epoch. Options are those of `morphgl plan --help`."""
+    if "profile" in options or "durations" in options:
+        model = None
+    document = run("plan", graph, [], {"model": model, **options}, progress=progress)
+    return Planned(plan_of(document["plan"]), document["plans"], document)
+
+
+def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forward: Optional[Callable[[Any, Any], Any]] = None,
+          output: Optional[str] = None, init: Any = None, resume: Any = None, progress: bool = False, **options: Any) -> Training:
+    """Profiles, plans and trains, and plans again where durations change.
+
+    graph
+        A :class:`Graph`, a PyG `Data`, the directory of a dataset, which may be larger than memory, or None for a generated graph.
+    model
+        "gcn", "sage", "gat" or "mlp": MorphGL's own, whose options are named as on the command line (`hidden`, `heads`, `dropout`,
+        `lr`, …). Or a `torch.nn.Module`, which MorphGL trains by `optimizer` and the cross-entropy of the seeds' classes, and which
+        has the parameters of the best epoch afterwards.
+    optimizer
+        Of the module's parameters; default `torch.optim.Adam(module.parameters(), lr=0.003)`.
+    forward
+        `forward(module, batch)` gives logits `[nodes, classes]`, of the mini-batch's nodes or of its seeds alone. Default:
+        `module(batch.x, batch.edge_index)`, with `output="dgl"` `module(blocks, blocks[0].srcdata["feat"])`.
+    output
+        The form of the module's mini-batches, as of :class:`NeighborLoader`: "torch" (default), "pyg" or "dgl".
+    init
+        Initial parameters: a model file, a :class:`Model`, or a PyG `state_dict`. A module has its own.
+    resume
+        The directory of a run to go on with; a module is given again.
+    progress
+        Whether progress is shown on stderr.
+    options
+        Those of `morphgl train --help` by name: `num_neighbors`, `batch_size`, `epochs`, `patience`, `evaluation`, `plan`, `run`,
+        `memory`, `cache`, `seed`, `threads`, `sampler`, …
+    """
+    if isinstance(model, str):
+        if optimizer is not None or forward is not None or output is not None:
+            raise ValueError(f'model: "{model}" has an optimizer and mini-batches of its own; leave optimizer, forward and output out')
+        return train_own(graph, model, init, resume, progress, options)
+    if init is not None:
+        raise ValueError("init: a module has its parameters; load them by module.load_state_dict")
+    import torch
+
+    from .module import ModuleTrainer
+
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model: {type(model).__name__}; give the name of a model, or a torch.nn.Module")
+    optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=0.003)
+    output = output or "torch"
+    if output not in ("pyg", "torch", "dgl"):
+        raise ValueError(f"output: {output!r}; give one of 'pyg', 'torch', 'dgl'")
+    if resume is None:
+        options = module_options(options, optimizer, output)
+    sampler = options.get("sampler", "neighbor")
+    trainer = ModuleTrainer(model, optimizer, forward, output, sampler != "neighbor")
+    document = run("train", graph, [], {**options, "resume": resume}, trainer, progress)
+    return training_of(document)
+
+
+def module_options(options, optimizer, output):
+    """The options of a run that trains a module."""
+    sampler = options.get("sampler", "neighbor")
+    if sampler == "walk" and output != "dgl" and options.get("layers", 3) > 1:
+        raise ValueError('sampler: the hops of walks have edges of their own; give output="dgl", or layers=1')
+    ours = {"model": "custom", "training": "Training_CPU_Torch"}
+    if sampler == "neighbor" and output != "dgl":
+        ours["expansion"] = "new"
+    if sampler == "shadow" and output != "dgl":
+        ours["layers"] = 1
+    # For the report: the optimizer itself is the caller's.
+    for option, key in (("lr", "lr"), ("weight-decay", "weight_decay")):
+        value = optimizer.param_groups[0].get(key)
+        if isinstance(value, (int, float)):
+            ours[option] = value
+    return {**ours, **options}
+
+
+def train_own(graph, model, init, resume, progress, options):
+    with tempfile.TemporaryDirectory() as temporary:
+        saved = os.path.join(temporary, "model.safetensors")
+        words = {**options, "init": None if init is None else Model.file(init, temporary), "resume": resume}
+        save = words.pop("save", None)
+        document = run("train", graph, [], {"model": None if resume else model, **words, "save": saved}, progress=progress)
+        training = training_of(document)
+        if os.path.exists(saved):
+            training.model = Model.load(saved)
+    if save is not None and training.model is not None:
+        training.model.save(save)
+    return training
+
+
+def training_of(document):
+    epochs = [of(Epoch, epoch) for epoch in document["epochs"]]
+    return dataclasses.replace(of(Training, {**document, "epochs": epochs, "plan": plan_of(document["plan"])}), document=document)
+
+
+def evaluate(graph: Any, model: Any, *, progress: bool = False, **options: Any) -> Dict[str, Score]:
+    """Scores of the splits that the graph has, by name, of a :class:`Model` or a model file. Options are those of
+    `morphgl evaluate --help`."""
+    with tempfile.TemporaryDirectory() as temporary:
+        document = run("evaluate", graph, [Model.file(model, temporary)], options, progress=progress)
+    return {split: of(Score, score) for split, score in document.items()}
+
+
+def predict(graph: Any, model: Any, nodes: Any = "all", *, progress: bool = False, **options: Any) -> Predictions:
+    """Classes of `nodes` (ids, "all", "train", "valid" or "test") by a :class:`Model` or a model file. Options are those of
+    `morphgl predict --help`."""
+    with tempfile.TemporaryDirectory() as temporary:
+        if not isinstance(nodes, str):
+            listed = os.path.join(temporary, "nodes.txt")
+            np.savetxt(listed, np.asarray(nodes).reshape(-1), fmt="%d")
+            nodes = listed
+        document = run("predict", graph, [Model.file(model, temporary)], {"nodes": nodes, **options}, progress=progress)
+    return Predictions(np.asarray(document["nodes"]), np.asarray(document["classes"], np.int64), np.asarray(document["probabilities"]))

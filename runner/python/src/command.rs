@@ -1,0 +1,70 @@
+//! The commands of `morphgl` as functions.
+
+use std::sync::Arc;
+use std::thread;
+
+use crossbeam::channel::{RecvTimeoutError, bounded};
+use morphgl::cli::{self, Failure};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::graph::Graph;
+use crate::loader::SIGNALS;
+use crate::torch::Loan;
+
+/// Runs a command line on `graph`, and returns the JSON document that it prints; `trainer` is what `Training_CPU_Torch` trains.
+/// Ctrl-C stops the command as it does the program.
+#[pyfunction]
+#[pyo3(signature = (arguments, graph, trainer, quiet))]
+pub(crate) fn run(
+    py: Python<'_>,
+    arguments: Vec<String>,
+    graph: Option<&Graph>,
+    trainer: Option<Py<PyAny>>,
+    quiet: bool,
+) -> PyResult<String> {
+    let dataset = graph.map(|graph| Arc::clone(&graph.0));
+    let loan = trainer.map(Loan::new);
+    let (send, done) = bounded(1);
+    let work = move || {
+        let _ = send.send(cli::call(&arguments, dataset, quiet));
+    };
+    let thread = thread::Builder::new().name("morphgl".to_string()).spawn(work);
+    let thread = thread.map_err(|e| PyRuntimeError::new_err(format!("no thread for the command: {e}")))?;
+    let mut interrupted = None;
+    let called = loop {
+        match py.detach(|| done.recv_timeout(SIGNALS)) {
+            Ok(called) => break Some(called),
+            Err(RecvTimeoutError::Disconnected) => break None,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(signal) = py.check_signals() {
+                    cli::stop();
+                    interrupted = Some(signal);
+                }
+            }
+        }
+    };
+    let ended = py.detach(|| thread.join());
+    if let Some(signal) = interrupted {
+        return Err(signal);
+    }
+    match called {
+        Some(Ok(document)) => Ok(document.to_string()),
+        Some(Err(Failure { message, usage: true })) => Err(PyValueError::new_err(message)),
+        // The module's own exception says where it was raised; what MorphGL was at is added.
+        Some(Err(Failure { message, .. })) => match loan.as_ref().and_then(Loan::raised) {
+            Some(error) => {
+                let error = error.clone_ref(py);
+                let _ = error.value(py).call_method1("add_note", (message,));
+                Err(error)
+            }
+            None => Err(PyRuntimeError::new_err(message)),
+        },
+        None => Err(PyRuntimeError::new_err(format!("the command panicked: {:?}", ended.err().map(panic_text)))),
+    }
+}
+
+fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_default()
+}

@@ -1,0 +1,314 @@
+//! `Training_CPU_Torch`: a torch module and its optimizer behind the trait of training operators. What torch does is in
+//! `python/morphgl/module.py`; here mini-batches and tensors change their form.
+
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use morphgl_graph_store::{Dataset, FeatureView, Topology};
+use morphgl_model_spec::{ModelKind, TrainingSpec};
+use morphgl_registry::{
+    At, BatchFeatures, BatchId, Block, Build, Description, Error, Gradients, Handle, Hardware, HostBatch, Key,
+    MiniBatch, NamedTensor, Phase, Result, Score, Training, TrainingContext, Unavailable, submit,
+};
+use pyo3::call::PyCallArgs;
+use pyo3::prelude::*;
+
+use crate::array::borrowed;
+use crate::batch::{Arrays, Form, Spares};
+use crate::buffer::{Buffer, Kind};
+
+const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Torch");
+
+submit! {
+    Description::new(
+        KEY,
+        "trains the torch module that morphgl.train was given",
+        At::Host,
+        At::Host,
+        Build::Training(|context| Ok(Box::new(Torch::new(context)?) as Box<dyn Training>)),
+    )
+    .with_probe(|_| match &*slot(&LENT) {
+        Some(_) => Ok(()),
+        None => Err(Unavailable { reason: "give a torch module to morphgl.train".to_string() }),
+    })
+}
+
+/// The `ModuleTrainer` of the command that runs.
+static LENT: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+/// What Python raised in it last.
+static RAISED: Mutex<Option<PyErr>> = Mutex::new(None);
+
+fn slot<T>(slot: &Mutex<Option<T>>) -> std::sync::MutexGuard<'_, Option<T>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes `trainer` the one that the operator trains, while the value lives.
+pub(crate) struct Loan;
+
+impl Loan {
+    pub(crate) fn new(trainer: Py<PyAny>) -> Self {
+        *slot(&LENT) = Some(trainer);
+        *slot(&RAISED) = None;
+        Self
+    }
+
+    /// The exception that the module or its optimizer raised.
+    pub(crate) fn raised(&self) -> Option<PyErr> {
+        slot(&RAISED).take()
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        *slot(&LENT) = None;
+    }
+}
+
+/// The operator.
+#[derive(Debug)]
+struct Torch {
+    trainer: Py<PyAny>,
+    dataset: Arc<Dataset>,
+    form: Form,
+    layers: usize,
+    num_classes: usize,
+    seed: u64,
+    /// Whether a mini-batch was accumulated since the last step.
+    accumulated: bool,
+    spares: Arc<Spares>,
+}
+
+/// A tensor on its way to Python: name, shape, elements.
+type Given = (String, Vec<usize>, Buffer);
+/// A tensor from Python, whose elements are an array of numpy.
+type Taken<'py> = (String, Vec<usize>, Bound<'py, PyAny>);
+
+impl Torch {
+    fn new(context: &TrainingContext) -> Result<Self> {
+        let spec = TrainingSpec::from_json(&context.spec)?;
+        if spec.model.kind != ModelKind::Custom {
+            let what = format!("it trains torch modules, and no {}; leave --training out", spec.model.kind);
+            return Err(Error::setting(KEY, what));
+        }
+        let trainer = Python::attach(|py| slot(&LENT).as_ref().map(|trainer| trainer.clone_ref(py)));
+        let trainer =
+            trainer.ok_or_else(|| Error::setting(KEY, "there is no torch module; give one to morphgl.train"))?;
+        let mut operator = Self {
+            trainer,
+            dataset: Arc::clone(&context.dataset),
+            form: Form::Edges,
+            layers: spec.model.layers,
+            num_classes: spec.model.num_classes,
+            seed: context.seed,
+            accumulated: false,
+            // Mini-batches themselves belong to the executor, which uses their memory again.
+            spares: Spares::of_arrays(2),
+        };
+        let form: String = operator.ask(&KEY, "form", ())?;
+        operator.form = Form::named(&form);
+        operator.set_threads(context.threads)?;
+        Ok(operator)
+    }
+
+    /// Calls a method of the Python trainer and returns its value; `context` is what an error names.
+    fn ask<T>(&self, context: &dyn Display, method: &str, arguments: impl for<'py> PyCallArgs<'py>) -> Result<T>
+    where
+        T: for<'a, 'py> FromPyObject<'a, 'py>,
+    {
+        Python::attach(|py| {
+            let called = self.trainer.bind(py).call_method1(method, arguments);
+            called
+                .and_then(|value| value.extract::<T>().map_err(Into::into))
+                .map_err(|error| raised(py, context, error))
+        })
+    }
+
+    /// Calls a method of the Python trainer.
+    fn tell(&self, method: &str, arguments: impl for<'py> PyCallArgs<'py>) -> Result<()> {
+        Python::attach(|py| {
+            let called = self.trainer.bind(py).call_method1(method, arguments);
+            called.map(drop).map_err(|error| raised(py, &KEY, error))
+        })
+    }
+
+    fn score_of(&self, batch: &MiniBatch, method: &str) -> Result<Handle<Score>> {
+        let start = Instant::now();
+        let host = batch.host()?;
+        let context = format!("{KEY}, {}", host.id);
+        let batch = self.lend(host.clone(), self.form);
+        let id = (self.seed, host.id.epoch, host.id.index);
+        let (loss_sum, correct, count): (f64, u64, u64) = self.ask(&context, method, (batch, id))?;
+        if !loss_sum.is_finite() {
+            let what = "the loss is not a number; lower the learning rate, or look for huge features";
+            return Err(Error::failed(context, what));
+        }
+        Ok(Handle::ready(Score { loss_sum, correct, count }, start.elapsed()))
+    }
+
+    fn lend(&self, host: HostBatch, form: Form) -> crate::batch::Batch {
+        let (mut arrays, _): (Arrays, _) = self.spares.take();
+        arrays.fill(host, form, &self.dataset, None);
+        arrays.lend(form, &self.spares)
+    }
+
+    fn take(&self, method: &str) -> Result<Vec<NamedTensor>> {
+        Python::attach(|py| {
+            let taken = self.trainer.bind(py).call_method0(method);
+            let tensors = taken.and_then(|tensors| tensors_of(tensors.extract::<Vec<Taken<'_>>>()?));
+            tensors.map_err(|error| raised(py, &KEY, error))
+        })
+    }
+
+    fn give(&self, method: &str, tensors: &[NamedTensor]) -> Result<()> {
+        self.tell(method, (given(tensors),))
+    }
+}
+
+/// Keeps what Python raised, and makes an error of it.
+fn raised(py: Python<'_>, context: &dyn Display, error: PyErr) -> Error {
+    let text = error.to_string();
+    *slot(&RAISED) = Some(error.clone_ref(py));
+    Error::failed(context, text)
+}
+
+fn tensors_of(taken: Vec<Taken<'_>>) -> PyResult<Vec<NamedTensor>> {
+    let tensor = |(name, shape, values): Taken<'_>| {
+        let values = borrowed::<f32>(&name, &values)?.to_vec();
+        Ok(NamedTensor { name, shape, values })
+    };
+    taken.into_iter().map(tensor).collect()
+}
+
+fn given(tensors: &[NamedTensor]) -> Vec<Given> {
+    let tensor = |tensor: &NamedTensor| {
+        let owner = Arc::new(tensor.values.clone());
+        // SAFETY: the owner keeps the elements, which nothing else has.
+        let buffer = unsafe {
+            let values = bytemuck::cast_slice(owner.as_slice());
+            Buffer::new(values, tensor.shape.clone(), Kind::F32, false, Arc::clone(&owner) as _)
+        };
+        (tensor.name.clone(), tensor.shape.clone(), buffer)
+    };
+    tensors.iter().map(tensor).collect()
+}
+
+impl Training for Torch {
+    fn set_threads(&mut self, threads: usize) -> Result<()> {
+        self.tell("set_threads", (threads,))
+    }
+
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        let score = self.score_of(batch, "accumulate")?;
+        self.accumulated = true;
+        Ok(score)
+    }
+
+    fn gradients(&mut self) -> Result<Gradients> {
+        Ok(Gradients { tensors: self.take("gradients")?, count: self.ask(&KEY, "count", ())? })
+    }
+
+    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
+        self.accumulated = true;
+        self.tell("set_gradients", (given(&gradients.tensors), gradients.count))
+    }
+
+    fn step(&mut self) -> Result<Handle<()>> {
+        if !std::mem::take(&mut self.accumulated) {
+            return Err(Error::setting(KEY, "nothing was accumulated; accumulate a mini-batch before a step"));
+        }
+        let start = Instant::now();
+        self.tell("step", ())?;
+        Ok(Handle::ready((), start.elapsed()))
+    }
+
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        self.take("parameters")
+    }
+
+    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
+        self.give("set_parameters", parameters)
+    }
+
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        self.take("optimizer_state")
+    }
+
+    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
+        self.give("set_optimizer_state", state)
+    }
+
+    fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        self.score_of(batch, "score")
+    }
+
+    /// One forward pass over the whole graph, since a module's layers are its own.
+    fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
+        let (form, layers) = if self.form == Form::Blocks { (Form::Blocks, self.layers) } else { (Form::Induced, 1) };
+        let batch = self.lend(whole_graph(&self.dataset, layers)?, form);
+        let nodes: Vec<i64> = nodes.iter().map(|&v| v.into()).collect();
+        let owner = Arc::new(nodes);
+        // SAFETY: the owner keeps the elements, which nothing else has.
+        let nodes = unsafe {
+            let values = bytemuck::cast_slice(owner.as_slice());
+            Buffer::new(values, vec![owner.len()], Kind::I64, false, Arc::clone(&owner) as _)
+        };
+        let logits = Python::attach(|py| {
+            let logits = self.trainer.bind(py).call_method1("infer", (batch, nodes, self.num_classes));
+            let logits = logits.and_then(|logits| Ok(borrowed::<f32>("logits", &logits)?.to_vec()));
+            logits.map_err(|error| raised(py, &format!("{KEY}, evaluation with all neighbours"), error))
+        })?;
+        Ok(logits)
+    }
+
+    /// Features, the edges as pairs of i64, and twice a message an edge of the features' width: what a layer of message passing
+    /// takes. A module may take more.
+    fn infer_bytes(&self) -> Option<u64> {
+        let Dataset { topology, features, .. } = &*self.dataset;
+        let (nodes, edges) = (topology.num_nodes() as u64, topology.num_edges());
+        let dim = features.as_ref().map_or(0, |features| features.dim() as u64);
+        Some(nodes * dim * 8 + edges * (16 + 8 * dim))
+    }
+}
+
+/// All nodes as one mini-batch, whose blocks are the graph.
+fn whole_graph(dataset: &Dataset, layers: usize) -> Result<HostBatch> {
+    let Dataset { topology, features, .. } = dataset;
+    let num_nodes = topology.num_nodes();
+    let block = block(topology)?;
+    Ok(HostBatch {
+        id: BatchId::default(),
+        num_seeds: num_nodes,
+        input_nodes: (0..num_nodes as u32).collect(),
+        blocks: vec![block; layers],
+        features: features.as_ref().map(|matrix| {
+            let mut all = BatchFeatures::like(matrix);
+            let bytes: &[u8] = match matrix.view() {
+                FeatureView::F32(values) => bytemuck::cast_slice(values),
+                FeatureView::F16(values) => bytemuck::cast_slice(values),
+                FeatureView::Bf16(values) => bytemuck::cast_slice(values),
+                FeatureView::U8(values) => values,
+            };
+            all.resize(num_nodes, matrix.dim(), matrix.dtype()).copy_from_slice(bytes);
+            all
+        }),
+        ..HostBatch::default()
+    })
+}
+
+fn block(topology: &Topology) -> Result<Block> {
+    let offset = |&offset: &u64| u32::try_from(offset);
+    let indptr = topology.indptr().iter().map(offset).collect::<std::result::Result<Vec<_>, _>>();
+    let indptr = indptr.map_err(|_| {
+        Error::setting(KEY, "it evaluates with all neighbours up to 4,294,967,295 edges; give evaluation=\"sampled\"")
+    })?;
+    let num_nodes = topology.num_nodes();
+    Ok(Block {
+        num_dst: num_nodes,
+        num_src: num_nodes,
+        indptr,
+        indices: topology.indices().to_vec(),
+        weights: topology.weights().map(|weights| weights.to_vec()),
+        importance: false,
+    })
+}

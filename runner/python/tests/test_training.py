@@ -1,0 +1,138 @@
+"""The commands as functions, and MorphGL's own models."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import morphgl
+from morphgl import Graph, Model
+
+SMALL = {"num_neighbors": [5, 5], "batch_size": 64, "hidden": 16, "threads": 2}
+
+
+@pytest.fixture(scope="module")
+def learnable():
+    """A graph whose neighbours are mostly of the same class."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 4, 1200)
+    same = [rng.choice(np.flatnonzero(y == y[v]), 6) for v in range(1200)]
+    sources = np.concatenate([np.concatenate(same), rng.integers(0, 1200, 2400)])
+    targets = np.concatenate([np.repeat(np.arange(1200), 6), rng.integers(0, 1200, 2400)])
+    x = rng.standard_normal((1200, 10), dtype=np.float32) + np.eye(4, 10, dtype=np.float32)[y]
+    nodes = rng.permutation(1200)
+    return Graph.from_numpy(np.stack([sources, targets]), x, y.astype(np.int32), train=nodes[:600], valid=nodes[600:900],
+                            test=nodes[900:])
+
+
+def test_operators_and_routes():
+    ops = morphgl.ops()
+    keys = {operator.key: operator for operator in ops.operators}
+    assert {"Batching_CPU_Neighbor", "Training_CPU_Native", "Training_CPU_Torch"} <= keys.keys()
+    torch = keys["Training_CPU_Torch"]
+    assert not torch.available and torch.reason == "give a torch module to morphgl.train"
+    assert ops.isa in ("portable", "avx2", "avx512", "amx") and ops.machine["cores"] >= 1
+    assert any(route.training == "Training_CPU_Native" for route in ops.routes)
+
+
+def test_profile_and_plan(learnable):
+    profile = morphgl.profile(learnable, "gcn", **SMALL)
+    assert profile.num_batches == 10 and profile.routes[0]["training"][0]["seconds"]["mean"] > 0
+    planned = morphgl.plan(learnable, "gcn", **SMALL)
+    assert planned.plan.epoch_seconds >= planned.plan.bound_seconds > 0
+    assert planned.plan.epoch_seconds == min(plan["prediction"]["epoch_seconds"] for plan in planned.plans)
+
+
+def test_train_evaluate_predict(learnable, tmp_path):
+    done = morphgl.train(learnable, "sage", epochs=12, lr=0.01, evaluate_every=4, **SMALL)
+    assert len(done.epochs) == 12 and done.ended == "epochs" and done.epochs[-1].loss < done.epochs[0].loss
+    assert done.test_accuracy > 0.7 and done.epochs[3].valid_accuracy is not None and done.epochs[2].valid_accuracy is None
+    scores = morphgl.evaluate(learnable, done.model)
+    assert scores["test"].nodes == 300 and scores["test"].accuracy == pytest.approx(done.test_accuracy)
+    predicted = morphgl.predict(learnable, done.model, nodes="test")
+    right = learnable.y[predicted.nodes] == predicted.classes
+    assert right.mean() == pytest.approx(done.test_accuracy) and (predicted.probabilities <= 1).all()
+    some = morphgl.predict(learnable, done.model, nodes=np.array([3, 1, 700]))
+    whole = morphgl.predict(learnable, done.model)
+    assert some.nodes.tolist() == [3, 1, 700] and (some.classes == whole.classes[[3, 1, 700]]).all()
+    done.model.save(tmp_path / "model.safetensors")
+    loaded = Model.load(tmp_path / "model.safetensors")
+    assert loaded.spec == done.model.spec and all((loaded.arrays[name] == values).all() for name, values in done.model.arrays.items())
+    # Without a step the model is the one given.
+    same = morphgl.train(learnable, "sage", init=loaded.arrays, epochs=0, **SMALL)
+    assert all((same.model.arrays[name] == values).all() for name, values in loaded.arrays.items())
+
+
+def test_the_command_trains_alike(learnable, tmp_path):
+    binary = os.environ.get("MORPHGL_BINARY")
+    if not binary:
+        pytest.skip("MORPHGL_BINARY names no morphgl command")
+    learnable.save(tmp_path / "graph")
+    options = ["--model=gcn", "--training=Training_CPU_Native", "--fanouts=5,5", "--batch-size=64", "--hidden=16", "--epochs=3",
+               "--plan=sequential", "--threads=1", "--json", "--quiet"]
+    command = json.loads(subprocess.run([binary, "train", tmp_path / "graph", *options], check=True, capture_output=True).stdout)
+    options = {**SMALL, "threads": 1, "epochs": 3, "plan": "sequential", "training": "Training_CPU_Native"}
+    for graph in (learnable, str(tmp_path / "graph"), Graph.open(tmp_path / "graph")):
+        here = morphgl.train(graph, "gcn", **options)
+        assert [epoch.loss for epoch in here.epochs] == [epoch["loss"] for epoch in command["epochs"]]
+        assert here.test_accuracy == command["test_accuracy"]
+
+
+def test_a_run_is_kept_and_resumed(learnable, tmp_path):
+    with pytest.raises(ValueError, match=r"run: .*save it with graph.save"):
+        morphgl.train(learnable, "gcn", run=tmp_path / "run", **SMALL)
+    learnable.save(tmp_path / "graph")
+    graph = Graph.open(tmp_path / "graph")
+    whole = morphgl.train(graph, "gcn", epochs=6, **SMALL)
+    morphgl.train(graph, "gcn", run=tmp_path / "run", epochs=3, **SMALL)
+    assert {"report.html", "trace.json", "model.safetensors"} <= set(os.listdir(tmp_path / "run"))
+    resumed = morphgl.train(resume=tmp_path / "run", epochs=6)
+    assert [epoch.loss for epoch in resumed.epochs][-3:] == [epoch.loss for epoch in whole.epochs][-3:]
+    assert all((resumed.model.arrays[name] == values).all() for name, values in whole.model.arrays.items())
+
+
+def test_wrong_options_name_themselves(learnable):
+    for options, message in [
+        ({"num_neighbors": [5], "layers": 2}, "--fanouts 5: 1 hops for a model of 2 layers"),
+        ({"hiden": 16}, "--hiden"),
+        ({"dropout": 2.0}, "--dropout: 2 is not a share"),
+        ({"training": "Training_CPU_Torch"}, "give a torch module to morphgl.train"),
+        ({"batch_size": 0}, "--batch-size"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            morphgl.train(learnable, "sage", epochs=1, **options)
+    with pytest.raises(ValueError, match='"sage" has an optimizer'):
+        morphgl.train(learnable, "sage", object())
+    with pytest.raises(RuntimeError, match="a custom model is trained by the operator that brings it"):
+        morphgl.train(learnable, "custom", epochs=1)
+    with pytest.raises((ValueError, RuntimeError), match="missing.safetensors"):
+        morphgl.evaluate(learnable, "missing.safetensors")
+
+
+def test_one_command_at_a_time_and_ctrl_c(learnable):
+    errors = []
+
+    def beside():
+        time.sleep(0.5)
+        try:
+            morphgl.plan(learnable, **SMALL)
+        except RuntimeError as error:
+            errors.append(str(error))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = len(os.listdir("/proc/self/task"))
+    thread = threading.Thread(target=beside)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        morphgl.train(learnable, "gcn", epochs=1_000_000, evaluation="none", **SMALL)
+    thread.join()
+    assert errors == ["another command runs in this process; wait for its end"]
+    # Threads of the shared pool of loops stay.
+    assert len(os.listdir("/proc/self/task")) <= before + 4
+    # A stop is of one command alone.
+    assert len(morphgl.train(learnable, "gcn", epochs=2, **SMALL).epochs) == 2
