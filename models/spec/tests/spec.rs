@@ -6,6 +6,7 @@ use morphgl_model_spec::{
     Adam, Attention, ModelFile, ModelKind, ModelSpec, Normalization, OptimizerSpec, TrainingSpec, initial_parameters,
     load_model, load_parameters, save_model,
 };
+use morphgl_registry::NamedTensor;
 use proptest::prelude::*;
 
 #[track_caller]
