@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use morphgl_execute::{Pool, PoolSettings, Stop};
-use morphgl_graph_store::Dataset;
-use morphgl_registry::{At, Batching, BatchingContext, Key, Place, Registry, SamplerKind, SamplerSettings, SeedSet};
+use morphgl_graph_store::{Dataset, Load, OpenOptions};
+use morphgl_registry::{
+    At, Batching, BatchingContext, Error, Key, Place, Registry, SamplerKind, SamplerSettings, SeedSet,
+};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -38,7 +40,8 @@ pub(crate) struct Loader {
 #[pymethods]
 impl Loader {
     /// `settings` are `SamplerSettings` as JSON; `form` is `edges` or `blocks`; `prefetch` mini-batches wait for the caller; with
-    /// `edge_ids` they number their edges, by `edge_order` where there is one.
+    /// `edge_ids` they number their edges, by `edge_order` where there is one. `disk`, the options of an operator as JSON, leaves the
+    /// graph's directory on disk.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "the arguments of one call from Python")]
     fn new(
@@ -52,8 +55,16 @@ impl Loader {
         prefetch: usize,
         edge_ids: bool,
         edge_order: Option<&Bound<'_, PyAny>>,
+        disk: Option<&str>,
     ) -> PyResult<Self> {
-        let dataset = Arc::clone(&graph.0);
+        let (dataset, options) = match disk {
+            None => (Arc::clone(&graph.0), serde_json::Value::Null),
+            Some(options) => {
+                let open = OpenOptions { load: Load::Disk, verify: false };
+                let opened = py.detach(|| Dataset::open(&graph.0.path, open)).map_err(invalid)?;
+                (Arc::new(opened), serde_json::from_str(options).map_err(invalid)?)
+            }
+        };
         let seeds = borrowed::<u32>("input_nodes", seeds)?;
         let settings: SamplerSettings = serde_json::from_str(settings).map_err(invalid)?;
         let kind = settings.sampling.kind();
@@ -70,11 +81,17 @@ impl Loader {
             let registry = Registry::collect()?;
             let status = registry.status();
             let found = status.iter().find(|s| {
-                let samples = s.description.reads == At::Host && s.description.samplers.contains(&kind);
+                let from = if disk.is_some() { At::Disk } else { At::Host };
+                let samples = s.description.reads == from && s.description.samplers.contains(&kind);
                 samples && s.availability.is_ok()
             });
-            let key = found.map(|s| s.description.key.clone()).expect("an operator of each kind is linked");
-            let (place, options) = (Place::Host, serde_json::Value::Null);
+            let key = found.map(|s| s.description.key.clone()).ok_or_else(|| {
+                Error::setting(
+                    "sampler",
+                    format!("{kind} does not read from disk; leave memory and cache out, or sample by neighbor"),
+                )
+            })?;
+            let place = Place::Host;
             let context = BatchingContext { dataset: Arc::clone(&dataset), seeds, settings, gather, place, options };
             registry.batching(&key, &context).map(|batching| (key, batching))
         });

@@ -271,3 +271,18 @@ def test_features_are_where_the_gather_wrote_them(graph):
     address = lambda array: array.__array_interface__["data"][0]
     assert address(np.asarray(batch.x)) == address(batch.x) == address(np.from_dlpack(batch.x))
     native.close()
+
+
+def test_graphs_stay_on_disk(graph, tmp_path):
+    graph.save(tmp_path / "g")
+    expected = [contents(b) for b in loader(graph)]
+    for options in ({"memory": "1MiB"}, {"memory": 400_000, "cache": "none"}, {"cache": "in-degree", "threads": 1}):
+        there = loader(str(tmp_path / "g"), **options)
+        assert repr(there).endswith("Batching_CPU+Disk_Neighbor)")
+        assert equal(sum(([contents(b) for b in there]), []), sum(expected, []))
+    for options, message in [({"memory": "much"}, "memory: 'much'; give a number of bytes"), ({"cache": "best"}, "cache"),
+                             ({"memory": "1MiB", "sampler": "shadow"}, "shadow does not read from disk")]:
+        with pytest.raises(ValueError, match=message):
+            loader(str(tmp_path / "g"), **options)
+    with pytest.raises(ValueError, match="memory: the graph is no directory on disk"):
+        loader(graph, memory="1MiB")

@@ -78,6 +78,41 @@ def test_pyg_batches_and_layers(data):
         torch.testing.assert_close(gcn(batch.x, batch.edge_index)[ordered], out, atol=1e-5, rtol=1e-5)
 
 
+def pyg_batches(pyg, seeds):
+    """PyG's mini-batches with all neighbours of two hops: by its loader, or, where what that needs is not installed, by its utility."""
+    from torch_geometric.data import Data
+    from torch_geometric.loader import NeighborLoader as PygLoader
+    from torch_geometric.utils import k_hop_subgraph
+
+    try:
+        return list(PygLoader(pyg, [-1, -1], seeds, batch_size=100))
+    except ImportError:
+        made = []
+        for some in seeds.split(100):
+            nodes, edges, places, _ = k_hop_subgraph(some, 2, pyg.edge_index, relabel_nodes=True, num_nodes=pyg.num_nodes, directed=True)
+            made.append(Data(x=pyg.x[nodes], edge_index=edges, places=places))
+        return made
+
+
+def test_layers_give_what_they_give_on_pyg_s_mini_batches(data):
+    geometric = pytest.importorskip("torch_geometric")
+    from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+
+    pyg = geometric.data.Data(x=torch.from_numpy(data["x"]), edge_index=torch.from_numpy(data["edge_index"]))
+    seeds = torch.from_numpy(np.flatnonzero(data["train"]))
+    theirs = pyg_batches(pyg, seeds)
+    ours = list(NeighborLoader(pyg, [-1, -1], 100, input_nodes=seeds, output="pyg"))
+    assert len(ours) == len(theirs)
+    torch.manual_seed(0)
+    for conv in (SAGEConv, GATConv, GCNConv):
+        layers = [conv(12, 16), conv(16, 5)]
+        forward = lambda batch: layers[1](layers[0](batch.x, batch.edge_index).relu(), batch.edge_index)
+        for a, b in zip(ours, theirs):
+            out, places = forward(b), b.get("places")
+            expected = out[:a.batch_size] if places is None else out[places]
+            torch.testing.assert_close(forward(a)[:a.batch_size], expected, atol=1e-4, rtol=1e-4)
+
+
 def test_dgl_blocks(data, graph):
     dgl = pytest.importorskip("dgl")
     from dgl.nn import SAGEConv

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from typing import Any, List, Optional
 
@@ -88,6 +89,9 @@ class NeighborLoader:
     edge_ids
         Whether mini-batches have `e_id`: positions of their edges in the `edge_index` of the graph's source, in DGL's blocks
         `edata["_ID"]`. Of parallel edges the first are named. A graph of compressed columns has its own positions.
+    memory, cache
+        Leaves the graph's directory on disk: memory of offsets and caches (bytes, or text such as "2GiB"), and what ranks the cached
+        rows ("auto", "none" or a policy of `morphgl cache`). Default: the graph as it is.
     pin_memory
         Whether tensors are copied to pinned memory.
     """
@@ -96,7 +100,7 @@ class NeighborLoader:
                  drop_last=False, seed=0, threads=None, prefetch=2, replace=False, directed=True,
                  subgraph_type="directional", expansion=None, weighted=False, sampler="neighbor", layers=None, walks=10,
                  walk_length=3, restart=0.5, neighbors=10, features=True, edge_ids=False,
-                 pin_memory=False, num_workers=None):
+                 memory=None, cache=None, pin_memory=False, num_workers=None):
         if replace:
             raise NotImplementedError("replace: neighbours are sampled without replacement; leave it out")
         if not directed or str(getattr(subgraph_type, "value", subgraph_type)) != "directional":
@@ -104,7 +108,9 @@ class NeighborLoader:
         if num_workers:
             raise ValueError("num_workers: there are no worker processes; give threads, or leave it out for all cores")
         if not isinstance(graph, Graph):
-            graph = Graph.from_pyg(graph, edge_ids) if hasattr(graph, "num_nodes") else Graph.open(graph)
+            # What stays on disk is mapped meanwhile.
+            on_disk = memory is not None or cache is not None
+            graph = Graph.from_pyg(graph, edge_ids) if hasattr(graph, "num_nodes") else Graph.open(graph, on_disk, not on_disk)
         if edge_ids and graph._edge_order is False:
             raise ValueError("edge_ids: the graph did not keep the positions of its edges; give edge_ids=True where it is made, too")
         self.graph = graph
@@ -139,7 +145,8 @@ class NeighborLoader:
         threads = threads or len(os.sched_getaffinity(0))
         gather = features and graph._native.features is not None
         self._native = _morphgl.Loader(graph._native, seeds, json.dumps(settings), "blocks" if blocks else "edges",
-                                       bool(gather), int(threads), int(prefetch), bool(edge_ids), None if graph._edge_order is False else graph._edge_order)
+                                       bool(gather), int(threads), int(prefetch), bool(edge_ids),
+                                       None if graph._edge_order is False else graph._edge_order, disk_options(graph, memory, cache))
         self._count = len(seeds) // self.batch_size if drop_last else self._native.num_batches
         self._epoch = 0
 
@@ -165,6 +172,25 @@ class NeighborLoader:
 
     def __repr__(self):
         return f"NeighborLoader({self.graph!r}, {len(self)} mini-batches of {self.batch_size}, {self._native.operator})"
+
+
+def disk_options(graph, memory, cache):
+    """Options of the operator that reads from disk; None for a graph in memory."""
+    if memory is None and cache is None:
+        return None
+    if not graph._native.path:
+        raise ValueError("memory: the graph is no directory on disk; save it with graph.save(directory), and give that")
+    options = {"memory_bytes": None if memory is None else num_bytes("memory", memory), "cache": cache}
+    return json.dumps({name: value for name, value in options.items() if value is not None})
+
+
+def num_bytes(name, value):
+    match = re.fullmatch(r"([0-9.]+)\s*([KMGT]i?B)?", str(value))
+    if match is None:
+        raise ValueError(f"{name}: {value!r}; give a number of bytes, or text such as '2GiB'")
+    digits, unit = match.groups()
+    base = 1 if unit is None else (1024 if "i" in unit else 1000) ** ("KMGT".index(unit[0]) + 1)
+    return int(float(digits) * base)
 
 
 def choose(name, value, among):

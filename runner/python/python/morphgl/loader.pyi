@@ -57,6 +57,8 @@ class NeighborLoader:
         neighbors: int = 10,
         features: bool = True,
         edge_ids: bool = False,
+        memory: Union[int, str, None] = None,
+        cache: Optional[str] = None,
         pin_memory: bool = False,
         num_workers: Optional[int] = None,
     ) -> None: ...
