@@ -120,7 +120,8 @@ impl SplitPlan {
             bail!("no staleness is allowed; --allow-staleness 1 or more allows it");
         };
         let longest = len.min(batches);
-        // With a ratio of the user's nothing depends on times, and two runs have the same bits.
+        // With a ratio of the user's nothing but the place of training depends on times, and two runs at one place have the same
+        // bits.
         let mut lengths = if allowed.hot_ratio.is_some() { vec![longest] } else { vec![longest / 2, longest] };
         lengths.retain(|&len| buffers(len, settings.cores) > 0);
         if lengths.is_empty() {

@@ -250,8 +250,8 @@ fn the_input_lives_until_the_operation_is_done() {
 
 #[test]
 fn a_part_of_the_work_takes_that_part_of_the_duration() {
-    let device = device("training=1000s");
+    let device = device("training=60s");
     let stream = stream(&device, "Training_SIM_Ledger", Work::Training, ());
-    let (_, took) = stream.submit_part(id(0), 2e-5, (), |(), ()| Ok(())).wait().expect("no fault");
-    assert!(took >= 20 * MS, "{took:?}");
+    let (_, took) = stream.submit_part(id(0), 5e-4, (), |(), ()| Ok(())).wait().expect("no fault");
+    assert!((30 * MS..30_000 * MS).contains(&took), "{took:?}");
 }
