@@ -204,6 +204,10 @@ pub trait DeviceBatch: Any + fmt::Debug + Send {
     fn num_bytes(&self) -> Option<u64> {
         None
     }
+    /// Version of its given rows ([`GivenRows::version`]); `None` without any.
+    fn given_version(&self) -> Option<u64> {
+        None
+    }
     /// Copies it to the host, for comparison and for tests.
     fn to_host(&self) -> Result<HostBatch>;
     /// Converts to the operators' own type.
@@ -243,6 +247,14 @@ impl MiniBatch {
         match self {
             MiniBatch::Host(batch) => batch.num_seeds,
             MiniBatch::Device(batch) => batch.num_seeds(),
+        }
+    }
+
+    /// Version of its given rows; `None` without any.
+    pub fn given_version(&self) -> Option<u64> {
+        match self {
+            MiniBatch::Host(batch) => batch.given.as_ref().map(|given| given.version),
+            MiniBatch::Device(batch) => batch.given_version(),
         }
     }
 

@@ -79,6 +79,8 @@ pub struct Description {
     pub simulated: bool,
     /// Whether it is a training operator that reads features from the dataset in host memory, where a mini-batch has none.
     pub reads_store: bool,
+    /// Whether it transfers or trains mini-batches with given rows ([`GivenRows`](crate::GivenRows)).
+    pub takes_given_rows: bool,
     /// When batching or transferring fills in features.
     pub features: FeatureFill,
     /// Whether it is a transferring operator that gathers features where it writes mini-batches: batching then leaves them out.
@@ -110,6 +112,7 @@ impl Description {
             reference: false,
             simulated: false,
             reads_store: false,
+            takes_given_rows: false,
             features: FeatureFill::OnRequest,
             gathers_features: false,
             samplers: &[SamplerKind::Neighbor],
@@ -177,6 +180,20 @@ impl Description {
         let trains = matches!(self.build, Build::Training(_));
         assert!(trains && matches!(self.reads, At::Host), "an operator that reads the store trains in host memory");
         self.reads_store = true;
+        self
+    }
+
+    /// The same operator, which transfers or trains mini-batches with given rows. A training operator on the host then computes
+    /// its first layer alone ([`Training::first_layer`]); mini-batches on a device say how old their rows are
+    /// ([`DeviceBatch::given_version`](crate::DeviceBatch::given_version)).
+    ///
+    /// # Panics
+    ///
+    /// When it is of phase Batching, whose operators say so by their workers
+    /// ([`Batching::worker_with_given`]); in a constant, at compile time.
+    pub const fn taking_given_rows(mut self) -> Self {
+        assert!(!matches!(self.build, Build::Batching(_)), "given rows are transferred and trained with");
+        self.takes_given_rows = true;
         self
     }
 

@@ -88,6 +88,11 @@ impl Registry {
         on_host && self.find(&route.training).is_some_and(|d| d.reads_store)
     }
 
+    /// Whether mini-batches of the route may have given rows, as far as transferring and training are concerned.
+    pub fn takes_given_rows(&self, route: &Route) -> bool {
+        [&route.transferring, &route.training].into_iter().all(|key| self.find(key).is_some_and(|d| d.takes_given_rows))
+    }
+
     /// Checks names and types of the options given to an operator, by name.
     ///
     /// # Errors

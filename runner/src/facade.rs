@@ -16,6 +16,7 @@ use crate::evaluate::Sampled;
 use crate::position::{Position, Within, append};
 use crate::split::SplitPlan;
 use crate::unified::{Followers, Unified};
+use crate::watcher::{Observer, Watcher};
 use crate::{Group, Job, JobConfig, OperatorBuilder, budget};
 
 /// Measures every phase of a job's routes on this machine (morphgl §IV-B1).
@@ -105,32 +106,8 @@ pub struct Executor {
     within: Option<Within>,
     /// The other trainers of a group; `None` where one trains alone.
     followers: Option<Followers>,
-    /// What is computed beside training; `None` where training is exact.
-    split: Option<SplitStatistics>,
-}
-
-/// What is done with an epoch's events.
-pub(crate) trait Watcher {
-    fn observe(&mut self, event: &Event<'_>);
-    /// Whether a checkpoint is due; asked after every trained mini-batch.
-    fn is_due(&mut self) -> bool;
-    /// Keeps a checkpoint between two steps.
-    fn keep(&mut self, position: &Position, training: &TrainingState);
-}
-
-/// Observes, and keeps no checkpoint.
-struct Observer<'a>(&'a mut dyn FnMut(&Event<'_>));
-
-impl Watcher for Observer<'_> {
-    fn observe(&mut self, event: &Event<'_>) {
-        (self.0)(event);
-    }
-
-    fn is_due(&mut self) -> bool {
-        false
-    }
-
-    fn keep(&mut self, _: &Position, _: &TrainingState) {}
+    /// What is computed beside training, and predicted seconds of the first epoch; `None` where training is exact.
+    split: Option<(SplitStatistics, f64)>,
 }
 
 impl Executor {
@@ -178,12 +155,20 @@ impl Executor {
     pub fn split(mut job: Job, plan: &SplitPlan, start: (BatchId, bool), settings: ExecutorSettings) -> Result<Self> {
         let statistics = plan.apply(&mut job, start)?;
         let executor = Self::new(job, plan.plan(), None, settings)?;
-        Ok(Self { split: Some(statistics), ..executor })
+        Ok(Self { split: Some((statistics, plan.split.first_seconds)), ..executor })
     }
 
     /// What layer-split training has computed beside training; `None` where training is exact.
     pub fn split_statistics(&self) -> Option<&SplitStatistics> {
-        self.split.as_ref()
+        self.split.as_ref().map(|(statistics, _)| statistics)
+    }
+
+    /// Predicted seconds of epoch `epoch`, by the plan in force.
+    pub fn predicted_seconds(&self, epoch: u32) -> f64 {
+        match self.split {
+            Some((_, first_seconds)) if epoch == 0 => first_seconds,
+            _ => self.plan.prediction.epoch_seconds,
+        }
     }
 
     /// Continues from a position of an executor of the same job.

@@ -22,6 +22,7 @@ mod stopping;
 mod train;
 mod unified;
 mod usage;
+mod watcher;
 
 pub use build::{OperatorBuilder, default_dataset, registry, routes};
 pub use checkpoint::Checkpoint;

@@ -1,16 +1,19 @@
 //! The layer-split mode: the first layer of hot nodes is computed beside training, with bounded staleness (neutronorch §4).
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use morphgl_layer_split::{
     LayerSplit, Settings as Split, SplitStatistics, SuperBatchStatistics, SuperBatches, Trial, leaves_nodes_out,
 };
 use morphgl_model_spec::Normalization;
-use morphgl_plan::{Curve, Limits, Plan, Point, Seconds, SplitPoint, SplitProblem, Time, layer_split};
+use morphgl_plan::{Curve, Limits, Plan, Point, RouteKeys, Seconds, SplitPoint, SplitProblem, Time, layer_split};
 use morphgl_profile::{Profile, Progress, Settings, Watch};
-use morphgl_registry::{BatchId, Batching, Operators, Place, Route, SeedSet, Training};
+use morphgl_registry::{
+    BatchId, Handle, MiniBatch, Operators, Place, Route, RouteOperators, SeedSet, Training, TrainingOperator,
+    Transferring,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Job, OperatorBuilder};
@@ -50,10 +53,12 @@ fn buffers(len: u32, cores: usize) -> usize {
 impl fmt::Display for SplitPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { split: planned, staleness, given_share, .. } = self;
-        let (epoch, embedding) = (Time(self.plan().prediction.epoch_seconds), Time(planned.split.embedding.mean));
+        let plan = self.plan();
+        let (epoch, embedding) = (Time(plan.prediction.epoch_seconds), Time(planned.split.embedding.mean));
+        let training = plan.schedule.shares.first().map_or("", |share| &share.keys.training);
         write!(
             f,
-            "layer split: {epoch} an epoch; {:.1}% of the nodes are hot, {:.1}% of rows of the first layer are given, {embedding} \
+            "layer split: {epoch} an epoch by {training}; {:.1}% of the nodes are hot, {:.1}% of rows of the first layer are given, {embedding} \
              beside each super-batch of {} mini-batches, {:.0}% of the time; rows at most {staleness} steps old",
             100.0 * planned.split.ratio,
             100.0 * given_share,
@@ -76,8 +81,14 @@ impl SplitPlan {
         &self.split.plan
     }
 
-    /// Measures mini-batches with given rows at two lengths of super-batches and several hot ratios, and returns the plan that is
-    /// the fastest by prediction; `profile` has the exact ones.
+    /// Predicted seconds of an epoch, on average over so many.
+    pub fn epoch_seconds(&self, epochs: u32) -> f64 {
+        let later = self.plan().prediction.epoch_seconds;
+        later + (self.split.first_seconds - later) / f64::from(epochs.max(1))
+    }
+
+    /// Measures mini-batches with given rows at two lengths of super-batches and several hot ratios, on the fastest of the routes
+    /// that can be split, and returns the plan that is the fastest by prediction; `profile` has the exact ones.
     ///
     /// # Errors
     ///
@@ -91,14 +102,26 @@ impl SplitPlan {
         watch: &Watch<'_>,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Self> {
-        let route = splittable(job)?;
+        let exact = |route: &Route| {
+            let routes = profile.routes.iter().filter(|r| r.route == *route).cloned().collect();
+            Profile { routes, ..profile.clone() }.problem(settings.cores, limits)
+        };
+        // Of several routes the one that is fastest without given rows.
+        let routes = splittable(job)?.into_iter().filter_map(|i| {
+            let plans = morphgl_plan::plan(&exact(&job.operators.routes[i].route)).ok()?;
+            Some((i, plans.best().prediction.epoch_seconds))
+        });
+        let fastest = routes.min_by(|a, b| a.1.total_cmp(&b.1));
+        let (route, _) = fastest.context("no route that can be split fits the memory; allow more")?;
+        let exact = exact(&job.operators.routes[route].route);
         let batches = job.operators.routes[route].batching.num_batches();
         let batches = u32::try_from(batches).context("too many mini-batches")?;
         let Some(SuperBatches { len, .. }) = SuperBatches::within(batches, allowed.staleness) else {
             bail!("no staleness is allowed; --allow-staleness 1 or more allows it");
         };
         let longest = len.min(batches);
-        // With a ratio of the user's nothing depends on times, and two runs have the same bits.
+        // With a ratio of the user's nothing but the place of training depends on times, and two runs at one place have the same
+        // bits.
         let mut lengths = if allowed.hot_ratio.is_some() { vec![longest] } else { vec![longest / 2, longest] };
         lengths.retain(|&len| buffers(len, settings.cores) > 0);
         if lengths.is_empty() {
@@ -114,12 +137,9 @@ impl SplitPlan {
         let settings = Settings { budget: settings.budget / (points.len() as u32 + 1), ..settings.clone() };
         let mut measured = Vec::new();
         for (len, ratio) in points {
-            let split = settings_of(job, SuperBatches { batches, len }, ratio);
+            let split = settings_of(job, route, SuperBatches { batches, len }, ratio)?;
             measured.extend(Measured::at(job, route, split, &settings, limits, watch, progress)?);
         }
-        let own = &job.operators.routes[route].route;
-        let routes = profile.routes.iter().filter(|r| r.route == *own).cloned().collect();
-        let exact = Profile { routes, ..profile.clone() }.problem(settings.cores, limits);
         let points = measured.iter().map(|measured| measured.point.clone()).collect();
         let problem = SplitProblem::new(exact, points, usize::try_from(allowed.staleness).unwrap_or(usize::MAX))?;
         let Some(split) = layer_split(&problem)?.split else {
@@ -134,11 +154,14 @@ impl SplitPlan {
 
     /// Splits the training of the job's operators, from mini-batch `start` on; `resumed` says whether it is restored there.
     pub(crate) fn apply(&self, job: &mut Job, (start, resumed): (BatchId, bool)) -> Result<SplitStatistics> {
-        let route = splittable(job)?;
+        let planned = self.plan().schedule.shares.first().map(|share| &share.keys);
+        let is_planned = |&i: &usize| planned == Some(&RouteKeys::from(&job.operators.routes[i].route));
+        let route = splittable(job)?.into_iter().find(is_planned);
+        let route = route.context("the route of the plan cannot be split; plan again")?;
         let batches = job.operators.routes[route].batching.num_batches() as u32;
         let super_batches = SuperBatches { batches, len: self.split.split.super_batch as u32 };
-        let split = Split { start, resumed, ..settings_of(job, super_batches, self.split.split.ratio) };
-        let first_layer = first_layer(job, &job.operators.routes[route].route)?;
+        let split = Split { start, resumed, ..settings_of(job, route, super_batches, self.split.split.ratio)? };
+        let first_layer = first_layer(job, route)?;
         let operators = single(std::mem::take(&mut job.operators), route);
         let seeds = seeds(job)?;
         let LayerSplit { operators, statistics, .. } =
@@ -159,7 +182,7 @@ impl Measured {
         watch: &Watch<'_>,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Option<Self>> {
-        let first_layer = first_layer(job, &job.operators.routes[route].route)?;
+        let first_layer = first_layer(job, route)?;
         let trial = Trial::new(first_layer, (&job.dataset, &seeds(job)?, &job.config.sampler), split)?;
         let beside = trial.statistics;
         let trial = Arc::new(trial);
@@ -171,8 +194,7 @@ impl Measured {
         let most = buffers(split.super_batches.len, settings.cores);
         let limits = Limits { ready: limits.ready.min(most), batched: limits.batched.min(most), host_bytes, ..limits };
         let machine = job.registry.machine().clone();
-        let wrap = |inner| trial.batching(inner);
-        let profile = with_batching(job, route, wrap, |operators| {
+        let profile = with_trial(job, route, &trial, |operators| {
             morphgl_profile::profile(operators, &[], &machine, settings, watch, progress)
         })?;
         let seconds = Seconds::constant(beside.choosing + beside.computing);
@@ -186,34 +208,50 @@ impl Measured {
     }
 }
 
-fn settings_of(job: &Job, super_batches: SuperBatches, hot_ratio: f64) -> Split {
-    let width = job.config.spec.model.layer(0).out_dim;
-    Split { super_batches, hot_ratio, width, start: BatchId::default(), resumed: false }
+fn settings_of(job: &Job, route: usize, super_batches: SuperBatches, hot_ratio: f64) -> Result<Split> {
+    let (width, learns) = (job.config.spec.model.layer(0).out_dim, learns(job, route)?);
+    Ok(Split { super_batches, hot_ratio, width, learns, start: BatchId::default(), resumed: false })
+}
+
+/// Whether the training operator of a route learns.
+fn learns(job: &Job, route: usize) -> Result<bool> {
+    Ok(!job.registry.get(&job.operators.routes[route].route.training)?.simulated)
 }
 
 fn seeds(job: &Job) -> Result<SeedSet> {
     Ok(SeedSet::new("train split", &job.dataset.splits.train, job.dataset.num_nodes())?)
 }
 
-/// The training operator that computes first layers, on a thread of its own.
-fn first_layer(job: &Job, route: &Route) -> Result<Box<dyn Training>> {
+/// The training operator that computes first layers, on a thread of its own: that of the route where it trains on the host, else
+/// the first one of the host that can train the model, so that a resumed run has the same.
+///
+/// # Errors
+///
+/// None can, with the reason of the first.
+fn first_layer(job: &Job, route: usize) -> Result<Box<dyn Training>> {
     let builder = OperatorBuilder { dataset: &job.dataset, config: &job.config, registry: &job.registry };
-    let mut training = builder.training(route)?;
+    let own = &job.operators.routes[route].route;
+    let on_host = |r: &Route| r.trained_at == Place::Host && job.registry.takes_given_rows(r);
+    let mut routes: Vec<Route> = job.registry.routes().into_iter().filter(on_host).collect();
+    routes.retain(|r| own.trained_at != Place::Host || r.training == own.training);
+    let mut built = routes.iter().map(|r| builder.training(r));
+    let first = built.next().context("no training operator of the host computes the first layer")?;
+    let mut training = first.or_else(|why| built.find_map(Result::ok).ok_or(why))?;
     training.set_threads(1)?;
-    let parameters = job.operators.trainer(route).map(|i| job.operators.trainers[i].operator.parameters());
-    if let Some(parameters) = parameters.transpose()? {
-        training.set_parameters(&parameters)?;
+    let learns = learns(job, route)?;
+    if let Some(trainer) = job.operators.trainer(own).filter(|_| learns) {
+        training.set_parameters(&job.operators.trainers[trainer].operator.parameters()?)?;
     }
     Ok(training)
 }
 
-/// The route of the host's memory that is split.
+/// The routes that can be split: the host batches, and all operators take given rows.
 ///
 /// # Errors
 ///
 /// A model without a second layer that reads the graph, one with batch normalization, other sampling than by neighbours; or no
 /// such route.
-fn splittable(job: &Job) -> Result<usize> {
+fn splittable(job: &Job) -> Result<Vec<usize>> {
     let model = &job.config.spec.model;
     if !model.reads_graph() || model.layers < 2 {
         bail!("{} of {} layers has no second layer that reads given rows", model.kind, model.layers);
@@ -222,12 +260,18 @@ fn splittable(job: &Job) -> Result<usize> {
         bail!("batch normalization needs the statistics of all rows");
     }
     job.config.sampler.neighbor()?;
-    let is_host = |place: &Place| *place == Place::Host;
-    let found = job.operators.routes.iter().position(|r| {
-        let Route { read_at, batched_at, trained_at, .. } = &r.route;
-        [read_at, batched_at, trained_at].into_iter().all(is_host) && leaves_nodes_out(r.batching.as_ref())
-    });
-    found.context("no route samples and trains in the host's memory, which is where layers are split so far")
+    let takes_rows = |r: &RouteOperators| {
+        let Route { read_at, batched_at, .. } = &r.route;
+        [read_at, batched_at].into_iter().all(|place| *place == Place::Host)
+            && job.registry.takes_given_rows(&r.route)
+            && leaves_nodes_out(r.batching.as_ref())
+    };
+    let routes = &job.operators.routes;
+    let found: Vec<usize> = (0..routes.len()).filter(|&i| takes_rows(&routes[i])).collect();
+    if found.is_empty() {
+        bail!("no route samples in the host's memory with operators that take given rows (`morphgl ops` lists routes)");
+    }
+    Ok(found)
 }
 
 /// The operators of one route.
@@ -238,26 +282,36 @@ fn single(operators: Operators, route: usize) -> Operators {
     Operators { routes: vec![route], trainers }
 }
 
-/// Works with one route alone, by another batching operator.
-fn with_batching<R>(
-    job: &mut Job,
-    route: usize,
-    wrap: impl FnOnce(Arc<dyn Batching>) -> Arc<dyn Batching>,
-    work: impl FnOnce(&mut Operators) -> R,
-) -> R {
+/// A transferring operator that is handed back after a trial.
+#[derive(Debug)]
+struct Lent(Arc<Mutex<Box<dyn Transferring>>>);
+
+impl Transferring for Lent {
+    fn transfer(&mut self, batch: MiniBatch) -> morphgl_registry::Result<Handle<MiniBatch>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).transfer(batch)
+    }
+}
+
+/// Works with one route alone, whose mini-batches are given the trial's rows.
+fn with_trial<R>(job: &mut Job, route: usize, trial: &Arc<Trial>, work: impl FnOnce(&mut Operators) -> R) -> R {
     let Operators { mut routes, trainers } = std::mem::take(&mut job.operators);
-    let mut chosen = routes.remove(route);
-    let inner = Arc::clone(&chosen.batching);
-    chosen.batching = wrap(Arc::clone(&inner));
-    let leads =
-        |t: &morphgl_registry::TrainingOperator| t.key == chosen.route.training && t.place == chosen.route.trained_at;
-    let (own, others): (Vec<_>, Vec<_>) = trainers.into_iter().partition(leads);
-    let mut operators = Operators { routes: vec![chosen], trainers: own };
+    let RouteOperators { route: own, batching, transferring } = routes.remove(route);
+    let lent = Arc::new(Mutex::new(transferring));
+    let tried = trial.route(RouteOperators {
+        route: own.clone(),
+        batching: Arc::clone(&batching),
+        transferring: Box::new(Lent(Arc::clone(&lent))),
+    });
+    let leads = |t: &TrainingOperator| t.key == own.training && t.place == own.trained_at;
+    let (leading, others): (Vec<_>, Vec<_>) = trainers.into_iter().partition(leads);
+    let mut operators = Operators { routes: vec![tried], trainers: leading };
     let done = work(&mut operators);
-    let mut chosen = operators.routes.remove(0);
-    chosen.batching = inner;
-    routes.insert(route, chosen);
-    operators.trainers.extend(others);
-    job.operators = Operators { routes, trainers: operators.trainers };
+    let Operators { routes: tried, mut trainers } = operators;
+    drop(tried);
+    let transferring = Arc::into_inner(lent).expect("the trial is over").into_inner();
+    let transferring = transferring.unwrap_or_else(PoisonError::into_inner);
+    routes.insert(route, RouteOperators { route: own, batching, transferring });
+    trainers.extend(others);
+    job.operators = Operators { routes, trainers };
     done
 }

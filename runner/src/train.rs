@@ -7,10 +7,10 @@ use morphgl_execute::{CountersByOperator, EpochReport, EpochRow, Event, Stop, Tr
 use morphgl_registry::{NamedTensor, Score, Training};
 use serde::{Deserialize, Serialize};
 
-use crate::facade::Watcher;
 use crate::median;
 use crate::position::Position;
 use crate::stopping::{EarlyStopping, TrainOptions};
+use crate::watcher::Watcher;
 use crate::{Evaluation, Executor, evaluate};
 
 /// The best model so far, by validation accuracy, then validation loss.
@@ -196,12 +196,11 @@ impl Trainer {
         observe: &mut dyn FnMut(&Event<'_>),
     ) -> Result<()> {
         let begins = !self.executor.is_within();
-        let plan = self.executor.plan_epoch()?;
-        if begins {
-            (progress.predicted_seconds, progress.replanned) = (plan.prediction.epoch_seconds, 0);
-        }
-        observe(&Event::Begins(plan));
         let epoch = progress.epoch;
+        observe(&Event::Begins(self.executor.plan_epoch()?));
+        if begins {
+            (progress.predicted_seconds, progress.replanned) = (self.executor.predicted_seconds(epoch), 0);
+        }
         let done = {
             let mut watcher = EpochWatcher { progress, keeper, observe };
             self.executor.watched_epoch(epoch, stop, &mut watcher)?

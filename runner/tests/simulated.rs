@@ -59,6 +59,83 @@ fn every_plan_runs_as_predicted_and_is_reported_as_simulated() {
     }
 }
 
+/// Arguments of layer-split training on the simulated accelerator.
+const SPLIT: [&str; 21] = [
+    "train",
+    "small",
+    "--batch-size",
+    "4",
+    "--layers",
+    "2",
+    "--hidden",
+    "8",
+    "--fanouts",
+    "4,4",
+    "--evaluation",
+    "none",
+    "--training",
+    "Training_SIM_Ledger",
+    "--threads",
+    "1",
+    "--profile-seconds",
+    "0.5",
+    "--allow-staleness",
+    "15",
+    "--epochs",
+];
+
+#[test]
+fn layers_are_split_on_the_simulated_accelerator() {
+    let bench = Bench::new();
+    bench.small();
+    let hot = ["--hot-ratio", "0.5"];
+    let output = run(&bench, ",slow=training*10@0:0", &[&SPLIT[..], &["3", "--run", "split", "--json"], &hot].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let split = &json["layer_split"]["plan"]["split"];
+    let share = &split["plan"]["schedule"]["shares"][0];
+    assert_eq!(share["keys"]["training"], "Training_SIM_Ledger");
+    // Training takes the configured time without given rows, and less with them.
+    let [exact, given] = [&split["split"]["exact"]["training"], &share["training"]].map(|s| s["mean"].as_f64());
+    let (exact, given) = (exact.expect("seconds"), given.expect("seconds"));
+    assert!(exact >= 0.02 && given < 0.8 * exact, "{given} s with given rows, {exact} s without");
+    let seconds = |of: &Value| of.as_f64().expect("seconds");
+    assert!(seconds(&split["first_seconds"]) > seconds(&split["plan"]["prediction"]["epoch_seconds"]));
+    // The first epoch has a prediction of its own, as its first super-batch has no given rows.
+    let epochs = json["epochs"].as_array().expect("epochs");
+    let predicted: Vec<&Value> = epochs.iter().map(|epoch| &epoch["predicted_seconds"]).collect();
+    assert_eq!(predicted[0], &split["first_seconds"]);
+    assert_eq!(predicted[1..], [&split["plan"]["prediction"]["epoch_seconds"]; 2]);
+    let count = |counter: &str| json["counters"]["Transferring_PCIe_SimDma"][counter].as_u64().expect("a number");
+    let histogram = json["layer_split"]["staleness"].as_array().expect("a histogram");
+    let sum = |of: &str| histogram.iter().map(|stale| stale[of].as_u64().expect("a number")).sum::<u64>();
+    assert_eq!((sum("batches"), sum("rows")), (count("given_batches"), count("given_rows")));
+    let steps = |stale: &Value| stale["steps"].as_u64().expect("a number");
+    assert!(histogram.len() > 1 && histogram.iter().all(|stale| (1..=15).contains(&steps(stale))), "{histogram:?}");
+    let page = std::fs::read_to_string(bench.path().join("split/report.html")).expect("written");
+    assert!(page.contains("<h2>Staleness</h2>") && page.contains("given rows"), "the histogram and the rows' memory");
+    // Two runs train on the same mini-batches, given rows included.
+    let ledger = last(&bench.path().join("split")).training;
+    let text = run(&bench, "", &[&SPLIT[..], &["3", "--run", "again"], &hot].concat());
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("by Training_SIM_Ledger;") && text.contains("memory: given rows "), "{text}");
+    assert_eq!(last(&bench.path().join("again")).training, ledger);
+}
+
+#[test]
+fn a_split_run_on_the_simulated_accelerator_is_resumed_exactly() {
+    let bench = Bench::new();
+    bench.small();
+    for (name, epochs) in [("undisturbed", "2"), ("resumed", "1")] {
+        let output = run(&bench, "", &[&SPLIT[..], &[epochs, "--hot-ratio", "0.5", "--run", name]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let output = run(&bench, "", &["train", "--resume", "resumed", "--epochs", "2"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let [undisturbed, resumed] = ["undisturbed", "resumed"].map(|name| last(&bench.path().join(name)).training);
+    assert_eq!(resumed, undisturbed);
+}
+
 #[test]
 fn operators_that_fail_or_hang_end_the_program() {
     let bench = Bench::new();

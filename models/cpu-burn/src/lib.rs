@@ -20,4 +20,5 @@ submit! {
         Build::Training(|context| Ok(Box::new(CpuBurn::new(context)?) as Box<dyn Training>)),
     )
     .as_reference()
+    .taking_given_rows()
 }

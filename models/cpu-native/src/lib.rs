@@ -39,4 +39,5 @@ submit! {
         Build::Training(|context| Ok(Box::new(CpuNative::new(context)?) as Box<dyn Training>)),
     )
     .reading_store()
+    .taking_given_rows()
 }

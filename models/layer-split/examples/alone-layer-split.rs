@@ -41,6 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             super_batches: SuperBatches { batches: num_batches, len },
             hot_ratio,
             width: hidden,
+            learns: true,
             start: BatchId::default(),
             resumed: false,
         };

@@ -1,7 +1,7 @@
 //! A training operator's routes, and the thread that computes the first layer beside them.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -9,13 +9,12 @@ use morphgl_embedding_cache::EmbeddingCache;
 use morphgl_feature_cache::NodeMap;
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchId, Error, GivenNodes, Operators, Result, RouteOperators, SamplerSettings, SeedSet, Training,
-    TrainingOperator, panic_message,
+    BatchId, Error, Operators, Result, SamplerSettings, SeedSet, Training, TrainingOperator, panic_message,
 };
 
 use crate::compute::FirstLayer;
-use crate::wrap::{Hot, Message, Snapshot, SplitBatching, SplitTraining, SplitTransferring};
-use crate::{HotQueue, SuperBatches};
+use crate::wrap::{self, Hot, Message, Rows, Snapshot, SplitTraining};
+use crate::{HotQueue, SplitStatistics, SuperBatchStatistics, SuperBatches};
 
 /// How training is split.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,44 +25,13 @@ pub struct Settings {
     pub hot_ratio: f64,
     /// Width of the first layer's output.
     pub width: usize,
+    /// Whether the training operator learns: its parameters are the model's. Else, as on a simulated device, rows are computed
+    /// with the first layer's initial ones.
+    pub learns: bool,
     /// The mini-batch that training begins with. Its super-batch has no given rows, unless training is resumed.
     pub start: BatchId,
     /// Whether training goes on from a checkpoint: the optimizer's state is set before the first mini-batch.
     pub resumed: bool,
-}
-
-/// What the first layer's thread has done for one super-batch.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct SuperBatchStatistics {
-    /// Its number.
-    pub super_batch: u64,
-    /// Nodes of the first layer that occur in it and may be given.
-    pub nodes: u64,
-    /// Those of them that are given.
-    pub hot: u64,
-    /// How often mini-batches have one of these nodes.
-    pub occurrences: u64,
-    /// How often they have one that is given.
-    pub given: u64,
-    /// Seconds of choosing the nodes.
-    pub choosing: f64,
-    /// Seconds of computing the rows.
-    pub computing: f64,
-}
-
-/// The statistics of the super-batches so far.
-#[derive(Debug, Clone, Default)]
-pub struct SplitStatistics(Arc<Mutex<Vec<SuperBatchStatistics>>>);
-
-impl SplitStatistics {
-    /// Those whose rows were computed.
-    pub fn all(&self) -> Vec<SuperBatchStatistics> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn push(&self, statistics: SuperBatchStatistics) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(statistics);
-    }
 }
 
 /// Layer-split training of one training operator.
@@ -97,6 +65,7 @@ impl LayerSplit {
         if !(0.0..=1.0).contains(&hot_ratio) {
             return Err(Error::setting("hot ratio", format!("it is {hot_ratio}; give a number from 0 to 1")));
         }
+        let fixed = (!settings.learns).then(|| first_layer.parameters()).transpose()?;
         let cache = Arc::new(EmbeddingCache::new(width, super_batches.bound()));
         let (messages, received) = channel();
         let statistics = SplitStatistics::default();
@@ -111,16 +80,12 @@ impl LayerSplit {
         };
         let named = thread::Builder::new().name("first-layer".to_string());
         let thread = named.spawn(move || own.run(received)).map_err(|e| Error::failed("layer split", e))?;
-        let hot: Arc<dyn GivenNodes> = Arc::new(Hot { cache: Arc::clone(&cache), super_batches });
-        let routes = routes.into_iter().map(|RouteOperators { route, batching, transferring }| RouteOperators {
-            route,
-            batching: Arc::new(SplitBatching { inner: batching, hot: Arc::clone(&hot) }),
-            transferring: Box::new(SplitTransferring { inner: transferring, cache: Arc::clone(&cache), super_batches }),
-        });
-        let routes = routes.collect();
+        let rows: Arc<dyn Rows> =
+            Arc::new(Hot { cache: Arc::clone(&cache), super_batches, statistics: statistics.clone() });
+        let routes = routes.into_iter().map(|operators| wrap::route(operators, &rows)).collect();
         let TrainingOperator { key, place, operator: inner } = trainer;
         let (snapshots, steps, super_batch) = (Vec::new(), None, None);
-        let operator = SplitTraining { inner, cache, super_batches, messages, snapshots, steps, super_batch };
+        let operator = SplitTraining { inner, cache, super_batches, messages, fixed, snapshots, steps, super_batch };
         let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];
         Ok(Self { operators: Operators { routes, trainers }, statistics, thread })
     }

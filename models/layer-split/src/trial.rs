@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use morphgl_feature_cache::NodeMap;
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, CacheCurve, GivenNodes, Handle, MiniBatch, Result, SamplerSettings, SeedSet,
-    Training,
+    BatchId, Counters, GivenNodes, GivenRows, Result, RouteOperators, SamplerSettings, SeedSet, Training,
 };
 
 use crate::compute::FirstLayer;
 use crate::split::{Settings, hottest};
+use crate::wrap::{self, Rows};
 use crate::{HotQueue, SuperBatchStatistics};
 
 /// Makes mini-batches as layer-split training would have them: the hot nodes are those of each super-batch, the rows those of one
@@ -65,23 +64,10 @@ impl Trial {
         Ok(Self { settings, num_nodes, queue, rows, statistics })
     }
 
-    /// The operator's mini-batches with given rows.
-    pub fn batching(self: &Arc<Self>, inner: Arc<dyn Batching>) -> Arc<dyn Batching> {
-        Arc::new(TrialBatching { inner, trial: Arc::clone(self) })
-    }
-
-    /// Fills in rows. Those of nodes that the one super-batch does not have are some other node's.
-    fn fill(&self, batch: &mut MiniBatch) {
-        let MiniBatch::Host(batch) = batch else { return };
-        let Some(given) = &mut batch.given else { return };
-        let width = self.settings.width;
-        let count = (self.rows.len() / width).max(1);
-        given.rows.clear();
-        given.rows.reserve(given.nodes.len() * width);
-        for &node in &given.nodes {
-            let row = node as usize % count * width;
-            given.rows.extend_from_slice(&self.rows[row..row + width]);
-        }
+    /// The operators of a route, whose mini-batches are given rows.
+    pub fn route(self: &Arc<Self>, operators: RouteOperators) -> RouteOperators {
+        let rows: Arc<dyn Rows> = Arc::clone(self) as _;
+        wrap::route(operators, &rows)
     }
 }
 
@@ -106,48 +92,17 @@ impl GivenNodes for Trial {
     }
 }
 
-#[derive(Debug)]
-struct TrialBatching {
-    inner: Arc<dyn Batching>,
-    trial: Arc<Trial>,
-}
-
-impl Batching for TrialBatching {
-    fn num_batches(&self) -> usize {
-        self.inner.num_batches()
-    }
-
-    fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        let given: Arc<dyn GivenNodes> = Arc::clone(&self.trial) as _;
-        let inner = crate::wrap::worker(self.inner.as_ref(), threads, &given)?;
-        Ok(Box::new(TrialWorker { inner, trial: Arc::clone(&self.trial) }))
-    }
-
-    fn cache(&self) -> Option<CacheCurve> {
-        self.inner.cache()
-    }
-}
-
-struct TrialWorker {
-    inner: Box<dyn BatchingWorker>,
-    trial: Arc<Trial>,
-}
-
-impl BatchingWorker for TrialWorker {
-    /// The duration has the filling of rows, which transferring does in training.
-    fn prepare_share(
-        &mut self,
-        id: BatchId,
-        seeds: Range<usize>,
-        recycled: Option<MiniBatch>,
-    ) -> Result<Handle<MiniBatch>> {
-        let (mut batch, measured) = self.inner.prepare_share(id, seeds, recycled)?.measured()?;
-        let start = Instant::now();
-        self.trial.fill(&mut batch);
-        Ok(Handle::ready(batch, measured.busy + start.elapsed()).counting(measured.counters))
-    }
-
-    fn num_bytes(&self) -> Option<u64> {
-        self.inner.num_bytes()
+impl Rows for Trial {
+    /// Rows of nodes that the one super-batch does not have are some other node's.
+    fn fill(&self, _: BatchId, given: &mut GivenRows) -> Result<(Counters, Duration)> {
+        let (start, width) = (Instant::now(), self.settings.width);
+        let count = (self.rows.len() / width).max(1);
+        given.rows.clear();
+        given.rows.reserve(given.nodes.len() * width);
+        for &node in &given.nodes {
+            let row = node as usize % count * width;
+            given.rows.extend_from_slice(&self.rows[row..row + width]);
+        }
+        Ok((Counters::NONE, start.elapsed()))
     }
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use morphgl_embedding_cache::EmbeddingCache;
 use morphgl_registry::{
     BatchId, Batching, BatchingWorker, CacheCurve, Complete, CounterSpec, Counters, Error, GivenNodes, GivenRows,
-    Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training, Transferring,
+    Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, RouteOperators, Score, Training, Transferring,
 };
 
-use crate::SuperBatches;
+use crate::{SplitStatistics, SuperBatches};
 
 /// Rows of the first layer's output that were given.
 pub(crate) const GIVEN_ROWS: CounterSpec =
@@ -76,11 +76,22 @@ impl Snapshot {
     }
 }
 
-/// Marks the hot nodes of the super-batch that a mini-batch is part of.
+/// What gives mini-batches rows: it marks their nodes for samplers, and fills the rows in.
+pub(crate) trait Rows: GivenNodes {
+    /// Fills in the rows of a mini-batch's given nodes; returns what it counted, and the time it took without waiting.
+    ///
+    /// # Errors
+    ///
+    /// There are no such rows, or they are too stale.
+    fn fill(&self, id: BatchId, given: &mut GivenRows) -> Result<(Counters, Duration)>;
+}
+
+/// The hot nodes of the super-batch that a mini-batch is part of, and their rows.
 #[derive(Debug)]
 pub(crate) struct Hot {
     pub(crate) cache: Arc<EmbeddingCache>,
     pub(crate) super_batches: SuperBatches,
+    pub(crate) statistics: SplitStatistics,
 }
 
 fn failed(id: BatchId, e: morphgl_embedding_cache::Error) -> Error {
@@ -112,20 +123,46 @@ pub fn leaves_nodes_out(batching: &dyn Batching) -> bool {
 }
 
 /// A worker that leaves `given` nodes unexpanded.
-pub(crate) fn worker(
-    batching: &dyn Batching,
-    threads: usize,
-    given: &Arc<dyn GivenNodes>,
-) -> Result<Box<dyn BatchingWorker>> {
+fn worker(batching: &dyn Batching, threads: usize, given: &Arc<dyn GivenNodes>) -> Result<Box<dyn BatchingWorker>> {
     batching.worker_with_given(threads, given).unwrap_or_else(|| {
         Err(Error::setting("layer split", "this batching operator expands all nodes; batch by another"))
     })
 }
 
+impl Rows for Hot {
+    /// Mini-batches are trained in order, so a mini-batch's position is the step at which its rows are used.
+    fn fill(&self, id: BatchId, given: &mut GivenRows) -> Result<(Counters, Duration)> {
+        let (super_batch, step, waiting) = (self.super_batches.of(id), self.super_batches.position(id), Instant::now());
+        self.cache.wait(super_batch).map_err(|e| failed(id, e))?;
+        let filling = Instant::now();
+        let read = self.cache.read(super_batch, step, &given.nodes, &mut given.rows);
+        given.version = read.map_err(|e| failed(id, e))?;
+        let (staleness, rows) = (step - given.version, given.nodes.len() as u64);
+        self.statistics.read(staleness, rows);
+        let counters = Counters::NONE
+            .with(&GIVEN_ROWS, rows)
+            .with(&WAIT_MICROS, (filling - waiting).as_micros() as u64)
+            .with(&STALE_BATCHES, 1)
+            .with(&STALENESS, staleness);
+        Ok((counters, filling.elapsed()))
+    }
+}
+
+/// The operators of a route, with mini-batches that are given these rows.
+pub(crate) fn route(operators: RouteOperators, rows: &Arc<dyn Rows>) -> RouteOperators {
+    let RouteOperators { route, batching, transferring } = operators;
+    let given: Arc<dyn GivenNodes> = Arc::<dyn Rows>::clone(rows);
+    RouteOperators {
+        route,
+        batching: Arc::new(SplitBatching { inner: batching, given }),
+        transferring: Box::new(SplitTransferring { inner: transferring, rows: Arc::clone(rows) }),
+    }
+}
+
 #[derive(Debug)]
-pub(crate) struct SplitBatching {
-    pub(crate) inner: Arc<dyn Batching>,
-    pub(crate) hot: Arc<dyn GivenNodes>,
+struct SplitBatching {
+    inner: Arc<dyn Batching>,
+    given: Arc<dyn GivenNodes>,
 }
 
 impl Batching for SplitBatching {
@@ -134,7 +171,7 @@ impl Batching for SplitBatching {
     }
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        worker(self.inner.as_ref(), threads, &self.hot)
+        worker(self.inner.as_ref(), threads, &self.given)
     }
 
     fn cache(&self) -> Option<CacheCurve> {
@@ -143,28 +180,9 @@ impl Batching for SplitBatching {
 }
 
 #[derive(Debug)]
-pub(crate) struct SplitTransferring {
-    pub(crate) inner: Box<dyn Transferring>,
-    pub(crate) cache: Arc<EmbeddingCache>,
-    pub(crate) super_batches: SuperBatches,
-}
-
-impl SplitTransferring {
-    /// Fills in the given rows of a mini-batch. Mini-batches are trained in order, so its position is the step at which they are
-    /// used.
-    fn fill(&self, id: BatchId, given: &mut GivenRows) -> Result<(Counters, Duration)> {
-        let (super_batch, step, waiting) = (self.super_batches.of(id), self.super_batches.position(id), Instant::now());
-        self.cache.wait(super_batch).map_err(|e| failed(id, e))?;
-        let filling = Instant::now();
-        let read = self.cache.read(super_batch, step, &given.nodes, &mut given.rows);
-        given.version = read.map_err(|e| failed(id, e))?;
-        let counters = Counters::NONE
-            .with(&GIVEN_ROWS, given.nodes.len() as u64)
-            .with(&WAIT_MICROS, (filling - waiting).as_micros() as u64)
-            .with(&STALE_BATCHES, 1)
-            .with(&STALENESS, step - given.version);
-        Ok((counters, filling.elapsed()))
-    }
+struct SplitTransferring {
+    inner: Box<dyn Transferring>,
+    rows: Arc<dyn Rows>,
 }
 
 impl Transferring for SplitTransferring {
@@ -172,19 +190,14 @@ impl Transferring for SplitTransferring {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
         let mut batch = batch.into_host()?;
         let computed = batch.blocks.first().map_or(0, |block| block.num_dst as u64);
-        let (mut counters, mut took) = (Counters::NONE.with(&COMPUTED_ROWS, computed), Duration::ZERO);
-        if let Some(mut given) = batch.given.take() {
-            let filled = self.fill(batch.id, &mut given)?;
-            counters += filled.0;
-            took = filled.1;
-            batch.given = Some(given);
+        let (mut counters, mut filling) = (Counters::NONE.with(&COMPUTED_ROWS, computed), Duration::ZERO);
+        if let Some(given) = &mut batch.given {
+            let (counted, took) = self.rows.fill(batch.id, given)?;
+            counters += counted;
+            filling = took;
         }
         let moved = self.inner.transfer(MiniBatch::Host(batch))?.counting(counters);
-        if !moved.is_ready() {
-            return Ok(moved);
-        }
-        let (batch, measured) = moved.measured()?;
-        Ok(Handle::ready(batch, took + measured.busy).counting(measured.counters))
+        Ok(moved.then(Ok(Handle::ready((), filling))))
     }
 }
 
@@ -195,6 +208,8 @@ pub(crate) struct SplitTraining {
     pub(crate) cache: Arc<EmbeddingCache>,
     pub(crate) super_batches: SuperBatches,
     pub(crate) messages: Sender<Message>,
+    /// The parameters of every snapshot, where the operator learns nothing and has none.
+    pub(crate) fixed: Option<Vec<NamedTensor>>,
     /// The last two snapshots, of which rows in use and rows to come are computed.
     pub(crate) snapshots: Vec<Snapshot>,
     /// Steps taken; `None` before the first mini-batch, whose position it starts from.
@@ -210,17 +225,14 @@ impl SplitTraining {
         let super_batch = self.super_batches.of(id);
         if self.super_batch != Some(super_batch) {
             self.super_batch = Some(super_batch);
-            let snapshot = Snapshot { super_batch, step, parameters: self.inner.parameters()? };
+            let parameters = self.fixed.clone().map_or_else(|| self.inner.parameters(), Ok)?;
+            let snapshot = Snapshot { super_batch, step, parameters };
             self.snapshots.drain(..self.snapshots.len().saturating_sub(1));
             self.snapshots.push(snapshot.clone());
             // After a failure of the first layer's thread nobody receives this; whoever reads rows is told of it.
             let _ = self.messages.send(Message::Begins(snapshot));
         }
-        let given = match batch {
-            MiniBatch::Host(batch) => batch.given.as_deref(),
-            MiniBatch::Device(_) => None,
-        };
-        given.map_or(Ok(()), |given| self.cache.check(step, given.version).map_err(|e| failed(id, e)))
+        batch.given_version().map_or(Ok(()), |version| self.cache.check(step, version).map_err(|e| failed(id, e)))
     }
 
     fn stepped(&mut self) {

@@ -23,6 +23,7 @@ pub const DESCRIPTION: Description = Description::new(
 .with_probe(probe)
 .with_accelerators(accelerators)
 .with_options(&OPTIONS)
+.taking_given_rows()
 .as_simulated();
 
 morphgl_registry::submit! { DESCRIPTION }

@@ -83,11 +83,13 @@ impl Training for SimLedger {
         Ok(())
     }
 
-    /// Occupies the device, verifies the mini-batch's content and records it. The score counts labelled seeds; its loss is 0.
+    /// Occupies the device, with given rows for a shorter time ([`SimBatch::training_part`]), verifies the mini-batch's content and
+    /// records it. The score counts labelled seeds; its loss is 0.
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let batch = SimBatch::on(&self.device, batch)?.clone();
         let features = self.features;
-        Ok(self.stream.submit(batch.id(), batch, move |state, batch| accumulate(state, batch, features)))
+        let (id, part) = (batch.id(), batch.training_part());
+        Ok(self.stream.submit_part(id, part, batch, move |state, batch| accumulate(state, batch, features)))
     }
 
     /// One step runs while the next is queued; the simulated stream keeps their order.

@@ -58,12 +58,13 @@ impl SplitArgs {
     }
 }
 
-/// The split to train with: where the hot ratio was given, or it is predicted to be faster than exact training.
+/// The split to train with: where the hot ratio was given, or it is predicted to be faster than exact training for `epochs`.
 pub(crate) fn choose(
     allowed: Option<Allowed>,
     planned: Option<anyhow::Result<SplitPlan>>,
     exact: &Plan,
     unified: Option<&Unified>,
+    epochs: u32,
     show: Show,
 ) -> anyhow::Result<Option<SplitPlan>> {
     let (Some(allowed), Some(planned)) = (allowed, planned) else { return Ok(None) };
@@ -78,7 +79,7 @@ pub(crate) fn choose(
     };
     let exact = unified.map_or(exact.prediction.epoch_seconds, |unified| unified.epoch_seconds);
     let is_chosen = |split: &SplitPlan| {
-        let seconds = split.plan().prediction.epoch_seconds;
+        let seconds = split.epoch_seconds(epochs);
         let chosen = asked || seconds < exact;
         if !chosen {
             let (split, exact) = (Time(seconds), Time(exact));
@@ -105,7 +106,7 @@ pub(crate) fn summary(plan: &SplitPlan, statistics: &SplitStatistics) -> (String
     );
     let json = json!({
         "plan": plan, "super_batches": all.len(), "given_share": share, "hot_nodes": sum(|s| s.hot as f64),
-        "choosing_seconds": choosing, "computing_seconds": computing,
+        "staleness": statistics.staleness(), "choosing_seconds": choosing, "computing_seconds": computing,
     });
     (text, json)
 }

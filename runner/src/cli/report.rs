@@ -1,16 +1,18 @@
 //! Contents of reports.
 
 use indicatif::HumanCount;
+use morphgl_layer_split::{SplitStatistics, StaleRows};
 use morphgl_plan::{Phase, Plan, Plans, Problem};
 use morphgl_profile::{CandidateProfile, Outcome};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, CounterSpec};
 use morphgl_report::{
-    Baseline, Cache, Counted, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,
+    Baseline, Cache, Counted, Epoch, Memory, MemoryUse, OperatorSeconds, Report, Stale, TrainingCandidate, Utilisation,
+    WhatIf,
 };
 
 use super::show;
 use super::what_if::{self, Changed};
-use crate::{EpochRow, Profile, Recorder, Selection, Simulated, TrainReport, predicted_timeline, recorder};
+use crate::{EpochRow, Profile, Recorder, Selection, Simulated, SplitPlan, TrainReport, predicted_timeline, recorder};
 
 fn baselines(plans: &Plans, chosen: &Plan) -> Vec<Baseline> {
     let baseline = |plan: &Plan| {
@@ -136,6 +138,8 @@ pub(crate) struct Run<'a> {
     /// Memory of the program besides the plan's buffers.
     pub(crate) held_bytes: u64,
     pub(crate) simulated: &'a Simulated,
+    /// Where layers are split, the plan and what was given.
+    pub(crate) split: Option<(&'a SplitPlan, &'a SplitStatistics)>,
 }
 
 /// The report of a run.
@@ -184,6 +188,7 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
         used("dataset, model, program", run.held_bytes),
         used("caches", run.plan.memory.caches),
         used("buffers and workers, at most", run.plan.memory.host),
+        used("given rows", run.split.map_or(0, |(plan, _)| plan.bytes)),
     ];
     // A dataset in memory needs no cache.
     uses.retain(|used| used.bytes > 0);
@@ -194,6 +199,8 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
         peak: Some(crate::peak_rss_bytes()),
         uses,
     }];
+    let stale = |StaleRows { steps, batches, rows }| Stale { steps, batches, rows };
+    page.staleness = run.split.map_or(Vec::new(), |(_, given)| given.staleness().into_iter().map(stale).collect());
     for (operator, counters) in &run.report.counters() {
         let simulated = run.simulated.operator(operator);
         let counted = counters.iter().map(|(counter, &amount)| Counted {

@@ -259,7 +259,8 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         0 => String::new(),
         bytes => format!("caches {}, ", show::bytes(bytes)),
     };
-    show.line(format_args!("memory: {caches}buffers and workers at most {host}, all else about {held}"));
+    let rows = split.as_ref().map_or(String::new(), |split| format!("given rows {}, ", show::bytes(split.bytes)));
+    show.line(format_args!("memory: {caches}{rows}buffers and workers at most {host}, all else about {held}"));
     let steps_per_epoch = state.plan.num_batches();
     show.line(if state.open { format!("{}\n", length(&options, steps_per_epoch)) } else { String::new() });
 
@@ -336,6 +337,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         configuration: configuration(&configured.job, &trainer.options),
         held_bytes: state.held_bytes,
         simulated: &simulated,
+        split: split.as_ref().zip(trainer.executor.split_statistics()),
     };
     // Without a step, the model is the initial one, which is written on request.
     let has_model = trainer.options.epochs == 0 || report.epochs.iter().any(|e| e.report.batches > 0);

@@ -1,8 +1,11 @@
 //! Batching on simulated CPU workers.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Handle, MiniBatch, Place, Result};
+use morphgl_registry::{
+    BatchId, Batching, BatchingContext, BatchingWorker, GivenNodes, Handle, MiniBatch, Place, Result,
+};
 use morphgl_sampler_core::host_batch;
 use morphgl_sim::{Device, Operation, Work};
 
@@ -26,6 +29,10 @@ impl CpuSimNeighbor {
         let shared = Shared::new(context, context.gather, CPU_KEY, &Place::Host, "give the host")?;
         Ok(Self { shared, device: device.clone() })
     }
+
+    fn start(&self, sampler: Sampler) -> Box<dyn BatchingWorker> {
+        Box::new(Worker { device: self.device.clone(), sampler })
+    }
 }
 
 impl Batching for CpuSimNeighbor {
@@ -35,8 +42,16 @@ impl Batching for CpuSimNeighbor {
 
     /// A worker takes the configured duration, with any number of threads.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        let sampler = self.shared.sampler(threads)?;
-        Ok(Box::new(Worker { device: self.device.clone(), sampler }))
+        Ok(self.start(self.shared.sampler(threads)?))
+    }
+
+    /// Such a worker takes as long.
+    fn worker_with_given(
+        &self,
+        threads: usize,
+        given: &Arc<dyn GivenNodes>,
+    ) -> Option<Result<Box<dyn BatchingWorker>>> {
+        Some(self.shared.sampler_with(threads, |sampler| sampler.with_given(given)).map(|sampler| self.start(sampler)))
     }
 }
 
@@ -53,7 +68,7 @@ impl BatchingWorker for Worker {
         recycled: Option<MiniBatch>,
     ) -> Result<Handle<MiniBatch>> {
         let mut batch = host_batch(recycled);
-        let operation = Operation { key: &CPU_KEY, work: Work::BatchingCpu, id };
+        let operation = Operation { key: &CPU_KEY, work: Work::BatchingCpu, id, part: 1.0 };
         let (batch, took) = self.device.operate(operation, || {
             self.sampler.sample(id, share, &mut batch)?;
             Ok(MiniBatch::Host(batch))

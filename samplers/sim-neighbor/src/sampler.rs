@@ -36,9 +36,18 @@ impl Shared {
 
     /// The sampler of a worker; more threads do not make it faster.
     pub(crate) fn sampler(&self, threads: usize) -> Result<Sampler> {
+        self.sampler_with(threads, |sampler| sampler)
+    }
+
+    /// [`Shared::sampler`] with other settings.
+    pub(crate) fn sampler_with(
+        &self,
+        threads: usize,
+        set: impl FnOnce(NeighborSampler) -> NeighborSampler,
+    ) -> Result<Sampler> {
         check_threads(threads)?;
         let sampler = NeighborSampler::new(&self.host.dataset.topology, self.settings.clone(), 1, &self.expected);
-        Ok(Sampler(HostWorker::new(Arc::clone(&self.host), 1, sampler)?))
+        Ok(Sampler(HostWorker::new(Arc::clone(&self.host), 1, set(sampler))?))
     }
 }
 

@@ -19,15 +19,16 @@ pub use search::layer_split;
 /// What layer-split training adds to a schedule of one route, whose durations are those of mini-batches with given rows.
 ///
 /// When super-batch s begins training, the parameters are copied, and the CPU computes with them the first-layer rows of
-/// hot nodes for super-batch s + 1: its given rows. The first transfer of super-batch s + 1 waits for them. Super-batch 0 has no
-/// given rows.
+/// hot nodes for super-batch s + 1: its given rows. The first transfer of super-batch s + 1 waits for them. The last super-batch of
+/// an epoch is followed by the first one of the next. The first super-batch of all has no given rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Split {
     /// Mini-batches of a super-batch.
     pub super_batch: usize,
     /// Hot ratio: the part of the first layer's nodes whose rows the CPU computes, above 0 and at most 1.
     pub ratio: f64,
-    /// Seconds of the phases of a mini-batch without given rows, by the schedule's workers and threads.
+    /// Seconds of the phases of a mini-batch without given rows, as the first super-batch has them, by the schedule's workers and
+    /// threads.
     pub exact: PerPhase<Seconds>,
     /// Seconds of computing the given rows of a super-batch, alone on the cores.
     pub embedding: Seconds,
@@ -62,10 +63,10 @@ impl Split {
             .try_for_each(|phase| self.exact[phase].check(&format_args!("exact {}", phase.noun())).map(drop))
     }
 
-    fn given_rows(&self) -> GivenRows {
+    fn given_rows(&self, epoch: u32) -> GivenRows {
         GivenRows {
             super_batch: self.super_batch.clamp(1, u32::MAX as usize) as u32,
-            exact: Phase::ALL.map(|phase| self.exact[phase]),
+            exact: (epoch == 0).then(|| Phase::ALL.map(|phase| self.exact[phase])),
             seconds: self.embedding.mean,
             threads: self.threads as f64,
         }
@@ -87,7 +88,7 @@ fn staleness(super_batch: usize) -> usize {
 /// The given rows of one super-batch in a simulated epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Embedding {
-    /// The super-batch that they are for, from 1.
+    /// The super-batch that they are for, from 1; after the last one of the epoch comes the first one of the next.
     pub super_batch: usize,
     /// When they are computed.
     pub span: Span,
@@ -109,7 +110,8 @@ impl Embedding {
 pub struct SplitSimulation {
     /// The mini-batches. Cores are held by the computation of given rows too.
     pub simulation: Simulation,
-    /// The given rows of each super-batch but the first, in order.
+    /// The given rows that are computed in the epoch, in order: those of each super-batch but the first; after the first epoch
+    /// also those of the next epoch's first.
     pub embeddings: Vec<Embedding>,
 }
 
@@ -131,7 +133,9 @@ impl SplitSimulation {
     }
 }
 
-/// Simulates a layer-split epoch by the schedule's own policy with mean durations, as [`simulate`](crate::simulate()) does.
+/// Simulates epoch `epoch` of layer-split training, from 0, by the schedule's own policy with mean durations, as
+/// [`simulate`](crate::simulate()) does. The first epoch begins with a super-batch without given rows; all later ones are alike,
+/// and end when their mini-batches are trained and the rows of the next one's first super-batch are computed.
 ///
 /// # Panics
 ///
@@ -140,19 +144,19 @@ impl SplitSimulation {
 /// # Complexity
 ///
 /// O(mini-batches · (workers + resources)).
-pub fn simulate_split(schedule: &Schedule, split: &Split) -> SplitSimulation {
-    run(schedule, split, false)
+pub fn simulate_split(schedule: &Schedule, split: &Split, epoch: u32) -> SplitSimulation {
+    run(schedule, split, epoch, false)
 }
 
 /// As [`simulate_split`], with all activities of mini-batches.
-pub fn split_timeline(schedule: &Schedule, split: &Split) -> SplitSimulation {
-    run(schedule, split, true)
+pub fn split_timeline(schedule: &Schedule, split: &Split, epoch: u32) -> SplitSimulation {
+    run(schedule, split, epoch, true)
 }
 
-fn run(schedule: &Schedule, split: &Split, record: bool) -> SplitSimulation {
+fn run(schedule: &Schedule, split: &Split, epoch: u32, record: bool) -> SplitSimulation {
     let (shares, cores) = (schedule.shares.len(), cores(&schedule.resources));
     assert!(shares == 1, "a layer-split schedule has one share, not {shares}, on {cores} cores");
-    let (simulation, rows) = simulate::run(schedule, Some(&split.given_rows()), record);
+    let (simulation, rows) = simulate::run(schedule, Some(&split.given_rows(epoch)), record);
     let share = &schedule.shares[0];
     let exclusive = |phase: Phase| exclusive(&schedule.resources, &share.hardware[phase]);
     let overlap = exclusive(Phase::Transferring) & exclusive(Phase::Training) == 0;
@@ -167,8 +171,10 @@ fn run(schedule: &Schedule, split: &Split, record: bool) -> SplitSimulation {
 /// A layer-split plan: an ordinary plan of mini-batches with given rows, and what computes these.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SplitPlan {
-    /// The schedule with the durations of mini-batches with given rows, and the prediction of the whole layer-split epoch.
+    /// The schedule with the durations of mini-batches with given rows, and the prediction of every epoch but the first.
     pub plan: Plan,
+    /// Predicted seconds of the first epoch, whose first super-batch has no given rows.
+    pub first_seconds: f64,
     /// Super-batches and the computation of given rows.
     pub split: Split,
     /// Share of the epoch in which given rows are computed.
@@ -189,16 +195,17 @@ impl SplitPlan {
         self.plan.check()?;
         self.split.check(&self.plan.schedule)?;
         let slack = self.slack_seconds.unwrap_or(0.0);
-        if !(is_amount(self.load) && is_amount(self.late_seconds) && slack.abs() <= MAX_SECONDS) {
-            let Self { load, late_seconds, .. } = self;
-            let numbers = format!("a load of {load}, {late_seconds} s late, a slack of {slack} s");
+        let amounts = [self.first_seconds, self.load, self.late_seconds];
+        if !(amounts.into_iter().all(is_amount) && slack.abs() <= MAX_SECONDS) {
+            let [first, load, late] = amounts;
+            let numbers = format!("{first} s at first, a load of {load}, {late} s late, a slack of {slack} s");
             return wrong(&"prediction of given rows", format!("{numbers}; give finite numbers"));
         }
         Ok(())
     }
 }
 
-/// Exact plans, and the best layer-split plan within the bound of staleness.
+/// Exact plans, and the best layer-split plan within the bound of staleness, by epochs after the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SplitChoice {
     /// Plans without given rows.

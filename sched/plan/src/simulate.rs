@@ -83,8 +83,10 @@ pub(crate) fn simulated(schedule: Schedule) -> (Schedule, Simulation) {
 pub(crate) struct GivenRows {
     /// Mini-batches of a super-batch.
     pub(crate) super_batch: u32,
-    /// Seconds of each phase in the first super-batch, which has no given rows.
-    pub(crate) exact: [Seconds; 3],
+    /// Seconds of each phase in the first super-batch, where it has no given rows. `None` where the epoch before has computed them;
+    /// then this one computes those of the next one's first super-batch while its last one trains, and ends with them at the
+    /// earliest.
+    pub(crate) exact: Option<[Seconds; 3]>,
     /// Seconds of computing the rows of a super-batch, alone on the cores.
     pub(crate) seconds: f64,
     /// Threads that compute them.
@@ -165,7 +167,7 @@ fn slow(schedule: &Schedule, running: &mut [Running], now: f64) {
     }
 }
 
-/// Simulates an epoch, of one share where it has given rows; the rows of each super-batch but the first come with it.
+/// Simulates an epoch, of one share where it has given rows; all rows that it computes come with it.
 pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) -> (Simulation, Vec<Rows>) {
     let n = schedule.num_batches();
     let mut choose = policy::of(schedule);
@@ -185,7 +187,7 @@ pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) 
     let mut activities = Vec::with_capacity(if record { 3 * n } else { 0 });
     let (mut time, mut next, mut peak, mut first_fill) = (0.0_f64, 0_u32, [0, 0], None);
     let (mut rows, mut due): (Vec<Rows>, Option<f64>) = (Vec::new(), None);
-    // Ends of training of whole super-batches.
+    // Ends of training of super-batches.
     let mut trained: Vec<f64> = Vec::new();
 
     loop {
@@ -208,12 +210,14 @@ pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) 
             if step.phase == Phase::Training {
                 first_fill.get_or_insert(time);
             }
-            let is_exact = |g: &&GivenRows| number < g.super_batch;
-            let of_share = given.filter(is_exact).map_or(&seconds[step.share], |g| &g.exact);
+            let exact = given.filter(|g| number < g.super_batch).and_then(|g| g.exact.as_ref());
+            let of_share = exact.unwrap_or(&seconds[step.share]);
             let took = of_share[step.phase as usize].mean;
             let begins = |g: &&GivenRows| number.is_multiple_of(g.super_batch);
             match (step.phase, given.filter(begins)) {
-                (Phase::Training, Some(g)) if n as u64 > u64::from(number) + u64::from(g.super_batch) => {
+                (Phase::Training, Some(g))
+                    if g.exact.is_none() || n as u64 > u64::from(number) + u64::from(g.super_batch) =>
+                {
                     let shared = shared.expect("rows are computed on cores");
                     busy[shared] += g.seconds * g.threads;
                     let end = time + g.seconds;
@@ -258,7 +262,8 @@ pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) 
                 continue;
             };
             state.end(step, number);
-            let ends = |g: &&GivenRows| step.phase == Phase::Training && (number + 1).is_multiple_of(g.super_batch);
+            let is_last = |g: &GivenRows| (number + 1).is_multiple_of(g.super_batch) || number as usize + 1 == n;
+            let ends = |g: &&GivenRows| step.phase == Phase::Training && is_last(g);
             if given.filter(ends).is_some() {
                 trained.push(time);
             }
@@ -279,7 +284,11 @@ pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) 
         "a policy left mini-batches behind: {} of {n} trained by {schedule}",
         state.trained
     );
-    rows.iter_mut().zip(trained).for_each(|(rows, end)| rows.before = end);
+    rows.iter_mut().zip(&trained).for_each(|(rows, end)| rows.before = *end);
+    // The next epoch's first transfer is due when this one is trained.
+    if let (Some(last), Some(end), true) = (rows.last_mut(), trained.last(), given.is_some_and(|g| g.exact.is_none())) {
+        last.due = *end;
+    }
     activities.sort_by(|a, b| a.span.start.total_cmp(&b.span.start).then(a.id.cmp(&b.id)));
     let first_fill_seconds = first_fill.unwrap_or(0.0);
     (Simulation { seconds: time, first_fill_seconds, busy, peak, order: Order::new(order), activities }, rows)

@@ -5,8 +5,8 @@ mod common;
 use common::check::constraints;
 use common::{DEVICE, HOST, Random, TwoRoutes};
 use morphgl_plan::{
-    Curve, PerPhase, Phase, Point, Policy, Problem, Schedule, Seconds, Split, SplitChoice, SplitPoint, SplitProblem,
-    SplitSimulation, layer_split, next_ratio, simulate, simulate_split, split_timeline,
+    Curve, PerPhase, Phase, Point, Policy, Problem, Schedule, Seconds, Simulation, Split, SplitChoice, SplitPoint,
+    SplitProblem, SplitSimulation, layer_split, next_ratio, simulate, simulate_split, split_timeline,
 };
 use proptest::prelude::*;
 
@@ -29,12 +29,23 @@ fn assert_close(a: f64, b: f64) {
     assert!((a - b).abs() < 1e-9 * b.abs().max(1.0), "{a}, expected {b}");
 }
 
+/// The simulation of mini-batches alone, without the rows of the next epoch that may end last.
+fn phases(found: &SplitSimulation) -> Simulation {
+    let ends = found.simulation.activities.iter().map(|a| a.span.end);
+    Simulation { seconds: ends.fold(0.0, f64::max), ..found.simulation.clone() }
+}
+
 /// Runs an epoch: its seconds, and start, end and slack of each computation of given rows.
 #[track_caller]
-fn expect(schedule: &Schedule, split: &Split, seconds: f64, embeddings: &[[f64; 3]]) -> SplitSimulation {
-    let found = split_timeline(schedule, split);
-    constraints(schedule, &found.simulation);
-    assert_eq!(simulate_split(schedule, split).simulation.seconds, found.simulation.seconds);
+fn expect_of(
+    epoch: u32,
+    (schedule, split): (&Schedule, &Split),
+    seconds: f64,
+    embeddings: &[[f64; 3]],
+) -> SplitSimulation {
+    let found = split_timeline(schedule, split, epoch);
+    constraints(schedule, &phases(&found));
+    assert_eq!(simulate_split(schedule, split, epoch).simulation.seconds, found.simulation.seconds);
     assert_close(found.simulation.seconds, seconds);
     assert_eq!(found.embeddings.len(), embeddings.len(), "{:?}", found.embeddings);
     for (e, [start, end, slack]) in found.embeddings.iter().zip(embeddings) {
@@ -43,6 +54,12 @@ fn expect(schedule: &Schedule, split: &Split, seconds: f64, embeddings: &[[f64; 
         assert_close(e.slack(), *slack);
     }
     found
+}
+
+/// The first epoch, see [`expect_of`].
+#[track_caller]
+fn expect(schedule: &Schedule, split: &Split, seconds: f64, embeddings: &[[f64; 3]]) -> SplitSimulation {
+    expect_of(0, (schedule, split), seconds, embeddings)
 }
 
 #[test]
@@ -61,6 +78,23 @@ fn late_rows_delay_training() {
     let found = expect(&six(), &split(2, [1.0, 1.0, 4.0], 4.0), 19.0, &[[2.0, 6.0, 3.0], [10.0, 14.0, -1.0]]);
     assert_close(found.slack().expect("there are two"), -1.0);
     assert_close(found.late(), 1.0);
+}
+
+#[test]
+fn later_epochs_have_given_rows_throughout_and_compute_those_of_the_next() {
+    let (schedule, exact) = (six(), [1.0, 1.0, 4.0]);
+    let later = |rows: f64, seconds: f64, embeddings: &[[f64; 3]]| {
+        expect_of(1, (&schedule, &split(2, exact, rows)), seconds, embeddings)
+    };
+    // The steps are at 2-6, 6-10 and 10-14, and the rows just in time, but for the next epoch's.
+    let found = later(3.0, 14.0, &[[2.0, 5.0, 0.0], [6.0, 9.0, 0.0], [10.0, 13.0, 1.0]]);
+    assert_close(found.load(), 9.0 / 14.0);
+    assert_eq!(found.embeddings.last().map(|e| e.super_batch), Some(3));
+    // Rows that take 5 s are 2 s late each time; the epoch ends a second after its last step at 14-18.
+    let found = later(5.0, 19.0, &[[2.0, 7.0, -2.0], [8.0, 13.0, -2.0], [14.0, 19.0, -1.0]]);
+    assert_close(found.late(), 5.0);
+    // A whole epoch in one super-batch.
+    expect_of(1, (&schedule, &split(7, exact, 3.0)), 14.0, &[[2.0, 5.0, 9.0]]);
 }
 
 #[test]
@@ -112,12 +146,14 @@ proptest! {
     /// Rows that cost nothing and change no duration leave the epoch as it is, where transfers are never ahead of training by a
     /// super-batch: rows of the next one are computed when this one begins training.
     #[test]
-    fn free_rows_change_nothing(seed in any::<u64>(), n in 1usize..50, route in 0usize..2, pipeline in any::<bool>()) {
+    fn free_rows_change_nothing(
+        seed in any::<u64>(), n in 1usize..50, route in 0usize..2, pipeline in any::<bool>(), epoch in 0u32..2,
+    ) {
         let two = Random(seed).two_routes(100);
         let schedule = two.single(if pipeline { Policy::Pipeline } else { Policy::Sequential }, route);
         let share = &schedule.shares[0];
         let exact = [share.batching.mean, share.transferring.mean, share.training.mean];
-        let (found, plain) = (simulate_split(&schedule, &split(n, exact, 0.0)).simulation, simulate(&schedule));
+        let (found, plain) = (simulate_split(&schedule, &split(n, exact, 0.0), epoch).simulation, simulate(&schedule));
         if n > schedule.ready {
             // A thread of no duration still rounds the ends of what it shares the cores with.
             let alike = (found.seconds - plain.seconds).abs() <= 1e-9 * plain.seconds && found.order == plain.order;
@@ -131,19 +167,20 @@ proptest! {
     #[test]
     fn rows_are_within_the_bound(
         seed in any::<u64>(), n in 1usize..20, route in 0usize..2, pipeline in any::<bool>(), embedding in 0.0..20.0f64,
+        epoch in 0u32..2,
     ) {
         let mut random = Random(seed);
         let two = random.two_routes(100);
         let schedule = two.single(if pipeline { Policy::Pipeline } else { Policy::Sequential }, route);
         let split = split(n, [0; 3].map(|_| random.seconds()), embedding);
-        let found = split_timeline(&schedule, &split);
-        constraints(&schedule, &found.simulation);
-        prop_assert_eq!(found.embeddings.len(), 99 / n);
+        let found = split_timeline(&schedule, &split, epoch);
+        constraints(&schedule, &phases(&found));
+        prop_assert_eq!(found.embeddings.len(), 99 / n + epoch as usize);
         let begin = |phase, index: usize| {
             let mut all = found.simulation.activities.iter().filter(|a| a.phase == phase);
             all.find(|a| a.id.index as usize == index).expect("an activity of each phase").span
         };
-        for e in &found.embeddings {
+        for e in &found.embeddings[..99 / n] {
             let first = e.super_batch * n;
             prop_assert_eq!(e.span.start, begin(Phase::Training, first - n).start);
             prop_assert!(e.span.end <= begin(Phase::Transferring, first).start);
@@ -152,10 +189,16 @@ proptest! {
             prop_assert!(last - version <= split.staleness(), "{} and {}", last, version);
         }
         // Training is no later than by the rows' own lateness, and each late second is a wait of it.
-        for e in found.embeddings.iter().filter(|e| e.slack() < 0.0) {
+        for e in found.embeddings[..99 / n].iter().filter(|e| e.slack() < 0.0) {
             let first = e.super_batch * n;
             let (before, step) = (begin(Phase::Training, first - 1).end, begin(Phase::Training, first).start);
             prop_assert!(step - before >= -e.slack() - 1e-9 * step, "{:?}: {} to {}", e, before, step);
+        }
+        // The rows of the next epoch's first super-batch are complete when the epoch ends.
+        for e in &found.embeddings[99 / n..] {
+            prop_assert_eq!(e.span.start, begin(Phase::Training, 99 / n * n).start);
+            let end = begin(Phase::Training, 99).end.max(e.span.end);
+            prop_assert!((found.simulation.seconds - end).abs() <= 1e-9 * end);
         }
     }
 }
@@ -180,19 +223,20 @@ fn the_split_is_chosen_within_its_bound_of_staleness() {
         assert_eq!(plans, morphgl_plan::plan(&exact).expect("it fits"));
     }
     let choice = with(7);
-    // The first fill of 0.3 s, 4 exact steps of 2 s, 36 of 1 s; the rows of 3.9 s are done 0.1 s before a super-batch's last step
-    // ends, just in time for a transfer of 0.1 s.
+    // The first fill of 0.3 s and 40 steps of 1 s, in the first epoch 4 of them of 2 s; the rows of 3.9 s are done 0.1 s before a
+    // super-batch's last step ends, just in time for a transfer of 0.1 s.
     assert_close(choice.exact.best().prediction.epoch_seconds, 0.3 + 80.0);
-    assert_close(choice.epoch_seconds(), 0.3 + 8.0 + 36.0);
+    assert_close(choice.epoch_seconds(), 0.3 + 40.0);
     let found = choice.chosen().expect("it is shorter");
     assert_eq!((found.split.staleness(), found.split.ratio, found.split.threads), (7, 0.2, 1));
     assert!(found.slack_seconds.expect("nine deadlines").abs() < 1e-9, "{found:?}");
-    assert_close(found.load, 9.0 * 3.9 / 44.3);
+    assert_close(found.first_seconds, 0.3 + 8.0 + 36.0);
+    assert_close(found.load, 10.0 * 3.9 / 40.3);
     found.check().expect("our own plan is valid");
     let text = serde_json::to_string(&choice).expect("a choice is plain data");
     let back: SplitChoice = serde_json::from_str(&text).expect("our own text");
     assert_eq!(serde_json::to_string(&back).expect("plain data"), text);
-    let again = simulate_split(&found.plan.schedule, &found.split);
+    let again = simulate_split(&found.plan.schedule, &found.split, 1);
     assert_eq!(again.simulation.seconds, found.plan.prediction.epoch_seconds);
 }
 

@@ -85,7 +85,7 @@ fn with_staleness_allowed_no_plan_is_slower() {
             };
             assert!(found.split.staleness() <= staleness, "machine {machine}: {found:?}");
             found.check().expect("our own plan is valid");
-            let again = simulate_split(&found.plan.schedule, &found.split);
+            let again = simulate_split(&found.plan.schedule, &found.split, 1);
             assert_eq!(again.simulation.seconds, seconds, "machine {machine}");
             if staleness == 31 {
                 chosen[on_cores] += 1;
@@ -138,7 +138,7 @@ fn the_search_is_near_the_best_pipeline_by_hand() {
                 let share = &exact.shares[0];
                 split.exact.batching = share.batching;
                 split.exact.training = share.training;
-                let by_hand = simulate_split(&given, &split).simulation.seconds;
+                let by_hand = simulate_split(&given, &split, 1).simulation.seconds;
                 worst = worst.max(seconds / by_hand);
                 assert!(
                     seconds <= 1.0011 * by_hand,

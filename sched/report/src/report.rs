@@ -55,6 +55,8 @@ pub struct Report {
     pub hit_rates: Option<LineChart>,
     /// What operators counted.
     pub counters: Vec<Counted>,
+    /// Rows that were given to mini-batches, by how stale they were, in ascending order.
+    pub staleness: Vec<Stale>,
     /// Notes in sentences: assumptions, skipped operators, replanning.
     pub notes: Vec<String>,
     /// The machine, as names and values.
@@ -255,6 +257,18 @@ impl Report {
             || self.operators.iter().any(|o| o.simulated)
             || self.memory.iter().any(|m| m.simulated)
     }
+}
+
+/// Given rows of one staleness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stale {
+    /// Steps between the parameters that the rows were computed with and those that they were used with.
+    pub steps: u64,
+    /// Mini-batches with such rows.
+    pub batches: u64,
+    /// The rows.
+    pub rows: u64,
 }
 
 /// The sum of a counter of an operator over all mini-batches.

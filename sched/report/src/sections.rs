@@ -204,12 +204,18 @@ pub(crate) fn tables(report: &Report) -> String {
 
 /// Memory, caches, hit rates, and what operators counted: bytes over links and from disk, cache requests and hits, counters of
 /// their own.
-pub(crate) fn resources(report: &Report) -> [String; 4] {
+pub(crate) fn resources(report: &Report) -> [String; 5] {
     let places: String = report.memory.iter().map(table::memory).collect();
     [
         section("memory", "Memory", "", &places),
         section("", "Caches", "Share of accesses they catch.", &caches(report)),
         hit_rates(report.hit_rates.as_ref()),
+        section(
+            "",
+            "Staleness",
+            "Rows of the first layer that were given, by the steps they were old, and the mini-batches they were given to.",
+            &staleness(report),
+        ),
         section("", "Counters", "Sums over all mini-batches.", &table::counters(&report.counters)),
     ]
 }
@@ -236,6 +242,15 @@ fn caches(report: &Report) -> String {
         (name, [c.predicted_hits, c.measured_hits])
     };
     pairs(&report.caches.iter().map(row).collect::<Vec<_>>())
+}
+
+/// The histogram of staleness; empty without given rows.
+fn staleness(report: &Report) -> String {
+    let Some(most) = report.staleness.iter().map(|s| s.rows).max() else { return String::new() };
+    bars::rows(report.staleness.iter().map(|s| {
+        let text = format!("{} in {}", count(s.rows), count(s.batches));
+        (count(s.steps), bar("measured", s.rows as f64 / most.max(1) as f64, &text))
+    }))
 }
 
 pub(crate) fn notes(report: &Report, timelines: &[(&str, &Timeline, Rows)]) -> String {

@@ -13,6 +13,7 @@ pub const DESCRIPTION: Description = Description::new(
     At::Host,
     At::Host,
     Build::Transferring(|context| Ok(Box::new(CpuHost::new(context)?))),
-);
+)
+.taking_given_rows();
 
 morphgl_registry::submit! { DESCRIPTION }

@@ -24,6 +24,7 @@ pub const DMA: Description = Description::new(
 .with_accelerators(accelerators)
 .with_options(&OPTIONS)
 .with_counters(&[LINK_BYTES])
+.taking_given_rows()
 .as_simulated();
 
 /// The gather on the device.

@@ -101,6 +101,16 @@ impl SimBatch {
         self.expected
     }
 
+    /// Part of the work of training it that given rows leave. Work is edges aggregated, and a given row would have as many as a
+    /// computed one.
+    pub fn training_part(&self) -> f64 {
+        let batch = &self.slot.batch;
+        let (Some(given), Some(first)) = (&batch.given, batch.blocks.first()) else { return 1.0 };
+        let left_out = (first.num_edges() * given.nodes.len()) as f64 / first.num_dst.max(1) as f64;
+        let edges = batch.num_edges() as f64;
+        if left_out > 0.0 { edges / (edges + left_out) } else { 1.0 }
+    }
+
     /// Number of nodes whose features are missing: all input nodes, or none.
     pub fn num_missing_rows(&self) -> usize {
         let batch = &self.slot.batch;
@@ -161,6 +171,10 @@ impl DeviceBatch for SimBatch {
 
     fn num_seeds(&self) -> usize {
         self.num_seeds
+    }
+
+    fn given_version(&self) -> Option<u64> {
+        self.slot.batch.given.as_ref().map(|given| given.version)
     }
 
     fn to_host(&self) -> Result<HostBatch> {

@@ -30,6 +30,8 @@ pub struct Operation<'a> {
     pub work: Work,
     /// The mini-batch.
     pub id: BatchId,
+    /// Part of the configured duration that it takes: 1, or less where a part of the work is left out.
+    pub part: f64,
 }
 
 impl Operation<'_> {
@@ -109,18 +111,19 @@ impl Device {
         stop: &Stop,
         run: impl FnOnce() -> Result<T>,
     ) -> Result<(T, Duration)> {
-        let Operation { key, work, id } = operation;
+        let Operation { key, work, id, part } = operation;
         let closed = |Closed| operation.error("the operator was dropped before this was done".to_string());
         let held = self.0.resources.acquire(&key.hardware, stop).map_err(closed)?;
         self.fail(operation, stop)?;
         let value = run()?;
-        self.0.resources.sleep_until(held.since + self.config().duration(work, id), stop).map_err(closed)?;
+        let duration = self.config().duration(work, id).mul_f64(part);
+        self.0.resources.sleep_until(held.since + duration, stop).map_err(closed)?;
         Ok((value, held.since.elapsed()))
     }
 
     /// Injects the configured fault.
     fn fail(&self, operation: Operation<'_>, stop: &Stop) -> Result<()> {
-        let Operation { key, work, id } = operation;
+        let Operation { key, work, id, .. } = operation;
         match self.config().fault(work, id) {
             None => Ok(()),
             Some(FaultKind::Error) => Err(operation.error(format!("simulated error of {work}"))),

@@ -48,12 +48,23 @@ impl<S: Send + 'static> Stream<S> {
     pub fn submit<T: Send + 'static, K: Send + 'static>(
         &self,
         id: BatchId,
+        input: K,
+        run: impl FnOnce(&mut S, &mut K) -> Result<T> + Send + 'static,
+    ) -> Handle<T> {
+        self.submit_part(id, 1.0, input, run)
+    }
+
+    /// As [`Stream::submit`], in this part of the configured duration.
+    pub fn submit_part<T: Send + 'static, K: Send + 'static>(
+        &self,
+        id: BatchId,
+        part: f64,
         mut input: K,
         run: impl FnOnce(&mut S, &mut K) -> Result<T> + Send + 'static,
     ) -> Handle<T> {
         let (device, key, work, stop) = (self.device.clone(), self.key.clone(), self.work, Arc::clone(&self.stop));
         self.push(format!("{key}, {id}"), move |state| {
-            let operation = Operation { key: &key, work, id };
+            let operation = Operation { key: &key, work, id, part };
             let outcome = device.operate_until(operation, &stop, || run(state, &mut input));
             drop(input);
             outcome

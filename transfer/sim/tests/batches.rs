@@ -1,7 +1,7 @@
 //! Digests and devices.
 
 use morphgl_conformance::batching::{Case, graphs, reference};
-use morphgl_registry::{BatchId, DeviceBatch, HostBatch};
+use morphgl_registry::{BatchId, DeviceBatch, GivenRows, HostBatch};
 use morphgl_sim::{Config, Device, SimBatch, digest};
 
 fn batch(index: u32) -> HostBatch {
@@ -73,4 +73,24 @@ fn equal_place_and_configuration_share_one_device() {
     assert_eq!(shared("sim:0", "name=one").statistics().memory_used, 1, "shared while a handle exists");
     drop(batch);
     assert_eq!(shared("sim:0", "name=one").statistics().memory_peak, 0, "a new device");
+}
+
+#[test]
+fn given_rows_leave_out_the_edges_that_computed_ones_would_have() {
+    let device = Device::new("sim:0".parse().expect("a place"), Config::instant(2));
+    let key = "Transferring_PCIe_SimDma".parse().expect("a key");
+    let mut batch = batch(0);
+    let copied = SimBatch::copy(&device, &key, &batch).expect("memory for two");
+    assert_eq!((copied.training_part(), copied.given_version()), (1.0, None), "all rows are computed");
+    drop(copied);
+    // Half as many rows are given as computed, so half as many edges of the first layer are left out.
+    let (edges, first, rows) = (batch.num_edges() as f64, batch.blocks[0].num_edges() as f64, batch.blocks[0].num_dst);
+    let nodes = vec![0; rows / 2];
+    let given = GivenRows { degrees: vec![1.0; nodes.len()], rows: vec![0.5; nodes.len()], nodes, version: 7 };
+    let left_out = first * given.nodes.len() as f64 / rows as f64;
+    batch.given = Some(Box::new(given));
+    let copied = SimBatch::copy(&device, &key, &batch).expect("memory for two");
+    assert_eq!(copied.given_version(), Some(7));
+    assert!((copied.training_part() - edges / (edges + left_out)).abs() < 1e-12, "{}", copied.training_part());
+    assert_eq!(copied.to_host().expect("intact"), batch);
 }

@@ -247,3 +247,11 @@ fn the_input_lives_until_the_operation_is_done() {
     assert_eq!(handle.wait().expect("no fault").0, 5);
     assert_eq!(Arc::strong_count(&read), 1, "dropped before the handle is ready");
 }
+
+#[test]
+fn a_part_of_the_work_takes_that_part_of_the_duration() {
+    let device = device("training=60s");
+    let stream = stream(&device, "Training_SIM_Ledger", Work::Training, ());
+    let (_, took) = stream.submit_part(id(0), 5e-4, (), |(), ()| Ok(())).wait().expect("no fault");
+    assert!((30 * MS..30_000 * MS).contains(&took), "{took:?}");
+}

@@ -69,7 +69,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     }
     let unified = choose_group(args, unified, &plans, show)?;
     let unified = unified.map(|unified| unified.exchanging(args.exchange.unwrap_or_default()));
-    let split = layer_split::choose(split, measured_split, plans.best(), unified.as_ref(), show)?;
+    let split = layer_split::choose(split, measured_split, plans.best(), unified.as_ref(), epochs, show)?;
     let unified = unified.filter(|_| split.is_none());
     config.every_device = unified.is_some();
     let mut plan = match (&unified, &split) {

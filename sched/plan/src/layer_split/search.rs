@@ -1,11 +1,9 @@
 //! The search for a layer-split plan.
 
-use morphgl_registry::Phase;
-
 use super::{Split, SplitChoice, SplitPlan, SplitPoint, SplitProblem, simulate_split};
 use crate::memory::{self, DoesNotFit, memory};
 use crate::search::{lower_bound, pipelines};
-use crate::{Candidate, PerPhase, Plan, Policy, Prediction, Problem, Schedule, Seconds, assemble, bound, plan};
+use crate::{Candidate, PerPhase, Plan, Policy, Problem, assemble, bound, plan};
 
 /// Factor to the shortest epoch so far above which another candidate is no better: of candidates as good the first is kept.
 const BETTER: f64 = 0.999;
@@ -121,38 +119,22 @@ impl<'a> Attempt<'a> {
             embedding: point.embedding.at(threads),
             threads,
         };
-        let shorter = with_means(&plan.schedule, &split, f64::min);
-        Some(Self { plan, split, least: lower_bound(&shorter) })
+        Some(Self { plan, split, least: lower_bound(&plan.schedule) })
     }
 
-    /// Its prediction, beside the bound of an epoch with given rows throughout.
+    /// Its prediction, beside the bound of an epoch with given rows.
     fn predict(self, bound: f64) -> SplitPlan {
         let Self { plan, split, .. } = self;
         let schedule = &plan.schedule;
-        let found = simulate_split(schedule, &split);
-        let batches = schedule.num_batches().max(1);
-        let exact = split.super_batch.min(batches) as f64 / batches as f64;
-        let mean = with_means(schedule, &split, |exact_mean, mean| exact * exact_mean + (1.0 - exact) * mean);
-        let prediction = crate::plan::prediction(&mean, &found.simulation, bound);
-        // Given rows need not make every phase shorter.
-        let bound_seconds = bound.min(prediction.epoch_seconds);
+        let (first, later) = (simulate_split(schedule, &split, 0), simulate_split(schedule, &split, 1));
+        let prediction = crate::plan::prediction(schedule, &later.simulation, bound);
         SplitPlan {
-            plan: Plan { prediction: Prediction { bound_seconds, ..prediction }, ..plan.clone() },
-            load: found.load(),
-            slack_seconds: found.slack(),
-            late_seconds: found.late(),
+            plan: Plan { prediction, ..plan.clone() },
+            first_seconds: first.simulation.seconds,
+            load: later.load(),
+            slack_seconds: later.slack(),
+            late_seconds: later.late(),
             split,
         }
     }
-}
-
-/// The schedule with durations made of the exact ones and its own.
-fn with_means(schedule: &Schedule, split: &Split, of: impl Fn(f64, f64) -> f64) -> Schedule {
-    let mut schedule = schedule.clone();
-    let share = &mut schedule.shares[0];
-    let own = [&mut share.batching, &mut share.transferring, &mut share.training];
-    for (own, phase) in own.into_iter().zip(Phase::ALL) {
-        *own = Seconds::constant(of(split.exact[phase].mean, own.mean));
-    }
-    schedule
 }
