@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 
 use morphgl_graph_store::{Dtype, FeatureMatrix, FeatureView};
 use morphgl_platform::Pages;
@@ -64,8 +63,8 @@ pub struct BatchFeatures {
     pub dim: usize,
     /// Element type: f32, f16, bf16 or u8.
     pub dtype: Dtype,
-    /// The elements' bytes, row after row, aligned for every element type. Clones share them.
-    bytes: Arc<Pages>,
+    /// The elements' bytes, row after row, aligned for every element type.
+    bytes: Pages,
 }
 
 impl BatchFeatures {
@@ -76,14 +75,14 @@ impl BatchFeatures {
 
     /// An empty matrix of rows like those of `matrix`, in the memory of `pages`.
     pub fn inside(pages: Pages, matrix: &FeatureMatrix) -> Self {
-        let mut features = Self { dim: matrix.dim(), dtype: matrix.dtype(), bytes: Arc::new(pages) };
-        features.owned().resize(0);
+        let mut features = Self { dim: matrix.dim(), dtype: matrix.dtype(), bytes: pages };
+        features.bytes.resize(0);
         features
     }
 
     /// A matrix of `rows` rows of `dim` elements of type `dtype`, all zeros.
     pub fn zeros(rows: usize, dim: usize, dtype: Dtype) -> Self {
-        let mut features = Self { dim, dtype, bytes: Arc::default() };
+        let mut features = Self { dim, dtype, bytes: Pages::new() };
         features.resize(rows, dim, dtype);
         features
     }
@@ -99,20 +98,10 @@ impl BatchFeatures {
     }
 
     /// Resizes to `rows` rows of type `dtype` and length `dim`, and returns their bytes, for the caller to overwrite: old content
-    /// where the capacity suffices, else zeros. Nothing is cleared or copied, and capacity is kept, but where a clone shares the
-    /// memory: that is left to the clone.
+    /// where the capacity suffices, else zeros. Nothing is cleared or copied, and capacity is kept.
     pub fn resize(&mut self, rows: usize, dim: usize, dtype: Dtype) -> &mut [u8] {
         (self.dim, self.dtype) = (dim, dtype);
-        let bytes = rows * self.row_bytes();
-        self.owned().resize(bytes)
-    }
-
-    /// The memory, of which no clone has a part.
-    fn owned(&mut self) -> &mut Pages {
-        if Arc::get_mut(&mut self.bytes).is_none() {
-            self.bytes = Arc::default();
-        }
-        Arc::get_mut(&mut self.bytes).expect("memory that is not shared")
+        self.bytes.resize(rows * self.row_bytes())
     }
 
     /// The elements as bytes.

@@ -54,16 +54,3 @@ fn scores_count_labelled_rows_and_sum() {
     // Equal logits: the first class is the prediction.
     assert_eq!(Score::of(&[1.0, 1.0], &[1], 2).correct, 0);
 }
-
-#[test]
-fn clones_share_features_until_one_is_resized() {
-    let mut first = BatchFeatures::zeros(3, 2, Dtype::U8);
-    first.resize(3, 2, Dtype::U8).fill(7);
-    let kept = first.clone();
-    assert_eq!(kept.as_bytes().as_ptr(), first.as_bytes().as_ptr());
-    first.resize(3, 2, Dtype::U8).fill(8);
-    assert_eq!((kept.as_bytes(), first.as_bytes()), (&[7; 6][..], &[8; 6][..]));
-    // Alone again, it keeps its memory.
-    let at = first.as_bytes().as_ptr();
-    assert_eq!(first.resize(2, 2, Dtype::U8).as_ptr(), at);
-}

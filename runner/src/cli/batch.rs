@@ -11,7 +11,6 @@ use morphgl_registry::{
 };
 use serde_json::{Map, Value};
 
-use super::call::start_threads;
 use super::usage::{OrUsage, Usage};
 use super::values;
 use crate::build::layers_mismatch;
@@ -180,7 +179,7 @@ impl BatchArgs {
         }
         self.options()?;
         if let Some(threads) = self.threads {
-            start_threads(threads)?;
+            super::threads::start(threads)?;
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! Commands as functions, for programs that have a dataset in memory, or no terminal.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use clap::{CommandFactory, FromArgMatches};
@@ -10,7 +9,7 @@ use serde_json::Value;
 use super::data::DataArgs;
 use super::show::{Show, one_line};
 use super::usage::Usage;
-use super::{Cli, Command, interrupt, run, simd_level, train};
+use super::{Cli, Command, interrupt, run, simd_level, threads, train};
 
 /// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,15 +22,6 @@ pub struct Failure {
 
 /// Held while a command runs: commands share their stop request.
 static RUNNING: Mutex<()> = Mutex::new(());
-/// Whether commands of this process are called as functions, which may be more than one.
-static CALLED: AtomicBool = AtomicBool::new(false);
-
-/// Starts the threads of loops outside of plans. Commands that are called as functions share those of the first.
-pub(super) fn start_threads(threads: usize) -> anyhow::Result<()> {
-    let started = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
-    started.or_else(|error| if CALLED.load(Ordering::Relaxed) { Ok(()) } else { Err(error) })?;
-    Ok(())
-}
 
 /// Runs the command line `arguments`, the name of the program left out, on `dataset` in place of the default one or of the directory
 /// that they name; returns the document that `--json` prints. Progress and remarks go to stderr, unless `quiet`. Signals are the
@@ -45,7 +35,7 @@ pub fn call(arguments: &[String], dataset: Option<Arc<Dataset>>, quiet: bool) ->
         let message = "another command runs in this process; wait for its end".to_string();
         return Err(Failure { message, usage: false });
     };
-    CALLED.store(true, Ordering::Relaxed);
+    threads::share();
     interrupt::begin();
     let failed = |error: anyhow::Error| Failure { message: one_line(&error), usage: error.is::<Usage>() };
     let matches = Cli::command().no_binary_name(true).try_get_matches_from(arguments).map_err(|error| {

@@ -32,6 +32,7 @@ mod run_dir;
 mod screen;
 mod show;
 mod status;
+mod threads;
 mod train;
 mod usage;
 mod values;

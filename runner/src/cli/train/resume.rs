@@ -13,7 +13,6 @@ use super::state::{MachineState, RunState, checksums};
 use super::summary::{stop_reason, summary};
 use super::{Args, Setup};
 use crate::cli::Outcome;
-use crate::cli::call::start_threads;
 use crate::cli::paths::lossy;
 use crate::cli::run_dir::{Configured, RunDir};
 use crate::cli::show::{self, Show};
@@ -78,7 +77,7 @@ pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resum
     }
     // Before the dataset is read, which takes the threads there are.
     if let Some(threads) = configured.job.threads {
-        start_threads(threads)?;
+        crate::cli::threads::start(threads)?;
     }
     let path = configured.dataset.as_deref();
     let dataset = match path {
