@@ -26,7 +26,7 @@ impl Hotness {
         }
         let io = |e| Error::io(path, e);
         let replacement = Replacement::new(path).map_err(io)?;
-        let mut writer = NpyWriter::<f32>::create(replacement.path())?;
+        let mut writer = NpyWriter::<f32>::of(path, replacement.create().map_err(io)?)?;
         writer.write(&self.features)?;
         writer.write(&self.rows)?;
         writer.finish(Some(self.features.len()))?;

@@ -41,9 +41,17 @@ impl Replacement {
         Ok(Self { target, unfinished })
     }
 
-    /// Where the new file is written.
-    pub fn path(&self) -> &Path {
-        self.unfinished.as_ref().map_or(&self.target, Unfinished::path)
+    /// Creates the new file, which is empty, beside the target.
+    ///
+    /// # Errors
+    ///
+    /// The file system fails.
+    pub fn create(&self) -> io::Result<File> {
+        match &self.unfinished {
+            // Not beside an interrupt, which would have removed it already.
+            Some(unfinished) => unfinished.under_lock(|path| File::create(path)),
+            None => File::create(&self.target),
+        }
     }
 
     /// Syncs the new file, gives it the permissions of the old one, puts it in its place, and syncs the directory: after
@@ -81,7 +89,7 @@ impl Replacement {
 /// Those of [`Replacement`], and those of `write`.
 pub fn replace_file(target: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     let replacement = Replacement::new(target)?;
-    let mut out = BufWriter::new(File::create(replacement.path())?);
+    let mut out = BufWriter::new(replacement.create()?);
     write(&mut out)?;
     out.flush()?;
     drop(out);

@@ -39,11 +39,19 @@ impl<T: Element> NpyWriter<T> {
         Self::new(path.into(), None)
     }
 
+    /// Writes to an empty file, such as a [`Replacement`](morphgl_platform::Replacement) creates; errors name `path`.
+    pub fn of(path: impl Into<PathBuf>, file: File) -> Result<Self> {
+        Self::over(path.into(), file, None)
+    }
+
     /// As [`NpyWriter::create`]; with `unsynced`, the dataset's writer syncs the file later.
     pub(crate) fn new(path: PathBuf, unsynced: Option<Unsynced>) -> Result<Self> {
-        let io = |e| Error::io(&path, e);
-        let mut file = File::create(&path).map_err(io)?;
-        file.write_all(&[0; HEADER_BYTES]).map_err(io)?;
+        let file = File::create(&path).map_err(|e| Error::io(&path, e))?;
+        Self::over(path, file, unsynced)
+    }
+
+    fn over(path: PathBuf, mut file: File, unsynced: Option<Unsynced>) -> Result<Self> {
+        file.write_all(&[0; HEADER_BYTES]).map_err(|e| Error::io(&path, e))?;
         Ok(Self {
             path,
             out: BackgroundFile::new(file, HEADER_BYTES as u64, T::DTYPE),

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let failed = || format!("{}: cannot be written; check directory and disk space", path.display());
     if path.extension().is_some_and(|e| e == "npy") {
         let replacement = Replacement::new(path).with_context(failed)?;
-        let mut writer = NpyWriter::<i32>::create(replacement.path())?;
+        let mut writer = NpyWriter::<i32>::of(path, replacement.create().with_context(failed)?)?;
         writer.write(&classes)?;
         writer.finish(None)?;
         replacement.finish().with_context(failed)?;

@@ -26,7 +26,7 @@ pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
     }
     // Dropped, the temporary file is removed.
     Replacement::new(path)
-        .and_then(|beside| File::create(beside.path()).map(drop))
+        .and_then(|beside| beside.create().map(drop))
         .with_context(|| format!("--save {}: cannot be written; choose another file", path.display()))
 }
 

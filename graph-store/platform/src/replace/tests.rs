@@ -25,6 +25,26 @@ fn a_failed_write_leaves_the_old_file_and_nothing_else() {
 }
 
 #[test]
+fn a_file_is_created_before_or_after_an_interrupt() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let replacement = Replacement::new(&dir.path().join("out.csv")).expect("a file beside");
+    // Holds the lock that the handler of interrupts holds to the end of the process.
+    let handler = Unfinished::beside(&dir.path().join("other")).expect("a path");
+    std::thread::scope(|scope| {
+        let creating = handler.under_lock(|_| {
+            let creating = scope.spawn(|| replacement.create());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert_eq!(names(dir.path()), [""; 0]);
+            Ok(creating)
+        });
+        creating.expect("a thread").join().expect("no panic").expect("created");
+    });
+    assert_eq!(names(dir.path()).len(), 1);
+    drop(replacement);
+    assert_eq!(names(dir.path()), [""; 0]);
+}
+
+#[test]
 fn what_is_no_file_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let error = replace_file(dir.path(), |_| Ok(())).expect_err("a directory").to_string();

@@ -71,7 +71,7 @@ impl Unfinished {
     }
 
     /// Calls `change`, which creates what is here, or puts it in its place; an interrupt comes before it or after it.
-    pub(super) fn under_lock(&self, change: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn under_lock<T>(&self, change: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
         let _no_interrupt = unfinished();
         change(&self.path)
     }
