@@ -1,4 +1,4 @@
-//! Every reader of outside data, on its seeds and on 10,000 mutations of each: no panic, no hang, memory within a bound, and what
+//! Every reader of outside data, on its seeds and on 2,500 mutations of each: no panic, no hang, memory within a bound, and what
 //! is accepted passes the check of a dataset.
 //!
 //! `fuzz/README.md` says how to run more of them.
@@ -28,7 +28,7 @@ use mutate::{Random, mutated};
 use readers::{READERS, Reader};
 use sandbox::Outcome;
 
-const MUTATIONS: usize = 10_000;
+const MUTATIONS: usize = 2_500;
 /// Bytes that two inputs at a time may take: an import's budget is 1 MiB.
 const MEMORY: usize = 256 << 20;
 /// An input that takes longer hangs: most take less than a millisecond.

@@ -78,6 +78,8 @@ pub(crate) trait Simd: Copy {
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// Sum of the elements.
     unsafe fn sum(v: Self::V) -> f32;
+    /// Sums of the elements of four vectors.
+    unsafe fn sums(v: [Self::V; 4]) -> [f32; 4];
     /// 2^n where `v` is 1.5·2^23 + n, -126 <= n <= 127.
     unsafe fn power(v: Self::V) -> Self::V;
     /// Bit mask of the elements that are not 0.
@@ -160,6 +162,8 @@ impl Simd for Avx512 {
         fn fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
         fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
         fn sum(v: __m512) -> f32 = _mm512_reduce_add_ps(v);
+        fn sums(v: [__m512; 4]) -> [f32; 4] =
+            Avx2::sums([fold_half(v[0]), fold_half(v[1]), fold_half(v[2]), fold_half(v[3])]);
         fn power(v: __m512) -> __m512 = {
             let n = _mm512_slli_epi32::<23>(_mm512_castps_si512(v));
             _mm512_castsi512_ps(_mm512_add_epi32(n, _mm512_set1_epi32(0x3f80_0000)))
@@ -171,6 +175,17 @@ impl Simd for Avx512 {
         fn load_bf16(at: *const bf16) -> __m512 =
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast()))));
         fn load_u8(at: *const u8) -> __m512 = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast())));
+    }
+}
+
+/// Sum of both halves.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn fold_half(v: __m512) -> __m256 {
+    // SAFETY: the caller promises AVX-512.
+    unsafe {
+        let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd(v));
+        _mm256_add_ps(_mm512_castps512_ps256(v), _mm256_castpd_ps(high))
     }
 }
 
@@ -206,6 +221,14 @@ impl Simd for Avx2 {
             let v = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
             let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
             _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)))
+        };
+        fn sums(v: [__m256; 4]) -> [f32; 4] = {
+            // Four sums in each half of the register.
+            let v = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
+            let v = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+            let mut sums = [0.0; 4];
+            _mm_storeu_ps(sums.as_mut_ptr(), v);
+            sums
         };
         fn power(v: __m256) -> __m256 = {
             let n = _mm256_slli_epi32::<23>(_mm256_castps_si256(v));
@@ -258,6 +281,10 @@ impl Simd for Portable {
         fn sum(v: f32x4) -> f32 = {
             let [a, b, c, d] = v.to_array();
             (a + c) + (b + d)
+        };
+        fn sums(v: [f32x4; 4]) -> [f32; 4] = {
+            let [a, b, c, d] = f32x4::transpose(v);
+            ((a + c) + (b + d)).to_array()
         };
         fn power(v: f32x4) -> f32x4 = {
             let bits: u32x4 = bytemuck::cast(v);

@@ -94,11 +94,8 @@ unsafe fn rows_of<S: Simd>(
                 prefetch_row(inputs.values, src, cols);
             }
             let values = &inputs.values[src * cols..(src + 1) * cols];
-            for (h, out) in pair[..heads].iter_mut().enumerate() {
-                let head = h * width..(h + 1) * width;
-                // SAFETY: the caller promises the instructions.
-                *out = unsafe { kernels::dot::<S>(&grad[head.clone()], &values[head]) };
-            }
+            // SAFETY: the caller promises the instructions.
+            unsafe { kernels::dots::<S>(grad, values, width, &mut pair[..heads]) };
         }
         // Dropout of the coefficients, and its derivative.
         for (pair, coefficients) in pairs.chunks_exact_mut(2 * heads).zip(coefficients.chunks_exact(heads)) {

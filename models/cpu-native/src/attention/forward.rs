@@ -55,21 +55,12 @@ unsafe fn halves_of<S: Simd>(
     let values = &inputs.values[nodes.start * a.cols()..nodes.end * a.cols()];
     for (row, out) in values.chunks_exact(a.cols()).zip(src_halves.chunks_exact_mut(heads)) {
         // SAFETY: the caller promises the instructions.
-        unsafe { half_of::<S>(row, inputs.att_src, width, out) };
+        unsafe { kernels::dots::<S>(row, inputs.att_src, width, out) };
     }
     // The destinations' rows are read again, from the cache.
     for (row, out) in values.chunks_exact(a.cols()).zip(dst_halves.chunks_exact_mut(heads)) {
         // SAFETY: the caller promises the instructions.
-        unsafe { half_of::<S>(row, inputs.att_dst, width, out) };
-    }
-}
-
-/// Half of a node's scores. Not a closure, which would be compiled without the instructions.
-#[inline(always)]
-unsafe fn half_of<S: Simd>(row: &[f32], att: &[f32], width: usize, out: &mut [f32]) {
-    for ((x, att), out) in row.chunks_exact(width).zip(att.chunks_exact(width)).zip(out) {
-        // SAFETY: the caller promises the instructions.
-        *out = unsafe { kernels::dot::<S>(x, att) };
+        unsafe { kernels::dots::<S>(row, inputs.att_dst, width, out) };
     }
 }
 

@@ -153,7 +153,7 @@ unsafe fn add_vectors<S: Simd, T: WeightedRows, const HEADS: usize, const VECTOR
 
 /// Dot product.
 #[inline(always)]
-pub(super) unsafe fn dot<S: Simd>(a: &[f32], b: &[f32]) -> f32 {
+unsafe fn dot<S: Simd>(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len(), "elements of two vectors");
     let (len, lanes) = (a.len(), S::LANES);
     // SAFETY: the loads stay below `len`; the caller promises the instructions.
@@ -174,6 +174,49 @@ pub(super) unsafe fn dot<S: Simd>(a: &[f32], b: &[f32]) -> f32 {
             odd = S::fma(x, y, odd);
         }
         S::sum(S::add(even, odd))
+    }
+}
+
+/// Dot products of the heads of two rows, one a head; four heads share their horizontal sums.
+#[inline(always)]
+pub(super) unsafe fn dots<S: Simd>(a: &[f32], b: &[f32], width: usize, out: &mut [f32]) {
+    assert!(a.len() == out.len() * width && b.len() == a.len(), "elements of two rows");
+    let (mut fours, mut head) = (out.chunks_exact_mut(4), 0);
+    for out in &mut fours {
+        // SAFETY: the rows have these four heads; the caller promises the instructions.
+        let sums = unsafe { four_dots::<S>(a.as_ptr().add(head * width), b.as_ptr().add(head * width), width) };
+        out.copy_from_slice(&sums);
+        head += 4;
+    }
+    for out in fours.into_remainder() {
+        // SAFETY: the caller promises the instructions.
+        *out = unsafe { dot::<S>(&a[head * width..(head + 1) * width], &b[head * width..(head + 1) * width]) };
+        head += 1;
+    }
+}
+
+/// Dot products of four heads; `a` and `b` have `4 * width` elements.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "heads index the rows too")]
+unsafe fn four_dots<S: Simd>(a: *const f32, b: *const f32, width: usize) -> [f32; 4] {
+    // SAFETY: the loads stay inside each head; the caller promises the instructions.
+    unsafe {
+        let mut sums = [S::splat(0.0); 4];
+        let mut at = 0;
+        while at + S::LANES <= width {
+            for h in 0..4 {
+                let from = h * width + at;
+                sums[h] = S::fma(S::load(a.add(from)), S::load(b.add(from)), sums[h]);
+            }
+            at += S::LANES;
+        }
+        if at < width {
+            for h in 0..4 {
+                let (from, left) = (h * width + at, width - at);
+                sums[h] = S::fma(S::load_first(a.add(from), left), S::load_first(b.add(from), left), sums[h]);
+            }
+        }
+        S::sums(sums)
     }
 }
 

@@ -3,6 +3,22 @@ use crate::simd::dispatch;
 use morphgl_platform::SimdLevel;
 
 dispatch!(fn exp_of(values: &mut [f32]) = exp::<S>);
+dispatch!(fn dots_of(a: &[f32], b: &[f32], width: usize, out: &mut [f32]) = dots::<S>);
+
+/// Of small integers, whose products and sums are exact in any order.
+#[test]
+fn dot_products_of_heads_are_exact() {
+    for level in SimdLevel::available().rev() {
+        for (heads, width) in (1..10).flat_map(|heads| (1..40).map(move |width| (heads, width))) {
+            let row = |step: usize| (0..heads * width).map(move |i| (i * step % 17) as f32 - 8.0).collect::<Vec<_>>();
+            let (a, b) = (row(5), row(7));
+            let mut out = vec![f32::NAN; heads];
+            dots_of(level, &a, &b, width, &mut out);
+            let head = |h: usize| (h * width..(h + 1) * width).map(|i| a[i] * b[i]).sum::<f32>();
+            assert_eq!(out, (0..heads).map(head).collect::<Vec<_>>(), "{heads} heads of {width}, {level:?}");
+        }
+    }
+}
 
 #[test]
 fn exponentials_are_exact_to_two_units() {
