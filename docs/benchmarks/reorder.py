@@ -124,7 +124,7 @@ num_edges = int(np.load(args.dataset / "indices.npy", mmap_mode="r").shape[0])
 scratch = pathlib.Path(tempfile.mkdtemp(dir=args.dataset.parent))
 copy = args.keep or scratch / "copy"
 np.save(scratch / "order.npy", arrays(features=False)[3])
-ours = [args.binary, "reorder", args.dataset, "-o", copy, "--order", scratch / "order.npy", "--json", "--no-verify", "--force"]
+ours = [args.binary, "reorder", args.dataset, "-o", copy, "--order", scratch / "order.npy", "--json", "--no-verify"]
 systems = {"morphgl": ours + ["--threads", threads]}
 for peer in filter(None, args.peers.split(",")):
     systems[peer] = [sys.executable, __file__, "--peer", peer, "--binary", args.binary, "--dataset", args.dataset,
@@ -133,6 +133,7 @@ lines, seconds, cpus = [], {}, {}
 try:
     for number in range(args.rounds):
         for name in list(systems) if number % 2 == 0 else reversed(systems):
+            shutil.rmtree(copy, ignore_errors=True)  # Removing the last round's copy is no part of the next one.
             result = run(systems[name])
             if name == "morphgl":
                 timed = {name: [result["reorder"]["seconds"], result["reorder"]["cpu_seconds"]]}

@@ -3,7 +3,8 @@
 
 mod support;
 
-use serde_json::Value;
+use morphgl_graph_store::{Dataset, Load, read_npy};
+use serde_json::{Value, json};
 use support::Bench;
 
 const SMALL: [&str; 4] = ["--batch-size", "32", "--threads", "2"];
@@ -75,6 +76,7 @@ fn no_static_cache_has_more_hits_than_the_optimum() {
             let rates = hit_rates(policy);
             assert!(rates.iter().zip(&best).all(|(rate, best)| *rate <= best + 1e-9), "{sampler}: {policy:#}");
             let row_bytes = json["row_bytes"].as_f64().expect("bytes");
+            assert_eq!(policy.get("lists").is_some(), sampler == "neighbor", "blocks of others are no hops");
             let missed = policy["sizes"][0]["missed_bytes"].as_f64().expect("bytes");
             assert!((missed - json["accesses"].as_f64().expect("accesses") * row_bytes).abs() <= 1.0, "{policy:#}");
         }
@@ -85,4 +87,53 @@ fn no_static_cache_has_more_hits_than_the_optimum() {
     bench.misused(&["cache", "small", "--policies", "hot"], &["hot", "in-degree", "hindsight"]);
     bench.text(&["cache", "small", "--policies", "inclusion", "--save", "hot.npy"]);
     assert!(bench.path().join("hot.npy").exists(), "the scores are kept");
+}
+
+/// The hit rates of adjacency lists, beside those computed here from the counted accesses; and the bytes over PCIe.
+#[test]
+fn adjacency_lists_are_cached_by_accesses_a_byte() {
+    let bench = Bench::new();
+    bench.text(&["generate", "sbm", "-o", "small", "--nodes", "900", "--degree", "7", "--dim", "50", "--classes", "3"]);
+    let args = ["cache", "small", "--policies", "hindsight", "--shares", "0,3,40,100", "--save", "hot.npy"];
+    let args = [&args[..], &SMALL, &["--fanouts", "4,3"]].concat();
+    let json = bench.json(&args);
+
+    let dataset = Dataset::open(bench.path().join("small"), Default::default()).expect("sound");
+    let (scores, shape) = read_npy::<f32>(&bench.path().join("hot.npy"), Load::Ram).expect("it was saved");
+    assert_eq!(shape, [2, 900]);
+    let bytes = |v: u32| 4 * dataset.topology.degree(v) + 4;
+    let mut lists: Vec<u32> = (0..900).filter(|&v| dataset.topology.degree(v) > 0).collect();
+    let rate = |v: u32| f64::from(scores[900 + v as usize]) / bytes(v) as f64;
+    lists.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)).then(a.cmp(&b)));
+    let (all, accesses) = (lists.iter().map(|&v| bytes(v)).sum::<u64>(), f64::from(scores[900..].iter().sum::<f32>()));
+    assert_eq!(json["lists"], json!({ "accesses": accesses, "lists": lists.len(), "bytes": all }));
+    let cached = json["policies"][0]["lists"].as_array().expect("a size a share");
+    assert_eq!(cached.len(), 4);
+    for (size, share) in cached.iter().zip([0.0, 0.03, 0.4, 1.0]) {
+        let (mut held, mut hits, mut number) = (0, 0.0, 0);
+        for &v in lists.iter().take_while(|&&v| {
+            held += bytes(v);
+            held as f64 <= (all as f64 * share).round()
+        }) {
+            (hits, number) = (hits + f64::from(scores[900 + v as usize]), number + 1);
+        }
+        let held: u64 = lists[..number].iter().map(|&v| bytes(v)).sum();
+        assert_eq!((&size["share"], &size["lists"]), (&json!(share), &json!(number)), "{size:#}");
+        assert_eq!(size["cache_bytes"], json!(held), "{size:#}");
+        assert!((size["hit_rate"].as_f64().expect("a rate") - hits / accesses).abs() < 1e-9, "{size:#}, {hits}");
+    }
+    assert_eq!((&cached[0]["hit_rate"], &cached[3]["hit_rate"]), (&json!(0.0), &json!(1.0)));
+
+    // Rows of 200 bytes lie in 7 or 8 sectors of 32.
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let [none, some] = [0, 2].map(|size| number(&json["policies"][0]["sizes"][size]["link_bytes"]));
+    let (zero_copy, naive) = (number(&json["link"]["zero_copy"]["bytes"]), number(&json["link"]["naive"]["bytes"]));
+    let missed = 1.0 - number(&json["policies"][0]["sizes"][2]["hit_rate"]);
+    assert!(none == zero_copy && (some - missed * zero_copy).abs() <= 1.0, "{json:#}");
+    let a_row = zero_copy / number(&json["accesses"]);
+    assert!(zero_copy <= naive && (200.0..=256.0).contains(&a_row), "{a_row} bytes a row, naive {naive}");
+    let text = bench.text(&args);
+    for part in ["over PCIe: ", " adjacency lists of ", "40% of bytes", "40% of rows"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }

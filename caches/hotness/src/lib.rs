@@ -20,7 +20,7 @@ pub use degree::{InDegree, OutDegree};
 pub use graph::Graph;
 pub use inclusion::Inclusion;
 pub use kind::PolicyKind;
-pub use order::{coverage, hottest};
+pub use order::{coverage, entries_within, hottest, hottest_by_byte};
 pub use page_rank::{ReversePageRank, WeightedReversePageRank};
 pub use policy::{Hotness, Policy};
 pub use presample::{Hindsight, PreSample};

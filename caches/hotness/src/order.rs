@@ -32,6 +32,42 @@ fn sort_key(score: f32, node: u32) -> u64 {
     u64::from(descending) << 32 | u64::from(node)
 }
 
+/// The nodes whose entries have the highest scores a byte, the highest first: the order in which a static cache of entries of
+/// different size is filled. An entry of 0 bytes ranks last.
+///
+/// # Panics
+///
+/// As [`hottest`].
+///
+/// # Complexity
+///
+/// As [`hottest`], and 4 bytes a node.
+pub fn hottest_by_byte(scores: &[f32], bytes: impl Fn(u32) -> u64 + Sync) -> Vec<u32> {
+    let rate = |(v, &score): (usize, &f32)| match bytes(v as u32) {
+        0 => f32::NAN,
+        bytes => (f64::from(score) / bytes as f64) as f32,
+    };
+    hottest(&scores.par_iter().enumerate().map(rate).collect::<Vec<f32>>(), usize::MAX)
+}
+
+/// Number of entries, from the first of `order` on, that fit into each of the `budgets` in bytes.
+///
+/// # Complexity
+///
+/// O(nodes + budgets · log budgets), one pass over the order.
+pub fn entries_within(order: &[u32], bytes: impl Fn(u32) -> u64, budgets: &[u64]) -> Vec<usize> {
+    let mut ascending: Vec<usize> = (0..budgets.len()).collect();
+    ascending.sort_unstable_by_key(|&i| budgets[i]);
+    let (mut entries, mut sum, mut at) = (vec![0; budgets.len()], 0u64, 0);
+    for i in ascending {
+        while let Some(more) = order.get(at).map(|&v| bytes(v)).filter(|&more| sum.saturating_add(more) <= budgets[i]) {
+            (sum, at) = (sum + more, at + 1);
+        }
+        entries[i] = at;
+    }
+    entries
+}
+
 /// Hit rates of a static cache: for each number of `rows`, the share of all `accesses` that the first so many nodes of `order`
 /// have. `accesses` has one value a node, and 0 accesses have a share of 0. A number beyond the order counts all of it.
 ///

@@ -1,6 +1,6 @@
 //! Orders by score, and hit rates.
 
-use morphgl_hotness::{coverage, hottest};
+use morphgl_hotness::{coverage, entries_within, hottest, hottest_by_byte};
 use proptest::prelude::*;
 
 /// Scores with many ties, both zeros, infinities and NaN.
@@ -47,6 +47,34 @@ proptest! {
             let expected = if all > 0.0 { sum(&order[..rows.min(order.len())]) / all } else { 0.0 };
             prop_assert_eq!(share, expected);
             prop_assert!(share <= best, "{} of any order, {} of the hottest", share, best);
+        }
+    }
+
+    /// Entries of different size: by accesses a byte, a cache has the hits of the best one but for the entry that no longer fits.
+    #[test]
+    fn entries_of_different_size_fill_a_budget(
+        (entries, order) in prop::collection::vec((0u16..100, 0u64..50), 1..100).prop_flat_map(|entries| {
+            let order: Vec<u32> = (0..entries.len() as u32).collect();
+            (Just(entries), Just(order).prop_shuffle())
+        }),
+        budgets in prop::collection::vec(0u64..3000, 0..10),
+    ) {
+        let counts: Vec<f32> = entries.iter().map(|&(count, _)| f32::from(count)).collect();
+        let bytes = |v: u32| entries[v as usize].1;
+        let within = |order: &[u32], budget| {
+            let sums = order.iter().scan(0, |sum, &v| { *sum += bytes(v); Some(*sum) });
+            sums.take_while(|&sum| sum <= budget).count()
+        };
+        let any = entries_within(&order, bytes, &budgets);
+        let expected: Vec<usize> = budgets.iter().map(|&budget| within(&order, budget)).collect();
+        prop_assert_eq!(&any, &expected);
+        let by_byte = hottest_by_byte(&counts, bytes);
+        prop_assert!(by_byte.iter().skip_while(|&&v| bytes(v) > 0).all(|&v| bytes(v) == 0), "entries of 0 bytes rank last");
+        let best = entries_within(&by_byte, bytes, &budgets);
+        let hits = |nodes: &[u32]| nodes.iter().filter(|&&v| bytes(v) > 0).map(|&v| counts[v as usize]).sum::<f32>();
+        for (any, best) in any.into_iter().zip(best) {
+            let next = by_byte.get(best).map_or(0.0, |&v| counts[v as usize]);
+            prop_assert!(hits(&order[..any]) <= hits(&by_byte[..best]) + next);
         }
     }
 }

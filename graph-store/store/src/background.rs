@@ -17,6 +17,8 @@ use crate::{Dtype, writeback};
 const BUFFER: usize = 512 << 10;
 /// Number of buffers: one being filled, the others queued.
 const BUFFERS: usize = 3;
+/// Bytes that are hashed, summarised and written together, while they are in the second-level cache.
+const PIECE: usize = 128 << 10;
 /// Bytes after which write-back is started, to leave little to the final sync.
 const EARLY: u64 = 8 << 20;
 
@@ -34,12 +36,20 @@ pub(crate) struct BackgroundFile {
 enum State {
     Inline(Sink),
     Threaded {
-        full: SyncSender<Pages>,
+        full: SyncSender<Full>,
         empty: Receiver<Pages>,
         thread: JoinHandle<(Sink, io::Result<()>)>,
     },
     /// An error was returned, or the file is finished.
     Closed,
+}
+
+/// Bytes to be written, in the order of sending.
+enum Full {
+    /// A buffer of the file, which is sent back.
+    Buffer(Pages),
+    /// Memory of the caller, which is dropped.
+    Given(Pages),
 }
 
 /// The file, and the hash and the summary of the elements written to it.
@@ -54,9 +64,11 @@ pub(crate) struct Sink {
 
 impl Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.hash.update(bytes);
-        self.summary.add(bytes);
-        self.file.write_all(bytes)?;
+        for piece in bytes.chunks(PIECE) {
+            self.hash.update(piece);
+            self.summary.add(piece);
+            self.file.write_all(piece)?;
+        }
         self.written += bytes.len() as u64;
         if self.written - self.started >= EARLY {
             self.start_writeback();
@@ -94,6 +106,17 @@ impl BackgroundFile {
         Ok(())
     }
 
+    /// Writes all of `pages`, whole elements, which are dropped once they are written; a buffer's bytes or more without a copy.
+    pub(crate) fn write_pages(&mut self, pages: Pages) -> io::Result<()> {
+        if pages.len() < BUFFER {
+            return self.write(&pages);
+        }
+        if !self.buffer.is_empty() {
+            self.queue()?;
+        }
+        self.send(Full::Given(pages))
+    }
+
     /// A new buffer; it takes memory as it is filled.
     fn allocate(&mut self) -> io::Result<Pages> {
         self.allocated += 1;
@@ -102,17 +125,11 @@ impl BackgroundFile {
         Ok(buffer)
     }
 
-    /// Queues the full buffer, and takes an empty one.
+    /// Queues the buffer, and takes an empty one.
     fn queue(&mut self) -> io::Result<()> {
-        if let State::Inline(_) = self.state {
-            self.start()?;
-        }
-        let State::Threaded { full, empty, .. } = &self.state else {
-            return Err(io::Error::other("the file could not be written before"));
-        };
-        if full.send(mem::take(&mut self.buffer)).is_err() {
-            return self.join().map(drop);
-        }
+        let buffer = mem::take(&mut self.buffer);
+        self.send(Full::Buffer(buffer))?;
+        let State::Threaded { empty, .. } = &self.state else { return Ok(()) };
         if self.allocated < BUFFERS {
             self.buffer = self.allocate()?;
         } else if let Ok(buffer) = empty.recv() {
@@ -124,20 +141,36 @@ impl BackgroundFile {
         Ok(())
     }
 
+    fn send(&mut self, bytes: Full) -> io::Result<()> {
+        if let State::Inline(_) = self.state {
+            self.start()?;
+        }
+        let State::Threaded { full, .. } = &self.state else {
+            return Err(io::Error::other("the file could not be written before"));
+        };
+        match full.send(bytes) {
+            Ok(()) => Ok(()),
+            Err(_) => self.join().map(drop),
+        }
+    }
+
     fn start(&mut self) -> io::Result<()> {
         let State::Inline(mut sink) = mem::replace(&mut self.state, State::Closed) else {
             unreachable!("the thread is started once");
         };
-        let (full, received) = sync_channel::<Pages>(BUFFERS);
+        let (full, received) = sync_channel::<Full>(BUFFERS);
         let (written, empty) = channel();
         let run = move || {
-            for mut buffer in received {
-                if let Err(e) = sink.write(&buffer) {
+            for bytes in received {
+                let (Full::Buffer(pages) | Full::Given(pages)) = &bytes;
+                if let Err(e) = sink.write(pages) {
                     return (sink, Err(e));
                 }
-                buffer.resize(0);
-                // At the end the receiver is dropped: no more buffers are needed.
-                let _ = written.send(buffer);
+                if let Full::Buffer(mut buffer) = bytes {
+                    buffer.resize(0);
+                    // At the end the receiver is dropped: no more buffers are needed.
+                    let _ = written.send(buffer);
+                }
             }
             (sink, Ok(()))
         };

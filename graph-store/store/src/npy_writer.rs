@@ -7,6 +7,8 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use morphgl_platform::Pages;
+
 use crate::background::BackgroundFile;
 use crate::npy::{HEADER_BYTES, header};
 use crate::summary::Summary;
@@ -65,6 +67,17 @@ impl<T: Element> NpyWriter<T> {
     pub fn write(&mut self, values: &[T]) -> Result<()> {
         self.len += values.len() as u64;
         self.out.write(bytemuck::cast_slice(values)).map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Appends the elements in `pages`, half a megabyte or more without a copy: the background thread drops them.
+    ///
+    /// # Panics
+    ///
+    /// When the bytes are not whole elements.
+    pub fn write_pages(&mut self, pages: Pages) -> Result<()> {
+        assert_eq!(pages.len() % size_of::<T>(), 0, "{} bytes of elements of {}", pages.len(), size_of::<T>());
+        self.len += (pages.len() / size_of::<T>()) as u64;
+        self.out.write_pages(pages).map_err(|e| Error::io(&self.path, e))
     }
 
     /// Elements written so far.

@@ -8,22 +8,25 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Args as _, Id, Parser};
-use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
 use morphgl_hotness::{Hindsight, Hotness, Policy, PolicyKind, coverage, hottest};
 use morphgl_model_spec::{ModelKind, ModelSpec};
-use morphgl_plan::Time;
 use morphgl_platform::replace_file;
 use morphgl_registry::{Batching, SamplerSettings};
 use morphgl_report::{LineChart, Scale, Series, line_chart_svg};
-use serde_json::{Value, json};
 
 use super::batch::BatchArgs;
 use super::data::DataArgs;
-use super::show::{self, Show};
+use super::show::Show;
 use super::usage::{OrUsage, Usage};
 use super::{Outcome, planned, run_dir, values};
 use crate::{JobConfig, OperatorBuilder, TrainingSpec, registry, routes};
+
+mod lists;
+mod table;
+
+use lists::Lists;
+use table::Table;
 
 /// Shares of the nodes in the plot, in percent.
 const CURVE: [f64; 15] = [0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 75.0, 100.0];
@@ -36,8 +39,9 @@ const CURVE: [f64; 15] = [0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 25.0, 
   morphgl cache products --policies inclusion --save hotness.npy
   morphgl cache --run runs/products                          adds the plot to a training's report
 
-A static cache holds the feature rows of the nodes that its policy ranks first. Hits are counted in the epochs that training
-would run; hindsight ranks by these counts themselves, so no static cache has more hits.")]
+A static cache holds the feature rows of the nodes that its policy ranks first, or the adjacency lists with the highest score
+a byte. Hits are counted in the epochs that training would run; hindsight ranks by these counts themselves, so no static cache
+has more hits.")]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) data: DataArgs,
@@ -46,7 +50,7 @@ pub(crate) struct Args {
     /// Policies to compare [default: all]
     #[arg(help_heading = "Caches", long, value_delimiter = ',', value_name = "POLICY,…")]
     policies: Vec<PolicyKind>,
-    /// Shares of the nodes that are cached, in percent
+    /// Shares that are cached, in percent: of the nodes' rows, and of the bytes of the adjacency lists
     #[arg(help_heading = "Caches", long, value_delimiter = ',', value_parser = values::finite::<f64>, default_values_t = [1.0, 5.0, 10.0, 25.0])]
     shares: Vec<f64>,
     /// Epochs whose accesses are counted
@@ -70,11 +74,12 @@ fn described() -> Vec<Id> {
     command.get_arguments().map(|argument| argument.get_id().clone()).filter(|id| id != "threads").collect()
 }
 
-/// A policy's scores, what they cost, and the order of nodes by them.
+/// What a policy's scores cost, the order of nodes by them, and the order in which adjacency lists are cached.
 struct Ranked {
     kind: PolicyKind,
     seconds: f64,
     order: Vec<u32>,
+    lists: Vec<u32>,
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
@@ -87,6 +92,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     }
     let sampled = Sampled::open(args, show)?;
     let counted = sampled.count(args.epochs)?;
+    let lists = Lists::of(&sampled);
     let bar = show.bar("{msg:26} {bar:40} {pos}/{len}  {eta}", policies.len() as u64);
     let mut ranked = Vec::new();
     for &kind in policies {
@@ -103,7 +109,9 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
                 }
                 let seconds =
                     if kind == PolicyKind::Hindsight { counted.seconds } else { begun.elapsed().as_secs_f64() };
-                ranked.push(Ranked { kind, seconds, order: hottest(&hotness.features, usize::MAX) });
+                let order = hottest(&hotness.features, usize::MAX);
+                let lists = lists.as_ref().map(|lists| lists.order(&hotness.rows)).unwrap_or_default();
+                ranked.push(Ranked { kind, seconds, order, lists });
             }
             // A policy that was not asked for by name may not fit the kind of sampling.
             Err(e) if args.policies.is_empty() => show.say(format_args!("left out: {kind}: {e:#}")),
@@ -112,7 +120,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let table = Table::new(&sampled, &counted, &ranked, &args.shares);
+    let table = Table::new(&sampled, &counted, &ranked, lists.as_ref(), &args.shares);
     let measured = args.run.as_deref().map(run_dir::hit_rate).transpose()?.flatten();
     let chart = chart(&sampled, &counted, &ranked, measured);
     if let Some(path) = &args.plot {
@@ -194,84 +202,6 @@ impl Sampled {
 
     fn row_bytes(&self) -> u64 {
         self.dataset.features.as_ref().map_or(0, |features| features.row_bytes() as u64)
-    }
-}
-
-/// Hit rates at some sizes, policy by policy.
-struct Table<'a> {
-    sampled: &'a Sampled,
-    counted: &'a Counted,
-    shares: &'a [f64],
-    rows: Vec<usize>,
-    policies: Vec<(&'a Ranked, Vec<f64>)>,
-}
-
-impl<'a> Table<'a> {
-    fn new(sampled: &'a Sampled, counted: &'a Counted, ranked: &'a [Ranked], shares: &'a [f64]) -> Self {
-        let rows: Vec<usize> = shares.iter().map(|&share| sampled.rows(share)).collect();
-        let hits = |r: &'a Ranked| (r, coverage(&counted.hotness.features, &r.order, &rows));
-        let policies = ranked.iter().map(hits).collect();
-        Self { sampled, counted, shares, policies, rows }
-    }
-
-    fn accesses(&self) -> f64 {
-        self.counted.hotness.features.iter().map(|&count| f64::from(count)).sum()
-    }
-
-    fn text(&self) -> String {
-        let Self { sampled, counted, shares, .. } = self;
-        let mut header = vec!["policy".to_string()];
-        header.extend(shares.iter().map(|share| format!("{share}% of rows")));
-        header.extend(["seconds".to_string(), "epochs of sampling".to_string()]);
-        let row = |(ranked, hits): &(&Ranked, Vec<f64>)| {
-            let mut cells = vec![ranked.kind.to_string()];
-            cells.extend(hits.iter().map(|hit| format!("{:.1}%", 100.0 * hit)));
-            cells.extend([format!("{:.3}", ranked.seconds), format!("{:.2}", ranked.seconds / counted.seconds)]);
-            cells
-        };
-        let rows: Vec<Vec<String>> = self.policies.iter().map(row).collect();
-        let header: Vec<&str> = header.iter().map(String::as_str).collect();
-        let accesses = self.accesses();
-        format!(
-            "{}: {}, {} seeds a mini-batch\n{} accesses an epoch to {} rows of {}: {} without a cache ({}, sampled in {} an epoch)\n{}",
-            sampled.dataset.name,
-            sampled.settings.sampling,
-            sampled.settings.batch_size,
-            HumanCount(accesses as u64),
-            HumanCount(sampled.dataset.num_nodes() as u64),
-            show::bytes(sampled.row_bytes()),
-            show::bytes((accesses * sampled.row_bytes() as f64) as u64),
-            show::plural(counted.epochs.into(), "epoch"),
-            Time(counted.seconds),
-            show::table(&header, &rows, &[0]),
-        )
-    }
-
-    fn json(&self) -> Value {
-        let Self { sampled, counted, shares, .. } = self;
-        let (accesses, row_bytes) = (self.accesses(), sampled.row_bytes());
-        let policies = self.policies.iter().map(|(ranked, hits)| {
-            let sizes = shares.iter().zip(&self.rows).zip(hits).map(|((share, rows), hit)| {
-                let missed = (accesses * (1.0 - hit) * row_bytes as f64).round() as u64;
-                let cache_bytes = *rows as u64 * row_bytes;
-                json!({ "share": share / 100.0, "rows": rows, "cache_bytes": cache_bytes, "hit_rate": hit, "missed_bytes": missed })
-            });
-            json!({
-                "policy": ranked.kind.to_string(),
-                "seconds": ranked.seconds,
-                "epochs_of_sampling": ranked.seconds / counted.seconds,
-                "sizes": sizes.collect::<Vec<_>>(),
-            })
-        });
-        json!({
-            "dataset": sampled.dataset.name,
-            "settings": sampled.settings,
-            "epochs": counted.epochs,
-            "sampling_seconds": counted.seconds,
-            "accesses": accesses,
-            "row_bytes": row_bytes,
-            "policies": policies.collect::<Vec<_>>(),
-        })
     }
 }
 

@@ -15,6 +15,12 @@ const BLOCK: u64 = 1 << 18;
 const TASK: usize = 1 << 14;
 /// Prefetch distance, in rows: of the row's start, and twice that of its offset.
 const AHEAD: usize = 12;
+/// Edges of a cache line.
+const LINE: usize = 16;
+/// Edges of a row that are prefetched, from its first on; the hardware prefetches the others.
+const HEAD: usize = 3 * LINE;
+/// Edges that are relabelled together, while they are in the first-level cache.
+const PIECE: usize = 1 << 11;
 
 /// Rows of the new dataset.
 struct Rows<'a> {
@@ -47,9 +53,9 @@ pub(super) fn write(
         pages
     };
     let write = |[block, block_weights]: [Pages; 2]| {
-        indices.write(bytemuck::cast_slice(&block))?;
+        indices.write_pages(block)?;
         if let Some(weights) = &mut weights {
-            weights.write(bytemuck::cast_slice(&block_weights))?;
+            weights.write_pages(block_weights)?;
         }
         progress("edges", indices.len(), num_edges);
         Ok(())
@@ -86,31 +92,41 @@ fn starts(topology: &Topology, order: &Order) -> Vec<u64> {
 
 impl Rows<'_> {
     /// Fills in the neighbours of consecutive edges of the new rows, and their weights, if there are any.
-    fn fill(&self, edges: Range<u64>, mut neighbors: &mut [u32], mut weights: &mut [f32]) {
+    ///
+    /// Rows are copied a piece at a time, and then relabelled without regard to where they end: a loop over each row ends in a
+    /// mispredicted branch, after which few look-ups are in flight. Of rows of 30 edges it took 3.8 ns an edge instead of 5.4,
+    /// as much as with prefetched look-ups (a Zen 3 core at AVX2, ranks of 6 MB).
+    fn fill(&self, edges: Range<u64>, neighbors: &mut [u32], mut weights: &mut [f32]) {
         let Self { topology, order, starts } = self;
         let (indptr, indices): (&[u64], &[u32]) = (topology.indptr(), topology.indices());
-        let (old_of_new, new_of_old) = (order.old_of_new(), order.new_of_old());
+        let old_of_new = order.old_of_new();
         // The last row that starts there or before: the earlier ones are empty, or end there.
         let mut row = starts.partition_point(|&start| start <= edges.start) - 1;
         let mut at = edges.start;
-        while at < edges.end {
-            if let Some(&later) = old_of_new.get(row + 2 * AHEAD) {
-                prefetch(indptr, later as usize);
+        for piece in neighbors.chunks_mut(PIECE) {
+            let end = at + piece.len() as u64;
+            let mut unfilled = &mut *piece;
+            while at < end {
+                if let Some(&later) = old_of_new.get(row + 2 * AHEAD) {
+                    prefetch(indptr, later as usize);
+                }
+                if let Some(&later) = old_of_new.get(row + AHEAD) {
+                    let from = indptr[later as usize] as usize;
+                    (0..HEAD).step_by(LINE).for_each(|edge| prefetch(indices, from + edge));
+                }
+                let from = (indptr[old_of_new[row] as usize] + at - starts[row]) as usize;
+                let row_end = starts[row + 1];
+                let old = from..from + (row_end.min(end) - at) as usize;
+                let new = unfilled.split_off_mut(..old.len()).expect("the piece has all edges");
+                new.copy_from_slice(&indices[old.clone()]);
+                if let (Some(all), Some(new)) = (topology.weights(), weights.split_off_mut(..old.len())) {
+                    new.copy_from_slice(&all[old]);
+                }
+                at = row_end.min(end);
+                row += usize::from(at == row_end);
             }
-            if let Some(&later) = old_of_new.get(row + AHEAD) {
-                prefetch(indices, indptr[later as usize] as usize);
-            }
-            let from = (indptr[old_of_new[row] as usize] + at - starts[row]) as usize;
-            let end = starts[row + 1].min(edges.end);
-            let old = from..from + (end - at) as usize;
-            let new = neighbors.split_off_mut(..old.len()).expect("the block has all edges");
-            for (new, &neighbor) in new.iter_mut().zip(&indices[old.clone()]) {
-                *new = new_of_old[neighbor as usize];
-            }
-            if let (Some(all), Some(new)) = (topology.weights(), weights.split_off_mut(..old.len())) {
-                new.copy_from_slice(&all[old]);
-            }
-            (row, at) = (row + 1, end);
+            let new_of_old = order.new_of_old();
+            piece.iter_mut().for_each(|node| *node = new_of_old[*node as usize]);
         }
     }
 }

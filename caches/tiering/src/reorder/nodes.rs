@@ -51,7 +51,7 @@ fn rows<T: Element>(
         pages
     };
     let write = |pages: Pages| {
-        stream.write(bytemuck::cast_slice(&pages))?;
+        stream.write_pages(pages)?;
         progress("features", stream.len() / dim as u64, nodes.len() as u64);
         Ok(())
     };
@@ -86,7 +86,7 @@ impl Nodes<'_> {
             pages
         };
         let write = |pages: Pages| {
-            stream.write(bytemuck::cast_slice(&pages))?;
+            stream.write_pages(pages)?;
             (self.progress)(name, stream.len(), nodes.len() as u64);
             Ok(())
         };
