@@ -44,8 +44,11 @@ fn context(dataset: &Arc<Dataset>, model: &Value) -> TrainingContext {
     }
 }
 
+/// Makes one trainer after the other, all with the same parameters.
+type Build<'a> = &'a (dyn Fn() -> Box<dyn Training> + Sync);
+
 /// The logits of each of `size` trainers, and the elements of rows that it has computed.
-fn together(size: usize, nodes: &[u32], build: &(dyn Fn() -> Box<dyn Training> + Sync)) -> Vec<(Vec<f32>, u64)> {
+fn together(size: usize, nodes: &[u32], build: Build<'_>) -> Vec<(Vec<f32>, u64)> {
     thread::scope(|scope| {
         let infer = |end: HostExchange| {
             let mut peers = InferTogether::new(end);
@@ -69,7 +72,7 @@ fn logits_are_those_of_one_trainer() {
         let native =
             || -> Box<dyn Training> { Box::new(CpuNative::new(&context(&dataset, &model)).expect("a trainer")) };
         let burn = || -> Box<dyn Training> { Box::new(CpuBurn::new(&context(&dataset, &model)).expect("a trainer")) };
-        let builds: [(&str, &(dyn Fn() -> Box<dyn Training> + Sync)); 2] = [("native", &native), ("burn", &burn)];
+        let builds: [(&str, Build<'_>); 2] = [("native", &native), ("burn", &burn)];
         // GIN is burn's alone.
         for (operator, build) in builds.into_iter().filter(|(operator, _)| kind != "gin" || *operator == "burn") {
             // Of three nodes: more trainers than the last layer has rows, too.
