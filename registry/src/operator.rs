@@ -217,6 +217,41 @@ impl Gradients {
 /// all gradients, tensor after tensor in the order of [`Training::gradients`].
 pub type Complete<'a> = &'a mut (dyn FnMut(usize, &[f32]) + Send + 'a);
 
+/// The processes that infer together ([`Training::infer_together`]).
+pub trait GatherRows: fmt::Debug + Send {
+    /// This process's number, from 0.
+    fn rank(&self) -> usize;
+
+    /// Number of processes.
+    fn size(&self) -> usize;
+
+    /// Fills in the parts of `rows` that other processes have computed. Part `i`, the elements `parts[i]`, is that of process `i`;
+    /// each process has computed its own. All make the call, with the same parts.
+    ///
+    /// # Errors
+    ///
+    /// A process has left, does not come, or has other parts.
+    fn gather(&mut self, rows: &mut [f32], parts: &[Range<usize>]) -> Result<()>;
+}
+
+/// A process that infers alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Alone;
+
+impl GatherRows for Alone {
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn gather(&mut self, _rows: &mut [f32], _parts: &[Range<usize>]) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Phase Training: owns model and optimizer at its place.
 ///
 /// Accumulate and step are separate so that several trainers can share one step (unified-cpu-gpu-protocol §4).
@@ -307,6 +342,20 @@ pub trait Training: fmt::Debug + Send {
     ///
     /// O(layers · (nodes · width² + edges · width)) time, two node-by-width matrices of memory.
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>>;
+
+    /// As [`Training::infer`], together with the same operator of other processes, which all make the call with the same model,
+    /// dataset and nodes: each computes a part of the rows of every layer, and all gather the others'. All have the logits of the
+    /// process that computed them, which differ from those of one process in rounding at most.
+    ///
+    /// An operator without an implementation of its own computes all rows itself, in each process, and gathers nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Training::infer`] and [`GatherRows::gather`].
+    fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
+        let _ = peers;
+        self.infer(nodes)
+    }
 
     /// Peak bytes of host memory of [`Training::infer`], besides the operator's own; `None` where not known.
     fn infer_bytes(&self) -> Option<u64> {

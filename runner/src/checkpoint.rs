@@ -89,6 +89,21 @@ impl Checkpoint {
         training: &TrainingState,
         run: &Value,
     ) -> Result<()> {
+        let bytes = Self::encode(progress, position, training, run)?;
+        let written = replace_file(path, |out| {
+            out.write_all(&bytes)?;
+            out.write_all(&xxh3_64(&bytes).to_le_bytes())
+        });
+        written.with_context(|| format!("{}: cannot be written; free some disk space", path.display()))
+    }
+
+    /// The bytes of a checkpoint, without their checksum.
+    pub(crate) fn encode(
+        progress: &Progress,
+        position: &Position,
+        training: &TrainingState,
+        run: &Value,
+    ) -> Result<Vec<u8>> {
         let Progress { epoch, predicted_seconds, replanned, report } = progress;
         let best = report.best.as_ref();
         let groups = [&training.parameters[..], &training.optimizer, best.map_or(&[], |best| &best.parameters)];
@@ -111,12 +126,7 @@ impl Checkpoint {
         let tensors = GROUPS.iter().zip(groups).flat_map(|(group, tensors)| {
             tensors.iter().map(move |tensor| (format!("{group}/{}", tensor.name), F32View(tensor)))
         });
-        let bytes = safetensors::serialize(tensors, Some(metadata))?;
-        let written = replace_file(path, |out| {
-            out.write_all(&bytes)?;
-            out.write_all(&xxh3_64(&bytes).to_le_bytes())
-        });
-        written.with_context(|| format!("{}: cannot be written; free some disk space", path.display()))
+        Ok(safetensors::serialize(tensors, Some(metadata))?)
     }
 
     /// Reads what [`Checkpoint::write`] wrote.
@@ -133,7 +143,8 @@ impl Checkpoint {
         Self::parse(&bytes).with_context(what)
     }
 
-    fn parse(bytes: &[u8]) -> Result<Self> {
+    /// Reads what [`Checkpoint::encode`] made.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         let (_, metadata) = SafeTensors::read_metadata(bytes)?;
         let header = metadata.metadata().as_ref().and_then(|entries| entries.get(HEADER));
         let header: Value = serde_json::from_str(header.context("it has no header")?)?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::Purpose;
 use crate::build::OperatorBuilder;
-use crate::peak_rss_bytes;
+use crate::{Group, peak_rss_bytes};
 
 /// How a model is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -23,12 +23,19 @@ pub enum Evaluation {
     None,
 }
 
-/// Scores `sets` with all neighbours, in one pass over the graph, by a model of `num_classes` classes.
+/// Scores `sets` with all neighbours, in one pass over the graph, by a model of `num_classes` classes; with a `group`, each of its
+/// trainers computes a part of it, and all have the scores of its rank 0.
 ///
 /// # Errors
 ///
-/// The training operator's own.
-pub fn full(training: &mut dyn Training, dataset: &Dataset, num_classes: usize, sets: &[&[u32]]) -> Result<Vec<Score>> {
+/// The training operator's own, and those of the group.
+pub fn full(
+    training: &mut dyn Training,
+    dataset: &Dataset,
+    num_classes: usize,
+    sets: &[&[u32]],
+    group: Option<&Group>,
+) -> Result<Vec<Score>> {
     let Some(labels) = &dataset.labels else {
         anyhow::bail!("{}: the dataset has no labels to evaluate with", dataset.name);
     };
@@ -36,14 +43,18 @@ pub fn full(training: &mut dyn Training, dataset: &Dataset, num_classes: usize, 
     if nodes.is_empty() {
         return Ok(vec![Score::default(); sets.len()]);
     }
-    let logits = training.infer(&nodes)?;
+    let logits = match group {
+        None => training.infer(&nodes)?,
+        Some(group) => group.infer(training, &nodes)?,
+    };
     let mut rest = logits.as_slice();
     let score = |set: &&[u32]| {
         let rows = rest.split_off(..set.len() * num_classes).expect("a row of logits a node");
         let labels: Vec<i32> = set.iter().map(|&v| labels[v as usize]).collect();
         Score::of(rows, &labels, num_classes)
     };
-    Ok(sets.iter().map(score).collect())
+    let scores: Vec<Score> = sets.iter().map(score).collect();
+    group.map_or(Ok(scores.clone()), |group| group.scores_of_first(&scores))
 }
 
 /// Inputs of sampled evaluation.

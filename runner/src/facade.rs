@@ -15,7 +15,7 @@ use crate::budget::Purpose;
 use crate::evaluate::Sampled;
 use crate::position::{Position, Within, append};
 use crate::split::SplitPlan;
-use crate::unified::{Followers, Unified};
+use crate::unified::{Followers, Others, Unified, later};
 use crate::watcher::{Observer, Watcher};
 use crate::{Group, Job, JobConfig, OperatorBuilder, budget};
 
@@ -251,16 +251,16 @@ impl Executor {
         let mut replanned = None;
         let offset = within.earlier.as_ref().map_or(0.0, |r| r.seconds);
         let trained = so_far.batches;
+        let before = offset + so_far.seconds;
         let (inner, followers) = (&mut self.inner, &mut self.followers);
-        let mut observe = |event: &Event<'_>| {
+        let mut observe = |event: &Event<'_>, others: Option<&Others<'_>>| {
+            others.into_iter().flat_map(|others| others.events()).for_each(|event| watcher.observe(&event));
             match *event {
-                Event::Ended(mut activity) => {
+                Event::Ended(activity) => {
                     if let Some(watch) = &mut watch {
                         watch.observe(activity.share, activity.phase, activity.span.seconds());
                     }
-                    (activity.span.start, activity.span.end) =
-                        (activity.span.start + offset, activity.span.end + offset);
-                    watcher.observe(&Event::Ended(activity));
+                    watcher.observe(&Event::Ended(later(activity, offset)));
                 }
                 Event::Trained(batch) => {
                     within.score += batch.score;
@@ -286,11 +286,18 @@ impl Executor {
             }
             if replanned.is_some() { Control::Cut } else { Control::Continue }
         };
-        let lead = |stop: &Stop| inner.train_on(epoch, &batches, so_far, stop, &mut observe);
+        let lead = |stop: &Stop, others: Option<&Others<'_>>| {
+            inner.train_on(epoch, &batches, so_far, stop, &mut |event| observe(event, others))
+        };
         let report = match followers {
-            None => lead(stop)?,
+            None => lead(stop, None)?,
             // The plan of a group has one route: mini-batches are trained in their order.
-            Some(followers) => followers.train(epoch, &batches[trained..], stop, lead)?,
+            Some(followers) => {
+                let led = followers
+                    .train((epoch, &batches[trained..]), before, stop, |stop, others| lead(stop, Some(others)));
+                followers.others(before).events().for_each(|event| watcher.observe(&event));
+                led?
+            }
         };
         if let Some(watch) = watch {
             // Durations that brought no better plan for this epoch are used for the next one's.

@@ -6,15 +6,18 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use morphgl_execute::Stop;
-use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupError, Seat, StopTogether, Weights};
-use morphgl_registry::{Operators, Score};
-use serde::Serialize;
+use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupError, InferTogether, Seat, StopTogether, Weights};
+use morphgl_registry::{Operators, Score, Training};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::median;
 
 /// Measurements of an addition.
 const ADDITIONS: usize = 5;
+
+/// Bytes of rank 0 that are sent at once.
+const PIECE: usize = 16 << 20;
 
 /// This process among those of a run.
 #[derive(Debug)]
@@ -84,6 +87,17 @@ impl Exchange for SharedExchange {
     }
 }
 
+/// What one trainer has done in inferences of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Inferred {
+    /// Elements of the layers' outputs that it has computed.
+    pub values: u64,
+    /// Bytes that it has sent to others, of these and of nothing else.
+    pub bytes_sent: u64,
+    /// Seconds in exchanges, waiting for other trainers included.
+    pub exchange_seconds: f64,
+}
+
 /// A trainer's membership in a group whose trainers have equal shares of every mini-batch.
 #[derive(Debug)]
 pub struct Group {
@@ -95,13 +109,15 @@ pub struct Group {
     agreed: Stop,
     /// Gradients of so many bytes are added up while backward goes on; with 0 all of them after it.
     bucket_bytes: usize,
+    inferred: Mutex<Inferred>,
 }
 
 impl Group {
     /// Membership by one end of an exchange. A stop that is `requested` at any trainer ends all after the same step.
     pub fn new(exchange: SharedExchange, requested: Stop) -> Self {
         let division = Arc::new(Weights::equal(exchange.size()));
-        Self { exchange, division, requested, agreed: Stop::new(), bucket_bytes: BUCKET_BYTES }
+        let (agreed, bucket_bytes, inferred) = (Stop::new(), BUCKET_BYTES, Mutex::default());
+        Self { exchange, division, requested, agreed, bucket_bytes, inferred }
     }
 
     /// The same membership with buckets of so many bytes of gradients, the same at all trainers.
@@ -140,6 +156,26 @@ impl Group {
         Ok(all.iter().enumerate().map(read).collect::<Result<_, _>>()?)
     }
 
+    /// The bytes of rank 0, at all trainers; the others give none. In pieces, so that no message is larger than one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::gather`].
+    pub fn of_first(&self, own: Vec<u8>) -> Result<Vec<u8>> {
+        let len = self.gather(&own.len())?[0];
+        if self.rank() == 0 {
+            for piece in own.chunks(PIECE) {
+                self.exchange.lock().all_gather(piece)?;
+            }
+            return Ok(own);
+        }
+        let mut all = Vec::with_capacity(len);
+        while all.len() < len {
+            all.extend(self.exchange.lock().all_gather(&[])?.swap_remove(0));
+        }
+        Ok(all)
+    }
+
     /// Seconds in which all trainers add up so many values: the median of a few times. All trainers call it at once.
     ///
     /// # Errors
@@ -154,6 +190,28 @@ impl Group {
             seconds.push(start.elapsed().as_secs_f64());
         }
         Ok(median(&seconds))
+    }
+
+    /// Logits of `nodes` with all their neighbours: each trainer computes a part of every layer's rows, and all gather the others'.
+    /// All call it with the same model, operator and nodes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::gather`], and the operator's own.
+    pub fn infer(&self, training: &mut dyn Training, nodes: &[u32]) -> Result<Vec<f32>> {
+        let sent = self.exchange.bytes_sent();
+        let mut together = InferTogether::new(self.exchange.clone());
+        let logits = training.infer_together(nodes, &mut together)?;
+        let mut inferred = self.inferred.lock().unwrap_or_else(PoisonError::into_inner);
+        inferred.values += together.computed;
+        inferred.bytes_sent += self.exchange.bytes_sent() - sent;
+        inferred.exchange_seconds += together.spent.as_secs_f64();
+        Ok(logits)
+    }
+
+    /// What this trainer has done in all calls of [`Group::infer`].
+    pub fn inferred(&self) -> Inferred {
+        *self.inferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The scores of rank 0, at all trainers: evaluations on machines of different SIMD levels or numbers of threads may differ
@@ -206,8 +264,8 @@ impl Group {
         };
         let exchange = Box::new(self.exchange.clone());
         let division = Arc::clone(&self.division);
-        let (stop, bucket_bytes) = (Some(stop), self.bucket_bytes);
-        let seat = Seat { exchange, division, num_seeds, batch_size, stop, bucket_bytes };
+        let (stop, observe, bucket_bytes) = (Some(stop), None, self.bucket_bytes);
+        let seat = Seat { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes };
         Ok(morphgl_group::join(operators, seat)?)
     }
 

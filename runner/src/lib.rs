@@ -30,7 +30,7 @@ pub use config::{JobConfig, OperatorChoice, default_fanouts};
 pub use engine::Engine;
 pub use evaluate::{Evaluation, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler};
-pub use group::{Group, SharedExchange};
+pub use group::{Group, Inferred, SharedExchange};
 pub use job::Job;
 pub use memory::{AllocatorHooks, peak_rss_bytes, set_allocator_hooks};
 pub use position::{Position, Within};

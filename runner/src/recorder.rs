@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use morphgl_execute::{Activity, Event};
-use morphgl_plan::{Phase, Plan, Replanned, Schedule, Share, timeline};
-use morphgl_registry::Registry;
-use morphgl_report::{Bar, Lane, Mark, Timeline};
+use morphgl_plan::{Phase, Plan, Replanned, Schedule, Share, Span, timeline};
+use morphgl_registry::{BatchId, Registry};
+use morphgl_report::{Bar, Lane, Mark, Timeline, Work};
 
 use crate::train::Progress;
+use crate::unified::Unified;
 
 /// The operators that run on a simulated device: their durations are marked as simulated.
 #[derive(Debug, Clone, Default)]
@@ -93,7 +94,19 @@ impl Lanes {
         };
         hardware(&schedule.shares[share], phase).iter().map(lane).collect()
     }
+
+    /// The lane of additions.
+    fn of_additions(&mut self) -> usize {
+        let next = self.indices.len();
+        *self.indices.entry(ADDITION.to_string()).or_insert_with(|| {
+            self.lanes.push(Lane { name: ADDITION.to_string(), resource: ADDITION.to_string(), simulated: false });
+            next
+        })
+    }
 }
+
+/// Name of the lane of additions.
+const ADDITION: &str = "addition";
 
 fn routes(schedule: &Schedule) -> Vec<String> {
     schedule.shares.iter().map(|s| s.keys.to_string()).collect()
@@ -105,7 +118,7 @@ pub fn predicted_timeline(plan: &Plan, simulated: &Simulated) -> Timeline {
     let simulation = timeline(schedule);
     let mut lanes = Lanes::new(schedule, simulated);
     let bars = simulation.activities.iter().map(|a| Bar {
-        phase: a.phase,
+        work: a.phase.into(),
         batch: a.id.index,
         epoch: 0,
         route: a.share,
@@ -142,8 +155,12 @@ pub struct Recorder {
     offset: f64,
     /// Seconds of every operator's phases so far: sum and count.
     sums: HashMap<String, (f64, usize)>,
-    /// Number of activities beyond `MAX_ACTIVITIES`.
-    pub(crate) left_out: usize,
+    /// Maximum number of activities.
+    most: usize,
+    /// Number of activities beyond it.
+    left_out: usize,
+    /// Where several trainers share every step, their places, the leading one's first; and the recorders of the others.
+    trainers: (Vec<String>, Vec<Recorder>),
     /// Remarks for readers of the timeline.
     pub(crate) notes: Vec<String>,
     epochs: usize,
@@ -160,10 +177,26 @@ impl Recorder {
             marks: Vec::new(),
             offset: 0.0,
             sums: HashMap::new(),
+            most: MAX_ACTIVITIES,
             left_out: 0,
+            trainers: Default::default(),
             notes: Vec::new(),
             epochs: 0,
         }
+    }
+
+    /// A recorder of a run of several trainers of this process: each has lanes of its own.
+    pub fn of_group(unified: &Unified, simulated: &Simulated) -> Self {
+        let recorder =
+            |plan: &Plan| Self { most: MAX_ACTIVITIES / unified.trainers.len(), ..Self::new(plan, simulated) };
+        let names = unified.trainers.iter().map(|trainer| trainer.place.to_string()).collect();
+        let followers = unified.trainers[1..].iter().map(|trainer| recorder(&trainer.plan)).collect();
+        Self { trainers: (names, followers), ..recorder(&unified.leading_plan()) }
+    }
+
+    /// Number of activities that are not in the timeline.
+    pub(crate) fn left_out(&self) -> usize {
+        self.left_out + self.trainers.1.iter().map(|trainer| trainer.left_out).sum::<usize>()
     }
 
     /// Notes that the timeline begins where a run was resumed, `at` in words.
@@ -176,7 +209,18 @@ impl Recorder {
     pub fn observe(&mut self, event: &Event<'_>) {
         match event {
             Event::Begins(plan) => self.schedule.clone_from(&plan.schedule),
-            Event::Ended(activity) => self.record(activity),
+            Event::Ended(activity) => self.record(activity, self.offset),
+            &Event::Followed(trainer, ref activity) => {
+                if let Some(recorder) = self.trainers.1.get_mut(trainer - 1) {
+                    recorder.record(activity, self.offset);
+                }
+            }
+            &Event::Added(0, id, span) => self.added(id, span, self.offset),
+            &Event::Added(trainer, id, span) => {
+                if let Some(recorder) = self.trainers.1.get_mut(trainer - 1) {
+                    recorder.added(id, span, self.offset);
+                }
+            }
             Event::Replanned(new) => {
                 let now = self.activities.iter().map(|a| a.end).fold(self.offset, f64::max);
                 self.marks.push(Mark { name: "re-planned".to_string(), start: now, end: now });
@@ -195,49 +239,77 @@ impl Recorder {
         }
     }
 
-    fn record(&mut self, a: &Activity) {
+    fn record(&mut self, a: &Activity, offset: f64) {
         let share = &self.schedule.shares[a.share];
         let operator = operator(share, a.phase);
         match self.sums.get_mut(operator) {
             Some((sum, count)) => (*sum, *count) = (*sum + a.span.seconds(), *count + 1),
             None => drop(self.sums.insert(operator.clone(), (a.span.seconds(), 1))),
         }
-        if self.activities.len() == MAX_ACTIVITIES {
-            self.left_out += 1;
+        let route = share.keys.to_string();
+        if self.is_full() {
             return;
         }
-        let route = self.route(share.keys.to_string());
+        let route = self.route(route);
+        let lanes = self.lanes.of(&self.schedule, a.share, a.phase, a.worker);
+        self.push(a.phase.into(), a.id, route, a.span, offset, lanes);
+    }
+
+    /// Records an addition, which belongs to the first route: a group has one.
+    fn added(&mut self, id: BatchId, span: Span, offset: f64) {
+        if !self.is_full() {
+            let lane = self.lanes.of_additions();
+            self.push(Work::Addition, id, 0, span, offset, vec![lane]);
+        }
+    }
+
+    /// Whether there is no room for one more activity, which is then left out.
+    fn is_full(&mut self) -> bool {
+        let is_full = self.activities.len() >= self.most;
+        self.left_out += usize::from(is_full);
+        is_full
+    }
+
+    fn push(&mut self, work: Work, id: BatchId, route: usize, span: Span, offset: f64, lanes: Vec<usize>) {
+        let BatchId { epoch, index: batch } = id;
         self.activities.push(Bar {
-            phase: a.phase,
-            batch: a.id.index,
-            epoch: a.id.epoch,
+            work,
+            batch,
+            epoch,
             route,
-            start: self.offset + a.span.start,
-            end: self.offset + a.span.end,
-            lanes: self.lanes.of(&self.schedule, a.share, a.phase, a.worker),
+            start: offset + span.start,
+            end: offset + span.end,
+            lanes,
         });
     }
 
     /// Mean seconds of an operator's phase, where it ran.
     pub fn mean(&self, operator: &str) -> Option<f64> {
-        self.sums.get(operator).map(|(sum, count)| sum / *count as f64)
+        let all = self.trainers.1.iter().chain([self]).filter_map(|recorder| recorder.sums.get(operator));
+        let (sum, count) = all.fold((0.0, 0), |(sum, count), (own, times)| (sum + own, count + times));
+        (count > 0).then(|| sum / count as f64)
     }
 
     /// The lanes and the activities, the first `MAX_OF_RANK` of them, for the timeline of all ranks.
     pub(crate) fn of_rank(&self) -> Timeline {
-        let activities = self.activities[..self.activities.len().min(MAX_OF_RANK)].to_vec();
+        self.first(MAX_OF_RANK)
+    }
+
+    /// The lanes, and the first activities.
+    fn first(&self, most: usize) -> Timeline {
+        let activities = self.activities[..self.activities.len().min(most)].to_vec();
         let (lanes, routes) = (self.lanes.lanes.clone(), self.routes.clone());
         Timeline { lanes, routes, activities, marks: Vec::new(), seconds: self.offset }
     }
 
-    /// Makes the timeline that of all ranks, by name: each has its lanes. Every rank counts from the beginning of its own first
-    /// epoch, which they begin together.
-    pub(crate) fn join(&mut self, ranks: Vec<(String, Timeline)>) {
+    /// Makes the timeline that of all ranks or trainers, by name: each has its lanes. Every rank counts from the beginning of its
+    /// own first epoch, which they begin together.
+    pub(crate) fn join(&mut self, all: Vec<(String, Timeline)>) {
         (self.lanes.lanes, self.activities) = Default::default();
-        for (rank, timeline) in ranks {
+        for (name, timeline) in all {
             let first = self.lanes.lanes.len();
             let routes: Vec<usize> = timeline.routes.into_iter().map(|name| self.route(name)).collect();
-            let named = timeline.lanes.into_iter().map(|lane| Lane { name: format!("{rank}: {}", lane.name), ..lane });
+            let named = timeline.lanes.into_iter().map(|lane| Lane { name: format!("{name}: {}", lane.name), ..lane });
             self.lanes.lanes.extend(named);
             self.activities.extend(timeline.activities.into_iter().map(|bar| Bar {
                 route: routes[bar.route],
@@ -256,7 +328,13 @@ impl Recorder {
     }
 
     /// The timeline of the run.
-    pub fn into_timeline(self) -> Timeline {
+    pub fn into_timeline(mut self) -> Timeline {
+        let (names, followers) = std::mem::take(&mut self.trainers);
+        if !followers.is_empty() {
+            let timelines = [&self].into_iter().chain(&followers).map(|recorder| recorder.first(recorder.most));
+            let all = names.into_iter().zip(timelines).collect();
+            self.join(all);
+        }
         let Self { lanes, routes, activities, marks, offset, .. } = self;
         Timeline { lanes: lanes.lanes, routes, activities, marks, seconds: offset }
     }

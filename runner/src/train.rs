@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use morphgl_execute::{CountersByOperator, EpochReport, EpochRow, Event, Stop, TrainingState, add_counters};
-use morphgl_registry::{NamedTensor, Score, Training};
+use morphgl_registry::{NamedTensor, Score};
 use serde::{Deserialize, Serialize};
 
 use crate::median;
@@ -256,9 +256,10 @@ impl Trainer {
             Evaluation::Sampled => self.executor.sampled(&sets, self.options.evaluation_workers)?,
             _ => {
                 let num_classes = self.executor.config.spec.model.num_classes;
-                let full = |training: &mut dyn Training| evaluate::full(training, &dataset, num_classes, &sets);
-                let scores = self.executor.with_all_threads(full)?;
-                self.executor.group.as_ref().map_or(Ok(scores.clone()), |group| group.scores_of_first(&scores))?
+                let group = self.executor.group.clone();
+                self.executor.with_all_threads(|training| {
+                    evaluate::full(training, &dataset, num_classes, &sets, group.as_deref())
+                })?
             }
         };
         Ok((scores[0], (!sets[1].is_empty()).then_some(scores[1])))

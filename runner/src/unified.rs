@@ -2,16 +2,20 @@
 
 mod plan;
 
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use morphgl_execute::{
-    Control, EpochReport, Settings as ExecutorSettings, Stop, TrainerReport, TrainingState, add_counters, add_trainers,
+    Activity, Control, EpochReport, Event, Settings as ExecutorSettings, Stop, TrainerReport, TrainingState,
+    add_counters, add_trainers,
 };
-use morphgl_group::{BUCKET_BYTES, Balanced, Division, Leaver, Seat, StopTogether, Weights, join, work};
-use morphgl_plan::Schedule;
+use morphgl_group::{
+    BUCKET_BYTES, Balanced, Division, Leaver, ObserveAdditions, Seat, StopTogether, Weights, join, work,
+};
+use morphgl_plan::{Schedule, Span};
 use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, SeedSet};
 use morphgl_sampler_core::Epochs;
 
@@ -34,6 +38,45 @@ pub(crate) struct Followers {
     /// What adds up their gradients, for the user.
     exchange: String,
     stops: Arc<Stops>,
+    sender: Sender<Message>,
+    messages: Receiver<Message>,
+    /// When they began to train last.
+    begun: Instant,
+}
+
+/// What a trainer does besides leading, for the observer of the leading one.
+#[derive(Debug)]
+enum Message {
+    /// A phase of a follower, by its number.
+    Ended(usize, Activity),
+    /// An addition at any trainer.
+    Added(usize, BatchId, Instant, Instant),
+}
+
+/// The other trainers of a group while they train.
+#[derive(Debug)]
+pub(crate) struct Others<'a> {
+    messages: &'a Receiver<Message>,
+    begun: Instant,
+    /// Seconds of the epoch before.
+    before: f64,
+}
+
+impl Others<'_> {
+    /// What they have done since the last call, in seconds since the beginning of the epoch.
+    pub(crate) fn events(&self) -> impl Iterator<Item = Event<'static>> {
+        let at = |time: Instant| self.before + time.saturating_duration_since(self.begun).as_secs_f64();
+        self.messages.try_iter().map(move |message| match message {
+            Message::Ended(trainer, activity) => Event::Followed(trainer, later(activity, self.before)),
+            Message::Added(trainer, id, from, to) => Event::Added(trainer, id, Span { start: at(from), end: at(to) }),
+        })
+    }
+}
+
+/// The activity, so many seconds later.
+pub(crate) fn later(activity: Activity, seconds: f64) -> Activity {
+    let Span { start, end } = activity.span;
+    Activity { span: Span { start: start + seconds, end: end + seconds }, ..activity }
 }
 
 /// The caller's request, and the one that all trainers have agreed on.
@@ -77,6 +120,7 @@ impl Followers {
                 }
             })
         };
+        let (sender, messages) = mpsc::channel();
         let stops = Arc::new(Stops::default());
         let limit = settings.limit.unwrap_or(LIMIT);
         let end = |trainer: &UnifiedTrainer| -> Result<_> {
@@ -102,8 +146,13 @@ impl Followers {
                 stop: Arc::new(move || current(&of_agreement.agreed).request()),
             };
             let (num_seeds, batch_size) = (seeds.nodes().len(), sampler.batch_size);
-            let (stop, bucket_bytes) = (Some(stop), BUCKET_BYTES);
-            let seat = Seat { exchange, division, num_seeds, batch_size, stop, bucket_bytes };
+            let (sender, rank) = (sender.clone(), exchange.rank());
+            let observe = ObserveAdditions(Arc::new(move |id, from, to| {
+                // Nobody listens between epochs, when nothing is added.
+                let _ = sender.send(Message::Added(rank, id, from, to));
+            }));
+            let (stop, observe, bucket_bytes) = (Some(stop), Some(observe), BUCKET_BYTES);
+            let seat = Seat { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes };
             let operators = join(operators, seat)?;
             match &leading {
                 None => leading = Some(operators),
@@ -113,12 +162,20 @@ impl Followers {
                 }
             }
         }
-        Ok((leading.expect("a group has a trainer"), Self { executors, leavers, ends: placed, exchange: how, stops }))
+        Ok((
+            leading.expect("a group has a trainer"),
+            Self { executors, leavers, ends: placed, exchange: how, stops, sender, messages, begun: Instant::now() },
+        ))
     }
 
     /// What adds up gradients, and why that was chosen.
     pub(crate) fn exchange(&self) -> &str {
         &self.exchange
+    }
+
+    /// What the others have done that the leading trainer's observer was not told yet.
+    pub(crate) fn others(&self, before: f64) -> Others<'_> {
+        Others { messages: &self.messages, begun: self.begun, before }
     }
 
     /// Gives all trainers the state of the leading one.
@@ -130,34 +187,39 @@ impl Followers {
         self.executors.iter_mut().try_for_each(|(executor, _)| Ok(training.restore(executor.training_mut()?)?))
     }
 
-    /// Trains mini-batches with all trainers: `lead` runs the leading one, until the given stop. The report is the leading
-    /// trainer's, with the seeds, edges and counters of all.
+    /// Trains mini-batches with all trainers, `before` seconds after the beginning of the epoch: `lead` runs the leading one, until
+    /// the given stop. The report is the leading trainer's, with the seeds, edges and counters of all.
     ///
     /// # Errors
     ///
     /// The first failure, of whichever trainer.
     pub(crate) fn train(
         &mut self,
-        epoch: u32,
-        batches: &[u32],
+        (epoch, batches): (u32, &[u32]),
+        before: f64,
         stop: &Stop,
-        lead: impl FnOnce(&Stop) -> morphgl_execute::Result<EpochReport>,
+        lead: impl FnOnce(&Stop, &Others<'_>) -> morphgl_execute::Result<EpochReport>,
     ) -> Result<EpochReport> {
         let agreed = Stop::new();
         replace(&self.stops.requested, stop.clone());
         replace(&self.stops.agreed, agreed.clone());
+        self.begun = Instant::now();
         let (leavers, executors) = (&self.leavers, &mut self.executors);
+        let others = Others { messages: &self.messages, begun: self.begun, before };
+        let (sender, agreed) = (&self.sender, &agreed);
         let (led, followed) = thread::scope(|scope| {
-            let follow = |(follower, leaver): (&mut (morphgl_execute::Executor, Schedule), &Leaver)| {
-                let trained = train_all(follower, epoch, batches, &agreed);
+            let follow = |(index, follower): (usize, &mut (morphgl_execute::Executor, Schedule)), leaver: &Leaver| {
+                let tell = |activity| drop(sender.send(Message::Ended(index + 1, activity)));
+                let trained = train_all(follower, epoch, batches, agreed, &tell);
                 if let Err(e) = &trained {
                     leaver.leave(&e.to_string());
                 }
                 trained
             };
+            let followers = executors.iter_mut().enumerate().zip(&leavers[1..]);
             let running: Vec<_> =
-                executors.iter_mut().zip(&leavers[1..]).map(|one| scope.spawn(move || follow(one))).collect();
-            let led = lead(&agreed);
+                followers.map(|(follower, leaver)| scope.spawn(move || follow(follower, leaver))).collect();
+            let led = lead(agreed, &others);
             if let Err(e) = &led {
                 leavers[0].leave(&e.to_string());
             }
@@ -189,8 +251,9 @@ impl Followers {
 /// leading trainer's first.
 fn part_of((training, place): &(String, Place), report: &EpochReport) -> TrainerReport {
     let (training, place) = (training.clone(), place.clone());
-    let EpochReport { seeds, edges, ref counters, .. } = *report;
-    let mut own = TrainerReport { training, place, seeds, edges, counters: counters.clone() };
+    // Busy seconds of the others are not added to the leading trainer's.
+    let EpochReport { seeds, edges, busy, ref counters, .. } = *report;
+    let mut own = TrainerReport { training, place, seeds, edges, busy, counters: counters.clone() };
     for other in report.trainers.iter().skip(1) {
         own.seeds -= other.seeds;
         own.edges -= other.edges;
@@ -209,12 +272,19 @@ fn train_all(
     epoch: u32,
     batches: &[u32],
     stop: &Stop,
+    tell: &dyn Fn(Activity),
 ) -> Result<EpochReport> {
     schedule.shares[0].batches = batches.len();
     if executor.schedule() != schedule {
         executor.set_schedule(schedule)?;
     }
-    Ok(executor.train(epoch, batches, stop, &mut |_| Control::Continue)?)
+    let mut observe = |event: &Event<'_>| {
+        if let Event::Ended(activity) = event {
+            tell(*activity);
+        }
+        Control::Continue
+    };
+    Ok(executor.train(epoch, batches, stop, &mut observe)?)
 }
 
 /// Takes the operators of the routes to one training operator at one place.

@@ -5,6 +5,9 @@
 mod library;
 mod support;
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
@@ -154,6 +157,90 @@ fn devices_train_as_one() {
     assert_eq!(losses(&again), losses(&last));
     let how = again["exchange"].as_str().expect("an engine");
     assert!(how.starts_with("added over host memory: ") && how.contains("MORPHGL_NCCL"), "{how}");
+}
+
+/// Seconds of the bars of a run's trace, and their number: by lane and kind of work.
+fn bars(run: &Path) -> BTreeMap<(String, String), (f64, usize)> {
+    let trace: Value = serde_json::from_slice(&fs::read(run.join("trace.json")).expect("written")).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("a list");
+    let of = |event: &Value, name: &str| event["args"][name].as_str().expect("text").to_string();
+    let is = |event: &&Value, what: &str| event["name"] == what;
+    let measured = events.iter().filter(|e| is(e, "process_name")).find(|e| of(e, "name") == "measured");
+    let process = &measured.expect("a measured timeline")["pid"];
+    let lanes: BTreeMap<u64, String> = events
+        .iter()
+        .filter(|e| is(e, "thread_name") && e["pid"] == *process)
+        .map(|e| (amount(&e["tid"]), of(e, "name")))
+        .collect();
+    let mut bars = BTreeMap::<_, (f64, usize)>::new();
+    for event in events.iter().filter(|e| e["ph"] == "X" && e["pid"] == *process && e["cat"] != "mark") {
+        let lane = lanes[&amount(&event["tid"])].clone();
+        let bar = bars.entry((lane, event["cat"].as_str().expect("text").to_string())).or_default();
+        (bar.0, bar.1) = (bar.0 + event["dur"].as_f64().expect("microseconds") * 1e-6, bar.1 + 1);
+    }
+    bars
+}
+
+/// Each trainer has lanes of its own, with what it batched, transferred, trained and added up; the document and the page say the
+/// same.
+#[test]
+fn each_trainer_has_its_lanes() {
+    let Some(devices) = Devices::new() else { return };
+    let devices = devices.with(2);
+    let group = ["--plan", "unified", "--shares", "equal", "--run", "run"];
+    let json = devices.json(&[&TRAIN[..], &group].concat(), &[]);
+    let run = devices.bench.path().join("run");
+    let bars = bars(&run);
+    let trainers = json["trainers"].as_array().expect("a list");
+    let places: Vec<&str> = trainers.iter().map(|t| t["place"].as_str().expect("a place")).collect();
+    assert_eq!(places, places_of(&json["unified"]["trainers"]), "in the order of the plan");
+    assert_eq!(places.len(), 3, "the CPU and two devices");
+    let steps: usize = epochs(&json).iter().map(|e| amount(&e["report"]["batches"]) as usize).sum();
+    let seeds: u64 = epochs(&json).iter().map(|e| amount(&e["report"]["seeds"])).sum();
+    let number = |trainer: &Value, name: &str| trainer[name].as_f64().unwrap_or_else(|| panic!("{name}: {trainer}"));
+    let all: f64 = trainers.iter().map(|trainer| number(trainer, "seeds_per_epoch")).sum();
+    assert!((all * 3.0 / seeds as f64 - 1.0).abs() < 1e-9, "{trainers:?}");
+    for (trainer, place) in trainers.iter().zip(places) {
+        let own = |kind: &str| {
+            let own = bars.iter().filter(|((lane, of), _)| lane.starts_with(&format!("{place}: ")) && of == kind);
+            own.fold((0.0, 0), |(seconds, bars), (_, bar)| (seconds + bar.0, bars + bar.1))
+        };
+        for (kind, name) in [("Batching", "batching"), ("Training", "training")] {
+            let (seconds, number_of) = own(kind);
+            assert_eq!(number_of, steps, "{place}: {kind}: {bars:?}");
+            let said = number(trainer, &format!("{name}_seconds_per_epoch")) * 3.0;
+            assert!(
+                (seconds / said - 1.0).abs() < 1e-3,
+                "{place}: {kind} takes {seconds} in the trace, {said} in JSON"
+            );
+        }
+        // A step adds up one bucket of this small model, and the scores.
+        let (seconds, number_of) = own("Addition");
+        assert_eq!(number_of, 2 * steps, "{place}: {bars:?}");
+        assert!(
+            bars.contains_key(&(format!("{place}: addition"), "Addition".to_string())),
+            "a lane of its own: {bars:?}"
+        );
+        let said = number(trainer, "exchange_seconds_per_epoch") * 3.0;
+        // Each step is counted in whole microseconds.
+        assert!((seconds - said).abs() <= 2e-6 * steps as f64 + 1e-3 * said, "{place}: {seconds} s, {said} s in JSON");
+        assert!((0.0..=said).contains(&number(trainer, "exchange_hidden_seconds_per_epoch")), "{trainer}");
+        assert_eq!(number(trainer, "imbalance_seconds_per_epoch"), number(&trainers[0], "imbalance_seconds_per_epoch"));
+    }
+    assert!(number(&trainers[0], "imbalance_seconds_per_epoch") > 0.0);
+    let page = fs::read_to_string(run.join("report.html")).expect("written");
+    for text in ["<h2>Trainers</h2>", "The slowest share takes", "Addition (A)", "cuda:1: CUDA:1", "host: addition"] {
+        assert!(page.contains(text), "the page lacks {text:?}");
+    }
+    // One trainer has neither.
+    let alone = devices.json(&[&TRAIN[..], &["--plan", "sequential", "--run", "alone"]].concat(), &[]);
+    assert_eq!(alone["trainers"], Value::Null);
+    let page = fs::read_to_string(devices.bench.path().join("alone/report.html")).expect("written");
+    assert!(!page.contains("<h2>Trainers</h2>") && !page.contains("Addition (A)"), "nothing is added up");
+}
+
+fn places_of(trainers: &Value) -> Vec<&str> {
+    trainers.as_array().expect("a list").iter().map(|t| t["place"].as_str().expect("a place")).collect()
 }
 
 #[test]

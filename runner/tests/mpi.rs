@@ -1,18 +1,18 @@
 //! `mpirun morphgl train`: the losses of one process, and a message on every rank when one fails.
 #![cfg(feature = "mpi")]
-#![allow(clippy::print_stdout, reason = "says what is skipped")]
 
+#[path = "support/mpi.rs"]
+mod mpi;
 mod support;
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use mpi::{CORA, has_mpirun, is_alive, losses, mpirun, ranks_of, same, say, stderr};
 use serde_json::Value;
 use support::Bench;
-
-const CORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/planetoid/ind.cora");
 
 /// One step of all training nodes an epoch, by one operator:
 /// choosing it by measurement would leave it open.
@@ -31,52 +31,6 @@ const TRAIN: [&str; 10] = [
 
 /// Eight mini-batches of validation nodes.
 const SAMPLED: [&str; 4] = ["--evaluation", "sampled", "--batch-size", "64"];
-
-/// Whether ranks can be started here.
-fn has_mpirun() -> bool {
-    let has = Command::new("mpirun").arg("--version").output().is_ok();
-    if !has {
-        println!("skipped: there is no mpirun");
-    }
-    has
-}
-
-/// `mpirun` of these programs, one rank after the other.
-fn mpirun(bench: &Bench, ranks: &[(&Path, &[&str])]) -> Command {
-    let mut command = Command::new("mpirun");
-    command.args(["--oversubscribe", "--bind-to", "none"]).current_dir(bench.path());
-    command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
-    for (i, (program, args)) in ranks.iter().enumerate() {
-        command.args((i > 0).then_some(":")).args(["-n", "1"]).arg(program).args(*args);
-    }
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn same(bench: &Bench, ranks: usize, args: &[&str]) -> Command {
-    mpirun(bench, &vec![(Path::new(env!("CARGO_BIN_EXE_morphgl")), args); ranks])
-}
-
-fn losses(text: &[u8]) -> Vec<f64> {
-    let document: Value = serde_json::from_slice(text).expect("one JSON document, by rank 0");
-    let epochs = document["epochs"].as_array().expect("epochs");
-    epochs.iter().map(|epoch| epoch["loss"].as_f64().expect("a loss")).collect()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Each of these ranks has a line of its own with all of `words`.
-#[track_caller]
-fn say(output: &Output, ranks: &[usize], words: &[&str]) {
-    let text = stderr(output);
-    for rank in ranks {
-        let says = |line: &str| line.starts_with(&format!("rank {rank} (")) && words.iter().all(|w| line.contains(w));
-        assert!(text.lines().any(says), "rank {rank} does not say {words:?}:\n{text}");
-    }
-    assert!(!output.status.success(), "{text}");
-}
 
 #[test]
 fn losses_are_those_of_one_process() {
@@ -187,11 +141,11 @@ fn ranks_that_differ_are_named_on_every_rank() {
     let program = Path::new(env!("CARGO_BIN_EXE_morphgl"));
     let (small, other) = (["train", "small", "--epochs", "1"], ["train", "other", "--epochs", "1"]);
     let output = mpirun(&bench, &[(program, &small[..]), (program, &other[..])]).output().expect("mpirun starts");
-    say(&output, &[0, 1], &["error: dataset: rank 1 (", "rank 0 (", "digest", "give all ranks the same"]);
+    say(&output, &[0, 1], &["dataset: rank 1 (", "rank 0 (", "digest", "give all ranks the same"]);
 
     let longer = ["train", "small", "--epochs", "2"];
     let output = mpirun(&bench, &[(program, &small[..]), (program, &longer[..])]).output().expect("mpirun starts");
-    say(&output, &[0, 1], &["error: epochs: rank 1 (", "has 2", "has 1"]);
+    say(&output, &[0, 1], &["epochs: rank 1 (", "has 2", "has 1"]);
 
     // The same program but for its version.
     let mut bytes = fs::read(program).expect("the binary");
@@ -205,34 +159,7 @@ fn ranks_that_differ_are_named_on_every_rank() {
     fs::copy(program, &newer).expect("space");
     fs::write(&newer, bytes).expect("space");
     let output = mpirun(&bench, &[(program, &small[..]), (&newer, &small[..])]).output().expect("mpirun starts");
-    say(&output, &[0, 1], &["error: version: rank 1 (", "morphgl 9.9.9", version]);
-}
-
-/// The processes that `mpirun` has started, by rank.
-fn ranks_of(child: &Child, ranks: usize) -> Vec<u32> {
-    let start = Instant::now();
-    loop {
-        let listed = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap_or_default();
-        let mut found: Vec<(usize, u32)> = Vec::new();
-        for id in listed.split_whitespace().filter_map(|id| id.parse::<u32>().ok()) {
-            let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-            let environment = String::from_utf8_lossy(&environment).into_owned();
-            let rank = environment.split('\0').find_map(|v| v.strip_prefix("OMPI_COMM_WORLD_RANK=")?.parse().ok());
-            found.extend(rank.map(|rank| (rank, id)));
-        }
-        found.sort_unstable();
-        if found.len() == ranks {
-            return found.into_iter().map(|(_, id)| id).collect();
-        }
-        assert!(start.elapsed() < Duration::from_secs(60), "mpirun has started {found:?}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Whether a process runs: neither gone nor waiting for its parent to be told.
-fn is_alive(id: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z') && !line.contains('X'))
+    say(&output, &[0, 1], &["version: rank 1 (", "morphgl 9.9.9", version]);
 }
 
 /// Sends rank 2 of 3 a signal while they train; returns the output, and the exit of all processes is waited for.
@@ -252,7 +179,7 @@ fn signal_to(whom: fn(u32, &[u32]) -> u32, signal: &str, options: &[&str]) -> (B
         command.env("OMPI_MCA_odls_base_sigkill_timeout", "3");
     }
     let mut child = command.spawn().expect("mpirun starts");
-    let ids = ranks_of(&child, 3);
+    let ids = ranks_of(child.id(), 3);
     let metrics = bench.path().join("run/metrics.jsonl");
     let start = Instant::now();
     while fs::metadata(&metrics).map_or(0, |m| m.len()) == 0 {

@@ -4,7 +4,7 @@
 use morphgl_conformance::training::tiny;
 use morphgl_graph_store::FeatureMatrix;
 use morphgl_model_spec::{ModelKind, ModelSpec};
-use morphgl_registry::{Hardware, Key, Phase, Result};
+use morphgl_registry::{Alone, Hardware, Key, Phase, Result};
 use morphgl_training_core::{Chunk, Input, Layers, Limits, infer};
 
 const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Count");
@@ -35,7 +35,8 @@ impl Layers for WalkCount {
 fn main() -> Result<()> {
     let dataset = tiny();
     let model = ModelSpec { hidden: 1, layers: 2, ..ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), 1) };
-    let walks = infer((KEY, &model), &mut WalkCount, &dataset, &[0, 5], Limits { rows: 5, ..Limits::default() })?;
+    let walks =
+        infer((KEY, &model), &mut WalkCount, (&dataset, &[0, 5]), Limits { rows: 5, ..Limits::default() }, &mut Alone)?;
     println!("walks of two steps that end in nodes 0 and 5: {walks:?}");
     Ok(())
 }

@@ -1,10 +1,13 @@
 //! Full-neighbour inference: layer by layer over all nodes, in chunks of rows that fit a budget.
 
+use std::ops::Range;
+
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_spec::ModelSpec;
-use morphgl_registry::{Block, Error, HostBatch, Key, Result};
+use morphgl_registry::{Block, Error, GatherRows, HostBatch, Key, Result};
 
 use crate::chunks::{Chunk, Chunker, Limits};
+use crate::parts::divide;
 
 /// Input rows of a layer, one per node of the graph.
 #[derive(Debug, Clone, Copy)]
@@ -89,19 +92,21 @@ impl<L: Layers> QueuedLayers for L {
 /// Logits of `nodes`, in their order, computed with all their neighbours. With [`QueuedLayers`], the next chunk is
 /// built while the previous one is computed.
 ///
+/// This process computes its part of the rows of every layer, and gathers those of its `peers`, all of which make the call.
+///
 /// # Errors
 ///
-/// A node that does not exist, a dataset without features, or layers that fail.
+/// A node that does not exist, a dataset without features, layers that fail, or peers that do not come.
 ///
 /// # Complexity
 ///
-/// Every layer once over all nodes; the last over the distinct `nodes` alone.
+/// Every layer once over all nodes, divided by the number of peers; the last over the distinct `nodes` alone.
 pub fn infer(
     (key, model): (Key, &ModelSpec),
     layers: &mut impl QueuedLayers,
-    dataset: &Dataset,
-    nodes: &[u32],
+    (dataset, nodes): (&Dataset, &[u32]),
     limits: Limits,
+    peers: &mut dyn GatherRows,
 ) -> Result<Vec<f32>> {
     let num_nodes = dataset.num_nodes();
     if let Some(node) = nodes.iter().find(|v| **v as usize >= num_nodes) {
@@ -119,14 +124,20 @@ pub fn infer(
         let rows = if shape.last { &requested } else { &all };
         let num_src = limits.bytes / layers.row_bytes(layer, features).max(1);
         let input = if layer == 0 { Input::Features(features) } else { Input::Rows(&x) };
+        let graph = model.reads_graph().then_some(&dataset.topology);
+        let mut parts = divide(rows, graph, shape.out_dim, peers.size());
+        let Range { mut start, end } = parts[peers.rank()];
         let mut out = Vec::with_capacity(rows.len() * shape.out_dim);
-        let mut start = 0;
-        while start < rows.len() {
-            let chunk = chunker.next(&rows[start..], num_src, limits);
+        out.resize(start * shape.out_dim, 0.0);
+        while start < end {
+            let chunk = chunker.next(&rows[start..end], num_src, limits);
             start += chunk.block.num_dst;
             layers.queue(layer, input, chunk, &mut out)?;
         }
         layers.finish(&mut out)?;
+        out.resize(rows.len() * shape.out_dim, 0.0);
+        parts.iter_mut().for_each(|part| *part = part.start * shape.out_dim..part.end * shape.out_dim);
+        peers.gather(&mut out, &parts)?;
         x = out;
     }
     if requested.len() == nodes.len() {

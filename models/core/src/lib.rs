@@ -5,6 +5,7 @@ mod chunks;
 mod given;
 mod infer;
 mod masks;
+mod parts;
 
 pub use checks::{
     broken_parameter, check_batch, check_context, check_loss, check_model, nothing_accumulated, refused_importance,

@@ -10,7 +10,8 @@ use morphgl_graph_store::Dataset;
 use morphgl_layers::{Adjacency, BatchStatistics, Features, Mode, Parameters, Pass, adjacency, values};
 use morphgl_model_spec::{ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
 use morphgl_registry::{
-    BatchId, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
+    Alone, BatchId, GatherRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training,
+    TrainingContext,
 };
 use morphgl_training_core::{
     broken_parameter, check_batch, check_context, check_first_layer, check_loss, given_mask_nodes, infer, infer_bytes,
@@ -252,11 +253,15 @@ impl Training for CpuBurn {
     }
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
+        self.infer_together(nodes, &mut Alone)
+    }
+
+    fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
         let pool = Arc::clone(&self.pool);
         pool.install(|| {
             let parameters = Parameters::new(&self.parameters, &Device::flex());
             let pass = Pass { spec: &self.spec.model, parameters: &parameters, mode: Mode::Evaluation };
-            infer((KEY, pass.spec), &mut Model(&pass), &self.dataset, nodes, LIMITS)
+            infer((KEY, pass.spec), &mut Model(&pass), (&self.dataset, nodes), LIMITS, peers)
         })
     }
 

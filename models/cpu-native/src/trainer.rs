@@ -8,8 +8,8 @@ use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_spec::{ModelSpec, ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{
-    BatchFeatures, BatchId, Complete, Error, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score,
-    Training, TrainingContext,
+    Alone, BatchFeatures, BatchId, Complete, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor,
+    Result, Score, Training, TrainingContext,
 };
 use morphgl_training_core::{
     Limits, broken_parameter, check_batch, check_context, check_first_layer, check_loss, given_mask_nodes, infer,
@@ -275,11 +275,15 @@ impl Training for CpuNative {
     }
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
+        self.infer_together(nodes, &mut Alone)
+    }
+
+    fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
         let pool = Arc::clone(&self.pool);
         let spec = &self.spec.model;
         let (network, parameters) = (&mut self.network, &self.parameters[..]);
         let mut model = InferenceModel { network, spec, parameters, input: Vec::new() };
-        pool.install(|| infer((KEY, spec), &mut model, &self.dataset, nodes, Limits::default()))
+        pool.install(|| infer((KEY, spec), &mut model, (&self.dataset, nodes), Limits::default(), peers))
     }
 
     fn infer_bytes(&self) -> Option<u64> {

@@ -4,7 +4,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use morphgl_cuda::{Event, Pinned};
 use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix};
 use morphgl_model_spec::ModelKind;
-use morphgl_registry::Result;
+use morphgl_registry::{GatherRows, Result};
 use morphgl_training_core::{Chunk, Input, Limits, QueuedLayers, infer as infer_in_chunks};
 
 use crate::KEY;
@@ -45,18 +45,18 @@ struct DeviceLayers<'g, 'm> {
     threads: usize,
 }
 
-/// Logits of `nodes`, in their order.
+/// Logits of `nodes`, in their order, of which the `peers` compute their parts.
 pub(crate) fn infer(
     gpu: &mut Gpu,
     model: Model<'_>,
-    dataset: &Dataset,
-    nodes: &[u32],
+    of: (&Dataset, &[u32]),
     (limits, threads): (Limits, usize),
+    peers: &mut dyn GatherRows,
 ) -> Result<Vec<f32>> {
     let device = gpu.stream.device().clone();
     let slot = || Ok(Slot { up: Pinned::new(&device, 0)?, down: Pinned::new(&device, 0)?, done: None });
     let mut layers = DeviceLayers { slots: [slot()?, slot()?], gpu, model, queued: 0, threads };
-    infer_in_chunks((KEY, model.spec), &mut layers, dataset, nodes, limits)
+    infer_in_chunks((KEY, model.spec), &mut layers, of, limits, peers)
 }
 
 impl QueuedLayers for DeviceLayers<'_, '_> {

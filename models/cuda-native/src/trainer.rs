@@ -9,7 +9,8 @@ use morphgl_model_spec::{
     ModelKind, Normalization, TrainingSpec, check_tensors, initial_parameters, optimizer_state, read_optimizer_state,
 };
 use morphgl_registry::{
-    BatchId, Error, Gradients, Handle, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
+    Alone, BatchId, Error, GatherRows, Gradients, Handle, MiniBatch, NamedTensor, Result, Score, Training,
+    TrainingContext,
 };
 use morphgl_training_core::{Limits, check_model, infer_bytes, nothing_accumulated, refused_importance};
 use serde::Deserialize;
@@ -315,12 +316,16 @@ impl Training for CudaNative {
     }
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
+        self.infer_together(nodes, &mut Alone)
+    }
+
+    fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
         let [values, gradients] = self.state.views();
         let model = Model { spec: &self.spec.model, layout: &self.layout, values, gradients };
         // A chunk takes a few times the memory of its rows; the rest is left to other operators.
         let bytes = (self.gpu.stream.device().free_bytes()? / 16).min(LIMITS.bytes as u64) as usize;
         let limits = Limits { bytes, ..LIMITS };
-        infer(&mut self.gpu, model, &self.dataset, nodes, (limits, self.threads))
+        infer(&mut self.gpu, model, (&self.dataset, nodes), (limits, self.threads), peers)
     }
 
     fn infer_bytes(&self) -> Option<u64> {

@@ -110,6 +110,7 @@ fn epochs(
                 num_seeds: dataset.splits.train.len(),
                 batch_size: settings.batch_size,
                 stop: None,
+                observe: None,
                 bucket_bytes: BUCKET_BYTES,
             };
             scope.spawn(move || {

@@ -1,6 +1,7 @@
 //! What the trainers of a group exchange, whatever carries it.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Result of an exchange.
@@ -52,6 +53,15 @@ impl fmt::Display for GroupError {
 
 impl std::error::Error for GroupError {}
 
+/// Values of a piece of [`Exchange::gather_parts`].
+const PIECE: usize = 1 << 20;
+
+/// Bytes that [`Exchange::gather_parts`] takes at most in a group of `size` trainers: two copies of this trainer's piece, and the
+/// others'.
+pub fn gathering_bytes(size: usize) -> u64 {
+    if size > 1 { (size + 1) as u64 * (PIECE * size_of::<f32>()) as u64 } else { 0 }
+}
+
 /// One trainer's end of a group of `size` trainers. All of them make the same calls in the same order; each call waits for all.
 ///
 /// After an error a trainer is out of the group: every further call is an error, of all trainers.
@@ -80,6 +90,40 @@ pub trait Exchange: fmt::Debug + Send {
     ///
     /// Of `n` values each trainer adds `n / size` for all, and sends and receives `2n (size - 1) / size`.
     fn add(&mut self, values: &mut [f32]) -> Result<()>;
+
+    /// Fills in the parts of `values` that the other trainers have: `parts[rank]` are the elements of trainer `rank`. In pieces, so
+    /// that no message and no memory beside `values` is larger than a piece of each trainer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Exchange::all_gather`]; a trainer that has another part.
+    ///
+    /// # Complexity
+    ///
+    /// Each trainer sends its part to every other one. Takes [`gathering_bytes`] of memory.
+    fn gather_parts(&mut self, values: &mut [f32], parts: &[Range<usize>]) -> Result<()> {
+        if self.size() == 1 {
+            return Ok(());
+        }
+        let own = self.rank();
+        let longest = parts.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
+        for start in (0..longest).step_by(PIECE) {
+            let piece = |part: &Range<usize>| {
+                let at = |offset: usize| part.start.saturating_add(offset).min(part.end);
+                at(start)..at(start + PIECE)
+            };
+            let all = self.all_gather(bytemuck::cast_slice(&values[piece(&parts[own])]))?;
+            for (rank, (bytes, part)) in all.iter().zip(parts).enumerate().filter(|(rank, _)| *rank != own) {
+                let to: &mut [u8] = bytemuck::cast_slice_mut(&mut values[piece(part)]);
+                if bytes.len() != to.len() {
+                    let what = format!("it sends {} bytes of rows, {} are its part", bytes.len(), to.len());
+                    return Err(GroupError::Differs { rank, what });
+                }
+                to.copy_from_slice(bytes);
+            }
+        }
+        Ok(())
+    }
 
     /// Bytes that this trainer has sent to others so far; 0 where all share one memory.
     fn bytes_sent(&self) -> u64 {

@@ -6,7 +6,7 @@ use morphgl_registry::{Error, Operators, Result, RouteOperators, TrainingOperato
 
 use crate::share::{Share, ShareBatching, ShareTransferring};
 use crate::step::GroupTraining;
-use crate::{Division, Exchange, StopTogether};
+use crate::{Division, Exchange, ObserveAdditions, StopTogether};
 
 /// A trainer's place in a group.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct Seat {
     pub batch_size: usize,
     /// How the group ends early; `None` where it never does.
     pub stop: Option<StopTogether>,
+    /// Who is told of the additions, if anybody.
+    pub observe: Option<ObserveAdditions>,
     /// Gradients of so many bytes or more are added up while backward goes on; with 0 all of them after it. The same at all
     /// trainers; [`BUCKET_BYTES`](crate::BUCKET_BYTES) is a good value.
     pub bucket_bytes: usize,
@@ -34,7 +36,7 @@ pub struct Seat {
 /// There is not exactly one training operator.
 pub fn join(operators: Operators, seat: Seat) -> Result<Operators> {
     let Operators { routes, mut trainers } = operators;
-    let Seat { exchange, division, num_seeds, batch_size, stop, bucket_bytes } = seat;
+    let Seat { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes } = seat;
     let (Some(trainer), true) = (trainers.pop(), trainers.is_empty()) else {
         return Err(Error::setting("group", "a trainer of a group has one training operator; keep one"));
     };
@@ -45,8 +47,8 @@ pub fn join(operators: Operators, seat: Seat) -> Result<Operators> {
         transferring: Box::new(ShareTransferring(transferring)),
     });
     let TrainingOperator { key, place, operator: inner } = trainer;
-    let (buckets, values) = (Vec::new(), Vec::new());
-    let operator = GroupTraining { inner, exchange, division, stop, bucket_bytes, buckets, values, last: None };
+    let (buckets, values, last) = (Vec::new(), Vec::new(), None);
+    let operator = GroupTraining { inner, exchange, division, stop, observe, bucket_bytes, buckets, values, last };
     let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];
     Ok(Operators { routes: routes.collect(), trainers })
 }

@@ -16,8 +16,10 @@ use crate::{Exchange, Result};
 pub const BUCKET_BYTES: usize = 128 << 10;
 
 /// Additions of a step.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Added {
+    /// When each addition began and ended.
+    pub(crate) spans: Vec<(Instant, Instant)>,
     /// When the trainer's own work ended.
     pub(crate) work_ended: Instant,
     /// Time in additions.
@@ -78,12 +80,9 @@ pub(crate) fn add_while<T, E>(
         let worked = worked?;
         assert_eq!(missing, 0, "gradients that were not handed over");
         let spent = |spans: Vec<(Instant, Instant)>| {
-            let none = Added { work_ended, total: Duration::ZERO, hidden: Duration::ZERO };
-            spans.iter().fold(none, |added, &(from, to)| Added {
-                total: added.total + (to - from),
-                hidden: added.hidden + to.min(work_ended).saturating_duration_since(from),
-                ..added
-            })
+            let total = spans.iter().map(|&(from, to)| to - from).sum();
+            let hidden = spans.iter().map(|&(from, to)| to.min(work_ended).saturating_duration_since(from)).sum();
+            Added { spans, work_ended, total, hidden }
         };
         Ok((worked, added.map(spent)))
     })

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use morphgl_registry::{
-    Complete, CounterSpec, Counters, Error, Gradients, Handle, Measured, MiniBatch, NamedTensor, Result, Score,
-    Training,
+    BatchId, Complete, CounterSpec, Counters, Error, GatherRows, Gradients, Handle, Measured, MiniBatch, NamedTensor,
+    Result, Score, Training,
 };
 
 use crate::overlap::{Added, add_while, buckets};
@@ -40,6 +40,17 @@ impl fmt::Debug for StopTogether {
     }
 }
 
+/// Called with every addition of a step at one trainer: its mini-batch, when it began, and when it ended, the wait for other
+/// trainers included.
+#[derive(Clone)]
+pub struct ObserveAdditions(pub Arc<dyn Fn(BatchId, Instant, Instant) + Send + Sync>);
+
+impl fmt::Debug for ObserveAdditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ObserveAdditions")
+    }
+}
+
 /// A trainer that takes its steps together with the others of its group.
 #[derive(Debug)]
 pub(crate) struct GroupTraining {
@@ -47,6 +58,7 @@ pub(crate) struct GroupTraining {
     pub(crate) exchange: Box<dyn Exchange>,
     pub(crate) division: Arc<dyn Division>,
     pub(crate) stop: Option<StopTogether>,
+    pub(crate) observe: Option<ObserveAdditions>,
     /// Gradients of so many bytes are added together while backward goes on; with 0 all of them after it.
     pub(crate) bucket_bytes: usize,
     /// Lengths of the gradients' buckets; empty before the first step.
@@ -113,7 +125,11 @@ impl GroupTraining {
         let start = Instant::now();
         let all = self.exchange.all_gather(bytemuck::bytes_of(&told)).and_then(|all| read(&all, told));
         let all = all.map_err(|e| Error::failed(id, e))?;
-        let micros = (added.total + start.elapsed()).as_micros() as u64;
+        let end = Instant::now();
+        if let Some(ObserveAdditions(observe)) = &self.observe {
+            added.spans.iter().chain([&(start, end)]).for_each(|&(from, to)| observe(id, from, to));
+        }
+        let micros = (added.total + (end - start)).as_micros() as u64;
         gradients.count = all.iter().map(|t| t.count).sum();
         let mut rest = &self.values[..];
         for tensor in &mut gradients.tensors {
@@ -245,6 +261,10 @@ impl Training for GroupTraining {
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
         self.inner.infer(nodes)
+    }
+
+    fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
+        self.inner.infer_together(nodes, peers)
     }
 
     fn infer_bytes(&self) -> Option<u64> {

@@ -17,7 +17,15 @@ fn build(context: &TrainingContext) -> Result<Box<dyn Training>> {
     let trainers = vec![TrainingOperator { key: KEY, place: Place::Host, operator }];
     let end = HostExchange::group(1, Duration::from_secs(1)).remove(0);
     let division = Arc::new(Weights::equal(1));
-    let seat = Seat { exchange: Box::new(end), division, num_seeds: 1, batch_size: 1, stop: None, bucket_bytes: 64 };
+    let seat = Seat {
+        exchange: Box::new(end),
+        division,
+        num_seeds: 1,
+        batch_size: 1,
+        stop: None,
+        observe: None,
+        bucket_bytes: 64,
+    };
     Ok(join(Operators { routes: Vec::new(), trainers }, seat)?.trainers.remove(0).operator)
 }
 

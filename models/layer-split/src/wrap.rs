@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use morphgl_embedding_cache::EmbeddingCache;
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, CacheCurve, Complete, CounterSpec, Counters, Error, GivenNodes, GivenRows,
-    Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, RouteOperators, Score, Training, Transferring,
+    BatchId, Batching, BatchingWorker, CacheCurve, Complete, CounterSpec, Counters, Error, GatherRows, GivenNodes,
+    GivenRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, RouteOperators, Score, Training,
+    Transferring,
 };
 
 use crate::{SplitStatistics, SuperBatches};
@@ -322,6 +323,10 @@ impl Training for SplitTraining {
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
         self.inner.infer(nodes)
+    }
+
+    fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
+        self.inner.infer_together(nodes, peers)
     }
 
     fn infer_bytes(&self) -> Option<u64> {

@@ -8,6 +8,7 @@ mod numbers;
 mod reference;
 mod state;
 mod store;
+mod together;
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub fn check(subject: &Subject<'_>) {
     numbers::unlabelled_seeds_do_not_count(&run);
     numbers::one_seed_and_isolated_nodes(&run);
     numbers::inference_is_the_forward_pass(&run);
+    together::logits_are_those_of_one_process(&run);
     numbers::dropout_is_a_function_of_the_batch(&run);
     numbers::loss_falls(&run);
     given::given_rows_stand_for_computed_ones(&run);

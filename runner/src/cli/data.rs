@@ -1,5 +1,6 @@
 //! The options of the dataset, and opening it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -108,4 +109,10 @@ const PROGRAM: u64 = 64 << 20;
 pub(crate) fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {
     let load = if mmap { Load::Mmap } else { Load::Ram };
     Ok(Arc::new(Dataset::open(path, OpenOptions { load, verify })?))
+}
+
+/// Checksums of the arrays of the dataset at `path`, by name.
+pub(crate) fn checksums(path: Option<&Path>) -> anyhow::Result<BTreeMap<String, String>> {
+    let Some(path) = path else { return Ok(BTreeMap::new()) };
+    Ok(Meta::read(path)?.arrays.into_iter().map(|(name, array)| (name, array.xxh3)).collect())
 }

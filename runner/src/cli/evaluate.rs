@@ -15,7 +15,8 @@ use crate::{Evaluation, OperatorBuilder};
 #[command(after_help = "Examples:
   morphgl train cora --save cora.safetensors && morphgl evaluate cora.safetensors cora
   morphgl evaluate model.safetensors products --evaluation sampled --fanouts 15,10,5
-  morphgl evaluate model.safetensors papers --memory 8GiB      read from disk where it does not fit")]
+  morphgl evaluate model.safetensors papers --memory 8GiB      read from disk where it does not fit
+  mpirun -n 4 morphgl evaluate model.safetensors products      each rank computes a part of every layer")]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) trained: TrainedArgs,
@@ -25,7 +26,9 @@ pub(crate) struct Args {
     evaluation: Option<Evaluation>,
 }
 
-pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
+    let ranks = args.trained.enter()?;
+    let show = ranks.map_or(show, |ranks| ranks.show(show));
     let Trained { dataset, config, registry, route, mut training, inference } = args.trained.open(show)?;
     args.trained.batch.check_sampling(&config.spec.model)?;
     let names = ["train", "valid", "test"];
@@ -34,8 +37,17 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if sets.iter().all(|s| s.is_empty()) {
         anyhow::bail!("{}: the dataset has no splits; import it with --split 0.6,0.2,0.2", dataset.name);
     }
-    let scores = match inference.choose(args.evaluation.or(args.trained.batch.evaluation()), show)? {
-        Evaluation::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets)?,
+    let requested = args.evaluation.or(args.trained.batch.evaluation());
+    let mut evaluation = inference.choose(requested, show)?;
+    let group = ranks.map(|ranks| &*ranks.group);
+    if let Some(ranks) = ranks {
+        let requested = requested.map_or("none".to_string(), |requested| format!("{requested:?}"));
+        ranks.check_same(&[("--evaluation".to_string(), requested)])?;
+        evaluation = ranks.agree_on_evaluation(evaluation)?;
+    }
+    let threads = config.num_threads(&registry);
+    let scores = match evaluation {
+        Evaluation::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets, group)?,
         _ => {
             let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
             let mut transferring = builder.transferring(&route, builder.carries_features(&route))?;
@@ -44,14 +56,15 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 purpose: Purpose::Evaluation,
                 route: &route,
                 workers: 0,
-                threads: config.num_threads(&registry),
+                threads,
                 // The process's memory includes mapped files, which the limit does not.
                 memory: args.trained.memory.filter(|_| !args.trained.data.mmap),
                 transferring: transferring.as_mut(),
                 training: training.as_mut(),
-                part: (0, 1),
+                part: group.map_or((0, 1), |group| (group.rank(), group.size())),
             };
-            sampled.scores(&sets)?
+            let scores = sampled.scores(&sets)?;
+            group.map_or(Ok(scores.clone()), |group| group.sum_scores(&scores))?
         }
     };
     let present = || names.iter().zip(&scores).filter(|(_, s)| s.count > 0);
@@ -61,8 +74,14 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
             vec![name.to_string(), HumanCount(s.count).to_string(), accuracy, format!("{:.4}", s.loss())]
         })
         .collect();
-    let json: Map<String, Value> = present()
+    let mut json: Map<String, Value> = present()
         .map(|(name, s)| (name.to_string(), json!({ "nodes": s.count, "accuracy": s.accuracy(), "loss": s.loss() })))
         .collect();
-    Ok(Outcome::new(show::table(&["split", "nodes", "accuracy", "loss"], &rows, &[0]), json.into()))
+    let mut text = show::table(&["split", "nodes", "accuracy", "loss"], &rows, &[0]);
+    if let Some(ranks) = ranks {
+        let (of_ranks, words) = ranks.inference_summary(threads)?;
+        json.insert("ranks".to_string(), of_ranks);
+        text += &words;
+    }
+    Ok(Outcome::new(text, json.into()))
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use morphgl_graph_store::Dataset;
@@ -9,7 +10,8 @@ use morphgl_model_spec::load_model;
 use morphgl_registry::{Machine, Registry, Route, Training};
 
 use super::batch::BatchArgs;
-use super::data::DataArgs;
+use super::data::{DataArgs, checksums};
+use super::ranks::{self, Ranks};
 use super::show::{self, Show};
 use super::usage::Usage;
 use super::{planned, values};
@@ -28,6 +30,9 @@ pub(crate) struct TrainedArgs {
     /// free]
     #[arg(help_heading = "Limits", long, value_name = "BYTES", value_parser = values::bytes)]
     pub(crate) memory: Option<u64>,
+    /// Under mpirun, seconds after which a rank that others wait for counts as hanging, and all end
+    #[arg(help_heading = "Limits", long, default_value = "300", value_name = "SECONDS", value_parser = values::seconds)]
+    time_limit: Duration,
 }
 
 /// A trained model, and the dataset to use it on.
@@ -41,20 +46,41 @@ pub(crate) struct Trained {
 }
 
 impl TrainedArgs {
-    /// Reads the model, opens the dataset and builds the training operator.
+    /// Joins the other ranks under `mpirun`, with which the cores are shared.
+    pub(crate) fn enter(&mut self) -> anyhow::Result<Option<&'static Ranks>> {
+        let ranks = ranks::enter_to_infer(self.time_limit)?;
+        if let Some(ranks) = ranks {
+            self.batch.threads = Some(ranks.threads(self.batch.threads));
+        }
+        Ok(ranks)
+    }
+
+    /// Reads the model, opens the dataset and builds the training operator. Ranks have to have the same.
     pub(crate) fn open(&self, show: Show) -> anyhow::Result<Trained> {
         self.batch.limit_threads()?;
         let (model, parameters) = load_model(&self.model)?;
-        let (dataset, disk_bytes) = self.data.open_within(self.memory, &self.batch, show)?;
+        let memory = ranks::current().map_or(self.memory, |ranks| ranks.memory(self.memory));
+        let (dataset, disk_bytes) = self.data.open_within(memory, &self.batch, show)?;
         let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &self.batch)?;
         let config = JobConfig { disk_bytes, ..config };
         let registry = crate::registry()?;
         let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
         let (route, mut training) = builder.first_route()?;
         training.set_parameters(&parameters)?;
+        if let Some(ranks) = ranks::current() {
+            let mut facts = Ranks::facts(&dataset.name, &checksums(self.data.dataset.as_deref())?)?;
+            let model = serde_json::to_string(&config.spec.model)?;
+            let fact = |name: &str, value: String| (name.to_string(), value);
+            facts.push(fact("model", format!("{} of {model}", ranks::digest(&parameters))));
+            facts.push(fact("training operator (--training)", route.training.to_string()));
+            facts.push(fact("mini-batches", serde_json::to_string(&config.sampler)?));
+            // From here on, all have their datasets in memory.
+            ranks.check_same(&facts)?;
+        }
+        let needed = training.infer_bytes().map(|bytes| bytes + ranks::gathering_bytes());
         let inference = match disk_bytes {
             Some(_) => Inference::OnDisk,
-            None => Inference::InMemory { needed: training.infer_bytes(), available: self.available_bytes() },
+            None => Inference::InMemory { needed, available: self.available_bytes() },
         };
         Ok(Trained { dataset, config, registry, route, training, inference })
     }
@@ -63,7 +89,10 @@ impl TrainedArgs {
     fn available_bytes(&self) -> u64 {
         match self.memory {
             Some(all) => all.saturating_sub(memory::anonymous()),
-            None => Machine::probe().available_bytes / 10 * 9,
+            None => {
+                let of_rank = ranks::current().and_then(|ranks| ranks.memory(None));
+                of_rank.unwrap_or_else(|| Machine::probe().available_bytes / 10 * 9)
+            }
         }
     }
 }

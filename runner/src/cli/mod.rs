@@ -34,6 +34,7 @@ mod show;
 mod status;
 mod threads;
 mod train;
+mod trainers;
 mod usage;
 mod values;
 mod what_if;

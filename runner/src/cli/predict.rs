@@ -22,7 +22,8 @@ use super::usage::Usage;
 #[command(after_help = "Examples:
   morphgl predict cora.safetensors cora                            csv of all nodes on stdout
   morphgl predict cora.safetensors cora --nodes test -o test.csv
-  morphgl predict cora.safetensors cora --nodes ids.txt -o classes.npy")]
+  morphgl predict cora.safetensors cora --nodes ids.txt -o classes.npy
+  mpirun -n 4 morphgl predict cora.safetensors cora -o all.csv     each rank computes a part of every layer")]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) trained: TrainedArgs,
@@ -34,14 +35,16 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
     if let Some(path) = &args.output
         && !matches!(path.extension().and_then(|e| e.to_str()), Some("csv" | "npy"))
     {
         let what = format!("--output {}: predictions are written as .csv or .npy; name the file so", path.display());
         return Err(Usage::error(what));
     }
-    let Trained { dataset, config, mut training, inference, .. } = args.trained.open(show)?;
+    let ranks = args.trained.enter()?;
+    let show = ranks.map_or(show, |ranks| ranks.show(show));
+    let Trained { dataset, config, registry, mut training, inference, .. } = args.trained.open(show)?;
     let names = args.trained.data.dataset.as_deref().map(NodeNames::read).transpose()?.flatten();
     let nodes = nodes(&args.nodes, &dataset, names.as_ref())?;
     // Ids of the graph's source: import may have renumbered the nodes.
@@ -54,7 +57,23 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if let Some(why) = inference.obstacle() {
         anyhow::bail!("{}: {why}; allow more memory, or map its files with --mmap", dataset.name);
     }
-    let logits = training.infer(&nodes)?;
+    let (logits, of_ranks) = match ranks {
+        None => (training.infer(&nodes)?, None),
+        Some(ranks) => {
+            ranks.check_nodes(&nodes)?;
+            let logits = ranks.group.infer(training.as_mut(), &nodes)?;
+            let (json, text) = ranks.inference_summary(config.num_threads(&registry))?;
+            show.say(text.trim_end());
+            if !ranks.is_first() {
+                return Ok(Outcome::new(String::new(), Value::Null));
+            }
+            (logits, Some(json))
+        }
+    };
+    let with_ranks = |mut json: Value| {
+        of_ranks.into_iter().for_each(|ranks| json["ranks"] = ranks);
+        json
+    };
     let predictions: Vec<(i32, f64)> = logits.chunks_exact(config.spec.model.num_classes).map(classify).collect();
     let classes: Vec<i32> = predictions.iter().map(|p| p.0).collect();
     let Some(path) = &args.output else {
@@ -62,7 +81,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         let json = json!({ "nodes": ids, "classes": classes, "probabilities": probabilities });
         let mut csv = Vec::new();
         write_csv(&mut csv, &ids, &predictions)?;
-        return Ok(Outcome::new(String::from_utf8(csv)?, json));
+        return Ok(Outcome::new(String::from_utf8(csv)?, with_ranks(json)));
     };
     let failed = || format!("{}: cannot be written; check directory and disk space", path.display());
     if path.extension().is_some_and(|e| e == "npy") {
@@ -75,7 +94,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         replace_file(path, |out| write_csv(out, &ids, &predictions)).with_context(failed)?;
     }
     let text = format!("{} nodes predicted, written to {}\n", HumanCount(nodes.len() as u64), path.display());
-    Ok(Outcome::new(text, json!({ "nodes": nodes.len(), "output": lossy(path) })))
+    Ok(Outcome::new(text, with_ranks(json!({ "nodes": nodes.len(), "output": lossy(path) }))))
 }
 
 fn nodes(wanted: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::Result<Vec<u32>> {

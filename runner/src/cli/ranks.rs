@@ -1,5 +1,6 @@
 //! `train` as one rank of an MPI run: what the ranks agree on, and who prints.
 
+mod inference;
 mod launch;
 
 use std::collections::BTreeSet;
@@ -7,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use morphgl_execute::PhaseSeconds;
+use morphgl_execute::{PhaseSeconds, Stop};
 use morphgl_graph_store::Dataset;
 use morphgl_group::{Layout, Shards};
 use morphgl_hotness::{CachePolicy, hottest};
@@ -18,12 +19,13 @@ use serde_json::{Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::interrupt;
-use super::show;
+use super::show::{self, Show};
 use super::usage::Usage;
 use super::values::Cache;
 use crate::group::Identity;
 use crate::{
-    Evaluation, Group, Job, JobConfig, MemoryLimit, Plan, Profile, Profiler, Recorder, TrainReport, median, shards,
+    Evaluation, Group, Inferred, Job, JobConfig, MemoryLimit, Plan, Profile, Profiler, Recorder, TrainReport, median,
+    shards,
 };
 
 /// Compared by all ranks.
@@ -59,6 +61,9 @@ struct Part {
     batching_seconds_per_epoch: f64,
     transferring_seconds_per_epoch: f64,
     training_seconds_per_epoch: f64,
+    /// Of evaluations with all neighbours; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inference: Option<Inferred>,
     /// Of divided features; `None` where every rank has all.
     #[serde(skip_serializing_if = "Option::is_none")]
     features: Option<FeaturePart>,
@@ -74,6 +79,8 @@ struct FeaturePart {
     read_bytes_per_epoch: f64,
 }
 
+pub(crate) use inference::{enter_to_infer, gathering_bytes};
+
 static RANKS: OnceLock<Ranks> = OnceLock::new();
 
 /// The ranks of this run, if `train` has joined any.
@@ -82,10 +89,14 @@ pub(crate) fn current() -> Option<&'static Ranks> {
 }
 
 /// Joins the other ranks where this process was started as one of several; each wait for others is limited, and gradients are
-/// added up in buckets of so many bytes.
-pub(crate) fn enter(limit: Duration, bucket_bytes: Option<u64>) -> anyhow::Result<Option<&'static Ranks>> {
+/// added up in buckets of so many bytes. What `stop` returns ends training at all ranks.
+pub(crate) fn enter(
+    limit: Duration,
+    bucket_bytes: Option<u64>,
+    stop: impl FnOnce() -> anyhow::Result<Stop>,
+) -> anyhow::Result<Option<&'static Ranks>> {
     let Some((exchange, host)) = launch::connect(limit)? else { return Ok(None) };
-    let group = Group::new(exchange, interrupt::stop()?);
+    let group = Group::new(exchange, stop()?);
     let group = Arc::new(match bucket_bytes {
         Some(bytes) => group.with_bucket_bytes(bytes as usize),
         None => group,
@@ -109,6 +120,16 @@ pub(crate) fn check_shard(evaluation: Option<Evaluation>) -> anyhow::Result<()> 
     }
 }
 
+/// A digest of names and bits.
+pub(crate) fn digest(tensors: &[NamedTensor]) -> String {
+    let mut hash = Xxh3::new();
+    for tensor in tensors {
+        hash.update(tensor.name.as_bytes());
+        tensor.values.iter().for_each(|value| hash.update(&value.to_le_bytes()));
+    }
+    format!("digest {:016x}", hash.digest())
+}
+
 /// Tells all other ranks that this one has failed.
 pub(crate) fn leave(error: &anyhow::Error) {
     if let Some(ranks) = current() {
@@ -130,8 +151,19 @@ impl Ranks {
         self.group.rank() == 0
     }
 
+    /// What this rank prints on its way: rank 0 alone prints results.
+    pub(crate) fn show(&self, show: Show) -> Show {
+        if self.is_first() { show } else { Show { quiet: true, json: true } }
+    }
+
     fn name(&self, rank: usize) -> String {
         Identity { rank, host: self.places[rank].host.clone() }.to_string()
+    }
+
+    /// How many ranks and hosts there are.
+    fn in_words(&self) -> String {
+        let hosts = self.places.iter().map(|place| &place.host).collect::<BTreeSet<_>>().len() as u64;
+        format!("{} on {}", show::plural(self.places.len() as u64, "rank"), show::plural(hosts, "host"))
     }
 
     /// Ranks that share this one's cores, itself included.
@@ -189,12 +221,7 @@ impl Ranks {
 
     /// Fails where parameters do not have the same bits at all ranks; `name` says which.
     pub(crate) fn check_parameters(&self, name: &str, parameters: &[NamedTensor]) -> anyhow::Result<()> {
-        let mut hash = Xxh3::new();
-        for tensor in parameters {
-            hash.update(tensor.name.as_bytes());
-            tensor.values.iter().for_each(|value| hash.update(&value.to_le_bytes()));
-        }
-        self.check_same(&[(name.to_string(), format!("digest {:016x}", hash.digest()))])
+        self.check_same(&[(name.to_string(), digest(parameters))])
     }
 
     /// Keeps the training operators that are the fastest at rank 0: the same at all ranks, so that all take the same steps.
@@ -311,15 +338,20 @@ impl Ranks {
         Ok(())
     }
 
-    /// The ranks of a run that is done, for its JSON, and in words.
-    pub(crate) fn summary(&self, report: &TrainReport, threads: usize) -> anyhow::Result<(Value, String)> {
-        let epochs = report.epochs.len().max(1) as f64;
+    /// The ranks of a run that is done, for its JSON, and in words: of its epochs but the `earlier` ones.
+    pub(crate) fn summary(
+        &self,
+        report: &TrainReport,
+        earlier: usize,
+        threads: usize,
+    ) -> anyhow::Result<(Value, String)> {
+        let rows = report.epochs.get(earlier..).unwrap_or_default();
+        let epochs = rows.len().max(1) as f64;
         let of_all = |name: &str| -> f64 {
-            report.counters().values().filter_map(|counters| counters.get(name)).map(|&n| n as f64).sum::<f64>()
-                / epochs
+            let counters = rows.iter().flat_map(|row| row.report.counters.values());
+            counters.filter_map(|counters| counters.get(name)).map(|&n| n as f64).sum::<f64>() / epochs
         };
-        let busy =
-            |of: fn(&PhaseSeconds) -> f64| report.epochs.iter().map(|row| of(&row.report.busy)).sum::<f64>() / epochs;
+        let busy = |of: fn(&PhaseSeconds) -> f64| rows.iter().map(|row| of(&row.report.busy)).sum::<f64>() / epochs;
         let features = shards::current().map(|shards| FeaturePart {
             held_bytes: shards.num_bytes(),
             own_rows_per_epoch: of_all("shard_own_rows"),
@@ -329,6 +361,7 @@ impl Ranks {
         });
         let own = Part {
             features,
+            inference: Some(self.group.inferred()).filter(|inferred| *inferred != Inferred::default()),
             threads,
             bytes_sent_per_epoch: of_all("exchange_bytes"),
             exchange_seconds_per_epoch: of_all("exchange_micros") / 1e6,
@@ -342,12 +375,10 @@ impl Ranks {
         let bytes: f64 = parts.iter().map(|part| part.bytes_sent_per_epoch).sum();
         let seconds = median(&parts.iter().map(|part| part.exchange_seconds_per_epoch).collect::<Vec<_>>());
         let hidden = median(&parts.iter().map(|part| part.exchange_hidden_seconds_per_epoch).collect::<Vec<_>>());
-        let hosts = self.places.iter().map(|place| &place.host).collect::<BTreeSet<_>>().len() as u64;
         let text = format!(
-            "{} on {}: {} sent an epoch by all, {seconds:.3} s an epoch in exchanges, {hidden:.3} s of it behind backward (medians); \
+            "{}: {} sent an epoch by all, {seconds:.3} s an epoch in exchanges, {hidden:.3} s of it behind backward (medians); \
              the slowest share takes {:.3} s an epoch longer than the mean\n",
-            show::plural(parts.len() as u64, "rank"),
-            show::plural(hosts, "host"),
+            self.in_words(),
             show::bytes(bytes as u64),
             parts[0].imbalance_seconds_per_epoch,
         );

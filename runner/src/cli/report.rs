@@ -11,6 +11,7 @@ use morphgl_report::{
 };
 
 use super::show;
+use super::trainers::{self, TrainerPart};
 use super::what_if::{self, Changed};
 use crate::{EpochRow, Profile, Recorder, Selection, Simulated, SplitPlan, TrainReport, predicted_timeline, recorder};
 
@@ -138,6 +139,8 @@ pub(crate) struct Run<'a> {
     /// Memory of the program besides the plan's buffers.
     pub(crate) held_bytes: u64,
     pub(crate) simulated: &'a Simulated,
+    /// Where several trainers of this process shared every step.
+    pub(crate) trainers: &'a [TrainerPart],
     /// Where layers are split, the plan and what was given.
     pub(crate) split: Option<(&'a SplitPlan, &'a SplitStatistics)>,
 }
@@ -150,8 +153,8 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     page.operators = operators(run.plan, Some(&recorder), run.simulated);
     page.configuration = run.configuration;
     page.notes.clone_from(&recorder.notes);
-    if recorder.left_out > 0 {
-        let left_out = HumanCount(recorder.left_out as u64);
+    if recorder.left_out() > 0 {
+        let left_out = HumanCount(recorder.left_out() as u64);
         page.notes.push(format!("{left_out} phases of late mini-batches are not in the timeline"));
     }
     // A simulated trainer has neither loss nor accuracy.
@@ -171,6 +174,8 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
         },
     };
     page.epochs = run.report.epochs.iter().map(epoch).collect();
+    page.trainers = trainers::rows(run.trainers, run.simulated);
+    page.imbalance_seconds = run.trainers.first().map(|part| part.imbalance_seconds_per_epoch);
     page.test_accuracy = run.report.test.map(|t| t.accuracy());
     page.best_valid_accuracy = run.report.best.as_ref().map(|b| b.valid.accuracy());
     page.measured_seconds = run.report.median_epoch_seconds();

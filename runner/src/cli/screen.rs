@@ -30,7 +30,7 @@ impl Screen {
 
     pub(super) fn show(&mut self, event: &Event<'_>) {
         match event {
-            Event::Begins(_) | Event::Ended(_) | Event::Exported(..) => {}
+            Event::Begins(_) | Event::Ended(_) | Event::Followed(..) | Event::Added(..) | Event::Exported(..) => {}
             Event::Trained(batch) => self.batch(batch),
             Event::Replanned(new) => self.bar.suspend(|| self.show.say(crate::recorder::in_words(new))),
             Event::Evaluating => self.bar.set_message("evaluating"),

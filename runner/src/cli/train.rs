@@ -27,7 +27,7 @@ use super::screen::Screen;
 use super::show::{self, Show};
 use super::status::State;
 use super::usage::Usage;
-use super::{interrupt, layer_split, ranks, report, values};
+use super::{interrupt, layer_split, ranks, report, trainers, values};
 use crate::{
     Engine, Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Progress, Recorder,
     Shares, Simulated, SplitPlan, TrainOptions, Trainer, TrainingState, Unified,
@@ -140,18 +140,13 @@ impl Args {
 
     /// Makes the options those of one rank: its part of the threads and of the memory; rank 0 alone writes files.
     fn prepare_for(&mut self, ranks: &Ranks) -> anyhow::Result<()> {
-        if self.resume.is_some() {
-            return Err(Usage::error(
-                "--resume: ranks of MPI do not resume a run; resume it alone, or train anew with --init DIR/model.safetensors",
-            ));
-        }
         let (batch, limits) = (&mut self.planned.batch, &mut self.planned.limits);
         // What others hold is never read to this rank's memory.
         self.planned.data.divided = self.shard.is_some();
         batch.threads = Some(ranks.threads(batch.threads));
         limits.memory = ranks.memory(limits.memory);
         if !ranks.is_first() {
-            self.records = self.run.is_some();
+            self.records = self.run.is_some() || self.resume.is_some();
             (self.run, self.save, self.checkpoint_every) = (None, None, None);
         }
         Ok(())
@@ -215,10 +210,10 @@ pub(crate) fn refuse_options(matches: &ArgMatches) -> anyhow::Result<()> {
 }
 
 pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
-    let Some(ranks) = ranks::enter(args.time_limit, args.gradient_bucket)? else { return run_here(args, show) };
+    let stop = interrupt::stop;
+    let Some(ranks) = ranks::enter(args.time_limit, args.gradient_bucket, stop)? else { return run_here(args, show) };
     args.prepare_for(ranks)?;
-    // Rank 0 alone prints results.
-    run_here(args, if ranks.is_first() { show } else { Show { quiet: true, json: true } })
+    run_here(args, ranks.show(show))
 }
 
 fn run_here(args: &Args, show: Show) -> anyhow::Result<Outcome> {
@@ -270,7 +265,10 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         Some(ranks) => (ranks.group.stop(), 2 * args.time_limit),
     };
     let settings = ExecutorSettings { limit: Some(limit), ..Default::default() };
-    let mut recorder = (run_dir.is_some() || args.records).then(|| Recorder::new(&plan, &simulated));
+    let mut recorder = (run_dir.is_some() || args.records).then(|| match &unified {
+        Some(unified) => Recorder::of_group(unified, &simulated),
+        None => Recorder::new(&plan, &simulated),
+    });
     let open = state.open && options.patience.is_some();
     let mut screen = Screen::new(show, steps_per_epoch, options.epochs, open);
     let run_dir = run_dir.map(RefCell::new);
@@ -285,6 +283,8 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     executor.exchange().iter().for_each(|how| show.line(format_args!("gradients: {how}")));
     let exchange = executor.exchange().map(str::to_string);
     let mut trainer = Trainer { executor, options };
+    // Epochs that were not trained by this process alone.
+    let earlier = progress.report.epochs.len() + resumed.as_ref().map_or(0, |r| usize::from(r.batches > 0));
     let resumed_at = resumed.as_ref().map(|r| json!({ "epoch": progress.epoch, "batches": r.batches }));
     match resumed {
         None => {
@@ -293,6 +293,9 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         }
         Some(Resumption { position, training, batches, at }) => {
             trainer.executor.restore(position, &training)?;
+            if let Some(ranks) = ranks::current() {
+                ranks.check_parameters("resumed parameters", &trainer.executor.training_mut()?.parameters()?)?;
+            }
             show.say(&at);
             screen.bar.set_position(u64::from(progress.epoch) * steps_per_epoch as u64 + batches as u64);
             recorder.iter_mut().for_each(|recorder| recorder.resumed(&progress, &at));
@@ -324,10 +327,12 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         Some(ranks) => {
             ranks.check_parameters("trained parameters", &parameters)?;
             recorder.as_mut().map_or(Ok(()), |recorder| ranks.join_timelines(recorder))?;
-            Some(ranks.summary(&report, threads)?)
+            Some(ranks.summary(&report, earlier, threads)?)
         }
     };
+    let parts = trainers::of_run(&report);
     let run = report::Run {
+        trainers: &parts,
         title: format!("{} on {}", configured.job.spec.model.kind, dataset.name),
         profile: &state.profile,
         problem: &state.problem,
@@ -350,6 +355,8 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         outcome.json["ranks"] = ranks;
         outcome.text += &text;
     }
+    outcome.text += &trainers::in_words(&parts);
+    outcome.json["trainers"] = json!((!parts.is_empty()).then_some(&parts));
     outcome.json["layer_split"] = json!(null);
     if let (Some(split), Some(statistics)) = (&split, trainer.executor.split_statistics()) {
         let (text, json) = layer_split::summary(split, statistics);

@@ -54,6 +54,10 @@ pub enum Event<'a> {
     Begins(&'a Plan),
     /// A phase has ended.
     Ended(Activity),
+    /// A phase has ended at a trainer of a group that another one leads: its number, from 1.
+    Followed(usize, Activity),
+    /// Gradients of a mini-batch were added up over a group, at the trainer with this number, 0 the leading one.
+    Added(usize, BatchId, Span),
     /// A mini-batch was trained; its [`Event::Ended`] came before.
     Trained(BatchDone),
     /// The state that [`Control::Export`] requested, and the report of the mini-batches that led to it.
@@ -132,6 +136,9 @@ pub struct TrainerReport {
     pub seeds: u64,
     /// Their edges; 0 where batching leaves them on a device.
     pub edges: u64,
+    /// Busy seconds of its phases.
+    #[serde(default)]
+    pub busy: PhaseSeconds,
     /// Counters of its operators.
     pub counters: CountersByOperator,
 }
@@ -145,6 +152,7 @@ pub fn add_trainers(sums: &mut Vec<TrainerReport>, trainers: Vec<TrainerReport>)
             Some(sum) => {
                 sum.seeds += trainer.seeds;
                 sum.edges += trainer.edges;
+                sum.busy += trainer.busy;
                 add_counters(&mut sum.counters, trainer.counters);
             }
         }

@@ -10,7 +10,7 @@ pub(crate) const MAX_ACTIVITIES: usize = 40_000;
 /// Columns of that density.
 const COLUMNS: usize = 600;
 
-/// A timeline: its kinds of activity (phase, route, lanes), and a column each of kind, epoch, batch, start and length.
+/// A timeline: its kinds of activity (work, route, lanes), and a column each of kind, epoch, batch, start and length.
 /// Epochs and starts are differences to the one before; times are whole numbers of `unit` seconds.
 pub(crate) fn timeline(name: &str, timeline: &Timeline, rows: &Rows) -> Value {
     let mut blocks: Vec<(Block, Vec<usize>)> =
@@ -28,7 +28,7 @@ pub(crate) fn timeline(name: &str, timeline: &Timeline, rows: &Rows) -> Value {
     let (mut kind, mut epoch, mut batch, mut start, mut length) = (vec![], vec![], vec![], vec![], vec![]);
     let (mut last_epoch, mut last_start) = (0, 0);
     for (block, lanes) in blocks {
-        let new = (block.phase as usize, block.route, lanes);
+        let new = (block.work as usize, block.route, lanes);
         let index = kinds.iter().position(|k| *k == new).unwrap_or_else(|| {
             kinds.push(new);
             kinds.len() - 1
@@ -50,7 +50,7 @@ pub(crate) fn timeline(name: &str, timeline: &Timeline, rows: &Rows) -> Value {
     })
 }
 
-/// Of each lane and column, the share of time in each phase, in percent.
+/// Of each lane and column, the share of time in each kind of work, in percent.
 fn densities(blocks: &[(Block, Vec<usize>)], lanes: usize) -> Value {
     let from = blocks.iter().map(|b| b.0.start).fold(f64::INFINITY, f64::min);
     let to = blocks.iter().map(|b| b.0.end).fold(from, f64::max);

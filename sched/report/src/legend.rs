@@ -1,8 +1,7 @@
 //! Legends: the colours and patterns of a timeline.
 
 use crate::markup::{escape, fit, put, px, text_width};
-use crate::timeline::letter;
-use morphgl_plan::Phase;
+use crate::timeline::Work;
 
 /// The patterns of the routes after the first, drawn over the phases' colours. Ids begin with `id`.
 pub(crate) fn patterns(out: &mut String, id: &str, routes: usize) {
@@ -49,13 +48,13 @@ pub(crate) fn pattern_of(route: usize, routes: usize) -> usize {
 /// An entry of a legend: the class and the pattern of its swatch, and its label.
 pub(crate) type Entry = (String, Option<String>, String);
 
-/// The legend of a timeline: phases, routes where there are several, idle time.
-pub(crate) fn entries(id: &str, routes: &[String]) -> Vec<Entry> {
-    let phase = |p: Phase| (letter(p).to_string(), None, format!("{p} ({})", letter(p)));
+/// The legend of a timeline: kinds of work, routes where there are several, idle time.
+pub(crate) fn entries(id: &str, kinds: &[Work], routes: &[String]) -> Vec<Entry> {
+    let kind = |work: &Work| (work.letter().to_string(), None, format!("{work} ({})", work.letter()));
     let route = |(r, name): (usize, &String)| ("N".into(), pattern(id, r, routes.len()), format!("route {r}: {name}"));
     let named = if routes.len() > 1 { routes } else { &[] };
     let idle = ("track idle".into(), None, "idle".into());
-    Phase::ALL.into_iter().map(phase).chain(named.iter().enumerate().map(route)).chain([idle]).collect()
+    kinds.iter().map(kind).chain(named.iter().enumerate().map(route)).chain([idle]).collect()
 }
 
 /// Draws the legend from `(x, y)` on, wrapped at `right`, and returns its height.

@@ -20,9 +20,9 @@ pub use chart::{LineChart, Scale, Series, line_chart, line_chart_svg};
 pub use morphgl_plan::Phase;
 pub use page::{html, with_hit_rates};
 pub use report::{
-    Baseline, Cache, Counted, Epoch, Memory, MemoryUse, OperatorSeconds, Report, Stale, TrainingCandidate, Utilisation,
-    WhatIf,
+    Baseline, Cache, Counted, Epoch, Memory, MemoryUse, OperatorSeconds, Report, Stale, Trainer, TrainingCandidate,
+    Utilisation, WhatIf,
 };
 pub use svg::{SvgOptions, svg};
-pub use timeline::{Bar, Lane, Mark, Timeline};
+pub use timeline::{Bar, Lane, Mark, Timeline, Work};
 pub use trace::{trace, write_trace};

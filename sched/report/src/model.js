@@ -1,7 +1,7 @@
 'use strict';
 // Unpacks an embedded timeline: starts and ends in seconds, a sorted list of activities a lane.
-const PHASES = ['Batching', 'Transferring', 'Training'];
-const LETTERS = 'BTM';
+const KINDS = ['Batching', 'Transferring', 'Training', 'Addition'];
+const LETTERS = 'BTMA';
 
 function unpack(packed) {
   const count = packed.kind.length;

@@ -1,12 +1,12 @@
 //! One window of a timeline: rows, blocks, marks, axis.
 
-use morphgl_plan::{Phase, Time};
+use morphgl_plan::Time;
 
 use crate::legend::{pattern, pattern_of};
 use crate::markup::{escape, fit, put, px, text_width};
 use crate::number::{percent, time_ticks};
 use crate::rows::{Block, Rows, density};
-use crate::timeline::{Timeline, letter};
+use crate::timeline::{Timeline, Work};
 
 /// Widths and heights of a drawing, in pixels.
 #[derive(Debug, Clone, Copy)]
@@ -169,8 +169,8 @@ impl Panel<'_> {
     }
 
     fn block(&self, out: &mut String, block: &Block, x: f64, width: f64, y: f64) {
-        let Block { phase, route, epoch, batch, start, end } = *block;
-        let (letter, left, top, wide, high) = (letter(phase), px(x), px(y), px(width), px(self.frame.row));
+        let Block { work, route, epoch, batch, start, end } = *block;
+        let (letter, left, top, wide, high) = (work.letter(), px(x), px(y), px(width), px(self.frame.row));
         put!(out, r#"<rect class="k {letter}" x="{left}" y="{top}" width="{wide}" height="{high}""#);
         if width < 3.0 {
             out.push_str("/>");
@@ -178,11 +178,11 @@ impl Panel<'_> {
         }
         let route = self.timeline.routes.get(route).map_or_else(String::new, |name| format!(", {}", escape(name)));
         let (took, start) = (Time(end - start), Time(start));
-        put!(out, "><title>{phase} of mini-batch {batch}, epoch {epoch}{route}: {took} from {start}</title></rect>");
+        put!(out, "><title>{work} of mini-batch {batch}, epoch {epoch}{route}: {took} from {start}</title></rect>");
     }
 
     fn number(&self, out: &mut String, block: &Block, x: f64, width: f64, y: f64) {
-        let letter = letter(block.phase);
+        let letter = block.work.letter();
         let long = format!("{letter}{}", block.batch);
         let label = [long.as_str(), &long[1..]].into_iter().find(|l| text_width(l, 10.5) + 5.0 <= width);
         if let Some(label) = label.filter(|_| self.frame.row >= 15.0) {
@@ -191,7 +191,7 @@ impl Panel<'_> {
         }
     }
 
-    /// Draws density: for each column, stacked bars of the share of its time that each phase takes, 1 at most.
+    /// Draws density: for each column, stacked bars of the share of its time that each kind of work takes, 1 at most.
     fn density(&self, out: &mut String, blocks: &[&Block], y: f64) {
         let count = ((self.width() / COLUMN) as usize).max(1);
         let mut columns = density(blocks.iter().copied(), self.from, self.to, count);
@@ -201,10 +201,10 @@ impl Panel<'_> {
         }
         let bottom = y + self.frame.row;
         let width = self.width() / count as f64;
-        // Back to front: all phases, then fewer, each from the row's bottom.
-        for phases in (1..=3).rev() {
+        // Back to front: all kinds, then fewer, each from the row's bottom.
+        for kinds in (1..=Work::ALL.len()).rev() {
             let heights =
-                columns.iter().map(|c| (c[..phases].iter().sum::<f64>() * self.frame.row * 10.0).round() / 10.0);
+                columns.iter().map(|c| (c[..kinds].iter().sum::<f64>() * self.frame.row * 10.0).round() / 10.0);
             let (mut path, mut height) = (String::new(), 0.0);
             for (i, next) in heights.chain([0.0]).enumerate() {
                 if next == height {
@@ -218,9 +218,9 @@ impl Panel<'_> {
                 }
                 height = next;
             }
-            let phase = Phase::ALL[phases - 1];
-            if !path.is_empty() && blocks.iter().any(|b| b.phase == phase) {
-                put!(out, r#"<path class="k {}" d="{path}Z"/>"#, letter(phase));
+            let work = Work::ALL[kinds - 1];
+            if !path.is_empty() && blocks.iter().any(|b| b.work == work) {
+                put!(out, r#"<path class="k {}" d="{path}Z"/>"#, work.letter());
             }
         }
     }

@@ -43,6 +43,10 @@ pub struct Report {
     pub operators: Vec<OperatorSeconds>,
     /// Training operators that could have trained, the chosen ones among them.
     pub candidates: Vec<TrainingCandidate>,
+    /// The trainers that shared every step, where there were several.
+    pub trainers: Vec<Trainer>,
+    /// Seconds of an epoch by which the slowest trainer's share took longer than the mean, step by step.
+    pub imbalance_seconds: Option<f64>,
     /// All plans considered, the chosen one among them.
     pub baselines: Vec<Baseline>,
     /// What-if results.
@@ -140,6 +144,30 @@ pub struct TrainingCandidate {
     pub seconds: Option<f64>,
     /// Minimum and maximum seconds.
     pub range: Option<(f64, f64)>,
+}
+
+/// One of several trainers that share every step; seconds are those of an epoch on average.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Trainer {
+    /// Its name: a place such as `cuda:0`, or a rank and its host.
+    pub name: String,
+    /// Its training operator's key.
+    pub operator: String,
+    /// Whether it is simulated.
+    pub simulated: bool,
+    /// Seeds of its shares, an epoch.
+    pub seeds: f64,
+    /// Seconds of batching, over all workers.
+    pub batching: f64,
+    /// Seconds of transferring.
+    pub transferring: f64,
+    /// Seconds of training, without additions.
+    pub training: f64,
+    /// Seconds in which gradients were added up, waiting for other trainers included.
+    pub addition: f64,
+    /// The part of these in which the trainer's backward went on.
+    pub hidden: f64,
 }
 
 /// A plan that was considered.

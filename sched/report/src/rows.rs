@@ -1,8 +1,6 @@
 //! A timeline prepared for drawing: checked, one sorted list of blocks for each lane.
 
-use morphgl_plan::Phase;
-
-use crate::timeline::{Bar, Mark, Timeline};
+use crate::timeline::{Bar, Mark, Timeline, Work};
 
 /// Seconds of the longest timeline: thirty thousand years.
 const LONGEST: f64 = 1e12;
@@ -10,7 +8,7 @@ const LONGEST: f64 = 1e12;
 /// An activity on one lane.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Block {
-    pub(crate) phase: Phase,
+    pub(crate) work: Work,
     pub(crate) route: usize,
     pub(crate) epoch: u32,
     pub(crate) batch: u32,
@@ -92,22 +90,22 @@ impl Rows {
     }
 }
 
-/// For each of `count` equal columns of `from..to`, the share of its time that each phase takes.
+/// For each of `count` equal columns of `from..to`, the share of its time that each kind of work takes.
 pub(crate) fn density<'a>(
     blocks: impl IntoIterator<Item = &'a Block>,
     from: f64,
     to: f64,
     count: usize,
-) -> Vec<[f64; 3]> {
+) -> Vec<[f64; 4]> {
     let width = ((to - from) / count as f64).max(f64::MIN_POSITIVE);
-    let mut columns = vec![[0.0; 3]; count];
+    let mut columns = vec![[0.0; 4]; count];
     for block in blocks {
         let (start, end) = (block.start.max(from), block.end.min(to));
         let first = (((start - from) / width) as usize).min(count - 1);
         let last = (((end - from) / width) as usize).min(count - 1);
         for (i, column) in columns.iter_mut().enumerate().take(last + 1).skip(first) {
             let (left, right) = (from + i as f64 * width, from + (i + 1) as f64 * width);
-            column[block.phase as usize] += (end.min(right) - start.max(left)).max(0.0) / width;
+            column[block.work as usize] += (end.min(right) - start.max(left)).max(0.0) / width;
         }
     }
     columns
@@ -119,8 +117,8 @@ pub(crate) fn check(activity: &Bar, lanes: usize) -> Option<(Block, Vec<usize>)>
     let mut on: Vec<usize> = activity.lanes.iter().copied().filter(|&lane| lane < lanes).collect();
     on.sort_unstable();
     on.dedup();
-    let Bar { phase, batch, epoch, route, .. } = *activity;
-    (!on.is_empty()).then_some((Block { phase, route, epoch, batch, start, end }, on))
+    let Bar { work, batch, epoch, route, .. } = *activity;
+    (!on.is_empty()).then_some((Block { work, route, epoch, batch, start, end }, on))
 }
 
 /// The part of an interval after 0, if there is one and both ends are finite and within [`LONGEST`].

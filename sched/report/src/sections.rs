@@ -91,7 +91,8 @@ pub(crate) fn timelines(all: &[(&str, &Timeline, Rows)]) -> String {
     // Of equally many routes, those of the first timeline.
     let routes = all.iter().rev().map(|t| &t.1.routes).max_by_key(|routes| routes.len());
     let mut body = String::from(r#"<ul class="keys">"#);
-    for (class, pattern, label) in entries("page", routes.map_or(&[], |routes| &routes[..])) {
+    let kinds = all.iter().map(|t| t.1.kinds()).max_by_key(|kinds| kinds.len()).unwrap_or_default();
+    for (class, pattern, label) in entries("page", kinds, routes.map_or(&[], |routes| &routes[..])) {
         let swatch = swatch(&class, pattern.as_deref(), 0.5, 0.5);
         put!(body, r#"<li><svg class="tl" width="13" height="13">{swatch}</svg>{}</li>"#, escape(&label));
     }
@@ -191,10 +192,15 @@ pub(crate) fn tables(report: &Report) -> String {
     };
     let plans = "Every plan considered, as the simulator predicts it. The darker part of a bar is the lower bound.";
     let what_if = "The best plan of a machine that differs in one thing or a few.";
+    let slowest = report.imbalance_seconds.filter(|seconds| seconds.is_finite());
+    let slowest =
+        slowest.map_or(String::new(), |s| format!(" The slowest share takes {} longer than the mean.", Time(s)));
+    let trainers = format!("They share every step. Seeds and seconds of an epoch.{slowest}");
     let candidates = "Of the operators at a place the fastest trains. A mini-batch is batched, transferred and trained, one \
                       after the other, with all cores.";
     [
         section("", "Training operators", candidates, &table::candidates(&report.candidates)),
+        section("", "Trainers", &trainers, &table::trainers(&report.trainers)),
         section("", "Plans", &format!("{plans}{simulated}"), &table::baselines(&report.baselines)),
         section("", "What if", &format!("{what_if}{simulated}"), &table::what_if(&report.what_if)),
         section("", "Operators", "Seconds for one mini-batch.", &table::operators(&report.operators)),

@@ -61,7 +61,7 @@ pub(crate) fn draw(timeline: &Timeline, rows: &Rows, options: &SvgOptions, alone
     }
     if alone {
         patterns(&mut body, &id, timeline.routes.len());
-        let entries = entries(&id, &timeline.routes);
+        let entries = entries(&id, timeline.kinds(), &timeline.routes);
         y += legend(&mut body, entries, timeline.is_simulated(), (margin, y), width - margin) + 10.0;
     }
     if rows.seconds > 0.0 {

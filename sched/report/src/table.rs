@@ -5,8 +5,8 @@ use morphgl_plan::Time;
 use crate::bars::{bar, labelled, width};
 use crate::markup::{escape, put};
 use crate::number::{bytes, count, percent, plain, ratio, signed};
-use crate::report::{Baseline, Counted, Epoch, Memory, OperatorSeconds, TrainingCandidate, WhatIf};
-use crate::timeline::letter;
+use crate::report::{Baseline, Counted, Epoch, Memory, OperatorSeconds, Trainer, TrainingCandidate, WhatIf};
+use crate::timeline::Work;
 
 /// A row's class, and its cells that are safe to embed.
 type Row = (&'static str, Vec<String>);
@@ -51,6 +51,19 @@ fn row(chosen: bool, name: &str, below: &str, cells: impl IntoIterator<Item = St
 
 fn time(seconds: f64) -> String {
     Time(seconds).to_string()
+}
+
+/// Trainers that share every step.
+pub(crate) fn trainers(trainers: &[Trainer]) -> String {
+    let headings =
+        ["Trainer", "#seeds", "#batching", "#transferring", "#training", "#addition", "#of it behind backward"];
+    let cells = |t: &Trainer| {
+        let seeds = count(t.seeds.round().max(0.0) as u64);
+        let seconds = [t.batching, t.transferring, t.training, t.addition, t.hidden].map(time);
+        let below = if t.simulated { format!("{} (simulated)", t.operator) } else { t.operator.clone() };
+        row(false, &t.name, &below, [seeds].into_iter().chain(seconds))
+    };
+    table(&headings, trainers.iter().map(cells))
 }
 
 /// A cell of a value that may be missing.
@@ -127,7 +140,7 @@ pub(crate) fn operators(rows: &[OperatorSeconds]) -> String {
     let names = ["Operator", "#Profiled", "#Deviation", "#Measured", "#Difference"];
     let names = if rows.iter().any(|o| o.measured.is_some()) { &names[..] } else { &names[..3] };
     let rows = rows.iter().map(|o| {
-        let swatch = format!(r#"<span class="swatch {}"></span>"#, letter(o.phase));
+        let swatch = format!(r#"<span class="swatch {}"></span>"#, Work::from(o.phase).letter());
         let name = format!(r#"<span class="key">{swatch}{}</span>{}"#, escape(&o.operator), labelled("", o.simulated));
         let difference = o.profiled.filter(|p| *p > 0.0).and_then(|p| Some(o.measured? / p - 1.0));
         let [profiled, deviation, measured] = [o.profiled, o.deviation, o.measured].map(|s| cell(s, time));

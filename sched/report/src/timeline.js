@@ -44,8 +44,8 @@ class TimelineView {
     const style = getComputedStyle(document.documentElement);
     const get = name => style.getPropertyValue('--' + name).trim();
     this.colours = Object.fromEntries(['ink', 'text', 'quiet', 'line', 'rail', 'card', 'mark', 'hatch', 'measured', 'on-dark'].map(n => [n, get(n)]));
-    this.fills = ['batching', 'transferring', 'training'].map(get);
-    this.inks = [this.colours['on-dark'], '#2b1d00', '#03231c'];
+    this.fills = ['batching', 'transferring', 'training', 'addition'].map(get);
+    this.inks = [this.colours['on-dark'], '#2b1d00', '#03231c', this.colours['on-dark']];
     this.font = getComputedStyle(document.body).fontFamily;
     this.patterns = null;
     this.ratio = window.devicePixelRatio || 1;
@@ -106,17 +106,17 @@ class TimelineView {
   }
 
   // Fills of the routes' patterns, as in the still picture.
-  pattern(context, phase, route) {
+  pattern(context, work, route) {
     const routes = this.model.routes.length, kind = 2 > routes ? 0 : route % Math.min(4, routes);
-    if (!kind) return this.fills[phase];
+    if (!kind) return this.fills[work];
     this.patterns ??= new Map();
-    const key = phase * 4 + kind;
+    const key = work * 4 + kind;
     if (!this.patterns.has(key)) {
       const tile = document.createElement('canvas');
       tile.width = tile.height = 16;
       const c = tile.getContext('2d');
       c.scale(2, 2);
-      c.fillStyle = this.fills[phase];
+      c.fillStyle = this.fills[work];
       c.fillRect(0, 0, 8, 8);
       c.fillStyle = c.strokeStyle = this.colours.hatch;
       c.lineWidth = 1.6;
@@ -130,12 +130,12 @@ class TimelineView {
     return this.patterns.get(key);
   }
 
-  // Density: the share of each pixel's time that each phase takes, of the activities from `first` to `after` and of the embedded density.
+  // Density: the share of each pixel's time that each kind of work takes, of the activities from `first` to `after` and of the embedded density.
   density(lane, index, first, after, from, to, columns) {
-    const sums = new Float64Array(3 * columns), scale = columns / (to - from);
-    const add = (start, end, phase, weight) => {
+    const sums = new Float64Array(4 * columns), scale = columns / (to - from);
+    const add = (start, end, work, weight) => {
       const a = Math.max(0, (start - from) * scale), b = Math.min(columns, (end - from) * scale);
-      for (let c = Math.floor(a); b > c; c++) sums[3 * c + phase] += weight * Math.max(0, Math.min(b, c + 1) - Math.max(a, c));
+      for (let c = Math.floor(a); b > c; c++) sums[4 * c + work] += weight * Math.max(0, Math.min(b, c + 1) - Math.max(a, c));
     };
     for (let at = first; after > at; at++) {
       const i = lane.list[at];
@@ -143,23 +143,23 @@ class TimelineView {
     }
     const gap = this.model.gap;
     if (gap) {
-      const bins = gap.bins[index], width = 3 * (gap.to - gap.from) / bins.length;
+      const bins = gap.bins[index], width = 4 * (gap.to - gap.from) / bins.length;
       bins.forEach((share, at) => {
-        const start = gap.from + Math.floor(at / 3) * width;
-        if (share && to > start && start + width > from) add(start, start + width, at % 3, share / 100);
+        const start = gap.from + Math.floor(at / 4) * width;
+        if (share && to > start && start + width > from) add(start, start + width, at % 4, share / 100);
       });
     }
     return sums;
   }
 
   stacked(context, sums, left, top, height) {
-    for (let c = 0; sums.length > 3 * c; c++) {
-      const all = sums[3 * c] + sums[3 * c + 1] + sums[3 * c + 2], fit = all > 1 ? 1 / all : 1;
+    for (let c = 0; sums.length > 4 * c; c++) {
+      const all = sums[4 * c] + sums[4 * c + 1] + sums[4 * c + 2] + sums[4 * c + 3], fit = all > 1 ? 1 / all : 1;
       let y = top + height;
-      for (let phase = 0; 3 > phase; phase++) {
-        const part = sums[3 * c + phase] * fit * height;
+      for (let work = 0; 4 > work; work++) {
+        const part = sums[4 * c + work] * fit * height;
         if (!part) continue;
-        context.fillStyle = this.fills[phase];
+        context.fillStyle = this.fills[work];
         context.fillRect(left + c, y - part, 1, part);
         y -= part;
       }
@@ -241,9 +241,9 @@ class TimelineView {
   }
 
   paintBlock(context, i, top) {
-    const { model, row } = this, [phase, route] = model.kinds[model.kind[i]];
+    const { model, row } = this, [work, route] = model.kinds[model.kind[i]];
     const x = this.x(model.starts[i]), width = Math.max(0.6, this.x(model.ends[i]) - x), shown = width > 4 ? width - 0.7 : width;
-    context.fillStyle = this.pattern(context, phase, route);
+    context.fillStyle = this.pattern(context, work, route);
     context.fillRect(x, top, shown, row);
     const of = this.hovered;
     if (of >= 0 && model.batch[of] === model.batch[i] && model.epochs[of] === model.epochs[i]) {
@@ -253,14 +253,14 @@ class TimelineView {
     }
     if (14 > shown || 15 > row) return;
     context.font = '10.5px ' + this.font;
-    const number = String(model.batch[i]), label = [LETTERS[phase] + number, number].find(l => shown - 5 >= context.measureText(l).width);
+    const number = String(model.batch[i]), label = [LETTERS[work] + number, number].find(l => shown - 5 >= context.measureText(l).width);
     if (!label) return;
     context.textAlign = 'center';
     context.lineWidth = 3;
     context.lineJoin = 'round';
-    context.strokeStyle = this.fills[phase];
+    context.strokeStyle = this.fills[work];
     context.strokeText(label, x + shown / 2, top + row / 2 + 0.5);
-    context.fillStyle = this.inks[phase];
+    context.fillStyle = this.inks[work];
     context.fillText(label, x + shown / 2, top + row / 2 + 0.5);
   }
 
@@ -359,11 +359,11 @@ class TimelineView {
     if (found !== this.hovered) { this.hovered = found; this.draw(); }
     this.tip.hidden = 0 > found;
     if (0 > found) return;
-    const { model, tip } = this, [phase, route] = model.kinds[model.kind[found]];
+    const { model, tip } = this, [work, route] = model.kinds[model.kind[found]];
     const line = (...parts) => { const div = document.createElement('div'); div.append(...parts); return div; };
     const bold = document.createElement('b'), dot = document.createElement('i');
-    dot.style.background = this.fills[phase];
-    bold.textContent = PHASES[phase] + ' of mini-batch ' + model.batch[found];
+    dot.style.background = this.fills[work];
+    bold.textContent = KINDS[work] + ' of mini-batch ' + model.batch[found];
     const where = model.routes[route] ? 'route ' + route + ': ' + model.routes[route] : 'route ' + route;
     tip.replaceChildren(
       line(dot, bold),

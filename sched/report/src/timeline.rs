@@ -1,13 +1,47 @@
 //! Timelines: which lane did which phase of which mini-batch, and when.
 
+use std::fmt;
+
 use morphgl_plan::Phase;
 use serde::{Deserialize, Serialize};
+
+/// What a bar of a timeline is: a phase of a mini-batch, or the addition of its gradients over the trainers of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names of the phases, and that of the addition")]
+pub enum Work {
+    Batching,
+    Transferring,
+    Training,
+    Addition,
+}
+
+impl Work {
+    /// All of them, the phases first.
+    pub const ALL: [Work; 4] = [Work::Batching, Work::Transferring, Work::Training, Work::Addition];
+
+    /// Its letter: that of the phase in MorphGL's figures, and A.
+    pub(crate) fn letter(self) -> char {
+        ['B', 'T', 'M', 'A'][self as usize]
+    }
+}
+
+impl From<Phase> for Work {
+    fn from(phase: Phase) -> Self {
+        Work::ALL[phase as usize]
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(["Batching", "Transferring", "Training", "Addition"][*self as usize])
+    }
+}
 
 /// A bar of a timeline: one phase of one mini-batch, on the lanes it occupies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
-    /// The phase.
-    pub phase: Phase,
+    /// The phase, or the addition.
+    pub work: Work,
     /// The mini-batch's index within its epoch.
     pub batch: u32,
     /// The epoch.
@@ -63,17 +97,14 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// The kinds of its bars: the phases, and the addition where there is one.
+    pub(crate) fn kinds(&self) -> &'static [Work] {
+        let adds = self.activities.iter().any(|bar| bar.work == Work::Addition);
+        if adds { &Work::ALL } else { &Work::ALL[..3] }
+    }
+
     /// Whether any lane is simulated.
     pub(crate) fn is_simulated(&self) -> bool {
         self.lanes.iter().any(|lane| lane.simulated)
-    }
-}
-
-/// The letter of a phase in MorphGL's figures.
-pub(crate) fn letter(phase: Phase) -> char {
-    match phase {
-        Phase::Batching => 'B',
-        Phase::Transferring => 'T',
-        Phase::Training => 'M',
     }
 }

@@ -40,7 +40,7 @@ pub fn write_trace<W: Write>(mut out: W, timelines: &[(&str, &Timeline)]) -> io:
             let route = routes.get(block.route).map_or_else(|| json!(block.route), |name| json!(name));
             for lane in on_lanes {
                 write(json!({
-                    "ph": "X", "name": format!("{} {}", block.phase, block.batch), "cat": block.phase.to_string(),
+                    "ph": "X", "name": format!("{} {}", block.work, block.batch), "cat": block.work.to_string(),
                     "pid": pid, "tid": lane + 1, "ts": micros(block.start), "dur": micros(block.end - block.start),
                     "args": { "batch": block.batch, "epoch": block.epoch, "route": route },
                 }))?;

@@ -2,7 +2,8 @@
 
 use morphgl_report::{
     Bar, Baseline, Cache, Epoch, Lane, LineChart, Mark, Memory, MemoryUse, OperatorSeconds, Phase, Report, Scale,
-    Series, SvgOptions, Timeline, TrainingCandidate, Utilisation, WhatIf, html, line_chart, svg, with_hit_rates,
+    Series, SvgOptions, Timeline, Trainer, TrainingCandidate, Utilisation, WhatIf, Work, html, line_chart, svg,
+    with_hit_rates,
 };
 use proptest::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};
@@ -76,8 +77,8 @@ fn lane(name: &str) -> Lane {
 
 #[test]
 fn a_short_timeline_is_drawn_block_by_block_with_numbers() {
-    let activity = |phase, route, start, end, lanes: &[usize]| Bar {
-        phase,
+    let activity = |work, route, start, end, lanes: &[usize]| Bar {
+        work,
         batch: 7,
         epoch: 2,
         route,
@@ -89,10 +90,10 @@ fn a_short_timeline_is_drawn_block_by_block_with_numbers() {
         lanes: vec![lane("CPU"), lane("PCIe"), lane("SIM")],
         routes: vec!["by CPU".into(), "by SIM".into()],
         activities: vec![
-            activity(Phase::Batching, 0, 0.0, 1.0, &[0]),
-            activity(Phase::Transferring, 0, 1.0, 1.4, &[1]),
-            activity(Phase::Training, 0, 1.5, 2.0, &[2]),
-            activity(Phase::Batching, 1, 0.0, 0.9, &[1, 2]),
+            activity(Work::Batching, 0, 0.0, 1.0, &[0]),
+            activity(Work::Transferring, 0, 1.0, 1.4, &[1]),
+            activity(Work::Training, 0, 1.5, 2.0, &[2]),
+            activity(Work::Batching, 1, 0.0, 0.9, &[1, 2]),
         ],
         marks: vec![Mark { name: "evaluation".into(), start: 2.0, end: 2.5 }],
         seconds: 2.5,
@@ -107,6 +108,40 @@ fn a_short_timeline_is_drawn_block_by_block_with_numbers() {
     // Only the second route has a pattern: over its blocks on two lanes, and in the legend.
     assert_eq!(text.matches("fill=\"url(#timeline-1)\"").count(), 3);
     assert!(text.contains("id=\"timeline-1\"") && !text.contains("timeline-0"));
+    // Additions are named where there are any.
+    assert!(!text.contains("Addition (A)"), "{text}");
+    let mut added = timeline.clone();
+    added.activities.push(activity(Work::Addition, 0, 1.5, 2.0, &[1]));
+    let text = svg(&added, &SvgOptions::default());
+    assert_eq!(check_picture(&text), 6);
+    for part in [">A7<", "Addition (A)", "Addition of mini-batch 7, epoch 2, by CPU: 500 ms from "] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+}
+
+#[test]
+fn trainers_have_a_table() {
+    let trainer = |name: &str, simulated| Trainer {
+        name: name.into(),
+        operator: "Training_CPU_Native".into(),
+        simulated,
+        seeds: 1234.4,
+        addition: 0.25,
+        ..Trainer::default()
+    };
+    let trainers = vec![trainer("host", false), trainer("sim:0", true)];
+    let page = html(&Report { trainers, imbalance_seconds: Some(0.125), ..Report::default() });
+    for part in [
+        "<h2>Trainers</h2>",
+        "The slowest share takes 125 ms longer than the mean.",
+        ">host<",
+        ">1234<",
+        "250 ms",
+        "(simulated)",
+    ] {
+        assert!(page.contains(part), "no {part} in {page}");
+    }
+    assert!(!html(&Report::default()).contains("<h2>Trainers</h2>"));
 }
 
 #[test]
@@ -153,7 +188,7 @@ fn every_text_is_escaped_everywhere() {
         lanes: vec![Lane { name: nasty(), resource: nasty(), simulated: true }],
         routes: vec![nasty(), nasty()],
         activities: vec![Bar {
-            phase: Phase::Batching,
+            work: Work::Batching,
             batch: 0,
             epoch: 0,
             route: 1,
@@ -189,6 +224,7 @@ fn every_text_is_escaped_everywhere() {
             deviation: None,
             measured: Some(1.0),
         }],
+        trainers: vec![Trainer { name: nasty(), operator: nasty(), simulated: true, ..Trainer::default() }],
         candidates: vec![TrainingCandidate {
             operator: nasty(),
             place: nasty(),
@@ -314,7 +350,7 @@ fn the_embedded_data_restores_the_timeline() {
             at += start[i];
             in_epoch += epoch[i];
             let kind = &embedded["kinds"][kind[i] as usize];
-            assert_eq!(kind, &serde_json::json!([activity.phase as usize, activity.route, activity.lanes]));
+            assert_eq!(kind, &serde_json::json!([activity.work as usize, activity.route, activity.lanes]));
             assert_eq!((in_epoch, batch[i]), (i64::from(activity.epoch), i64::from(activity.batch)));
             assert!((at as f64 * unit - activity.start).abs() <= unit);
             assert!(((at + length[i]) as f64 * unit - activity.end).abs() <= unit);
@@ -350,10 +386,10 @@ fn any_time() -> impl Strategy<Value = f64> {
 
 prop_compose! {
     fn any_activity()(
-        phase in 0usize..3, batch in any::<u32>(), epoch in 0u32..3, route in 0usize..6,
+        work in 0usize..4, batch in any::<u32>(), epoch in 0u32..3, route in 0usize..6,
         start in any_time(), length in any_time(), lanes in prop::collection::vec(0usize..7, 0..4),
     ) -> Bar {
-        Bar { phase: Phase::ALL[phase], batch, epoch, route, start, end: start + length, lanes }
+        Bar { work: Work::ALL[work], batch, epoch, route, start, end: start + length, lanes }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The laws of a trace.
 
-use morphgl_report::{Bar, Lane, Mark, Phase, Timeline, trace, write_trace};
+use morphgl_report::{Bar, Lane, Mark, Timeline, Work, trace, write_trace};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -10,8 +10,8 @@ fn events<'a>(trace: &'a Value, kind: &str) -> Vec<&'a Value> {
 
 fn timeline() -> Timeline {
     let lane = |name: &str, simulated| Lane { name: name.into(), resource: name.into(), simulated };
-    let activity = |phase, route, start, end, lanes: &[usize]| Bar {
-        phase,
+    let activity = |work, route, start, end, lanes: &[usize]| Bar {
+        work,
         batch: 3,
         epoch: 1,
         route,
@@ -23,9 +23,10 @@ fn timeline() -> Timeline {
         lanes: vec![lane("CPU \"0\" <&>", false), lane("PCIe", false), lane("SIM", true)],
         routes: vec!["by CPU".into()],
         activities: vec![
-            activity(Phase::Batching, 0, 0.0, 0.25, &[0]),
-            activity(Phase::Batching, 1, 0.1, 0.2, &[1, 2, 2]),
-            activity(Phase::Training, 0, f64::NAN, 1.0, &[2]),
+            activity(Work::Batching, 0, 0.0, 0.25, &[0]),
+            activity(Work::Batching, 1, 0.1, 0.2, &[1, 2, 2]),
+            activity(Work::Training, 0, f64::NAN, 1.0, &[2]),
+            activity(Work::Addition, 0, 0.5, 0.75, &[2]),
         ],
         marks: vec![
             Mark { name: "evaluation".into(), start: 1.0, end: 1.5 },
@@ -41,9 +42,10 @@ fn every_activity_is_written_once_a_lane_with_names_and_arguments() {
     let trace = trace(&[("predicted", &timeline), ("measured", &timeline)]);
     let complete: Vec<_> = events(&trace, "X").into_iter().filter(|e| e["cat"] != "mark").collect();
     let placed: Vec<_> = complete.iter().map(|e| (e["pid"].as_u64(), e["tid"].as_u64())).collect();
-    let expected = [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)].map(|(p, t)| (Some(p), Some(t)));
+    let expected = [(1, 1), (1, 2), (1, 3), (1, 3), (2, 1), (2, 2), (2, 3), (2, 3)].map(|(p, t)| (Some(p), Some(t)));
     assert_eq!(placed, expected);
     assert_eq!(complete[1]["name"], "Batching 3");
+    assert_eq!((&complete[3]["name"], &complete[3]["cat"]), (&"Addition 3".into(), &"Addition".into()));
     assert_eq!((&complete[1]["ts"], &complete[1]["dur"]), (&Value::from(100_000.0), &Value::from(100_000.0)));
     // A route without a name is its number.
     assert_eq!(complete[0]["args"], serde_json::json!({ "batch": 3, "epoch": 1, "route": "by CPU" }));
@@ -81,7 +83,7 @@ proptest! {
         spans in prop::collection::vec((-1.0..50.0, -0.5..9.0, prop::collection::vec(0usize..5, 0..4)), 0..60)
     ) {
         let activities: Vec<Bar> = spans.iter().enumerate().map(|(i, (start, length, lanes))| Bar {
-            phase: Phase::ALL[i % 3], batch: i as u32, epoch: 0, route: 0, start: *start, end: start + length, lanes: lanes.clone(),
+            work: Work::ALL[i % 4], batch: i as u32, epoch: 0, route: 0, start: *start, end: start + length, lanes: lanes.clone(),
         }).collect();
         let timeline = Timeline { lanes: vec![Lane::default(); 3], activities, ..Timeline::default() };
         let trace = trace(&[("any", &timeline)]);

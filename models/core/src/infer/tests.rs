@@ -1,6 +1,8 @@
+use std::sync::Mutex;
+
 use morphgl_conformance::training::tiny;
 use morphgl_model_spec::ModelKind;
-use morphgl_registry::{Hardware, Phase};
+use morphgl_registry::{Alone, Hardware, Phase};
 
 use super::*;
 
@@ -38,7 +40,8 @@ fn rows_may_be_appended_later() {
     let model = ModelSpec { hidden: 1, layers: 2, ..ModelSpec::new(ModelKind::Gcn, dataset.feature_dim(), 1) };
     let limits = Limits { rows: 2, ..Limits::default() };
     let delayed = |fails| {
-        infer((KEY, &model), &mut DelayedLayers { rows: Vec::new(), fails }, &dataset, &[7, 0, 7, 3, 5], limits)
+        let (mut layers, nodes) = (DelayedLayers { rows: Vec::new(), fails }, [7, 0, 7, 3, 5]);
+        infer((KEY, &model), &mut layers, (&dataset, &nodes), limits, &mut Alone)
     };
     assert_eq!(delayed(false).expect("logits"), [107.0, 100.0, 107.0, 103.0, 105.0]);
     assert!(delayed(true).is_err_and(|e| e.to_string().contains("it is lost")));
@@ -47,4 +50,58 @@ fn rows_may_be_appended_later() {
 #[test]
 fn a_repeated_node_is_inferred_once() {
     assert_eq!(distinct(&[4, 1, 4, 0], 5), (vec![4, 1, 0], vec![0, 1, 0, 2]));
+}
+
+/// A peer that finds what the others have computed in a table, and notes its own parts there.
+#[derive(Debug)]
+struct Noted<'a> {
+    rank: usize,
+    size: usize,
+    /// What the others have, layer by layer.
+    layers: Vec<Vec<f32>>,
+    parts: &'a Mutex<Vec<Range<usize>>>,
+}
+
+impl GatherRows for Noted<'_> {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn gather(&mut self, rows: &mut [f32], parts: &[Range<usize>]) -> Result<()> {
+        let layer = self.layers.remove(0);
+        let own = parts[self.rank].clone();
+        assert_eq!(rows[own.clone()], layer[own.clone()], "rows of rank {}", self.rank);
+        self.parts.lock().expect("no panic").push(own);
+        rows.copy_from_slice(&layer);
+        Ok(())
+    }
+}
+
+#[test]
+fn each_row_is_computed_once() {
+    const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Delayed");
+    let dataset = tiny();
+    let model = ModelSpec { hidden: 1, layers: 2, ..ModelSpec::new(ModelKind::Gcn, dataset.feature_dim(), 1) };
+    // Chunks of two rows, within a part and at its end.
+    let limits = Limits { rows: 2, ..Limits::default() };
+    let of_layers: Vec<Vec<f32>> =
+        vec![(0..12).map(|v| v as f32).collect(), [7, 0, 3, 5].map(|v| 100.0 + v as f32).to_vec()];
+    for size in [1, 2, 3, 4, 17] {
+        let parts = Mutex::new(Vec::new());
+        for rank in 0..size {
+            let mut peers = Noted { rank, size, layers: of_layers.clone(), parts: &parts };
+            let mut layers = DelayedLayers { rows: Vec::new(), fails: false };
+            let logits = infer((KEY, &model), &mut layers, (&dataset, &[7, 0, 7, 3, 5]), limits, &mut peers);
+            assert_eq!(logits.expect("logits"), [107.0, 100.0, 107.0, 103.0, 105.0], "{size} peers");
+        }
+        let parts = parts.into_inner().expect("no panic");
+        let rows: usize = parts.iter().map(Range::len).sum();
+        assert_eq!(rows, 12 + 4, "{size} peers: {parts:?}");
+        // No peer has all rows of a layer.
+        assert!(size == 1 || parts.iter().step_by(2).all(|part| part.len() < 12), "{size} peers: {parts:?}");
+    }
 }

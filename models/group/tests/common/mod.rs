@@ -170,6 +170,7 @@ impl Task {
                     num_seeds: self.dataset.splits.train.len(),
                     batch_size: self.settings.batch_size,
                     stop: None,
+                    observe: None,
                     bucket_bytes,
                 };
                 scope.spawn(move || {

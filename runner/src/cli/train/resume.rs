@@ -1,5 +1,7 @@
 //! `--resume`: from a run directory to the point where its training goes on.
 
+mod together;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,19 +11,21 @@ use clap::{ArgMatches, CommandFactory};
 use morphgl_graph_store::{Dataset, Load, OpenOptions};
 use serde_json::{Value, json};
 
-use super::state::{MachineState, RunState, checksums};
+use super::state::{MachineState, RunState};
 use super::summary::{stop_reason, summary};
 use super::{Args, Setup};
 use crate::cli::Outcome;
+use crate::cli::data::checksums;
 use crate::cli::paths::lossy;
+use crate::cli::ranks;
 use crate::cli::run_dir::{Configured, RunDir};
 use crate::cli::show::{self, Show};
 use crate::cli::status::{State, Status};
 use crate::cli::usage::Usage;
-use crate::{Checkpoint, Job, Scheduler, Simulated, StopReason};
+use crate::{Checkpoint, Job, JobConfig, Scheduler, Simulated, StopReason};
 
 /// Options that may be given beside `--resume`: they do not change what is computed.
-const FREE: [&str; 5] = ["resume", "epochs", "save", "time_limit", "checkpoint_every"];
+const FREE: [&str; 7] = ["resume", "epochs", "save", "time_limit", "checkpoint_every", "shard", "gradient_bucket"];
 
 /// Refuses options that a resumed run takes from its directory; `matches` are those of `train`.
 pub(super) fn refuse_options(matches: &ArgMatches) -> anyhow::Result<()> {
@@ -45,19 +49,45 @@ pub(super) enum Resumed {
     Done(Outcome),
 }
 
-/// Opens the run at `dir`.
+/// What a run directory holds of a run that is to be continued.
+struct Stored {
+    configured: Configured,
+    checkpoint: Checkpoint,
+    /// `None` where another rank writes it.
+    run_dir: Option<RunDir>,
+}
+
+/// Opens the run at `dir`: rank 0 of several reads it, for all.
 pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resumed> {
+    let stored = match ranks::current() {
+        Some(ranks) if !ranks.is_first() => match together::receive(ranks)? {
+            Some(stored) => Ok(stored),
+            // Rank 0 says that it is done.
+            None => Err(Outcome::new(String::new(), Value::Null)),
+        },
+        of_all => {
+            let stored = read(args, dir, show)?;
+            of_all.map_or(Ok(()), |ranks| together::send(ranks, stored.as_ref().ok()))?;
+            stored
+        }
+    };
+    match stored {
+        Ok(stored) => Ok(Resumed::Run(Box::new(open(args, dir, stored, show)?))),
+        Err(outcome) => Ok(Resumed::Done(outcome)),
+    }
+}
+
+/// Reads the run at `dir`, or the outcome of one that is done.
+fn read(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Result<Stored, Outcome>> {
     let mut configured = Configured::read(dir)?;
     let status = Status::read(dir);
     if let Some(process) = status.as_ref().and_then(Status::running) {
         bail!("{}: process {process} is training it; wait for it, or interrupt it first", dir.display());
     }
-    let (run_dir, checkpoint) = RunDir::resume(dir, &mut |remark| show.say(remark))?;
-    let Checkpoint { progress, position, training, mut run } = checkpoint;
-    run.as_object_mut().map(|run| run.remove("metrics_bytes"));
-    let state: RunState = serde_json::from_value(run).with_context(|| {
-        format!("{}: its checkpoint is not of a run; train again with another --run directory", dir.display())
-    })?;
+    let (run_dir, mut checkpoint) = RunDir::resume(dir, &mut |remark| show.say(remark))?;
+    checkpoint.run.as_object_mut().map(|run| run.remove("metrics_bytes"));
+    let progress = &checkpoint.progress;
+    let state = state(&checkpoint, dir)?;
     if let Some(epochs) = args.epochs {
         if epochs < progress.epoch || epochs < configured.training.epochs && is_done(status.as_ref()) {
             let trained = show::plural(progress.epoch.into(), "epoch");
@@ -73,44 +103,54 @@ pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resum
         let mut outcome = summary(&progress.report, &state.plan, &why);
         outcome.json["run"] = json!(lossy(dir));
         outcome.json["resumed"] = Value::Null;
-        return Ok(Resumed::Done(outcome));
+        return Ok(Err(outcome));
     }
-    // Before the dataset is read, which takes the threads there are.
-    if let Some(threads) = configured.job.threads {
-        crate::cli::threads::start(threads)?;
-    }
-    let path = configured.dataset.as_deref();
-    let dataset = match path {
-        Some(path) => {
-            let load = match configured.job.disk_bytes {
-                Some(_) => Load::Disk,
-                None if configured.mmap => Load::Mmap,
-                None => Load::Ram,
-            };
-            if checksums(Some(path))? != state.dataset {
-                bail!("{}: not the dataset that the run was trained on; restore it, or train anew", path.display());
-            }
-            let verify = !configured.no_verify && configured.job.disk_bytes.is_none();
-            Dataset::open(path, OpenOptions { load, verify })?
-        }
-        None => crate::default_dataset(),
-    };
+    Ok(Ok(Stored { configured, checkpoint, run_dir: Some(run_dir) }))
+}
+
+/// What the checkpoint says of the run at `dir`.
+fn state(checkpoint: &Checkpoint, dir: &Path) -> anyhow::Result<RunState> {
+    serde_json::from_value(checkpoint.run.clone()).with_context(|| {
+        format!("{}: its checkpoint is not of a run; train again with another --run directory", dir.display())
+    })
+}
+
+/// Opens the dataset and builds the job of a run.
+fn open(args: &Args, dir: &Path, stored: Stored, show: Show) -> anyhow::Result<Setup> {
+    let Stored { configured, checkpoint, run_dir } = stored;
+    let mut state = state(&checkpoint, dir)?;
+    let Checkpoint { progress, mut position, training, .. } = checkpoint;
     // Which operator trains was measured, and must not change.
     let mut config = configured.job.clone();
     if let Some(share) = position.plan.schedule.shares.first().filter(|_| state.unified.is_none()) {
         config.operators.training = Some(share.keys.training.parse()?);
     }
-    let dataset = Arc::new(dataset);
-    let job = Job::new(Arc::clone(&dataset), config)?;
-    state.machine.differences(&MachineState::current(job.threads())).iter().for_each(|line| show.say(line));
-    if args.epochs.is_some() {
-        configured.write(dir)?;
+    if let Some(ranks) = ranks::current() {
+        config.threads = Some(together::threads(ranks, config.threads));
     }
-    run_dir.set_status(State::Running)?;
+    // Before the dataset is read, which takes the threads there are.
+    if let Some(threads) = config.threads {
+        crate::cli::threads::start(threads)?;
+    }
+    let dataset = Arc::new(dataset(&configured, &config, &state, args.shard.is_some())?);
+    let job = match ranks::current() {
+        None => Job::new(Arc::clone(&dataset), config)?,
+        Some(ranks) => {
+            let options = &configured.training;
+            together::job(ranks, (args, options), (&dataset, config), (&mut state, &mut position), show)?
+        }
+    };
+    state.machine.differences(&MachineState::current(job.threads())).iter().for_each(|line| show.say(line));
+    if let Some(run_dir) = &run_dir {
+        if args.epochs.is_some() {
+            configured.write(dir)?;
+        }
+        run_dir.set_status(State::Running)?;
+    }
     let within = position.within.as_ref();
     let batches = within.map_or(0, |w| w.earlier.as_ref().map_or(0, |r| r.batches) + w.part.batches);
     let at = format!("resumed in epoch {} after {} of it", progress.epoch, show::plural(batches as u64, "mini-batch"));
-    Ok(Resumed::Run(Box::new(Setup {
+    Ok(Setup {
         simulated: Simulated::of(&job.registry),
         dataset,
         job,
@@ -121,10 +161,26 @@ pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resum
         state,
         replanned: position.problem.clone(),
         plan: position.plan.clone(),
-        run_dir: Some(run_dir),
+        run_dir,
         progress,
         resumed: Some(super::Resumption { position, training, batches, at }),
-    })))
+    })
+}
+
+/// The dataset of a run; without features in memory where they are divided among ranks.
+fn dataset(configured: &Configured, config: &JobConfig, state: &RunState, divided: bool) -> anyhow::Result<Dataset> {
+    let Some(path) = configured.dataset.as_deref() else { return Ok(crate::default_dataset()) };
+    let load = match config.disk_bytes {
+        _ if divided => Load::AllButFeatures,
+        Some(_) => Load::Disk,
+        None if configured.mmap => Load::Mmap,
+        None => Load::Ram,
+    };
+    if checksums(Some(path))? != state.dataset {
+        bail!("{}: not the dataset that the run was trained on; restore it, or train anew", path.display());
+    }
+    let verify = !configured.no_verify && config.disk_bytes.is_none();
+    Ok(Dataset::open(path, OpenOptions { load, verify })?)
 }
 
 fn is_done(status: Option<&Status>) -> bool {

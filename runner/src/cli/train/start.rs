@@ -8,10 +8,11 @@ use morphgl_model_spec::{ModelFile, Normalization};
 use morphgl_plan::{RouteKeys, Time};
 use morphgl_registry::{Key, Registry};
 
-use super::state::{MachineState, RunState, checksums};
+use super::state::{MachineState, RunState};
 use super::summary::configuration;
 use super::{Args, Setup, nothing_validated};
 use crate::budget;
+use crate::cli::data::checksums;
 use crate::cli::inference::{self, Inference};
 use crate::cli::layer_split;
 use crate::cli::plan_arg::{PlanArg, choose_training};
@@ -83,6 +84,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.all_host());
     if evaluation == Evaluation::Full {
         let needed = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
+        let needed = needed.map(|needed| needed + ranks::gathering_bytes());
         evaluation = Inference::InMemory { needed, available }.choose(requested, show)?;
     }
     if let Some(ranks) = ranks::current() {
@@ -134,6 +136,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
             dataset: checksums(path)?,
             machine,
             unified: unified.clone(),
+            ranks: ranks::current().map_or(1, |ranks| ranks.group.size()),
             split: split.clone(),
         },
         plans,
@@ -186,15 +189,20 @@ fn facts(
     let validated = !dataset.splits.valid.is_empty();
     let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
     let options = args.options(steps, evaluation.unwrap_or_default(), validated);
-    facts.push(("--shard".to_string(), args.shard.map_or("none".to_string(), |hot| format!("{hot:?}"))));
+    facts.extend(facts_of_ranks(args));
     facts.extend(configuration(&config, &options));
-    let bucket = args.gradient_bucket.map_or("default".to_string(), |bytes| bytes.to_string());
-    facts.push(("--gradient-bucket".to_string(), bucket));
     Ok(facts)
 }
 
+/// Options of ranks that have to be the same at all.
+pub(super) fn facts_of_ranks(args: &Args) -> [(String, String); 2] {
+    let bucket = args.gradient_bucket.map_or("default".to_string(), |bytes| bytes.to_string());
+    let shard = args.shard.map_or("none".to_string(), |hot| format!("{hot:?}"));
+    [("--shard".to_string(), shard), ("--gradient-bucket".to_string(), bucket)]
+}
+
 /// Makes the job that of one rank, which trains by this plan, and the prediction that of all ranks.
-fn join(ranks: &Ranks, job: &mut Job, plan: &mut Plan) -> anyhow::Result<()> {
+pub(super) fn join(ranks: &Ranks, job: &mut Job, plan: &mut Plan) -> anyhow::Result<()> {
     if plan.schedule.shares.len() > 1 {
         return Err(Usage::error("--plan: ranks of MPI train by one route, and this plan has several; plan again"));
     }

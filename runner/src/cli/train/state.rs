@@ -2,9 +2,7 @@
 //! again and can say what may differ.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use morphgl_graph_store::Meta;
 use morphgl_platform::SimdLevel;
 use serde::{Deserialize, Serialize};
 
@@ -27,9 +25,16 @@ pub(super) struct RunState {
     /// The plan of a group of trainers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) unified: Option<Unified>,
+    /// Ranks of MPI that trained it, each with the threads of `machine`.
+    #[serde(default = "one")]
+    pub(super) ranks: usize,
     /// The plan of layer-split training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) split: Option<SplitPlan>,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// What the bits of a run may depend on besides its configuration.
@@ -42,6 +47,11 @@ pub(super) struct MachineState {
 }
 
 impl MachineState {
+    /// Cores that plans were made for.
+    pub(super) fn cores(&self) -> usize {
+        self.cores
+    }
+
     /// This process's.
     pub(super) fn current(cores: usize) -> Self {
         let simulated = std::env::var_os("MORPHGL_SIM").map(|text| text.to_string_lossy().into_owned());
@@ -71,10 +81,4 @@ impl MachineState {
         }
         lines
     }
-}
-
-/// Checksums of the arrays of the dataset at `path`, by name.
-pub(super) fn checksums(path: Option<&Path>) -> anyhow::Result<BTreeMap<String, String>> {
-    let Some(path) = path else { return Ok(BTreeMap::new()) };
-    Ok(Meta::read(path)?.arrays.into_iter().map(|(name, array)| (name, array.xxh3)).collect())
 }

@@ -31,9 +31,9 @@ pub(crate) fn two_routes(workers: usize, batches: u32, epochs: u32, noise: f64) 
         Timeline {
             lanes, routes: vec!["CPU → DMA → SIM".into(), "SIM+PCIe → SIM".into()], ..Timeline::default()
         };
-    let mut add = |phase, route, (epoch, batch), start: f64, seconds: f64, lanes: &[usize]| {
+    let mut add = |phase: Phase, route, (epoch, batch), start: f64, seconds: f64, lanes: &[usize]| {
         let end = start + seconds;
-        timeline.activities.push(Bar { phase, batch, epoch, route, start, end, lanes: lanes.to_vec() });
+        timeline.activities.push(Bar { work: phase.into(), batch, epoch, route, start, end, lanes: lanes.to_vec() });
         end
     };
     let (device_buffer, cpu_buffer) = (10, 6 * workers);
@@ -99,7 +99,15 @@ pub(crate) fn cores(batches: u32, epochs: u32) -> Timeline {
             let begin = free[by].max(trained[trained.len() - 1]);
             let end = begin + 0.017 * noise.next();
             trained.push(end);
-            let of = |phase, start, end, lane| Bar { phase, batch, epoch, route: 0, start, end, lanes: vec![lane] };
+            let of = |phase: Phase, start, end, lane| Bar {
+                work: phase.into(),
+                batch,
+                epoch,
+                route: 0,
+                start,
+                end,
+                lanes: vec![lane],
+            };
             timeline.activities.push(of(Phase::Batching, start, free[by], by));
             timeline.activities.push(of(Phase::Training, begin, end, 2));
         }

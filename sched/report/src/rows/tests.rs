@@ -2,7 +2,7 @@ use super::*;
 use crate::Lane;
 
 fn activity(start: f64, end: f64, lanes: &[usize]) -> Bar {
-    Bar { phase: Phase::Training, batch: 0, epoch: 0, route: 0, start, end, lanes: lanes.to_vec() }
+    Bar { work: Work::Training, batch: 0, epoch: 0, route: 0, start, end, lanes: lanes.to_vec() }
 }
 
 #[test]
