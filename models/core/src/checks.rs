@@ -6,7 +6,7 @@ use morphgl_model_spec::{ModelKind, ModelSpec, TrainingSpec};
 use morphgl_registry::{BatchId, Block, Error, HostBatch, Key, Place, Result, Score, TrainingContext};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::given::check_given;
+use crate::given::{BlockSizes, blocks_chain, check_given};
 
 /// Checks the context of an operator that trains on the host and has no options.
 ///
@@ -98,13 +98,8 @@ pub fn check_batch<'a>(
     if !blocks.is_empty() && batch.degrees.len() < rows {
         return wrong(format!("it has degrees of {} nodes, its blocks read {rows}", batch.degrees.len()));
     }
-    let num_given = check_given(&key, model, batch)?;
-    let chained = blocks.windows(2).enumerate().all(|(l, b)| match l {
-        0 if num_given > 0 => b[1].num_src == b[0].num_dst + num_given && b[1].num_dst <= b[0].num_dst,
-        _ => b[1].num_src <= b[0].num_dst,
-    });
-    let ends = blocks.last().is_none_or(|b| b.num_dst >= batch.num_seeds);
-    if !chained || !ends || blocks.iter().any(|b| b.num_dst > b.num_src || b.indptr.len() != b.num_dst + 1) {
+    let num_given = check_given(&key, model, batch.id, batch.given.as_deref().map(Into::into))?;
+    if !blocks_chain(blocks.iter().map(BlockSizes::from), num_given, batch.num_seeds) {
         return wrong("its blocks do not feed one another; batch it again".to_string());
     }
     Ok((blocks, rows))

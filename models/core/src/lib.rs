@@ -12,6 +12,6 @@ pub use checks::{
     start_threads,
 };
 pub use chunks::{Chunk, Limits};
-pub use given::source_degrees;
+pub use given::{BlockSizes, GivenLengths, blocks_chain, check_given, source_degrees};
 pub use infer::{Input, Layers, QueuedLayers, check_first_layer, infer, infer_bytes};
 pub use masks::{given_mask_nodes, mask_nodes};

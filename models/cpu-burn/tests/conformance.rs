@@ -11,5 +11,6 @@ fn conformance() {
         place: Place::Host,
         transfer: &MiniBatch::Host,
         deterministic: true,
+        takes_given_rows: true,
     });
 }

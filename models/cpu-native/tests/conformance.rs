@@ -17,6 +17,7 @@ fn conformance() {
         place: Place::Host,
         transfer: &MiniBatch::Host,
         deterministic: true,
+        takes_given_rows: true,
     });
 }
 
@@ -29,6 +30,7 @@ fn mini_batches_need_no_features() {
         place: Place::Host,
         transfer: &MiniBatch::Host,
         deterministic: true,
+        takes_given_rows: true,
     });
 }
 

@@ -8,8 +8,9 @@ use crate::arena::Region;
 use crate::attention::{Scorer, ScorerGradients, mean_heads_backward};
 use crate::edges::{Edges, zero};
 use crate::epilogue::{Factors, add, column_sums, epilogue_backward, total};
-use crate::forward::{Convolved, Input, Layer, Pass, bias_name, parameter};
+use crate::forward::{Convolved, Layer, Pass, bias_name, parameter};
 use crate::gpu::{Mask, Words};
+use crate::input::Input;
 
 impl<'a> Pass<'_, 'a> {
     fn gradient(&self, layer: usize, name: &str) -> Floats<'a> {
@@ -17,7 +18,7 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Computes the gradients of a layer's parameters from that of its output, which is overwritten; and, if `rows` is given,
-    /// that of its input of `rows` rows, in a new region.
+    /// that of the first `rows` rows of its input, in a new region. Given rows come after those, and have no gradient.
     pub(crate) fn layer_backward(
         &mut self,
         mut layer: Layer<'a>,
@@ -28,6 +29,7 @@ impl<'a> Pass<'_, 'a> {
         let mark = self.gpu.mark();
         let residual = self.end_backward(&layer, gradient)?;
         let read = layer.edges.as_ref().map_or(layer.output.rows(), |edges| edges.block.num_src);
+        let read = rows.map_or(read, |rows| read.min(rows));
         let input_gradient = out.map(|out| out.first(read * layer.shape.in_dim));
         if let (Some(out), Some(input_gradient)) = (out, input_gradient)
             && out.len() > input_gradient.len()
@@ -78,7 +80,8 @@ impl<'a> Pass<'_, 'a> {
         Ok(residual)
     }
 
-    /// Backward of the convolution: gradients of its weights and, if wanted, of its input.
+    /// Backward of the convolution: gradients of its weights and, if wanted, of the first rows of its input, all destination
+    /// nodes' among them.
     fn convolve_backward(
         &mut self,
         layer: &mut Layer<'a>,
@@ -135,7 +138,7 @@ impl<'a> Pass<'_, 'a> {
         let of_products = self.gpu.take(edges.block.num_src * out_dim)?;
         edges.sum_backward(self.gpu, gradient, of_products, out_dim, None)?;
         input.linear_weight(self.gpu, sizes, of_products, weight_gradient)?;
-        self.gpu.linear_input(sizes, of_products, weight, input_gradient, false)
+        self.gpu.linear_input(first_rows(sizes, input_gradient), of_products, weight, input_gradient, false)
     }
 
     fn gin_backward(&mut self, layer: &mut Layer<'a>, gradient: Region, input_gradient: Option<Region>) -> Result<()> {
@@ -177,7 +180,7 @@ impl<'a> Pass<'_, 'a> {
                 let of_products = self.gpu.take(num_src * out_dim)?;
                 edges.sum_backward(self.gpu, hidden_gradient, of_products, out_dim, eps)?;
                 layer.input.linear_weight(self.gpu, sizes, of_products, weight_gradient)?;
-                self.gpu.linear_input(sizes, of_products, weight, input_gradient, false)
+                self.gpu.linear_input(first_rows(sizes, input_gradient), of_products, weight, input_gradient, false)
             }
             (None, None) => unreachable!("aggregation or GEMM came first"),
         }
@@ -221,8 +224,14 @@ impl<'a> Pass<'_, 'a> {
             if self.model.spec.kind == ModelKind::Gat && name != "lin" {
                 column_sums(self.gpu, of_side, columns, Factors::default(), self.gradient(index, &bias))?;
             }
-            self.gpu.linear_input(sizes, of_side, self.parameter(index, &weight), input_gradient, name == "lin_r")?;
+            let (sizes, weight) = (first_rows(sizes, input_gradient), self.parameter(index, &weight));
+            self.gpu.linear_input(sizes, of_side, weight, input_gradient, name == "lin_r")?;
         }
         Ok(())
     }
+}
+
+/// Sizes of the GEMM for a layer's input gradient, which has the first rows alone where others are given.
+fn first_rows([rows, width, depth]: [usize; 3], input_gradient: Option<Region>) -> [usize; 3] {
+    [input_gradient.map_or(rows, |gradient| rows.min(gradient.len() / depth.max(1))), width, depth]
 }

@@ -37,8 +37,7 @@ impl<'a> Edges<'a> {
         assert!(indptr.len() > num_dst && indices.len() >= num_edges, "a block's arrays");
         assert!(num_dst <= num_src, "{num_dst} destination of {num_src} source nodes");
         assert!(weights.is_none_or(|w| w.len() >= num_edges), "a weight an edge");
-        let reads_degrees = matches!(kind, ModelKind::Gcn | ModelKind::Gin);
-        assert!(!reads_degrees || degrees.len() >= num_src, "a degree a source node");
+        assert!(!Self::reads_degrees(kind) || degrees.len() >= num_src, "a degree a source node");
         let mut edges = Self {
             block,
             of_edges: None,
@@ -70,6 +69,11 @@ impl<'a> Edges<'a> {
         Ok(edges)
     }
 
+    /// Whether the coefficients of a model kind depend on degrees.
+    pub(crate) fn reads_degrees(kind: ModelKind) -> bool {
+        matches!(kind, ModelKind::Gcn | ModelKind::Gin)
+    }
+
     /// Weighted sum of the sources of each row, plus `1 + eps` times the row itself if `eps` is given.
     pub(crate) fn sum(&self, gpu: &mut Gpu, x: Rows<'a>, width: usize, eps: Option<Words<'_>>) -> Result<Region> {
         let Block { num_dst, num_src, indptr, indices, .. } = self.block;
@@ -87,7 +91,7 @@ impl<'a> Edges<'a> {
         Ok(out)
     }
 
-    /// Backward of [`Edges::sum`], called after it: gradient of the summed rows, in the first rows of `out`.
+    /// Backward of [`Edges::sum`], called after it: gradient of the first summed rows, as many as `out` has.
     pub(crate) fn sum_backward(
         &mut self,
         gpu: &mut Gpu,
@@ -97,15 +101,17 @@ impl<'a> Edges<'a> {
         eps: Option<Words<'_>>,
     ) -> Result<()> {
         let Block { num_dst, num_src, .. } = self.block;
-        assert!(gradient.len() >= num_dst * width && out.len() >= num_src * width, "gradients of rows and sources");
+        let wanted = out.len() / width.max(1);
+        assert!(gradient.len() >= num_dst * width && out.len() == wanted * width, "gradients of rows and sources");
+        assert!((num_dst..=num_src).contains(&wanted), "{wanted} of {num_src} sources, {num_dst} of them rows");
         let Transposed { indptr, rows, edges } = self.transposed(gpu)?;
         let four = width.is_multiple_of(4);
         let kernel = if four { &gpu.kernels.train_sum_sources } else { &gpu.kernels.train_sum_sources_single };
-        let shape = rows_by_units(num_src, if four { width / 4 } else { width });
+        let shape = rows_by_units(wanted, if four { width / 4 } else { width });
         let Self { of_edges, of_rows, loops, .. } = *self;
         let arguments =
-            arguments![gpu, indptr, rows, edges, of_edges, of_rows, loops, eps, gradient, out, num_src, num_dst, width];
-        // SAFETY: the kernel's arguments; rows of edges are destination nodes.
+            arguments![gpu, indptr, rows, edges, of_edges, of_rows, loops, eps, gradient, out, wanted, num_dst, width];
+        // SAFETY: the kernel's arguments; rows of edges are destination nodes, and `out` has the rows of the first sources.
         unsafe { gpu.launch(kernel, shape, arguments) }
     }
 

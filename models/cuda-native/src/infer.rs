@@ -1,10 +1,10 @@
-//! Full-neighbour inference: layer by layer over all nodes, in chunks of rows through pinned memory.
+//! Full-neighbour inference: layer by layer over all nodes, in chunks of rows through pinned memory; and the first layer alone.
 
 use bytemuck::{cast_slice, cast_slice_mut};
-use morphgl_cuda::{Event, Pinned};
+use morphgl_cuda::{Device, Event, Pinned};
 use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix};
 use morphgl_model_spec::ModelKind;
-use morphgl_registry::{GatherRows, Result};
+use morphgl_registry::{Block as HostBlock, GatherRows, HostBatch, Result};
 use morphgl_training_core::{Chunk, Input, Limits, QueuedLayers, infer as infer_in_chunks};
 
 use crate::KEY;
@@ -27,12 +27,32 @@ struct HostRows<'a> {
     dtype: Dtype,
 }
 
+impl<'a> HostRows<'a> {
+    fn of(features: &'a FeatureMatrix) -> Self {
+        Self { bytes: features.view().as_bytes(), row_bytes: features.row_bytes(), dtype: features.dtype() }
+    }
+}
+
+/// One hop in host memory, with the node and degree of each source.
+#[derive(Clone, Copy)]
+struct Hop<'a> {
+    nodes: &'a [u32],
+    degrees: &'a [f32],
+    block: &'a HostBlock,
+}
+
 /// Pinned memory of one chunk in flight: input and output.
 struct Slot {
     up: Pinned<f32>,
     down: Pinned<f32>,
     /// Event after the download.
     done: Option<Event>,
+}
+
+impl Slot {
+    fn new(device: &Device) -> Result<Self> {
+        Ok(Self { up: Pinned::new(device, 0)?, down: Pinned::new(device, 0)?, done: None })
+    }
 }
 
 /// Layers on the device, with two chunks in flight.
@@ -54,9 +74,23 @@ pub(crate) fn infer(
     peers: &mut dyn GatherRows,
 ) -> Result<Vec<f32>> {
     let device = gpu.stream.device().clone();
-    let slot = || Ok(Slot { up: Pinned::new(&device, 0)?, down: Pinned::new(&device, 0)?, done: None });
-    let mut layers = DeviceLayers { slots: [slot()?, slot()?], gpu, model, queued: 0, threads };
+    let slots = [Slot::new(&device)?, Slot::new(&device)?];
+    let mut layers = DeviceLayers { slots, gpu, model, queued: 0, threads };
     infer_in_chunks((KEY, model.spec), &mut layers, of, limits, peers)
+}
+
+/// Appends the first layer's output over the only block of `batch` to `out`, in evaluation mode.
+pub(crate) fn first_layer(
+    gpu: &mut Gpu,
+    model: Model<'_>,
+    features: &FeatureMatrix,
+    batch: &HostBatch,
+    (threads, out): (usize, &mut Vec<f32>),
+) -> Result<()> {
+    let mut slot = Slot::new(gpu.stream.device())?;
+    let hop = Hop { nodes: &batch.input_nodes, degrees: &batch.degrees, block: &batch.blocks[0] };
+    send(gpu, model, &mut slot, 0, hop, (HostRows::of(features), threads))?;
+    collect(&mut slot, out)
 }
 
 impl QueuedLayers for DeviceLayers<'_, '_> {
@@ -72,16 +106,14 @@ impl QueuedLayers for DeviceLayers<'_, '_> {
         collect(slot, out)?;
         self.queued += 1;
         let table = match input {
-            Input::Features(features) => {
-                let bytes = features.view().as_bytes();
-                HostRows { bytes, row_bytes: features.row_bytes(), dtype: features.dtype() }
-            }
+            Input::Features(features) => HostRows::of(features),
             Input::Rows(x) => {
                 let row_bytes = 4 * self.model.spec.layer(layer).in_dim;
                 HostRows { bytes: cast_slice(x), row_bytes, dtype: Dtype::F32 }
             }
         };
-        send(self.gpu, self.model, slot, layer, chunk, (table, self.threads))
+        let hop = Hop { nodes: &chunk.nodes, degrees: &chunk.degrees, block: &chunk.block };
+        send(self.gpu, self.model, slot, layer, hop, (table, self.threads))
     }
 
     fn finish(&mut self, out: &mut Vec<f32>) -> Result<()> {
@@ -107,7 +139,7 @@ fn send(
     model: Model<'_>,
     slot: &mut Slot,
     layer: usize,
-    Chunk { nodes, degrees, block }: &Chunk,
+    Hop { nodes, degrees, block }: Hop<'_>,
     (table, threads): (HostRows<'_>, usize),
 ) -> Result<()> {
     let shape = model.spec.layer(layer);

@@ -6,8 +6,10 @@ mod backward;
 mod edges;
 mod epilogue;
 mod forward;
+mod given;
 mod gpu;
 mod infer;
+mod input;
 mod kernels;
 mod layout;
 mod loss;
@@ -39,6 +41,7 @@ pub const DESCRIPTION: Description = Description::new(
     OptionType::Bool,
     "false",
     "round the factors of GEMMs to TF32, for tensor cores",
-)]);
+)])
+.taking_given_rows();
 
 submit! { DESCRIPTION }

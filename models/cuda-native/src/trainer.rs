@@ -3,24 +3,30 @@
 use std::fmt;
 use std::sync::Arc;
 
-use morphgl_cuda::{Buffer, CudaBatch, Device, Floats, Precision};
+use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, CudaGivenRows, Device, Floats, Precision};
 use morphgl_graph_store::{Dataset, Dtype};
 use morphgl_model_spec::{
-    ModelKind, Normalization, TrainingSpec, check_tensors, initial_parameters, optimizer_state, read_optimizer_state,
+    ModelKind, ModelSpec, Normalization, TrainingSpec, check_tensors, initial_parameters, optimizer_state,
+    read_optimizer_state,
 };
 use morphgl_registry::{
-    Alone, BatchId, Error, GatherRows, Gradients, Handle, MiniBatch, NamedTensor, Result, Score, Training,
+    Alone, BatchId, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training,
     TrainingContext,
 };
-use morphgl_training_core::{Limits, check_model, infer_bytes, nothing_accumulated, refused_importance};
+use morphgl_training_core::{
+    BlockSizes, GivenLengths, Limits, blocks_chain, check_first_layer, check_given, check_model, infer_bytes,
+    nothing_accumulated, refused_importance,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::KEY;
 use crate::edges::{Edges, zero};
-use crate::forward::{Input, Mode, Pass};
+use crate::forward::{Mode, Pass};
+use crate::given::Given;
 use crate::gpu::{Gpu, MaskNodes, Words};
-use crate::infer::{LIMITS, infer};
+use crate::infer::{LIMITS, first_layer, infer};
+use crate::input::Input;
 use crate::layout::{Layout, Model};
 use crate::loss::{Seeds, outcome, score};
 use crate::state::{State, upload};
@@ -131,6 +137,7 @@ impl CudaNative {
         let [values, gradients] = state.views();
         let mut pass = Pass { gpu, model: Model { spec: model, layout, values, gradients }, mode };
 
+        let given = Given::of(batch, draw_keys.as_ref());
         let mut input = pass.features(words, dtype, rows)?;
         let mut layers = Vec::with_capacity(model.layers);
         for layer in 0..model.layers {
@@ -138,12 +145,22 @@ impl CudaNative {
                 ModelKind::Mlp | ModelKind::Custom => (None, batch.num_seeds),
                 kind => {
                     let block = block(&batch.blocks[layer]);
-                    let degrees = Words::Floats(Floats::from(&batch.degrees));
+                    let of_inputs = Floats::from(&batch.degrees);
+                    let degrees = match given.filter(|_| layer == 1 && Edges::reads_degrees(kind)) {
+                        Some(given) => {
+                            let computed = of_inputs.part(0..batch.blocks[0].num_dst);
+                            Words::Region(given.degrees(pass.gpu, computed)?)
+                        }
+                        None => Words::Floats(of_inputs),
+                    };
                     (Some(Edges::new(pass.gpu, kind, block, degrees)?), block.num_dst)
                 }
             };
             let done = pass.layer(layer, input, edges, rows)?;
-            input = Input::of(done.output);
+            input = Input::of(match given.filter(|_| layer == 0) {
+                Some(given) => pass.append(done.output, given)?,
+                None => done.output,
+            });
             layers.push(done);
         }
         let last = layers.last().expect("a model has a layer").output;
@@ -176,7 +193,7 @@ impl CudaNative {
     }
 }
 
-fn block(block: &morphgl_cuda::CudaBlock) -> Block<'_> {
+fn block(block: &CudaBlock) -> Block<'_> {
     Block {
         num_dst: block.num_dst,
         num_src: block.num_src,
@@ -185,6 +202,13 @@ fn block(block: &morphgl_cuda::CudaBlock) -> Block<'_> {
         indices: Words::Indices(&block.indices),
         weights: block.weights.as_ref().map(|w| Words::Floats(w.into())),
     }
+}
+
+/// Why mini-batches whose edges have `importance` are not trained.
+fn refused(model: &ModelSpec, importance: bool) -> Option<String> {
+    let sage = importance && model.kind == ModelKind::Sage;
+    let by_kernels = || "its kernels do not weigh GraphSAGE's mean by importance; train on the CPU".to_string();
+    refused_importance(model, importance).or_else(|| sage.then(by_kernels))
 }
 
 /// Features of a mini-batch, checked against the model as far as the host knows them.
@@ -203,11 +227,8 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dt
         return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
     }
     let importance = blocks.iter().any(|block| block.importance);
-    if let Some(refused) = refused_importance(model, importance) {
+    if let Some(refused) = refused(model, importance) {
         return wrong(refused);
-    }
-    if importance && model.kind == ModelKind::Sage {
-        return wrong("its kernels do not weigh GraphSAGE's mean by importance; train on the CPU".to_string());
     }
     let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
     let num_rows = features.bytes.len() / (features.dim * features.dtype.size()).max(1);
@@ -226,9 +247,14 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dt
     if reads && batch.degrees.len() < rows {
         return wrong(format!("it has degrees of {} nodes, its blocks read {rows}", batch.degrees.len()));
     }
-    let chained = blocks.windows(2).all(|b| b[1].num_src <= b[0].num_dst);
-    let ends = blocks.last().is_none_or(|b| b.num_dst >= batch.num_seeds);
-    if !chained || !ends || blocks.iter().any(|b| b.num_dst > b.num_src || b.indptr.len() != b.num_dst + 1) {
+    let lengths = |given: &CudaGivenRows| GivenLengths {
+        nodes: given.nodes.len(),
+        degrees: given.degrees.len(),
+        elements: given.rows.len(),
+    };
+    let num_given = check_given(&KEY, model, batch.id, batch.given.as_ref().map(lengths))?;
+    let sizes = |b: &CudaBlock| BlockSizes { num_dst: b.num_dst, num_src: b.num_src, offsets: b.indptr.len() };
+    if !blocks_chain(blocks.iter().map(sizes), num_given, batch.num_seeds) {
         return wrong("its blocks do not feed one another; batch it again".to_string());
     }
     Ok((Words::Bytes(&features.bytes), features.dtype, rows))
@@ -313,6 +339,17 @@ impl Training for CudaNative {
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         self.run(batch, false)
+    }
+
+    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>> {
+        let (spec, [values, gradients]) = (&self.spec.model, self.state.views());
+        let model = Model { spec, layout: &self.layout, values, gradients };
+        Some(check_first_layer(KEY, spec, &self.dataset, batch).and_then(|(features, block)| {
+            if let Some(refused) = refused(spec, block.importance) {
+                return Err(Error::setting(format!("{KEY}, {}", batch.id), refused));
+            }
+            first_layer(&mut self.gpu, model, features, batch, (self.threads, rows))
+        }))
     }
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {

@@ -5,7 +5,7 @@ mod common;
 use morphgl_conformance::available;
 use std::sync::Arc;
 
-use common::{Random, batch, block, context, dataset, model, place, transfer};
+use common::{Random, batch, block, context, dataset, give, model, place, transfer};
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{HostBatch, MiniBatch, NamedTensor, Place, Training};
 use morphgl_training_cpu_burn::CpuBurn;
@@ -247,6 +247,39 @@ fn rows_that_nobody_reads() {
                 batch.labels.truncate(41);
             });
         }
+    }
+}
+
+/// Given rows after computed ones that end anywhere in a word of four, in products-first layers too.
+#[test]
+fn given_rows() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
+    for kind in ["sage", "gcn", "gat", "gin"] {
+        for (nodes, hidden, more) in [
+            (&[700, 411, 230, 101][..], 24, json!({})),
+            (&[700, 411, 230, 101], 6, json!({"activation": "elu"})),
+            (&[300, 93, 40], 7, json!({"heads": 1})),
+            (&[100, 60, 50], 60, json!({})),
+            (&[300, 210, 120, 60], 16, json!({"residual": true, "normalization": "layer"})),
+        ] {
+            for (count, dropout) in [(150, 0.5), (31, 0.5), (31, 0.0), (1, 0.5)] {
+                let mut model = model(kind, 20, 3, more.clone());
+                model["heads"] = if model["heads"].is_null() { json!(2) } else { model["heads"].clone() };
+                (model["hidden"], model["dropout"]) = (json!(hidden), json!(dropout));
+                model["layers"] = json!(nodes.len() - 1);
+                check_changed(&model, nodes, Dtype::F16, kind == "gcn", &|batch| give(batch, count, hidden));
+            }
+        }
+    }
+    for more in [
+        json!({"kind": "gat", "attention": "gatv2", "attention_dropout": 0.3, "heads": 3}),
+        json!({"kind": "sage", "l2_normalize": true, "input_dropout": 0.2}),
+    ] {
+        let mut model = model("gat", 20, 4, more);
+        (model["hidden"], model["dropout"]) = (json!(33), json!(0.4));
+        check_changed(&model, &NODES, Dtype::F32, false, &|batch| give(batch, 77, 33));
     }
 }
 

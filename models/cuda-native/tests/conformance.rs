@@ -5,11 +5,11 @@ mod common;
 use common::{place, transfer};
 use morphgl_conformance::available;
 use morphgl_conformance::training::{Subject, check};
-use morphgl_training_cuda_native::CudaNative;
+use morphgl_training_cuda_native::{CudaNative, DESCRIPTION};
 
 #[test]
 fn conformance() {
-    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+    if !available(&DESCRIPTION) {
         return;
     }
     check(&Subject {
@@ -17,5 +17,6 @@ fn conformance() {
         place: place(),
         transfer: &transfer,
         deterministic: true,
+        takes_given_rows: DESCRIPTION.takes_given_rows,
     });
 }

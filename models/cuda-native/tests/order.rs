@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{batch, context, dataset, model, place, transfer};
+use common::{batch, context, dataset, give, model, place, transfer};
 use morphgl_conformance::available;
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{Gradients, HostBatch, Training};
@@ -91,9 +91,12 @@ fn a_steady_state_takes_no_memory() {
     let mut trainer = build("gat");
     let sizes = [[900, 400, 170], [800, 420, 150], [60, 30, 10]];
     let round = |trainer: &mut CudaNative| {
-        for nodes in sizes {
-            let batch = transfer(batch(&nodes, SIZES, Dtype::F32, false, 3));
-            trainer.accumulate(&batch).and_then(|h| h.wait()).expect("accumulated");
+        for (nodes, given) in sizes.into_iter().flat_map(|nodes| [(nodes, 0), (nodes, 70)]) {
+            let mut batch = batch(&nodes, SIZES, Dtype::F32, false, 3);
+            if given > 0 {
+                give(&mut batch, given, 16);
+            }
+            trainer.accumulate(&transfer(batch)).and_then(|h| h.wait()).expect("accumulated");
             trainer.step().and_then(|h| h.wait()).expect("a step");
         }
         trainer.workspace_bytes()
@@ -101,4 +104,33 @@ fn a_steady_state_takes_no_memory() {
     round(&mut trainer);
     let steady = round(&mut trainer);
     assert_eq!(round(&mut trainer), steady, "a mini-batch like one before took memory");
+}
+
+/// The host never sees a given row: a broken one is found by the loss, and changes nothing.
+#[test]
+fn given_rows_that_are_no_numbers_change_nothing() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
+    for kind in ["sage", "gcn", "gat", "gin"] {
+        let run = |broken: bool| {
+            let mut trainer = build(kind);
+            let [mut first, mut second, mut third] = [0, 1, 2].map(good);
+            [&mut first, &mut second, &mut third].into_iter().for_each(|batch| give(batch, 30, 16));
+            let mut handles = vec![trainer.accumulate(&transfer(first)).expect("it is queued")];
+            if broken {
+                second.given.as_mut().expect("rows").rows.fill(f32::NAN);
+                handles.push(trainer.accumulate(&transfer(second)).expect("it is queued"));
+            }
+            handles.push(trainer.accumulate(&transfer(third)).expect("it is queued"));
+            let found: Vec<Result<_, String>> =
+                handles.into_iter().map(|h| h.wait().map(|(score, _)| score).map_err(|e| e.to_string())).collect();
+            (found, trainer.gradients().expect("gradients"))
+        };
+        let ((good, expected), (mut found, gradients)) = (run(false), run(true));
+        let error = found.remove(1).expect_err("a loss of NaN");
+        assert!(error.contains("mini-batch 1 of epoch 1") && error.contains("learning rate"), "{kind}: {error}");
+        assert_eq!(found, good, "{kind}");
+        assert_eq!(gradients, expected, "{kind}");
+    }
 }

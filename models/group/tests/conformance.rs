@@ -31,5 +31,11 @@ fn build(context: &TrainingContext) -> Result<Box<dyn Training>> {
 
 #[test]
 fn conformance() {
-    check(&Subject { build: &build, place: Place::Host, transfer: &MiniBatch::Host, deterministic: true });
+    check(&Subject {
+        build: &build,
+        place: Place::Host,
+        transfer: &MiniBatch::Host,
+        deterministic: true,
+        takes_given_rows: false,
+    });
 }

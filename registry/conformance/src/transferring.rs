@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use morphgl_registry::{
-    At, BatchFeatures, BatchId, Build, Description, HostBatch, MiniBatch, Place, Transferring, TransferringContext,
+    At, BatchFeatures, BatchId, Build, Description, GivenRows, HostBatch, MiniBatch, Place, Transferring,
+    TransferringContext,
 };
 
 use crate::batching::{Case, graphs, on_host, reference};
@@ -31,6 +32,9 @@ pub fn run_from(description: &Description, from: &Place, place: &mut dyn FnMut(H
     let large = Case::new(graphs::random(9000, 4, false)).with(|s| s.batch_size = 3000);
     let bare = Case { dataset: Arc::new(graphs::bare(&random.dataset)), ..random.clone() };
     let lonely = Case::new(graphs::random(60, 0, false)).with(|s| s.batch_size = 7);
+    if description.takes_given_rows {
+        given_rows_arrive(description, &random, [from, &to], place);
+    }
     for case in [random, deep, large, bare, lonely] {
         let mut operator = build(description, &case, [from, &to], true);
         let mut passing = build(description, &case, [from, &to], false);
@@ -53,6 +57,45 @@ pub fn run_from(description: &Description, from: &Place, place: &mut dyn FnMut(H
                 let moved = transfer(operator.as_mut(), place(marked.clone(), &case), &to);
                 assert_eq!(moved, marked, "{id}, with features of its own");
             }
+        }
+    }
+}
+
+/// Given rows arrive bit for bit with their nodes, degrees and version, whether features come with the mini-batch or are gathered;
+/// so does the version of a mini-batch that is given no row.
+fn given_rows_arrive(
+    description: &Description,
+    case: &Case,
+    [from, to]: [&Place; 2],
+    place: &mut dyn FnMut(HostBatch, &Case) -> MiniBatch,
+) {
+    let mut operator = build(description, case, [from, to], true);
+    for (index, width) in [(0, 1), (1, 7), (2, 64)] {
+        let id = BatchId { epoch: 4, index };
+        let mut whole = reference::sample_with_given(case, id, &|node| node % 3 != 0);
+        let given = whole.given.as_mut().expect("nodes that are found last are given");
+        // Every bit pattern counts: numbers of all sizes, negative zeros and NaNs among them.
+        let bits = (0..(given.nodes.len() * width) as u32).map(|i| i.wrapping_mul(0x9e37_79b9));
+        given.rows = bits.map(f32::from_bits).collect();
+        given.version = u64::MAX - u64::from(index);
+        let lacking = HostBatch { features: None, ..whole.clone() };
+        let none =
+            HostBatch { given: Some(Box::new(GivenRows { version: 9, ..GivenRows::default() })), ..whole.clone() };
+        for batch in [whole.clone(), lacking, none] {
+            let expected = HostBatch { features: whole.features.clone(), ..batch.clone() };
+            let moved = operator.transfer(place(batch, case)).and_then(|handle| handle.wait());
+            let (moved, _) = moved.unwrap_or_else(|e| panic!("{id} with given rows: {e}"));
+            assert_eq!(moved.given_version(), expected.given.as_ref().map(|given| given.version), "{id}");
+            let moved = on_host(&moved);
+            let bits = |batch: &HostBatch| -> Option<Vec<u32>> {
+                Some(batch.given.as_ref()?.rows.iter().map(|x| x.to_bits()).collect())
+            };
+            assert_eq!(bits(&moved), bits(&expected), "{id}: the bits of given rows");
+            let without_rows = |mut batch: HostBatch| {
+                batch.given.iter_mut().for_each(|given| given.rows.clear());
+                batch
+            };
+            assert_eq!(without_rows(moved), without_rows(expected), "{id} with given rows");
         }
     }
 }

@@ -192,6 +192,7 @@ fn make(
             degrees: with_len(degrees, counts[hops as usize]),
             blocks: blocks.into_iter().enumerate().rev().map(|(hop, arrays)| arrays.block(hop, &counts)).collect(),
             features: None,
+            given: None,
             labels,
             last_use: LastUse::default(),
         };

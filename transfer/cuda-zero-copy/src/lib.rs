@@ -49,7 +49,8 @@ pub const DMA_GATHER: Description = Description::new(
 .with_accelerators(accelerators)
 .gathering_features()
 .with_options(&options::STAGED_SPECS)
-.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS]);
+.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS])
+.taking_given_rows();
 
 morphgl_registry::submit! { DESCRIPTION }
 morphgl_registry::submit! { DMA_GATHER }

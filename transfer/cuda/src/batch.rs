@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{
-    BatchFeatures, BatchId, Block, DeviceBatch, Error, ErrorKind, HostBatch, MiniBatch, Place, Result,
+    BatchFeatures, BatchId, Block, DeviceBatch, Error, ErrorKind, GivenRows, HostBatch, MiniBatch, Place, Result,
 };
 
 use crate::lock::lock;
@@ -40,6 +40,19 @@ pub struct CudaFeatures {
     pub bytes: Buffer<u8>,
 }
 
+/// Given rows in device memory; fields as those of [`GivenRows`].
+#[derive(Debug)]
+pub struct CudaGivenRows {
+    /// Their nodes, as global ids.
+    pub nodes: Buffer<u32>,
+    /// In-degree of each node in the whole graph.
+    pub degrees: Buffer<f32>,
+    /// The rows, one per node, before dropout.
+    pub rows: Buffer<f32>,
+    /// Optimizer steps before the parameters that the rows were computed with.
+    pub version: u64,
+}
+
 /// A mini-batch in the memory of a CUDA device; fields as those of [`HostBatch`].
 ///
 /// A stream that reads it waits for `ready` first; a change replaces `ready`.
@@ -61,6 +74,8 @@ pub struct CudaBatch {
     pub blocks: Vec<CudaBlock>,
     /// Features of the input nodes; `None` if transferring fills them in or the graph has none.
     pub features: Option<CudaFeatures>,
+    /// Rows of the first layer's output that are not computed.
+    pub given: Option<CudaGivenRows>,
     /// Class of each seed; empty if the graph has no labels.
     pub labels: Buffer<i32>,
     /// Event after its last use: see [`CudaBatch::done_after`].
@@ -128,7 +143,12 @@ impl CudaBatch {
         let hops = self.blocks.iter().flat_map(|block| {
             [block.indptr.block(), block.indices.block()].into_iter().chain(block.weights.as_ref().map(Buffer::block))
         });
-        nodes.into_iter().chain(hops).chain(self.features.as_ref().map(|features| features.bytes.block()))
+        let given = self
+            .given
+            .iter()
+            .flat_map(|CudaGivenRows { nodes, degrees, rows, .. }| [nodes.block(), degrees.block(), rows.block()]);
+        let features = self.features.as_ref().map(|features| features.bytes.block());
+        nodes.into_iter().chain(hops).chain(features).chain(given)
     }
 
     fn last_use(&self) -> MutexGuard<'_, Option<Event>> {
@@ -141,7 +161,6 @@ impl CudaBatch {
     ///
     /// Memory is full, or the driver fails.
     pub fn upload(stream: &Stream, batch: &HostBatch) -> Result<Self> {
-        refuse_given(batch)?;
         let block = |block: &Block| -> Result<CudaBlock> {
             Ok(CudaBlock {
                 num_dst: block.num_dst,
@@ -155,6 +174,14 @@ impl CudaBatch {
         let features = batch.features.as_ref().map(|f| -> Result<CudaFeatures> {
             Ok(CudaFeatures { dim: f.dim, dtype: f.dtype, bytes: Buffer::of(stream, f.as_bytes())? })
         });
+        let given = batch.given.as_ref().map(|given| -> Result<CudaGivenRows> {
+            Ok(CudaGivenRows {
+                nodes: Buffer::of(stream, &given.nodes)?,
+                degrees: Buffer::of(stream, &given.degrees)?,
+                rows: Buffer::of(stream, &given.rows)?,
+                version: given.version,
+            })
+        });
         Ok(Self {
             device: stream.device().clone(),
             id: batch.id,
@@ -163,6 +190,7 @@ impl CudaBatch {
             degrees: Buffer::of(stream, &batch.degrees)?,
             blocks: batch.blocks.iter().map(block).collect::<Result<_>>()?,
             features: features.transpose()?,
+            given: given.transpose()?,
             labels: Buffer::of(stream, &batch.labels)?,
             ready: stream.record(false)?,
             last_use: LastUse::default(),
@@ -172,16 +200,6 @@ impl CudaBatch {
     /// The mini-batch as the registry's type.
     pub fn into_batch(self) -> MiniBatch {
         MiniBatch::Device(Box::new(self))
-    }
-}
-
-/// Refuses a mini-batch with given rows, which CUDA's training operator does not read.
-pub(crate) fn refuse_given(batch: &HostBatch) -> Result<()> {
-    match batch.given {
-        Some(_) => {
-            Err(Error::setting(batch.id, "it has given rows, which are read on the host alone; compute all rows"))
-        }
-        None => Ok(()),
     }
 }
 
@@ -211,6 +229,10 @@ impl DeviceBatch for CudaBatch {
         Some(self.memory().map(MemoryBlock::num_bytes).sum())
     }
 
+    fn given_version(&self) -> Option<u64> {
+        self.given.as_ref().map(|given| given.version)
+    }
+
     fn to_host(&self) -> Result<HostBatch> {
         let stream = Stream::new(&self.device, false)?;
         stream.wait(&self.ready)?;
@@ -231,6 +253,14 @@ impl DeviceBatch for CudaBatch {
             features.resize(rows, f.dim, f.dtype).copy_from_slice(&bytes);
             Ok(features)
         });
+        let given = self.given.as_ref().map(|given| -> Result<Box<GivenRows>> {
+            Ok(Box::new(GivenRows {
+                nodes: given.nodes.to_vec(&stream)?,
+                degrees: given.degrees.to_vec(&stream)?,
+                rows: given.rows.to_vec(&stream)?,
+                version: given.version,
+            }))
+        });
         Ok(HostBatch {
             id: self.id,
             num_seeds: self.num_seeds,
@@ -238,7 +268,7 @@ impl DeviceBatch for CudaBatch {
             degrees: self.degrees.to_vec(&stream)?,
             blocks: self.blocks.iter().map(block).collect::<Result<_>>()?,
             features: features.transpose()?,
-            given: None,
+            given: given.transpose()?,
             labels: self.labels.to_vec(&stream)?,
         })
     }

@@ -37,7 +37,7 @@ mod tests;
 mod upload;
 
 pub use arguments::Argument;
-pub use batch::{CudaBatch, CudaBlock, CudaFeatures, LastUse};
+pub use batch::{CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, LastUse};
 pub use capture::Graph;
 pub use communicator::{Calls, Communicator};
 pub use copy::{Readable, Span, Writable};

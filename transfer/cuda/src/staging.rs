@@ -6,8 +6,7 @@ use bytemuck::Pod;
 use morphgl_graph_store::{Dtype, FeatureMatrix};
 use morphgl_registry::{Block, Error, HostBatch, Key, OptionSpec, OptionType, Result};
 
-use crate::batch::refuse_given;
-use crate::{Buffer, CudaBatch, CudaBlock, CudaFeatures, Device, Event, LastUse, Pinned, Stream};
+use crate::{Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, Device, Event, LastUse, Pinned, Stream};
 
 /// Alignment of staged arrays: the copy engine is fastest from aligned lines.
 const ALIGNMENT: usize = 256;
@@ -67,17 +66,25 @@ impl Staging {
         batch: &HostBatch,
         matrix: Option<&FeatureMatrix>,
     ) -> Result<(CudaBatch, u64)> {
-        refuse_given(batch)?;
         let features = Features::of(batch, matrix);
         let feature_bytes = features.as_ref().map(Features::num_bytes);
         let num_bytes: usize = sizes(batch).chain(feature_bytes).sum();
         let mut arena = Arena::new(stream.device(), sizes(batch).chain(feature_bytes))?;
-        // Features first: their copy, the longest, overlaps the staging of the others.
+        // Features and given rows first: their copies, the longest, overlap the staging of the others.
         let features = features.map(|features| {
             let bytes = arena.send_with(stream, features.num_bytes(), |out| features.write(out))?;
             Ok(CudaFeatures { dim: features.dim, dtype: features.dtype, bytes })
         });
         let features = features.transpose()?;
+        let given = batch.given.as_ref().map(|given| -> Result<CudaGivenRows> {
+            Ok(CudaGivenRows {
+                rows: arena.send(stream, &given.rows)?,
+                nodes: arena.send(stream, &given.nodes)?,
+                degrees: arena.send(stream, &given.degrees)?,
+                version: given.version,
+            })
+        });
+        let given = given.transpose()?;
         let mut blocks = Vec::with_capacity(batch.blocks.len());
         for Block { num_dst, num_src, indptr, indices, weights, importance } in &batch.blocks {
             blocks.push(CudaBlock {
@@ -98,6 +105,7 @@ impl Staging {
             labels: arena.send(stream, &batch.labels)?,
             blocks,
             features,
+            given,
             ready: stream.record(false)?,
             last_use: LastUse::default(),
         };
@@ -110,7 +118,8 @@ impl Staging {
 fn sizes(batch: &HostBatch) -> impl Iterator<Item = usize> + '_ {
     let block = |b: &Block| [b.indptr.len(), b.indices.len(), b.weights.as_ref().map_or(0, Vec::len)];
     let others = [batch.input_nodes.len(), batch.degrees.len(), batch.labels.len()];
-    batch.blocks.iter().flat_map(block).chain(others).map(|elements| 4 * elements)
+    let given = batch.given.iter().flat_map(|given| [given.nodes.len(), given.degrees.len(), given.rows.len()]);
+    batch.blocks.iter().flat_map(block).chain(others).chain(given).map(|elements| 4 * elements)
 }
 
 /// Features to stage: those of a mini-batch, or rows of a matrix.

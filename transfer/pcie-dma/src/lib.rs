@@ -21,6 +21,7 @@ pub const DESCRIPTION: Description = Description::new(
 .with_probe(probe)
 .with_accelerators(accelerators)
 .with_options(&[Staging::DEPTH])
-.with_counters(&[LINK_BYTES]);
+.with_counters(&[LINK_BYTES])
+.taking_given_rows();
 
 morphgl_registry::submit! { DESCRIPTION }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use morphgl_conformance::available;
-use morphgl_conformance::batching::{Case, graphs};
+use morphgl_conformance::batching::{Case, graphs, reference};
 use morphgl_conformance::transferring;
-use morphgl_registry::{Place, TransferringContext};
+use morphgl_registry::{
+    BatchId, Counters, DeviceBatch, Handle, LINK_BYTES, MiniBatch, Place, Transferring, TransferringContext,
+};
 use morphgl_transferring_pcie_dma::{DESCRIPTION, PcieDma};
 use serde_json::{Value, json};
 
@@ -27,6 +29,35 @@ fn conforms() {
         return;
     }
     transferring::run(&DESCRIPTION);
+}
+
+/// Bytes of given rows are counted where they cross the link, and where they lie on the device.
+#[test]
+fn given_rows_are_counted() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    let case = Case::new(graphs::random(120, 7, false));
+    let mut operator = PcieDma::new(&context(&case, Value::Null)).expect("the device is available");
+    let mut sent = |given: bool| -> (u64, Box<dyn DeviceBatch>, Counters) {
+        let id = BatchId { epoch: 0, index: 1 };
+        let mut batch = reference::sample_with_given(&case, id, &|_| given);
+        if let Some(given) = &mut batch.given {
+            given.rows = vec![0.5; given.nodes.len() * 1000];
+        }
+        let bytes = batch.num_bytes() as u64;
+        let (moved, measured) =
+            operator.transfer(MiniBatch::Host(batch)).and_then(Handle::measured).expect("no failure");
+        let MiniBatch::Device(moved) = moved else { panic!("the mini-batch is on the device") };
+        (bytes, moved, measured.counters)
+    };
+    let (without, with) = (sent(false), sent(true));
+    for (bytes, moved, counters) in [&without, &with] {
+        assert_eq!(counters.get(&LINK_BYTES), Some(*bytes));
+        assert!(moved.num_bytes().is_some_and(|on_device| on_device >= *bytes), "{bytes} bytes sent");
+    }
+    assert_eq!((without.1.given_version(), with.1.given_version()), (None, Some(0)));
+    assert!(with.0 > without.0, "given rows are longer than the edges that they leave out");
 }
 
 #[test]

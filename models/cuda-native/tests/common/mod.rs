@@ -7,7 +7,7 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use morphgl_cuda::{CudaBatch, Device, Stream};
 use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Splits, Topology};
-use morphgl_registry::{BatchFeatures, BatchId, Block, HostBatch, MiniBatch, Place, TrainingContext};
+use morphgl_registry::{BatchFeatures, BatchId, Block, GivenRows, HostBatch, MiniBatch, Place, TrainingContext};
 use morphgl_training_cuda_native::KEY;
 use serde_json::{Value, json};
 
@@ -80,6 +80,20 @@ pub(crate) fn batch(
         given: None,
         labels: (0..num_seeds).map(|_| random.below(classes + 1) as i32 - 1).collect(),
     }
+}
+
+/// Gives a mini-batch `count` rows of `width` columns, as the last source nodes of its second block, which gets new edges.
+pub(crate) fn give(batch: &mut HostBatch, count: usize, width: usize) {
+    let mut random = Random(u64::from(batch.id.index) + 77);
+    let (first, second) = (batch.blocks[0].num_dst, &batch.blocks[1]);
+    batch.blocks[1] = block(first + count, second.num_dst, 4, second.weights.is_some(), &mut random);
+    batch.given = Some(Box::new(GivenRows {
+        // Nodes of other masks than those of any row's number.
+        nodes: (0..count as u32).map(|i| 10_000 + 3 * i).collect(),
+        degrees: (0..count).map(|_| 1.0 + random.below(9) as f32).collect(),
+        rows: (0..count * width).map(|_| random.unit()).collect(),
+        version: 3,
+    }));
 }
 
 /// A graph of random rows, some of them empty, with features of a type.

@@ -1,0 +1,210 @@
+//! Layer-split training on a CUDA device, or the emulated one: the host samples, computes the rows of hot nodes and copies both.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use common::place;
+use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_conformance::available;
+use morphgl_generate::{SbmConfig, sbm};
+use morphgl_graph_store::Dataset;
+use morphgl_layer_split::{LayerSplit, Settings, SplitStatistics, SuperBatches};
+use morphgl_registry::{
+    BatchId, BatchingContext, Fanouts, Handle, MiniBatch, NamedTensor, Operators, Phase, Place, Route, RouteOperators,
+    SamplerSettings, Score, SeedSet, TrainingContext, TrainingOperator, TransferringContext,
+};
+use morphgl_training_cpu_native::CpuNative;
+use morphgl_training_cuda_native::{CudaNative, DESCRIPTION, KEY};
+use morphgl_transferring_pcie_dma::PcieDma;
+use serde_json::{Value, json};
+
+/// Mini-batches that are queued on the device before the first is waited for.
+const QUEUE: usize = 2;
+
+struct Task {
+    dataset: Arc<Dataset>,
+    sampler: SamplerSettings,
+    spec: Value,
+}
+
+impl Task {
+    fn new(fanouts: &str, model: Value, lr: f64) -> Self {
+        let config = SbmConfig { nodes: 300, classes: 4, dim: 12, degree: 6.0, seed: 3, ..SbmConfig::default() };
+        let fanouts: Fanouts = fanouts.parse().expect("fanouts");
+        let mut spec = json!({"in_dim": 12, "num_classes": 4, "hidden": 8, "layers": fanouts.0.len()});
+        spec.as_object_mut().expect("an object").extend(model.as_object().expect("an object").clone());
+        Self {
+            dataset: Arc::new(sbm(&config).expect("a graph")),
+            sampler: SamplerSettings { batch_size: 24, seed: 5, ..fanouts.into() },
+            spec: json!({"model": spec, "optimizer": {"lr": lr}}),
+        }
+    }
+
+    fn seeds(&self) -> SeedSet {
+        SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes()).expect("nodes")
+    }
+
+    fn training(&self, place: Place) -> TrainingContext {
+        let (dataset, spec) = (Arc::clone(&self.dataset), self.spec.clone());
+        TrainingContext { dataset, spec, seed: 11, threads: 1, place, options: Value::Null }
+    }
+
+    fn operators(&self) -> Operators {
+        let batching = BatchingContext {
+            dataset: Arc::clone(&self.dataset),
+            seeds: self.seeds(),
+            settings: self.sampler.clone(),
+            gather: true,
+            place: Place::Host,
+            options: Value::Null,
+        };
+        let transferring = TransferringContext {
+            dataset: Arc::clone(&self.dataset),
+            from: Place::Host,
+            to: place(),
+            gather: true,
+            sampled: None,
+            options: Value::Null,
+        };
+        let route = Route {
+            batching: morphgl_batching_cpu_neighbor::DESCRIPTION.key,
+            transferring: morphgl_transferring_pcie_dma::KEY,
+            training: KEY,
+            read_at: Place::Host,
+            batched_at: Place::Host,
+            trained_at: place(),
+            gathering: Phase::Batching,
+        };
+        let batching = Arc::new(CpuNeighbor::new(&batching).expect("the sampler"));
+        let transferring = Box::new(PcieDma::new(&transferring).expect("the copy"));
+        let operator = Box::new(CudaNative::new(&self.training(place())).expect("the trainer"));
+        Operators {
+            routes: vec![RouteOperators { route, batching, transferring }],
+            trainers: vec![TrainingOperator { key: KEY, place: place(), operator }],
+        }
+    }
+
+    fn split(&self, len: u32, hot_ratio: f64, resumed: Option<BatchId>) -> (Operators, SplitStatistics) {
+        let operators = self.operators();
+        let super_batches = SuperBatches { batches: operators.routes[0].batching.num_batches() as u32, len };
+        let (start, resumed) = (resumed.unwrap_or_default(), resumed.is_some());
+        let settings = Settings { super_batches, hot_ratio, width: 8, learns: true, start, resumed };
+        let first_layer = Box::new(CpuNative::new(&self.training(Place::Host)).expect("a trainer of the host"));
+        let inputs = (&self.dataset, &self.seeds(), &self.sampler);
+        let split = LayerSplit::new(operators, first_layer, inputs, settings).expect("it is split");
+        (split.operators, split.statistics)
+    }
+
+    fn ids(&self, epochs: u32) -> Vec<BatchId> {
+        let batches = self.dataset.splits.train.len().div_ceil(self.sampler.batch_size) as u32;
+        (0..epochs * batches).map(|i| BatchId { epoch: i / batches, index: i % batches }).collect()
+    }
+}
+
+/// A mini-batch on the device.
+fn prepared(operators: &mut Operators, id: BatchId) -> MiniBatch {
+    let route = &mut operators.routes[0];
+    let mut worker = route.batching.worker(1).expect("a worker");
+    let batch = worker.prepare(id, None).and_then(Handle::wait).expect("a mini-batch").0;
+    route.transferring.transfer(batch).and_then(Handle::wait).expect("it is moved").0
+}
+
+/// Losses and parameters after training on these mini-batches, as many queued as the operator allows.
+fn train(operators: &mut Operators, ids: &[BatchId]) -> (Vec<f64>, Vec<NamedTensor>) {
+    let (mut queued, mut losses) = (VecDeque::<(Handle<Score>, MiniBatch)>::new(), Vec::new());
+    for &id in ids {
+        let batch = prepared(operators, id);
+        if queued.len() == QUEUE {
+            let (oldest, _) = queued.pop_front().expect("two are queued");
+            losses.push(oldest.wait().expect("it trains").0.loss());
+        }
+        queued.push_back((operators.trainers[0].operator.train(&batch).expect("it is queued"), batch));
+    }
+    losses.extend(queued.into_iter().map(|(handle, _)| handle.wait().expect("it trains").0.loss()));
+    (losses, operators.trainers[0].operator.parameters().expect("parameters"))
+}
+
+#[test]
+fn hot_ratio_zero_has_the_bits_of_ordinary_training() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    for model in [json!({"kind": "sage", "dropout": 0.5}), json!({"kind": "gat", "heads": 2}), json!({"kind": "gcn"})] {
+        let task = Task::new("4,3", model, 0.01);
+        let ids = task.ids(2);
+        assert_eq!(train(&mut task.split(3, 0.0, None).0, &ids), train(&mut task.operators(), &ids));
+    }
+}
+
+/// Parameters that do not change are never stale; with all neighbours, and dropout of hidden values alone, given rows are the
+/// computed ones.
+#[test]
+fn rows_of_unchanged_parameters_give_the_losses_of_exact_training() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    for model in [json!({"kind": "sage", "dropout": 0.5}), json!({"kind": "gcn"}), json!({"kind": "gat", "heads": 2})] {
+        let task = Task::new("-1,-1", model, 1e-30);
+        let ids = task.ids(2);
+        let (exact, _) = train(&mut task.operators(), &ids);
+        for ratio in [0.4, 1.0] {
+            let (mut operators, statistics) = task.split(2, ratio, None);
+            let (split, _) = train(&mut operators, &ids);
+            for (step, (a, b)) in split.iter().zip(&exact).enumerate() {
+                assert!((a - b).abs() < 1e-5, "step {step}: loss {a} with given rows, {b} without");
+            }
+            let stale = statistics.staleness();
+            assert!(stale.iter().map(|s| s.rows).sum::<u64>() > 0, "rows are given: {stale:?}");
+        }
+    }
+}
+
+#[test]
+fn runs_repeat_keep_the_bound_and_are_resumed() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    let task = Task::new("5,4", json!({"kind": "sage", "dropout": 0.3}), 0.05);
+    let ids = task.ids(4);
+    let (mut operators, statistics) = task.split(3, 0.5, None);
+    let first = train(&mut operators, &ids);
+    assert_eq!(train(&mut task.split(3, 0.5, None).0, &ids), first, "two runs have the same bits");
+    let staleness = statistics.staleness();
+    assert!(staleness.iter().all(|stale| (1..=5).contains(&stale.steps)), "{staleness:?}");
+    assert_eq!(staleness.iter().map(|stale| stale.batches).sum::<u64>(), ids.len() as u64 - 3);
+    let (exact, parameters) = train(&mut task.operators(), &ids);
+    assert_ne!(first.1, parameters, "stale rows change training");
+    let end = |losses: &[f64]| losses[losses.len() - 3..].iter().sum::<f64>() / 3.0;
+    assert!(end(&first.0) < 0.9 * first.0[0], "the loss falls: {:?}", first.0);
+    assert!((end(&first.0) - end(&exact)).abs() < 0.3 * exact[0], "as in exact training");
+
+    for at in [2, 3, 7] {
+        let (mut before, _) = task.split(3, 0.5, None);
+        let (mut losses, _) = train(&mut before, &ids[..at]);
+        let (mut after, _) = task.split(3, 0.5, Some(ids[at]));
+        let (from, to) = (&before.trainers[0].operator, &mut after.trainers[0].operator);
+        to.set_parameters(&from.parameters().expect("parameters")).expect("the same model");
+        to.set_optimizer_state(&from.optimizer_state().expect("a state")).expect("the same optimizer");
+        let (rest, parameters) = train(&mut after, &ids[at..]);
+        losses.extend(rest);
+        assert_eq!((losses, parameters), first, "resumed before mini-batch {at}");
+    }
+}
+
+#[test]
+fn rows_that_are_too_old_are_refused_on_the_device() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    let task = Task::new("4,3", json!({"kind": "sage"}), 0.01);
+    let ids = task.ids(2);
+    let (mut operators, _) = task.split(2, 1.0, None);
+    train(&mut operators, &ids[..3]);
+    let stale = prepared(&mut operators, ids[3]);
+    operators.trainers[0].operator.train(&stale).and_then(Handle::wait).expect("in time");
+    train(&mut operators, &ids[4..6]);
+    let refused = operators.trainers[0].operator.train(&stale).expect_err("rows of version 0 at step 6").to_string();
+    assert!(refused.contains("version 0 are read at step 6: 6 steps old, 3 are allowed"), "{refused}");
+}
