@@ -266,3 +266,75 @@ fn unified_training_is_resumed() {
     let apart = apart(&losses(&epochs(&resumed)), &losses(&epochs(&whole)));
     assert!(apart < 1e-5, "{apart:e}");
 }
+
+/// `TRAIN` in mini-batches so small that an epoch has several super-batches, with these options besides.
+fn train_split<'a>(extra: &[&'a str]) -> Vec<&'a str> {
+    let without = ["--batch-size", "64", "--fanouts", "4,3"];
+    let train = TRAIN.iter().copied().filter(|argument| !without.contains(argument));
+    let fanouts = if extra.iter().any(|e| e.starts_with("--fanouts")) { "" } else { "--fanouts=4,3" };
+    let options = ["--batch-size=4", "--evaluation=none", fanouts].into_iter().filter(|option| !option.is_empty());
+    train.chain(options).chain(extra.iter().copied()).collect()
+}
+
+fn losses_of(run: &Value) -> Vec<f64> {
+    losses(run["epochs"].as_array().expect("a list"))
+}
+
+/// The host computes the first layer of hot nodes, whose rows are copied to the device with the mini-batches.
+#[test]
+fn layers_are_split_beside_the_device() {
+    let Some(bench) = bench() else { return };
+    let split = ["--allow-staleness=31", "--hot-ratio=0.5"];
+    let mut by_route = Vec::new();
+    for transferring in [DMA, DMA_GATHER] {
+        let route = ["--transferring", transferring];
+        let exact = bench.json(&train_split(&route));
+        assert_eq!(exact["layer_split"], Value::Null);
+        let run = || bench.json(&train_split(&[&route[..], &split].concat()));
+        let [first, second] = [run(), run()];
+        assert_eq!(losses_of(&first), losses_of(&second), "two runs have the same bits");
+        assert_ne!(losses_of(&first), losses_of(&exact), "rows are stale");
+        let plan = &first["layer_split"]["plan"];
+        let keys = &plan["split"]["plan"]["schedule"]["shares"][0]["keys"];
+        assert_eq!(
+            keys,
+            &serde_json::json!({"batching": ON_HOST, "transferring": transferring, "training": "Training_CUDA_Native"})
+        );
+        let count = |counter: &str| first["counters"][transferring][counter].as_u64().unwrap_or(0);
+        let (batches, staleness) = (count("given_batches"), count("staleness_steps"));
+        assert!(batches > 0 && count("given_rows") > 0 && count("computed_rows") > 0, "{}", first["counters"]);
+        let most = plan["staleness"].as_u64().expect("steps");
+        assert!(most <= 31 && (batches..=most * batches).contains(&staleness), "{staleness} steps in {batches}");
+        assert!(first["layer_split"]["given_share"].as_f64() > Some(0.3), "{}", first["layer_split"]);
+        let trained = losses_of(&first);
+        assert!(trained[1] < trained[0], "the loss falls: {trained:?}");
+        // Without hot nodes training is exact.
+        let none = bench.json(&train_split(&[&route[..], &["--allow-staleness=31", "--hot-ratio=0"]].concat()));
+        assert_eq!(losses_of(&none), losses_of(&exact));
+        by_route.push(trained);
+    }
+    assert_eq!(by_route[0], by_route[1], "the device's gather changes no bit");
+
+    // Routes are found by what their descriptions say. Resumed, a run has the bits of an undisturbed one.
+    bench.json(&train_split(&[&split[..], &["--run", "run"]].concat()));
+    let resumed = bench.json(&["train", "--resume", "run", "--epochs", "3"]);
+    let whole: Vec<&str> = train_split(&split).into_iter().filter(|a| !["--epochs", "2"].contains(a)).collect();
+    let whole = bench.json(&[&whole[..], &["--epochs", "3"]].concat());
+    assert_eq!(losses_of(&resumed), losses_of(&whole));
+    assert_eq!(losses_of(&whole)[..2], by_route[0][..]);
+    assert!(resumed["layer_split"]["super_batches"].as_u64() > Some(0), "{}", resumed["layer_split"]);
+}
+
+/// Rows of parameters that do not change are the computed ones, where all neighbours are sampled.
+#[test]
+fn given_rows_of_unchanged_parameters_give_exact_losses_on_the_device() {
+    let Some(bench) = bench() else { return };
+    for kind in ["sage", "gcn"] {
+        let unchanged = ["--model", kind, "--lr=1e-30", "--fanouts=-1,-1"];
+        let exact = losses_of(&bench.json(&train_split(&unchanged)));
+        let split = bench.json(&train_split(&[&unchanged[..], &["--allow-staleness=31", "--hot-ratio=1"]].concat()));
+        assert!(split["layer_split"]["given_share"].as_f64() > Some(0.5), "{}", split["layer_split"]);
+        let apart = apart(&losses_of(&split), &exact);
+        assert!(apart < 1e-5, "{kind}, {apart:e}: {:?} instead of {exact:?}", losses_of(&split));
+    }
+}
