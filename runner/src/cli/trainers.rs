@@ -52,7 +52,7 @@ pub(crate) fn of_run(report: &TrainReport) -> Vec<TrainerPart> {
     all.into_iter().map(part).collect()
 }
 
-/// They in words; empty where one trained.
+/// The closing line on the trainers of a run; empty where one trained.
 pub(crate) fn in_words(parts: &[TrainerPart]) -> String {
     let Some(first) = parts.first() else { return String::new() };
     let of_each = |part: &TrainerPart| format!("{} {:.3}", part.place, part.exchange_seconds_per_epoch);
@@ -64,7 +64,7 @@ pub(crate) fn in_words(parts: &[TrainerPart]) -> String {
     )
 }
 
-/// Their rows in the report of the run.
+/// The rows of these trainers in the report of the run.
 pub(crate) fn rows(parts: &[TrainerPart], simulated: &Simulated) -> Vec<morphgl_report::Trainer> {
     let row = |part: &TrainerPart| morphgl_report::Trainer {
         name: part.place.to_string(),

@@ -22,7 +22,7 @@ pub(super) struct Cached {
 }
 
 impl<'a> Lists<'a> {
-    /// Of the graph that is sampled; `None` where blocks are not hops, so that they do not tell which lists were read.
+    /// The lists of the sampled graph; `None` where blocks are not hops, so that they do not tell which lists were read.
     pub(super) fn of(sampled: &'a Sampled) -> Option<Self> {
         let topology = &sampled.dataset.topology;
         let mut lists = Self { topology, len: 0, bytes: 0 };

@@ -128,7 +128,7 @@ fn open(args: &Args, dir: &Path, stored: Stored, show: Show) -> anyhow::Result<S
     if let Some(ranks) = ranks::current() {
         config.threads = Some(together::threads(ranks, config.threads));
     }
-    // Before the dataset is read, which takes the threads there are.
+    // Set before the dataset is opened, which uses all threads of the job.
     if let Some(threads) = config.threads {
         crate::cli::threads::start(threads)?;
     }
