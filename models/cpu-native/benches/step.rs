@@ -1,6 +1,7 @@
 //! Time of a training step against Training_CPU_Burn on the same mini-batches, and against the processor's limits.
 //!
-//! Run: `cargo bench -p morphgl-training-cpu-native --bench step -- [--json] [--threads 1,4] [--rounds 9] [--no-burn]`.
+//! Run: `cargo bench -p morphgl-training-cpu-native --bench step -- [--json] [--threads 1,4] [--rounds 9] [--no-burn] [--gemm]`;
+//! `--gemm` leaves the steps out.
 //! The graph is generated: 169,000 nodes, 2.3 million directed edges with power-law degrees, 128 features, 40 classes; fanouts
 //! 15,10,5 and 1,024 seeds by Batching_CPU_Neighbor. The rounds of both operators alternate, also with those of `direct` (the
 //! step without features in the mini-batch), of the gather that `direct` avoids and, on processors with AMX, of the operator
@@ -113,6 +114,7 @@ fn sorted(mut times: Vec<f64>) -> [f64; 3] {
 struct Options {
     json: bool,
     burn: bool,
+    gemm: bool,
     threads: Vec<usize>,
     rounds: usize,
 }
@@ -124,6 +126,7 @@ impl Options {
         let number = |s: &str| s.parse().expect("a number");
         Self {
             json: all.iter().any(|a| a == "--json"),
+            gemm: all.iter().any(|a| a == "--gemm"),
             burn: !all.iter().any(|a| a == "--no-burn"),
             threads: after("--threads").map_or(vec![1, 4], |s| s.split(',').map(number).collect()),
             rounds: after("--rounds").map_or(9, |s| number(s)),
@@ -228,6 +231,10 @@ fn zeros(options: &Options) {
 
 fn main() -> Result<()> {
     let options = Options::read();
+    if options.gemm {
+        options.threads.iter().for_each(|&threads| drop(limits(&options, threads)));
+        return Ok(());
+    }
     let dataset = Arc::new(dataset());
     let batches = batches(&dataset)?;
     let strip = |batch: &MiniBatch| Ok(MiniBatch::Host(HostBatch { features: None, ..batch.host()?.clone() }));

@@ -89,7 +89,7 @@ pub fn gemm_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> [f6
         parallel::tasks(rows.div_ceil(each), [(&mut *partial, size)], &|lane, [sums]| {
             for first in (lane * each..((lane + 1) * each).min(rows)).step_by(ROWS) {
                 let end = (first + ROWS).min(rows);
-                let (x, g) = (&input[first * depth..], &out[first * columns..end * columns]);
+                let (x, g) = (&input[first * depth..], &out[first * columns..]);
                 let factors = (Left::transposed(g, columns), Right::rows(x, depth));
                 multiply(level, [columns, depth, end - first], factors, sums, first > lane * each);
             }

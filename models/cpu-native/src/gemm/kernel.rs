@@ -3,10 +3,11 @@
 //! A tile has enough sums to hide the latency of the multiply-adds, and no more than the compiler keeps in registers beside a
 //! row of the right factor: no loop over the depth may touch the stack.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::{Left, Right};
-use crate::prefetch::{CACHE_LINE, prefetch_early};
+use crate::prefetch::{CACHE_LINE, prefetch, prefetch_early};
 use crate::simd::{Simd, dispatch};
 
 dispatch! {
@@ -35,30 +36,97 @@ struct Tile {
     add: bool,
 }
 
-/// Prefetches the rows after the right factor, which the next GEMM reads, while this GEMM is computed. Tiles read a piece of
-/// every row, a pattern that hardware prefetchers do not follow.
+/// Part of a factor that is prefetched while tiles are computed.
 struct PrefetchCursor {
     from: *const f32,
     end: *const f32,
 }
 
 impl PrefetchCursor {
-    fn new(right: &Right<'_>, depth: usize) -> Self {
-        let own = if right.packed { right.values.len() } else { depth * right.by_depth };
-        let behind = right.values.get(own..).unwrap_or_default();
-        let Range { start: from, end } = behind[..behind.len().min(own)].as_ptr_range();
+    /// Begins at `values[start]` and prefetches at most `len` floats.
+    fn new(values: &[f32], start: usize, len: usize) -> Self {
+        let values = values.get(start..).unwrap_or_default();
+        let Range { start: from, end } = values[..values.len().min(len)].as_ptr_range();
         Self { from, end }
     }
 
-    /// Prefetches the next four cache lines. More at a time delay the tile's own loads; with fewer, a GEMM of 16 columns ends
-    /// before all lines are prefetched.
+    /// Prefetches the next `LINES` cache lines by `prefetch`.
     #[inline(always)]
-    fn four_lines(&mut self) {
-        const FLOATS: usize = 4 * CACHE_LINE / size_of::<f32>();
+    fn advance<const LINES: usize>(&mut self, prefetch: impl Fn(*const f32, usize)) {
+        let floats = LINES * CACHE_LINE / size_of::<f32>();
         if self.from < self.end {
-            prefetch_early(self.from, FLOATS);
-            self.from = self.from.wrapping_add(FLOATS);
+            prefetch(self.from, floats);
+            self.from = self.from.wrapping_add(floats);
         }
+    }
+}
+
+/// What tiles read next. Hardware prefetchers do not follow them: they read a piece of every row of an unpacked factor, and
+/// five or six rows of the left one at a time.
+struct Prefetch {
+    /// The rows after the right factor, which the next GEMM reads.
+    right: PrefetchCursor,
+    /// Rows of the left factor: those of the next tiles, or those after a transposed factor.
+    left: PrefetchCursor,
+}
+
+impl Prefetch {
+    fn new<S: Simd>(left: &Left<'_>, right: &Right<'_>, [rows, depth]: [usize; 2]) -> Self {
+        let own = if right.packed { right.values.len() } else { depth * right.by_depth };
+        let next = PrefetchCursor::new(right.values, own, own);
+        // Measured with 16 registers alone.
+        let left = match (S::REGISTERS, left.by_depth) {
+            (16, 1) => PrefetchCursor::new(left.values, 6 * left.by_row, rows * left.by_row),
+            (16, by_depth) => PrefetchCursor::new(left.values, depth * by_depth, depth * by_depth),
+            _ => PrefetchCursor::new(&[], 0, 0),
+        };
+        Self { right: next, left }
+    }
+
+    /// Prefetches the next cache lines, between steps of a tile. More at a time delay the tile's own loads; with fewer, a GEMM
+    /// of 16 columns ends before all lines of the right factor are prefetched, or reads its left factor before they arrive.
+    #[inline(always)]
+    fn advance<S: Simd>(&mut self) {
+        if S::REGISTERS == 16 {
+            self.right.advance::<2>(prefetch_early);
+            self.left.advance::<2>(prefetch);
+        } else {
+            self.right.advance::<4>(prefetch_early);
+        }
+    }
+}
+
+/// Maximum depth of a [`StripCopy`].
+const COPIED_DEPTH: usize = 96;
+
+/// Copy of a strip of an unpacked right factor, for the levels of 16 registers. Rows of 128 floats lie eight cache sets apart:
+/// of 96 of them, the lines of one strip do not fit into a first-level cache of eight ways.
+#[repr(align(64))]
+struct StripCopy(MaybeUninit<[f32; 16 * COPIED_DEPTH]>);
+
+impl StripCopy {
+    /// Whether tiles read a copy: so many of them that it is worth its time.
+    fn pays<S: Simd>(right: &Right<'_>, [rows, depth]: [usize; 2]) -> bool {
+        S::REGISTERS == 16 && !right.packed && depth <= COPIED_DEPTH && rows >= 32
+    }
+
+    /// Copies `depth` rows of `vectors` vectors that are `by_depth` floats apart; returns the copy's address.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instructions of `S`, the rows can be read, and [`StripCopy::pays`] for the depth.
+    #[inline(always)]
+    unsafe fn of<S: Simd>(&mut self, from: *const f32, by_depth: usize, [depth, vectors]: [usize; 2]) -> *const f32 {
+        let to: *mut f32 = self.0.as_mut_ptr().cast();
+        let width = vectors * S::LANES;
+        debug_assert!(depth <= COPIED_DEPTH && width <= 16, "{depth} rows of {width} floats");
+        for d in 0..depth {
+            for column in (0..width).step_by(S::LANES) {
+                // SAFETY: the caller's promise, and the copy has that many rows of at most 16 floats.
+                unsafe { S::store(to.add(d * width + column), S::load(from.add(d * by_depth + column))) };
+            }
+        }
+        to
     }
 }
 
@@ -74,11 +142,13 @@ unsafe fn run_of<S: Simd>(
     out: &mut [f32],
     add: bool,
 ) {
-    let strip = tile_columns::<S>();
-    let mut ahead = PrefetchCursor::new(&right, depth);
+    let widest = tile_columns::<S>();
+    let mut ahead = Prefetch::new::<S>(&left, &right, [rows, depth]);
+    let copies = StripCopy::pays::<S>(&right, [rows, depth]);
+    let mut copy = StripCopy(MaybeUninit::uninit());
     let mut first = 0;
     while first < columns {
-        let mut width = strip.min(columns - first);
+        let mut width = widest.min(columns - first);
         // Packed panels are padded to whole vectors. Of an unpacked factor, the columns after the last whole vector are a
         // separate strip with masked loads.
         if !right.packed && width > S::LANES {
@@ -87,13 +157,21 @@ unsafe fn run_of<S: Simd>(
         let partial = !right.packed && width < S::LANES;
         let vectors = width.div_ceil(S::LANES);
         let last = width - (vectors - 1) * S::LANES;
+        // SAFETY: the address of the strip's first column, which the factor has.
+        let strip = unsafe { right.values.as_ptr().add(right.column(first)) };
+        let (strip, right_by_depth) = if copies && !partial {
+            // SAFETY: the strip is inside the factor, which `super::multiply_all` has checked; a tile of these levels has at
+            // most 16 columns.
+            (unsafe { copy.of::<S>(strip, right.by_depth, [depth, vectors]) }, width)
+        } else {
+            (strip, right.by_depth)
+        };
         let tile = Tile {
             left: left.values.as_ptr(),
             by_row: left.by_row,
             left_by_depth: left.by_depth,
-            // SAFETY: the address of the strip's first column, which the factor has.
-            right: unsafe { right.values.as_ptr().add(right.column(first)) },
-            right_by_depth: right.by_depth,
+            right: strip,
+            right_by_depth,
             depth,
             // SAFETY: the address of a column of the output's first row.
             out: unsafe { out.as_mut_ptr().add(first) },
@@ -120,7 +198,7 @@ unsafe fn run_of<S: Simd>(
 ///
 /// As [`run_of`]; `tile` is the strip's first tile, and `vectors` is at most the number in [`tile_columns`].
 #[inline(always)]
-unsafe fn strip_of<S: Simd, const ROWS: bool>(tile: Tile, vectors: usize, rows: usize, ahead: &mut PrefetchCursor) {
+unsafe fn strip_of<S: Simd, const ROWS: bool>(tile: Tile, vectors: usize, rows: usize, ahead: &mut Prefetch) {
     // SAFETY: the caller's promise. Widths that a level's tiles never have are not compiled.
     unsafe {
         match vectors {
@@ -142,11 +220,7 @@ unsafe fn strip_of<S: Simd, const ROWS: bool>(tile: Tile, vectors: usize, rows: 
 ///
 /// As [`strip_of`].
 #[inline(always)]
-unsafe fn vector_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(
-    tile: Tile,
-    rows: usize,
-    ahead: &mut PrefetchCursor,
-) {
+unsafe fn vector_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(tile: Tile, rows: usize, ahead: &mut Prefetch) {
     // SAFETY: the caller's promise.
     unsafe {
         if S::REGISTERS > 16 {
@@ -167,7 +241,7 @@ unsafe fn vector_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(
 unsafe fn rows_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, const PARTIAL: bool>(
     mut tile: Tile,
     mut rows: usize,
-    ahead: &mut PrefetchCursor,
+    ahead: &mut Prefetch,
 ) {
     // SAFETY: the tile advances by its height, which is at most the number of rows left.
     unsafe {
@@ -196,7 +270,7 @@ unsafe fn rows_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, con
 #[inline(always)]
 unsafe fn tile_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, const PARTIAL: bool>(
     t: Tile,
-    ahead: &mut PrefetchCursor,
+    ahead: &mut Prefetch,
 ) -> usize {
     // Steps whose addresses differ by constants; a narrow tile would wait for its addresses.
     const STEPS: usize = 4;
@@ -207,7 +281,7 @@ unsafe fn tile_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, con
         let mut sums = [[S::splat(0.0); V]; R];
         let (mut a, mut b) = (t.left, t.right);
         for _ in 0..t.depth / STEPS {
-            ahead.four_lines();
+            ahead.advance::<S>();
             for step in 0..STEPS {
                 let (a, b) = (a.wrapping_add(step * by_depth), b.wrapping_add(step * t.right_by_depth));
                 add_step::<S, R, V, PARTIAL>(&mut sums, (a, by_row), b, last);

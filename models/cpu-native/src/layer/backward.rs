@@ -339,7 +339,7 @@ impl Layer {
                             spmm(level, csr, rows.clone(), FeatureView::F32(output_grad), width, out);
                             &*out
                         }
-                        None => &transformed_grad[rows.start * width..rows.end * width],
+                        None => &transformed_grad[rows.start * width..],
                     };
                     let x = x.dense(rows.clone(), depth, scratch);
                     let factors = (Left::transposed(grad, width), Right::rows(x, depth));
@@ -350,7 +350,7 @@ impl Layer {
                     }
                     let rows = rows.start.min(num_dst)..rows.end.min(num_dst);
                     if has_root && !rows.is_empty() {
-                        let (grad, count) = (&output_grad[rows.start * width..rows.end * width], rows.len());
+                        let (grad, count) = (&output_grad[rows.start * width..], rows.len());
                         let factors = (Left::transposed(grad, width), Right::rows(&x[..count * depth], depth));
                         multiply(level, [width, depth, count], factors, of_root, true);
                         if deeper {
