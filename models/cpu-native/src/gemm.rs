@@ -46,7 +46,7 @@ impl<'a> Left<'a> {
         Self { values, by_row: depth, by_depth: 1, zeros: false }
     }
 
-    /// The transpose of rows of `width` elements. Rows of `values` after those that the GEMM reads are prefetched.
+    /// The transpose of rows of `width` elements. As [`Right::rows`], the next rows are prefetched.
     pub(crate) fn transposed(values: &'a [f32], width: usize) -> Self {
         Self { values, by_row: 1, by_depth: width, zeros: false }
     }
@@ -58,7 +58,7 @@ impl<'a> Left<'a> {
 }
 
 impl<'a> Right<'a> {
-    /// Rows of `width` elements. If `values` has more rows than the GEMM reads, as many of the next are prefetched.
+    /// Rows of `width` elements. If `values` has more rows than the GEMM reads, as many of the next rows are prefetched.
     pub(crate) fn rows(values: &'a [f32], width: usize) -> Self {
         Self { values, by_panel: 0, by_depth: width, packed: false }
     }

@@ -160,9 +160,10 @@ impl FirstLayerThread {
         let id = self.settings.super_batches.ids(super_batch).next().unwrap_or_default();
         let mut rows = std::mem::take(&mut self.rows);
         self.first_layer.compute(id, &nodes, &snapshot.parameters, &mut rows)?;
-        self.rows = self.cache.publish(super_batch, snapshot.step, rows).map_err(failed)?;
         chosen.computing = start.elapsed().as_secs_f64();
+        // First, so that whoever reads the rows finds them counted.
         self.statistics.push(chosen);
+        self.rows = self.cache.publish(super_batch, snapshot.step, rows).map_err(failed)?;
         Ok(())
     }
 

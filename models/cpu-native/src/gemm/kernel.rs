@@ -96,8 +96,8 @@ impl Prefetch {
     }
 }
 
-/// Maximum depth of a [`StripCopy`].
-const COPIED_DEPTH: usize = 96;
+/// Maximum depth of a [`StripCopy`]: that of a weight's gradient, which layers compute by blocks of rows.
+const COPIED_DEPTH: usize = crate::parallel::ROWS;
 
 /// Copy of a strip of an unpacked right factor, for the levels of 16 registers. Rows of 128 floats lie eight cache sets apart:
 /// of 96 of them, the lines of one strip do not fit into a first-level cache of eight ways.
