@@ -232,7 +232,9 @@ fn zeros(options: &Options) {
 fn main() -> Result<()> {
     let options = Options::read();
     if options.gemm {
-        options.threads.iter().for_each(|&threads| drop(limits(&options, threads)));
+        for &threads in &options.threads {
+            limits(&options, threads);
+        }
         return Ok(());
     }
     let dataset = Arc::new(dataset());
