@@ -89,7 +89,10 @@ def pyg_batches(pyg, seeds):
     except ImportError:
         made = []
         for some in seeds.split(100):
-            nodes, edges, places, _ = k_hop_subgraph(some, 2, pyg.edge_index, relabel_nodes=True, num_nodes=pyg.num_nodes, directed=True)
+            targets = k_hop_subgraph(some, 1, pyg.edge_index, num_nodes=pyg.num_nodes)[0]
+            edges = pyg.edge_index[:, torch.isin(pyg.edge_index[1], targets)]
+            nodes = torch.cat([some, edges.flatten()]).unique()
+            edges, places = torch.searchsorted(nodes, edges), torch.searchsorted(nodes, some)
             made.append(Data(x=pyg.x[nodes], edge_index=edges, places=places))
         return made
 
