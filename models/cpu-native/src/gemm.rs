@@ -46,7 +46,8 @@ impl<'a> Left<'a> {
         Self { values, by_row: depth, by_depth: 1, zeros: false }
     }
 
-    /// The transpose of rows of `width` elements. As [`Right::rows`], the next rows are prefetched.
+    /// The transpose of rows of `width` elements. As with [`Right::rows`], rows of `values` after
+    /// those that the GEMM reads are prefetched.
     pub(crate) fn transposed(values: &'a [f32], width: usize) -> Self {
         Self { values, by_row: 1, by_depth: width, zeros: false }
     }

@@ -161,7 +161,7 @@ impl FirstLayerThread {
         let mut rows = std::mem::take(&mut self.rows);
         self.first_layer.compute(id, &nodes, &snapshot.parameters, &mut rows)?;
         chosen.computing = start.elapsed().as_secs_f64();
-        // First, so that whoever reads the rows finds them counted.
+        // Before the rows are published: who reads them may compare what was read with these statistics.
         self.statistics.push(chosen);
         self.rows = self.cache.publish(super_batch, snapshot.step, rows).map_err(failed)?;
         Ok(())

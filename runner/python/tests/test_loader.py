@@ -32,7 +32,7 @@ def num_threads():
     return len(os.listdir("/proc/self/task"))
 
 
-def only(threads):
+def threads_fall_to(threads):
     """Whether at most so many threads are left: the system lists a joined one a moment longer."""
     end = time.monotonic() + 10
     while num_threads() > threads and time.monotonic() < end:
@@ -131,7 +131,7 @@ def test_threads_end_with_their_epoch(graph):
         leave(iterator)
         del iterator
         gc.collect()
-        assert only(before)
+        assert threads_fall_to(before)
 
 
 def test_two_epochs_side_by_side(graph):

@@ -52,7 +52,7 @@ pub(crate) fn of_run(report: &TrainReport) -> Vec<TrainerPart> {
     all.into_iter().map(part).collect()
 }
 
-/// The closing line on the trainers of a run; empty where one trained.
+/// The line about the trainers that ends a run's output; empty where a single trainer ran.
 pub(crate) fn in_words(parts: &[TrainerPart]) -> String {
     let Some(first) = parts.first() else { return String::new() };
     let of_each = |part: &TrainerPart| format!("{} {:.3}", part.place, part.exchange_seconds_per_epoch);

@@ -50,7 +50,7 @@ impl PrefetchCursor {
         Self { from, end }
     }
 
-    /// Prefetches the next `LINES` cache lines by `prefetch`.
+    /// Prefetches the next `LINES` cache lines, by `prefetch` into the first-level cache or by `prefetch_early` into the second.
     #[inline(always)]
     fn advance<const LINES: usize>(&mut self, prefetch: impl Fn(*const f32, usize)) {
         let floats = LINES * CACHE_LINE / size_of::<f32>();
@@ -74,7 +74,7 @@ impl Prefetch {
     fn new<S: Simd>(left: &Left<'_>, right: &Right<'_>, [rows, depth]: [usize; 2]) -> Self {
         let own = if right.packed { right.values.len() } else { depth * right.by_depth };
         let next = PrefetchCursor::new(right.values, own, own);
-        // Gains are measured for 16 registers alone, whose tiles have at most six rows at full width.
+        // Not with 32 registers, where it was not measured. The first tile reads its six rows itself.
         let left = match (S::REGISTERS, left.by_depth) {
             (16, 1) => PrefetchCursor::new(left.values, 6 * left.by_row, rows * left.by_row),
             (16, by_depth) => PrefetchCursor::new(left.values, depth * by_depth, depth * by_depth),
@@ -99,8 +99,8 @@ impl Prefetch {
 /// Maximum depth of a [`StripCopy`]: that of a weight's gradient, which layers compute by blocks of rows.
 const COPIED_DEPTH: usize = crate::parallel::ROWS;
 
-/// Copy of a strip of an unpacked right factor, for the levels of 16 registers. Rows of 128 floats lie eight cache sets apart:
-/// of 96 of them, the lines of one strip do not fit into a first-level cache of eight ways.
+/// Copy of a strip of an unpacked right factor, for the SIMD levels of 16 registers. Rows of 128 floats are 512 bytes,
+/// eight of the 64 sets of a first-level cache: the strip's lines of 96 such rows share eight sets, and eight ways hold 64 lines.
 #[repr(align(64))]
 struct StripCopy(MaybeUninit<[f32; 16 * COPIED_DEPTH]>);
 

@@ -128,7 +128,7 @@ fn open(args: &Args, dir: &Path, stored: Stored, show: Show) -> anyhow::Result<S
     if let Some(ranks) = ranks::current() {
         config.threads = Some(together::threads(ranks, config.threads));
     }
-    // Set before the dataset is opened, which uses all threads of the job.
+    // Opening the dataset uses the thread pool, whose size is therefore set first.
     if let Some(threads) = config.threads {
         crate::cli::threads::start(threads)?;
     }
