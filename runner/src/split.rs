@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use morphgl_layer_split::{
-    LayerSplit, Settings as Split, SplitStatistics, SuperBatchStatistics, SuperBatches, Trial, leaves_nodes_out,
+    Follow, LayerSplit, Settings as Split, SplitStatistics, SuperBatchStatistics, SuperBatches, Trial, leaves_nodes_out,
 };
 use morphgl_model_spec::Normalization;
-use morphgl_plan::{Curve, Limits, Plan, Point, RouteKeys, Seconds, SplitPoint, SplitProblem, Time, layer_split};
+use morphgl_plan::{
+    Curve, Limits, Plan, Point, RouteKeys, Seconds, SplitPoint, SplitProblem, Time, layer_split, next_ratio,
+};
 use morphgl_profile::{Profile, Progress, Settings, Watch};
 use morphgl_registry::{
     BatchId, Handle, MiniBatch, Operators, Place, Route, RouteOperators, SeedSet, Training, TrainingOperator,
@@ -31,7 +33,10 @@ pub struct SplitPlan {
     pub staleness: u64,
     /// Share of the rows of the first layer that may be given and are, as counted in one super-batch.
     pub given_share: f64,
-    /// Bytes of the rows of two super-batches.
+    /// The largest hot ratio, where it follows measured times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_ratio: Option<f64>,
+    /// Bytes of the rows of two super-batches, at the largest hot ratio.
     pub bytes: u64,
 }
 
@@ -42,6 +47,8 @@ pub struct Allowed {
     pub staleness: u64,
     /// The hot ratio; `None` leaves it to measurements.
     pub hot_ratio: Option<f64>,
+    /// The largest hot ratio; while training, the ratio then follows measured times.
+    pub max_hot_ratio: Option<f64>,
 }
 
 /// The most mini-batches that each buffer may hold, so that a whole super-batch is never in flight: where training stops, nothing
@@ -52,13 +59,14 @@ fn buffers(len: u32, cores: usize) -> usize {
 
 impl fmt::Display for SplitPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { split: planned, staleness, given_share, .. } = self;
+        let Self { split: planned, staleness, given_share, max_ratio, .. } = self;
+        let follows = max_ratio.map_or_else(String::new, |most| format!(" at first, {:.1}% at most", 100.0 * most));
         let plan = self.plan();
         let (epoch, embedding) = (Time(plan.prediction.epoch_seconds), Time(planned.split.embedding.mean));
         let training = plan.schedule.shares.first().map_or("", |share| &share.keys.training);
         write!(
             f,
-            "layer split: {epoch} an epoch by {training}; {:.1}% of the nodes are hot, {:.1}% of rows of the first layer are given, {embedding} \
+            "layer split: {epoch} an epoch by {training}; {:.1}% of the nodes are hot{follows}, {:.1}% of rows of the first layer are given, {embedding} \
              beside each super-batch of {} mini-batches, {:.0}% of the time; rows at most {staleness} steps old",
             100.0 * planned.split.ratio,
             100.0 * given_share,
@@ -132,13 +140,19 @@ impl SplitPlan {
                 settings.cores
             );
         }
-        let ratios = allowed.hot_ratio.map_or(RATIOS.to_vec(), |ratio| vec![ratio]);
+        let mut ratios = allowed.hot_ratio.map_or(RATIOS.to_vec(), |ratio| vec![ratio]);
+        // With a limit below all of them, the limit.
+        if let Some(most) = allowed.max_hot_ratio {
+            ratios.retain(|&ratio| ratio <= most);
+            ratios = if ratios.is_empty() { vec![most] } else { ratios };
+        }
         let points: Vec<(u32, f64)> = lengths.iter().flat_map(|&len| ratios.iter().map(move |&r| (len, r))).collect();
         let settings = Settings { budget: settings.budget / (points.len() as u32 + 1), ..settings.clone() };
         let mut measured = Vec::new();
         for (len, ratio) in points {
             let split = settings_of(job, route, SuperBatches { batches, len }, ratio)?;
-            measured.extend(Measured::at(job, route, split, &settings, limits, watch, progress)?);
+            let most = allowed.max_hot_ratio.unwrap_or(ratio);
+            measured.extend(Measured::at(job, route, (split, most), &settings, limits, watch, progress)?);
         }
         let points = measured.iter().map(|measured| measured.point.clone()).collect();
         let problem = SplitProblem::new(exact, points, usize::try_from(allowed.staleness).unwrap_or(usize::MAX))?;
@@ -149,7 +163,8 @@ impl SplitPlan {
             |m: &&Measured| (m.point.super_batch, m.point.ratio) == (split.split.super_batch, split.split.ratio);
         let Measured { beside, bytes, .. } = measured.iter().find(of_split).expect("it was planned with");
         let given_share = beside.given as f64 / (beside.occurrences as f64).max(1.0);
-        Ok(Self { staleness: split.split.staleness() as u64, given_share, bytes: *bytes, split })
+        let (staleness, max_ratio) = (split.split.staleness() as u64, allowed.max_hot_ratio);
+        Ok(Self { staleness, given_share, max_ratio, bytes: *bytes, split })
     }
 
     /// Splits the training of the job's operators, from mini-batch `start` on; `resumed` says whether it is restored there.
@@ -160,7 +175,8 @@ impl SplitPlan {
         let route = route.context("the route of the plan cannot be split; plan again")?;
         let batches = job.operators.routes[route].batching.num_batches() as u32;
         let super_batches = SuperBatches { batches, len: self.split.split.super_batch as u32 };
-        let split = Split { start, resumed, ..settings_of(job, route, super_batches, self.split.split.ratio)? };
+        let follow = self.max_ratio.map(|most| Follow { most, next: next_ratio });
+        let split = Split { follow, start, resumed, ..settings_of(job, route, super_batches, self.split.split.ratio)? };
         let first_layer = first_layer(job, route)?;
         let operators = single(std::mem::take(&mut job.operators), route);
         let seeds = seeds(job)?;
@@ -172,11 +188,11 @@ impl SplitPlan {
 }
 
 impl Measured {
-    /// Measures one length and hot ratio; `None` where the rows do not fit.
+    /// Measures one length and hot ratio; `None` where the rows do not fit, at the largest ratio.
     fn at(
         job: &mut Job,
         route: usize,
-        split: Split,
+        (split, max_ratio): (Split, f64),
         settings: &Settings,
         limits: Limits,
         watch: &Watch<'_>,
@@ -186,7 +202,7 @@ impl Measured {
         let trial = Trial::new(first_layer, (&job.dataset, &seeds(job)?, &job.config.sampler), split)?;
         let beside = trial.statistics;
         let trial = Arc::new(trial);
-        let bytes = 8 * beside.hot * split.width as u64;
+        let bytes = 8 * (max_ratio * beside.nodes as f64).ceil() as u64 * split.width as u64;
         let host_bytes = match limits.host_bytes {
             Some(free) if free < bytes => return Ok(None),
             free => free.map(|free| free - bytes),
@@ -210,7 +226,8 @@ impl Measured {
 
 fn settings_of(job: &Job, route: usize, super_batches: SuperBatches, hot_ratio: f64) -> Result<Split> {
     let (width, learns) = (job.config.spec.model.layer(0).out_dim, learns(job, route)?);
-    Ok(Split { super_batches, hot_ratio, width, learns, start: BatchId::default(), resumed: false })
+    let start = BatchId::default();
+    Ok(Split { super_batches, hot_ratio, follow: None, width, learns, start, resumed: false })
 }
 
 /// Whether the training operator of a route learns.

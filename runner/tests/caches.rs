@@ -33,7 +33,7 @@ fn every_policy_trains_the_same_and_its_hits_are_reported() {
     let auto = bench.json(&from_disk(&[]));
     assert_eq!(counter(&auto, "cache_hits"), counter(&auto, "cache_requests"), "everything fits");
     assert_eq!(auto["config"].get("cache"), None);
-    for policy in ["in-degree", "random", "weighted-reverse-pagerank", "inclusion", "presample:2"] {
+    for policy in ["in-degree", "random", "weighted-reverse-pagerank", "inclusion", "presample:2", "lru", "sieve"] {
         let limited = bench.json(&from_disk(&["--cache", &format!("{policy}:{SIZE}")]));
         assert_eq!(losses(&limited), losses(&auto), "{policy}");
         let [hits, requests] = ["cache_hits", "cache_requests"].map(|name| counter(&limited, name).expect("a count"));
@@ -59,10 +59,11 @@ fn what_cannot_be_cached_is_refused() {
     let words = [DISK, "cache=inclusion with cache_bytes=1073741824", "needs memory_bytes of at least 107", "auto"];
     bench.refused(&from_disk(&["--cache", "inclusion:1GiB"]), &words);
     bench.refused(&from_disk(&["--cache", "inclusion:50"]), &[DISK, "no room for a row", "give more"]);
+    bench.refused(&from_disk(&["--cache", "lru:50"]), &[DISK, "no room for a row", "give more"]);
     let set = format!("{DISK}.cache=hindsight");
     bench.misused(&from_disk(&["--set", &set]), &["counts the epochs that are trained", "give another policy"]);
     bench.misused(&from_disk(&["--cache", "hindsight"]), &["--cache", "counts the epochs that are trained"]);
-    bench.misused(&["plan", "small", "--cache", "degree"], &["--cache", "give auto, none, in-degree"]);
+    bench.misused(&["plan", "small", "--cache", "degree"], &["--cache", "give auto, none, lru, sieve, in-degree"]);
     bench.misused(&["profile", "small", "--cache", "none:1GiB"], &["--cache", "leave the size out"]);
     bench.misused(&["plan", "--profile", "p.json", "--cache", "inclusion"], &["--cache", "cannot be used with"]);
 }

@@ -104,6 +104,8 @@ fn what_cannot_be_split_is_refused_with_the_reason() {
         assert!(!out.status.success() && error.contains(why), "{args:?}: {error}");
     };
     refused(&["--hot-ratio", "0.5"], "give --allow-staleness too");
+    refused(&["--max-hot-ratio", "0.5"], "give --allow-staleness too");
+    refused(&["--allow-staleness", "31", "--hot-ratio", "0.5", "--max-hot-ratio", "0.2"], "give a lower one");
     refused(&["--allow-staleness", "31", "--hot-ratio", "1.5"], "a number from 0 to 1 is needed");
     refused(&["--allow-staleness", "31", "--plan", "sequential"], "leave --plan out");
     refused(&["--allow-staleness", "1", "--hot-ratio", "0.5"], "allow a staleness of");

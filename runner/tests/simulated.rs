@@ -123,6 +123,21 @@ fn layers_are_split_on_the_simulated_accelerator() {
 }
 
 #[test]
+fn the_hot_ratio_follows_measured_times_up_to_its_limit() {
+    let bench = Bench::new();
+    bench.small();
+    // Rows take microseconds, training tens of milliseconds.
+    let limits = ["--hot-ratio", "0.1", "--max-hot-ratio", "0.7"];
+    let output = run(&bench, "", &[&SPLIT[..], &["3", "--run", "split", "--json"], &limits].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["layer_split"]["hot_ratios"], serde_json::json!([0.1, 0.7]), "{:#}", json["layer_split"]);
+    let output = run(&bench, "", &["train", "--resume", "split", "--epochs", "4"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("the hot ratio went from 10.0% to "), "{text}");
+}
+
+#[test]
 fn a_split_run_on_the_simulated_accelerator_is_resumed_exactly() {
     let bench = Bench::new();
     bench.small();

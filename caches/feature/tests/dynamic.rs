@@ -125,6 +125,17 @@ fn lru_follows_a_hot_set_that_moves() {
 }
 
 #[test]
+fn the_least_budget_holds_one_row() {
+    for (eviction, row_bytes) in
+        [(Eviction::Lru, 1), (Eviction::Lru, 400), (Eviction::Sieve, 7), (Eviction::Sieve, 512)]
+    {
+        let least = DynamicCache::min_budget(eviction, row_bytes);
+        let rows = |budget| DynamicCache::new(eviction, row_bytes, budget, 4).max_rows();
+        assert_eq!((rows(least - 1), rows(least)), (0, 1), "{eviction:?}, rows of {row_bytes} bytes");
+    }
+}
+
+#[test]
 fn sieve_keeps_the_hot_rows_of_skewed_access() {
     let mut state = 1u64;
     let mut draw = || {

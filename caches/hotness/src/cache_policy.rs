@@ -1,4 +1,4 @@
-//! What a static cache is filled by, for options of operators and command lines.
+//! What a cache holds, for options of operators and command lines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::PolicyKind;
 
-/// What a static cache is filled by: `auto`, `none`, or the name of a [`PolicyKind`] other than `hindsight`, which knows its
-/// scores only after the epochs. `Display` and `FromStr` are inverses; serde reads and writes the same text.
+/// What a cache holds: `auto`, `none`, `lru`, `sieve`, or the rows that a [`PolicyKind`] ranks first, by its name; not `hindsight`,
+/// which knows its scores only after the epochs. `Display` and `FromStr` are inverses; serde reads and writes the same text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum CachePolicy {
@@ -18,8 +18,12 @@ pub enum CachePolicy {
     Auto,
     /// Nothing is cached.
     None,
-    /// The rows that this policy ranks first.
+    /// The rows that this policy ranks first, chosen before the first epoch.
     By(PolicyKind),
+    /// The rows accessed last, whatever comes.
+    Lru,
+    /// The rows accessed again, by SIEVE.
+    Sieve,
 }
 
 impl fmt::Display for CachePolicy {
@@ -28,6 +32,8 @@ impl fmt::Display for CachePolicy {
             Self::Auto => f.write_str("auto"),
             Self::None => f.write_str("none"),
             Self::By(kind) => kind.fmt(f),
+            Self::Lru => f.write_str("lru"),
+            Self::Sieve => f.write_str("sieve"),
         }
     }
 }
@@ -41,16 +47,20 @@ impl FromStr for CachePolicy {
             || PolicyKind::ALL.into_iter().filter(|kind| *kind != PolicyKind::Hindsight).map(PolicyKind::name);
         let name = text.split_once(':').map_or(text, |(name, _)| name);
         match name {
-            "auto" | "none" if name != text => wrong(format!("it has no parameter; give {name}")),
+            "auto" | "none" | "lru" | "sieve" if name != text => wrong(format!("it has no parameter; give {name}")),
             "auto" => Ok(Self::Auto),
             "none" => Ok(Self::None),
+            "lru" => Ok(Self::Lru),
+            "sieve" => Ok(Self::Sieve),
             "hindsight" => wrong(
                 "it counts the epochs that are trained, so no cache can be filled by it; give another policy".into(),
             ),
             _ if policies().any(|policy| policy == name) => text.parse().map(Self::By),
             _ => {
                 let names = policies().collect::<Vec<_>>().join(", ");
-                wrong(format!("no cache policy; give auto, none, {names}, or presample:K or smoothed:K for K epochs"))
+                wrong(format!(
+                    "no cache policy; give auto, none, lru, sieve, {names}, or presample:K or smoothed:K for K epochs"
+                ))
             }
         }
     }

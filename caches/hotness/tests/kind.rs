@@ -66,7 +66,7 @@ fn policies_by_name_are_those_of_the_types() {
 fn cache_policies_are_read_as_they_are_written() {
     let kinds = PolicyKind::ALL.into_iter().filter(|kind| *kind != PolicyKind::Hindsight).map(CachePolicy::By);
     let two = CachePolicy::By("presample:2".parse().expect("a policy"));
-    for policy in kinds.chain([CachePolicy::Auto, CachePolicy::None, two]) {
+    for policy in kinds.chain([CachePolicy::Auto, CachePolicy::None, CachePolicy::Lru, CachePolicy::Sieve, two]) {
         assert_eq!(policy.to_string().parse::<CachePolicy>().expect("a policy"), policy);
         let json = serde_json::to_value(policy).expect("text");
         assert_eq!(json, policy.to_string());
@@ -76,8 +76,8 @@ fn cache_policies_are_read_as_they_are_written() {
         let error = text.parse::<CachePolicy>().expect_err("refused").to_string();
         assert!(error.starts_with(&format!("{text:?}: ")) && error.contains(expected), "{error}");
     };
-    let all = "give auto, none, in-degree, out-degree, presample, smoothed, reverse-pagerank, weighted-reverse-pagerank, \
-               inclusion, random, or presample:K or smoothed:K";
+    let all = "give auto, none, lru, sieve, in-degree, out-degree, presample, smoothed, reverse-pagerank, \
+               weighted-reverse-pagerank, inclusion, random, or presample:K or smoothed:K";
     refused("degree", all);
     refused("", all);
     refused("hindsight", "counts the epochs that are trained");

@@ -17,7 +17,7 @@ for name in ("morphgl", "python", "data", "dataset", "out"):
 parser.add_argument("--rounds", type=int, default=3)
 parser.add_argument("--epochs", type=int, default=3, help="of every run; the first does not count")
 parser.add_argument("--tcmalloc", help="libtcmalloc_minimal.so.4: runs the peers with it, too")
-parser.add_argument("--peers", default="pyg,dgl")
+parser.add_argument("--peers", default="pyg,dgl,dgl-distributed")
 args = parser.parse_args()
 if args.epochs < 2:
     parser.error("--epochs: the first epoch does not count; give 2 or more")
@@ -55,7 +55,7 @@ for ranks, threads in ((2, 1), (1, 2)):
     runs.append(("MorphGL", ranks, threads, lambda r=ranks, t=threads: morphgl(r, t)))
     for name in args.peers.split(","):
         for malloc in (False, True) if args.tcmalloc else (False,):
-            title = {"pyg": "PyG", "dgl": "DGL"}[name] + (", tcmalloc" if malloc else "")
+            title = {"pyg": "PyG", "dgl": "DGL", "dgl-distributed": "dgl.distributed"}[name] + (", tcmalloc" if malloc else "")
             runs.append((title, ranks, threads, lambda n=name, r=ranks, t=threads, m=malloc: peer(n, r, t, m)))
 
 results = {}

@@ -12,5 +12,6 @@ fn conformance() {
         transfer: &MiniBatch::Host,
         deterministic: true,
         takes_given_rows: true,
+        sanitized: false,
     });
 }

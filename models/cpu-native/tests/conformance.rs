@@ -18,6 +18,7 @@ fn conformance() {
         transfer: &MiniBatch::Host,
         deterministic: true,
         takes_given_rows: true,
+        sanitized: false,
     });
 }
 
@@ -31,6 +32,7 @@ fn mini_batches_need_no_features() {
         transfer: &MiniBatch::Host,
         deterministic: true,
         takes_given_rows: true,
+        sanitized: false,
     });
 }
 

@@ -18,5 +18,6 @@ fn conformance() {
         transfer: &transfer,
         deterministic: true,
         takes_given_rows: DESCRIPTION.takes_given_rows,
+        sanitized: option_env!("MORPHGL_SANITIZE").is_some(),
     });
 }

@@ -37,5 +37,6 @@ fn conformance() {
         transfer: &MiniBatch::Host,
         deterministic: true,
         takes_given_rows: false,
+        sanitized: false,
     });
 }

@@ -40,6 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let settings = Settings {
             super_batches: SuperBatches { batches: num_batches, len },
             hot_ratio,
+            follow: None,
             width: hidden,
             learns: true,
             start: BatchId::default(),

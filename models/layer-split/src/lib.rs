@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod compute;
+mod hot_ratio;
 mod queue;
 mod split;
 mod statistics;
@@ -8,6 +9,7 @@ mod super_batch;
 mod trial;
 mod wrap;
 
+pub use hot_ratio::Follow;
 pub use queue::HotQueue;
 pub use split::{LayerSplit, Settings};
 pub use statistics::{SplitStatistics, StaleRows, SuperBatchStatistics};

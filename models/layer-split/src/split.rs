@@ -13,16 +13,19 @@ use morphgl_registry::{
 };
 
 use crate::compute::FirstLayer;
+use crate::hot_ratio::HotRatio;
 use crate::wrap::{self, Hot, Message, Rows, Snapshot, SplitTraining};
-use crate::{HotQueue, SplitStatistics, SuperBatchStatistics, SuperBatches};
+use crate::{Follow, HotQueue, SplitStatistics, SuperBatchStatistics, SuperBatches};
 
 /// How training is split.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// The super-batches.
     pub super_batches: SuperBatches,
     /// Share of a super-batch's nodes of the first layer that are computed beside training, the hottest first: 0 to 1.
     pub hot_ratio: f64,
+    /// Whether the ratio follows measured times, beginning with `hot_ratio`.
+    pub follow: Option<Follow>,
     /// Width of the first layer's output.
     pub width: usize,
     /// Whether the training operator learns: its parameters are the model's. Else, as on a simulated device, rows are computed
@@ -62,8 +65,9 @@ impl LayerSplit {
             return Err(Error::setting("layer split", "one training operator trains; keep one"));
         };
         let Settings { super_batches, hot_ratio, width, .. } = settings;
-        if !(0.0..=1.0).contains(&hot_ratio) {
-            return Err(Error::setting("hot ratio", format!("it is {hot_ratio}; give a number from 0 to 1")));
+        let most = settings.follow.map_or(1.0, |follow| follow.most.min(1.0));
+        if !(0.0..=most).contains(&hot_ratio) {
+            return Err(Error::setting("hot ratio", format!("it is {hot_ratio}; give a number from 0 to {most}")));
         }
         let fixed = (!settings.learns).then(|| first_layer.parameters()).transpose()?;
         let cache = Arc::new(EmbeddingCache::new(width, super_batches.bound()));
@@ -76,6 +80,7 @@ impl LayerSplit {
             num_nodes: dataset.num_nodes(),
             rows: Vec::new(),
             statistics: statistics.clone(),
+            hot_ratio: HotRatio::new(hot_ratio, settings.follow, super_batches),
             settings,
         };
         let named = thread::Builder::new().name("first-layer".to_string());
@@ -100,6 +105,7 @@ struct FirstLayerThread {
     /// The memory of the rows to be computed next.
     rows: Vec<f32>,
     statistics: SplitStatistics,
+    hot_ratio: HotRatio,
     settings: Settings,
 }
 
@@ -146,8 +152,11 @@ impl FirstLayerThread {
                     format!("super-batch {} begins, {} was to begin", snapshot.super_batch, next.super_batch - 1);
                 return Err(Error::setting("layer split", what));
             }
+            self.hot_ratio.begins(snapshot.super_batch, snapshot.began, self.statistics.waited());
+            let (start, ratio) = (Instant::now(), next.ratio);
             self.publish(next, &snapshot)?;
             next = self.choose(next.super_batch + 1)?;
+            self.hot_ratio.computed(ratio, start.elapsed().as_secs_f64());
         }
         Ok(())
     }
@@ -169,7 +178,7 @@ impl FirstLayerThread {
 
     /// Chooses the hottest nodes of a super-batch.
     fn choose(&mut self, super_batch: u64) -> Result<SuperBatchStatistics> {
-        let (nodes, statistics) = hottest(&mut self.queue, super_batch, self.settings.hot_ratio)?;
+        let (nodes, statistics) = hottest(&mut self.queue, super_batch, self.hot_ratio.get())?;
         let chosen = self.cache.choose(super_batch, map(self.num_nodes, &nodes));
         chosen.map_err(|e| Error::failed("layer split", e))?;
         Ok(statistics)
@@ -191,6 +200,7 @@ pub(crate) fn hottest(
     let occurrences = |nodes: &[(u32, u32)]| nodes.iter().map(|&(_, count)| u64::from(count)).sum();
     let statistics = SuperBatchStatistics {
         super_batch,
+        ratio: hot_ratio,
         nodes: queue.len() as u64,
         hot: num_hot as u64,
         occurrences: occurrences(&queue),

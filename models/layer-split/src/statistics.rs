@@ -10,6 +10,8 @@ use serde::Serialize;
 pub struct SuperBatchStatistics {
     /// Its number.
     pub super_batch: u64,
+    /// The hot ratio by which its nodes were chosen.
+    pub ratio: f64,
     /// Nodes of the first layer that occur in it and may be given.
     pub nodes: u64,
     /// Those of them that are given.
@@ -38,6 +40,8 @@ pub struct StaleRows {
 #[derive(Debug, Default)]
 struct Collected {
     super_batches: Vec<SuperBatchStatistics>,
+    /// Seconds for which transfers waited for rows.
+    waited: f64,
     /// By steps.
     staleness: BTreeMap<u64, StaleRows>,
 }
@@ -65,9 +69,15 @@ impl SplitStatistics {
         self.lock().super_batches.push(statistics);
     }
 
-    /// Adds a mini-batch that was given so many rows.
-    pub(crate) fn read(&self, steps: u64, rows: u64) {
+    /// Seconds for which transfers have waited for rows.
+    pub(crate) fn waited(&self) -> f64 {
+        self.lock().waited
+    }
+
+    /// Adds a mini-batch that was given so many rows, after a wait of so many seconds.
+    pub(crate) fn read(&self, steps: u64, rows: u64, waited: f64) {
         let mut collected = self.lock();
+        collected.waited += waited;
         let stale = collected.staleness.entry(steps).or_insert(StaleRows { steps, ..StaleRows::default() });
         stale.batches += 1;
         stale.rows += rows;

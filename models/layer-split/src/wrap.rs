@@ -34,6 +34,8 @@ pub(crate) const STALENESS: CounterSpec =
 pub(crate) struct Snapshot {
     pub(crate) super_batch: u64,
     pub(crate) step: u64,
+    /// When it began, or was restored.
+    pub(crate) began: Instant,
     pub(crate) parameters: Vec<NamedTensor>,
 }
 
@@ -52,7 +54,7 @@ const STATE: &str = "layer_split.";
 impl Snapshot {
     /// The snapshot as a part of the optimizer's state.
     fn export(&self) -> impl Iterator<Item = NamedTensor> {
-        let Self { super_batch, step, parameters } = self;
+        let Self { super_batch, step, parameters, .. } = self;
         let named = move |tensor: &NamedTensor| NamedTensor {
             name: format!("{STATE}{super_batch}.{step}.{}", tensor.name),
             ..tensor.clone()
@@ -69,7 +71,7 @@ impl Snapshot {
         });
         let Some((super_batch, step, name)) = parts else { return Some(tensor.clone()) };
         let index = snapshots.iter().position(|snapshot| snapshot.super_batch == super_batch).unwrap_or_else(|| {
-            snapshots.push(Self { super_batch, step, parameters: Vec::new() });
+            snapshots.push(Self { super_batch, step, began: Instant::now(), parameters: Vec::new() });
             snapshots.len() - 1
         });
         snapshots[index].parameters.push(NamedTensor { name, ..tensor.clone() });
@@ -139,7 +141,7 @@ impl Rows for Hot {
         let read = self.cache.read(super_batch, step, &given.nodes, &mut given.rows);
         given.version = read.map_err(|e| failed(id, e))?;
         let (staleness, rows) = (step - given.version, given.nodes.len() as u64);
-        self.statistics.read(staleness, rows);
+        self.statistics.read(staleness, rows, (filling - waiting).as_secs_f64());
         let counters = Counters::NONE
             .with(&GIVEN_ROWS, rows)
             .with(&WAIT_MICROS, (filling - waiting).as_micros() as u64)
@@ -227,7 +229,7 @@ impl SplitTraining {
         if self.super_batch != Some(super_batch) {
             self.super_batch = Some(super_batch);
             let parameters = self.fixed.clone().map_or_else(|| self.inner.parameters(), Ok)?;
-            let snapshot = Snapshot { super_batch, step, parameters };
+            let snapshot = Snapshot { super_batch, step, began: Instant::now(), parameters };
             self.snapshots.drain(..self.snapshots.len().saturating_sub(1));
             self.snapshots.push(snapshot.clone());
             // After a failure of the first layer's thread nobody receives this; whoever reads rows is told of it.

@@ -77,7 +77,8 @@ impl Task {
         let trainers = vec![TrainingOperator { key, place: place(), operator: Box::new(ledger) }];
         let first_layer = morphgl_training_cpu_native::CpuNative::new(&self.training(Place::Host)).expect("a trainer");
         let (start, resumed) = (resumed.unwrap_or_default(), resumed.is_some());
-        let settings = Settings { super_batches, hot_ratio: 0.6, width: 8, learns: false, start, resumed };
+        let settings =
+            Settings { super_batches, hot_ratio: 0.6, follow: None, width: 8, learns: false, start, resumed };
         let inputs = (&self.dataset, &seeds, &self.sampler);
         let split = LayerSplit::new(Operators { routes, trainers }, Box::new(first_layer), inputs, settings);
         let split = split.expect("it is split");

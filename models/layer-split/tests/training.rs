@@ -92,7 +92,8 @@ impl Task {
     fn split_from(&self, len: u32, hot_ratio: f64, resumed: Option<BatchId>) -> (Operators, SplitStatistics) {
         let super_batches = SuperBatches { batches: self.batching().num_batches() as u32, len };
         let (start, resumed) = (resumed.unwrap_or_default(), resumed.is_some());
-        let settings = Settings { super_batches, hot_ratio, width: self.width, learns: true, start, resumed };
+        let settings =
+            Settings { super_batches, hot_ratio, follow: None, width: self.width, learns: true, start, resumed };
         let inputs = (&self.dataset, &self.seeds(), &self.settings);
         let split = LayerSplit::new(self.operators(), self.trainer(), inputs, settings).expect("it is split");
         (split.operators, split.statistics)
@@ -261,7 +262,8 @@ fn a_failing_first_layer_ends_training_with_its_reason() {
     let other = Task::new("4,3", json!({"kind": "gcn"}), 0.01);
     let super_batches = SuperBatches { batches: task.batching().num_batches() as u32, len: 1 };
     let start = BatchId::default();
-    let settings = Settings { super_batches, hot_ratio: 1.0, width: 8, learns: true, start, resumed: false };
+    let settings =
+        Settings { super_batches, hot_ratio: 1.0, follow: None, width: 8, learns: true, start, resumed: false };
     let inputs = (&task.dataset, &task.seeds(), &task.settings);
     let split = LayerSplit::new(task.operators(), other.trainer(), inputs, settings).expect("it is split");
     let Operators { mut routes, mut trainers } = split.operators;

@@ -34,6 +34,9 @@ pub struct Subject<'a> {
     pub deterministic: bool,
     /// Whether it trains mini-batches with given rows, and computes its first layer alone.
     pub takes_given_rows: bool,
+    /// Whether a sanitizer slows it down a hundred times. Which memory it accesses is then seen as well without training a model to
+    /// the end, and with finite differences of a few elements of each parameter.
+    pub sanitized: bool,
 }
 
 impl fmt::Debug for Subject<'_> {
@@ -58,7 +61,9 @@ pub fn check(subject: &Subject<'_>) {
     numbers::inference_is_the_forward_pass(&run);
     together::logits_are_those_of_one_process(&run);
     numbers::dropout_is_a_function_of_the_batch(&run);
-    numbers::loss_falls(&run);
+    if !subject.sanitized {
+        numbers::loss_falls(&run);
+    }
     if subject.takes_given_rows {
         given::check(&run);
     }

@@ -142,7 +142,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     fn buffer(&self, values: &[u8], shape: Vec<usize>, kind: Kind) -> Buffer {
-        let owner: Arc<dyn Any + Send + Sync> = self.lent.clone();
+        let owner: Arc<dyn Any + Send + Sync> = Arc::<Lent>::clone(&self.lent);
         // SAFETY: `values` are within `lent`, which is not changed before the last owner is dropped.
         unsafe { Buffer::new(values, shape, kind, false, owner) }
     }

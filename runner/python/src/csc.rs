@@ -64,5 +64,5 @@ fn sorted(keys: &[u32], order: Vec<u32>, num_keys: usize) -> (Vec<u64>, Vec<u32>
 fn of<T: bytemuck::NoUninit + Send + Sync>(values: Vec<T>, shape: Vec<usize>, kind: Kind) -> Buffer {
     let values = Arc::new(values);
     // SAFETY: the vector is never resized and nobody else has it.
-    unsafe { Buffer::new(bytemuck::cast_slice(&values), shape, kind, false, values.clone()) }
+    unsafe { Buffer::new(bytemuck::cast_slice(&values), shape, kind, false, Arc::<Vec<T>>::clone(&values)) }
 }

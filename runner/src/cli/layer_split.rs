@@ -23,6 +23,11 @@ pub(crate) struct SplitArgs {
     /// [default: of several shares and lengths that are measured the fastest]
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     hot_ratio: Option<f64>,
+    /// Lets the hot ratio follow measured times up to this one: lower where computing the rows of hot nodes takes longer than
+    /// training meanwhile, higher where it takes less. For devices, whose training leaves cores idle; no two runs then have the
+    /// same bits [default: the ratio stays]
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    max_hot_ratio: Option<f64>,
 }
 
 fn ratio(text: &str) -> Result<f64, String> {
@@ -38,9 +43,10 @@ impl SplitArgs {
     /// A hot ratio without staleness, or staleness under MPI or with a plan of the user's.
     pub(crate) fn allowed(&self, plan: Option<&PlanArg>) -> anyhow::Result<Option<Allowed>> {
         if self.allow_staleness == 0 {
-            return match self.hot_ratio {
-                Some(ratio) => {
-                    Err(Usage::error(format!("--hot-ratio {ratio}: no row may be stale; give --allow-staleness too")))
+            let named = self.hot_ratio.map(|ratio| ("--hot-ratio", ratio));
+            return match named.or(self.max_hot_ratio.map(|ratio| ("--max-hot-ratio", ratio))) {
+                Some((option, ratio)) => {
+                    Err(Usage::error(format!("{option} {ratio}: no row may be stale; give --allow-staleness too")))
                 }
                 None => Ok(None),
             };
@@ -51,10 +57,18 @@ impl SplitArgs {
         if plan.is_some_and(|plan| !matches!(plan, PlanArg::Auto)) {
             return Err(Usage::error("--allow-staleness: layers are split by a plan of their own; leave --plan out"));
         }
-        if self.hot_ratio == Some(0.0) {
+        let Self { allow_staleness: staleness, hot_ratio, max_hot_ratio } = *self;
+        if let (Some(ratio), Some(most)) = (hot_ratio, max_hot_ratio)
+            && ratio > most
+        {
+            return Err(Usage::error(format!(
+                "--hot-ratio {ratio}: it is above --max-hot-ratio {most}; give a lower one"
+            )));
+        }
+        if hot_ratio == Some(0.0) || max_hot_ratio == Some(0.0) {
             return Ok(None);
         }
-        Ok(Some(Allowed { staleness: self.allow_staleness, hot_ratio: self.hot_ratio }))
+        Ok(Some(Allowed { staleness, hot_ratio, max_hot_ratio }))
     }
 }
 
@@ -104,8 +118,15 @@ pub(crate) fn summary(plan: &SplitPlan, statistics: &SplitStatistics) -> (String
         Time(choosing),
         Time(computing)
     );
+    let ratios = [all.first(), all.last()].map(|s| s.map(|s| s.ratio));
+    let text = match ratios {
+        [Some(first), Some(last)] if plan.max_ratio.is_some() => {
+            format!("{text}the hot ratio went from {:.1}% to {:.1}%\n", 100.0 * first, 100.0 * last)
+        }
+        _ => text,
+    };
     let json = json!({
-        "plan": plan, "super_batches": all.len(), "given_share": share, "hot_nodes": sum(|s| s.hot as f64),
+        "plan": plan, "hot_ratios": ratios, "super_batches": all.len(), "given_share": share, "hot_nodes": sum(|s| s.hot as f64),
         "staleness": statistics.staleness(), "choosing_seconds": choosing, "computing_seconds": computing,
     });
     (text, json)

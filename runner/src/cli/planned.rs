@@ -40,7 +40,7 @@ pub(crate) struct PlannedArgs {
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     profile_seconds: Option<Duration>,
     /// What operators cache, of a dataset on disk or for a device: auto, none, or the rows that a policy of `morphgl cache` ranks
-    /// first; and in at most how much memory, for example inclusion:2GiB. It is an error where nothing has a cache, or where
+    /// first; from disk also those read last (lru) or read again (sieve); and in at most how much memory, for example inclusion:2GiB. It is an error where nothing has a cache, or where
     /// the policy does not fit. --set KEY.cache=POLICY wins for one operator [default: auto]
     #[arg(help_heading = "Limits", long, value_name = "POLICY[:SIZE]", value_parser = values::cache)]
     cache: Option<values::Cache>,

@@ -2,7 +2,7 @@
 
 use morphgl_adjacency_cache::AdjacencyCache;
 use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate};
-use morphgl_feature_cache::{FeatureCache, NodeMap};
+use morphgl_feature_cache::{DynamicCache, Eviction, FeatureCache, NodeMap};
 use morphgl_hotness::{CachePolicy, Graph, Hotness, PolicyKind, Smoothed};
 use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_registry::{Error, Result, SamplerSettings};
@@ -13,6 +13,7 @@ use crate::graph::DiskGraph;
 use crate::offsets::Offsets;
 use crate::options::Options;
 use crate::replay::Replay;
+use crate::rows::{Rows, eviction};
 use crate::{DESCRIPTION, slopes};
 
 /// Feature rows per read when the cache is filled.
@@ -26,7 +27,7 @@ const BLOCK_NEIGHBORS: f64 = 1024.0;
 /// The caches, and what their entries were selected by.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
-    pub(crate) features: Option<FeatureCache>,
+    pub(crate) features: Option<Rows>,
     pub(crate) lists: Option<AdjacencyCache>,
     /// Name of the hotness policy.
     pub(crate) policy: &'static str,
@@ -47,21 +48,40 @@ fn bytes_to_fill(kind: PolicyKind, num_nodes: u32, settings: &SamplerSettings) -
     2 * NodeMap::num_bytes_of(num_nodes as usize) + u64::from(num_nodes) * kind.bytes_a_node(settings)
 }
 
-/// Refuses a policy or a size of the caches that the user gives and `memory_bytes` have no room for, beside `fixed` bytes.
-pub(crate) fn check_memory(options: &Options, settings: &SamplerSettings, num_nodes: u32, fixed: u64) -> Result<()> {
+/// Refuses a policy or a size of the caches that the user gives and `memory_bytes` have no room for, beside `fixed` bytes;
+/// `row_bytes` are those of a feature row, if these are gathered.
+pub(crate) fn check_memory(
+    options: &Options,
+    settings: &SamplerSettings,
+    num_nodes: u32,
+    fixed: u64,
+    row_bytes: Option<usize>,
+) -> Result<()> {
     let Options { memory_bytes, cache, cache_bytes, .. } = *options;
-    let kind = match (cache, cache_bytes) {
-        (CachePolicy::None, _) | (CachePolicy::Auto, None) => return Ok(()),
-        (CachePolicy::By(kind), _) => kind,
-        // The policy of least memory that may be chosen.
-        (CachePolicy::Auto, Some(_)) => PolicyKind::InDegree,
-    };
     let refuse = |what: String| Err(Error::setting(&DESCRIPTION.key, what));
     let (offsets, map) = (Offsets::num_bytes_of(num_nodes as usize), NodeMap::num_bytes_of(num_nodes as usize));
-    if let Some(bytes) = cache_bytes.filter(|&bytes| bytes <= map) {
-        return refuse(format!("cache_bytes={bytes} has no room for a row beside the map of {map} bytes; give more"));
+    let bytes_to_fill = |kind| bytes_to_fill(kind, num_nodes, settings);
+    // What lies beside the first row, and the least memory.
+    let (beside, least) = match (cache, eviction(cache), row_bytes) {
+        (CachePolicy::None, ..) => return Ok(()),
+        (CachePolicy::Auto, ..) if cache_bytes.is_none() => return Ok(()),
+        (_, Some(eviction), Some(row_bytes)) => {
+            let least = DynamicCache::min_budget(eviction, row_bytes);
+            (least - 1, least)
+        }
+        (_, Some(_), None) => {
+            return refuse(format!(
+                "cache={cache} holds feature rows, and none are gathered here; name a hotness policy"
+            ));
+        }
+        (CachePolicy::By(kind), ..) => (map, bytes_to_fill(kind)),
+        // The policy of least memory that may be chosen.
+        _ => (map, bytes_to_fill(PolicyKind::InDegree)),
+    };
+    if let Some(bytes) = cache_bytes.filter(|&bytes| bytes <= beside) {
+        return refuse(format!("cache_bytes={bytes} has no room for a row beside tables of {beside} bytes; give more"));
     }
-    let bytes = bytes_to_fill(kind, num_nodes, settings).max(cache_bytes.unwrap_or(0));
+    let bytes = least.max(cache_bytes.unwrap_or(0));
     // Caches are filled only where offsets are kept, which is where these take at most half of the memory.
     let needed = fixed.saturating_add(offsets).saturating_add(bytes.max(offsets));
     if needed <= memory_bytes {
@@ -91,8 +111,11 @@ impl Caches {
         counted: Option<Counted>,
     ) -> Result<Self> {
         let fits = |kind: &PolicyKind| bytes_to_fill(*kind, graph.num_nodes, settings) <= budget;
+        if let (Some(eviction), Some(rows)) = (eviction(options.cache), &files.features) {
+            return Ok(Self::dynamic(eviction, rows, options, budget));
+        }
         let kind = match options.cache {
-            CachePolicy::None => None,
+            CachePolicy::None | CachePolicy::Lru | CachePolicy::Sieve => None,
             // A policy that does not fit is replaced by a simpler one: so small a cache loses little.
             CachePolicy::Auto => [PolicyKind::Inclusion, PolicyKind::InDegree].into_iter().find(fits),
             CachePolicy::By(kind) => Some(kind),
@@ -119,6 +142,7 @@ impl Caches {
         let features = features.zip(files.features.as_ref()).map(|(share, on_disk)| {
             let mut reader = graph.reader.borrow_mut();
             FeatureCache::new(share.map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
+                .map(Rows::Static)
         });
         let lists = lists.map(|share| adjacency_cache(graph, share.map));
         let caches =
@@ -127,8 +151,15 @@ impl Caches {
         Ok(caches)
     }
 
+    /// Feature rows that come and go, and no lists.
+    fn dynamic(eviction: Eviction, rows: &OnDisk, options: &Options, budget: u64) -> Self {
+        let budget = options.cache_bytes.map_or(budget, |bytes| bytes.min(budget));
+        let policy = if eviction == Eviction::Lru { "lru" } else { "sieve" };
+        Self { features: Some(Rows::dynamic(eviction, rows.unit, budget)), policy, ..Self::default() }
+    }
+
     pub(crate) fn num_bytes(&self) -> u64 {
-        let features = self.features.as_ref().map_or(0, FeatureCache::num_bytes);
+        let features = self.features.as_ref().map_or(0, Rows::num_bytes);
         features + self.lists.as_ref().map_or(0, AdjacencyCache::num_bytes)
     }
 }

@@ -8,6 +8,7 @@ mod graph;
 mod offsets;
 mod options;
 mod replay;
+mod rows;
 mod sampler;
 mod slopes;
 mod stats;

@@ -12,7 +12,7 @@ pub struct Options {
     /// Bytes of offsets, orders and caches together, without the workers' buffers. Default 256 MiB.
     pub memory_bytes: u64,
     /// What the caches are filled by. Default auto: by inclusion probability, else by in-degree, else by nothing, whichever
-    /// `memory_bytes` have room for first.
+    /// `memory_bytes` have room for first. `lru` and `sieve` hold feature rows that were read, and no lists.
     pub cache: CachePolicy,
     /// Maximum bytes of the caches and their maps. Default what offsets and orders leave of `memory_bytes`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,9 +38,14 @@ impl Default for Options {
 pub(crate) const SPECS: [OptionSpec; 7] = [
     OptionSpec::new("memory_bytes", OptionType::Count, "268435456", "memory of offsets, orders and caches together")
         .of_budget(OptionRole::HostBudget),
-    OptionSpec::new("cache", OptionType::Text, "auto", "what ranks the cached rows: auto, none or a hotness policy")
-        .of_cache_policy()
-        .for_single_pass("none"),
+    OptionSpec::new(
+        "cache",
+        OptionType::Text,
+        "auto",
+        "what is cached: auto, none, lru, sieve, or by a hotness policy",
+    )
+    .of_cache_policy()
+    .for_single_pass("none"),
     OptionSpec::new("cache_bytes", OptionType::Count, "the rest of memory_bytes", "maximum memory of the caches")
         .of_budget(OptionRole::CacheBytes),
     OptionSpec::new("depth", OptionType::Count, "128", "reads in flight of each worker, 1 to 4096").in_unit("reads"),

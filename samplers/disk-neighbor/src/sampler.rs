@@ -19,6 +19,7 @@ use crate::files::Files;
 use crate::graph::DiskGraph;
 use crate::offsets::{self, Offsets};
 use crate::options::Options;
+use crate::rows::Rows;
 use crate::stats::Counts;
 use prepare::Worker;
 
@@ -95,7 +96,7 @@ impl DiskNeighbor {
         check_limits(num_nodes as usize, weights.is_some(), || 0, seeds, settings)?;
         let by_node = u64::from(weights.is_some()) + u64::from(dataset.topology.draw_keys().is_some());
         let fixed = seeds.nodes().len() as u64 * BYTES_A_SEED + 4 * by_node * u64::from(num_nodes);
-        check_memory(&options, settings, num_nodes, fixed)?;
+        check_memory(&options, settings, num_nodes, fixed, files.features.as_ref().map(|rows| rows.unit))?;
         let counted = match options.cache {
             CachePolicy::By(kind @ (PolicyKind::PreSample { epochs } | PolicyKind::Smoothed { epochs })) => {
                 let counts = u64::from(num_nodes) * kind.bytes_a_node(settings);
@@ -117,10 +118,10 @@ impl DiskNeighbor {
                 DiskGraph { indices: &files.indices, offsets: &offsets, num_nodes, reader: RefCell::new(reader) };
             let left = budget - offsets.num_bytes();
             Caches::new(&graph, &files, (seeds.nodes(), settings), &options, left, counted)?
-        } else if let CachePolicy::By(kind) = options.cache {
+        } else if !matches!(options.cache, CachePolicy::Auto | CachePolicy::None) {
             let what =
                 "64 rows have more than 2^32 edges: offsets stay on disk, and nothing is cached; give cache=auto";
-            return Err(Error::setting(&DESCRIPTION.key, format!("cache={kind}: {what}")));
+            return Err(Error::setting(&DESCRIPTION.key, format!("cache={}: {what}", options.cache)));
         } else {
             Caches::empty()
         };
@@ -182,7 +183,7 @@ impl fmt::Debug for DiskNeighbor {
         }
         let share = |cached: usize| 100.0 * cached as f64 / f64::from((*num_nodes).max(1));
         let rows = share(caches.lists.as_ref().map_or(0, |c| c.map().len()));
-        let features = share(caches.features.as_ref().map_or(0, |c| c.map().len()));
+        let features = share(caches.features.as_ref().map_or(0, Rows::max_rows).min(*num_nodes as usize));
         let (policy, size) = (caches.policy, mib(caches.num_bytes()));
         write!(f, "; cached by {policy}: rows of {rows:.1}% and features of {features:.1}% of the nodes, {size}")?;
         match &caches.slopes {

@@ -63,6 +63,11 @@ impl Gather {
     fn start_cache(&mut self, operator: &Key, context: &TransferringContext) -> Result<()> {
         let Some(rows) = &self.rows else { return Ok(()) };
         let Options { cache, cache_bytes, presample, .. } = self.options;
+        if matches!(cache, CachePolicy::Lru | CachePolicy::Sieve) {
+            let message =
+                format!("options: cache {cache}: rows on a device stay as they were filled; name a hotness policy");
+            return Err(Error::setting(operator, message));
+        }
         let off = cache == CachePolicy::None || cache == CachePolicy::Auto && presample == 0;
         if off || cache_bytes == Some(0) {
             return Ok(());

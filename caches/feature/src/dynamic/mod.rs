@@ -67,6 +67,11 @@ impl DynamicCache {
         Self { shards, eviction, row_bytes, capacity }
     }
 
+    /// The least budget of a cache with a row, in bytes.
+    pub fn min_budget(eviction: Eviction, row_bytes: usize) -> u64 {
+        Shard::num_bytes_of(eviction, 1, row_bytes)
+    }
+
     /// Maximum number of rows.
     pub fn max_rows(&self) -> usize {
         self.shards.len() * self.capacity

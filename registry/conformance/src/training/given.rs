@@ -126,6 +126,6 @@ fn gradients_with_given_rows_are_differences(run: &Run<'_>) {
         accumulate(&mut trainer, &run.batch(&model, seeds(&model), 0));
         step(&mut trainer);
         let batch = (run.subject.transfer)(with_given(run, &mut trainer, &model, |v| v % 2 == 1));
-        differences(&format!("{what} with given rows"), &mut trainer, &batch);
+        differences(run, &format!("{what} with given rows"), &mut trainer, &batch);
     }
 }

@@ -34,7 +34,7 @@ fn caches_have_a_policy_and_perhaps_a_size() {
         let policy: CachePolicy = policy.parse().expect("a policy");
         assert_eq!(cache(text), Ok(Cache { policy, bytes }), "{text}");
     };
-    for policy in ["auto", "none", "in-degree", "inclusion", "presample:3"] {
+    for policy in ["auto", "none", "lru", "sieve", "in-degree", "inclusion", "presample:3"] {
         read(policy, policy, None);
     }
     read("auto:2GiB", "auto", Some(2 << 30));
@@ -47,7 +47,7 @@ fn caches_have_a_policy_and_perhaps_a_size() {
         let error = cache(text).expect_err("refused");
         assert!(error.contains(expected), "{text}: {error}");
     };
-    refused("degree", "give auto, none, in-degree");
+    refused("degree", "give auto, none, lru, sieve, in-degree");
     refused("degree:2GiB", "\"degree\": no cache policy");
     refused("hindsight", "counts the epochs that are trained");
     refused("none:2GiB", "leave the size out");

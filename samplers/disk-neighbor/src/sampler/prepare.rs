@@ -196,5 +196,9 @@ fn gather(shared: &Shared, reader: &mut Reader, fetches: &mut Vec<Fetch>, batch:
         batch.input_nodes.iter().enumerate().for_each(|(i, &node)| missing(i, node));
     }
     fetches.sort_unstable();
-    shared.counted(reader, |counts| &mut counts.features, |reader| on_disk.read(reader, fetches, out))
+    shared.counted(reader, |counts| &mut counts.features, |reader| on_disk.read(reader, fetches, out))?;
+    if let Some(cache) = &shared.caches.features {
+        cache.insert(fetches, out, on_disk.unit);
+    }
+    Ok(())
 }

@@ -1,0 +1,67 @@
+//! Caches of feature rows: static, or of rows that come and go.
+
+use morphgl_feature_cache::{DynamicCache, Eviction, FeatureCache};
+use morphgl_hotness::CachePolicy;
+use morphgl_platform::direct::Fetch;
+
+/// How rows are evicted from a cache that changes; `None` for the other ones.
+pub(crate) fn eviction(policy: CachePolicy) -> Option<Eviction> {
+    match policy {
+        CachePolicy::Lru => Some(Eviction::Lru),
+        CachePolicy::Sieve => Some(Eviction::Sieve),
+        CachePolicy::Auto | CachePolicy::None | CachePolicy::By(_) => None,
+    }
+}
+
+/// Shards of a cache that workers change at once.
+const SHARDS: usize = 16;
+
+/// Cached feature rows.
+#[derive(Debug)]
+pub(crate) enum Rows {
+    /// Chosen before the first mini-batch.
+    Static(FeatureCache),
+    /// Every row that is read, until others take its place.
+    Dynamic(DynamicCache),
+}
+
+impl Rows {
+    /// A cache of at most `budget` bytes that changes.
+    pub(crate) fn dynamic(eviction: Eviction, row_bytes: usize, budget: u64) -> Self {
+        Self::Dynamic(DynamicCache::new(eviction, row_bytes, budget, SHARDS))
+    }
+
+    /// Copies the cached rows of `nodes` to their positions in `out`; calls `missing` with index and node of the other ones.
+    /// Returns the number of hits.
+    pub(crate) fn gather(&self, nodes: &[u32], out: &mut [u8], missing: impl FnMut(usize, u32)) -> usize {
+        match self {
+            Self::Static(cache) => cache.gather(nodes, out, missing),
+            Self::Dynamic(cache) => cache.gather(nodes, out, missing),
+        }
+    }
+
+    /// Takes note of rows that were missing: `fetches` were read to `out`, of rows of `row_bytes` bytes.
+    pub(crate) fn insert(&self, fetches: &[Fetch], out: &[u8], row_bytes: usize) {
+        let Self::Dynamic(cache) = self else { return };
+        for &Fetch { element, to } in fetches {
+            // A cache whose rows other workers all write takes none.
+            cache.insert(element as u32, &out[to as usize * row_bytes..][..row_bytes]);
+        }
+    }
+
+    /// Bytes of rows and tables.
+    pub(crate) fn num_bytes(&self) -> u64 {
+        match self {
+            Self::Static(cache) => cache.num_bytes(),
+            Self::Dynamic(cache) => cache.num_bytes(),
+        }
+    }
+
+    /// Number of rows there is room for.
+    pub(crate) fn max_rows(&self) -> usize {
+        match self {
+            Self::Static(cache) => cache.map().len(),
+            Self::Dynamic(cache) => cache.max_rows(),
+        }
+    }
+}
