@@ -130,7 +130,8 @@ fn invalid_settings_are_refused_with_cures() {
         (json!({"share": 0.0}), "a share above 0"),
         (json!({"share": 1.5}), "a share above 0"),
         (json!({"cached": 1}), "unknown field"),
-        (json!({"cache": "hot"}), "\"hot\": no cache policy; give auto, none, in-degree"),
+        (json!({"cache": "hot"}), "\"hot\": no cache policy; give auto, none, lru, sieve, in-degree"),
+        (json!({"cache": "lru"}), "cache lru: rows on a device stay as they were filled; name a hotness policy"),
         (json!({"cache": "hindsight"}), "give another policy"),
         (json!({"cache": "smoothed", "cache_bytes": 16 + 8 + 8}), "give presample:K"),
         // A word of the bitmap, and an address.
