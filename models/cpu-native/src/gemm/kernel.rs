@@ -3,6 +3,8 @@
 //! A tile has enough sums to hide the latency of the multiply-adds, and no more than the compiler keeps in registers beside a
 //! row of the right factor: no loop over the depth may touch the stack.
 
+mod narrow;
+
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -185,7 +187,7 @@ unsafe fn run_of<S: Simd>(
                 (true, false) => strip_of::<S, true>(tile, vectors, rows, &mut ahead),
                 (true, true) => vector_of::<S, true, true>(tile, rows, &mut ahead),
                 (false, false) => strip_of::<S, false>(tile, vectors, rows, &mut ahead),
-                (false, true) => vector_of::<S, false, true>(tile, rows, &mut ahead),
+                (false, true) => narrow::strip_of::<S>(tile, rows, &mut ahead),
             }
         }
         first += width;
