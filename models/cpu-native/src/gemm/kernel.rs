@@ -76,11 +76,10 @@ impl Prefetch {
     fn new<S: Simd>(left: &Left<'_>, right: &Right<'_>, [rows, depth]: [usize; 2]) -> Self {
         let own = if right.packed { right.values.len() } else { depth * right.by_depth };
         let next = PrefetchCursor::new(right.values, own, own);
-        // Not with 32 registers, where it was not measured. The first tile reads its six rows itself.
-        let left = match (S::REGISTERS, left.by_depth) {
-            (16, 1) => PrefetchCursor::new(left.values, 6 * left.by_row, rows * left.by_row),
-            (16, by_depth) => PrefetchCursor::new(left.values, depth * by_depth, depth * by_depth),
-            _ => PrefetchCursor::new(&[], 0, 0),
+        // The first tile reads its six rows itself.
+        let left = match left.by_depth {
+            1 => PrefetchCursor::new(left.values, 6 * left.by_row, rows * left.by_row),
+            by_depth => PrefetchCursor::new(left.values, depth * by_depth, depth * by_depth),
         };
         Self { right: next, left }
     }
@@ -94,6 +93,7 @@ impl Prefetch {
             self.left.advance::<2>(prefetch);
         } else {
             self.right.advance::<4>(prefetch_early);
+            self.left.advance::<4>(prefetch);
         }
     }
 }
