@@ -46,7 +46,9 @@ def peer(name, ranks, threads, malloc):
     env = dict(OMP_NUM_THREADS=str(threads), **(dict(LD_PRELOAD=args.tcmalloc) if malloc else {}))
     command = [args.python, os.path.join(HERE, "peer.py"), name, args.data, "--ranks", str(ranks), "--threads", str(threads),
                "--epochs", str(args.epochs)]
-    d = json.loads(last_json(command, env).strip().splitlines()[-1])
+    # DGL's clients and servers print as they leave.
+    lines = [line for line in last_json(command, env).splitlines() if line.startswith("{")]
+    d = json.loads(lines[-1])
     return d["seconds"], d["loss"]
 
 

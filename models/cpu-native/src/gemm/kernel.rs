@@ -63,8 +63,8 @@ impl PrefetchCursor {
     }
 }
 
-/// What tiles read next. Hardware prefetchers do not follow them: they read a piece of every row of an unpacked factor, and
-/// five or six rows of the left one at a time.
+/// What tiles read next. Hardware prefetchers do not follow them: they read a piece of every row of an unpacked factor,
+/// and a few rows of the left one at a time.
 struct Prefetch {
     /// The rows after the right factor, which the next GEMM reads.
     right: PrefetchCursor,
