@@ -129,7 +129,7 @@ fn the_least_budget_holds_one_row() {
     for (eviction, row_bytes) in
         [(Eviction::Lru, 1), (Eviction::Lru, 400), (Eviction::Sieve, 7), (Eviction::Sieve, 512)]
     {
-        let least = DynamicCache::min_budget(eviction, row_bytes);
+        let least = DynamicCache::num_bytes_of(eviction, 1, row_bytes);
         let rows = |budget| DynamicCache::new(eviction, row_bytes, budget, 4).max_rows();
         assert_eq!((rows(least - 1), rows(least)), (0, 1), "{eviction:?}, rows of {row_bytes} bytes");
     }

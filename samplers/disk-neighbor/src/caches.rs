@@ -66,7 +66,7 @@ pub(crate) fn check_memory(
         (CachePolicy::None, ..) => return Ok(()),
         (CachePolicy::Auto, ..) if cache_bytes.is_none() => return Ok(()),
         (_, Some(eviction), Some(row_bytes)) => {
-            let least = DynamicCache::min_budget(eviction, row_bytes);
+            let least = DynamicCache::num_bytes_of(eviction, 1, row_bytes);
             (least - 1, least)
         }
         (_, Some(_), None) => {
@@ -112,7 +112,7 @@ impl Caches {
     ) -> Result<Self> {
         let fits = |kind: &PolicyKind| bytes_to_fill(*kind, graph.num_nodes, settings) <= budget;
         if let (Some(eviction), Some(rows)) = (eviction(options.cache), &files.features) {
-            return Ok(Self::dynamic(eviction, rows, options, budget));
+            return Ok(Self::dynamic(eviction, rows, graph.num_nodes, options, budget));
         }
         let kind = match options.cache {
             CachePolicy::None | CachePolicy::Lru | CachePolicy::Sieve => None,
@@ -152,10 +152,11 @@ impl Caches {
     }
 
     /// Feature rows that come and go, and no lists.
-    fn dynamic(eviction: Eviction, rows: &OnDisk, options: &Options, budget: u64) -> Self {
+    fn dynamic(eviction: Eviction, rows: &OnDisk, num_nodes: u32, options: &Options, budget: u64) -> Self {
         let budget = options.cache_bytes.map_or(budget, |bytes| bytes.min(budget));
         let policy = if eviction == Eviction::Lru { "lru" } else { "sieve" };
-        Self { features: Some(Rows::dynamic(eviction, rows.unit, budget)), policy, ..Self::default() }
+        let rows = Rows::dynamic(eviction, (num_nodes as usize, rows.unit), budget);
+        Self { features: Some(rows), policy, ..Self::default() }
     }
 
     pub(crate) fn num_bytes(&self) -> u64 {

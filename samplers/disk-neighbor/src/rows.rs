@@ -26,9 +26,11 @@ pub(crate) enum Rows {
 }
 
 impl Rows {
-    /// A cache of at most `budget` bytes that changes.
-    pub(crate) fn dynamic(eviction: Eviction, row_bytes: usize, budget: u64) -> Self {
-        Self::Dynamic(DynamicCache::new(eviction, row_bytes, budget, SHARDS))
+    /// A cache that changes, of at most `budget` bytes, and no more than `num_rows` rows of `row_bytes` bytes take.
+    pub(crate) fn dynamic(eviction: Eviction, (num_rows, row_bytes): (usize, usize), budget: u64) -> Self {
+        // A hash does not fill the shards equally: with an eighth and 64 rows a shard more, all rows have room.
+        let all = DynamicCache::num_bytes_of(eviction, num_rows + num_rows / 8 + 64 * SHARDS, row_bytes);
+        Self::Dynamic(DynamicCache::new(eviction, row_bytes, budget.min(all), SHARDS))
     }
 
     /// Copies the cached rows of `nodes` to their positions in `out`; calls `missing` with index and node of the other ones.
@@ -40,11 +42,11 @@ impl Rows {
         }
     }
 
-    /// Takes note of rows that were missing: `fetches` were read to `out`, of rows of `row_bytes` bytes.
+    /// Caches rows that were missing, where the cache changes: `fetches` were read to `out`, of rows of `row_bytes` bytes.
     pub(crate) fn insert(&self, fetches: &[Fetch], out: &[u8], row_bytes: usize) {
         let Self::Dynamic(cache) = self else { return };
         for &Fetch { element, to } in fetches {
-            // A cache whose rows other workers all write takes none.
+            // Refused while other workers write all rows of the shard; the row is read again then.
             cache.insert(element as u32, &out[to as usize * row_bytes..][..row_bytes]);
         }
     }

@@ -179,6 +179,21 @@ fn every_policy_makes_the_same_mini_batches_within_its_memory() {
 }
 
 #[test]
+fn a_changing_cache_with_room_for_all_rows_reads_each_of_them_once() {
+    let settings = SamplerSettings { batch_size: 50, ..SamplerSettings::default() };
+    for cache in [CachePolicy::Lru, CachePolicy::Sieve] {
+        let options = Options { memory_bytes: 50_000_000, cache, ..Options::default() };
+        let disk = support::build(&context(graphs::random(4000, 12, false), settings.clone(), &options));
+        let disk = disk.expect("a sampler on disk");
+        let made = batches(&disk, 0);
+        let nodes: std::collections::HashSet<u32> = made.iter().flat_map(|b| b.input_nodes.iter().copied()).collect();
+        assert!(batches(&disk, 0) == made, "{cache}");
+        assert_eq!(disk.counts().feature_hits.misses, nodes.len() as u64, "{cache}");
+        assert!(disk.num_bytes() < 5_000_000, "no more memory than all rows need: {disk:?}");
+    }
+}
+
+#[test]
 fn more_memory_is_used_and_saves_reads() {
     let settings = SamplerSettings { batch_size: 50, ..SamplerSettings::default() };
     let run = |memory_bytes, cache| {

@@ -67,9 +67,9 @@ impl DynamicCache {
         Self { shards, eviction, row_bytes, capacity }
     }
 
-    /// The least budget of a cache with a row, in bytes.
-    pub fn min_budget(eviction: Eviction, row_bytes: usize) -> u64 {
-        Shard::num_bytes_of(eviction, 1, row_bytes)
+    /// Bytes of a cache of one shard with room for so many rows; of one row, the least budget of a cache that holds any.
+    pub fn num_bytes_of(eviction: Eviction, rows: usize, row_bytes: usize) -> u64 {
+        Shard::num_bytes_of(eviction, rows, row_bytes)
     }
 
     /// Maximum number of rows.
