@@ -141,9 +141,14 @@ fn unsupported_contexts_are_refused() {
     refused(&|c| c.options = json!({ "depth": 0 }), &["depth of 0", "give 1 to 4096"]);
     refused(&|c| c.options = json!({ "block": 1000 }), &["block of 1000"]);
     refused(&|c| c.options = json!({ "gap": 1 << 30 }), &["gap of"]);
-    refused(&|c| c.options = json!({ "cache": "degree" }), &["\"degree\": no cache policy", "auto, none, in-degree"]);
+    refused(
+        &|c| c.options = json!({ "cache": "degree" }),
+        &["\"degree\": no cache policy", "auto, none, lru, sieve, in-degree"],
+    );
+    let lru = |c: &mut BatchingContext| (c.gather, c.options) = (false, json!({ "cache": "lru" }));
+    refused(&lru, &["cache=lru holds feature rows", "name a hotness policy"]);
     refused(&|c| c.options = json!({ "cache": "hindsight" }), &["counts the epochs that are trained"]);
-    refused(&|c| c.options = json!({ "cache_bytes": 100 }), &["cache_bytes=100", "map of 1264 bytes"]);
+    refused(&|c| c.options = json!({ "cache_bytes": 100 }), &["cache_bytes=100", "tables of 1264 bytes"]);
     refused(&|c| c.place = "cuda:0".parse().expect("a place"), &["place", "cuda:0"]);
     refused(&|c| hops(&mut c.settings).fanouts.0.clear(), &["fanouts"]);
 }
