@@ -95,7 +95,7 @@ unsafe fn tile_of<S: Simd, const V: usize, const C: usize>(t: Tile, ahead: &mut 
             for (elements, sums) in elements.iter_mut().zip(&sums) {
                 S::store(elements.as_mut_ptr(), sums[v]);
             }
-            #[allow(clippy::needless_range_loop, reason = "a row of the output takes an element of every column's sums")]
+            #[allow(clippy::needless_range_loop, reason = "one element of every column")]
             for r in 0..S::LANES {
                 let out = t.out.add((v * S::LANES + r) * t.columns).cast::<[f32; C]>();
                 let before = if t.add { *out } else { [0.0; C] };
