@@ -20,9 +20,9 @@ pub enum CachePolicy {
     None,
     /// The rows that this policy ranks first, chosen before the first epoch.
     By(PolicyKind),
-    /// The rows accessed last, whatever comes.
+    /// The most recently used rows: the least recently used one is evicted.
     Lru,
-    /// The rows accessed again, by SIEVE.
+    /// Rows evicted by SIEVE: the oldest one that was not hit since the hand last passed it.
     Sieve,
 }
 

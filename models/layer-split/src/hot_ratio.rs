@@ -15,7 +15,7 @@ pub struct Follow {
     pub next: fn(f64, f64, f64) -> f64,
 }
 
-/// The hot ratio of coming super-batches.
+/// The hot ratio by which the nodes of the next super-batch are chosen.
 #[derive(Debug)]
 pub(crate) struct HotRatio {
     ratio: f64,

@@ -24,7 +24,7 @@ pub struct Settings {
     pub super_batches: SuperBatches,
     /// Share of a super-batch's nodes of the first layer that are computed beside training, the hottest first: 0 to 1.
     pub hot_ratio: f64,
-    /// Whether the ratio follows measured times, beginning with `hot_ratio`.
+    /// How `hot_ratio` is adjusted to measured times while training; `None` keeps it.
     pub follow: Option<Follow>,
     /// Width of the first layer's output.
     pub width: usize,

@@ -48,8 +48,8 @@ fn bytes_to_fill(kind: PolicyKind, num_nodes: u32, settings: &SamplerSettings) -
     2 * NodeMap::num_bytes_of(num_nodes as usize) + u64::from(num_nodes) * kind.bytes_a_node(settings)
 }
 
-/// Refuses a policy or a size of the caches that the user gives and `memory_bytes` have no room for, beside `fixed` bytes;
-/// `row_bytes` are those of a feature row, if these are gathered.
+/// Refuses a cache policy or size of the user's that does not fit into `memory_bytes` beside `fixed` bytes. `row_bytes` is the
+/// size of a feature row; `None` where this operator gathers no features.
 pub(crate) fn check_memory(
     options: &Options,
     settings: &SamplerSettings,

@@ -46,7 +46,7 @@ impl Rows {
     pub(crate) fn insert(&self, fetches: &[Fetch], out: &[u8], row_bytes: usize) {
         let Self::Dynamic(cache) = self else { return };
         for &Fetch { element, to } in fetches {
-            // Refused while other workers write all rows of the shard; the row is read again then.
+            // Not cached while other workers write every row of the shard: then the next mini-batch reads it from disk again.
             cache.insert(element as u32, &out[to as usize * row_bytes..][..row_bytes]);
         }
     }

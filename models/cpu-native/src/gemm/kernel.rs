@@ -76,7 +76,7 @@ impl Prefetch {
     fn new<S: Simd>(left: &Left<'_>, right: &Right<'_>, [rows, depth]: [usize; 2]) -> Self {
         let own = if right.packed { right.values.len() } else { depth * right.by_depth };
         let next = PrefetchCursor::new(right.values, own, own);
-        // The first tile reads its six rows itself.
+        // The first tile, of six rows or more, reads them itself.
         let left = match left.by_depth {
             1 => PrefetchCursor::new(left.values, 6 * left.by_row, rows * left.by_row),
             by_depth => PrefetchCursor::new(left.values, depth * by_depth, depth * by_depth),

@@ -61,7 +61,7 @@ fn what_follows_an_epoch_is_not_measured() {
         ratio.computed(0.1, 0.2);
     }
     assert_eq!(ratio.get(), 0.1);
-    // Nor is a super-batch that training did not go through.
+    // Nor is anything measured across super-batches that were skipped.
     ratio.begins(13, start + Duration::from_secs(2000), 0.0);
     assert_eq!(ratio.get(), 0.1);
 }

@@ -1,8 +1,8 @@
-//! Strips of fewer columns than a vector has elements, where the left factor is column-major: 100 features of a weight's gradient
-//! are six strips of 16 columns and one of 4.
+//! Strips of fewer columns than a vector has elements, where the left factor is column-major: the gradient of a weight of 100
+//! features has six strips of 16 columns and one of 4.
 //!
-//! Vectors are of the left factor's rows, so that none of their elements is lost; each is multiplied by the columns' elements in
-//! turn. Sums have the bits of the other tiles': products commute, and are added in the order of depths.
+//! A vector holds consecutive rows of the output instead of columns, so that all its elements are used; each element of the right
+//! factor is broadcast. Sums have the bits of the other tiles': products commute, and are added in the order of depths.
 
 use super::{Prefetch, Tile, vector_of};
 use crate::simd::Simd;
@@ -14,7 +14,7 @@ const VECTORS: usize = 3;
 /// The most elements of a vector.
 const LANES: usize = 16;
 
-/// Computes all rows of a strip of `tile.last` columns.
+/// Computes all rows of a strip of `tile.last` columns, fewer than a vector has elements.
 ///
 /// # Safety
 ///
