@@ -2,16 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The cache of a batching operator in host memory, and the seconds that it would save with other sizes.
+/// The cache of an operator, and the seconds that it would save with other sizes: of batching in host memory, of transferring in
+/// the memory of the device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CacheCurve {
-    /// Bytes that the operator holds besides its workers: the cache with all that it needs. Built with another value of its
-    /// option of [`OptionRole::HostBudget`](crate::OptionRole::HostBudget), it holds at most so many.
+    /// Bytes that the operator holds besides its workers: the cache with all that it needs. A batching operator built with another
+    /// value of its option of [`OptionRole::HostBudget`](crate::OptionRole::HostBudget) holds at most so many, a transferring one
+    /// after [`Transferring::resize_cache`](crate::Transferring::resize_cache).
     pub bytes: u64,
-    /// Seconds that building the operator took.
+    /// Bytes that are free in the same memory, of which a larger cache, mini-batches and workers take; `None` where the planner
+    /// knows them, as it does of host memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
+    /// Seconds of building the operator again for another size.
     pub build_seconds: f64,
-    /// Mean seconds in which a worker made a mini-batch with this size, of the mini-batches that tell what sizes save; 0 before
-    /// the first.
+    /// Mean seconds of a mini-batch with this size, of the mini-batches that tell what sizes save; 0 before the first.
     pub batch_seconds: f64,
     /// What sizes save, by ascending bytes; between two points linearly. Empty where the size cannot be chosen.
     pub points: Vec<CachePoint>,
@@ -22,6 +27,6 @@ pub struct CacheCurve {
 pub struct CachePoint {
     /// Bytes that the operator holds, as in [`CacheCurve::bytes`].
     pub bytes: u64,
-    /// Expected seconds that one worker saves a mini-batch; a larger cache saves no less. Only differences between points count.
+    /// Expected seconds that the operator saves a mini-batch; a larger cache saves no less. Only differences between points count.
     pub saved_seconds: f64,
 }

@@ -18,8 +18,8 @@ pub struct Measured {
 pub trait Wait<T>: Send {
     /// Whether waiting would return at once.
     fn is_ready(&self) -> bool;
-    /// Waits; returns the result and the time the work took on its resource.
-    fn wait(self: Box<Self>) -> Result<(T, Duration)>;
+    /// Waits; returns the result, the time the work took on its resource, and what was counted meanwhile.
+    fn wait(self: Box<Self>) -> Result<(T, Measured)>;
 }
 
 /// The result of an operator's call, ready or pending, with the duration measured on its resource and its counters.
@@ -61,16 +61,19 @@ impl<T> Handle<T> {
 
     /// Waits for the work; returns its result and the time it took on its resource.
     pub fn wait(self) -> Result<(T, Duration)> {
-        match self.state {
-            State::Ready(value, took) => Ok((value, took)),
-            State::Pending(work) => work.wait(),
-        }
+        self.measured().map(|(value, measured)| (value, measured.busy))
     }
 
     /// Waits for the work; returns its result, duration and counters.
     pub fn measured(self) -> Result<(T, Measured)> {
-        let counters = self.counters;
-        self.wait().map(|(value, busy)| (value, Measured { busy, counters }))
+        match self.state {
+            State::Ready(value, busy) => Ok((value, Measured { busy, counters: self.counters })),
+            State::Pending(work) => {
+                let (value, mut measured) = work.wait()?;
+                measured.counters += self.counters;
+                Ok((value, measured))
+            }
+        }
     }
 
     /// This work and `next`, submitted to the same resource after it: the result is this one's, duration and counters are sums,
@@ -79,17 +82,16 @@ impl<T> Handle<T> {
     where
         T: Send + 'static,
     {
-        let mut counters = self.counters;
-        counters += next.as_ref().map_or(Counters::NONE, |next| next.counters);
-        let state = match (self.state, next) {
-            (State::Ready(value, took), Ok(Handle { state: State::Ready((), then), .. })) => {
-                State::Ready(value, took + then)
+        match (self, next) {
+            (
+                Handle { state: State::Ready(value, took), mut counters },
+                Ok(Handle { state: State::Ready((), then), counters: more }),
+            ) => {
+                counters += more;
+                Handle { state: State::Ready(value, took + then), counters }
             }
-            (state, next) => {
-                State::Pending(Box::new(InOrder { first: Handle { state, counters: Counters::NONE }, next }))
-            }
-        };
-        Handle { state, counters }
+            (first, next) => Handle::pending(InOrder { first, next }),
+        }
     }
 }
 
@@ -104,11 +106,13 @@ impl<T: Send> Wait<T> for InOrder<T> {
         self.first.is_ready() && self.next.as_ref().map_or(true, Handle::is_ready)
     }
 
-    fn wait(self: Box<Self>) -> Result<(T, Duration)> {
-        let next = self.next.and_then(Handle::wait);
-        let (value, took) = self.first.wait()?;
+    fn wait(self: Box<Self>) -> Result<(T, Measured)> {
+        let next = self.next.and_then(Handle::measured);
+        let (value, mut measured) = self.first.measured()?;
         let ((), then) = next?;
-        Ok((value, took + then))
+        measured.busy += then.busy;
+        measured.counters += then.counters;
+        Ok((value, measured))
     }
 }
 

@@ -129,6 +129,22 @@ pub trait BatchingWorker: Send {
 pub trait Transferring: fmt::Debug + Send {
     /// Moves one mini-batch.
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>>;
+
+    /// The operator's cache in the memory of the device that it moves mini-batches to, whose size the planner then chooses;
+    /// `None` without one, or where its size cannot be chosen. It is asked after some mini-batches, which may tell what sizes save.
+    fn cache(&self) -> Option<CacheCurve> {
+        None
+    }
+
+    /// From now on that cache takes at most `bytes`, all that it needs included. Operators that share it resize the same one.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be filled.
+    fn resize_cache(&mut self, bytes: u64) -> Result<()> {
+        let _ = bytes;
+        Ok(())
+    }
 }
 
 /// Sums over seeds, so that unequal shares combine exactly.

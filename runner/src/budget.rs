@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use morphgl_hotness::CachePolicy;
-use morphgl_registry::{Key, OptionRole, OptionSpec, Registry};
+use morphgl_registry::{Key, OptionRole, OptionSpec, Phase, Registry};
 use serde_json::{Map, Value};
 
 use crate::JobConfig;
@@ -24,9 +24,10 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// The part of the job's budget of host memory; `None` without a budget.
-    pub(crate) fn host_bytes(self, config: &JobConfig) -> Option<u64> {
-        let budget = config.disk_bytes;
+    /// The part of the job's budget of host memory, which a batching operator halves with a transferring one that `gathers` in its
+    /// place; `None` without a budget.
+    pub(crate) fn host_bytes(self, config: &JobConfig, gathers: bool) -> Option<u64> {
+        let budget = config.disk_bytes.map(|bytes| if gathers { bytes / 2 } else { bytes });
         match self {
             Purpose::Training => budget.map(|bytes| bytes - bytes / EVALUATION_PARTS),
             Purpose::EvaluationBesideTraining => budget.map(|bytes| bytes / EVALUATION_PARTS),
@@ -41,10 +42,15 @@ impl Purpose {
 }
 
 /// The options an operator is built with: the user's; else its part of the memory budget, what the run caches, and for
-/// evaluation the value that suits mini-batches made once.
-pub(crate) fn options(config: &JobConfig, registry: &Registry, key: &Key, purpose: Purpose) -> Result<Value> {
+/// evaluation the value that suits mini-batches made once. With the purpose comes whether the route gathers when it transfers.
+pub(crate) fn options(
+    config: &JobConfig,
+    registry: &Registry,
+    key: &Key,
+    (purpose, gathers): (Purpose, bool),
+) -> Result<Value> {
     let defaults = registry.get(key)?.options.iter();
-    let defaults = defaults.filter_map(|spec| Some((spec.name.to_string(), default(config, spec, purpose)?)));
+    let defaults = defaults.filter_map(|spec| Some((spec.name.to_string(), default(config, spec, purpose, gathers)?)));
     let mut options: Map<String, Value> = defaults.collect();
     options.extend(config.options.get(key).cloned().unwrap_or_default());
     Ok(if options.is_empty() { Value::Null } else { Value::Object(options) })
@@ -56,9 +62,15 @@ pub(crate) fn caches(registry: &Registry, key: &Key) -> bool {
     registry.get(key).is_ok_and(|operator| operator.options.iter().any(takes))
 }
 
-fn default(config: &JobConfig, spec: &OptionSpec, purpose: Purpose) -> Option<Value> {
+/// Whether the operator takes a part of the host memory in which a dataset on disk is cached.
+pub(crate) fn takes_host_memory(registry: &Registry, key: &Key) -> bool {
+    let takes = |spec: &OptionSpec| spec.role == OptionRole::HostBudget;
+    registry.get(key).is_ok_and(|operator| operator.options.iter().any(takes))
+}
+
+fn default(config: &JobConfig, spec: &OptionSpec, purpose: Purpose, gathers: bool) -> Option<Value> {
     match spec.role {
-        OptionRole::HostBudget => purpose.host_bytes(config).map(Value::from),
+        OptionRole::HostBudget => purpose.host_bytes(config, gathers).map(Value::from),
         // No device budget is given: operators divide free device memory themselves.
         OptionRole::DeviceBudget => None,
         OptionRole::CachePolicy if purpose.is_training() => {
@@ -71,8 +83,14 @@ fn default(config: &JobConfig, spec: &OptionSpec, purpose: Purpose) -> Option<Va
     }
 }
 
-/// Whether the user set the host memory of the operator: then no plan changes it.
+/// Whether the user set the memory of the operator's cache: of a batching operator its part of the host's, of a transferring one
+/// the size of its cache. Then no plan changes it.
 pub(crate) fn is_fixed(config: &JobConfig, registry: &Registry, key: &Key) -> Result<bool> {
-    let mut budgets = registry.get(key)?.options.iter().filter(|spec| spec.role == OptionRole::HostBudget);
-    Ok(config.options.get(key).is_some_and(|given| budgets.any(|spec| given.contains_key(spec.name))))
+    let role = match key.phase {
+        Phase::Transferring => OptionRole::CacheBytes,
+        _ => OptionRole::HostBudget,
+    };
+    let mut budgets = registry.get(key)?.options.iter().filter(|spec| spec.role == role);
+    let is_set = config.options.get(key).is_some_and(|given| budgets.any(|spec| given.contains_key(spec.name)));
+    Ok(is_set || role == OptionRole::CacheBytes && config.cache_bytes.is_some())
 }

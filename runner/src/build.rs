@@ -66,10 +66,17 @@ pub(crate) fn takes_shards(route: &Route) -> bool {
     (&route.read_at, &route.batched_at, route.gathering) == (&Place::Host, &Place::Host, Phase::Batching)
 }
 
-/// Why a route cannot train on a dataset left on disk, with the operator that cannot; `None` where it can.
-pub(crate) fn left_on_disk(route: &Route) -> Option<String> {
+/// Why a route cannot train on a dataset left on disk, with the operator that cannot; `None` where it can. A transferring operator
+/// that gathers from disk, into host memory of its own, does so where it was chosen by name: its route would halve the memory of
+/// the others.
+pub(crate) fn left_on_disk(registry: &Registry, route: &Route, chosen: &OperatorChoice) -> Option<String> {
+    let gathers_from_disk = || budget::takes_host_memory(registry, &route.transferring);
     let (key, what) = match (&route.read_at, route.gathering) {
         (Place::Disk, Phase::Batching) => return None,
+        (Place::Disk, _) if gathers_from_disk() => match &chosen.transferring {
+            Some(_) => return None,
+            None => (&route.transferring, "is used where --transferring names it"),
+        },
         (Place::Disk, _) => (&route.transferring, "gathers no features"),
         _ => (&route.batching, "does not read"),
     };
@@ -135,7 +142,8 @@ impl OperatorBuilder<'_> {
         // A device's gather pins all features and fills a cache, which one pass does not pay for.
         routes.sort_by_key(|route| (self.registry.is_reference(route), route.gathering));
         for route in routes {
-            if let Some(why) = left_on_disk(&route).filter(|_| self.config.disk_bytes.is_some()) {
+            let unable = |_: &String| self.config.disk_bytes.is_some();
+            if let Some(why) = left_on_disk(self.registry, &route, &self.config.operators).filter(unable) {
                 left_out = why;
                 continue;
             }
@@ -201,7 +209,7 @@ impl OperatorBuilder<'_> {
             settings,
             gather: gather && shards::current().is_none(),
             place: route.batched_at.clone(),
-            options: budget::options(self.config, self.registry, &route.batching, purpose)?,
+            options: budget::options(self.config, self.registry, &route.batching, (purpose, !gather))?,
         };
         let inner = self.registry.batching(&route.batching, &context).map_err(sampling_usage)?;
         Ok(match shards::current().filter(|_| gather) {
@@ -224,7 +232,7 @@ impl OperatorBuilder<'_> {
             to: route.trained_at.clone(),
             gather,
             sampled: sampled.map(|seeds| (seeds, self.config.sampler.clone())),
-            options: budget::options(self.config, self.registry, &route.transferring, Purpose::Training)?,
+            options: budget::options(self.config, self.registry, &route.transferring, (Purpose::Training, true))?,
         };
         Ok(self.registry.transferring(&route.transferring, &context)?)
     }
@@ -242,7 +250,7 @@ impl OperatorBuilder<'_> {
             seed: self.config.seed,
             threads: self.config.num_threads(self.registry),
             place: route.trained_at.clone(),
-            options: budget::options(self.config, self.registry, &route.training, Purpose::Training)?,
+            options: budget::options(self.config, self.registry, &route.training, (Purpose::Training, false))?,
         };
         Ok(self.registry.training(&route.training, &context)?)
     }

@@ -51,10 +51,12 @@ impl Profiler {
         let Job { operators, selections, .. } = job;
         let profile = morphgl_profile::profile(operators, selections, &machine, &self.settings, &watch, progress);
         let mut profile = profile?;
-        for RouteProfile { route, cache, .. } in &mut profile.routes {
-            if budget::is_fixed(&job.config, &job.registry, &route.batching)? {
-                // The user's size is kept.
-                cache.iter_mut().for_each(|cache| cache.points.clear());
+        for RouteProfile { route, cache, device_cache, .. } in &mut profile.routes {
+            for (key, cache) in [(&route.batching, cache), (&route.transferring, device_cache)] {
+                if budget::is_fixed(&job.config, &job.registry, key)? {
+                    // The user's size is kept.
+                    cache.iter_mut().for_each(|cache| cache.points.clear());
+                }
             }
         }
         Ok(profile)

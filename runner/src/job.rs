@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use morphgl_graph_store::Dataset;
 use morphgl_group::{Division, Share, ShareBatching};
-use morphgl_plan::CacheSize;
+use morphgl_plan::{CacheMemory, CacheSize};
 use morphgl_profile::Selection;
 use morphgl_registry::{
     BatchId, Batching, Key, NamedTensor, Operators, Phase, Place, Registry, Route, RouteOperators, TrainingOperator,
@@ -72,7 +72,7 @@ impl Job {
         job.several_places = routes.windows(2).any(|pair| pair[0].trained_at != pair[1].trained_at);
         let mut shared = BatchingOperators::new();
         for route in routes {
-            if let Some(why) = left_on_disk(&route).filter(|_| on_disk) {
+            if let Some(why) = left_on_disk(&job.registry, &route, &job.config.operators).filter(|_| on_disk) {
                 job.leave_out(why);
                 continue;
             }
@@ -182,13 +182,22 @@ impl Job {
         })
     }
 
-    /// Builds the batching operators again whose caches are to have another of these sizes.
+    /// Gives caches these sizes: those on devices are resized, and batching operators with another size are built again.
     ///
     /// # Errors
     ///
-    /// An operator that cannot be built; the job cannot be used then.
+    /// A cache that cannot be filled, or an operator that cannot be built; the job cannot be used then.
     pub(crate) fn resize_caches(&mut self, sizes: &[CacheSize]) -> Result<()> {
-        for CacheSize { batching: key, bytes, .. } in sizes {
+        let (on_devices, on_host): (Vec<_>, Vec<_>) = sizes.iter().partition(|s| s.memory == CacheMemory::Device);
+        for CacheSize { operator: key, bytes, .. } in on_devices {
+            for RouteOperators { route, transferring, .. } in &mut self.operators.routes {
+                let is_fixed = budget::is_fixed(&self.config, &self.registry, &route.transferring)?;
+                if route.transferring.to_string() == *key && !is_fixed {
+                    transferring.resize_cache(*bytes)?;
+                }
+            }
+        }
+        for CacheSize { operator: key, bytes, .. } in on_host {
             let is_resized = |r: &RouteOperators| r.route.batching.to_string() == *key;
             let Some(first) = self.operators.routes.iter().find(|r| is_resized(r)) else { continue };
             let held = first.batching.cache().map_or(*bytes, |cache| cache.bytes);

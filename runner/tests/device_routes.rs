@@ -100,6 +100,55 @@ fn losses_are_the_same_by_every_route() {
     assert_eq!(link_bytes[2], link_bytes[3]);
 }
 
+/// The planner divides the device's memory between cached rows and mini-batches; how much is cached changes no loss.
+#[test]
+fn the_cache_of_a_device_is_sized_with_the_plan() {
+    let Some(bench) = bench() else { return };
+    // 4,000 rows of 2 KiB.
+    let wide = ["generate", "sbm", "-o", "wide", "--nodes", "4000", "--degree", "8", "--classes", "4", "--dim", "512"];
+    bench.text(&[&wide[..], &["--split", "0.5,0.2,0.2"]].concat());
+    let train: Vec<&str> = TRAIN.iter().map(|&word| if word == "small" { "wide" } else { word }).collect();
+    let run = |route: [&str; 2], extra: &[&str]| {
+        let route = ["--batching", route[0], "--transferring", route[1], "--evaluation", "none"];
+        let mut command = bench.command(&[&train[..], &route, extra, &["--json"]].concat());
+        // Less than twice as much as the rows: they are not cached before accesses are counted.
+        let output = command.env("MORPHGL_CUDA_MEMORY", "14000000").output().expect("the binary starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    for route in [[ON_DEVICE, ZERO_COPY], [ON_HOST, DMA_GATHER]] {
+        let planned = run(route, &[]);
+        let [cache] = &planned["plan"]["caches"].as_array().expect("a list")[..] else { panic!("{}", planned["plan"]) };
+        assert_eq!((&cache["operator"], &cache["memory"]), (&route[1].into(), &"device".into()));
+        let (memory, bytes) = (&planned["plan"]["memory"], cache["bytes"].as_u64().expect("bytes"));
+        let limit = planned["plan"]["caches"][0]["left_bytes"].as_u64().expect("a limit") + bytes;
+        let curve = &planned["profile"]["routes"][0]["device_cache"];
+        assert_eq!(limit, curve["free_bytes"].as_u64().expect("bytes") / 10 * 9);
+        assert_eq!(memory["device_caches"].as_u64(), Some(bytes));
+        assert!(memory["device"].as_u64().expect("bytes") + bytes <= limit, "{memory} of {limit}");
+        let cached = |json: &Value, epoch: usize| {
+            let counters = &json["epochs"][epoch]["report"]["counters"][route[1]];
+            ["cache_requests", "cache_hits"].map(|name| counters[name].as_u64().unwrap_or(0))
+        };
+        // The first epoch counts accesses; whether rows are worth caching on the emulated device is a matter of its noise.
+        let [requests, hits] = cached(&planned, 1);
+        assert_eq!((requests > 0, hits > 0), (bytes > 2000, bytes > 2000), "{cache}: {hits} of {requests}");
+        assert!(hits <= requests);
+        // A size that the user gives is kept, and not planned with.
+        let set = format!("{}.cache_bytes=2000000", route[1]);
+        let given = run(route, &["--set", &set, "--set", &format!("{}.presample=4", route[1])]);
+        let [requests, hits] = cached(&given, 1);
+        assert!(0 < hits && hits < requests, "{hits} of {requests}");
+        let given_caches = given["plan"]["caches"].as_array().expect("a list");
+        assert!(given_caches.iter().all(|cache| cache["bytes"] == cache["profiled_bytes"]), "{given_caches:?}");
+        let none = run(route, &["--cache", "none"]);
+        assert_eq!(none["plan"].get("caches"), None);
+        let losses = |json: &Value| losses(json["epochs"].as_array().expect("a list"));
+        assert_eq!((losses(&planned), losses(&given)), (losses(&none), losses(&none)));
+    }
+}
+
 /// Batched by the host and by the device in turns, killed three times and resumed: the bits of an undisturbed run.
 #[test]
 fn a_run_of_two_routes_is_resumed_exactly() {
@@ -169,14 +218,30 @@ fn every_route_is_planned() {
 }
 
 #[test]
-fn a_dataset_left_on_disk_is_copied_not_gathered() {
+fn a_dataset_left_on_disk_is_copied_unless_the_gather_is_named() {
     let Some(bench) = bench() else { return };
     let copied = epochs(&bench, ON_HOST, DMA, &[]);
     assert_eq!(losses(&epochs(&bench, ON_DISK, DMA, &[])), losses(&copied));
     let json = bench.json(&[&TRAIN[..], &["--batching", ON_DISK]].concat());
     assert_eq!(json["plan"]["schedule"]["shares"][0]["keys"]["transferring"], DMA, "the only route");
-    let gather = [&TRAIN[..], &["--batching", ON_DISK, "--transferring", DMA_GATHER]].concat();
-    bench.refused(&gather, &[DMA_GATHER, "left on disk, where this operator gathers no features", "allow more memory"]);
+    let unbuilt = json["plan"]["schedule"]["shares"].as_array().expect("a list").len();
+    assert_eq!(unbuilt, 1, "{}", json["plan"]);
+    // Named, it gathers from its own memory, the host's and the file; rows of 32 bytes, and the map and address of the device's.
+    for (cached, policy) in [(0, "none"), (0, "in-degree"), (50, "in-degree"), (300, "inclusion")] {
+        let cache = format!("{DMA_GATHER}.cache_bytes={}", if cached == 0 { 0 } else { 5 * 16 + 8 + 32 * cached });
+        let gathered = epochs(&bench, ON_DISK, DMA_GATHER, &["--cache", policy, "--set", &cache, "--memory", "300MiB"]);
+        assert_eq!(losses(&gathered), losses(&copied), "{cached} rows cached by {policy}");
+        let last = &gathered[1];
+        let count = |name: &str| counter(last, DMA_GATHER, name);
+        match (cached, policy) {
+            (_, "none") => assert_eq!((count("host_rows"), count("disk_reads") > 0), (0, true)),
+            (0, _) => assert!(count("host_rows") > 0),
+            (50, _) => assert!(
+                count("host_rows") > 0 && 0 < count("cache_hits") && count("cache_hits") < count("cache_requests")
+            ),
+            _ => assert!(count("cache_hits") > 0),
+        }
+    }
 }
 
 /// `TRAIN` without a chosen training operator.

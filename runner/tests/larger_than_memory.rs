@@ -81,7 +81,7 @@ fn the_size_of_the_cache_is_planned_and_changes_no_mini_batch() {
     let chosen = train(&[]);
     let cache = &chosen["plan"]["caches"][0];
     let [profiled, bytes, left] = ["profiled_bytes", "bytes", "left_bytes"].map(|field| number(&cache[field]));
-    assert_eq!((&cache["batching"], number(&chosen["plan"]["memory"]["caches"])), (&KEY.into(), bytes));
+    assert_eq!((&cache["operator"], number(&chosen["plan"]["memory"]["caches"])), (&KEY.into(), bytes));
     assert!(profiled <= 42 << 20 && number(&chosen["plan"]["memory"]["host"]) <= left, "{cache:#}");
     assert!(bytes + left + number(&chosen["held_bytes"]) <= MEMORY, "{cache:#}");
     let peak = number(&chosen["peak_rss_bytes"]);

@@ -125,6 +125,26 @@ impl From<Error> for MakeError {
     }
 }
 
+#[cfg(all(unix, feature = "direct"))]
+impl From<morphgl_platform::direct::Error> for Error {
+    /// The error of a dataset's file that is read past the page cache, with its cure.
+    fn from(error: morphgl_platform::direct::Error) -> Self {
+        use morphgl_platform::direct::ErrorKind::{Open, Read, Short};
+        let morphgl_platform::direct::Error { path, kind } = error;
+        let (at, what, cure) = match kind {
+            Open(error) => return Self::io(path, error),
+            Read { at, error } => {
+                (at, format!("cannot be read ({error})"), "check the disk, or copy the dataset to another one")
+            }
+            Short { at, end } => {
+                let what = format!("the file ends here, and is read up to byte {end}");
+                (at, what, "the file was cut short: copy or create the dataset again")
+            }
+        };
+        Self::invalid(path, Position::Byte(at), what, cure)
+    }
+}
+
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

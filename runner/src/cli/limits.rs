@@ -16,8 +16,8 @@ pub(crate) struct LimitArgs {
     /// memory for caches and buffers [default: nine tenths of what is free]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub(crate) memory: Option<u64>,
-    /// Device memory for mini-batches in flight and the workers that sample there, for example 2GiB; the model and caches come
-    /// on top of it [default: no limit]
+    /// Device memory for mini-batches in flight, the workers that sample there and caches whose size is planned, for example 2GiB;
+    /// the model and other caches come on top of it [default: with a cache to plan nine tenths of what is free, else no limit]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub(crate) device_memory: Option<u64>,
     /// Maximum length of the ready queue: mini-batches that wait for training

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::anyhow;
-use morphgl_plan::Strategy;
+use morphgl_plan::{CacheMemory, Strategy};
 use morphgl_platform::{excerpt, read_text};
 use morphgl_registry::Key;
 
@@ -69,7 +69,11 @@ impl PlanArg {
                     anyhow::bail!("{}: it is of {has} mini-batches, an epoch has {wanted}; plan again", path.display());
                 }
                 let host = plan.memory.host.max(morphgl_plan::memory(problem, &plan.schedule).host);
-                let needed = plan.caches.iter().fold(host, |sum, cache| sum.saturating_add(cache.bytes));
+                let needed = plan
+                    .caches
+                    .iter()
+                    .filter(|c| c.memory == CacheMemory::Host)
+                    .fold(host, |sum, cache| sum.saturating_add(cache.bytes));
                 if let Some(free) = problem.limits.host_bytes.filter(|&free| needed > free) {
                     let (needed, free) = (show::bytes(needed), show::bytes(free));
                     anyhow::bail!(

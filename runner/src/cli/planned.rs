@@ -135,13 +135,10 @@ impl PlannedArgs {
         bar.finish_and_clear();
         // The workers of a plan keep their memory while an evaluation worker batches.
         let worker = |r: &RouteProfile| r.largest.worker_bytes + r.largest.batched_bytes;
-        let evaluation = profile
-            .routes
-            .iter()
-            .map(worker)
-            .max()
-            .filter(|_| evaluates)
-            .map_or(0, |worker| worker + Purpose::EvaluationBesideTraining.host_bytes(&job.config).unwrap_or(0));
+        let evaluation =
+            profile.routes.iter().map(worker).max().filter(|_| evaluates).map_or(0, |worker| {
+                worker + Purpose::EvaluationBesideTraining.host_bytes(&job.config, false).unwrap_or(0)
+            });
         let held_bytes = profile.held_bytes.saturating_sub(profile.cache_bytes()) + evaluation;
         let limits = Limits { epochs, ..self.limits.this_machine(held_bytes)? };
         let planned = |profile: &Profile| {

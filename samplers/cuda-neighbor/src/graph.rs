@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use bytemuck::Pod;
 use morphgl_cuda::{Argument, Buffer, Device, Event, Mapped, Stream, Upload};
 use morphgl_graph_store::{Array, Element, Topology};
+use morphgl_hotness::CachePolicy;
 use morphgl_registry::Result;
 use rayon::prelude::*;
 
 use crate::TopologyPlacement;
 use crate::cache::{ROW_TABLE_BYTES, SelectedRows};
+use crate::options::Options;
 
 /// An array that kernels read, in device memory or in mapped host memory.
 #[derive(Debug)]
@@ -46,8 +48,29 @@ impl<'a, T: Pod> From<&'a Column<T>> for Argument<'a> {
     }
 }
 
-/// Options that choose a graph's memory: placement, and bytes of device memory.
-pub(crate) type Request = (TopologyPlacement, Option<u64>);
+/// Options that choose a graph's memory: placement, bytes of device memory, and what ranks cached rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Request {
+    pub(crate) placement: TopologyPlacement,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) cache: CachePolicy,
+    pub(crate) cache_bytes: Option<u64>,
+}
+
+impl Request {
+    pub(crate) fn of(options: &Options) -> Self {
+        let Options { topology: placement, topology_bytes: bytes, cache, cache_bytes, .. } = *options;
+        Self { placement, bytes, cache, cache_bytes }
+    }
+
+    /// Whether a graph made by `other` serves. Without a policy and size of its own, as for evaluation, it takes what is there:
+    /// mini-batches do not depend on what is cached.
+    fn is_served_by(&self, other: &Self) -> bool {
+        let asks_for_no_cache = self.cache == CachePolicy::Auto && self.cache_bytes.is_none();
+        let same_cache = (self.cache, self.cache_bytes) == (other.cache, other.cache_bytes);
+        (self.placement, self.bytes) == (other.placement, other.bytes) && (same_cache || asks_for_no_cache)
+    }
+}
 
 /// A graph as one device reads it.
 #[derive(Debug)]
@@ -136,7 +159,7 @@ impl Graph {
 
     fn matches(&self, device: &Device, topology: &Topology, request: Request) -> bool {
         let arrays = |t: &Topology| (t.indptr().as_ptr_range(), t.indices().as_ptr(), t.weights().map(|w| w.as_ptr()));
-        self.device.is(device) && self.request == request && arrays(&self.topology) == arrays(topology)
+        self.device.is(device) && request.is_served_by(&self.request) && arrays(&self.topology) == arrays(topology)
     }
 }
 

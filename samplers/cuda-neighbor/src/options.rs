@@ -1,5 +1,6 @@
 //! Options of the operator.
 
+use morphgl_hotness::CachePolicy;
 use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
 use serde::Deserialize;
 
@@ -28,7 +29,11 @@ pub(crate) struct Options {
     pub(crate) topology: TopologyPlacement,
     /// Bytes of device memory for the topology, look-up tables included. Default half of what is free.
     pub(crate) topology_bytes: Option<u64>,
-    /// Epochs pre-sampled to find the hot rows. Default 1.
+    /// What ranks the CSR rows that are cached; `none` caches none.
+    pub(crate) cache: CachePolicy,
+    /// Bytes of device memory for cached rows and their tables, within `topology_bytes`. Default all of these.
+    pub(crate) cache_bytes: Option<u64>,
+    /// Epochs pre-sampled to find the hot rows, with `cache` auto. Default 1.
     pub(crate) presample_epochs: u32,
     /// Maximum mini-batches sampled per such epoch. Default all.
     pub(crate) presample_batches: Option<u32>,
@@ -42,7 +47,7 @@ pub(crate) struct Options {
 const PLACEMENTS: OptionType = OptionType::Choice(&["auto", "device", "cached", "host"]);
 
 /// The options as the registry lists them.
-pub(crate) const SPECS: [OptionSpec; 6] = [
+pub(crate) const SPECS: [OptionSpec; 8] = [
     OptionSpec::new("topology", PLACEMENTS, "auto", "placement of the topology"),
     OptionSpec::new(
         "topology_bytes",
@@ -51,7 +56,21 @@ pub(crate) const SPECS: [OptionSpec; 6] = [
         "device memory of the topology",
     )
     .of_budget(OptionRole::DeviceBudget),
-    OptionSpec::new("presample_epochs", OptionType::Count, "1", "epochs pre-sampled to rank CSR rows")
+    OptionSpec::new(
+        "cache",
+        OptionType::Text,
+        "auto",
+        "what ranks the CSR rows that are cached: auto pre-samples, none caches none, or a hotness policy",
+    )
+    .of_cache_policy(),
+    OptionSpec::new(
+        "cache_bytes",
+        OptionType::Count,
+        "topology_bytes",
+        "device memory of cached CSR rows and their tables",
+    )
+    .of_budget(OptionRole::CacheBytes),
+    OptionSpec::new("presample_epochs", OptionType::Count, "1", "epochs pre-sampled to rank CSR rows, with cache auto")
         .in_unit("epochs"),
     OptionSpec::new("presample_batches", OptionType::Count, "all", "maximum mini-batches of each such epoch")
         .in_unit("mini-batches"),
@@ -71,6 +90,8 @@ impl Default for Options {
         Self {
             topology: TopologyPlacement::Auto,
             topology_bytes: None,
+            cache: CachePolicy::Auto,
+            cache_bytes: None,
             presample_epochs: 1,
             presample_batches: None,
             in_flight: 2,
@@ -91,6 +112,17 @@ impl Options {
         }
         if options.presample_epochs == 0 || options.presample_batches == Some(0) {
             let message = "options: pre-sampling needs a mini-batch; give at least 1";
+            return Err(Error::setting(&KEY, message));
+        }
+        if matches!(options.cache, CachePolicy::Lru | CachePolicy::Sieve) {
+            let message = format!(
+                "options: cache {}: CSR rows on a device stay as they were filled; name a hotness policy",
+                options.cache
+            );
+            return Err(Error::setting(&KEY, message));
+        }
+        if options.cache == CachePolicy::None && options.topology == TopologyPlacement::Cached {
+            let message = "options: topology cached with cache none caches nothing; give topology host, or a policy";
             return Err(Error::setting(&KEY, message));
         }
         Ok(options)

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use morphgl_cuda::{Device, Stream};
-use morphgl_hotness::Hotness;
+use morphgl_hotness::{CachePolicy, Hotness, PolicyKind};
 use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result};
 use morphgl_sampler_core::check_settings;
 
 use crate::bounds::Degrees;
-use crate::graph::{self, Graph};
+use crate::graph::{self, Graph, Request};
 use crate::options::Options;
 use crate::presample::presample;
 use crate::shared::Shared;
@@ -70,7 +70,7 @@ impl CudaNeighbor {
         let make = || place(context, &stream, &options, &degrees, hotness);
         let graph = match hotness {
             Some(_) => Arc::new(make()?),
-            None => graph::shared(&device, topology, (options.topology, options.topology_bytes), make)?,
+            None => graph::shared(&device, topology, Request::of(&options), make)?,
         };
         let shared = Arc::new(Shared::new(context, &device, &options, graph, &degrees)?);
         shared.check_memory(options.in_flight)?;
@@ -116,7 +116,7 @@ fn place(
     hotness: Option<&[f32]>,
 ) -> Result<Graph> {
     let (topology, device) = (&context.dataset.topology, stream.device());
-    let request = (options.topology, options.topology_bytes);
+    let request = Request::of(options);
     let graph = |on_device, selected| Graph::new(stream, topology, on_device, selected, request);
     let budget = match options.topology_bytes {
         Some(bytes) => bytes,
@@ -134,29 +134,59 @@ fn place(
         }
         TopologyPlacement::Device => graph(true, None),
         TopologyPlacement::Host => graph(false, None),
-        TopologyPlacement::Auto if budget < min_cache => graph(false, None),
+        TopologyPlacement::Auto if options.cache == CachePolicy::None => graph(false, None),
+        // A policy that is named is not left out.
+        TopologyPlacement::Auto if options.cache == CachePolicy::Auto && budget < min_cache => graph(false, None),
         TopologyPlacement::Auto | TopologyPlacement::Cached => {
             // Mapped until the cached graph has mapped the same arrays, so that they are pinned once.
             let on_host = Arc::new(graph(false, None)?);
-            let counted;
+            let ranked;
             let hotness = match hotness {
                 Some(hotness) => hotness,
                 None => {
-                    let shared = Arc::new(Shared::new(context, device, options, Arc::clone(&on_host), degrees)?);
-                    counted = presample(&shared, options.presample_epochs, options.presample_batches)?;
-                    &counted.rows
+                    ranked = rank(context, device, options, &on_host, degrees)?;
+                    &ranked
                 }
             };
+            let budget = budget.min(options.cache_bytes.unwrap_or(u64::MAX));
             let selected = select_rows(topology, hotness, context.settings.neighbor()?, budget).ok_or_else(|| {
                 let message = format!(
-                    "topology_bytes {budget} have no room for the tables by which cached rows are found; give \
-                     {min_cache} or more, or topology host"
+                    "{budget} bytes of topology_bytes and cache_bytes have no room for the tables by which cached rows are \
+                     found; give {min_cache} or more, or topology host"
                 );
                 Error::setting(&KEY, message)
             })?;
             graph(false, Some(&selected))
         }
     }
+}
+
+/// Accesses of each CSR row in an epoch by the policy of the options: of the topology in host memory by the policies that score it,
+/// of mini-batches that the device samples in advance with `auto` and pre-sampling.
+fn rank(
+    context: &BatchingContext,
+    device: &Device,
+    options: &Options,
+    on_host: &Arc<Graph>,
+    degrees: &Arc<Degrees>,
+) -> Result<Arc<[f32]>> {
+    let (topology, settings) = (&context.dataset.topology, &context.settings);
+    let epochs = match options.cache {
+        CachePolicy::By(PolicyKind::PreSample { epochs }) => epochs.get(),
+        CachePolicy::By(kind) => {
+            let unscored = || {
+                let message = format!(
+                    "options: cache {kind}: it is not scored by the topology alone; give presample:K, or another policy"
+                );
+                Error::setting(&KEY, message)
+            };
+            let policy = kind.policy(settings.seed).ok_or_else(unscored)?;
+            return Ok(policy.score(topology, context.seeds.nodes(), settings)?.rows);
+        }
+        _ => options.presample_epochs,
+    };
+    let shared = Arc::new(Shared::new(context, device, options, Arc::clone(on_host), degrees)?);
+    Ok(presample(&shared, epochs, options.presample_batches)?.rows)
 }
 
 impl Batching for CudaNeighbor {

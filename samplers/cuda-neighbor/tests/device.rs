@@ -6,7 +6,7 @@ use common::{available, context, expected, host, sampler};
 use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY, TopologyPlacement, select_rows};
 use morphgl_conformance::batching::{Case, graphs, hops};
 use morphgl_cuda::{CudaBatch, Device};
-use morphgl_hotness::{Policy, PreSample};
+use morphgl_hotness::{Policy, PolicyKind, PreSample};
 use morphgl_registry::{BatchId, Batching, BatchingContext, Handle, MiniBatch, Pick, Place};
 use serde_json::{Value, json};
 
@@ -103,6 +103,59 @@ fn rows_are_cached_within_the_budget() {
     assert_eq!(host(&batch), expected(&case, id(0, 0)));
 }
 
+/// The policies of the run's caches rank the rows; mini-batches do not depend on them.
+#[test]
+fn rows_are_ranked_by_the_policy_that_is_named() {
+    if !available() {
+        return;
+    }
+    let case = Case::new(graphs::random(500, 8, true));
+    let topology = &case.dataset.topology;
+    let hops = case.settings.neighbor().expect("fanouts");
+    // Tables of starts, lengths and sums of weights; a quarter of the rows.
+    let budget = 16 * 500 + 8 * topology.num_edges() / 4;
+    let held = |hotness: &[f32]| select_rows(topology, hotness, hops, budget).expect("room").bytes;
+    let kinds = ["in-degree", "weighted-reverse-pagerank", "inclusion"]
+        .map(|kind| kind.parse::<PolicyKind>().expect("a policy"));
+    let scored = kinds.map(|kind| {
+        let policy = kind.policy(case.settings.seed).expect("scored by the topology");
+        let hotness = policy.score(topology, case.seeds.nodes(), &case.settings).expect("scored").rows;
+        (kind.to_string(), held(&hotness))
+    });
+    let counted = sampler(&case, Value::Null).presample(2).expect("counted").rows;
+    for (cache, bytes) in scored.into_iter().chain([("presample:2".to_string(), held(&counted))]) {
+        for limit in ["topology_bytes", "cache_bytes"] {
+            let options = json!({"cache": cache, "topology": "cached", limit: budget});
+            assert_eq!(sampler(&case, options.clone()).topology_bytes(), bytes, "{options}");
+            common::check(&case, options);
+        }
+    }
+    // A policy that is named is not left out where `auto` would be, and `none` caches nothing.
+    let little = |cache: &str| sampler(&case, json!({"cache": cache, "topology_bytes": 16 * 500 + 8 * 20})).topology();
+    assert_eq!(
+        ["auto", "none", "inclusion"].map(little),
+        [TopologyPlacement::Host, TopologyPlacement::Host, TopologyPlacement::Cached]
+    );
+}
+
+/// A sampler that asks for no cache, as for evaluation, reads the topology that is there already.
+#[test]
+fn evaluation_shares_the_cached_topology() {
+    if !available() {
+        return;
+    }
+    let case = Case::new(graphs::random(500, 8, false));
+    let budget = 12 * 500 + case.dataset.topology.num_edges();
+    let cached = sampler(&case, json!({"cache": "in-degree", "topology_bytes": budget}));
+    let free = || device().free_bytes().expect("the driver answers");
+    let before = free();
+    let shared = sampler(&case, json!({"topology_bytes": budget}));
+    assert_eq!((shared.topology_bytes(), free()), (cached.topology_bytes(), before));
+    let own = sampler(&case, json!({"cache": "out-degree", "topology_bytes": budget}));
+    assert!(free() < before, "another policy caches other rows");
+    drop(own);
+}
+
 /// The budget decides the placement of the topology.
 #[test]
 fn placement_follows_the_budget() {
@@ -145,7 +198,17 @@ fn invalid_settings_are_refused_with_cures() {
     refused(|c| c.options = json!({"in_flight": 0}), "options: in_flight is 0; give 1 to 16");
     refused(|c| c.options = json!({"presample_epochs": 0}), "give at least 1");
     refused(|c| c.options = json!({"topology": "device", "topology_bytes": 9}), "more than the 9 it may have");
-    refused(|c| c.options = json!({"topology": "cached", "topology_bytes": 1439}), "topology_bytes 1439 have no room");
+    refused(
+        |c| c.options = json!({"topology": "cached", "topology_bytes": 1439}),
+        "1439 bytes of topology_bytes and cache_bytes have no room",
+    );
+    refused(|c| c.options = json!({"cache": "lru"}), "cache lru: CSR rows on a device stay");
+    refused(|c| c.options = json!({"cache": "hindsight"}), "give another policy");
+    refused(|c| c.options = json!({"topology": "cached", "cache": "none"}), "caches nothing; give topology host");
+    refused(
+        |c| c.options = json!({"topology": "cached", "cache": "smoothed:2"}),
+        "it is not scored by the topology alone; give presample:K",
+    );
     let sampler = sampler(&Case::new(graphs::cycle(6)), Value::Null);
     assert!(sampler.worker(0).err().expect("refused").to_string().contains("give at least 1"));
     assert!(sampler.presample(0).expect_err("refused").to_string().contains("give at least 1"));

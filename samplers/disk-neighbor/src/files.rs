@@ -76,7 +76,7 @@ impl Files {
                 let cure = "import the dataset again";
                 return Err(failed(StoreError::invalid(&array.path, Position::File, what, cure)));
             }
-            let file = DirectFile::open(&array.path, options.block).map_err(|e| failed(store_error(e)))?;
+            let file = DirectFile::open(&array.path, options.block).map_err(|e| failed(e.into()))?;
             let row = array.shape[1..].iter().product::<u64>() as usize;
             let unit = row * array.dtype.size();
             Ok(Some(OnDisk { file, base: array.offset, unit, len: array.shape[0] }))
@@ -112,22 +112,5 @@ impl Files {
 }
 
 fn failed(error: direct::Error) -> Error {
-    Error::failed("reading the dataset", store_error(error))
-}
-
-/// The error of a dataset's file, with its cure.
-fn store_error(error: direct::Error) -> StoreError {
-    use direct::ErrorKind::{Open, Read, Short};
-    let direct::Error { path, kind } = error;
-    let (at, what, cure) = match kind {
-        Open(error) => return StoreError::io(path, error),
-        Read { at, error } => {
-            (at, format!("cannot be read ({error})"), "check the disk, or copy the dataset to another one")
-        }
-        Short { at, end } => {
-            let what = format!("the file ends here, and is read up to byte {end}");
-            (at, what, "the file was cut short: copy or create the dataset again")
-        }
-    };
-    StoreError::invalid(path, Position::Byte(at), what, cure)
+    Error::failed("reading the dataset", StoreError::from(error))
 }

@@ -295,6 +295,7 @@ impl Batching for DiskNeighbor {
         let points = shape.map(|shape| shape.points(mean(counts.reading), bytes - caches.num_bytes()));
         Some(CacheCurve {
             bytes,
+            free_bytes: None,
             build_seconds: *build_seconds,
             batch_seconds: mean(counts.preparing),
             points: points.unwrap_or_default(),

@@ -10,14 +10,29 @@ use crate::{Invalid, Time};
 
 /// Intervals between the sizes that are tried of a cache.
 const INTERVALS: u64 = 16;
-/// Factor to batching up to which a smaller cache is believed to slow it.
+/// Factor to the operator's seconds up to which a smaller cache is believed to slow it.
 const SLOWEST: f64 = 1e6;
 
-/// The cache of a batching operator in host memory, which all of the operator's routes share.
+/// The memory that a cache lies in, and shares with buffers and workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheMemory {
+    /// The host's.
+    #[default]
+    Host,
+    /// The training device's.
+    Device,
+}
+
+/// The cache of a batching or transferring operator, which all of the operator's routes share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cache {
-    /// The batching operator.
-    pub batching: String,
+    /// The operator.
+    #[serde(alias = "batching")]
+    pub operator: String,
+    /// Where it lies.
+    #[serde(default)]
+    pub memory: CacheMemory,
     /// The size that durations were measured with, and what other sizes save.
     pub curve: CacheCurve,
 }
@@ -29,7 +44,7 @@ impl Cache {
     }
 
     pub(crate) fn check(&self) -> Result<(), Invalid> {
-        let error = |what: &str| Err(Invalid(format!("{}: the curve of its cache: {what}", self.batching)));
+        let error = |what: &str| Err(Invalid(format!("{}: the curve of its cache: {what}", self.operator)));
         let is_amount = |x: f64| (0.0..=MAX_SECONDS).contains(&x);
         let points = &self.curve.points;
         let CacheCurve { build_seconds, batch_seconds, .. } = self.curve;
@@ -43,7 +58,7 @@ impl Cache {
             return error("points are by ascending bytes, and more bytes save no less");
         }
         let most = points.last().map_or(0, |point| point.bytes).max(self.curve.bytes);
-        check_bytes(&self.batching, most)
+        check_bytes(&self.operator, most.max(self.curve.free_bytes.unwrap_or(0)))
     }
 
     /// Sizes to try within `limit` bytes, ascending; the smallest even if it exceeds the limit.
@@ -57,7 +72,7 @@ impl Cache {
         sizes
     }
 
-    /// The size that saves most within `limit` bytes: as profiled without a limit, which leaves nothing to divide.
+    /// The size that saves most within the limit of its memory: as profiled without a limit, which leaves nothing to divide.
     pub(crate) fn largest(&self, limit: Option<u64>) -> u64 {
         match (self.curve.points.last(), limit) {
             (Some(most), Some(limit)) if self.is_resizable() => most.bytes.min(limit).max(self.curve.bytes),
@@ -65,7 +80,7 @@ impl Cache {
         }
     }
 
-    /// Seconds of batching with a cache of `bytes` over those as profiled.
+    /// Seconds of the operator's phase with a cache of `bytes` over those as profiled.
     ///
     /// What the curve says of larger sizes cannot be more than a mini-batch took: then the curve is scaled down.
     pub(crate) fn factor(&self, bytes: u64) -> f64 {
@@ -89,25 +104,32 @@ impl Cache {
     }
 }
 
-/// The size of a batching operator's cache in a plan.
+/// The size of an operator's cache in a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CacheSize {
-    /// The batching operator.
-    pub batching: String,
+    /// The operator.
+    #[serde(alias = "batching")]
+    pub operator: String,
+    /// Where the cache lies.
+    #[serde(default)]
+    pub memory: CacheMemory,
     /// Bytes that durations were measured with.
     pub profiled_bytes: u64,
     /// Bytes in this plan.
     pub bytes: u64,
-    /// Predicted seconds that one worker saves a mini-batch beside the profiled size; below 0 for a smaller one.
+    /// Predicted seconds that the operator saves a mini-batch beside the profiled size; below 0 for a smaller one.
     pub saved_seconds: f64,
-    /// Bytes of the limit of host memory that the plan's caches leave for buffers and workers; `None` without a limit.
+    /// Bytes of the limit of that memory that the plan's caches leave for buffers and workers; `None` without a limit.
     pub left_bytes: Option<u64>,
 }
 
 impl fmt::Display for CacheSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-        write!(f, "{} holds {}", self.batching, mib(self.bytes))?;
+        write!(f, "{} holds {}", self.operator, mib(self.bytes))?;
+        if self.memory == CacheMemory::Device {
+            f.write_str(" of device memory")?;
+        }
         match self.bytes == self.profiled_bytes {
             true => f.write_str(", as profiled")?,
             false => {

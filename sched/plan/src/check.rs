@@ -16,18 +16,19 @@ impl Plan {
     /// The first value that no planner would choose: the text names it and the bound.
     pub fn check(&self) -> Result<(), Invalid> {
         check_names(self.schedule.shares.iter().map(|share| (&share.keys, &share.hardware)), &self.schedule.resources)?;
-        self.caches.iter().try_for_each(|cache| check_name(&cache.batching))?;
+        self.caches.iter().try_for_each(|cache| check_name(&cache.operator))?;
         self.schedule.check()?;
-        let Memory { host, device, caches } = self.memory;
-        for (name, bytes) in [("memory.host", host), ("memory.device", device), ("memory.caches", caches)] {
+        let Memory { host, device, caches, device_caches } = self.memory;
+        let memory = [("host", host), ("device", device), ("caches", caches), ("device_caches", device_caches)];
+        for (name, bytes) in memory.map(|(name, bytes)| (format!("memory.{name}"), bytes)) {
             check_bytes(&name, bytes)?;
         }
         for cache in &self.caches {
             for bytes in [cache.profiled_bytes, cache.bytes, cache.left_bytes.unwrap_or(0)] {
-                check_bytes(&cache.batching, bytes)?;
+                check_bytes(&cache.operator, bytes)?;
             }
             if !cache.saved_seconds.is_finite() {
-                return wrong(&cache.batching, format!("saves {} s, which is no number", cache.saved_seconds));
+                return wrong(&cache.operator, format!("saves {} s, which is no number", cache.saved_seconds));
             }
         }
         let p = &self.prediction;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Limits, Policy, Problem, Schedule};
+use crate::{CacheMemory, Limits, Policy, Problem, Schedule};
 
 /// Peak bytes of a schedule's buffers, workers and caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -16,6 +16,9 @@ pub struct Memory {
     /// Caches in the host's memory.
     #[serde(default)]
     pub caches: u64,
+    /// Caches in the device's memory.
+    #[serde(default)]
+    pub device_caches: u64,
 }
 
 impl Memory {
@@ -24,8 +27,21 @@ impl Memory {
         self.host.saturating_add(self.caches)
     }
 
+    /// Bytes in the device's memory, caches included.
+    pub fn all_device(&self) -> u64 {
+        self.device.saturating_add(self.device_caches)
+    }
+
+    /// Bytes of one memory, caches included.
+    pub(crate) fn all(&self, memory: CacheMemory) -> u64 {
+        match memory {
+            CacheMemory::Host => self.all_host(),
+            CacheMemory::Device => self.all_device(),
+        }
+    }
+
     fn fits(&self, limits: &Limits) -> bool {
-        limits.host_bytes.is_none_or(|b| self.all_host() <= b) && limits.device_bytes.is_none_or(|b| self.device <= b)
+        [CacheMemory::Host, CacheMemory::Device].iter().all(|m| limits.of(*m).is_none_or(|b| self.all(*m) <= b))
     }
 }
 
@@ -49,7 +65,7 @@ impl fmt::Display for DoesNotFit {
             write!(f, " of the host's {} left for buffers", mib(bytes))?;
         }
         if let Some(bytes) = self.limits.device_bytes {
-            write!(f, " and {} of the device's {}", mib(self.minimum.device), mib(bytes))?;
+            write!(f, " and {} of the device's {}", mib(self.minimum.all_device()), mib(bytes))?;
         }
         f.write_str("; allow more memory, or make mini-batches smaller (batch size, fanouts)")
     }
@@ -72,9 +88,13 @@ pub fn memory(problem: &Problem, schedule: &Schedule) -> Memory {
             batched = batched.max(route.bytes.batched);
         }
     }
-    let is_used = |batching: &str| schedule.shares.iter().any(|s| s.keys.batching == batching);
-    let caches = problem.caches.iter().filter(|c| is_used(&c.batching));
-    memory.caches = caches.fold(0, |sum, cache| sum.saturating_add(cache.curve.bytes));
+    for cache in problem.caches.iter().filter(|c| schedule.shares.iter().any(|s| s.keys.uses(c))) {
+        let held = match cache.memory {
+            CacheMemory::Host => &mut memory.caches,
+            CacheMemory::Device => &mut memory.device_caches,
+        };
+        *held = held.saturating_add(cache.curve.bytes);
+    }
     // A mini-batch being transferred exists at both places.
     let moving = schedule.shares.iter().filter(|s| !s.in_place).count() as u64;
     memory.host += (schedule.batched as u64 + moving) * batched;
@@ -91,7 +111,7 @@ pub(crate) fn fit(problem: &Problem, mut schedule: Schedule) -> Option<Schedule>
         if now.fits(&problem.limits) {
             return Some(schedule);
         }
-        if problem.limits.device_bytes.is_some_and(|b| now.device > b) {
+        if problem.limits.device_bytes.is_some_and(|b| now.all_device() > b) {
             if schedule.ready <= 1 {
                 return None;
             }
@@ -119,6 +139,6 @@ pub(crate) fn does_not_fit(problem: &Problem, schedules: &[Schedule]) -> DoesNot
         (s.batched, s.ready) = (s.batched.min(1), 1);
         memory(problem, &s)
     };
-    let minimum = schedules.iter().map(smallest).min_by_key(|m| (m.all_host().saturating_add(m.device), m.host));
+    let minimum = schedules.iter().map(smallest).min_by_key(|m| (m.all_host().saturating_add(m.all_device()), m.host));
     DoesNotFit { minimum: minimum.unwrap_or_default(), limits: problem.limits }
 }

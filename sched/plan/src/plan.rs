@@ -94,7 +94,7 @@ pub struct Plan {
     pub prediction: Prediction,
     /// Peak bytes of its buffers, workers and caches.
     pub memory: Memory,
-    /// Sizes of its batching operators' caches.
+    /// Sizes of its operators' caches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caches: Vec<CacheSize>,
 }

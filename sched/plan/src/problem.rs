@@ -7,7 +7,7 @@ use morphgl_registry::{Phase, Route};
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::{MAX_CORES, check_bytes, check_name, within};
-use crate::{Cache, CacheSize, Durations, Invalid};
+use crate::{Cache, CacheMemory, CacheSize, Durations, Invalid};
 
 /// A unit of hardware that phases compete for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,10 +120,27 @@ pub struct Limits {
     pub oversubscription: f64,
     /// Bytes of host memory for caches, buffers and workers; `None` is no limit, and leaves caches as they were profiled.
     pub host_bytes: Option<u64>,
-    /// Bytes of device memory for buffers; `None` is no limit.
+    /// Bytes of device memory for caches, buffers and workers; `None` is no limit, and leaves caches there as they were profiled.
     pub device_bytes: Option<u64>,
     /// Epochs in which a cache of another size has to save the seconds of building it; `None` for very many.
     pub epochs: Option<u32>,
+}
+
+impl Limits {
+    /// The limit of this memory.
+    pub(crate) fn of(&self, memory: CacheMemory) -> Option<u64> {
+        match memory {
+            CacheMemory::Host => self.host_bytes,
+            CacheMemory::Device => self.device_bytes,
+        }
+    }
+}
+
+impl RouteKeys {
+    /// Whether the route uses this cache.
+    pub(crate) fn uses(&self, cache: &Cache) -> bool {
+        [&self.batching, &self.transferring].contains(&&cache.operator)
+    }
 }
 
 impl Default for Limits {
@@ -144,8 +161,8 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Problem {
-    // Invariant: every name in a route's hardware is a resource's; at most one resource has cores; there is a route; a batching
-    // operator has one cache at most, with a valid curve.
+    // Invariant: every name in a route's hardware is a resource's; at most one resource has cores; there is a route; an operator
+    // has one cache at most, with a valid curve.
     pub(crate) num_batches: usize,
     pub(crate) resources: Vec<Resource>,
     pub(crate) routes: Vec<Candidate>,
@@ -214,8 +231,8 @@ impl Problem {
         Self { limits, ..self }
     }
 
-    /// The same problem with the caches of its batching operators, in place of any it had. The limit of host memory counts
-    /// them, and [`plan`](crate::plan()) chooses their sizes within it.
+    /// The same problem with the caches of its operators, in place of any it had. The limit of their memory counts them, and
+    /// [`plan`](crate::plan()) chooses their sizes within it.
     ///
     /// # Errors
     ///
@@ -223,8 +240,8 @@ impl Problem {
     pub fn with_caches(self, caches: Vec<Cache>) -> Result<Self, Invalid> {
         for (i, cache) in caches.iter().enumerate() {
             cache.check()?;
-            if caches[..i].iter().any(|c| c.batching == cache.batching) {
-                return Err(Invalid(format!("{}: two caches; give one", cache.batching)));
+            if caches[..i].iter().any(|c| c.operator == cache.operator) {
+                return Err(Invalid(format!("{}: two caches; give one", cache.operator)));
             }
         }
         Ok(Self { caches, ..self })
@@ -232,27 +249,28 @@ impl Problem {
 
     /// The same problem with caches of these `sizes`, and the others as profiled; no plan of it changes them.
     pub fn settled(&self, sizes: &[CacheSize]) -> Self {
-        let mut settled = sizes.iter().fold(self.clone(), |p, size| p.resized(&size.batching, size.bytes));
+        let mut settled = sizes.iter().fold(self.clone(), |p, size| p.resized(&size.operator, size.bytes));
         settled.caches.iter_mut().for_each(|cache| cache.curve.points.clear());
         settled
     }
 
     /// The same problem with the cache of an operator at `bytes`; no plan of it changes that.
-    pub(crate) fn resized(&self, batching: &str, bytes: u64) -> Self {
+    pub(crate) fn resized(&self, operator: &str, bytes: u64) -> Self {
         let mut resized = self.clone();
-        let Some(cache) = resized.caches.iter_mut().find(|c| c.batching == batching) else { return resized };
+        let Some(cache) = resized.caches.iter_mut().find(|c| c.operator == operator) else { return resized };
         let factor = cache.factor(bytes);
-        for route in resized.routes.iter_mut().filter(|r| r.keys.batching == batching) {
-            route.durations = route.durations.scaled(factor, 1.0, 1.0);
+        for route in resized.routes.iter_mut().filter(|r| r.keys.uses(cache)) {
+            let of = |key: &str| if key == operator { factor } else { 1.0 };
+            route.durations = route.durations.scaled(of(&route.keys.batching), of(&route.keys.transferring), 1.0);
         }
         cache.curve.bytes = bytes;
         cache.curve.points.clear();
         resized
     }
 
-    /// The same problem with every cache as large as the limit alone allows: no size makes a phase shorter.
+    /// The same problem with every cache as large as the limits alone allow: no size makes a phase shorter.
     pub(crate) fn with_largest_caches(&self) -> Self {
-        let largest = |p: Self, c: &Cache| p.resized(&c.batching, c.largest(self.limits.host_bytes));
+        let largest = |p: Self, c: &Cache| p.resized(&c.operator, c.largest(self.limits.of(c.memory)));
         self.caches.iter().fold(self.clone(), largest)
     }
 
@@ -276,7 +294,7 @@ impl Problem {
         &self.routes
     }
 
-    /// The caches of its batching operators.
+    /// The caches of its operators.
     pub fn caches(&self) -> &[Cache] {
         &self.caches
     }

@@ -15,8 +15,8 @@ use crate::{Plan, Plans, Policy, Problem, Schedule, Strategy, mixes, paper, plan
 /// All fit the memory limits.
 ///
 /// All plans have the same sizes of caches: those with which the best of them is shortest, or as profiled where others would
-/// save less than 2% of the epoch, or less over the limits' epochs than building the caches again takes. Without a limit of host
-/// memory they stay as profiled.
+/// save less than 2% of the epoch, or less over the limits' epochs than building the caches again takes. Without a limit of its
+/// memory a cache stays as profiled.
 ///
 /// # Errors
 ///

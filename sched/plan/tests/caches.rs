@@ -2,21 +2,23 @@
 
 mod common;
 
-use common::{CpuOnly, TwoRoutes, check::check};
+use common::{CpuOnly, DEVICE, TwoRoutes, check::check};
 use morphgl_plan::{
-    Bytes, Cache, CacheCurve, CachePoint, Candidate, Limits, Plan, Plans, Problem, bound, memory, plan, timeline,
+    Bytes, Cache, CacheCurve, CacheMemory, CachePoint, Candidate, Limits, Plan, Plans, Problem, bound, memory, plan,
+    timeline,
 };
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
 /// A cache of 40 MiB whose `points` are of MiB and seconds saved a mini-batch.
-fn cache(batching: &str, points: &[(u64, f64)], build_seconds: f64) -> Cache {
+fn cache(operator: &str, points: &[(u64, f64)], build_seconds: f64) -> Cache {
     let point = |&(mib, saved_seconds): &(u64, f64)| CachePoint { bytes: mib * MIB, saved_seconds };
     let points = points.iter().map(point).collect();
     Cache {
-        batching: batching.to_string(),
-        curve: CacheCurve { bytes: 40 * MIB, build_seconds, batch_seconds: 0.040, points },
+        operator: operator.to_string(),
+        memory: CacheMemory::Host,
+        curve: CacheCurve { bytes: 40 * MIB, free_bytes: None, build_seconds, batch_seconds: 0.040, points },
     }
 }
 
@@ -140,6 +142,68 @@ fn only_the_caches_of_a_plans_routes_count() {
     }
 }
 
+/// A device that gathers for its own sampler and trains, with room for so many bytes: a mini-batch takes 10 MiB there, and a cache of
+/// all rows, of 100 MiB, saves `saved` of the 10 ms of a gather.
+fn device(device_bytes: Option<u64>, saved: f64) -> Problem {
+    let two = TwoRoutes::new(300, 2, [10.0, 10.0, 0.002, 0.010, 0.004]);
+    let bytes = Bytes { batched: 0, ready: 10 * MIB, worker: 5 * MIB };
+    let whole = two.problem();
+    let routes = whole.routes()[DEVICE..].iter().map(|r| Candidate { bytes, ..r.clone() }).collect();
+    let points = [(0, 0.0), (50, 0.8 * saved), (100, saved)];
+    let points = points.map(|(mib, saved_seconds)| CachePoint { bytes: mib * MIB, saved_seconds }).to_vec();
+    let free_bytes = Some(150 * MIB);
+    let cache = Cache {
+        operator: "Transferring_PCIe+SIM_Gather".to_string(),
+        memory: CacheMemory::Device,
+        curve: CacheCurve { bytes: 0, free_bytes, build_seconds: 0.0, batch_seconds: 0.010, points },
+    };
+    let problem = Problem::new(300, whole.resources().to_vec(), routes).expect("the problem is valid");
+    problem.with_caches(vec![cache]).expect("the curve is valid").with_limits(Limits { device_bytes, ..two.limits() })
+}
+
+#[test]
+fn the_memory_of_a_device_is_divided_between_its_cache_and_buffers() {
+    let epoch = |plan: &Plan| plan.prediction.epoch_seconds;
+    let mut before = f64::INFINITY;
+    // A worker and the only mini-batch of a sequential schedule take 15 MiB.
+    for limit in [30, 60, 90, 150, 1000] {
+        let limits = limit * MIB;
+        let (chosen, none) = best(&device(Some(limits), 0.009));
+        let Plan { memory: held, caches, .. } = &chosen;
+        assert!(held.all_device() <= limits && held.device >= 15 * MIB, "{limit} MiB: {held:?}");
+        assert_eq!((held.caches, held.device_caches, caches[0].memory), (0, caches[0].bytes, CacheMemory::Device));
+        assert_eq!(caches[0].left_bytes, Some(limits - caches[0].bytes));
+        assert!(epoch(&chosen) < 0.98 * epoch(&none) && epoch(&chosen) <= before, "{limit} MiB: {chosen}, and {none}");
+        before = epoch(&chosen);
+        let text = caches[0].to_string();
+        assert!(text.contains("Transferring_PCIe+SIM_Gather holds") && text.contains("MiB of device memory"), "{text}");
+    }
+    // With room for all, the gather takes a tenth: batching, gathering and training hold the device one after the other.
+    let (chosen, _) = best(&device(Some(1000 * MIB), 0.009));
+    assert_eq!(chosen.caches[0].bytes, 100 * MIB);
+    assert!((epoch(&chosen) / 300.0 - 0.007).abs() < 2e-4, "{chosen}");
+    // Buffers are worth more than rows that save nothing.
+    let (chosen, none) = best(&device(Some(90 * MIB), 0.0));
+    assert_eq!((chosen.caches[0].bytes, &chosen), (0, &none));
+    // Without a limit there is nothing to divide; with too little there is no plan.
+    assert_eq!(best(&device(None, 0.009)).0.caches[0].bytes, 0);
+    let refused = plan(&device(Some(10 * MIB), 0.009)).expect_err("a worker and a mini-batch take 15 MiB");
+    assert!(refused.to_string().contains("15.0 MiB of the device's 10.0 MiB"), "{refused}");
+}
+
+#[test]
+fn a_plan_of_an_earlier_layout_is_read() {
+    let (chosen, _) = best(&device(Some(90 * MIB), 0.009));
+    let mut json = serde_json::to_value(&chosen).expect("plain data");
+    let cache = json["caches"][0].as_object_mut().expect("an object");
+    let operator = cache.remove("operator").expect("written");
+    cache.remove("memory");
+    cache.insert("batching".into(), operator);
+    json["memory"].as_object_mut().expect("an object").remove("device_caches");
+    let read: Plan = serde_json::from_value(json).expect("an earlier layout");
+    assert_eq!((read.caches[0].memory, &read.caches[0].operator), (CacheMemory::Host, &chosen.caches[0].operator));
+}
+
 /// Points of ascending sizes from 5 MiB on that save ever more, up to twice what a mini-batch takes.
 fn points() -> impl Strategy<Value = Vec<(u64, f64)>> {
     prop::collection::vec((1u64..60, prop_oneof![1 => Just(0.0), 3 => 0.0..0.02f64]), 2..8).prop_map(|steps| {
@@ -218,7 +282,7 @@ proptest! {
         let text = serde_json::to_string(&problem).expect("a problem is plain data");
         let again: Problem = serde_json::from_str(&text).expect("what was written can be read");
         prop_assert_eq!(again.caches().len(), 1);
-        prop_assert_eq!(&again.caches()[0].batching, &problem.caches()[0].batching);
+        prop_assert_eq!(&again.caches()[0].operator, &problem.caches()[0].operator);
         let chosen = plan(&problem).expect("it fits").best().clone();
         let text = serde_json::to_string(&chosen).expect("a plan is plain data");
         let read: Plan = serde_json::from_str(&text).expect("what was written can be read");

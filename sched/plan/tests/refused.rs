@@ -145,7 +145,12 @@ fn every_number_of_a_plan_has_bounds() {
         let text = refusal(&|json| json["schedule"]["shares"][0]["hardware"][phase] = serde_json::json!(["XPU"]));
         assert!(text.contains("holds XPU, which is not among the resources"), "{text}");
     }
-    for (field, part) in [("host", "memory.host"), ("device", "memory.device"), ("caches", "memory.caches")] {
+    for (field, part) in [
+        ("host", "memory.host"),
+        ("device", "memory.device"),
+        ("caches", "memory.caches"),
+        ("device_caches", "memory.device_caches"),
+    ] {
         let text = refusal(&|json| json["memory"][field] = huge.clone());
         assert!(text.contains(part), "{text}");
     }

@@ -151,7 +151,8 @@ impl Measurement<'_> {
             // No other point is measured with them, and a device's memory is small.
             self.ready.remove(&route.trained_at);
         }
-        let cache = self.operators.routes[i].batching.cache();
+        let operators = &self.operators.routes[i];
+        let (cache, device_cache) = (operators.batching.cache(), operators.transferring.cache());
         Ok(RouteProfile {
             route,
             edges_per_batch,
@@ -162,6 +163,7 @@ impl Measurement<'_> {
             training,
             interference: Vec::new(),
             cache,
+            device_cache,
         })
     }
 

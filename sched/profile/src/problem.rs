@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use morphgl_plan::{
-    Bytes, Cache, Candidate, Contention, Curve, Durations, Hardware, InterferencePoint, Invalid, Limits, MAX_BYTES,
-    MAX_SECONDS, MAX_THREADS, Point, PoolPoint, Problem, Resource,
+    Bytes, Cache, CacheMemory, Candidate, Contention, Curve, Durations, Hardware, InterferencePoint, Invalid, Limits,
+    MAX_BYTES, MAX_SECONDS, MAX_THREADS, Point, PoolPoint, Problem, Resource,
 };
 use morphgl_registry::{Key, Phase, Place, Route};
 
@@ -28,7 +28,8 @@ impl Profile {
     /// Interference was measured at some splits of the cores; at every other one it is that of the nearest measured split,
     /// and at least `limits.oversubscription` times the threads a core where there are more threads than cores.
     /// The limit of host memory is that of caches, buffers and workers: of what was held while profiling,
-    /// [`Profile::cache_bytes`] count among it.
+    /// [`Profile::cache_bytes`] count among it. Without a limit of device memory, that is nine tenths of what was free, where a cache
+    /// there has a size to choose.
     ///
     /// # Panics
     ///
@@ -40,24 +41,36 @@ impl Profile {
             durations.with_interference(interference)
         });
         let problem = problem.and_then(|p| p.with_caches(self.caches()));
-        problem.unwrap_or_else(|e| panic!("the profile was changed: {e}")).with_limits(limits)
+        let device_bytes = limits.device_bytes.or_else(|| self.device_bytes());
+        let problem = problem.unwrap_or_else(|e| panic!("the profile was changed: {e}"));
+        problem.with_limits(Limits { device_bytes, ..limits })
     }
 
-    /// The caches of the batching operators.
+    /// The caches of the batching operators in host memory, and of the transferring operators in the device's.
     fn caches(&self) -> Vec<Cache> {
         let mut caches: Vec<Cache> = Vec::new();
-        for route in &self.routes {
-            let batching = route.route.batching.to_string();
-            if let Some(curve) = route.cache.clone().filter(|_| caches.iter().all(|c| c.batching != batching)) {
-                caches.push(Cache { batching, curve });
+        for RouteProfile { route, cache, device_cache, .. } in &self.routes {
+            let of_batching = (&route.batching, CacheMemory::Host, cache);
+            for (key, memory, curve) in [of_batching, (&route.transferring, CacheMemory::Device, device_cache)] {
+                let operator = key.to_string();
+                if let Some(curve) = curve.clone().filter(|_| caches.iter().all(|c| c.operator != operator)) {
+                    caches.push(Cache { operator, memory, curve });
+                }
             }
         }
         caches
     }
 
+    /// The limit of device memory for the caches whose sizes can be chosen, buffers and workers, where the user sets none: nine
+    /// tenths of what such caches hold and of what is free beside them.
+    fn device_bytes(&self) -> Option<u64> {
+        let resizable = self.routes.iter().filter_map(|r| r.device_cache.as_ref()).filter(|c| !c.points.is_empty());
+        resizable.filter_map(|c| Some(c.free_bytes?.saturating_add(c.bytes) / 10 * 9)).min()
+    }
+
     /// Bytes of the batching operators' caches in host memory, which are part of [`Profile::held_bytes`] where that was measured.
     pub fn cache_bytes(&self) -> u64 {
-        self.caches().iter().map(|c| c.curve.bytes).sum()
+        self.caches().iter().filter(|c| c.memory == CacheMemory::Host).map(|c| c.curve.bytes).sum()
     }
 
     /// The profile of the routes to one training operator at one place alone.

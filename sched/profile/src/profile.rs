@@ -86,6 +86,9 @@ pub struct RouteProfile {
     /// The batching operator's cache in host memory, if it has one, with the size that the durations were measured with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheCurve>,
+    /// The transferring operator's cache in the device's memory, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_cache: Option<CacheCurve>,
 }
 
 /// Durations of every phase on every route of a machine.

@@ -10,7 +10,7 @@ struct alignas(16) Unit16 {
     uint32_t part[4];
 };
 
-// The dataset's rows on the host, and the rows cached on devices.
+// Rows on the host, all of the dataset's or those of a mini-batch, and the rows cached on devices.
 //
 // Bit `node % 64` of `bitmap[node / 64]` marks a cached row, whose position is the number of earlier bits: those of its word,
 // and `prefix_counts[node / 64]`. A single part has the rows in node order; several have them round-robin by rank: rank r is row
@@ -23,10 +23,10 @@ struct Table {
     const uint8_t* const* parts;
     uint32_t num_parts, row_bytes;
 
-    // Address of a node's row.
-    __device__ __forceinline__ const uint8_t* row(uint32_t node) const {
+    // Address of a node's row; `slot` is its position among the host's.
+    __device__ __forceinline__ const uint8_t* row(uint32_t node, uint32_t slot) const {
         const uint64_t word = bitmap == nullptr ? 0 : bitmap[node / 64], bit = 1ull << node % 64;
-        if ((word & bit) == 0) return host + node * (uint64_t)row_bytes;
+        if ((word & bit) == 0) return host + slot * (uint64_t)row_bytes;
         uint64_t position = prefix_counts[node / 64] + __popcll(word & (bit - 1));
         uint32_t part = 0;
         if (num_parts > 1) {
@@ -48,12 +48,15 @@ enum class Access {
     Naive
 };
 
+// The rows of `nodes`; one that is not cached is row `slots[i]` of the host's. With all of the dataset's there, both are the same.
+//
 // A warp handles 32 rows: each lane looks one of them up, so that the dependent loads of all lookups overlap. Then groups of
 // `Lanes` lanes copy four rows each at a time; lanes after a row's last byte are idle. `Unit` is the type that one lane moves;
 // its size divides the address and the length of every row.
 template <typename Unit, uint32_t Lanes, Access access>
 __device__ __forceinline__ void gather(
-    const uint32_t* __restrict__ nodes, uint32_t num_rows, const Table table, uint8_t* __restrict__ out
+    const uint32_t* __restrict__ nodes, const uint32_t* __restrict__ slots, uint32_t num_rows, const Table table,
+    uint8_t* __restrict__ out
 ) {
     const uint32_t groups = WARP / Lanes, row_bytes = table.row_bytes;
     const uint32_t lane = threadIdx.x % WARP, group = lane / Lanes, offset = lane % Lanes * (uint32_t)sizeof(Unit);
@@ -61,7 +64,7 @@ __device__ __forceinline__ void gather(
     const uint64_t warps = gridDim.x * (uint64_t)blockDim.x / WARP;
     for (uint64_t first = warp * WARP; first < num_rows; first += warps * WARP) {
         const uint32_t count = (uint32_t)min(num_rows - first, (uint64_t)WARP);
-        const uint64_t own = lane < count ? (uint64_t)table.row(nodes[first + lane]) : 0;
+        const uint64_t own = lane < count ? (uint64_t)table.row(nodes[first + lane], slots[first + lane]) : 0;
         for (uint32_t start = 0; start < count; start += ROWS * groups) {
             const uint8_t* from[ROWS];
             uint32_t skip[ROWS], most = 0;
@@ -93,11 +96,12 @@ __device__ __forceinline__ void gather(
 
 #define GATHER(name, Unit, Lanes, access)                                                                             \
     extern "C" __global__ void name(                                                                                  \
-        const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host, const uint64_t* bitmap,    \
-        const uint32_t* prefix, const uint32_t* ranks, const uint8_t* const* parts, uint32_t num_parts, uint8_t* out  \
+        const uint32_t* nodes, const uint32_t* slots, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host,     \
+        const uint64_t* bitmap, const uint32_t* prefix, const uint32_t* ranks, const uint8_t* const* parts,           \
+        uint32_t num_parts, uint8_t* out                                                                              \
     ) {                                                                                                               \
         const Table table{host, bitmap, prefix, ranks, parts, num_parts, row_bytes};                                  \
-        gather<Unit, Lanes, Access::access>(nodes, num_rows, table, out);                                             \
+        gather<Unit, Lanes, Access::access>(nodes, slots, num_rows, table, out);                                      \
     }                                                                                                                 \
     MORPHGL_KERNEL(name)
 
@@ -122,3 +126,17 @@ extern "C" __global__ void gather_count(const uint32_t* nodes, uint32_t num_node
     }
 }
 MORPHGL_KERNEL(gather_count)
+
+// Counts the nodes whose rows are cached, once a warp.
+extern "C" __global__ void gather_hits(
+    const uint32_t* nodes, uint32_t num_nodes, const uint64_t* bitmap, uint32_t* hits
+) {
+    const uint64_t threads = gridDim.x * (uint64_t)blockDim.x;
+    uint32_t own = 0;
+    for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < num_nodes; i += threads) {
+        own += (uint32_t)(bitmap[nodes[i] / 64] >> nodes[i] % 64 & 1);
+    }
+    for (uint32_t lanes = WARP / 2; lanes > 0; lanes /= 2) own += __shfl_down_sync(ALL_LANES, own, lanes);
+    if (threadIdx.x % WARP == 0 && own > 0) atomicAdd(hits, own);
+}
+MORPHGL_KERNEL(gather_hits)

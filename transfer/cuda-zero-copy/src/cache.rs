@@ -14,6 +14,9 @@ const CHUNK: usize = 32 << 20;
 const RANK: u64 = 4;
 const ADDRESS: u64 = 8;
 
+/// Copies the rows of nodes.
+pub(crate) type ReadRows<'a> = &'a dyn Fn(&[u32], &mut [u8]) -> Result<()>;
+
 /// Cached rows, and a bitmap with prefix counts: bit `node % 64` of word `node / 64` marks a cached node, whose position is
 /// the number of bits before it.
 #[derive(Debug)]
@@ -27,6 +30,7 @@ pub(crate) struct Cache {
     pub(crate) rows: ShardedBuffer<u8>,
     /// The cached nodes, for counting on the host.
     pub(crate) map: NodeMap,
+    count_hits: Kernel,
     /// Expected miss rate: share of accesses to rows that are not cached, by the hotness they were chosen by.
     pub(crate) host_share: f64,
 }
@@ -46,6 +50,12 @@ impl Cache {
         (max < devices.len() as u64).then_some(tables + ranks + row_bytes)
     }
 
+    /// Bytes of the gathering device for its tables, and for one row more with `num_devices` devices, each of which holds as many.
+    pub(crate) fn bytes(num_devices: usize, matrix: &FeatureMatrix) -> (u64, u64) {
+        let (tables, ranks) = table_bytes(num_devices as u64, matrix.num_rows());
+        (tables, matrix.row_bytes() as u64 + ranks)
+    }
+
     /// Number of cached rows by device.
     pub(crate) fn rows_by_device(&self) -> impl Iterator<Item = (&Device, usize)> {
         let num_devices = self.rows.parts().len();
@@ -53,9 +63,13 @@ impl Cache {
         self.rows.parts().iter().enumerate().map(move |(i, part)| (part.device(), rows(i)))
     }
 
-    /// Caches the hottest rows of `matrix` that fit the budgets, given in bytes with a stream of each device; the first device
+    /// Caches the hottest rows of `matrix`, which `read` copies, that fit the budgets, given in bytes with a stream of each device; the first device
     /// gathers, and its budget includes the lookup tables. `None` if no row is worth caching.
-    pub(crate) fn fill(devices: &[(&Stream, u64)], matrix: &FeatureMatrix, hotness: &[f32]) -> Result<Option<Self>> {
+    pub(crate) fn fill(
+        devices: &[(&Stream, u64)],
+        (matrix, read): (&FeatureMatrix, ReadRows<'_>),
+        hotness: &[f32],
+    ) -> Result<Option<Self>> {
         let (num_nodes, row_bytes) = (matrix.num_rows(), matrix.row_bytes());
         let Some(max) = max_rows(devices, num_nodes, row_bytes as u64) else { return Ok(None) };
         // Rows are counted, which all take the same bytes; the tables were charged above.
@@ -75,14 +89,27 @@ impl Cache {
             let part: Vec<u32> = nodes.iter().copied().skip(i).step_by(devices.len()).collect();
             // Errors name the device, which may be a peer.
             parts.push(
-                upload_rows(stream, matrix, &part).map_err(|e| Error {
+                upload_rows(stream, (matrix.row_bytes(), read), &part).map_err(|e| Error {
                     context: format!("{}, rows on {}", e.context, stream.device().place()),
                     ..e
                 })?,
             );
         }
-        let rows = ShardedBuffer::new(gathering, parts)?;
-        Ok(Some(Self { bitmap, prefix_counts, ranks, rows, map, host_share }))
+        let cached = ShardedBuffer::new(gathering, parts)?;
+        let count_hits = KERNELS.kernel(gathering.device(), "gather_hits")?;
+        Ok(Some(Self { bitmap, prefix_counts, ranks, rows: cached, map, count_hits, host_share }))
+    }
+
+    /// Queues the count of the first `len` of `nodes` whose rows are cached, on any device, and its copy to the host.
+    pub(crate) fn queue_hits(&self, stream: &Stream, nodes: &Buffer<u32>, len: usize) -> Result<Pinned<u32>> {
+        let mut hits = Buffer::new(stream, 1)?;
+        stream.fill(&mut hits, 0)?;
+        let arguments = &mut [nodes.into(), (len as u32).into(), (&self.bitmap).into(), (&mut hits).into()];
+        // SAFETY: the arguments are the kernel's, and nodes are those of the dataset.
+        unsafe { stream.launch(&self.count_hits, Shape::covering(len, 256), arguments)? };
+        let mut counted = Pinned::new(stream.device(), 1)?;
+        stream.copy(&hits, 0..1, &mut counted, 0)?;
+        Ok(counted)
     }
 
     /// Number of `nodes` whose rows are cached, on any device.
@@ -122,45 +149,16 @@ fn rank(nodes: &mut [u32], hotness: &[f32]) -> Vec<u32> {
 }
 
 /// Uploads the rows of `nodes`, packed.
-fn upload_rows(stream: &Stream, matrix: &FeatureMatrix, nodes: &[u32]) -> Result<Buffer<u8>> {
-    let row_bytes = matrix.row_bytes();
-    let mut rows = Buffer::new(stream, nodes.len() * row_bytes)?;
+fn upload_rows(stream: &Stream, (row_bytes, read): (usize, ReadRows<'_>), nodes: &[u32]) -> Result<Buffer<u8>> {
+    let mut uploaded = Buffer::new(stream, nodes.len() * row_bytes)?;
     let mut at = 0;
     for nodes in nodes.chunks((CHUNK / row_bytes.max(1)).max(1)) {
         let mut chunk = Pinned::<u8>::new(stream.device(), nodes.len() * row_bytes)?;
-        matrix.par_gather_rows(nodes, &mut chunk);
-        stream.copy(&chunk, 0..chunk.len(), &mut rows, at)?;
+        read(nodes, &mut chunk)?;
+        stream.copy(&chunk, 0..chunk.len(), &mut uploaded, at)?;
         at += chunk.len();
     }
-    Ok(rows)
-}
-
-#[derive(Debug)]
-pub(crate) struct AccessCounts {
-    accesses: Buffer<u32>,
-    kernel: Kernel,
-    left: u32,
-}
-
-impl AccessCounts {
-    pub(crate) fn new(stream: &Stream, num_nodes: usize, batches: u32) -> Result<Self> {
-        let mut accesses = Buffer::new(stream, num_nodes)?;
-        stream.fill(&mut accesses, 0)?;
-        Ok(Self { accesses, kernel: KERNELS.kernel(stream.device(), "gather_count")?, left: batches })
-    }
-
-    /// Counts the first `len` of `nodes`; returns whether this was the last mini-batch to count.
-    pub(crate) fn add(&mut self, stream: &Stream, nodes: &Buffer<u32>, len: usize) -> Result<bool> {
-        let arguments = &mut [nodes.into(), (len as u32).into(), (&mut self.accesses).into()];
-        // SAFETY: the arguments are the kernel's, and nodes are those of the dataset.
-        unsafe { stream.launch(&self.kernel, Shape::covering(len, 256), arguments)? };
-        self.left = self.left.saturating_sub(1);
-        Ok(self.left == 0)
-    }
-
-    pub(crate) fn hotness(&self, stream: &Stream) -> Result<Vec<f32>> {
-        Ok(self.accesses.to_vec(stream)?.into_iter().map(|count| count as f32).collect())
-    }
+    Ok(uploaded)
 }
 
 #[cfg(all(test, feature = "emulate"))]

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use morphgl_cuda::{Staging, Stream, pending};
+use morphgl_cuda::{Staging, Stream, pending_counting};
 use morphgl_registry::{
-    Counters, Error, Handle, LINK_BYTES, MiniBatch, Place, Result, Transferring, TransferringContext,
+    CacheCurve, Counters, Error, Handle, LINK_BYTES, MiniBatch, Place, Result, Transferring, TransferringContext,
 };
 use serde::Deserialize;
 
@@ -56,13 +56,26 @@ impl Transferring for DmaGather {
         let (mut sent, num_bytes) = self.staging.send(&self.stream, &batch, None)?;
         let mut gather = self.gather.lock();
         gather.stream().wait(&sent.ready)?;
-        let gathered = gather.fill_in(&mut sent)?;
+        let gathered = gather.fill_in(&mut sent, Some(&batch.input_nodes))?;
         let end = gather.stream().record(true)?;
         // Counted once the device has its work.
         let mut counters = Counters::NONE.with(&LINK_BYTES, num_bytes);
-        if gathered {
-            counters += gather.counters(&batch.input_nodes);
+        if let Some(gathered) = gathered {
+            counters += gather.counters(&batch.input_nodes, &gathered);
         }
-        Ok(pending(start, end, move || Ok(sent.into_batch())).counting(counters))
+        let shared = Arc::clone(&self.gather);
+        Ok(pending_counting(start, end, move |took| {
+            shared.lock().transferred(took);
+            Ok((sent.into_batch(), counters))
+        }))
+    }
+
+    fn cache(&self) -> Option<CacheCurve> {
+        self.gather.curve()
+    }
+
+    fn resize_cache(&mut self, bytes: u64) -> Result<()> {
+        self.gather.lock().resize(bytes);
+        Ok(())
     }
 }

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod cache;
+mod counting;
+mod disk;
 mod dma_gather;
 mod gather;
 mod options;
@@ -15,7 +17,8 @@ pub use zero_copy::ZeroCopy;
 
 use morphgl_cuda::{BACKEND, CUDA, accelerators, probe};
 use morphgl_registry::{
-    At, Build, CACHE_HITS, CACHE_REQUESTS, Description, Hardware, Key, LINK_BYTES, Phase, Resource,
+    At, Build, CACHE_HITS, CACHE_REQUESTS, CounterSpec, DISK_BYTES, DISK_READS, Description, Hardware, Key, LINK_BYTES,
+    Phase, Resource,
 };
 
 const HARDWARE: Hardware = Hardware::new(&[CUDA, Resource::PCIE]);
@@ -24,6 +27,10 @@ const HARDWARE: Hardware = Hardware::new(&[CUDA, Resource::PCIE]);
 pub const KEY: Key = Key::new(Phase::Transferring, HARDWARE, "ZeroCopy");
 /// Name of the copy and gather for mini-batches of the host: `Transferring_CUDA+PCIe_DmaGather`.
 pub const DMA_GATHER_KEY: Key = Key::new(Phase::Transferring, HARDWARE, "DmaGather");
+
+/// Rows of a dataset on disk that no device holds, and host memory does.
+pub const HOST_ROWS: CounterSpec =
+    CounterSpec::new("host_rows", "rows found in host memory, of a dataset left on disk");
 
 /// The gather for mini-batches of the device.
 pub const DESCRIPTION: Description = Description::new(
@@ -35,7 +42,8 @@ pub const DESCRIPTION: Description = Description::new(
 )
 .with_probe(probe)
 .with_accelerators(accelerators)
-.with_options(&options::SPECS);
+.with_options(&options::SPECS)
+.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS]);
 
 /// The copy and gather for mini-batches of the host.
 pub const DMA_GATHER: Description = Description::new(
@@ -49,7 +57,7 @@ pub const DMA_GATHER: Description = Description::new(
 .with_accelerators(accelerators)
 .gathering_features()
 .with_options(&options::STAGED_SPECS)
-.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS])
+.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS, HOST_ROWS, DISK_READS, DISK_BYTES])
 .taking_given_rows();
 
 morphgl_registry::submit! { DESCRIPTION }
@@ -60,6 +68,6 @@ morphgl_cuda::module! {
     static KERNELS = "kernels/gather.cu" {
         gather_rows_1, gather_rows_2, gather_rows_4, gather_rows_8, gather_rows_16,
         gather_short_rows_8, gather_short_rows_16,
-        gather_naive_rows_1, gather_naive_rows_2, gather_naive_rows_4, gather_count
+        gather_naive_rows_1, gather_naive_rows_2, gather_naive_rows_4, gather_count, gather_hits
     }
 }

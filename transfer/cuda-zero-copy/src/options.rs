@@ -28,6 +28,8 @@ pub(crate) struct Options {
     pub(crate) cache_bytes: Option<u64>,
     /// With `cache` auto, mini-batches whose accesses are counted before the cache is filled.
     pub(crate) presample: u32,
+    /// Host memory for the hottest rows that no device holds, which leaves all features on disk; `None` maps them.
+    pub(crate) host_bytes: Option<u64>,
     /// Share of the multiprocessors that gather rows from the host.
     pub(crate) share: f64,
     /// Which bytes of a row a warp loads at a time.
@@ -68,9 +70,19 @@ pub(crate) const SPECS: [OptionSpec; 6] = [
     OptionSpec::new("peers", OptionType::Places, "none", "other devices that cache rows: none, all, or places"),
 ];
 
-/// [`SPECS`], and the option of the staging in pinned memory.
-pub(crate) const STAGED_SPECS: [OptionSpec; SPECS.len() + 1] = {
-    let mut specs = [Staging::DEPTH; SPECS.len() + 1];
+/// Host memory for rows of a dataset that is left on disk.
+const HOST_BYTES: OptionSpec = OptionSpec::new(
+    "host_bytes",
+    OptionType::Count,
+    "features in memory",
+    "leaves features on disk, with so much host memory for the hottest rows that no device holds",
+)
+.of_budget(OptionRole::HostBudget);
+
+/// [`SPECS`], and the options for mini-batches of the host: the staging in pinned memory, and features on disk.
+pub(crate) const STAGED_SPECS: [OptionSpec; SPECS.len() + 2] = {
+    let mut specs = [Staging::DEPTH; SPECS.len() + 2];
+    specs[SPECS.len() + 1] = HOST_BYTES;
     let mut i = 0;
     while i < SPECS.len() {
         specs[i] = SPECS[i];
@@ -85,6 +97,7 @@ impl Default for Options {
             cache: CachePolicy::Auto,
             cache_bytes: None,
             presample: 64,
+            host_bytes: None,
             share: 0.2,
             access: Access::Aligned,
             peers: Value::Null,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use morphgl_cuda::Device;
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{Key, Result, SamplerSettings, SeedSet, TransferringContext};
+use morphgl_registry::{CacheCurve, Key, Result, SamplerSettings, SeedSet, TransferringContext};
 use serde_json::Value;
 
 use crate::gather::Gather;
@@ -52,6 +52,11 @@ impl SharedGather {
 
     pub(crate) fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// The curve of its cache. A device that fails has none: its next mini-batch says why.
+    pub(crate) fn curve(&self) -> Option<CacheCurve> {
+        self.lock().curve().ok().flatten()
     }
 
     /// Locks the gather: only one operator at a time uses it.

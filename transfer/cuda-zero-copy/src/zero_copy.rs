@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use morphgl_cuda::{CudaBatch, pending};
-use morphgl_registry::{Error, Handle, MiniBatch, Result, Transferring, TransferringContext};
+use morphgl_cuda::{CudaBatch, pending_counting};
+use morphgl_registry::{CacheCurve, Counters, Error, Handle, MiniBatch, Result, Transferring, TransferringContext};
 
 use crate::shared::SharedGather;
 use crate::{Gather, KEY};
@@ -28,6 +28,10 @@ impl ZeroCopy {
             let message = format!("it fills in mini-batches in place, and cannot go from {from} to {to}");
             return Err(Error::setting(KEY, message));
         }
+        if options.get("host_bytes").is_some() {
+            let message = "options: host_bytes: the host does not know which rows its mini-batches need; give none, and features in memory";
+            return Err(Error::setting(KEY, message));
+        }
         Ok(Self { gather: SharedGather::open(&KEY, context, options)? })
     }
 
@@ -43,7 +47,21 @@ impl Transferring for ZeroCopy {
         let mut gather = self.gather.lock();
         gather.stream().wait(&batch.ready)?;
         let start = gather.stream().record(true)?;
-        gather.fill_in(&mut batch)?;
-        Ok(pending(start, gather.stream().record(true)?, move || Ok(MiniBatch::Device(batch))))
+        let gathered = gather.fill_in(&mut batch, None)?;
+        let counters = gathered.map(|_| gather.queue_counters(&batch)).transpose()?;
+        let (end, shared) = (gather.stream().record(true)?, Arc::clone(&self.gather));
+        Ok(pending_counting(start, end, move |took| {
+            shared.lock().transferred(took);
+            Ok((MiniBatch::Device(batch), counters.map_or(Counters::NONE, |counters| counters())))
+        }))
+    }
+
+    fn cache(&self) -> Option<CacheCurve> {
+        self.gather.curve()
+    }
+
+    fn resize_cache(&mut self, bytes: u64) -> Result<()> {
+        self.gather.lock().resize(bytes);
+        Ok(())
     }
 }

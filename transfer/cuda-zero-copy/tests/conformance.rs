@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use common::{check, operator, place, stream, upload, with_rows};
 use morphgl_conformance::available;
-use morphgl_conformance::batching::Case;
+use morphgl_conformance::batching::{Case, reference};
 use morphgl_conformance::transferring;
 use morphgl_hotness::PolicyKind;
-use morphgl_registry::{Place, TransferringContext};
+use morphgl_registry::{
+    BatchId, CACHE_HITS, CACHE_REQUESTS, CachePoint, Counters, HostBatch, LINK_BYTES, Place, Transferring,
+    TransferringContext,
+};
 use morphgl_transferring_cuda_zero_copy::{DESCRIPTION, ZeroCopy};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -64,6 +67,75 @@ fn the_cache_is_filled_after_presampling() {
     check(&mut operator, &stream, &case, 1);
     assert_eq!(operator.gather().num_cached_rows(), 10);
     check(&mut operator, &stream, &case, 2);
+}
+
+#[test]
+fn hits_are_counted_on_the_device() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    // More nodes than a block has threads, and a word of the bitmap that is not full.
+    let case = Case::new(with_rows(3000, 20)).with(|s| s.batch_size = 600);
+    let stream = stream();
+    let mut operator = operator(&case, json!({"presample": 0})).expect("the device is available");
+    let measure = |operator: &mut ZeroCopy, index| {
+        let whole = reference::sample(&case, BatchId { epoch: 0, index });
+        let lacking = HostBatch { features: None, ..whole.clone() };
+        let handle = operator.transfer(upload(&stream, &lacking)).expect("a gather");
+        (whole.input_nodes, handle.measured().expect("no failure").1.counters)
+    };
+    let (nodes, counters) = measure(&mut operator, 0);
+    assert_eq!(counters, Counters::NONE.with(&LINK_BYTES, 20 * nodes.len() as u64));
+    for every in [1, 3, 1000] {
+        let hotness: Vec<f32> = (0..3000).map(|node| if node % every == 0 { 1.0 } else { 0.0 }).collect();
+        operator.gather().fill_cache(&hotness, u64::MAX).expect("enough memory");
+        for index in 0..2 {
+            let (nodes, counters) = measure(&mut operator, index);
+            let (requests, hits) = (nodes.len(), nodes.iter().filter(|node| **node % every == 0).count());
+            assert!(requests > 1024, "{requests}");
+            let expected = Counters::NONE.with(&LINK_BYTES, 20 * (requests - hits) as u64);
+            let expected = expected.with(&CACHE_REQUESTS, requests as u64).with(&CACHE_HITS, hits as u64);
+            assert_eq!(counters, expected, "every {every}, mini-batch {index}");
+        }
+    }
+}
+
+#[test]
+fn counts_tell_what_sizes_save_until_one_is_chosen() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    let case = Case::new(with_rows(120, 36));
+    let stream = stream();
+    // Two words of the bitmap, and an address.
+    let bytes = |rows: u64| 2 * 16 + 8 + 36 * rows;
+    let options = json!({"presample": 4, "cache_bytes": bytes(10)});
+    for (chosen, cached) in
+        [(None, 10), (Some(bytes(25)), 25), (Some(bytes(26) - 1), 25), (Some(0), 0), (Some(bytes(0)), 0)]
+    {
+        let mut operator = operator(&case, options.clone()).expect("the device is available");
+        check(&mut operator, &stream, &case, 0);
+        assert_eq!(operator.cache(), None, "one mini-batch ranks rows, and none judges them");
+        check(&mut operator, &stream, &case, 1);
+        let curve = operator.cache().expect("two mini-batches were counted");
+        assert_eq!(curve.bytes, 0, "nothing is cached yet");
+        assert!(curve.batch_seconds > 0.0 && curve.free_bytes > Some(0), "{curve:?}");
+        let ends = [&curve.points[0], curve.points.last().expect("points")];
+        assert_eq!(ends.map(|p| p.bytes), [0, bytes(120)]);
+        assert_eq!(ends[0].saved_seconds, 0.0);
+        let saved = ends[1].saved_seconds;
+        assert!(0.0 < saved && saved <= curve.batch_seconds, "all rows save the gather: {curve:?}");
+        let rises =
+            |pair: &[CachePoint]| pair[0].bytes < pair[1].bytes && pair[0].saved_seconds <= pair[1].saved_seconds;
+        assert!(curve.points.windows(2).all(rises), "{curve:?}");
+        if let Some(bytes) = chosen {
+            operator.resize_cache(bytes).expect("it is not filled yet");
+        }
+        (0..2).for_each(|index| check(&mut operator, &stream, &case, index));
+        assert_eq!(operator.cache(), None, "{chosen:?}");
+        assert_eq!(operator.gather().num_cached_rows(), cached, "{chosen:?}");
+        check(&mut operator, &stream, &case, 2);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use morphgl_registry::{Handle, Result, Wait};
+use morphgl_registry::{Counters, Handle, Measured, Result, Wait};
 
 use crate::driver::Id;
 use crate::{Device, Stream};
@@ -73,6 +73,15 @@ impl Stream {
 
 /// Handle for the work between two timed events; `finish` computes its result once it is done.
 pub fn pending<T: 'static>(start: Event, end: Event, finish: impl FnOnce() -> Result<T> + Send + 'static) -> Handle<T> {
+    pending_counting(start, end, move |_| Ok((finish()?, Counters::NONE)))
+}
+
+/// As [`pending`], where `finish` is told how long the work took and has counters, too.
+pub fn pending_counting<T: 'static>(
+    start: Event,
+    end: Event,
+    finish: impl FnOnce(Duration) -> Result<(T, Counters)> + Send + 'static,
+) -> Handle<T> {
     Handle::pending(Pending { start, end, finish })
 }
 
@@ -82,14 +91,15 @@ struct Pending<F> {
     finish: F,
 }
 
-impl<T, F: FnOnce() -> Result<T> + Send> Wait<T> for Pending<F> {
+impl<T, F: FnOnce(Duration) -> Result<(T, Counters)> + Send> Wait<T> for Pending<F> {
     fn is_ready(&self) -> bool {
         self.end.is_done()
     }
 
-    fn wait(self: Box<Self>) -> Result<(T, Duration)> {
+    fn wait(self: Box<Self>) -> Result<(T, Measured)> {
         self.end.synchronize()?;
-        let took = self.end.elapsed(&self.start)?;
-        Ok(((self.finish)()?, took))
+        let busy = self.end.elapsed(&self.start)?;
+        let (value, counters) = (self.finish)(busy)?;
+        Ok((value, Measured { busy, counters }))
     }
 }

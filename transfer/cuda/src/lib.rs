@@ -43,7 +43,7 @@ pub use communicator::{Calls, Communicator};
 pub use copy::{Readable, Span, Writable};
 pub use device::{Device, Properties, Statistics, statistics};
 pub use driver::{Precision, Shape};
-pub use event::{Event, pending};
+pub use event::{Event, pending, pending_counting};
 pub use gemm::{Floats, Transpose};
 pub use kernel::Kernel;
 pub use mapped::Mapped;

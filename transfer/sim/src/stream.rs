@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use morphgl_registry::{BatchId, Error, Handle, Key, Result, Wait};
+use morphgl_registry::{BatchId, Counters, Error, Handle, Key, Measured, Result, Wait};
 
 use crate::resources::Stop;
 use crate::{Device, Operation, Work};
@@ -136,9 +136,9 @@ impl<T: Send> Wait<T> for Pending<T> {
         true
     }
 
-    fn wait(self: Box<Self>) -> Result<(T, Duration)> {
+    fn wait(self: Box<Self>) -> Result<(T, Measured)> {
         match self.received.into_inner().map_or_else(|| self.receiver.recv(), Ok) {
-            Ok(Ok(outcome)) => outcome,
+            Ok(Ok(outcome)) => outcome.map(|(value, busy)| (value, Measured { busy, counters: Counters::NONE })),
             Ok(Err(panic)) => resume_unwind(panic),
             Err(RecvError) => Err(Error::failed(&self.context, "the operator was dropped before this was done")),
         }

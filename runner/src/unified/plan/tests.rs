@@ -40,6 +40,7 @@ fn route(on_device: bool, training: f64) -> RouteProfile {
         training: vec![of_threads(1), of_threads(CORES)],
         interference: Vec::new(),
         cache: None,
+        device_cache: None,
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(crate) use operators::{FakeBatching, FakeTraining, FakeTransferring};
 pub(crate) use schedules::{cpu, device, dual, executor, expected_order, hardware, interleaved, operators, schedule};
 
-use morphgl_registry::{BatchId, Error, Handle, Phase, Result, Wait};
+use morphgl_registry::{BatchId, Error, Handle, Measured, Phase, Result, Wait};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
@@ -182,7 +182,7 @@ impl<T> Wait<T> for FailingHandle {
         false
     }
 
-    fn wait(self: Box<Self>) -> Result<(T, Duration)> {
+    fn wait(self: Box<Self>) -> Result<(T, Measured)> {
         assert!(self.0 != Fault::LatePanic, "injected panic");
         Err(Error::failed("fake", "injected error"))
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, DeviceBatch, Gradients, Handle, HostBatch, Key, MiniBatch, NamedTensor, Phase,
-    Place, Result, Score, Training, Transferring, Wait,
+    BatchId, Batching, BatchingWorker, DeviceBatch, Gradients, Handle, HostBatch, Key, Measured, MiniBatch,
+    NamedTensor, Phase, Place, Result, Score, Training, Transferring, Wait,
 };
 
 use super::{FakeMachine, content};
@@ -219,13 +219,13 @@ impl Wait<Score> for Queued {
         false
     }
 
-    fn wait(self: Box<Self>) -> Result<(Score, Duration)> {
+    fn wait(self: Box<Self>) -> Result<(Score, Measured)> {
         let Self { machine, resources, batch } = *self;
         let (start, id) = (Instant::now(), batch.id);
         machine.observed().queued -= 1;
         let _guard = machine.acquire(&resources, id);
         let score = FakeTraining::check_batch(&machine, &MiniBatch::Host(batch))?;
-        machine.handle(Phase::Training, id, score, start.elapsed()).wait()
+        machine.handle(Phase::Training, id, score, start.elapsed()).measured()
     }
 }
 

@@ -10,9 +10,13 @@ fn streams(devices: usize) -> Vec<Stream> {
 #[track_caller]
 fn check(hotness: &[f32], budgets: &[u64], expected: &[&[u8]]) {
     let matrix = FeatureMatrix::U8 { data: (0..20).collect::<Vec<u8>>().into(), dim: 2 };
+    let read = |nodes: &[u32], out: &mut [u8]| {
+        matrix.gather_rows(nodes, out);
+        Ok(())
+    };
     let streams = streams(budgets.len());
     let devices: Vec<_> = streams.iter().zip(budgets.iter().copied()).collect();
-    let Some(cache) = Cache::fill(&devices, &matrix, hotness).expect("enough memory") else {
+    let Some(cache) = Cache::fill(&devices, (&matrix, &read), hotness).expect("enough memory") else {
         return assert!(expected.is_empty(), "nothing is cached");
     };
     let down = |(stream, part): (&Stream, &Buffer<u8>)| {

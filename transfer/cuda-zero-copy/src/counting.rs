@@ -1,0 +1,151 @@
+//! Counts of the accesses of a run's first mini-batches: what rows are ranked by, and what they tell of sizes of the cache.
+
+use std::time::Duration;
+
+use morphgl_cuda::{Buffer, Event, Kernel, Shape, Stream};
+use morphgl_registry::{CachePoint, Result};
+
+use crate::KERNELS;
+
+/// Maximum number of gathers that are timed.
+const MAX_TIMED: usize = 64;
+
+/// Accesses of each node while no row is cached.
+#[derive(Debug)]
+pub(crate) struct AccessCounts {
+    /// Accesses by mini-batches of even and of odd number: the rows that one half ranks are judged by the other.
+    accesses: [Buffer<u32>; 2],
+    kernel: Kernel,
+    counted: u32,
+    left: u32,
+    /// Begin and end of the first gathers.
+    gathers: Vec<(Event, Event)>,
+    /// Sum and number of the whole transfers that were waited for.
+    transfers: (Duration, u32),
+}
+
+impl AccessCounts {
+    pub(crate) fn new(stream: &Stream, num_nodes: usize, batches: u32) -> Result<Self> {
+        let mut accesses = [Buffer::new(stream, num_nodes)?, Buffer::new(stream, num_nodes)?];
+        accesses.iter_mut().try_for_each(|half| stream.fill(half, 0))?;
+        let kernel = KERNELS.kernel(stream.device(), "gather_count")?;
+        Ok(Self { accesses, kernel, counted: 0, left: batches, gathers: Vec::new(), transfers: (Duration::ZERO, 0) })
+    }
+
+    /// Counts the first `len` of `nodes`; returns whether this was the last mini-batch to count.
+    pub(crate) fn add(&mut self, stream: &Stream, nodes: &Buffer<u32>, len: usize) -> Result<bool> {
+        let half = &mut self.accesses[self.counted as usize % 2];
+        let arguments = &mut [nodes.into(), (len as u32).into(), half.into()];
+        // SAFETY: the arguments are the kernel's, and nodes are those of the dataset.
+        unsafe { stream.launch(&self.kernel, Shape::covering(len, 256), arguments)? };
+        self.counted += 1;
+        self.left = self.left.saturating_sub(1);
+        Ok(self.left == 0)
+    }
+
+    /// Notes a gather between two timed events.
+    pub(crate) fn gathered(&mut self, start: Event, end: Event) {
+        if self.gathers.len() < MAX_TIMED {
+            self.gathers.push((start, end));
+        }
+    }
+
+    /// Notes how long a whole transfer took.
+    pub(crate) fn transferred(&mut self, took: Duration) {
+        self.transfers.0 += took;
+        self.transfers.1 += 1;
+    }
+
+    /// Accesses of each node, of all mini-batches counted.
+    pub(crate) fn hotness(&self, stream: &Stream) -> Result<Vec<f32>> {
+        let [even, odd] = self.halves(stream)?;
+        Ok(even.into_iter().zip(odd).map(|(even, odd)| (even + odd) as f32).collect())
+    }
+
+    /// What the counts tell so far; `None` before two mini-batches were counted and one was waited for.
+    ///
+    /// O(nodes), on the host.
+    pub(crate) fn savings(&self, stream: &Stream) -> Result<Option<Savings>> {
+        let (sum, transfers) = self.transfers;
+        let done: Vec<&(Event, Event)> = self.gathers.iter().filter(|(_, end)| end.is_done()).collect();
+        if transfers == 0 || done.is_empty() || self.counted < 2 {
+            return Ok(None);
+        }
+        let gathering = done.iter().try_fold(Duration::ZERO, |sum, (start, end)| Ok(sum + end.elapsed(start)?))?;
+        let gather_seconds = gathering.as_secs_f64() / done.len() as f64;
+        let saved = |(rows, share): (u64, f64)| (rows, share * gather_seconds);
+        Ok(Some(Savings {
+            batch_seconds: sum.as_secs_f64() / f64::from(transfers),
+            by_rows: hit_shares(&self.halves(stream)?).into_iter().map(saved).collect(),
+        }))
+    }
+
+    fn halves(&self, stream: &Stream) -> Result<[Vec<u32>; 2]> {
+        let [even, odd] = &self.accesses;
+        Ok([even.to_vec(stream)?, odd.to_vec(stream)?])
+    }
+}
+
+/// What caches save of a mini-batch. All rows of the mini-batches counted came from the host; a cached one is taken to cost nothing
+/// beside.
+#[derive(Debug)]
+pub(crate) struct Savings {
+    /// Mean seconds of a whole transfer.
+    pub(crate) batch_seconds: f64,
+    /// Seconds of the gather that caches of so many of the hottest rows save, by ascending rows.
+    by_rows: Vec<(u64, f64)>,
+}
+
+impl Savings {
+    /// The same by bytes of one of `num_devices` devices, which hold equally many rows: `tables`, and `row` for each of its rows.
+    pub(crate) fn points(&self, num_devices: u64, (tables, row): (u64, u64)) -> Vec<CachePoint> {
+        let mut points = vec![CachePoint { bytes: 0, saved_seconds: 0.0 }];
+        for &(rows, saved_seconds) in self.by_rows.iter().filter(|(rows, _)| *rows > 0) {
+            let bytes = tables + rows.div_ceil(num_devices) * row;
+            match points.last_mut().filter(|last| last.bytes == bytes) {
+                Some(last) => last.saved_seconds = saved_seconds,
+                None => points.push(CachePoint { bytes, saved_seconds }),
+            }
+        }
+        points
+    }
+}
+
+/// Shares of the accesses that caches of so many of the hottest rows serve, by ascending rows, linear in between: ranked by either
+/// half of the mini-batches and judged by the other, since the accesses that chose a row flatter it.
+fn hit_shares([even, odd]: &[Vec<u32>; 2]) -> Vec<(u64, f64)> {
+    let curves = [hits(even, odd), hits(odd, even)];
+    let all: u64 = curves.iter().map(|curve| curve.last().map_or(0, |&(_, hits)| hits)).sum();
+    let mut sizes: Vec<u64> = curves.iter().flatten().map(|&(rows, _)| rows).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let share = |rows: u64| curves.iter().map(|curve| at(curve, rows)).sum::<f64>() / all.max(1) as f64;
+    sizes.into_iter().map(|rows| (rows, share(rows))).collect()
+}
+
+/// Rows with at least so many accesses in `ranked`, and how often `judged` has them, by ascending rows.
+fn hits(ranked: &[u32], judged: &[u32]) -> Vec<(u64, u64)> {
+    let most = ranked.iter().copied().max().unwrap_or(0) as usize;
+    let mut by_accesses = vec![(0u64, 0u64); most + 1];
+    for (&accesses, &judged) in ranked.iter().zip(judged) {
+        let (rows, hits) = &mut by_accesses[accesses as usize];
+        (*rows, *hits) = (*rows + 1, *hits + u64::from(judged));
+    }
+    let mut sum = (0, 0);
+    let add = |&(rows, hits): &(u64, u64)| {
+        sum = (sum.0 + rows, sum.1 + hits);
+        sum
+    };
+    by_accesses.iter().rev().filter(|(rows, _)| *rows > 0).map(add).collect()
+}
+
+/// The hits of so many rows: linear between the sizes of `curve`, and from none on.
+fn at(curve: &[(u64, u64)], rows: u64) -> f64 {
+    let after = curve.partition_point(|&(size, _)| size < rows);
+    let (low, low_hits) = if after == 0 { (0, 0) } else { curve[after - 1] };
+    let Some(&(high, high_hits)) = curve.get(after) else { return low_hits as f64 };
+    low_hits as f64 + (rows - low) as f64 / (high - low) as f64 * (high_hits - low_hits) as f64
+}
+
+#[cfg(test)]
+mod tests;
