@@ -16,7 +16,7 @@ pub struct CacheCurve {
     pub free_bytes: Option<u64>,
     /// Seconds of building the operator again for another size.
     pub build_seconds: f64,
-    /// Mean seconds of a mini-batch with this size, of the mini-batches that tell what sizes save; 0 before the first.
+    /// Mean or median seconds of a mini-batch with this size, of the mini-batches that tell what sizes save; 0 before the first.
     pub batch_seconds: f64,
     /// What sizes save, by ascending bytes; between two points linearly. Empty where the size cannot be chosen.
     pub points: Vec<CachePoint>,

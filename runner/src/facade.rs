@@ -52,11 +52,12 @@ impl Profiler {
         let profile = morphgl_profile::profile(operators, selections, &machine, &self.settings, &watch, progress);
         let mut profile = profile?;
         for RouteProfile { route, cache, device_cache, .. } in &mut profile.routes {
-            for (key, cache) in [(&route.batching, cache), (&route.transferring, device_cache)] {
-                if budget::is_fixed(&job.config, &job.registry, key)? {
-                    // The user's size is kept.
-                    cache.iter_mut().for_each(|cache| cache.points.clear());
-                }
+            // The user's size is kept. A device's cache has it only when accesses were counted, and is no part of the plan then.
+            if budget::is_fixed(&job.config, &job.registry, &route.batching)? {
+                cache.iter_mut().for_each(|cache| cache.points.clear());
+            }
+            if budget::is_fixed(&job.config, &job.registry, &route.transferring)? {
+                *device_cache = None;
             }
         }
         Ok(profile)

@@ -191,6 +191,7 @@ impl Job {
         let (on_devices, on_host): (Vec<_>, Vec<_>) = sizes.iter().partition(|s| s.memory == CacheMemory::Device);
         for CacheSize { operator: key, bytes, .. } in on_devices {
             for RouteOperators { route, transferring, .. } in &mut self.operators.routes {
+                // A plan from a file may have another size than the user's.
                 let is_fixed = budget::is_fixed(&self.config, &self.registry, &route.transferring)?;
                 if route.transferring.to_string() == *key && !is_fixed {
                     transferring.resize_cache(*bytes)?;

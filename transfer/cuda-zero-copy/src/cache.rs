@@ -63,8 +63,8 @@ impl Cache {
         self.rows.parts().iter().enumerate().map(move |(i, part)| (part.device(), rows(i)))
     }
 
-    /// Caches the hottest rows of `matrix`, which `read` copies, that fit the budgets, given in bytes with a stream of each device; the first device
-    /// gathers, and its budget includes the lookup tables. `None` if no row is worth caching.
+    /// Caches the hottest rows of `matrix`, which `read` copies, that fit the budgets, given in bytes with a stream of each device; the
+    /// first device gathers, and its budget includes the lookup tables. `None` if no row is worth caching.
     pub(crate) fn fill(
         devices: &[(&Stream, u64)],
         (matrix, read): (&FeatureMatrix, ReadRows<'_>),

@@ -7,7 +7,7 @@ use morphgl_registry::{CachePoint, Result};
 
 use crate::KERNELS;
 
-/// Maximum number of gathers that are timed.
+/// Maximum number of mini-batches that are timed.
 const MAX_TIMED: usize = 64;
 
 /// Accesses of each node while no row is cached.
@@ -20,8 +20,8 @@ pub(crate) struct AccessCounts {
     left: u32,
     /// Begin and end of the first gathers.
     gathers: Vec<(Event, Event)>,
-    /// Sum and number of the whole transfers that were waited for.
-    transfers: (Duration, u32),
+    /// Durations of the first whole transfers that were waited for.
+    transfers: Vec<Duration>,
 }
 
 impl AccessCounts {
@@ -29,7 +29,7 @@ impl AccessCounts {
         let mut accesses = [Buffer::new(stream, num_nodes)?, Buffer::new(stream, num_nodes)?];
         accesses.iter_mut().try_for_each(|half| stream.fill(half, 0))?;
         let kernel = KERNELS.kernel(stream.device(), "gather_count")?;
-        Ok(Self { accesses, kernel, counted: 0, left: batches, gathers: Vec::new(), transfers: (Duration::ZERO, 0) })
+        Ok(Self { accesses, kernel, counted: 0, left: batches, gathers: Vec::new(), transfers: Vec::new() })
     }
 
     /// Counts the first `len` of `nodes`; returns whether this was the last mini-batch to count.
@@ -52,8 +52,9 @@ impl AccessCounts {
 
     /// Notes how long a whole transfer took.
     pub(crate) fn transferred(&mut self, took: Duration) {
-        self.transfers.0 += took;
-        self.transfers.1 += 1;
+        if self.transfers.len() < MAX_TIMED {
+            self.transfers.push(took);
+        }
     }
 
     /// Accesses of each node, of all mini-batches counted.
@@ -66,18 +67,16 @@ impl AccessCounts {
     ///
     /// O(nodes), on the host.
     pub(crate) fn savings(&self, stream: &Stream) -> Result<Option<Savings>> {
-        let (sum, transfers) = self.transfers;
-        let done: Vec<&(Event, Event)> = self.gathers.iter().filter(|(_, end)| end.is_done()).collect();
-        if transfers == 0 || done.is_empty() || self.counted < 2 {
+        let done = self.gathers.iter().filter(|(_, end)| end.is_done());
+        let gathers = done.map(|(start, end)| end.elapsed(start)).collect::<Result<Vec<Duration>>>()?;
+        let (Some(gather_seconds), Some(batch_seconds)) = (median(gathers), median(self.transfers.clone())) else {
+            return Ok(None);
+        };
+        if self.counted < 2 {
             return Ok(None);
         }
-        let gathering = done.iter().try_fold(Duration::ZERO, |sum, (start, end)| Ok(sum + end.elapsed(start)?))?;
-        let gather_seconds = gathering.as_secs_f64() / done.len() as f64;
         let saved = |(rows, share): (u64, f64)| (rows, share * gather_seconds);
-        Ok(Some(Savings {
-            batch_seconds: sum.as_secs_f64() / f64::from(transfers),
-            by_rows: hit_shares(&self.halves(stream)?).into_iter().map(saved).collect(),
-        }))
+        Ok(Some(Savings { batch_seconds, by_rows: hit_shares(&self.halves(stream)?).into_iter().map(saved).collect() }))
     }
 
     fn halves(&self, stream: &Stream) -> Result<[Vec<u32>; 2]> {
@@ -90,7 +89,7 @@ impl AccessCounts {
 /// beside.
 #[derive(Debug)]
 pub(crate) struct Savings {
-    /// Mean seconds of a whole transfer.
+    /// Median seconds of a whole transfer.
     pub(crate) batch_seconds: f64,
     /// Seconds of the gather that caches of so many of the hottest rows save, by ascending rows.
     by_rows: Vec<(u64, f64)>,
@@ -109,6 +108,12 @@ impl Savings {
         }
         points
     }
+}
+
+/// The median in seconds: the first mini-batches take longer. `None` of nothing.
+fn median(mut durations: Vec<Duration>) -> Option<f64> {
+    durations.sort_unstable();
+    durations.get(durations.len() / 2).map(Duration::as_secs_f64)
 }
 
 /// Shares of the accesses that caches of so many of the hottest rows serve, by ascending rows, linear in between: ranked by either

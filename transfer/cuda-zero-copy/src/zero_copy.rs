@@ -51,8 +51,9 @@ impl Transferring for ZeroCopy {
         let counters = gathered.map(|_| gather.queue_counters(&batch)).transpose()?;
         let (end, shared) = (gather.stream().record(true)?, Arc::clone(&self.gather));
         Ok(pending_counting(start, end, move |took| {
+            let Some(counters) = counters else { return Ok((MiniBatch::Device(batch), Counters::NONE)) };
             shared.lock().transferred(took);
-            Ok((MiniBatch::Device(batch), counters.map_or(Counters::NONE, |counters| counters())))
+            Ok((MiniBatch::Device(batch), counters()))
         }))
     }
 
