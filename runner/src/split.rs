@@ -1,7 +1,7 @@
 //! The layer-split mode: the first layer of hot nodes is computed beside training, with bounded staleness (neutronorch §4).
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use morphgl_layer_split::{
@@ -13,8 +13,8 @@ use morphgl_plan::{
 };
 use morphgl_profile::{Profile, Progress, Settings, Watch};
 use morphgl_registry::{
-    BatchId, Handle, MiniBatch, Operators, Place, Route, RouteOperators, SeedSet, Training, TrainingOperator,
-    Transferring,
+    BatchId, CacheCurve, Handle, MiniBatch, Operators, Place, Route, RouteOperators, SeedSet, Training,
+    TrainingOperator, Transferring,
 };
 use serde::{Deserialize, Serialize};
 
@@ -303,9 +303,23 @@ fn single(operators: Operators, route: usize) -> Operators {
 #[derive(Debug)]
 struct Lent(Arc<Mutex<Box<dyn Transferring>>>);
 
+impl Lent {
+    fn lock(&self) -> MutexGuard<'_, Box<dyn Transferring>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Transferring for Lent {
     fn transfer(&mut self, batch: MiniBatch) -> morphgl_registry::Result<Handle<MiniBatch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).transfer(batch)
+        self.lock().transfer(batch)
+    }
+
+    fn cache(&self) -> Option<CacheCurve> {
+        self.lock().cache()
+    }
+
+    fn resize_cache(&mut self, bytes: u64) -> morphgl_registry::Result<()> {
+        self.lock().resize_cache(bytes)
     }
 }
 

@@ -190,4 +190,7 @@ fn tables_are_charged_only_where_they_pay() {
 fn slopes_are_summarised_in_microseconds() {
     let slopes = Slopes { row: 3.14e-6, list: Curve::new([(2000.0, 9e-6), (4.0, 2.9e-6)]) };
     assert_eq!(slopes.to_string(), "3.1 µs a feature row; a list 2.9 µs with 4 neighbours, 9.0 µs with 2000");
+    let list = Curve::new((1..=13).map(|n| (f64::from(n), 1e-6 * f64::from(n))));
+    let long = Slopes { row: 1e-6, list };
+    assert_eq!(long.to_string(), "1.0 µs a feature row; a list 1.0 µs with 1 neighbours, 13.0 µs with 13");
 }

@@ -98,4 +98,12 @@ impl Transferring for ShareTransferring {
             _ => self.0.transfer(batch),
         }
     }
+
+    fn cache(&self) -> Option<CacheCurve> {
+        self.0.cache()
+    }
+
+    fn resize_cache(&mut self, bytes: u64) -> Result<()> {
+        self.0.resize_cache(bytes)
+    }
 }

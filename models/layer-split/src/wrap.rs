@@ -202,6 +202,14 @@ impl Transferring for SplitTransferring {
         let moved = self.inner.transfer(MiniBatch::Host(batch))?.counting(counters);
         Ok(moved.then(Ok(Handle::ready((), filling))))
     }
+
+    fn cache(&self) -> Option<CacheCurve> {
+        self.inner.cache()
+    }
+
+    fn resize_cache(&mut self, bytes: u64) -> Result<()> {
+        self.inner.resize_cache(bytes)
+    }
 }
 
 /// Counts steps, hands out the parameters that each super-batch begins with, and asserts the bound of staleness.

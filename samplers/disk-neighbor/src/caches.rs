@@ -23,8 +23,9 @@ const FILL: usize = 1 << 13;
 const ROUNDS: usize = 5;
 /// Share of the time by blocks below which the division by measured slopes is taken: replays spread by as much.
 const FASTER: f64 = 0.95;
-/// Neighbours of a block of 4096 bytes.
+/// Neighbours of a block of 4096 bytes, and the blocks of a list that count.
 const BLOCK_NEIGHBORS: f64 = 1024.0;
+const MOST_BLOCKS: u8 = 8;
 
 /// The caches, and what their entries were selected by.
 #[derive(Debug, Default)]
@@ -209,13 +210,15 @@ fn select(
     Ok(Selected { shares, slopes: Some(slopes), shape })
 }
 
-/// Slopes by which a feature row saves a read, and a list as many as it has blocks, eight at most: what they save where
+/// Slopes by which a feature row saves a read, and a list as many as it has blocks, [`MOST_BLOCKS`] at most: what they save where
 /// accesses are so dense that reads cover most of the file, and only long gaps spare any.
 fn by_blocks(measured: &Slopes) -> Slopes {
     let read = measured.list.points().iter().map(|&(_, seconds)| seconds).fold(f64::INFINITY, f64::min);
     let read = if read.is_finite() { read } else { measured.row };
-    let blocks = |blocks: f64| (blocks * BLOCK_NEIGHBORS, blocks * read);
-    Slopes { row: read, list: Curve::new([blocks(1.0), blocks(8.0)]) }
+    // After a whole number of blocks, the next neighbour takes another one.
+    let step = |blocks: f64| [(blocks * BLOCK_NEIGHBORS, blocks), (blocks * BLOCK_NEIGHBORS + 1.0, blocks + 1.0)];
+    let steps = (1..MOST_BLOCKS).map(f64::from).flat_map(step).chain([step(MOST_BLOCKS.into())[0]]);
+    Slopes { row: read, list: Curve::new(steps.map(|(neighbors, blocks)| (neighbors, blocks * read))) }
 }
 
 /// What each kind gets of a budget, and the slopes by which it was divided.
