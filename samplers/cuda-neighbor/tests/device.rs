@@ -138,24 +138,6 @@ fn rows_are_ranked_by_the_policy_that_is_named() {
     );
 }
 
-/// A sampler that asks for no cache, as for evaluation, reads the topology that is there already.
-#[test]
-fn evaluation_shares_the_cached_topology() {
-    if !available() {
-        return;
-    }
-    let case = Case::new(graphs::random(500, 8, false));
-    let budget = 12 * 500 + case.dataset.topology.num_edges();
-    let cached = sampler(&case, json!({"cache": "in-degree", "topology_bytes": budget}));
-    let free = || device().free_bytes().expect("the driver answers");
-    let before = free();
-    let shared = sampler(&case, json!({"topology_bytes": budget}));
-    assert_eq!((shared.topology_bytes(), free()), (cached.topology_bytes(), before));
-    let own = sampler(&case, json!({"cache": "out-degree", "topology_bytes": budget}));
-    assert!(free() < before, "another policy caches other rows");
-    drop(own);
-}
-
 /// The budget decides the placement of the topology.
 #[test]
 fn placement_follows_the_budget() {

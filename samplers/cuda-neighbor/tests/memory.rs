@@ -90,4 +90,15 @@ fn memory_is_reused_and_accounted() {
     let after = device().free_bytes().expect("the driver answers");
     assert_eq!((first.topology(), second.topology()), (TopologyPlacement::Device, TopologyPlacement::Device));
     assert!(before - after < first.topology_bytes() / 2, "{} bytes for the second operator", before - after);
+
+    // So does one that asks for no cache, as for evaluation, whatever rows are cached; another policy caches other ones.
+    let case = Case::new(graphs::random(500, 8, false));
+    let budget = 12 * 500 + case.dataset.topology.num_edges();
+    let free = || device().free_bytes().expect("the driver answers");
+    let cached = sampler(&case, json!({"cache": "in-degree", "topology_bytes": budget}));
+    let before = free();
+    let evaluating = sampler(&case, json!({"topology_bytes": budget}));
+    assert_eq!((evaluating.topology_bytes(), free()), (cached.topology_bytes(), before));
+    let other = sampler(&case, json!({"cache": "out-degree", "topology_bytes": budget}));
+    assert!(before - free() >= other.topology_bytes(), "{} bytes for another policy", before - free());
 }
