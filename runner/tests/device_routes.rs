@@ -225,7 +225,8 @@ fn a_dataset_left_on_disk_is_copied_unless_the_gather_is_named() {
     assert_eq!(json["plan"]["schedule"]["shares"][0]["keys"]["transferring"], DMA, "the only route");
     let unbuilt = json["plan"]["schedule"]["shares"].as_array().expect("a list").len();
     assert_eq!(unbuilt, 1, "{}", json["plan"]);
-    // Named, it gathers from its own memory, the host's and the file; rows of 32 bytes, and the map and address of the device's.
+    // Chosen by --transferring, DmaGather reads rows from device memory, host memory and the file. A row takes 32 bytes; the device
+    // holds a bitmap and an address besides.
     for (cached, policy) in [(0, "none"), (0, "in-degree"), (50, "in-degree"), (300, "inclusion")] {
         let cache = format!("{DMA_GATHER}.cache_bytes={}", if cached == 0 { 0 } else { 5 * 16 + 8 + 32 * cached });
         let gathered = epochs(&bench, ON_DISK, DMA_GATHER, &["--cache", policy, "--set", &cache, "--memory", "300MiB"]);

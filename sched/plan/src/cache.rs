@@ -13,7 +13,7 @@ const INTERVALS: u64 = 16;
 /// Factor to the operator's seconds up to which a smaller cache is believed to slow it.
 const SLOWEST: f64 = 1e6;
 
-/// The memory that a cache lies in, and shares with buffers and workers.
+/// The memory that holds a cache, buffers and workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheMemory {
@@ -30,7 +30,7 @@ pub struct Cache {
     /// The operator.
     #[serde(alias = "batching")]
     pub operator: String,
-    /// Where it lies.
+    /// The memory that holds it.
     #[serde(default)]
     pub memory: CacheMemory,
     /// The size that durations were measured with, and what other sizes save.
@@ -110,7 +110,7 @@ pub struct CacheSize {
     /// The operator.
     #[serde(alias = "batching")]
     pub operator: String,
-    /// Where the cache lies.
+    /// The memory that holds the cache.
     #[serde(default)]
     pub memory: CacheMemory,
     /// Bytes that durations were measured with.

@@ -127,7 +127,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limit of this memory.
+    /// Bytes that caches, buffers and workers may take of host or device memory; `None` is no limit.
     pub(crate) fn of(&self, memory: CacheMemory) -> Option<u64> {
         match memory {
             CacheMemory::Host => self.host_bytes,

@@ -100,7 +100,8 @@ impl Cache {
         Ok(Some(Self { bitmap, prefix_counts, ranks, rows: cached, map, count_hits, host_share }))
     }
 
-    /// Queues the count of the first `len` of `nodes` whose rows are cached, on any device, and its copy to the host.
+    /// Queues a kernel that counts cache hits among the first `len` of `nodes`, and the copy of the count to the host: read it after
+    /// the stream's work.
     pub(crate) fn queue_hits(&self, stream: &Stream, nodes: &Buffer<u32>, len: usize) -> Result<Pinned<u32>> {
         let mut hits = Buffer::new(stream, 1)?;
         stream.fill(&mut hits, 0)?;

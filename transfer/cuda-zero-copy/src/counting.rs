@@ -85,13 +85,13 @@ impl AccessCounts {
     }
 }
 
-/// What caches save of a mini-batch. All rows of the mini-batches counted came from the host; a cached one is taken to cost nothing
-/// beside.
+/// What caches of each size would save a mini-batch. While accesses are counted all rows are read from host memory; a read of a
+/// cached row is taken to cost nothing.
 #[derive(Debug)]
 pub(crate) struct Savings {
     /// Median seconds of a whole transfer.
     pub(crate) batch_seconds: f64,
-    /// Seconds of the gather that caches of so many of the hottest rows save, by ascending rows.
+    /// Number of cached rows, the hottest ones, and the seconds of a gather that they save; by ascending number.
     by_rows: Vec<(u64, f64)>,
 }
 

@@ -272,8 +272,8 @@ impl Gather {
         Ok(Some(Gathered { staged: staged.map(|staged| (staged.table_bytes(), staged.tally)) }))
     }
 
-    /// Counters of a gather of the rows of `nodes`, which the host has: bytes of those read from the host, and hits of the cache if
-    /// there is one.
+    /// Counters of a gather whose `nodes` are in host memory: bytes over the link, cache hits if there is a cache, and reads from
+    /// disk.
     ///
     /// O(nodes), on the host.
     pub(crate) fn counters(&self, nodes: &[u32], gathered: &Gathered) -> Counters {

@@ -28,7 +28,8 @@ pub(crate) struct Options {
     pub(crate) cache_bytes: Option<u64>,
     /// With `cache` auto, mini-batches whose accesses are counted before the cache is filled.
     pub(crate) presample: u32,
-    /// Host memory for the hottest rows that no device holds, which leaves all features on disk; `None` maps them.
+    /// Features stay on disk: bytes of host memory for the hottest of the rows that no device caches. `None` maps all features in
+    /// host memory.
     pub(crate) host_bytes: Option<u64>,
     /// Share of the multiprocessors that gather rows from the host.
     pub(crate) share: f64,

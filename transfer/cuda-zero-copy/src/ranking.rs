@@ -14,8 +14,8 @@ pub(crate) enum Ranking {
     Count(u32),
 }
 
-/// Scores the dataset's topology, in host memory or `on_disk`, by `kind`; pre-sampling counts the run's own mini-batches instead, its K epochs
-/// of them.
+/// Scores the dataset's topology, in host memory or `on_disk`, by `kind`; pre-sampling counts K epochs of the run's own mini-batches
+/// instead.
 ///
 /// # Errors
 ///
