@@ -25,7 +25,12 @@ impl Sampling<'_> {
     /// Whether warm-up and samples of `seconds` each end before the deadline.
     pub(crate) fn has_time_for(&self, seconds: f64) -> bool {
         let all = Duration::try_from_secs_f64(seconds * (self.warm_up + self.batches) as f64);
-        all.is_ok_and(|all| all <= self.deadline.saturating_duration_since(Instant::now()))
+        all.is_ok_and(|all| all <= self.time_left())
+    }
+
+    /// Time until the deadline.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
     }
 }
 

@@ -17,7 +17,8 @@ pub struct Settings {
     pub epochs: Option<f64>,
     /// Minimum of the time budget in epochs, within `budget`. Default 0.25 s.
     pub least: Duration,
-    /// Mini-batches each worker, or training, handles before measuring starts, at each point. Default 1.
+    /// Mini-batches each worker, or training, handles before measuring starts, at each point. Default 1. Training by several threads
+    /// warms up for 40 ms at least, where there is time.
     pub warm_up: usize,
     /// Mini-batches measured at each point, by each worker or by training.
     /// Fewer when the budget ends, or an epoch has few. Default 8.

@@ -1,7 +1,7 @@
 //! Training: seconds a mini-batch, alone or during batching, without changing the model.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use morphgl_registry::{
     Gradients, Handle, Key, MiniBatch, NamedTensor, RouteOperators, Score, Training, TrainingOperator,
@@ -13,6 +13,9 @@ use crate::{Error, Result};
 
 /// Samples kept of each worker during training: it may be much faster.
 const KEPT: usize = 64;
+/// Least warm-up of training by several threads: the operating system may have woken two threads on one core, and takes tens of
+/// milliseconds to move one of them to an idle core.
+const SETTLE: Duration = Duration::from_millis(40);
 
 /// Seconds of accumulate and step with `threads` threads.
 pub(crate) fn measure(
@@ -21,7 +24,9 @@ pub(crate) fn measure(
     batches: &[MiniBatch],
     sampling: Sampling<'_>,
 ) -> Result<Vec<f64>> {
-    unchanged(trainer, threads, |mut steps| steps.sample(batches, sampling, None))
+    // Samples get most of the time.
+    let settle = if threads > 1 { SETTLE.min(sampling.time_left() / 3) } else { Duration::ZERO };
+    unchanged(trainer, threads, |mut steps| steps.sample(batches, sampling, settle, None))
 }
 
 /// Seconds of a mini-batch of the pool, and of accumulate and step, while training and all workers are at work on threads of
@@ -36,7 +41,7 @@ pub(crate) fn measure_interference(
     unchanged(trainer, training_threads, |mut steps| {
         let mut trained = Vec::new();
         let mut train = |pool: &Pool<'_>| {
-            trained = steps.sample(batches, sampling, Some(pool))?;
+            trained = steps.sample(batches, sampling, Duration::ZERO, Some(pool))?;
             Ok(())
         };
         let size = (workers, threads);
@@ -56,12 +61,20 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Seconds of steps; with a pool, of those during which all its workers are at work.
-    fn sample(&mut self, batches: &[MiniBatch], sampling: Sampling<'_>, pool: Option<&Pool<'_>>) -> Result<Vec<f64>> {
+    /// Seconds of steps after a warm-up of `settle` at least; with a pool, of those during which all its workers are at work.
+    fn sample(
+        &mut self,
+        batches: &[MiniBatch],
+        sampling: Sampling<'_>,
+        settle: Duration,
+        pool: Option<&Pool<'_>>,
+    ) -> Result<Vec<f64>> {
+        let settled = Instant::now() + settle;
         let mut samples = Vec::new();
         for i in 0.. {
             check_stop(sampling.stop)?;
-            let is_sample = i >= sampling.warm_up && pool.is_none_or(Pool::is_warm);
+            let is_warm = i >= sampling.warm_up && Instant::now() >= settled;
+            let is_sample = is_warm && pool.is_none_or(Pool::is_warm);
             if is_sample && let Some(pool) = pool {
                 pool.open();
             }

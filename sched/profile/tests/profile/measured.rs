@@ -80,7 +80,7 @@ fn without_a_budget_only_needed_points_are_measured() {
 #[test]
 fn an_epoch_of_few_mini_batches_is_profiled_with_few() {
     // 20 mini-batches: one sample a point, and no more time than an epoch of them takes.
-    let mut fakes = Fakes::new(20, Times { batching: 1, transferring: 0, training: 40 });
+    let mut fakes = Fakes::new(20, Times { batching: 1, transferring: 0, training: 160 });
     let settings =
         Settings { budget: Duration::from_secs(600), least: Duration::ZERO, epochs: Some(0.0), ..Settings::new(4) };
     let p = fakes.profile(&settings).expect("nothing fails");
@@ -88,6 +88,18 @@ fn an_epoch_of_few_mini_batches_is_profiled_with_few() {
     assert!(!p.skipped.is_empty(), "no share of an epoch allows nothing more than what is needed");
     assert_eq!(fakes.record.trained.load(Ordering::SeqCst), 2);
     assert!(p.routes[0].batching.iter().all(|s| s.seconds.samples.len() >= s.workers));
+}
+
+#[test]
+fn steps_of_threads_that_still_share_a_core_are_not_samples() {
+    let mut fakes = Fakes::new(60, Times { batching: 1, transferring: 0, training: 4 });
+    fakes.training(0).share_core = Duration::from_millis(20);
+    let p = fakes.profile(&Settings { splits: 0, ..unlimited(2) }).expect("nothing fails");
+    let threads: Vec<usize> = p.routes[0].training.iter().map(|s| s.threads).collect();
+    assert_eq!(threads, [1, 2]);
+    for sample in &p.routes[0].training {
+        assert!(sample.seconds.samples.iter().all(|&s| s < 1000.0), "{sample:?}");
+    }
 }
 
 #[test]

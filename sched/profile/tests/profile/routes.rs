@@ -36,7 +36,8 @@ fn the_problem_has_the_routes_hardware() {
 
 #[test]
 fn shared_operators_are_measured_once() {
-    let mut fakes = Fakes::with_device(60, QUICK);
+    // A step of two threads takes as long as training by several threads warms up.
+    let mut fakes = Fakes::with_device(60, Times { training: 80, ..QUICK });
     let settings = Settings { splits: 0, ..unlimited(2) };
     let p = fakes.profile(&settings).expect("nothing fails");
     let [host, mixed, device] = &p.routes[..] else { panic!("three routes") };
