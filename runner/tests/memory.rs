@@ -21,9 +21,9 @@ fn generate(bench: &Bench) -> u64 {
     files.map(|f| f.and_then(|f| f.metadata()).expect("readable").len()).sum()
 }
 
-/// Trains; returns the peak memory and the plan's workers.
+/// Trains for an epoch; returns the peak memory and the plan's workers.
 fn peak(bench: &Bench, options: &[&str]) -> (u64, u64) {
-    let train = ["train", "graph", "--evaluation", "none", "--epochs", "2", "--hidden", "128", "--batch-size", "256"];
+    let train = ["train", "graph", "--evaluation", "none", "--epochs", "1", "--hidden", "128", "--batch-size", "256"];
     let json = bench.json(&[&train[..], options].concat());
     let shares = json["plan"]["schedule"]["shares"].as_array().expect("shares");
     let workers = shares.iter().map(|s| s["workers"].as_u64().expect("a number")).sum();

@@ -12,13 +12,13 @@ use common::{DEVICE, HOST, Random, TwoRoutes, check::check};
 use morphgl_plan::{Policy, Strategy, bound, plan, simulate, timeline};
 
 /// Machines where the environment names no number.
-const MACHINES: usize = 2_500;
+const MACHINES: usize = 1_000;
 const SEED: u64 = 7;
 const N: usize = 1_179;
 /// Worst machines that are explained.
 const WORST: usize = 20;
 /// Machines whose epochs are made longer.
-const LONG: usize = 60;
+const LONG: usize = 30;
 
 /// Why an epoch is longer than the bound.
 #[derive(Debug, Clone, Copy)]
