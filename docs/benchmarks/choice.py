@@ -99,7 +99,12 @@ def compare(args, raw, morphgl, key, path):
                 # It refuses the graph, and has said why; the other one has to be able.
                 operators.remove(contestant)
                 continue
+            schedule = record["plan"]["schedule"]
+            plan = {"policy": schedule["policy"], "workers": [s["workers"] for s in schedule["shares"]],
+                    "training_threads": schedule.get("training_threads"),
+                    "predicted": record["plan"]["prediction"]["epoch_seconds"]}
             raw.write(json.dumps({"level": key[0], "graph": key[1], "model": key[2], "round": number, "contestant": contestant,
+                                  "plan": plan,
                                   "epoch_seconds": [e["seconds"] for e in record["epochs"]],
                                   "selections": record["profile"]["selections"]}) + "\n")
             raw.flush()

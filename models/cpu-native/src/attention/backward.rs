@@ -6,7 +6,7 @@ use std::array::from_fn;
 use std::ops::Range;
 
 use super::factors::Factors;
-use super::kernels::{self, WeightedRows, prefetch_row, rows_ahead};
+use super::kernels::{self, Scaled, WeightedRows, prefetch_row, rows_ahead};
 use super::parts::{Parts, Piece};
 use super::{Attention, Grads, Inputs, Transposed, WORK, for_heads};
 use crate::prefetch::prefetch;
@@ -98,9 +98,7 @@ unsafe fn rows_of<S: Simd>(
             unsafe { kernels::dots::<S>(grad, values, width, &mut pair[..heads]) };
         }
         // Dropout of the coefficients, and its derivative.
-        for (pair, coefficients) in pairs.chunks_exact_mut(2 * heads).zip(coefficients.chunks_exact(heads)) {
-            pair[heads..].copy_from_slice(coefficients);
-        }
+        for_heads!(heads, copy_coefficients(coefficients, pairs));
         if let Some(factors) = &mut factors {
             let mut entry = entries.start;
             while entry < entries.end {
@@ -111,6 +109,14 @@ unsafe fn rows_of<S: Simd>(
         }
         let dst_grads = &mut dst_grads[(row - rows.start) * heads..(row + 1 - rows.start) * heads];
         for_heads!(heads, scores_of(a, inputs, row, coefficients, pairs, dst_grads));
+    }
+}
+
+/// Copies coefficients of entries to their pairs, for the `N` heads from `head` on.
+#[inline(always)]
+fn copy_coefficients<const N: usize>(head: usize, stride: usize, coefficients: &[f32], pairs: &mut [f32]) {
+    for (pair, coefficients) in pairs.chunks_exact_mut(2 * stride).zip(coefficients.chunks_exact(stride)) {
+        pair[stride + head..][..N].copy_from_slice(&coefficients[head..][..N]);
     }
 }
 
@@ -239,6 +245,31 @@ impl WeightedRows for DestinationRows<'_> {
     }
 }
 
+/// Writes the gradient of the source's half of the scores, for the `N` heads from `head` on: the sum over the node's edges and
+/// its self loop.
+#[inline(always)]
+fn add_scores<const N: usize>(
+    head: usize,
+    _: usize,
+    terms: &DestinationRows<'_>,
+    self_loop: Option<&[f32]>,
+    out: &mut [f32],
+) {
+    let mut sums = [0.0f32; N];
+    let mut add = |grads: &[f32]| {
+        let grads: &[f32; N] = grads[head..].first_chunk().expect("a gradient for each head");
+        for h in 0..N {
+            sums[h] += grads[h];
+        }
+    };
+    for k in 0..terms.len {
+        terms.prefetch_pair(k);
+        add(terms.pair(k).0);
+    }
+    self_loop.into_iter().for_each(add);
+    out[head..head + N].copy_from_slice(&sums);
+}
+
 #[inline(always)]
 unsafe fn sources_of<S: Simd>(
     a: &Attention<'_>,
@@ -256,35 +287,28 @@ unsafe fn sources_of<S: Simd>(
         let (first, end) = (transposed.indptr[src] as usize, transposed.indptr[src + 1] as usize);
         let ahead = rows_ahead(cols);
         let terms = DestinationRows { inputs, cols, heads, self_loops, first, len: end - first, ahead };
-        score.fill(0.0);
-        for k in 0..terms.len {
-            terms.prefetch_pair(k);
-            score.iter_mut().zip(terms.pair(k).0).for_each(|(sum, grad)| *sum += grad);
-        }
-        out.fill(0.0);
-        let is_row = src < a.num_dst();
-        let mut loop_coefficients = None;
-        if self_loops && is_row {
+        let self_loop = (self_loops && src < a.num_dst()).then(|| {
             let entry = a.entry(src + 1) - 1;
-            let (grads, coefficients) = pairs[entry * 2 * heads..(entry + 1) * 2 * heads].split_at(heads);
-            score.iter_mut().zip(grads).for_each(|(sum, grad)| *sum += grad);
-            loop_coefficients = Some(coefficients);
-        }
+            pairs[entry * 2 * heads..(entry + 1) * 2 * heads].split_at(heads)
+        });
+        for_heads!(heads, add_scores(&terms, self_loop.map(|(grads, _)| grads), score));
         let values = &values[src * cols..(src + 1) * cols];
-        for h in 0..heads {
-            let head = h * width..(h + 1) * width;
-            let (out, values) = (&mut out[head.clone()], &values[head.clone()]);
-            // SAFETY: the caller promises the instructions.
-            unsafe {
-                kernels::axpy::<S>(out, score[h], &att_src[head.clone()]);
-                kernels::axpy::<S>(&mut of_src[head.clone()], score[h], values);
-                if is_row {
-                    let of_row = dst_grads[src * heads + h];
-                    kernels::axpy::<S>(out, of_row, &att_dst[head.clone()]);
-                    kernels::axpy::<S>(&mut of_dst[head.clone()], of_row, values);
-                }
-                if let Some(coefficients) = loop_coefficients {
-                    kernels::axpy::<S>(out, coefficients[h], &grad[src * cols..(src + 1) * cols][head]);
+        let of_source = Scaled { factors: score, row: att_src };
+        // SAFETY: the caller promises the instructions.
+        unsafe {
+            kernels::add_scaled::<S>(Scaled { factors: score, row: values }, width, of_src);
+            if src >= a.num_dst() {
+                kernels::sum_scaled::<S, 1>([of_source], width, out);
+            } else {
+                let factors = &dst_grads[src * heads..(src + 1) * heads];
+                kernels::add_scaled::<S>(Scaled { factors, row: values }, width, of_dst);
+                let of_destination = Scaled { factors, row: att_dst };
+                match self_loop {
+                    None => kernels::sum_scaled::<S, 2>([of_source, of_destination], width, out),
+                    Some((_, factors)) => {
+                        let of_loop = Scaled { factors, row: &grad[src * cols..(src + 1) * cols] };
+                        kernels::sum_scaled::<S, 3>([of_source, of_destination, of_loop], width, out);
+                    }
                 }
             }
         }

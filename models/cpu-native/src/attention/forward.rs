@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::factors::Factors;
-use super::kernels::{self, WeightedRows, prefetch_row, rows_ahead};
+use super::kernels::{self, Scaled, WeightedRows, prefetch_row, rows_ahead};
 use super::parts::{Parts, Piece};
 use super::{Attention, Inputs, WORK, for_heads};
 use crate::parallel;
@@ -221,17 +221,19 @@ unsafe fn sum<S: Simd>(
     let (heads, width, cols) = (a.options.heads, a.options.width, a.cols());
     let (first, end) = (a.edge(row), a.edge(row + 1));
     let (coefficients, loop_coefficients) = coefficients.split_at((end - first) * heads);
-    out.fill(0.0);
     if a.options.self_loops {
-        let values = &values[row * cols..(row + 1) * cols];
-        let end = a.entry(row + 1);
-        let factors = factors.as_mut().map(|f| &*f.of(row, end - 1, end));
-        for h in 0..heads {
-            let (coefficient, head) =
-                (loop_coefficients[h] * factors.map_or(1.0, |f| f[h]), h * width..(h + 1) * width);
-            // SAFETY: the caller promises the instructions.
-            unsafe { kernels::axpy::<S>(&mut out[head.clone()], coefficient, &values[head]) };
+        let row_values = &values[row * cols..(row + 1) * cols];
+        let entry = a.entry(row + 1) - 1;
+        let mut term = Scaled { factors: loop_coefficients, row: row_values };
+        if let Some(factors) = &mut factors {
+            let factors = factors.of(row, entry, entry + 1);
+            factors.iter_mut().zip(loop_coefficients).for_each(|(factor, coefficient)| *factor *= coefficient);
+            term.factors = factors;
         }
+        // SAFETY: the caller promises the instructions.
+        unsafe { kernels::sum_scaled::<S, 1>([term], width, out) };
+    } else {
+        out.fill(0.0);
     }
     let (sources, ahead) = (a.edges.indices, rows_ahead(cols));
     let Some(factors) = factors else {

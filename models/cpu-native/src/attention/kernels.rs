@@ -220,24 +220,75 @@ unsafe fn four_dots<S: Simd>(a: *const f32, b: *const f32, width: usize) -> [f32
     }
 }
 
-/// `out += a * x`.
+/// A row, and a factor for each of its heads.
+#[derive(Clone, Copy)]
+pub(super) struct Scaled<'a> {
+    pub(super) factors: &'a [f32],
+    pub(super) row: &'a [f32],
+}
+
+impl Scaled<'_> {
+    #[inline(always)]
+    fn check(&self, heads: usize, cols: usize) {
+        assert!(self.factors.len() == heads && self.row.len() == cols, "a factor for each head, and elements of a row");
+    }
+}
+
+/// Writes the sum of scaled rows.
 #[inline(always)]
-pub(super) unsafe fn axpy<S: Simd>(out: &mut [f32], a: f32, x: &[f32]) {
-    assert_eq!(out.len(), x.len(), "elements of two vectors");
-    let (len, lanes) = (x.len(), S::LANES);
-    // SAFETY: loads and stores stay below `len`; the caller promises the instructions.
+#[allow(clippy::needless_range_loop, reason = "terms index the factors too")]
+pub(super) unsafe fn sum_scaled<S: Simd, const N: usize>(terms: [Scaled<'_>; N], width: usize, out: &mut [f32]) {
+    let heads = out.len() / width;
+    assert!(heads * width == out.len(), "whole heads");
+    terms.iter().for_each(|term| term.check(heads, out.len()));
+    // SAFETY: loads and stores stay below `heads * width`, which all rows have; the caller promises the instructions.
     unsafe {
-        let a = S::splat(a);
-        let mut at = 0;
-        while at + lanes <= len {
-            let to = out.as_mut_ptr().add(at);
-            S::store(to, S::fma(a, S::load(x.as_ptr().add(at)), S::load(to)));
-            at += lanes;
+        for h in 0..heads {
+            let (mut at, end) = (h * width, (h + 1) * width);
+            let mut factors = [S::splat(0.0); N];
+            for n in 0..N {
+                factors[n] = S::splat(terms[n].factors[h]);
+            }
+            while at + S::LANES <= end {
+                let mut sum = S::splat(0.0);
+                for n in 0..N {
+                    sum = S::fma(factors[n], S::load(terms[n].row.as_ptr().add(at)), sum);
+                }
+                S::store(out.as_mut_ptr().add(at), sum);
+                at += S::LANES;
+            }
+            if at < end {
+                let mut sum = S::splat(0.0);
+                for n in 0..N {
+                    sum = S::fma(factors[n], S::load_first(terms[n].row.as_ptr().add(at), end - at), sum);
+                }
+                S::store_first(out.as_mut_ptr().add(at), end - at, sum);
+            }
         }
-        if at < len {
-            let (to, left) = (out.as_mut_ptr().add(at), len - at);
-            let sum = S::fma(a, S::load_first(x.as_ptr().add(at), left), S::load_first(to, left));
-            S::store_first(to, left, sum);
+    }
+}
+
+/// Adds a scaled row to `out`.
+#[inline(always)]
+pub(super) unsafe fn add_scaled<S: Simd>(term: Scaled<'_>, width: usize, out: &mut [f32]) {
+    let heads = out.len() / width;
+    assert!(heads * width == out.len(), "whole heads");
+    term.check(heads, out.len());
+    // SAFETY: loads and stores stay below `heads * width`, which both rows have; the caller promises the instructions.
+    unsafe {
+        for h in 0..heads {
+            let (mut at, end) = (h * width, (h + 1) * width);
+            let factor = S::splat(term.factors[h]);
+            while at + S::LANES <= end {
+                let to = out.as_mut_ptr().add(at);
+                S::store(to, S::fma(factor, S::load(term.row.as_ptr().add(at)), S::load(to)));
+                at += S::LANES;
+            }
+            if at < end {
+                let (to, left) = (out.as_mut_ptr().add(at), end - at);
+                let sum = S::fma(factor, S::load_first(term.row.as_ptr().add(at), left), S::load_first(to, left));
+                S::store_first(to, left, sum);
+            }
         }
     }
 }
