@@ -7,6 +7,10 @@ use crate::{Error, ErrorKind, Progress, Result, Settings};
 /// Whether to stop, asked between mini-batches.
 pub(crate) type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 
+/// Least warm-up of training by several threads: the operating system may have woken two threads on one core, and takes tens of
+/// milliseconds to move one of them to an idle core.
+pub(crate) const SETTLE: Duration = Duration::from_millis(40);
+
 /// Samples of one point.
 #[derive(Clone, Copy)]
 pub(crate) struct Sampling<'a> {
@@ -14,6 +18,8 @@ pub(crate) struct Sampling<'a> {
     pub(crate) epoch: u32,
     /// Mini-batches before the first sample.
     pub(crate) warm_up: usize,
+    /// Least time before the first sample of training by several threads.
+    pub(crate) settle: Duration,
     /// Number of samples, at least 1.
     pub(crate) batches: usize,
     /// After this time one sample is enough.
@@ -25,12 +31,12 @@ impl Sampling<'_> {
     /// Whether warm-up and samples of `seconds` each end before the deadline.
     pub(crate) fn has_time_for(&self, seconds: f64) -> bool {
         let all = Duration::try_from_secs_f64(seconds * (self.warm_up + self.batches) as f64);
-        all.is_ok_and(|all| all <= self.time_left())
+        all.is_ok_and(|all| all <= self.deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Time until the deadline.
-    pub(crate) fn time_left(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+    /// The same after threads had `time` to settle.
+    pub(crate) fn after(self, time: Duration) -> Self {
+        Self { settle: time, deadline: self.deadline + time, ..self }
     }
 }
 
@@ -89,7 +95,9 @@ impl<'a> Budget<'a> {
 
     fn sampling(&self, batches: usize, time: Duration) -> Sampling<'a> {
         let Settings { epoch, warm_up, .. } = *self.settings;
-        Sampling { epoch, warm_up, batches, deadline: Instant::now() + time, stop: self.stop }
+        // Samples get most of the time.
+        let settle = SETTLE.min(time / 3);
+        Sampling { epoch, warm_up, settle, batches, deadline: Instant::now() + time, stop: self.stop }
     }
 
     /// Reports the next point, a needed one; it is sampled in an equal part of the time until `share` is spent.
@@ -126,6 +134,14 @@ impl<'a> Budget<'a> {
     /// Skips a pool that does not fit in memory.
     pub(crate) fn skip_pool(&mut self, size: (usize, usize)) {
         self.skip(format!("{}: it does not fit in the memory allowed", describe_pool(size)));
+    }
+
+    /// Time for threads to settle, which no point's share of the budget is spent on; none where nothing may be spent.
+    pub(crate) fn settling(&mut self) -> Duration {
+        let time = SETTLE.min(self.settings.budget);
+        self.before += time;
+        self.start += time;
+        time
     }
 
     /// Further samples of a point that was measured before; `None` without the time for samples of `seconds`.

@@ -1,10 +1,11 @@
 //! The order of measurements.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use morphgl_registry::{Machine, MiniBatch, Operators, Place, Route};
 
-use crate::budget::{Budget, Sampling, describe_pool};
+use crate::budget::{Budget, SETTLE, Sampling, describe_pool};
 use crate::memory::MemoryMonitor;
 use crate::points::{
     Point, Points, add_pool, add_training, check, describe_training, known_training, same_batching, same_training,
@@ -145,7 +146,7 @@ impl Measurement<'_> {
         if training.is_empty() {
             let threads = self.points.training(&route)[0];
             let sampling = next(budget, describe_training(&route, threads))?;
-            training.push(self.first_training(i, threads, sampling)?);
+            training.push(self.first_training(i, threads, sampling, budget)?);
         }
         if route.trained_at != Place::Host {
             // No other point is measured with them, and a device's memory is small.
@@ -303,12 +304,24 @@ impl Measurement<'_> {
     /// Training with the needed count of threads, measured as with the others. Where there is no time for that, the samples of
     /// its selection, and one step more, to measure its memory: between these steps mini-batches were prepared, so that they
     /// found less in the caches than steps one after another do, and a smaller count of threads could seem the faster one.
-    fn first_training(&mut self, i: usize, threads: usize, sampling: Sampling<'_>) -> Result<TrainingSample> {
+    /// It could, too, by short steps of threads that still share a core: those are measured in any case, after the threads settled.
+    fn first_training(
+        &mut self,
+        i: usize,
+        threads: usize,
+        sampling: Sampling<'_>,
+        budget: &mut Budget<'_>,
+    ) -> Result<TrainingSample> {
         let known = known_training(self.selections, &self.operators.routes[i].route, threads);
-        if known.is_empty() || sampling.has_time_for(Statistics::of(known.clone()).median) {
+        let median = if known.is_empty() { 0.0 } else { Statistics::of(known.clone()).median };
+        if threads > 1 && median < SETTLE.as_secs_f64() {
+            return self.training(i, threads, sampling.after(budget.settling()));
+        }
+        if known.is_empty() || sampling.has_time_for(median) {
             return self.training(i, threads, sampling);
         }
-        let more = self.training(i, threads, Sampling { warm_up: 0, batches: 1, ..sampling })?;
+        let more =
+            self.training(i, threads, Sampling { warm_up: 0, settle: Duration::ZERO, batches: 1, ..sampling })?;
         Ok(TrainingSample { threads, seconds: Statistics::of([known, more.seconds.samples].concat()) })
     }
 

@@ -13,9 +13,6 @@ use crate::{Error, Result};
 
 /// Samples kept of each worker during training: it may be much faster.
 const KEPT: usize = 64;
-/// Least warm-up of training by several threads: the operating system may have woken two threads on one core, and takes tens of
-/// milliseconds to move one of them to an idle core.
-const SETTLE: Duration = Duration::from_millis(40);
 
 /// Seconds of accumulate and step with `threads` threads.
 pub(crate) fn measure(
@@ -24,8 +21,7 @@ pub(crate) fn measure(
     batches: &[MiniBatch],
     sampling: Sampling<'_>,
 ) -> Result<Vec<f64>> {
-    // Samples get most of the time.
-    let settle = if threads > 1 { SETTLE.min(sampling.time_left() / 3) } else { Duration::ZERO };
+    let settle = if threads > 1 { sampling.settle } else { Duration::ZERO };
     unchanged(trainer, threads, |mut steps| steps.sample(batches, sampling, settle, None))
 }
 
