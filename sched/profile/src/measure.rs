@@ -301,10 +301,11 @@ impl Measurement<'_> {
         Ok(samples)
     }
 
-    /// Training with the needed count of threads, measured as with the others. Where there is no time for that, the samples of
-    /// its selection, and one step more, to measure its memory: between these steps mini-batches were prepared, so that they
+    /// Training with the needed count of threads, measured as with the others. Where there is no time for that: the samples of its
+    /// selection, and one step more, to measure its memory. Between steps of the selection mini-batches were prepared, so that they
     /// found less in the caches than steps one after another do, and a smaller count of threads could seem the faster one.
-    /// It could, too, by short steps of threads that still share a core: those are measured in any case, after the threads settled.
+    /// It also could where threads shared a core in the selection's samples, so short steps are measured in any case, once the
+    /// threads have settled.
     fn first_training(
         &mut self,
         i: usize,
