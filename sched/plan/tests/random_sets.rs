@@ -18,7 +18,7 @@ const N: usize = 1_179;
 /// Worst machines that are explained.
 const WORST: usize = 20;
 /// Machines whose epochs are made longer.
-const LONG: usize = 30;
+const LONG: usize = 60;
 
 /// Why an epoch is longer than the bound.
 #[derive(Debug, Clone, Copy)]

@@ -34,9 +34,9 @@ impl Sampling<'_> {
         all.is_ok_and(|all| all <= self.deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// The same after threads had `time` to settle.
-    pub(crate) fn after(self, time: Duration) -> Self {
-        Self { settle: time, deadline: self.deadline + time, ..self }
+    /// The same samples, taken after a warm-up of at least `settle`, by which their deadline is later.
+    pub(crate) fn after(self, settle: Duration) -> Self {
+        Self { settle, deadline: self.deadline + settle, ..self }
     }
 }
 
@@ -95,7 +95,7 @@ impl<'a> Budget<'a> {
 
     fn sampling(&self, batches: usize, time: Duration) -> Sampling<'a> {
         let Settings { epoch, warm_up, .. } = *self.settings;
-        // Samples get most of the time.
+        // Two thirds of the time are left for the samples.
         let settle = SETTLE.min(time / 3);
         Sampling { epoch, warm_up, settle, batches, deadline: Instant::now() + time, stop: self.stop }
     }
@@ -136,7 +136,7 @@ impl<'a> Budget<'a> {
         self.skip(format!("{}: it does not fit in the memory allowed", describe_pool(size)));
     }
 
-    /// Time for threads to settle, which no point's share of the budget is spent on; none where nothing may be spent.
+    /// The time for threads to settle, up to the whole budget: it is added to the time profiling takes, and taken from no point.
     pub(crate) fn settling(&mut self) -> Duration {
         let time = SETTLE.min(self.settings.budget);
         self.before += time;

@@ -22,7 +22,7 @@ pub(crate) fn measure(
     sampling: Sampling<'_>,
 ) -> Result<Vec<f64>> {
     let settle = if threads > 1 { sampling.settle } else { Duration::ZERO };
-    unchanged(trainer, threads, |mut steps| steps.sample(batches, sampling, settle, None))
+    unchanged(trainer, threads, |mut steps| steps.sample(batches, Sampling { settle, ..sampling }, None))
 }
 
 /// Seconds of a mini-batch of the pool, and of accumulate and step, while training and all workers are at work on threads of
@@ -37,7 +37,7 @@ pub(crate) fn measure_interference(
     unchanged(trainer, training_threads, |mut steps| {
         let mut trained = Vec::new();
         let mut train = |pool: &Pool<'_>| {
-            trained = steps.sample(batches, sampling, Duration::ZERO, Some(pool))?;
+            trained = steps.sample(batches, Sampling { settle: Duration::ZERO, ..sampling }, Some(pool))?;
             Ok(())
         };
         let size = (workers, threads);
@@ -57,15 +57,9 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Seconds of steps after a warm-up of `settle` at least; with a pool, of those during which all its workers are at work.
-    fn sample(
-        &mut self,
-        batches: &[MiniBatch],
-        sampling: Sampling<'_>,
-        settle: Duration,
-        pool: Option<&Pool<'_>>,
-    ) -> Result<Vec<f64>> {
-        let settled = Instant::now() + settle;
+    /// Seconds of steps after the warm-up; with a pool, of those during which all its workers are at work.
+    fn sample(&mut self, batches: &[MiniBatch], sampling: Sampling<'_>, pool: Option<&Pool<'_>>) -> Result<Vec<f64>> {
+        let settled = Instant::now() + sampling.settle;
         let mut samples = Vec::new();
         for i in 0.. {
             check_stop(sampling.stop)?;

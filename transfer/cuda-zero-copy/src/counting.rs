@@ -91,7 +91,7 @@ impl AccessCounts {
 pub(crate) struct Savings {
     /// Median seconds of a whole transfer.
     pub(crate) batch_seconds: f64,
-    /// Number of cached rows, the hottest ones, and the seconds of a gather that they save; by ascending number.
+    /// Cache sizes in rows, ascending, each with the seconds of a gather that a cache of so many hottest rows saves.
     by_rows: Vec<(u64, f64)>,
 }
 

@@ -112,7 +112,7 @@ unsafe fn rows_of<S: Simd>(
     }
 }
 
-/// Copies coefficients of entries to their pairs, for the `N` heads from `head` on.
+/// Copies the coefficients of entries to the second half of their pairs, for the `N` heads from `head` on.
 #[inline(always)]
 fn copy_coefficients<const N: usize>(head: usize, stride: usize, coefficients: &[f32], pairs: &mut [f32]) {
     for (pair, coefficients) in pairs.chunks_exact_mut(2 * stride).zip(coefficients.chunks_exact(stride)) {

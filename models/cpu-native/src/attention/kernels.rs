@@ -220,7 +220,7 @@ unsafe fn four_dots<S: Simd>(a: *const f32, b: *const f32, width: usize) -> [f32
     }
 }
 
-/// A row, and a factor for each of its heads.
+/// A row of `heads * width` elements, and a factor that multiplies all elements of a head.
 #[derive(Clone, Copy)]
 pub(super) struct Scaled<'a> {
     pub(super) factors: &'a [f32],
@@ -234,7 +234,7 @@ impl Scaled<'_> {
     }
 }
 
-/// Writes the sum of scaled rows.
+/// Writes the sum of scaled rows to `out`.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "terms index the factors too")]
 pub(super) unsafe fn sum_scaled<S: Simd, const N: usize>(terms: [Scaled<'_>; N], width: usize, out: &mut [f32]) {

@@ -210,7 +210,7 @@ pub(crate) struct FakeTraining {
     pub(crate) fault: Option<(u64, Fault)>,
     /// Added factor to its duration for each worker that prepares a mini-batch when a step begins.
     pub(crate) slowed: f64,
-    /// For how long after their number was set several threads share a core; a step then takes a thousand seconds, it says.
+    /// For so long after `set_threads`, several threads share a core: steps report a thousand seconds.
     pub(crate) share_core: Duration,
     pub(crate) threads_set: Instant,
     pub(crate) at: Place,
