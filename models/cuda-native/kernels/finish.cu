@@ -132,7 +132,7 @@ extern "C" __global__ void train_columns_end(const float* __restrict__ partials,
     const uint32_t column = blockIdx.x * blockDim.x + threadIdx.x;
     float sum = 0.0f;
     if (column < columns) {
-#pragma unroll 4
+#pragma unroll 16
         for (uint32_t run = threadIdx.y; run < runs; run += blockDim.y) sum += partials[(uint64_t)run * columns + column];
     }
     sums[threadIdx.y * blockDim.x + threadIdx.x] = sum;

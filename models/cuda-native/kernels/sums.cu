@@ -366,6 +366,22 @@ MORPHGL_KERNEL(train_right_backward)
 template <typename S>
 __device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __restrict__ out, uint64_t len, uint32_t columns,
                                       const DropoutMask& mask) {
+    if (mask.threshold == 0) {
+        // The eight elements of a thread are two groups of four, so that adjacent threads write adjacent addresses.
+        const uint64_t begin = ((uint64_t)blockIdx.x * 2 * blockDim.x + threadIdx.x) * 4, next = begin + 4 * blockDim.x;
+        float four[2][4];
+        if (begin + 4 <= len) load<S, 4>(x, begin, four[0]);
+        if (next + 4 <= len) load<S, 4>(x, next, four[1]);
+        for (uint32_t k = 0; k < 2; k++) {
+            const uint64_t at = k == 0 ? begin : next;
+            if (at + 4 <= len) {
+                store<4>(out + at, four[k]);
+            } else {
+                for (uint64_t i = at; i < len; i++) load<S, 1>(x, i, out + i);
+            }
+        }
+        return;
+    }
     const DropoutGroup group(mask, len, columns);
     const uint64_t first = group.first;
     const uint32_t count = group.count;
@@ -377,12 +393,10 @@ __device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __re
     } else {
         for (uint32_t i = 0; i < count; i++) load<S, 1>(x, first + i, values + i);
     }
-    if (mask.threshold > 0) {
-        const Words words = dropout_words(mask, group.row, group.block);
-        for (uint32_t i = 0; i < 8; i++) {
-            // A select, not a multiplication: a dropped value that is not finite becomes 0.
-            if (i < count) values[i] = dropout_factor(mask, words, i) == 0.0f ? 0.0f : values[i] * mask.scale;
-        }
+    const Words words = dropout_words(mask, group.row, group.block);
+    for (uint32_t i = 0; i < 8; i++) {
+        // A select, not a multiplication: a dropped value that is not finite becomes 0.
+        if (i < count) values[i] = dropout_factor(mask, words, i) == 0.0f ? 0.0f : values[i] * mask.scale;
     }
     if (group.whole()) {
         store<4>(out + first, values);

@@ -55,9 +55,11 @@ fn run(gpu: &Gpu, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>])
     unsafe { gpu.launch(kernel, shape, arguments) }
 }
 
-/// Launch shape with lanes of a warp over the width of each head, for sums over it.
-fn dot_products(elements: usize, heads: usize, width: usize) -> Shape {
-    let shape = rows_by_lanes(elements, width);
+/// Launch shape with lanes of a warp over the columns of each head, for sums over them; `at_a_time` of these are read by a lane
+/// at once if they divide the width.
+fn dot_products(elements: usize, heads: usize, width: usize, at_a_time: usize) -> Shape {
+    let columns = if width.is_multiple_of(at_a_time) { width / at_a_time } else { width };
+    let shape = rows_by_lanes(elements, columns);
     Shape { grid: [shape.grid[0], number(heads), 1], ..shape }
 }
 
@@ -79,7 +81,7 @@ impl Scorer<'_> {
                 let mut half = |nodes: usize, att: Floats<'_>| -> Result<Region> {
                     let out = gpu.take(nodes * heads)?;
                     let arguments = arguments![gpu, values, att, out, nodes, width];
-                    run(gpu, &gpu.kernels.train_halves, dot_products(nodes, heads, width), arguments)?;
+                    run(gpu, &gpu.kernels.train_halves, dot_products(nodes, heads, width, 4), arguments)?;
                     Ok(out)
                 };
                 let (src, dst) = (half(num_src, att[0])?, half(num_dst, att[1])?);
@@ -87,7 +89,7 @@ impl Scorer<'_> {
                 run(gpu, &gpu.kernels.train_scores, each(positions * heads), arguments)?;
             }
             Scorer::Gatv2 { left, right, att } => {
-                let shape = dot_products(positions, heads, width);
+                let shape = dot_products(positions, heads, width, 1);
                 let arguments =
                     arguments![gpu, indices, row_of, left, right, att, scores, num_edges, num_dst, width, SLOPE];
                 run(gpu, &gpu.kernels.train_scores_second, shape, arguments)?;
@@ -164,7 +166,7 @@ impl Attended<'_> {
             gpu, indptr, indices, row_of, values, gradient, of_scores, num_edges, num_dst, width, key, threshold,
             scale, nodes, keys, num_keys
         ];
-        let shape = dot_products(num_edges + num_dst, heads, width);
+        let shape = dot_products(num_edges + num_dst, heads, width, 4);
         run(gpu, &gpu.kernels.train_coefficients_backward, shape, arguments)?;
 
         let slope = if matches!(scorer, Scorer::Gat { .. }) { SLOPE } else { 1.0 };

@@ -3,6 +3,7 @@
 use std::mem;
 
 use morphgl_graph_store::FeatureMatrix;
+use morphgl_platform::PagePool;
 use morphgl_registry::{
     BatchFeatures, Block, Expansion, GivenNodes, GivenRows, HostBatch, MiniBatch, NeighborSettings, Result,
 };
@@ -147,13 +148,14 @@ pub fn set_labels(labels: Option<&[i32]>, batch: &mut HostBatch) {
     }
 }
 
-/// Gathers the features of the input nodes, on the threads of the current pool if `parallel`; none without a matrix.
-pub fn gather_features(matrix: Option<&FeatureMatrix>, parallel: bool, batch: &mut HostBatch) {
+/// Gathers the features of the input nodes, on the threads of the current pool if `parallel`; none without a matrix. A
+/// mini-batch without memory for them takes that of an earlier one from `pages`.
+pub fn gather_features(matrix: Option<&FeatureMatrix>, pages: &PagePool, parallel: bool, batch: &mut HostBatch) {
     let Some(matrix) = matrix else {
         batch.features = None;
         return;
     };
-    let features = batch.features.get_or_insert_with(|| BatchFeatures::like(matrix));
+    let features = batch.features.get_or_insert_with(|| BatchFeatures::inside(pages.take(), matrix));
     let out = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
     if parallel {
         matrix.par_gather_rows(&batch.input_nodes, out);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use morphgl_graph_store::{Dataset, Topology};
+use morphgl_platform::PagePool;
 use morphgl_registry::{
     BatchId, BatchingContext, BatchingWorker, Error, Handle, HostBatch, MiniBatch, Result, SamplerSettings,
 };
@@ -28,6 +29,8 @@ pub struct HostBatching {
     gather: bool,
     /// Sum of each node's edge weights, where the graph has weights.
     weight_sums: Option<Vec<f32>>,
+    /// Memory of the features of mini-batches that were dropped after their transfer to a device.
+    pages: PagePool,
 }
 
 impl HostBatching {
@@ -53,6 +56,7 @@ impl HostBatching {
             epochs: Epochs::new(seeds, settings),
             gather: *gather && dataset.features.is_some(),
             weight_sums: weight_sums(&dataset.topology),
+            pages: PagePool::new(),
         })
     }
 }
@@ -142,6 +146,7 @@ fn prepare(
         host.weigh(&mut given.degrees, &given.nodes);
     }
     set_labels(host.dataset.labels.as_deref(), batch);
-    gather_features(host.dataset.features.as_ref().filter(|_| host.gather), parallel, batch);
+    let matrix = host.dataset.features.as_ref().filter(|_| host.gather);
+    gather_features(matrix, &host.pages, parallel, batch);
     Ok(())
 }

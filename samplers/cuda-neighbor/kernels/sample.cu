@@ -353,7 +353,8 @@ sample_relabel(const uint32_t* firsts, const uint64_t* sums, const uint32_t* fou
         tile_bits[threadIdx.x] = own;
         tile_rank[threadIdx.x] = (uint32_t)block_scan<BLOCK / WARP>((uint64_t)__popc(own), shared, total);
         __syncthreads();
-        for (uint32_t w = threadIdx.x / WARP; w < BLOCK; w += BLOCK / WARP) {
+        const uint32_t count = (uint32_t)min(end - tile, (uint64_t)BLOCK);
+        for (uint32_t w = threadIdx.x / WARP; w < count; w += BLOCK / WARP) {
             const uint32_t bits = tile_bits[w];
             if ((bits >> lane & 1u) == 0) continue;
             const uint64_t e = (tile + w) * WARP + lane;

@@ -5,7 +5,7 @@ use morphgl_registry::Result;
 
 use crate::bounds::HopBounds;
 use crate::kernels::{BLOCK, Draws, GROUP, SizeIndices};
-use crate::launch::{Launch, check_len, large_scratch, scan_blocks};
+use crate::launch::{Launch, check_len, large_scratch, word_blocks};
 use crate::scratch::Scratch;
 
 /// Output arrays of a hop.
@@ -150,7 +150,7 @@ impl<'a> HopLaunch<'a> {
         let Scratch { table, slots, firsts, sums, .. } = self.scratch;
         let indices = &self.arrays.indices;
         let words = self.bounds.edges.div_ceil(32);
-        let blocks = scan_blocks(words);
+        let blocks = word_blocks(words);
         check_len(firsts, words);
         check_len(sums, blocks as u64);
         let shape = Shape::linear(blocks, BLOCK);

@@ -10,17 +10,27 @@ use crate::bounds::HopBounds;
 use crate::kernels::{BLOCK, Kernels, SizeIndices, Table};
 use crate::shared::Shared;
 
-/// Maximum blocks of a scan, and minimum rows or words per block.
+/// Maximum blocks of a scan.
 const SCAN_BLOCKS: u64 = 1024;
-const SCAN_SHARE: u64 = 1024;
+/// Minimum rows of a block, which its threads read side by side.
+const SCAN_ROWS: u64 = 1024;
+/// Minimum words of 32 edges of a block: two rounds of its four warps, each a chain of dependent random reads. Few, so that
+/// small hops have a warp on every multiprocessor.
+const SCAN_WORDS: u64 = 8;
 const ARGUMENTS: usize = 32;
 /// Bytes of shared memory available to every launch.
 const SHARED: usize = 48 << 10;
 /// Bytes of scratch memory for picks that exceed shared memory.
 const LARGE_SCRATCH: usize = 64 << 20;
 
-pub(crate) fn scan_blocks(elements: u64) -> usize {
-    elements.div_ceil(SCAN_SHARE).clamp(1, SCAN_BLOCKS) as usize
+/// Blocks of a scan of so many rows.
+pub(crate) fn row_blocks(rows: u64) -> usize {
+    rows.div_ceil(SCAN_ROWS).clamp(1, SCAN_BLOCKS) as usize
+}
+
+/// Blocks of a scan of so many words, each of 32 edges.
+pub(crate) fn word_blocks(words: u64) -> usize {
+    words.div_ceil(SCAN_WORDS).clamp(1, SCAN_BLOCKS) as usize
 }
 
 /// Words of scratch memory for picks of `fanout` edges, and the number of blocks, at most `max_blocks`, that share them.
@@ -127,7 +137,7 @@ impl<'a> Launch<'a> {
         sums: &Buffer<u64>,
         indptr: &Buffer<u32>,
     ) -> Result<()> {
-        let blocks = scan_blocks(bounds.rows);
+        let blocks = row_blocks(bounds.rows);
         check_len(lens, bounds.rows);
         check_len(sums, blocks as u64);
         check_len(indptr, bounds.rows + 1);

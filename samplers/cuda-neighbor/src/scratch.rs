@@ -5,7 +5,7 @@ use morphgl_cuda::{Buffer, Device, Pinned, Stream};
 use morphgl_registry::Result;
 
 use crate::kernels::Table;
-use crate::launch::scan_blocks;
+use crate::launch::{row_blocks, word_blocks};
 
 const MIN_ENTRIES: u64 = 64;
 
@@ -69,8 +69,9 @@ impl Scratch {
         Ok(())
     }
 
-    pub(crate) fn grow_sums(&mut self, elements: u64) -> Result<()> {
-        grow(&self.stream, &mut self.sums, scan_blocks(elements) as u64, 0)
+    /// Grows the sums of a scan's blocks for a hop of so many rows.
+    pub(crate) fn grow_row_sums(&mut self, rows: u64) -> Result<()> {
+        grow(&self.stream, &mut self.sums, row_blocks(rows) as u64, 0)
     }
 
     /// Grows per-edge arrays, `picked` included if one kernel picks and another reads.
@@ -79,7 +80,7 @@ impl Scratch {
         grow(&self.stream, &mut self.slots, edges, 0)?;
         grow(&self.stream, &mut self.firsts, words, 0)?;
         grow(&self.stream, &mut self.picked, if picked { edges } else { 0 }, 0)?;
-        self.grow_sums(words)
+        grow(&self.stream, &mut self.sums, word_blocks(words) as u64, 0)
     }
 
     /// Empties the table for another mini-batch.

@@ -119,7 +119,7 @@ fn make(
             Fanout::All => u32::MAX,
             Fanout::AtMost(k) => k.get(),
         };
-        scratch.grow_sums(bounds.rows)?;
+        scratch.grow_row_sums(bounds.rows)?;
         let rows = raise(&mut scratch.peak_rows[hop], bounds.rows);
         let indptr = Buffer::new(&scratch.stream, rows as usize + 1)?;
         {

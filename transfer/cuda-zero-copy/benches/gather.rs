@@ -5,7 +5,9 @@
 //! bus move; and the 128-byte lines. An unaligned row touches one line more than its length: one of 200 bytes 2.5 on average.
 //! The share is the ratio of the lines' rate to the block copy's.
 //!
-//! `cargo bench -p morphgl-transferring-cuda-zero-copy --bench gather [-- --json]`. Needs a CUDA device.
+//! `cargo bench -p morphgl-transferring-cuda-zero-copy --bench gather -- [--json] [--row-bytes 200,400,512,1024,1044]
+//! [--table 4294967296] [--share 0.2]`: lengths of rows, bytes of their table, which is beyond every cache of host and device
+//! unless given, and the share of the multiprocessors. Needs a CUDA device.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::sync::Arc;
@@ -18,8 +20,6 @@ use morphgl_registry::{HostBatch, Machine, MiniBatch, Place, Transferring, Trans
 use morphgl_transferring_cuda_zero_copy::{KEY, ZeroCopy};
 use serde_json::json;
 
-/// Bytes of the table, beyond every cache of host and device.
-const TABLE: usize = 4 << 30;
 /// Bytes that one gather moves.
 const BATCH: usize = 256 << 20;
 const ROUNDS: usize = 9;
@@ -33,7 +33,13 @@ fn main() -> Result<(), Failure> {
         println!("nothing measured: {}", unavailable.reason);
         return Ok(());
     }
-    let json = std::env::args().any(|a| a == "--json");
+    let all: Vec<String> = std::env::args().collect();
+    let after = |name: &str| all.iter().position(|a| a == name).and_then(|i| all.get(i + 1)).map(String::as_str);
+    let json = all.iter().any(|a| a == "--json");
+    let table_bytes: usize = after("--table").unwrap_or("4294967296").parse()?;
+    let share: f64 = after("--share").unwrap_or("0.2").parse()?;
+    let lengths = after("--row-bytes").unwrap_or("200,400,512,1024,1044").split(',').map(str::parse);
+    let lengths: Vec<usize> = lengths.collect::<Result<_, _>>()?;
     let place: Place = "cuda:0".parse()?;
     let device = Device::open(&place, &KEY)?;
     let stream = Stream::new(&device, false)?;
@@ -43,8 +49,8 @@ fn main() -> Result<(), Failure> {
             "{device:?}, peers {peers:?}\nrow bytes  from      access   GB/s (min-max)         sectors   lines   block copy   share"
         );
     }
-    for row_bytes in [200, 400, 512, 1024, 1044] {
-        let num_nodes = TABLE / row_bytes;
+    for row_bytes in lengths {
+        let num_nodes = table_bytes / row_bytes;
         let dataset = Arc::new(table(num_nodes, row_bytes)?);
         let nodes = scattered(num_nodes, BATCH / row_bytes);
         let cases = [From::Host, From::Device, From::Peers].map(|from| (from, "aligned"));
@@ -55,7 +61,7 @@ fn main() -> Result<(), Failure> {
                 _ => &[],
             };
             let cached = from != From::Host;
-            let options = json!({"presample": 0, "peers": peers, "access": access});
+            let options = json!({"presample": 0, "peers": peers, "access": access, "share": share});
             let name = format!("{from:?}").to_lowercase();
             let (at, to) = (place.clone(), place.clone());
             let context = TransferringContext {
@@ -85,7 +91,7 @@ fn main() -> Result<(), Failure> {
             let [sectors, lines] = [SECTOR, LINE].map(|unit| gather * touched(&nodes, row_bytes, unit));
             if json {
                 let line = json!({"what": "gather", "unit": "GB/s", "row_bytes": row_bytes, "from": name, "access": access, "peers": peers,
-                    "median": gather, "all": gathers, "sectors": sectors, "lines": lines, "block_copy": copies, "device": format!("{device:?}")});
+                    "table": table_bytes, "share_of_multiprocessors": share, "median": gather, "all": gathers, "sectors": sectors, "lines": lines, "block_copy": copies, "device": format!("{device:?}")});
                 println!("{line}");
             } else {
                 println!(
