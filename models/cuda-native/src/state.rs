@@ -1,9 +1,9 @@
-//! Parameters, gradients and optimizer state in device memory; the Adam step as a CUDA graph.
+//! Parameters, gradients and optimizer state in device memory; the Adam step.
 
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use morphgl_cuda::{Buffer, Event, Floats, Graph, Pinned, Shape, Stream};
+use morphgl_cuda::{Buffer, Event, Floats, Pinned, Shape, Stream};
 use morphgl_model_spec::{OptimizerSpec, WeightDecayOn};
 use morphgl_registry::{BatchId, Handle, Result};
 use morphgl_training_core::{broken_parameter, nothing_accumulated};
@@ -31,8 +31,6 @@ pub(crate) struct State {
     constants: Buffer<f64>,
     coefficients: Buffer<f32>,
     status: Buffer<u64>,
-    /// The step, captured once: its sizes and addresses never change.
-    step: Option<Graph>,
 }
 
 impl State {
@@ -55,7 +53,6 @@ impl State {
             constants: Buffer::new(stream, 3)?,
             coefficients: Buffer::new(stream, 4)?,
             status: Buffer::new(stream, 2)?,
-            step: None,
         };
         upload(stream, parameters, &mut state.parameters)?;
         upload(stream, &[optimizer.lr, optimizer.beta1, optimizer.beta2], &mut state.constants)?;
@@ -71,21 +68,16 @@ impl State {
         unsafe { gpu.launch(&gpu.kernels.train_accumulate, each(layout.num_trainable), arguments) }
     }
 
-    /// One Adam step, by the graph.
+    /// One Adam step.
     pub(crate) fn step(
-        &mut self,
+        &self,
         gpu: &Gpu,
         layout: &Layout,
         optimizer: &OptimizerSpec,
         last: Option<BatchId>,
     ) -> Result<Handle<()>> {
-        if self.step.is_none() {
-            self.step = Some(gpu.stream.capture(|| self.launch_step(gpu, layout, optimizer))?);
-        }
-        let graph = self.step.as_ref().expect("it was just captured");
         let start = gpu.stream.record(true)?;
-        // SAFETY: the graph's buffers are the state's, which has the graph; they are never replaced.
-        unsafe { gpu.stream.replay(graph) }?;
+        self.launch_step(gpu, layout, optimizer)?;
         self.outcome_of_step(gpu, layout, last, start)
     }
 

@@ -50,7 +50,7 @@ pub struct Statistics {
     pub allocations: u64,
     /// Waits of host threads for unfinished work, by event or stream.
     pub waits: u64,
-    /// Kernel launches and GEMMs queued by the host; those of a captured graph count once.
+    /// Kernel launches and GEMMs queued by the host.
     pub launches: u64,
 }
 

@@ -51,10 +51,6 @@ pub(crate) struct Peer {
     pub(crate) context: Id,
 }
 
-/// Message for a captured GEMM on a stream without a cuBLAS handle.
-pub(crate) const UNPREPARED: &str =
-    "the first GEMM of a stream is captured: call Stream::prepare_products before the capture";
-
 /// Launch configuration of a kernel: grid, block and dynamic shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
@@ -184,7 +180,7 @@ pub(crate) trait Driver: Any + fmt::Debug + Send + Sync {
     ///
     /// Arguments match the kernel in number and type, and their memory is valid until the kernel is done.
     unsafe fn launch(&self, stream: Id, function: Id, shape: Shape, arguments: &mut [*mut c_void]) -> Outcome<()>;
-    /// Creates the stream's cuBLAS handle, which is impossible during a capture.
+    /// Creates the stream's cuBLAS handle.
     fn prepare_products(&self, stream: Id, precision: Precision) -> Outcome<()>;
     /// # Safety
     ///
@@ -194,13 +190,4 @@ pub(crate) trait Driver: Any + fmt::Debug + Send + Sync {
     /// Handle of a stream for a library that queues work on it: the next call of the calling thread. On the emulated device such
     /// a library works at once, after all work of the stream.
     fn library_stream(&self, stream: Id) -> Outcome<*mut c_void>;
-
-    fn begin_capture(&self, stream: Id) -> Outcome<()>;
-    /// Ends the capture and instantiates its graph.
-    fn end_capture(&self, stream: Id) -> Outcome<Id>;
-    /// # Safety
-    ///
-    /// All memory of the graph's work is still valid.
-    unsafe fn replay(&self, graph: Id, stream: Id) -> Outcome<()>;
-    fn free_graph(&self, graph: Id);
 }

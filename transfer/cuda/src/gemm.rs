@@ -72,7 +72,7 @@ pub enum Transpose {
 
 impl Stream {
     /// Creates the stream's cuBLAS handle, if there is none, and sets the precision of its GEMMs. Without this call the
-    /// first GEMM creates it, in f32; a captured GEMM needs it beforehand.
+    /// first GEMM creates it, in f32.
     ///
     /// # Errors
     ///

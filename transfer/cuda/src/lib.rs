@@ -2,7 +2,6 @@
 
 mod arguments;
 mod batch;
-mod capture;
 mod communicator;
 pub mod compiler;
 mod copy;
@@ -38,7 +37,6 @@ mod upload;
 
 pub use arguments::Argument;
 pub use batch::{CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, LastUse};
-pub use capture::Graph;
 pub use communicator::{Calls, Communicator};
 pub use copy::{Readable, Span, Writable};
 pub use device::{Device, Properties, Statistics, statistics};

@@ -144,7 +144,7 @@ impl<T: Pod> Buffer<T> {
     /// The device's memory is full.
     pub fn new(stream: &Stream, len: usize) -> Result<Self> {
         let (device, bytes) = (stream.device(), bytes_of::<T>(len));
-        let block = device.check(device.pools().take_device(bytes, (stream.id(), stream.bit())))?;
+        let block = device.check(device.pools().take_device(bytes, stream.id()))?;
         Ok(Self(Block::new(Users::new(device, stream.bit()), MemoryKind::Device, block, bytes), PhantomData))
     }
 

@@ -18,17 +18,8 @@ pub(crate) struct Pools {
     pub(crate) limit: Option<u64>,
     taken: AtomicU64,
     events: Mutex<Vec<Id>>,
-    streams: Mutex<Streams>,
-}
-
-#[derive(Debug, Default)]
-struct Streams {
     /// Streams by number.
-    ids: Vec<Option<Id>>,
-    /// Set of streams under capture: none of their events can be waited for.
-    captured: u64,
-    /// Blocks released during a capture: kind, address, bytes, users.
-    deferred: Vec<(MemoryKind, Address, usize, u64)>,
+    streams: Mutex<Vec<Option<Id>>>,
 }
 
 /// Environment variable that limits the bytes a process takes of each device.
@@ -52,42 +43,26 @@ impl Pools {
     /// Assigns a number to a new stream.
     pub(crate) fn add_stream(&self, stream: Id) -> Outcome<u32> {
         let mut streams = lock(&self.streams);
-        let free = streams.ids.iter().position(Option::is_none).unwrap_or(streams.ids.len());
+        let free = streams.iter().position(Option::is_none).unwrap_or(streams.len());
         if free == MAX_STREAMS {
             let message =
                 format!("a device has at most {MAX_STREAMS} streams here; drop operators that are not needed");
             return Err(Failure::new("cuStreamCreateWithPriority", message));
         }
-        let num_streams = streams.ids.len().max(free + 1);
-        streams.ids.resize(num_streams, None);
-        streams.ids[free] = Some(stream);
+        let num_streams = streams.len().max(free + 1);
+        streams.resize(num_streams, None);
+        streams[free] = Some(stream);
         Ok(free as u32)
     }
 
     pub(crate) fn remove_stream(&self, number: u32) {
-        lock(&self.streams).ids[number as usize] = None;
-    }
-
-    pub(crate) fn begin_capture(&self, bit: u64) {
-        lock(&self.streams).captured |= bit;
-    }
-
-    /// Ends a stream's capture, and takes back the blocks released meanwhile.
-    pub(crate) fn end_capture(&self, bit: u64) {
-        let deferred = {
-            let mut streams = lock(&self.streams);
-            streams.captured &= !bit;
-            std::mem::take(&mut streams.deferred)
-        };
-        for (kind, address, bytes, users) in deferred {
-            self.release(kind, address, bytes, users);
-        }
+        lock(&self.streams)[number as usize] = None;
     }
 
     /// Records an event on each stream in `users`, after its work so far.
-    fn fence(&self, streams: &Streams, users: u64) -> Outcome<Vec<Id>> {
-        let mut fence = Vec::new();
-        for stream in (0..streams.ids.len()).filter(|i| users >> i & 1 == 1).filter_map(|i| streams.ids[i]) {
+    fn fence(&self, users: u64) -> Outcome<Vec<Id>> {
+        let (streams, mut fence) = (lock(&self.streams), Vec::new());
+        for stream in (0..streams.len()).filter(|i| users >> i & 1 == 1).filter_map(|i| streams[i]) {
             let spare = lock(&self.events).pop();
             let event = spare.map_or_else(|| self.driver.new_event(false), Ok);
             let recorded = event.and_then(|event| {
@@ -104,26 +79,16 @@ impl Pools {
 
     /// Takes back a block that the streams in `users` may still use.
     pub(crate) fn release(&self, kind: MemoryKind, address: Address, bytes: usize, users: u64) {
-        let mut streams = lock(&self.streams);
-        if users & streams.captured != 0 {
-            return streams.deferred.push((kind, address, bytes, users));
-        }
         self.driver.bound(address, 0, bytes);
         // Without a fence the device is in error, as the operator's next call reports: the block is leaked.
-        if let Ok(fence) = self.fence(&streams, users) {
+        if let Ok(fence) = self.fence(users) {
             lock(&self.idle[kind as usize]).push(IdleBlock { address, bytes, fence });
         }
     }
 
     /// Blocks until the work so far of the streams in `users` is done.
     pub(crate) fn wait_for(&self, users: u64) -> Outcome<()> {
-        let fence = {
-            let streams = lock(&self.streams);
-            if users & streams.captured != 0 {
-                return Err(Failure::new("cuEventRecord", "memory is waited for while work on it is captured"));
-            }
-            self.fence(&streams, users)?
-        };
+        let fence = self.fence(users)?;
         let waited = fence.iter().try_for_each(|&event| self.driver.wait_for(event));
         lock(&self.events).extend(fence);
         waited
@@ -141,13 +106,8 @@ impl Pools {
         lock(&self.idle[MemoryKind::Device as usize]).iter().map(|idle| idle.bytes as u64).sum()
     }
 
-    /// Takes a block of device memory of at least `bytes` for work of a stream, given by its id and its bit; returns its
-    /// address and length.
-    pub(crate) fn take_device(&self, bytes: usize, (stream, bit): (Id, u64)) -> Outcome<(Address, usize)> {
-        if lock(&self.streams).captured & bit != 0 {
-            let message = "device memory is taken while the stream's work is captured: take it before";
-            return Err(Failure::new("cuMemAlloc_v2", message));
-        }
+    /// Takes a block of device memory of at least `bytes` for work of a stream; returns its address and length.
+    pub(crate) fn take_device(&self, bytes: usize, stream: Id) -> Outcome<(Address, usize)> {
         let bytes = class(bytes);
         // Prefer a block whose users are done, so that the stream need not wait; else the one released last.
         let done = |idle: &IdleBlock| idle.bytes == bytes && idle.is_done(&*self.driver);

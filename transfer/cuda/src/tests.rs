@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::emulated::{EmulatedDevice, Settings};
 use crate::pinning::PinnedRange;
-use crate::{Buffer, CUDA, Device, Mapped, Pinned, Precision, Stream, emulation};
+use crate::{Buffer, CUDA, Device, Mapped, Pinned, Stream, emulation};
 
 const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
 const PAGE: usize = 4096;
@@ -179,29 +179,6 @@ fn a_limit_acts_as_the_size_of_device_memory() {
 }
 
 #[test]
-fn memory_released_during_a_capture_is_reused_after_its_end() {
-    let device = late();
-    let stream = Stream::new(&device, false).expect("a stream");
-    let other = Stream::new(&device, false).expect("a stream");
-    let mut buffer = Some(Buffer::<u8>::new(&stream, 100).expect("memory"));
-    let graph = stream.capture(|| {
-        let mut released = buffer.take().expect("the buffer was allocated");
-        stream.fill(&mut released, 1)?;
-        drop(released);
-        // For another stream, whose work is not captured: it must be other memory.
-        let mut fresh = Buffer::<u8>::new(&other, 100)?;
-        other.fill(&mut fresh, 2)?;
-        Buffer::<u8>::new(&stream, 100).map(|_| ())
-    });
-    let error = graph.expect_err("a capture allocates no memory").to_string();
-    assert!(error.contains("while the stream's work is captured"), "{error}");
-    let free = device.driver().memory().expect("a number")[0];
-    let both = [Buffer::<u8>::new(&stream, 100), Buffer::<u8>::new(&stream, 100)];
-    assert!(both.iter().all(Result::is_ok));
-    assert_eq!(device.driver().memory().expect("a number")[0], free, "both blocks were reused");
-}
-
-#[test]
 fn unused_memory_is_reused_first() {
     let device = late();
     let [busy, other] = [(); 2].map(|()| Stream::new(&device, false).expect("a stream"));
@@ -215,40 +192,6 @@ fn unused_memory_is_reused_first() {
     other.synchronize().expect("done");
     let taken = [(); 2].map(|()| Buffer::<u8>::new(&other, 1000).expect("memory"));
     assert_eq!(taken.each_ref().map(Buffer::address), [first, second]);
-}
-
-#[test]
-fn a_panic_ends_a_capture() {
-    let device = late();
-    let stream = Stream::new(&device, false).expect("a stream");
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _ = stream.capture(|| panic!("in the middle"));
-    }));
-    assert!(panicked.is_err());
-    assert!(stream.capture(|| Ok(())).is_ok(), "the capture has ended");
-    assert!(stream.synchronize().is_ok());
-}
-
-#[test]
-fn a_captured_gemm_needs_a_prepared_stream() {
-    let device = late();
-    let stream = Stream::new(&device, false).expect("a stream");
-    let one = Pinned::of(&device, &[2.0f32]).expect("memory");
-    let mut a = Buffer::new(&stream, 1).expect("memory");
-    stream.copy(&one, 0..1, &mut a, 0).expect("queued");
-    let mut out = Buffer::new(&stream, 1).expect("memory");
-    let no = crate::Transpose::No;
-    let mut gemm = || stream.capture(|| stream.multiply([1; 3], (&a, no), (&a, no), &mut out, (1.0, 0.0)));
-    let error = gemm().expect_err("the stream is not prepared").to_string();
-    assert!(error.contains("prepare_products"), "{error}");
-    stream.prepare_products(Precision::F32).expect("cuBLAS is there");
-    let graph = gemm().expect("the stream is prepared");
-    // SAFETY: both buffers are still allocated.
-    unsafe { stream.replay(&graph) }.expect("queued");
-    let mut back = Pinned::new(&device, 1).expect("memory");
-    stream.copy(&out, 0..1, &mut back, 0).expect("queued");
-    stream.synchronize().expect("done");
-    assert_eq!(back[..], [4.0]);
 }
 
 #[test]

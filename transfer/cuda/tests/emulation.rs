@@ -92,26 +92,6 @@ fn gemm_reads_factors_plain_and_transposed() {
 }
 
 #[test]
-fn a_captured_graph_is_replayed_repeatedly() {
-    let stream = stream();
-    let mut seen = Buffer::<u32>::new(&stream, 120).expect("memory");
-    stream.fill(&mut seen, 0).expect("a fill");
-    let shape = Shape { grid: [2, 3, 1], block: [4, 5, 1], shared: 0 };
-    let graph = stream.capture(|| {
-        let kernel = TESTS.kernel(stream.device(), "test_blocks")?;
-        // SAFETY: the arguments are the kernel's.
-        unsafe { stream.launch(&kernel, shape, &mut [(&mut seen).into()]) }
-    });
-    let graph = graph.expect("a graph");
-    assert_eq!(seen.to_vec(&stream).expect("no failure"), vec![0; 120]);
-    for _ in 0..3 {
-        // SAFETY: the buffer is still allocated.
-        unsafe { stream.replay(&graph) }.expect("a replay");
-    }
-    assert_eq!(seen.to_vec(&stream).expect("no failure"), vec![3; 120]);
-}
-
-#[test]
 fn ended_lanes_do_not_vote() {
     let stream = stream();
     let mut out = Buffer::<u32>::new(&stream, 64).expect("memory");

@@ -18,13 +18,12 @@ const KEY: Key = Key::new(Phase::Training, Hardware::new(&[CUDA]), "Failures");
 
 /// Part of the interface; returns the number of calls up to the last one whose outcome is reported: later ones release.
 type Part = fn(&Device) -> Result<u64>;
-const PARTS: [(&str, Part); 8] = [
+const PARTS: [(&str, Part); 7] = [
     ("properties", properties),
     ("memory", memory),
     ("kernels", kernels),
     ("products", products),
     ("events", events),
-    ("captures", captures),
     ("mini-batches", batches),
     ("peers", peers),
 ];
@@ -81,16 +80,6 @@ fn events(device: &Device) -> Result<u64> {
     end.elapsed(&start)?;
     let (value, _) = pending(stream.record(true)?, stream.record(true)?, || Ok(1)).wait()?;
     assert_eq!(value, 1);
-    Ok(emulation::calls(device))
-}
-
-fn captures(device: &Device) -> Result<u64> {
-    let stream = Stream::new(device, false)?;
-    let mut buffer = Buffer::<u8>::new(&stream, 10)?;
-    let graph = stream.capture(|| stream.fill(&mut buffer, 3))?;
-    // SAFETY: the buffer is still allocated.
-    unsafe { stream.replay(&graph) }?;
-    stream.synchronize()?;
     Ok(emulation::calls(device))
 }
 

@@ -5,7 +5,7 @@ mod queue;
 mod settings;
 mod work;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,7 +15,7 @@ use self::blocks::Blocks;
 use self::queue::{QueueItem, Queues, Recording};
 pub(crate) use self::settings::Settings;
 use self::work::Work;
-use crate::driver::{Address, Driver, Failure, Gemm, Id, MemoryKind, Outcome, Peer, Precision, Shape, UNPREPARED};
+use crate::driver::{Address, Driver, Failure, Gemm, Id, MemoryKind, Outcome, Peer, Precision, Shape};
 use crate::lock::lock;
 use crate::module::{EmulatedKernel, Module};
 
@@ -44,10 +44,6 @@ struct State {
     /// Latest recording of each event.
     events: HashMap<Id, Option<Arc<Recording>>>,
     functions: Vec<(&'static str, EmulatedKernel)>,
-    /// Streams with a cuBLAS handle.
-    prepared: HashSet<Id>,
-    captures: HashMap<Id, Vec<Work>>,
-    graphs: HashMap<Id, Vec<Work>>,
     next: Id,
 }
 
@@ -89,32 +85,17 @@ impl EmulatedDevice {
         state.next
     }
 
-    /// Runs, captures or queues work.
+    /// Runs or queues work.
     ///
     /// # Safety
     ///
     /// As for the driver's functions.
     unsafe fn submit(&self, stream: Id, work: Work) -> Outcome<()> {
-        if let Some(capture) = self.state().captures.get_mut(&stream) {
-            capture.push(work);
-            return Ok(());
-        }
         if self.settings.late {
             return lock(&self.queues).push(stream, QueueItem::Work(work));
         }
         // SAFETY: the caller's promise.
         unsafe { work.run() }
-    }
-
-    /// Rejects calls that are invalid during a capture.
-    fn uncaptured(&self, call: &'static str, stream: Id) -> Outcome<()> {
-        if self.state().captures.contains_key(&stream) {
-            return Err(Failure::new(
-                call,
-                "the stream's work is being captured: wait and record before or after that",
-            ));
-        }
-        Ok(())
     }
 
     fn recording(&self, event: Id) -> Option<Arc<Recording>> {
@@ -207,13 +188,10 @@ impl Driver for EmulatedDevice {
         Ok(self.id())
     }
 
-    fn free_stream(&self, stream: Id) {
-        self.state().prepared.remove(&stream);
-    }
+    fn free_stream(&self, _: Id) {}
 
     fn synchronize(&self, stream: Id) -> Outcome<()> {
         self.enter("cuStreamSynchronize")?;
-        self.uncaptured("cuStreamSynchronize", stream)?;
         // SAFETY: the submitters' promise.
         unsafe { lock(&self.queues).drain(stream) }
     }
@@ -231,7 +209,6 @@ impl Driver for EmulatedDevice {
 
     fn record(&self, event: Id, stream: Id) -> Outcome<()> {
         self.enter("cuEventRecord")?;
-        self.uncaptured("cuEventRecord", stream)?;
         let recording = Recording::new(stream, !self.settings.late);
         if self.settings.late {
             lock(&self.queues).push(stream, QueueItem::Record(Arc::clone(&recording)))?;
@@ -242,7 +219,6 @@ impl Driver for EmulatedDevice {
 
     fn wait(&self, stream: Id, event: Id) -> Outcome<()> {
         self.enter("cuStreamWaitEvent")?;
-        self.uncaptured("cuStreamWaitEvent", stream)?;
         match self.recording(event) {
             Some(recording) if self.settings.late => lock(&self.queues).push(stream, QueueItem::Wait(recording)),
             _ => Ok(()),
@@ -311,58 +287,20 @@ impl Driver for EmulatedDevice {
         unsafe { self.submit(stream, Work::Launch { name, kernel, shape, arguments }) }
     }
 
-    fn prepare_products(&self, stream: Id, _precision: Precision) -> Outcome<()> {
-        self.enter("cublasCreate_v2")?;
-        self.state().prepared.insert(stream);
-        Ok(())
+    fn prepare_products(&self, _: Id, _: Precision) -> Outcome<()> {
+        self.enter("cublasCreate_v2")
     }
 
     unsafe fn multiply(&self, stream: Id, gemm: &Gemm) -> Outcome<()> {
         self.enter("cublasSgemm_v2")?;
-        let mut state = self.state();
-        if state.captures.contains_key(&stream) && !state.prepared.contains(&stream) {
-            return Err(Failure::new("cublasCreate_v2", UNPREPARED));
-        }
-        state.prepared.insert(stream);
-        drop(state);
         // SAFETY: the caller's promise.
         unsafe { self.submit(stream, Work::Gemm(*gemm)) }
     }
 
     fn library_stream(&self, stream: Id) -> Outcome<*mut c_void> {
         self.enter("cuCtxSetCurrent")?;
-        self.uncaptured("cuCtxSetCurrent", stream)?;
         // SAFETY: the submitters' promise.
         unsafe { lock(&self.queues).drain(stream) }?;
         Ok(stream as usize as *mut c_void)
-    }
-
-    fn begin_capture(&self, stream: Id) -> Outcome<()> {
-        self.enter("cuStreamBeginCapture_v2")?;
-        match self.state().captures.insert(stream, Vec::new()) {
-            None => Ok(()),
-            Some(_) => Err(Failure::new("cuStreamBeginCapture_v2", "the stream is captured already")),
-        }
-    }
-
-    fn end_capture(&self, stream: Id) -> Outcome<Id> {
-        let works = self.state().captures.remove(&stream);
-        self.enter("cuStreamEndCapture")?;
-        let works = works.ok_or_else(|| Failure::new("cuStreamEndCapture", "the stream is not captured"))?;
-        let id = self.id();
-        self.state().graphs.insert(id, works);
-        Ok(id)
-    }
-
-    unsafe fn replay(&self, graph: Id, stream: Id) -> Outcome<()> {
-        self.enter("cuGraphLaunch")?;
-        let works = self.state().graphs.get(&graph).cloned();
-        let works = works.ok_or_else(|| Failure::new("cuGraphLaunch", "there is no such graph"))?;
-        // SAFETY: the caller's promise.
-        works.into_iter().try_for_each(|work| unsafe { self.submit(stream, work) })
-    }
-
-    fn free_graph(&self, graph: Id) {
-        self.state().graphs.remove(&graph).expect("a graph is freed once");
     }
 }

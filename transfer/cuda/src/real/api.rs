@@ -1,6 +1,6 @@
 //! Function tables of libcuda and libcublas.
 
-use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 
 use cudarc::cublas::sys as cublas;
 use cudarc::driver::sys as cuda;
@@ -35,9 +35,6 @@ functions! {
         fn cuStreamCreateWithPriority(*mut cuda::CUstream, c_uint, c_int);
         fn cuStreamDestroy_v2(cuda::CUstream);
         fn cuStreamWaitEvent(cuda::CUstream, cuda::CUevent, c_uint);
-        fn cuStreamIsCapturing(cuda::CUstream, *mut cuda::CUstreamCaptureStatus);
-        fn cuStreamBeginCapture_v2(cuda::CUstream, cuda::CUstreamCaptureMode);
-        fn cuStreamEndCapture(cuda::CUstream, *mut cuda::CUgraph);
         fn cuEventCreate(*mut cuda::CUevent, c_uint);
         fn cuEventDestroy_v2(cuda::CUevent);
         fn cuEventRecord(cuda::CUevent, cuda::CUstream);
@@ -71,10 +68,6 @@ functions! {
             *mut *mut c_void,
             *mut *mut c_void,
         );
-        fn cuGraphInstantiateWithFlags(*mut cuda::CUgraphExec, cuda::CUgraph, c_ulonglong);
-        fn cuGraphLaunch(cuda::CUgraphExec, cuda::CUstream);
-        fn cuGraphDestroy(cuda::CUgraph);
-        fn cuGraphExecDestroy(cuda::CUgraphExec);
     }
 }
 

@@ -13,8 +13,7 @@ use crate::driver::{Failure, Gemm, Id, Outcome, Precision};
 use crate::library::{self, call};
 use crate::lock::lock;
 
-/// Bytes of the workspace of a handle, owned so that a captured GEMM allocates none. The size NVIDIA recommends for Hopper;
-/// with less, small GEMMs of great depth are not split along the depth.
+/// Bytes of the workspace of a handle. The size NVIDIA recommends for Hopper; with less, small GEMMs of great depth are not split along the depth.
 const WORKSPACE: usize = 32 << 20;
 
 /// File names of cuBLAS, the latest version first; the functions called here are the same in both.

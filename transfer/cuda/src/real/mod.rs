@@ -8,7 +8,7 @@ pub(crate) mod probe;
 use std::ffi::c_void;
 use std::time::Duration;
 
-use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUfunction, CUgraphExec, CUstream};
+use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUfunction, CUstream};
 
 use self::api::Cuda;
 use self::probe::DeviceInfo;
@@ -85,13 +85,6 @@ impl CudaDevice {
     /// Runs a call of a drop: a failure means a lost device, which the next call reports.
     fn leave(&self, call: impl FnOnce() -> Outcome<()>) {
         let _ = self.enter().and_then(|()| call());
-    }
-
-    fn is_capturing(&self, id: Id) -> Outcome<bool> {
-        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: the driver writes one of the enum's three values.
-        unsafe { call!(self.cuda, cuStreamIsCapturing(stream(id), &mut status)) }?;
-        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 }
 
@@ -331,9 +324,6 @@ impl Driver for CudaDevice {
     unsafe fn multiply(&self, on: Id, gemm: &Gemm) -> Outcome<()> {
         self.enter()?;
         if !self.blas.is_prepared(on) {
-            if self.is_capturing(on)? {
-                return Err(Failure::new("cublasCreate_v2", crate::driver::UNPREPARED));
-            }
             self.blas.prepare(self.cuda, on, Precision::F32)?;
         }
         // SAFETY: the caller's.
@@ -343,39 +333,5 @@ impl Driver for CudaDevice {
     fn library_stream(&self, id: Id) -> Outcome<*mut c_void> {
         self.enter()?;
         Ok(stream(id).cast())
-    }
-
-    fn begin_capture(&self, on: Id) -> Outcome<()> {
-        self.enter()?;
-        // Relaxed mode does not restrict other threads and streams.
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: the stream is the driver's.
-        unsafe { call!(self.cuda, cuStreamBeginCapture_v2(stream(on), mode)) }
-    }
-
-    fn end_capture(&self, on: Id) -> Outcome<Id> {
-        self.enter()?;
-        let (mut graph, mut executable): (_, CUgraphExec) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: it writes a handle, null when the capture was broken off.
-        unsafe { call!(self.cuda, cuStreamEndCapture(stream(on), &mut graph)) }?;
-        // SAFETY: the graph was just created; the executable does not need it.
-        unsafe {
-            let instantiated = call!(self.cuda, cuGraphInstantiateWithFlags(&mut executable, graph, 0));
-            let destroyed = call!(self.cuda, cuGraphDestroy(graph));
-            instantiated?;
-            destroyed.inspect_err(|_| self.free_graph(executable as usize as Id))?;
-        }
-        Ok(executable as usize as Id)
-    }
-
-    unsafe fn replay(&self, graph: Id, on: Id) -> Outcome<()> {
-        self.enter()?;
-        // SAFETY: the caller's.
-        unsafe { call!(self.cuda, cuGraphLaunch(graph as usize as CUgraphExec, stream(on))) }
-    }
-
-    fn free_graph(&self, graph: Id) {
-        // SAFETY: the caller's; the driver finishes executions in flight.
-        self.leave(|| unsafe { call!(self.cuda, cuGraphExecDestroy(graph as usize as CUgraphExec)) });
     }
 }

@@ -1,5 +1,5 @@
 // Fake libcuda and libcublas for tests/driver.rs: the functions that morphgl-cuda calls, executed synchronously in host
-// memory. They check what a driver checks: handles, contexts, captures. The only kernel is test_half.
+// memory. They check what a driver checks: handles, contexts. The only kernel is test_half.
 //
 // There are two devices. FAKE_CUDA names a defect of the machine: apart (no peer access); or, with a single device:
 // no-device, old, old-device, no-uva, no-memory.
@@ -15,7 +15,7 @@
 #include <string>
 
 typedef unsigned Status;
-enum { OK = 0, INVALID = 1, FULL = 2, NO_DEVICE = 100, NO_CONTEXT = 201, APART = 217, REACHED = 704, REGISTERED = 712, CAPTURE = 900, UNKNOWN = 999 };
+enum { OK = 0, INVALID = 1, FULL = 2, NO_DEVICE = 100, NO_CONTEXT = 201, APART = 217, REACHED = 704, REGISTERED = 712, UNKNOWN = 999 };
 
 namespace {
 
@@ -24,7 +24,7 @@ std::map<std::string, int> calls;
 // Live objects and their kinds; handles are their addresses.
 std::map<void*, char> live;
 std::map<uintptr_t, size_t> registered;
-std::set<void*> capturing, recorded;
+std::set<void*> recorded;
 thread_local void* current = nullptr;
 // The primary context of each device, its users, and whether it has peer access to the other device.
 char contexts[2];
@@ -302,23 +302,6 @@ Status cuStreamWaitEvent(void* stream, void* event, unsigned) {
     BEGIN();
     return is(stream, 's') && is(event, 'e') ? OK : INVALID;
 }
-Status cuStreamIsCapturing(void* stream, int* out) {
-    BEGIN();
-    *out = (int)capturing.count(stream);
-    return OK;
-}
-Status cuStreamBeginCapture_v2(void* stream, int mode) {
-    BEGIN();
-    if (mode != 2 || !is(stream, 's')) return INVALID;
-    capturing.insert(stream);
-    return OK;
-}
-Status cuStreamEndCapture(void* stream, void** out) {
-    BEGIN();
-    if (!capturing.erase(stream)) return CAPTURE;
-    *out = make('g');
-    return OK;
-}
 Status cuEventCreate(void** out, unsigned flags) {
     BEGIN();
     if ((flags & ~2u) != 1) return INVALID;  // all events block
@@ -331,7 +314,6 @@ Status cuEventDestroy_v2(void* event) {
 }
 Status cuEventRecord(void* event, void* stream) {
     BEGIN();
-    if (capturing.count(stream)) return CAPTURE;
     recorded.insert(event);
     return is(event, 'e') && is(stream, 's') ? OK : INVALID;
 }
@@ -357,7 +339,7 @@ Status cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void* stream) {
 Status cuMemsetD8Async(uint64_t at, unsigned char byte, size_t bytes, void* stream) {
     BEGIN();
     if (!is(stream, 's')) return INVALID;
-    if (!capturing.count(stream)) memset((void*)at, byte, bytes);
+    memset((void*)at, byte, bytes);
     return OK;
 }
 Status cuModuleLoadDataEx(void** out, const void* image, unsigned count, int* options, void** values) {
@@ -395,6 +377,7 @@ Status cuOccupancyMaxActiveBlocksPerMultiprocessor(int* out, void*, int threads,
     *out = 2048 / threads;
     return OK;
 }
+#ifndef FAKE_MISSING
 Status cuLaunchKernel(void*, unsigned gx, unsigned, unsigned, unsigned bx, unsigned, unsigned, unsigned, void* stream,
                       void** arguments, void** extra) {
     BEGIN();
@@ -402,25 +385,6 @@ Status cuLaunchKernel(void*, unsigned gx, unsigned, unsigned, unsigned bx, unsig
     const float values[] = {1.0f, -2.0f, 65504.0f, 1.5f};
     memcpy(*(void**)arguments[0], values, sizeof(values));
     return OK;
-}
-Status cuGraphInstantiateWithFlags(void** out, void* graph, unsigned long long) {
-    BEGIN();
-    if (!is(graph, 'g')) return INVALID;
-    *out = make('x');
-    return OK;
-}
-Status cuGraphLaunch(void* graph, void* stream) {
-    BEGIN();
-    return is(graph, 'x') && is(stream, 's') ? OK : INVALID;
-}
-Status cuGraphDestroy(void* graph) {
-    BEGIN();
-    return destroy(graph, 'g');
-}
-#ifndef FAKE_MISSING
-Status cuGraphExecDestroy(void* graph) {
-    BEGIN();
-    return destroy(graph, 'x');
 }
 #endif
 
