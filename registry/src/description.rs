@@ -77,6 +77,8 @@ pub struct Description {
     pub reference: bool,
     /// Whether it runs on a simulated device: reports mark its figures, and its training learns nothing.
     pub simulated: bool,
+    /// Whether its device takes work of several phases at a time and orders it itself, as by streams.
+    pub queues: bool,
     /// Whether it is a training operator that reads features from the dataset in host memory, where a mini-batch has none.
     pub reads_store: bool,
     /// Whether it transfers or trains mini-batches with given rows ([`GivenRows`](crate::GivenRows)).
@@ -111,6 +113,7 @@ impl Description {
             build,
             reference: false,
             simulated: false,
+            queues: false,
             reads_store: false,
             takes_given_rows: false,
             features: FeatureFill::OnRequest,
@@ -162,6 +165,14 @@ impl Description {
     /// The same operator, on a simulated device.
     pub const fn as_simulated(mut self) -> Self {
         self.simulated = true;
+        self
+    }
+
+    /// The same operator, on a device that takes work of several phases at a time and orders it itself: executors begin phases
+    /// that hold the same resources without waiting for each other. Its handles then time its own work as the device did it, that
+    /// of others in between included.
+    pub const fn queueing(mut self) -> Self {
+        self.queues = true;
         self
     }
 

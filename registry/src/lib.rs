@@ -43,6 +43,11 @@ pub use inventory as __inventory;
 
 inventory::collect!(Description);
 
+/// Whether the registered operator `key` says that its device queues work ([`Description::queueing`]).
+pub fn queues(key: &Key) -> bool {
+    inventory::iter::<Description>.into_iter().any(|d| d.queues && d.key == *key)
+}
+
 /// Registers an operator: `submit! { Description::new(KEY, "…", At::Host, At::Host, Build::Batching(build)) }`.
 ///
 /// The description is a constant; no code of the operator runs before it is built.

@@ -36,6 +36,7 @@ pub const DESCRIPTION: Description = Description::new(
 )
 .with_probe(probe)
 .with_accelerators(accelerators)
+.queueing()
 .with_options(&[OptionSpec::new(
     "tf32",
     OptionType::Bool,

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
                 "summary": d.summary, "reads": d.reads.to_string(), "writes": d.writes.to_string(),
                 "available": s.availability.is_ok(), "reference": d.reference,
                 "reason": s.availability.as_ref().err().map(|u| &u.reason),
-                "simulated": d.simulated, "features": d.features, "gathers_features": d.gathers_features,
+                "simulated": d.simulated, "queues": d.queues, "features": d.features, "gathers_features": d.gathers_features,
                 "samplers": d.samplers,
                 "options": d.options.iter().map(option).collect::<Vec<_>>(),
                 "counters": d.counters.iter().map(|c| json!({ "name": c.name, "help": c.help })).collect::<Vec<_>>(),

@@ -34,6 +34,7 @@ pub const DESCRIPTION: Description = Description::new(
 )
 .with_probe(probe)
 .with_accelerators(accelerators)
+.queueing()
 .filling(FeatureFill::Never)
 .with_options(&options::SPECS);
 

@@ -39,8 +39,8 @@ impl Queue {
 
 /// The replay of an order with any durations: which step may begin, which have begun and ended.
 ///
-/// Each exclusive resource, each buffer and each share's phase takes its steps in the order's sequence; nothing else is ordered.
-/// So for any durations, buffers stay within the schedule's capacities and every mini-batch is trained once, in the same order.
+/// Each exclusive resource that does not queue, each buffer and each share's phase takes its steps in the order's sequence; nothing
+/// else is ordered. So for any durations, buffers stay within the schedule's capacities and every mini-batch is trained once, in the same order.
 /// There is no deadlock: the first step that has not begun waits only for steps before it.
 ///
 /// Single-threaded: the executor owns it and reports every end to it.
@@ -80,7 +80,10 @@ impl Replay {
     ///
     /// When the order does not take every mini-batch of every share through every phase once.
     pub fn new(schedule: &Schedule, order: &Order) -> Self {
-        let state = State::new(schedule);
+        let mut state = State::new(schedule);
+        let queued =
+            schedule.resources.iter().enumerate().filter(|(_, r)| r.queued).fold(0, |all, (i, _)| all | 1 << i);
+        state.specs.iter_mut().flat_map(|spec| &mut spec.exclusive).for_each(|held| *held &= !queued);
         let (resources, shares) = (schedule.resources.len(), state.specs.len());
         let training = resources + 2 + Phase::Training as usize;
         let membership = |share: usize, phase: Phase| -> Vec<usize> {

@@ -17,6 +17,15 @@ pub struct Resource {
     /// Cores that threads of all phases share; `None` for a resource that one phase holds at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
+    /// Whether it takes the work of several phases at a time and orders it itself, as a device does by streams. Its time is
+    /// planned as if one phase held it at a time, which is as long as all of them take; an executor begins phases on it without
+    /// waiting for the end of others.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub queued: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Resource {
@@ -27,12 +36,17 @@ impl Resource {
 
     /// A resource that one phase holds at a time.
     pub fn exclusive(name: impl Into<String>) -> Self {
-        Self { name: name.into(), cores: None }
+        Self { name: name.into(), cores: None, queued: false }
+    }
+
+    /// A resource that one phase after the other uses, and that takes the work of several at a time.
+    pub fn queued(name: impl Into<String>) -> Self {
+        Self { queued: true, ..Self::exclusive(name) }
     }
 
     /// A resource of `cores` cores.
     pub fn shared(name: impl Into<String>, cores: usize) -> Self {
-        Self { name: name.into(), cores: Some(cores.max(1)) }
+        Self { name: name.into(), cores: Some(cores.max(1)), queued: false }
     }
 }
 
@@ -341,7 +355,7 @@ pub(crate) fn check_resources(resources: &[Resource]) -> Result<(), Invalid> {
     if resources.iter().filter(|r| r.cores.is_some()).count() > 1 {
         return error("two resources have cores; threads share those of one machine");
     }
-    for (i, Resource { name, cores }) in resources.iter().enumerate() {
+    for (i, Resource { name, cores, .. }) in resources.iter().enumerate() {
         if resources[..i].iter().any(|r| r.name == *name) {
             return Err(Invalid(format!("resource {name}: named twice; name each once")));
         }

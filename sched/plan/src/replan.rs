@@ -78,7 +78,19 @@ pub struct Replanned {
     pub changed: Vec<Changed>,
 }
 
+/// The phases whose work is done together with that of others on a resource that queues: what they take says little of how long
+/// each takes alone.
+fn together(schedule: &Schedule) -> Vec<(usize, Phase)> {
+    let phases = || (0..schedule.shares.len()).flat_map(|share| Phase::ALL.map(|phase| (share, phase)));
+    let holds = |(share, phase): (usize, Phase), name: &String| schedule.shares[share].hardware[phase].contains(name);
+    let queued = schedule.resources.iter().filter(|r| r.queued).map(|r| &r.name);
+    let crowded: Vec<&String> = queued.filter(|name| phases().filter(|&p| holds(p, name)).count() > 1).collect();
+    phases().filter(|&phase| crowded.iter().any(|name| holds(phase, name))).collect()
+}
+
 /// Compares measured with planned durations, overlap by overlap, and replans when that pays.
+///
+/// Phases that share a resource which queues their work are not judged: their durations contain each other's.
 ///
 /// Measured durations replace planned ones only together with a new plan: variation around the means never accumulates, and one
 /// change leads to one new plan.
@@ -87,7 +99,7 @@ pub struct Replanner {
     problem: Problem,
     drift: Drift,
     schedule: Schedule,
-    /// Expected seconds of each share's phases.
+    /// Expected seconds of each share's phases; 0 where they are not judged.
     expected: Vec<[f64; 3]>,
     /// Expected seconds between two mini-batches.
     period: f64,
@@ -107,6 +119,10 @@ impl Replanner {
         for a in simulation.activities {
             simulated[a.share][a.phase as usize].add(a.span.seconds());
         }
+        let mut expected: Vec<_> = simulated.iter().map(|phases| phases.map(|s| s.mean())).collect();
+        for (share, phase) in together(schedule) {
+            expected[share][phase as usize] = 0.0;
+        }
         let in_place: usize = schedule.shares.iter().filter(|s| s.in_place).map(|s| s.batches).sum();
         let min = schedule.ready.max(8);
         let overlap = match schedule.shares.len() {
@@ -117,7 +133,7 @@ impl Replanner {
             problem,
             drift,
             schedule: schedule.clone(),
-            expected: simulated.iter().map(|phases| phases.map(|s| s.mean())).collect(),
+            expected,
             period: simulation.seconds / few.num_batches().max(1) as f64,
             measured: vec![[Samples::default(); 3]; schedule.shares.len()],
             overlap,

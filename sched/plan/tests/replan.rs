@@ -185,6 +185,26 @@ fn phases_that_end_after_a_new_plan_are_not_counted() {
     assert!(!watch.is_due());
 }
 
+/// Phases that share a device which queues their work take longer than alone, by the work of the others: that is no drift.
+#[test]
+fn phases_on_a_resource_that_queues_are_not_judged() {
+    let problem = problem(WORKERS, N, factors(Phase::Training, false, 1.0));
+    let mut schedule = plan(&problem).expect("no limits").best().schedule.clone();
+    let device = schedule.shares.iter().position(|s| s.in_place).expect("a route of the device");
+    for queued in [false, true] {
+        schedule.resources.iter_mut().filter(|r| r.cores.is_none()).for_each(|r| r.queued = queued);
+        let mut watch = Replanner::new(problem.clone(), &schedule, Drift::default());
+        let new = (0..10).find_map(|_| {
+            for _ in 0..watch.overlap() {
+                watch.observe(device, Phase::Batching, 10.0);
+                watch.observe(device, Phase::Training, TRAINING);
+            }
+            watch.judge(N)
+        });
+        assert_eq!(new.is_none(), queued);
+    }
+}
+
 #[test]
 fn constant_durations_never_cause_a_new_plan() {
     let problem = problem(WORKERS, N, factors(Phase::Training, false, 1.0));

@@ -110,7 +110,7 @@ impl<'a> Model<'a> {
 
     /// Resources, buffers, workers and lanes are used as far as the schedule allows.
     fn check_capacities(&self, state: &ReplayState) {
-        for resource in self.schedule.resources.iter().filter(|r| r.cores.is_none()) {
+        for resource in self.schedule.resources.iter().filter(|r| r.cores.is_none() && !r.queued) {
             let holds = |&&(share, phase, _): &&(usize, usize, u32)| {
                 let h = &self.schedule.shares[share].hardware;
                 [&h.batching, &h.transferring, &h.training][phase].contains(&resource.name)
@@ -241,11 +241,33 @@ fn ready_mini_batches_may_be_queued_at_the_trainer() {
     assert_eq!(queueable(&replay), [1, 2], "two are ready, the last one is batched");
 }
 
+/// The same schedule on a device and a link that queue.
+fn queueing(mut schedule: Schedule) -> Schedule {
+    schedule.resources.iter_mut().filter(|r| r.cores.is_none()).for_each(|r| r.queued = true);
+    schedule
+}
+
+/// The device samples, gathers and trains at once; each alone, the next mini-batch would wait for the one in training.
+#[test]
+fn phases_on_a_resource_that_queues_begin_together() {
+    let alone = schedule(Policy::Pipeline, vec![share(1, 4, 1, [1.0; 3])], [0, 2]);
+    for (schedule, expected) in [(alone.clone(), 1), (queueing(alone), 3)] {
+        let mut replay = Replay::new(&schedule, &simulate(&schedule).order);
+        let mut under_way: Vec<Begun> = Vec::new();
+        // The first mini-batch is in training, which does not end.
+        while under_way.iter().all(|begun| begun.step.phase != Phase::Training) {
+            under_way.drain(..).for_each(|begun| replay.end(begun));
+            under_way.extend(std::iter::from_fn(|| replay.begin()));
+        }
+        assert_eq!(under_way.len(), expected, "{under_way:?}");
+    }
+}
+
 /// Explores each schedule; there are at least `states` states in all, and more than one way to end each of them.
 #[track_caller]
 fn check(states: usize, schedules: impl IntoIterator<Item = Schedule>) {
     let mut total = 0;
-    for schedule in schedules {
+    for schedule in schedules.into_iter().flat_map(|schedule| [queueing(schedule.clone()), schedule]) {
         let (states, ends) = Model::new(&schedule).explore();
         assert!(ends > 1, "{schedule}: cut at once, and to the end");
         total += states;

@@ -24,7 +24,8 @@ impl Profile {
     /// profiled ([`Profile::of_trainer`] has those of another one).
     ///
     /// Resources are those of the routes' keys, a device's and its link's with the device's number (`CUDA:0`, `PCIe:0`); the
-    /// host's processor has cores, all others are used by one phase at a time.
+    /// host's processor has cores, all others are used by one phase after the other: several at a time where all of their operators
+    /// queue ([`morphgl_registry::Description::queueing`]).
     /// Interference was measured at some splits of the cores; at every other one it is that of the nearest measured split,
     /// and at least `limits.oversubscription` times the threads a core where there are more threads than cores.
     /// The limit of host memory is that of caches, buffers and workers: of what was held while profiling,
@@ -96,12 +97,13 @@ impl Profile {
             |&(i, r): &(usize, &RouteProfile)| self.routes[..i].iter().all(|before| before.keys() != r.keys());
         let routes: Vec<&RouteProfile> = self.routes.iter().enumerate().filter(is_first).map(|(_, r)| r).collect();
         let mut resources: Vec<Resource> = Vec::new();
-        for name in routes.iter().flat_map(|r| hardware(&r.route)).flatten() {
-            if resources.iter().all(|r| r.name != name) {
-                resources.push(match name == morphgl_registry::Resource::CPU.name() {
-                    true => Resource::shared(name, cores),
-                    false => Resource::exclusive(name),
-                });
+        for (key, name) in routes.iter().flat_map(|r| held(&r.route)) {
+            let queued = morphgl_registry::queues(key);
+            match resources.iter_mut().find(|r| r.name == name) {
+                Some(known) => known.queued &= queued,
+                None if name == morphgl_registry::Resource::CPU.name() => resources.push(Resource::shared(name, cores)),
+                None if queued => resources.push(Resource::queued(name)),
+                None => resources.push(Resource::exclusive(name)),
             }
         }
         let candidate = |r: &RouteProfile| {
@@ -180,6 +182,12 @@ fn keys(route: &Route) -> [&Key; 3] {
 fn used(key: &Key) -> impl Iterator<Item = &morphgl_registry::Resource> {
     let pool = key.phase == Phase::Batching && on_host(key);
     key.hardware.resources().iter().filter(move |r| !pool || **r == morphgl_registry::Resource::CPU)
+}
+
+/// The operators of a route with the name of each resource that they hold.
+fn held(route: &Route) -> impl Iterator<Item = (&Key, String)> {
+    let keys = [&route.batching, &route.transferring, &route.training];
+    keys.into_iter().zip(hardware(route)).flat_map(|(key, names)| names.into_iter().map(move |name| (key, name)))
 }
 
 /// Names of the resources each phase of a route uses, by [`used`]. What is not the processor of an operator at a device is

@@ -42,6 +42,7 @@ pub const DESCRIPTION: Description = Description::new(
 )
 .with_probe(probe)
 .with_accelerators(accelerators)
+.queueing()
 .with_options(&options::SPECS)
 .with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS]);
 
@@ -55,6 +56,7 @@ pub const DMA_GATHER: Description = Description::new(
 )
 .with_probe(probe)
 .with_accelerators(accelerators)
+.queueing()
 .gathering_features()
 .with_options(&options::STAGED_SPECS)
 .with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS, HOST_ROWS, DISK_READS, DISK_BYTES])

@@ -20,6 +20,7 @@ pub const DESCRIPTION: Description = Description::new(
 )
 .with_probe(probe)
 .with_accelerators(accelerators)
+.queueing()
 .with_options(&[Staging::DEPTH])
 .with_counters(&[LINK_BYTES])
 .taking_given_rows();
