@@ -11,7 +11,8 @@
 #   gather     the zero-copy gather beside block copies, by whole lines and naively
 #   sample     the sampler beside the limit of random reads
 #   step       training steps, by phase
-#   transfers  epochs by every transfer to the device: copied by DMA, gathered by the device with and without its cache, naively
+#   transfers  epochs by every transfer to the device: copied by DMA, gathered by the device with and without its cache, naively;
+#              and plans whose phases hold the device one at a time
 #   epochs     GraphSAGE, GCN and GAT on a graph like ogbn-products, by every plan; PyG's beside them
 #   sweep      the same with other counts of CPU threads; a graph larger than the device memory allowed
 #   suites     the tests of the CUDA crates
@@ -211,6 +212,19 @@ transfers() {
     epoch products sage "$most" pipeline --transferring $options
   done
   epoch products sage "$most" device --transferring Transferring_CUDA+PCIe_ZeroCopy
+  alone "$most" Transferring_CUDA+PCIe_ZeroCopy
+  alone "$most" "$DMA_GATHER"
+}
+
+# The last epoch by a transfer again, with its plan, but phases hold the device and the link one at a time.
+alone() {
+  python3 -c '
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+plan = [r["run"]["plan"] for r in rows if r["options"] == "--transferring " + sys.argv[2]][-1]
+for resource in plan["schedule"]["resources"]:
+    resource.pop("queued", None)
+json.dump(plan, open(sys.argv[3], "w"))' "$RAW/epochs.jsonl" "$2" "$RAW/alone.json" && epoch products sage "$1" "$RAW/alone.json" --transferring "$2"
 }
 
 epochs() {
@@ -263,7 +277,7 @@ epoch() {
   local what="epoch $graph $model $threads $plan${*:+ $*}"
   part "$what" 120 taskset -c "0-$((threads - 1))" "$HERE/morphgl" train "$SETS/$graph" --model "$model" \
     --threads "$threads" --plan "$plan" --memory "$(memory)" --epochs 2 --evaluation none --no-verify -q --json "$@" || return
-  row "$RAW/${what//[ \/]/-}.log" epochs.jsonl graph="$graph" model="$model" threads="$threads" plan="$plan" options="$*"
+  row "$RAW/${what//[ \/]/-}.log" epochs.jsonl graph="$graph" model="$model" threads="$threads" plan="$(basename "$plan" .json)" options="$*"
 }
 
 # PyG's epochs, and ours by its rule of expansion.
