@@ -106,7 +106,8 @@ impl AddAssign for PhaseSeconds {
 pub struct ResourceSeconds {
     /// The resource.
     pub resource: String,
-    /// Seconds of the phases that use it, as the operators measured; core-seconds where it has cores.
+    /// Seconds of the phases that use it, as the operators measured; core-seconds where it has cores. Of phases that a device
+    /// queues, each contains the work of others that was done meanwhile.
     pub seconds: f64,
     /// Share of the run, from 0 to 1, to compare with the prediction; of all cores where it has cores.
     pub share: f64,
