@@ -245,7 +245,7 @@ fn every_function_is_called_validly_and_its_failure_names_it() {
         (name.to_string(), count.parse::<u32>().expect("a number"))
     };
     let calls: BTreeMap<String, u32> = lines(&output, "call ").into_iter().map(call).collect();
-    assert!(calls.len() >= 47, "{} functions are called: {calls:?}", calls.len());
+    assert!(calls.len() >= 46, "{} functions are called: {calls:?}", calls.len());
     for (function, count) in calls {
         if function.ends_with("Destroy_v2") && function.starts_with("cublas") || SILENT.contains(&&*function) {
             continue;
