@@ -77,7 +77,7 @@ pub struct Description {
     pub reference: bool,
     /// Whether it runs on a simulated device: reports mark its figures, and its training learns nothing.
     pub simulated: bool,
-    /// Whether its device takes work of several phases at a time and orders it itself, as by streams.
+    /// Whether its device queues the work of several phases, as CUDA streams do.
     pub queues: bool,
     /// Whether it is a training operator that reads features from the dataset in host memory, where a mini-batch has none.
     pub reads_store: bool,
@@ -168,9 +168,8 @@ impl Description {
         self
     }
 
-    /// The same operator, on a device that takes work of several phases at a time and orders it itself: executors begin phases
-    /// that hold the same resources without waiting for each other. Its handles then time its own work as the device did it, that
-    /// of others in between included.
+    /// The same operator, on a device that queues the work of several phases, as CUDA streams do: an executor begins a phase
+    /// before others on the same resources have ended. The durations that its handles measure then include such other work.
     pub const fn queueing(mut self) -> Self {
         self.queues = true;
         self

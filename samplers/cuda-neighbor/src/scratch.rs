@@ -69,7 +69,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Grows the sums of a scan's blocks for a hop of so many rows.
+    /// Grows the memory of the scan's sums, one a thread block, to a hop of `rows` rows.
     pub(crate) fn grow_row_sums(&mut self, rows: u64) -> Result<()> {
         grow(&self.stream, &mut self.sums, row_blocks(rows) as u64, 0)
     }

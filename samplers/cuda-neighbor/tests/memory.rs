@@ -87,7 +87,7 @@ fn memory_is_reused_and_accounted() {
     }
 }
 
-/// Operators on one graph share its topology. On the emulated device alone, since a driver's free memory changes by whole pages.
+/// Operators on one graph share its topology. Checked on the emulated device alone: a driver's free memory changes by whole pages.
 #[cfg(feature = "emulate")]
 fn check_sharing() {
     let case = Case::new(graphs::random(500, 40, false));

@@ -39,9 +39,9 @@ impl Queue {
 
 /// The replay of an order with any durations: which step may begin, which have begun and ended.
 ///
-/// Each exclusive resource that does not queue (`Resource::queued`), each buffer and each share's phase
-/// takes its steps in the order's sequence; nothing else is ordered. So for any durations, buffers stay within the schedule's
-/// capacities and every mini-batch is trained once, in the same order.
+/// Each exclusive resource but those that queue work (`Resource::queued`), each buffer and each share's phase takes its steps in
+/// the order's sequence; nothing else is ordered. So for any durations, buffers stay within the schedule's capacities and every
+/// mini-batch is trained once, in the same order.
 /// There is no deadlock: the first step that has not begun waits only for steps before it.
 ///
 /// Single-threaded: the executor owns it and reports every end to it.

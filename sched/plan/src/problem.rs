@@ -17,9 +17,8 @@ pub struct Resource {
     /// Cores that threads of all phases share; `None` for a resource that one phase holds at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
-    /// Whether it takes the work of several phases at a time and orders it itself, as a device does by streams. Its time is
-    /// planned as if one phase held it at a time, which is as long as all of them take; an executor begins phases on it without
-    /// waiting for the end of others.
+    /// Whether it queues the work of several phases, as a device with streams does. It is planned as if one phase held it at a
+    /// time, since the work of all phases takes as long either way; an executor begins a phase on it before others have ended.
     #[serde(default, skip_serializing_if = "is_false")]
     pub queued: bool,
 }
@@ -39,7 +38,7 @@ impl Resource {
         Self { name: name.into(), cores: None, queued: false }
     }
 
-    /// A resource that one phase after the other uses, and that takes the work of several at a time.
+    /// A resource that queues the work of several phases.
     pub fn queued(name: impl Into<String>) -> Self {
         Self { queued: true, ..Self::exclusive(name) }
     }

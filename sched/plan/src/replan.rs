@@ -78,8 +78,7 @@ pub struct Replanned {
     pub changed: Vec<Changed>,
 }
 
-/// The phases whose work is done together with that of others on a resource that queues: what they take says little of how long
-/// each takes alone.
+/// The phases that share a queueing resource with other phases: their measured durations include each other's work.
 fn together(schedule: &Schedule) -> Vec<(usize, Phase)> {
     let phases = || (0..schedule.shares.len()).flat_map(|share| Phase::ALL.map(|phase| (share, phase)));
     let holds = |(share, phase): (usize, Phase), name: &String| schedule.shares[share].hardware[phase].contains(name);

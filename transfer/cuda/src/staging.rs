@@ -11,8 +11,8 @@ use crate::{Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, Device, E
 
 /// Alignment of staged arrays: the copy engine is fastest from aligned lines.
 const ALIGNMENT: usize = 256;
-/// Bytes of an array above which it is staged on the current rayon pool, in pieces of so many: one thread copies 5 to 10
-/// GB/s, and PCIe 5 moves 55.
+/// Bytes of an array above which it is staged on the current rayon pool, in pieces of this length: one thread copies 5
+/// to 10 GB/s, and a PCIe 5 link moves 55.
 const PARALLEL_BYTES: usize = 1 << 20;
 const DEFAULT_DEPTH: usize = 3;
 
@@ -200,7 +200,7 @@ impl Arena {
     }
 }
 
-// Not on the emulated device, whose thread sanitizer does not see how the pool's threads hand over.
+// Not with the emulated device: its suites also run under a thread sanitizer, which does not see rayon's synchronisation.
 #[cfg(all(test, not(feature = "emulate")))]
 mod tests {
     use super::{PARALLEL_BYTES, copy};
