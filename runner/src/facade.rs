@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, TrainingState};
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::SplitStatistics;
-use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanned, Replanner};
+use morphgl_plan::{Drift, Limits, Paces, Plan, Plans, Problem, Replanned, Replanner};
 use morphgl_profile::{MemoryLimit, Profile, Progress, RouteProfile, Settings, Watch};
 use morphgl_registry::{BatchId, Registry, Score, Training};
 
@@ -105,6 +105,12 @@ pub struct Executor {
     problem: Option<Problem>,
     /// Whether the durations of `problem` are newer than the plan.
     drifted: bool,
+    /// What whole epochs took; empty for a fixed plan.
+    paces: Paces,
+    /// The plans of `problem`, once they were needed.
+    plans: Option<Plans>,
+    /// The plan of the next epoch, where it differs from the last one's by what epochs have taken, until it is reported.
+    changed: Option<Replanned>,
     /// Where an epoch was interrupted.
     within: Option<Within>,
     /// The other trainers of a group; `None` where one trains alone.
@@ -131,8 +137,24 @@ impl Executor {
             operators = group.join(operators, dataset.splits.train.len(), config.sampler.batch_size)?;
         }
         let inner = morphgl_execute::Executor::new(operators, &plan.schedule, settings)?;
-        let (plan, drifted, within, followers, split) = (plan.clone(), false, None, None, None);
-        Ok(Self { dataset, config, registry, inner, group, plan, problem, drifted, within, followers, split })
+        let (plan, drifted, paces) = (plan.clone(), false, Paces::default());
+        let (plans, changed, within, followers, split) = (None, None, None, None, None);
+        Ok(Self {
+            dataset,
+            config,
+            registry,
+            inner,
+            group,
+            plan,
+            problem,
+            drifted,
+            paces,
+            plans,
+            changed,
+            within,
+            followers,
+            split,
+        })
     }
 
     /// An executor of several trainers that share every step, from mini-batch `start` on. The plan is fixed.
@@ -166,11 +188,11 @@ impl Executor {
         self.split.as_ref().map(|(statistics, _)| statistics)
     }
 
-    /// Predicted seconds of epoch `epoch`, by the plan in force.
+    /// Predicted seconds of epoch `epoch`, by the plan in force and what epochs have taken.
     pub fn predicted_seconds(&self, epoch: u32) -> f64 {
         match self.split {
             Some((_, first_seconds)) if epoch == 0 => first_seconds,
-            _ => self.plan.prediction.epoch_seconds,
+            _ => self.paces.seconds(&self.plan),
         }
     }
 
@@ -180,17 +202,19 @@ impl Executor {
     ///
     /// A position or a state of another job.
     pub fn restore(&mut self, position: Position, training: &TrainingState) -> Result<()> {
-        let Position { plan, problem, drifted, within } = position;
+        let Position { plan, problem, drifted, paces, within } = position;
         self.inner.set_schedule(&plan.schedule)?;
-        (self.plan, self.problem, self.drifted, self.within) = (plan, problem, drifted, within);
+        (self.plan, self.problem, self.drifted) = (plan, problem, drifted);
+        (self.paces, self.plans, self.within) = (paces, None, within);
         training.restore(self.inner.training_mut()?)?;
         self.followers.as_mut().map_or(Ok(()), |followers| followers.restore(training))
     }
 
     /// The position between two calls of [`Executor::epoch`].
     pub fn position(&self) -> Position {
-        let Self { plan, problem, drifted, within, .. } = self;
-        Position { plan: plan.clone(), problem: problem.clone(), drifted: *drifted, within: within.clone() }
+        let Self { plan, problem, drifted, paces, within, .. } = self;
+        let (plan, problem, paces, within) = (plan.clone(), problem.clone(), paces.clone(), within.clone());
+        Position { plan, problem, drifted: *drifted, paces, within }
     }
 
     /// Whether an epoch was interrupted: the next call of [`Executor::epoch`] continues it.
@@ -211,6 +235,7 @@ impl Executor {
     /// [`Executor::epoch`] with checkpoints.
     pub(crate) fn watched_epoch(&mut self, epoch: u32, stop: &Stop, watcher: &mut dyn Watcher) -> Result<EpochReport> {
         self.plan_epoch()?;
+        let is_whole = self.within.is_none();
         let mut within = self.within.take().unwrap_or_default();
         loop {
             let (report, replanned) = self.part(epoch, &mut within, stop, watcher)?;
@@ -222,6 +247,8 @@ impl Executor {
                 if stopped {
                     within.part = EpochReport { remaining: Vec::new(), stopped: false, ..report };
                     self.within = Some(within);
+                } else if is_whole && within.earlier.is_none() && self.problem.is_some() {
+                    self.paces.record(&self.plan, whole.seconds);
                 }
                 return Ok(EpochReport { stopped, score, ..whole });
             };
@@ -281,6 +308,7 @@ impl Executor {
                         plan: self.plan.clone(),
                         drifted: self.drifted || problem != self.problem,
                         problem,
+                        paces: self.paces.clone(),
                         within: Some(Within { part: part.clone(), ..within.clone() }),
                     };
                     watcher.keep(&position, training);
@@ -310,24 +338,49 @@ impl Executor {
         Ok((report, replanned))
     }
 
-    /// The plan of the next epoch: a new one where durations changed in the last, the one in force for an interrupted epoch.
+    /// The plan of the next epoch: a new one where durations changed in the last, one of other routes where the last two epochs took
+    /// longer than that one promises ([`Paces`]), the one in force for an interrupted epoch.
     ///
     /// # Errors
     ///
     /// Nothing fits the limits.
     pub fn plan_epoch(&mut self) -> Result<&Plan> {
+        let num_batches = self.inner.num_batches() as usize;
         if self.within.is_none() && std::mem::take(&mut self.drifted) {
-            self.plan_for(self.inner.num_batches() as usize)?;
+            self.plan_for(num_batches)?;
+        } else if self.within.is_none() && self.paces.of(&self.plan).is_some() {
+            self.plan_better(num_batches)?;
         }
         Ok(&self.plan)
+    }
+
+    /// The plan of the next epoch and the reason for it, once, where what epochs have taken led to it.
+    pub(crate) fn take_changed(&mut self) -> Option<Replanned> {
+        self.changed.take()
     }
 
     /// Plans `num_batches` mini-batches with the durations measured so far.
     fn plan_for(&mut self, num_batches: usize) -> Result<()> {
         let Some(problem) = &self.problem else { return Ok(()) };
         let problem = problem.clone().with_batches(num_batches);
-        self.plan = morphgl_plan::plan(&problem)?.best().clone();
-        self.problem = Some(problem);
+        let plans = morphgl_plan::plan(&problem)?;
+        self.plan = self.paces.best(&plans).clone();
+        (self.problem, self.plans) = (Some(problem), Some(plans));
+        Ok(self.inner.set_schedule(&self.plan.schedule)?)
+    }
+
+    /// Changes to a plan of other routes, if it is better by what epochs have taken.
+    fn plan_better(&mut self, num_batches: usize) -> Result<()> {
+        let Some(problem) = &self.problem else { return Ok(()) };
+        let plans = match self.plans.take() {
+            Some(plans) => plans,
+            None => morphgl_plan::plan(&problem.clone().with_batches(num_batches))?,
+        };
+        let better = self.paces.better(&plans, &self.plan).cloned();
+        self.plans = Some(plans);
+        let Some(plan) = better else { return Ok(()) };
+        self.changed = Some(Replanned { plan: plan.clone(), changed: Vec::new(), pace: self.paces.of(&self.plan) });
+        self.plan = plan;
         Ok(self.inner.set_schedule(&self.plan.schedule)?)
     }
 

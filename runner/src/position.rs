@@ -1,7 +1,7 @@
 //! The position of an executor: the plan in force, and how much of an epoch is trained.
 
 use morphgl_execute::{EpochReport, add_counters, add_trainers};
-use morphgl_plan::{Plan, Problem};
+use morphgl_plan::{Paces, Plan, Problem};
 use morphgl_registry::Score;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,9 @@ pub struct Position {
     pub problem: Option<Problem>,
     /// Whether the durations of `problem` are newer than the plan.
     pub drifted: bool,
+    /// What whole epochs took.
+    #[serde(default)]
+    pub paces: Paces,
     /// Where an epoch is under way.
     pub within: Option<Within>,
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use morphgl_execute::{Activity, Event};
-use morphgl_plan::{Phase, Plan, Replanned, Schedule, Share, Span, timeline};
+use morphgl_plan::{Phase, Plan, Schedule, Share, Span, timeline};
 use morphgl_registry::{BatchId, Registry};
 use morphgl_report::{Bar, Lane, Mark, Timeline, Work};
 
@@ -131,12 +131,6 @@ pub fn predicted_timeline(plan: &Plan, simulated: &Simulated) -> Timeline {
     Timeline { lanes, routes, activities, marks: Vec::new(), seconds: simulation.seconds }
 }
 
-/// A new plan and its reason, in a line.
-pub(crate) fn in_words(new: &Replanned) -> String {
-    let why: Vec<String> = new.changed.iter().map(ToString::to_string).collect();
-    format!("planned again: {}; {}", why.join(", "), new.plan.schedule)
-}
-
 /// Maximum number of recorded activities: some 10 MB in memory, 30 MB of trace.
 const MAX_ACTIVITIES: usize = 100_000;
 
@@ -224,7 +218,7 @@ impl Recorder {
             Event::Replanned(new) => {
                 let now = self.activities.iter().map(|a| a.end).fold(self.offset, f64::max);
                 self.marks.push(Mark { name: "re-planned".to_string(), start: now, end: now });
-                self.notes.push(format!("epoch {}: {}", self.epochs, in_words(new)));
+                self.notes.push(format!("epoch {}: {new}", self.epochs));
                 self.schedule.clone_from(&new.plan.schedule);
             }
             Event::Epoch(row) => {

@@ -197,7 +197,11 @@ impl Trainer {
     ) -> Result<()> {
         let begins = !self.executor.is_within();
         let epoch = progress.epoch;
-        observe(&Event::Begins(self.executor.plan_epoch()?));
+        let plan = self.executor.plan_epoch()?.clone();
+        if let Some(changed) = self.executor.take_changed() {
+            observe(&Event::Replanned(&changed));
+        }
+        observe(&Event::Begins(&plan));
         if begins {
             (progress.predicted_seconds, progress.replanned) = (self.executor.predicted_seconds(epoch), 0);
         }

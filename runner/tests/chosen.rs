@@ -1,4 +1,4 @@
-//! A job keeps the faster training operator, and makes mini-batches in its form.
+//! A job keeps the faster training operator, and makes mini-batches in its form; an executor keeps the faster plan.
 #![cfg(feature = "cpu")]
 
 use std::sync::Arc;
@@ -6,9 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use morphgl::{Job, JobConfig, ModelKind, ModelSpec, OperatorChoice, OptimizerSpec, TrainingSpec, default_dataset};
+use morphgl::{
+    Event, Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, OperatorChoice, OptimizerSpec, Policy,
+    Problem, Stop, TrainOptions, Trainer, TrainingSpec, default_dataset,
+};
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
+use morphgl_plan::{Bytes, Candidate, Durations, Hardware as Phases, Resource, RouteKeys};
 use morphgl_profile::{Outcome, Selection, Settings, Watch};
 use morphgl_registry::{
     At, BatchId, Build, Description, Gradients, Handle, Hardware, Key, MiniBatch, NamedTensor, Phase, Result, Score,
@@ -138,4 +142,57 @@ fn the_faster_operator_is_kept_in_its_own_form() {
         assert!(named.selections().is_empty());
         assert_eq!(form(&mut named), (features, key.to_string()));
     }
+}
+
+/// The planning problem of a job's only route, all on one core, which promises phases of a nanosecond.
+fn promising(job: &mut Job) -> Problem {
+    let cpu = || vec!["CPU".to_string()];
+    let candidate = Candidate {
+        keys: RouteKeys::from(&job.operators_mut().routes[0].route),
+        hardware: Phases { batching: cpu(), transferring: cpu(), training: cpu() },
+        in_place: true,
+        on_host: true,
+        durations: Durations::constant(1, 1e-9, 1e-9, 1e-9).expect("valid"),
+        bytes: Bytes::default(),
+    };
+    let batches = job.operators_mut().routes[0].batching.num_batches();
+    Problem::new(batches, vec![Resource::shared("CPU", 1)], vec![candidate]).expect("valid")
+}
+
+#[test]
+fn a_plan_whose_epochs_take_longer_than_another_promises_is_left() {
+    // A single mini-batch: within an epoch there is nothing to judge.
+    let small = Arc::new(sbm(&SbmConfig { nodes: 600, classes: 3, ..SbmConfig::default() }).expect("a graph"));
+    let mut first = job(&small, 8, Some(NATIVE));
+    let problem = promising(&mut first);
+    let plans = morphgl_plan::plan(&problem).expect("it fits");
+    let policies: Vec<Policy> = plans.all().iter().map(|plan| plan.schedule.policy).collect();
+    assert!(policies.contains(&Policy::Sequential) && policies.contains(&Policy::Pipeline), "{plans}");
+
+    let new = |job| Executor::new(job, plans.best(), Some(problem.clone()), ExecutorSettings::default());
+    let options = TrainOptions::epochs(5);
+    let mut trainer = Trainer { executor: new(first).expect("the plan's operators"), options };
+    let (mut ran, mut reasons) = (Vec::new(), Vec::new());
+    let report = trainer.train(&Stop::new(), &mut |event| match event {
+        Event::Begins(plan) => ran.push(plan.schedule.policy),
+        Event::Replanned(new) => reasons.push((ran.len(), new.to_string())),
+        _ => {}
+    });
+    let rows = report.expect("nothing fails").epochs;
+    let [one, other] = [ran[0], ran[2]];
+    assert_ne!(one, other);
+    assert_eq!(ran[..4], [one, one, other, other]);
+    assert_eq!(reasons[0].0, 2, "{reasons:?}");
+    assert!(reasons[0].1.contains("times as long as planned; "), "{reasons:?}");
+    // After two epochs an epoch's prediction is what the routes have taken.
+    assert!(rows[1].predicted_seconds < 1e-6 && rows[4].predicted_seconds > 1e-6, "{rows:?}");
+
+    // What epochs have taken is a part of the position.
+    let position = trainer.executor.position();
+    let training =
+        morphgl::TrainingState::of(trainer.executor.training_mut().expect("it is there")).expect("it is read");
+    let mut again = new(job(&small, 8, Some(NATIVE))).expect("the plan's operators");
+    again.restore(position.clone(), &training).expect("its own position");
+    assert_eq!(again.position(), position);
+    assert_eq!(again.predicted_seconds(5).to_bits(), trainer.executor.predicted_seconds(5).to_bits());
 }

@@ -56,6 +56,7 @@ fn describe(profile: &Profile) -> String {
             rows.push(row("batching", format!("{pool}, beside {threads}"), &t.batching));
             rows.push(row("training", format!("{threads}, beside {pool}"), &t.training));
         }
+        rows.extend(r.overlapped.iter().map(|s| row("all", "at once".into(), s)));
         text += &format!(
             "{}\na mini-batch: {} edges, {}\n{}\n",
             r.keys(),

@@ -32,7 +32,7 @@ impl Screen {
         match event {
             Event::Begins(_) | Event::Ended(_) | Event::Followed(..) | Event::Added(..) | Event::Exported(..) => {}
             Event::Trained(batch) => self.batch(batch),
-            Event::Replanned(new) => self.bar.suspend(|| self.show.say(crate::recorder::in_words(new))),
+            Event::Replanned(new) => self.bar.suspend(|| self.show.say(new)),
             Event::Evaluating => self.bar.set_message("evaluating"),
             Event::Epoch(row) => self.epoch(row),
         }

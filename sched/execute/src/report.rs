@@ -62,7 +62,7 @@ pub enum Event<'a> {
     Trained(BatchDone),
     /// The state that [`Control::Export`] requested, and the report of the mini-batches that led to it.
     Exported(&'a TrainingState, &'a EpochReport),
-    /// The rest of the epoch is run by a new plan.
+    /// The rest of the epoch, or the next one, is run by a new plan.
     Replanned(&'a Replanned),
     /// Evaluation begins.
     Evaluating,

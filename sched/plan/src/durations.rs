@@ -32,6 +32,8 @@ pub struct Durations {
     training: Curve,
     /// Invariant: factors are finite and not below 1, counts are not 0.
     interference: Vec<InterferencePoint>,
+    /// Factor to batching and transferring while they overlap training. Invariant: from 0 to 1.
+    overlap: f64,
 }
 
 /// Interference of two phases on the same cores: how much longer each takes while the other runs. Factors from 1.
@@ -63,6 +65,17 @@ struct Unchecked {
     training: Curve,
     #[serde(rename = "together", default, skip_serializing_if = "Vec::is_empty")]
     interference: Vec<InterferencePoint>,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    overlap: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_one(overlap: &f64) -> bool {
+    *overlap == 1.0
 }
 
 impl Durations {
@@ -94,6 +107,7 @@ impl Durations {
             transferring: transferring.check(&"transferring")?,
             training,
             interference: Vec::new(),
+            overlap: 1.0,
         })
     }
 
@@ -130,6 +144,26 @@ impl Durations {
         Ok(self)
     }
 
+    /// The same with the share of their seconds that batching and transferring add to training which they overlap on the same
+    /// device ([`Resource::queued`](crate::Resource::queued)): such a device launches the work of one phase while it computes
+    /// another's. 1 where none was given; sequential schedules do not overlap phases.
+    ///
+    /// # Errors
+    ///
+    /// A share that is not a number from 0 to 1.
+    pub fn with_overlap(mut self, overlap: f64) -> Result<Self, Invalid> {
+        if !(0.0..=1.0).contains(&overlap) {
+            return Err(Invalid(format!("a share of {overlap} of phases that overlap; shares are from 0 to 1")));
+        }
+        self.overlap = overlap;
+        Ok(self)
+    }
+
+    /// The durations of phases that do not overlap.
+    pub(crate) fn alone(&self) -> Self {
+        Self { overlap: 1.0, ..self.clone() }
+    }
+
     /// Interference of batching and training, where it was measured with these counts.
     pub fn contention(&self, workers: usize, threads: usize, training_threads: usize) -> Option<Contention> {
         let counts = (workers, threads, training_threads);
@@ -152,6 +186,7 @@ impl Durations {
             transferring: self.transferring.scaled(transferring),
             training: self.training.scaled(training),
             interference: self.interference.clone(),
+            overlap: self.overlap,
         }
     }
 
@@ -165,31 +200,38 @@ impl Durations {
     /// One worker is read from its curve over threads, several from their curve over workers.
     /// Where no pool of so many threads a worker was measured, the next lower measured count is taken: the other threads idle.
     pub fn batching(&self, workers: usize, threads: usize) -> Seconds {
-        if workers <= 1 {
-            return self.solo.at(threads);
-        }
-        let measured = self.pools.range(..=threads.max(1)).next_back();
-        measured.expect("pools of one thread a worker are always there").1.at(workers)
+        let measured = match workers {
+            0..=1 => &self.solo,
+            _ => {
+                self.pools
+                    .range(..=threads.max(1))
+                    .next_back()
+                    .expect("pools of one thread a worker are always there")
+                    .1
+            }
+        };
+        measured.at(if workers <= 1 { threads } else { workers }).scaled(self.overlap)
     }
 
     /// Minimum seconds a mini-batch of any pool.
     pub(crate) fn min_batching(&self) -> f64 {
-        self.pools.values().map(Curve::min).fold(f64::INFINITY, f64::min)
+        self.overlap * self.pools.values().map(Curve::min).fold(f64::INFINITY, f64::min)
     }
 
     /// Minimum latency: seconds in which one worker makes a mini-batch.
     pub(crate) fn min_latency(&self) -> f64 {
-        self.pools.values().map(Curve::min_work).fold(f64::INFINITY, f64::min)
+        self.overlap * self.pools.values().map(Curve::min_work).fold(f64::INFINITY, f64::min)
     }
 
     /// Minimum core-seconds of batching a mini-batch.
     pub(crate) fn min_batching_work(&self) -> f64 {
-        self.pools.iter().map(|(threads, pool)| *threads as f64 * pool.min_work()).fold(f64::INFINITY, f64::min)
+        let work = self.pools.iter().map(|(threads, pool)| *threads as f64 * pool.min_work());
+        self.overlap * work.fold(f64::INFINITY, f64::min)
     }
 
     /// Transferring, a mini-batch.
     pub fn transferring(&self) -> Seconds {
-        self.transferring
+        self.transferring.scaled(self.overlap)
     }
 
     /// Training, over its threads.
@@ -204,7 +246,8 @@ impl From<Durations> for Unchecked {
             curve.points().iter().map(|p| PoolPoint { workers: p.at, threads, seconds: p.seconds }).collect()
         };
         let batching = d.pools.iter().flat_map(pool).collect();
-        Self { batching, transferring: d.transferring, training: d.training, interference: d.interference }
+        let Durations { transferring, training, interference, overlap, .. } = d;
+        Self { batching, transferring, training, interference, overlap }
     }
 }
 
@@ -212,6 +255,6 @@ impl TryFrom<Unchecked> for Durations {
     type Error = Invalid;
 
     fn try_from(u: Unchecked) -> Result<Self, Invalid> {
-        Self::new(&u.batching, u.transferring, u.training)?.with_interference(u.interference)
+        Self::new(&u.batching, u.transferring, u.training)?.with_interference(u.interference)?.with_overlap(u.overlap)
     }
 }

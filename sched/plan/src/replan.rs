@@ -69,13 +69,24 @@ impl fmt::Display for Changed {
     }
 }
 
-/// A better plan for the rest of the epoch, and the changes that led to it.
+/// A better plan for the rest of the epoch or for the next one, and what led to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replanned {
     /// The new plan of the remaining mini-batches.
     pub plan: Plan,
-    /// What changed.
+    /// The phases whose durations changed within the epoch.
     pub changed: Vec<Changed>,
+    /// The pace of the plan before, where that led to another one between epochs ([`Paces::better`](crate::Paces::better)).
+    pub pace: Option<f64>,
+}
+
+impl fmt::Display for Replanned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let changed = self.changed.iter().map(ToString::to_string);
+        let pace = self.pace.map(|pace| format!("epochs take {pace:.2} times as long as planned"));
+        let why: Vec<String> = changed.chain(pace).collect();
+        write!(f, "planned again: {}; {}", why.join(", "), self.plan.schedule)
+    }
 }
 
 /// The phases that share a queueing resource with other phases: their measured durations include each other's work.
@@ -205,7 +216,7 @@ impl Replanner {
             // The plan stays, with the measured durations as expected ones.
             None => *self = Self::new(self.problem.clone(), &self.schedule, self.drift),
         }
-        better.map(|plan| Replanned { plan, changed })
+        better.map(|plan| Replanned { plan, changed, pace: None })
     }
 
     /// Takes over the measured durations of all phases that are off by more than half the threshold.

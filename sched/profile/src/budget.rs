@@ -34,6 +34,12 @@ impl Sampling<'_> {
         all.is_ok_and(|all| all <= self.deadline.saturating_duration_since(Instant::now()))
     }
 
+    /// The same samples, with a deadline that leaves time for at least so many mini-batches of `seconds` each.
+    pub(crate) fn at_least(self, batches: usize, seconds: f64) -> Self {
+        let time = Duration::try_from_secs_f64(seconds * batches as f64).unwrap_or_default();
+        Self { deadline: self.deadline.max(Instant::now() + time), ..self }
+    }
+
     /// The same samples, taken after a warm-up of at least `settle`, by which their deadline is later.
     pub(crate) fn after(self, settle: Duration) -> Self {
         Self { settle, deadline: self.deadline + settle, ..self }
@@ -128,6 +134,11 @@ impl<'a> Budget<'a> {
 
     pub(crate) fn skip(&mut self, what: String) {
         self.done += 1;
+        self.skipped.push(what);
+    }
+
+    /// Lists a point that was tried, and why it has no samples.
+    pub(crate) fn give_up(&mut self, what: String) {
         self.skipped.push(what);
     }
 

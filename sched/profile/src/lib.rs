@@ -5,6 +5,7 @@ mod compare;
 mod error;
 mod measure;
 mod memory;
+mod overlap;
 mod points;
 mod pool;
 mod problem;

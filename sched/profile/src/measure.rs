@@ -11,12 +11,13 @@ use crate::points::{
     Point, Points, add_pool, add_training, check, describe_training, known_training, same_batching, same_training,
     same_transferring, selected, training_seconds,
 };
+use crate::problem::overlaps;
 use crate::profile::{Counts, on_host};
 use crate::splits;
 use crate::transfer::{self, TransferSamples};
 use crate::{
-    Error, InterferenceSample, PoolSample, Profile, Progress, Result, RouteProfile, Selection, Settings, Statistics,
-    TrainingSample, VERSION, Watch, pool, training,
+    Error, ErrorKind, InterferenceSample, PoolSample, Profile, Progress, Result, RouteProfile, Selection, Settings,
+    Statistics, TrainingSample, VERSION, Watch, overlap, pool, training,
 };
 
 /// Shares of the time by whose end are measured: the points that a plan needs; also the other points of each phase alone; also
@@ -27,6 +28,8 @@ const REFINED: f64 = 0.75;
 const ALL: f64 = 1.0;
 /// Factor to the fastest training within which another count of threads may become the plan's.
 const CLOSE: f64 = 1.15;
+/// Mini-batches for which there is always time while phases overlap: what is planned depends on it, and on a device they are short.
+const AT_ONCE: usize = 16;
 /// Samples taken when a point is measured again.
 const AGAIN: usize = 2;
 /// Host mini-batches kept for measuring training; of a device's one is kept, as its memory may hold no more than two.
@@ -35,8 +38,8 @@ const KEPT: usize = 2;
 /// Measures every phase of the routes: batching by pools of workers, transferring, training at counts of threads, and, where
 /// batching and training share the host's cores, their interference at the splits of the cores that plans would choose.
 ///
-/// Always measured, as a plan needs them: the smallest and the largest pool, transferring, and training at the largest count of
-/// threads. Other points that exceed the budget, and pools that exceed `watch.memory`, are listed in [`Profile::skipped`]; one
+/// Always measured, as a plan needs them: the smallest and the largest pool, transferring, training at the largest count of
+/// threads, and all phases at once where they overlap on a device. Other points that exceed the budget, and pools that exceed `watch.memory`, are listed in [`Profile::skipped`]; one
 /// worker, and a step, are measured in any case. An operator at a place that two routes share is measured once.
 /// `selections` are earlier outcomes of [`select`](crate::select()): their time is a part of the budget, and their samples of the
 /// chosen operators are used where there is no time for others.
@@ -152,6 +155,8 @@ impl Measurement<'_> {
             // No other point is measured with them, and a device's memory is small.
             self.ready.remove(&route.trained_at);
         }
+        let alone = batching[0].seconds.mean + transferring.mean + training[0].seconds.mean;
+        let overlapped = self.overlapped(i, alone, budget)?;
         let operators = &self.operators.routes[i];
         let (cache, device_cache) = (operators.batching.cache(), operators.transferring.cache());
         Ok(RouteProfile {
@@ -163,9 +168,32 @@ impl Measurement<'_> {
             transferring,
             training,
             interference: Vec::new(),
+            overlapped,
             cache,
             device_cache,
         })
+    }
+
+    /// Seconds a mini-batch of route `i` with all phases at once, where they overlap on a device; `None`, and the reason listed, where
+    /// that fails.
+    fn overlapped(&mut self, i: usize, seconds: f64, budget: &mut Budget<'_>) -> Result<Option<Statistics>> {
+        let route = &self.operators.routes[i].route;
+        if !overlaps(route) {
+            return Ok(None);
+        }
+        let what = format!("all phases of {} at once", route.batching);
+        let sampling = budget.needed(what.clone(), NEEDED, 1)?.at_least(AT_ONCE, seconds);
+        let (trainer, _) = self.trainer(i);
+        let Operators { routes: operators, trainers } = &mut *self.operators;
+        match overlap::measure(&mut operators[i], &mut trainers[trainer], sampling) {
+            Ok(samples) => Ok(Some(Statistics::of(samples))),
+            Err(error) if matches!(error.kind, ErrorKind::Stopped) => Err(error),
+            // Each phase has succeeded alone: the device may have no memory for the mini-batches of all three.
+            Err(error) => {
+                budget.give_up(format!("{what}: {error}"));
+                Ok(None)
+            }
+        }
     }
 
     /// Measures the phases alone at all other counts, the cheapest of each first, as long as there is time.

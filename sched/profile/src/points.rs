@@ -3,6 +3,7 @@
 use morphgl_registry::{Operators, Route};
 
 use crate::budget::count;
+use crate::problem::overlaps;
 use crate::profile::on_host;
 use crate::{Error, PoolSample, Result, RouteProfile, Selection, Settings, TrainingSample};
 
@@ -47,7 +48,7 @@ impl Points {
             let new = |same: fn(&Route, &Route) -> bool| !routes[..i].iter().any(|r| same(r, route));
             let pools = if on_host(&route.batching) && new(same_batching) { self.pools.len() } else { 0 };
             let training = if new(same_training) { self.training(route).len() } else { 0 };
-            pools + usize::from(new(same_transferring)) + training
+            pools + usize::from(new(same_transferring)) + training + usize::from(overlaps(route))
         };
         let shared = routes.iter().any(|r| on_host(&r.batching) && on_host(&r.training));
         routes.iter().enumerate().map(of).sum::<usize>() + if shared { settings.splits } else { 0 }

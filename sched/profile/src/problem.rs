@@ -211,8 +211,15 @@ fn hardware(route: &Route) -> [Vec<String>; 3] {
     [names(batching, &[batched_at]), names(transferring, &[batched_at, trained_at]), names(training, &[trained_at])]
 }
 
+/// Whether the phases of a route overlap on one device: the operators of all three hold it, and all queue.
+pub(crate) fn overlaps(route: &Route) -> bool {
+    let [batching, _, training] = hardware(route);
+    let on_one_device = route.trained_at != Place::Host && batching.iter().any(|name| training.contains(name));
+    on_one_device && keys(route).into_iter().all(morphgl_registry::queues)
+}
+
 impl RouteProfile {
-    /// Durations of each phase alone, for the planner.
+    /// Durations of each phase alone, and the share of them that overlapping does not hide, for the planner.
     ///
     /// # Errors
     ///
@@ -221,7 +228,12 @@ impl RouteProfile {
         let pool = |s: &PoolSample| PoolPoint { workers: s.workers, threads: s.threads, seconds: s.seconds.seconds() };
         let batching: Vec<PoolPoint> = self.batching.iter().map(pool).collect();
         let training = self.training.iter().map(|s| Point { at: s.threads, seconds: s.seconds.seconds() });
-        Durations::new(&batching, self.transferring.seconds(), Curve::new(training.collect())?)
+        let durations = Durations::new(&batching, self.transferring.seconds(), Curve::new(training.collect())?)?;
+        let Some(overlapped) = &self.overlapped else { return Ok(durations) };
+        let alone = durations.batching(1, 1).mean + durations.transferring().mean;
+        let added = overlapped.mean - durations.training().at(1).mean;
+        let overlap = if alone > 0.0 { (added / alone).clamp(0.0, 1.0) } else { 1.0 };
+        durations.with_overlap(overlap)
     }
 
     /// Interference of batching and training, as factors to their `durations` alone.
@@ -242,7 +254,7 @@ impl RouteProfile {
     fn check(&self) -> Result<(), Invalid> {
         let both = self.interference.iter().flat_map(|t| [&t.batching, &t.training]);
         let statistics = self.batching.iter().map(|s| &s.seconds).chain(self.training.iter().map(|s| &s.seconds));
-        for s in statistics.chain(both).chain([&self.transferring]) {
+        for s in statistics.chain(both).chain([&self.transferring]).chain(&self.overlapped) {
             s.check()?;
         }
         if self.interference.len() > MAX_SPLITS {

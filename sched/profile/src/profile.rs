@@ -83,6 +83,9 @@ pub struct RouteProfile {
     /// Interference of batching and training, one sample a split of the cores.
     #[serde(rename = "together")]
     pub interference: Vec<InterferenceSample>,
+    /// Seconds a mini-batch with all phases at once, where the operators of all three queue work on one device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlapped: Option<Statistics>,
     /// The batching operator's cache in host memory, if it has one, with the size that the durations were measured with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheCurve>,
@@ -107,7 +110,7 @@ pub struct Profile {
     pub selections: Vec<Selection>,
     /// The routes, in the order they were given.
     pub routes: Vec<RouteProfile>,
-    /// Points not measured, because the budget was spent or they do not fit in memory.
+    /// Points not measured, because the budget was spent, they do not fit in memory, or phases failed at once that succeeded alone.
     pub skipped: Vec<String>,
     /// Seconds that profiling took, the choice among training operators included.
     pub seconds: f64,

@@ -48,9 +48,9 @@ pub(crate) fn measure_interference(
 }
 
 /// Steps one after another, with as many mini-batches queued as the operator takes: as the executor trains.
-struct Steps<'a> {
-    training: &'a mut dyn Training,
-    key: &'a Key,
+pub(crate) struct Steps<'a> {
+    pub(crate) training: &'a mut dyn Training,
+    pub(crate) key: &'a Key,
     queued: VecDeque<Handle<Score>>,
     /// Mini-batches given to the operator.
     given: usize,
@@ -99,7 +99,7 @@ impl Steps<'_> {
 }
 
 /// Runs `work` with `threads` training threads, and restores parameters and optimizer state, whether it failed or not.
-fn unchanged<T>(
+pub(crate) fn unchanged<T>(
     TrainingOperator { key, operator, .. }: &mut TrainingOperator,
     threads: usize,
     work: impl FnOnce(Steps<'_>) -> Result<T>,

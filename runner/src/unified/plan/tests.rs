@@ -39,6 +39,7 @@ fn route(on_device: bool, training: f64) -> RouteProfile {
         transferring: seconds(1e-5),
         training: vec![of_threads(1), of_threads(CORES)],
         interference: Vec::new(),
+        overlapped: None,
         cache: None,
         device_cache: None,
     }

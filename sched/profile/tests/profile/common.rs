@@ -121,6 +121,8 @@ pub(crate) struct FakeBatching {
     pub(crate) fault: Option<(usize, Fault)>,
     /// Factor to its duration while a step of training runs.
     pub(crate) slowed: f64,
+    /// Number of mini-batches that the device has memory for.
+    pub(crate) room: usize,
     pub(crate) at: Place,
     pub(crate) record: Arc<Record>,
 }
@@ -130,6 +132,7 @@ struct Worker {
     threads: usize,
     fault: Option<(usize, Fault)>,
     slowed: f64,
+    room: usize,
     at: Place,
     record: Arc<Record>,
 }
@@ -149,8 +152,9 @@ impl Batching for FakeBatching {
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         self.record.workers.fetch_add(1, Ordering::SeqCst);
         self.record.allocate(WORKER);
+        let Self { times, fault, slowed, room, .. } = *self;
         let (at, record) = (self.at.clone(), Arc::clone(&self.record));
-        Ok(Box::new(Worker { times: self.times, threads, fault: self.fault, slowed: self.slowed, at, record }))
+        Ok(Box::new(Worker { times, threads, fault, slowed, room, at, record }))
     }
 }
 
@@ -162,6 +166,9 @@ impl BatchingWorker for Worker {
         recycled: Option<MiniBatch>,
     ) -> Result<Handle<MiniBatch>> {
         drop(recycled);
+        if self.record.on_device.load(Ordering::SeqCst) >= self.room {
+            return Err(Error::failed("fake", "the device has no memory left"));
+        }
         let n = self.record.prepared.fetch_add(1, Ordering::SeqCst);
         self.record.indices.lock().expect("not poisoned").push(id.index);
         self.record.preparing.fetch_add(1, Ordering::SeqCst);
@@ -363,7 +370,15 @@ impl Fakes {
             gathering: Phase::Batching,
         };
         let (at, to, record) = (route.batched_at.clone(), route.trained_at.clone(), &self.record);
-        let batching = FakeBatching { num_batches, times, fault: None, slowed: 1.0, at, record: Arc::clone(record) };
+        let batching = FakeBatching {
+            num_batches,
+            times,
+            fault: None,
+            slowed: 1.0,
+            room: usize::MAX,
+            at,
+            record: Arc::clone(record),
+        };
         let transferring = FakeTransferring { times, fault: None, to, record: Arc::clone(record) };
         self.routes.push((route, batching, transferring));
     }

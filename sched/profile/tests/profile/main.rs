@@ -4,6 +4,7 @@ mod common;
 mod files;
 mod measured;
 mod memory;
+mod overlap;
 mod routes;
 mod select;
 

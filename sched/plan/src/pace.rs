@@ -1,0 +1,76 @@
+//! The choice among plans by what whole epochs took.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Plan, Plans, Policy, RouteKeys};
+
+/// Measured over predicted seconds of the last whole epochs, for each set of routes.
+///
+/// A prediction may be wrong for a reason that no phase's duration shows: routes that slow each other, say. So predictions of plans
+/// of a set of routes are multiplied by its pace, the lower one of its last two epochs, as soon as it has run two; those of other
+/// sets are taken as they are. A set that promises more than it holds is left after two epochs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Paces(Vec<Pace>);
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Pace {
+    /// The routes of the plans, and whether their phases do not overlap.
+    routes: Vec<RouteKeys>,
+    sequential: bool,
+    last: f64,
+    before: Option<f64>,
+}
+
+/// Least ratio of the expected seconds of the plan in force to those of another one for which it is left.
+const WORTHWHILE: f64 = 1.1;
+
+impl Paces {
+    /// Records that a whole epoch by `plan` took so many seconds.
+    pub fn record(&mut self, plan: &Plan, seconds: f64) {
+        let last = seconds / plan.prediction.epoch_seconds;
+        if !last.is_finite() || last <= 0.0 {
+            return;
+        }
+        match self.0.iter_mut().find(|pace| pace.is_of(plan)) {
+            Some(pace) => (pace.last, pace.before) = (last, Some(pace.last)),
+            None => {
+                let sequential = plan.schedule.policy == Policy::Sequential;
+                self.0.push(Pace { routes: routes(plan).cloned().collect(), sequential, last, before: None });
+            }
+        }
+    }
+
+    /// The pace of a plan's routes; `None` before two whole epochs.
+    pub fn of(&self, plan: &Plan) -> Option<f64> {
+        let pace = self.0.iter().find(|pace| pace.is_of(plan))?;
+        Some(pace.last.min(pace.before?))
+    }
+
+    /// Expected seconds of an epoch by `plan`.
+    pub fn seconds(&self, plan: &Plan) -> f64 {
+        plan.prediction.epoch_seconds * self.of(plan).unwrap_or(1.0)
+    }
+
+    /// The plan with the minimum expected seconds.
+    pub fn best<'a>(&self, plans: &'a Plans) -> &'a Plan {
+        let shortest = plans.all().iter().min_by(|a, b| self.seconds(a).total_cmp(&self.seconds(b)));
+        shortest.expect("there is a plan")
+    }
+
+    /// The plan to change to from the one in force, after two whole epochs of its routes: one expected to take a tenth less.
+    pub fn better<'a>(&self, plans: &'a Plans, in_force: &Plan) -> Option<&'a Plan> {
+        self.of(in_force)?;
+        let best = self.best(plans);
+        (self.seconds(in_force) > WORTHWHILE * self.seconds(best)).then_some(best)
+    }
+}
+
+impl Pace {
+    fn is_of(&self, plan: &Plan) -> bool {
+        self.sequential == (plan.schedule.policy == Policy::Sequential) && routes(plan).eq(&self.routes)
+    }
+}
+
+fn routes(plan: &Plan) -> impl Iterator<Item = &RouteKeys> {
+    plan.schedule.shares.iter().map(|share| &share.keys)
+}
