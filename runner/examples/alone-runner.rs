@@ -23,7 +23,7 @@ fn main() -> anyhow::Result<()> {
     let plans = Scheduler::schedule(&problem)?;
     println!("{plans}");
     // With the problem at hand it plans again when durations change.
-    let mut executor = Executor::new(job, plans.best(), Some(problem), ExecutorSettings::default())?;
+    let mut executor = Executor::new(job, plans.chosen(), Some(problem), ExecutorSettings::default())?;
     for epoch in 0..2 {
         let report = executor.epoch(epoch, &stop, &mut |_| ())?;
         println!("epoch {epoch}: loss {:.3} in {:.2} s", report.score.loss(), report.seconds);

@@ -25,7 +25,8 @@ fn durations_by_hand_are_planned_and_drawn() {
     for rival in ["sequential", "pipeline", "device", "paper"] {
         assert!(ours <= of(rival).expect("a baseline"), "{rival}: {plans:#?}");
     }
-    assert_eq!(epoch_seconds(&json["plan"]), ours);
+    // A mix of routes is chosen where it is predicted to be 5% shorter than any route alone.
+    assert!((ours..1.05 * ours).contains(&epoch_seconds(&json["plan"])), "{}", json["plan"]);
     let what_if = json["what_if"].as_array().expect("a list");
     let speed_ups: Vec<f64> = what_if.iter().map(|w| w["speed_up"].as_f64().expect("a number")).collect();
     assert!(speed_ups[0] > 1.0 && speed_ups[1] > speed_ups[0], "{speed_ups:?}");

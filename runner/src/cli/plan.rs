@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         let Measured { profile, problem, plans, unified, split, .. } = measured;
         (Some(profile), problem, plans, unified.transpose()?, split.transpose()?)
     };
-    let best = plans.best();
+    let best = plans.chosen();
     let rows = what_if::changed(&problem, best, &args.what_if)?;
     let mut text = format!("{plans}\nplan: {best}\n");
     text += &profile.iter().flat_map(|p| &p.selections).map(|s| format!("{s}\n")).collect::<String>();

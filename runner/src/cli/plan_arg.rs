@@ -83,7 +83,7 @@ impl PlanArg {
                 }
                 Ok(plan)
             }
-            _ => Ok(plans.best().clone()),
+            _ => Ok(plans.chosen().clone()),
         }
     }
 }

@@ -147,7 +147,7 @@ impl PlannedArgs {
             plans.map(|plans| (problem, plans)).with_context(|| format!("all else takes {}", show::bytes(held_bytes)))
         };
         if let Some(ranks) = ranks::current() {
-            let predict = |profile: &Profile| Ok(planned(profile)?.1.best().prediction.epoch_seconds);
+            let predict = |profile: &Profile| Ok(planned(profile)?.1.chosen().prediction.epoch_seconds);
             ranks.keep_one_route(&mut job, &mut profile, predict)?;
         }
         let (problem, plans) = planned(&profile)?;

@@ -116,7 +116,7 @@ fn common(profile: Option<&Profile>, plans: &Plans, plan: &Plan, rows: &[Changed
 
 /// The report of a plan alone.
 pub(crate) fn of_plan(profile: Option<&Profile>, plans: &Plans, rows: &[Changed], simulated: &Simulated) -> Report {
-    let best = plans.best();
+    let best = plans.chosen();
     Report {
         title: format!("Plan of {} mini-batches", best.num_batches()),
         summary: match profile {

@@ -18,7 +18,7 @@ pub(crate) struct Changed {
 pub(crate) fn changed(problem: &Problem, best: &Plan, changes: &[WhatIf]) -> Result<Vec<Changed>> {
     let of = |change: &WhatIf| {
         let changed = change.apply(problem).or_usage(format_args!("--what-if {change}"))?;
-        let plan = Scheduler::schedule(&changed)?.best().clone();
+        let plan = Scheduler::schedule(&changed)?.chosen().clone();
         let speed_up = best.prediction.epoch_seconds / plan.prediction.epoch_seconds;
         Ok(Changed { change: change.to_string(), plan, speed_up })
     };

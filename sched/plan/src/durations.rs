@@ -200,17 +200,12 @@ impl Durations {
     /// One worker is read from its curve over threads, several from their curve over workers.
     /// Where no pool of so many threads a worker was measured, the next lower measured count is taken: the other threads idle.
     pub fn batching(&self, workers: usize, threads: usize) -> Seconds {
-        let measured = match workers {
-            0..=1 => &self.solo,
-            _ => {
-                self.pools
-                    .range(..=threads.max(1))
-                    .next_back()
-                    .expect("pools of one thread a worker are always there")
-                    .1
-            }
-        };
-        measured.at(if workers <= 1 { threads } else { workers }).scaled(self.overlap)
+        if workers <= 1 {
+            return self.solo.at(threads).scaled(self.overlap);
+        }
+        let measured = self.pools.range(..=threads.max(1)).next_back();
+        let (_, pool) = measured.expect("pools of one thread a worker are always there");
+        pool.at(workers).scaled(self.overlap)
     }
 
     /// Minimum seconds a mini-batch of any pool.

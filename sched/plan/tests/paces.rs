@@ -4,8 +4,9 @@ use morphgl_plan::{
     Bytes, Candidate, Durations, Hardware, Paces, Plan, Plans, Problem, Resource, RouteKeys, Strategy, plan,
 };
 
-/// Two routes to a device, batched by the host and by the device itself: mixed epochs are predicted to be shorter than others.
-fn plans() -> Plans {
+/// Two routes to a device, batched by the host in so many seconds and by the device itself: mixed epochs are predicted to be shorter
+/// than others.
+fn plans_of(host: f64) -> Plans {
     let route = |batching: &str, hardware: [&[&str]; 3], durations: Durations| Candidate {
         keys: RouteKeys {
             batching: batching.into(),
@@ -22,7 +23,7 @@ fn plans() -> Plans {
         durations,
         bytes: Bytes::default(),
     };
-    let host = Durations::constant(4, 0.120, 0.004, 0.010).expect("valid");
+    let host = Durations::constant(4, host, 0.004, 0.010).expect("valid");
     let device = Durations::constant(1, 0.010, 0.005, 0.010).expect("valid");
     let problem = Problem::new(
         200,
@@ -33,6 +34,21 @@ fn plans() -> Plans {
         ],
     );
     plan(&problem.expect("valid")).expect("it fits")
+}
+
+fn plans() -> Plans {
+    plans_of(0.120)
+}
+
+#[test]
+fn a_mix_that_promises_little_is_not_chosen() {
+    for (host, mixes) in [(1.0, true), (2.0, false)] {
+        let plans = plans_of(host);
+        let [best, device] = [plans.best(), plans.best_of(Strategy::Device).expect("a plan")];
+        let ratio = device.prediction.epoch_seconds / best.prediction.epoch_seconds;
+        assert!(best.schedule.shares.len() > 1 && (ratio > 1.05) == mixes, "{ratio}: {plans}");
+        assert_eq!(plans.chosen(), if mixes { best } else { device });
+    }
 }
 
 /// Whether each of `epochs` epochs mixed both routes; an epoch takes the predicted seconds times a factor, `mixed` where it does.
@@ -58,6 +74,7 @@ fn a_plan_that_takes_longer_than_another_promises_is_left_for_it() {
     let ratio = predicted(Strategy::Device) / predicted(Strategy::Interleaved);
     assert!(plans.best().schedule.shares.len() > 1 && (1.2..1.7).contains(&ratio), "{plans}");
     // As predicted, or a little worse than the device's own plan: it stays.
+    assert_eq!(plans.chosen(), plans.best());
     assert_eq!(run(&plans, 9, [1.0, 1.0]), [true; 9]);
     assert_eq!(run(&plans, 9, [1.09 * ratio, 1.0]), [true; 9]);
     // Longer, for a reason of its own: after two epochs the device's own plan is chosen, and kept.

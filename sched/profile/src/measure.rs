@@ -39,8 +39,9 @@ const KEPT: usize = 2;
 /// batching and training share the host's cores, their interference at the splits of the cores that plans would choose.
 ///
 /// Always measured, as a plan needs them: the smallest and the largest pool, transferring, training at the largest count of
-/// threads, and all phases at once where they overlap on a device. Other points that exceed the budget, and pools that exceed `watch.memory`, are listed in [`Profile::skipped`]; one
-/// worker, and a step, are measured in any case. An operator at a place that two routes share is measured once.
+/// threads, and all phases at once where they overlap on a device. Other points that exceed the budget, and pools that exceed
+/// `watch.memory`, are listed in [`Profile::skipped`]; one worker, and a step, are measured in any case. An operator at a place
+/// that two routes share is measured once.
 /// `selections` are earlier outcomes of [`select`](crate::select()): their time is a part of the budget, and their samples of the
 /// chosen operators are used where there is no time for others.
 /// Parameters and optimizer state of training are restored; `set_threads` is not.

@@ -12,8 +12,8 @@ use crate::pool::full_batches;
 use crate::training::{Steps, unchanged};
 use crate::{Error, Result};
 
-/// Seconds between the ends of steps, at least one, with batching and transferring in threads of their own that are one mini-batch ahead each:
-/// as the executor overlaps them with the smallest buffers.
+/// Seconds between the ends of steps, at least one sample, with batching and transferring in threads of their own, each one mini-batch
+/// ahead of the next: as the executor overlaps them with the smallest buffers.
 pub(crate) fn measure(
     operators: &mut RouteOperators,
     trainer: &mut TrainingOperator,

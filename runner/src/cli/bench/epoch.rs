@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
     let wanted = Wanted { epochs: Some(args.repeats), ..Wanted::default() };
     let measured = args.planned.measure(&dataset, config.clone(), wanted, show)?;
     let Measured { job, profile, problem, plans, .. } = measured;
-    let (plan, threads, stop) = (plans.best().clone(), job.threads(), interrupt::stop()?);
+    let (plan, threads, stop) = (plans.chosen().clone(), job.threads(), interrupt::stop()?);
     profile.selections.iter().for_each(|selection| show.say(selection));
     show.say(format_args!("plan: {plan}"));
     plan.caches.iter().for_each(|cache| show.say(format_args!("cache: {cache}")));

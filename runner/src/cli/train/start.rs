@@ -70,7 +70,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     }
     let unified = choose_group(args, unified, &plans, show)?;
     let unified = unified.map(|unified| unified.exchanging(args.exchange.unwrap_or_default()));
-    let split = layer_split::choose(split, measured_split, plans.best(), unified.as_ref(), epochs, show)?;
+    let split = layer_split::choose(split, measured_split, plans.chosen(), unified.as_ref(), epochs, show)?;
     let unified = unified.filter(|_| split.is_none());
     config.every_device = unified.is_some();
     let mut plan = match (&unified, &split) {
@@ -162,7 +162,7 @@ fn choose_group(
             Err(Usage::error("--plan unified: one place alone can train here; use --plan auto"))
         }
         (PlanArg::Unified, Some(planned)) => planned.map(Some),
-        (_, Some(Ok(unified))) if unified.is_chosen_over(plans.best()) => Ok(Some(unified)),
+        (_, Some(Ok(unified))) if unified.is_chosen_over(plans.chosen()) => Ok(Some(unified)),
         (_, Some(Ok(unified))) => {
             let seconds = Time(unified.epoch_seconds);
             show.line(format_args!("all trainers together: {seconds} an epoch predicted, which one alone beats"));

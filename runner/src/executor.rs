@@ -1,4 +1,4 @@
-//! The four steps of morphgl's Listing 1: profile, partition, schedule, execute.
+//! The last of the four steps of morphgl's Listing 1: execute, and plan again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -7,8 +7,7 @@ use anyhow::{Result, bail};
 use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, TrainingState};
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::SplitStatistics;
-use morphgl_plan::{Drift, Limits, Paces, Plan, Plans, Problem, Replanned, Replanner};
-use morphgl_profile::{MemoryLimit, Profile, Progress, RouteProfile, Settings, Watch};
+use morphgl_plan::{Drift, Paces, Plan, Plans, Problem, Replanned, Replanner};
 use morphgl_registry::{BatchId, Registry, Score, Training};
 
 use crate::budget::Purpose;
@@ -17,80 +16,7 @@ use crate::position::{Position, Within, append};
 use crate::split::SplitPlan;
 use crate::unified::{Followers, Others, Unified, later};
 use crate::watcher::{Observer, Watcher};
-use crate::{Group, Job, JobConfig, OperatorBuilder, budget};
-
-/// Measures every phase of a job's routes on this machine (morphgl §IV-B1).
-#[derive(Debug, Clone)]
-pub struct Profiler {
-    /// Settings of the measurements.
-    pub settings: Settings,
-}
-
-impl Profiler {
-    /// The default measurements for a number of cores.
-    pub fn new(cores: usize) -> Self {
-        Self { settings: Settings::new(cores) }
-    }
-
-    /// Keeps the fastest training operator at each place ([`Job::select`]), and measures the job's routes within `memory`. The
-    /// job's model is not changed.
-    ///
-    /// # Errors
-    ///
-    /// A failing operator, by its key; or `stop` was requested.
-    pub fn measure(
-        &self,
-        job: &mut Job,
-        stop: &Stop,
-        memory: Option<MemoryLimit<'_>>,
-        progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Profile> {
-        let machine = job.registry.machine().clone();
-        let watch = Watch { stop: &|| stop.is_requested(), memory };
-        job.select(&self.settings, &watch, progress)?;
-        let Job { operators, selections, .. } = job;
-        let profile = morphgl_profile::profile(operators, selections, &machine, &self.settings, &watch, progress);
-        let mut profile = profile?;
-        for RouteProfile { route, cache, device_cache, .. } in &mut profile.routes {
-            // The user's size is kept. A device's cache has it only when accesses were counted, and is no part of the plan then.
-            if budget::is_fixed(&job.config, &job.registry, &route.batching)? {
-                cache.iter_mut().for_each(|cache| cache.points.clear());
-            }
-            if budget::is_fixed(&job.config, &job.registry, &route.transferring)? {
-                *device_cache = None;
-            }
-        }
-        Ok(profile)
-    }
-}
-
-/// States the planning problem: routes, resources, durations, limits (morphgl §IV-A).
-#[derive(Debug, Clone, Copy)]
-pub struct Partitioner;
-
-impl Partitioner {
-    /// The problem of a profile on `cores` cores.
-    pub fn partition(profile: &Profile, cores: usize, limits: Limits) -> Problem {
-        profile.problem(cores, limits)
-    }
-}
-
-/// Divides an epoch's mini-batches among routes and orders their phases (morphgl §IV-B2 and §IV-B3).
-///
-/// The search covers divisions and schedules together, so the loop of Listing 1 converges at once.
-#[derive(Debug, Clone, Copy)]
-pub struct Scheduler;
-
-impl Scheduler {
-    /// The best plan of every strategy, by predicted epoch time.
-    ///
-    /// # Errors
-    ///
-    /// Nothing fits the limits.
-    pub fn schedule(problem: &Problem) -> Result<Plans> {
-        Ok(morphgl_plan::plan(problem)?)
-    }
-}
+use crate::{Group, Job, JobConfig, OperatorBuilder};
 
 /// Trains epochs by a plan with real threads (morphgl §IV-B4), and plans again when durations change.
 #[derive(Debug)]
