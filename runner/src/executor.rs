@@ -31,11 +31,11 @@ pub struct Executor {
     problem: Option<Problem>,
     /// Whether the durations of `problem` are newer than the plan.
     drifted: bool,
-    /// What whole epochs took; empty for a fixed plan.
+    /// Measured over predicted seconds of whole epochs; empty for a fixed plan.
     paces: Paces,
     /// The plans of `problem`, once they were needed.
     plans: Option<Plans>,
-    /// The plan of the next epoch, where it differs from the last one's by what epochs have taken, until it is reported.
+    /// A plan that the seconds of whole epochs have led to, until it is reported.
     changed: Option<Replanned>,
     /// Where an epoch was interrupted.
     within: Option<Within>,
@@ -114,7 +114,7 @@ impl Executor {
         self.split.as_ref().map(|(statistics, _)| statistics)
     }
 
-    /// Predicted seconds of epoch `epoch`, by the plan in force and what epochs have taken.
+    /// Predicted seconds of epoch `epoch` by the plan in force, at the pace of its routes.
     pub fn predicted_seconds(&self, epoch: u32) -> f64 {
         match self.split {
             Some((_, first_seconds)) if epoch == 0 => first_seconds,
@@ -280,7 +280,7 @@ impl Executor {
         Ok(&self.plan)
     }
 
-    /// The plan of the next epoch and the reason for it, once, where what epochs have taken led to it.
+    /// The plan that the seconds of whole epochs have led to, and the reason, if it has not been taken before.
     pub(crate) fn take_changed(&mut self) -> Option<Replanned> {
         self.changed.take()
     }
@@ -295,7 +295,7 @@ impl Executor {
         Ok(self.inner.set_schedule(&self.plan.schedule)?)
     }
 
-    /// Changes to a plan of other routes, if it is better by what epochs have taken.
+    /// Changes to a plan of other routes, if whole epochs have shown it to be better.
     fn plan_better(&mut self, num_batches: usize) -> Result<()> {
         let Some(problem) = &self.problem else { return Ok(()) };
         let plans = match self.plans.take() {

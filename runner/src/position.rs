@@ -29,7 +29,7 @@ pub struct Position {
     pub problem: Option<Problem>,
     /// Whether the durations of `problem` are newer than the plan.
     pub drifted: bool,
-    /// What whole epochs took.
+    /// Measured over predicted seconds of whole epochs.
     #[serde(default)]
     pub paces: Paces,
     /// Where an epoch is under way.

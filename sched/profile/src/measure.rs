@@ -28,7 +28,7 @@ const REFINED: f64 = 0.75;
 const ALL: f64 = 1.0;
 /// Factor to the fastest training within which another count of threads may become the plan's.
 const CLOSE: f64 = 1.15;
-/// Mini-batches for which there is always time while phases overlap: what is planned depends on it, and on a device they are short.
+/// Mini-batches for which there is always time while phases overlap: the plan depends on them, and a device's take milliseconds.
 const AT_ONCE: usize = 16;
 /// Samples taken when a point is measured again.
 const AGAIN: usize = 2;
