@@ -1,4 +1,4 @@
-//! A job keeps the faster training operator, and makes mini-batches in its form; an executor keeps the faster plan.
+//! A job keeps the faster training operator, and makes mini-batches in its form; an executor leaves a plan whose epochs take too long.
 #![cfg(feature = "cpu")]
 
 use std::sync::Arc;
@@ -184,7 +184,7 @@ fn a_plan_whose_epochs_take_longer_than_another_promises_is_left() {
     assert_eq!(ran[..4], [one, one, other, other]);
     assert_eq!(reasons[0].0, 2, "{reasons:?}");
     assert!(reasons[0].1.contains("times as long as planned; "), "{reasons:?}");
-    // After two epochs an epoch's prediction is what the routes have taken.
+    // The prediction of an epoch is scaled by the pace of its routes, once two epochs are known.
     assert!(rows[1].predicted_seconds < 1e-6 && rows[4].predicted_seconds > 1e-6, "{rows:?}");
 
     // What epochs have taken is a part of the position.

@@ -63,8 +63,9 @@ pub(crate) struct Args {
     /// Epochs between evaluations [default: 1; without --epochs, as many as make 5 steps]
     #[arg(help_heading = "Training", long, value_parser = clap::value_parser!(u32).range(1..))]
     evaluate_every: Option<u32>,
-    /// The plan: auto has the minimum predicted epoch time, of one trainer or of all together, and one trainer plans again when
-    /// durations change; unified trains on the CPU and all devices together, or on all devices by the training operator that
+    /// The plan: auto has the minimum predicted epoch time, of one trainer or of all together (several ways to prepare mini-batches
+    /// at once only where that is 5% shorter), and one trainer plans again when durations change or epochs take a tenth longer than
+    /// another plan promises; unified trains on the CPU and all devices together, or on all devices by the training operator that
     /// --training names, each on a share of every mini-batch; sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
     #[arg(help_heading = "Training", long, default_value = "auto", value_name = "PLAN")]
     plan: PlanArg,

@@ -1,39 +1,22 @@
 //! Schedules put together from a problem's routes: worker pools, shares, buffers.
 
-use crate::{Candidate, Durations, Policy, Problem, Schedule, Share};
+use crate::{Candidate, Policy, Problem, Schedule, Share};
 
-/// The share of a route with `batches` mini-batches, a pool of (workers, threads a worker) and training threads, of a schedule whose
-/// phases overlap.
+/// The share of a route with `batches` mini-batches, a pool of (workers, threads a worker) and training threads, of a schedule of this
+/// policy: a sequential one does not overlap phases.
 pub(crate) fn share(
     problem: &Problem,
+    policy: Policy,
     route: usize,
-    batches: usize,
-    pool: (usize, usize),
-    training_threads: usize,
-) -> Share {
-    let candidate = &problem.routes[route];
-    share_with(candidate, &candidate.durations, batches, pool, training_threads)
-}
-
-/// The share of a sequential schedule, whose phases do not overlap.
-pub(crate) fn share_alone(
-    problem: &Problem,
-    route: usize,
-    batches: usize,
-    pool: (usize, usize),
-    training_threads: usize,
-) -> Share {
-    let candidate = &problem.routes[route];
-    share_with(candidate, &candidate.durations.alone(), batches, pool, training_threads)
-}
-
-fn share_with(
-    candidate: &Candidate,
-    d: &Durations,
     batches: usize,
     (workers, threads): (usize, usize),
     training_threads: usize,
 ) -> Share {
+    let candidate = &problem.routes[route];
+    let d = match policy {
+        Policy::Sequential => &candidate.durations.alone(),
+        _ => &candidate.durations,
+    };
     Share {
         keys: candidate.keys.clone(),
         hardware: candidate.hardware.clone(),
@@ -78,8 +61,7 @@ pub(crate) fn with_durations(schedule: &Schedule, problem: &Problem) -> Option<S
         let is_same = |c: &Candidate| c.keys == old.keys && c.hardware == old.hardware;
         let route = problem.routes.iter().position(is_same)?;
         let pool = (old.workers, old.threads_per_worker);
-        let share = if schedule.policy == Policy::Sequential { share_alone } else { share };
-        Some(share(problem, route, old.batches, pool, schedule.training_threads))
+        Some(share(problem, schedule.policy, route, old.batches, pool, schedule.training_threads))
     };
     let shares = schedule.shares.iter().map(again).collect::<Option<_>>()?;
     Some(Schedule { shares, ..schedule.clone() })

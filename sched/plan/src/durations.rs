@@ -144,9 +144,9 @@ impl Durations {
         Ok(self)
     }
 
-    /// The same with the share of their seconds that batching and transferring add to training which they overlap on the same
-    /// device ([`Resource::queued`](crate::Resource::queued)): such a device launches the work of one phase while it computes
-    /// another's. 1 where none was given; sequential schedules do not overlap phases.
+    /// The same for a device that computes the work of one phase while it launches another's
+    /// ([`Resource::queued`](crate::Resource::queued)): batching and transferring lengthen a step by this share of their own seconds.
+    /// 1 where none was given; sequential schedules do not overlap phases, and have all of their seconds.
     ///
     /// # Errors
     ///

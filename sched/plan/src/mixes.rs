@@ -65,7 +65,9 @@ impl Search<'_> {
             return false;
         }
         let routes = self.set.iter().zip(&mix.division).zip(&self.pools);
-        let shares = routes.map(|((&route, &batches), &pool)| share(self.problem, route, batches, pool, 0)).collect();
+        let shares = routes
+            .map(|((&route, &batches), &pool)| share(self.problem, Policy::Interleaved, route, batches, pool, 0))
+            .collect();
         let schedule = schedule(self.problem, Policy::Interleaved, shares, 0);
         let schedule = Schedule { group: mix.group, keep: mix.keep, ..schedule };
         let Some(schedule) = memory::fit(self.problem, schedule) else { return false };

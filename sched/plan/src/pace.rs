@@ -22,7 +22,7 @@ struct Pace {
 }
 
 /// Pace assumed of a mix of routes until it is known: each route's durations were measured without the others. On an H200 mixes took
-/// 1.1 to 1.4 times as long as predicted, single routes no longer.
+/// 1.1 to 1.4 times as long as predicted, single routes at most as long.
 const OF_MIXES: f64 = 1.05;
 
 /// Pace assumed of sequential schedules: of equal predictions that of a pipeline is taken, which hides what passes between phases.
@@ -32,7 +32,7 @@ const OF_SEQUENTIAL: f64 = 1.0 + 1e-6;
 const WORTHWHILE: f64 = 1.1;
 
 impl Paces {
-    /// Records that a whole epoch by `plan` took so many seconds.
+    /// Adds a whole epoch by `plan`, which took `seconds`.
     pub fn record(&mut self, plan: &Plan, seconds: f64) {
         let last = seconds / plan.prediction.epoch_seconds;
         if !last.is_finite() || last <= 0.0 {

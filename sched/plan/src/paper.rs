@@ -36,8 +36,8 @@ pub(crate) fn plan(problem: &Problem, a: usize, b: usize) -> Option<(Schedule, S
     }
     let n = problem.num_batches;
     let pool = fastest_pool(problem, host);
-    let host = |batches: usize| share(problem, host, batches, pool, 0);
-    let device = |batches: usize| share(problem, device, batches, (1, 1), 0);
+    let host = |batches: usize| share(problem, Policy::DualBuffer, host, batches, pool, 0);
+    let device = |batches: usize| share(problem, Policy::DualBuffer, device, batches, (1, 1), 0);
     let fit = |schedule: Schedule| memory::fit(problem, schedule).map(simulated);
     let (h, d) = (host(n), device(n));
     let host_seconds = h.batching.mean / pool.0 as f64;

@@ -76,7 +76,7 @@ pub struct Replanned {
     pub plan: Plan,
     /// The phases whose durations changed within the epoch.
     pub changed: Vec<Changed>,
-    /// The pace of the plan before, where that led to another one between epochs ([`Paces::better`](crate::Paces::better)).
+    /// Between epochs: the pace for which the plan before was left ([`Paces::better`](crate::Paces::better)).
     pub pace: Option<f64>,
 }
 

@@ -1,6 +1,6 @@
 //! The search: candidates, their predictions, and the choice among them.
 
-use crate::assemble::{pools, schedule, share, share_alone};
+use crate::assemble::{pools, schedule, share};
 use crate::bound::{of_set, sets};
 use crate::memory::{self, DoesNotFit, memory};
 use crate::simulate::{Simulation, simulate, simulated};
@@ -164,7 +164,7 @@ fn sequential(problem: &Problem, route: usize) -> Schedule {
     };
     let threads = fastest(problem.on_cores(&candidate.hardware.batching), &|p| d.batching(1, p).mean);
     let training_threads = if training_on_cores { fastest(true, &|t| d.training().at(t).mean) } else { 0 };
-    let share = share_alone(problem, route, problem.num_batches, (1, threads), training_threads);
+    let share = share(problem, Policy::Sequential, route, problem.num_batches, (1, threads), training_threads);
     let s = schedule(problem, Policy::Sequential, vec![share], training_threads);
     Schedule { batched: s.batched.min(1), ready: 1, ..s }
 }
@@ -181,7 +181,7 @@ pub(crate) fn pipelines(problem: &Problem, route: usize) -> Vec<Schedule> {
             false => 0..=0,
         };
         for training_threads in training {
-            let share = share(problem, route, problem.num_batches, pool, training_threads);
+            let share = share(problem, Policy::Pipeline, route, problem.num_batches, pool, training_threads);
             found.push(schedule(problem, Policy::Pipeline, vec![share], training_threads));
         }
     }

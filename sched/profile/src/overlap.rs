@@ -1,7 +1,7 @@
 //! All phases at once, where a device queues the work of several.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Instant;
 
@@ -25,12 +25,12 @@ pub(crate) fn measure(
     // Channels without slots: each thread holds the mini-batch it has made until the next thread takes it.
     let (to_transfer, batched) = sync_channel::<MiniBatch>(0);
     let (to_train, ready) = sync_channel::<MiniBatch>(0);
-    // Each thread owns its ends of the channels: its end is that of its neighbours.
+    // Each thread owns its ends of the channels, so when one ends its neighbours do, too.
     let batch = move || -> Result<()> {
         for index in (0..full as u32).cycle() {
             let id = BatchId { epoch: sampling.epoch, index };
             let (batch, _) = Error::catch(&route.batching, || worker.prepare(id, None)?.wait())?;
-            if !sent(&to_transfer, batch) {
+            if to_transfer.send(batch).is_err() {
                 break;
             }
         }
@@ -39,7 +39,7 @@ pub(crate) fn measure(
     let transfer = move || -> Result<()> {
         for batch in batched {
             let (moved, _) = Error::catch(&route.transferring, || transferring.transfer(batch)?.wait())?;
-            if !sent(&to_train, moved) {
+            if to_train.send(moved).is_err() {
                 break;
             }
         }
@@ -55,11 +55,6 @@ pub(crate) fn measure(
             failed.into_iter().collect::<Result<()>>().and(trained)
         })
     })
-}
-
-/// Whether the next thread took the mini-batch.
-fn sent(next: &SyncSender<MiniBatch>, batch: MiniBatch) -> bool {
-    next.send(batch).is_ok()
 }
 
 /// Trains what is ready, with as many mini-batches queued as the operator takes, until there are enough samples or no mini-batch

@@ -211,7 +211,7 @@ fn hardware(route: &Route) -> [Vec<String>; 3] {
     [names(batching, &[batched_at]), names(transferring, &[batched_at, trained_at]), names(training, &[trained_at])]
 }
 
-/// Whether the phases of a route overlap on one device: the operators of all three hold it, and all queue.
+/// Whether the phases of a route overlap on one device: batching and training hold it, and all three operators queue their work.
 pub(crate) fn overlaps(route: &Route) -> bool {
     let [batching, _, training] = hardware(route);
     let on_one_device = route.trained_at != Place::Host && batching.iter().any(|name| training.contains(name));
