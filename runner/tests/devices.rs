@@ -181,28 +181,23 @@ fn bars(run: &Path) -> BTreeMap<(String, String), (f64, usize)> {
     bars
 }
 
-/// Each trainer has lanes of its own, with what it batched, transferred, trained and added up; the document and the page say the
-/// same.
-#[test]
-fn each_trainer_has_its_lanes() {
-    let Some(devices) = Devices::new() else { return };
-    let devices = devices.with(2);
-    let group = ["--plan", "unified", "--shares", "equal", "--run", "run"];
-    let json = devices.json(&[&TRAIN[..], &group].concat(), &[]);
-    let run = devices.bench.path().join("run");
-    let bars = bars(&run);
+/// Trainers of a run with a plan of groups, whose bars in the trace say the same as the document.
+fn trainers_as_traced(devices: &Devices, name: &str, extra: &[&str]) -> Value {
+    let group = ["--plan", "unified", "--shares", "equal", "--run", name];
+    let json = devices.json(&[&TRAIN[..], &group, extra].concat(), &[]);
+    let bars = bars(&devices.bench.path().join(name));
     let trainers = json["trainers"].as_array().expect("a list");
-    let places: Vec<&str> = trainers.iter().map(|t| t["place"].as_str().expect("a place")).collect();
+    let places = places_of(&json["trainers"]);
     assert_eq!(places, places_of(&json["unified"]["trainers"]), "in the order of the plan");
-    assert_eq!(places.len(), 3, "the CPU and two devices");
     let steps: usize = epochs(&json).iter().map(|e| amount(&e["report"]["batches"]) as usize).sum();
     let seeds: u64 = epochs(&json).iter().map(|e| amount(&e["report"]["seeds"])).sum();
-    let number = |trainer: &Value, name: &str| trainer[name].as_f64().unwrap_or_else(|| panic!("{name}: {trainer}"));
     let all: f64 = trainers.iter().map(|trainer| number(trainer, "seeds_per_epoch")).sum();
     assert!((all * 3.0 / seeds as f64 - 1.0).abs() < 1e-9, "{trainers:?}");
     for (trainer, place) in trainers.iter().zip(places) {
+        // A phase that reads over the link has its bar in the link's lane too.
+        let is_own = |lane: &str| lane.starts_with(&format!("{place}: ")) && !lane.contains(": PCIe:");
         let own = |kind: &str| {
-            let own = bars.iter().filter(|((lane, of), _)| lane.starts_with(&format!("{place}: ")) && of == kind);
+            let own = bars.iter().filter(|((lane, of), _)| is_own(lane) && of == kind);
             own.fold((0.0, 0), |(seconds, bars), (_, bar)| (seconds + bar.0, bars + bar.1))
         };
         for (kind, name) in [("Batching", "batching"), ("Training", "training")] {
@@ -228,10 +223,29 @@ fn each_trainer_has_its_lanes() {
         assert_eq!(number(trainer, "imbalance_seconds_per_epoch"), number(&trainers[0], "imbalance_seconds_per_epoch"));
     }
     assert!(number(&trainers[0], "imbalance_seconds_per_epoch") > 0.0);
-    let page = fs::read_to_string(run.join("report.html")).expect("written");
+    json["trainers"].clone()
+}
+
+fn number(trainer: &Value, name: &str) -> f64 {
+    trainer[name].as_f64().unwrap_or_else(|| panic!("{name}: {trainer}"))
+}
+
+/// Each trainer has lanes of its own, with what it batched, transferred, trained and added up; the document and the page say the
+/// same.
+#[test]
+fn each_trainer_has_its_lanes() {
+    let Some(devices) = Devices::new() else { return };
+    let devices = devices.with(2);
+    let trainers = trainers_as_traced(&devices, "run", &[]);
+    assert_eq!(places_of(&trainers).len(), 3, "the CPU and two devices");
+    let page = fs::read_to_string(devices.bench.path().join("run/report.html")).expect("written");
     for text in ["<h2>Trainers</h2>", "The slowest share takes", "Addition (A)", "cuda:1: CUDA:1", "host: addition"] {
         assert!(page.contains(text), "the page lacks {text:?}");
     }
+    // Batching and transferring that hold two resources each.
+    let by_device = ["--batching", "Batching_CUDA+PCIe_Neighbor", "--transferring", "Transferring_CUDA+PCIe_ZeroCopy"];
+    let trainers = trainers_as_traced(&devices, "devices", &[&["--training", TRAINING], &by_device[..]].concat());
+    assert_eq!(places_of(&trainers).len(), 2);
     // One trainer has neither.
     let alone = devices.json(&[&TRAIN[..], &["--plan", "sequential", "--run", "alone"]].concat(), &[]);
     assert_eq!(alone["trainers"], Value::Null);
