@@ -77,7 +77,7 @@ fn check_changed(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool, c
 }
 
 /// No multiples of a block's threads.
-const NODES: [usize; 4] = [700, 410, 230, 101];
+const NODES: [usize; 4] = [390, 270, 130, 61];
 
 #[test]
 fn graph_models() {
@@ -258,8 +258,8 @@ fn given_rows() {
     }
     for kind in ["sage", "gcn", "gat", "gin"] {
         for (nodes, hidden, more) in [
-            (&[700, 411, 230, 101][..], 24, json!({})),
-            (&[700, 411, 230, 101], 6, json!({"activation": "elu"})),
+            (&[300, 211, 130, 61][..], 24, json!({})),
+            (&[300, 211, 130, 61], 6, json!({"activation": "elu"})),
             (&[300, 93, 40], 7, json!({"heads": 1})),
             (&[100, 60, 50], 60, json!({})),
             (&[300, 210, 120, 60], 16, json!({"residual": true, "normalization": "layer"})),

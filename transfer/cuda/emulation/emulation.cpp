@@ -70,12 +70,12 @@ namespace {
 constexpr size_t STACK = 128 << 10;
 constexpr unsigned MAX_THREADS = 1024;
 
-enum class State { Idle, Runnable, AtBlockBarrier, AtWarpBarrier };
-
 struct Warp {
     uint64_t words[32] = {};
-    unsigned arrived = 0;  // lanes that wait
-    unsigned live = 0;     // lanes that have not ended
+    unsigned live = 0;              // lanes that have not ended
+    unsigned arrived = 0;           // lanes that wait at a barrier of the warp
+    unsigned at_block_barrier = 0;  // lanes that wait at a barrier of the block
+    unsigned runnable() const { return live & ~(arrived | at_block_barrier); }
 };
 
 // Saved stack of a fiber or of the host thread.
@@ -89,7 +89,6 @@ using Context = ucontext_t;
 struct Fiber {
     Context context;
     std::unique_ptr<char[]> stack;
-    State state = State::Idle;
     unsigned thread = 0;
     unsigned mask = 0;
     // Number of its warp's exchanges and barriers so far, and of its loads since the last one: they name the load that the
@@ -184,9 +183,9 @@ void prepare(Fiber& fiber) {
 char launches = 0;
 
 void place(unsigned thread) {
-    Scheduler& s = scheduler;
-    const unsigned x = s.block_dim.x, y = s.block_dim.y;
-    position = {{thread % x, thread / x % y, thread / x / y}, s.block, s.block_dim, s.grid_dim};
+    const dim3 dim = scheduler.block_dim;
+    const bool line = dim.y == 1 && dim.z == 1;
+    position.thread = line ? dim3{thread, 0, 0} : dim3{thread % dim.x, thread / dim.x % dim.y, thread / dim.x / dim.y};
 }
 
 void acquire(void* address) {
@@ -244,7 +243,6 @@ void run_threads() {
         }
         s.idle.push_back(&fiber);
 #endif
-        fiber.state = State::Idle;
         suspend(fiber);
     }
 }
@@ -301,9 +299,6 @@ bool release_waiting(unsigned first) {
         for (unsigned lanes = warp.arrived & mask; lanes != 0; lanes &= lanes - 1) {
             all = all && s.by_thread[first + __builtin_ctz(lanes)]->mask == mask;
         }
-        for (unsigned lanes = warp.arrived & mask; all && lanes != 0; lanes &= lanes - 1) {
-            s.by_thread[first + __builtin_ctz(lanes)]->state = State::Runnable;
-        }
         if (all) warp.arrived &= ~mask;
         any = any || all;
         waiting &= ~mask;
@@ -315,11 +310,9 @@ bool release_waiting(unsigned first) {
 bool release_waiting() {
     Scheduler& s = scheduler;
     unsigned waiting = 0;
-    for (Fiber* fiber : s.by_thread) waiting += fiber && fiber->state == State::AtBlockBarrier;
+    for (const Warp& warp : s.warps) waiting += __builtin_popcount(warp.at_block_barrier);
     if (waiting > 0 && waiting == s.live) {
-        for (Fiber* fiber : s.by_thread) {
-            if (fiber) fiber->state = State::Runnable;
-        }
+        for (Warp& warp : s.warps) warp.at_block_barrier = 0;
         return true;
     }
     bool any = false;
@@ -329,6 +322,7 @@ bool release_waiting() {
 
 bool run_block() {
     Scheduler& s = scheduler;
+    position = {{}, s.block, s.block_dim, s.grid_dim};
     s.next = 0;
     s.live = s.threads;
     s.warps.assign((s.threads + 31) / 32, Warp{});
@@ -340,17 +334,15 @@ bool run_block() {
         if (s.next < s.threads) {
             Fiber& fiber = fresh_fiber(s.next);
             assign(fiber, s.next++);
-            fiber.state = State::Runnable;
             release(&s.begin);
             resume(fiber);
             continue;
         }
         bool ran = false;
-        for (unsigned t = 0; t < s.threads; t++) {
-            Fiber* fiber = s.by_thread[t];
-            if (fiber && fiber->state == State::Runnable) {
+        for (unsigned first = 0; first < s.threads; first += 32) {
+            for (unsigned lanes = s.warps[first / 32].runnable(); lanes != 0; lanes &= lanes - 1) {
                 ran = true;
-                resume(*fiber);
+                resume(*s.by_thread[first + __builtin_ctz(lanes)]);
             }
         }
         if (!ran && s.live > 0 && !release_waiting()) return false;
@@ -379,7 +371,7 @@ void block_barrier() {
     Scheduler& s = scheduler;
     Fiber& fiber = *s.running;
     release(&s.barrier);
-    fiber.state = State::AtBlockBarrier;
+    s.warps[fiber.thread / 32].at_block_barrier |= 1u << fiber.thread % 32;
     suspend(fiber);
     acquire(&s.barrier);
 }
@@ -395,7 +387,6 @@ static void meet(unsigned mask) {
     fiber.mask = mask;
     fiber.meetings++;
     fiber.loads = 0;
-    fiber.state = State::AtWarpBarrier;
     suspend(fiber);
 }
 
