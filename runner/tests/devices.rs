@@ -242,7 +242,7 @@ fn each_trainer_has_its_lanes() {
     for text in ["<h2>Trainers</h2>", "The slowest share takes", "Addition (A)", "cuda:1: CUDA:1", "host: addition"] {
         assert!(page.contains(text), "the page lacks {text:?}");
     }
-    // Batching and transferring that hold two resources each.
+    // Operators of batching and of transferring that occupy both the device and its link.
     let by_device = ["--batching", "Batching_CUDA+PCIe_Neighbor", "--transferring", "Transferring_CUDA+PCIe_ZeroCopy"];
     let trainers = trainers_as_traced(&devices, "devices", &[&["--training", TRAINING], &by_device[..]].concat());
     assert_eq!(places_of(&trainers).len(), 2);

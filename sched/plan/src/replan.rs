@@ -76,7 +76,7 @@ pub struct Replanned {
     pub plan: Plan,
     /// The phases whose durations changed within the epoch.
     pub changed: Vec<Changed>,
-    /// Between epochs: the pace for which the plan before was left ([`Paces::better`](crate::Paces::better)).
+    /// For a change between epochs, the pace of the plan that was left ([`Paces::better`](crate::Paces::better)).
     pub pace: Option<f64>,
 }
 

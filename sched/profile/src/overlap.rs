@@ -25,7 +25,7 @@ pub(crate) fn measure(
     // Channels without slots: each thread holds the mini-batch it has made until the next thread takes it.
     let (to_transfer, batched) = sync_channel::<MiniBatch>(0);
     let (to_train, ready) = sync_channel::<MiniBatch>(0);
-    // Each thread owns its ends of the channels, so when one ends its neighbours do, too.
+    // Each thread owns its ends of the channels and drops them when it ends, which ends the threads on their other side.
     let batch = move || -> Result<()> {
         for index in (0..full as u32).cycle() {
             let id = BatchId { epoch: sampling.epoch, index };

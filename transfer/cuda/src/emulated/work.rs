@@ -60,28 +60,28 @@ impl Work {
 unsafe fn multiply(gemm: &Gemm) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("fma") {
-        // SAFETY: the processor has FMA; otherwise as here.
+        // SAFETY: the processor has FMA, and the caller promises the rest.
         return unsafe { multiply_by_fma(gemm) };
     }
-    // SAFETY: as here.
+    // SAFETY: the caller's promise.
     unsafe { multiply_by_elements(gemm) }
 }
 
-/// Each fused multiply-add is an instruction, not a call.
+/// [`multiply_by_elements`] compiled for FMA: each `mul_add` is one instruction instead of a call of the mathematical library.
 ///
 /// # Safety
 ///
-/// As [`multiply`], on a processor with FMA.
+/// The matrices are valid and not accessed concurrently, and the processor has FMA.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "fma")]
 unsafe fn multiply_by_fma(gemm: &Gemm) {
-    // SAFETY: as here.
+    // SAFETY: the caller's promise.
     unsafe { multiply_by_elements(gemm) }
 }
 
 /// # Safety
 ///
-/// As [`multiply`].
+/// The matrices are valid and not accessed concurrently.
 #[inline(always)]
 unsafe fn multiply_by_elements(gemm: &Gemm) {
     let at =
