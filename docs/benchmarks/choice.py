@@ -6,7 +6,7 @@ Usage: docs/benchmarks/choice.py --out FILE [--data DIR] [--levels avx2,portable
 Needs a release build (`cargo build --release`) and the standard library alone.
 DIR for data holds planetoid/ and gnn-benchmark-npz/ (default: $MORPHGL_TEST_DATA, else ../shared/data).
 Every round trains `auto` and each operator once, in an order that is turned round after each, for about so many seconds;
-the figure is the median epoch. An operator that takes more than --far times the faster one's time in the first round is
+the figure is the median epoch. An operator that takes more than --far times the fastest one's time in the first round is
 left out of the others. Levels are those that the processor has. FILE gets a line of JSON for every run.
 """
 import argparse
@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OPERATORS = ["Training_CPU_Native", "Training_CPU_Burn"]
+OPERATORS = ["Training_CPU_Native", "Training_CPU_NativeAmx", "Training_CPU_Burn"]
 # A tenth of the training nodes that is usual: the same mini-batches, in shorter epochs.
 ARXIV_LIKE = "generate sbm --nodes 169000 --degree 14 --dim 128 --classes 40 --split 0.06,0.18,0.28"
 
@@ -46,9 +46,9 @@ def main():
     machine = morphgl("ops")["machine"]
     levels = args.levels.split(",") if args.levels else available(args.binary)
     print(f"{machine['cpu']}, {machine['cores']} cores. Epoch in seconds, median (least–most) of the rounds; `auto` beside the "
-          "faster of both (by their medians) is the median of the rounds' ratios.\n")
-    print("| level | graph | model | auto | chosen (rounds) | Native | Burn | auto / faster | rounds |")
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+          "fastest of the others (by their medians) is the median of the rounds' ratios.\n")
+    print("| level | graph | model | auto | chosen (rounds) | Native | NativeAmx | Burn | auto / fastest | rounds |")
+    print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     worst = 0
     with tempfile.TemporaryDirectory() as directory, open(args.out, "a") as raw:
         sets = {name: dataset(name, directory, args.data, morphgl) for name in args.sets.split(",")}
@@ -82,9 +82,10 @@ def dataset(name, directory, data, morphgl):
 
 
 def compare(args, raw, morphgl, key, path):
-    """The median ratio of `auto` to the faster operator, and the cells of a row."""
-    operators, epochs, chosen = list(OPERATORS), 0, []
-    seconds = {c: [] for c in ["auto", *operators]}
+    """The median ratio of `auto` to the fastest operator, and the cells of a row."""
+    here = {operator["key"] for operator in morphgl("ops")["operators"] if operator["available"]}
+    operators, epochs, chosen = [o for o in OPERATORS if o in here], 0, []
+    seconds = {c: [] for c in ["auto", *OPERATORS]}
     for number in range(args.rounds):
         contestants = ["auto", *operators]
         for contestant in contestants[::-1] if number % 2 else contestants:
@@ -96,7 +97,7 @@ def compare(args, raw, morphgl, key, path):
             try:
                 record = morphgl(*words, "--epochs", str(epochs))
             except subprocess.CalledProcessError:
-                # It refuses the graph, and has said why; the other one has to be able.
+                # It refuses the model or the graph, and has said why; another one has to be able.
                 operators.remove(contestant)
                 continue
             schedule = record["plan"]["schedule"]
@@ -114,11 +115,11 @@ def compare(args, raw, morphgl, key, path):
         if number == 0:
             least = min(seconds[o][0] for o in operators)
             operators = [o for o in operators if seconds[o][0] <= args.far * least]
-    faster = min(operators, key=lambda o: statistics.median(seconds[o]))
-    ratios = [auto / best for auto, best in zip(seconds["auto"], seconds[faster])]
+    fastest = min(operators, key=lambda o: statistics.median(seconds[o]))
+    ratios = [auto / best for auto, best in zip(seconds["auto"], seconds[fastest])]
 
     def spread(values):
-        return f"{statistics.median(values):.3g} ({min(values):.3g}–{max(values):.3g})" if values else "refused"
+        return f"{statistics.median(values):.3g} ({min(values):.3g}–{max(values):.3g})" if values else "–"
 
     counts = ", ".join(f"{c.split('_')[-1]} {chosen.count(c)}" for c in dict.fromkeys(chosen))
     ratio = statistics.median(ratios)

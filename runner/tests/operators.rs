@@ -1,5 +1,7 @@
 //! The exact set of linked operators: a crate that is not named is silently not linked.
 
+use morphgl_platform::SimdLevel;
+
 #[test]
 fn the_registered_keys_are_these() {
     let registry = morphgl::registry().expect("no key twice");
@@ -12,7 +14,7 @@ fn the_registered_keys_are_these() {
             "Batching_CPU_Walk",
             "Batching_CPU+Disk_Neighbor",
         ]);
-        wanted.extend(["Transferring_CPU_Host", "Training_CPU_Burn", "Training_CPU_Native"]);
+        wanted.extend(["Transferring_CPU_Host", "Training_CPU_Burn", "Training_CPU_Native", "Training_CPU_NativeAmx"]);
     }
     if cfg!(feature = "sim") {
         wanted.extend(["Batching_CPU_SimNeighbor", "Batching_PCIe+SIM_Neighbor"]);
@@ -25,6 +27,7 @@ fn the_registered_keys_are_these() {
     wanted.sort_unstable();
     keys.sort_unstable();
     assert_eq!(keys, wanted);
-    // Without MORPHGL_SIM there is no simulated accelerator, and no route to it.
-    assert_eq!(registry.routes().len(), if cfg!(feature = "cpu") { 8 } else { 0 });
+    // Without MORPHGL_SIM there is no simulated accelerator, and no route to it. Each of four samplers leads to every trainer.
+    let trainers = 2 + usize::from(SimdLevel::current() == SimdLevel::Amx);
+    assert_eq!(registry.routes().len(), if cfg!(feature = "cpu") { 4 * trainers } else { 0 });
 }

@@ -21,7 +21,7 @@ use morphgl_registry::{
     Training, TrainingContext,
 };
 use morphgl_training_cpu_burn::CpuBurn;
-use morphgl_training_cpu_native::{CpuNative, probe, probe::Peaks};
+use morphgl_training_cpu_native::{AMX_KEY, CpuNative, KEY, probe, probe::Peaks};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -214,15 +214,18 @@ fn limits(options: &Options, threads: usize) -> Limits {
 fn zeros(options: &Options) {
     for columns_of_x in [100, 256] {
         for share in [0.1, 0.25, 0.5, 0.75] {
-            let [skipped, multiplied] = probe::seconds_by_nonzeros([9_600, 256, columns_of_x], share);
+            let probe::SecondsByZeros { skipped, multiplied, on_tiles } =
+                probe::seconds_by_nonzeros([9_600, 256, columns_of_x], share);
             if options.json {
                 let line = json!({"what": "zeros", "isa": isa(), "depth": columns_of_x, "nonzeros": share,
-                    "skipped_s": skipped, "multiplied_s": multiplied});
+                    "skipped_s": skipped, "multiplied_s": multiplied, "on_tiles_s": on_tiles});
                 println!("{line}");
             } else {
                 let (percent, gain) = (100.0 * share, multiplied / skipped);
+                let over_tiles =
+                    on_tiles.map_or(String::new(), |s| format!(", {:.2} times as fast as on tiles", s / skipped));
                 println!(
-                    "weight gradient 256 x {columns_of_x}, {percent:.0} % nonzeros: {gain:.2} times as fast with zeros skipped"
+                    "weight gradient 256 x {columns_of_x}, {percent:.0} % nonzeros: {gain:.2} times as fast with zeros skipped{over_tiles}"
                 );
             }
         }
@@ -260,9 +263,12 @@ fn main() -> Result<()> {
                 options: Value::Null,
             };
             let (peak, bandwidth) = (limits.flops(hidden), limits.bandwidth);
-            let mut native = CpuNative::new(&context)?;
-            let mut vector_native =
-                limits.peaks.tiles.map(|_| CpuNative::new(&context).map(CpuNative::without_tiles)).transpose()?;
+            let on_vectors = CpuNative::new(&context)?;
+            let (mut native, mut vector_native) = match CpuNative::on_tiles(&context) {
+                Ok(on_tiles) => (on_tiles, Some(on_vectors)),
+                Err(_) => (on_vectors, None),
+            };
+            let operator = if vector_native.is_some() { AMX_KEY } else { KEY }.to_string();
             let mut burn = if options.burn { Some(CpuBurn::new(&context)?) } else { None };
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
             let [mut gathered_steps, mut burn_steps, mut direct, mut gathering, mut untiled] =
@@ -290,7 +296,7 @@ fn main() -> Result<()> {
             let [burn, untiled] = [burn_steps, untiled].map(|times| (!times.is_empty()).then(|| sorted(times)));
             let untiled_phases = vector_native.as_ref().map(|native| native.times().clone());
             if options.json {
-                let line = json!({"what": "step", "isa": isa(), "operator": "Training_CPU_Native", "model": kind, "hidden": hidden,
+                let line = json!({"what": "step", "isa": isa(), "operator": operator, "model": kind, "hidden": hidden,
                     "unit": "ms", "threads": threads, "min": min, "median": median, "max": max, "all": all,
                     "direct": direct, "gather": gathering, "without_tiles": untiled,
                     "burn": burn, "flops": flops, "share_of_peak": flops / peak, "bytes": bytes,

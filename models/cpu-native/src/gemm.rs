@@ -1,7 +1,8 @@
 //! GEMM: one interface for a layer's forward pass and the gradients of its input and its weight.
 //!
 //! Every element of the result is one sum in the order of the depth, so its bits do not depend on how rows and columns are
-//! divided among tasks. AVX-512, AVX2 and NEON give the same bits, AMX tiles others; [`tiles`] says which GEMMs use them.
+//! divided among tasks. AVX-512, AVX2 and NEON give the same bits, AMX tiles others; [`tiles`] says which GEMMs use them,
+//! unless the left factor is mostly zeros.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -30,7 +31,7 @@ pub(crate) struct Left<'a> {
 }
 
 /// The right factor, in rows or packed by [`pack`]: column `c` begins at index [`Right::column`], and consecutive depths are
-/// `by_depth` elements apart. The packed form for AMX tiles is that of `split`.
+/// `by_depth` elements apart. Panels are followed by the factor's AMX tiles (`split`), where its GEMMs use them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Right<'a> {
     pub(crate) values: &'a [f32],
@@ -81,7 +82,7 @@ pub(crate) type Target<'a, 'b> = (Right<'a>, &'b mut [f32], bool);
 
 /// Minimum side of a result, or of a packed factor, on AMX tiles. The split of the factors must be amortised: a step of
 /// GraphSAGE on tiles takes 0.73 of the time at width 256, 0.83 at 128, and the same time at 64 (bench `step`).
-const MIN_TILE_SIDE: usize = 96;
+pub(crate) const MIN_TILE_SIDE: usize = 96;
 
 /// Whether a result of `rows` x `columns`, or one with a packed factor of `depth` x `columns`, is computed on AMX tiles; it
 /// depends on the level and these sizes alone.
@@ -129,20 +130,19 @@ pub(crate) fn multiply_all(
     }
     let last = (rows - 1) * left.by_row + (depth - 1) * left.by_depth;
     assert!(last < left.values.len(), "{rows} x {depth} elements of the left factor");
-    #[cfg(target_arch = "x86_64")]
-    {
-        let on_tiles = |right: &Right<'_>| tiles(level, [columns, if right.packed { depth } else { rows }]);
-        if targets.iter().flatten().any(|(right, _, _)| on_tiles(right)) {
-            return tiled::multiply_all(level, [rows, columns, depth], left, targets);
-        }
-    }
+    let on_tiles = |right: &Right<'_>| tiles(level, [columns, if right.packed { depth } else { rows }]);
+    let on_tiles = targets.iter().flatten().any(|(right, _, _)| on_tiles(right));
     for (right, _, _) in targets.iter().flatten() {
         let padded_columns = if right.packed { columns.next_multiple_of(right.by_depth) } else { columns };
         let last = right.column(padded_columns - 1) + (depth - 1) * right.by_depth;
         assert!(last < right.values.len(), "{depth} x {columns} elements of the right factor");
     }
-    if left.zeros && skip_zeros::multiply_all(level, [rows, columns, depth], left, &mut targets) {
+    if left.zeros && skip_zeros::multiply_all(level, [rows, columns, depth], left, &mut targets, on_tiles) {
         return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if on_tiles {
+        return tiled::multiply_all(level, [rows, columns, depth], left, targets);
     }
     for (right, out, add) in targets.into_iter().flatten() {
         kernel::run(level, [rows, columns, depth], (left, right), out, add);
@@ -161,10 +161,16 @@ pub(crate) fn tiles_flops(level: SimdLevel) -> Option<f64> {
 
 /// Length of the output of [`pack`].
 pub(crate) fn packed_len(level: SimdLevel, depth: usize, columns: usize) -> usize {
+    let panels = panels_len(level, depth, columns);
     #[cfg(target_arch = "x86_64")]
     if tiles(level, [columns, depth]) {
-        return split::len(columns, depth);
+        return panels + split::len(columns, depth);
     }
+    panels
+}
+
+/// Elements of the panels, which begin the output of [`pack`].
+fn panels_len(level: SimdLevel, depth: usize, columns: usize) -> usize {
     depth * columns.next_multiple_of(panel(level))
 }
 
@@ -176,20 +182,21 @@ simd_dispatch! {
     portable: kernel::tile_columns::<Portable>(),
 }
 
-/// Packs a `depth` x `columns` right factor into panels, or splits it into AMX tiles; `weight` is the factor, or its
-/// transpose if `transposed`.
+/// Packs a `depth` x `columns` right factor into panels, and splits it into AMX tiles where its GEMMs use them; `weight` is the
+/// factor, or its transpose if `transposed`.
 pub(crate) fn pack(level: SimdLevel, weight: &[f32], [depth, columns]: [usize; 2], transposed: bool, out: &mut [f32]) {
     let len = packed_len(level, depth, columns);
     assert!(weight.len() == depth * columns && out.len() == len, "the lengths of a weight and its panels");
     if depth == 0 {
         return;
     }
+    let panels = panels_len(level, depth, columns);
     #[cfg(target_arch = "x86_64")]
     if tiles(level, [columns, depth]) {
-        return tiled::pack(level, weight, [depth, columns], transposed, out);
+        tiled::pack(level, weight, [depth, columns], transposed, &mut out[panels..]);
     }
-    let panel = panel(level);
-    parallel::tasks(columns.div_ceil(panel), [(out, panel * depth)], &|index, [out]| {
+    let (panels, panel) = (&mut out[..panels], panel(level));
+    parallel::tasks(columns.div_ceil(panel), [(panels, panel * depth)], &|index, [out]| {
         pack_panel(weight, [depth, columns], transposed, (index, panel), out);
     });
 }

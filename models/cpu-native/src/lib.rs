@@ -21,7 +21,8 @@ mod spmm;
 mod support;
 mod trainer;
 
-use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Training, submit};
+use morphgl_platform::{ISA_VARIABLE, SimdLevel};
+use morphgl_registry::{At, Build, Description, Hardware, Key, Machine, Phase, Training, Unavailable, submit};
 
 pub use network::{PassTimes, Work};
 pub use support::supports;
@@ -29,6 +30,9 @@ pub use trainer::CpuNative;
 
 /// Key of the operator.
 pub const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Native");
+
+/// Key of the same operator with wide GEMMs on AMX tiles.
+pub const AMX_KEY: Key = Key::new(Phase::Training, Hardware::CPU, "NativeAmx");
 
 submit! {
     Description::new(
@@ -40,4 +44,29 @@ submit! {
     )
     .reading_store()
     .taking_given_rows()
+}
+
+submit! {
+    Description::new(
+        AMX_KEY,
+        "the same, with wide GEMMs on AMX tiles of Intel processors",
+        At::Host,
+        At::Host,
+        Build::Training(|context| Ok(Box::new(CpuNative::on_tiles(context)?) as Box<dyn Training>)),
+    )
+    .with_probe(has_amx)
+    .reading_store()
+    .taking_given_rows()
+}
+
+fn has_amx(_: &Machine) -> Result<(), Unavailable> {
+    let (level, detected) = (SimdLevel::current(), SimdLevel::detected());
+    if simd::has_tiles(level) {
+        return Ok(());
+    }
+    let reason = match simd::has_tiles(detected) {
+        true => format!("{ISA_VARIABLE}={level} leaves AMX out"),
+        false => "this processor has no AMX".to_string(),
+    };
+    Err(Unavailable { reason })
 }

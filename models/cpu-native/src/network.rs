@@ -213,10 +213,6 @@ impl Network {
         }
     }
 
-    pub(crate) fn set_level(&mut self, level: SimdLevel) {
-        self.inputs.level = level;
-    }
-
     pub(crate) fn times(&self) -> &PassTimes {
         &self.times
     }

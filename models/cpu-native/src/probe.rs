@@ -98,10 +98,21 @@ pub fn gemm_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> [f6
     [forward, weight]
 }
 
-/// Seconds of a GEMM whose left factor has this share of nonzeros, with zeros skipped and with zeros multiplied: the
-/// gradient of a weight by blocks of rows, in the calling thread, on vector registers.
-pub fn seconds_by_nonzeros([rows, columns, depth]: [usize; 3], share: f64) -> [f64; 2] {
-    let level = vector_level(SimdLevel::current());
+/// Seconds of a GEMM by how it treats the zeros of its left factor.
+#[derive(Debug, Clone, Copy)]
+pub struct SecondsByZeros {
+    /// Zeros are skipped, on vector registers.
+    pub skipped: f64,
+    /// Zeros are multiplied on vector registers.
+    pub multiplied: f64,
+    /// Zeros are multiplied on AMX tiles; `None` without tiles.
+    pub on_tiles: Option<f64>,
+}
+
+/// Seconds of a GEMM whose left factor has this share of nonzeros: the gradient of a weight by blocks of rows, in the calling
+/// thread.
+pub fn seconds_by_nonzeros([rows, columns, depth]: [usize; 3], share: f64) -> SecondsByZeros {
+    let level = SimdLevel::current();
     let mut state = 1u64;
     let mut number = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -110,7 +121,7 @@ pub fn seconds_by_nonzeros([rows, columns, depth]: [usize; 3], share: f64) -> [f
     let grad: Vec<f32> = (0..rows * columns).map(|_| number()).collect();
     let x = vec![0.25; rows * depth];
     let mut sums = vec![0.0; columns * depth];
-    [true, false].map(|zeros| {
+    let mut seconds = |level: SimdLevel, zeros: bool| {
         best(7, || {
             for (grad, x) in grad.chunks(ROWS * columns).zip(x.chunks(ROWS * depth)) {
                 let left = Left::transposed(grad, columns).with_zeros(zeros);
@@ -118,5 +129,10 @@ pub fn seconds_by_nonzeros([rows, columns, depth]: [usize; 3], share: f64) -> [f
                 multiply(level, sizes, (left, Right::rows(x, depth)), &mut sums, true);
             }
         })
-    })
+    };
+    SecondsByZeros {
+        skipped: seconds(vector_level(level), true),
+        multiplied: seconds(vector_level(level), false),
+        on_tiles: tiles(level, [columns, depth]).then(|| seconds(level, false)),
+    }
 }

@@ -1,9 +1,12 @@
 //! Which models this operator trains.
 
-use morphgl_model_spec::{Attention, ModelKind, Normalization, TrainingSpec};
+use morphgl_model_spec::{Attention, LayerShape, ModelKind, Normalization, TrainingSpec};
+use morphgl_platform::SimdLevel;
+use morphgl_registry::Key;
 
-use crate::KEY;
 use crate::attention::MAX_DROPPED_HEADS;
+use crate::gemm::{MIN_TILE_SIDE, tiles};
+use crate::{AMX_KEY, KEY};
 
 /// Checks that the operator trains this model.
 ///
@@ -11,6 +14,21 @@ use crate::attention::MAX_DROPPED_HEADS;
 ///
 /// One sentence that names the first unsupported option and the operator to use instead.
 pub fn supports(spec: &TrainingSpec) -> Result<(), String> {
+    supports_as(&KEY, spec)
+}
+
+/// Checks that the operator on AMX tiles trains this model, and that some of its GEMMs run on tiles.
+pub(crate) fn supports_on_tiles(spec: &TrainingSpec) -> Result<(), String> {
+    supports_as(&AMX_KEY, spec)?;
+    let model = &spec.model;
+    let wide = |shape: LayerShape| tiles(SimdLevel::Amx, [shape.heads * shape.head_dim, shape.in_dim]);
+    if (0..model.layers).any(|l| wide(model.layer(l))) {
+        return Ok(());
+    }
+    Err(format!("{AMX_KEY} needs a layer of {MIN_TILE_SIDE} columns of input and output or more; use {KEY}"))
+}
+
+fn supports_as(key: &Key, spec: &TrainingSpec) -> Result<(), String> {
     let model = &spec.model;
     let gat = model.kind == ModelKind::Gat;
     let heads = if model.layers > 1 { model.heads.max(model.output_heads) } else { model.output_heads };
@@ -25,7 +43,7 @@ pub fn supports(spec: &TrainingSpec) -> Result<(), String> {
         (model.l2_normalize, "l2_normalize"),
     ];
     match unsupported.into_iter().find(|(found, _)| *found) {
-        Some((_, option)) => Err(format!("{KEY} does not do {option}; use Training_CPU_Burn")),
+        Some((_, option)) => Err(format!("{key} does not do {option}; use Training_CPU_Burn")),
         None => Ok(()),
     }
 }

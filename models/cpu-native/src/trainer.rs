@@ -8,8 +8,8 @@ use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_spec::{ModelSpec, ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{
-    Alone, BatchFeatures, BatchId, Complete, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor,
-    Result, Score, Training, TrainingContext,
+    Alone, BatchFeatures, BatchId, Complete, Error, GatherRows, Gradients, Handle, HostBatch, Key, MiniBatch,
+    NamedTensor, Result, Score, Training, TrainingContext,
 };
 use morphgl_training_core::{
     Limits, broken_parameter, check_batch, check_context, check_first_layer, check_loss, given_mask_nodes, infer,
@@ -22,10 +22,12 @@ use crate::network::{Input, Network, PassTimes, Work};
 use crate::optimizer::Optimizer;
 use crate::simd::{has_tiles, vector_level};
 use crate::sparse::Nonzeros;
-use crate::{KEY, supports};
+use crate::support::supports_on_tiles;
+use crate::{AMX_KEY, KEY, supports};
 
 /// Trains on CPU threads.
 pub struct CpuNative {
+    key: Key,
     spec: TrainingSpec,
     dataset: Arc<Dataset>,
     seed: u64,
@@ -52,25 +54,43 @@ impl fmt::Debug for CpuNative {
 }
 
 impl CpuNative {
-    /// Builds the operator with initial parameters.
+    /// Builds the operator with initial parameters; its GEMMs run on vector registers.
     ///
     /// # Errors
     ///
     /// An invalid spec, a spec that does not fit the dataset or that [`supports`] refuses, a place other than the host, or
     /// an option.
     pub fn new(context: &TrainingContext) -> Result<Self> {
+        Self::build(KEY, vector_level(SimdLevel::current()), context)
+    }
+
+    /// Builds the operator with initial parameters; its wide GEMMs run on AMX tiles.
+    ///
+    /// # Errors
+    ///
+    /// As [`CpuNative::new`]; a model without a wide layer, or a SIMD level without AMX.
+    pub fn on_tiles(context: &TrainingContext) -> Result<Self> {
+        let level = SimdLevel::current();
+        if !has_tiles(level) {
+            return Err(Error::setting("the SIMD level", format!("{level} has no AMX tiles; use {KEY}")));
+        }
+        Self::build(AMX_KEY, level, context)
+    }
+
+    fn build(key: Key, level: SimdLevel, context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
-        supports(&spec).map_err(|message| Error::setting("model", message))?;
-        check_context(KEY, context, &spec)?;
+        let supported = if has_tiles(level) { supports_on_tiles(&spec) } else { supports(&spec) };
+        supported.map_err(|message| Error::setting("model", message))?;
+        check_context(key.clone(), context, &spec)?;
         let specs = spec.model.parameters();
         let parameters: Vec<f32> =
             initial_parameters(&spec.model, context.seed).into_iter().flat_map(|t| t.values).collect();
-        let level = SimdLevel::current();
-        let pool = start_threads(KEY, context.threads)?;
+        let pool = start_threads(key.clone(), context.threads)?;
         let features = context.dataset.features.as_ref().map(|f| (f.view(), f.dim()));
         let sparse = features.filter(|(view, dim)| view.is_sparse(*dim));
         let nonzeros = sparse.map(|(view, dim)| pool.install(|| Nonzeros::of(view, dim)));
         Ok(Self {
+            key,
             dataset: Arc::clone(&context.dataset),
             seed: context.seed,
             pool,
@@ -87,13 +107,6 @@ impl CpuNative {
         })
     }
 
-    /// The operator without AMX tiles, for comparison.
-    pub fn without_tiles(mut self) -> Self {
-        self.level = vector_level(self.level);
-        self.network.set_level(self.level);
-        self
-    }
-
     /// Seconds that the phases of the last mini-batch took.
     pub fn times(&self) -> &PassTimes {
         self.network.times()
@@ -106,19 +119,19 @@ impl CpuNative {
     /// A mini-batch that does not fit the model.
     pub fn work(&self, batch: &HostBatch) -> Result<Work> {
         let second_degrees = source_degrees(batch, 1);
-        Ok(self.network.work(input(&self.dataset, &self.spec.model, batch, &second_degrees)?))
+        Ok(self.network.work(input(&self.key, &self.dataset, &self.spec.model, batch, &second_degrees)?))
     }
 
     fn forward_backward(&mut self, batch: &HostBatch, complete: Complete<'_>) -> Result<Score> {
         let model = &self.spec.model;
         let (topology, second_degrees) = (&self.dataset.topology, source_degrees(batch, 1));
-        let input = input(&self.dataset, model, batch, &second_degrees)?;
-        let mask_nodes = mask_nodes(KEY, model, topology, batch, input.rows)?;
+        let input = input(&self.key, &self.dataset, model, batch, &second_degrees)?;
+        let mask_nodes = mask_nodes(self.key.clone(), model, topology, batch, input.rows)?;
         let mode = Mode::Training { seed: self.seed, id: batch.id };
-        let given_nodes = given_mask_nodes(KEY, model, topology, batch)?;
+        let given_nodes = given_mask_nodes(self.key.clone(), model, topology, batch)?;
         let input = Input { mask_nodes: &mask_nodes, given_nodes: &given_nodes, ..input };
         let score = self.network.forward_backward(&self.parameters, input, mode, &mut self.gradients, complete);
-        check_loss(KEY, batch.id, &score)?;
+        check_loss(self.key.clone(), batch.id, &score)?;
         self.last = Some(batch.id);
         self.count += score.count;
         Ok(score)
@@ -134,7 +147,7 @@ impl CpuNative {
             return Ok(());
         }
         let broken = self.tensors(&self.parameters).into_iter().find(|t| !t.values.iter().all(|v| v.is_finite()));
-        Err(broken_parameter(KEY, broken.as_ref().map_or("a parameter", |t| &t.name), self.last))
+        Err(broken_parameter(self.key.clone(), broken.as_ref().map_or("a parameter", |t| &t.name), self.last))
     }
 
     /// The elements of all parameters as tensors.
@@ -149,15 +162,16 @@ impl CpuNative {
 
 /// The checked input of a model: the mini-batch, and the dataset's features if the mini-batch has none.
 fn input<'a>(
+    key: &Key,
     dataset: &'a Dataset,
     model: &ModelSpec,
     batch: &'a HostBatch,
     second_degrees: &'a [f32],
 ) -> Result<Input<'a>> {
-    let wrong = |message: String| Err(Error::setting(format!("{KEY}, {}", batch.id), message));
+    let wrong = |message: String| Err(Error::setting(format!("{key}, {}", batch.id), message));
     let store = dataset.features.as_ref().filter(|_| batch.features.is_none());
     let dim = batch.features.as_ref().map(|features| features.dim).or(store.map(FeatureMatrix::dim));
-    let (blocks, rows) = check_batch(KEY, model, batch, dim)?;
+    let (blocks, rows) = check_batch(key.clone(), model, batch, dim)?;
     let nodes = match (store, batch.input_nodes.get(..rows)) {
         (None, _) => None,
         (Some(_), None) => {
@@ -203,7 +217,7 @@ fn flatten(tensors: &[&NamedTensor], values: &mut [f32]) {
 impl Training for CpuNative {
     fn set_threads(&mut self, threads: usize) -> Result<()> {
         if threads != self.pool.current_num_threads() {
-            self.pool = start_threads(KEY, threads)?;
+            self.pool = start_threads(self.key.clone(), threads)?;
         }
         Ok(())
     }
@@ -232,7 +246,7 @@ impl Training for CpuNative {
     fn step(&mut self) -> Result<Handle<()>> {
         let (start, pool) = (Instant::now(), Arc::clone(&self.pool));
         if self.count == 0 {
-            return Err(nothing_accumulated(KEY));
+            return Err(nothing_accumulated(self.key.clone()));
         }
         pool.install(|| self.update())?;
         Ok(Handle::ready((), start.elapsed()))
@@ -258,14 +272,14 @@ impl Training for CpuNative {
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
         let second_degrees = source_degrees(batch, 1);
-        let input = input(&self.dataset, &self.spec.model, batch, &second_degrees)?;
+        let input = input(&self.key, &self.dataset, &self.spec.model, batch, &second_degrees)?;
         let score = pool.install(|| self.network.score(&self.parameters, input));
         Ok(Handle::ready(score, start.elapsed()))
     }
 
     fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>> {
         let (pool, dataset) = (Arc::clone(&self.pool), Arc::clone(&self.dataset));
-        Some(check_first_layer(KEY, &self.spec.model, &dataset, batch).map(|(store, _)| {
+        Some(check_first_layer(self.key.clone(), &self.spec.model, &dataset, batch).map(|(store, _)| {
             let HostBatch { blocks, degrees, input_nodes, .. } = batch;
             let nodes = Some((store, &input_nodes[..]));
             let input =
@@ -283,7 +297,7 @@ impl Training for CpuNative {
         let spec = &self.spec.model;
         let (network, parameters) = (&mut self.network, &self.parameters[..]);
         let mut model = InferenceModel { network, spec, parameters, input: Vec::new() };
-        pool.install(|| infer((KEY, spec), &mut model, (&self.dataset, nodes), Limits::default(), peers))
+        pool.install(|| infer((self.key.clone(), spec), &mut model, (&self.dataset, nodes), Limits::default(), peers))
     }
 
     fn infer_bytes(&self) -> Option<u64> {

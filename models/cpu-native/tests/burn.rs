@@ -4,6 +4,7 @@ mod common;
 
 use common::{batch, context, host, model};
 use morphgl_graph_store::Dtype;
+use morphgl_platform::SimdLevel;
 use morphgl_registry::{NamedTensor, Training};
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cpu_native::CpuNative;
@@ -22,12 +23,12 @@ fn assert_close(what: &str, actual: &[NamedTensor], expected: &[NamedTensor], to
     }
 }
 
-/// Checks the current SIMD level and, if that is AMX, AVX-512.
+/// Checks the operator on vector registers and, where the processor has them and the model is wide, on AMX tiles.
 fn check(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool) {
-    for tiles in [true, false] {
-        let native = CpuNative::new(&context(model, 3)).expect("the native operator is built");
-        let native = if tiles { native } else { native.without_tiles() };
-        check_one(native, model, nodes, dtype, weighted);
+    let context = context(model, 3);
+    check_one(CpuNative::new(&context).expect("the native operator is built"), model, nodes, dtype, weighted);
+    if let Ok(on_tiles) = CpuNative::on_tiles(&context) {
+        check_one(on_tiles, model, nodes, dtype, weighted);
     }
 }
 
@@ -81,6 +82,8 @@ fn graph_models() {
 
 #[test]
 fn wide_gemms() {
+    let wide = model("sage", 96, 7, json!({"hidden": 96, "layers": 2}));
+    assert_eq!(CpuNative::on_tiles(&context(&wide, 1)).is_ok(), SimdLevel::current() == SimdLevel::Amx);
     for kind in ["sage", "gcn", "gat", "mlp"] {
         for (dim, hidden, classes) in [(100, 130, 7), (128, 256, 100)] {
             // ELU, not ReLU: of many elements, one is so near 0 that ReLU may differ between the operators.

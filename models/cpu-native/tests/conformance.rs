@@ -2,17 +2,19 @@
 
 use morphgl_conformance::training::{Subject, check, reads_store};
 use morphgl_model_spec::TrainingSpec;
-use morphgl_registry::{MiniBatch, Place, Registry};
+use morphgl_platform::SimdLevel;
+use morphgl_registry::{MiniBatch, Place, Registry, Result, TrainingContext};
 use morphgl_training_cpu_burn::CpuBurn;
-use morphgl_training_cpu_native::{CpuNative, KEY, supports};
+use morphgl_training_cpu_native::{AMX_KEY, CpuNative, KEY, supports};
 
-#[test]
-fn conformance() {
+type Build = fn(&TrainingContext) -> Result<CpuNative>;
+
+fn conforms(native: Build) {
     check(&Subject {
         build: &|context| {
             // The operator refuses invalid specs itself.
             let refused = TrainingSpec::from_json(&context.spec).is_ok_and(|spec| supports(&spec).is_err());
-            if refused { Ok(Box::new(CpuBurn::new(context)?)) } else { Ok(Box::new(CpuNative::new(context)?)) }
+            if refused { Ok(Box::new(CpuBurn::new(context)?)) } else { Ok(Box::new(native(context)?)) }
         },
         place: Place::Host,
         transfer: &MiniBatch::Host,
@@ -20,6 +22,34 @@ fn conformance() {
         takes_given_rows: true,
         sanitized: false,
     });
+}
+
+#[test]
+fn conformance() {
+    conforms(CpuNative::new);
+}
+
+/// Of models without a wide layer, which run on vector registers alone, those of [`CpuNative::new`].
+#[test]
+fn conformance_on_tiles() {
+    if SimdLevel::current() == SimdLevel::Amx {
+        conforms(|context| CpuNative::on_tiles(context).or_else(|_| CpuNative::new(context)));
+    }
+}
+
+#[test]
+fn tiles_are_available_where_the_level_has_them_and_taken_by_wide_models() {
+    let registry = Registry::collect().expect("no key twice");
+    let has_amx = SimdLevel::current() == SimdLevel::Amx;
+    assert!(registry.get(&KEY).is_ok());
+    assert_eq!(registry.get(&AMX_KEY).is_ok(), has_amx);
+    let dataset = std::sync::Arc::new(morphgl_conformance::training::tiny());
+    let model = serde_json::json!({"kind": "gcn", "in_dim": dataset.feature_dim(), "num_classes": 9, "hidden": 16});
+    let spec = serde_json::json!({"model": model});
+    let context =
+        TrainingContext { dataset, spec, seed: 0, threads: 1, place: Place::Host, options: serde_json::Value::Null };
+    let error = CpuNative::on_tiles(&context).expect_err("narrow").to_string();
+    assert!(error.contains(if has_amx { "a layer of 96 columns" } else { "has no AMX tiles" }), "{error}");
 }
 
 #[test]
@@ -50,7 +80,7 @@ fn unsupported_options_are_named_in_the_error() {
         let kind = if option == "attention" { "gat" } else { "sage" };
         let mut model = serde_json::json!({"kind": kind, "in_dim": dataset.feature_dim(), "num_classes": 9});
         model[option] = value;
-        let context = morphgl_registry::TrainingContext {
+        let context = TrainingContext {
             dataset: std::sync::Arc::clone(&dataset),
             spec: serde_json::json!({"model": model}),
             seed: 0,

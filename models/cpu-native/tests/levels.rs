@@ -20,7 +20,8 @@ fn losses() -> Vec<f64> {
     let mut losses = Vec::new();
     for (kind, dtype) in [("sage", Dtype::F32), ("gcn", Dtype::F16), ("gat", Dtype::Bf16), ("sage", Dtype::U8)] {
         let model = model(kind, 100, 7, json!({"layers": 2, "hidden": 96}));
-        let mut trainer = CpuNative::new(&context(&model, 2)).expect("the operator is built");
+        let build = if SimdLevel::current() == SimdLevel::Amx { CpuNative::on_tiles } else { CpuNative::new };
+        let mut trainer = build(&context(&model, 2)).expect("the operator is built");
         for seed in 0..4 {
             let batch = host(batch(&[5_000, 1_500, 300], (100, 7), dtype, false, seed));
             let (score, _) = trainer.accumulate(&batch).and_then(|h| h.wait()).expect("accumulated");

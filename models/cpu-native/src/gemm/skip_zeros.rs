@@ -14,6 +14,8 @@ use crate::simd::{Simd, dispatch};
 
 /// Maximum share of nonzeros; the dense kernel is as fast from about 0.75 on (bench `step`).
 const MAX_NONZEROS: f64 = 0.6;
+/// The same where the GEMM would run on AMX tiles.
+const MAX_NONZEROS_ON_TILES: f64 = 0.35;
 /// Minimum columns, for enough vectors to hide the latency of a row's additions, and minimum rows and depth, for packing the
 /// right factor and finding the zeros to pay off.
 const MIN_SIZE: usize = 48;
@@ -27,13 +29,16 @@ thread_local! {
 
 /// As `super::multiply_all`, which has checked the factors and outputs, on vector registers.
 ///
-/// Returns false without writing if the left factor has too few zeros or the GEMM is too small.
+/// Returns false without writing if the GEMM is too small, or the left factor has too few zeros for this to be faster than
+/// the dense kernel, or than AMX tiles if they are what would multiply it.
 pub(super) fn multiply_all(
     level: SimdLevel,
     [rows, columns, depth]: [usize; 3],
     left: Left<'_>,
     targets: &mut [Option<Target<'_, '_>>; 2],
+    on_tiles: bool,
 ) -> bool {
+    let max_nonzeros = if on_tiles { MAX_NONZEROS_ON_TILES } else { MAX_NONZEROS };
     if rows.min(columns).min(depth) < MIN_SIZE {
         return false;
     }
@@ -41,7 +46,7 @@ pub(super) fn multiply_all(
         resize(masks, rows * depth.div_ceil(BITS));
         find(level, [rows, depth], left, masks);
         let nonzeros: usize = masks.iter().map(|mask| mask.count_ones() as usize).sum();
-        if nonzeros as f64 > MAX_NONZEROS * (rows * depth) as f64 {
+        if nonzeros as f64 > max_nonzeros * (rows * depth) as f64 {
             return false;
         }
         for (right, out, add) in targets.iter_mut().flatten() {

@@ -6,7 +6,7 @@ use morphgl_platform::SimdLevel;
 
 use super::amx::{self, BLOCK, Block, Tiles};
 use super::split::{self, CHUNK, GROUP, LANES, Matrix, Side, line_len, split};
-use super::{Left, Target};
+use super::{Left, Right, Target, panels_len};
 use crate::buffer::Buffer;
 use crate::parallel;
 use crate::simd::has_tiles;
@@ -32,7 +32,17 @@ enum Planes<'a> {
 pub(super) fn multiply_all(level: SimdLevel, sizes: [usize; 3], left: Left<'_>, targets: [Option<Target<'_, '_>>; 2]) {
     assert_tiles(level);
     // SAFETY: a level with tiles has AVX-512 too, and `super` has checked the left factor and the outputs.
-    unsafe { run(sizes, left, targets) };
+    unsafe { run(sizes, left, targets.map(|target| target.map(|target| planes_of(level, sizes, target)))) };
+}
+
+/// The target, of whose packed factor the planes are left.
+fn planes_of<'a, 'b>(
+    level: SimdLevel,
+    [_, columns, depth]: [usize; 3],
+    (right, out, add): Target<'a, 'b>,
+) -> Target<'a, 'b> {
+    let start = if right.packed { panels_len(level, depth, columns) } else { 0 };
+    (Right { values: &right.values[start..], ..right }, out, add)
 }
 
 /// # Safety
