@@ -37,6 +37,7 @@ def main():
     parser.add_argument("--far", type=float, default=1.3)
     parser.add_argument("--seconds", type=float, default=2)
     args = parser.parse_args()
+    args.binary = args.binary.resolve()
 
     def morphgl(*words, level=None):
         env = os.environ | ({"MORPHGL_ISA": level} if level else {})
