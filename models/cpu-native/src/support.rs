@@ -25,7 +25,7 @@ pub(crate) fn supports_on_tiles(spec: &TrainingSpec) -> Result<(), String> {
     if (0..model.layers).any(|l| wide(model.layer(l))) {
         return Ok(());
     }
-    Err(format!("{AMX_KEY} needs a layer of {MIN_TILE_SIDE} columns of input and output or more; use {KEY}"))
+    Err(format!("{AMX_KEY} needs a layer of at least {MIN_TILE_SIDE} input and output columns; use {KEY}"))
 }
 
 fn supports_as(key: &Key, spec: &TrainingSpec) -> Result<(), String> {

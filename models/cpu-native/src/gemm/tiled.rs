@@ -35,7 +35,7 @@ pub(super) fn multiply_all(level: SimdLevel, sizes: [usize; 3], left: Left<'_>, 
     unsafe { run(sizes, left, targets.map(|target| target.map(|target| planes_of(level, sizes, target)))) };
 }
 
-/// The target, of whose packed factor the planes are left.
+/// The target with the tiles alone of a packed right factor, without the panels before them.
 fn planes_of<'a, 'b>(
     level: SimdLevel,
     [_, columns, depth]: [usize; 3],
