@@ -4,11 +4,10 @@
 use std::arch::x86_64::*;
 
 use morphgl_platform::philox::{M, W, key};
-use morphgl_platform::prefetch;
 
 use crate::lanes::{LANES, Lanes};
 use crate::stream::{Row, Stream};
-use crate::table::{AHEAD, LocalIds, SEVENTH, index, relabel_direct};
+use crate::table::{LocalIds, SEVENTH, prefetch_direct, relabel_direct};
 
 /// Sixteen words, and their odd ones moved to even positions, where the 32-bit multiplication reads.
 #[derive(Clone, Copy)]
@@ -69,9 +68,7 @@ pub(crate) fn relabel_wide(
     let (tag, stamps) = (_mm512_set1_epi32((stamp << bits) as i32), _mm512_set1_epi32(stamp as i32));
     let whole = count / LANES * LANES;
     for from in (0..whole).step_by(LANES) {
-        for &later in ids.iter().skip(from + AHEAD).take(LANES) {
-            prefetch(table, index(later));
-        }
+        (from..from + LANES).for_each(|i| prefetch_direct(table, ids, i));
         let chunk: &mut [u32; LANES] = ids[from..].first_chunk_mut().expect("the chunk is whole");
         let node = load(chunk);
         let indices = _mm512_add_epi32(node, sevenths(node));

@@ -1,6 +1,6 @@
 //! The two tables of local ids, and relabelling in them.
 
-use morphgl_platform::prefetch;
+use morphgl_platform::{prefetch, prefetch_early};
 
 /// Slots of a bucket: one cache line.
 pub(crate) const SLOTS: usize = 8;
@@ -11,8 +11,23 @@ pub(crate) type Bucket = [u64; SLOTS];
 /// its successor are in the same line.
 pub(crate) const NODES: usize = SLOTS - 1;
 
-/// Prefetch distance of the kernels, in nodes: 32 to 128 are equally fast on the graphs of `benches/sample`.
-pub(crate) const AHEAD: usize = 64;
+/// Prefetch distance in a hash table, in nodes: 32 to 128 are equally fast on the graphs of `benches/sample`.
+const AHEAD: usize = 64;
+/// Prefetch distances in a direct table: into the second-level cache, which waits for more lines at a time than the first
+/// (64 to 320 are equally fast on Zen 4), and from there into the first.
+const DIRECT_AHEAD: [usize; 2] = [128, 16];
+
+/// Prefetches the entries in a direct table of nodes that are relabelled some time after the `i`-th of `ids`.
+#[inline(always)]
+pub(crate) fn prefetch_direct(table: &[u64], ids: &[u32], i: usize) {
+    let [second, first] = DIRECT_AHEAD.map(|ahead| ids.get(i + ahead));
+    if let Some(&later) = second {
+        prefetch_early(table, index(later));
+    }
+    if let Some(&later) = first {
+        prefetch(table, index(later));
+    }
+}
 
 /// The local ids of a mini-batch so far.
 #[derive(Debug)]
@@ -58,9 +73,7 @@ pub(crate) fn relabel_direct(
     let LocalIds { nodes, mut len, stamp, bits } = local_ids;
     let (first, tag) = (len, stamp << bits);
     for i in 0..count {
-        if let Some(&later) = ids.get(i + AHEAD) {
-            prefetch(table, index(later));
-        }
+        prefetch_direct(table, ids, i);
         let node = ids[i];
         let [word, next, ..] = &mut table[index(node)..] else { panic!("node {node} is beyond the graph") };
         let (low, value) = (*word as u32, (*word >> 32) as u32);
