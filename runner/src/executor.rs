@@ -35,7 +35,7 @@ pub struct Executor {
     paces: Paces,
     /// The plans of `problem`, once they were needed.
     plans: Option<Plans>,
-    /// The new plan chosen after whole epochs took longer than predicted, until it is reported.
+    /// The plan that was changed to because whole epochs took longer than predicted; taken when it is reported.
     changed: Option<Replanned>,
     /// Where an epoch was interrupted.
     within: Option<Within>,

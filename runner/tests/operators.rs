@@ -27,7 +27,8 @@ fn the_registered_keys_are_these() {
     wanted.sort_unstable();
     keys.sort_unstable();
     assert_eq!(keys, wanted);
-    // Without MORPHGL_SIM there is no simulated accelerator, and no route to it. Each of four samplers leads to every trainer.
+    // Without MORPHGL_SIM there is no simulated accelerator, and no route to it. On the CPU there is a
+    // route from each of the four samplers to each trainer.
     let trainers = 2 + usize::from(SimdLevel::current() == SimdLevel::Amx);
     assert_eq!(registry.routes().len(), if cfg!(feature = "cpu") { 4 * trainers } else { 0 });
 }

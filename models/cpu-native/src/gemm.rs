@@ -1,8 +1,8 @@
 //! GEMM: one interface for a layer's forward pass and the gradients of its input and its weight.
 //!
 //! Every element of the result is one sum in the order of the depth, so its bits do not depend on how rows and columns are
-//! divided among tasks. AVX-512, AVX2 and NEON give the same bits, AMX tiles others; [`tiles`] says which GEMMs use them,
-//! unless the left factor is mostly zeros.
+//! divided among tasks. AVX-512, AVX2 and NEON give the same bits, AMX tiles others; [`tiles`] says which GEMMs use them;
+//! those whose left factor is mostly zeros skip these on vector registers instead (`skip_zeros`).
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -81,11 +81,11 @@ impl<'a> Right<'a> {
 pub(crate) type Target<'a, 'b> = (Right<'a>, &'b mut [f32], bool);
 
 /// Minimum side of a result, or of a packed factor, on AMX tiles. The split of the factors must be amortised: a step of
-/// GraphSAGE on tiles takes 0.73 of the time at width 256, 0.83 at 128, and the same time at 64 (bench `step`).
+/// GraphSAGE on tiles took 0.73 of the time at width 256, 0.83 at 128, and the same time at 64 on a Xeon (bench `step`).
 pub(crate) const MIN_TILE_SIDE: usize = 96;
 
-/// Whether a result of `rows` x `columns`, or one with a packed factor of `depth` x `columns`, is computed on AMX tiles; it
-/// depends on the level and these sizes alone.
+/// Whether a result of `rows` x `columns`, or one with a packed factor of `depth` x `columns`, is computed on AMX tiles,
+/// unless zeros are skipped; it depends on the level and these sizes alone.
 pub(crate) fn tiles(level: SimdLevel, sides: [usize; 2]) -> bool {
     has_tiles(level) && sides.iter().all(|&side| side >= MIN_TILE_SIDE)
 }

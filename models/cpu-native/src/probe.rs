@@ -101,11 +101,11 @@ pub fn gemm_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> [f6
 /// Seconds of a GEMM by how it treats the zeros of its left factor.
 #[derive(Debug, Clone, Copy)]
 pub struct SecondsByZeros {
-    /// Zeros are skipped, on vector registers.
+    /// Zeros are skipped; on vector registers.
     pub skipped: f64,
-    /// Zeros are multiplied on vector registers.
+    /// Zeros are multiplied like other elements; on vector registers.
     pub multiplied: f64,
-    /// Zeros are multiplied on AMX tiles; `None` without tiles.
+    /// The same on AMX tiles; `None` on a processor without them.
     pub on_tiles: Option<f64>,
 }
 

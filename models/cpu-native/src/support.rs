@@ -17,7 +17,7 @@ pub fn supports(spec: &TrainingSpec) -> Result<(), String> {
     supports_as(&KEY, spec)
 }
 
-/// Checks that the operator on AMX tiles trains this model, and that some of its GEMMs run on tiles.
+/// As [`supports`], for the operator on AMX tiles: a model of which no GEMM is wide enough for tiles is refused, too.
 pub(crate) fn supports_on_tiles(spec: &TrainingSpec) -> Result<(), String> {
     supports_as(&AMX_KEY, spec)?;
     let model = &spec.model;

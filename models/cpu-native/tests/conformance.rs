@@ -29,7 +29,8 @@ fn conformance() {
     conforms(CpuNative::new);
 }
 
-/// Models without a wide layer are trained by [`CpuNative::new`].
+/// Runs the suite on AMX tiles. `CpuNative::on_tiles` refuses models without a wide layer; those are trained on vector
+/// registers, as above.
 #[test]
 fn conformance_on_tiles() {
     if SimdLevel::current() == SimdLevel::Amx {

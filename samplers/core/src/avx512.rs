@@ -118,7 +118,7 @@ pub(crate) fn relabel_wide(
     relabel_direct(table, local_ids, &mut values[len as usize - first..], &mut ids[whole..], count - whole)
 }
 
-/// A seventh of each, rounded down: see [`index`].
+/// A seventh of each, rounded down: see [`index`](crate::table::index).
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn sevenths(nodes: __m512i) -> __m512i {

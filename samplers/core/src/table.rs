@@ -13,11 +13,11 @@ pub(crate) const NODES: usize = SLOTS - 1;
 
 /// Prefetch distance in a hash table, in nodes: 32 to 128 are equally fast on the graphs of `benches/sample`.
 const AHEAD: usize = 64;
-/// Prefetch distances in a direct table: into the second-level cache, which waits for more lines at a time than the first
-/// (64 to 320 are equally fast on Zen 4), and from there into the first.
+/// Prefetch distances in a direct table, in nodes: into the second-level cache, which can have more misses outstanding than
+/// the first (64 to 320 are equally fast on Zen 4), then from there into the first.
 const DIRECT_AHEAD: [usize; 2] = [128, 16];
 
-/// Prefetches the entries in a direct table of nodes that are relabelled some time after the `i`-th of `ids`.
+/// Prefetches entries of a direct table: those of the nodes that come [`DIRECT_AHEAD`] after the `i`-th of `ids`.
 #[inline(always)]
 pub(crate) fn prefetch_direct(table: &[u64], ids: &[u32], i: usize) {
     let [second, first] = DIRECT_AHEAD.map(|ahead| ids.get(i + ahead));

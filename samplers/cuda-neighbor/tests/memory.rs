@@ -15,8 +15,8 @@ fn device() -> Device {
     Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("the device is available")
 }
 
-/// Epochs by whose end one has allocated nothing. On a real device it depends on time how many blocks of pinned memory wait
-/// for their copies at once, so that a later epoch may need one more.
+/// Maximum number of epochs until one allocates nothing. On a real device, timing decides how many pinned blocks have copies
+/// in flight at once, so a later epoch may need one more block than those before.
 const EPOCHS: u32 = if cfg!(feature = "emulate") { 4 } else { 32 };
 
 /// A repeated epoch allocates nothing, while four mini-batches are alive.
