@@ -6,7 +6,8 @@
 //! 15,10,5 and 1,024 seeds by Batching_CPU_Neighbor. The rounds of both operators alternate, also with those of `direct` (the
 //! step without features in the mini-batch), of the gather that `direct` avoids and, on processors with AMX, of the operator
 //! without tiles. The peak FLOP/s is that of the instructions of the model's widest GEMMs; skipped zeros count as operations,
-//! so a step can exceed the peak.
+//! so a step can exceed the peak. A GEMM's share of the peak is the median, the least and the most of the rounds, each beside
+//! the peak of the same round.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 use std::hint::black_box;
@@ -21,7 +22,7 @@ use morphgl_registry::{
     Training, TrainingContext,
 };
 use morphgl_training_cpu_burn::CpuBurn;
-use morphgl_training_cpu_native::{AMX_KEY, CpuNative, KEY, probe, probe::Peaks};
+use morphgl_training_cpu_native::{AMX_KEY, CpuNative, KEY, probe, probe::{Peaks, Rates}};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -180,7 +181,6 @@ fn limits(options: &Options, threads: usize) -> Limits {
             "{threads} threads: peak of vector registers {vectors:.0} GFLOP/s, of tiles {tiles}, reads {bandwidth:.1} GB/s"
         );
     }
-    let kinds = [(false, Some(peaks.vectors)), (true, peaks.tiles)];
     for shape in [
         [120_000, 256, 128],
         [40_000, 256, 512],
@@ -189,21 +189,26 @@ fn limits(options: &Options, threads: usize) -> Limits {
         [100_000, 16, 128],
         [1_024, 40, 256],
     ] {
-        let [rows, columns, depth] = shape;
-        let kinds = kinds.iter().filter_map(|&(tiles, peak)| Some((tiles, peak?)));
-        for (tiles, peak) in kinds.filter(|(tiles, _)| !tiles || probe::on_tiles(columns, depth)) {
-            let seconds = pool.install(|| probe::gemm_seconds(shape, tiles));
-            let work = 2.0 * (rows * columns * depth) as f64;
-            let [forward, weight] = seconds.map(|s| work / s);
+        let [_, columns, depth] = shape;
+        for tiles in [false, true] {
+            if tiles && (peaks.tiles.is_none() || !probe::on_tiles(columns, depth)) {
+                continue;
+            }
+            let rates = pool.install(|| probe::gemm_rates(shape, tiles, options.rounds));
+            let of = |f: fn(&Rates) -> f64| sorted(rates.iter().map(f).collect());
+            let [forward, gradient, peak] = [of(|r| r.forward), of(|r| r.gradient), of(|r| r.peak)];
+            let of_peak = [of(|r| r.forward / r.peak), of(|r| r.gradient / r.peak)];
             if options.json {
                 let line = json!({"what": "product", "isa": isa(), "threads": threads, "rows, columns, depth": shape, "tiles": tiles,
-                    "forward_flops": forward, "weight_flops": weight});
+                    "forward_flops": forward, "weight_flops": gradient, "peak_flops": peak, "forward_of_peak": of_peak[0],
+                    "weight_of_peak": of_peak[1]});
                 println!("{line}");
             } else {
-                let (f, w) = (forward / 1e9, weight / 1e9);
-                let (fs, ws) = (100.0 * forward / peak, 100.0 * weight / peak);
+                let [f, g] = [forward, gradient].map(|[_, median, _]| median / 1e9);
+                let [fs, gs] =
+                    of_peak.map(|all| all.map(|x| 100.0 * x)).map(|[a, m, b]| format!("{m:.0} %, {a:.0} to {b:.0}"));
                 let on = if tiles { "tiles" } else { "vector registers" };
-                println!("  GEMM {shape:?} on {on}: {f:.0} GFLOP/s ({fs:.0} %), weight gradient {w:.0} ({ws:.0} %)");
+                println!("  GEMM {shape:?} on {on}: {f:.0} GFLOP/s ({fs}), weight gradient {g:.0} ({gs})");
             }
         }
     }

@@ -1,6 +1,5 @@
 //! Reference measurements for the bench `step`: the processor's peak, and single GEMMs.
 
-use std::hint::black_box;
 use std::time::Instant;
 
 use morphgl_platform::SimdLevel;
@@ -8,7 +7,7 @@ use morphgl_platform::SimdLevel;
 use crate::buffer::Buffer;
 use crate::gemm::{Left, Right, multiply, pack, packed_len, tiles, tiles_flops};
 use crate::parallel::{self, ROWS, row_blocks};
-use crate::simd::vector_level;
+use crate::simd::{has_tiles, vector_level};
 
 /// Seconds of the fastest of several trials.
 pub fn best(trials: usize, mut run: impl FnMut()) -> f64 {
@@ -31,29 +30,34 @@ pub struct Peaks {
 
 /// Measures the peak FLOP/s of the calling pool.
 pub fn peak_flops() -> Peaks {
-    const DEPTH: usize = 1 << 16;
+    let best = |on_tiles: bool| (0..9).map(|_| peak(on_tiles)).fold(0.0, f64::max);
+    Peaks { vectors: best(false), tiles: has_tiles(SimdLevel::current()).then(|| best(true)) }
+}
+
+/// FLOP/s of one run from registers and first-level caches alone, of some milliseconds.
+fn peak(on_tiles: bool) -> f64 {
+    const DEPTH: usize = 1 << 14;
     const TASKS: usize = 64;
     /// A multiple of the tile width of every level.
     const COLUMNS: usize = 64;
-    let (level, rows, data) = (SimdLevel::current(), 6, [0.5f32; COLUMNS]);
+    const ROWS: usize = 6;
+    let level = SimdLevel::current();
+    let data = [0.5f32; COLUMNS];
     // Strides of 0: every step of the depth reads the same elements.
     let left = Left { values: &data, by_row: 1, by_depth: 0, zeros: false };
     let right = Right { values: &data, by_depth: 0, by_panel: 0, packed: false };
-    let mut out = vec![0.0f32; TASKS * rows * COLUMNS];
-    let seconds = best(9, || {
-        parallel::tasks(TASKS, [(&mut out, rows * COLUMNS)], &|_, [out]| {
-            multiply(vector_level(level), [rows, COLUMNS, DEPTH], (left, right), out, false);
-        });
+    let mut out = vec![0.0f32; TASKS * ROWS * COLUMNS];
+    let start = Instant::now();
+    parallel::tasks(TASKS, [(&mut out, ROWS * COLUMNS)], &|_, [out]| {
+        if on_tiles {
+            out[0] = tiles_flops(level).unwrap_or_default() as f32;
+        } else {
+            multiply(vector_level(level), [ROWS, COLUMNS, DEPTH], (left, right), out, false);
+        }
     });
-    black_box(&out);
-    let tiles = tiles_flops(level).map(|flops| {
-        let mut none = [0.0; TASKS];
-        let run = |_, _: [&mut [f32]; 1]| {
-            black_box(tiles_flops(level));
-        };
-        TASKS as f64 * flops / best(9, || parallel::tasks(TASKS, [(&mut none, 1)], &run))
-    });
-    Peaks { vectors: (2 * TASKS * rows * COLUMNS * DEPTH) as f64 / seconds, tiles }
+    let seconds = start.elapsed().as_secs_f64();
+    let flops = if on_tiles { f64::from(out[0]) } else { (2 * ROWS * COLUMNS * DEPTH) as f64 };
+    TASKS as f64 * flops / seconds
 }
 
 /// Whether GEMMs with a result of `rows` x `columns` run on AMX tiles on this processor.
@@ -61,11 +65,23 @@ pub fn on_tiles(rows: usize, columns: usize) -> bool {
     tiles(SimdLevel::current(), [rows, columns])
 }
 
-/// Seconds of a GEMM of `rows` x `depth` by `depth` x `columns` in the calling pool, and of the GEMM of its weight's
-/// gradient, both divided into blocks as in layers.
+/// FLOP/s of a GEMM and of the peak, measured one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Rates {
+    /// A layer's forward GEMM, its weight packed anew.
+    pub forward: f64,
+    /// The GEMM of its weight's gradient.
+    pub gradient: f64,
+    /// The peak of the instructions that both use.
+    pub peak: f64,
+}
+
+/// Rates of a GEMM of `rows` x `depth` by `depth` x `columns` in the calling pool, and of the GEMM of its weight's gradient,
+/// both divided into blocks as in layers: one a round. A shared machine changes its speed by a third from second to second, so
+/// the peak is measured in every round, and a round's rates are compared with the peak of that round.
 ///
 /// On AMX tiles if `with_tiles` and the GEMM is wide enough.
-pub fn gemm_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> [f64; 2] {
+pub fn gemm_rates([rows, columns, depth]: [usize; 3], with_tiles: bool, rounds: usize) -> Vec<Rates> {
     let level = if with_tiles { SimdLevel::current() } else { vector_level(SimdLevel::current()) };
     let weight = vec![0.5f32; depth * columns];
     let mut packed = vec![0.0; packed_len(level, depth, columns)];
@@ -76,26 +92,40 @@ pub fn gemm_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> [f6
     let lanes = 16;
     let partial = partial.get(lanes * size);
     input.fill(0.25);
-    let forward = best(7, || {
-        pack(level, &weight, [depth, columns], true, &mut packed);
-        row_blocks(rows, [(&mut *out, columns)], &|block, [out]| {
-            let x = &input[block.start * depth..];
-            let sizes = [block.len(), columns, depth];
-            multiply(level, sizes, (Left::rows(x, depth), Right::packed(level, &packed, depth)), out, false);
-        });
-    });
     let each = rows.div_ceil(lanes).next_multiple_of(ROWS);
-    let weight = best(7, || {
-        parallel::tasks(rows.div_ceil(each), [(&mut *partial, size)], &|lane, [sums]| {
-            for first in (lane * each..((lane + 1) * each).min(rows)).step_by(ROWS) {
-                let end = (first + ROWS).min(rows);
-                let (x, g) = (&input[first * depth..], &out[first * columns..]);
-                let factors = (Left::transposed(g, columns), Right::rows(x, depth));
-                multiply(level, [columns, depth, end - first], factors, sums, first > lane * each);
-            }
+    let work = 2.0 * (rows * columns * depth) as f64;
+    // Of small GEMMs many, so that a round is not over before the processor's clock settles.
+    let repeats = (4e8 / work).ceil();
+    let rate = |run: &mut dyn FnMut()| {
+        let start = Instant::now();
+        (0..repeats as usize).for_each(|_| run());
+        repeats * work / start.elapsed().as_secs_f64()
+    };
+    let mut round = || {
+        let peak = peak(with_tiles);
+        let forward = rate(&mut || {
+            pack(level, &weight, [depth, columns], true, &mut packed);
+            row_blocks(rows, [(&mut *out, columns)], &|block, [out]| {
+                let x = &input[block.start * depth..];
+                let sizes = [block.len(), columns, depth];
+                multiply(level, sizes, (Left::rows(x, depth), Right::packed(level, &packed, depth)), out, false);
+            });
         });
-    });
-    [forward, weight]
+        let gradient = rate(&mut || {
+            parallel::tasks(rows.div_ceil(each), [(&mut *partial, size)], &|lane, [sums]| {
+                for first in (lane * each..((lane + 1) * each).min(rows)).step_by(ROWS) {
+                    let end = (first + ROWS).min(rows);
+                    let (x, g) = (&input[first * depth..], &out[first * columns..]);
+                    let factors = (Left::transposed(g, columns), Right::rows(x, depth));
+                    multiply(level, [columns, depth, end - first], factors, sums, first > lane * each);
+                }
+            });
+        });
+        Rates { forward, gradient, peak }
+    };
+    // The first round touches the memory.
+    round();
+    (0..rounds).map(|_| round()).collect()
 }
 
 /// Seconds of a GEMM by how it treats the zeros of its left factor.
