@@ -1,7 +1,7 @@
 //! Time of a training step against Training_CPU_Burn on the same mini-batches, and against the processor's limits.
 //!
-//! Run: `cargo bench -p morphgl-training-cpu-native --bench step -- [--json] [--threads 1,4] [--rounds 9] [--no-burn] [--gemm]`;
-//! `--gemm` leaves the steps out.
+//! Run: `cargo bench -p morphgl-training-cpu-native --bench step -- [--json] [--threads 1,4] [--rounds 9] [--no-burn]
+//! [--models sage,gcn,gat] [--gemm]`; `--gemm` leaves the steps out.
 //! The graph is generated: 169,000 nodes, 2.3 million directed edges with power-law degrees, 128 features, 40 classes; fanouts
 //! 15,10,5 and 1,024 seeds by Batching_CPU_Neighbor. The rounds of both operators alternate, also with those of `direct` (the
 //! step without features in the mini-batch), of the gather that `direct` avoids and, on processors with AMX, of the operator
@@ -22,7 +22,10 @@ use morphgl_registry::{
     Training, TrainingContext,
 };
 use morphgl_training_cpu_burn::CpuBurn;
-use morphgl_training_cpu_native::{AMX_KEY, CpuNative, KEY, probe, probe::{Peaks, Rates}};
+use morphgl_training_cpu_native::{
+    AMX_KEY, CpuNative, KEY, probe,
+    probe::{Peaks, Rates},
+};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -117,6 +120,7 @@ struct Options {
     burn: bool,
     gemm: bool,
     threads: Vec<usize>,
+    models: Vec<String>,
     rounds: usize,
 }
 
@@ -130,6 +134,7 @@ impl Options {
             gemm: all.iter().any(|a| a == "--gemm"),
             burn: !all.iter().any(|a| a == "--no-burn"),
             threads: after("--threads").map_or(vec![1, 4], |s| s.split(',').map(number).collect()),
+            models: after("--models").map_or("sage,gcn,gat", |s| s).split(',').map(str::to_string).collect(),
             rounds: after("--rounds").map_or(9, |s| number(s)),
         }
     }
@@ -259,6 +264,9 @@ fn main() -> Result<()> {
     for &threads in &options.threads {
         let limits = limits(&options, threads);
         for (kind, hidden) in [("sage", 256), ("gcn", 16), ("gat", 64)] {
+            if !options.models.iter().any(|model| model == kind) {
+                continue;
+            }
             let context = TrainingContext {
                 dataset: Arc::clone(&dataset),
                 spec: json!({"model": {"kind": kind, "in_dim": DIM, "num_classes": CLASSES, "hidden": hidden}}),

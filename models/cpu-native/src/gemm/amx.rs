@@ -85,15 +85,45 @@ impl Block {
 impl Tiles {
     /// Writes the product of two lines of each split factor to the first 32 columns of rows, `stride` elements apart.
     ///
+    /// Calls `between` after each chunk of the depth: it is executed while the tiles are still multiplying.
+    ///
     /// # Panics
     ///
     /// When a factor or the output is too short.
-    pub(super) fn multiply(&self, (left, right): (&[u32], &[u32]), chunks: usize, out: &mut [f32], stride: usize) {
-        let pair = 2 * GROUP * chunks;
-        assert!(chunks > 0 && left.len() >= pair && right.len() >= pair, "two lines of {chunks} chunks a factor");
+    #[inline(always)]
+    pub(super) fn multiply(
+        &self,
+        (left, right): (&[u32], &[u32]),
+        chunks: usize,
+        (out, stride): (&mut [f32], usize),
+        mut between: impl FnMut(),
+    ) {
+        let line = GROUP * chunks;
+        assert!(
+            chunks > 0 && left.len() >= 2 * line && right.len() >= 2 * line,
+            "two lines of {chunks} chunks a factor"
+        );
         assert!(stride >= BLOCK && out.len() >= (BLOCK - 1) * stride + BLOCK, "an output of 32 x 32 elements");
-        // SAFETY: the tiles are configured, and the lengths are checked.
-        unsafe { pass(left.as_ptr(), right.as_ptr(), chunks, out.as_mut_ptr(), stride) };
+        // SAFETY: the tiles are configured, and the lengths are checked. `between` does not use the tiles, which nothing but
+        // this module does.
+        unsafe {
+            asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem, preserves_flags),
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _);
+            for chunk in 0..chunks {
+                multiply_chunk(left.as_ptr().add(chunk * GROUP), right.as_ptr().add(chunk * GROUP), line);
+                between();
+            }
+            asm!(
+                "tilestored [{o0} + {os}], tmm0",
+                "tilestored [{o0} + {os} + 64], tmm1",
+                "tilestored [{o1} + {os}], tmm2",
+                "tilestored [{o1} + {os} + 64], tmm3",
+                o0 = in(reg) out.as_mut_ptr(),
+                o1 = in(reg) out.as_mut_ptr().add(LANES * stride),
+                os = in(reg) 4 * stride,
+                options(nostack, preserves_flags),
+            );
+        }
     }
 }
 
@@ -112,24 +142,19 @@ macro_rules! prefetch_next {
     };
 }
 
-/// Computes a block of 32 x 32 sums over `chunks` chunks of the depth.
+/// Adds the products of a chunk of the depth to the 32 x 32 sums in tmm0 to tmm3.
 ///
 /// # Safety
 ///
-/// The tiles are configured; `left` and `right` point to two lines of `chunks` groups of tiles each, `out` to 32 rows,
-/// `stride` floats apart, of 32.
-unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32, stride: usize) {
-    let line = GROUP * chunks;
-    // SAFETY: the pointers stay inside the tiles and the output that the caller promises.
-    // The sums are in tmm0 to tmm3, two tiles of each factor in tmm4 to tmm7. The order of the six products of planes changes
-    // one plane at a time, so that 24 tile products need 14 loads.
+/// The tiles are configured; `left` and `right` point to the chunk's group of tiles in the first of two lines, `line` dwords
+/// apart.
+#[inline(always)]
+unsafe fn multiply_chunk(left: *const u32, right: *const u32, line: usize) {
+    // SAFETY: the loads stay inside the tiles that the caller promises.
+    // Two tiles of each factor are in tmm4 to tmm7. The order of the six products of planes changes one plane at a time, so
+    // that 24 tile products need 14 loads.
     unsafe {
         asm!(
-            "tilezero tmm0",
-            "tilezero tmm1",
-            "tilezero tmm2",
-            "tilezero tmm3",
-            "2:",
             // hi * lo
             "tileloadd tmm4, [{a0} + {s}]",
             "tileloadd tmm6, [{b0} + {s} + 2048]",
@@ -180,28 +205,14 @@ unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32
             "tdpbf16ps tmm2, tmm5, tmm6",
             "tdpbf16ps tmm3, tmm5, tmm7",
             prefetch_next!(2560),
-            "add {a0}, 3072",
-            "add {a1}, 3072",
-            "add {b0}, 3072",
-            "add {b1}, 3072",
-            "dec {n}",
-            "jnz 2b",
-            "tilestored [{o0} + {os}], tmm0",
-            "tilestored [{o0} + {os} + 64], tmm1",
-            "tilestored [{o1} + {os}], tmm2",
-            "tilestored [{o1} + {os} + 64], tmm3",
-            a0 = inout(reg) left => _,
-            a1 = inout(reg) left.add(line) => _,
-            b0 = inout(reg) right => _,
-            b1 = inout(reg) right.add(line) => _,
-            n = inout(reg) chunks => _,
+            a0 = in(reg) left,
+            a1 = in(reg) left.add(line),
+            b0 = in(reg) right,
+            b1 = in(reg) right.add(line),
             s = in(reg) 64usize,
-            o0 = in(reg) out,
-            o1 = in(reg) out.add(LANES * stride),
-            os = in(reg) 4 * stride,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-            options(nostack),
+            options(nostack, readonly, preserves_flags),
         );
     }
 }

@@ -9,6 +9,7 @@ use super::split::{self, CHUNK, GROUP, LANES, Matrix, Side, line_len, split};
 use super::{Left, Right, Target, panels_len};
 use crate::buffer::Buffer;
 use crate::parallel;
+use crate::prefetch::prefetch;
 use crate::simd::has_tiles;
 
 thread_local! {
@@ -23,8 +24,8 @@ enum Planes<'a> {
 
 /// As `super::multiply_all`, which has checked the left factor and the outputs.
 ///
-/// Blocks of 32 x 32 sums are computed row by row. Between two blocks a part of the factors is split: the vector registers
-/// work while the tiles finish a block and wait for its stores.
+/// Blocks of 32 x 32 sums are computed row by row. Between two chunks of the depth a part of the next rows is split, and lines
+/// of the block's output are prefetched: the vector registers work while the tiles do.
 ///
 /// # Panics
 ///
@@ -78,12 +79,14 @@ unsafe fn run([rows, columns, depth]: [usize; 3], left: Left<'_>, targets: [Opti
             }
         };
         (0..2 * chunks).for_each(|part| split_left(0, part, current));
+        let rows_per_chunk = BLOCK.div_ceil(chunks);
         let mut block = Block([0.0; BLOCK * BLOCK]);
         // SAFETY: the caller's promise.
         let tiles = unsafe { Tiles::configure() };
         for row in (0..rows).step_by(BLOCK) {
             let height = BLOCK.min(rows - row);
-            let mut done = 0;
+            // The next rows have 2 * chunks parts to split, which are spread evenly over the chunks of all passes.
+            let (mut part, mut due) = (0, 0);
             for (planes, out, add) in targets.iter_mut().flatten() {
                 let out = &mut out[row * columns..(row + height) * columns];
                 for column in (0..columns).step_by(BLOCK) {
@@ -100,15 +103,24 @@ unsafe fn run([rows, columns, depth]: [usize; 3], left: Left<'_>, targets: [Opti
                         }
                     };
                     let direct = !*add && height == BLOCK && column + BLOCK <= columns;
+                    let first = out.as_ptr().wrapping_add(column);
+                    let mut own_rows = (0..height).map(|row| first.wrapping_add(row * columns));
+                    // The output's lines arrive from memory while the tiles multiply; the stores at the end would wait for them.
+                    let between = || {
+                        own_rows.by_ref().take(rows_per_chunk).for_each(|row| prefetch(row, BLOCK));
+                        if row + BLOCK < rows {
+                            due += 2;
+                            while due >= passes {
+                                due -= passes;
+                                split_left(row + BLOCK, part, next);
+                                part += 1;
+                            }
+                        }
+                    };
                     if direct {
-                        tiles.multiply((current, right), chunks, &mut out[column..], columns);
+                        tiles.multiply((current, right), chunks, (&mut out[column..], columns), between);
                     } else {
-                        tiles.multiply((current, right), chunks, &mut block.0, BLOCK);
-                    }
-                    if row + BLOCK < rows {
-                        let part = |done: usize| done * 2 * chunks / passes;
-                        (part(done)..part(done + 1)).for_each(|part| split_left(row + BLOCK, part, next));
-                        done += 1;
+                        tiles.multiply((current, right), chunks, (&mut block.0, BLOCK), between);
                     }
                     if !direct {
                         // SAFETY: the caller's promise.
