@@ -183,12 +183,12 @@ impl Executor {
             let whole = EpochReport { score, ..append(earlier, report) };
             self.plan_for(left.len())?;
             within = Within { batches: Some(left), earlier: Some(whole.clone()), part: EpochReport::default(), score };
+            replanned.plan = self.plan.clone();
+            watcher.observe(&Event::Replanned(&replanned));
             if stop.is_requested() {
                 self.within = Some(within);
                 return Ok(EpochReport { stopped: true, ..whole });
             }
-            replanned.plan = self.plan.clone();
-            watcher.observe(&Event::Replanned(&replanned));
         }
     }
 

@@ -77,8 +77,15 @@ impl Job {
                 continue;
             }
             if let Err(e) = job.add(&route, &mut shared) {
-                // An operator whose options are set is required, and so is one that can cache where that is asked for.
-                if job.sets_options_of(&route) || job.caches_by(&route) && job.operators.trainer(&route).is_some() {
+                // An operator whose options are set is required, and so is one that can cache where that is asked for; not so the
+                // routes that lead from them to a training operator which cannot train the model.
+                let trains = job.operators.trainer(&route).is_some();
+                let required = if trains {
+                    job.sets_options_of(&route) || job.caches_by(&route)
+                } else {
+                    job.config.options.contains_key(&route.training)
+                };
+                if required {
                     return Err(e);
                 }
                 job.leave_out(format!("{} → {} → {}: {e:#}", route.batching, route.transferring, route.training));
@@ -89,7 +96,8 @@ impl Job {
             let keys = |r: &RouteOperators| [&r.route.batching, &r.route.transferring, &r.route.training].contains(key);
             job.operators.routes.iter().any(keys)
         };
-        if let Some(key) = job.config.options.keys().find(|key| !of_a_route(key)) {
+        let unused = job.config.options.keys().find(|key| !of_a_route(key));
+        if let Some(key) = unused.filter(|_| !job.operators.routes.is_empty()) {
             let what = format!("--set {key}: no plan here uses it, so its options would not be read; leave them out");
             return Err(Usage::error(what));
         }

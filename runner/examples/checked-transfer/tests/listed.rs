@@ -53,6 +53,9 @@ fn its_option_is_listed_set_and_checked_and_its_counter_is_reported() {
     let third = train(&["--set", "Transferring_CPU_Checked.every=3"]);
     assert_eq!(counted(&third), 2 * batches.div_ceil(3));
     assert_eq!(third["config"]["options"]["Transferring_CPU_Checked"]["every"], 3);
+    // Options of one phase's operator do not ask of every training operator that it can train the model.
+    let gin = train(&["--model", "gin", "--set", "Transferring_CPU_Checked.every=3"]);
+    assert_eq!(counted(&gin), 2 * batches.div_ceil(3));
 
     for (set, words) in [("evry=3", "did you mean \"every\""), ("every=often", "give whole number of mini-batches")] {
         let set = format!("Transferring_CPU_Checked.{set}");
