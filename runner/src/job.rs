@@ -77,8 +77,8 @@ impl Job {
                 continue;
             }
             if let Err(e) = job.add(&route, &mut shared) {
-                // An operator whose options are set is required, and so is one that can cache where that is asked for; not so the
-                // routes that lead from them to a training operator which cannot train the model.
+                // An operator whose options are set is required, and so is one that can cache where that is asked for. A training
+                // operator that cannot train the model is no failure of the others on its routes.
                 let trains = job.operators.trainer(&route).is_some();
                 let required = if trains {
                     job.sets_options_of(&route) || job.caches_by(&route)

@@ -40,23 +40,23 @@ fn peak(on_tiles: bool) -> f64 {
     const TASKS: usize = 64;
     /// A multiple of the tile width of every level.
     const COLUMNS: usize = 64;
-    const ROWS: usize = 6;
+    const TILE_ROWS: usize = 6;
     let level = SimdLevel::current();
     let data = [0.5f32; COLUMNS];
     // Strides of 0: every step of the depth reads the same elements.
     let left = Left { values: &data, by_row: 1, by_depth: 0, zeros: false };
     let right = Right { values: &data, by_depth: 0, by_panel: 0, packed: false };
-    let mut out = vec![0.0f32; TASKS * ROWS * COLUMNS];
+    let mut out = vec![0.0f32; TASKS * TILE_ROWS * COLUMNS];
     let start = Instant::now();
-    parallel::tasks(TASKS, [(&mut out, ROWS * COLUMNS)], &|_, [out]| {
+    parallel::tasks(TASKS, [(&mut out, TILE_ROWS * COLUMNS)], &|_, [out]| {
         if on_tiles {
             out[0] = tiles_flops(level).unwrap_or_default() as f32;
         } else {
-            multiply(vector_level(level), [ROWS, COLUMNS, DEPTH], (left, right), out, false);
+            multiply(vector_level(level), [TILE_ROWS, COLUMNS, DEPTH], (left, right), out, false);
         }
     });
     let seconds = start.elapsed().as_secs_f64();
-    let flops = if on_tiles { f64::from(out[0]) } else { (2 * ROWS * COLUMNS * DEPTH) as f64 };
+    let flops = if on_tiles { f64::from(out[0]) } else { (2 * TILE_ROWS * COLUMNS * DEPTH) as f64 };
     TASKS as f64 * flops / seconds
 }
 
