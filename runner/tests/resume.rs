@@ -233,11 +233,11 @@ fn a_checkpoint_that_does_not_fit_is_left_out() {
 fn a_process_that_was_stopped_goes_on() {
     let bench = bench();
     let run = bench.path().join("run");
-    let args = [&TRAIN[..], &["150", "--run", "run", "--checkpoint-every", "20b", "--time-limit", "1"]].concat();
+    let args = [&TRAIN[..], &["150", "--run", "run", "--checkpoint-every", "20b", "--time-limit", "4"]].concat();
     let mut training = Training::start(bench.command(&args), &run);
     assert!(!training.wait_for_checkpoint(2));
     signal(&training, Signal::SIGSTOP);
-    thread::sleep(Duration::from_millis(2500));
+    thread::sleep(Duration::from_secs(6));
     signal(&training, Signal::SIGCONT);
     let (code, _, stderr) = training.end();
     assert_eq!(code, Some(0), "{stderr}");

@@ -163,7 +163,7 @@ fn operators_that_fail_or_hang_end_the_program() {
     ] {
         // Profiling measures epoch 0; the fault is in epoch 1.
         let fault = format!(",fault={work}:{kind}@1:7");
-        let args = [&TRAIN[..], &["2", "--time-limit", "1"]].concat();
+        let args = [&TRAIN[..], &["2", "--time-limit", "5"]].concat();
         let start = Instant::now();
         let output = run(&bench, &fault, &args);
         fails(&output, &args, &[words[0], words[1], "mini-batch 7 of epoch 1"]);
@@ -253,13 +253,13 @@ fn time_in_which_the_process_is_stopped_does_not_count() {
     bench.small();
     let path = bench.path().join("run");
     let args = [&TRAIN[..], &["1", "--plan", "device", "--run", "run", "--checkpoint-every", "5b"]].concat();
-    let mut command = bench.command(&[&args[..], &["--time-limit", "1"]].concat());
+    let mut command = bench.command(&[&args[..], &["--time-limit", "4"]].concat());
     command.env("MORPHGL_SIM", format!("{MILLIS},slow=training*20@0:20"));
     let mut training = Training::start(command, &path);
     assert!(!training.wait_for_checkpoint(6));
     let process = nix::unistd::Pid::from_raw(training.id() as i32);
     kill(process, Signal::SIGSTOP).expect("it runs");
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(6));
     kill(process, Signal::SIGCONT).expect("it runs");
     let (code, _, stderr) = training.end();
     assert_eq!(code, Some(0), "{stderr}");

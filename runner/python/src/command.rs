@@ -38,8 +38,11 @@ pub(crate) fn run(
             Err(RecvTimeoutError::Disconnected) => break None,
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(signal) = py.check_signals() {
-                    cli::stop();
                     interrupted = Some(signal);
+                }
+                // More than once: a request that comes before the command begins is forgotten.
+                if interrupted.is_some() {
+                    cli::stop();
                 }
             }
         }

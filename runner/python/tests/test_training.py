@@ -116,11 +116,13 @@ def test_wrong_options_name_themselves(learnable):
         morphgl.evaluate(learnable, "missing.safetensors")
 
 
-def test_one_command_at_a_time_and_ctrl_c(learnable):
+def test_one_command_at_a_time_and_ctrl_c(learnable, tmp_path):
     errors = []
 
     def beside():
-        time.sleep(0.5)
+        # Training has begun when it writes into its directory.
+        while not (tmp_path / "run" / "metrics.jsonl").exists():
+            time.sleep(0.02)
         try:
             morphgl.plan(learnable, **SMALL)
         except RuntimeError as error:
@@ -131,7 +133,7 @@ def test_one_command_at_a_time_and_ctrl_c(learnable):
     thread = threading.Thread(target=beside)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        morphgl.train(learnable, "gcn", epochs=1_000_000, evaluation="none", **SMALL)
+        morphgl.train(learnable, "gcn", epochs=1_000_000, evaluation="none", run=tmp_path / "run", **SMALL)
     thread.join()
     assert errors == ["another command runs in this process; wait for its end"]
     # Threads of the shared pool of loops stay.
