@@ -138,6 +138,8 @@ pub(crate) struct Run<'a> {
     pub(crate) configuration: Vec<(String, String)>,
     /// Memory of the program besides the plan's buffers.
     pub(crate) held_bytes: u64,
+    /// Memory that the program may use.
+    pub(crate) memory: Option<u64>,
     pub(crate) simulated: &'a Simulated,
     /// Where several trainers of this process shared every step.
     pub(crate) trainers: &'a [TrainerPart],
@@ -200,7 +202,7 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     page.memory = vec![Memory {
         place: "Host".to_string(),
         simulated: false,
-        budget: run.problem.limits.host_bytes.map(|b| b + run.held_bytes),
+        budget: run.memory,
         peak: Some(crate::peak_rss_bytes()),
         uses,
     }];

@@ -342,6 +342,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         report: &report,
         configuration: configuration(&configured.job, &trainer.options),
         held_bytes: state.held_bytes,
+        memory: (args.planned.limits.memory).or(state.problem.limits.host_bytes.map(|free| free + state.held_bytes)),
         simulated: &simulated,
         split: split.as_ref().zip(trainer.executor.split_statistics()),
     };
