@@ -118,6 +118,8 @@ def test_wrong_options_name_themselves(learnable):
 
 def test_one_command_at_a_time_and_ctrl_c(learnable, tmp_path):
     errors = []
+    learnable.save(tmp_path / "graph")
+    graph = Graph.open(tmp_path / "graph")
 
     def beside():
         # Training has begun when it writes into its directory.
@@ -130,10 +132,10 @@ def test_one_command_at_a_time_and_ctrl_c(learnable, tmp_path):
         os.kill(os.getpid(), signal.SIGINT)
 
     before = len(os.listdir("/proc/self/task"))
-    thread = threading.Thread(target=beside)
+    thread = threading.Thread(target=beside, daemon=True)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        morphgl.train(learnable, "gcn", epochs=1_000_000, evaluation="none", run=tmp_path / "run", **SMALL)
+        morphgl.train(graph, "gcn", epochs=1_000_000, evaluation="none", run=tmp_path / "run", **SMALL)
     thread.join()
     assert errors == ["another command runs in this process; wait for its end"]
     # Threads of the shared pool of loops stay.
