@@ -202,7 +202,8 @@ fn signal_to(whom: fn(u32, &[u32]) -> u32, signal: &str, options: &[&str]) -> (B
     (bench, output)
 }
 
-/// Ranks 0 and 1 name rank 2, which is stopped. The limit is long for ranks of a machine under load, which wait for one another too.
+/// Ranks 0 and 1 name rank 2, which is stopped. The limit is long, since on a machine under load ranks that do not hang wait for one
+/// another for seconds.
 fn names_the_rank_that_hangs(options: &[&str]) {
     if has_mpirun() {
         let (_bench, output) = signalled("-STOP", &[&["--time-limit", "20"], options].concat());
