@@ -223,7 +223,8 @@ fn an_owner_of_rows_that_hangs_is_named() {
     names_the_rank_that_hangs(&["--shard"]);
 }
 
-/// As Ctrl-C does: `mpirun` forwards no output from then on, and asks all ranks to stop after its timeout. They end after the same step, and one process goes on from their checkpoint.
+/// As Ctrl-C does: `mpirun` forwards no output from then on, and asks all ranks to stop after its timeout. They end after the same
+/// step, and one process goes on from their checkpoint.
 #[test]
 fn an_interrupt_of_mpirun_keeps_a_checkpoint() {
     if has_mpirun() {
