@@ -77,8 +77,8 @@ impl Job {
                 continue;
             }
             if let Err(e) = job.add(&route, &mut shared) {
-                // An operator whose options are set is required, and so is one that can cache where that is asked for. A training
-                // operator that cannot train the model is no failure of the others on its routes.
+                // An operator whose options are set is required, and so is one that can cache where that is asked for. Where the
+                // training operator lacks the model, only its own options make it required, not those of others on its route.
                 let trains = job.operators.trainer(&route).is_some();
                 let required = if trains {
                     job.sets_options_of(&route) || job.caches_by(&route)

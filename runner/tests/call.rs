@@ -46,7 +46,7 @@ fn commands_take_a_dataset_in_memory_and_return_documents() {
         }
     };
     assert_eq!(beside.message, "another command runs in this process; wait for its end");
-    // More than once: a request that comes before the command begins is forgotten.
+    // Repeated, since a request before the command begins is discarded.
     while !endless.is_finished() {
         stop();
         thread::sleep(Duration::from_millis(20));

@@ -43,7 +43,7 @@ fn training_needs_little_memory_beside_the_dataset() {
         (&["--threads", "1"][..], &native[..]),
         (&["--threads", "2"], &native),
         (&["--threads", "2", "--plan", "sequential"], &native),
-        // Without a name the operators are compared: two, or three on a processor with AMX.
+        // Without --training all operators are compared: two, or three on a processor with AMX.
         (&["--threads", "2"], &[]),
     ] {
         let (peak, workers, compared) = peak(&bench, &[options, named].concat());

@@ -202,8 +202,8 @@ fn signal_to(whom: fn(u32, &[u32]) -> u32, signal: &str, options: &[&str]) -> (B
     (bench, output)
 }
 
-/// Ranks 0 and 1 name rank 2, which is stopped. The limit is long, since on a machine under load ranks that do not hang wait for one
-/// another for seconds.
+/// Stops rank 2 while it trains, and checks that ranks 0 and 1 name it. On a machine under load healthy ranks wait for one another for
+/// seconds, so the time limit is longer.
 fn names_the_rank_that_hangs(options: &[&str]) {
     if has_mpirun() {
         let (_bench, output) = signalled("-STOP", &[&["--time-limit", "20"], options].concat());
@@ -217,14 +217,14 @@ fn a_rank_that_hangs_is_named() {
     names_the_rank_that_hangs(&[]);
 }
 
-/// Whoever waits for its rows instead of its gradients says the same.
+/// Ranks that wait for features from the stopped rank, not for its gradients, name it too.
 #[test]
 fn an_owner_of_rows_that_hangs_is_named() {
     names_the_rank_that_hangs(&["--shard"]);
 }
 
-/// As Ctrl-C does: `mpirun` forwards no output from then on, and asks all ranks to stop after its timeout. They end after the same
-/// step, and one process goes on from their checkpoint.
+/// Interrupts `mpirun`, as Ctrl-C does: it forwards none of the ranks' output any more, and asks all of them to stop after its timeout.
+/// They end after the same step, and a single process resumes from their checkpoint.
 #[test]
 fn an_interrupt_of_mpirun_keeps_a_checkpoint() {
     if has_mpirun() {

@@ -13,7 +13,7 @@ use morphgl_group_mpi::MpiExchange;
 /// Set in ranks: what they do.
 const CASE: &str = "MORPHGL_TEST_CASE";
 
-/// Time limit of the ranks that wait for one that hangs.
+/// Time limit of an exchange in which a rank hangs.
 const LIMIT: Duration = Duration::from_secs(4);
 
 fn main() {
@@ -78,7 +78,7 @@ fn rank(case: &str) {
     let mut exchange = MpiExchange::start(Duration::from_secs(60)).expect("MPI starts");
     let rank = exchange.rank();
     if case.ends_with("late") {
-        // All are there: from now on only the one that hangs comes later than this, on a machine under load too.
+        // All ranks have started: even on a machine under load only the one that hangs exceeds the limit.
         exchange.all_gather(&[]).expect("all come");
         exchange.set_limit(LIMIT);
     }
@@ -198,7 +198,7 @@ fn rows_late(exchange: &mut MpiExchange) -> Option<GroupError> {
         Command::new("kill").args(["-STOP", &own]).status().expect("kill runs");
     }
     let of_rank_2 = [2 * 64];
-    // It answers until it is stopped.
+    // Rank 2 answers reads until the signal has stopped it.
     let failed = loop {
         if let Err(failed) = shards.gather(&of_rank_2, &mut vec![0; matrix().row_bytes()]) {
             break failed;

@@ -40,7 +40,7 @@ pub(crate) fn run(
                 if let Err(signal) = py.check_signals() {
                     interrupted = Some(signal);
                 }
-                // More than once: a request that comes before the command begins is forgotten.
+                // Repeated, since a request before the command begins is discarded.
                 if interrupted.is_some() {
                     cli::stop();
                 }

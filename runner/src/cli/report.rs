@@ -138,7 +138,7 @@ pub(crate) struct Run<'a> {
     pub(crate) configuration: Vec<(String, String)>,
     /// Memory of the program besides the plan's buffers.
     pub(crate) held_bytes: u64,
-    /// Memory that the program may use.
+    /// Host memory in bytes that the whole program may use, `None` without a limit.
     pub(crate) memory: Option<u64>,
     pub(crate) simulated: &'a Simulated,
     /// Where several trainers of this process shared every step.

@@ -71,7 +71,7 @@ fn faults_of_every_phase_end_the_run_with_operator_and_mini_batch() {
             rig.device.release();
         }
     };
-    // At once: those that hang only wait.
+    // Side by side, since a case that hangs waits for its time limit.
     std::thread::scope(|scope| {
         for (work, operator) in cases {
             scope.spawn(move || fail(work, operator));

@@ -53,7 +53,7 @@ fn its_option_is_listed_set_and_checked_and_its_counter_is_reported() {
     let third = train(&["--set", "Transferring_CPU_Checked.every=3"]);
     assert_eq!(counted(&third), 2 * batches.div_ceil(3));
     assert_eq!(third["config"]["options"]["Transferring_CPU_Checked"]["every"], 3);
-    // A training operator that cannot train the model (GIN) is left out, though the option is of an operator on its route.
+    // A training operator that lacks the model (GIN) is left out, even where another operator of its route has an option set.
     let gin = train(&["--model", "gin", "--set", "Transferring_CPU_Checked.every=3"]);
     assert_eq!(counted(&gin), 2 * batches.div_ceil(3));
 
