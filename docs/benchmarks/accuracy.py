@@ -3,15 +3,16 @@
 
 Usage: docs/benchmarks/accuracy.py [--data DIR] [--out DIR] [--seeds 5] [--only NAME]
 Needs a release build (`cargo build --release`) and the standard library alone.
-DIR holds planetoid/ and gnn-benchmark-npz/ (default: $MORPHGL_TEST_DATA, else ../shared/data beside the checkout).
+DIR holds gnn-benchmark-npz/ with Coauthor CS and Physics (default: $MORPHGL_TEST_DATA); Cora and Citeseer are in testdata/.
 """
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
 import tempfile
+
+import data
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -38,8 +39,7 @@ RECIPES = [
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    default = os.environ.get("MORPHGL_TEST_DATA", ROOT.parent / "shared" / "data")
-    parser.add_argument("--data", type=pathlib.Path, default=default)
+    data.add_option(parser)
     parser.add_argument("--out", type=pathlib.Path, help="keeps every run's JSON here, a line each")
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/release/morphgl")
     parser.add_argument("--seeds", type=int, default=5)
@@ -62,7 +62,7 @@ def main():
                 dataset = f"{directory}/{name}-{seed if '{seed}' in preparation else 0}".replace(" ", "_")
                 if not pathlib.Path(dataset).exists():
                     options = preparation.format(seed=seed).split()
-                    morphgl("import", importer, str(args.data / source), "-o", dataset, *options)
+                    morphgl("import", importer, str(data.need(source, args.data)), "-o", dataset, *options)
                 runs.append(morphgl("train", dataset, *recipe.split(), "--seed", str(seed)))
                 if args.out:
                     args.out.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@
 Usage: docs/benchmarks/choice.py --out FILE [--data DIR] [--levels avx2,portable] [--sets NAME,…] [--models sage,gcn,gat]
                                  [--rounds 5] [--far 1.3] [--seconds 2]
 Needs a release build (`cargo build --release`) and the standard library alone.
-DIR for data holds planetoid/ and gnn-benchmark-npz/ (default: $MORPHGL_TEST_DATA, else ../shared/data).
+DIR for data holds gnn-benchmark-npz/ with Coauthor Physics (default: $MORPHGL_TEST_DATA); Cora is in testdata/.
 Every round trains `auto` and each operator once, in an order that is turned round after each, for about so many seconds;
 the figure is the median epoch. An operator that takes more than --far times the fastest one's time in the first round is
 left out of the others. Levels are those that the processor has. FILE gets a line of JSON for every run.
@@ -18,6 +18,8 @@ import statistics
 import subprocess
 import tempfile
 
+import data
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OPERATORS = ["Training_CPU_Native", "Training_CPU_NativeAmx", "Training_CPU_Burn"]
 # A tenth of the training nodes that is usual: the same mini-batches, in shorter epochs.
@@ -26,8 +28,7 @@ ARXIV_LIKE = "generate sbm --nodes 169000 --degree 14 --dim 128 --classes 40 --s
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    default = os.environ.get("MORPHGL_TEST_DATA", ROOT.parent / "shared" / "data")
-    parser.add_argument("--data", type=pathlib.Path, default=default)
+    data.add_option(parser)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/release/morphgl")
     parser.add_argument("--levels", help="default: all there are")
@@ -68,17 +69,18 @@ def available(binary):
     return [level for level in ("portable", "avx2", "avx512", "amx") if re.search(rf"\b{level}\b", refused.stderr)]
 
 
-def dataset(name, directory, data, morphgl):
+def dataset(name, directory, larger, morphgl):
     """Words that name the dataset for `morphgl train`."""
     path = f"{directory}/{name}"
-    sources = {
-        "arxiv-like": ARXIV_LIKE.split(),
-        "physics": ["import", "npz", str(data / "gnn-benchmark-npz/coauthor_phy.npz"), "--split", "0.06,0.2,0.2"],
-        "cora": ["import", "planetoid", str(data / "planetoid/ind.cora")],
-    }
     if name == "default":
         return []
-    morphgl(*sources[name], "-o", path)
+    if name == "arxiv-like":
+        words = ARXIV_LIKE.split()
+    elif name == "physics":
+        words = ["import", "npz", data.need("gnn-benchmark-npz/coauthor_phy.npz", larger), "--split", "0.06,0.2,0.2"]
+    else:
+        words = ["import", "planetoid", data.need(f"planetoid/ind.{name}", larger)]
+    morphgl(*words, "-o", path)
     return [path]
 
 

@@ -4,7 +4,7 @@
 Usage: docs/benchmarks/first_training.py --out FILE [--data DIR] [--sets NAME,…] [--seeds 5] [--rates 0.001,0.003,0.01]
                                          [--only default|best] [--replay 25,50,100,200]
 Needs a release build (`cargo build --release`) and the standard library alone.
-DIR for data holds planetoid/ and gnn-benchmark-npz/ (default: $MORPHGL_TEST_DATA, else ../shared/data).
+DIR for data holds gnn-benchmark-npz/ with Amazon Photo and Coauthor CS (default: $MORPHGL_TEST_DATA); the others are in testdata/.
 Planetoid's sets have their public split, the others a random one a seed. The best is that of many epochs (`SETS` says how
 many) at each of the learning rates, the model of the best validation accuracy kept; of the rates, the one with the highest
 mean test accuracy stands in the table, so the comparison favours it.
@@ -15,12 +15,13 @@ FILE gets a line of JSON for every run; runs that it holds already are not repea
 import argparse
 import json
 import math
-import os
 import pathlib
 import statistics
 import subprocess
 import tempfile
 import time
+
+import data
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEFAULT_RATE = "0.003"
@@ -39,8 +40,7 @@ SETS = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    default = os.environ.get("MORPHGL_TEST_DATA", ROOT.parent / "shared" / "data")
-    parser.add_argument("--data", type=pathlib.Path, default=default)
+    data.add_option(parser)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/release/morphgl")
     parser.add_argument("--sets", default=",".join(SETS))
@@ -71,7 +71,7 @@ def main():
                 dataset = f"{directory}/{name}-{seed}"
                 if wanted and importer:
                     options = preparation.format(seed=seed).split()
-                    morphgl("import", importer, str(args.data / source), "-o", dataset, *options)
+                    morphgl("import", importer, str(data.need(source, args.data)), "-o", dataset, *options)
                 for run, words in wanted:
                     start = time.monotonic()
                     record = morphgl("train", *([dataset] if importer else []), "--seed", str(seed), *words)

@@ -3,24 +3,24 @@
 
 Usage: docs/benchmarks/splits.py --out DIR [--data DIR] [--rounds 5]
 Needs a release build (`cargo build --release`), the standard library alone, and a quiet machine.
-DIR for data holds gnn-benchmark-npz/ (default: $MORPHGL_TEST_DATA, else ../shared/data); without it the embedded default
+DIR for data holds gnn-benchmark-npz/ with Coauthor Physics (default: $MORPHGL_TEST_DATA); without it the embedded default
 alone is tried. Every round plans once and runs one epoch of every split, so that a change of the machine's pace hits all alike.
 """
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
 import tempfile
+
+import data
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    default = os.environ.get("MORPHGL_TEST_DATA", ROOT.parent / "shared" / "data")
-    parser.add_argument("--data", type=pathlib.Path, default=default)
+    data.add_option(parser)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/release/morphgl")
     parser.add_argument("--rounds", type=int, default=5)
@@ -40,8 +40,8 @@ def main():
 
     with tempfile.TemporaryDirectory() as directory:
         graphs = [("embedded default", [])]
-        physics = args.data / "gnn-benchmark-npz" / "coauthor_phy.npz"
-        if physics.exists():
+        physics = data.find("gnn-benchmark-npz/coauthor_phy.npz", args.data)
+        if physics:
             path = f"{directory}/physics"
             morphgl("import", "npz", str(physics), "-o", path, "--split", "0.6,0.2,0.2")
             graphs.append(("Coauthor Physics", [path]))

@@ -7,11 +7,12 @@ a data set products-like (`morphgl generate`, see throughput.py) is used where -
 """
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
 import tempfile
+
+import data
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GCN = "--model gcn --layers 2 --hidden 16 --dropout 0.5 --input-dropout 0.5 --lr 0.01 --weight-decay 5e-4 " \
@@ -30,8 +31,7 @@ CURVE = [(n, ratio) for n in (13, 19, 39) for ratio in (0.25, 0.5, 1.0)]
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    default = os.environ.get("MORPHGL_TEST_DATA", ROOT.parent / "shared" / "data")
-    parser.add_argument("--data", type=pathlib.Path, default=default)
+    data.add_option(parser)
     parser.add_argument("--products", type=pathlib.Path, help="a data set like ogbn-products")
     parser.add_argument("--out", type=pathlib.Path, help="appends every run here, a line each")
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/release/morphgl")
@@ -64,7 +64,7 @@ def main():
             dataset = [str(args.products)] if source == "products" else []
             if importer:
                 dataset = [f"{directory}/{name.split()[0]}-{name.split()[1]}"]
-                command = [str(args.binary), "import", importer, str(args.data / source), "-o", dataset[0], "--quiet"]
+                command = [str(args.binary), "import", importer, str(data.need(source, args.data)), "-o", dataset[0], "--quiet"]
                 subprocess.run([*command, *preparation.split()], check=True, stdout=subprocess.DEVNULL)
             seeds = range(args.seeds)
             exact, exact_spread = mean([train(name, dataset, options, seed, []) for seed in seeds])

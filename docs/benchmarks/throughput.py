@@ -3,16 +3,17 @@
 
 Usage: docs/benchmarks/throughput.py --out DIR [--data DIR] [--repeats 5]
 Needs a release build (`cargo build --release`) and the standard library alone.
-DIR for data holds gnn-benchmark-npz/ and bvgraph-cnr-2000/expected/ (default: $MORPHGL_TEST_DATA, else ../shared/data);
+DIR for data holds gnn-benchmark-npz/ with Coauthor Physics (default: $MORPHGL_TEST_DATA);
 without it the generated graphs alone are measured.
 """
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
 import tempfile
+
+import data
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GENERATED = {
@@ -24,8 +25,7 @@ GENERATED = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    default = os.environ.get("MORPHGL_TEST_DATA", ROOT.parent / "shared" / "data")
-    parser.add_argument("--data", type=pathlib.Path, default=default)
+    data.add_option(parser)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/release/morphgl")
     parser.add_argument("--repeats", type=int, default=5)
@@ -52,8 +52,8 @@ def main():
             path = f"{directory}/{len(graphs)}"
             morphgl("generate", *recipe.split(), "-o", path)
             graphs.append((name, path))
-        physics = args.data / "gnn-benchmark-npz" / "coauthor_phy.npz"
-        if physics.exists():
+        physics = data.find("gnn-benchmark-npz/coauthor_phy.npz", args.data)
+        if physics:
             path = f"{directory}/physics"
             morphgl("import", "npz", str(physics), "-o", path, "--split", "0.6,0.2,0.2")
             graphs.append(("Coauthor Physics", path))

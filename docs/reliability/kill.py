@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills training jobs at random moments, resumes them until they are done, and compares with an undisturbed run, bit for bit.
 
-    docs/reliability/kill.py MORPHGL [--kills N] [--jobs cpu,cora,sim,cuda] [--data DIR] [--seed S]
+    docs/reliability/kill.py MORPHGL [--kills N] [--jobs cpu,cora,sim,cuda] [--seed S]
 
 MORPHGL is a binary; `sim` needs one built with feature `sim`, `cuda` one with feature `cuda` and a device or the emulated one.
 N is the number of SIGKILLs of all jobs together, and of stops; a job that is done before its share is reached starts again from the beginning.
@@ -29,6 +29,7 @@ import sys
 import tempfile
 import time
 
+CORA = pathlib.Path(__file__).resolve().parents[2] / "testdata/planetoid/ind.cora"
 ROW = ["epoch", "loss", "train_accuracy", "valid_loss", "valid_accuracy", "replanned"]
 REPORT = ["batches", "seeds", "edges", "score", "stopped", "remaining", "counters"]
 SIM = "batching-cpu=12ms,transferring-pcie=6ms,batching-device=3ms,transferring-device=1ms,training=2ms"
@@ -38,7 +39,7 @@ AHEAD = {"sim": 2, "cuda": 2}
 NATIVE = ["--training", "Training_CPU_Native"]
 
 
-def jobs(data):
+def jobs():
     """Dataset, options, environment and whether two routes are planned, by job."""
     return {
         "cpu": (None, [*NATIVE, "--hidden", "32", "--fanouts", "5,5,5", "--epochs", "6", "--batch-size", "256",
@@ -127,18 +128,16 @@ def main():
     parser.add_argument("morphgl", type=pathlib.Path)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--jobs", default="cpu,cora,sim,cuda")
-    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(__file__).parents[3] / "shared/data")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     random.seed(args.seed)
     binary = args.morphgl.resolve()
-    known, names = jobs(args.data), args.jobs.split(",")
+    known, names = jobs(), args.jobs.split(",")
     place = pathlib.Path(tempfile.mkdtemp(prefix="morphgl-kill-"))
     call = lambda *command, **more: subprocess.run([binary, *command], cwd=place, check=True, capture_output=True, **more)
     call("generate", "sbm", "-o", "small", "--nodes", "300", "--classes", "3", "--dim", "8", "--degree", "6")
     if "cora" in names:
-        source = next(args.data.rglob("ind.cora.x")).with_suffix("")
-        call("import", "planetoid", str(source), "-o", "cora")
+        call("import", "planetoid", CORA, "-o", "cora")
     differed = 0
 
     def first_plan(train, plan, environment):

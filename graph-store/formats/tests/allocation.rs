@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use counting::{NOW, PEAK};
-use data::{npy, real, write, write_gz, write_npz};
+use data::{npy, write, write_gz, write_npz};
 use morphgl_formats::{Options, Silent, npz, ogb, planetoid};
 
 /// Runs `import`, which fails, and checks its peak of memory above the memory in use before.
@@ -63,9 +63,7 @@ fn claimed_lengths_cost_no_memory() {
         ogb::import(&set, &target, options, &Silent).map(drop).map_err(|e| e.to_string())
     });
 
-    if let Some(root) = real("planetoid") {
-        altered_pickles(&root, tmp.path());
-    }
+    altered_pickles(&morphgl_testdata::path("planetoid"), tmp.path());
 }
 
 /// The real graph with one byte altered at a time, throughout the file.

@@ -5,7 +5,7 @@ mod data;
 use std::fs;
 use std::path::Path;
 
-use data::{failure, npy, real, write, write_npz};
+use data::{failure, npy, write, write_npz};
 use half::f16;
 use morphgl_formats::{Options, RandomSplit, Silent, npz};
 use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, FeatureView, OpenOptions};
@@ -26,18 +26,13 @@ fn nonzero(dataset: &Dataset) -> usize {
     }
 }
 
+/// Counts of a published collection: nodes, undirected edges, features, of these not 0, and classes; and the features' type.
+type Counts = (usize, usize, usize, usize, usize, Dtype);
+
 #[track_caller]
-fn check_real(
-    name: &str,
-    nodes: usize,
-    edges: usize,
-    dim: usize,
-    nnz: usize,
-    classes: usize,
-    dtype: Dtype,
-) -> Option<Dataset> {
-    let dataset = import(&real("gnn-benchmark-npz")?.join(format!("{name}.npz")), &Options::default());
-    assert_eq!((dataset.name.as_str(), dataset.num_nodes()), (name, nodes));
+fn check_counts(source: &Path, (nodes, edges, dim, nnz, classes, dtype): Counts) {
+    let dataset = import(source, &Options::default());
+    assert_eq!((Path::new(&dataset.name), dataset.num_nodes()), (Path::new(source.file_stem().unwrap()), nodes));
     assert_eq!(dataset.topology.num_edges(), 2 * edges as u64);
     assert_eq!((dataset.feature_dim(), nonzero(&dataset)), (dim, nnz));
     assert_eq!((dataset.num_classes, dataset.features.as_ref().map(FeatureMatrix::dtype)), (classes, Some(dtype)));
@@ -48,38 +43,29 @@ fn check_real(
         assert!(!row.contains(&v), "node {v} has no edge to itself");
         assert!(row.iter().all(|&u| dataset.topology.neighbors(u).binary_search(&v).is_ok()), "row {v} is symmetric");
     }
-    Some(dataset)
 }
 
 #[test]
-fn coauthor_physics_has_its_published_counts() {
-    check_real("coauthor_phy", 34_493, 247_962, 8_415, 1_137_311, 5, Dtype::U8);
-}
-
-#[test]
-fn coauthor_cs_has_its_published_counts() {
-    check_real("coauthor_cs", 18_333, 81_894, 6_805, 1_092_079, 15, Dtype::U8);
-}
-
-#[test]
-fn amazon_has_its_published_counts() {
-    check_real("amazon_cs", 13_752, 245_861, 767, 3_675_081, 10, Dtype::U8);
-    check_real("amazon_photo", 7_650, 119_081, 745, 1_979_909, 8, Dtype::U8);
-}
-
-#[test]
-fn cora_ml_keeps_its_real_features() {
-    let Some(root) = real("gnn-benchmark-npz") else { return };
-    let dataset = import(&root.join("cora_ml.npz"), &Options::default());
-    assert_eq!((dataset.num_nodes(), dataset.topology.num_edges(), dataset.feature_dim()), (2995, 2 * 8158, 2879));
-    assert_eq!((dataset.num_classes, nonzero(&dataset)), (7, 151_171));
+fn collections_have_their_published_counts() {
+    let cora_ml = morphgl_testdata::path("gnn-benchmark-npz/cora_ml.npz");
+    check_counts(&cora_ml, (2_995, 8_158, 2_879, 151_171, 7, Dtype::F32));
+    for (name, counts) in [
+        ("coauthor_phy", (34_493, 247_962, 8_415, 1_137_311, 5, Dtype::U8)),
+        ("coauthor_cs", (18_333, 81_894, 6_805, 1_092_079, 15, Dtype::U8)),
+        ("amazon_cs", (13_752, 245_861, 767, 3_675_081, 10, Dtype::U8)),
+        ("amazon_photo", (7_650, 119_081, 745, 1_979_909, 8, Dtype::U8)),
+    ] {
+        if let Some(source) = morphgl_testdata::extra(&format!("gnn-benchmark-npz/{name}.npz")) {
+            check_counts(&source, counts);
+        }
+    }
 }
 
 #[test]
 fn karate_club_has_no_features_and_a_split_on_demand() {
-    let Some(root) = real("gnn-benchmark-npz") else { return };
+    let source = morphgl_testdata::path("gnn-benchmark-npz/karate_club.npz");
     let split = Some(RandomSplit { train: 0.5, valid: 0.25, test: 0.25, seed: 7 });
-    let dataset = import(&root.join("karate_club.npz"), &Options { split, ..Options::default() });
+    let dataset = import(&source, &Options { split, ..Options::default() });
     assert_eq!((dataset.num_nodes(), dataset.topology.num_edges()), (34, 2 * 78));
     assert!(dataset.features.is_none());
     assert_eq!(dataset.splits.train.len(), 17);
@@ -232,8 +218,8 @@ proptest! {
         let tmp = tempfile::tempdir().unwrap();
         let (source, target) = (tmp.path().join("small.npz"), tmp.path().join("out"));
         write_npz(&source, compressed, &plain());
-        if let (true, Some(root)) = (real_file, real("gnn-benchmark-npz")) {
-            write(&source, &fs::read(root.join("karate_club.npz")).unwrap());
+        if real_file {
+            write(&source, &fs::read(morphgl_testdata::path("gnn-benchmark-npz/karate_club.npz")).unwrap());
         }
         let mut bytes = data::corrupted(fs::read(&source).unwrap(), cut, &changes, &[]);
         let len = bytes.len();

@@ -10,7 +10,7 @@ use morphgl_formats::numpy::{self, NumpyOptions};
 use morphgl_formats::{Ingest, Options, Rows, Silent, edge_list, export_numpy};
 use morphgl_graph_store::{Dataset, Dtype, Element, FeatureView, NpyWriter, Result};
 use proptest::prelude::*;
-use support::{data, edges, open};
+use support::{edges, open};
 use tempfile::TempDir;
 
 /// A directory of arrays.
@@ -340,7 +340,7 @@ fn notes_say_what_is_odd() {
 
 #[test]
 fn a_real_graph_survives_export_and_import() {
-    let Some(source) = data("edge-lists/wiki-Vote.txt") else { return };
+    let source = morphgl_testdata::path("edge-lists/wiki-Vote.txt.gz");
     let format = edge_list::EdgeListOptions { ids: edge_list::Ids::Compact, ..Default::default() };
     let dataset = open(|target| edge_list::import(&source, target, &format, &Options::default(), &Silent));
     let dir = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ mod data;
 use std::fs;
 use std::path::Path;
 
-use data::{failure, npy, real, write, write_gz, write_npz};
+use data::{failure, npy, write, write_gz, write_npz};
 use half::f16;
 use morphgl_formats::{Options, RandomSplit, Silent, ogb};
 use morphgl_graph_store::{Dataset, Dtype, FeatureView, OpenOptions};
@@ -191,8 +191,7 @@ fn edges_of_several_chunks_arrive_in_both_variants() {
 
 #[test]
 fn a_real_set_of_many_graphs_becomes_one_graph() {
-    let Some(root) = real("ogb-raw") else { return };
-    let source = root.join("ogbg_molesol");
+    let source = morphgl_testdata::path("ogb-raw/ogbg_molesol");
     let dataset = open(&source, &Options::default());
     assert_eq!((dataset.num_nodes(), dataset.topology.num_edges(), dataset.feature_dim()), (14_991, 15_428, 9));
     assert!(dataset.labels.is_none() && dataset.splits.train.is_empty());

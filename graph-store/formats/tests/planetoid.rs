@@ -5,7 +5,7 @@ mod data;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use data::{failure, real, write};
+use data::{failure, write};
 use morphgl_formats::{Options, RandomSplit, Silent, planetoid};
 use morphgl_graph_store::{Dataset, Element, FeatureMatrix, Load, OpenOptions, read_npy};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn expected<T: Element>(dir: &Path, name: &str) -> Vec<T> {
 
 #[track_caller]
 fn check(name: &str, num_classes: usize, train: usize) {
-    let Some(root) = real("planetoid") else { return };
+    let root = morphgl_testdata::path("planetoid");
     let tmp = tempfile::tempdir().unwrap();
     let dataset = import(&root.join(format!("ind.{name}")), &tmp.path().join("out"), &Options::default());
     let dir = root.join("expected").join(name);
@@ -64,7 +64,7 @@ fn citeseer_with_its_gaps_is_the_published_one() {
 
 #[test]
 fn a_random_split_and_row_normalisation_replace_the_sources() {
-    let Some(root) = real("planetoid") else { return };
+    let root = morphgl_testdata::path("planetoid");
     let tmp = tempfile::tempdir().unwrap();
     let split = Some(RandomSplit { train: 0.6, valid: 0.2, test: 0.2, seed: 1 });
     let options = Options { split, normalize_features: true, ..Options::default() };
@@ -79,7 +79,7 @@ fn a_random_split_and_row_normalisation_replace_the_sources() {
 
 #[test]
 fn every_missing_file_is_named() {
-    let Some(copy) = copied("cora") else { return };
+    let copy = copied();
     for ending in ENDINGS.iter().filter(|&&e| e != "x") {
         let path = copy.path().join(format!("ind.cora.{ending}"));
         let bytes = fs::read(&path).unwrap();
@@ -91,7 +91,7 @@ fn every_missing_file_is_named() {
 
 #[test]
 fn cut_files_name_the_byte() {
-    let Some(copy) = copied("cora") else { return };
+    let copy = copied();
     for ending in ["y", "ally", "ty", "allx", "tx", "graph"] {
         let path = copy.path().join(format!("ind.cora.{ending}"));
         let bytes = fs::read(&path).unwrap();
@@ -104,15 +104,15 @@ fn cut_files_name_the_byte() {
 
 #[test]
 fn a_pickle_that_would_run_something_is_refused_by_name() {
-    let Some(copy) = copied("cora") else { return };
+    let copy = copied();
     write(&copy.path().join("ind.cora.graph"), b"cposix\nsystem\n(S'touch /tmp/owned'\ntR.");
     check_failure(&copy, "ind.cora.graph, byte 0: the pickle asks for the class \"posix.system\", which is refused");
 }
 
 #[test]
 fn files_of_another_set_do_not_fit() {
-    let Some(copy) = copied("cora") else { return };
-    let root = real("planetoid").expect("copied found it");
+    let copy = copied();
+    let root = morphgl_testdata::path("planetoid");
     for (ending, what) in [
         ("ally", "label rows for 1708 feature rows"),
         ("tx", "feature"),
@@ -130,14 +130,15 @@ fn files_of_another_set_do_not_fit() {
     check_failure(&copy, "ind.cora.test.index, line 2: \"25x2\" is not a node number");
 }
 
-fn copied(name: &str) -> Option<tempfile::TempDir> {
-    let root = real("planetoid")?;
+/// A copy of Cora's files.
+fn copied() -> tempfile::TempDir {
+    let root = morphgl_testdata::path("planetoid");
     let tmp = tempfile::tempdir().unwrap();
     for ending in ENDINGS {
-        let file = format!("ind.{name}.{ending}");
+        let file = format!("ind.cora.{ending}");
         write(&tmp.path().join(&file), &fs::read(root.join(&file)).unwrap());
     }
-    Some(tmp)
+    tmp
 }
 
 #[track_caller]
@@ -157,7 +158,7 @@ proptest! {
         changes in proptest::collection::vec((0.0..1.0f64, any::<u8>()), 0..4),
         head in proptest::collection::vec((0usize..300, any::<u8>()), 0..3),
     ) {
-        let Some(copy) = copied("cora") else { return Ok(()) };
+        let copy = copied();
         let path: PathBuf = copy.path().join(format!("ind.cora.{ending}"));
         let bytes = data::corrupted(fs::read(&path).unwrap(), cut, &changes, &head);
         fs::write(&path, bytes).unwrap();

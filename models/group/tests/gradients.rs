@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{Ends, Task, Trained, distance};
@@ -66,19 +65,6 @@ proptest! {
     }
 }
 
-/// The directory `name` of the real test data; `None`, with a printed line, where it is absent.
-fn real(name: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("MORPHGL_TEST_DATA")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
-    let dir = root.join(name);
-    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
-    if !dir.is_dir() {
-        eprintln!("skipped: {} is absent", dir.display());
-        return None;
-    }
-    Some(dir)
-}
-
 /// Ten epochs by groups of these weights: losses within rounding of one trainer's.
 fn curves(dataset: Dataset, batch_size: usize, groups: &[&[f64]]) {
     let task = task(dataset, "10,5", batch_size, json!({"kind": "sage", "hidden": 16, "dropout": 0.5}));
@@ -98,9 +84,9 @@ fn curves(dataset: Dataset, batch_size: usize, groups: &[&[f64]]) {
 
 #[test]
 fn ten_epochs_on_cora() {
-    let Some(data) = real("planetoid") else { return };
+    let source = morphgl_testdata::path("planetoid").join("ind.cora");
     let dir = tempfile::tempdir().expect("a directory");
-    let path = planetoid::import(&data.join("ind.cora"), &dir.path().join("cora"), &Options::default(), &Silent);
+    let path = planetoid::import(&source, &dir.path().join("cora"), &Options::default(), &Silent);
     curves(
         Dataset::open(path.expect("Cora"), OpenOptions::default()).expect("Cora opens"),
         32,
@@ -109,11 +95,17 @@ fn ten_epochs_on_cora() {
 }
 
 #[test]
-fn ten_epochs_on_coauthor_cs() {
-    let Some(data) = real("gnn-benchmark-npz") else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let split = RandomSplit { train: 0.6, valid: 0.2, test: 0.2, seed: 1 };
-    let options = Options { split: Some(split), ..Options::default() };
-    let path = npz::import(&data.join("coauthor_cs.npz"), &dir.path().join("cs"), &options, &Silent);
-    curves(Dataset::open(path.expect("Coauthor CS"), OpenOptions::default()).expect("it opens"), 1024, &[&[0.7, 0.3]]);
+fn ten_epochs_by_a_random_split() {
+    let sources = [
+        ("cora_ml", Some(morphgl_testdata::path("gnn-benchmark-npz/cora_ml.npz")), 256),
+        ("Coauthor CS", morphgl_testdata::extra("gnn-benchmark-npz/coauthor_cs.npz"), 1024),
+    ];
+    for (name, source, batch_size) in sources {
+        let Some(source) = source else { continue };
+        let dir = tempfile::tempdir().expect("a directory");
+        let split = RandomSplit { train: 0.6, valid: 0.2, test: 0.2, seed: 1 };
+        let options = Options { split: Some(split), ..Options::default() };
+        let path = npz::import(&source, &dir.path().join("dataset"), &options, &Silent).expect(name);
+        curves(Dataset::open(path, OpenOptions::default()).expect(name), batch_size, &[&[0.7, 0.3]]);
+    }
 }

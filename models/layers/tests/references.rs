@@ -1,7 +1,5 @@
 //! Layer outputs against the numbers of TF-GNN's own tests.
-#![allow(clippy::print_stderr, reason = "a test says that it had nothing to compare with")]
 
-use std::path::Path;
 use std::sync::Arc;
 
 use burn_tensor::{Device, Tensor, TensorData};
@@ -12,18 +10,10 @@ use morphgl_model_spec::Activation;
 use morphgl_registry::Block;
 use serde_json::Value;
 
-/// The reference file, or `None` with one line where it is absent.
-fn references() -> Option<Value> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let data = std::env::var_os("MORPHGL_TEST_DATA").map_or_else(|| root.join("../shared/data"), Into::into);
-    let path = data.join("reference-outputs/reference.json");
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Some(serde_json::from_str(&text).expect("the reference file is JSON")),
-        Err(_) => {
-            eprintln!("no reference outputs at {}: nothing compared", path.display());
-            None
-        }
-    }
+fn references() -> Value {
+    let path = morphgl_testdata::path("reference-outputs/reference.json");
+    let text = std::fs::read_to_string(path).expect("the reference file can be read");
+    serde_json::from_str(&text).expect("the reference file is JSON")
 }
 
 fn numbers(value: &Value) -> Vec<f32> {
@@ -76,7 +66,7 @@ fn check(what: &str, actual: Tensor<2>, expected: &Value, tolerance: f32) {
 
 #[test]
 fn graph_convolution() {
-    let Some(all) = references() else { return };
+    let all = references();
     let cases = all["tfgnn_gcn"].as_array().expect("cases");
     assert_eq!(cases.len(), 8);
     for case in cases {
@@ -112,7 +102,7 @@ fn graph_convolution() {
 /// Our layer has one node set, so paper and author nodes stand in one: authors first, as destination nodes are.
 #[test]
 fn graphsage_mean() {
-    let Some(all) = references() else { return };
+    let all = references();
     let case = &all["tfgnn_sage_bipartite"];
     let expect = &case["expect"];
     let edges = |name: &str, source: &str| {
@@ -163,7 +153,7 @@ fn graphsage_mean() {
 
 #[test]
 fn attention_of_gatv2() {
-    let Some(all) = references() else { return };
+    let all = references();
     for (name, heads, expected) in
         [("tfgnn_gatv2_single_head", 1, "expect"), ("tfgnn_gatv2_two_heads", 2, "expect_before_activation")]
     {

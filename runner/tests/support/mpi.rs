@@ -11,7 +11,10 @@ use serde_json::Value;
 
 use crate::support::Bench;
 
-pub(crate) const CORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/planetoid/ind.cora");
+/// The prefix of Cora's files.
+pub(crate) fn cora() -> String {
+    morphgl_testdata::path("planetoid").join("ind.cora").display().to_string()
+}
 
 /// Whether ranks can be started here.
 pub(crate) fn has_mpirun() -> bool {

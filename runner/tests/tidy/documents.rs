@@ -48,7 +48,7 @@ fn resolves(file: &Path, text: &str, target: &str) -> bool {
 fn is_broken_path(file: &Path, word: &str) -> bool {
     let Some((first, _)) = word.split_once('/') else { return false };
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-    if !word.chars().all(plain) || first.is_empty() {
+    if !word.chars().all(plain) || first.is_empty() || first == "target" {
         return false;
     }
     if root().join(first).is_dir() {
@@ -74,6 +74,37 @@ fn links_and_paths_in_documents_resolve() {
         }
     }
     assert!(broken.is_empty(), "nothing is there for\n{}", broken.join("\n"));
+}
+
+/// Whether a line of a file leaves the repository: by more `../` than the file, or the crate whose manifest it starts from, is
+/// deep, or to a folder of one machine.
+fn leaves_the_repository(file: &Path, line: &str) -> bool {
+    let folder = match line.contains("CARGO_MANIFEST_DIR") {
+        true => file.ancestors().skip(1).find(|f| f.join("Cargo.toml").exists()),
+        false => file.parent(),
+    };
+    let depth = folder.and_then(|f| f.strip_prefix(root()).ok()).expect("within the repository").components().count();
+    let steps = |rest: &str| rest.split("../").take_while(|between| between.is_empty()).count();
+    let starts = line.match_indices("../").filter(|(at, _)| !line[..*at].ends_with("../"));
+    let climbs = starts.map(|(at, found)| steps(&line[at + found.len()..]) + 1).max().unwrap_or(0);
+    climbs > depth || ["home", "root", "work"].iter().any(|top| line.contains(&format!("/{top}/")))
+}
+
+#[test]
+fn no_file_refers_to_anything_outside_the_repository() {
+    let leaves = |file: &str, line: &str| leaves_the_repository(&root().join(file), line);
+    assert!(leaves("README.md", "in `../data`") && !leaves("docs/design.md", "[README](../README.md)"));
+    assert!(leaves("registry/src/lib.rs", r#"concat!(env!("CARGO_MANIFEST_DIR"), "/../../data")"#));
+    assert!(!leaves("registry/src/lib.rs", "../../fuzz") && leaves("registry/src/lib.rs", "a ../ ../../../data"));
+    let mut found = Vec::new();
+    let endings = [".md", ".rs", ".py", ".sh", ".toml", ".cu", ".h", ".c", "run"];
+    for file in [files(&root(), &endings), files(&root().join(".ci"), &endings)].concat() {
+        let text = fs::read_to_string(&file).expect("there");
+        let lines = text.lines().enumerate().filter(|(_, line)| leaves_the_repository(&file, line));
+        found.extend(lines.map(|(i, line)| format!("{}:{}: {line}", file.display(), i + 1)));
+    }
+    found.retain(|line| !line.contains("assert!(") || !line.contains("leaves(\""));
+    assert!(found.is_empty(), "outside of the repository:\n{}", found.join("\n"));
 }
 
 /// The numbers of `§N` at the end of a text: of `as in §4 and §5`, 5 and 4.

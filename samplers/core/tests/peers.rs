@@ -1,18 +1,7 @@
 //! Relabelling against GraphBolt's published outputs.
 
-use std::path::{Path, PathBuf};
-
 use morphgl_sampler_core::Relabel;
 use serde_json::Value;
-
-/// The reference outputs, where the test data is.
-fn references() -> Option<Value> {
-    let data = std::env::var_os("MORPHGL_TEST_DATA")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
-    let file = data.join("reference-outputs/reference.json");
-    let text = std::fs::read_to_string(&file).ok()?;
-    Some(serde_json::from_str(&text).expect("the reference outputs are JSON"))
-}
 
 fn ids(value: &Value) -> Vec<u32> {
     serde_json::from_value(value.clone()).expect("a list of ids")
@@ -20,15 +9,11 @@ fn ids(value: &Value) -> Vec<u32> {
 
 #[track_caller]
 fn check(name: &str, test: impl Fn(&Value)) {
-    match references() {
-        Some(all) => test(&all[name]),
-        None => skip(name),
-    }
-}
-
-#[allow(clippy::print_stderr, reason = "says that the test data is absent")]
-fn skip(name: &str) {
-    eprintln!("{name}: skipped, set MORPHGL_TEST_DATA to the directory with reference-outputs/");
+    let path = morphgl_testdata::path("reference-outputs/reference.json");
+    let text = std::fs::read_to_string(path).expect("the reference outputs can be read");
+    let all: Value = serde_json::from_str(&text).expect("the reference outputs are JSON");
+    assert!(all[name].is_object(), "there is no reference output {name}");
+    test(&all[name]);
 }
 
 #[test]

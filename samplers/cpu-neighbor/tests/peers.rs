@@ -1,6 +1,5 @@
-//! Published outputs of pyg-lib and GraphBolt, read from the test data.
+//! Published outputs of pyg-lib and GraphBolt.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
@@ -37,23 +36,14 @@ fn sample(topology: Topology, seeds: &[u32], fanouts: &str, pick: Pick) -> HostB
     handle.wait().and_then(|(batch, _)| batch.into_host()).expect("the mini-batch")
 }
 
-/// Calls `test` with the reference output `name`, if the test data exists.
+/// Calls `test` with the reference output `name`.
 #[track_caller]
 fn check(name: &str, test: impl Fn(&Value)) {
-    let data = std::env::var_os("MORPHGL_TEST_DATA")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
-    let Ok(text) = std::fs::read_to_string(data.join("reference-outputs/reference.json")) else {
-        skip(name);
-        return;
-    };
+    let path = morphgl_testdata::path("reference-outputs/reference.json");
+    let text = std::fs::read_to_string(path).expect("the reference outputs can be read");
     let all: Value = serde_json::from_str(&text).expect("the reference outputs are JSON");
     assert!(all[name].is_object(), "there is no reference output {name}");
     test(&all[name]);
-}
-
-#[allow(clippy::print_stderr, reason = "says that the test data is absent")]
-fn skip(name: &str) {
-    eprintln!("{name}: skipped, set MORPHGL_TEST_DATA to the directory with reference-outputs/");
 }
 
 /// pyg lists edges hop after hop; `row` is the destination node's local id, `col` the source node's.

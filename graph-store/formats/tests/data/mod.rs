@@ -1,4 +1,4 @@
-//! Helpers of the importers' tests: the real files, where they exist, and writers of small ones.
+//! Helpers of the importers' tests: writers of small files, damage, and what a refusal must be like.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::fs::{self, File};
@@ -6,21 +6,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::Result;
-
-/// The directory `name` of the real test data; `None`, with a printed line, where it is absent.
-pub(crate) fn real(name: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("MORPHGL_TEST_DATA")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
-    let dir = root.join(name);
-    if dir.is_dir() {
-        return Some(dir);
-    }
-    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
-    {
-        eprintln!("skipped: {} is absent", dir.display());
-    }
-    None
-}
 
 /// Writes a file and the directories above it.
 pub(crate) fn write(path: &Path, bytes: &[u8]) {

@@ -1,27 +1,11 @@
 //! Helpers of the readers' tests.
 #![allow(dead_code, reason = "each test file uses its part")]
-#![allow(clippy::print_stderr, reason = "the reader of a test run learns what was not compared")]
 
 use std::path::{Path, PathBuf};
 
 use morphgl_formats::{Ingest, Options, Silent};
 use morphgl_graph_store::{Dataset, OpenOptions, Result};
 use tempfile::TempDir;
-
-/// The directory of real data, or one printed line and `None`.
-pub(crate) fn data(part: &str) -> Option<PathBuf> {
-    let root = match std::env::var_os("MORPHGL_TEST_DATA") {
-        Some(root) => PathBuf::from(root),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-    };
-    let path = root.join(part);
-    if path.exists() {
-        return Some(path);
-    }
-    eprintln!("no {part} in the test data: nothing compared with it");
-
-    None
-}
 
 /// Imports by `import(target)` and opens the dataset.
 #[track_caller]
