@@ -137,6 +137,11 @@ pub(crate) trait Driver: Any + fmt::Debug + Send + Sync {
     /// Allocates cleared page-locked host memory, mapped at the same address on the device.
     fn allocate_pinned(&self, bytes: usize) -> Outcome<Address>;
     fn free_pinned(&self, address: Address);
+    /// Allocates cleared host memory on the NUMA node nearest the device, mapped at the same address on the device; returns its
+    /// address and its bytes, rounded up to whole pages of the device.
+    fn allocate_on_node(&self, bytes: usize) -> Outcome<(Address, usize)>;
+    /// Both are those that [`Driver::allocate_on_node`] returned.
+    fn free_on_node(&self, address: Address, bytes: usize);
     /// Page-locks whole pages of existing host memory; returns their device address. `read_only`: the process itself cannot
     /// write to them.
     ///

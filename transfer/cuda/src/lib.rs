@@ -44,7 +44,7 @@ pub use driver::{Precision, Shape};
 pub use event::{Event, pending, pending_counting};
 pub use gemm::{Floats, Transpose};
 pub use kernel::Kernel;
-pub use mapped::Mapped;
+pub use mapped::{HostMemory, Mapped};
 pub use memory::{Buffer, Pinned};
 #[doc(hidden)]
 pub use module::EmulatedKernel;

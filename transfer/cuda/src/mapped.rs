@@ -28,14 +28,47 @@ pub struct Mapped<T: Pod> {
     of: PhantomData<T>,
 }
 
-struct PinnedCopy {
+/// Ways to allocate host memory that a device reads in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostMemory {
+    /// Page-locked memory (`cuMemHostAlloc`).
+    PageLocked,
+    /// Memory of the NUMA node nearest the device (`cuMemCreate`), mapped in pages of the granularity that the driver states:
+    /// 2 MiB where page-locked memory may have 4 KiB. Needs driver 535 (CUDA 12.2) or later.
+    OnNode,
+}
+
+/// An allocation of host memory.
+struct HostBlock {
     address: Address,
+    bytes: usize,
+    memory: HostMemory,
     device: Device,
 }
 
-impl Drop for PinnedCopy {
+impl HostBlock {
+    fn new(device: &Device, memory: HostMemory, bytes: usize) -> Outcome<Self> {
+        let free = Machine::probe().available_bytes;
+        // Pinning almost all memory hangs the machine instead of failing.
+        if bytes as u64 > free / 10 * 9 {
+            let call = if memory == HostMemory::OnNode { "cuMemCreate" } else { "cuMemHostAlloc" };
+            let message = format!("{bytes} bytes are needed and {free} are free");
+            return Err(Failure { call, message, out_of_memory: true });
+        }
+        let (address, bytes) = match memory {
+            HostMemory::PageLocked => (device.driver().allocate_pinned(bytes)?, bytes),
+            HostMemory::OnNode => device.driver().allocate_on_node(bytes)?,
+        };
+        Ok(Self { address, bytes, memory, device: device.clone() })
+    }
+}
+
+impl Drop for HostBlock {
     fn drop(&mut self) {
-        self.device.driver().free_pinned(self.address);
+        match self.memory {
+            HostMemory::PageLocked => self.device.driver().free_pinned(self.address),
+            HostMemory::OnNode => self.device.driver().free_on_node(self.address, self.bytes),
+        }
     }
 }
 
@@ -70,12 +103,36 @@ impl<T: Pod> Mapped<T> {
             Err(refused) => refused.to_string(),
         };
         let bytes: &[u8] = bytemuck::cast_slice(values);
-        let address = device.check(copy(device, bytes).map_err(|failure| Failure {
+        let block = HostBlock::new(device, HostMemory::PageLocked, bytes.len());
+        let block = device.check(block.map_err(|failure| Failure {
             message: format!("{} for a copy, as pinning in place failed: {refused}", failure.message),
             ..failure
         }))?;
-        let backing = Guarded::new(device, Box::new(PinnedCopy { address, device: device.clone() }) as _);
-        Ok(Self { address, len: values.len(), refused: Some(refused), cuts: Vec::new(), backing, of: PhantomData })
+        // SAFETY: both have this length, and the new memory is unshared.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), block.address as *mut u8, bytes.len()) };
+        Ok(Self { refused: Some(refused), ..Self::of_block(device, block, values.len()) })
+    }
+
+    /// Allocates `len` zeros in host memory of a kind, which `fill` overwrites.
+    ///
+    /// # Errors
+    ///
+    /// There is no such memory, or the driver has none of this kind.
+    pub fn allocate(device: &Device, memory: HostMemory, len: usize, fill: impl FnOnce(&mut [T])) -> Result<Self> {
+        if len == 0 {
+            // SAFETY: there are no values.
+            return device.check(unsafe { Self::in_place(device, Arc::new(()), &[]) });
+        }
+        let block = device.check(HostBlock::new(device, memory, len.saturating_mul(size_of::<T>())))?;
+        // SAFETY: the block is unshared host memory of at least this length, aligned to pages; it is cleared, and zeros are a
+        // value of every Pod type.
+        fill(unsafe { std::slice::from_raw_parts_mut(block.address as *mut T, len) });
+        Ok(Self::of_block(device, block, len))
+    }
+
+    fn of_block(device: &Device, block: HostBlock, len: usize) -> Self {
+        let (address, backing) = (block.address, Guarded::new(device, Box::new(block) as _));
+        Self { address, len, refused: None, cuts: Vec::new(), backing, of: PhantomData }
     }
 
     /// # Safety
@@ -122,17 +179,4 @@ impl<T: Pod> Mapped<T> {
     pub(crate) fn cuts(&self) -> &[Address] {
         &self.cuts
     }
-}
-
-fn copy(device: &Device, bytes: &[u8]) -> Outcome<Address> {
-    let free = Machine::probe().available_bytes;
-    // Pinning almost all memory hangs the machine instead of failing.
-    if bytes.len() as u64 > free / 10 * 9 {
-        let message = format!("{} bytes are needed and {free} are free", bytes.len());
-        return Err(Failure { call: "cuMemHostAlloc", message, out_of_memory: true });
-    }
-    let address = device.driver().allocate_pinned(bytes.len())?;
-    // SAFETY: both have this length, and the new memory is unshared.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
-    Ok(address)
 }

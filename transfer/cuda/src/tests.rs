@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::emulated::{EmulatedDevice, Settings};
 use crate::pinning::PinnedRange;
-use crate::{Buffer, CUDA, Device, Mapped, Pinned, Stream, emulation};
+use crate::{Buffer, CUDA, Device, HostMemory, Mapped, Pinned, Stream, emulation};
 
 const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
 const PAGE: usize = 4096;
@@ -248,6 +248,30 @@ fn mapped_memory_is_released_after_the_work_on_it() {
     drop(values);
     assert_eq!(round_trip(&device, mapped), expected);
     assert_eq!(emulation::of(&device).registered(), 0);
+}
+
+#[test]
+fn allocated_host_memory_is_filled_and_released_after_the_work_on_it() {
+    let device = late();
+    let expected: Vec<u32> = (0..5000).map(|v| v * 3).collect();
+    for memory in [HostMemory::PageLocked, HostMemory::OnNode] {
+        let fill = |values: &mut [u32]| {
+            assert_eq!(values, [0; 5000], "{memory:?}: it is cleared");
+            values.copy_from_slice(&expected);
+        };
+        let mapped = Mapped::allocate(&device, memory, 5000, fill).expect("memory");
+        assert_eq!((mapped.len(), mapped.refused()), (5000, None));
+        assert!(round_trip(&device, mapped) == expected[10..], "{memory:?}");
+        let before = emulation::of(&device).pinned();
+        let mapped = Mapped::<u32>::allocate(&device, memory, 5000, |_| ()).expect("memory");
+        assert_eq!(emulation::of(&device).pinned(), before + 20_000, "{memory:?}");
+        drop(mapped);
+        assert_eq!(emulation::of(&device).pinned(), before, "{memory:?}: it is freed");
+        let empty = Mapped::<u32>::allocate(&device, memory, 0, |_| panic!("there is nothing to fill"));
+        assert!(empty.expect("it needs no memory").is_empty());
+        let error = Mapped::<u8>::allocate(&device, memory, usize::MAX / 4, |_| ()).expect_err("nobody has it");
+        assert!(error.to_string().contains("are free"), "{error}");
+    }
 }
 
 #[test]

@@ -61,6 +61,12 @@ impl EmulatedDevice {
         self.state().registered.iter().map(|(start, end)| end - start).sum()
     }
 
+    /// Bytes of allocated host memory.
+    #[cfg(test)]
+    pub(crate) fn pinned(&self) -> u64 {
+        self.state().blocks.used(MemoryKind::Pinned)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -160,6 +166,14 @@ impl Driver for EmulatedDevice {
     }
 
     fn free_pinned(&self, address: Address) {
+        self.free(address);
+    }
+
+    fn allocate_on_node(&self, bytes: usize) -> Outcome<(Address, usize)> {
+        Ok((self.take("cuMemCreate", bytes, MemoryKind::Pinned)?, bytes))
+    }
+
+    fn free_on_node(&self, address: Address, _: usize) {
         self.free(address);
     }
 

@@ -1,6 +1,6 @@
 //! Function tables of libcuda and libcublas.
 
-use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 
 use cudarc::cublas::sys as cublas;
 use cudarc::driver::sys as cuda;
@@ -32,6 +32,23 @@ functions! {
         fn cuMemHostRegister_v2(*mut c_void, usize, c_uint);
         fn cuMemHostUnregister(*mut c_void);
         fn cuMemHostGetDevicePointer_v2(*mut cuda::CUdeviceptr, *mut c_void, c_uint);
+        fn cuMemGetAllocationGranularity(
+            *mut usize,
+            *const cuda::CUmemAllocationProp,
+            cuda::CUmemAllocationGranularity_flags,
+        );
+        fn cuMemCreate(
+            *mut cuda::CUmemGenericAllocationHandle,
+            usize,
+            *const cuda::CUmemAllocationProp,
+            c_ulonglong,
+        );
+        fn cuMemRelease(cuda::CUmemGenericAllocationHandle);
+        fn cuMemAddressReserve(*mut cuda::CUdeviceptr, usize, usize, cuda::CUdeviceptr, c_ulonglong);
+        fn cuMemAddressFree(cuda::CUdeviceptr, usize);
+        fn cuMemMap(cuda::CUdeviceptr, usize, usize, cuda::CUmemGenericAllocationHandle, c_ulonglong);
+        fn cuMemUnmap(cuda::CUdeviceptr, usize);
+        fn cuMemSetAccess(cuda::CUdeviceptr, usize, *const cuda::CUmemAccessDesc, usize);
         fn cuStreamCreateWithPriority(*mut cuda::CUstream, c_uint, c_int);
         fn cuStreamDestroy_v2(cuda::CUstream);
         fn cuStreamWaitEvent(cuda::CUstream, cuda::CUevent, c_uint);

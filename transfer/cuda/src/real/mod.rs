@@ -3,6 +3,7 @@
 mod api;
 mod blas;
 mod modules;
+mod node;
 pub(crate) mod probe;
 
 use std::ffi::c_void;
@@ -167,6 +168,19 @@ impl Driver for CudaDevice {
     fn free_pinned(&self, address: Address) {
         // SAFETY: the caller's.
         self.leave(|| unsafe { call!(self.cuda, cuMemFreeHost(address as *mut c_void)) });
+    }
+
+    fn allocate_on_node(&self, bytes: usize) -> Outcome<(Address, usize)> {
+        self.enter()?;
+        let (address, bytes) = node::allocate(self.cuda, self.device, bytes)?;
+        // Zeroed, as pinned memory is.
+        // SAFETY: it has this length and is unshared.
+        unsafe { std::ptr::write_bytes(address as *mut u8, 0, bytes) };
+        Ok((address, bytes))
+    }
+
+    fn free_on_node(&self, address: Address, bytes: usize) {
+        self.leave(|| node::free(self.cuda, address, bytes));
     }
 
     unsafe fn register(&self, pointer: *const u8, bytes: usize, read_only: bool) -> Outcome<Address> {

@@ -189,6 +189,7 @@ Status cuDeviceGetAttribute(int* out, int attribute, int) {
         case 41: *out = !machine("no-uva"); break;             // unified addressing
         case 19: case 91: *out = 1; break;                     // maps host memory, by the host's pointer
         case 113: *out = 1; break;                             // pins read-only memory
+        case 134: *out = 1; break;                             // nearest NUMA node of the host
         default: return INVALID;
     }
     return OK;
@@ -287,6 +288,82 @@ Status cuMemHostGetDevicePointer_v2(uint64_t* out, void* at, unsigned) {
     BEGIN();
     *out = (uint64_t)at;
     return OK;
+}
+
+// Virtual memory management: 1 is a device's location, 3 a NUMA node's of the host.
+const size_t GRANULARITY = 2 << 20;
+struct Location {
+    unsigned type;
+    int id;
+};
+struct Properties {
+    unsigned type, handles;
+    Location location;
+    void* unused;
+    unsigned char flags[8];
+};
+struct Access {
+    Location location;
+    unsigned flags;
+};
+std::map<uint64_t, size_t> memories, reserved, mapped;
+bool is_on_node(const Properties* p) { return p->type == 1 && !p->handles && p->location.type == 3 && p->location.id == 1; }
+bool has(const std::map<uint64_t, size_t>& ranges, uint64_t at, size_t bytes) {
+    auto found = ranges.find(at);
+    return found != ranges.end() && found->second == bytes;
+}
+
+Status cuMemGetAllocationGranularity(size_t* out, const Properties* p, unsigned recommended) {
+    BEGIN();
+    *out = GRANULARITY;
+    return recommended == 1 && is_on_node(p) ? OK : INVALID;
+}
+Status cuMemCreate(uint64_t* out, size_t bytes, const Properties* p, unsigned long long flags) {
+    BEGIN();
+    if (flags || bytes % GRANULARITY || !is_on_node(p)) return INVALID;
+    if (bytes > 1 << 29) return FULL;
+    *out = (uint64_t)make('n');
+    memories[*out] = bytes;
+    return OK;
+}
+Status cuMemRelease(uint64_t handle) {
+    BEGIN();
+    return memories.erase(handle) ? destroy((void*)handle, 'n') : INVALID;
+}
+Status cuMemAddressReserve(uint64_t* out, size_t bytes, size_t alignment, uint64_t at, unsigned long long flags) {
+    BEGIN();
+    if (flags || at || bytes % GRANULARITY || alignment != GRANULARITY) return INVALID;
+    void* range = aligned_alloc(alignment, bytes);
+    memset(range, 0xee, bytes);
+    const std::lock_guard<std::mutex> lock(mutex);
+    live[range] = 'r';
+    reserved[*out = (uint64_t)range] = bytes;
+    return OK;
+}
+Status cuMemAddressFree(uint64_t at, size_t bytes) {
+    BEGIN();
+    if (!has(reserved, at, bytes) || mapped.count(at)) return INVALID;
+    reserved.erase(at);
+    return destroy((void*)at, 'r');
+}
+Status cuMemMap(uint64_t at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags) {
+    BEGIN();
+    if (flags || offset || !has(reserved, at, bytes) || !has(memories, handle, bytes)) return INVALID;
+    mapped[at] = bytes;
+    return OK;
+}
+Status cuMemUnmap(uint64_t at, size_t bytes) {
+    BEGIN();
+    if (!has(mapped, at, bytes)) return INVALID;
+    mapped.erase(at);
+    return OK;
+}
+Status cuMemSetAccess(uint64_t at, size_t bytes, const Access* users, size_t count) {
+    BEGIN();
+    // Read and write, for the device and the host.
+    const bool device = users[0].location.type == 1 && users[0].location.id / 2 == 20 && users[0].flags == 3;
+    const bool host = count == 2 && users[1].location.type == 3 && users[1].location.id == 1 && users[1].flags == 3;
+    return has(mapped, at, bytes) && device && host ? OK : INVALID;
 }
 Status cuStreamCreateWithPriority(void** out, unsigned flags, int priority) {
     BEGIN();
