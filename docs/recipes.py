@@ -117,7 +117,16 @@ def archive(name, mode, text):
 def recipe_konect():
     lines = ["% sym weighted", f"% {len(EDGES)} {N} {N}"] + [f"{u + 1} {v + 1}\t{int(2 * w)} 1082040961" for u, v, w in EDGES]
     archive("konect.tar.bz2", "w:bz2", ("konect/out.konect", "\n".join(lines) + "\n"))
-    return {}, Expected(weighted=False, both=True, ids=[str(v + 1) for v in range(N)])
+    return {}, Expected(both=True, edges=[(u, v, 2 * w) for u, v, w in EDGES], ids=[str(v + 1) for v in range(N)])
+
+
+def recipe_konect_two_kinds_of_nodes():
+    """Edges from three nodes to four, each counted from 1."""
+    pairs = [(1, 1), (1, 2), (2, 1), (2, 4), (3, 3), (3, 4)]
+    lines = ["% bip posweighted asc", f"% {len(pairs)} 3 4"] + [f"{u} {v} {u + v} 1082040961" for u, v in pairs]
+    archive("konect-bip.tar.bz2", "w:bz2", ("konect-bip/out.konect-bip", "\n".join(lines) + "\n"))
+    edges = [(u - 1, v + 2, float(u + v)) for u, v in pairs]
+    return {}, Expected(both=True, edges=edges, n=7, ids=[str(v + 1) for v in range(7)])
 
 
 def recipe_suitesparse():

@@ -11,10 +11,13 @@ use morphgl_graph_store::{Error, Position, Result};
 
 use crate::files::{invalid, magic};
 use crate::tabular::columnar;
-use crate::text::{Chunks, FirstLine, Pairs, PairsFormat, first_line, parse_next};
+use crate::text::{Chunks, FirstLine, IdFormat, Pairs, PairsFormat, first_line, named_cure, parse_next};
 use crate::{EdgeSink, Ingest, Options, Progress, compact};
+use preface::Preface;
 
+mod preface;
 mod table;
+mod two_kinds;
 
 pub use crate::text::{Column, Columns};
 
@@ -25,8 +28,11 @@ pub struct EdgeListOptions {
     pub columns: Columns,
     /// The treatment of node ids. Default: they are kept.
     pub ids: Ids,
-    /// The id of the first node, subtracted from every id that is kept: 1 for lists that count from 1. Default 0.
-    pub first_id: u64,
+    /// The id of the first node, subtracted from every id that is kept: 1 for lists that count from 1. Default 0, and 1 where
+    /// the header is KONECT's.
+    pub first_id: Option<u64>,
+    /// Whether lines may have any number of fields beside those that are read. Default: as many as the first line.
+    pub ignore_columns: bool,
     /// Number of nodes, for a graph whose last nodes have no edges. Default: the highest id plus one.
     pub num_nodes: Option<u64>,
 }
@@ -64,45 +70,77 @@ pub fn import(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<PathBuf> {
+    let is_table = columnar(&magic(source)?).is_some();
+    let preface = if is_table { Preface::default() } else { Preface::read(source)? };
     let mut ingest = Ingest::new(source, target, options, progress)?;
     ingest.provenance("format", "edges");
+    preface.check(&mut ingest, source, format)?;
+    let format = &preface.complete(format);
     ingest.read_nodes(format.ids == Ids::Strings)?;
-    if format.ids == Ids::Strings || columnar(&magic(source)?).is_some() {
+    if format.ids == Ids::Strings || is_table {
         table::edges(&mut ingest, source, format)?;
     } else {
-        text(&mut ingest, source, format)?;
+        text(&mut ingest, source, format, preface.sizes())?;
     }
-    if format.ids == Ids::Keep && format.first_id > 0 {
-        let ids: Vec<u64> = (format.first_id..).take(ingest.num_nodes.unwrap_or(0) as usize).collect();
+    let first_id = format.first_id.unwrap_or(0);
+    if format.ids == Ids::Keep && first_id > 0 {
+        let ids: Vec<u64> = (first_id..).take(ingest.num_nodes.unwrap_or(0) as usize).collect();
         ingest.node_ids(source, &ids)?;
     }
     ingest.finish()
 }
 
-/// Reads lines of numbers.
-fn text(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Result<()> {
-    let options = ingest.options();
-    let mut chunks = Chunks::open(source, "read", options.memory, ingest.progress())?;
+/// Opens lines of numbers and reads the first one.
+fn open<'p>(ingest: &Ingest<'p>, stage: &str, source: &Path, columns: &Columns) -> Result<(Chunks<'p>, FirstLine)> {
+    let mut chunks = Chunks::open(source, stage, ingest.options().memory, ingest.progress())?;
     let Some((line, number)) = chunks.peek_content(b"#%")? else {
         return invalid(source, "there is no edge", "check that this is the right file and format");
     };
-    let FirstLine { layout, is_header, ignored } = first_line(line, &format.columns)
-        .map_err(|(what, cure)| Error::invalid(source, Position::Line(number), what, cure))?;
-    if is_header {
+    let first = first_line(line, columns)
+        .map_err(|(what, cure)| Error::invalid(source, Position::Line(number), what, named_cure(cure, source)))?;
+    if first.is_header {
         chunks.skip_line();
     }
+    Ok((chunks, first))
+}
+
+/// Reads lines of numbers; `sizes` are the numbers of sources and targets that the header announces.
+fn text(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions, sizes: Option<[u64; 2]>) -> Result<()> {
+    let options = ingest.options();
+    let (mut chunks, FirstLine { layout, is_header, ignored, two_kinds }) =
+        open(ingest, "read", source, &format.columns)?;
     if is_header || format.columns != Columns::default() || !ignored.is_empty() {
         ingest.note(layout.columns.note(layout.count, &ignored, |column| (column + 1).to_string()));
+    } else if layout.is_plain() && layout.columns.weight.is_some() && !options.drop_weights {
+        ingest.note("the third of three columns without names was read as weights; --src 1 --dst 2 leaves it out");
     }
     let weighted = layout.columns.weight.is_some() && !options.drop_weights;
-    let more_columns = options.drop_weights && layout.is_plain();
-    let lines = PairsFormat { layout, weighted, more_columns, first_id: format.first_id, num_nodes: format.num_nodes };
-    let rounded = match format.ids {
-        Ids::Compact => {
-            let lines = PairsFormat { first_id: 0, num_nodes: None, ..lines };
-            compact::edges(ingest, source, &mut chunks, lines)?
+    let mut lines = PairsFormat { layout, weighted, any_count: format.ignore_columns, ids: IdFormat::ALL };
+    let first = format.first_id.filter(|_| format.ids == Ids::Keep).unwrap_or(0);
+    if options.bipartite == Some(true) || (options.bipartite.is_none() && two_kinds.is_some()) {
+        let ranges = two_kinds::ranges(&mut open(ingest, "check ids", source, &format.columns)?.0, lines)?;
+        if options.bipartite == Some(true) {
+            let announced = sizes.filter(|_| format.ids == Ids::Keep).map_or(0, |[sources, _]| sources);
+            lines.ids.offset = two_kinds::offset(source, ranges[0], first)?.max(announced);
+            ingest.note(two_kinds::note(&(layout.columns.target + 1).to_string(), lines.ids.offset));
+        } else if let Some(names) = two_kinds {
+            two_kinds::refuse_shared(source, &names, ranges)?;
         }
-        _ => keep(ingest, source, &mut chunks, lines)?,
+    }
+    let rounded = match format.ids {
+        Ids::Compact => compact::edges(ingest, source, &mut chunks, lines)?,
+        _ => {
+            lines.ids.first = first;
+            if let Some(n) = format.num_nodes {
+                lines.ids.limits = Some([n, n.saturating_sub(lines.ids.offset)]);
+            }
+            ingest.keep_ids(first);
+            if let Some([sources, targets]) = sizes {
+                let all = if lines.ids.offset > 0 { lines.ids.offset.saturating_add(targets) } else { sources };
+                ingest.min_nodes = ingest.min_nodes.max(all);
+            }
+            keep(ingest, source, &mut chunks, lines, format.num_nodes)?
+        }
     };
     note_rounded(ingest, rounded);
     Ok(())
@@ -115,9 +153,14 @@ fn note_rounded(ingest: &mut Ingest<'_>, rounded: u64) {
     }
 }
 
-fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: PairsFormat) -> Result<u64> {
-    ingest.keep_ids(lines.first_id);
-    let mut edges = ingest.edges(source, lines.num_nodes, lines.weighted)?;
+fn keep(
+    ingest: &mut Ingest<'_>,
+    source: &Path,
+    chunks: &mut Chunks<'_>,
+    lines: PairsFormat,
+    num_nodes: Option<u64>,
+) -> Result<u64> {
+    let mut edges = ingest.edges(source, num_nodes, lines.weighted)?;
     let blocks = edges.csc.block_maker();
     let (rounded, lowest) = (AtomicU64::new(0), AtomicU32::new(u32::MAX));
     let block = |text: &[u8]| {
@@ -133,7 +176,7 @@ fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: 
     while let Some(parsed) = parse_next(chunks, block)? {
         edges.csc.push_blocks(parsed)?;
     }
-    finish_kept(edges, lines.num_nodes, (lines.first_id, lowest.into_inner()))?;
+    finish_kept(edges, num_nodes, (lines.ids.first, lowest.into_inner()))?;
     Ok(rounded.into_inner())
 }
 
@@ -142,7 +185,11 @@ fn finish_kept(edges: EdgeSink<'_, '_>, num_nodes: Option<u64>, (first, lowest):
     let highest = edges.csc.highest().map_or(0, u64::from).max(edges.ingest.min_nodes.saturating_sub(1));
     if num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.num_edges() {
         let what = format!("the ids reach {highest} with only {} edges", edges.num_edges());
-        return invalid(edges.csc.source(), what, "import with compact ids or give the number of nodes");
+        return invalid(
+            edges.csc.source(),
+            what,
+            "import with --ids compact, or give the number of nodes by --num-nodes",
+        );
     }
     if first == 0 && lowest > 0 {
         let what = format!("the lowest node id is {lowest}: nodes below it have no edges");

@@ -36,6 +36,8 @@ pub struct Ingest<'a> {
     pub(crate) num_nodes: Option<u64>,
     /// Lower bound of the number of nodes, from the node files.
     pub(crate) min_nodes: u64,
+    /// Number of edges that the source's header announces.
+    pub(crate) announced_edges: Option<u64>,
     /// Content of the node files; `None` until they are read.
     pub(crate) nodes: Option<Vec<NodeTable>>,
     /// Arrays with one row a node: name, file and number of rows, which is compared with the number of nodes at the end.
@@ -62,6 +64,7 @@ impl<'a> Ingest<'a> {
             provenance: BTreeMap::new(),
             num_nodes: None,
             min_nodes: 0,
+            announced_edges: None,
             nodes: None,
             rows: Vec::new(),
             splits: None,

@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{Error, Position, Result};
 
 use crate::files::invalid;
-use crate::text::{Chunks, Layout, Pairs, PairsFormat, excerpt, parse_next};
+use crate::text::{Chunks, IdFormat, Layout, Pairs, PairsFormat, excerpt, parse_next};
 use crate::{Ingest, Options, Progress};
 
 /// The first lines of the file.
 struct Header {
     weighted: bool,
     symmetric: bool,
-    num_nodes: u64,
+    rows: u64,
+    columns: u64,
     entries: u64,
 }
 
@@ -23,7 +24,7 @@ struct Header {
 ///
 /// # Errors
 ///
-/// A matrix that is not square, dense, complex or skew; an entry outside the matrix; a negative value (import without
+/// A matrix that is not square unless the options say that rows and columns are two kinds of nodes; one that is dense, complex or skew; an entry outside the matrix; a negative value (import without
 /// weights then); fewer or more entries than announced; an IO error.
 ///
 /// # Complexity
@@ -31,13 +32,18 @@ struct Header {
 /// O(E log E) time, `options.memory` bytes.
 pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
     let mut chunks = Chunks::open(source, "read", options.memory, progress)?;
-    let header = header(&mut chunks, source)?;
+    let header = header(&mut chunks, source, options.bipartite == Some(true))?;
     let mut ingest = Ingest::new(source, target, options, progress)?;
     ingest.provenance("format", "mtx");
     let weighted = header.weighted && !options.drop_weights;
-    let num_nodes = Some(header.num_nodes);
-    let (layout, more_columns) = (Layout::plain(weighted), header.weighted && !weighted);
-    let lines = PairsFormat { layout, weighted, more_columns, first_id: 1, num_nodes };
+    // Columns of another kind than rows are the nodes after them.
+    let offset = if options.bipartite == Some(true) { header.rows } else { 0 };
+    let num_nodes = Some(offset.saturating_add(header.columns));
+    if offset > 0 {
+        ingest.note(format!("two kinds of nodes: column j, from 1, is node {} + j", offset - 1));
+    }
+    let ids = IdFormat { first: 1, limits: Some([header.rows, header.columns]), offset };
+    let lines = PairsFormat { layout: Layout::plain(header.weighted), weighted, any_count: false, ids };
     let mut edges = ingest.edges(source, num_nodes, weighted)?;
     let blocks = edges.csc.block_maker();
     let block = |text: &[u8]| {
@@ -56,7 +62,7 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     ingest.finish()
 }
 
-fn header(chunks: &mut Chunks<'_>, source: &Path) -> Result<Header> {
+fn header(chunks: &mut Chunks<'_>, source: &Path, bipartite: bool) -> Result<Header> {
     let fail = |line: u64, what: String, cure: &str| Err(Error::invalid(source, Position::Line(line), what, cure));
     let right_file = "check that this is a MatrixMarket file";
     let banner = match chunks.peek_line()? {
@@ -64,7 +70,7 @@ fn header(chunks: &mut Chunks<'_>, source: &Path) -> Result<Header> {
         None => String::new(),
     };
     let words: Vec<&str> = banner.split_ascii_whitespace().collect();
-    let &["%%matrixmarket", "matrix", layout, field, symmetry] = words.as_slice() else {
+    let &["%%matrixmarket" | "%matrixmarket", "matrix", layout, field, symmetry] = words.as_slice() else {
         let what = format!("expected \"%%MatrixMarket matrix …\", found \"{}\"", excerpt(banner.as_bytes()));
         return fail(1, what, right_file);
     };
@@ -85,10 +91,15 @@ fn header(chunks: &mut Chunks<'_>, source: &Path) -> Result<Header> {
         let what = format!("expected rows, columns and entries, found \"{}\"", excerpt(line));
         return fail(number, what, right_file);
     };
-    if rows != columns {
-        let what = format!("a matrix of {rows} rows and {columns} columns is no graph");
-        return fail(number, what, "import a square matrix");
+    let symmetric = symmetry == "symmetric";
+    if rows != columns && !bipartite {
+        let what = format!("a matrix of {rows} rows and {columns} columns relates two kinds of nodes");
+        return fail(number, what, "keep them apart by --bipartite");
+    }
+    if symmetric && bipartite {
+        let what = "the rows and columns of a symmetric matrix are the same nodes".into();
+        return fail(number, what, "leave out --bipartite");
     }
     chunks.skip_line();
-    Ok(Header { weighted: field != "pattern", symmetric: symmetry == "symmetric", num_nodes: rows, entries })
+    Ok(Header { weighted: field != "pattern", symmetric, rows, columns, entries })
 }

@@ -24,6 +24,10 @@ pub struct Options {
     pub add_self_loops: bool,
     /// Ignores the weights of the source. Default false.
     pub drop_weights: bool,
+    /// Whether the sources and the targets of an edge list, or the rows and columns of a MatrixMarket file, are two kinds of nodes
+    /// whose ids are counted apart: the nodes of targets come after those of sources. Default: they are one, and a file
+    /// that seems to have two is refused.
+    pub bipartite: Option<bool>,
     /// Draws random splits instead of the source's own. Default: the source's own, where it has any.
     pub split: Option<RandomSplit>,
     /// Random features for a graph that has none. Default: none.
@@ -57,6 +61,7 @@ impl Default for Options {
             drop_duplicates: false,
             add_self_loops: false,
             drop_weights: false,
+            bipartite: None,
             split: None,
             random_features: None,
             random_labels: None,
@@ -109,7 +114,7 @@ impl Options {
     }
 
     /// The switches that change the graph or its features, as `graph.json` records them.
-    pub(crate) fn changes(&self) -> [(&'static str, bool); 7] {
+    pub(crate) fn changes(&self) -> [(&'static str, bool); 8] {
         [
             ("symmetrised", self.symmetrise),
             ("reversed", self.reverse),
@@ -117,6 +122,7 @@ impl Options {
             ("duplicates_dropped", self.drop_duplicates || self.symmetrise),
             ("self_loops_added", self.add_self_loops),
             ("weights_dropped", self.drop_weights),
+            ("bipartite", self.bipartite == Some(true)),
             ("features_normalized", self.normalize_features),
         ]
     }

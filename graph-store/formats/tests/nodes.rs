@@ -146,7 +146,7 @@ fn arrays_and_lists_give_what_the_table_gives() {
 #[test]
 fn ids_that_count_from_one_are_those_of_the_table() {
     let mut case = Case::new(Ids::Keep);
-    case.format.first_id = 1;
+    case.format.first_id = Some(1);
     case.options.nodes.labels = case.file("y.csv", "id,label\n1,0\n2,1\n3,1\n");
     assert_eq!(nodes(&case.import("1 2\n").unwrap()), ["1:  / 0 / -", "2:  / 1 / -", "3:  / 1 / -"]);
 }

@@ -80,7 +80,7 @@ fn real_lists_are_symmetrised() {
 #[test]
 fn blanks_separate_weights() {
     let source = morphgl_testdata::path("edge-lists/spaceseparated_weighted.edgelist");
-    let dataset = edge_list(&source, EdgeListOptions { first_id: 1, ..Default::default() }, &Options::default());
+    let dataset = edge_list(&source, EdgeListOptions { first_id: Some(1), ..Default::default() }, &Options::default());
     assert_eq!(edges(&dataset), [(0, 1, 2.0), (0, 2, 4.0), (1, 2, 3.0)]);
 }
 
@@ -110,12 +110,15 @@ fn every_dialect_and_compression_reads_alike() {
 fn large_ids_are_renumbered_in_their_order() {
     let dir = tempfile::tempdir().unwrap();
     let source = write(&dir, "large", b"18446744073709551615 5\n5 7000000000 3.5 x\n");
-    let format = EdgeListOptions { ids: Ids::Compact, ..Default::default() };
-    let options = Options { drop_weights: true, ..Options::default() };
-    let dataset = edge_list(&source, format, &options);
+    let format = EdgeListOptions { ids: Ids::Compact, ignore_columns: true, ..Default::default() };
+    let dataset = edge_list(&source, format, &Options::default());
     assert_eq!(&dataset.node_ids.as_ref().unwrap()[..], [5, 7_000_000_000, u64::MAX]);
     assert_eq!(edges(&dataset), [(2, 0, 1.0), (0, 1, 1.0)]);
 }
+
+const NEIGHBORS: &str = "correct the line; if each line lists a node and its neighbours, write one edge a line: \
+    `python3 -c \"import re; print('src dst'); [print(u, v) for u, *vs in (re.findall(r'[^\\s,;:]+', s) for s in open('e.txt') \
+    if s.strip() and s[0] not in '#%') for v in vs]\" > edges.txt`";
 
 #[track_caller]
 fn check_edge_list(content: &str, expected: &str) {
@@ -125,20 +128,19 @@ fn check_edge_list(content: &str, expected: &str) {
 
 #[test]
 fn malformed_edge_lists_are_refused_with_their_line() {
-    let fix = "correct or remove the line";
+    let fix = "correct the line, or read ids that are text with --ids strings";
     check_edge_list("# c\n0 1\n1 x\n", &format!("e.txt, line 3: expected two node ids, found \"1 x\"; {fix}"));
-    check_edge_list("0 1\n\n1\n", &format!("e.txt, line 3: expected two node ids, found \"1\"; {fix}"));
-    check_edge_list("0,1\n1,,2\n", &format!("e.txt, line 2: expected two node ids, found \"1,,2\"; {fix}"));
+    check_edge_list("0 1\n\n1\n", &format!("e.txt, line 3: expected two node ids, found \"1\"; {NEIGHBORS}"));
+    check_edge_list("0,1\n1,,2\n", "e.txt, line 2: expected two node ids, found \"1,,2\"; correct the line");
     check_edge_list("0 1\n-1 2\n", &format!("e.txt, line 2: expected two node ids, found \"-1 2\"; {fix}"));
     check_edge_list("0 1\n1.5 2\n", &format!("e.txt, line 2: expected two node ids, found \"1.5 2\"; {fix}"));
     check_edge_list(
         "0 1 1\n1 2\n",
-        &format!("e.txt, line 2: expected two node ids and a weight, found \"1 2\"; {fix}"),
+        &format!("e.txt, line 2: expected two node ids and a weight, found \"1 2\"; {NEIGHBORS}"),
     );
     check_edge_list(
         "0 1\n1 2 3\n",
-        "e.txt, line 2: expected 2 columns as on the first line, found \"1 2 3\"; \
-         correct the line, or import with --drop-weights",
+        &format!("e.txt, line 2: expected 2 columns as on the first line, found \"1 2 3\"; {NEIGHBORS}"),
     );
     check_edge_list(
         "0 1 1\n1 2 -3\n",
@@ -146,7 +148,7 @@ fn malformed_edge_lists_are_refused_with_their_line() {
     );
     check_edge_list(
         "0 4294967295\n",
-        "e.txt, line 1: the node id 4294967295 does not fit 32 bits; import with compact ids",
+        "e.txt, line 1: the node id 4294967295 does not fit 32 bits; import with --ids compact",
     );
     check_edge_list(
         "0 99999999999999999999999\n",
@@ -154,7 +156,7 @@ fn malformed_edge_lists_are_refused_with_their_line() {
     );
     check_edge_list(
         "0 4000000000\n",
-        "e.txt: the ids reach 4000000000 with only 1 edges; import with compact ids or give the number of nodes",
+        "e.txt: the ids reach 4000000000 with only 1 edges; import with --ids compact, or give the number of nodes by --num-nodes",
     );
     check_edge_list("# nothing\n\n", "e.txt: there is no edge; check that this is the right file and format");
     check_edge_list("", "e.txt: there is no edge; check that this is the right file and format");
@@ -169,7 +171,10 @@ fn lines_are_counted_over_chunks_and_pieces() {
         let options = Options { memory, ..Options::default() };
         let import = |s: &Path, t: &Path| edge_list::import(s, t, &Default::default(), &options, &Silent);
         let message = refusal("e.txt", text.as_bytes(), import);
-        assert_eq!(message, "e.txt, line 400001: expected two node ids, found \"0 q\"; correct or remove the line");
+        assert_eq!(
+            message,
+            "e.txt, line 400001: expected two node ids, found \"0 q\"; correct the line, or read ids that are text with --ids strings"
+        );
     }
 }
 
@@ -183,7 +188,7 @@ fn of_many_bad_lines_the_first_is_named() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(text.as_bytes()).unwrap();
     let zipped = gzip.finish().unwrap();
-    let expected = "line 123456: expected two node ids, found \"12345,6789x\"; correct or remove the line";
+    let expected = "line 123456: expected two node ids, found \"12345,6789x\"; correct the line, or read ids that are text with --ids strings";
     for ids in [Ids::Keep, Ids::Compact] {
         let format = EdgeListOptions { ids, ..Default::default() };
         let import = |s: &Path, t: &Path| edge_list::import(s, t, &format, &Options::default(), &Silent);
@@ -202,7 +207,7 @@ fn damaged_compression_and_other_limits_are_refused() {
     let message = refusal("e.gz", &bytes, import);
     assert!(message.starts_with("e.gz, line "), "{message}");
     assert!(message.ends_with("; copy or download the file again"), "{message}");
-    let format = EdgeListOptions { num_nodes: Some(4), first_id: 1, ..Default::default() };
+    let format = EdgeListOptions { num_nodes: Some(4), first_id: Some(1), ..Default::default() };
     let import = |s: &Path, t: &Path| edge_list::import(s, t, &format, &Options::default(), &Silent);
     let message = refusal("e.txt", b"1 4\n1 5\n", import);
     assert_eq!(
@@ -210,7 +215,10 @@ fn damaged_compression_and_other_limits_are_refused() {
         "e.txt, line 2: node 5 does not exist, there are 4 nodes; correct the line or the number of nodes"
     );
     let message = refusal("e.txt", b"1 4\n0 1\n", import);
-    assert_eq!(message, "e.txt, line 2: the node id 0 is below the first id 1; correct the line or count ids from 0");
+    assert_eq!(
+        message,
+        "e.txt, line 2: the node id 0 is below the first id 1; correct the line, or count ids from 0 by --first-id 0"
+    );
     let small = Options { memory: 1, ..Options::default() };
     let import = |s: &Path, t: &Path| edge_list::import(s, t, &Default::default(), &small, &Silent);
     let message = refusal("e.bin", &[b'7'; 100_000], import);
@@ -253,6 +261,34 @@ fn matrix_market_entries_are_edges_from_row_to_column() {
     assert_eq!(edges(&dataset), [(2, 0, 1.0), (0, 1, 1.0)]);
 }
 
+/// Rows and columns of two kinds of nodes.
+#[test]
+fn rectangular_matrices_keep_rows_and_columns_apart() {
+    let options = Options { bipartite: Some(true), ..Options::default() };
+    let dir = tempfile::tempdir().unwrap();
+    let banner = "%%MatrixMarket matrix coordinate integer general\n";
+    let source = write(&dir, "a.mtx", format!("{banner}2 3 3\n1 1 5\n2 1 7\n2 3 2\n").as_bytes());
+    let dataset = open(|target| mtx::import(&source, target, &options, &Silent));
+    assert_eq!((dataset.num_nodes(), edges(&dataset)), (5, vec![(0, 2, 5.0), (1, 2, 7.0), (1, 4, 2.0)]));
+    let import = |s: &Path, t: &Path| mtx::import(s, t, &options, &Silent);
+    let message = refusal("a.mtx", format!("{banner}2 3 1\n3 1 5\n").as_bytes(), import);
+    assert!(message.starts_with("a.mtx, line 3: node 3 does not exist, there are 2 nodes in its column"), "{message}");
+    let banner = "%%MatrixMarket matrix coordinate pattern symmetric\n";
+    let message = refusal("a.mtx", format!("{banner}2 2 1\n2 1\n").as_bytes(), import);
+    assert!(message.ends_with("the same nodes; leave out --bipartite"), "{message}");
+}
+
+/// Network Repository's banner has one `%`.
+#[test]
+fn banners_with_one_percent_sign_are_read() {
+    let text = "%MatrixMarket matrix coordinate pattern symmetric\n4 4 3\n2 1\n3 2\n4 3\n";
+    let dir = tempfile::tempdir().unwrap();
+    let source = write(&dir, "a.mtx", text.as_bytes());
+    let dataset = open(|target| mtx::import(&source, target, &Options::default(), &Silent));
+    let both = [(1, 0, 1.0), (0, 1, 1.0), (2, 1, 1.0), (1, 2, 1.0), (3, 2, 1.0), (2, 3, 1.0)];
+    assert_eq!((dataset.num_nodes(), edges(&dataset)), (4, both.to_vec()));
+}
+
 #[test]
 fn malformed_matrices_are_refused() {
     let check = |content: &str, expected: &str| {
@@ -271,7 +307,7 @@ fn malformed_matrices_are_refused() {
     );
     check(
         &format!("{banner}3 4 1\n1 1\n"),
-        "a.mtx, line 2: a matrix of 3 rows and 4 columns is no graph; import a square matrix",
+        "a.mtx, line 2: a matrix of 3 rows and 4 columns relates two kinds of nodes; keep them apart by --bipartite",
     );
     check(
         &format!("{banner}3 3 1\n1 4\n"),

@@ -105,12 +105,19 @@ pub(crate) struct Args {
     /// edges: names of all columns, for a file whose first line has none
     #[arg(long, value_name = "NAME,NAME,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
+    /// edges: let lines have any number of fields beside those that are read
+    #[arg(long)]
+    ignore_columns: bool,
+    /// edges, mtx: sources and targets (rows and columns) are two kinds of nodes, whose ids are counted apart; `no`: they are one
+    /// kind, whatever names or header say
+    #[arg(long, value_name = "yes|no", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = values::yes_or_no)]
+    bipartite: Option<bool>,
     /// edges: kind of node ids
     #[arg(long, value_enum, default_value = "keep")]
     ids: IdChoice,
-    /// edges: the id of the first node, for lists that count from 1
-    #[arg(long, default_value_t = 0)]
-    first_id: u64,
+    /// edges: the id of the first node, for lists that count from 1 [default: 0, or 1 where the header is KONECT's]
+    #[arg(long)]
+    first_id: Option<u64>,
     /// edges, numpy: number of nodes, for a graph whose last nodes have no edges
     #[arg(long)]
     num_nodes: Option<u64>,
@@ -163,7 +170,9 @@ impl Args {
             ("--dst", self.dst.is_some(), &[Format::Edges]),
             ("--weight", self.weight.is_some(), &[Format::Edges]),
             ("--columns", self.columns.is_some(), &[Format::Edges]),
-            ("--first-id", self.first_id != 0, &[Format::Edges]),
+            ("--ignore-columns", self.ignore_columns, &[Format::Edges]),
+            ("--bipartite", self.bipartite.is_some(), &[Format::Edges, Format::Mtx]),
+            ("--first-id", self.first_id.is_some_and(|first| first > 0), &[Format::Edges]),
             ("--num-nodes", self.num_nodes.is_some(), &[Format::Edges, Format::Numpy]),
             ("--rows", self.rows.is_some(), &[Format::Numpy, Format::Bv]),
         ];
@@ -184,7 +193,7 @@ impl Args {
                 "--num-nodes: --ids compact and strings number the nodes that have an edge or a row; give one of the two",
             ),
             (
-                matches!(self.ids, IdChoice::Strings) && self.first_id != 0,
+                matches!(self.ids, IdChoice::Strings) && self.first_id.is_some_and(|first| first > 0),
                 "--first-id: --ids strings have no first one; give one of the two",
             ),
             (
@@ -226,6 +235,7 @@ pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
         drop_duplicates: args.drop_duplicates,
         add_self_loops: args.add_self_loops,
         drop_weights: args.drop_weights,
+        bipartite: args.bipartite,
         split: args.split.map(|[train, valid, test]| RandomSplit { train, valid, test, seed: args.seed }),
         random_features: args.random_features.map(|dim| RandomFeatures {
             dim,
@@ -257,7 +267,8 @@ fn read(args: &Args, options: &Options, stages: &Stages) -> anyhow::Result<PathB
                 IdChoice::Strings => Ids::Strings,
             };
             let columns = args.columns();
-            let format = EdgeListOptions { columns, ids, first_id: args.first_id, num_nodes: args.num_nodes };
+            let &Args { first_id, ignore_columns, num_nodes, .. } = args;
+            let format = EdgeListOptions { columns, ids, first_id, ignore_columns, num_nodes };
             morphgl_formats::edge_list::import(source, target, &format, options, stages)?
         }
         Format::Mtx => morphgl_formats::mtx::import(source, target, options, stages)?,

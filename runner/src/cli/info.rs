@@ -87,6 +87,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         }
     }
     let isolated = isolated.count();
+    let self_loops = num_self_loops(path, &meta)?;
     let mean = num_edges as f64 / n.max(1) as f64;
     let mut labelled = 0u64;
     if let Some(labels) = meta.arrays.get("labels") {
@@ -96,10 +97,14 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     let total: u64 = meta.arrays.values().map(num_bytes).sum();
     let splits = ["train", "valid", "test"].map(|name| meta.arrays.get(name).map_or(0, |array| array.shape[0]));
 
+    let loops = match self_loops {
+        0 => String::new(),
+        count => format!(", {} of them self-loops", HumanCount(count)),
+    };
     let mut text = format!("{} at {}\n", meta.name, path.display());
     text += &format!("nodes     {}\n", HumanCount(n));
     text += &format!(
-        "edges     {} directed; in-degree mean {mean:.1}, median {}, 99% {}, max {}; {} nodes without, {} of them isolated\n",
+        "edges     {} directed{loops}; in-degree mean {mean:.1}, median {}, 99% {}, max {}; {} nodes without, {} of them isolated\n",
         HumanCount(num_edges),
         quantile(0.5),
         quantile(0.99),
@@ -130,6 +135,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         "num_nodes": n, "num_edges": num_edges, "num_classes": meta.num_classes,
         "feature_dim": features.map_or(0, |(dim, _)| dim),
         "feature_dtype": features.map(|(_, dtype)| dtype),
+        "self_loops": self_loops,
         "weighted": weighted,
         "labelled": labelled,
         "degree": { "mean": mean, "median": quantile(0.5), "p99": quantile(0.99), "max": quantile(1.0),
@@ -139,6 +145,23 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         "arrays": meta.arrays, "provenance": meta.provenance,
     });
     Ok(Outcome::new(text, json))
+}
+
+/// Number of edges from a node to itself, in one pass over the edges, whose memory is given back meanwhile.
+fn num_self_loops(path: &Path, meta: &Meta) -> anyhow::Result<u64> {
+    let (indptr, _) = read_npy::<u64>(&path.join(&meta.arrays["indptr"].file), Load::Mmap)?;
+    let (indices, _) = read_npy::<u32>(&path.join(&meta.arrays["indices"].file), Load::Mmap)?;
+    let (mut count, mut released) = (0, 0);
+    for (node, row) in (0u32..).zip(indptr.windows(2)) {
+        let sources = indices.get(row[0] as usize..row[1] as usize).unwrap_or_default();
+        count += sources.iter().filter(|&&source| source == node).count() as u64;
+        if row[1] as usize - released > SOURCES {
+            released = row[1] as usize;
+            indices.release();
+            indptr.release();
+        }
+    }
+    Ok(count)
 }
 
 pub(crate) fn num_bytes(array: &ArrayMeta) -> u64 {

@@ -107,6 +107,15 @@ pub(crate) fn cache(text: &str) -> Result<Cache, String> {
     }
 }
 
+/// Reads `yes` or `no`.
+pub(crate) fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("give yes or no".to_string()),
+    }
+}
+
 pub(super) fn column(text: &str) -> Result<Column, std::convert::Infallible> {
     Ok(text.parse().map_or_else(|_| Column::Name(text.to_string()), Column::Number))
 }

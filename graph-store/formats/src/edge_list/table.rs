@@ -4,33 +4,31 @@ use std::path::Path;
 
 use morphgl_graph_store::{Error, MAX_NODES, Result};
 
-use super::{EdgeListOptions, Ids, finish_kept, note_rounded};
+use super::{EdgeListOptions, Ids, finish_kept, note_rounded, two_kinds};
 use crate::Ingest;
 use crate::compact::{self, EdgeSpool};
 use crate::files::invalid;
 use crate::ingest::nodes::Keys;
 use crate::names::Names;
 use crate::tabular::{Batch, TableFile, Values};
-use crate::text::{EdgeColumns, choose};
+use crate::text::{Chosen, EdgeColumns, choose, named_cure};
 
 /// Reads the edges of the table `source`.
-pub(super) fn edges(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Result<()> {
+pub(super) fn edges<'p>(ingest: &mut Ingest<'p>, source: &'p Path, format: &EdgeListOptions) -> Result<()> {
     let mut file = TableFile::open(source, ingest.progress())?;
     if format.columns.names.is_some() && file.is_text {
         // `--columns` is for files without a header: the first row is an edge.
         file.header.named = false;
     }
-    let (mut columns, ignored) = choose(&file.header, &format.columns).or_else(|(what, cure)| {
-        let cure = if format.ids == Ids::Strings && file.header.named && file.is_text {
-            "name columns by --src and --dst, or, where the first line is an edge, by --columns src,dst"
-        } else {
-            cure
-        };
-        invalid(source, what, cure)
-    })?;
+    let Chosen { mut columns, ignored, two_kinds } = choose(&file.header, &format.columns)
+        .or_else(|(what, cure)| invalid(source, what, named_cure(cure, source)))?;
     ingest.note(columns.note(file.header.names.len(), &ignored, |column| file.header.describe(column)));
     columns.weight = columns.weight.filter(|_| !ingest.options().drop_weights);
-    let mut table = EdgeTable { source, file, columns, first_id: format.first_id, rounded: 0 };
+    let first_id = format.first_id.unwrap_or(0);
+    let mut table = EdgeTable { source, file, columns, two_kinds, first_id, offset: 0, rounded: 0 };
+    if format.ids != Ids::Strings {
+        table.set_offset(ingest, format)?;
+    }
     match format.ids {
         Ids::Keep => table.keep(ingest, format.num_nodes)?,
         Ids::Compact => table.compact(ingest)?,
@@ -44,12 +42,16 @@ struct EdgeTable<'p> {
     source: &'p Path,
     file: TableFile<'p>,
     columns: EdgeColumns,
+    /// Names of the columns of ids that seem to be of two kinds of nodes.
+    two_kinds: Option<[String; 2]>,
     first_id: u64,
+    /// Added to the ids of targets.
+    offset: u64,
     /// Number of integer weights that f32 does not represent exactly.
     rounded: u64,
 }
 
-impl EdgeTable<'_> {
+impl<'p> EdgeTable<'p> {
     fn weighted(&self) -> bool {
         self.columns.weight.is_some()
     }
@@ -59,6 +61,32 @@ impl EdgeTable<'_> {
         self.file.next(&[source, target].into_iter().chain(weight).collect::<Vec<_>>())
     }
 
+    /// Finds what is added to the ids of targets, by a pass over the table of its own; refuses ids that seem to be of two kinds of
+    /// nodes unless the options decide.
+    fn set_offset(&mut self, ingest: &mut Ingest<'p>, format: &EdgeListOptions) -> Result<()> {
+        let bipartite = ingest.options().bipartite;
+        if bipartite != Some(true) && (bipartite.is_some() || self.two_kinds.is_none()) {
+            return Ok(());
+        }
+        let named = self.file.header.named;
+        let file = std::mem::replace(&mut self.file, TableFile::open(self.source, ingest.progress())?);
+        self.file.header.named = named;
+        let mut ranges = [None; 2];
+        while let Some(batch) = self.next()? {
+            let ids = self.ids(&batch, 0, u64::MAX)?;
+            ranges = [0, 1].map(|column| two_kinds::wider(ranges[column], two_kinds::range(&ids[column])));
+        }
+        self.file = file;
+        if bipartite == Some(true) {
+            let first = if format.ids == Ids::Keep { self.first_id } else { 0 };
+            self.offset = two_kinds::offset(self.source, ranges[0], first)?;
+            ingest.note(two_kinds::note(&self.file.header.describe(self.columns.target), self.offset));
+        } else if let Some(names) = &self.two_kinds {
+            two_kinds::refuse_shared(self.source, names, ranges)?;
+        }
+        Ok(())
+    }
+
     fn error(&self, batch: &Batch, row: usize, what: String, cure: &str) -> Error {
         Error::invalid(self.source, batch.position(row), what, cure)
     }
@@ -66,14 +94,17 @@ impl EdgeTable<'_> {
     /// The ids of sources and targets minus `first`; an error for ids below `first` or more than `max` above it.
     fn ids(&self, batch: &Batch, first: u64, max: u64) -> Result<[Vec<u64>; 2]> {
         Ok([
-            self.column_ids(batch, self.columns.source, first, max)?,
-            self.column_ids(batch, self.columns.target, first, max)?,
+            self.column_ids(batch, self.columns.source, first, 0, max)?,
+            self.column_ids(batch, self.columns.target, first, self.offset, max)?,
         ])
     }
 
-    fn column_ids(&self, batch: &Batch, column: usize, first: u64, max: u64) -> Result<Vec<u64>> {
+    fn column_ids(&self, batch: &Batch, column: usize, first: u64, offset: u64, max: u64) -> Result<Vec<u64>> {
         let values = batch.column(column);
-        let kept = |id: i64| u64::try_from(id).ok()?.checked_sub(first).filter(|&id| id <= max);
+        let kept = |id: i64| {
+            let id = u64::try_from(id).ok()?.checked_sub(first)?.checked_add(offset);
+            id.filter(|&id| id <= max)
+        };
         if let Values::Ints(ids, None) = values
             && let Some(ids) = ids.iter().map(|&id| kept(id)).collect::<Option<_>>()
         {
@@ -90,7 +121,10 @@ impl EdgeTable<'_> {
                         };
                         (format!("the node id {id} does not fit"), cure)
                     }
-                    None => (format!("the node id {id} is below the first one, {first}"), "correct it"),
+                    None => (
+                        format!("the node id {id} is below the first one, {first}"),
+                        "correct it, or count ids from 0 by --first-id 0",
+                    ),
                 },
                 Ok(None) => (NO_ID.into(), REMOVE_ROW),
                 Err(text) => (format!("{text:?} is no node id"), "import ids that are names with --ids strings"),
@@ -151,30 +185,73 @@ impl EdgeTable<'_> {
     }
 
     fn number_names(&mut self, ingest: &mut Ingest<'_>) -> Result<()> {
+        let prefixes = (ingest.options().bipartite == Some(true)).then(|| self.prefixes());
         let mut names = Names::default();
         for keys in ingest.node_keys() {
             let Keys::Names(texts) = keys else { continue };
             for name in texts.iter() {
+                if let Some([source, target]) =
+                    prefixes.as_ref().filter(|p| !p.iter().any(|p| name.starts_with(p.as_bytes())))
+                {
+                    let what = format!("the node files name {:?}, without its kind", String::from_utf8_lossy(name));
+                    return invalid(self.source, what, format!("write {source}NAME or {target}NAME there"));
+                }
                 names.number(name, self.source)?;
             }
         }
+        if let Some([source, target]) = &prefixes {
+            ingest.note(format!("two kinds of nodes: their names begin with {source} or {target}"));
+        }
+        // Of names in columns that seem to be of two kinds of nodes: whether they were sources and targets.
+        let mut ends: Vec<[bool; 2]> = Vec::new();
+        let watched = self.two_kinds.as_ref().filter(|_| ingest.options().bipartite.is_none());
+        let watched = watched.cloned();
         let mut edges = EdgeSpool::create(ingest, self.weighted())?;
+        let mut prefixed = Vec::new();
         while let Some(batch) = self.next()? {
             let mut ids = [Vec::with_capacity(batch.rows), Vec::with_capacity(batch.rows)];
-            for (ids, column) in ids.iter_mut().zip([self.columns.source, self.columns.target]) {
+            for (end, column) in [self.columns.source, self.columns.target].into_iter().enumerate() {
                 for row in 0..batch.rows {
                     let text = batch.column(column).text(row);
-                    let name = text.trim_ascii();
+                    let mut name = text.trim_ascii();
                     if name.is_empty() {
                         return Err(self.error(&batch, row, NO_ID.into(), REMOVE_ROW));
                     }
-                    ids.push(u64::from(names.number(name, self.source)?));
+                    if let Some(prefixes) = &prefixes {
+                        prefixed.clear();
+                        prefixed.extend_from_slice(prefixes[end].as_bytes());
+                        prefixed.extend_from_slice(name);
+                        name = &prefixed;
+                    }
+                    let number = names.number(name, self.source)?;
+                    ids[end].push(u64::from(number));
+                    if let Some([left, right]) = &watched {
+                        ends.resize(ends.len().max(number as usize + 1), [false; 2]);
+                        ends[number as usize][end] = true;
+                        if ends[number as usize] == [true; 2] {
+                            let name = String::from_utf8_lossy(name);
+                            let what = format!(
+                                "{name:?} is in the columns {left:?} and {right:?}, which seem to be of two kinds of nodes"
+                            );
+                            return Err(self.error(&batch, row, what, two_kinds::APART));
+                        }
+                    }
                 }
             }
             edges.write([&ids[0], &ids[1]], &self.weights(&batch)?)?;
         }
         let node_of = names.finish(ingest)?;
         edges.replay(ingest, self.source, node_of.len() as u64, |number| node_of[number as usize])
+    }
+
+    /// What the names of sources and of targets begin with, where these are nodes of two kinds.
+    fn prefixes(&self) -> [String; 2] {
+        let header = &self.file.header;
+        let columns = [self.columns.source, self.columns.target];
+        match header.named {
+            true => columns.map(|column| format!("{}:", header.names[column])),
+            false => ["source:", "target:"].map(String::from),
+        }
     }
 }
 

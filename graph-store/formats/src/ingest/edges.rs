@@ -77,7 +77,17 @@ impl EdgeSink<'_, '_> {
         let Some(num_nodes) = num_nodes.or((known > 0).then_some(known)) else {
             return invalid(csc.source(), "there is no edge", "check that this is the right file and format");
         };
+        if num_nodes == 0 {
+            return invalid(csc.source(), "there is no edge", "check that this is the right file and format");
+        }
         ingest.check_size(num_nodes)?;
+        let num_edges = csc.num_edges();
+        if num_edges == 0 {
+            ingest.note("there is no edge");
+        }
+        if let Some(announced) = ingest.announced_edges.filter(|&announced| announced != num_edges) {
+            ingest.note(format!("{num_edges} edges, but the header says {announced}: the file may be cut short"));
+        }
         let progress = ingest.progress();
         progress.stage("sort", Some(csc.pending()));
         let dropped = csc.finish(num_nodes, &mut ingest.writer, |edges| progress.advance(edges))?;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::excerpt;
+use super::kinds::two_kinds;
+use super::{NEIGHBORS, excerpt};
 use crate::files::Fault;
 
 /// A column, by its name in the header or by its number, counted from 1.
@@ -82,18 +83,26 @@ pub(crate) struct Layout {
     pub(crate) count: usize,
     /// Whether a line ends in a dictionary of attributes, as networkx writes it; the weight is in there.
     pub(crate) attributes: bool,
+    /// Whether the options name the columns that are read.
+    pub(crate) named: bool,
 }
 
 impl Layout {
     /// Source, target and, if `weighted`, a weight: the form that is read fastest.
     pub(crate) fn plain(weighted: bool) -> Self {
         let columns = EdgeColumns { source: 0, target: 1, weight: weighted.then_some(2) };
-        Self { separator: Separator::Blanks, columns, count: 2 + usize::from(weighted), attributes: false }
+        Self {
+            separator: Separator::Blanks,
+            columns,
+            count: 2 + usize::from(weighted),
+            attributes: false,
+            named: false,
+        }
     }
 
     /// Whether lines are of that form, up to what separates their fields.
     pub(crate) fn is_plain(&self) -> bool {
-        *self == Self { separator: self.separator, ..Self::plain(self.columns.weight.is_some()) }
+        *self == Self { separator: self.separator, named: self.named, ..Self::plain(self.columns.weight.is_some()) }
     }
 }
 
@@ -105,13 +114,38 @@ pub(crate) struct FirstLine {
     pub(crate) is_header: bool,
     /// Names of columns that are not read.
     pub(crate) ignored: Vec<String>,
+    /// As of [`Chosen`].
+    pub(crate) two_kinds: Option<[String; 2]>,
+}
+
+/// The columns of a table of edges.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Chosen {
+    pub(crate) columns: EdgeColumns,
+    /// Names of columns that are not read.
+    pub(crate) ignored: Vec<String>,
+    /// The names of the columns of ids, where they seem to be ids of two kinds of nodes: `userid` and `movieid`.
+    pub(crate) two_kinds: Option<[String; 2]>,
 }
 
 /// Known names, in lower case: of the source's column, the target's, the weight's, and of columns that are never read.
 const SRC: &[&str] =
-    &["src", "source", "from", "u", "row", "source_id", "from_id", "fromnodeid", "id_1", "node_1", "id1"];
-const DST: &[&str] =
-    &["dst", "target", "to", "v", "col", "destination", "target_id", "to_id", "tonodeid", "id_2", "node_2", "id2"];
+    &["src", "source", "from", "u", "row", "source_id", "from_id", "fromnodeid", "id_1", "node_1", "id1", "node1"];
+const DST: &[&str] = &[
+    "dst",
+    "target",
+    "to",
+    "v",
+    "col",
+    "destination",
+    "target_id",
+    "to_id",
+    "tonodeid",
+    "id_2",
+    "node_2",
+    "id2",
+    "node2",
+];
 const WEIGHT: &[&str] = &["weight", "w", "weights", "edge_weight"];
 const INDEX: &[&str] = &["", "id", "index", "unnamed: 0", "edge_id"];
 
@@ -150,7 +184,7 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<FirstLine, Fa
             let weighted = attribute(attributes, "weight").is_some();
             let ignored = if weighted || attributes == b"{}" { vec![] } else { vec!["attributes".into()] };
             let layout = Layout { separator, count: 2, attributes: true, ..Layout::plain(weighted) };
-            return Ok(FirstLine { layout, is_header: false, ignored });
+            return Ok(FirstLine { layout, is_header: false, ignored, two_kinds: None });
         }
     }
     let separator = separator_of(line);
@@ -164,14 +198,19 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<FirstLine, Fa
     let is_header = numbers == 0;
     if !is_header && numbers < count && by_names {
         let what = format!("the first line is neither numbers nor names of columns: \"{}\"", excerpt(line));
-        let cure =
-            "correct it, say which columns are ids by --src and --dst, or read ids that are names with --ids strings";
-        return Err((what, cure));
+        let lists_neighbors = texts[0].ends_with(b":") || texts.iter().any(|field| field.contains(&b'\t'));
+        return Err((what, if lists_neighbors { NEIGHBORS } else { TEXT_LINE }));
     }
     let header = Header::new(texts.iter().map(|f| String::from_utf8_lossy(f)), is_header);
-    let (columns, ignored) = choose(&header, columns)?;
-    Ok(FirstLine { layout: Layout { separator, columns, count, attributes: false }, is_header, ignored })
+    let named = columns.src.is_some() && columns.dst.is_some();
+    let Chosen { columns, ignored, two_kinds } = choose(&header, columns)?;
+    let layout = Layout { separator, columns, count, attributes: false, named };
+    Ok(FirstLine { layout, is_header, ignored, two_kinds })
 }
+
+/// Cure for a first line with fields that are no numbers.
+const TEXT_LINE: &str =
+    "correct it, or, where it is an edge whose ids are text, read the file with --ids strings --columns src,dst";
 
 impl Header {
     pub(crate) fn new(names: impl IntoIterator<Item = impl AsRef<str>>, named: bool) -> Self {
@@ -207,8 +246,8 @@ impl Header {
     }
 }
 
-/// Chooses the columns of a table of edges; also returns the names of those that are not read.
-pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<(EdgeColumns, Vec<String>), Fault> {
+/// Chooses the columns of a table of edges.
+pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<Chosen, Fault> {
     let count = first.names.len();
     let option = columns.names.as_ref().map(|names| Header::new(names, true));
     if let Some(header) = option.as_ref().filter(|header| header.names.len() != count) {
@@ -224,7 +263,9 @@ pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<(EdgeColumns, 
     };
     let unknown = || {
         let what = format!("the columns are named {}, of which not all are known", header.list());
-        Err((what, NAME_THEM))
+        // A first line of two fields may be an edge between nodes with names.
+        let may_be_edge = count == 2 && option.is_none();
+        Err((what, if may_be_edge { NAME_THEM_OR_TEXT } else { NAME_THEM }))
     };
     let (Some(source), Some(target)) = (index(&columns.src, SRC, 0)?, index(&columns.dst, DST, 1)?) else {
         return unknown();
@@ -233,7 +274,7 @@ pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<(EdgeColumns, 
     let weight = match &columns.weight {
         None if !named && ids_named => None,
         None if !named && count > 3 => {
-            return Err((format!("the first line has {count} columns: \"{}\"", first.names.join(" ")), NAME_THEM));
+            return Err((format!("the first line has {count} columns: \"{}\"", first.names.join(" ")), MANY_COLUMNS));
         }
         column => index(column, WEIGHT, 2)?,
     };
@@ -247,10 +288,20 @@ pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<(EdgeColumns, 
     if !both_named && others().any(|name| !INDEX.contains(&name.as_str())) {
         return unknown();
     }
-    Ok((EdgeColumns { source, target, weight }, others().cloned().collect()))
+    let names = [source, target].map(|column| header.names[column].clone());
+    Ok(Chosen {
+        columns: EdgeColumns { source, target, weight },
+        ignored: others().cloned().collect(),
+        two_kinds: (named && two_kinds(&names)).then_some(names),
+    })
 }
 
 const NAME_THEM: &str = "say by --src, --dst and --weight which ones are read, or name all of them by --columns";
+const NAME_THEM_OR_TEXT: &str = "say by --src and --dst which ones are read, or, where the first line is an edge whose ids are text, read the file with --ids strings --columns src,dst";
+const MANY_COLUMNS: &str = concat!(
+    "say by --src, --dst and --weight which ones are read, and by --bipartite if these are ids of two kinds of nodes; ",
+    neighbors_command!()
+);
 
 /// Whether a field is a number.
 fn is_number(field: &[u8]) -> bool {

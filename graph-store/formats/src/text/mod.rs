@@ -1,18 +1,34 @@
 //! Reading big text files: decompressed and cut into whole lines on one thread, parsed on all.
 
+/// The command that writes the edges of an adjacency list; FILE stands for the file.
+macro_rules! neighbors_command {
+    () => {
+        concat!(
+            "if each line lists a node and its neighbours, write one edge a line: `python3 -c \"import re; ",
+            "print('src dst'); [print(u, v) for u, *vs in (re.findall(r'[^\\s,;:]+', s) for s in open('FILE') ",
+            "if s.strip() and s[0] not in '#%') for v in vs]\" > edges.txt`"
+        )
+    };
+}
+
 mod chunks;
 mod columns;
 mod foreign;
+mod kinds;
 mod pairs;
 mod scan;
 
 pub(crate) use chunks::{Chunks, ReadProgress, Text, open_text};
+pub(crate) use columns::{Chosen, EdgeColumns, FirstLine, Header, Layout, Separator};
 pub use columns::{Column, Columns};
-pub(crate) use columns::{EdgeColumns, FirstLine, Header, Layout, Separator, choose, fields, first_line, separator_of};
 pub(crate) use columns::{attribute, with_attributes};
+pub(crate) use columns::{choose, fields, first_line, separator_of};
 pub(crate) use foreign::not_an_archive;
-pub(crate) use pairs::{Pairs, PairsFormat};
+use pairs::NEIGHBORS;
+pub(crate) use pairs::{IdFormat, Pairs, PairsFormat};
 pub(crate) use scan::{Scan, excerpt, real};
+
+use std::path::Path;
 
 use morphgl_graph_store::{Error, Position, Result};
 use rayon::prelude::*;
@@ -37,11 +53,18 @@ pub(crate) fn parse_next<T: Send>(
     let mut line = chunk.line;
     let mut out = Vec::with_capacity(parsed.len());
     for (piece, parsed) in pieces.iter().zip(parsed) {
-        let at = |e: LineError| Error::invalid(chunks.path(), Position::Line(line + e.line), e.what, e.cure);
+        let at = |e: LineError| {
+            Error::invalid(chunks.path(), Position::Line(line + e.line), e.what, named_cure(e.cure, chunks.path()))
+        };
         out.push(parsed.map_err(at)?);
         line += newlines(piece);
     }
     Ok(Some(out))
+}
+
+/// A cure with the name of the file in the place of `FILE`.
+pub(crate) fn named_cure(cure: &str, path: &Path) -> String {
+    cure.replace("FILE", &path.display().to_string())
 }
 
 /// Cuts whole lines into pieces for one thread each.

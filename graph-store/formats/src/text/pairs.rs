@@ -9,15 +9,42 @@ use super::{EdgeColumns, Layout, LineError, Scan, attribute, fields, real, with_
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PairsFormat {
     pub(crate) layout: Layout,
-    /// Whether the weight's column is read.
+    /// Whether the weight's column is read; otherwise it is skipped.
     pub(crate) weighted: bool,
-    /// Whether further columns are skipped; refused otherwise.
-    pub(crate) more_columns: bool,
-    /// The id of the first node: subtracted from every id.
-    pub(crate) first_id: u64,
-    /// Number of nodes, where it is known.
-    pub(crate) num_nodes: Option<u64>,
+    /// Whether a line may have any number of fields beside those that are read; otherwise as many as the first one.
+    pub(crate) any_count: bool,
+    pub(crate) ids: IdFormat,
 }
+
+/// From the ids of a list to numbers of nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IdFormat {
+    /// The id of the first node: subtracted from every id.
+    pub(crate) first: u64,
+    /// Exclusive limits of the numbers of sources and of targets, where the number of nodes is known.
+    pub(crate) limits: Option<[u64; 2]>,
+    /// Added to the numbers of targets, where these are nodes of another kind than sources.
+    pub(crate) offset: u64,
+}
+
+impl IdFormat {
+    /// Ids as they are.
+    pub(crate) const ALL: Self = Self { first: 0, limits: None, offset: 0 };
+
+    /// What is added to the ids of a column, of sources or of targets.
+    fn offset_of(&self, column: usize) -> u64 {
+        if column == SOURCE { 0 } else { self.offset }
+    }
+
+    /// The number of the node with id `read` in a column; `None` where it is outside of the limits.
+    fn number(&self, read: u64, column: usize) -> Option<u64> {
+        let number = read.checked_sub(self.first).filter(|&number| self.limits.is_none_or(|l| number < l[column]))?;
+        number.checked_add(self.offset_of(column))
+    }
+}
+
+const SOURCE: usize = 0;
+const TARGET: usize = 1;
 
 /// Edges of a piece of text.
 #[derive(Debug, Default)]
@@ -62,13 +89,13 @@ impl<I: Id> Pairs<I> {
         let mut scan = Scan::new(text);
         // A line has nine bytes or more in any file where this matters.
         let mut pairs = Self::with_capacity(text.len() / 9);
-        let limit = format.num_nodes.unwrap_or(u64::MAX);
         let plain_layout = format.layout.is_plain();
+        let bare = plain_layout && format.layout.columns.weight.is_none();
         while !scan.is_at_end() {
             // Fast path: nearly every line of nearly every file is two numbers; the rest of the loop reads any line.
-            if plain_layout && !format.weighted {
-                let id = |read: u64| read.checked_sub(format.first_id).filter(|&id| id < limit).and_then(I::from_u64);
-                let take = |source, target| match (id(source), id(target)) {
+            if bare {
+                let id = |read: u64, column| format.ids.number(read, column).and_then(I::from_u64);
+                let take = |source, target| match (id(source, SOURCE), id(target, TARGET)) {
                     (Some(source), Some(target)) => {
                         pairs.push(source, target);
                         true
@@ -86,7 +113,12 @@ impl<I: Id> Pairs<I> {
             } else if !plain_layout || scan.peek() == Some(b'"') {
                 pairs.parse_fields(&scan, format)?;
             } else {
-                pairs.parse_plain(&mut scan, format)?;
+                let line = scan.clone();
+                if let Err(error) = pairs.parse_plain(&mut scan, format) {
+                    // Ids such as 1.0 and 1e+05 are read field by field.
+                    pairs.weights.truncate(pairs.sources.len());
+                    pairs.parse_fields(&line, format).map_err(|_| error)?;
+                }
             }
             scan.next_line();
         }
@@ -96,19 +128,22 @@ impl<I: Id> Pairs<I> {
     /// Parses the current line of a plain layout.
     fn parse_plain(&mut self, scan: &mut Scan<'_>, format: PairsFormat) -> Result<(), LineError> {
         let whole = scan.whole();
-        let source = checked_id(scan, whole, format)?;
+        let source = checked_id(scan, whole, SOURCE, format)?;
         scan.separator();
         let whole = scan.whole();
-        let target = checked_id(scan, whole, format)?;
-        if format.weighted {
+        let target = checked_id(scan, whole, TARGET, format)?;
+        if format.layout.columns.weight.is_some() && (format.weighted || !format.any_count) {
             scan.separator();
             let field = scan.field();
-            self.push_weight(scan, field)?;
+            if format.weighted {
+                self.push_weight(scan, field, format)?;
+            } else if field.is_empty() {
+                return Err(count_error(scan, format));
+            }
         }
         scan.blanks();
-        if !scan.at_line_end() && !format.more_columns {
-            let cure = "correct the line, or import with --drop-weights";
-            return Err(columns_error(scan, 2 + usize::from(format.weighted), cure));
+        if !scan.at_line_end() && !format.any_count {
+            return Err(count_error(scan, format));
         }
         self.push(source, target);
         Ok(())
@@ -116,7 +151,8 @@ impl<I: Id> Pairs<I> {
 
     /// Parses the fields of the current line, which may be quoted, empty or in any order.
     fn parse_fields(&mut self, scan: &Scan<'_>, format: PairsFormat) -> Result<(), LineError> {
-        let Layout { separator, columns: EdgeColumns { source, target, weight }, count, attributes } = format.layout;
+        let Layout { separator, columns: EdgeColumns { source, target, weight }, count, attributes, .. } =
+            format.layout;
         let (mut values, mut number) = ([&[][..]; 3], 0);
         let mut line = scan.line();
         if attributes {
@@ -135,22 +171,24 @@ impl<I: Id> Pairs<I> {
             }
             number += 1;
         }
-        if number != count && !format.more_columns {
-            let cure = "correct the line, or say which columns are read by --src and --dst";
-            return Err(columns_error(scan, count, cure));
+        if number != count && !format.any_count {
+            return Err(count_error(scan, format));
         }
-        let [source, target] = [values[0], values[1]].map(|field| checked_id(scan, Scan::whole_of(field), format));
+        let id = |column: usize| checked_id(scan, whole_number(values[column]), column, format);
+        let (source, target) = (id(SOURCE)?, id(TARGET)?);
         if format.weighted {
-            self.push_weight(scan, values[2])?;
+            self.push_weight(scan, values[2], format)?;
         }
-        self.push(source?, target?);
+        self.push(source, target);
         Ok(())
     }
 
-    fn push_weight(&mut self, scan: &Scan<'_>, field: &[u8]) -> Result<(), LineError> {
+    fn push_weight(&mut self, scan: &Scan<'_>, field: &[u8], format: PairsFormat) -> Result<(), LineError> {
         let Some(weight) = real(field) else {
             let what = |line: &str| format!("expected two node ids and a weight, found \"{line}\"");
-            return Err(scan.error(what, "correct or remove the line"));
+            let is_short = field.is_empty() && !format.layout.attributes;
+            let cure = if is_short { NEIGHBORS } else { "correct the line, or import with --drop-weights" };
+            return Err(scan.error(what, cure));
         };
         if !(weight.is_finite() && weight >= 0.0) {
             let what = |_: &str| format!("the weight {weight} is not a finite number of at least 0");
@@ -165,28 +203,69 @@ impl<I: Id> Pairs<I> {
     }
 }
 
-fn columns_error(scan: &Scan<'_>, count: usize, cure: &'static str) -> LineError {
+/// The error of a line that has another number of fields than the first one.
+fn count_error(scan: &Scan<'_>, format: PairsFormat) -> LineError {
+    let Layout { count, named, .. } = format.layout;
+    let cure = if named { "correct the line, or import with --ignore-columns" } else { NEIGHBORS };
     scan.error(|line| format!("expected {count} columns as on the first line, found \"{line}\""), cure)
 }
 
-fn checked_id<I: Id>(scan: &Scan<'_>, whole: Option<u64>, format: PairsFormat) -> Result<I, LineError> {
+/// The value of a field that is a whole number, however programs spell it: `7`, `007`, `7.0` of pandas, `1e+05` of R.
+///
+/// An exponent needs its sign, which no hash in hexadecimal has; a number above 2^53 needs all of its digits.
+pub(crate) fn whole_number(field: &[u8]) -> Option<u64> {
+    /// Up to here a double holds every whole number.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if let Some(value) = Scan::whole_of(field) {
+        return Some(value);
+    }
+    let (digits, exponent) = match field.iter().position(|b| b.eq_ignore_ascii_case(&b'e')) {
+        Some(at) => (&field[..at], field[at + 1..].strip_prefix(b"+")?),
+        None => (field, &b"0"[..]),
+    };
+    let (whole, fraction) = match digits.iter().position(|&b| b == b'.') {
+        Some(at) => (&digits[..at], &digits[at + 1..]),
+        None => (digits, &b""[..]),
+    };
+    let are_digits = |text: &[u8]| text.iter().all(u8::is_ascii_digit);
+    if whole.is_empty() || exponent.is_empty() || ![whole, fraction, exponent].into_iter().all(are_digits) {
+        return None;
+    }
+    let value: f64 = fast_float2::parse(field).ok()?;
+    (value.fract() == 0.0 && value <= EXACT).then_some(value as u64)
+}
+
+fn checked_id<I: Id>(scan: &Scan<'_>, whole: Option<u64>, column: usize, format: PairsFormat) -> Result<I, LineError> {
     let Some(read) = whole else {
-        let what = |line: &str| format!("expected two node ids, found \"{line}\"");
-        return Err(scan.error(what, "correct or remove the line"));
+        let lengths: Vec<usize> = fields(scan.whole_line(), format.layout.separator).map(<[u8]>::len).collect();
+        let cure = match lengths.as_slice() {
+            [_] => NEIGHBORS,
+            _ if lengths.contains(&0) => "correct the line",
+            _ => TEXT_IDS,
+        };
+        return Err(scan.error(|line| format!("expected two node ids, found \"{line}\""), cure));
     };
-    let Some(id) = read.checked_sub(format.first_id) else {
-        let what = |_: &str| format!("the node id {read} is below the first id {}", format.first_id);
-        return Err(scan.error(what, "correct the line or count ids from 0"));
-    };
-    if let Some(n) = format.num_nodes.filter(|&n| id >= n) {
-        let what = |_: &str| format!("node {read} does not exist, there are {n} nodes");
+    let format = format.ids;
+    if read < format.first {
+        let what = |_: &str| format!("the node id {read} is below the first id {}", format.first);
+        return Err(scan.error(what, "correct the line, or count ids from 0 by --first-id 0"));
+    }
+    if let Some(limit) = format.limits.map(|limits| limits[column]).filter(|&limit| read - format.first >= limit) {
+        let column = if format.offset > 0 { " in its column" } else { "" };
+        let what = |_: &str| format!("node {read} does not exist, there are {limit} nodes{column}");
         return Err(scan.error(what, "correct the line or the number of nodes"));
     }
-    I::from_u64(id).ok_or_else(|| {
-        let what = |_: &str| format!("the node id {read} does not fit 32 bits");
-        scan.error(what, "import with compact ids")
+    format.number(read, column).and_then(I::from_u64).ok_or_else(|| {
+        let what = |_: &str| format!("the node id {read} does not fit {} bits", 8 * size_of::<I>());
+        scan.error(what, if size_of::<I>() < 8 { "import with --ids compact" } else { TEXT_IDS })
     })
 }
+
+/// Cure for ids that are no numbers.
+pub(crate) const TEXT_IDS: &str = "correct the line, or read ids that are text with --ids strings";
+
+/// Cure for lines of different lengths, as those of an adjacency list are; FILE stands for the file.
+pub(crate) const NEIGHBORS: &str = concat!("correct the line; ", neighbors_command!());
 
 impl Pairs<u32> {
     /// The edges, with weights if `weighted`.

@@ -3,6 +3,7 @@
 use super::LineError;
 
 /// A cursor that reads fields and ends of lines.
+#[derive(Clone)]
 pub(crate) struct Scan<'t> {
     text: &'t [u8],
     at: usize,
@@ -132,12 +133,16 @@ impl<'t> Scan<'t> {
         matches!(self.peek(), None | Some(b' ' | b'\t' | b'\r' | b'\n' | b',' | b';'))
     }
 
+    /// The current line from its beginning, without its newline.
+    pub(crate) fn whole_line(&self) -> &'t [u8] {
+        let before = self.text[..self.at].iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
+        self.text[before..].split(|&b| b == b'\n').next().unwrap_or_default()
+    }
+
     /// The error of the current line; `what` gets an excerpt of it.
     #[cold]
     pub(crate) fn error(&self, what: impl FnOnce(&str) -> String, cure: &'static str) -> LineError {
-        let before = self.text[..self.at].iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
-        let line = self.text[before..].split(|&b| b == b'\n').next().unwrap_or_default();
-        LineError { line: self.line, what: what(&excerpt(line)), cure }
+        LineError { line: self.line, what: what(&excerpt(self.whole_line())), cure }
     }
 }
 

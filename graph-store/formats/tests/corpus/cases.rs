@@ -1,64 +1,7 @@
-//! Small edge lists as they occur in practice: each with its graph or its message.
-
-mod support;
-
-use morphgl_formats::edge_list::{self, Column, Columns, EdgeListOptions, Ids};
-use morphgl_formats::{Options, Silent};
-use morphgl_graph_store::Meta;
-use support::write;
-
-/// Imports `text` with the options in `how` (`src=COLUMN`, `dst=`, `weight=`, `columns=A+B+C`, `first=N`, `compact`,
-/// `strings`, `symmetrise`, `loops` and `duplicates`, which drops them, `bare`, which drops weights).
-/// Returns the edges `source>target` or `source>target:weight`, and after `|` each note; or `!` and the message.
-fn read(text: &str, how: &str) -> String {
-    let column = |text: &str| text.parse().map_or_else(|_| Column::Name(text.to_string()), Column::Number);
-    let (mut format, mut options) = (EdgeListOptions::default(), Options::default());
-    for word in how.split_whitespace() {
-        match word.split_once('=').unwrap_or((word, "")) {
-            ("src", name) => format.columns.src = Some(column(name)),
-            ("dst", name) => format.columns.dst = Some(column(name)),
-            ("weight", name) => format.columns.weight = Some(column(name)),
-            ("columns", names) => format.columns.names = Some(names.split('+').map(String::from).collect()),
-            ("first", id) => format.first_id = id.parse().expect("a number"),
-            ("compact", _) => format.ids = Ids::Compact,
-            ("strings", _) => format.ids = Ids::Strings,
-            ("symmetrise", _) => options.symmetrise = true,
-            ("loops", _) => options.drop_self_loops = true,
-            ("duplicates", _) => options.drop_duplicates = true,
-            ("bare", _) => options.drop_weights = true,
-            other => panic!("{other:?}"),
-        }
-    }
-    let dir = tempfile::tempdir().expect("a directory");
-    let source = write(&dir, "e.csv", text.as_bytes());
-    let target = dir.path().join("dataset");
-    if let Err(e) = edge_list::import(&source, &target, &format, &options, &Silent) {
-        return format!("!{}", e.to_string().replace(&format!("{}/", dir.path().display()), ""));
-    }
-    let dataset = morphgl_graph_store::Dataset::open(&target, Default::default()).expect("a dataset");
-    let weighted = dataset.topology.weights().is_some();
-    let names = morphgl_graph_store::NodeNames::read(&target).expect("a dataset");
-    let name = |v: u32| match (&names, &dataset.node_ids) {
-        (Some(names), _) => String::from_utf8_lossy(names.get(v)).into_owned(),
-        (None, Some(ids)) => ids[v as usize].to_string(),
-        (None, None) => v.to_string(),
-    };
-    let mut found: Vec<String> = support::edges(&dataset)
-        .into_iter()
-        .map(|(u, v, w)| {
-            let weight = if weighted { format!(":{w}") } else { String::new() };
-            format!("{}>{}{weight}", name(u), name(v))
-        })
-        .collect();
-    found.sort();
-    let meta = Meta::read(&target).expect("a dataset");
-    let notes = meta.provenance.get("notes").and_then(|n| n.as_array()).cloned().unwrap_or_default();
-    let notes = notes.iter().map(|note| format!(" | {}", note.as_str().expect("text")));
-    found.join(" ") + &notes.collect::<String>()
-}
+//! The files of the corpus.
 
 /// Texts, options and the expected beginning of the result; the whole of it where it is edges alone.
-const CASES: &[(&str, &str, &str)] = &[
+pub(crate) const CASES: &[(&str, &str, &str)] = &[
     // Without names.
     ("0,1\n1,2\n", "", "0>1 1>2"),
     ("0 1\n1 2", "", "0>1 1>2"),
@@ -70,8 +13,8 @@ const CASES: &[(&str, &str, &str)] = &[
     ("\u{feff}src,dst\n0,1\n", "", "0>1 | columns: source 1, target 2 of 2"),
     ("  0   1  \n  1   0\n", "", "0>1 1>0"),
     ("\"0\",\"1\"\n\"1\",\"0\"\n", "", "0>1 1>0"),
-    ("0,1,0.5\n1,0,2\n", "", "0>1:0.5 1>0:2"),
-    ("0 1 1e-3\n1 0 .5\n", "", "0>1:0.001 1>0:0.5"),
+    ("0,1,0.5\n1,0,2\n", "", "0>1:0.5 1>0:2 | the third of three columns without names was read as weights"),
+    ("0 1 1e-3\n1 0 .5\n", "", "0>1:0.001 1>0:0.5 | the third"),
     ("0,1,0.5\n1,0,2\n", "bare", "0>1 1>0"),
     ("0,1\n1,2,3\n", "", "!e.csv, line 2: expected 2 columns"),
     ("0,1,1\n1,2\n", "", "!e.csv, line 2: expected two node ids and a weight"),
@@ -90,6 +33,9 @@ const CASES: &[(&str, &str, &str)] = &[
     ("O 1\n1 0\n", "", "!e.csv, line 1: the first line is neither numbers nor names"),
     ("0 1\nx y\n", "", "!e.csv, line 2: expected two node ids"),
     ("0 1.5\n", "", "!e.csv, line 1: expected two node ids"),
+    ("0.0,1.0\n1.0,2.0\n", "", "0>1 1>2"),
+    ("src,dst\n99999,1e+05\n1e+05,1\n1,2\n", "compact", "100000>1 1>2 99999>100000 | columns"),
+    ("007,7\n7,8\n", "", "7>7 7>8 | the lowest"),
     ("0 -1\n", "", "!e.csv, line 1: expected two node ids"),
     ("0 99999999999\n", "", "!e.csv, line 1: the node id 99999999999 does not fit 32 bits"),
     ("0 99999999999\n", "compact", "0>99999999999"),
@@ -126,11 +72,78 @@ const CASES: &[(&str, &str, &str)] = &[
     ("src,dst\n0,1\n1\n", "", "!e.csv, line 3: expected two node ids"),
     ("dst,src\n0,1\n1\n", "", "!e.csv, line 3: expected 2 columns"),
     ("dst,src\n0,\n", "", "!e.csv, line 2: expected two node ids"),
+    // Two kinds of nodes.
+    (
+        "userId,movieId,rating\n1,1,4\n1,3,4\n2,1,3.5\n2,2,5\n3,3,1\n",
+        "src=userId dst=movieId weight=rating first=1",
+        "!e.csv: the columns \"userid\" (1 to 3) and \"movieid\" (1 to 3) seem to be ids of two kinds of nodes; keep them apart by --bipartite, or say by --bipartite=no that they are of one kind",
+    ),
+    (
+        "userId,movieId,rating\n1,1,4\n1,3,4\n2,1,3.5\n2,2,5\n3,3,1\n",
+        "src=userId dst=movieId weight=rating first=1 apart",
+        "1>4:4 1>6:4 2>4:3.5 2>5:5 3>6:1 | columns: source 1, target 2, weight 3 of 3 | two kinds of nodes: the id i of column 2 is the node id i + 3",
+    ),
+    (
+        "userId,movieId\n1,1\n1,3\n3,3\n",
+        "src=userId dst=movieId compact apart",
+        "1>5 1>7 3>7 | columns: source 1, target 2 of 2 | two kinds of nodes: the id i of column 2 is the node id i + 4",
+    ),
+    ("userId,movieId\n1,1\n1,3\n", "src=userId dst=movieId together", "1>1 1>3 | columns"),
+    ("userId,movieId\n0,3\n1,4\n", "src=userId dst=movieId", "0>3 1>4 | columns"),
+    ("from_stop,to_stop\n0,1\n1,0\n", "src=from_stop dst=to_stop", "0>1 1>0 | columns"),
+    (
+        "user item\nann tea\nbob ann\n",
+        "strings src=user dst=item",
+        "!e.csv, line 3: \"ann\" is in the columns \"user\" and \"item\"",
+    ),
+    (
+        "user item\nann tea\nbob ann\n",
+        "strings src=user dst=item apart",
+        "user:ann>item:tea user:bob>item:ann | columns: source \"user\", target \"item\" of 2 | two kinds of nodes: their names begin with user: or item:",
+    ),
+    ("user item\nann tea\nbob tea\n", "strings src=user dst=item", "ann>tea bob>tea | columns"),
+    (
+        "% bip posweighted asc\n% 6 3 4\n1 1 2 1200000000\n1 2 1 1200000500\n2 1 3 1200000900\n2 4 1 1200001000\n3 3 1 1200001100\n3 4 1 1200001200\n",
+        "",
+        "!e.csv: the header (% bip) says that the columns are ids of two kinds of nodes, 3 and 4 of them; keep them apart by --bipartite",
+    ),
+    (
+        "% bip posweighted asc\n% 6 3 4\n1 1 2 1200000000\n1 2 1 1200000500\n2 1 3 1200000900\n2 4 1 1200001000\n3 3 1 1200001100\n3 4 1 1200001200\n",
+        "apart",
+        "1>4:2 1>5:1 2>4:3 2>7:1 3>6:1 3>7:1 | the header is KONECT's: ids count from 1 | columns: source 1, target 2, weight 3 of 4 | two kinds",
+    ),
+    (
+        "% bip unweighted\n% 2 3 5\n1 1\n2 2\n",
+        "apart",
+        "1>4 2>5 | the header is KONECT's: ids count from 1 | two kinds",
+    ),
+    ("% bip unweighted\na x\nb a\n", "strings columns=src+dst apart", "source:a>target:x source:b>target:a | columns"),
+    ("0 1\n0 0\n", "apart", "0>1 0>2 | two kinds of nodes: the id i of column 2 is the node id i + 1"),
+    ("0 1\n0 0\n", "apart nodes=2", "!e.csv, line 1: node 1 does not exist, there are 1 nodes in its column"),
+    ("1 0\n", "first=1 apart", "!e.csv, line 1: the node id 0 is below the first id 1"),
+    // Headers.
+    (
+        "% sym unweighted\n1\t2\n2\t3\n",
+        "",
+        "1>2 2>3 | the header is KONECT's: ids count from 1 | the header says that edges have no",
+    ),
+    (
+        "% asym positive\n% 2 9 9\n1 2 1 77\n2 3 1 78\n",
+        "",
+        "1>2 2>3 | the header is KONECT's: ids count from 1 | columns: source 1, target 2 of 4",
+    ),
+    (
+        "% asym unweighted\n0 1\n",
+        "",
+        "!e.csv, line 2: the node id 0 is below the first id 1; correct the line, or count ids from 0 by --first-id 0",
+    ),
+    ("% asym unweighted\n0 1\n", "first=0", "0>1"),
+    ("# Nodes: 3 Edges: 3\n0 1\n1 2\n", "", "0>1 1>2 | 2 edges, but the header says 3: the file may be cut short"),
     // Blanks and tabs in one line, as in KONECT.
     (
         "% sym weighted\n1 2\t1 1082040961\n2 3\t1 1082040961\n",
         "src=1 dst=2 first=1",
-        "1>2 2>3 | columns: source 1, target 2 of 4",
+        "1>2 2>3 | the header says that edges have no direction: --symmetrise adds the reverse of each | columns: source 1, target 2 of 4",
     ),
     ("1\t2\t\t7\n2\t3\t\t8\n", "src=1 dst=2 weight=4", "1>2:7 2>3:8 | columns: source 1, target 2, weight 4 of 4"),
     // Attributes, as networkx writes them.
@@ -147,7 +160,7 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "alice,bob\n",
         "strings",
-        "!e.csv: the columns are named \"alice\", \"bob\", of which not all are known; name columns by --src and --dst, or, where the first line is an edge, by --columns src,dst",
+        "!e.csv: the columns are named \"alice\", \"bob\", of which not all are known; say by --src and --dst which ones are read, or, where the first line is an edge whose ids are text, read the file with --ids strings --columns src,dst",
     ),
     ("src,dst\n\"a, b\",\"say \"\"hi\"\"\"\n", "strings", "a, b>say \"hi\" | columns"),
     ("src,dst\n007,7\n", "strings", "007>7 | columns"),
@@ -178,10 +191,10 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "0 1 1082040961\n1 0 3\n",
         "",
-        "0>1:1082041000 1>0:3 | 1 weights are whole numbers that f32 does not hold, and were rounded; if they are times, import with --drop-weights",
+        "0>1:1082041000 1>0:3 | the third of three columns without names was read as weights; --src 1 --dst 2 leaves it out | 1 weights are whole numbers that f32 does not hold, and were rounded; if they are times, import with --drop-weights",
     ),
-    ("0 1 16777216\n", "", "0>1:16777216"),
-    ("5 9 16777217\n", "compact", "5>9:16777216 | 1 weights are whole numbers"),
+    ("0 1 16777216\n", "", "0>1:16777216 | the third"),
+    ("5 9 16777217\n", "compact", "5>9:16777216 | the third"),
     ("0 1\n1 1\n0 1\n", "", "0>1 0>1 1>1"),
     ("0 1\n1 1\n0 1\n", "loops duplicates", "0>1 | 1 self-loops were dropped | 1 duplicate edges were dropped"),
     ("0 1\n1 0\n1 1\n", "symmetrise", "0>1 1>0 1>1 | 2 duplicate edges were dropped, both directions counted"),
@@ -191,45 +204,3 @@ const CASES: &[(&str, &str, &str)] = &[
         "0>1 1>0 | 1 self-loops were dropped | 2 duplicate edges were dropped, both directions counted",
     ),
 ];
-
-#[test]
-fn every_file_gives_its_graph_or_its_message() {
-    assert!(CASES.len() >= 60, "{} files", CASES.len());
-    let mut wrong = Vec::new();
-    for (text, how, expected) in CASES {
-        let found = read(text, how);
-        let open = expected.starts_with('!') || expected.contains('|');
-        // Messages and notes may be longer; edges may not.
-        let holds = if open { found.starts_with(expected.trim_end()) } else { found == *expected };
-        if !holds {
-            wrong.push(format!("{text:?} ({how})\n  gives     {found}\n  expected  {expected}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));
-}
-
-/// Many lines, so that threads read pieces of the text: in any order of columns, the edges are those of the plain list.
-#[test]
-fn the_order_of_columns_changes_nothing() {
-    let edge = |i: u64| (i * 7919 % 5000, i * 104_729 % 5000);
-    let lines = |line: &dyn Fn(u64, u64, u64) -> String| -> String {
-        (0..60_000).map(|i| line(i, edge(i).0, edge(i).1)).collect()
-    };
-    let plain = read(&lines(&|_, u, v| format!("{u},{v}\n")), "");
-    let edges = |text: String| text.split(" | ").next().unwrap_or_default().to_string();
-    let named = read(&format!(",dst,src\n{}", lines(&|i, u, v| format!("{i},{v},{u}\n"))), "");
-    assert!(edges(named) == plain, "an index column, and the target first");
-    let quoted = read(&lines(&|_, u, v| format!("\"{u}\",\"{v}\"\n")), "");
-    assert!(quoted == plain, "quoted");
-    let compact = read(&format!("to from\n{}", lines(&|_, u, v| format!("{v} {u}\n"))), "compact");
-    assert!(edges(compact) == plain, "renumbered, and named by the old ids");
-}
-
-#[test]
-fn columns_are_a_part_of_the_public_interface() {
-    let columns = Columns { src: Some(Column::Name("a".to_string())), ..Columns::default() };
-    assert_eq!(
-        (Column::Number(3).to_string(), columns.src.expect("it was given").to_string()),
-        ("3".into(), "\"a\"".into())
-    );
-}
