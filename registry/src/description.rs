@@ -3,10 +3,11 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     Accelerator, At, Batching, BatchingContext, CounterSpec, Key, Machine, OptionSpec, Phase, Result, SamplerKind,
-    Training, TrainingContext, Transferring, TransferringContext,
+    Training, TrainingContext, Transferring, TransferringContext, option,
 };
 
 /// Why an operator cannot run on this machine. Not an error: a machine need not have every device.
@@ -87,8 +88,12 @@ pub struct Description {
     pub features: FeatureFill,
     /// Whether it is a transferring operator that gathers features where it writes mini-batches: batching then leaves them out.
     pub gathers_features: bool,
-    /// The kinds of sampling of a batching operator.
+    /// The kinds of sampling of a batching operator, whose settings it reads.
     pub samplers: &'static [SamplerKind],
+    /// Whether a batching operator makes the same mini-batches as every other interchangeable one of its kinds.
+    pub interchangeable: bool,
+    /// Whether it is a training operator with a model of its own (`--model custom`), and trains no other.
+    pub own_model: bool,
     /// Its own options.
     pub options: &'static [OptionSpec],
     /// Its counters.
@@ -119,6 +124,8 @@ impl Description {
             features: FeatureFill::OnRequest,
             gathers_features: false,
             samplers: &[SamplerKind::Neighbor],
+            interchangeable: false,
+            own_model: false,
             options: &[],
             counters: &[],
         }
@@ -136,9 +143,33 @@ impl Description {
         self
     }
 
-    /// The same batching operator, for these kinds of sampling.
+    /// The same batching operator, which reads the settings of these kinds of sampling.
     pub const fn sampling(mut self, samplers: &'static [SamplerKind]) -> Self {
         self.samplers = samplers;
+        self
+    }
+
+    /// The same batching operator, with the claim that its mini-batches are those of the reference of its kinds, bit for bit and
+    /// whatever its options are; `morphgl_conformance::batching::run` proves it. Plans and evaluation choose among such
+    /// operators. One without the claim samples only where it is named.
+    ///
+    /// # Panics
+    ///
+    /// When it is not of phase Batching; in a constant, at compile time.
+    pub const fn interchangeable(mut self) -> Self {
+        assert!(matches!(self.build, Build::Batching(_)), "an operator whose mini-batches are compared makes them");
+        self.interchangeable = true;
+        self
+    }
+
+    /// The same training operator, which has a model of its own: it trains where the job's model is custom, and no other does.
+    ///
+    /// # Panics
+    ///
+    /// When it is not of phase Training; in a constant, at compile time.
+    pub const fn with_own_model(mut self) -> Self {
+        assert!(matches!(self.build, Build::Training(_)), "an operator with a model trains it");
+        self.own_model = true;
         self
     }
 
@@ -205,6 +236,22 @@ impl Description {
         assert!(!matches!(self.build, Build::Batching(_)), "given rows are transferred and trained with");
         self.takes_given_rows = true;
         self
+    }
+
+    /// Whether a batching operator samples by `kind` where the user named `chosen`, or none: an operator that is not
+    /// interchangeable has to be named.
+    pub fn samples(&self, kind: SamplerKind, chosen: Option<&Key>) -> bool {
+        let named = chosen.map_or(self.interchangeable, |chosen| *chosen == self.key);
+        named && self.samplers.contains(&kind)
+    }
+
+    /// Checks names and types of the options given to the operator, an object by name or `null`.
+    ///
+    /// # Errors
+    ///
+    /// An option that it does not have, or a value of another type.
+    pub fn check_options(&self, given: &Value) -> Result<()> {
+        option::check(&self.key, self.options, given)
     }
 
     /// The same operator with a probe of its own.

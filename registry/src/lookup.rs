@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     Batching, BatchingContext, Build, Description, Error, ErrorKind, Key, Machine, Phase, Place, Result, Route,
-    Training, TrainingContext, Transferring, TransferringContext, Unavailable, option, route,
+    Training, TrainingContext, Transferring, TransferringContext, Unavailable, route,
 };
 
 /// All registered operators, sorted by key, and the machine they are probed on.
@@ -99,7 +99,7 @@ impl Registry {
     ///
     /// As [`Registry::get`]; an option that the operator does not have, or a value of another type.
     pub fn check_options(&self, key: &Key, given: &Value) -> Result<()> {
-        option::check(key, self.get(key)?.options, given)
+        self.get(key)?.check_options(given)
     }
 
     fn find(&self, key: &Key) -> Option<&Description> {

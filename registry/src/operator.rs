@@ -150,7 +150,7 @@ pub trait Transferring: fmt::Debug + Send {
 /// Sums over seeds, so that unequal shares combine exactly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// Sum of the seeds' cross-entropy losses.
+    /// Sum of the seeds' losses: cross-entropies, or what a model of the operator's own minimizes.
     pub loss_sum: f64,
     /// Seeds whose class was predicted.
     pub correct: u64,

@@ -61,12 +61,15 @@ pub struct OptionSpec {
     /// The default for mini-batches that are made once, as for evaluation, where preparation over several epochs does not pay;
     /// `None` where it makes no difference.
     pub single_pass: Option<&'static str>,
+    /// Values that the operator takes on any graph, as `--set` has them: the suites set them, beside those that
+    /// [`OptionSpec::tried`] finds by the type.
+    pub examples: &'static [&'static str],
 }
 
 impl OptionSpec {
     /// An option without a unit that only the user sets.
     pub const fn new(name: &'static str, kind: OptionType, default: &'static str, help: &'static str) -> Self {
-        Self { name, kind, unit: "", default, help, role: OptionRole::Setting, single_pass: None }
+        Self { name, kind, unit: "", default, help, role: OptionRole::Setting, single_pass: None, examples: &[] }
     }
 
     /// The same option with values of this unit.
@@ -91,6 +94,31 @@ impl OptionSpec {
     pub const fn for_single_pass(mut self, value: &'static str) -> Self {
         self.single_pass = Some(value);
         self
+    }
+
+    /// The same option with values that the suites set, as `--set` has them. An option of type Count, Number, Places, Settings or
+    /// Text whose default is no value needs one.
+    pub const fn such_as(mut self, examples: &'static [&'static str]) -> Self {
+        self.examples = examples;
+        self
+    }
+
+    /// The values that a suite sets: the default where it is a value, the examples, and all values of types that have few.
+    pub fn tried(&self) -> Vec<Value> {
+        let all: &[&str] = match self.kind {
+            OptionType::Bool => &["false", "true"],
+            OptionType::Choice(words) => words,
+            _ => &[],
+        };
+        let mut values: Vec<Value> = Vec::new();
+        for text in [self.default].iter().chain(self.examples).chain(all) {
+            let value = serde_json::from_str(text).ok().filter(|value| self.takes(value));
+            let value = value.unwrap_or_else(|| Value::from(*text));
+            if self.takes(&value) && !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        values
     }
 
     /// Whether `value` is of the option's type; its range is for the operator to check.

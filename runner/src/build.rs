@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_group::ShardedBatching;
+use morphgl_model_spec::ModelKind;
 use morphgl_registry::{
     Batching, BatchingContext, Error, ErrorKind, NeighborSettings, Phase, Place, Registry, Route, SamplerKind,
     SamplerSettings, Sampling, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
@@ -30,7 +31,8 @@ pub fn default_dataset() -> Dataset {
     morphgl_generate::sbm(&SbmConfig::default()).expect("the default configuration is valid")
 }
 
-/// The routes of this machine that use the operators of `wanted` and sample by `kind`.
+/// The routes of this machine that use the operators of `wanted` and sample by `kind`; an operator that is not interchangeable
+/// with others samples only where `wanted` names it.
 ///
 /// # Errors
 ///
@@ -48,7 +50,7 @@ pub fn routes(registry: &Registry, wanted: &OperatorChoice, kind: SamplerKind) -
     }
     let mut routes = registry.routes();
     let n = routes.len();
-    routes.retain(|r| registry.get(&r.batching).is_ok_and(|batching| batching.samplers.contains(&kind)));
+    routes.retain(|r| registry.get(&r.batching).is_ok_and(|batching| batching.samples(kind, wanted[0])));
     routes.retain(|r| {
         let keys = [&r.batching, &r.transferring, &r.training];
         wanted.iter().zip(keys).all(|(wanted, key)| wanted.is_none_or(|wanted| wanted == key))
@@ -57,6 +59,25 @@ pub fn routes(registry: &Registry, wanted: &OperatorChoice, kind: SamplerKind) -
         bail!(
             "no route batching → transferring → training fits ({n} in all); `morphgl ops` lists operators and routes"
         );
+    }
+    Ok(routes)
+}
+
+/// The routes of a job: those of [`routes`] whose training operator is named or may have the model. A custom one is trained by
+/// the operators with a model of their own, and no other model is.
+///
+/// # Errors
+///
+/// As [`routes`], and where no operator has a custom model.
+pub(crate) fn job_routes(registry: &Registry, config: &JobConfig) -> Result<Vec<Route>> {
+    let JobConfig { operators, sampler, spec, .. } = config;
+    let mut routes = routes(registry, operators, sampler.sampling.kind())?;
+    let custom = spec.model.kind == ModelKind::Custom;
+    let named = operators.training.is_some();
+    routes.retain(|r| named || registry.get(&r.training).is_ok_and(|training| training.own_model == custom));
+    if routes.is_empty() {
+        let what = "a custom model is trained by the operator that brings it, and no such operator is linked here";
+        bail!("model.kind: {what}; name one of gcn, sage, gat, gin, mlp");
     }
     Ok(routes)
 }
@@ -135,10 +156,10 @@ impl OperatorBuilder<'_> {
     ///
     /// # Errors
     ///
-    /// As [`routes`] and [`OperatorBuilder::training`], and where no route reads a dataset on disk.
+    /// As [`job_routes`] and [`OperatorBuilder::training`], and where no route reads a dataset on disk.
     pub fn first_route(self) -> Result<(Route, Box<dyn Training>)> {
         let (mut first, mut left_out) = (None, String::new());
-        let mut routes = routes(self.registry, &self.config.operators, self.config.sampler.sampling.kind())?;
+        let mut routes = job_routes(self.registry, self.config)?;
         // A device's gather pins all features and fills a cache, which one pass does not pay for.
         routes.sort_by_key(|route| (self.registry.is_reference(route), route.gathering));
         for route in routes {

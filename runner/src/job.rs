@@ -14,7 +14,7 @@ use morphgl_registry::{
 };
 
 use crate::budget::{self, Purpose};
-use crate::build::{OperatorBuilder, label, layers_mismatch, left_on_disk, registry, routes, takes_shards};
+use crate::build::{OperatorBuilder, job_routes, label, layers_mismatch, left_on_disk, registry, takes_shards};
 use crate::usage::Usage;
 use crate::{Group, JobConfig, memory, shards};
 
@@ -53,7 +53,7 @@ impl Job {
     /// or no route that can be built, for the first one's reason.
     pub fn new(dataset: Arc<Dataset>, config: JobConfig) -> Result<Self> {
         let registry = registry()?;
-        let mut routes = routes(&registry, &config.operators, config.sampler.sampling.kind())?;
+        let mut routes = job_routes(&registry, &config)?;
         let keys = |r: &Route| (r.batching.clone(), r.transferring.clone(), r.training.clone());
         if !config.every_device {
             routes.dedup_by_key(|r| keys(r));
@@ -62,7 +62,8 @@ impl Job {
         let (group, several_places) = (None, false);
         let mut job = Self { dataset, config, registry, operators, unable, selections, unbuilt, group, several_places };
         job.check()?;
-        let mut first = None;
+        // Why the first route could not be built, and whether its training operator could.
+        let mut first: Option<(bool, anyhow::Error)> = None;
         let (on_disk, wanted) = (job.config.disk_bytes.is_some(), job.config.operators.batching.clone());
         // Sampling from disk is slower than from memory: only on request.
         routes.retain(|r| shards::current().is_none() || takes_shards(r));
@@ -88,8 +89,14 @@ impl Job {
                 if required {
                     return Err(e);
                 }
-                job.leave_out(format!("{} → {} → {}: {e:#}", route.batching, route.transferring, route.training));
-                first = first.or(Some(e));
+                job.leave_out(match trains {
+                    true => format!("{} → {} → {}: {e:#}", route.batching, route.transferring, route.training),
+                    false => format!("{e:#}"),
+                });
+                // What ails the mini-batches ails every route, and a training operator that lacks the model only its own.
+                if first.as_ref().is_none_or(|(trained, _)| trains && !trained) {
+                    first = Some((trains, e));
+                }
             }
         }
         let of_a_route = |key: &&Key| {
@@ -109,7 +116,7 @@ impl Job {
             return Err(Usage::error(what));
         }
         match first {
-            Some(e) if job.operators.routes.is_empty() => Err(e),
+            Some((_, e)) if job.operators.routes.is_empty() => Err(e),
             None if job.operators.routes.is_empty() => {
                 bail!("{}; allow more memory, or name no other", job.unbuilt.join("; "))
             }
@@ -132,7 +139,7 @@ impl Job {
             && [&route.batching, &route.transferring].into_iter().any(|key| budget::caches(&self.registry, key))
     }
 
-    fn leave_out(&mut self, why: String) {
+    pub(crate) fn leave_out(&mut self, why: String) {
         if !self.unbuilt.contains(&why) {
             self.unbuilt.push(why);
         }

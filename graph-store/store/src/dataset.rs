@@ -71,6 +71,22 @@ pub struct Dataset {
 }
 
 impl Dataset {
+    /// A graph in memory without features, labels and splits, which a struct expression adds:
+    /// `Dataset { features, ..Dataset::new("ring", topology) }`.
+    pub fn new(name: impl Into<String>, topology: Topology) -> Self {
+        let none = || Vec::new().into();
+        Self {
+            path: PathBuf::new(),
+            name: name.into(),
+            topology,
+            features: None,
+            labels: None,
+            num_classes: 0,
+            splits: Splits { train: none(), valid: none(), test: none() },
+            node_ids: None,
+        }
+    }
+
     /// Opens and checks the dataset at `path`.
     ///
     /// # Errors

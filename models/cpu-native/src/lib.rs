@@ -34,17 +34,18 @@ pub const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Native");
 /// Key of the same operator with wide GEMMs on AMX tiles.
 pub const AMX_KEY: Key = Key::new(Phase::Training, Hardware::CPU, "NativeAmx");
 
-submit! {
-    Description::new(
-        KEY,
-        "trains GCN, GraphSAGE, GAT and MLP on CPU threads by hand-written passes",
-        At::Host,
-        At::Host,
-        Build::Training(|context| Ok(Box::new(CpuNative::new(context)?) as Box<dyn Training>)),
-    )
-    .reading_store()
-    .taking_given_rows()
-}
+/// What this crate registers for every processor.
+pub const DESCRIPTION: Description = Description::new(
+    KEY,
+    "trains GCN, GraphSAGE, GAT and MLP on CPU threads by hand-written passes",
+    At::Host,
+    At::Host,
+    Build::Training(|context| Ok(Box::new(CpuNative::new(context)?) as Box<dyn Training>)),
+)
+.reading_store()
+.taking_given_rows();
+
+submit! { DESCRIPTION }
 
 submit! {
     Description::new(

@@ -3,9 +3,9 @@
 use morphgl_conformance::training::{Subject, check, reads_store};
 use morphgl_model_spec::TrainingSpec;
 use morphgl_platform::SimdLevel;
-use morphgl_registry::{MiniBatch, Place, Registry, Result, TrainingContext};
+use morphgl_registry::{Place, Registry, Result, TrainingContext};
 use morphgl_training_cpu_burn::CpuBurn;
-use morphgl_training_cpu_native::{AMX_KEY, CpuNative, KEY, supports};
+use morphgl_training_cpu_native::{AMX_KEY, CpuNative, DESCRIPTION, KEY, supports};
 
 type Build = fn(&TrainingContext) -> Result<CpuNative>;
 
@@ -16,11 +16,7 @@ fn conforms(native: Build) {
             let refused = TrainingSpec::from_json(&context.spec).is_ok_and(|spec| supports(&spec).is_err());
             if refused { Ok(Box::new(CpuBurn::new(context)?)) } else { Ok(Box::new(native(context)?)) }
         },
-        place: Place::Host,
-        transfer: &MiniBatch::Host,
-        deterministic: true,
-        takes_given_rows: true,
-        sanitized: false,
+        ..Subject::new(&DESCRIPTION)
     });
 }
 
@@ -57,14 +53,7 @@ fn tiles_are_available_where_the_level_has_them_and_taken_by_wide_models() {
 fn mini_batches_need_no_features() {
     let registry = Registry::collect().expect("no key twice");
     assert!(registry.get(&KEY).expect("it is registered").reads_store);
-    reads_store(&Subject {
-        build: &|context| Ok(Box::new(CpuNative::new(context)?)),
-        place: Place::Host,
-        transfer: &MiniBatch::Host,
-        deterministic: true,
-        takes_given_rows: true,
-        sanitized: false,
-    });
+    reads_store(&Subject::new(&DESCRIPTION));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::{place, transfer};
 use morphgl_conformance::available;
 use morphgl_conformance::training::{Subject, check};
-use morphgl_training_cuda_native::{CudaNative, DESCRIPTION};
+use morphgl_training_cuda_native::DESCRIPTION;
 
 #[test]
 fn conformance() {
@@ -13,11 +13,9 @@ fn conformance() {
         return;
     }
     check(&Subject {
-        build: &|context| Ok(Box::new(CudaNative::new(context)?)),
-        place: place(),
+        place: &place(),
         transfer: &transfer,
-        deterministic: true,
-        takes_given_rows: DESCRIPTION.takes_given_rows,
         sanitized: option_env!("MORPHGL_SANITIZE").is_some(),
+        ..Subject::new(&DESCRIPTION)
     });
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use morphgl_conformance::training::{Subject, check};
 use morphgl_group::{HostExchange, Seat, Weights, join};
 use morphgl_model_spec::TrainingSpec;
-use morphgl_registry::{MiniBatch, Operators, Place, Result, Training, TrainingContext, TrainingOperator};
+use morphgl_registry::{Operators, Place, Result, Training, TrainingContext, TrainingOperator};
 use morphgl_training_cpu_burn::CpuBurn;
-use morphgl_training_cpu_native::{CpuNative, KEY, supports};
+use morphgl_training_cpu_native::{CpuNative, DESCRIPTION, KEY, supports};
 
 fn build(context: &TrainingContext) -> Result<Box<dyn Training>> {
     let refused = TrainingSpec::from_json(&context.spec).is_ok_and(|spec| supports(&spec).is_err());
@@ -31,12 +31,5 @@ fn build(context: &TrainingContext) -> Result<Box<dyn Training>> {
 
 #[test]
 fn conformance() {
-    check(&Subject {
-        build: &build,
-        place: Place::Host,
-        transfer: &MiniBatch::Host,
-        deterministic: true,
-        takes_given_rows: false,
-        sanitized: false,
-    });
+    check(&Subject { build: &build, takes_given_rows: false, ..Subject::new(&DESCRIPTION) });
 }

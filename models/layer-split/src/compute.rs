@@ -39,7 +39,7 @@ impl FirstLayer {
             place: Place::Host,
             options: serde_json::Value::Null,
         };
-        let host = HostBatching::new(&context, "layer split")?;
+        let host = HostBatching::new(&context)?;
         let hops = HostHops::new(&dataset.topology, 1, Arc::new(Expected::default()));
         Ok(Self { host, hops, settings: settings.neighbor()?.clone(), trainer, batch: HostBatch::default() })
     }

@@ -54,7 +54,7 @@ impl HotQueue {
             place: Place::Host,
             options: serde_json::Value::Null,
         };
-        let host = Arc::new(HostBatching::new(&context, "layer split")?);
+        let host = Arc::new(HostBatching::new(&context)?);
         let sampler = NeighborSampler::new(&dataset.topology, hops, threads, &Arc::new(Expected::default()));
         Ok(Self { worker: HostWorker::new(host, threads, sampler)?, super_batches, batch: None })
     }

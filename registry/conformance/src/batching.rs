@@ -1,7 +1,7 @@
 //! The suite of phase Batching.
 //!
-//! [`run`] is for every batching operator. [`run_neighbor`] adds the tests of neighbour sampling: mini-batches equal those of
-//! [`reference::sample`], field for field.
+//! [`run`] is for every batching operator. Where its description claims that it is interchangeable
+//! ([`Description::interchangeable`]), mini-batches equal those of [`reference::sample`], field for field.
 
 pub mod graphs;
 mod laws;
@@ -16,6 +16,7 @@ use morphgl_registry::{
     MiniBatch, NeighborSettings, Pick, Place, Result, SamplerKind, SamplerSettings, Sampling, SeedSet, ShadowSettings,
     WalkSettings,
 };
+use serde_json::Value;
 
 /// One set of inputs of an operator.
 #[derive(Debug, Clone)]
@@ -99,6 +100,7 @@ pub fn hops(settings: &mut SamplerSettings) -> &mut NeighborSettings {
 pub(crate) struct Subject<'a> {
     description: &'a Description,
     place: Place,
+    options: Value,
 }
 
 impl Subject<'_> {
@@ -112,7 +114,7 @@ impl Subject<'_> {
             settings: case.settings.clone(),
             gather: case.gather,
             place: self.place.clone(),
-            options: serde_json::Value::Null,
+            options: self.options.clone(),
         })
     }
 
@@ -175,18 +177,46 @@ pub(crate) fn ids(case: &Case, epoch: u32) -> Vec<BatchId> {
     (0..num_batches).map(|index| BatchId { epoch, index }).collect()
 }
 
-/// Tests the properties of every batching operator, for each kind of sampling that it describes; skips operators that cannot run
-/// on this machine, and prints why.
+/// Tests a batching operator, for each kind of sampling that it describes: the properties of them all, every option, and where it
+/// is interchangeable that its mini-batches are those of the reference. Skips an operator that cannot run on this machine, and
+/// prints why.
 ///
 /// # Panics
 ///
 /// When the operator does not conform.
 pub fn run(description: &Description) {
-    let Some(subject) = subject(description) else { return };
+    let Some(place) = crate::output_place(description) else { return };
     assert!(!description.samplers.is_empty(), "a batching operator samples by one kind at least");
+    let subject = Subject { description, place, options: Value::Null };
     for &kind in description.samplers {
         properties(&subject, kind);
+        options(&subject, kind);
+        match kind {
+            _ if !description.interchangeable => {}
+            SamplerKind::Neighbor => neighbor_is_the_reference(&subject),
+            SamplerKind::Shadow => shadow_is_the_reference(&subject),
+            SamplerKind::Walk => walk_is_the_reference(&subject),
+            other => panic!("the suite has no reference of sampling by {other}"),
+        }
     }
+}
+
+/// With each of its options set, an operator makes valid mini-batches, each a function of its id; an interchangeable one the same
+/// ones as without.
+fn options(subject: &Subject<'_>, kind: SamplerKind) {
+    let &Subject { description, ref place, .. } = subject;
+    let case = Case::new(graphs::random(60, 5, false)).by(kind);
+    let built = |options: Value| {
+        let subject = Subject { description, place: place.clone(), options };
+        subject.build(&case).map(|_| subject)
+    };
+    crate::set_each_option(description.options, built, |_, subject| {
+        laws::batches_fit_the_graph(&subject, &case);
+        laws::batches_are_a_function_of_their_id(&subject, &case);
+        if description.interchangeable {
+            laws::batches_equal_the_reference(&subject, &case);
+        }
+    });
 }
 
 fn properties(subject: &Subject<'_>, kind: SamplerKind) {
@@ -204,14 +234,7 @@ fn properties(subject: &Subject<'_>, kind: SamplerKind) {
     laws::impossible_requests_are_refused(subject, &case);
 }
 
-/// Tests a neighbour sampling operator by [`run`] and against the reference.
-///
-/// # Panics
-///
-/// When the operator does not conform.
-pub fn run_neighbor(description: &Description) {
-    run(description);
-    let Some(subject) = subject(description) else { return };
+fn neighbor_is_the_reference(subject: &Subject<'_>) {
     for case in cases() {
         for expansion in [Expansion::All, Expansion::New] {
             for pick in [Pick::Uniform, Pick::Weighted] {
@@ -220,14 +243,14 @@ pub fn run_neighbor(description: &Description) {
                 }
                 for fanouts in ["-1", "3", "5,4,3", "2,-1", "1,1,1,1", "100,2"] {
                     let case = case.with_fanouts(fanouts).with_hops(|h| (h.expansion, h.pick) = (expansion, pick));
-                    laws::batches_fit_the_graph(&subject, &case);
-                    laws::rows_keep_to_the_fanout(&subject, &case);
-                    laws::batches_equal_the_reference(&subject, &case);
-                    laws::shares_equal_the_reference(&subject, &case);
-                    laws::given_nodes_are_left_out(&subject, &case);
+                    laws::batches_fit_the_graph(subject, &case);
+                    laws::rows_keep_to_the_fanout(subject, &case);
+                    laws::batches_equal_the_reference(subject, &case);
+                    laws::shares_equal_the_reference(subject, &case);
+                    laws::given_nodes_are_left_out(subject, &case);
                     // Operators that read files write each graph first.
                     if fanouts == "5,4,3" {
-                        laws::reordering_renames_the_nodes(&subject, &case);
+                        laws::reordering_renames_the_nodes(subject, &case);
                     }
                 }
             }
@@ -235,41 +258,27 @@ pub fn run_neighbor(description: &Description) {
     }
     // Hubs: long rows, of which many neighbours are drawn.
     let hub = Case::new(graphs::random(900, 5, false)).of(&[0]).with_fanouts("200,80");
-    laws::batches_equal_the_reference(&subject, &hub);
-    laws::reordering_renames_the_nodes(&subject, &hub);
+    laws::batches_equal_the_reference(subject, &hub);
+    laws::reordering_renames_the_nodes(subject, &hub);
 }
 
-/// Tests a ShaDow sampling operator by [`run`] and against the reference.
-///
-/// # Panics
-///
-/// When the operator does not conform.
-pub fn run_shadow(description: &Description) {
-    run(description);
-    let Some(subject) = subject(description) else { return };
+fn shadow_is_the_reference(subject: &Subject<'_>) {
     for case in cases() {
         for (fanouts, layers) in [("-1", 1), ("3", 2), ("5,4,3", 5), ("2,-1", 3), ("1,1,1,1", 2)] {
             for expansion in [Expansion::All, Expansion::New] {
                 let hops = NeighborSettings { expansion, ..fanouts.parse::<Fanouts>().expect("fanouts").into() };
                 let case = case.with(|s| s.sampling = Sampling::Shadow(ShadowSettings { hops, layers }));
-                laws::batches_fit_the_graph(&subject, &case);
-                laws::batches_equal_the_reference(&subject, &case);
-                laws::shares_equal_the_reference(&subject, &case);
+                laws::batches_fit_the_graph(subject, &case);
+                laws::batches_equal_the_reference(subject, &case);
+                laws::shares_equal_the_reference(subject, &case);
             }
         }
     }
     let weighted = Case::new(graphs::random(120, 7, true)).with_hops(|h| h.pick = Pick::Weighted);
-    laws::batches_equal_the_reference(&subject, &weighted.by(SamplerKind::Shadow));
+    laws::batches_equal_the_reference(subject, &weighted.by(SamplerKind::Shadow));
 }
 
-/// Tests an operator that samples by random walks by [`run`] and against the reference.
-///
-/// # Panics
-///
-/// When the operator does not conform.
-pub fn run_walk(description: &Description) {
-    run(description);
-    let Some(subject) = subject(description) else { return };
+fn walk_is_the_reference(subject: &Subject<'_>) {
     let walk = |layers, walks, length, restart, neighbors| WalkSettings { layers, walks, length, restart, neighbors };
     let settings = [
         walk(1, 1, 1, 0.0, 1),
@@ -281,9 +290,9 @@ pub fn run_walk(description: &Description) {
     for case in cases() {
         for walk in &settings {
             let case = case.with(|s| s.sampling = Sampling::Walk(walk.clone()));
-            laws::batches_fit_the_graph(&subject, &case);
-            laws::batches_equal_the_reference(&subject, &case);
-            laws::shares_equal_the_reference(&subject, &case);
+            laws::batches_fit_the_graph(subject, &case);
+            laws::batches_equal_the_reference(subject, &case);
+            laws::shares_equal_the_reference(subject, &case);
         }
     }
 }
@@ -300,8 +309,4 @@ fn cases() -> Vec<Case> {
         Case::new(graphs::bare(&graphs::cycle(6))),
         Case::new(graphs::cycle(1)),
     ]
-}
-
-fn subject(description: &Description) -> Option<Subject<'_>> {
-    Some(Subject { description, place: crate::output_place(description)? })
 }

@@ -15,28 +15,57 @@ use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Place, Result, Score, Training, TrainingContext,
+    Build, Description, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, OptionSpec, Place, Result, Score,
+    Training, TrainingContext,
 };
 use serde_json::{Value, json};
 
 pub use graph::{batch, tiny};
 pub use reference::logits as reference_logits;
 
-/// The operator under test.
+/// The operator under test. [`Subject::new`] has that of a description, to which others add what differs:
+/// `Subject { deterministic: false, ..Subject::new(&DESCRIPTION) }`.
+#[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// How it is built.
     pub build: &'a dyn Fn(&TrainingContext) -> Result<Box<dyn Training>>,
     /// Where it trains.
-    pub place: Place,
+    pub place: &'a Place,
     /// Moves a mini-batch to `place`.
     pub transfer: &'a dyn Fn(HostBatch) -> MiniBatch,
     /// Whether the same calls give the same bits on any number of threads.
     pub deterministic: bool,
     /// Whether it trains mini-batches with given rows, and computes its first layer alone.
     pub takes_given_rows: bool,
+    /// Whether it has a model of its own ([`Description::with_own_model`]), in the place of the suite's: of the job's model it reads
+    /// `in_dim`, `num_classes` and `layers`, and its loss and optimizer are its own.
+    pub own_model: bool,
+    /// Its options, each of which is set.
+    pub options: &'a [OptionSpec],
     /// Whether a sanitizer slows it down a hundred times. Which memory it accesses is then seen as well without training a model to
     /// the end, and with finite differences of a few elements of each parameter.
     pub sanitized: bool,
+}
+
+impl<'a> Subject<'a> {
+    /// The operator of a description, which trains on the host the same bits on any number of threads.
+    ///
+    /// # Panics
+    ///
+    /// When it is not of phase Training.
+    pub fn new(description: &'a Description) -> Self {
+        let Build::Training(build) = &description.build else { panic!("{} is not of phase Training", description.key) };
+        Self {
+            build,
+            place: &Place::Host,
+            transfer: &MiniBatch::Host,
+            deterministic: true,
+            takes_given_rows: description.takes_given_rows,
+            own_model: description.own_model,
+            options: description.options,
+            sanitized: false,
+        }
+    }
 }
 
 impl fmt::Debug for Subject<'_> {
@@ -53,14 +82,17 @@ impl fmt::Debug for Subject<'_> {
 pub fn check(subject: &Subject<'_>) {
     let dataset = Arc::new(tiny());
     let run = Run { subject, dataset };
-    numbers::forward_is_the_reference(&run);
+    if !subject.own_model {
+        numbers::forward_is_the_reference(&run);
+        numbers::dropout_is_a_function_of_the_batch(&run);
+        state::the_first_step_is_adams(&run);
+    }
     numbers::gradients_are_differences(&run);
     numbers::shares_add_up(&run);
     numbers::unlabelled_seeds_do_not_count(&run);
     numbers::one_seed_and_isolated_nodes(&run);
     numbers::inference_is_the_forward_pass(&run);
     together::logits_are_those_of_one_process(&run);
-    numbers::dropout_is_a_function_of_the_batch(&run);
     if !subject.sanitized {
         numbers::loss_falls(&run);
     }
@@ -68,7 +100,6 @@ pub fn check(subject: &Subject<'_>) {
         given::check(&run);
     }
     state::parameters_travel_by_name(&run);
-    state::the_first_step_is_adams(&run);
     state::no_gradient_no_step(&run);
     state::a_copy_goes_on_alike(&run);
     state::a_rebuilt_operator_goes_on_alike(&run);
@@ -77,6 +108,7 @@ pub fn check(subject: &Subject<'_>) {
     state::queued_batches_are_trained_in_order(&run);
     state::threads_change_little(&run);
     state::failures_are_named(&run);
+    state::options_are_taken(&run);
 }
 
 /// Runs the checks of an operator that reads features from the dataset: mini-batches without features.
@@ -96,7 +128,7 @@ fn model(fields: Value) -> Value {
     model
 }
 
-/// The models that every operator is checked with.
+/// The models that an operator without one of its own is checked with.
 fn models() -> Vec<(&'static str, Value)> {
     let deep = json!({"kind": "sage", "layers": 3, "activation": "relu", "residual": true, "normalization": "layer"});
     vec![
@@ -126,14 +158,26 @@ fn layers(model: &Value) -> usize {
 }
 
 impl Run<'_> {
+    /// The models that the operator is checked with.
+    fn models(&self) -> Vec<(&'static str, Value)> {
+        match self.subject.own_model {
+            true => vec![("a model of its own", model(json!({"kind": "custom"})))],
+            false => models(),
+        }
+    }
+
     fn try_build(&self, model: &Value, optimizer: Value, threads: usize) -> Result<Trainer> {
+        self.try_build_with(model, optimizer, threads, Value::Null)
+    }
+
+    fn try_build_with(&self, model: &Value, optimizer: Value, threads: usize, options: Value) -> Result<Trainer> {
         (self.subject.build)(&TrainingContext {
             dataset: Arc::clone(&self.dataset),
             spec: json!({"model": model, "optimizer": optimizer}),
             seed: 7,
             threads,
             place: self.subject.place.clone(),
-            options: Value::Null,
+            options,
         })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use morphgl_registry::{
-    At, BatchFeatures, BatchId, Build, Description, GivenRows, HostBatch, MiniBatch, Place, Transferring,
+    At, BatchFeatures, BatchId, Build, Description, GivenRows, HostBatch, MiniBatch, Place, Result, Transferring,
     TransferringContext,
 };
 
@@ -35,6 +35,14 @@ pub fn run_from(description: &Description, from: &Place, place: &mut dyn FnMut(H
     if description.takes_given_rows {
         given_rows_arrive(description, &random, [from, &to], place);
     }
+    let built = |options| try_build(description, &random, [from, &to], true, options);
+    crate::set_each_option(description.options, built, |what, mut operator| {
+        for index in 0..3 {
+            let whole = reference::sample(&random, BatchId { epoch: 4, index });
+            let lacking = HostBatch { features: None, ..whole.clone() };
+            assert_eq!(transfer(operator.as_mut(), place(lacking, &random), &to), whole, "{what}");
+        }
+    });
     for case in [random, deep, large, bare, lonely] {
         let mut operator = build(description, &case, [from, &to], true);
         let mut passing = build(description, &case, [from, &to], false);
@@ -116,7 +124,18 @@ fn transfer(operator: &mut dyn Transferring, batch: MiniBatch, to: &Place) -> Ho
     on_host(&batch)
 }
 
-fn build(description: &Description, case: &Case, [from, to]: [&Place; 2], gather: bool) -> Box<dyn Transferring> {
+fn build(description: &Description, case: &Case, places: [&Place; 2], gather: bool) -> Box<dyn Transferring> {
+    let built = try_build(description, case, places, gather, serde_json::Value::Null);
+    built.unwrap_or_else(|e| panic!("{} from {} to {}: {e}", description.key, places[0], places[1]))
+}
+
+fn try_build(
+    description: &Description,
+    case: &Case,
+    [from, to]: [&Place; 2],
+    gather: bool,
+    options: serde_json::Value,
+) -> Result<Box<dyn Transferring>> {
     let Build::Transferring(build) = description.build else {
         panic!("{} is not of phase Transferring", description.key)
     };
@@ -126,7 +145,7 @@ fn build(description: &Description, case: &Case, [from, to]: [&Place; 2], gather
         to: to.clone(),
         gather,
         sampled: None,
-        options: serde_json::Value::Null,
+        options,
     };
-    build(&context).unwrap_or_else(|e| panic!("{} from {from} to {to}: {e}", description.key))
+    build(&context)
 }

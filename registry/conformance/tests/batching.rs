@@ -5,11 +5,11 @@ use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use morphgl_conformance::batching::{Case, reference, run, run_neighbor};
+use morphgl_conformance::batching::{Case, reference, run};
 use morphgl_graph_store::{Dataset, Topology};
 use morphgl_registry::{
     At, BatchId, Batching, BatchingContext, BatchingWorker, Build, Description, Error, Handle, Hardware, HostBatch,
-    Key, MiniBatch, Phase, Result,
+    Key, MiniBatch, OptionSpec, OptionType, Phase, Result,
 };
 
 /// The reference as an operator, with a fault.
@@ -95,41 +95,70 @@ impl<const FAULT: u8> BatchingWorker for Faulty<FAULT> {
 }
 
 fn build<const FAULT: u8>(context: &BatchingContext) -> Result<Box<dyn Batching>> {
-    let BatchingContext { dataset, seeds, settings, gather, .. } = context.clone();
+    let BatchingContext { dataset, seeds, mut settings, gather, options, .. } = context.clone();
     if settings.neighbor()?.fanouts.0.is_empty() || settings.batch_size == 0 {
         return Err(Error::setting("settings", "no mini-batch can be made; give fanouts and a batch size"));
+    }
+    match (FAULT, options[DEPTH.name].is_null()) {
+        // An option changes the draws.
+        (12, false) => settings.seed += 1,
+        (13, false) => return Err(Error::setting("options", "the operator has none; leave them out")),
+        _ => {}
     }
     Ok(Box::new(Faulty::<FAULT>(Case { dataset, seeds, settings, gather })))
 }
 
-fn description<const FAULT: u8>() -> Description {
+const DEPTH: OptionSpec = OptionSpec::new("depth", OptionType::Count, "2", "reads in flight");
+
+/// A sampler that claims nothing of its mini-batches but what every sampler does.
+fn sampler<const FAULT: u8>() -> Description {
     let key = Key::new(Phase::Batching, Hardware::CPU, "Reference");
-    Description::new(key, "the reference", At::Host, At::Host, Build::Batching(build::<FAULT>))
+    let description = Description::new(key, "the reference", At::Host, At::Host, Build::Batching(build::<FAULT>));
+    description.with_options(&[DEPTH])
+}
+
+fn interchangeable<const FAULT: u8>() -> Description {
+    sampler::<FAULT>().interchangeable()
 }
 
 #[test]
 fn the_reference_conforms() {
-    run_neighbor(&description::<0>());
+    run(&interchangeable::<0>());
 }
 
 #[track_caller]
-fn refused<const FAULT: u8>(suite: fn(&Description), words: &str) {
-    let panic = catch_unwind(|| suite(&description::<FAULT>())).expect_err("the fault has to be found");
+fn refused<const FAULT: u8>(description: Description, words: &str) {
+    let panic = catch_unwind(|| run(&description)).expect_err("the fault has to be found");
     let message = morphgl_registry::panic_message(panic.as_ref());
     assert!(message.contains(words), "fault {FAULT}: {message}");
 }
 
 #[test]
 fn every_fault_is_found() {
-    refused::<1>(run, "labels of the seeds");
-    refused::<2>(run, "in-degrees of the input nodes");
-    refused::<3>(run, "features of the input nodes");
-    refused::<4>(run, "the source nodes of a block");
-    refused::<5>(run, "more often than the graph has it");
-    refused::<6>(run, "labels of the seeds");
-    refused::<7>(run_neighbor, "blocks of");
-    refused::<8>(run, "more often than the graph has it");
-    refused::<9>(run, "another epoch");
-    refused::<10>(run, "seeds of the share");
-    refused::<11>(run, "of a reordered graph");
+    refused::<1>(sampler::<1>(), "labels of the seeds");
+    refused::<2>(sampler::<2>(), "in-degrees of the input nodes");
+    refused::<3>(sampler::<3>(), "features of the input nodes");
+    refused::<4>(sampler::<4>(), "the source nodes of a block");
+    refused::<5>(sampler::<5>(), "more often than the graph has it");
+    refused::<6>(sampler::<6>(), "labels of the seeds");
+    refused::<7>(interchangeable::<7>(), "blocks of");
+    refused::<8>(sampler::<8>(), "more often than the graph has it");
+    refused::<9>(sampler::<9>(), "another epoch");
+    refused::<10>(sampler::<10>(), "seeds of the share");
+    refused::<11>(sampler::<11>(), "of a reordered graph");
+    refused::<12>(interchangeable::<12>(), "input nodes of");
+    refused::<13>(sampler::<13>(), "option depth: every value is refused");
+}
+
+#[test]
+fn a_sampler_with_other_mini_batches_conforms_where_it_does_not_claim_to_be_interchangeable() {
+    // Rows in another order, and draws that depend on an option.
+    run(&sampler::<7>());
+    run(&sampler::<12>());
+}
+
+#[test]
+fn an_option_without_a_known_value_is_found() {
+    const OPTIONS: [OptionSpec; 1] = [OptionSpec::new("bytes", OptionType::Count, "half of the memory", "a size")];
+    refused::<0>(sampler::<0>().with_options(&OPTIONS), "option bytes: no value is known");
 }

@@ -82,7 +82,7 @@ impl Loader {
             let status = registry.status();
             let found = status.iter().find(|s| {
                 let from = if disk.is_some() { At::Disk } else { At::Host };
-                let samples = s.description.reads == from && s.description.samplers.contains(&kind);
+                let samples = s.description.reads == from && s.description.samples(kind, None);
                 samples && s.availability.is_ok()
             });
             let key = found.map(|s| s.description.key.clone()).ok_or_else(|| {

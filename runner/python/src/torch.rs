@@ -32,6 +32,7 @@ submit! {
         Some(_) => Ok(()),
         None => Err(Unavailable { reason: "give a torch module to morphgl.train".to_string() }),
     })
+    .with_own_model()
 }
 
 /// The `ModuleTrainer` of the command that runs.

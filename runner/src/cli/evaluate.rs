@@ -78,6 +78,10 @@ pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
         .map(|(name, s)| (name.to_string(), json!({ "nodes": s.count, "accuracy": s.accuracy(), "loss": s.loss() })))
         .collect();
     let mut text = show::table(&["split", "nodes", "accuracy", "loss"], &rows, &[0]);
+    let sampled_by = (evaluation == Evaluation::Sampled).then_some(&route.batching);
+    text.extend(sampled_by.map(|by| format!("mini-batches sampled by {by}: {}\n", config.sampler.sampling)));
+    json.insert("evaluation".to_string(), json!(evaluation));
+    json.insert("sampled_by".to_string(), json!(sampled_by));
     if let Some(ranks) = ranks {
         let (of_ranks, words) = ranks.inference_summary(threads)?;
         json.insert("ranks".to_string(), of_ranks);

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use morphgl_platform::SimdLevel;
-use morphgl_registry::{OptionSpec, Status};
+use morphgl_registry::{OptionSpec, Phase, Status};
 use serde_json::json;
 
 use super::{Outcome, show};
@@ -53,7 +53,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let rows: Vec<Vec<String>> = status
         .iter()
         .map(|s| {
-            let yes = if s.description.reference { "yes, a reference" } else { "yes" };
+            let named = s.description.key.phase == Phase::Batching && !s.description.interchangeable;
+            let yes = match s.description.reference {
+                true => "yes, a reference",
+                false if named => "yes, where --batching names it",
+                false => "yes",
+            };
             let available = s.availability.as_ref().map_or_else(|u| format!("no: {}", u.reason), |()| yes.into());
             let places = format!("{} → {}", s.description.reads, s.description.writes);
             vec![s.description.key.to_string(), places, available, s.description.summary.to_string()]
@@ -89,7 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
                 "available": s.availability.is_ok(), "reference": d.reference,
                 "reason": s.availability.as_ref().err().map(|u| &u.reason),
                 "simulated": d.simulated, "queues": d.queues, "features": d.features, "gathers_features": d.gathers_features,
-                "samplers": d.samplers,
+                "samplers": d.samplers, "interchangeable": d.interchangeable, "own_model": d.own_model,
                 "options": d.options.iter().map(option).collect::<Vec<_>>(),
                 "counters": d.counters.iter().map(|c| json!({ "name": c.name, "help": c.help })).collect::<Vec<_>>(),
             })

@@ -258,6 +258,8 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     let rows = split.as_ref().map_or(String::new(), |split| format!("given rows {}, ", show::bytes(split.bytes)));
     show.line(format_args!("memory: {caches}{rows}buffers and workers at most {host}, all else about {held}"));
     let steps_per_epoch = state.plan.num_batches();
+    let sampled_by = (options.evaluation == Evaluation::Sampled).then(|| plan.schedule.shares[0].keys.batching.clone());
+    sampled_by.iter().for_each(|by| show.line(format_args!("evaluates on mini-batches sampled by {by}")));
     show.line(if state.open { format!("{}\n", length(&options, steps_per_epoch)) } else { String::new() });
 
     let (stop, limit) = match ranks::current() {
@@ -366,6 +368,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         outcome.json["layer_split"] = json;
     }
     outcome.json["training"] = serde_json::to_value(&trainer.options)?;
+    outcome.json["training"]["sampled_by"] = json!(sampled_by);
     outcome.json["dataset"] = json!({
         "name": dataset.name, "path": args.planned.data.dataset.as_deref().or(configured.dataset.as_deref()).map(lossy),
         "num_nodes": dataset.num_nodes(), "num_edges": dataset.topology.num_edges(),

@@ -34,21 +34,18 @@ pub struct HostBatching {
 }
 
 impl HostBatching {
-    /// Checks what every sampler of a graph in host memory checks; `key` names the operator, which has no options.
+    /// Checks what every sampler of a graph in host memory checks; options are the operator's own affair.
     ///
     /// # Errors
     ///
-    /// A place other than the host, options, and what [`check_settings`] refuses.
+    /// A place other than the host, and what [`check_settings`] refuses.
     ///
     /// # Complexity
     ///
     /// O(nodes), with edge weights O(nodes + edges) and four bytes a node.
-    pub fn new(context: &BatchingContext, key: impl fmt::Display) -> Result<Self> {
-        let BatchingContext { dataset, seeds, settings, gather, place, options } = context;
+    pub fn new(context: &BatchingContext) -> Result<Self> {
+        let BatchingContext { dataset, seeds, settings, gather, place, .. } = context;
         check_host(place)?;
-        if !(options.is_null() || options.as_object().is_some_and(|o| o.is_empty())) {
-            return Err(Error::setting("options", format!("{key} has none; remove {options}")));
-        }
         check_settings(&dataset.topology, seeds, settings)?;
         Ok(Self {
             dataset: Arc::clone(dataset),

@@ -4,25 +4,17 @@
 use std::sync::Arc;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
-use morphgl_graph_store::{Array, Dataset, Splits, Topology};
-use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, Place, Result, SamplerSettings, SeedSet};
+use morphgl_batching_cpu_neighbor::graph_store::{Dataset, Topology};
+use morphgl_batching_cpu_neighbor::registry::{
+    BatchId, Batching, BatchingContext, Fanouts, Place, Result, SamplerSettings, SeedSet,
+};
 
 fn main() -> Result<()> {
     // Node v of the ring has the four in-neighbours within two steps.
     let n = 1000u32;
     let indices: Vec<u32> = (0..n).flat_map(|v| [n - 2, n - 1, 1, 2].map(|step| (v + step) % n)).collect();
     let topology = Topology::new((0..=u64::from(n)).map(|v| 4 * v).collect::<Vec<_>>(), indices, None);
-    let none = || Array::from(Vec::new());
-    let dataset = Dataset {
-        path: Default::default(),
-        name: "ring".into(),
-        topology: topology.expect("the ring is a graph"),
-        features: None,
-        labels: None,
-        num_classes: 0,
-        splits: Splits { train: none(), valid: none(), test: none() },
-        node_ids: None,
-    };
+    let dataset = Dataset::new("ring", topology.expect("the ring is a graph"));
     let seeds: Vec<u32> = (0..n).collect();
     let fanouts: Fanouts = "3,2".parse()?;
     let sampler = CpuNeighbor::new(&BatchingContext {

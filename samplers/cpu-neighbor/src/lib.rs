@@ -4,6 +4,9 @@ mod sampler;
 
 pub use sampler::CpuNeighbor;
 
+// Graph and contract, so that this crate alone samples.
+pub use {morphgl_graph_store as graph_store, morphgl_registry as registry};
+
 use morphgl_registry::{At, Build, Description, Hardware, Key, Phase};
 
 /// What this crate registers.
@@ -13,6 +16,7 @@ pub const DESCRIPTION: Description = Description::new(
     At::Host,
     At::Host,
     Build::Batching(|context| Ok(Box::new(CpuNeighbor::new(context)?))),
-);
+)
+.interchangeable();
 
 morphgl_registry::submit! { DESCRIPTION }

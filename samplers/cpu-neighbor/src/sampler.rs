@@ -18,14 +18,15 @@ impl CpuNeighbor {
     ///
     /// # Errors
     ///
-    /// Settings of another kind of sampling, and as [`HostBatching::new`].
+    /// Settings of another kind of sampling, options, and as [`HostBatching::new`].
     ///
     /// # Complexity
     ///
     /// As [`HostBatching::new`].
     pub fn new(context: &BatchingContext) -> Result<Self> {
         let settings = context.settings.neighbor()?.clone();
-        let host = HostBatching::new(context, &crate::DESCRIPTION.key)?;
+        crate::DESCRIPTION.check_options(&context.options)?;
+        let host = HostBatching::new(context)?;
         Ok(Self { host: Arc::new(host), settings, expected: Arc::default() })
     }
 }

@@ -2,5 +2,5 @@
 
 #[test]
 fn conforms() {
-    morphgl_conformance::batching::run_neighbor(&morphgl_batching_cpu_neighbor::DESCRIPTION);
+    morphgl_conformance::batching::run(&morphgl_batching_cpu_neighbor::DESCRIPTION);
 }

@@ -38,7 +38,7 @@ fn impossible_contexts() {
     );
     check(
         |c| c.options = serde_json::json!({"walks": 3}),
-        "options: Batching_CPU_Neighbor has none; remove {\"walks\":3}",
+        "Batching_CPU_Neighbor: \"walks\" is none of its options; it has no options; leave it out",
     );
 }
 

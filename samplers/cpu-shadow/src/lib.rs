@@ -15,6 +15,7 @@ pub const DESCRIPTION: Description = Description::new(
     At::Host,
     Build::Batching(|context| Ok(Box::new(CpuShadow::new(context)?))),
 )
-.sampling(&[SamplerKind::Shadow]);
+.sampling(&[SamplerKind::Shadow])
+.interchangeable();
 
 morphgl_registry::submit! { DESCRIPTION }

@@ -2,5 +2,5 @@
 
 #[test]
 fn conforms() {
-    morphgl_conformance::batching::run_shadow(&morphgl_batching_cpu_shadow::DESCRIPTION);
+    morphgl_conformance::batching::run(&morphgl_batching_cpu_shadow::DESCRIPTION);
 }

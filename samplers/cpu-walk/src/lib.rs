@@ -16,6 +16,7 @@ pub const DESCRIPTION: Description = Description::new(
     At::Host,
     Build::Batching(|context| Ok(Box::new(CpuWalk::new(context)?))),
 )
-.sampling(&[SamplerKind::Walk]);
+.sampling(&[SamplerKind::Walk])
+.interchangeable();
 
 morphgl_registry::submit! { DESCRIPTION }

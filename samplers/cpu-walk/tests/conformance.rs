@@ -2,5 +2,5 @@
 
 #[test]
 fn conforms() {
-    morphgl_conformance::batching::run_walk(&morphgl_batching_cpu_walk::DESCRIPTION);
+    morphgl_conformance::batching::run(&morphgl_batching_cpu_walk::DESCRIPTION);
 }

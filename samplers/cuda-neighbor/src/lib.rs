@@ -36,6 +36,7 @@ pub const DESCRIPTION: Description = Description::new(
 .with_accelerators(accelerators)
 .queueing()
 .filling(FeatureFill::Never)
-.with_options(&options::SPECS);
+.with_options(&options::SPECS)
+.interchangeable();
 
 morphgl_registry::submit! { DESCRIPTION }

@@ -55,6 +55,7 @@ pub(crate) const SPECS: [OptionSpec; 8] = [
         "half of the free device memory",
         "device memory of the topology",
     )
+    .such_as(&["1048576"])
     .of_budget(OptionRole::DeviceBudget),
     OptionSpec::new(
         "cache",
@@ -62,6 +63,7 @@ pub(crate) const SPECS: [OptionSpec; 8] = [
         "auto",
         "what ranks the CSR rows that are cached: auto pre-samples, none caches none, or a hotness policy",
     )
+    .such_as(&["none", "in-degree"])
     .of_cache_policy(),
     OptionSpec::new(
         "cache_bytes",
@@ -69,12 +71,15 @@ pub(crate) const SPECS: [OptionSpec; 8] = [
         "topology_bytes",
         "device memory of cached CSR rows and their tables",
     )
+    .such_as(&["65536"])
     .of_budget(OptionRole::CacheBytes),
     OptionSpec::new("presample_epochs", OptionType::Count, "1", "epochs pre-sampled to rank CSR rows, with cache auto")
         .in_unit("epochs"),
     OptionSpec::new("presample_batches", OptionType::Count, "all", "maximum mini-batches of each such epoch")
+        .such_as(&["1"])
         .in_unit("mini-batches"),
     OptionSpec::new("in_flight", OptionType::Count, "2", "mini-batches of a worker in flight, 1 to 16")
+        .such_as(&["1", "16"])
         .in_unit("mini-batches"),
     OptionSpec::new(
         "hop_bytes",
@@ -82,6 +87,7 @@ pub(crate) const SPECS: [OptionSpec; 8] = [
         "1/256 of the device memory",
         "memory of a hop above which the host queries its size first",
     )
+    .such_as(&["1", "1048576"])
     .in_unit("bytes"),
 ];
 

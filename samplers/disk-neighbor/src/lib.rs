@@ -32,6 +32,7 @@ pub const DESCRIPTION: Description = Description::new(
     At::Host,
     Build::Batching(|context| Ok(Box::new(DiskNeighbor::new(context)?))),
 )
+.interchangeable()
 .with_options(&options::SPECS)
 .with_counters(&[DISK_READS, DISK_BYTES, CACHE_REQUESTS, CACHE_HITS]);
 

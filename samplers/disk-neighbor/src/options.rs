@@ -44,14 +44,20 @@ pub(crate) const SPECS: [OptionSpec; 7] = [
         "auto",
         "what is cached: auto, none, lru, sieve, or by a hotness policy",
     )
+    .such_as(&["none", "lru", "sieve", "in-degree"])
     .of_cache_policy()
     .for_single_pass("none"),
     OptionSpec::new("cache_bytes", OptionType::Count, "the rest of memory_bytes", "maximum memory of the caches")
+        .such_as(&["65536"])
         .of_budget(OptionRole::CacheBytes),
-    OptionSpec::new("depth", OptionType::Count, "128", "reads in flight of each worker, 1 to 4096").in_unit("reads"),
+    OptionSpec::new("depth", OptionType::Count, "128", "reads in flight of each worker, 1 to 4096")
+        .such_as(&["1", "4096"])
+        .in_unit("reads"),
     OptionSpec::new("block", OptionType::Count, "512", "alignment of reads, a power of two from 512 to 4096")
+        .such_as(&["4096"])
         .in_unit("bytes"),
     OptionSpec::new("gap", OptionType::Count, "4096", "longest gap that is read to merge two reads, at most 1048576")
+        .such_as(&["0", "1048576"])
         .in_unit("bytes"),
     OptionSpec::new("threads", OptionType::Bool, "false", "read by blocking threads where io_uring is available, too"),
 ];

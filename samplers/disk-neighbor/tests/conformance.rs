@@ -8,5 +8,5 @@ use morphgl_registry::{Build, Description};
 #[test]
 fn conforms() {
     let build = Build::Batching(|context| Ok(Box::new(support::build(context)?)));
-    morphgl_conformance::batching::run_neighbor(&Description { build, ..DESCRIPTION });
+    morphgl_conformance::batching::run(&Description { build, ..DESCRIPTION });
 }

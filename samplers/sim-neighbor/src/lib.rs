@@ -27,6 +27,7 @@ pub const DEVICE: Description = Description::new(
 .with_accelerators(accelerators)
 .filling(FeatureFill::Never)
 .with_options(&OPTIONS)
+.interchangeable()
 .as_simulated();
 
 /// The operator on the host.
@@ -40,6 +41,7 @@ pub const CPU: Description = Description::new(
 .with_probe(probe)
 .with_accelerators(accelerators)
 .with_options(&OPTIONS)
+.interchangeable()
 .as_simulated();
 
 morphgl_registry::submit! { DEVICE }

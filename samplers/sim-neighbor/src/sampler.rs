@@ -7,7 +7,6 @@ use morphgl_registry::{
     BatchId, BatchingContext, BatchingWorker, Error, HostBatch, Key, MiniBatch, NeighborSettings, Place, Result,
 };
 use morphgl_sampler_core::{Expected, HostBatching, HostWorker, NeighborSampler, check_threads};
-use serde_json::Value;
 
 /// State of an operator that all its workers read.
 #[derive(Debug)]
@@ -25,9 +24,9 @@ impl Shared {
             return Err(Error::setting(key, what));
         }
         let settings = context.settings.neighbor()?.clone();
-        // Mini-batches are made in host memory, whatever place they are said to be at; options are the device's.
-        let host = BatchingContext { gather, place: Place::Host, options: Value::Null, ..context.clone() };
-        Ok(Self { host: Arc::new(HostBatching::new(&host, key)?), settings, expected: Arc::default() })
+        // Mini-batches are made in host memory, whatever place they are said to be at.
+        let host = BatchingContext { gather, place: Place::Host, ..context.clone() };
+        Ok(Self { host: Arc::new(HostBatching::new(&host)?), settings, expected: Arc::default() })
     }
 
     pub(crate) fn num_batches(&self) -> usize {

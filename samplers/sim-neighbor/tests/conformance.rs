@@ -9,7 +9,7 @@ fn on_the_device() {
     let mut description = available(DEVICE);
     description.build =
         Build::Batching(|c| Ok(Box::new(SimNeighbor::new(c, &Device::new(c.place.clone(), Config::instant(8)))?)));
-    morphgl_conformance::batching::run_neighbor(&description);
+    morphgl_conformance::batching::run(&description);
 }
 
 #[test]
@@ -17,5 +17,5 @@ fn on_simulated_cpu_workers() {
     let mut description = available(CPU);
     description.build =
         Build::Batching(|c| Ok(Box::new(CpuSimNeighbor::new(c, &Device::new(Place::Host, Config::instant(1)))?)));
-    morphgl_conformance::batching::run_neighbor(&description);
+    morphgl_conformance::batching::run(&description);
 }

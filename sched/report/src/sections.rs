@@ -180,7 +180,7 @@ pub(crate) fn curves(report: &Report) -> String {
         }
         section("", heading, "", &chart(report, title, scale, series))
     };
-    curve("Loss", "Mean cross-entropy", Scale::Plain, [|e| e.loss, |e| e.valid_loss])
+    curve("Loss", "Mean loss", Scale::Plain, [|e| e.loss, |e| e.valid_loss])
         + &curve("Accuracy", "Share of nodes right", Scale::Percent, [|e| e.train_accuracy, |e| e.valid_accuracy])
 }
 

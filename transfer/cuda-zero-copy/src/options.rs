@@ -41,6 +41,7 @@ pub(crate) struct Options {
 
 pub(crate) const SPECS: [OptionSpec; 6] = [
     OptionSpec::new("cache", OptionType::Text, "auto", "what ranks the rows: auto, none or a hotness policy")
+        .such_as(&["none", "in-degree"])
         .of_cache_policy(),
     OptionSpec::new(
         "cache_bytes",
@@ -48,6 +49,7 @@ pub(crate) const SPECS: [OptionSpec; 6] = [
         "3/4 of the free device memory",
         "device memory of the row cache",
     )
+    .such_as(&["65536"])
     .of_budget(OptionRole::CacheBytes),
     OptionSpec::new(
         "presample",
@@ -55,13 +57,15 @@ pub(crate) const SPECS: [OptionSpec; 6] = [
         "64",
         "mini-batches whose accesses rank the rows with cache auto; 0 caches nothing",
     )
+    .such_as(&["0", "1"])
     .in_unit("mini-batches"),
     OptionSpec::new(
         "share",
         OptionType::Number,
         "0.2",
         "share of the multiprocessors that read host memory, above 0, at most 1",
-    ),
+    )
+    .such_as(&["1.0"]),
     OptionSpec::new(
         "access",
         OptionType::Choice(&["aligned", "naive"]),
@@ -78,6 +82,7 @@ const HOST_BYTES: OptionSpec = OptionSpec::new(
     "features in memory",
     "leaves features on disk, with so much host memory for the hottest rows that no device holds",
 )
+.such_as(&["1048576"])
 .of_budget(OptionRole::HostBudget);
 
 /// [`SPECS`], and the options for mini-batches of the host: the staging in pinned memory, and features on disk.

@@ -29,6 +29,7 @@ impl Staging {
     /// The option `depth` of the operators that stage mini-batches.
     pub const DEPTH: OptionSpec =
         OptionSpec::new("depth", OptionType::Count, "3", "mini-batches in pinned memory at a time, at least 1")
+            .such_as(&["1"])
             .in_unit("mini-batches");
 
     /// Staging for `operator`, of at most `depth` mini-batches at a time; 3 for `None`.

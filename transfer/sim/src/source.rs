@@ -66,7 +66,8 @@ pub const OPTIONS: [OptionSpec; 1] = [OptionSpec::new(
     OptionType::Settings,
     "$MORPHGL_SIM",
     "durations, memory and faults of the simulated device",
-)];
+)
+.such_as(&["training=0s"])];
 
 /// The device of an operator, configured by `options.sim` (a [`Config`]), else by the environment.
 /// Operators of the same place and configuration share one device; the host as a place means the first device.

@@ -11,6 +11,7 @@ use morphgl_registry::{
 };
 
 use super::{Case, Subject, graphs, ids, on_host, prepare, reference, worker};
+use crate::one_line;
 
 /// Shapes, prefixes, edges, weights, degrees, labels and features are those of the graph.
 pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
@@ -263,11 +264,6 @@ pub(super) fn impossible_requests_are_refused(subject: &Subject<'_>, case: &Case
     one_line("a mini-batch beyond the last", &error.expect("there is no such mini-batch").to_string());
     let first = worker.prepare(BatchId::default(), None).and_then(|handle| handle.wait());
     assert!(first.is_ok(), "a refused request leaves the worker usable");
-}
-
-fn one_line(what: &str, message: &str) {
-    assert!(!message.contains('\n') && !message.ends_with('.'), "{what}: one line without a full stop: {message}");
-    assert!(message.contains("; "), "{what}: the message says the cure: {message}");
 }
 
 /// No row is longer than the hop's fanout, nor than the node's degree.

@@ -3,7 +3,7 @@
 use morphgl_registry::HostBatch;
 use serde_json::json;
 
-use super::{Run, accumulate, close, gradients, models, parameters, refusal, score, step};
+use super::{Run, accumulate, close, gradients, parameters, refusal, score, step};
 
 /// A mini-batch without features gives the score, gradients and step of one with features; an input node that does not exist
 /// is an error that names the mini-batch.
@@ -11,7 +11,7 @@ pub(super) fn features_are_read_from_the_store(run: &Run<'_>) {
     // Reverse order, so that rows of the mini-batch are not rows of the dataset.
     let nodes: Vec<u32> = run.all_nodes().into_iter().rev().collect();
     let mut checked = 0;
-    for (what, model) in models() {
+    for (what, model) in run.models() {
         // An operator may refuse a model.
         if run.try_build(&model, json!({}), 1).is_err() {
             continue;

@@ -6,7 +6,7 @@ use std::thread;
 
 use morphgl_registry::{Error, GatherRows, Result};
 
-use super::{Run, accumulate, models, step};
+use super::{Run, accumulate, step};
 
 /// One of several peers, with a channel from and to each other one: who ends early is missed by the others at once.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl GatherRows for Peer {
 /// Peers that infer together have the same bits, and the logits of one process, also where there are more peers than rows.
 pub(super) fn logits_are_those_of_one_process(run: &Run<'_>) {
     let nodes = [7u32, 0, 10, 7, 11];
-    for (what, model) in models() {
+    for (what, model) in run.models() {
         let trainers = |size: usize| {
             let trainer = |_| {
                 let mut trainer = run.build(&model);

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod check;
+pub mod labor;
 pub mod mapped;
 
 use std::sync::Arc;
@@ -27,8 +28,9 @@ pub struct Checked {
 }
 
 /// Option `every`.
-const EVERY: OptionSpec =
-    OptionSpec::new("every", OptionType::Count, "1", "check every so many mini-batches").in_unit("mini-batches");
+const EVERY: OptionSpec = OptionSpec::new("every", OptionType::Count, "1", "check every so many mini-batches")
+    .such_as(&["3"])
+    .in_unit("mini-batches");
 
 /// Number of checked mini-batches.
 pub const CHECKED: CounterSpec = CounterSpec::new("checked_batches", "mini-batches that were checked");

@@ -23,6 +23,7 @@ pub const DESCRIPTION: Description = Description::new(
     At::Host,
     Build::Batching(|context| Ok(Box::new(Mapped::new(context)?))),
 )
+.interchangeable()
 .with_counters(&[EDGES]);
 
 morphgl_registry::submit! { DESCRIPTION }
@@ -38,7 +39,7 @@ pub struct Mapped {
 impl Mapped {
     fn new(context: &BatchingContext) -> Result<Self> {
         let settings = context.settings.neighbor()?.clone();
-        let host = HostBatching::new(context, KEY)?;
+        let host = HostBatching::new(context)?;
         Ok(Self { host: Arc::new(host), settings, expected: Arc::default() })
     }
 }

@@ -87,3 +87,44 @@ fn its_sampler_reads_from_disk_is_planned_and_counts() {
     assert!(mapped["counters"][key]["sampled_edges"].as_u64().expect("a count") > 0);
     assert_eq!(mapped["epochs"][0]["loss"], memory["epochs"][0]["loss"]);
 }
+
+/// A sampler that does not claim the mini-batches of others runs where it is named, and nowhere else.
+#[test]
+fn its_sampler_with_mini_batches_of_its_own_runs_where_it_is_named() {
+    let key = "Batching_CPU_Labor";
+    let ops = json(&["ops", "--json"]);
+    let row = ops["operators"].as_array().expect("a list").iter().find(|o| o["key"] == key).expect("it is listed");
+    assert_eq!((&row["interchangeable"], &row["samplers"][0]), (&false.into(), &"neighbor".into()));
+
+    let dir = tempfile::tempdir().expect("a folder");
+    let [dataset, model] = ["graph", "model.safetensors"].map(|name| dir.path().join(name).display().to_string());
+    json(&["generate", "sbm", "-o", &dataset, "--nodes", "3000", "--json"]);
+    let train = ["train", &dataset, "--json", "--epochs", "1", "--hidden", "8", "--layers", "2", "--fanouts", "3,3"];
+    let quick = ["--evaluation", "sampled", "--profile-seconds", "0.1", "--batch-size", "256", "--save", &model];
+    let trained = |more: &[&str]| json(&[&train[..], &quick, &["--training", "Training_CPU_Native"], more].concat());
+    let batching = |report: &serde_json::Value| -> Vec<String> {
+        let routes = report["profile"]["routes"].as_array().expect("routes").iter();
+        routes.map(|r| r["route"]["batching"].as_str().expect("a key").to_string()).collect()
+    };
+    // Not ranked against the others: it is not even measured.
+    let auto = trained(&[]);
+    assert!(batching(&auto).iter().all(|batching| batching != key), "{:?}", batching(&auto));
+    assert_eq!(auto["training"]["sampled_by"], "Batching_CPU_Neighbor");
+    // Named, it alone samples, for training and for the evaluation beside it; its option is taken, and its counter reported.
+    let nodes = |options: &[&str]| {
+        let named = trained(&[&["--batching", key], options].concat());
+        assert!(batching(&named).iter().all(|batching| batching == key), "{:?}", batching(&named));
+        assert_eq!(named["training"]["sampled_by"], key);
+        named["counters"][key]["input_nodes"].as_u64().expect("a count")
+    };
+    let (apart, same) = (nodes(&[]), nodes(&["--set", "Batching_CPU_Labor.layer_dependency=true"]));
+    assert!(same > 0 && same != apart, "{same} input nodes by the same numbers at every hop, {apart} without");
+
+    // Nor does it take the place of another one in an evaluation.
+    let evaluate = ["evaluate", &model, &dataset, "--evaluation", "sampled", "--fanouts", "3,3", "--json"];
+    let by = |options: &[&str]| json(&[&evaluate[..], options].concat())["sampled_by"].clone();
+    assert_eq!((by(&[]), by(&["--batching", key])), ("Batching_CPU_Neighbor".into(), key.into()));
+    let text = Command::new(env!("CARGO_BIN_EXE_morphgl-checked")).args(&evaluate[..7]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("mini-batches sampled by Batching_CPU_Neighbor: fanouts 3,3"), "{text}");
+}
