@@ -5,10 +5,12 @@
 #   tar -xJf ARCHIVE          there, in a folder of its own
 #   ./gpu.sh run OUT STAGE    runs a stage, below eight minutes, and writes OUT/table.md and OUT/results.tar.gz after
 #                             each of its parts; MINUTES (7) says after how many no further part begins
+#   ./gpu.sh quarter OLD NEW  two unpacked builds side by side on a machine that is there for a quarter of an hour: gpu_quarter.sh
 #
 # Stages, in the order of their worth:
 #   smoke      what the machine has; a mini-batch of every operator; an epoch by every plan
 #   gather     the zero-copy gather beside block copies, by whole lines and naively
+#   translation  gathers by kind of host memory, size of the table, order of the ids and grid
 #   sample     the sampler beside the limit of random reads
 #   step       training steps, by phase
 #   transfers  epochs by every transfer to the device: copied by DMA, gathered by the device with and without its cache, naively;
@@ -23,11 +25,12 @@
 # wheels; PyG and compute-sanitizer are used where they are. Without a device every stage says so and ends.
 set -uo pipefail
 
-STAGES="smoke gather sample step transfers epochs sweep suites sanitize"
+STAGES="smoke gather translation sample step transfers epochs sweep suites sanitize"
 CRATES=(morphgl-cuda morphgl-batching-cuda-neighbor morphgl-transferring-pcie-dma
         morphgl-transferring-cuda-zero-copy morphgl-training-cuda-native)
 BENCHES=(morphgl-batching-cuda-neighbor:sample morphgl-transferring-cuda-zero-copy:gather
-         morphgl-training-cuda-native:step)
+         morphgl-transferring-cuda-zero-copy:translation morphgl-training-cuda-native:step)
+FILES=(gpu.sh gpu_quarter.sh gpu_table.py peer_batches.py pyg_epoch.py torch_epoch.py wholegraph_epoch.py)
 MOST_BYTES=30000000
 DMA_GATHER=Transferring_CUDA+PCIe_DmaGather
 
@@ -52,10 +55,10 @@ pack() {
   # What has to have its sources or a compiler beside it tells nothing about a device.
   rm -f "$dir"/tests/*-driver "$dir"/tests/*-kernels "$dir"/tests/*-sanitizers
   strip "$dir/morphgl" "$dir"/tests/* "$dir"/benches/*
-  cp "$here/gpu.sh" "$here/gpu_table.py" "$here/pyg_epoch.py" "$dir"
+  (cd "$here" && cp "${FILES[@]}" "$dir")
   tar -C "$dir" -cf - . | xz -9 -T 1 >"$archive"
   size=$(stat -c %s "$archive")
-  echo "$archive: $((size / 1000000)) MB, $(ls "$dir/tests" | wc -l) test programs"
+  echo "$archive: $((size / 1000000)) MB, $(find "$dir/tests" -type f | wc -l) test programs"
   [ "$size" -le "$MOST_BYTES" ] || { echo "gpu.sh: $archive is larger than $((MOST_BYTES / 1000000)) MB" >&2; exit 1; }
 }
 
@@ -74,8 +77,15 @@ for line in sys.stdin:
 
 # ---------------------------------------------------------------- running
 HERE=$(cd "$(dirname "$0")" && pwd)
+# The build that runs, and what it leaves.
+BUILD=$HERE
 RAW=$HERE/raw
 SETS=$HERE/sets
+# No part begins after so many seconds; a part that runs is ended then only by `quarter`.
+END=$((${MINUTES:-7} * 60))
+HARD_END=
+# Whether parts that an earlier call has ended are left out.
+AGAIN=
 
 run() {
   OUT=$1
@@ -117,12 +127,13 @@ print(found[0] if found else "")' "$name")
 
 # Why no operator trains on a device; false where one does.
 no_device() {
-  "$HERE/morphgl" ops --json 2>"$RAW/ops.log" | python3 -c '
+  # shellcheck disable=SC2094  # the log is read after the program has ended
+  timeout -k 5 60 "$BUILD/morphgl" ops --json 2>"$RAW/ops.log" | python3 -c '
 import json, sys
 try:
     operators = json.load(sys.stdin)["operators"]
-except ValueError:
-    print("morphgl ops fails: " + open(sys.argv[1]).read().strip()); sys.exit(0)
+except (ValueError, KeyError):
+    print("morphgl ops fails: " + " ".join(open(sys.argv[1]).read().split())); sys.exit(0)
 cuda = [o for o in operators if o["key"] == "Training_CUDA_Native"]
 if not cuda: print("this program was built without the feature cuda")
 elif not cuda[0]["available"]: print(cuda[0]["reason"])
@@ -133,57 +144,82 @@ machine() {
   nvidia-smi --query-gpu=name,memory.total,driver_version,pcie.link.gen.current,pcie.link.width.current \
     --format=csv,noheader >"$RAW/device.txt" 2>/dev/null || echo "nvidia-smi does not run" >"$RAW/device.txt"
   { lscpu | grep -E '^(Model name|CPU\(s\)|NUMA node\(s\))'; free -g | sed -n 2p; } >>"$RAW/device.txt" 2>/dev/null
-  "$HERE/morphgl" ops >"$RAW/ops.txt" 2>&1
+  timeout -k 5 60 "$BUILD/morphgl" ops >"$RAW/ops.txt" 2>&1
   publish
 }
 
 # How a part ended, for the table.
-note() {
-  echo "$1: $2" | tee -a "$RAW/parts.txt"
-  publish
-}
+say() { echo "$1: $2" | tee -a "$RAW/parts.txt"; }
+note() { say "$@"; publish; }
 
+# Writes the table and packs the raw results; an older one stays whole where that fails, as on a full disk.
 publish() {
-  python3 "$HERE/gpu_table.py" "$RAW" >"$OUT/table.md.new" 2>"$RAW/table.log" && mv "$OUT/table.md.new" "$OUT/table.md"
-  rm -f "$OUT/table.md.new"
-  tar -C "$HERE" -czf "$OUT/results.tar.gz" raw
+  local new=$OUT/.new.$BASHPID
+  python3 "$HERE/gpu_table.py" "$RAW" >"$new" 2>"$RAW/table.log" && mv "$new" "$OUT/table.md"
+  tar -C "$(dirname "$RAW")" -cf - raw 2>/dev/null | gzip -1 >"$new" && mv "$new" "$OUT/results.tar.gz"
+  rm -f "$new"
 }
 
-over() { [ $SECONDS -ge $((${MINUTES:-7} * 60)) ]; }
+over() { [ $SECONDS -ge "$END" ]; }
 
-# Runs one part for so many seconds at most: what it prints is kept, how it ends is said.
+# The log of a part; names of files are short.
+log_of() {
+  local name=${1//[ \/]/-}
+  [ ${#name} -le 150 ] || name=${name:0:120}-$(cksum <<<"$name" | cut -d ' ' -f 1)
+  echo "$RAW/$name.log"
+}
+
+# Runs one part for so many seconds at most: what it prints is kept, how it ends is said and published.
 part() {
-  local what=$1 limit=$2 log status
-  shift 2
-  if over; then note "$what" "skipped: no time left"; return 1; fi
-  log="$RAW/${what//[ \/]/-}.log"
-  timeout "$limit" "$@" >"$log" 2>&1
+  local status
+  attempt "$@"
   status=$?
-  case $status in
-    0) note "$what" passed ;;
-    124) note "$what" "failed: longer than $limit s" ;;
-    *) note "$what" "failed (status $status): $(tail -n 1 "$log" | cut -c -300)" ;;
-  esac
+  publish
   return $status
 }
 
-# A benchmark, which prints lines of JSON.
+# The same for a part whose results are published once they are read.
+attempt() {
+  local what=$1 limit=$2 most=$2 log status began=$SECONDS
+  shift 2
+  # What came of it is there already.
+  if [ -n "$AGAIN" ] && grep -qsF -e "$what: passed" -e "$what: failed" "$RAW/parts.txt"; then return 1; fi
+  if over; then say "$what" "skipped: no time left"; return 1; fi
+  [ -z "$HARD_END" ] || limit=$((limit < END - SECONDS ? limit : END - SECONDS))
+  log=$(log_of "$what")
+  timeout -k 5 "$limit" "$@" >"$log" 2>&1
+  status=$?
+  if [ $status -eq 0 ]; then
+    say "$what" passed
+  elif [[ $status =~ ^(124|137)$ ]] && [ $((SECONDS - began)) -ge "$limit" ]; then
+    say "$what" "$([ "$limit" -lt "$most" ] && echo "cut off: no time left after" || echo "failed: longer than") $limit s"
+  else
+    say "$what" "failed (status $status): $(tail -n 1 "$log" | cut -c -300)"
+  fi
+  return $status
+}
+
+# A benchmark, which prints lines of JSON: those that it prints before it fails are kept, too.
 bench() {
-  part "bench $1" 400 "$HERE/benches/$1" --json
-  grep '^{' "$RAW/bench-$1.log" >"$RAW/bench-$1.jsonl"
+  local name=$1 limit=$2 program=$3
+  shift 3
+  [ -x "$program" ] || { note "bench $name" "skipped: this build has no $(basename "$program")"; return; }
+  attempt "bench $name" "$limit" "$program" --json "$@"
+  grep '^{' "$(log_of "bench $name")" >"$RAW/bench-$name.jsonl"
   publish
 }
-gather() { bench gather; }
-sample() { bench sample; }
-step() { bench step; }
+gather() { bench gather 400 "$HERE/benches/gather"; }
+sample() { bench sample 400 "$HERE/benches/sample"; }
+step() { bench step 400 "$HERE/benches/step"; }
+translation() { bench translation 400 "$HERE/benches/translation" --seconds 380; }
 
 smoke() {
   local plan
   for program in "$HERE"/tests/*-conformance "$HERE"/tests/*-dma_gather; do part "suite $(basename "$program")" 120 "$program" --test-threads 4; done
   for plan in pipeline device auto; do
-    part "train default $plan" 60 "$HERE/morphgl" train --plan "$plan" --epochs 2 --evaluation none
+    part "train default $plan" 60 "$BUILD/morphgl" train --plan "$plan" --epochs 2 --evaluation none
   done
-  part "train default $DMA_GATHER" 60 "$HERE/morphgl" train --transferring "$DMA_GATHER" --epochs 2 --evaluation none
+  part "train default $DMA_GATHER" 60 "$BUILD/morphgl" train --transferring "$DMA_GATHER" --epochs 2 --evaluation none
 }
 
 suites() {
@@ -264,20 +300,22 @@ sweep() {
 dataset() {
   local name=$1
   shift
-  [ -e "$SETS/$name/graph.json" ] || part "generate $name" 300 "$HERE/morphgl" generate sbm -q -o "$SETS/$name" --dtype f16 "$@"
+  [ -e "$SETS/$name/graph.json" ] || part "generate $name" 300 "$BUILD/morphgl" generate sbm -q -o "$SETS/$name" --dtype f16 "$@"
 }
 
 # Bytes of the host's memory that an epoch may use.
 memory() { awk '/^MemAvailable/ { printf "%d", $2 * 1024 * 0.8 }' /proc/meminfo; }
 
-# Two epochs by one plan, with so many CPU threads; what follows are more options.
+# Two epochs by one plan, with so many CPU threads; what follows are more options. Of another build, number of epochs, file of rows
+# and name where BUILD, EPOCHS, ROWS and TAG say so.
 epoch() {
   local graph=$1 model=$2 threads=$3 plan=$4
   shift 4
-  local what="epoch $graph $model $threads $plan${*:+ $*}"
-  part "$what" 120 taskset -c "0-$((threads - 1))" "$HERE/morphgl" train "$SETS/$graph" --model "$model" \
-    --threads "$threads" --plan "$plan" --memory "$(memory)" --epochs 2 --evaluation none --no-verify -q --json "$@" || return
-  row "$RAW/${what//[ \/]/-}.log" epochs.jsonl graph="$graph" model="$model" threads="$threads" plan="$(basename "$plan" .json)" options="$*"
+  local what="${TAG:-epoch} $graph $model $threads $plan${*:+ $*}"
+  attempt "$what" 120 taskset -c "0-$((threads - 1))" "$BUILD/morphgl" train "$SETS/$graph" --model "$model" --threads "$threads" \
+    --plan "$plan" --memory "$(memory)" --epochs "${EPOCHS:-2}" --evaluation none --no-verify -q --json "$@" || { publish; return 1; }
+  row "$(log_of "$what")" "${ROWS:-epochs.jsonl}" tag="${TAG:-epoch}" graph="$graph" model="$model" threads="$threads" \
+    plan="$(basename "$plan" .json)" options="$*"
 }
 
 # PyG's epochs, and ours by its rule of expansion.
@@ -285,9 +323,9 @@ pyg() {
   local model=$1 threads=$2
   python3 -c "import torch_geometric" 2>/dev/null || { note "PyG $model" "skipped: python3 has no torch_geometric"; return; }
   epoch products "$model" "$threads" auto --expansion new
-  part "PyG $model" 150 taskset -c "0-$((threads - 1))" python3 "$HERE/pyg_epoch.py" "$SETS/products" --model "$model" \
-    --threads "$threads" --epochs 2 --seconds 30 || return
-  row "$RAW/PyG-$model.log" pyg.jsonl
+  attempt "PyG $model" 150 taskset -c "0-$((threads - 1))" python3 "$HERE/pyg_epoch.py" "$SETS/products" --model "$model" \
+    --threads "$threads" --epochs 2 --seconds 30 || { publish; return 1; }
+  row "$(log_of "PyG $model")" pyg.jsonl
 }
 
 # Adds the JSON document that ends a log as a row of a file, with what it is of.
@@ -300,16 +338,20 @@ document = json.loads(text[text.index("{"):])
 fields = dict(field.split("=", 1) for field in about)
 with open(out, "a") as file:
     file.write(json.dumps({**fields, "run": document} if fields else document) + "\n")
-' "$1" "$RAW/$2" "${@:3}" || note "$1" "failed: no JSON"
+' "$1" "$RAW/$2" "${@:3}" || say "$1" "failed: no JSON"
   publish
 }
 
+# shellcheck source-path=SCRIPTDIR source=gpu_quarter.sh
+source "$HERE/gpu_quarter.sh"
+
 usage() {
-  echo "usage: gpu.sh pack ARCHIVE | gpu.sh run OUT STAGE, of: $STAGES" >&2
+  echo "usage: gpu.sh pack ARCHIVE | gpu.sh run OUT STAGE | gpu.sh quarter OLD NEW; stages: $STAGES" >&2
   exit 2
 }
 case "${1:-} $#" in
   "pack 2") pack "$2" ;;
   "run 3") [[ " $STAGES " == *" $3 "* ]] || usage; run "$2" "$3" ;;
+  "quarter 3") quarter "$2" "$3" ;;
   *) usage ;;
 esac

@@ -2,13 +2,16 @@
 """Epochs of PyG on a MorphGL dataset, on a CUDA device or on the CPU: one JSON line.
 
     pyg_epoch.py DATASET --model sage|gcn|gat [--device cuda] [--threads 16] [--epochs 2] [--seconds 60]
+                 [--features device] [--csr] [--compile] [--tf32]
 
 Mini-batches come from NeighborLoader, which samples on the host by pyg-lib or torch-sparse; features stay in their stored
-type until they are on the device. Models are those of `morphgl train`: three layers of width 256, GAT with four heads (one in
-the last layer), dropout 0.5, Adam.
+type until they are on the device. As it is every step copies the features of its mini-batch; with `--features device` all rows are
+on the device, and a step gathers there. Models are those of `morphgl train`: three layers of width 256, GAT with four heads (one
+in the last layer), dropout 0.5, Adam.
 
 Where neither sampler is installed, "mode" is "steps": a few mini-batches, made beforehand by PyG's rule, are moved to the
-device and trained, and an epoch is as many such steps. That leaves PyG's sampling out: no epoch of PyG's is shorter.
+device and trained, and an epoch is as many such steps. That leaves PyG's sampling out: no epoch of PyG's is shorter. With
+`--features device` these mini-batches lie on the device, too, as a sampler there would leave them, and a step copies nothing.
 
 An epoch that is not over after --seconds is cut off, and its seconds are those of its mini-batches so far, scaled up
 ("measured" says how many of "batches").
@@ -21,6 +24,8 @@ import sys
 import time
 
 import numpy as np
+
+import peer_batches
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("dataset")
@@ -35,8 +40,15 @@ parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--seconds", type=float, default=60.0, help="of an epoch, at most")
 parser.add_argument("--device", default="cuda")
 parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of torch, and the loader's processes")
+parser.add_argument("--features", choices=["host", "device"], default="host",
+                    help="rows copied to the device in every step, or all of them there from the beginning")
+parser.add_argument("--csr", action="store_true", help="adjacency as CSR matrices made beforehand; sage and gcn, with features on the device")
+parser.add_argument("--compile", action="store_true", help="the model by torch.compile")
+parser.add_argument("--tf32", action="store_true", help="GEMMs in TF32")
 parser.add_argument("--mode", choices=["auto", "loader", "steps"], default="auto")
 args = parser.parse_args()
+if args.csr and (args.model == "gat" or args.mode == "loader" or args.features == "host"):
+    parser.error("--csr: GATConv reads edges, and NeighborLoader makes them; leave it out, or give --mode steps --features device")
 FANOUTS = [int(k) for k in args.fanouts.split(",")]
 STEPS = 8
 
@@ -44,6 +56,7 @@ import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 import torch_geometric  # noqa: E402
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv  # noqa: E402
+from torch_geometric.nn.conv.gcn_conv import gcn_norm  # noqa: E402
 from torch_geometric.utils import trim_to_layer  # noqa: E402
 
 
@@ -56,34 +69,27 @@ def installed():
     return None
 
 
-class Graph:
-    """The files of a dataset, as they are."""
-
-    def __init__(self, path):
-        def read(name, **how):
-            return np.load(os.path.join(path, name + ".npy"), **how)
-
-        self.indptr = read("indptr").astype(np.int64)
-        self.indices = read("indices").astype(np.int64)
-        self.features = torch.from_numpy(read("features"))
-        self.labels = torch.from_numpy(read("labels").astype(np.int64))
-        self.train = torch.from_numpy(read("train").astype(np.int64))
-        self.num_nodes = len(self.indptr) - 1
-        with open(os.path.join(path, "graph.json")) as file:
-            self.num_classes = json.load(file)["num_classes"]
-
-
 class Batch:
-    """What a step needs of a mini-batch of the loader's."""
+    """What a step needs of a mini-batch: its features, or its nodes where features are on the device; and its adjacency, the edges
+    or one CSR matrix a layer."""
 
-    def __init__(self, x, edge_index, y, nodes, edges):
-        self.x, self.edge_index, self.y, self.nodes, self.edges = x, edge_index, y, nodes, edges
+    FIELDS = "x", "n_id", "edges", "y"
+
+    def __init__(self, x, n_id, edges, y, num_nodes, num_edges, layers=None):
+        self.x, self.n_id, self.edges, self.y = x, n_id, edges, y
+        self.num_nodes, self.num_edges, self.layers = num_nodes, num_edges, layers
 
     def to(self, device):
         def move(tensor):
-            return tensor.to(device, non_blocking=True)
+            return None if tensor is None else tensor.to(device, non_blocking=True)
 
-        return Batch(move(self.x), move(self.edge_index), move(self.y), self.nodes, self.edges)
+        layers = self.layers and [move(layer) for layer in self.layers]
+        return Batch(*(move(getattr(self, name)) for name in self.FIELDS), self.num_nodes, self.num_edges, layers)
+
+    def pin(self):
+        for name in self.FIELDS:
+            if getattr(self, name) is not None:
+                setattr(self, name, getattr(self, name).pin_memory())
 
 
 def loader(graph):
@@ -93,73 +99,61 @@ def loader(graph):
 
     targets = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
     edges = torch.from_numpy(np.stack([graph.indices, targets]))
-    data = Data(x=graph.features, y=graph.labels, edge_index=edges, num_nodes=graph.num_nodes)
+    x = torch.from_numpy(graph.features) if args.features == "host" else None
+    data = Data(x=x, y=torch.from_numpy(graph.labels), edge_index=edges, num_nodes=graph.num_nodes)
     graph.indices = targets = None
-    made = NeighborLoader(data, num_neighbors=FANOUTS, batch_size=args.batch_size, input_nodes=graph.train, shuffle=True,
-                          is_sorted=True, num_workers=args.threads, persistent_workers=args.threads > 0,
+    made = NeighborLoader(data, num_neighbors=FANOUTS, batch_size=args.batch_size, input_nodes=torch.from_numpy(graph.train),
+                          shuffle=True, is_sorted=True, num_workers=args.threads, persistent_workers=args.threads > 0,
                           pin_memory=args.device.startswith("cuda"))
 
     def epoch():
         for b in made:
             # torch-sparse does not say which nodes a hop found.
             nodes, edges = getattr(b, "num_sampled_nodes", None), getattr(b, "num_sampled_edges", None)
-            yield Batch(b.x, b.edge_index, b.y[:b.batch_size], nodes, edges)
+            n_id = b.n_id if args.features == "device" else None
+            yield Batch(b.x, n_id, b.edge_index, b.y[:b.batch_size], nodes, edges)
 
     return epoch
 
 
-def sampled(graph, seeds, generator, local):
-    """One mini-batch by PyG's rule: every hop expands the nodes that the one before found."""
-    nodes, frontier, sources, targets = [seeds], seeds, [], []
-    local[seeds] = np.arange(len(seeds))
-    count, first, num_nodes, num_edges = len(seeds), 0, [len(seeds)], []
-    for fanout in FANOUTS:
-        start, degree = graph.indptr[frontier], graph.indptr[frontier + 1] - graph.indptr[frontier]
-        picks, rows = [], []
-        few = np.flatnonzero(degree <= fanout)
-        rows.append(np.repeat(few, degree[few]))
-        within = np.arange(degree[few].sum()) - np.repeat(np.cumsum(degree[few]) - degree[few], degree[few])
-        picks.append(np.repeat(start[few], degree[few]) + within)
-        # Floyd's method, for all other rows at once.
-        many = np.flatnonzero(degree > fanout)
-        chosen = np.empty((len(many), fanout), np.int64)
-        for j in range(fanout):
-            last = degree[many] - fanout + j
-            drawn = (generator.random(len(many)) * (last + 1)).astype(np.int64)
-            again = (chosen[:, :j] == drawn[:, None]).any(1)
-            chosen[:, j] = np.where(again, last, drawn)
-        rows.append(np.repeat(many, fanout))
-        picks.append((start[many][:, None] + chosen).ravel())
-        found = graph.indices[np.concatenate(picks)]
-        unknown = found[local[found] < 0]
-        fresh = unknown[np.sort(np.unique(unknown, return_index=True)[1])]
-        local[fresh] = count + np.arange(len(fresh))
-        sources.append(local[found])
-        targets.append(first + np.concatenate(rows))
-        nodes.append(fresh)
-        num_nodes.append(len(fresh))
-        num_edges.append(len(found))
-        first, count, frontier = count, count + len(fresh), fresh
-    nodes = np.concatenate(nodes)
-    local[nodes] = -1
-    edges = torch.from_numpy(np.stack([np.concatenate(sources), np.concatenate(targets)]))
-    x = graph.features[torch.from_numpy(nodes)]
-    return Batch(x, edges, graph.labels[torch.from_numpy(seeds)], num_nodes, num_edges)
+def csr_layers(batch):
+    """The adjacency of each layer, a CSR matrix of its targets by its sources. GCN's has the values of `gcn_norm`, self-loops
+    among them; SAGE's has ones. Whoever computes them once a mini-batch spares each layer the work."""
+    layers = []
+    for i in range(len(FANOUTS)):
+        hops = len(FANOUTS) - i
+        num_src, num_edges = sum(batch.num_nodes[:hops + 1]), sum(batch.num_edges[:hops])
+        num_dst = sum(batch.num_nodes[:hops])
+        edges = torch.from_numpy(np.stack([batch.sources[:num_edges], batch.targets[:num_edges]]))
+        weights = torch.ones(num_edges)
+        if args.model == "gcn":
+            edges, weights = gcn_norm(edges, None, num_src, dtype=torch.float32)
+            kept = edges[1] < num_dst
+            edges, weights = edges[:, kept], weights[kept]
+        coo = torch.sparse_coo_tensor(edges.flip(0), weights, (num_dst, num_src))
+        layers.append(coo.coalesce().to_sparse_csr())
+    return layers
 
 
 def steps(graph):
     """The same few mini-batches, again and again, of as many as an epoch has."""
-    generator, local = np.random.default_rng(0), np.full(graph.num_nodes, -1, np.int64)
-    order = generator.permutation(graph.train.numpy())
-    seeds = [order[i:i + args.batch_size] for i in range(0, len(order), args.batch_size)]
-    # The last one may be smaller than the others.
-    kept = [sampled(graph, s, generator, local) for s in seeds[:STEPS]]
-    if args.device.startswith("cuda"):
-        for batch in kept:
-            batch.x, batch.edge_index, batch.y = (t.pin_memory() for t in (batch.x, batch.edge_index, batch.y))
+    some, count = peer_batches.some(graph, FANOUTS, args.batch_size, STEPS)
+    kept = []
+    for batch in some:
+        n_id = torch.from_numpy(batch.nodes)
+        x = torch.from_numpy(graph.features)[n_id] if args.features == "host" else None
+        edges = None if args.csr else torch.from_numpy(np.stack([batch.sources, batch.targets]))
+        y = torch.from_numpy(graph.labels[batch.nodes[:batch.num_nodes[0]]])
+        made = Batch(x, None if args.features == "host" else n_id, edges, y, batch.num_nodes, batch.num_edges,
+                     csr_layers(batch) if args.csr else None)
+        if args.features == "device":
+            made = made.to(torch.device(args.device))
+        elif args.device.startswith("cuda"):
+            made.pin()
+        kept.append(made)
 
     def epoch():
-        for i in range(len(seeds)):
+        for i in range(count):
             yield kept[i % len(kept)]
 
     return epoch
@@ -175,44 +169,54 @@ class Model(torch.nn.Module):
             if args.model == "sage":
                 return SAGEConv(dims[i], width)
             if args.model == "gcn":
-                return GCNConv(dims[i], width)
+                return GCNConv(dims[i], width, normalize=not args.csr)
             heads = 1 if last else args.heads
             return GATConv(dims[i], width // heads, heads=heads)
 
         self.layers = torch.nn.ModuleList([layer(i) for i in range(len(FANOUTS))])
 
-    def forward(self, batch):
-        x, edge_index = batch.x.float(), batch.edge_index
+    def forward(self, x, edges, num_nodes, num_edges, csr, count):
+        x = x.float()
         for i, layer in enumerate(self.layers):
-            if batch.nodes is not None:
-                x, edge_index, _ = trim_to_layer(i, batch.nodes, batch.edges, x, edge_index)
-            x = layer(x, edge_index)
+            if csr is not None:
+                x = layer((x, x[:csr[i].size(0)]) if args.model == "sage" else x, csr[i])
+            else:
+                if num_nodes is not None:
+                    x, edges, _ = trim_to_layer(i, num_nodes, num_edges, x, edges)
+                x = layer(x, edges)
             if i + 1 < len(self.layers):
                 x = F.dropout(F.relu(x), args.dropout, self.training)
-        return x[:len(batch.y)]
+        return x[:count]
 
 
 def main():
     sampler = installed()
-    mode = args.mode if args.mode != "auto" else "loader" if sampler else "steps"
+    mode = args.mode if args.mode != "auto" else "loader" if sampler and not args.csr else "steps"
     if mode == "loader" and sampler is None:
         sys.exit("pyg_epoch.py: neither pyg-lib nor torch-sparse is installed, by which PyG samples; give --mode steps")
     device = torch.device(args.device)
     torch.set_num_threads(max(1, args.threads))
-    graph = Graph(args.dataset)
+    if args.tf32:
+        torch.set_float32_matmul_precision("high")
+    graph = peer_batches.Graph(args.dataset)
+    features = torch.from_numpy(graph.features).to(device) if args.features == "device" else None
     batches = -(-len(graph.train) // args.batch_size)
     model = Model(graph.features.shape[1], graph.num_classes).to(device).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
+    if args.compile:
+        model = torch.compile(model, dynamic=True)
     epoch = loader(graph) if mode == "loader" else steps(graph)
     synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     seconds, measured, losses, trimmed = [], [], [], None
     for _ in range(args.epochs):
         start, done, total = time.perf_counter(), 0, torch.zeros((), device=device)
         for batch in epoch():
-            trimmed = batch.nodes is not None
+            trimmed = batch.num_nodes is not None
             batch = batch.to(device)
             optimizer.zero_grad(set_to_none=True)
-            loss = F.cross_entropy(model(batch), batch.y)
+            x = batch.x if features is None else features[batch.n_id]
+            out = model(x, batch.edges, batch.num_nodes, batch.num_edges, batch.layers, len(batch.y))
+            loss = F.cross_entropy(out, batch.y)
             loss.backward()
             optimizer.step()
             total += loss.detach()
@@ -227,7 +231,8 @@ def main():
     print(json.dumps({
         "what": "epoch", "peer": "pyg", "mode": mode, "sampler": sampler if mode == "loader" else None, "model": args.model,
         "device": name, "threads": args.threads, "unit": "s/epoch", "all": seconds, "batches": batches, "measured": measured,
-        "loss": losses, "trimmed": trimmed,
+        "loss": losses, "trimmed": trimmed, "features": args.features, "adjacency": "CSR" if args.csr else "edge list",
+        "precision": "TF32" if args.tf32 else "f32", "compiled": "torch.compile" if args.compile else None,
         "versions": {"torch": torch.__version__, "torch_geometric": torch_geometric.__version__},
     }))
     # The loader's processes may still be making mini-batches of an epoch that was cut off.

@@ -1,5 +1,6 @@
 //! Rules of the source tree that the compiler does not check.
 
+mod benchmarks;
 mod documents;
 mod modules;
 
