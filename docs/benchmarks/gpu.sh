@@ -205,7 +205,7 @@ bench() {
   shift 3
   [ -x "$program" ] || { note "bench $name" "skipped: this build has no $(basename "$program")"; return; }
   attempt "bench $name" "$limit" "$program" --json "$@"
-  grep '^{' "$(log_of "bench $name")" >"$RAW/bench-$name.jsonl"
+  grep '^{' "$(log_of "bench $name")" >"$RAW/bench-$name.jsonl" 2>/dev/null
   publish
 }
 gather() { bench gather 400 "$HERE/benches/gather"; }
@@ -306,13 +306,13 @@ dataset() {
 # Bytes of the host's memory that an epoch may use.
 memory() { awk '/^MemAvailable/ { printf "%d", $2 * 1024 * 0.8 }' /proc/meminfo; }
 
-# Two epochs by one plan, with so many CPU threads; what follows are more options. Of another build, number of epochs, file of rows
-# and name where BUILD, EPOCHS, ROWS and TAG say so.
+# Two epochs by one plan, with so many CPU threads; what follows are more options. Of another build, number of epochs, time limit, file
+# of rows and name where BUILD, EPOCHS, LIMIT, ROWS and TAG say so.
 epoch() {
   local graph=$1 model=$2 threads=$3 plan=$4
   shift 4
   local what="${TAG:-epoch} $graph $model $threads $plan${*:+ $*}"
-  attempt "$what" 120 taskset -c "0-$((threads - 1))" "$BUILD/morphgl" train "$SETS/$graph" --model "$model" --threads "$threads" \
+  attempt "$what" "${LIMIT:-120}" taskset -c "0-$((threads - 1))" "$BUILD/morphgl" train "$SETS/$graph" --model "$model" --threads "$threads" \
     --plan "$plan" --memory "$(memory)" --epochs "${EPOCHS:-2}" --evaluation none --no-verify -q --json "$@" || { publish; return 1; }
   row "$(log_of "$what")" "${ROWS:-epochs.jsonl}" tag="${TAG:-epoch}" graph="$graph" model="$model" threads="$threads" \
     plan="$(basename "$plan" .json)" options="$*"

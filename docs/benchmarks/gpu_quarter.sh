@@ -5,7 +5,7 @@
 #   ./gpu.sh quarter OLD NEW    OLD and NEW are unpacked builds; OLD may be `-`
 #
 #   OUT      folder for table.md and results.tar.gz, written after each step (default: ./quarter)
-#   MINUTES  after so many the call has ended (9). Another call with the same NEW goes on with the steps that have not passed, so
+#   MINUTES  after so many, and some seconds, the call has ended (9). Another call with the same NEW goes on with the steps that have not passed, so
 #            that a quarter of an hour is one call of nine minutes and one of four. What has failed is not tried again, unless
 #            NEW/raw/parts.txt is removed
 #   PARTS    those to run, in this order (default: all)
@@ -50,7 +50,7 @@ quarter_limit() {
 }
 
 quarter() {
-  local name total=$((${MINUTES:-9} * 60)) missing parts=${PARTS:-$QUARTER}
+  local name began total=$((${MINUTES:-9} * 60)) missing parts=${PARTS:-$QUARTER}
   [ -x "$2/morphgl" ] || { echo "gpu.sh: $2 has no program morphgl; give a folder that an archive of \`gpu.sh pack\` was unpacked to" >&2; exit 2; }
   for name in $parts; do
     [[ " $QUARTER " == *" $name "* ]] || { echo "gpu.sh: PARTS names $name; there are $QUARTER" >&2; exit 2; }
@@ -78,9 +78,9 @@ quarter() {
   for name in $parts; do
     END=$((SECONDS + $(quarter_limit "$name")))
     END=$((END < total ? END : total))
-    SECONDS_BEFORE=$SECONDS
+    began=$SECONDS
     "quarter_$name"
-    note "part $name" "ended after $((SECONDS - SECONDS_BEFORE)) s, $((total - SECONDS)) s are left"
+    note "part $name" "ended after $((SECONDS - began)) s, $((SECONDS < total ? total - SECONDS : 0)) s are left"
   done
   return 0
 }
@@ -156,7 +156,7 @@ for name in ("torch", "torch_geometric", "pyg-lib", "torch-sparse", "triton", "p
 
 quarter_translation() {
   local options=(--seconds 95)
-  [ "${SHRINK:-1}" -eq 1 ] || options=(--emulated --seconds 20 --tables 8388608,1048576 --ids 2000 --rounds 2)
+  [ "${SHRINK:-1}" -eq 1 ] || options=(--emulated --seconds 20 --tables "8388608,1048576" --ids 2000 --rounds 2)
   bench translation 110 "$NEW/benches/translation" "${options[@]}"
 }
 
@@ -165,7 +165,7 @@ side() {
   local file=$1 of=$2 tag=$3
   shift 3
   [ -n "$(build "$of")" ] || return 0
-  ROWS=$file TAG="$tag $of" BUILD=$(build "$of") EPOCHS=${EPOCHS:-2} epoch "$@"
+  ROWS=$file TAG="$tag $of" BUILD=$(build "$of") EPOCHS=${EPOCHS:-2} LIMIT=45 epoch "$@"
 }
 
 quarter_grids() {
@@ -284,11 +284,13 @@ has_module() { python3 -c 'import importlib.util, sys; sys.exit(not importlib.ut
 
 # Epochs of a peer: MODEL PROGRAM [OPTIONS].
 peer() {
-  local model=$1 program=$2 what
+  local model=$1 program=$2 what limit=60
   shift 2
+  # torch.compile takes most of a minute.
+  [[ " $* " != *" --compile "* ]] || limit=110
   what="peer $program $model${*:+ $*}"
   if [ "$program" = pyg_epoch.py ] && ! has_module torch_geometric; then note "$what" "skipped: python3 has no torch_geometric"; return; fi
-  attempt "$what" 60 taskset -c "0-$(($(threads) - 1))" python3 "$HERE/$program" "$SETS/products" --model "$model" --threads "$(threads)" \
+  attempt "$what" $limit taskset -c "0-$(($(threads) - 1))" python3 "$HERE/$program" "$SETS/products" --model "$model" --threads "$(threads)" \
     --epochs 2 --seconds 10 "$@" || { publish; return 1; }
   row "$(log_of "$what")" peers.jsonl
 }

@@ -193,7 +193,8 @@ def peers():
     if not found and not ours:
         return
     print("\n## Peers on the device, s an epoch, products-like\n\nBy PyG's rule of expansion. *features* says whether a step "
-          "copies the rows of its mini-batch from pinned memory (host), or gathers them on the device.\n")
+          "copies the rows of its mini-batch from pinned memory (host), or gathers them on the device. The first epoch warms up, "
+          "compiling included.\n")
     row(["system", "model", "features", "adjacency", "precision", "compiled", "mini-batches", "s by epoch"])
     print("|---" * 8 + "|")
     for peer in found:

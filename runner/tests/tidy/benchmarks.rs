@@ -28,6 +28,17 @@ echo '{"what": "transl'
 exit 3
 "#;
 
+/// Says where the programs of its arguments are, as cargo does: all of them are `new/morphgl`.
+const CARGO: &str = r#"#!/bin/sh
+program() { echo "{\"reason\": \"compiler-artifact\", \"target\": {\"name\": \"$1\"}, \"executable\": \"$PWD/new/morphgl\"}"; }
+echo '{"reason": "compiler-artifact", "target": {"name": "a-library"}, "executable": null}'
+case "$1" in
+  build) program morphgl ;;
+  test) program conformance; program kernels ;;
+  bench) while [ "$1" != --bench ]; do shift; done; program "$2" ;;
+esac
+"#;
+
 struct Machine(tempfile::TempDir);
 
 impl Machine {
@@ -45,6 +56,8 @@ impl Machine {
             ("new", "tests/a-conformance", "#!/bin/sh\n"),
             ("new", "tests/a-new", "#!/bin/sh\n"),
             // Runs what follows its option.
+            ("bin", "cargo", CARGO),
+            ("bin", "strip", "#!/bin/sh\n"),
             ("bin", "compute-sanitizer", "#!/bin/sh\nshift 2\nexec \"$@\"\n"),
         ] {
             let path = folder.path().join(build).join(name);
@@ -65,17 +78,23 @@ impl Machine {
 
     /// Runs gpu.sh in the folder, with these variables; returns the table.
     fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+        let said = self.bash(root().join("docs/benchmarks/gpu.sh"), arguments, variables);
+        let table = fs::read_to_string(self.path("out/table.md")).unwrap_or_else(|e| panic!("no table: {e}; {said}"));
+        assert!(fs::metadata(self.path("out/results.tar.gz")).is_ok_and(|file| file.len() > 100), "{said}");
+        table
+    }
+
+    /// Runs a script in the folder; returns what it prints.
+    fn bash(&self, script: PathBuf, arguments: &[&str], variables: &[(&str, &str)]) -> String {
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").expect("there"));
         let mut command = Command::new("bash");
-        command.arg(root().join("docs/benchmarks/gpu.sh")).args(arguments).current_dir(self.0.path());
+        command.arg(script).args(arguments).current_dir(self.0.path());
         let given =
             [("PATH", &*path), ("OUT", "out"), ("GRIDS", "share=1"), ("MORPHGL_CUBLAS", "x"), ("MORPHGL_NVRTC", "x")];
         let output = command.envs(given).envs(variables.iter().copied()).output().expect("bash is there");
         let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{arguments:?} {variables:?}: {said}");
-        let table = fs::read_to_string(self.path("out/table.md")).unwrap_or_else(|e| panic!("no table: {e}; {said}"));
-        assert!(fs::metadata(self.path("out/results.tar.gz")).is_ok_and(|file| file.len() > 100), "{said}");
-        table
+        said
     }
 }
 
@@ -130,6 +149,27 @@ fn quarter_without_a_device_a_disk_or_time_says_so_and_ends() {
     has(&table, &["- graph products: failed (status 4): no space left", "- bench gather-new: passed", "none is given"]);
     let table = machine.run(&["quarter", "gone", "new"], &[("MINUTES", "0"), ("PARTS", "translation")]);
     has(&table, &["- old build: skipped: gone has no program morphgl", "- bench translation: skipped: no time left"]);
+}
+
+#[test]
+fn pack_makes_an_archive_that_runs_where_it_is_unpacked() {
+    let machine = Machine::new();
+    let said = machine.bash(root().join("docs/benchmarks/gpu.sh"), &["pack", "it.tar.xz"], &[]);
+    // One program of tests per crate: that of the kernels needs their sources.
+    let crates = words(&text("gpu.sh"), "CRATES=(").len();
+    assert!(said.contains(&format!("it.tar.xz: 0 MB, {crates} test programs")), "{said}");
+    fs::create_dir(machine.path("there")).expect("disk space");
+    let mut unpack = Command::new("tar");
+    unpack.arg("-xJf").args([machine.path("it.tar.xz"), "-C".into(), machine.path("there")]);
+    assert!(unpack.status().expect("tar is there").success());
+    for bench in words(&text("gpu.sh"), "BENCHES=(") {
+        assert!(machine.path("there/benches").join(bench.split_once(':').expect("a bench").1).exists(), "no {bench}");
+    }
+    let no_device = [("FAKE_DEVICE", "no CUDA driver found")];
+    for arguments in [&["quarter", "old", "there"][..], &["run", "out", "smoke"]] {
+        let said = machine.bash(machine.path("there/gpu.sh"), arguments, &no_device);
+        assert!(said.contains("skipped: no CUDA driver found"), "{arguments:?}: {said}");
+    }
 }
 
 fn text(name: &str) -> String {
