@@ -18,6 +18,7 @@ mod size;
 
 pub use edges::EdgeSink;
 pub use features::FeatureSink;
+pub use nodes::is_id_column;
 
 /// Names of the splits, as arrays of the dataset.
 const SPLITS: [&str; 3] = ["train", "valid", "test"];

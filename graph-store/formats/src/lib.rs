@@ -31,7 +31,7 @@ pub mod ogb;
 pub mod planetoid;
 
 pub use export::export_numpy;
-pub use ingest::{EdgeSink, FeatureSink, Ingest};
+pub use ingest::{EdgeSink, FeatureSink, Ingest, is_id_column};
 pub use options::{NodeColumns, NodeFiles, Options, RandomFeatures, RandomLabels, RandomSplit, Rows};
 pub use progress::{Progress, Silent};
 pub use text::Column;

@@ -36,6 +36,18 @@ pub struct Splits {
 }
 
 impl Splits {
+    /// Checks the splits of a graph of `num_nodes` nodes, as [`Dataset::open`] does.
+    ///
+    /// # Errors
+    ///
+    /// A description of the first node that does not exist, or that a split lists twice.
+    pub fn check(&self, num_nodes: usize) -> std::result::Result<(), String> {
+        let described = |fault: Fault| format!("{}, element {}: {}", fault.array, fault.element, fault.what);
+        [("train", &self.train), ("valid", &self.valid), ("test", &self.test)]
+            .into_iter()
+            .try_for_each(|(name, nodes)| check::split(name, nodes, num_nodes).map_err(described))
+    }
+
     /// Number of nodes that are in more than one split, each counted once for every split but the first: their accuracy says
     /// nothing of unseen nodes. O(nodes of the splits) time, a byte a node of memory.
     ///

@@ -12,7 +12,7 @@ use crate::{AMX_KEY, KEY};
 ///
 /// # Errors
 ///
-/// One sentence that names the first unsupported option and the operator to use instead.
+/// One sentence that names the first unsupported option.
 pub fn supports(spec: &TrainingSpec) -> Result<(), String> {
     supports_as(&KEY, spec)
 }
@@ -43,7 +43,7 @@ fn supports_as(key: &Key, spec: &TrainingSpec) -> Result<(), String> {
         (model.l2_normalize, "l2_normalize"),
     ];
     match unsupported.into_iter().find(|(found, _)| *found) {
-        Some((_, option)) => Err(format!("{key} does not do {option}; use Training_CPU_Burn")),
+        Some((_, option)) => Err(format!("{key} does not do {option}; leave --training out for an operator that does")),
         None => Ok(()),
     }
 }

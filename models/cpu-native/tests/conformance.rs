@@ -79,7 +79,8 @@ fn unsupported_options_are_named_in_the_error() {
             options: serde_json::Value::Null,
         };
         let error = CpuNative::new(&context).expect_err("it is refused").to_string();
-        let expected = format!("Training_CPU_Native does not do {name}; use Training_CPU_Burn");
+        let expected =
+            format!("Training_CPU_Native does not do {name}; leave --training out for an operator that does");
         assert!(error.contains(&expected), "{error}");
     }
 }

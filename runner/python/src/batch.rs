@@ -34,8 +34,12 @@ pub(crate) struct Arrays {
     /// Local ids of the edges' sources, then of their targets.
     edge_index: Vec<i64>,
     edge_weight: Vec<f32>,
-    /// The graph's number of each edge, where they are asked for: in the order of `edge_index`, or block after block.
+    /// The graph's number of each edge: in the order of `edge_index`, or block after block.
     e_id: Vec<i64>,
+    /// Whether edges are numbered: a mini-batch without edges has no numbers, and is numbered all the same.
+    numbered: bool,
+    /// Whether the graph has labels.
+    labelled: bool,
 }
 
 impl Form {
@@ -99,6 +103,7 @@ impl Arrays {
         self.n_id.clear();
         self.n_id.extend(host.input_nodes.iter().map(|&v| i64::from(v)));
         self.y.clear();
+        self.labelled = dataset.labels.is_some();
         if let Some(labels) = &dataset.labels {
             self.y.extend(host.input_nodes.iter().map(|&v| i64::from(labels[v as usize])));
         }
@@ -121,6 +126,7 @@ impl Arrays {
             }
         }
         self.e_id.clear();
+        self.numbered = edges.is_some();
         if let Some(edges) = edges {
             let blocks = if form == Form::Blocks { host.blocks.iter().collect() } else { blocks };
             blocks.iter().for_each(|block| edges.append(&dataset.topology, &host, block, &mut self.e_id));
@@ -177,8 +183,8 @@ impl Batch {
 
     #[getter]
     fn y(&self) -> Option<Buffer> {
-        let y = &self.lent.arrays.y;
-        (!y.is_empty()).then(|| self.of(y, Kind::I64))
+        let Arrays { y, labelled, .. } = &self.lent.arrays;
+        labelled.then(|| self.of(y, Kind::I64))
     }
 
     #[getter]
@@ -204,8 +210,8 @@ impl Batch {
     /// The graph's number of each edge, in the order of `edge_index` or block after block; `None` where they were not asked for.
     #[getter]
     fn e_id(&self) -> Option<Buffer> {
-        let ids = &self.lent.arrays.e_id;
-        (!ids.is_empty()).then(|| self.of(ids, Kind::I64))
+        let Arrays { e_id, numbered, .. } = &self.lent.arrays;
+        numbered.then(|| self.of(e_id, Kind::I64))
     }
 
     /// New nodes of each hop, the seeds first.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use morphgl_graph_store::{
-    Array, Dataset, DatasetWriter, Dtype, Element, FeatureMatrix, FeatureView, Load, OpenOptions,
+    Array, Dataset, DatasetWriter, Dtype, Element, FeatureMatrix, FeatureView, Load, NodeNames, OpenOptions, Splits,
+    Topology,
 };
-use morphgl_graph_store::{Splits, Topology};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -20,12 +20,33 @@ pub(crate) struct Graph(pub(crate) Arc<Dataset>);
 
 #[pymethods]
 impl Graph {
-    /// Opens a dataset; `load` is `ram` or `mmap`.
+    /// Opens a dataset, mapped or in memory.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf, mmap: bool, verify: bool) -> PyResult<Self> {
         let load = if mmap { Load::Mmap } else { Load::Ram };
         let opened = py.detach(|| Dataset::open(path, OpenOptions { load, verify }));
         Ok(Self(Arc::new(opened.map_err(failed)?)))
+    }
+
+    /// The same graph without its directory, which may be removed: it was read to memory.
+    fn detached(&self) -> Self {
+        Self(Arc::new(Dataset { path: PathBuf::new(), ..Dataset::clone(&self.0) }))
+    }
+
+    /// The nodes' names in the directory, where their ids are text.
+    fn names(&self, py: Python<'_>) -> PyResult<Option<Vec<String>>> {
+        if self.0.path.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let names = py.detach(|| NodeNames::read(&self.0.path)).map_err(failed)?;
+        let name = |names: &NodeNames, v| String::from_utf8_lossy(names.get(v)).into_owned();
+        Ok(names.map(|names| (0..self.0.num_nodes() as u32).map(|v| name(&names, v)).collect()))
+    }
+
+    /// Ids of the nodes in the source, where they were numbered anew.
+    #[getter]
+    fn node_ids(&self) -> Option<Buffer> {
+        self.0.node_ids.as_ref().map(|ids| shared(ids, None, Kind::I64))
     }
 
     /// A graph over arrays that stay where they are.
@@ -55,17 +76,12 @@ impl Graph {
         let features = features.map(|features| matrix(features, bf16, num_nodes)).transpose()?;
         let labels = labels.map(|labels| borrowed::<i32>("labels", labels)).transpose()?;
         let num_classes = labels.as_deref().map_or(Ok(0), |labels| num_classes(labels, num_nodes))?;
-        let split = |name: &str, nodes: &Bound<'_, PyAny>| {
-            let nodes = borrowed::<u32>(name, nodes)?;
-            match nodes.iter().find(|&&v| v as usize >= num_nodes) {
-                Some(v) => {
-                    Err(PyValueError::new_err(format!("{name}: node {v} does not exist, there are {num_nodes}")))
-                }
-                None => Ok(nodes),
-            }
+        let splits = Splits {
+            train: borrowed("train", train)?,
+            valid: borrowed("valid", valid)?,
+            test: borrowed("test", test)?,
         };
-        let splits =
-            Splits { train: split("train", train)?, valid: split("valid", valid)?, test: split("test", test)? };
+        py.detach(|| splits.check(num_nodes)).map_err(PyValueError::new_err)?;
         let (path, name) = (PathBuf::new(), "graph".to_string());
         Ok(Self(Arc::new(Dataset { path, name, topology, features, labels, num_classes, splits, node_ids: None })))
     }
@@ -177,7 +193,7 @@ fn matrix(features: &Bound<'_, PyAny>, bf16: bool, num_nodes: usize) -> PyResult
         return Err(PyValueError::new_err(what));
     }
     let dtype: String = features.getattr("dtype")?.getattr("name")?.extract()?;
-    Ok(match (&*dtype, bf16) {
+    let matrix = match (&*dtype, bf16) {
         ("float32", false) => FeatureMatrix::F32 { data: borrowed("x", features)?, dim },
         ("float16", false) => FeatureMatrix::F16 { data: borrowed("x", features)?, dim },
         ("uint16", true) => FeatureMatrix::Bf16 { data: borrowed("x", features)?, dim },
@@ -187,7 +203,13 @@ fn matrix(features: &Bound<'_, PyAny>, bf16: bool, num_nodes: usize) -> PyResult
                 "x: {dtype} is no feature type; give float32, float16 or uint8"
             )));
         }
-    })
+    };
+    match features.py().detach(|| matrix.first_invalid(0..rows)) {
+        Some(node) => {
+            Err(PyValueError::new_err(format!("x: a feature of node {node} is NaN or infinite; clean the data")))
+        }
+        None => Ok(matrix),
+    }
 }
 
 /// One more than the highest label; -1 is none.

@@ -20,6 +20,12 @@ use morphgl_training_cpu_native as _;
 use morphgl_transferring_cpu_host as _;
 use pyo3::prelude::*;
 
+/// Whether importers take a column of this name for ids.
+#[pyfunction]
+fn is_id_column(name: &str) -> bool {
+    morphgl_formats::is_id_column(name)
+}
+
 #[pymodule]
 fn _morphgl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -29,5 +35,6 @@ fn _morphgl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<loader::Epoch>()?;
     module.add_class::<batch::Batch>()?;
     module.add_function(wrap_pyfunction!(csc::csc, module)?)?;
+    module.add_function(wrap_pyfunction!(is_id_column, module)?)?;
     module.add_function(wrap_pyfunction!(command::run, module)?)
 }

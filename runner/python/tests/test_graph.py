@@ -91,7 +91,8 @@ def test_what_fits_otherwise_just_works(data, graph):
         ({"y": np.full(1000, -2)}, ValueError, "y: classes from -2"),
         ({"y": np.full(1000, 0.5)}, ValueError, "y: float64 with fractions"),
         ({"train": np.zeros(999, bool)}, ValueError, r"train: a mask of shape \(999,\); pass one of \[1000\]"),
-        ({"train": np.array([1000])}, ValueError, "train: node 1000 does not exist"),
+        ({"train": np.array([5, 6, 5])}, ValueError, "train, element 2: node 5 is listed twice"),
+        ({"train": np.array([1000])}, ValueError, "train, element 0: node 1000 does not exist"),
         ({"edge_weight": np.ones(7999)}, ValueError, "edge_weight: its shape is"),
         ({"csc": (np.array([0]), np.array([0]))}, ValueError, "edge_index: give it or csc"),
     ],
@@ -107,17 +108,31 @@ def test_wrong_csc_is_refused():
             Graph.from_numpy(csc=(np.array(indptr, np.int64), np.array(indices, np.int32)))
 
 
-def test_graphs_of_networkx_and_pandas(data, graph):
-    networkx, pandas = pytest.importorskip("networkx"), pytest.importorskip("pandas")
-    g = networkx.MultiDiGraph()
-    for v in range(1000):
-        g.add_node(v, x=data["x"][v], y=data["y"][v])
-    g.add_edges_from(data["edge_index"].T.tolist())
-    made = Graph.from_networkx(g, x="x", y="y")
-    assert (made.indices == graph.indices).all() and (made.x == graph.x).all() and (made.y == graph.y).all()
-    path = Graph.from_networkx(networkx.path_graph(3))
-    assert path.indices.tolist() == [1, 0, 2, 1], "edges of an undirected graph lead both ways"
-    edges = pandas.DataFrame({"source": data["edge_index"][0], "target": data["edge_index"][1]})
-    nodes = pandas.DataFrame(data["x"]).assign(label=data["y"])
-    made = Graph.from_pandas(edges, nodes, y="label")
-    assert (made.indices == graph.indices).all() and (made.x == graph.x).all() and (made.y == graph.y).all()
+def test_labels_that_are_text_are_classes_in_their_order():
+    edges = np.array([[0, 1], [1, 0]])
+    for given, classes, names in [
+        (["b", "a", "b", ""], [1, 0, 1, -1], ["a", "b"]),
+        (np.array(["b", None, "a", float("nan")], object), [1, -1, 0, -1], ["a", "b"]),
+        (np.array([b"x", b"y", b"x", b"z"]), [0, 1, 0, 2], ["x", "y", "z"]),
+        (["10", "2", "2", "NA"], [10, 2, 2, -1], None),
+        (np.array([[1], [0], [1], [-1]]), [1, 0, 1, -1], None),
+        ([True, False, True, False], [1, 0, 1, 0], None),
+    ]:
+        graph = Graph.from_numpy(edges, y=given)
+        assert graph.y.tolist() == classes and graph.class_names == names
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_features_are_finite(data, value, dtype):
+    x = data["x"].astype(dtype)
+    x[17, 2] = value
+    with pytest.raises(ValueError, match="x: a feature of node 17 is NaN or infinite; clean the data"):
+        Graph.from_numpy(data["edge_index"], x)
+    with pytest.raises(ValueError, match="weight"):
+        Graph.from_numpy(data["edge_index"], edge_weight=np.where(np.arange(8000) == 9, value, 1))
+
+
+def test_whole_numbers_that_features_cannot_hold_are_said(data):
+    with pytest.warns(UserWarning, match="x: whole numbers above 2\\^24 are rounded to float32"):
+        Graph.from_numpy(data["edge_index"], np.full((1000, 1), 2**24 + 1))

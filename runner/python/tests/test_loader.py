@@ -220,13 +220,93 @@ def test_a_loader_does_not_cross_a_fork(graph):
         ({"sampler": "walk"}, ValueError, 'output="dgl"'),
         ({"expansion": "all"}, ValueError, 'output="dgl"'),
         ({"replace": True}, NotImplementedError, "replace"),
-        ({"num_workers": 2}, ValueError, "give threads"),
+        ({"num_workers": 2}, NotImplementedError, "num_workers: .*give threads"),
         ({"weighted": True}, ValueError, "weight"),
+        ({"weight_attr": "w"}, ValueError, "weight_attr: the graph has no weights 'w'"),
+        ({"num_neighbors": {"a": [3]}}, NotImplementedError, "num_neighbors: a dict is of several edge types"),
+        ({"num_neighbors": 3}, TypeError, "num_neighbors: 3; give a list"),
+        ({"input_nodes": ("paper", None)}, NotImplementedError, "input_nodes: a node type"),
+        ({"disjoint": True}, NotImplementedError, "disjoint: .*give batch_size=1"),
+        ({"subgraph_type": "induced"}, NotImplementedError, 'subgraph_type: .*sampler="shadow"'),
+        ({"time_attr": "time"}, NotImplementedError, "time_attr: mini-batches are not temporal"),
+        ({"input_time": np.zeros(3)}, NotImplementedError, "input_time: mini-batches are not temporal"),
+        ({"transform_sampler_output": print}, NotImplementedError, "transform_sampler_output: .*give transform"),
+        ({"transform": "gcn_norm"}, TypeError, "transform: str is no function"),
+        ({"sampler": object()}, NotImplementedError, "sampler: object draws seeds; give what it draws"),
+        ({"collate_fn": print}, NotImplementedError, "collate_fn: .*give transform"),
+        ({"persistent_workers": True}, NotImplementedError, "persistent_workers"),
+        ({"generator": object()}, NotImplementedError, "generator: give seed"),
+        ({"batchsize": 3}, TypeError, "batchsize: no such argument; did you mean batch_size?"),
     ],
 )
 def test_wrong_options_are_named_with_their_cure(graph, options, error, message):
     with pytest.raises(error, match=message):
         loader(graph, **options)
+
+
+def test_arguments_are_pyg_s_by_position_and_by_name(data, graph):
+    nodes = np.flatnonzero(data["train"])
+    expected = [contents(b) for b in loader(graph)]
+    same = {"output": "numpy", "shuffle": True}
+    for made in (
+        NeighborLoader(graph, [4, 3], nodes, batch_size=64, **same),
+        NeighborLoader(graph, [4, 3], data["train"], None, False, "directional", False, "uniform", None, None, None, batch_size=64, **same),
+        NeighborLoader(graph, [4, 3], 64, nodes, **same),
+        NeighborLoader(graph, [4, 3], 64, input_nodes="train", **same),
+        loader(graph, num_workers=0, persistent_workers=False, is_sorted=True, filter_per_worker=False, sampler=None, directed=True),
+    ):
+        assert equal(sum(([contents(b) for b in made]), []), sum(expected, [])) and len(made.dataset) == len(nodes)
+    assert [b for b in loader(graph, transform=lambda batch: batch.batch_size)] == [b.batch_size for b in loader(graph)]
+    with pytest.raises(TypeError, match="input_nodes: it is given by position and by name"):
+        NeighborLoader(graph, [4, 3], nodes, input_nodes=nodes)
+
+
+def test_seeds_have_their_positions(data, graph):
+    seeds = np.random.default_rng(1).permutation(1000)[:300]
+    positions = []
+    for batch in loader(graph, input_nodes=seeds):
+        assert (seeds[batch.input_id] == batch.n_id[:batch.batch_size]).all()
+        positions += batch.input_id.tolist()
+    assert sorted(positions) == list(range(300))
+    for batch in loader(graph, input_nodes=None):
+        assert (batch.input_id == batch.n_id[:batch.batch_size]).all()
+
+
+def test_empty_is_not_absent():
+    edges = np.array([[0, 1], [1, 0]])
+    numbered = Graph.from_numpy(edges, np.eye(4, dtype=np.float32), edge_ids=True, edge_weight=np.ones(2))
+    plain = Graph.from_numpy(np.zeros((2, 0), int), np.eye(4, dtype=np.float32), np.full(4, -1), edge_ids=True)
+    walk = {"sampler": "walk", "layers": 1}
+    for graph, options, first, last in [
+        (numbered, {}, 2, 0), (numbered, {"num_neighbors": [-1, -1]}, 2, 0), (numbered, {"sampler": "shadow"}, 2, 0), (plain, {}, 0, 0),
+        (plain, {"sampler": "shadow"}, 0, 0),
+    ]:
+        batches = list(NeighborLoader(graph, **{"num_neighbors": [2], "batch_size": 2, "output": "numpy", "edge_ids": True, **options}))
+        assert [batch.e_id.tolist() == [] for batch in batches] == [first == 0, last == 0]
+        assert np.ones((2, 3))[batches[1].e_id].shape == (0, 3) and batches[1].edge_index.shape == (2, 0)
+        assert (batches[1].edge_weight is None) == (graph is plain) and (batches[1].y is None) == (graph is numbered)
+    for batch in NeighborLoader(plain, [2], 2, output="numpy", **walk):
+        assert batch.edge_weight.shape == (0,) and batch.e_id is None
+
+
+def test_parallel_edges_are_named_as_they_were_sampled():
+    # Three edges from node 1 to node 0, each of which is as likely; and the weights tell them apart.
+    edges = np.array([[1, 1, 1, 2], [0, 0, 0, 0]])
+    weights = np.array([1.0, 2.0, 3.0, 4.0])
+    graph = Graph.from_numpy(edges, num_nodes=3, edge_ids=True)
+    counts = np.zeros(4)
+    one = NeighborLoader(graph, [1], 1, [0], output="numpy", edge_ids=True, threads=1)
+    for _ in range(400):
+        for batch in one:
+            assert (edges[0, batch.e_id] == batch.n_id[batch.edge_index[0]]).all()
+            counts[batch.e_id] += 1
+    assert (counts > 50).all(), counts
+    graph = Graph.from_numpy(edges, num_nodes=3, edge_weight=weights, edge_ids=True)
+    for options in ({}, {"weighted": True}):
+        one = NeighborLoader(graph, [2], 1, [0], output="numpy", edge_ids=True, threads=1, **options)
+        for _ in range(30):
+            for batch in one:
+                assert (weights[batch.e_id] == batch.edge_weight).all()
 
 
 def test_memory_stays_over_many_batches(graph):
@@ -290,7 +370,8 @@ def test_features_are_where_the_gather_wrote_them(graph):
 def test_graphs_stay_on_disk(graph, tmp_path):
     graph.save(tmp_path / "g")
     expected = [contents(b) for b in loader(graph)]
-    for options in ({"memory": "1MiB"}, {"memory": 400_000, "cache": "none"}, {"cache": "in-degree", "threads": 1}):
+    for options in ({"memory": "1MiB"}, {"memory": 400_000, "cache": "none"}, {"cache": "in-degree", "threads": 1},
+                    {"memory": "1MiB", "cache": "presample:2"}):
         there = loader(str(tmp_path / "g"), **options)
         assert repr(there).endswith("Batching_CPU+Disk_Neighbor)")
         assert equal(sum(([contents(b) for b in there]), []), sum(expected, []))

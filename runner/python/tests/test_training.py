@@ -101,7 +101,8 @@ def test_a_run_is_kept_and_resumed(learnable, tmp_path):
 def test_wrong_options_name_themselves(learnable):
     for options, message in [
         ({"num_neighbors": [5], "layers": 2}, "--fanouts 5: 1 hops for a model of 2 layers"),
-        ({"hiden": 16}, "--hiden"),
+        ({"hiden": 16}, "hiden"),
+        ({"training": "Training_CPU_Native", "attention_dropout": 0.1}, "--attention-dropout"),
         ({"dropout": 2.0}, "--dropout: 2 is not a share"),
         ({"training": "Training_CPU_Torch"}, "give a torch module to morphgl.train"),
         ({"batch_size": 0}, "--batch-size"),
@@ -142,3 +143,32 @@ def test_one_command_at_a_time_and_ctrl_c(learnable, tmp_path):
     assert len(os.listdir("/proc/self/task")) <= before + 4
     # A stop is of one command alone.
     assert len(morphgl.train(learnable, "gcn", epochs=2, **SMALL).epochs) == 2
+
+
+def test_models_that_this_package_does_not_train_say_what_does(learnable):
+    for model, options, what in [("gin", {}, "gin"), ("gat", {"attention": "gatv2"}, "attention gatv2"),
+                                 ("sage", {"normalization": "layer"}, "layer normalization"),
+                                 ("sage", {"normalization": "batch"}, "batch normalization"), ("sage", {"l2_normalize": True}, "l2_normalize")]:
+        with pytest.raises(RuntimeError, match=f"Training_CPU_Native does not do {what}; give .*torch module") as refused:
+            morphgl.train(learnable, model, epochs=1, training="Training_CPU_Native", **{**SMALL, **options})
+        assert "Burn" not in str(refused.value), "an operator that the wheel does not have"
+
+
+def test_what_train_does_not_take_is_refused_by_name(learnable):
+    for name in ("loss", "scheduler"):
+        with pytest.raises(NotImplementedError, match=f"{name}: train minimises the cross-entropy"):
+            morphgl.train(learnable, "sage", **{name: object()})
+    with pytest.raises(ValueError, match="hiden: no such option; did you mean hidden?"):
+        morphgl.train(learnable, "sage", hiden=16)
+
+
+def test_results_print_as_a_line(learnable):
+    done = morphgl.train(learnable, "sage", epochs=1, **SMALL)
+    batch = next(iter(morphgl.NeighborLoader(learnable, [3], 50, output="numpy")))
+    results = [done, done.model, done.plan, done.epochs[0], morphgl.predict(learnable, done.model), morphgl.ops(),
+               morphgl.profile(learnable, **SMALL), morphgl.plan(learnable, **SMALL), morphgl.evaluate(learnable, done.model)["test"], batch,
+               batch.blocks[0]]
+    for result in results:
+        assert len(repr(result)) < 700 and "\n" not in repr(result) and "array(" not in repr(result), type(result)
+    assert repr(results[4]) == "Predictions(nodes=int64[1200], classes=int64[1200], probabilities=float64[1200])"
+    assert f"test_accuracy={done.test_accuracy:.6g}" in repr(done)

@@ -40,7 +40,11 @@ pub fn call(arguments: &[String], dataset: Option<Arc<Dataset>>, quiet: bool) ->
     let failed = |error: anyhow::Error| Failure { message: one_line(&error), usage: error.is::<Usage>() };
     let matches = Cli::command().no_binary_name(true).try_get_matches_from(arguments).map_err(|error| {
         let text = error.render().to_string();
-        let message = text.trim_start_matches("error: ").lines().next().unwrap_or_default().to_string();
+        let mut lines = text.trim_start_matches("error: ").lines();
+        let mut message = lines.next().unwrap_or_default().to_string();
+        if let Some(tip) = lines.find_map(|line| line.trim().strip_prefix("tip: ")) {
+            message += &format!("; {tip}");
+        }
         Failure { message, usage: true }
     })?;
     let parsed = Cli::from_arg_matches(&matches).map_err(anyhow::Error::from).and_then(|cli| {

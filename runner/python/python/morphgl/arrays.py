@@ -1,6 +1,7 @@
 """Brings what users have into the arrays that the native part reads: contiguous, of one type, checked."""
 
 import sys
+import warnings
 
 import numpy as np
 
@@ -13,6 +14,8 @@ def to_numpy(name, values):
     if torch is not None and isinstance(values, torch.Tensor):
         if values.device.type != "cpu":
             raise ValueError(f"{name}: the tensor is on {values.device}; pass {name}.cpu()")
+        if values.layout != torch.strided:
+            raise TypeError(f"{name}: a sparse tensor; pass {name}.to_dense()")
         values = values.detach()
         if values.dtype == torch.bfloat16:
             return values.contiguous().view(torch.int16).numpy().view(np.uint16), True
@@ -61,7 +64,7 @@ def nodes(name, values, num_nodes):
     array, _ = to_numpy(name, values)
     if array.dtype == bool:
         if array.shape != (num_nodes,):
-            raise ValueError(f"{name}: a mask of shape {array.shape}; pass one of [{num_nodes}], a boolean a node, or node ids")
+            raise ValueError(f"{name}: a mask of shape {array.shape}; pass one of [{num_nodes}], a boolean per node, or node ids")
         return np.flatnonzero(array).astype(np.uint32)
     return ids(name, array)
 
@@ -84,17 +87,31 @@ def features(name, values):
     if not bf16 and array.dtype not in (np.float32, np.float16, np.uint8):
         if array.dtype.kind not in "fiub":
             raise TypeError(f"{name}: {array.dtype} is no feature type; pass float32, float16 or uint8")
-        array = array.astype(np.float32)
+        if array.dtype.kind in "iu" and array.size and max(abs(int(array.min())), int(array.max())) > 2**24:
+            warnings.warn(f"{name}: whole numbers above 2^24 are rounded to float32; pass ids as an embedding's own tensor", stacklevel=3)
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float32)
     return np.ascontiguousarray(array), bf16
 
 
+# As the importers read a table's field that is none.
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
+
+
 def labels(name, values):
-    """Classes as contiguous int32, -1 for none; NaN, as in OGB, is none."""
-    array, _ = to_numpy(name, values)
+    """Classes as contiguous int32, -1 for none, and the names of the classes where labels are text: numbered in their order, as the
+    importers do. NaN, as in OGB, is none."""
+    array, names = None, None
+    if not hasattr(values, "detach"):
+        array = np.asarray(values)
+    if array is not None and array.dtype.kind in "OSU":
+        array, names = named_labels(name, array)
+    else:
+        array, _ = to_numpy(name, values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise ValueError(f"{name}: its shape is {array.shape}; pass one class a node")
+        raise ValueError(f"{name}: its shape is {array.shape}; pass one class per node")
     if array.dtype.kind == "f":
         known = ~np.isnan(array)
         if (array[known] != np.floor(array[known])).any():
@@ -104,7 +121,27 @@ def labels(name, values):
         raise TypeError(f"{name}: {array.dtype} is no integer type; pass classes as integers")
     if array.size and (array.max() > MAX_ID or array.min() < -1):
         raise ValueError(f"{name}: classes from {array.min()} to {array.max()}; pass 0 and up, -1 for none")
-    return np.ascontiguousarray(array, dtype=np.int32)
+    return np.ascontiguousarray(array, dtype=np.int32), names
+
+
+def named_labels(name, array):
+    """Objects or text as numbers, or as classes and their names."""
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"{name}: its shape is {array.shape}; pass one class per node")
+    text = np.array([v.decode() if isinstance(v, bytes) else str(v) for v in array], object)
+    text = np.array([value.strip() for value in text], object)
+    known = ~np.isin(text, MISSING)
+    try:
+        numbers = np.full(len(text), np.nan)
+        numbers[known] = text[known].astype(np.float64)
+        return numbers, None
+    except ValueError:
+        names, numbers = np.unique(text[known].astype(str), return_inverse=True)
+        classes = np.full(len(text), -1)
+        classes[known] = numbers
+        return classes, names.tolist()
 
 
 def weights(name, values, num_edges):
@@ -112,5 +149,5 @@ def weights(name, values, num_edges):
     array, _ = to_numpy(name, values)
     array = np.ascontiguousarray(array.reshape(-1) if array.ndim == 2 else array, dtype=np.float32)
     if array.shape != (num_edges,):
-        raise ValueError(f"{name}: its shape is {array.shape}; pass [{num_edges}], a weight an edge")
+        raise ValueError(f"{name}: its shape is {array.shape}; pass [{num_edges}], a weight per edge")
     return array

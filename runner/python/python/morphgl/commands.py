@@ -3,14 +3,17 @@
 import dataclasses
 import json
 import os
+import re
 import tempfile
+import warnings
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 
 from . import _morphgl
-from .graph import Graph
+from .brief import Brief
+from .graph import SPLITS, Graph
 from .models import Model
 
 
@@ -20,8 +23,8 @@ def of(cls, document):
     return cls(**{name: document[name] for name in names}, document=document)
 
 
-@dataclass
-class Operator:
+@dataclass(repr=False)
+class Operator(Brief):
     """An operator, and whether it can run here."""
 
     key: str
@@ -34,8 +37,8 @@ class Operator:
     document: Dict[str, Any]
 
 
-@dataclass
-class Route:
+@dataclass(repr=False)
+class Route(Brief):
     """A chain of operators, by their keys, and the place where it trains."""
 
     batching: str
@@ -45,8 +48,8 @@ class Route:
     document: Dict[str, Any]
 
 
-@dataclass
-class Ops:
+@dataclass(repr=False)
+class Ops(Brief):
     """What can run on this machine. `isa` is the SIMD level in force."""
 
     machine: Dict[str, Any]
@@ -56,8 +59,8 @@ class Ops:
     document: Dict[str, Any]
 
 
-@dataclass
-class Profile:
+@dataclass(repr=False)
+class Profile(Brief):
     """What was measured: seconds of every phase on every route, in `routes`."""
 
     machine: Dict[str, Any]
@@ -67,8 +70,8 @@ class Profile:
     document: Dict[str, Any]
 
 
-@dataclass
-class Plan:
+@dataclass(repr=False)
+class Plan(Brief):
     """A plan and its prediction: seconds an epoch, and the bound that no schedule is faster than."""
 
     strategy: str
@@ -79,8 +82,8 @@ class Plan:
     document: Dict[str, Any]
 
 
-@dataclass
-class Planned:
+@dataclass(repr=False)
+class Planned(Brief):
     """The chosen plan, and the best of every strategy and route, the best first."""
 
     plan: Plan
@@ -88,8 +91,8 @@ class Planned:
     document: Dict[str, Any]
 
 
-@dataclass
-class Epoch:
+@dataclass(repr=False)
+class Epoch(Brief):
     """An epoch that was trained. Accuracies are shares from 0 to 1."""
 
     epoch: int
@@ -105,8 +108,8 @@ class Epoch:
     document: Dict[str, Any]
 
 
-@dataclass
-class Training:
+@dataclass(repr=False)
+class Training(Brief):
     """A training run. `model` has the parameters of MorphGL's own models; a torch module has its own itself."""
 
     test_accuracy: Optional[float]
@@ -123,8 +126,8 @@ class Training:
     model: Optional[Model] = None
 
 
-@dataclass
-class Score:
+@dataclass(repr=False)
+class Score(Brief):
     """Accuracy (0 to 1) and mean loss of so many nodes."""
 
     nodes: int
@@ -133,8 +136,8 @@ class Score:
     document: Dict[str, Any]
 
 
-@dataclass
-class Predictions:
+@dataclass(repr=False)
+class Predictions(Brief):
     """Classes and their probabilities, arrays in the order of `nodes`, whose ids are those of the graph's source."""
 
     nodes: np.ndarray
@@ -186,7 +189,19 @@ def source(graph, command, options):
 
 def run(command, graph, words, options, trainer=None, progress=False):
     native, directory = source(graph, command, options)
-    return json.loads(_morphgl.run([command, *words, *directory, *arguments(options)], native, trainer, not progress))
+    try:
+        return json.loads(_morphgl.run([command, *words, *directory, *arguments(options)], native, trainer, not progress))
+    except (ValueError, RuntimeError) as error:
+        message = str(error)
+        unknown = re.fullmatch(r"unexpected argument '--([^']*)' found(?:.*similar argument exists: '--([^']*)')?", message)
+        if unknown:
+            name, similar = (word and word.replace("-", "_") for word in unknown.groups())
+            cure = f"did you mean {similar}?" if similar else f"`morphgl {command} --help` lists them"
+            raise ValueError(f"{name}: no such option; {cure}") from None
+        if "does not do" in message:
+            message = message.replace("leave --training out for an operator that does", "give the model as a torch module")
+            raise type(error)(message) from None
+        raise
 
 
 def ops() -> Ops:
@@ -212,7 +227,8 @@ def plan(graph: Any = None, model: str = "sage", *, progress: bool = False, **op
 
 
 def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forward: Optional[Callable[[Any, Any], Any]] = None,
-          output: Optional[str] = None, init: Any = None, resume: Any = None, progress: bool = False, **options: Any) -> Training:
+          output: Optional[str] = None, init: Any = None, resume: Any = None, progress: bool = False, loss: Any = None,
+          scheduler: Any = None, **options: Any) -> Training:
     """Profiles, plans and trains, and plans again where durations change.
 
     graph
@@ -234,10 +250,16 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         The directory of a run to go on with; a module is given again.
     progress
         Whether progress is shown on stderr.
+    loss, scheduler
+        Not supported yet: the loss is cross-entropy, the learning rate the optimizer's own.
     options
         Those of `morphgl train --help` by name: `num_neighbors`, `batch_size`, `epochs`, `patience`, `evaluation`, `plan`, `run`,
         `memory`, `cache`, `seed`, `threads`, `sampler`, …
     """
+    for name, value in (("loss", loss), ("scheduler", scheduler)):
+        if value is not None:
+            raise NotImplementedError(f"{name}: train minimises the cross-entropy of the seeds' classes at the optimizer's learning rate; "
+                                      f"for a {name} of your own write the loop over a NeighborLoader")
     if isinstance(model, str):
         if optimizer is not None or forward is not None or output is not None:
             raise ValueError(f'model: "{model}" has an optimizer and mini-batches of its own; leave optimizer, forward and output out')
@@ -256,6 +278,13 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         raise ValueError(f"output: {output!r}; give one of 'pyg', 'torch', 'dgl'")
     if resume is None:
         options = module_options(options, optimizer, output)
+    if graph is not None and not isinstance(graph, (str, os.PathLike, Graph)):
+        graph = Graph.from_pyg(graph)
+    if isinstance(graph, Graph):
+        names = [name for some in graph._attributes.values() for name in some if name not in SPLITS.values()]
+        if names:
+            warnings.warn(f"{', '.join(names)}: left out of the mini-batches that train makes; for a module that reads them write the loop "
+                          "over a NeighborLoader", stacklevel=2)
     sampler = options.get("sampler", "neighbor")
     trainer = ModuleTrainer(model, optimizer, forward, output, sampler != "neighbor")
     document = run("train", graph, [], {**options, "resume": resume}, trainer, progress)
@@ -310,10 +339,26 @@ def evaluate(graph: Any, model: Any, *, progress: bool = False, **options: Any) 
 def predict(graph: Any, model: Any, nodes: Any = "all", *, progress: bool = False, **options: Any) -> Predictions:
     """Classes of `nodes` (ids, "all", "train", "valid" or "test") by a :class:`Model` or a model file. Options are those of
     `morphgl predict --help`."""
+    # Names of a graph in memory are known here alone.
+    names = graph.node_ids if isinstance(graph, Graph) and not graph._native.path else None
+    names = names if isinstance(names, list) else None
     with tempfile.TemporaryDirectory() as temporary:
         if not isinstance(nodes, str):
+            nodes = nodes if names is None else numbered("nodes", nodes, names)
             listed = os.path.join(temporary, "nodes.txt")
-            np.savetxt(listed, np.asarray(nodes).reshape(-1), fmt="%d")
+            with open(listed, "w", encoding="utf-8") as lines:
+                lines.writelines(f"{node}\n" for node in np.asarray(nodes).reshape(-1).tolist())
             nodes = listed
         document = run("predict", graph, [Model.file(model, temporary)], {"nodes": nodes, **options}, progress=progress)
-    return Predictions(np.asarray(document["nodes"]), np.asarray(document["classes"], np.int64), np.asarray(document["probabilities"]))
+    predicted = document["nodes"] if names is None else [names[node] for node in document["nodes"]]
+    return Predictions(np.asarray(predicted), np.asarray(document["classes"], np.int64), np.asarray(document["probabilities"]))
+
+
+def numbered(what, ids, names):
+    """The numbers of nodes that are known by names."""
+    number = {name: node for node, name in enumerate(names)}
+    ids = list(ids)
+    for name in ids:
+        if name not in number:
+            raise ValueError(f"{what}: {name!r} is no node; give names as the graph's source has them")
+    return [number[name] for name in ids]

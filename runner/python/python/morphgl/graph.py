@@ -1,11 +1,14 @@
 """Graphs, from whatever holds one."""
 
+import json
 import os
 import tempfile
 
 import numpy as np
 
 from . import _morphgl, arrays
+
+SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 
 
 class Graph:
@@ -15,8 +18,12 @@ class Graph:
     **do not write to them while the graph or one of its loaders exists.** An edge (u, v) means that v aggregates u.
     """
 
-    def __init__(self, native, edge_order=None):
+    def __init__(self, native, edge_order=None, *, node_names=None, class_names=None, attributes=None):
         self._native, self._edge_order = native, edge_order
+        self._node_names, self._class_names = node_names, class_names
+        # Of a PyG `Data`: tensors with a row per node, with one per edge, and all else, by name; gathered for PyG's mini-batches.
+        self._attributes = attributes or {"node": {}, "edge": {}, "graph": {}}
+        self._weight_name = "edge_weight"
 
     @classmethod
     def open(cls, path, mmap=False, verify=True):
@@ -32,14 +39,15 @@ class Graph:
         """A graph of arrays or tensors.
 
         `edge_index`: int `[2, edges]`, sources then targets, sorted here; or `csc`: `(indptr, indices)`, offsets `[nodes + 1]` and
-        the sources of each node's edges. `x`: `[nodes, features]`. `y`: int `[nodes]`, -1 for none. `edge_weight`: `[edges]`.
+        the sources of each node's edges. `x`: `[nodes, features]`, finite. `y`: int `[nodes]`, -1 for none, or names of classes,
+        which are numbered in their order. `edge_weight`: `[edges]`, finite and not negative.
         `train`, `valid`, `test`: node ids, or masks `[nodes]`. `num_nodes`: else of `csc`, `x`, `y` or the highest id.
         `edge_ids`: keeps each edge's position in `edge_index`, 4 bytes an edge, for loaders with `edge_ids=True`.
         """
         if (edge_index is None) == (csc is None):
             raise ValueError("edge_index: give it or csc, and not both")
         features, bf16 = (None, False) if x is None else arrays.features("x", x)
-        classes = None if y is None else arrays.labels("y", y)
+        classes, class_names = (None, None) if y is None else arrays.labels("y", y)
         if csc is not None:
             indptr, indices = arrays.offsets("csc indptr", csc[0]), arrays.ids("csc indices", csc[1])
             if num_nodes is not None and num_nodes != len(indptr) - 1:
@@ -64,24 +72,41 @@ class Graph:
         splits = [arrays.nodes(name, ids, num_nodes) for name, ids in (("train", train), ("valid", valid), ("test", test))]
         native = _morphgl.Graph.from_csc(indptr, indices, weights, features, bf16, classes, *splits)
         # False: the edges were sorted, and their positions are not kept.
-        return cls(native, order if edge_ids or order is None else False)
+        return cls(native, order if edge_ids or order is None else False, class_names=class_names)
 
     @classmethod
-    def from_pyg(cls, data, edge_ids=False):
-        """A graph of a `torch_geometric.data.Data`: `edge_index` or `adj_t`, `x`, `y`, `edge_weight`, and its split masks."""
-        given = {"edge_ids": edge_ids, "x": data.get("x"), "y": data.get("y"), "num_nodes": data.num_nodes}
-        for name, mask in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
+    def from_pyg(cls, data, edge_ids=False, weight_attr=None):
+        """A graph of a `torch_geometric.data.Data`: `edge_index` or `adj_t`, `x`, `y`, its split masks, and as weights `edge_weight` or
+        the edge attribute `weight_attr`. Its other attributes (`edge_attr`, `pos`, masks, …) are kept as they are, for PyG's mini-batches."""
+        if not hasattr(data, "edge_index"):
+            raise TypeError(f"data: {type(data).__name__} is no Data of one node and one edge type; pass data.to_homogeneous()")
+        weight_attr = weight_attr or "edge_weight"
+        if weight_attr != "edge_weight" and data.get(weight_attr) is None:
+            raise ValueError(f"weight_attr: the data has no {weight_attr!r}; it has {', '.join(map(repr, data.keys()))}")
+        given = {"x": data.get("x"), "y": data.get("y"), "num_nodes": data.num_nodes}
+        attributes = {"node": {}, "edge": {}, "graph": {}}
+        read = ("x", "y", "edge_index", "adj_t", weight_attr, "num_nodes")
+        for name, value in data:
+            if name not in read and value is not None:
+                kind = "node" if data.is_node_attr(name) else "edge" if data.is_edge_attr(name) else "graph"
+                attributes[kind][name] = value
+        for name, mask in SPLITS.items():
             nodes = data.get(mask)
             if nodes is not None and nodes.dim() == 2:
                 raise ValueError(f"{mask}: {nodes.shape[1]} splits; choose one: data.{mask} = data.{mask}[:, 0]")
             given[name] = nodes
         if data.get("edge_index") is not None:
-            return cls.from_numpy(data.edge_index, edge_weight=data.get("edge_weight"), **given)
-        if data.get("adj_t") is not None:
+            # Edges are sorted: attributes of edges are found again by their positions.
+            edge_ids = edge_ids or bool(attributes["edge"])
+            graph = cls.from_numpy(data.edge_index, edge_weight=data.get(weight_attr), edge_ids=edge_ids, **given)
+        elif data.get("adj_t") is not None:
             # Row v of the transposed adjacency matrix lists the sources of the edges into v.
             indptr, indices, weight = data.adj_t.csr()
-            return cls.from_numpy(csc=(indptr, indices), edge_weight=weight, **given)
-        raise ValueError("data: it has neither edge_index nor adj_t")
+            graph = cls.from_numpy(csc=(indptr, indices), edge_weight=weight, **given)
+        else:
+            raise ValueError("data: it has neither edge_index nor adj_t")
+        graph._attributes, graph._weight_name = attributes, weight_attr
+        return graph
 
     @classmethod
     def from_dgl(cls, g, x="feat", y="label", edge_weight=None, edge_ids=False):
@@ -99,30 +124,54 @@ class Graph:
     def from_networkx(cls, g, x=None, y=None, edge_weight=None, **splits):
         """A graph of a `networkx` graph; nodes are numbered in its order, edges of an undirected one lead both ways.
 
-        `x`, `y` name node attributes, `edge_weight` an edge attribute; `splits` are as in :meth:`from_numpy`.
+        `x`, `y` name node attributes, `edge_weight` an edge attribute. A node without `y` has no class; one without `x`, and an edge
+        without `edge_weight`, are refused. `splits` are as in :meth:`from_numpy`, ids being numbers in the graph's order.
         """
         number = {node: i for i, node in enumerate(g)}
-        edges = [(number[u], number[v], d.get(edge_weight, 1.0)) for u, v, d in g.edges(data=True)]
+        edges = [(number[u], number[v], d) for u, v, d in g.edges(data=True)]
+        for u, v, d in g.edges(data=True):
+            if edge_weight is not None and edge_weight not in d:
+                raise ValueError(f"edge_weight: the edge from {u!r} to {v!r} has no attribute {edge_weight!r}; give every edge one")
         if not g.is_directed():
-            edges += [(v, u, w) for u, v, w in edges if u != v]
+            edges += [(v, u, d) for u, v, d in edges if u != v]
         pair = np.array([e[:2] for e in edges], np.int64).reshape(-1, 2).T
-        weights = None if edge_weight is None else np.array([e[2] for e in edges], np.float32)
-        column = lambda name: None if name is None else np.array([g.nodes[node][name] for node in g])
-        return cls.from_numpy(pair, column(x), column(y), num_nodes=len(number), edge_weight=weights, **splits)
+        weights = None if edge_weight is None else np.array([e[2][edge_weight] for e in edges], np.float32)
+        features = classes = None
+        if x is not None:
+            for node, d in g.nodes(data=True):
+                if x not in d:
+                    raise ValueError(f"x: the node {node!r} has no attribute {x!r}; give every node one")
+            features = np.array([d[x] for _, d in g.nodes(data=True)])
+        if y is not None:
+            classes = [d.get(y) for _, d in g.nodes(data=True)]
+            if classes and all(label is None for label in classes):
+                raise ValueError(f"y: no node has the attribute {y!r}; name the one of the classes")
+            classes = np.array([np.nan if label is None else label for label in classes], object)
+        graph = cls.from_numpy(pair, features, classes, num_nodes=len(number), edge_weight=weights, **splits)
+        if list(g) != list(range(len(number))):
+            graph._node_names = list(g)
+        return graph
 
     @classmethod
-    def from_pandas(cls, edges, nodes=None, source="source", target="target", edge_weight=None, y=None, **splits):
-        """A graph of data frames: columns `source`, `target` (node numbers) and `edge_weight` of `edges`; `nodes` has a row a node,
-        whose column `y` is its class and all other columns are features."""
-        pair = np.stack([edges[source].to_numpy(), edges[target].to_numpy()])
-        weights = None if edge_weight is None else edges[edge_weight].to_numpy()
-        x = labels = None
-        if nodes is not None:
-            labels = None if y is None else nodes[y].to_numpy()
-            columns = [name for name in nodes.columns if name != y]
-            x = nodes[columns].to_numpy(np.float32) if columns else None
-            splits.setdefault("num_nodes", len(nodes))
-        return cls.from_numpy(pair, x, labels, edge_weight=weights, **splits)
+    def from_pandas(cls, edges, nodes=None, source=None, target=None, edge_weight=None, y=None, *, x=None, id=None, ids=None,
+                    train=None, valid=None, test=None, edge_ids=False, **options):
+        """A graph of data frames, read as `morphgl import edges edges.csv --nodes nodes.csv` reads their files.
+
+        `edges` has a row per edge. `source`, `target` and `edge_weight` name its columns; default: by known names, such as `source`,
+        `src` or `from`, and `weight`. `nodes` has a row per node: its column of ids, or its index, says of which node; without either,
+        row i is node i. `id`, `y` and `x` name its columns of ids, of classes (numbers or names) and the list of those of features;
+        default: by known names, such as `id`, `label` and `f0`, `f1`, … Columns that are none of these are refused, unless `x` is given.
+
+        `ids`: "keep" numbers as they are, "compact" numbers nodes anew in the order of their ids, "strings" are names. Default:
+        "strings" for text, "compact" where nodes have ids, else "keep"; :attr:`node_ids` has them. `train`, `valid`, `test`: ids, or
+        masks by row of `nodes`. `options` are those of `morphgl import edges --help`: `symmetrise=True`, `split="0.6,0.2,0.2"`, …
+        """
+        from . import frames
+
+        made, order = frames.imported(edges, nodes, source, target, edge_weight, y, x, id, ids,
+                                      {"train": train, "valid": valid, "test": test}, edge_ids, options)
+        made._edge_order = order
+        return made
 
     @classmethod
     def from_ogb(cls, path, output=None, **options):
@@ -134,7 +183,11 @@ class Graph:
         with tempfile.TemporaryDirectory() as temporary:
             made = os.path.join(temporary, "graph") if output is None else os.fspath(output)
             commands.run("import", None, ["ogb", os.fspath(path), "-o", made], options)
-            return cls.open(made)
+            return cls.open(made) if output is not None else cls.open(made)._detached()
+
+    def _detached(self):
+        """The graph without its directory, which may be removed, but with what else is read from there."""
+        return Graph(self._native.detached(), node_names=self._native.names(), class_names=self.class_names)
 
     def save(self, path, replace=False):
         """Writes the graph as a dataset directory, which the `morphgl` command and :meth:`open` read."""
@@ -189,6 +242,23 @@ class Graph:
         labels = self._native.labels
         return None if labels is None else np.asarray(labels)
 
+    @property
+    def node_ids(self):
+        """Ids of the nodes in the graph's source, in the order of the nodes: numbers, or a list of names; None where node i has the id i."""
+        if self._node_names is None:
+            self._node_names = self._native.names()
+        if self._node_names is not None:
+            return list(self._node_names)
+        ids = self._native.node_ids
+        return None if ids is None else np.asarray(ids)
+
+    @property
+    def class_names(self):
+        """Names of the classes, where labels are names; else None."""
+        if self._class_names is None and self._native.path:
+            self._class_names = provenance(self._native.path).get("class_names")
+        return self._class_names
+
     def split(self, name):
         """Nodes of the split `name`: "train", "valid" or "test"; int32."""
         return np.asarray(self._native.split(name))
@@ -196,3 +266,9 @@ class Graph:
     def __repr__(self):
         features = "" if self._native.features is None else f", {self.num_features} {self._native.features.dtype} features"
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges{features}, {self.num_classes} classes)"
+
+
+def provenance(path):
+    """Where the dataset at `path` came from."""
+    with open(os.path.join(path, "graph.json"), encoding="utf-8") as file:
+        return json.load(file).get("provenance", {})

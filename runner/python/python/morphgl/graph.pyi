@@ -1,10 +1,12 @@
 import os
-from typing import Any, Optional, Tuple, Union
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 class Graph:
-    def __init__(self, native: Any, edge_order: Any = None) -> None: ...
+    def __init__(
+        self, native: Any, edge_order: Any = None, *, node_names: Any = None, class_names: Any = None, attributes: Any = None
+    ) -> None: ...
     @classmethod
     def open(cls, path: Union[str, os.PathLike[str]], mmap: bool = False, verify: bool = True) -> Graph: ...
     @classmethod
@@ -23,7 +25,7 @@ class Graph:
         edge_ids: bool = False,
     ) -> Graph: ...
     @classmethod
-    def from_pyg(cls, data: Any, edge_ids: bool = False) -> Graph: ...
+    def from_pyg(cls, data: Any, edge_ids: bool = False, weight_attr: Optional[str] = None) -> Graph: ...
     @classmethod
     def from_dgl(cls, g: Any, x: str = "feat", y: str = "label", edge_weight: Optional[str] = None,
                  edge_ids: bool = False) -> Graph: ...
@@ -36,11 +38,19 @@ class Graph:
         cls,
         edges: Any,
         nodes: Any = None,
-        source: str = "source",
-        target: str = "target",
+        source: Optional[str] = None,
+        target: Optional[str] = None,
         edge_weight: Optional[str] = None,
         y: Optional[str] = None,
-        **splits: Any,
+        *,
+        x: Optional[Sequence[str]] = None,
+        id: Optional[str] = None,
+        ids: Optional[str] = None,
+        train: Any = None,
+        valid: Any = None,
+        test: Any = None,
+        edge_ids: bool = False,
+        **options: Any,
     ) -> Graph: ...
     @classmethod
     def from_ogb(
@@ -65,4 +75,8 @@ class Graph:
     def x(self) -> Optional[np.ndarray]: ...
     @property
     def y(self) -> Optional[np.ndarray]: ...
+    @property
+    def node_ids(self) -> Union[np.ndarray, List[Any], None]: ...
+    @property
+    def class_names(self) -> Optional[List[str]]: ...
     def split(self, name: str) -> np.ndarray: ...

@@ -1,20 +1,24 @@
 """Mini-batches, prepared ahead by threads."""
 
+import difflib
 import importlib.util
+import inspect
 import json
 import os
 import re
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, List, Optional
 
 import numpy as np
 
 from . import _morphgl, arrays
+from .brief import Brief
 from .graph import Graph
 
 
-@dataclass
-class Block:
+@dataclass(repr=False)
+class Block(Brief):
     """One hop in compressed sparse columns: `indices[indptr[v]:indptr[v + 1]]` are the local sources of destination `v`."""
 
     indptr: Any
@@ -24,8 +28,8 @@ class Block:
     num_dst: int
 
 
-@dataclass
-class Batch:
+@dataclass(repr=False)
+class Batch(Brief):
     """A mini-batch with the names of PyG's; arrays are numpy's or torch's.
 
     The first `batch_size` of the nodes `n_id` are the seeds. `edge_index` is int64 `[2, edges]` in positions of `n_id`.
@@ -40,11 +44,41 @@ class Batch:
     num_sampled_edges: List[int]
     edge_weight: Optional[Any] = None
     e_id: Optional[Any] = None
+    input_id: Optional[Any] = None
     blocks: List[Block] = field(default_factory=list)
 
 
 OUTPUTS = ("pyg", "torch", "numpy", "dgl")
 SAMPLERS = ("neighbor", "shadow", "walk")
+
+# Arguments of PyG's and torch's loaders whose defaults alone are supported: the default, and what to do instead.
+UNSUPPORTED = {
+    "input_time": (None, "mini-batches are not temporal; leave it out"),
+    "replace": (False, "neighbours are sampled without replacement; leave it out"),
+    "subgraph_type": ("directional", 'edges are those that were sampled; for induced subgraphs give sampler="shadow"'),
+    "disjoint": (False, "the seeds of a mini-batch share their neighbours; for one tree per seed give batch_size=1"),
+    "temporal_strategy": ("uniform", "mini-batches are not temporal; leave it out"),
+    "time_attr": (None, "mini-batches are not temporal; leave it out"),
+    "transform_sampler_output": (None, "sampling and gathering are one step; give transform, which takes the mini-batch"),
+    "neighbor_sampler": (None, 'operators sample; choose one by sampler="neighbor", "shadow" or "walk"'),
+    "directed": (True, 'edges are those that were sampled; for induced subgraphs give sampler="shadow"'),
+    "num_workers": (0, "there are no worker processes; give threads, or leave it out for all cores"),
+    "persistent_workers": (False, "there are no worker processes; leave it out"),
+    "prefetch_factor": (None, "there are no worker processes; give prefetch, in mini-batches"),
+    "batch_sampler": (None, "give the seeds in their order as input_nodes, and batch_size"),
+    "collate_fn": (None, "mini-batches are not lists of samples; give transform, which takes the mini-batch"),
+    "generator": (None, "give seed, a number"),
+    "worker_init_fn": (None, "there are no worker processes; leave it out"),
+    "multiprocessing_context": (None, "there are no worker processes; leave it out"),
+    "timeout": (0, "there are no worker processes; leave it out"),
+    "pin_memory_device": ("", "give pin_memory=True"),
+    "in_order": (True, "mini-batches come in order; leave it out"),
+}
+# Hints to PyG that change no mini-batch.
+HINTS = ("is_sorted", "filter_per_worker")
+# What follows `num_neighbors` in PyG's signature.
+POSITIONAL = ("input_nodes", "input_time", "replace", "subgraph_type", "disjoint", "temporal_strategy", "time_attr", "weight_attr",
+              "transform", "transform_sampler_output", "is_sorted", "filter_per_worker", "neighbor_sampler", "directed")
 
 
 class NeighborLoader:
@@ -53,14 +87,21 @@ class NeighborLoader:
     The same `seed` gives the same mini-batches, bit for bit those of the `morphgl` command, whatever the number of threads. Every
     pass over the loader is the next epoch.
 
-    graph
+    The arguments are PyG's, in its order; those that are not supported are refused with what to do instead. A number in the third
+    place is the batch size, and seeds may follow it.
+
+    data
         A :class:`Graph`, a PyG `Data`, or the directory of a dataset.
     num_neighbors
-        Neighbours a node at each hop, the seeds' own first; -1 for all.
-    batch_size
-        Seeds a mini-batch.
+        Neighbours per node at each hop, the seeds' own first; -1 for all.
     input_nodes
         The seeds: node ids, a mask, "train", "valid" or "test"; None for all nodes.
+    weight_attr
+        The edge attribute of a PyG `Data` that neighbours are picked by; as `weighted`.
+    transform
+        A function of each mini-batch, whose value is given in its place.
+    batch_size
+        Seeds per mini-batch.
     output
         "pyg": `torch_geometric.data.Data`. "torch", "numpy": :class:`Batch`. "dgl": `(input_nodes, output_nodes, blocks)`, features in
         `blocks[0].srcdata["feat"]`, classes in `blocks[-1].dstdata["label"]`. Default: PyG's if it is installed, else torch's, else
@@ -75,8 +116,6 @@ class NeighborLoader:
         Threads that prepare mini-batches, one each; default all cores.
     prefetch
         Mini-batches that may wait besides those that threads are at.
-    replace, directed, subgraph_type
-        PyG's; only their defaults are supported.
     expansion
         "new": a hop expands the nodes that the hop before found (PyG); "all": all found so far (DGL). Default as `output` has it.
     weighted
@@ -88,7 +127,7 @@ class NeighborLoader:
         Whether features are gathered.
     edge_ids
         Whether mini-batches have `e_id`: positions of their edges in the `edge_index` of the graph's source, in DGL's blocks
-        `edata["_ID"]`. Of parallel edges the first are named. A graph of compressed columns has its own positions.
+        `edata["_ID"]`. Of parallel edges as many are named as were sampled. A graph of compressed columns has its own positions.
     memory, cache
         Leaves the graph's directory on disk: memory of offsets and caches (bytes, or text such as "2GiB"), and what ranks the cached
         rows ("auto", "none" or a policy of `morphgl cache`). Default: the graph as it is.
@@ -96,21 +135,24 @@ class NeighborLoader:
         Whether tensors are copied to pinned memory.
     """
 
-    def __init__(self, graph, num_neighbors=(15, 10, 5), batch_size=1024, input_nodes=None, *, output=None, shuffle=False,
-                 drop_last=False, seed=0, threads=None, prefetch=2, replace=False, directed=True,
-                 subgraph_type="directional", expansion=None, weighted=False, sampler="neighbor", layers=None, walks=10,
-                 walk_length=3, restart=0.5, neighbors=10, features=True, edge_ids=False,
-                 memory=None, cache=None, pin_memory=False, num_workers=None):
-        if replace:
-            raise NotImplementedError("replace: neighbours are sampled without replacement; leave it out")
-        if not directed or str(getattr(subgraph_type, "value", subgraph_type)) != "directional":
-            raise NotImplementedError('subgraph_type: edges are those that were sampled; for induced subgraphs give sampler="shadow"')
-        if num_workers:
-            raise ValueError("num_workers: there are no worker processes; give threads, or leave it out for all cores")
-        if not isinstance(graph, Graph):
-            # What stays on disk is mapped meanwhile.
-            on_disk = memory is not None or cache is not None
-            graph = Graph.from_pyg(graph, edge_ids) if hasattr(graph, "num_nodes") else Graph.open(graph, on_disk, not on_disk)
+    def __init__(self, data, num_neighbors=(15, 10, 5), *positional, **options):
+        self._make(data, num_neighbors, **by_name(positional, options))
+
+    def _make(self, data, num_neighbors, *, input_nodes=None, weight_attr=None, transform=None, batch_size=1024, output=None,
+              shuffle=False, drop_last=False, seed=0, threads=None, prefetch=2, expansion=None, weighted=False, sampler=None,
+              layers=None, walks=10, walk_length=3, restart=0.5, neighbors=10, features=True, edge_ids=False, memory=None, cache=None,
+              pin_memory=False, **others):
+        refuse_unsupported(others)
+        num_neighbors = hops_of(num_neighbors)
+        if transform is not None and not callable(transform):
+            raise TypeError(f"transform: {type(transform).__name__} is no function; give one that takes a mini-batch")
+        if isinstance(input_nodes, tuple) and input_nodes and isinstance(input_nodes[0], str):
+            raise NotImplementedError("input_nodes: a node type; graphs of several node types are not read; give ids, or a mask")
+        sampler = "neighbor" if sampler is None else sampler
+        if not isinstance(sampler, str):
+            raise NotImplementedError(f"sampler: {type(sampler).__name__} draws seeds; give what it draws, input_nodes=list(sampler)")
+        graph = graph_of(data, memory is not None or cache is not None, edge_ids, weight_attr)
+        weighted = weighted or weight_attr is not None
         if edge_ids and graph._edge_order is False:
             raise ValueError("edge_ids: the graph did not keep the positions of its edges; give edge_ids=True where it is made, too")
         self.graph = graph
@@ -141,6 +183,9 @@ class NeighborLoader:
             "shadow": {**hops, "layers": layers},
             "walk": {"layers": layers, "walks": walks, "length": walk_length, "restart": restart, "neighbors": neighbors},
         }[sampler]
+        self._transform = transform
+        self._attributes = self._gathered(sampler)
+        edge_ids = edge_ids or bool(self._attributes["edge"])
         settings = {"sampler": sampler, **settings, "batch_size": self.batch_size, "seed": int(seed), "shuffle": bool(shuffle)}
         threads = threads or len(os.sched_getaffinity(0))
         gather = features and graph._native.features is not None
@@ -149,6 +194,9 @@ class NeighborLoader:
                                        None if graph._edge_order is False else graph._edge_order, disk_options(graph, memory, cache))
         self._count = len(seeds) // self.batch_size if drop_last else self._native.num_batches
         self._epoch = 0
+        # As of PyG's loader: positions among the seeds, which `input_id` refers to.
+        self.dataset = range(len(seeds))
+        self._input_ids = InputIds(None if input_nodes is None else seeds)
 
     def __len__(self):
         """Mini-batches an epoch."""
@@ -162,16 +210,125 @@ class NeighborLoader:
         epoch, self._epoch = self._epoch, self._epoch + 1
         return self._batches(self._native.epoch(epoch, self._count))
 
+    def _gathered(self, sampler):
+        """The attributes of the graph's source that mini-batches get; a warning names those that they do not get."""
+        attributes = {kind: dict(some) for kind, some in self.graph._attributes.items()}
+        names = [name for some in attributes.values() for name in some]
+        if names and self.output != "pyg":
+            warnings.warn(f'{", ".join(names)}: left out of mini-batches; PyG\'s have them: output="pyg"', stacklevel=4)
+            return {"node": {}, "edge": {}, "graph": {}}
+        if attributes["edge"] and sampler == "walk":
+            warnings.warn(f"{', '.join(attributes['edge'])}: left out of mini-batches, since the edges of walks are no edges of the graph; "
+                          "choose another sampler", stacklevel=4)
+            attributes["edge"] = {}
+        return attributes
+
     def _batches(self, native):
         make = {"pyg": as_pyg, "torch": as_torch, "numpy": as_numpy, "dgl": as_dgl}[self.output]
         try:
             for batch in native:
-                yield make(batch, self.pin_memory)
+                made = make(batch, self.pin_memory)
+                if self.output != "dgl":
+                    made.input_id = self._input_ids.of(made.n_id[:made.batch_size])
+                if self.output == "pyg":
+                    self._gather(made)
+                yield made if self._transform is None else self._transform(made)
         finally:
             native.close()
 
+    def _gather(self, batch):
+        """Gives a mini-batch the rows of its nodes and edges of the source's other attributes."""
+        if self.graph._weight_name != "edge_weight" and "edge_weight" in batch:
+            batch[self.graph._weight_name] = batch.edge_weight
+            del batch.edge_weight
+        for kind, rows in (("node", batch.n_id), ("edge", batch.get("e_id"))):
+            for name, values in self._attributes[kind].items():
+                gathered = rows_of(values, rows)
+                batch[name] = gathered.pin_memory() if self.pin_memory and hasattr(gathered, "pin_memory") else gathered
+        for name, value in self._attributes["graph"].items():
+            batch[name] = value
+
     def __repr__(self):
         return f"NeighborLoader({self.graph!r}, {len(self)} mini-batches of {self.batch_size}, {self._native.operator})"
+
+
+def by_name(positional, options):
+    """Arguments in PyG's order by their names. A number in the place of the seeds is the batch size, which seeds may follow."""
+    number = positional and isinstance(positional[0], (int, np.integer)) and not isinstance(positional[0], bool)
+    names = ("batch_size", "input_nodes") if number else POSITIONAL
+    if len(positional) > len(names):
+        raise TypeError(f"{len(positional) + 2} arguments by position; give those after {names[-1]} by name")
+    given = dict(zip(names, positional))
+    twice = given.keys() & options.keys()
+    if twice:
+        raise TypeError(f"{min(twice)}: it is given by position and by name; give it once")
+    return {**given, **options}
+
+
+def refuse_unsupported(others):
+    """Refuses arguments by name, unless they have the values that change nothing."""
+    for name, value in others.items():
+        if name in UNSUPPORTED:
+            default, cure = UNSUPPORTED[name]
+            value = getattr(value, "value", value) if name == "subgraph_type" else value
+            if value is not None and (default is None or value != default):
+                raise NotImplementedError(f"{name}: {cure}")
+        elif name not in HINTS:
+            known = [*UNSUPPORTED, *HINTS, *inspect.signature(NeighborLoader._make).parameters]
+            close = difflib.get_close_matches(name, known, 1)
+            raise TypeError(f"{name}: no such argument" + (f"; did you mean {close[0]}?" if close else "; see help(NeighborLoader)"))
+
+
+def hops_of(num_neighbors):
+    """Neighbours per hop as a list."""
+    if isinstance(num_neighbors, dict):
+        raise NotImplementedError("num_neighbors: a dict is of several edge types, which are not read; give a list, a number per hop")
+    try:
+        return list(num_neighbors)
+    except TypeError:
+        raise TypeError(f"num_neighbors: {num_neighbors!r}; give a list, a number per hop") from None
+
+
+def graph_of(data, on_disk, edge_ids, weight_attr):
+    """The graph that a loader is made for."""
+    if isinstance(data, Graph):
+        if weight_attr not in (None, data._weight_name) or weight_attr is not None and data.weights is None:
+            raise ValueError(f"weight_attr: the graph has no weights {weight_attr!r}; give it where the graph is made, "
+                             f"Graph.from_pyg(data, weight_attr={weight_attr!r}), or as edge_weight")
+        return data
+    if hasattr(data, "num_nodes"):
+        return Graph.from_pyg(data, edge_ids, weight_attr)
+    if weight_attr is not None:
+        raise ValueError("weight_attr: a dataset has its weights; give weighted=True")
+    if not isinstance(data, (str, os.PathLike)):
+        raise TypeError(f"data: {type(data).__name__}; give a Graph, a PyG Data, or the directory of a dataset")
+    # What stays on disk is mapped meanwhile.
+    return Graph.open(data, on_disk, not on_disk)
+
+
+def rows_of(values, rows):
+    """The rows of a tensor, an array or a list."""
+    if hasattr(values, "detach"):
+        return values[rows.to(values.device)]
+    return values[np.asarray(rows)] if isinstance(values, np.ndarray) else [values[row] for row in rows.tolist()]
+
+
+class InputIds:
+    """Positions of nodes among distinct seeds; of all nodes, in order, where there are none."""
+
+    def __init__(self, seeds):
+        self.order = None if seeds is None else np.argsort(seeds, kind="stable")
+        self.sorted = None if seeds is None else seeds[self.order].astype(np.int64)
+
+    def of(self, nodes):
+        if self.order is None:
+            return nodes.clone() if hasattr(nodes, "clone") else nodes.copy()
+        places = self.order[np.searchsorted(self.sorted, np.asarray(nodes))]
+        if not hasattr(nodes, "detach"):
+            return places
+        import torch
+
+        return torch.from_numpy(places)
 
 
 def disk_options(graph, memory, cache):

@@ -1,6 +1,6 @@
 import os
 from dataclasses import dataclass, field
-from typing import Any, Iterator, List, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Union
 
 from .graph import Graph
 
@@ -23,6 +23,7 @@ class Batch:
     num_sampled_edges: List[int]
     edge_weight: Optional[Any] = None
     e_id: Optional[Any] = None
+    input_id: Optional[Any] = None
     blocks: List[Block] = field(default_factory=list)
 
 class NeighborLoader:
@@ -31,25 +32,31 @@ class NeighborLoader:
     batch_size: int
     drop_last: bool
     pin_memory: bool
+    dataset: range
     def __init__(
         self,
-        graph: Union[Graph, str, os.PathLike[str], Any],
+        data: Union[Graph, str, os.PathLike[str], Any],
         num_neighbors: Sequence[int] = (15, 10, 5),
-        batch_size: int = 1024,
         input_nodes: Any = None,
+        input_time: None = None,
+        replace: bool = False,
+        subgraph_type: Any = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: None = None,
+        weight_attr: Optional[str] = None,
+        transform: Optional[Callable[[Any], Any]] = None,
         *,
+        batch_size: int = 1024,
         output: Optional[str] = None,
         shuffle: bool = False,
         drop_last: bool = False,
         seed: int = 0,
         threads: Optional[int] = None,
         prefetch: int = 2,
-        replace: bool = False,
-        directed: bool = True,
-        subgraph_type: Any = "directional",
         expansion: Optional[str] = None,
         weighted: bool = False,
-        sampler: str = "neighbor",
+        sampler: Optional[str] = None,
         layers: Optional[int] = None,
         walks: int = 10,
         walk_length: int = 3,
@@ -60,7 +67,7 @@ class NeighborLoader:
         memory: Union[int, str, None] = None,
         cache: Optional[str] = None,
         pin_memory: bool = False,
-        num_workers: Optional[int] = None,
+        **others: Any,
     ) -> None: ...
     def __len__(self) -> int: ...
     def set_epoch(self, epoch: int) -> None: ...

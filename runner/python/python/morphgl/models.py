@@ -7,11 +7,13 @@ from typing import Any, Dict, Optional
 
 import numpy as np
 
+from .brief import Brief
+
 SPEC = "morphgl_model_spec"
 
 
-@dataclass
-class Model:
+@dataclass(repr=False)
+class Model(Brief):
     """Parameters by PyG's names (`convs.0.lin_l.weight`, …), float32 arrays, and what kind of model they are of.
 
     `module.load_state_dict(model.state_dict())` moves them into PyG's `GraphSAGE`, `GCN`, `GAT` or `MLP`;

@@ -18,6 +18,11 @@ pub(super) enum FileRole {
 
 /// Known names of columns, in lower case.
 pub(super) const ID: &[&str] = &["id", "node", "node_id", "nodeid", "name", "n_id"];
+/// Whether a column of this name has ids.
+pub fn is_id_column(name: &str) -> bool {
+    ID.contains(&name.trim().to_lowercase().as_str())
+}
+
 const INDEX: &[&str] = &["", "index", "unnamed: 0"];
 const LABEL: &[&str] = &["label", "labels", "class", "y", "target", "category"];
 const SPLIT: &[&str] = &["split", "fold", "set"];

@@ -8,6 +8,8 @@ mod columns;
 mod node_index;
 mod read;
 
+pub use columns::is_id_column;
+
 use std::path::PathBuf;
 
 use morphgl_graph_store::Result;

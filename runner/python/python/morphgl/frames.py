@@ -1,0 +1,123 @@
+"""Data frames, read as `morphgl import edges` reads their files: one reader decides what columns are and which node a row is of."""
+
+import os
+import re
+import tempfile
+import warnings
+
+import numpy as np
+
+from . import _morphgl, arrays, commands
+from .graph import SPLITS, Graph, provenance
+
+# What the options of the command line are called here.
+NAMES = {"src": "source", "dst": "target", "weight": "edge_weight", "id-column": "id", "label-column": "y", "feature-columns": "x"}
+
+
+def imported(edges, nodes, source, target, edge_weight, y, x, id, ids, splits, edge_ids, options):
+    """The graph of the frames, and the positions of its edges in `edges`."""
+    from pandas.api import types
+
+    for what, frame in (("edges", edges), ("nodes", nodes)):
+        if frame is not None and getattr(frame.index, "nlevels", 1) > 1:
+            raise ValueError(f"{what}: its index has several levels; pass {what}.reset_index()")
+    ends = [column(edges, "source", source, ("source", "src", "from", "u", "row"), 0),
+            column(edges, "target", target, ("target", "dst", "to", "v", "col"), 1)]
+    # A header of numbers would be a row: such columns are features by their names, and never ends.
+    edges, nodes = (frame if frame is None else frame.rename(columns=worded) for frame in (edges, nodes))
+    source, target, edge_weight, y, id = (None if name is None else worded(name) for name in (source, target, edge_weight, y, id))
+    ends = [worded(end) for end in ends]
+    text = not all(types.is_numeric_dtype(edges[end]) for end in ends)
+    with tempfile.TemporaryDirectory() as folder:
+        file = lambda name: os.path.join(folder, name)
+        words = {"src": source, "dst": target, "weight": edge_weight, **options}
+        edges.to_csv(file("edges.csv"), index=False)
+        has_ids = id is not None
+        if nodes is not None:
+            indexed = nodes.index.name is not None or not np.array_equal(nodes.index, np.arange(len(nodes)))
+            known = any(_morphgl.is_id_column(str(name)) for name in nodes.columns)
+            # The index is the ids where no column is.
+            indexed = indexed and id is None and not known
+            if indexed and nodes.index.name is not None:
+                id = str(nodes.index.name)
+            has_ids = has_ids or indexed or known
+            masks = {SPLITS[part]: mask for part, mask in splits.items() if is_mask(mask)}
+            for name, mask in masks.items():
+                if len(mask) != len(nodes):
+                    raise ValueError(f"{name}: a mask of {len(mask)} rows for {len(nodes)} nodes; pass one per row of nodes, or ids")
+            nodes.assign(**{name: np.asarray(mask) for name, mask in masks.items()}).to_csv(file("nodes.csv"), index=indexed)
+            words.update({"nodes": file("nodes.csv"), "id-column": id, "label-column": y})
+            if x is not None:
+                words["feature-columns"] = ",".join(worded(name) for name in ([x] if isinstance(x, str) else x))
+        elif y is not None or x is not None or id is not None:
+            raise ValueError("nodes: y, x and id name columns of it; pass the frame of nodes")
+        for part, given in splits.items():
+            if given is not None and not (nodes is not None and is_mask(given)):
+                given = np.flatnonzero(given) if is_mask(given) else np.asarray(given).reshape(-1)
+                with open(file(f"{part}.txt"), "w", encoding="utf-8") as lines:
+                    lines.writelines(f"{node}\n" for node in given.tolist())
+                words[part] = file(f"{part}.txt")
+        words["ids"] = ids or ("strings" if text else "compact" if has_ids else "keep")
+        try:
+            commands.run("import", None, ["edges", file("edges.csv"), "-o", file("graph")], words)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(of_frames(str(error), folder)) from None
+        notes = provenance(file("graph")).get("notes", [])
+        left_out = [note for note in notes if note.startswith("nodes.csv") and "left out: " in note]
+        if left_out and x is None:
+            names = left_out[0].split("left out: ", 1)[1]
+            raise ValueError(f"nodes: the columns {names} are not known; list the columns of features by x=[…], or drop them: "
+                             "nodes.drop(columns=[…])")
+        for note in notes:
+            if "left out" in note or not note.startswith(("nodes.csv", "columns")):
+                warnings.warn(of_frames(note, folder), stacklevel=4)
+        graph = Graph.open(file("graph"))._detached()
+    return graph, positions(graph, edges, ends) if edge_ids else False
+
+
+def column(frame, what, name, known, position):
+    """The frame's column of that name, or else of a known one."""
+    if name is not None:
+        if name not in frame.columns:
+            raise ValueError(f"{what}: edges has no column {name!r}; it has {', '.join(map(repr, frame.columns))}")
+        return name
+    for column in frame.columns:
+        if str(column).strip().lower() in known:
+            return column
+    if len(frame.columns) < 2:
+        raise ValueError(f"edges: it has {len(frame.columns)} columns; pass one of sources and one of targets")
+    return frame.columns[position]
+
+
+def worded(name):
+    """The name of a column, with a letter in it."""
+    text = str(name)
+    return text if re.search("[^0-9.+-]", text) or not text else f"f{text}"
+
+
+def is_mask(given):
+    return given is not None and getattr(np.asarray(given), "dtype", None) == bool
+
+
+def of_frames(message, folder):
+    """A message about the files as one about the frames and the arguments."""
+    message = message.replace(folder + os.sep, "")
+    return re.sub(r"--([a-z][a-z-]*)", lambda option: NAMES.get(option[1], option[1].replace("-", "_")) + "=", message)
+
+
+def positions(graph, edges, ends):
+    """The positions in the frame of the graph's edges."""
+    ids = graph.node_ids
+    pair = []
+    for end in ends:
+        given = edges[end].to_numpy()
+        if isinstance(ids, list):
+            number = {name: node for node, name in enumerate(ids)}
+            pair.append(np.array([number[str(name).strip()] for name in given], np.int64))
+        else:
+            pair.append(given.astype(np.int64) if ids is None else np.searchsorted(ids, given))
+    sources, targets = (arrays.ids("edges", column) for column in pair)
+    _, indices, order = (np.asarray(part) for part in _morphgl.csc(sources, targets, graph.num_nodes))
+    if not np.array_equal(indices, graph.indices):
+        raise ValueError("edge_ids: the options added or dropped edges, which have no position in the frame; leave one of them out")
+    return order

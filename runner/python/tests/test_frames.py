@@ -1,0 +1,119 @@
+"""Graphs of pandas and networkx: rows and columns are matched and checked as `morphgl import` does; skipped without the two."""
+
+import numpy as np
+import pytest
+
+import morphgl
+from morphgl import Graph, NeighborLoader
+
+networkx, pandas = pytest.importorskip("networkx"), pytest.importorskip("pandas")
+
+EDGES = pandas.DataFrame({"source": [0, 1, 2, 3], "target": [1, 2, 3, 0]})
+NODES = pandas.DataFrame({"id": [3, 0, 2, 1], "f0": [30.0, 0.0, 20.0, 10.0], "y": [1, 0, 1, 0]})
+
+
+def pairs(graph):
+    """The edges by the ids of the source."""
+    ids = np.arange(graph.num_nodes) if graph.node_ids is None else graph.node_ids
+    targets = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    return sorted((ids[u], ids[v]) for u, v in zip(graph.indices.tolist(), targets.tolist()))
+
+
+def rows(graph):
+    """Feature and class of each node by its id."""
+    ids = list(range(graph.num_nodes)) if graph.node_ids is None else list(graph.node_ids)
+    return {id: (x[0], y) for id, x, y in zip(ids, graph.x.tolist(), graph.y.tolist())}
+
+
+RIGHT = {0: (0, 0), 1: (10, 0), 2: (20, 1), 3: (30, 1)}
+
+
+@pytest.mark.parametrize(
+    "edges, nodes, options, expected",
+    [
+        (EDGES, NODES, {}, RIGHT),
+        (EDGES, NODES.set_index("id"), {}, RIGHT),
+        (EDGES, NODES.set_index("id").rename_axis(None), {}, RIGHT),
+        (EDGES, NODES.rename(columns={"id": "user"}).set_index("user"), {}, RIGHT),
+        (EDGES, NODES.rename(columns={"id": "user"}), {"id": "user", "x": ["f0"]}, RIGHT),
+        (EDGES, NODES.sort_values("id").drop(columns="id").reset_index(drop=True), {}, RIGHT),
+        (EDGES.rename(columns={"source": "src", "target": "dst"}), NODES, {}, RIGHT),
+        (EDGES.rename(columns={"source": "a", "target": "b"}), NODES, {"source": "a", "target": "b"}, RIGHT),
+        (EDGES.rename(columns={"source": 0, "target": 1}), NODES, {"source": 0, "target": 1}, RIGHT),
+        (EDGES, NODES.rename(columns={"f0": "height", "y": "kind"}), {"x": ["height"], "y": "kind"}, RIGHT),
+        (EDGES, NODES.rename(columns={"f0": 7}), {}, RIGHT),
+        (EDGES, NODES[NODES.y >= 0].sample(frac=1, random_state=1), {}, RIGHT),
+        (EDGES * 10, NODES.assign(id=NODES.id * 10), {}, {10 * id: row for id, row in RIGHT.items()}),
+        (EDGES.map("n{}".format), NODES.assign(id=NODES.id.map("n{}".format)), {}, {f"n{id}": row for id, row in RIGHT.items()}),
+        (EDGES, NODES.assign(y=["b", "a", "b", "a"]), {}, RIGHT),
+    ],
+)
+def test_rows_are_matched_by_their_ids(edges, nodes, options, expected):
+    graph = Graph.from_pandas(edges, nodes, **options)
+    assert rows(graph) == expected
+    ids = {position: id for position, id in enumerate(sorted(expected))}
+    assert pairs(graph) == sorted((ids[u], ids[v]) for u, v in zip(EDGES.source, EDGES.target))
+
+
+@pytest.mark.parametrize(
+    "edges, nodes, options, message",
+    [
+        (EDGES, NODES.assign(name=list("dacb")), {}, "nodes.csv: .*name.* x="),
+        (EDGES, NODES.assign(name=list("dacb")), {"y": "y"}, 'nodes: the columns "name" are not known; list the columns of features by x='),
+        (EDGES, NODES.assign(f0=[1, np.nan, 2, 3]), {}, "nodes.csv.*the feature of node 0, column 0 is NaN"),
+        (EDGES, NODES.assign(f0=[1, np.inf, 2, 3]), {}, "inf"),
+        (EDGES, NODES[NODES.id != 2], {}, "nodes.csv: 1 of 4 nodes have no features"),
+        (EDGES, NODES.assign(id=[3, 0, 2, 2]), {}, "nodes.csv.*2"),
+        (EDGES, NODES.drop(columns="id").iloc[:3].reset_index(drop=True), {}, "nodes.csv: 3 rows, but the graph has 4 nodes"),
+        (EDGES, NODES, {"y": "class"}, "class"),
+        (EDGES, NODES, {"source": "from"}, "source: edges has no column 'from'; it has 'source', 'target'"),
+        (EDGES, None, {"y": "y"}, "nodes: y, x and id name columns of it"),
+        (EDGES, NODES, {"train": [True, False]}, "train_mask: a mask of 2 rows for 4 nodes"),
+        (EDGES.assign(weight=[1, 2, -1, 1]), NODES, {}, "edges.csv, line 4.*-1.*drop_weights="),
+    ],
+)
+def test_frames_that_do_not_fit_are_refused_with_the_cure(edges, nodes, options, message):
+    with pytest.raises(ValueError, match=message) as refused:
+        Graph.from_pandas(edges, nodes, **options)
+    assert "/" not in str(refused.value), "no path of a file that was never the caller's"
+
+
+def test_frames_bring_weights_splits_names_and_positions():
+    edges = EDGES.sample(frac=1, random_state=3).map("n{}".format).assign(weight=[4.0, 3.0, 2.0, 1.0])
+    nodes = NODES.assign(id=NODES.id.map("n{}".format), y=["red", "blue", "red", "blue"])
+    graph = Graph.from_pandas(edges, nodes, train=["n3", "n1"], valid=np.array([False, True, False, False]), edge_ids=True)
+    assert graph.node_ids == ["n0", "n1", "n2", "n3"] and graph.class_names == ["blue", "red"]
+    assert graph.split("train").tolist() == [1, 3] and graph.split("valid").tolist() == [0]
+    for batch in NeighborLoader(graph, [-1], 4, output="numpy", edge_ids=True):
+        named = [[graph.node_ids[v] for v in batch.n_id[ends]] for ends in batch.edge_index]
+        assert [list(column) for column in edges[["source", "target"]].to_numpy()[batch.e_id].T] == named
+        assert (edges.weight.to_numpy()[batch.e_id] == batch.edge_weight).all()
+    with pytest.raises(ValueError, match="edge_ids: the options added or dropped edges"):
+        Graph.from_pandas(edges, nodes, edge_ids=True, symmetrise=True)
+    with pytest.warns(UserWarning, match='left out: "?when'):
+        Graph.from_pandas(edges.assign(when="2020-01-01"), nodes, source="source", target="target", edge_weight="weight")
+    done = morphgl.train(graph, "mlp", hidden=4, num_neighbors=[2, 2], epochs=1, evaluation="none")
+    predicted = morphgl.predict(graph, done.model, nodes=["n2", "n0"])
+    assert predicted.nodes.tolist() == ["n2", "n0"]
+    with pytest.raises(ValueError, match="nodes: 'n9' is no node"):
+        morphgl.predict(graph, done.model, nodes=["n9"])
+
+
+def test_networkx_attributes_are_matched_by_node():
+    karate = networkx.karate_club_graph()
+    networkx.set_node_attributes(karate, {v: [float(v), 1.0] for v in karate}, "x")
+    graph = Graph.from_networkx(karate, x="x", y="club")
+    assert graph.class_names == ["Mr. Hi", "Officer"] and graph.x[:, 0].tolist() == list(range(34)) and graph.node_ids is None
+    assert [graph.class_names[c] for c in graph.y] == [karate.nodes[v]["club"] for v in karate]
+    named = networkx.Graph([("b", "a"), ("a", "c")])
+    networkx.set_node_attributes(named, {"a": 0, "b": 1}, "y")
+    graph = Graph.from_networkx(named, y="y")
+    assert graph.node_ids == ["b", "a", "c"] and graph.y.tolist() == [1, 0, -1]
+    assert pairs(graph) == [("a", "b"), ("a", "c"), ("b", "a"), ("c", "a")]
+    for options, message in [
+        ({"x": "size"}, "x: the node 'b' has no attribute 'size'; give every node one"),
+        ({"y": "kind"}, "y: no node has the attribute 'kind'"),
+        ({"edge_weight": "w"}, "edge_weight: the edge from 'b' to 'a' has no attribute 'w'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            Graph.from_networkx(named, **options)
