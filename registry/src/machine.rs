@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use morphgl_platform::system_memory;
 use serde::{Deserialize, Serialize};
 
 use crate::Place;
@@ -43,8 +44,13 @@ impl Machine {
             let line = meminfo.lines().find(|l| l.starts_with(name));
             line.and_then(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 1024
         };
-        let (total, available) = (field("MemTotal:"), field("MemAvailable:"));
-        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let (total, available) = match (field("MemTotal:"), field("MemAvailable:")) {
+            // Without `/proc`, as in some containers: free memory is then without the page cache.
+            (0, _) => system_memory().map_or((0, 0), |[total, free]| (total, free)),
+            told => told,
+        };
+        // Without `/proc`, the cgroup of the mount, which is a container's own.
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_else(|_| "0::/\n".to_string());
         let (limit, free) = cgroups(Path::new("/sys/fs/cgroup"), &own);
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let name = cpuinfo.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(':'));

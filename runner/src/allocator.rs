@@ -1,5 +1,6 @@
 //! The allocator of the `morphgl` command.
 
+use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_long};
 
 use mimalloc::MiMalloc;
@@ -7,7 +8,38 @@ use mimalloc::MiMalloc;
 // Training allocates and frees large tensors at every step; with this allocator a step takes half the time
 // (`docs/decisions.md` has the figures).
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Allocator = Allocator;
+
+/// mimalloc; where it has no memory, the process ends with one line.
+struct Allocator;
+
+// SAFETY: every call is mimalloc's, whose results are passed on.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's.
+        or_end(unsafe { MiMalloc.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's.
+        or_end(unsafe { MiMalloc.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's.
+        or_end(unsafe { MiMalloc.realloc(memory, layout, size) }, size)
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's.
+        unsafe { MiMalloc.dealloc(memory, layout) }
+    }
+}
+
+#[inline(always)]
+fn or_end(memory: *mut u8, bytes: usize) -> *mut u8 {
+    if memory.is_null() { morphgl::cli::out_of_memory(bytes) } else { memory }
+}
 
 unsafe extern "C" {
     /// mimalloc's: frees unused internal memory; with `force`, returns it to the system.

@@ -5,13 +5,13 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use morphgl_execute::TrainingState;
 use morphgl_model_spec::F32View;
-use morphgl_platform::replace_file;
+use morphgl_platform::{open_regular, replace_file};
 use morphgl_registry::{NamedTensor, Score};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
@@ -21,6 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::position::Position;
 use crate::train::{Best, Progress, StopReason, TrainReport};
+use crate::unwritten::unwritten;
 
 /// Key of the metadata entry with the JSON document.
 const HEADER: &str = "morphgl_checkpoint";
@@ -94,7 +95,7 @@ impl Checkpoint {
             out.write_all(&bytes)?;
             out.write_all(&xxh3_64(&bytes).to_le_bytes())
         });
-        written.with_context(|| format!("{}: cannot be written; free some disk space", path.display()))
+        written.map_err(|e| unwritten(path, e, "check the directory's permissions and its disk"))
     }
 
     /// The bytes of a checkpoint, without their checksum.
@@ -136,7 +137,8 @@ impl Checkpoint {
     /// A file that cannot be read, whose checksum does not hold, or of a newer version.
     pub fn read(path: &Path) -> Result<Self> {
         let what = || format!("{}: no whole checkpoint", path.display());
-        let mut bytes = std::fs::read(path).with_context(what)?;
+        let mut bytes = Vec::new();
+        open_regular(path).and_then(|mut file| file.read_to_end(&mut bytes)).with_context(what)?;
         let Some(length) = bytes.len().checked_sub(CHECKSUM) else { bail!("{}: it is cut short", what()) };
         let checksum = bytes.split_off(length);
         ensure!(checksum == xxh3_64(&bytes).to_le_bytes(), "{}: its checksum does not hold", what());

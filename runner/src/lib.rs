@@ -22,6 +22,7 @@ mod steps;
 mod stopping;
 mod train;
 mod unified;
+mod unwritten;
 mod usage;
 mod watcher;
 

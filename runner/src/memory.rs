@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use morphgl_platform::peak_memory;
+
 /// The highest peak before [`take_peak`] was last called.
 static EARLIER_PEAK: AtomicU64 = AtomicU64::new(0);
 
@@ -61,23 +63,24 @@ pub(crate) fn take_peak() -> u64 {
 }
 
 fn recent_peak() -> u64 {
-    status("VmHWM:")
+    status("VmHWM:").or_else(peak_memory).unwrap_or(0)
 }
 
-/// Bytes of this process's memory without files: the system cannot reclaim them.
+/// Bytes of this process's memory without files: the system cannot reclaim them. Without `/proc` all that it ever had, an upper
+/// bound.
 pub(crate) fn anonymous() -> u64 {
-    status("RssAnon:")
+    status("RssAnon:").or_else(peak_memory).unwrap_or(0)
 }
 
 /// Bytes of mapped files in memory: the system reclaims them when it needs the memory.
 pub(crate) fn mapped_files() -> u64 {
-    status("RssFile:")
+    status("RssFile:").unwrap_or(0)
 }
 
-fn status(field: &str) -> u64 {
+fn status(field: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|l| l.starts_with(field));
-    line.and_then(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 1024
+    line.and_then(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).map(|kilobytes| kilobytes * 1024)
 }
 
 #[cfg(test)]

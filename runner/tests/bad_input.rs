@@ -351,7 +351,7 @@ fn disk_full_while_training() {
     // More epochs than fit in the file.
     let line = format!("{train} --epochs 400 --evaluation none --hidden 8 --run long --save long.safetensors --json");
     let output = limited(&bench, &line);
-    fails(&output, &[&line], &["long/metrics.jsonl", "free some disk space", "File too large", "long/trace.json"]);
+    fails(&output, &[&line], &["long/metrics.jsonl", "ulimit -f", "File too large", "long/trace.json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
     assert_eq!((json["epochs"].as_array().map(Vec::len), &json["ended"]), (Some(400), &"epochs".into()));
     let stderr = String::from_utf8_lossy(&output.stderr);

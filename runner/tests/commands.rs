@@ -335,8 +335,10 @@ fn wait_for(there: impl Fn() -> bool, what: &str) {
 #[cfg(unix)]
 #[track_caller]
 fn send(signal: &str, child: &std::process::Child) {
-    let sent = std::process::Command::new("kill").args([signal, &child.id().to_string()]).status();
-    assert!(sent.expect("kill starts").success(), "{signal}");
+    use nix::sys::signal::{Signal, kill};
+    let name = signal.replace('-', "SIG");
+    let process = nix::unistd::Pid::from_raw(child.id() as i32);
+    kill(process, name.parse::<Signal>().expect("a signal")).expect("it runs");
 }
 
 /// Trains, started by a shell after `trap`, until each group of signals, sent when further epochs are written.

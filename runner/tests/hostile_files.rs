@@ -40,10 +40,109 @@ fn a_model_without_an_end() {
     for path in ["/dev/zero", "/dev/urandom"] {
         bench.refused(&["train", "small", "--init", path], &[path, "this is not a regular file"]);
         bench.refused(&["evaluate", path, "small"], &[path, "this is not a regular file"]);
-        let words = ["longer than"];
+        let words = ["this is a device, not a regular file"];
         bench.refused(&["plan", "--profile", path], &words);
         bench.misused(&["train", "small", "--plan", path], &words);
     }
+}
+
+/// A pipe that nobody writes to would be waited for forever, and a device may have no end: each reader says what its input is,
+/// and ends.
+#[cfg(unix)]
+#[test]
+fn inputs_that_are_no_regular_files() {
+    use std::os::unix::fs::symlink;
+
+    let bench = Bench::new();
+    let file = model(&bench, |_| ());
+    let small = "--layers 2 --hidden 8 --epochs 1 --profile-seconds 0.1";
+    bench.text(&format!("train small {small} --run run").split(' ').collect::<Vec<_>>());
+    fs::write(bench.path().join("e.csv"), "0,1\n1,0\n").expect("room");
+    let pipe = bench.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo starts").success());
+    // Places in directories that are read by the names of their files.
+    let places = [
+        "as-features/features.npy",
+        "as-graph/graph.json",
+        "as-array/src.npy",
+        "as-pickle/ind.x.ally",
+        "as-config/config.toml",
+        "as-metrics/metrics.jsonl",
+    ];
+    for (place, from) in places.iter().zip(["small", "small", "", "", "run", "run"]) {
+        let (dir, name) = place.split_once('/').expect("a file in a directory");
+        fs::create_dir(bench.path().join(dir)).expect("room");
+        let files = (!from.is_empty()).then(|| fs::read_dir(bench.path().join(from)).expect("there"));
+        for entry in files.into_iter().flatten().map(|entry| entry.expect("readable")) {
+            let to = bench.path().join(dir).join(entry.file_name());
+            if entry.file_name() != name && entry.path().is_file() {
+                fs::copy(entry.path(), to).expect("room");
+            }
+        }
+    }
+    fs::write(bench.path().join("as-pickle/ind.x.y"), "").expect("room");
+    let lines = [
+        format!("predict {file} small --nodes INPUT"),
+        "evaluate INPUT small".to_string(),
+        format!("train small {small} --init INPUT"),
+        format!("train small {small} --plan INPUT"),
+        "plan --profile INPUT".to_string(),
+        "import edges INPUT -o out".to_string(),
+        "import edges e.csv -o out --nodes INPUT".to_string(),
+        "import edges e.csv -o out --features INPUT".to_string(),
+        "import edges e.csv -o out --labels INPUT".to_string(),
+        "import edges e.csv -o out --train INPUT".to_string(),
+        "import mtx INPUT -o out".to_string(),
+        "import metis INPUT -o out".to_string(),
+        "import npz INPUT -o out".to_string(),
+        "reorder small -o out --order INPUT".to_string(),
+        "info as-features".to_string(),
+        "info as-features --check".to_string(),
+        "info as-graph".to_string(),
+        "import numpy as-array -o out".to_string(),
+        "train --resume as-config".to_string(),
+        "train --resume as-metrics".to_string(),
+    ];
+    for input in [pipe.to_str().expect("text"), "/dev/zero"] {
+        for place in places {
+            let path = bench.path().join(place);
+            let _ = fs::remove_file(&path);
+            symlink(input, path).expect("room");
+        }
+        let what = if input == "/dev/zero" { "this is a device" } else { "this is a pipe" };
+        for line in &lines {
+            let line = line.replace("INPUT", input);
+            let mut command = std::process::Command::new("timeout");
+            command.args(["60", env!("CARGO_BIN_EXE_morphgl")]).args(line.split(' ')).current_dir(bench.path());
+            let output = command.output().expect("timeout starts");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let error = stderr.lines().filter(|line| line.starts_with("error:")).collect::<Vec<_>>();
+            assert!(matches!(output.status.code(), Some(1 | 2)) && error.len() == 1, "{line}: {stderr}");
+            let says = error[0].contains(what) && error[0].contains("not a regular file");
+            assert!(says || error[0].contains("this is not a regular file"), "{line}: {stderr}");
+            assert!(!bench.path().join("out").exists(), "{line}");
+        }
+    }
+}
+
+#[test]
+fn lists_of_nodes_are_read_line_by_line() {
+    let bench = Bench::new();
+    let file = model(&bench, |_| ());
+    let predict = ["predict", file, "small", "--nodes", "ids"];
+    let write = |text: &[u8]| fs::write(bench.path().join("ids"), text).expect("room");
+    write(b"\xef\xbb\xbf3\r\n\n 7 \n5");
+    let text = bench.text(&predict);
+    let ids: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
+    assert_eq!(ids, ["3", "7", "5"]);
+    write(&[vec![b'1'; 70_000], b"\n".to_vec()].concat());
+    bench.refused(&predict, &["ids, line 1", "longer than 65536 bytes", "one id a line"]);
+    write(&[b"1\n2\n".to_vec(), vec![b'x'; 5_000]].concat());
+    bench.refused(&predict, &["ids, line 3", "is no node"]);
+    assert!(String::from_utf8_lossy(&bench.run(&predict).stderr).len() < 1000);
+    write(b"1\n\xff\n");
+    bench.refused(&predict, &["ids, line 2", "no UTF-8"]);
 }
 
 #[test]

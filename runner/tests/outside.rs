@@ -49,6 +49,41 @@ fn measurements_that_are_interrupted() {
     }
 }
 
+/// A process that hangs while it holds the lock of stderr is ended by SIGTERM all the same.
+#[cfg(target_os = "linux")]
+#[test]
+fn sigterm_ends_a_process_that_hangs() {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
+    let bench = Bench::new();
+    bench.small();
+    // Nobody reads this stderr, and it is full: the first remark waits for ever.
+    let (_reader, mut full) = std::io::pipe().expect("a pipe");
+    // SAFETY: the call changes the size of a pipe.
+    let size = unsafe { nix::libc::fcntl(full.as_raw_fd(), nix::libc::F_SETPIPE_SZ, 4096) };
+    full.write_all(&vec![b'x'; usize::try_from(size).expect("a size")]).expect("as much as fits");
+    let mut command = bench.command(&["train", "small", "--epochs", "100000000", "--run", "run"]);
+    let mut child = command.stdout(Stdio::null()).stderr(full).spawn().expect("the binary starts");
+    let state = format!("/proc/{}/syscall", child.id());
+    let mut wait = |what: &str, is_so: &mut dyn FnMut(&mut std::process::Child) -> bool| {
+        let start = std::time::Instant::now();
+        while !is_so(&mut child) {
+            assert!(start.elapsed().as_secs() < 120, "timeout: {what}");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    let writes = || fs::read_to_string(&state).is_ok_and(|call| call.split(' ').nth(1) == Some("0x2"));
+    wait("a write to stderr", &mut |_| writes());
+    wait("its end", &mut |child| {
+        send("-TERM", child);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        child.try_wait().expect("it can be waited for").is_some()
+    });
+    assert_eq!(child.wait().expect("it ended").code(), Some(143));
+    assert_eq!(bench.names(), ["small"]);
+}
+
 /// `name` with a byte that is no UTF-8.
 fn odd(name: &str) -> OsString {
     let mut bytes = b"caf\xe9-".to_vec();

@@ -11,6 +11,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use morphgl_graph_store::{Dataset, DatasetWriter, FeatureMatrix, OpenOptions};
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use runs::{Training, alike, checkpoints, metrics, newest, status};
@@ -211,11 +213,102 @@ fn a_run_is_trained_by_one_process() {
     training.kill();
 }
 
+/// Of two processes that are started together on one directory, one trains and the other is refused, whether they begin a run or
+/// continue it; so every line of `metrics.jsonl` is whole.
+#[test]
+fn of_two_processes_one_trains() {
+    let bench = bench();
+    let begin = "train small --layers 1 --hidden 2 --fanouts 2 --batch-size 300 --evaluation none --threads 1 --quiet \
+                 --training Training_CPU_Native --profile-seconds 0.01";
+    let together = |line: &str, run: &str| {
+        let args: Vec<&str> = line.split_whitespace().chain([run]).collect();
+        let [a, b] = [(); 2].map(|()| Training::start(bench.command(&args), &bench.path().join(run)));
+        [a.id(), b.id()].into_iter().zip([a.end(), b.end()]).collect::<Vec<_>>()
+    };
+    let mut refused = 0;
+    for pair in 0..50 {
+        let run = format!("run{pair}");
+        for (line, epochs, late) in [
+            (format!("{begin} --epochs 2 --run"), 2, (2, "it holds a run already (")),
+            // Nothing is trained again where the other process has come to the end already.
+            ("train --epochs 12 --resume".to_string(), 12, (0, "the run is done (")),
+        ] {
+            let mut trained = 0;
+            let ended = together(&line, &run);
+            for (i, (_, (code, _, stderr))) in ended.iter().enumerate() {
+                let other =
+                    format!("{run}: process {} is training it; wait for it, or interrupt it first", ended[1 - i].0);
+                match code {
+                    Some(1) if stderr.contains(&other) => refused += 1,
+                    code if *code == Some(late.0) && stderr.contains(late.1) => {}
+                    Some(0) => trained += 1,
+                    _ => panic!("{line} {run}: {code:?}: {stderr}"),
+                }
+            }
+            assert_eq!(trained, 1, "{line} {run}: {ended:?}");
+            assert_eq!(metrics(&bench.path().join(&run)).len(), epochs, "{line} {run}");
+            assert_eq!(status(&bench.path().join(&run)), "done");
+        }
+    }
+    assert!(refused > 0, "no two processes met");
+}
+
+/// A run reads the dataset that it has opened, whatever another process puts into its place: left on disk, where each evaluation
+/// opens the files anew, mapped, and in memory.
+#[test]
+fn a_dataset_that_is_replaced() {
+    let bench = bench();
+    let at = bench.path().join("small");
+    let original = Dataset::open(&at, OpenOptions::default()).expect("just written");
+    // Of the same shape, and with the classes of other nodes.
+    let replace = |shift: i32| {
+        let Dataset { topology, labels, splits, features, num_classes, .. } = &original;
+        let mut writer = DatasetWriter::create(&at, true).expect("a dataset");
+        writer.array("indptr", topology.indptr(), None).expect("room");
+        writer.array("indices", topology.indices(), None).expect("room");
+        let Some(FeatureMatrix::F32 { data, dim }) = features else { panic!("features of f32") };
+        let values: Vec<f32> = data.iter().map(|x| if shift == 0 { *x } else { -x }).collect();
+        writer.array("features", &values, Some(*dim)).expect("room");
+        let classes = *num_classes as i32;
+        let labels: Vec<i32> = labels.iter().flat_map(|l| l.iter()).map(|l| (l + shift) % classes).collect();
+        writer.array("labels", &labels, None).expect("room");
+        for (name, nodes) in [("train", &splits.train), ("valid", &splits.valid), ("test", &splits.test)] {
+            writer.array(name, nodes, None).expect("room");
+        }
+        writer.finish("small", *num_classes, Default::default()).expect("a dataset");
+    };
+    let modes =
+        [&["--batching", "Batching_CPU+Disk_Neighbor"][..], &["--mmap"], &["--batching", "Batching_CPU_Neighbor"]];
+    for (i, mode) in modes.into_iter().enumerate() {
+        let train = |run: &str, more: &[&str]| {
+            let args = [&TRAIN[..], &["12", "--evaluation", "sampled", "--run", run], mode, more];
+            bench.command(&args.concat())
+        };
+        let [expected, run] = ["expected", "run"].map(|name| format!("{name}{i}"));
+        let output = train(&expected, &[]).output().expect("it starts");
+        assert!(output.status.success(), "{mode:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let path = bench.path().join(&run);
+        let mut training = Training::start(train(&run, &["--checkpoint-every", "5b"]), &path);
+        assert!(!training.wait_for_checkpoint(3), "{mode:?}");
+        signal(&training, Signal::SIGSTOP);
+        replace(1);
+        signal(&training, Signal::SIGCONT);
+        let (code, _, stderr) = training.end();
+        assert_eq!(code, Some(0), "{mode:?}: {stderr}");
+        alike(&path, &bench.path().join(&expected));
+        // What is resumed has to be the dataset that the run was trained on.
+        let longer = ["train", "--resume", &run, "--epochs", "14"];
+        bench.refused(&longer, &["small", "not the dataset", "restore it"]);
+        replace(0);
+        bench.json(&longer);
+    }
+}
+
 /// A full disk costs checkpoints, and not the run.
 #[test]
 fn a_checkpoint_that_does_not_fit_is_left_out() {
     let bench = bench();
-    let script = format!("trap '' XFSZ; ulimit -f 64; exec {} ", env!("CARGO_BIN_EXE_morphgl"));
+    let script = format!("ulimit -f 64; exec {} ", env!("CARGO_BIN_EXE_morphgl"));
     let train =
         "train small --fanouts 5,5 --profile-seconds 0.1 --hidden 512 --epochs 3 --run run --checkpoint-every 1b";
     let output = Command::new("bash").args(["-c", &(script + train)]).current_dir(bench.path()).output();

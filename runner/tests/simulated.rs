@@ -265,6 +265,40 @@ fn time_in_which_the_process_is_stopped_does_not_count() {
     assert_eq!(code, Some(0), "{stderr}");
 }
 
+/// A step that does not come back is not waited for once a second SIGTERM asks for the end.
+#[test]
+#[cfg(unix)]
+fn a_second_sigterm_ends_a_step_that_hangs() {
+    use nix::sys::signal::{Signal, kill};
+    let bench = Bench::new();
+    bench.small();
+    for attempt in 0..20 {
+        let name = format!("run{attempt}");
+        let path = bench.path().join(&name);
+        let options = ["1", "--plan", "pipeline", "--run", &name, "--checkpoint-every", "1b"];
+        let mut command = bench.command(&[&TRAIN[..], &options].concat());
+        command.env("MORPHGL_SIM", format!("{MILLIS},fault=training:hang@0:150"));
+        let mut training = Training::start(command, &path);
+        assert!(!training.wait_for_checkpoint(140), "it hangs after that");
+        // It comes to the step that hangs, or not: then it ends gracefully, and is started again.
+        std::thread::sleep(Duration::from_millis(500));
+        let process = nix::unistd::Pid::from_raw(training.id() as i32);
+        while !training.has_ended() {
+            // Its end may come first.
+            let _ = kill(process, Signal::SIGTERM);
+            std::thread::sleep(Duration::from_millis(1100));
+        }
+        let (code, stdout, stderr) = training.end();
+        if code == Some(1) && stdout.contains("interrupted") {
+            continue;
+        }
+        assert_eq!(code, Some(143), "{stderr}");
+        assert!(stderr.contains("error: interrupted"), "{stderr}");
+        return;
+    }
+    panic!("no training came to the step that hangs");
+}
+
 #[test]
 fn without_the_variable_there_is_no_simulated_accelerator() {
     let bench = Bench::new();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Dataset, DatasetWriter, Load, Meta, read_npy};
+use morphgl_graph_store::{Dataset, DatasetPath, DatasetWriter, Load};
 use serde_json::{Value, json};
 
 use crate::{Error, Order, Result};
@@ -65,7 +65,7 @@ pub fn reorder(
         let what = format!("it has {} nodes, and {} has {num_nodes}", order.len(), dataset.name);
         return Err(Error::argument("order", what, "give an order of all nodes of the dataset"));
     }
-    let source = Source::read(dataset)?;
+    let source = Source::of(dataset);
     let mut writer = DatasetWriter::create(target, options.replace)?;
     edges::write(&dataset.topology, order, &mut writer, progress)?;
     nodes::features(dataset, order, &mut writer, progress)?;
@@ -89,34 +89,29 @@ pub fn reorder(
 
 /// What the files of the source have beside the dataset's arrays.
 struct Source<'a> {
-    path: &'a Path,
-    meta: Option<Meta>,
+    path: &'a DatasetPath,
     has_names: bool,
 }
 
 impl<'a> Source<'a> {
     /// Of a dataset made in memory there are no files.
-    fn read(dataset: &'a Dataset) -> Result<Self> {
-        let path = dataset.path.as_path();
-        let meta = if path.as_os_str().is_empty() { None } else { Some(Meta::read(path)?) };
-        let has_names = meta.as_ref().is_some_and(|m| m.arrays.contains_key("node_names"));
-        Ok(Self { path, meta, has_names })
+    fn of(dataset: &'a Dataset) -> Self {
+        let path = &dataset.path;
+        Self { path, has_names: path.meta().is_some_and(|meta| meta.arrays.contains_key("node_names")) }
     }
 
     /// Copies the names as they are: nodes find theirs by their draw keys.
     fn copy_names(&self, writer: &mut DatasetWriter) -> Result<()> {
-        let arrays = self.meta.as_ref().map(|meta| &meta.arrays);
-        let file = |name: &str| arrays.and_then(|a| a.get(name)).map(|array| self.path.join(&array.file));
-        if let (Some(names), Some(ends)) = (file("node_names"), file("node_name_ends")) {
-            writer.array("node_names", &read_npy::<u8>(&names, Load::Mmap)?.0, None)?;
-            writer.array("node_name_ends", &read_npy::<u64>(&ends, Load::Mmap)?.0, None)?;
+        if let (Some(names), Some(ends)) = (self.path.array("node_names")?, self.path.array("node_name_ends")?) {
+            writer.array("node_names", &names.read::<u8>(Load::Mmap)?, None)?;
+            writer.array("node_name_ends", &ends.read::<u64>(Load::Mmap)?, None)?;
         }
         Ok(())
     }
 
     /// The source's provenance, and the reordering as the last of `reordered`.
     fn provenance(&self, by: &str) -> BTreeMap<String, Value> {
-        let mut provenance = self.meta.as_ref().map(|meta| meta.provenance.clone()).unwrap_or_default();
+        let mut provenance = self.path.meta().map(|meta| meta.provenance.clone()).unwrap_or_default();
         let reordered = provenance.entry("reordered".into()).or_insert_with(|| json!([]));
         let this = json!({ "by": by, "source": self.path.to_string_lossy() });
         match reordered.as_array_mut() {

@@ -1,6 +1,7 @@
 //! Sequential decoding of a graph into the ingest.
 
 use std::fs;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use dsi_bitstream::traits::{BE, LE};
 use lender::prelude::*;
 use morphgl_formats::{EdgeSink, Ingest, Options, Progress, Rows};
 use morphgl_graph_store::{Error, Position, Result};
+use morphgl_platform::open_regular;
 use webgraph::prelude::*;
 
 use crate::checked::{Bounds, CheckedFactory, Refused};
@@ -85,11 +87,14 @@ fn graph_file(source: &Path) -> PathBuf {
 }
 
 fn existing(path: PathBuf) -> Result<PathBuf> {
-    if path.is_file() {
-        return Ok(path);
+    match open_regular(&path) {
+        Ok(_) => Ok(path),
+        Err(e) if e.kind() == io::ErrorKind::NotSeekable => Err(Error::io(path, e)),
+        Err(_) => {
+            let cure = "name the graph by its path without an ending, beside which .graph and .properties lie";
+            Err(Error::invalid(path, Position::File, "there is no such file", cure))
+        }
     }
-    let cure = "name the graph by its path without an ending, beside which .graph and .properties lie";
-    Err(Error::invalid(path, Position::File, "there is no such file", cure))
 }
 
 /// Collects the decoder's arcs and pushes them in blocks.

@@ -125,7 +125,7 @@ impl ArraySet {
 
     fn has(&self, name: &str) -> bool {
         match self {
-            Self::Directory(path) => path.join(format!("{name}.npy")).is_file(),
+            Self::Directory(path) => path.join(format!("{name}.npy")).exists(),
             Self::Archive(archive) => archive.has(name),
         }
     }

@@ -117,7 +117,7 @@ pub(crate) struct EdgeSpool {
 impl EdgeSpool {
     pub(crate) fn create(ingest: &Ingest<'_>, weighted: bool) -> Result<Self> {
         let path = ingest.dir().join("edges.raw");
-        let file = File::create(&path).map_err(|e| Error::io(&path, e))?;
+        let file = File::create_new(&path).map_err(|e| Error::io(&path, e))?;
         Ok(Self { path, out: BufWriter::with_capacity(1 << 20, file), weighted, blocks: Vec::new() })
     }
 

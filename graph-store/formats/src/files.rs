@@ -5,11 +5,15 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use morphgl_graph_store::{Error, Position, Result};
+use morphgl_platform::open_regular;
 
 /// Cure for bytes that no writer of the format leaves.
 pub(crate) const DAMAGED: &str = "the file is damaged or cut short: download it again";
 /// Cure for content that contradicts itself.
 pub(crate) const DOWNLOAD: &str = "download the file again";
+
+/// Cure for what is held whole and does not fit.
+pub(crate) const RAISE_MEMORY: &str = "raise the memory limit (--memory)";
 
 /// A fault and its cure, from code that does not know the file.
 pub(crate) type Fault = (String, &'static str);
@@ -19,11 +23,12 @@ pub(crate) fn invalid<T>(path: impl AsRef<Path>, what: impl Into<String>, cure: 
     Err(Error::invalid(path, Position::File, what, cure))
 }
 
-/// Opens a file; refuses a directory with `cure`.
+/// Opens a regular file; refuses a directory with `cure`.
 pub(crate) fn open_file(path: &Path, cure: &str) -> Result<File> {
-    let io = |e| Error::io(path, e);
-    let file = File::open(path).map_err(io)?;
-    if file.metadata().map_err(io)?.is_dir() { invalid(path, "this is a directory", cure) } else { Ok(file) }
+    open_regular(path).or_else(|e| match e.kind() {
+        io::ErrorKind::IsADirectory => invalid(path, "this is a directory", cure),
+        _ => Err(Error::io(path, e)),
+    })
 }
 
 /// The first bytes of a file, at most eight: enough to distinguish formats.

@@ -9,13 +9,12 @@ use morphgl_platform::PagePool;
 
 use crate::Column;
 use crate::elements::{ElementType, Kind, OTHER_ELEMENTS, Parsed};
-use crate::files::{DAMAGED, invalid, open_file};
+use crate::files::{DAMAGED, RAISE_MEMORY, invalid, open_file};
 use crate::plain::PlainFile;
 use crate::segment::{Segment, SegmentBytes};
 
 /// Bytes read from a stream at a time.
 const CHUNK: usize = 1 << 20;
-const RAISE_MEMORY: &str = "raise the memory limit (--memory)";
 
 /// The bytes of an array.
 pub(crate) enum ArrayBytes<'z> {

@@ -1,12 +1,12 @@
 //! Planetoid: the eight pickles of Cora, Citeseer and Pubmed, with their public split.
 
-use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Dtype, Error, Position, Result};
-use morphgl_platform::text;
+use morphgl_platform::{open_regular, text};
 
-use crate::files::{DOWNLOAD, invalid};
+use crate::files::{DOWNLOAD, RAISE_MEMORY, invalid};
 use crate::pickle::{self, Pickle};
 use crate::sparse::SparseRows;
 use crate::{Ingest, Options, Progress};
@@ -29,7 +29,7 @@ const VALID_NODES: usize = 500;
 /// Time O(entries + edges + nodes × features written). The pickles, a few MB, are held in memory.
 pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
     progress.stage("read pickles", Some(7));
-    let files = Files { prefix: source, progress };
+    let files = Files { prefix: source, memory: options.memory, progress };
     let options = Options { symmetrise: true, drop_self_loops: true, drop_duplicates: true, ..options.clone() };
     let num_train = files.labels("y")?.len();
     let (all_labels, test_labels) = (files.labels("ally")?, files.labels("ty")?);
@@ -128,6 +128,8 @@ fn node_rows(
 /// The files of a set, by ending.
 struct Files<'a> {
     prefix: &'a Path,
+    /// Maximum bytes of a file, which is held whole.
+    memory: u64,
     progress: &'a dyn Progress,
 }
 
@@ -142,13 +144,24 @@ impl Files<'_> {
     fn read(&self, ending: &str) -> Result<Vec<u8>> {
         let path = self.path(ending);
         self.progress.advance(1);
-        fs::read(&path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
+        let unreadable = |e: io::Error| match e.kind() {
+            io::ErrorKind::NotFound => {
                 let cure = "name the files' common beginning, such as data/ind.cora";
                 Error::invalid(&path, Position::File, "there is no such file", cure)
             }
             _ => Error::io(&path, e),
-        })
+        };
+        let mut bytes = Vec::new();
+        let file = open_regular(&path).map_err(unreadable)?;
+        file.take(self.memory.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > self.memory {
+            return invalid(
+                &path,
+                format!("a pickle of more than {} bytes, which is held whole", self.memory),
+                RAISE_MEMORY,
+            );
+        }
+        Ok(bytes)
     }
 
     fn matrix(&self, ending: &str) -> Result<SparseRows> {

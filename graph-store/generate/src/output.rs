@@ -90,7 +90,7 @@ pub(crate) fn in_memory(model: &impl Model, name: String) -> Dataset {
         _ => FeatureMatrix::F32 { data: all_features(data).into(), dim },
     };
     Dataset {
-        path: PathBuf::new(),
+        path: Default::default(),
         name,
         topology: Topology::new(indptr, indices, None).expect("assembled rows form a topology"),
         features: Some(features),

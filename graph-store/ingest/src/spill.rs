@@ -43,9 +43,9 @@ pub(crate) fn encoded<R: Record>(records: Sorted<'_, R>, pool: &PagePool) -> Pag
 }
 
 impl Spill {
-    /// Creates or truncates the file at `path`.
+    /// Creates the file at `path`, where nothing may be.
     pub(crate) fn create(path: &Path) -> Result<Self> {
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
+        let file = File::options().read(true).write(true).create_new(true).open(path);
         let file = file.map_err(|e| Error::io(path, e))?;
         Ok(Self { path: path.to_path_buf(), file, len: 0, runs: Vec::new() })
     }

@@ -41,15 +41,15 @@ impl Replacement {
         Ok(Self { target, unfinished })
     }
 
-    /// Creates the new file, which is empty, beside the target.
+    /// Creates the new file, which is empty, beside the target; nothing that is there already is opened, be it a link.
     ///
     /// # Errors
     ///
-    /// The file system fails.
+    /// The file system fails, or the file was created already.
     pub fn create(&self) -> io::Result<File> {
         match &self.unfinished {
             // Not beside an interrupt, which would have removed it already.
-            Some(unfinished) => unfinished.under_lock(|path| File::create(path)),
+            Some(unfinished) => unfinished.under_lock(|path| File::create_new(path)),
             None => File::create(&self.target),
         }
     }

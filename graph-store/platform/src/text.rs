@@ -1,23 +1,31 @@
 //! Small text files, and pieces of them in messages.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
+
+use crate::open_regular;
 
 /// The byte order mark of UTF-8, which some programs begin a file with.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads a text file of at most `limit` bytes; skips a byte order mark at its beginning.
 ///
-/// At most `limit` bytes are held, whatever the file is: a device without an end is refused, too.
+/// # Errors
+///
+/// The file cannot be read, is no regular one, is longer than `limit`, or is no UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> Result<String> {
+    bounded_text(open_regular(path)?, limit)
+}
+
+/// As [`read_text`], of a file that is open.
 ///
 /// # Errors
 ///
 /// The file cannot be read, is longer than `limit`, or is no UTF-8.
-pub fn read_text(path: &Path, limit: u64) -> Result<String> {
+pub fn bounded_text(file: impl Read, limit: u64) -> Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(Error::new(ErrorKind::InvalidData, format!("it is longer than {limit} bytes")));
     }

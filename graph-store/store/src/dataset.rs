@@ -1,11 +1,11 @@
 //! A dataset, opened: topology, features, labels, splits.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::check::{self, Fault};
 use crate::checksum::xxh3;
 use crate::{
-    Access, Array, ArrayMeta, Dtype, Element, Error, FeatureMatrix, Load, Meta, Position, Result, Topology, read_npy,
+    Access, Array, ArrayMeta, DatasetPath, Dtype, Element, Error, FeatureMatrix, Load, Meta, Position, Result, Topology,
 };
 
 /// How a dataset is opened.
@@ -65,7 +65,7 @@ impl Splits {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
     /// The directory it was opened from; empty for a dataset made in memory.
-    pub path: PathBuf,
+    pub path: DatasetPath,
     /// Its name.
     pub name: String,
     /// The graph.
@@ -88,7 +88,7 @@ impl Dataset {
     pub fn new(name: impl Into<String>, topology: Topology) -> Self {
         let none = || Vec::new().into();
         Self {
-            path: PathBuf::new(),
+            path: DatasetPath::default(),
             name: name.into(),
             topology,
             features: None,
@@ -109,11 +109,25 @@ impl Dataset {
     ///
     /// O(size of the dataset) with `verify`, else O(nodes + edges).
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
-        let path = path.as_ref();
+        Self::load(DatasetPath::open(path)?, options)
+    }
+
+    /// As [`Dataset::open`], of a directory that is open.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dataset::open`]; a directory made in memory.
+    pub fn load(path: DatasetPath, options: OpenOptions) -> Result<Self> {
         let loaded = options.load != Load::Disk;
         let options = OpenOptions { verify: options.verify && loaded, ..options };
-        let meta = Meta::read(path)?;
-        let reader = Reader { path, meta: &meta, options };
+        if !loaded {
+            path.hold()?;
+        }
+        let Some(meta) = path.meta() else {
+            let cure = "name a directory that `morphgl import` or `morphgl generate` wrote";
+            return Err(Error::invalid("", Position::File, "a dataset made in memory has no files", cure));
+        };
+        let reader = Reader { path: &path, meta, options };
         let indptr = reader.array::<u64>("indptr")?.expect("`Meta::read` checks that it exists");
         let indices = reader.array::<u32>("indices")?.expect("`Meta::read` checks that it exists");
         let weights = reader.array::<f32>("weights")?;
@@ -157,16 +171,10 @@ impl Dataset {
         if let Some(features) = &features {
             features.advise(Access::Random);
         }
-        Ok(Self {
-            path: path.to_path_buf(),
-            name: meta.name.clone(),
-            splits: Splits { train: split("train")?, valid: split("valid")?, test: split("test")? },
-            node_ids: reader.array::<u64>("node_ids")?,
-            num_classes: meta.num_classes,
-            topology,
-            features,
-            labels,
-        })
+        let splits = Splits { train: split("train")?, valid: split("valid")?, test: split("test")? };
+        let node_ids = reader.array::<u64>("node_ids")?;
+        let (name, num_classes) = (meta.name.clone(), meta.num_classes);
+        Ok(Self { path, name, topology, features, labels, num_classes, splits, node_ids })
     }
 
     /// Number of nodes.
@@ -181,7 +189,7 @@ impl Dataset {
 }
 
 struct Reader<'a> {
-    path: &'a Path,
+    path: &'a DatasetPath,
     meta: &'a Meta,
     options: OpenOptions,
 }
@@ -197,8 +205,9 @@ impl Reader<'_> {
             let what = format!("graph.json says {name} is {}, expected {}", meta.dtype, T::DTYPE);
             return Err(Error::invalid(&file, Position::File, what, "import the dataset again"));
         }
-        let (array, shape) = read_npy::<T>(&file, self.options.load)?;
-        meta.check_shape(&file, &shape)?;
+        let stored = self.path.any_array(name)?;
+        let array = stored.read::<T>(self.options.load)?;
+        meta.check_shape(&file, &stored.shape)?;
         if self.options.verify && format!("{:016x}", xxh3(bytemuck::cast_slice(&array))) != meta.xxh3 {
             let cure = "the file was altered or damaged: copy it or import the dataset again";
             return Err(Error::invalid(&file, Position::File, "the checksum does not hold", cure));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use morphgl_platform::excerpt;
+use morphgl_platform::{excerpt, limit_cure};
 
 /// Maximum characters of a fault in a message.
 const MAX_WHAT: usize = 500;
@@ -164,7 +164,10 @@ impl fmt::Display for Error {
                 // libc's text ends in "(os error N)", which does not help users.
                 let text = e.to_string();
                 let text = text.split(" (os error").next().unwrap_or(&text);
-                write!(f, "{path}: {}; {}", lower_first(text), io_cure(e))
+                let text = lower_first(text);
+                // What is no regular file was refused with its cure.
+                let has_cure = e.kind() == io::ErrorKind::NotSeekable;
+                if has_cure { write!(f, "{path}: {text}") } else { write!(f, "{path}: {text}; {}", io_cure(e)) }
             }
             ErrorKind::Invalid { at, what, cure } => write!(f, "{path}{at}: {what}; {cure}"),
             ErrorKind::Newer { found, supported } => write!(
@@ -191,12 +194,13 @@ fn lower_first(text: &str) -> String {
 }
 
 fn io_cure(error: &io::Error) -> &'static str {
+    if let Some(cure) = limit_cure(error) {
+        return cure;
+    }
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => "check the path",
         io::ErrorKind::PermissionDenied => "check the permissions",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some disk space and run again",
         io::ErrorKind::ReadOnlyFilesystem => "write to another disk",
-        io::ErrorKind::FileTooLarge => "raise the file-size limit (ulimit -f) or write to another disk",
         io::ErrorKind::UnexpectedEof => "the file is cut short: copy or create it again",
         io::ErrorKind::AlreadyExists => "choose another output or remove it first",
         _ => "check the disk and try again",

@@ -1,9 +1,10 @@
 //! `graph.json`: the description of a dataset's arrays.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
-use morphgl_platform::{ReplacementDir, excerpt, read_text};
+use morphgl_platform::{HeldDir, ReplacementDir, bounded_text, excerpt};
 use serde::{Deserialize, Serialize};
 
 use crate::{Dtype, Error, ErrorKind, MAX_NODES, Position, Result};
@@ -49,32 +50,20 @@ impl Meta {
     ///
     /// No dataset there, a newer version, or arrays of mismatched shapes.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let file = path.join("graph.json");
-        let text = read_text(&file, MAX_DESCRIPTION).map_err(|e| {
-            if e.kind() == std::io::ErrorKind::NotFound && path.is_dir() {
-                let cure = "name a directory that `morphgl import` or `morphgl generate` wrote";
-                Error::invalid(path, Position::File, "not a dataset (it has no graph.json)", cure)
-            } else if e.kind() == std::io::ErrorKind::NotFound && ReplacementDir::aside(path).exists() {
-                let old = ReplacementDir::aside(path);
-                let what =
-                    format!("a process was killed while it replaced this dataset; the old one is {}", old.display());
-                Error::invalid(path, Position::File, what, "rename it back, or write the dataset again")
-            } else if e.kind() == std::io::ErrorKind::NotFound {
-                let cure = "check the path, or create a dataset with `morphgl import` or `morphgl generate`";
-                Error::invalid(path, Position::File, "there is no such dataset", cure)
-            } else if e.kind() == std::io::ErrorKind::InvalidData {
-                Error::invalid(
-                    &file,
-                    Position::File,
-                    format!("not a dataset description ({e})"),
-                    "import the dataset again",
-                )
-            } else {
-                Error::io(&file, e)
-            }
-        })?;
-        Self::parse(path, &text)
+        Ok(Self::open(path.as_ref())?.1)
+    }
+
+    /// Opens the directory of the dataset at `path`, and reads its description.
+    pub(crate) fn open(path: &Path) -> Result<(HeldDir, Self)> {
+        let dir = HeldDir::open(path).map_err(|e| unreadable(path, e))?;
+        let meta = Self::of(&dir)?;
+        Ok((dir, meta))
+    }
+
+    /// Reads the description in an open directory.
+    pub(crate) fn of(dir: &HeldDir) -> Result<Self> {
+        let text = dir.open_file("graph.json".as_ref()).and_then(|file| bounded_text(file, MAX_DESCRIPTION));
+        Self::parse(dir.path(), &text.map_err(|e| unreadable(dir.path(), e))?)
     }
 
     /// The description that a `graph.json` has as its text; errors name the dataset at `path`.
@@ -109,6 +98,27 @@ impl Meta {
         }
         check_shapes(path, &meta)?;
         Ok(meta)
+    }
+}
+
+/// The error of a dataset at `path` whose description cannot be read.
+fn unreadable(path: &Path, error: io::Error) -> Error {
+    let file = path.join("graph.json");
+    if error.kind() == io::ErrorKind::NotFound && path.is_dir() {
+        let cure = "name a directory that `morphgl import` or `morphgl generate` wrote";
+        Error::invalid(path, Position::File, "not a dataset (it has no graph.json)", cure)
+    } else if error.kind() == io::ErrorKind::NotFound && ReplacementDir::aside(path).exists() {
+        let old = ReplacementDir::aside(path);
+        let what = format!("a process was killed while it replaced this dataset; the old one is {}", old.display());
+        Error::invalid(path, Position::File, what, "rename it back, or write the dataset again")
+    } else if error.kind() == io::ErrorKind::NotFound {
+        let cure = "check the path, or create a dataset with `morphgl import` or `morphgl generate`";
+        Error::invalid(path, Position::File, "there is no such dataset", cure)
+    } else if error.kind() == io::ErrorKind::InvalidData {
+        let what = format!("not a dataset description ({error})");
+        Error::invalid(&file, Position::File, what, "import the dataset again")
+    } else {
+        Error::io(&file, error)
     }
 }
 

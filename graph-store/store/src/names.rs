@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Array, Error, Load, Meta, Position, Result, check, read_npy};
+use crate::{Array, DatasetPath, Error, Load, Position, Result, check};
 
 /// The names of a dataset's nodes, in ascending order of their bytes: node `v` has the `v`-th name, and in a reordered
 /// dataset the one of the node's draw key, which is the number that it had before.
@@ -53,24 +53,27 @@ impl NodeNames {
     ///
     /// The arrays or the dataset's description cannot be read or are invalid.
     pub fn read(path: impl AsRef<Path>) -> Result<Option<Self>> {
-        let path = path.as_ref();
-        let meta = Meta::read(path)?;
-        let (Some(ends), Some(bytes)) = (meta.arrays.get("node_name_ends"), meta.arrays.get("node_names")) else {
+        Self::of(&DatasetPath::open(path)?)
+    }
+
+    /// As [`NodeNames::read`], of a dataset that is open; of one made in memory `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`NodeNames::read`], and those of [`DatasetPath::array`].
+    pub fn of(dataset: &DatasetPath) -> Result<Option<Self>> {
+        let (Some(ends), Some(bytes)) = (dataset.array("node_name_ends")?, dataset.array("node_names")?) else {
             return Ok(None);
         };
-        let file = path.join(&ends.file);
-        let (ends, _) = read_npy(&file, Load::Mmap)?;
-        let (bytes, _) = read_npy(&path.join(&bytes.file), Load::Mmap)?;
         let cure = "the dataset is damaged: import it again";
-        let mut names = Self::new(ends, bytes).map_err(|node| {
+        let mut names = Self::new(ends.read(Load::Mmap)?, bytes.read(Load::Mmap)?).map_err(|node| {
             let what = format!("the name of node {node} is not where it should be");
-            Error::invalid(file, Position::Element(node), what, cure)
+            Error::invalid(&ends.path, Position::Element(node), what, cure)
         })?;
-        if let Some(keys) = meta.arrays.get("draw_keys") {
-            let file = path.join(&keys.file);
-            let (old_of_new, _) = read_npy::<u32>(&file, Load::Ram)?;
+        if let Some(keys) = dataset.array("draw_keys")? {
+            let old_of_new = keys.read::<u32>(Load::Ram)?;
             check::permutation("draw_keys", &old_of_new, names.ends.len())
-                .map_err(|fault| Error::invalid(file, Position::Element(fault.element), fault.what, cure))?;
+                .map_err(|fault| Error::invalid(&keys.path, Position::Element(fault.element), fault.what, cure))?;
             let mut new_of_old = vec![0; old_of_new.len()];
             (0u32..).zip(old_of_new.iter()).for_each(|(new, &old)| new_of_old[old as usize] = new);
             names.reordered = Some(Reordered { old_of_new, new_of_old });

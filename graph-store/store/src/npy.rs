@@ -9,9 +9,9 @@ use memmap2::Mmap;
 #[cfg(unix)]
 use rayon::prelude::*;
 
-use morphgl_platform::{Pages, excerpt};
+use morphgl_platform::{Pages, excerpt, open_regular};
 
-use crate::{Array, Dtype, Element, Error, Position, Result};
+use crate::{Array, ArrayFile, Dtype, Element, Error, Position, Result};
 
 mod header;
 
@@ -51,8 +51,14 @@ pub enum Load {
 ///
 /// Missing file, not a npy file, another element type, Fortran order, or fewer bytes than the header promises.
 pub fn read_npy<T: Element>(path: &Path, load: Load) -> Result<(Array<T>, Vec<u64>)> {
-    let file = File::open(path).map_err(|e| Error::io(path, e))?;
-    let (shape, offset) = read_header(T::DTYPE, path, &file)?;
+    let file = ArrayFile::open(path, T::DTYPE)?;
+    Ok((read_array(&file, load)?, file.shape))
+}
+
+/// Reads an array whose elements are of type `T`.
+pub(crate) fn read_array<T: Element>(array: &ArrayFile, load: Load) -> Result<Array<T>> {
+    let ArrayFile { path, file, offset, shape, .. } = array;
+    let (path, offset) = (path.as_path(), *offset);
     let bytes = shape.iter().copied().chain([size_of::<T>() as u64]).try_fold(1u64, u64::checked_mul);
     let actual = file.metadata().map_err(|e| Error::io(path, e))?.len();
     let Some(bytes) = bytes else {
@@ -67,23 +73,22 @@ pub fn read_npy<T: Element>(path: &Path, load: Load) -> Result<(Array<T>, Vec<u6
             "the file was cut short or altered: copy or create it again",
         ));
     }
-    let array = match load {
+    match load {
         Load::Ram | Load::AllButFeatures => {
             let mut pages = Pages::zeroed(bytes as usize).map_err(|e| Error::io(path, e))?;
-            read_at(&file, offset, &mut pages).map_err(|e| Error::io(path, e))?;
-            Array::from_pages(pages).expect("so many bytes are whole elements")
+            read_at(file, offset, &mut pages).map_err(|e| Error::io(path, e))?;
+            Ok(Array::from_pages(pages).expect("so many bytes are whole elements"))
         }
         Load::Mmap | Load::Disk => {
             // SAFETY: the map is read-only and private to this process. A dataset's files are immutable by contract
             // (written elsewhere and renamed into place); a process that truncates one under a running reader causes SIGBUS.
-            let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
+            let map = unsafe { Mmap::map(&**file) }.map_err(|e| Error::io(path, e))?;
             Array::from_map(Arc::new(map), offset as usize, bytes as usize / size_of::<T>()).ok_or_else(|| {
                 let cure = "load it to RAM or write it again";
                 Error::invalid(path, Position::Byte(offset), "the data is misaligned", cure)
-            })?
+            })
         }
-    };
-    Ok((array, shape))
+    }
 }
 
 /// Element type of a `.npy` file; u16, which numpy takes bf16 for, is reported as [`Dtype::Bf16`].
@@ -93,7 +98,7 @@ pub fn read_npy<T: Element>(path: &Path, load: Load) -> Result<(Array<T>, Vec<u6
 /// Missing file, not a npy file, or elements of a type that no dataset has.
 pub fn npy_dtype(path: &Path) -> Result<Dtype> {
     let invalid = |what: String, cure: &str| Error::invalid(path, Position::Byte(0), what, cure);
-    let file = File::open(path).map_err(|e| Error::io(path, e))?;
+    let file = open_regular(path).map_err(|e| Error::io(path, e))?;
     let cure = "the file was cut short or is something else: create it again";
     let header = Header::read(&mut BufReader::new(file));
     let descr = header.map_err(|e| invalid(format!("not a readable npy file ({e})"), cure))?.fields.descr;

@@ -48,7 +48,9 @@ impl<T: Element> NpyWriter<T> {
 
     /// As [`NpyWriter::create`]; with `unsynced`, the dataset's writer syncs the file later.
     pub(crate) fn new(path: PathBuf, unsynced: Option<Unsynced>) -> Result<Self> {
-        let file = File::create(&path).map_err(|e| Error::io(&path, e))?;
+        // In a new dataset's directory there is nothing else.
+        let file = if unsynced.is_some() { File::create_new(&path) } else { File::create(&path) };
+        let file = file.map_err(|e| Error::io(&path, e))?;
         Self::over(path, file, unsynced)
     }
 

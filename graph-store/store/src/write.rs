@@ -1,7 +1,8 @@
 //! Writes a dataset to a temporary directory, which is renamed to its target when complete.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
@@ -104,10 +105,11 @@ impl DatasetWriter {
             let what = format!("a description of {} bytes, at most {MAX_DESCRIPTION} are read", text.len());
             return Err(Error::invalid(&self.target, Position::File, what, "give classes shorter names"));
         }
-        fs::write(&json, text).map_err(|e| Error::io(&json, e))?;
+        let mut file = File::create_new(&json).map_err(|e| Error::io(&json, e))?;
+        file.write_all(text.as_bytes()).map_err(|e| Error::io(&json, e))?;
         // Everything that the rename makes visible is synced before it.
         unsynced.par_iter().try_for_each(|(path, file, _)| file.sync_all().map_err(|e| Error::io(path, e)))?;
-        File::open(&json).and_then(|f| f.sync_all()).map_err(|e| Error::io(&json, e))?;
+        file.sync_all().map_err(|e| Error::io(&json, e))?;
         self.replacement.finish(self.replace).map_err(|e| Error::io(&self.target, e))?;
         Ok(self.target)
     }

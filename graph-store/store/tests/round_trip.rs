@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use morphgl_graph_store::{
-    Access, Array, ArrayFile, Dataset, DatasetWriter, Dtype, Element, FeatureView, Load, NpyWriter, OpenOptions,
-    Topology, read_npy,
+    Access, Array, Dataset, DatasetPath, DatasetWriter, Dtype, Element, FeatureView, Load, NodeNames, NpyWriter,
+    OpenOptions, Topology, read_npy,
 };
 use morphgl_platform::Pages;
 use proptest::prelude::*;
@@ -244,12 +244,13 @@ fn the_arrays_of_a_dataset_are_at_their_located_offsets() {
     let features = dataset.features.as_ref().expect("it has features");
     assert_eq!((dataset.num_nodes(), features.dim(), &*dataset.splits.train), (3, 2, &[2u32][..]));
     assert!(dataset.topology.indices().is_mapped() && !dataset.splits.train.is_mapped());
-    let array = ArrayFile::find(&path, "features").expect("a dataset").expect("it has features");
+    let find = |name| DatasetPath::open(&path).and_then(|dataset| dataset.array(name));
+    let array = find("features").expect("a dataset").expect("it has features");
     assert_eq!((array.dtype, &array.shape[..], array.num_bytes()), (Dtype::F32, &[3u64, 2][..], 24));
     let bytes = std::fs::read(&array.path).expect("the file is there");
     let row: &[f32] = &[2.0, 3.0];
     assert_eq!(bytes[array.offset as usize + 8..][..8], *row.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>());
-    assert_eq!(ArrayFile::find(&path, "weights").expect("a dataset"), None);
+    assert!(find("weights").expect("a dataset").is_none());
     // What is not looked at is not refused; what is looked at, is.
     let mut damaged = bytes;
     damaged[array.offset as usize..].fill(0xFF);
@@ -257,8 +258,49 @@ fn the_arrays_of_a_dataset_are_at_their_located_offsets() {
     assert!(Dataset::open(&path, options).is_ok());
     assert!(Dataset::open(&path, OpenOptions { load: Load::Mmap, verify: true }).is_err());
     std::fs::write(&array.path, &damaged[..damaged.len() - 1]).expect("space on the disk");
-    let error = ArrayFile::find(&path, "features").expect_err("a byte is missing").to_string();
+    let error = find("features").expect_err("a byte is missing").to_string();
     assert!(error.contains("features.npy, byte 151"), "{error}");
+}
+
+/// Files that are opened later are those of the dataset that was opened, or refused.
+#[test]
+fn a_dataset_that_is_replaced_while_it_is_open() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let target = dir.path().join("set");
+    let write = |first: f32| {
+        let mut writer = DatasetWriter::create(&target, true).expect("a fresh path, or a dataset");
+        writer.array("indptr", &[0u64, 1, 2], None).expect("space on the disk");
+        writer.array("indices", &[1u32, 0], None).expect("space on the disk");
+        writer.array("features", &[first, 2.0], Some(1)).expect("space on the disk");
+        writer.array("node_names", b"ab", None).expect("space on the disk");
+        writer.array("node_name_ends", &[1u64, 2], None).expect("space on the disk");
+        writer.finish("set", 0, Default::default()).expect("arrays that fit")
+    };
+    let first =
+        |dataset: &Dataset| dataset.path.array("features")?.expect("there").read::<f32>(Load::Ram).map(|x| x[0]);
+    write(1.0);
+    let open = |load| Dataset::open(&target, OpenOptions { load, verify: true }).expect("what was written opens");
+    let [on_disk, mapped, in_memory] = [Load::Disk, Load::Mmap, Load::Ram].map(open);
+    let checksums = on_disk.path.checksums();
+    assert_eq!(first(&in_memory).expect("still there"), 1.0);
+    write(7.0);
+    assert_eq!(first(&on_disk).expect("its files are open"), 1.0);
+    assert!(NodeNames::of(&on_disk.path).expect("its files are open").is_some());
+    for dataset in [&mapped, &in_memory] {
+        let error = first(dataset).expect_err("its files are gone").to_string();
+        assert!(error.contains("another one has taken its place"), "{error}");
+        NodeNames::of(&dataset.path).expect_err("its files are gone");
+    }
+    assert_eq!(on_disk.path.checksums(), checksums);
+    let now = open(Load::Disk);
+    assert!(now.path.checksums() != checksums && first(&now).expect("there") == 7.0);
+    // Files that are overwritten one by one.
+    let json = target.join("graph.json");
+    let text =
+        std::fs::read_to_string(&json).expect("there").replace(&now.path.checksums()["features"], "0123456789abcdef");
+    std::fs::write(&json, text).expect("space on the disk");
+    let error = first(&now).expect_err("another description").to_string();
+    assert!(error.contains("it was changed since it was opened"), "{error}");
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! 120k -> 40k -> 9k -> 1024 nodes with 200k, 90k and 15k edges, and of other kinds and features. Run: `cargo bench -p morphgl-training-cpu-burn`.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Splits, Topology};
@@ -88,7 +87,7 @@ fn batch(load: &Workload) -> MiniBatch {
 
 fn dataset(dim: usize) -> Arc<Dataset> {
     Arc::new(Dataset {
-        path: PathBuf::new(),
+        path: Default::default(),
         name: "none".to_string(),
         topology: Topology::new(vec![0u64], Vec::new(), None).expect("a graph without nodes"),
         features: Some(FeatureMatrix::F32 { data: Vec::new().into(), dim }),

@@ -1,7 +1,6 @@
 //! Trains a two-layer GCN on a ring of twelve nodes, full batch. Run: `cargo run -p morphgl-training-cpu-burn --example alone-cpu-burn`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
@@ -17,7 +16,7 @@ fn main() -> Result<()> {
     let labels: Vec<i32> = (0..n).map(|v| i32::from(v >= n / 2)).collect();
     let indices: Vec<u32> = (0..n).flat_map(|v| [(v + n - 1) % n, (v + 1) % n]).collect();
     let dataset = Arc::new(Dataset {
-        path: PathBuf::new(),
+        path: Default::default(),
         name: "ring".to_string(),
         topology: Topology::new((0..=u64::from(n)).map(|v| 2 * v).collect::<Vec<u64>>(), indices.clone(), None)
             .expect("a ring is a graph"),

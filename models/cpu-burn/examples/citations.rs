@@ -40,7 +40,7 @@ fn load(dir: &Path) -> Result<Dataset> {
     let labels = array::<i32>(dir, "labels.i32")?;
     let topology = Topology::new(indptr, array::<u32>(dir, "indices.u32")?, None).map_err(anyhow::Error::msg)?;
     Ok(Dataset {
-        path: dir.to_path_buf(),
+        path: Default::default(),
         name: meta["name"].as_str().unwrap_or("unnamed").to_string(),
         topology,
         features: Some(FeatureMatrix::F32 { data: features.into(), dim }),

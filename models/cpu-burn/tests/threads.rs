@@ -28,7 +28,7 @@ fn dataset() -> Arc<Dataset> {
     let indices: Vec<u32> = (0..6 * NODES).map(|_| random() % NODES as u32).collect();
     let features: Vec<f32> = (0..NODES * DIM).map(|_| random() as f32 / (1u64 << 30) as f32 - 1.0).collect();
     Arc::new(Dataset {
-        path: PathBuf::new(),
+        path: Default::default(),
         name: "random".to_string(),
         topology: Topology::new(indptr, indices, None).expect("a valid graph"),
         features: Some(FeatureMatrix::F32 { data: features.into(), dim: DIM }),

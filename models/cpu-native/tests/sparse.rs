@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use common::{Random, batch, context, host, model};
@@ -45,7 +44,7 @@ fn dataset(features: FeatureMatrix) -> Dataset {
         indptr.push(indices.len() as u64);
     }
     Dataset {
-        path: PathBuf::new(),
+        path: Default::default(),
         name: "sparse".to_string(),
         topology: Topology::new(indptr, indices, None).expect("a graph"),
         features: Some(features),

@@ -7,7 +7,6 @@
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -93,7 +92,7 @@ fn main() -> Result<()> {
     let batches = (0..3).map(|i| Ok(CudaBatch::upload(&stream, &batch(i))?.into_batch()));
     let batches: Vec<MiniBatch> = batches.collect::<Result<_>>()?;
     let dataset = Arc::new(Dataset {
-        path: PathBuf::new(),
+        path: Default::default(),
         name: "none".to_string(),
         topology: Topology::new(vec![0u64], Vec::new(), None).expect("a graph without nodes"),
         features: Some(FeatureMatrix::F32 { data: Vec::new().into(), dim: DIM }),

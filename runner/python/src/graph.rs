@@ -30,15 +30,12 @@ impl Graph {
 
     /// The same graph without its directory, which may be removed: it was read to memory.
     fn detached(&self) -> Self {
-        Self(Arc::new(Dataset { path: PathBuf::new(), ..Dataset::clone(&self.0) }))
+        Self(Arc::new(Dataset { path: Default::default(), ..Dataset::clone(&self.0) }))
     }
 
     /// The nodes' names in the directory, where their ids are text.
     fn names(&self, py: Python<'_>) -> PyResult<Option<Vec<String>>> {
-        if self.0.path.as_os_str().is_empty() {
-            return Ok(None);
-        }
-        let names = py.detach(|| NodeNames::read(&self.0.path)).map_err(failed)?;
+        let names = py.detach(|| NodeNames::of(&self.0.path)).map_err(failed)?;
         let name = |names: &NodeNames, v| String::from_utf8_lossy(names.get(v)).into_owned();
         Ok(names.map(|names| (0..self.0.num_nodes() as u32).map(|v| name(&names, v)).collect()))
     }
@@ -82,7 +79,7 @@ impl Graph {
             test: borrowed("test", test)?,
         };
         py.detach(|| splits.check(num_nodes)).map_err(PyValueError::new_err)?;
-        let (path, name) = (PathBuf::new(), "graph".to_string());
+        let (path, name) = (Default::default(), "graph".to_string());
         Ok(Self(Arc::new(Dataset { path, name, topology, features, labels, num_classes, splits, node_ids: None })))
     }
 

@@ -61,7 +61,7 @@ impl Loader {
             None => (Arc::clone(&graph.0), serde_json::Value::Null),
             Some(options) => {
                 let open = OpenOptions { load: Load::Disk, verify: false };
-                let opened = py.detach(|| Dataset::open(&graph.0.path, open)).map_err(invalid)?;
+                let opened = py.detach(|| Dataset::load(graph.0.path.clone(), open)).map_err(invalid)?;
                 (Arc::new(opened), serde_json::from_str(options).map_err(invalid)?)
             }
         };

@@ -1,13 +1,12 @@
 //! The options of the dataset, and opening it.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
 use indicatif::HumanCount;
-use morphgl_graph_store::{Dataset, Load, Meta, OpenOptions};
+use morphgl_graph_store::{Dataset, DatasetPath, Load, OpenOptions};
 use morphgl_plan::Time;
 use morphgl_registry::{At, Machine};
 
@@ -47,8 +46,9 @@ impl DataArgs {
         let Some(path) = self.dataset.as_ref().filter(|_| !self.mmap && !self.divided && self.given.is_none()) else {
             return Ok((self.open(show)?, None));
         };
-        let meta = Meta::read(path)?;
-        let bytes: u64 = meta.arrays.values().map(info::num_bytes).sum();
+        let directory = DatasetPath::open(path)?;
+        let arrays = directory.meta().into_iter().flat_map(|meta| meta.arrays.values());
+        let bytes: u64 = arrays.map(info::num_bytes).sum();
         let memory = memory.unwrap_or_else(|| Machine::probe().available_bytes / 10 * 9);
         let requested = match &batch.batching {
             Some(key) => registry()?.get(key)?.reads == At::Disk,
@@ -59,7 +59,7 @@ impl DataArgs {
             return Ok((self.open(show)?, None));
         }
         let start = Instant::now();
-        let dataset = Arc::new(Dataset::open(path, OpenOptions { load: Load::Disk, verify: false })?);
+        let dataset = Arc::new(Dataset::load(directory, OpenOptions { load: Load::Disk, verify: false })?);
         let budget = memory.saturating_sub(PROGRAM) / 2;
         let why = if requested { "as requested" } else { "it does not fit" };
         let [bytes, memory, cached] = [bytes, memory, budget].map(show::bytes);
@@ -109,10 +109,4 @@ const PROGRAM: u64 = 64 << 20;
 pub(crate) fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {
     let load = if mmap { Load::Mmap } else { Load::Ram };
     Ok(Arc::new(Dataset::open(path, OpenOptions { load, verify })?))
-}
-
-/// Checksums of the arrays of the dataset at `path`, by name.
-pub(crate) fn checksums(path: Option<&Path>) -> anyhow::Result<BTreeMap<String, String>> {
-    let Some(path) = path else { return Ok(BTreeMap::new()) };
-    Ok(Meta::read(path)?.arrays.into_iter().map(|(name, array)| (name, array.xxh3)).collect())
 }

@@ -10,7 +10,7 @@ use morphgl_model_spec::load_model;
 use morphgl_registry::{Machine, Registry, Route, Training};
 
 use super::batch::BatchArgs;
-use super::data::{DataArgs, checksums};
+use super::data::DataArgs;
 use super::ranks::{self, Ranks};
 use super::show::{self, Show};
 use super::usage::Usage;
@@ -68,7 +68,7 @@ impl TrainedArgs {
         let (route, mut training) = builder.first_route()?;
         training.set_parameters(&parameters)?;
         if let Some(ranks) = ranks::current() {
-            let mut facts = Ranks::facts(&dataset.name, &checksums(self.data.dataset.as_deref())?)?;
+            let mut facts = Ranks::facts(&dataset.name, &dataset.path.checksums())?;
             let model = serde_json::to_string(&config.spec.model)?;
             let fact = |name: &str, value: String| (name.to_string(), value);
             facts.push(fact("model", format!("{} of {model}", ranks::digest(&parameters))));

@@ -1,14 +1,13 @@
 //! `morphgl info`: describes a dataset.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
-use morphgl_graph_store::{ArrayMeta, Dataset, IsolatedNodes, Load, Meta, OpenOptions, read_npy};
+use morphgl_graph_store::{ArrayFile, ArrayMeta, Dataset, DatasetPath, IsolatedNodes, Load, OpenOptions};
 use serde_json::json;
 
 use super::{Outcome, paths, show};
@@ -57,13 +56,15 @@ pub(crate) fn overlap(repeated: usize) -> String {
 
 /// Describes the valid dataset at `path`; needs one bit of memory a node, and a buffer.
 pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
-    let meta = Meta::read(path)?;
+    let dataset = DatasetPath::open(path)?;
+    let meta = dataset.meta().context("a dataset on disk")?;
+    let array = |name: &str| dataset.array(name)?.with_context(|| format!("{}: it has no {name}", path.display()));
     let (n, num_edges) = (meta.num_nodes, meta.num_edges);
     let mut degrees = Degrees::default();
     let mut previous = None;
     let mut isolated = IsolatedNodes::new(n as usize);
     let mut node = 0;
-    for_each(path, &meta.arrays["indptr"], |offset| {
+    for_each(&array("indptr")?, |offset| {
         let offset = u64::from_le_bytes(offset);
         if let Some(previous) = previous.replace(offset) {
             let degree = offset.saturating_sub(previous);
@@ -77,7 +78,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     let (quantile, no_in_edges) = (|q: f64| degrees.at((n.saturating_sub(1) as f64 * q) as u64), degrees.small[0]);
     if isolated.count() > 0 {
         // Mapped: a copy out of the page cache would take several times as long as the look-ups.
-        let (all, _) = read_npy::<u32>(&path.join(&meta.arrays["indices"].file), Load::Mmap)?;
+        let all = array("indices")?.read::<u32>(Load::Mmap)?;
         for sources in all.chunks(SOURCES) {
             isolated.remove(sources);
             if isolated.count() == 0 {
@@ -87,11 +88,11 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         }
     }
     let isolated = isolated.count();
-    let self_loops = num_self_loops(path, &meta)?;
+    let self_loops = num_self_loops(&array("indptr")?, &array("indices")?)?;
     let mean = num_edges as f64 / n.max(1) as f64;
     let mut labelled = 0u64;
-    if let Some(labels) = meta.arrays.get("labels") {
-        for_each(path, labels, |label| labelled += u64::from(i32::from_le_bytes(label) >= 0))?;
+    if let Some(labels) = dataset.array("labels")? {
+        for_each(&labels, |label| labelled += u64::from(i32::from_le_bytes(label) >= 0))?;
     }
     let features = meta.arrays.get("features").map(|f| (f.shape[1], f.dtype));
     let total: u64 = meta.arrays.values().map(num_bytes).sum();
@@ -148,9 +149,9 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
 }
 
 /// Number of edges from a node to itself, in one pass over the edges, whose memory is given back meanwhile.
-fn num_self_loops(path: &Path, meta: &Meta) -> anyhow::Result<u64> {
-    let (indptr, _) = read_npy::<u64>(&path.join(&meta.arrays["indptr"].file), Load::Mmap)?;
-    let (indices, _) = read_npy::<u32>(&path.join(&meta.arrays["indices"].file), Load::Mmap)?;
+fn num_self_loops(indptr: &ArrayFile, indices: &ArrayFile) -> anyhow::Result<u64> {
+    let indptr = indptr.read::<u64>(Load::Mmap)?;
+    let indices = indices.read::<u32>(Load::Mmap)?;
     let (mut count, mut released) = (0, 0);
     for (node, row) in (0u32..).zip(indptr.windows(2)) {
         let sources = indices.get(row[0] as usize..row[1] as usize).unwrap_or_default();
@@ -169,13 +170,11 @@ pub(crate) fn num_bytes(array: &ArrayMeta) -> u64 {
 }
 
 /// Calls `f` with the bytes of each element of an array.
-fn for_each<const N: usize>(path: &Path, array: &ArrayMeta, mut f: impl FnMut([u8; N])) -> anyhow::Result<()> {
-    let path = path.join(&array.file);
-    let mut left = num_bytes(array);
+fn for_each<const N: usize>(array: &ArrayFile, mut f: impl FnMut([u8; N])) -> anyhow::Result<()> {
+    let mut left = array.num_bytes();
     let mut read = || -> std::io::Result<()> {
-        let mut file = File::open(&path)?;
-        // The header comes first, so the elements are found from the end.
-        file.seek(SeekFrom::End(-(left as i64)))?;
+        let mut file = &*array.file;
+        file.seek(SeekFrom::Start(array.offset))?;
         let mut buffer = vec![0; BUFFER];
         while left > 0 {
             let chunk = &mut buffer[..left.min(BUFFER as u64) as usize];
@@ -185,7 +184,7 @@ fn for_each<const N: usize>(path: &Path, array: &ArrayMeta, mut f: impl FnMut([u
         }
         Ok(())
     };
-    read().with_context(|| path.display().to_string())
+    read().with_context(|| array.path.display().to_string())
 }
 
 /// Histogram of in-degrees: an array for small ones, a map for those of a few hubs.

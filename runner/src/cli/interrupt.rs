@@ -1,12 +1,13 @@
 //! Stopping a command: by Ctrl-C, and on Unix by the SIGTERM of job schedulers and the SIGHUP of a lost terminal.
 
-use std::io::{IsTerminal, Write};
-use std::process::exit;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use morphgl_platform::discard_unfinished;
 
+use super::last_words;
 use crate::Stop;
 
 /// Handler of a stop request, called with the exit status of its signal.
@@ -20,19 +21,29 @@ static STOP: Mutex<Option<Stop>> = Mutex::new(None);
 static STATUS: AtomicU8 = AtomicU8::new(0);
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// The exit status of a command that Ctrl-C ended.
+/// The exit statuses of commands that Ctrl-C and SIGTERM ended.
 const CTRL_C: u8 = 130;
+const TERM: u8 = 143;
 
-/// The flag that a stop sets; a Ctrl-C after that ends the program at once.
+/// A SIGTERM so long after the one before is another request: `timeout` signals the process and then its group.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The flag that a stop sets; a Ctrl-C or a SIGTERM after that ends the program at once.
 pub(crate) fn stop() -> anyhow::Result<Stop> {
     let stop = current();
     let requested = stop.clone();
+    let first = OnceLock::new();
     let action = move |status| {
-        // A second Ctrl-C does not wait for the running mini-batch. A second SIGTERM or SIGHUP may belong to the first:
-        // `timeout` signals the process and its group, a terminal and its shell each send a SIGHUP.
-        if status == CTRL_C && requested.is_requested() {
+        // A second request does not wait for the running mini-batch. A terminal and its shell each send a SIGHUP.
+        let is_second = match status {
+            CTRL_C => requested.is_requested(),
+            TERM => first.get().is_some_and(|first: &Instant| first.elapsed() >= AGAIN),
+            _ => false,
+        };
+        if is_second {
             end(status);
         }
+        first.get_or_init(Instant::now);
         requested.request();
     };
     *ACTION.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
@@ -77,24 +88,26 @@ fn handle(status: u8) {
 fn end(status: u8) -> ! {
     ENDING.store(true, Ordering::SeqCst);
     discard_unfinished();
-    let mut stderr = std::io::stderr();
-    // Replaces the line of a progress bar.
-    let start = if stderr.is_terminal() { "\r\x1b[2K" } else { "" };
-    let _ = writeln!(stderr, "{start}error: interrupted; outputs that were not finished are as they were");
-    exit(status.into());
+    last_words::end(status, format_args!("interrupted; outputs that were not finished are as they were"))
 }
 
 /// From here on, Ctrl-C, SIGTERM and SIGHUP end the command, or ask it to stop; a SIGTERM or SIGHUP that the parent process
-/// ignores, as `nohup` does, stays ignored. Must be called before other threads start: they inherit the signal mask.
+/// ignores, as `nohup` does, stays ignored. A file that grows beyond `ulimit -f` is an error of its write. Must be called before other threads start: they inherit the signal mask.
 pub(crate) fn listen() -> anyhow::Result<()> {
     #[cfg(unix)]
     listen_unix()?;
-    Ok(ctrlc::set_handler(|| handle(CTRL_C))?)
+    let set = ctrlc::set_handler(|| handle(CTRL_C)).map_err(|e| match e {
+        ctrlc::Error::System(e) => e.into(),
+        e => anyhow::Error::new(e),
+    });
+    set.context("no thread can be started for signals")
 }
 
 #[cfg(unix)]
 fn listen_unix() -> anyhow::Result<()> {
-    use nix::sys::signal::{SigSet, Signal};
+    use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+    // SAFETY: no handler is installed.
+    unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn)? };
     let ignored = ignored();
     let handled = [Signal::SIGTERM, Signal::SIGHUP].into_iter().filter(|&s| ignored >> (s as i32 - 1) & 1 == 0);
     let signals: SigSet = handled.collect();
@@ -107,8 +120,8 @@ fn listen_unix() -> anyhow::Result<()> {
             handle(128 + signal as u8);
         }
     };
-    std::thread::Builder::new().name("signals".into()).spawn(wait)?;
-    Ok(())
+    let started = std::thread::Builder::new().name("signals".into()).spawn(wait);
+    started.map(drop).context("no thread can be started for signals")
 }
 
 /// Bit mask of the signals this process inherited as ignored; SIGHUP where the system does not report it.

@@ -14,6 +14,7 @@ mod import;
 mod inference;
 mod info;
 mod interrupt;
+mod last_words;
 mod layer_split;
 mod limits;
 mod model;
@@ -42,6 +43,7 @@ mod what_if;
 use std::process::ExitCode;
 
 pub use call::{Failure, call, stop};
+pub use last_words::out_of_memory;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use morphgl_platform::SimdLevel;
@@ -122,6 +124,7 @@ pub fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let show = show::Show { quiet: cli.quiet, json: cli.json };
+    last_words::name_refused_threads();
     if let Err(error) = interrupt::listen() {
         show.error(&error);
         return ExitCode::FAILURE;

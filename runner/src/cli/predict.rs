@@ -1,15 +1,14 @@
 //! `morphgl predict`: classes of nodes, by a trained model.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
 use morphgl_graph_store::{Dataset, NodeNames, NpyWriter};
-use morphgl_platform::{Replacement, replace_file};
+use morphgl_platform::{Replacement, excerpt, open_regular, replace_file, text};
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -17,6 +16,11 @@ use super::inference::{Trained, TrainedArgs};
 use super::paths::lossy;
 use super::show::Show;
 use super::usage::Usage;
+
+/// Maximum bytes of a line of `--nodes`: an id or a name.
+const MAX_LINE: u64 = 64 << 10;
+/// Characters of a line in a message.
+const QUOTED: usize = 100;
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -45,7 +49,7 @@ pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
     let ranks = args.trained.enter()?;
     let show = ranks.map_or(show, |ranks| ranks.show(show));
     let Trained { dataset, config, registry, mut training, inference, .. } = args.trained.open(show)?;
-    let names = args.trained.data.dataset.as_deref().map(NodeNames::read).transpose()?.flatten();
+    let names = if args.trained.data.dataset.is_some() { NodeNames::of(&dataset.path)? } else { None };
     let nodes = nodes(&args.nodes, &dataset, names.as_ref())?;
     // Ids of the graph's source: import may have renumbered the nodes.
     let id = |&v: &u32| match (&names, &dataset.node_ids) {
@@ -109,28 +113,43 @@ fn nodes(wanted: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow:
 
 /// The nodes of a file of ids of the graph's source.
 fn read_nodes(path: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::Result<Vec<u32>> {
-    let text = fs::read(path).and_then(morphgl_platform::text).with_context(|| {
-        format!("{}: cannot be read; --nodes takes all, train, valid, test or a file of ids", path.display())
-    })?;
+    let cannot =
+        || format!("{}: cannot be read; --nodes takes all, train, valid, test or a file of ids", path.display());
+    let mut file = BufReader::new(open_regular(path).with_context(cannot)?);
     let num_nodes = dataset.num_nodes();
     let by_id: Option<HashMap<u64, u32>> = dataset.node_ids.as_ref().map(|ids| ids.iter().copied().zip(0..).collect());
-    let id = |(line, text): (usize, &str)| {
-        let id = text.trim().parse::<u64>().ok();
+    let mut nodes = Vec::new();
+    for number in 1.. {
+        let mut line = Vec::new();
+        let read = file.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut line).with_context(cannot)?;
+        if read == 0 {
+            break;
+        }
+        let at = || format!("{}, line {number}", path.display());
+        if read as u64 > MAX_LINE {
+            anyhow::bail!("{}: it is longer than {MAX_LINE} bytes; give one id a line", at());
+        }
+        let line = text(line).with_context(at)?;
+        let line = line.trim();
+        if line.is_empty() {
+            continue;
+        }
+        let id = line.parse::<u64>().ok();
         let node = match (names, &by_id) {
-            (Some(names), _) => names.find(text.trim().as_bytes()),
+            (Some(names), _) => names.find(line.as_bytes()),
             (None, Some(by_id)) => id.and_then(|id| by_id.get(&id).copied()),
             (None, None) => id.and_then(|id| u32::try_from(id).ok()).filter(|&v| (v as usize) < num_nodes),
         };
-        node.with_context(|| {
+        nodes.push(node.with_context(|| {
             let cure = match &by_id {
                 _ if names.is_some() => "give names as the graph's source has them".to_string(),
                 Some(_) => "give ids as the graph's source has them".to_string(),
                 None => format!("give ids from 0 to below {num_nodes}"),
             };
-            format!("{}, line {}: {text:?} is no node; {cure}", path.display(), line + 1)
-        })
-    };
-    text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()).map(id).collect()
+            format!("{}: {:?} is no node; {cure}", at(), excerpt(line, QUOTED))
+        })?);
+    }
+    Ok(nodes)
 }
 
 /// The predicted class of a row of logits, the first of equal ones, and its probability.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
 use morphgl_graph_store::{Dataset, Load, OpenOptions};
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         return Err(Usage::error(format!("{option}: --by inclusion alone reads it; leave it out")));
     }
     let threads = args.threads.unwrap_or_else(rayon::current_num_threads);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("no thread can be started")?;
     pool.install(|| in_pool(args, threads, show))
 }
 

@@ -1,12 +1,12 @@
 //! A run directory: configuration, plan, status, metrics, checkpoints, trace, report and model of a run.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use morphgl_execute::TrainingState;
-use morphgl_platform::{Replacement, read_text, replace_file};
+use morphgl_platform::{Replacement, lock_holder, open_regular, read_text, replace_file};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
 use morphgl_report::{LineChart, Report, with_hit_rates};
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::paths;
 use super::status::{State, Status};
 use super::usage::Usage;
+use crate::unwritten::unwritten;
 use crate::{Checkpoint, EpochRow, JobConfig, Plan, Position, Progress, TrainOptions};
 
 /// Refuses a model file that could not be written at the end, by creating a temporary one beside it as writing does.
@@ -34,6 +35,7 @@ pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
 #[derive(Debug)]
 pub(crate) struct RunDir {
     path: PathBuf,
+    /// `metrics.jsonl`, locked until it is closed: one process at a time writes to a run.
     metrics: File,
     /// Bytes of whole lines in `metrics.jsonl`.
     written: u64,
@@ -45,6 +47,9 @@ pub(crate) struct RunDir {
 
 /// Maximum bytes of a `config.toml`.
 const MAX_CONFIG: u64 = 1 << 20;
+
+/// Maximum bytes of a `report.html`.
+const MAX_REPORT: u64 = 1 << 30;
 
 /// Number of checkpoints that are kept.
 const KEPT: u64 = 2;
@@ -103,7 +108,7 @@ impl Configured {
         let config = toml::to_string(self)?;
         let path = dir.join("config.toml");
         replace_file(&path, |out| out.write_all(config.as_bytes()))
-            .with_context(|| format!("{}: cannot be written; choose another --run directory", path.display()))
+            .map_err(|e| unwritten(&path, e, "choose another --run directory"))
     }
 }
 
@@ -112,8 +117,8 @@ pub(crate) fn hit_rate(dir: &Path) -> Result<Option<f64>> {
     let path = dir.join("metrics.jsonl");
     let what = || format!("{}: cannot be read; give the --run directory of a training", path.display());
     let mut sums = [0; 2];
-    for line in fs::read_to_string(&path).with_context(what)?.lines() {
-        let row: Value = serde_json::from_str(line).with_context(what)?;
+    for line in BufReader::new(open_regular(&path).with_context(what)?).lines() {
+        let row: Value = serde_json::from_str(&line.with_context(what)?).with_context(what)?;
         for counters in row["report"]["counters"].as_object().into_iter().flat_map(|operators| operators.values()) {
             let amount = |name: &str| counters[name].as_u64().unwrap_or(0);
             sums = [sums[0] + amount(CACHE_REQUESTS.name), sums[1] + amount(CACHE_HITS.name)];
@@ -127,7 +132,7 @@ pub(crate) fn hit_rate(dir: &Path) -> Result<Option<f64>> {
 pub(crate) fn write_hit_rates(dir: &Path, chart: &LineChart, result: &Value) -> Result<()> {
     let path = dir.join("report.html");
     let cure = "give the --run directory of a training that has ended";
-    let page = fs::read_to_string(&path).with_context(|| format!("{}: cannot be read; {cure}", path.display()))?;
+    let page = read_text(&path, MAX_REPORT).with_context(|| format!("{}: cannot be read; {cure}", path.display()))?;
     let page = with_hit_rates(&page, chart)
         .with_context(|| format!("{}: no report of this program; {cure}", path.display()))?;
     replace(&dir.join("cache.json"), &format!("{result:#}\n"))?;
@@ -135,7 +140,7 @@ pub(crate) fn write_hit_rates(dir: &Path, chart: &LineChart, result: &Value) -> 
 }
 
 fn replace(path: &Path, text: &str) -> Result<()> {
-    replace_file(path, |out| out.write_all(text.as_bytes())).with_context(|| disk_full(path))
+    replace_file(path, |out| out.write_all(text.as_bytes())).map_err(|e| not_written(path, e))
 }
 
 impl RunDir {
@@ -151,12 +156,28 @@ impl RunDir {
         Ok(())
     }
 
-    /// Makes the directory with an empty `metrics.jsonl`. It holds a run once [`RunDir::begin`] was called.
-    pub(crate) fn create(path: &Path) -> Result<Self> {
-        let unwritable = || format!("{}: cannot be written; choose another --run directory", path.display());
+    /// Refuses a directory with a run, and one that another process is about to train into, as far as the system tells:
+    /// [`RunDir::create`] refuses it in any case.
+    pub(crate) fn refuse_taken(path: &Path) -> Result<()> {
         Self::refuse_existing(path)?;
-        fs::create_dir_all(path.join(CHECKPOINTS.0)).with_context(unwritable)?;
-        let metrics = File::create(path.join("metrics.jsonl")).with_context(unwritable)?;
+        match open_regular(&path.join("metrics.jsonl")).ok().and_then(|metrics| lock_holder(&metrics)) {
+            Some(process) => Err(taken(path, Some(process))),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the directory with an empty `metrics.jsonl`. It holds a run once [`RunDir::begin`] was called.
+    pub(crate) fn create(path: &Path, remark: &mut dyn FnMut(String)) -> Result<Self> {
+        let unwritable = |e| unwritten(path, e, "choose another --run directory");
+        Self::refuse_existing(path)?;
+        fs::create_dir_all(path.join(CHECKPOINTS.0)).map_err(unwritable)?;
+        let mut options = File::options();
+        let opened = options.write(true).create(true).truncate(false).open(path.join("metrics.jsonl"));
+        let metrics = opened.map_err(unwritable)?;
+        lock(&metrics, path, remark)?;
+        // Another process may have trained between the first look and the lock.
+        Self::refuse_existing(path)?;
+        metrics.set_len(0).map_err(unwritable)?;
         Ok(Self { path: path.to_path_buf(), metrics, written: 0, pending: String::new(), checkpoint: 0 })
     }
 
@@ -168,7 +189,14 @@ impl RunDir {
 
     /// Opens the directory of a run that ended early, at its newest whole checkpoint; what was written after it is removed.
     /// Damaged checkpoints are reported to `remark`.
-    pub(crate) fn resume(path: &Path, remark: &mut dyn FnMut(String)) -> Result<(Self, Checkpoint)> {
+    pub(crate) fn resume(path: &Path, remark: &mut dyn FnMut(String)) -> Result<(Self, Configured, Checkpoint)> {
+        let at = path.join("metrics.jsonl");
+        let opened = File::options().write(true).open(&at).map_err(|e| not_written(&at, e));
+        // What is no run lacks the configuration, too.
+        let metrics = opened.or_else(|e| Configured::read(path).and(Err(e)))?;
+        // Before anything is read that another process writes.
+        lock(&metrics, path, remark)?;
+        let configured = Configured::read(path)?;
         let mut damaged = Vec::new();
         for number in checkpoints(path)? {
             let file = checkpoint_path(path, number);
@@ -179,12 +207,11 @@ impl RunDir {
             });
             match read {
                 Ok((checkpoint, written)) => {
-                    let at = path.join("metrics.jsonl");
-                    let metrics = File::options().write(true).open(&at).with_context(|| disk_full(&at))?;
-                    metrics.set_len(written).with_context(|| disk_full(&at))?;
+                    metrics.set_len(written).map_err(|e| not_written(&at, e))?;
                     damaged.iter().for_each(|file| drop(fs::remove_file(file)));
                     let (path, pending) = (path.to_path_buf(), String::new());
-                    return Ok((Self { path, metrics, written, pending, checkpoint: number }, checkpoint));
+                    let run_dir = Self { path, metrics, written, pending, checkpoint: number };
+                    return Ok((run_dir, configured, checkpoint));
                 }
                 Err(e) => {
                     remark(format!("{}; an older checkpoint is used", super::show::one_line(&e)));
@@ -211,7 +238,7 @@ impl RunDir {
     ) -> Result<()> {
         // A checkpoint says which rows there are.
         self.write_metrics()?;
-        self.metrics.sync_data().with_context(|| disk_full(&self.path.join("metrics.jsonl")))?;
+        self.metrics.sync_data().map_err(|e| not_written(&self.path.join("metrics.jsonl"), e))?;
         run["metrics_bytes"] = json!(self.written);
         let number = self.checkpoint + 1;
         Checkpoint::write(&checkpoint_path(&self.path, number), progress, position, training, run)?;
@@ -227,7 +254,7 @@ impl RunDir {
     pub(crate) fn write_plan(&self, plan: &Plan) -> Result<()> {
         let path = self.path.join("plan.json");
         let plan = serde_json::to_value(plan)?;
-        replace_file(&path, |out| writeln!(out, "{plan:#}")).with_context(|| disk_full(&path))
+        replace_file(&path, |out| writeln!(out, "{plan:#}")).map_err(|e| not_written(&path, e))
     }
 
     /// Appends an epoch to `metrics.jsonl`, after earlier ones that could not be written.
@@ -243,7 +270,7 @@ impl RunDir {
         if let Err(e) = end.and_then(|_| self.metrics.write_all(self.pending.as_bytes())) {
             // Removes an incomplete line; if that fails, the next try overwrites it.
             let _ = self.metrics.set_len(self.written);
-            return Err(e).with_context(|| disk_full(&self.path.join("metrics.jsonl")));
+            return Err(not_written(&self.path.join("metrics.jsonl"), e));
         }
         self.written += self.pending.len() as u64;
         self.pending.clear();
@@ -261,7 +288,7 @@ impl RunDir {
 
     fn write(&self, name: &str, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
         let path = self.path.join(name);
-        replace_file(&path, write).with_context(|| disk_full(&path))
+        replace_file(&path, write).map_err(|e| not_written(&path, e))
     }
 
     /// Path of the model file.
@@ -270,16 +297,42 @@ impl RunDir {
     }
 }
 
-fn disk_full(path: &Path) -> String {
-    format!("{}: cannot be written; free some disk space", path.display())
+/// Locks a run for this process by its open `metrics.jsonl`. Of a file system without locks this is said to `remark`, and
+/// the status tells whether a process of this machine trains.
+fn lock(metrics: &File, dir: &Path, remark: &mut dyn FnMut(String)) -> Result<()> {
+    match metrics.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(taken(dir, lock_holder(metrics))),
+        Err(TryLockError::Error(e)) => {
+            if let Some(process) = Status::read(dir).as_ref().and_then(Status::running) {
+                return Err(taken(dir, Some(process)));
+            }
+            let dir = dir.display();
+            remark(format!("{dir}: its file system has no locks ({e}); train it by one process at a time"));
+            Ok(())
+        }
+    }
+}
+
+/// The error of a run that another process writes to.
+fn taken(dir: &Path, process: Option<u32>) -> anyhow::Error {
+    let process = process.map_or_else(|| "another process".to_string(), |id| format!("process {id}"));
+    anyhow!("{}: {process} is training it; wait for it, or interrupt it first", dir.display())
+}
+
+fn not_written(path: &Path, error: io::Error) -> anyhow::Error {
+    unwritten(path, error, "check the directory's permissions and its disk")
 }
 
 /// The rows of the first `epochs` epochs, in the first `written` bytes of `metrics.jsonl`.
 pub(crate) fn rows(dir: &Path, written: u64, epochs: u32) -> Result<Vec<EpochRow>> {
     let path = dir.join("metrics.jsonl");
     let damaged = || format!("{}: it lacks rows of the checkpoint", path.display());
-    let text = fs::read(&path).with_context(damaged)?;
-    let text = usize::try_from(written).ok().and_then(|written| text.get(..written)).with_context(damaged)?;
+    let mut text = Vec::new();
+    open_regular(&path).and_then(|file| file.take(written).read_to_end(&mut text)).with_context(damaged)?;
+    if text.len() as u64 != written {
+        bail!("{}", damaged());
+    }
     let rows: Result<Vec<EpochRow>, _> =
         text.split(|&b| b == b'\n').filter(|line| !line.is_empty()).map(serde_json::from_slice).collect();
     let rows = rows.with_context(damaged)?;

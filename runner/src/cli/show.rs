@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use morphgl_formats::Progress;
+use morphgl_platform::limit_cure;
 
 use super::Outcome;
 use crate::group::Identity;
@@ -47,7 +48,12 @@ impl Show {
     pub(crate) fn error(self, error: &anyhow::Error) {
         let rank = Identity::get().map(|own| format!("{own}: ")).unwrap_or_default();
         // In one piece: other ranks print into the same terminal.
-        let line = format!("{rank}error: {}\n", one_line(error));
+        let mut line = format!("{rank}error: {}", one_line(error));
+        let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+        if let Some(cure) = io.and_then(limit_cure).filter(|cure| !line.contains(cure)) {
+            line.extend(["; ", cure]);
+        }
+        line.push('\n');
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 

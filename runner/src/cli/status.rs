@@ -4,9 +4,14 @@ use std::fmt;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use morphgl_platform::replace_file;
+use anyhow::Result;
+use morphgl_platform::{read_text, replace_file};
 use serde::{Deserialize, Serialize};
+
+use crate::unwritten::unwritten;
+
+/// Maximum bytes of a `status.json`.
+const MAX_STATUS: u64 = 1 << 16;
 
 /// What has become of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +58,7 @@ impl Status {
 
     /// Reads a run's status; `None` where it has none.
     pub(crate) fn read(dir: &Path) -> Option<Self> {
-        serde_json::from_slice(&std::fs::read(dir.join("status.json")).ok()?).ok()
+        serde_json::from_str(&read_text(&dir.join("status.json"), MAX_STATUS).ok()?).ok()
     }
 
     /// Writes a run's status.
@@ -61,7 +66,7 @@ impl Status {
         let path = dir.join("status.json");
         let text = serde_json::to_string(&Self::of_this_process(status))?;
         replace_file(&path, |out| writeln!(out, "{text}"))
-            .with_context(|| format!("{}: cannot be written; free some disk space", path.display()))
+            .map_err(|e| unwritten(&path, e, "check the directory's permissions and its disk"))
     }
 
     /// The process that trains now. A later process with the same number started at another time.

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::Context;
+
 static SHARED: AtomicBool = AtomicBool::new(false);
 
 /// From here on commands are called as functions, of which there may be several: all share the threads of the first.
@@ -12,6 +14,8 @@ pub(super) fn share() {
 /// Starts so many threads.
 pub(super) fn start(threads: usize) -> anyhow::Result<()> {
     let started = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
-    started.or_else(|error| if SHARED.load(Ordering::Relaxed) { Ok(()) } else { Err(error) })?;
-    Ok(())
+    match started {
+        Err(error) if !SHARED.load(Ordering::Relaxed) => Err(error).context("no thread can be started"),
+        _ => Ok(()),
+    }
 }

@@ -135,7 +135,7 @@ impl Args {
             return Err(Usage::error("--checkpoint-every: checkpoints are kept in a run directory; give --run DIR"));
         }
         self.shard.map_or(Ok(()), |_| ranks::check_shard(self.evaluation))?;
-        self.run.as_deref().map_or(Ok(()), RunDir::refuse_existing)?;
+        self.run.as_deref().map_or(Ok(()), RunDir::refuse_taken)?;
         self.save.as_deref().map_or(Ok(()), run_dir::refuse_unwritable)
     }
 

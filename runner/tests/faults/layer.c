@@ -7,7 +7,9 @@
 //   kill    SIGKILL before the operation; in the middle of a write
 //   killed  SIGKILL after the operation
 //   signal  SIGINT before the operation, as by Ctrl-C; it goes on a little later
-// With FAULTS_NO_EXCHANGE, two files cannot be exchanged, as on many network file systems.
+// With FAULTS_NO_EXCHANGE, two files cannot be exchanged, as on many network file systems; with FAULTS_NO_LOCKS files cannot be
+// locked, with FAULTS_NO_PROC there is no /proc, and with FAULTS_THREADS no more than so many threads are started. FAULTS_PROGRAM
+// limits all that to one program, for those that a shell starts.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -28,7 +31,8 @@
 enum { NOTHING, FAIL, CUT, KILL, KILLED, SIGNAL };
 
 static const char *root, *at, *how;
-static int log_file = -1, no_exchange, full;
+static int log_file = -1, no_exchange, no_locks, no_proc, full;
+static long threads = LONG_MAX;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct count { char *name; long n; struct count *next; } *counts;
 
@@ -39,6 +43,12 @@ __attribute__((constructor)) static void start(void) {
     how = getenv("FAULTS_HOW");
     no_exchange = getenv("FAULTS_NO_EXCHANGE") != NULL;
     if (log) log_file = syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const char *program = getenv("FAULTS_PROGRAM"), *allowed = getenv("FAULTS_THREADS");
+    char own[PATH_MAX] = "";
+    if (program && (readlink("/proc/self/exe", own, PATH_MAX - 1) < 0 || strcmp(own, program))) return;
+    no_locks = getenv("FAULTS_NO_LOCKS") != NULL;
+    no_proc = getenv("FAULTS_NO_PROC") != NULL;
+    if (allowed) threads = atol(allowed);
 }
 
 static void note(const char *text) {
@@ -200,6 +210,7 @@ int fchmod(int fd, mode_t mode) { OF_FILE("chmod", 0, EPERM, REAL(fchmod)(fd, mo
 
 #define OPEN(fd, call)                                                       \
     do {                                                                     \
+        if (no_proc && !strncmp(name, "/proc/", 6)) return errno = ENOENT, -1; \
         mode_t mode = 0;                                                     \
         if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) {                                 \
             va_list more;                                                    \
@@ -232,4 +243,14 @@ int renameat(int from, const char *a, int to, const char *b) { OF_NAME("rename",
 int renameat2(int from, const char *a, int to, const char *b, unsigned flags) {
     if (no_exchange && flags & 2) return errno = EINVAL, -1;
     OF_NAME(flags & 2 ? "exchange" : "rename", from, a, 0, EIO, REAL(renameat2)(from, a, to, b, flags));
+}
+int flock(int fd, int operation) {
+    if (no_locks) return errno = ENOLCK, -1;
+    OF_FILE("lock", 0, ENOLCK, REAL(flock)(fd, operation));
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
+    static long started;
+    if (__atomic_add_fetch(&started, 1, __ATOMIC_RELAXED) > threads) return EAGAIN;
+    return REAL(pthread_create)(thread, attributes, run, argument);
 }

@@ -98,6 +98,11 @@ impl Layer {
         Self { library }
     }
 
+    /// The library's path.
+    pub(crate) fn library(&self) -> &Path {
+        &self.library
+    }
+
     /// Runs the binary in `dir` with a fault; `exchanges` says whether two files can be exchanged in one step.
     pub(crate) fn run<A: AsRef<OsStr>>(
         &self,

@@ -10,6 +10,7 @@
 mod cases;
 mod files;
 mod layer;
+mod limits;
 
 use std::collections::BTreeMap;
 use std::fs;

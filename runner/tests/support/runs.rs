@@ -48,6 +48,10 @@ impl Training {
         }
     }
 
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it can be waited for").is_some()
+    }
+
     /// Kills it, as by SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");

@@ -1,6 +1,6 @@
 //! The files of the arrays.
 
-use morphgl_graph_store::{ArrayFile, Dataset, Dtype, Error as StoreError, Position};
+use morphgl_graph_store::{Dataset, Dtype, Error as StoreError, Position};
 use morphgl_platform::direct::{self, DirectFile, Fetch, Reader, Settings};
 use morphgl_registry::{Error, Result};
 
@@ -62,6 +62,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
+    /// Opens the files of `dataset` itself, whatever is at its path by now.
     pub(crate) fn open(dataset: &Dataset, gather: bool, options: &Options) -> Result<Self> {
         if dataset.path.as_os_str().is_empty() {
             let cure = "write it to a directory first, with `morphgl generate` or `morphgl import`";
@@ -70,13 +71,13 @@ impl Files {
         }
         let failed = |e: StoreError| Error::failed("opening the dataset", e);
         let find = |name: &str, dtype: Option<Dtype>| -> Result<Option<OnDisk>> {
-            let Some(array) = ArrayFile::find(&dataset.path, name).map_err(failed)? else { return Ok(None) };
+            let Some(array) = dataset.path.array(name).map_err(failed)? else { return Ok(None) };
             if let Some(dtype) = dtype.filter(|d| *d != array.dtype) {
                 let what = format!("{name} is {}, expected {dtype}", array.dtype);
                 let cure = "import the dataset again";
                 return Err(failed(StoreError::invalid(&array.path, Position::File, what, cure)));
             }
-            let file = DirectFile::open(&array.path, options.block).map_err(|e| failed(e.into()))?;
+            let file = DirectFile::of(&array.file, &array.path, options.block).map_err(|e| failed(e.into()))?;
             let row = array.shape[1..].iter().product::<u64>() as usize;
             let unit = row * array.dtype.size();
             Ok(Some(OnDisk { file, base: array.offset, unit, len: array.shape[0] }))

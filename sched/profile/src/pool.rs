@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use morphgl_platform::limit_cure;
 use morphgl_registry::{BatchId, Batching, BatchingWorker, Key};
 
 use crate::budget::{Sampling, check_stop};
@@ -65,7 +66,8 @@ pub(crate) fn measure(
             spawned.map_err(|e| {
                 // The workers that were started would otherwise run for ever.
                 pool.done.store(true, Ordering::SeqCst);
-                Error::operators(key, format!("a thread could not be started: {e}; use fewer threads"))
+                let cure = limit_cure(&e).unwrap_or("use fewer threads");
+                Error::operators(key, format!("a thread could not be started: {e}; {cure}"))
             })
         };
         let threads = made.into_iter().enumerate().map(spawn).collect::<Result<Vec<_>>>()?;

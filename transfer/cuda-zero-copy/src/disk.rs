@@ -1,7 +1,7 @@
 //! Feature rows of a dataset that stays on disk: hot ones in host memory, the others read when they are needed.
 
 use morphgl_feature_cache::{FeatureCache, NodeMap};
-use morphgl_graph_store::{ArrayFile, Dataset, Error as StoreError};
+use morphgl_graph_store::{Dataset, Error as StoreError};
 use morphgl_platform::direct::{self, DirectFile, Fetch, Reader, Settings, Stats};
 use morphgl_registry::{Error, Key, Result};
 
@@ -52,10 +52,10 @@ impl DiskRows {
                 format!("{} was made in memory and has no files; {cure}", dataset.name),
             ));
         }
-        let found = ArrayFile::find(&dataset.path, "features").map_err(failed)?;
+        let found = dataset.path.array("features").map_err(failed)?;
         let array = found.ok_or_else(|| Error::setting(operator, "the dataset has no features; import it again"))?;
         let row_bytes = array.shape[1..].iter().product::<u64>() as usize * array.dtype.size();
-        let file = DirectFile::open(&array.path, BLOCK).map_err(|e| failed(e.into()))?;
+        let file = DirectFile::of(&array.file, &array.path, BLOCK).map_err(|e| failed(e.into()))?;
         // Long enough for a row that begins at the end of a block.
         let most = MOST.max(row_bytes.next_multiple_of(4096) + 8192);
         let reader = Reader::new(Settings { depth: DEPTH, most, gap: GAP, method: None });

@@ -36,16 +36,32 @@ impl DirectFile {
     ///
     /// When `block` is not a power of two from 512 to 4096.
     pub fn open(path: impl AsRef<Path>, block: usize) -> Result<Self> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|e| Error { path: path.into(), kind: ErrorKind::Open(e) })?;
+        Self::of(&file, path, block)
+    }
+
+    /// As [`DirectFile::open`], of an open file, whatever is at its path by now; errors name `path`. Without Linux's `/proc`
+    /// reads go through the page cache.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    ///
+    /// # Panics
+    ///
+    /// When `block` is not a power of two from 512 to 4096.
+    pub fn of(file: &File, path: impl AsRef<Path>, block: usize) -> Result<Self> {
         assert!(block.is_power_of_two() && (512..=PAGE).contains(&block), "a block of {block} bytes");
         let path = path.as_ref().to_path_buf();
         let io = |e| Error { path: path.clone(), kind: ErrorKind::Open(e) };
-        let file = super::open_direct(&path).map_err(io)?;
+        let direct = super::reopen_direct(file).map_err(io)?;
         let accepted =
-            |block: &usize| file.as_ref().is_some_and(|f| accepts(|buffer, at| f.read_at(buffer, at), *block));
+            |block: &usize| direct.as_ref().is_some_and(|f| accepts(|buffer, at| f.read_at(buffer, at), *block));
         let accepted = [block, PAGE].into_iter().find(accepted);
-        let (file, block, direct) = match (file, accepted) {
-            (Some(file), Some(block)) => (file, block, true),
-            _ => (File::open(&path).map_err(io)?, block, false),
+        let (file, block, direct) = match (direct, accepted) {
+            (Some(direct), Some(block)) => (direct, block, true),
+            _ => (file.try_clone().map_err(io)?, block, false),
         };
         let len = file.metadata().map_err(io)?.len();
         Ok(Self(Arc::new(Inner { file, path, len, block, direct })))

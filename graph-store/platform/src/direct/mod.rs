@@ -1,6 +1,6 @@
 //! Direct file reads: past the page cache (`O_DIRECT`), in whole blocks.
 //!
-//! [`open_direct`] and [`read_blocks`] are the two primitives. Behind the feature `direct`, a [`Reader`] brings scattered
+//! [`open_direct`], [`reopen_direct`] and [`read_blocks`] are the primitives. Behind the feature `direct`, a [`Reader`] brings scattered
 //! elements of an array's file into memory, many reads in flight.
 
 use std::fs::File;
@@ -44,6 +44,28 @@ pub fn open_direct(path: &Path) -> io::Result<Option<File>> {
     #[cfg(not(target_os = "linux"))]
     {
         let _ = path;
+        Ok(None)
+    }
+}
+
+/// Opens an open file once more for reads past the page cache, whatever is at its path by now; `None` where the system or the
+/// file system has none, or the system no `/proc`.
+///
+/// # Errors
+///
+/// The file cannot be opened again.
+pub fn reopen_direct(file: &File) -> io::Result<Option<File>> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        match open_direct(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd()))) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened,
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
         Ok(None)
     }
 }

@@ -30,7 +30,10 @@ impl ReplacementDir {
         let target = behind_link(target)?;
         let unfinished = Unfinished::beside(&target)?;
         // Not beside an interrupt, which would have removed it already.
-        unfinished.under_lock(|path| fs::create_dir_all(path))?;
+        unfinished.under_lock(|path| {
+            fs::create_dir_all(parent(path))?;
+            fs::create_dir(path)
+        })?;
         Ok(Self { target, unfinished })
     }
 

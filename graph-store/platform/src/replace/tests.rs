@@ -71,6 +71,24 @@ fn links_devices_and_permissions_stay() {
     assert!(!fs::metadata("/dev/null").expect("a device").is_file());
 }
 
+/// Somebody else's link at a temporary name would have its file overwritten.
+#[cfg(unix)]
+#[test]
+fn temporary_files_are_new() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (target, victim) = (dir.path().join("out"), dir.path().join("victim"));
+    fs::write(&victim, "kept").expect("written");
+    let replacement = Replacement::new(&target).expect("a file beside");
+    let beside = replacement.unfinished.as_ref().expect("a file").path().to_path_buf();
+    std::os::unix::fs::symlink(&victim, &beside).expect("a link");
+    assert_eq!(replacement.create().expect_err("it is there").kind(), io::ErrorKind::AlreadyExists);
+    drop(replacement);
+    assert_eq!(fs::read_to_string(&victim).expect("read"), "kept");
+    assert!(fs::symlink_metadata(&beside).is_err(), "the link is removed");
+    replace_file(&target, |out| out.write_all(b"new")).expect("another name");
+    assert_eq!(names(dir.path()), ["out", "victim"]);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn leftovers_of_killed_processes_are_removed() {

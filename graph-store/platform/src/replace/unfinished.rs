@@ -52,16 +52,22 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// A fresh path; nothing is created. Those of killed processes are removed.
+    /// A fresh path at which nothing is; nothing is created. Those of killed processes are removed.
     pub(super) fn beside(target: &Path) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let Some(stem) = stem(target) else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"));
         };
         remove_stale(parent(target), &stem);
-        let mut name = stem;
-        name.push(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-        let path = target.with_file_name(name);
+        // Another machine's process may have this one's number.
+        let path = loop {
+            let mut name = stem.clone();
+            name.push(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+            let path = target.with_file_name(name);
+            if fs::symlink_metadata(&path).is_err() {
+                break path;
+            }
+        };
         unfinished().push(path.clone());
         Ok(Self { path })
     }

@@ -12,8 +12,9 @@ fn text_files_are_bounded_and_may_begin_with_a_byte_order_mark() {
     fs::write(&path, b"ab\xff").unwrap();
     assert!(read_text(&path, 10).unwrap_err().to_string().contains("byte 2 is no UTF-8"));
     assert!(read_text(&dir.path().join("none"), 10).is_err());
+    assert!(bounded_text(std::io::repeat(0), 1 << 16).unwrap_err().to_string().contains("longer than"));
     #[cfg(unix)]
-    assert!(read_text(Path::new("/dev/zero"), 1 << 16).unwrap_err().to_string().contains("longer than"));
+    assert!(read_text(Path::new("/dev/zero"), 1 << 16).unwrap_err().to_string().contains("this is a device"));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Random graphs, mini-batches and operators for the tests.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use half::{bf16, f16};
@@ -72,7 +71,7 @@ pub(crate) fn batch(
 /// A dataset without nodes, for operators that only see mini-batches.
 pub(crate) fn dataset(dim: usize, classes: usize) -> Arc<Dataset> {
     Arc::new(Dataset {
-        path: PathBuf::new(),
+        path: Default::default(),
         name: "none".to_string(),
         topology: Topology::new(vec![0u64], Vec::new(), None).expect("a graph without nodes"),
         features: Some(FeatureMatrix::F32 { data: Vec::new().into(), dim }),

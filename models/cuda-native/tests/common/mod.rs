@@ -1,7 +1,6 @@
 //! Random graphs, mini-batches and operators for the tests.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use half::{bf16, f16};
@@ -103,7 +102,7 @@ pub(crate) fn dataset(num_nodes: usize, degree: usize, dim: usize, classes: usiz
     let indptr: Vec<u64> = graph.indptr.iter().map(|&i| u64::from(i)).collect();
     let features: Vec<f16> = (0..num_nodes * dim).map(|_| f16::from_f32(random.unit())).collect();
     Arc::new(Dataset {
-        path: PathBuf::new(),
+        path: Default::default(),
         name: "random".to_string(),
         topology: Topology::new(indptr, graph.indices, graph.weights.map(Into::into)).expect("a graph"),
         features: Some(FeatureMatrix::F16 { data: features.into(), dim }),

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use morphgl_platform::excerpt;
+use morphgl_platform::{excerpt, open_regular};
 use morphgl_registry::{Error, NamedTensor, Result};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
@@ -41,11 +41,13 @@ impl ModelFile<BufReader<File>> {
     /// A file that is missing or not a regular one, and those of [`ModelFile::new`].
     pub fn open(path: &Path) -> Result<Self> {
         let unreadable = |e| Error::failed(path.display(), format!("{e}; check the path"));
-        let file = File::open(path).map_err(unreadable)?;
+        let file = open_regular(path).map_err(|e| match e.kind() {
+            io::ErrorKind::NotSeekable | io::ErrorKind::IsADirectory => {
+                Error::setting(path.display(), "this is not a regular file; name a safetensors file")
+            }
+            _ => unreadable(e),
+        })?;
         let metadata = file.metadata().map_err(unreadable)?;
-        if !metadata.is_file() {
-            return Err(Error::setting(path.display(), "this is not a regular file; name a safetensors file"));
-        }
         Self::new(path, BufReader::new(file), metadata.len())
     }
 }

@@ -53,7 +53,11 @@ fn the_sampler_of_the_walk_through_conforms_outside_of_the_workspace() {
     // Of the workspace's build, neither its target directory nor its flags.
     cargo.env("CARGO_TARGET_DIR", target).env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     // Compiled as fast as possible: the suite is small.
-    cargo.envs([("CARGO_PROFILE_DEV_OPT_LEVEL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "false"), ("CARGO_INCREMENTAL", "0")]);
+    cargo.envs([
+        ("CARGO_PROFILE_DEV_OPT_LEVEL", "0"),
+        ("CARGO_PROFILE_DEV_DEBUG", "false"),
+        ("CARGO_INCREMENTAL", "0"),
+    ]);
     let output = cargo.output().expect("cargo starts");
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     assert!(output.status.success() && out.contains("1 passed"), "{out}\n{err}");

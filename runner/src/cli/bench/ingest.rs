@@ -17,6 +17,7 @@ use super::load::{Load, cpu_seconds};
 use super::measurement::Measurement;
 use crate::cli::show::{Show, Stages};
 use crate::cli::{import, interrupt};
+use crate::unwritten::unwritten;
 use crate::{median, memory};
 
 #[derive(Debug, Parser)]
@@ -144,6 +145,6 @@ fn write_default(directory: &Path) -> Result<PathBuf> {
         }
         file.flush()
     };
-    write().with_context(|| format!("{}: cannot be written; free some disk space", path.display()))?;
+    write().map_err(|e| unwritten(&path, e, "choose another directory"))?;
     Ok(path)
 }

@@ -8,14 +8,13 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
-use morphgl_graph_store::{Dataset, Load, OpenOptions};
+use morphgl_graph_store::{Dataset, DatasetPath, Load, OpenOptions};
 use serde_json::{Value, json};
 
 use super::state::{MachineState, RunState};
 use super::summary::{stop_reason, summary};
 use super::{Args, Setup};
 use crate::cli::Outcome;
-use crate::cli::data::checksums;
 use crate::cli::paths::lossy;
 use crate::cli::ranks;
 use crate::cli::run_dir::{Configured, RunDir};
@@ -79,12 +78,8 @@ pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resum
 
 /// Reads the run at `dir`, or the outcome of one that is done.
 fn read(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Result<Stored, Outcome>> {
-    let mut configured = Configured::read(dir)?;
+    let (run_dir, mut configured, mut checkpoint) = RunDir::resume(dir, &mut |remark| show.say(remark))?;
     let status = Status::read(dir);
-    if let Some(process) = status.as_ref().and_then(Status::running) {
-        bail!("{}: process {process} is training it; wait for it, or interrupt it first", dir.display());
-    }
-    let (run_dir, mut checkpoint) = RunDir::resume(dir, &mut |remark| show.say(remark))?;
     checkpoint.run.as_object_mut().map(|run| run.remove("metrics_bytes"));
     let progress = &checkpoint.progress;
     let state = state(&checkpoint, dir)?;
@@ -176,11 +171,12 @@ fn dataset(configured: &Configured, config: &JobConfig, state: &RunState, divide
         None if configured.mmap => Load::Mmap,
         None => Load::Ram,
     };
-    if checksums(Some(path))? != state.dataset {
+    let directory = DatasetPath::open(path)?;
+    if directory.checksums() != state.dataset {
         bail!("{}: not the dataset that the run was trained on; restore it, or train anew", path.display());
     }
     let verify = !configured.no_verify && config.disk_bytes.is_none();
-    Ok(Dataset::open(path, OpenOptions { load, verify })?)
+    Ok(Dataset::load(directory, OpenOptions { load, verify })?)
 }
 
 fn is_done(status: Option<&Status>) -> bool {

@@ -12,7 +12,6 @@ use super::state::{MachineState, RunState};
 use super::summary::configuration;
 use super::{Args, Setup, nothing_validated};
 use crate::budget;
-use crate::cli::data::checksums;
 use crate::cli::inference::{self, Inference};
 use crate::cli::layer_split;
 use crate::cli::plan_arg::{PlanArg, choose_training};
@@ -102,7 +101,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         job: config,
     };
     // The run directory is created late, so that a command that fails earlier can be repeated.
-    let run_dir = args.run.as_deref().map(RunDir::create).transpose()?;
+    let run_dir = args.run.as_deref().map(|dir| RunDir::create(dir, &mut |remark| show.say(remark))).transpose()?;
     if let Some(dir) = &run_dir {
         dir.write_plan(&plan)?;
     }
@@ -122,6 +121,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     // Only an automatic plan may be replaced during the run, and not one that several trainers follow together.
     let alone = unified.is_none() && split.is_none() && ranks::current().is_none();
     let replanned = (matches!(args.plan, PlanArg::Auto) && alone).then(|| problem.clone());
+    let checksums = dataset.path.checksums();
     Ok(Setup {
         simulated: Simulated::of(&job.registry),
         dataset,
@@ -133,7 +133,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
             plan: plan.clone(),
             held_bytes,
             open: args.epochs.is_none(),
-            dataset: checksums(path)?,
+            dataset: checksums,
             machine,
             unified: unified.clone(),
             ranks: ranks::current().map_or(1, |ranks| ranks.group.size()),
@@ -183,7 +183,7 @@ fn facts(
     config: &JobConfig,
     evaluation: Option<Evaluation>,
 ) -> anyhow::Result<Vec<(String, String)>> {
-    let mut facts = Ranks::facts(&dataset.name, &checksums(args.planned.data.dataset.as_deref())?)?;
+    let mut facts = Ranks::facts(&dataset.name, &dataset.path.checksums())?;
     // What a rank may have of its own: threads, and what its memory allows.
     let config = JobConfig { threads: None, disk_bytes: None, cache_bytes: None, ..config.clone() };
     let validated = !dataset.splits.valid.is_empty();

@@ -1,6 +1,7 @@
 //! Content-addressed cache of compiled kernels on disk.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -28,7 +29,7 @@ pub(super) fn get_or(
     let temporary = directory.join(format!(".{name}-{}-{:?}", std::process::id(), std::thread::current().id()));
     let sealed = [&MAGIC[..], &xxh3_64(&made).to_le_bytes(), &made].concat();
     let written = fs::create_dir_all(directory)
-        .and_then(|()| fs::write(&temporary, sealed))
+        .and_then(|()| fs::File::create_new(&temporary)?.write_all(&sealed))
         .and_then(|()| fs::rename(&temporary, &path));
     if written.is_err() {
         // The only cost is another compilation next time.

@@ -1,0 +1,197 @@
+//! The directory of a dataset, and its arrays' files.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use morphgl_platform::{HeldDir, open_regular};
+
+use crate::npy::{read_array, read_header};
+use crate::{Array, Dtype, Element, Error, Load, Meta, Position, Result};
+
+/// The directory that a dataset was opened from, held open with the description that it had then; the default, of a dataset made
+/// in memory, is an empty path. Dereferences to its path.
+///
+/// Whatever takes its place at its path later, as by `morphgl import --force`, [`DatasetPath::array`] opens this dataset's files
+/// or fails. Two are equal if their paths are.
+#[derive(Clone, Default)]
+pub struct DatasetPath(Option<Arc<Opened>>);
+
+struct Opened {
+    dir: HeldDir,
+    meta: Meta,
+    /// All arrays, once they are held.
+    held: OnceLock<BTreeMap<String, ArrayFile>>,
+}
+
+/// A stored array: its open file, and its offset there.
+#[derive(Debug, Clone)]
+pub struct ArrayFile {
+    /// Where the file was opened, for messages.
+    pub path: PathBuf,
+    /// The file.
+    pub file: Arc<File>,
+    /// Byte offset of the first element.
+    pub offset: u64,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Lengths of the dimensions, slowest first.
+    pub shape: Vec<u64>,
+}
+
+impl DatasetPath {
+    /// Opens the directory of a dataset, and reads and checks its `graph.json`.
+    ///
+    /// # Errors
+    ///
+    /// No dataset there, a newer version, or arrays of mismatched shapes.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let (dir, meta) = Meta::open(path.as_ref())?;
+        Ok(Self(Some(Arc::new(Opened { dir, meta, held: OnceLock::new() }))))
+    }
+
+    /// The description; `None` of a dataset made in memory.
+    pub fn meta(&self) -> Option<&Meta> {
+        self.0.as_ref().map(|opened| &opened.meta)
+    }
+
+    /// The checksum of each array by its name, which tell one dataset from another; none of a dataset made in memory.
+    pub fn checksums(&self) -> BTreeMap<String, String> {
+        let arrays = self.meta().into_iter().flat_map(|meta| &meta.arrays);
+        arrays.map(|(name, array)| (name.clone(), array.xxh3.clone())).collect()
+    }
+
+    /// Opens the file of the array `name`; `None` where the dataset does not have it. Of a dataset that [`Load::Disk`] has opened,
+    /// files are open already, and stay readable when the dataset is replaced.
+    ///
+    /// # Errors
+    ///
+    /// A file that is missing, cut short or not what `graph.json` says; a dataset that was changed, removed or replaced since it
+    /// was opened.
+    pub fn array(&self, name: &str) -> Result<Option<ArrayFile>> {
+        let Some(opened) = self.0.as_ref().filter(|opened| opened.meta.arrays.contains_key(name)) else {
+            return Ok(None);
+        };
+        opened.check()?;
+        let array = match opened.held.get() {
+            Some(held) => held[name].clone(),
+            None => opened.array(name)?,
+        };
+        let meta = &opened.meta.arrays[name];
+        meta.check_shape(&array.path, &array.shape)?;
+        let actual = array.file.metadata().map_err(|e| Error::io(&array.path, e))?.len();
+        let end = array.offset.saturating_add(array.num_bytes());
+        if actual < end {
+            let what = format!("the header promises {end} bytes, the file has {actual}");
+            let cure = "the file was cut short or altered: copy or create it again";
+            return Err(Error::invalid(&array.path, Position::Byte(actual), what, cure));
+        }
+        Ok(Some(array))
+    }
+
+    /// Opens all files that are not open yet, for readers to come.
+    pub(crate) fn hold(&self) -> Result<()> {
+        let Some(opened) = &self.0 else { return Ok(()) };
+        let names = opened.meta.arrays.keys();
+        let held = names.map(|name| Ok((name.clone(), opened.array(name)?))).collect::<Result<_>>()?;
+        opened.held.get_or_init(|| held);
+        Ok(())
+    }
+
+    /// The file of an array that the description has, of any shape.
+    pub(crate) fn any_array(&self, name: &str) -> Result<ArrayFile> {
+        let opened = self.0.as_ref().expect("a description is of a directory");
+        opened.held.get().map_or_else(|| opened.array(name), |held| Ok(held[name].clone()))
+    }
+}
+
+impl Opened {
+    /// Refuses a directory whose description is not what it was; one that is removed is told by its files.
+    fn check(&self) -> Result<()> {
+        match Meta::of(&self.dir) {
+            Ok(meta) if meta == self.meta => Ok(()),
+            Ok(_) => Err(self.lost("it was changed since it was opened")),
+            Err(_) if !self.dir.is_in_place() => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn array(&self, name: &str) -> Result<ArrayFile> {
+        let meta = &self.meta.arrays[name];
+        let path = self.dir.path().join(&meta.file);
+        let file = self.dir.open_file(meta.file.as_ref()).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound if !self.dir.is_in_place() => {
+                self.lost("it was removed, or another one has taken its place, since it was opened")
+            }
+            _ => Error::io(&path, e),
+        })?;
+        ArrayFile::of(path, file, meta.dtype)
+    }
+
+    fn lost(&self, what: &str) -> Error {
+        Error::invalid(self.dir.path(), Position::File, what, "run again, and leave the dataset as it is meanwhile")
+    }
+}
+
+impl ArrayFile {
+    /// Opens a `.npy` file of elements of `dtype` and reads its header.
+    pub(crate) fn open(path: &Path, dtype: Dtype) -> Result<Self> {
+        let file = open_regular(path).map_err(|e| Error::io(path, e))?;
+        Self::of(path.to_path_buf(), file, dtype)
+    }
+
+    fn of(path: PathBuf, file: File, dtype: Dtype) -> Result<Self> {
+        let (shape, offset) = read_header(dtype, &path, &file)?;
+        Ok(Self { path, file: Arc::new(file), offset, dtype, shape })
+    }
+
+    /// Bytes of all elements.
+    pub fn num_bytes(&self) -> u64 {
+        self.shape.iter().product::<u64>() * self.dtype.size() as u64
+    }
+
+    /// Reads the array, of elements of type `T`.
+    ///
+    /// # Errors
+    ///
+    /// Another element type, or not as many bytes as the header promises.
+    pub fn read<T: Element>(&self, load: Load) -> Result<Array<T>> {
+        if self.dtype != T::DTYPE {
+            let what = format!("the elements are {}, expected {}", self.dtype, T::DTYPE);
+            return Err(Error::invalid(&self.path, Position::File, what, "import the dataset again"));
+        }
+        read_array(self, load)
+    }
+}
+
+impl Deref for DatasetPath {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        self.0.as_ref().map_or(Path::new(""), |opened| opened.dir.path())
+    }
+}
+
+impl AsRef<Path> for DatasetPath {
+    fn as_ref(&self) -> &Path {
+        self
+    }
+}
+
+impl PartialEq for DatasetPath {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for DatasetPath {}
+
+impl fmt::Debug for DatasetPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
