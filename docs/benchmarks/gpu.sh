@@ -328,13 +328,18 @@ pyg() {
   row "$(log_of "PyG $model")" pyg.jsonl
 }
 
-# Adds the JSON document that ends a log as a row of a file, with what it is of.
+# Adds the JSON document that ends a log, its last line that is one or all from its first brace on, as a row of a file, with what it
+# is of.
 row() {
   python3 -c '
 import json, sys
 log, out, *about = sys.argv[1:]
 text = open(log).read()
-document = json.loads(text[text.index("{"):])
+def parsed(piece):
+    try: return json.loads(piece)
+    except ValueError: return None
+document = next(filter(None, map(parsed, (l for l in reversed(text.splitlines()) if l.startswith("{")))), None)
+document = document or json.loads(text[text.index("{"):])
 fields = dict(field.split("=", 1) for field in about)
 with open(out, "a") as file:
     file.write(json.dumps({**fields, "run": document} if fields else document) + "\n")

@@ -5,8 +5,8 @@
 #   ./gpu.sh quarter OLD NEW    OLD and NEW are unpacked builds; OLD may be `-`
 #
 #   OUT      folder for table.md and results.tar.gz, written after each step (default: ./quarter)
-#   MINUTES  after so many, and some seconds, the call has ended (9). Another call with the same NEW goes on with the steps that have not passed, so
-#            that a quarter of an hour is one call of nine minutes and one of four. What has failed is not tried again, unless
+#   MINUTES  after so many, and some seconds, the call has ended (9). Another call with the same NEW goes on with what is missing, so
+#            that a quarter of an hour is one call of nine minutes and one of four. What has passed or failed is not run again unless
 #            NEW/raw/parts.txt is removed
 #   PARTS    those to run, in this order (default: all)
 #   MODELS   of the parts turns and peers (sage gcn gat)
@@ -23,7 +23,7 @@
 #   turns        1.9  epochs by the plan `device`, OLD and NEW in turns, three models
 #   regime       3.3  features and topology on the host: plans auto, device, pipeline and paper with 16, 4, 2 and 8 threads (NEW)
 #   benches      1.5  benchmarks of gather, by three lengths of rows, and step, NEW and OLD
-#   tests        1.5  conformance suites; the programs of tests that OLD has not and the suites under compute-sanitizer (NEW)
+#   tests        2.0  conformance suites; the programs of tests that OLD has not and the suites under compute-sanitizer (NEW)
 #   peers        2.5  PyG as it is and with features on the device, and a loop of torch by hand
 #   wholegraph   0.8  WholeGraph's sampler and gather
 #
@@ -43,7 +43,7 @@ quarter_limit() {
     turns) echo 114 ;;
     regime) echo 198 ;;
     benches) echo 90 ;;
-    tests) echo 90 ;;
+    tests) echo 120 ;;
     peers) echo 150 ;;
     wholegraph) echo 48 ;;
   esac
@@ -219,14 +219,14 @@ quarter_benches() {
 quarter_tests() {
   local program name
   for program in "$NEW"/tests/*-conformance "$NEW"/tests/*-dma_gather; do
-    [ ! -x "$program" ] || aside 4 part "suite $(basename "$program")" 80 "$program" --test-threads 2
+    [ ! -x "$program" ] || aside 4 part "suite $(basename "$program")" 115 "$program" --test-threads 2
   done
   if ! command -v compute-sanitizer >/dev/null; then
     note memcheck "skipped: compute-sanitizer is not on the path"
   else
     for program in $(new_tests) "$NEW"/tests/*-conformance "$NEW"/tests/*-dma_gather; do
       name=$(basename "$program")
-      [ ! -x "$program" ] || aside 4 part "memcheck $name" 80 compute-sanitizer --error-exitcode 9 "$program" --test-threads 1
+      [ ! -x "$program" ] || aside 4 part "memcheck $name" 115 compute-sanitizer --error-exitcode 9 "$program" --test-threads 1
     done
   fi
   aside 1 true
