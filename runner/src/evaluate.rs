@@ -3,9 +3,11 @@
 use anyhow::Result;
 use morphgl_execute::{Pool, PoolSettings, Stop, prepare};
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{Error, Phase, Route, SamplerSettings, Score, SeedSet, Training, Transferring};
+use morphgl_profile::MemoryLimit;
+use morphgl_registry::{Batching, Error, Phase, Route, SamplerSettings, Score, SeedSet, Training, Transferring};
 use serde::{Deserialize, Serialize};
 
+use crate::admission::{Excess, admit};
 use crate::budget::Purpose;
 use crate::build::OperatorBuilder;
 use crate::{Group, peak_rss_bytes};
@@ -82,15 +84,30 @@ impl Sampled<'_> {
         sets.iter().map(|set| self.score(set)).collect()
     }
 
-    fn score(&mut self, set: &[u32]) -> Result<Score> {
-        if set.is_empty() {
-            return Ok(Score::default());
-        }
+    /// The share of a mini-batch of `set` that would exceed the memory, if there is one.
+    pub(crate) fn admit(&mut self, set: &[u32], memory: MemoryLimit<'_>) -> Result<Option<Excess>> {
+        let batching = self.batching(set)?;
+        let batch_size = self.builder.config.sampler.batch_size.min(set.len());
+        let training = &mut *self.training;
+        admit(batching.as_ref(), self.transferring, batch_size, memory, |batch| {
+            training.score(batch)?.wait()?;
+            Ok(())
+        })
+    }
+
+    fn batching(&self, set: &[u32]) -> Result<Box<dyn Batching>> {
         let (builder, route) = (self.builder, self.route);
         let seeds = SeedSet::new("nodes to evaluate", set, builder.dataset.num_nodes())?;
         let settings = SamplerSettings { shuffle: false, ..builder.config.sampler.clone() };
         let gather = builder.carries_features(route) && route.gathering == Phase::Batching;
-        let batching = builder.batching_of(route, seeds, settings, gather, self.purpose)?;
+        builder.batching_of(route, seeds, settings, gather, self.purpose)
+    }
+
+    fn score(&mut self, set: &[u32]) -> Result<Score> {
+        if set.is_empty() {
+            return Ok(Score::default());
+        }
+        let batching = self.batching(set)?;
         let settings = PoolSettings { threads_per_worker: self.threads, ..PoolSettings::ahead(self.workers) };
         let mut pool = Pool::new(&self.route.batching, batching.as_ref(), settings)?;
         let (part, parts) = self.part;

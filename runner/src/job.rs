@@ -139,7 +139,7 @@ impl Job {
             && [&route.batching, &route.transferring].into_iter().any(|key| budget::caches(&self.registry, key))
     }
 
-    pub(crate) fn leave_out(&mut self, why: String) {
+    fn leave_out(&mut self, why: String) {
         if !self.unbuilt.contains(&why) {
             self.unbuilt.push(why);
         }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod admission;
 mod budget;
 mod build;
 mod checkpoint;
@@ -14,12 +15,14 @@ mod memory;
 mod operators;
 mod position;
 mod recorder;
+mod rehearsal;
 mod select;
 mod shards;
 mod split;
 mod statistics;
 mod steps;
 mod stopping;
+mod sufficient;
 mod train;
 mod unified;
 mod unwritten;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use morphgl_execute::Stop;
-use morphgl_plan::{Limits, Plans, Problem};
+use morphgl_plan::{DoesNotFit, Limits, Plans, Problem};
 use morphgl_profile::{MemoryLimit, Profile, Progress, RouteProfile, Settings, Watch};
 
 use crate::{Job, budget};
@@ -75,7 +75,7 @@ impl Scheduler {
     /// # Errors
     ///
     /// Nothing fits the limits.
-    pub fn schedule(problem: &Problem) -> Result<Plans> {
-        Ok(morphgl_plan::plan(problem)?)
+    pub fn schedule(problem: &Problem) -> Result<Plans, DoesNotFit> {
+        morphgl_plan::plan(problem)
     }
 }

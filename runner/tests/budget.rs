@@ -3,9 +3,6 @@
 
 mod support;
 
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
 use support::Bench;
 
 /// The minimum in the error message for too little memory, in MiB.
@@ -17,26 +14,14 @@ fn minimum(bench: &Bench, args: &[&str]) -> u64 {
     rest.trim_end().trim_end_matches("MiB").parse().expect("a number of MiB")
 }
 
-/// Runs within `mib` MiB; returns the peak memory in bytes, polled every millisecond.
+/// Runs within `mib` MiB; returns the peak memory in bytes.
 fn peak(bench: &Bench, args: &[&str], threads: &str, mib: u64) -> u64 {
     let memory = format!("{mib}MiB");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_morphgl"));
-    command.args(args).args(["-o", "out", "--force", "--quiet", "--memory", &memory]);
-    command.current_dir(bench.path()).env("RAYON_NUM_THREADS", threads).stdout(Stdio::null());
-    let mut child = command.spawn().expect("the binary starts");
-    let status = format!("/proc/{}/status", child.id());
-    let mut peak = 0;
-    loop {
-        let text = std::fs::read_to_string(&status).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
-        peak = peak.max(kib.unwrap_or(0) << 10);
-        if let Some(status) = child.try_wait().expect("a child of ours") {
-            assert!(status.success(), "{args:?} in {memory} on {threads} threads: {status}");
-            return peak;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let mut command = bench.command(args);
+    command.args(["-o", "out", "--force", "--quiet", "--memory", &memory]).env("RAYON_NUM_THREADS", threads);
+    let (output, peak) = support::peak(&mut command);
+    assert!(output.status.success(), "{args:?} in {memory} on {threads} threads: {output:?}");
+    peak
 }
 
 #[track_caller]

@@ -15,8 +15,8 @@ use morphgl_graph_store::Dataset;
 use morphgl_plan::{Bytes, Candidate, Durations, Hardware as Phases, Resource, RouteKeys};
 use morphgl_profile::{Outcome, Selection, Settings, Watch};
 use morphgl_registry::{
-    At, BatchId, Build, Description, Gradients, Handle, Hardware, Key, MiniBatch, NamedTensor, Phase, Result, Score,
-    Training, submit,
+    At, BatchId, Build, Description, Error, Gradients, Handle, Hardware, Key, MiniBatch, NamedTensor, Phase, Pick,
+    Result, SamplerSettings, Score, Training, submit,
 };
 
 /// Milliseconds of a step; real operators need some milliseconds.
@@ -34,6 +34,16 @@ const NATIVE: &str = "Training_CPU_Native";
 submit! {
     Description::new(KEY, "sleeps", At::Host, At::Host, Build::Training(|_| Ok(Box::new(Asleep { steps: 0 }))))
         .as_reference()
+}
+
+/// Has a model of its own, and is here given none.
+const ASIDE: Key = Key::new(Phase::Training, Hardware::CPU, "Aside");
+
+submit! {
+    Description::new(ASIDE, "trains a model of its own", At::Host, At::Host, Build::Training(|_| {
+        Err(Error::setting(ASIDE, "it was given no model; give it one"))
+    }))
+    .with_own_model()
 }
 
 impl Training for Asleep {
@@ -144,6 +154,27 @@ fn the_faster_operator_is_kept_in_its_own_form() {
     }
 }
 
+/// A training operator with a model of its own is no candidate for another one: it is not even asked, and does not hide what the
+/// others say.
+#[test]
+fn an_operator_with_a_model_of_its_own_is_asked_for_that_alone() {
+    let small = Arc::new(sbm(&SbmConfig { nodes: 600, classes: 3, ..SbmConfig::default() }).expect("a graph"));
+    let refusal = |kind: ModelKind, weighted: bool| {
+        let model = ModelSpec { layers: 3, ..ModelSpec::new(kind, small.feature_dim(), small.num_classes) };
+        let mut config = JobConfig::new(TrainingSpec { model, optimizer: OptimizerSpec::default() });
+        config.sampler = SamplerSettings::default();
+        if let Some(hops) = config.sampler.sampling.hops_mut().filter(|_| weighted) {
+            hops.pick = Pick::Weighted;
+        }
+        Job::new(Arc::clone(&small), config).err().map(|error| format!("{error:#}"))
+    };
+    let weighted = refusal(ModelKind::Sage, true).expect("the graph has no weights");
+    assert!(weighted.contains("no edge weights; pick uniformly"), "{weighted}");
+    let custom = refusal(ModelKind::Custom, false).expect("there is no model");
+    assert_eq!(custom, "Training_CPU_Aside: it was given no model; give it one");
+    assert_eq!(refusal(ModelKind::Sage, false), None);
+}
+
 /// The planning problem of a job's only route, all on one core, which promises phases of a nanosecond.
 fn promising(job: &mut Job) -> Problem {
     let cpu = || vec!["CPU".to_string()];
@@ -195,4 +226,25 @@ fn a_plan_whose_epochs_take_longer_than_another_promises_is_left() {
     again.restore(position.clone(), &training).expect("its own position");
     assert_eq!(again.position(), position);
     assert_eq!(again.predicted_seconds(5).to_bits(), trainer.executor.predicted_seconds(5).to_bits());
+}
+
+/// What a short epoch takes besides its phases is measured, and the model is as before.
+#[test]
+fn a_short_epoch_is_rehearsed() {
+    let small = Arc::new(sbm(&SbmConfig { nodes: 600, classes: 3, ..SbmConfig::default() }).expect("a graph"));
+    let mut short = job(&small, 8, Some(NATIVE));
+    let mut plan = morphgl_plan::plan(&promising(&mut short)).expect("it fits").best().clone();
+    let state = |job: &mut Job| {
+        let operators = job.operators_mut();
+        let trainer = operators.trainers[0].operator.parameters().expect("parameters");
+        (trainer, operators.routes.len())
+    };
+    let before = state(&mut short);
+    // Phases of a nanosecond are promised: an epoch takes all the rest besides.
+    let besides = short.rehearse(&plan, &Stop::new()).expect("nothing fails");
+    assert!(besides > 1e-6 && besides.is_finite(), "{besides} s");
+    assert!(state(&mut short) == before, "the model was changed");
+    // Epochs that are not short are not run.
+    plan.prediction.epoch_seconds = 60.0;
+    assert_eq!(short.rehearse(&plan, &Stop::new()).expect("nothing is run"), 0.0);
 }

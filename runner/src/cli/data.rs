@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::HumanCount;
-use morphgl_graph_store::{Dataset, DatasetPath, Load, OpenOptions};
+use morphgl_generate::SbmConfig;
+use morphgl_graph_store::{Dataset, DatasetPath, Load, Meta, OpenOptions};
 use morphgl_plan::Time;
 use morphgl_registry::{At, Machine};
 
@@ -14,6 +15,7 @@ use super::batch::BatchArgs;
 use super::info;
 use super::show::{self, Show};
 use crate::registry;
+use crate::sufficient::{PROGRAM, Sizes};
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Data")]
@@ -70,6 +72,40 @@ impl DataArgs {
         Ok((dataset, Some(budget)))
     }
 
+    /// The dataset's sizes, width of features and number of classes, before it is opened.
+    pub(crate) fn sizes(&self) -> anyhow::Result<(Sizes, usize, usize)> {
+        let of_memory = |dataset: &Dataset| Sizes {
+            nodes: dataset.num_nodes() as u64,
+            edges: dataset.topology.num_edges(),
+            weighted: dataset.topology.weights().is_some(),
+            row_bytes: dataset.features.as_ref().map_or(0, |f| (f.dim() * f.dtype().size()) as u64),
+            bytes: 0,
+            on_disk: false,
+        };
+        let Some(path) = self.dataset.as_ref().filter(|_| self.given.is_none()) else {
+            if let Some(given) = &self.given {
+                return Ok((of_memory(given), given.feature_dim(), given.num_classes));
+            }
+            let SbmConfig { nodes, degree, classes, dim, dtype, .. } = SbmConfig::default();
+            let (edges, row_bytes) = ((nodes as f64 * degree) as u64, (dim * dtype.size()) as u64);
+            let bytes = nodes * (row_bytes + 16) + 4 * edges;
+            return Ok((Sizes { nodes, edges, weighted: false, row_bytes, bytes, on_disk: false }, dim, classes));
+        };
+        let meta = Meta::read(path)?;
+        let features = meta.arrays.get("features");
+        let dim = features.and_then(|f| f.shape.get(1)).copied().unwrap_or(0);
+        let bytes = if self.mmap { 0 } else { meta.arrays.values().map(info::num_bytes).sum() };
+        let sizes = Sizes {
+            nodes: meta.num_nodes,
+            edges: meta.num_edges,
+            weighted: meta.arrays.contains_key("weights"),
+            row_bytes: dim * features.map_or(0, |f| f.dtype.size() as u64),
+            bytes,
+            on_disk: !self.mmap && !self.divided,
+        };
+        Ok((sizes, dim as usize, meta.num_classes))
+    }
+
     /// Opens the dataset, or generates the embedded default.
     pub(crate) fn open(&self, show: Show) -> anyhow::Result<Arc<Dataset>> {
         let start = Instant::now();
@@ -102,9 +138,6 @@ fn describe(dataset: &Dataset, start: Instant, show: Show) {
         show.say(format_args!("{}", info::overlap(repeated)));
     }
 }
-
-/// Memory of the program, a small model and its steps, which caches of a dataset on disk leave free.
-const PROGRAM: u64 = 64 << 20;
 
 pub(crate) fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {
     let load = if mmap { Load::Mmap } else { Load::Ram };

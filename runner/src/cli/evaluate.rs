@@ -9,7 +9,7 @@ use super::show::{self, Show};
 use super::{Outcome, values};
 use crate::budget::Purpose;
 use crate::evaluate::{self, Sampled};
-use crate::{Evaluation, OperatorBuilder};
+use crate::{Evaluation, MemoryLimit, OperatorBuilder, memory};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -63,6 +63,12 @@ pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
                 training: training.as_mut(),
                 part: group.map_or((0, 1), |group| (group.rank(), group.size())),
             };
+            let first = sets.iter().find(|set| !set.is_empty()).expect("it was checked above");
+            if let Some(limit) = sampled.memory
+                && let Some(excess) = sampled.admit(first, MemoryLimit { limit, peak: &memory::take_peak })?
+            {
+                return Err(args.trained.too_little(limit, excess, &config));
+            }
             let scores = sampled.scores(&sets)?;
             group.map_or(Ok(scores.clone()), |group| group.sum_scores(&scores))?
         }

@@ -11,10 +11,12 @@ use morphgl_registry::{Machine, Registry, Route, Training};
 
 use super::batch::BatchArgs;
 use super::data::DataArgs;
+use super::limits;
 use super::ranks::{self, Ranks};
 use super::show::{self, Show};
 use super::usage::Usage;
 use super::{planned, values};
+use crate::admission::Excess;
 use crate::{Evaluation, JobConfig, OperatorBuilder, Plan, Problem, TrainingSpec, memory};
 
 /// The options of a command that uses a trained model.
@@ -83,6 +85,15 @@ impl TrainedArgs {
             None => Inference::InMemory { needed, available: self.available_bytes() },
         };
         Ok(Trained { dataset, config, registry, route, training, inference })
+    }
+
+    /// The error for a mini-batch that exceeds the memory.
+    pub(crate) fn too_little(&self, memory: u64, Excess { seeds, bytes }: Excess, config: &JobConfig) -> anyhow::Error {
+        let why = format!("a mini-batch of {seeds} seeds takes the process to {}", show::bytes(bytes));
+        match self.data.sizes() {
+            Ok((sizes, ..)) => limits::too_little(memory, &why, 0, sizes, config),
+            Err(unknown) => unknown,
+        }
     }
 
     /// Memory for inference.

@@ -1,12 +1,13 @@
 //! The options that limit a plan.
 
-use anyhow::Context;
 use clap::Args;
 use morphgl_registry::Machine;
 
 use super::show;
+use super::usage::Usage;
 use super::values;
-use crate::{Limits, memory};
+use crate::sufficient::Sizes;
+use crate::{JobConfig, Limits, memory};
 
 /// Of the memory that --memory leaves for caches, buffers and workers, 1 / `RESERVE_PARTS` stays unplanned: plans count what
 /// these use, not fragmentation of the heap or pages of the program loaded later. Without it a plan that filled 160 MiB on a
@@ -37,26 +38,34 @@ impl LimitArgs {
         Limits { ready: buffer.into(), host_bytes: memory, device_bytes: device_memory, ..Limits::default() }
     }
 
-    /// Memory limit of this process in bytes, `held` of which are in use; an error if more is in use than allowed.
-    pub(crate) fn process(&self, held: u64) -> anyhow::Result<u64> {
-        self.this_machine(held)?;
-        Ok(self.memory.unwrap_or_else(|| held + Machine::probe().available_bytes / 10 * 9))
+    /// Memory limit of this process in bytes, `held` of which are in use.
+    pub(crate) fn process(&self, held: u64) -> u64 {
+        self.memory.unwrap_or_else(|| held + Machine::probe().available_bytes / 10 * 9)
     }
 
-    /// The limits of a plan on this machine, where the program needs `held` bytes besides caches, buffers and workers; an error
-    /// if that is more than allowed.
-    pub(crate) fn this_machine(&self, held: u64) -> anyhow::Result<Limits> {
+    /// The limits of a plan on this machine, where the program needs `held` bytes besides caches, buffers and workers.
+    pub(crate) fn this_machine(&self, held: u64) -> Limits {
         let free = match self.memory {
-            Some(all) => all.checked_sub(held).map(|free| free - free / RESERVE_PARTS).with_context(|| {
-                let (all, held) = (show::bytes(all), show::bytes(held));
-                format!(
-                    "--memory {all}: {held} are held before anything is buffered (dataset, model, a step); \
-                     give more, or fewer --threads"
-                )
-            })?,
+            Some(all) => {
+                let free = all.saturating_sub(held);
+                free - free / RESERVE_PARTS
+            }
             // `held` is counted from nothing, so the memory that is in use now counts as free.
             None => (Machine::probe().available_bytes + memory::anonymous()).saturating_sub(held) / 10 * 9,
         };
-        Ok(Limits { host_bytes: Some(free), ..self.options() })
+        Limits { host_bytes: Some(free), ..self.options() }
     }
+}
+
+/// Bytes of --memory that leave `planned` for a plan beside `held`.
+pub(crate) fn needed(held: u64, planned: u64) -> u64 {
+    held + planned / (RESERVE_PARTS - 1) * RESERVE_PARTS + RESERVE_PARTS
+}
+
+/// The error for too little `memory`, with the memory and the batch size that suffice for the job; at least `known` bytes are
+/// needed.
+pub(super) fn too_little(memory: u64, why: &str, known: u64, sizes: Sizes, config: &JobConfig) -> anyhow::Error {
+    let enough = sizes.sufficient(config, config.sampler.batch_size).max(known).div_ceil(1 << 20);
+    let smaller = sizes.smaller_batch(config, memory).map_or(String::new(), |n| format!(", or --batch-size {n}"));
+    Usage::error(format!("--memory {}: {why}; give --memory {enough}MiB{smaller}", show::bytes(memory)))
 }

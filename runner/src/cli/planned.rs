@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
 use morphgl_model_spec::ModelSpec;
@@ -14,13 +13,15 @@ use super::batch::BatchArgs;
 use super::data::DataArgs;
 use super::interrupt;
 use super::layer_split::SplitArgs;
-use super::limits::LimitArgs;
+use super::limits::{self, LimitArgs};
 use super::model::ModelArgs;
 use super::ranks;
 use super::show::{self, Show};
 use super::values;
+use crate::admission::Excess;
 use crate::budget::Purpose;
 use crate::memory;
+use crate::sufficient::{PROGRAM, START, Sizes};
 use crate::{
     Allowed, GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, Shares,
     SplitPlan, TrainingSpec, Unified,
@@ -83,10 +84,50 @@ impl PlannedArgs {
     pub(crate) fn open(&self, show: Show) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
         self.model.check(&self.batch)?;
         self.batch.limit_threads()?;
+        if let Some(memory) = self.limits.memory.filter(|&memory| memory < START) {
+            let program = show::bytes(START);
+            return Err(self.too_little(memory, &format!("the program alone takes {program}"), 0));
+        }
         let (dataset, disk_bytes) = self.data.open_within(self.limits.memory, &self.batch, show)?;
+        if let (Some(memory), Some(0)) = (self.limits.memory, disk_bytes) {
+            let program = show::bytes(PROGRAM);
+            let why =
+                format!("the dataset is left on disk, and beside the program's {program} nothing is left to read it");
+            return Err(self.too_little(memory, &why, 0));
+        }
         let config = config(&dataset, &self.model, &self.batch)?;
         let (cache, cache_bytes) = self.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));
         Ok((dataset, JobConfig { disk_bytes, cache, cache_bytes, ..config }))
+    }
+
+    /// The error for too little `memory`, with the memory and the batch size that suffice; at least so many bytes are known to be
+    /// needed.
+    fn too_little(&self, memory: u64, why: &str, known: u64) -> anyhow::Error {
+        let job = || -> anyhow::Result<(Sizes, JobConfig)> {
+            let (sizes, dim, classes) = self.data.sizes()?;
+            let model = self.model.spec(dim, classes, &self.batch);
+            Ok((sizes, with_spec(TrainingSpec { model, optimizer: self.model.optimizer() }, &self.batch)?))
+        };
+        match job() {
+            Ok((sizes, config)) => limits::too_little(memory, why, known, sizes, &config),
+            Err(unknown) => unknown,
+        }
+    }
+
+    /// The limits where the program needs `held` bytes besides caches, buffers and workers.
+    ///
+    /// # Errors
+    ///
+    /// More than is allowed.
+    fn limits_beside(&self, held: u64) -> anyhow::Result<Limits> {
+        match self.limits.memory.filter(|&memory| memory < held) {
+            Some(memory) => {
+                let held = show::bytes(held);
+                let why = format!("{held} are held before anything is buffered (dataset, model, a step)");
+                Err(self.too_little(memory, &why, 0))
+            }
+            None => Ok(self.limits.this_machine(held)),
+        }
     }
 
     /// Builds the job, profiles its routes, and plans.
@@ -112,7 +153,15 @@ impl PlannedArgs {
         let mapped = dataset.topology.indices().is_mapped() && job.config.disk_bytes.is_none();
         let peak = || memory::take_peak().saturating_sub(if mapped { memory::mapped_files() } else { 0 });
         peak();
-        let memory = MemoryLimit { limit: self.limits.process(peak())?, peak: &peak };
+        let held = peak();
+        self.limits_beside(held)?;
+        let memory = MemoryLimit { limit: self.limits.process(held), peak: &peak };
+        if let (Some(limit), None) = (self.limits.memory, ranks::current())
+            && let Some(Excess { seeds, bytes }) = job.admit(memory)?
+        {
+            let why = format!("a step on {seeds} seeds takes the process to {}", show::bytes(bytes));
+            return Err(self.too_little(limit, &why, 0));
+        }
         if let Some(ranks) = ranks::current() {
             ranks.select(&mut job, &profiler, Some(memory))?;
         }
@@ -140,17 +189,33 @@ impl PlannedArgs {
                 worker + Purpose::EvaluationBesideTraining.host_bytes(&job.config, false).unwrap_or(0)
             });
         let held_bytes = profile.held_bytes.saturating_sub(profile.cache_bytes()) + evaluation;
-        let limits = Limits { epochs, ..self.limits.this_machine(held_bytes)? };
-        let planned = |profile: &Profile| {
+        let limits = Limits { epochs, ..self.limits_beside(held_bytes)? };
+        let planned = |profile: &Profile, limits: Limits| {
             let problem = Partitioner::partition(profile, threads, limits);
             let plans = Scheduler::schedule(&problem);
-            plans.map(|plans| (problem, plans)).with_context(|| format!("all else takes {}", show::bytes(held_bytes)))
+            plans.map(|plans| (problem, plans)).map_err(|unfit| {
+                let (needed, free) = (unfit.minimum.all_host(), unfit.limits.host_bytes);
+                match (self.limits.memory, free.is_some_and(|free| needed > free)) {
+                    (Some(memory), true) => {
+                        let (held, buffers) = (show::bytes(held_bytes), show::bytes(needed));
+                        let why = format!("buffers and workers take {buffers} at least, all else {held}");
+                        self.too_little(memory, &why, limits::needed(held_bytes, needed))
+                    }
+                    _ => anyhow::Error::from(unfit).context(format!("all else takes {}", show::bytes(held_bytes))),
+                }
+            })
         };
         if let Some(ranks) = ranks::current() {
-            let predict = |profile: &Profile| Ok(planned(profile)?.1.chosen().prediction.epoch_seconds);
+            let predict = |profile: &Profile| Ok(planned(profile, limits)?.1.chosen().prediction.epoch_seconds);
             ranks.keep_one_route(&mut job, &mut profile, predict)?;
         }
-        let (problem, plans) = planned(&profile)?;
+        let (mut problem, mut plans) = planned(&profile, limits)?;
+        if group.is_none() && split.is_none() && ranks::current().is_none() {
+            let overhead = job.rehearse(plans.chosen(), &stop)?;
+            if overhead > 0.0 {
+                (problem, plans) = planned(&profile, Limits { overhead, ..limits })?;
+            }
+        }
         let split = split.map(|allowed| {
             let (settings, bar) = (&profiler.settings, show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0));
             let mut progress = |p: &Progress| {

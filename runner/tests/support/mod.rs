@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 /// A temporary directory to run the binary in.
 pub(crate) struct Bench {
@@ -78,6 +79,22 @@ impl Bench {
         self.text(&args);
         self.path().join("small")
     }
+}
+
+/// Runs a command; returns its output, and the peak of its resident memory in bytes, polled every millisecond: a process may reset
+/// its own.
+pub(crate) fn peak(command: &mut Command) -> (Output, u64) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    while child.try_wait().expect("a child of ours").is_none() {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
+        peak = peak.max(kib.unwrap_or(0) << 10);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    (child.wait_with_output().expect("it has ended"), peak)
 }
 
 /// Asserts exit status 1 and one line of error that contains all of `words`.

@@ -158,6 +158,16 @@ impl Executor {
         }
     }
 
+    /// The operators, between epochs: the training operator that was taken, and the routes to it.
+    ///
+    /// # Errors
+    ///
+    /// An operator panicked or hung earlier.
+    pub fn into_operators(self) -> Result<Operators> {
+        self.operators.check()?;
+        Ok(self.operators.into_operators())
+    }
+
     /// Mini-batches of one epoch.
     pub fn num_batches(&self) -> u32 {
         self.num_batches

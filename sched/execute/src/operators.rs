@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use morphgl_plan::Schedule;
 use morphgl_registry::{
-    Batching, BatchingWorker, Key, MiniBatch, Operators, Route, RouteOperators, Training, Transferring,
+    Batching, BatchingWorker, Key, MiniBatch, Operators, Place, Route, RouteOperators, Training, TrainingOperator,
+    Transferring,
 };
 
 use crate::error::guarded;
@@ -61,6 +62,17 @@ impl ExecutorOperators {
         let routes = routes.into_iter().map(state).collect();
         let (training_key, training) = (trainer.key, Some(trainer.operator));
         Ok(Self { routes, training_key, training, shares: Vec::new(), lost: None })
+    }
+
+    pub(crate) fn into_operators(self) -> Operators {
+        let Self { routes, training_key: key, training, .. } = self;
+        let place = routes.first().map_or(Place::Host, |state| state.route.trained_at.clone());
+        let operators = |RouteState { route, batching, transferring, .. }| {
+            let transferring = transferring.expect("nothing is lost");
+            RouteOperators { route, batching, transferring }
+        };
+        let trainers = vec![TrainingOperator { key, place, operator: training.expect("nothing is lost") }];
+        Operators { routes: routes.into_iter().map(operators).collect(), trainers }
     }
 
     pub(crate) fn routes(&self) -> Vec<&Route> {

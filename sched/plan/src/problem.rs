@@ -137,6 +137,9 @@ pub struct Limits {
     pub device_bytes: Option<u64>,
     /// Epochs in which a cache of another size has to save the seconds of building it; `None` for very many.
     pub epochs: Option<u32>,
+    /// Seconds that every epoch takes besides its phases, as measured: threads begin and end, mini-batches are handed on, caches
+    /// are cold. Default 0.
+    pub overhead: f64,
 }
 
 impl Limits {
@@ -166,6 +169,7 @@ impl Default for Limits {
             host_bytes: None,
             device_bytes: None,
             epochs: None,
+            overhead: 0.0,
         }
     }
 }

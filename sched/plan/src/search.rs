@@ -63,12 +63,11 @@ fn search(profiled: &Problem, problem: &Problem) -> Result<Plans, DoesNotFit> {
     if found.is_empty() {
         return Err(memory::does_not_fit(problem, &too_large));
     }
-    let plan = |(strategy, (schedule, simulation)): (Strategy, (Schedule, Simulation))| Plan {
-        strategy,
-        prediction: plans::prediction(&schedule, &simulation, bound),
-        memory: memory(problem, &schedule),
-        caches: sizes::of_schedule(profiled, problem, &schedule),
-        schedule,
+    let plan = |(strategy, (schedule, simulation)): (Strategy, (Schedule, Simulation))| {
+        let mut prediction = plans::prediction(&schedule, &simulation, bound);
+        prediction.epoch_seconds += problem.limits.overhead;
+        let (memory, caches) = (memory(problem, &schedule), sizes::of_schedule(profiled, problem, &schedule));
+        Plan { strategy, prediction, memory, caches, schedule }
     };
     Ok(Plans::new(found.into_iter().map(plan).collect()))
 }

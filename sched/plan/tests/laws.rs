@@ -3,7 +3,7 @@
 mod common;
 
 use common::{TwoRoutes, check::check, check::close};
-use morphgl_plan::{Plans, Problem, bound, plan, predict, simulate, timeline};
+use morphgl_plan::{Limits, Plans, Problem, bound, plan, predict, simulate, timeline};
 use proptest::prelude::*;
 
 fn seconds() -> impl proptest::strategy::Strategy<Value = f64> {
@@ -87,5 +87,20 @@ proptest! {
         prop_assert_eq!((again.num_batches(), again.resources(), again.limits), (two.n, problem.resources(), problem.limits));
         let keys = |p: &Problem| p.routes().iter().map(|r| (r.keys.clone(), r.hardware.clone(), r.in_place)).collect::<Vec<_>>();
         prop_assert_eq!(keys(&again), keys(&problem));
+    }
+}
+
+/// What every epoch takes besides its phases is added to each prediction, and changes no plan.
+#[test]
+fn the_overhead_of_an_epoch_is_added_to_predictions_alone() {
+    let problem = TwoRoutes::new(9, 2, [0.2, 0.1, 0.3, 0.1, 0.4]).problem();
+    let limits = Limits { overhead: 0.25, ..problem.limits };
+    let (without, with) =
+        (plan(&problem).expect("no limit"), plan(&problem.clone().with_limits(limits)).expect("no limit"));
+    assert_eq!(with.all().len(), without.all().len());
+    for (with, without) in with.all().iter().zip(without.all()) {
+        assert_eq!((&with.schedule, with.strategy), (&without.schedule, without.strategy));
+        assert_eq!(with.prediction.epoch_seconds, without.prediction.epoch_seconds + 0.25);
+        assert_eq!(with.prediction.bound_seconds, without.prediction.bound_seconds);
     }
 }

@@ -1,0 +1,117 @@
+//! Memory that suffices for a job, computed from its sizes before anything is measured.
+
+use morphgl_model_spec::{ModelKind, ModelSpec};
+use morphgl_registry::{Fanout, Fanouts, Sampling};
+
+use crate::JobConfig;
+
+/// Bytes of the program before it has opened a dataset: with less nothing can be done.
+pub(crate) const START: u64 = 32 << 20;
+/// Bytes of the program, its threads, a small model and its steps, which caches of a dataset on disk leave free.
+pub(crate) const PROGRAM: u64 = 64 << 20;
+/// Mini-batches that a plan holds at least: in the making, waiting, in training, and that evaluation's; and two of the profile.
+const BATCHES: u64 = 6;
+/// Values of a step for each input and output of a layer, by the operators of the host; the reference has tensors of its own for
+/// each operation.
+const STEP: u64 = 4;
+const REFERENCE_STEP: u64 = 12;
+/// Copies of a model's parameters: gradients, two moments, the best model, and what profiling restores.
+const COPIES: u64 = 10;
+/// Bytes of a worker's buffers for each node of a mini-batch, and of its table for each node of a graph.
+const WORKER_NODE: u64 = 64;
+const TABLE_NODE: u64 = 10;
+
+/// The sizes of a dataset.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Sizes {
+    pub(crate) nodes: u64,
+    pub(crate) edges: u64,
+    pub(crate) weighted: bool,
+    /// Bytes of a row of features.
+    pub(crate) row_bytes: u64,
+    /// Bytes that the dataset takes in memory; 0 where it does not count.
+    pub(crate) bytes: u64,
+    /// Whether it is left on disk where it does not fit.
+    pub(crate) on_disk: bool,
+}
+
+impl Sizes {
+    /// Nodes found up to each hop, the seeds' own first, and the edges of each hop: no mini-batch has more.
+    fn hops(&self, sampling: &Sampling, batch_size: u64) -> (Vec<u64>, Vec<u64>) {
+        let fanouts = match sampling {
+            Sampling::Neighbor(hops) => hops.fanouts.clone(),
+            Sampling::Shadow(shadow) => shadow.hops.fanouts.clone(),
+            Sampling::Walk(walk) => {
+                let fanout = walk.neighbors.try_into().map_or(Fanout::All, Fanout::AtMost);
+                Fanouts(vec![fanout; walk.layers])
+            }
+        };
+        let (mut nodes, mut edges) = (vec![batch_size.min(self.nodes)], Vec::new());
+        for fanout in fanouts.0 {
+            let frontier = nodes[nodes.len() - 1];
+            let found = fanout.take(self.edges).saturating_mul(frontier).min(self.edges);
+            edges.push(found);
+            nodes.push(frontier.saturating_add(found).min(self.nodes));
+        }
+        if let Sampling::Shadow(shadow) = sampling {
+            // Every block has the whole subgraph.
+            let all = nodes[nodes.len() - 1];
+            let among = self.edges.min(all.saturating_mul(all));
+            return (vec![all; shadow.layers + 1], vec![among; shadow.layers]);
+        }
+        (nodes, edges)
+    }
+
+    /// Bytes of a mini-batch, of a worker besides, and of a step on it.
+    fn batch(&self, config: &JobConfig, batch_size: u64) -> (u64, u64, u64) {
+        let model = &config.spec.model;
+        let (nodes, edges) = self.hops(&config.sampler.sampling, batch_size);
+        let inputs = nodes[nodes.len() - 1];
+        let weights = if self.weighted || matches!(config.sampler.sampling, Sampling::Walk(_)) { 2 } else { 1 };
+        let blocks: u64 = edges.iter().map(|e| 4 * weights * e).sum::<u64>() + nodes.iter().map(|n| 4 * n).sum::<u64>();
+        let batch = blocks + inputs * (8 + self.row_bytes);
+        let worker = blocks + inputs * WORKER_NODE + self.nodes * TABLE_NODE;
+        let mut step = 0;
+        // The first layer reads what the last hop finds.
+        for (layer, (source, edges)) in nodes.iter().rev().zip(edges.iter().rev()).enumerate().take(model.layers) {
+            let shape = model.layer(layer);
+            let values = match model.kind {
+                ModelKind::Gat => edges * shape.heads as u64,
+                _ => 0,
+            };
+            let width = shape.in_dim.max(shape.heads * shape.head_dim) as u64;
+            step += 4 * step_values(model) * (values + source * width) + 4 * edges;
+        }
+        (batch, worker, step)
+    }
+
+    /// Bytes that suffice for the job with mini-batches of `batch_size` seeds: an upper bound, since nodes are counted as often as
+    /// they are found.
+    pub(crate) fn sufficient(&self, config: &JobConfig, batch_size: usize) -> u64 {
+        let model = &config.spec.model;
+        let parameters: u64 =
+            model.parameters().iter().map(|p| 4 * p.shape.iter().map(|&n| n as u64).product::<u64>()).sum();
+        let (batch, worker, step) = self.batch(config, batch_size as u64);
+        // A sixteenth stays unplanned.
+        let plan = (BATCHES * batch + 2 * worker + step) / 15 * 16;
+        let own = PROGRAM + COPIES * parameters + plan;
+        // In memory where it takes three quarters at most.
+        let in_memory = (own + self.bytes).max(self.bytes / 3 * 4 + 4);
+        // Of a dataset on disk, half of what the program leaves is for caches, the offsets among them.
+        let caching = PROGRAM + 2 * (own - PROGRAM).max(9 * self.nodes);
+        if self.on_disk && caching < self.bytes / 3 * 4 { caching } else { in_memory }
+    }
+
+    /// The largest power of two of seeds per mini-batch, below that of the job, for which `memory` suffices.
+    pub(crate) fn smaller_batch(&self, config: &JobConfig, memory: u64) -> Option<usize> {
+        let sizes = (0..).map(|i| 1usize << i).take_while(|&size| size < config.sampler.batch_size);
+        sizes.filter(|&size| self.sufficient(config, size) <= memory).last()
+    }
+}
+
+fn step_values(model: &ModelSpec) -> u64 {
+    match model.kind {
+        ModelKind::Gin => REFERENCE_STEP,
+        _ => STEP,
+    }
+}
