@@ -420,20 +420,6 @@ fn a_stop_leaves_no_incomplete_dataset() {
     }
 }
 
-/// A command without a handler ends at once.
-#[cfg(unix)]
-#[test]
-fn sigterm_ends_a_blocked_reader() {
-    let bench = Bench::new();
-    let fifo = bench.path().join("p.json");
-    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo starts").success());
-    let mut child = bench.command(&["plan", "--profile", "p.json"]).spawn().expect("the binary starts");
-    // Opens once the other end is read, and keeps the reader waiting.
-    let _writer = fs::OpenOptions::new().write(true).open(&fifo).expect("a fifo");
-    send("-TERM", &child);
-    assert_eq!(child.wait().expect("it ends").code(), Some(143));
-}
-
 #[test]
 fn every_command_has_help_with_examples() {
     let bench = Bench::new();
