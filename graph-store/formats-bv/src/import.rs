@@ -31,6 +31,7 @@ const DOWNLOAD: &str = "the file is damaged or of another graph: download it aga
 ///
 /// O(V + E log E) time, `options.memory` bytes.
 pub fn import(source: &Path, target: &Path, rows: Rows, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
+    morphgl_formats::Format::Bv.refuse_others(source)?;
     let graph = existing(graph_file(source))?;
     let properties = Properties::read(&existing(graph.with_extension("properties"))?)?;
     let bytes = fs::metadata(&graph).map_err(|e| Error::io(&graph, e))?.len();

@@ -12,7 +12,7 @@ use morphgl_graph_store::{Error, Position, Result};
 use crate::files::{invalid, magic};
 use crate::tabular::columnar;
 use crate::text::{Chunks, FirstLine, IdFormat, Pairs, PairsFormat, first_line, named_cure, parse_next};
-use crate::{EdgeSink, Ingest, Options, Progress, compact};
+use crate::{EdgeSink, Format, Ingest, Options, Progress, compact, metis};
 use preface::Preface;
 
 mod preface;
@@ -70,6 +70,10 @@ pub fn import(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<PathBuf> {
+    // Options that name columns are for text that is a list of edges.
+    if format.columns == Columns::default() || !metis::is_graph(source) {
+        Format::Edges.refuse_others(source)?;
+    }
     let is_table = columnar(&magic(source)?).is_some();
     let preface = if is_table { Preface::default() } else { Preface::read(source)? };
     let mut ingest = Ingest::new(source, target, options, progress)?;
@@ -191,7 +195,7 @@ fn finish_kept(edges: EdgeSink<'_, '_>, num_nodes: Option<u64>, (first, lowest):
             "import with --ids compact, or give the number of nodes by --num-nodes",
         );
     }
-    if first == 0 && lowest > 0 {
+    if first == 0 && lowest > 0 && edges.num_edges() > 0 {
         let what = format!("the lowest node id is {lowest}: nodes below it have no edges");
         edges.ingest.note(format!("{what}; for ids that count from 1 import with --first-id 1"));
     }

@@ -9,6 +9,7 @@ mod encode;
 mod export;
 mod files;
 mod ingest;
+mod known;
 mod names;
 mod npy;
 mod options;
@@ -32,6 +33,7 @@ pub mod planetoid;
 
 pub use export::export_numpy;
 pub use ingest::{EdgeSink, FeatureSink, Ingest, is_id_column};
+pub use known::Format;
 pub use options::{NodeColumns, NodeFiles, Options, RandomFeatures, RandomLabels, RandomSplit, Rows};
 pub use progress::{Progress, Silent};
 pub use text::Column;

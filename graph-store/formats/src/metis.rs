@@ -10,7 +10,7 @@ use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
 
 use crate::files::invalid;
 use crate::text::{Chunks, LineError, Scan, excerpt, parse_next, real};
-use crate::{Ingest, Options, Progress, random};
+use crate::{Format, Ingest, Options, Progress, Silent, random};
 
 /// The numbers of the first line.
 #[derive(Debug, Clone, Copy)]
@@ -42,16 +42,50 @@ struct NodeLines {
 ///
 /// O(E log E) time, `options.memory` bytes.
 pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
+    Format::Metis.refuse_others(source)?;
     let mut chunks = Chunks::open(source, "read", options.memory, progress)?;
     let header = header(&mut chunks, source)?;
     let mut ingest = Ingest::new(source, target, options, progress)?;
     ingest.provenance("format", "metis");
     let mut edges = ingest.edges(source, Some(header.num_nodes), header.weighted)?;
-    let wrong = |what: String| invalid(source, what, "correct the first line or download the file again");
-    let mut num_nodes = 0u64;
-    let mut balance = 0u64;
+    rows(&mut chunks, source, header, |sources, targets, weights| {
+        edges.push(sources, targets, header.weighted.then_some(weights))
+    })?;
+    edges.finish()?;
+    ingest.finish()
+}
+
+/// Whether a text is surely a METIS graph: as many lines and neighbours as its first line promises, each edge on both of its
+/// ends' lines, no self-loops.
+pub(crate) fn is_graph(source: &Path) -> bool {
+    let check = || -> Result<bool> {
+        let mut chunks = Chunks::open(source, "read", CHECK_MEMORY, &Silent)?;
+        let header = header(&mut chunks, source)?;
+        let mut has_loops = false;
+        rows(&mut chunks, source, header, |sources, targets, _| {
+            has_loops |= sources.iter().zip(targets).any(|(u, v)| u == v);
+            Ok(())
+        })?;
+        Ok(header.num_edges > 0 && !has_loops)
+    };
+    check().unwrap_or(false)
+}
+
+/// Bytes for a check: a list of edges is no METIS graph within its first chunk.
+const CHECK_MEMORY: u64 = 16 << 20;
+
+/// Reads the lines of all nodes, and calls `push` with the sources, targets and weights of some of them at a time.
+fn rows(
+    chunks: &mut Chunks<'_>,
+    source: &Path,
+    header: Header,
+    mut push: impl FnMut(&[u32], &[u32], &[f32]) -> Result<()>,
+) -> Result<()> {
+    let cure = "correct the first line or download the file again; a list of edges is read with `morphgl import edges`";
+    let wrong = |what: String| invalid(source, what, cure);
+    let (mut num_nodes, mut num_neighbors, mut balance) = (0u64, 0u64, 0u64);
     let mut rows = Vec::new();
-    while let Some(pieces) = parse_next(&mut chunks, |text| lines(text, header))? {
+    while let Some(pieces) = parse_next(chunks, |text| lines(text, header))? {
         for piece in pieces {
             rows.clear();
             for degree in piece.degrees {
@@ -65,24 +99,24 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
             for (&u, &v) in piece.neighbors.iter().zip(&rows) {
                 balance = balance.wrapping_add(mark(u, v)).wrapping_sub(mark(v, u));
             }
-            edges.push(&piece.neighbors, &rows, header.weighted.then_some(&piece.weights))?;
+            num_neighbors += rows.len() as u64;
+            push(&piece.neighbors, &rows, &piece.weights)?;
         }
     }
     if num_nodes != header.num_nodes {
         return wrong(format!("{num_nodes} nodes, but the first line promises {}", header.num_nodes));
     }
-    if u128::from(edges.num_edges()) != 2 * u128::from(header.num_edges) {
-        let (neighbors, promised) = (edges.num_edges(), header.num_edges);
+    if u128::from(num_neighbors) != 2 * u128::from(header.num_edges) {
+        let promised = header.num_edges;
         return wrong(format!(
-            "{neighbors} neighbours, but the first line promises {promised} edges, each listed twice"
+            "{num_neighbors} neighbours, but the first line promises {promised} edges, each listed twice"
         ));
     }
     if balance != 0 {
         let cure = "list every edge on the lines of both its ends, or import the graph as an edge list";
         return invalid(source, "an edge is listed on one end's line only", cure);
     }
-    edges.finish()?;
-    ingest.finish()
+    Ok(())
 }
 
 /// A number that differs for (u, v) and (v, u): summed over a graph with both, the differences cancel; over any other they
@@ -92,7 +126,7 @@ fn mark(u: u32, v: u32) -> u64 {
 }
 
 fn header(chunks: &mut Chunks<'_>, source: &Path) -> Result<Header> {
-    const CURE: &str = "check that this is a METIS graph";
+    const CURE: &str = "check that this is a METIS graph; a list of edges is read with `morphgl import edges`";
     let Some((line, number)) = chunks.peek_content(b"%")? else {
         return invalid(source, "the file is empty", CURE);
     };

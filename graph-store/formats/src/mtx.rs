@@ -9,7 +9,7 @@ use morphgl_graph_store::{Error, Position, Result};
 
 use crate::files::invalid;
 use crate::text::{Chunks, IdFormat, Layout, Pairs, PairsFormat, excerpt, parse_next};
-use crate::{Ingest, Options, Progress};
+use crate::{Format, Ingest, Options, Progress};
 
 /// The first lines of the file.
 struct Header {
@@ -31,6 +31,7 @@ struct Header {
 ///
 /// O(E log E) time, `options.memory` bytes.
 pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
+    Format::Mtx.refuse_others(source)?;
     let mut chunks = Chunks::open(source, "read", options.memory, progress)?;
     let header = header(&mut chunks, source, options.bipartite == Some(true))?;
     let mut ingest = Ingest::new(source, target, options, progress)?;

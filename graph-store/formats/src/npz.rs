@@ -11,7 +11,7 @@ use crate::ingest::features::{self, BATCH_VALUES};
 use crate::npy::ArrayReader;
 use crate::pickle;
 use crate::sparse::{SparseRows, is_small_integer};
-use crate::{Ingest, Options, Progress};
+use crate::{Format, Ingest, Options, Progress};
 
 /// Arrays of both layouts, and those that they have besides: names and the text that features were made of.
 const KNOWN: &[&str] = &[
@@ -57,6 +57,7 @@ const KNOWN: &[&str] = &[
 /// Time O(entries + edges + nodes × features written); memory O(entries of the sparse matrices). Dense features are
 /// streamed.
 pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
+    Format::Npz.refuse_others(source)?;
     let options = Options { symmetrise: true, drop_self_loops: true, drop_duplicates: true, ..options.clone() };
     let mut archive = Archive::open(source)?;
     progress.stage("read graph", None);

@@ -25,7 +25,7 @@ use crate::array_edges::{self, Scipy};
 use crate::elements::Kind;
 use crate::files::invalid;
 use crate::ingest::features::push_array;
-use crate::{Ingest, Options, Progress, Rows};
+use crate::{Format, Ingest, Options, Progress, Rows};
 
 /// Options of plain arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,6 +64,7 @@ pub fn import(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<PathBuf> {
+    Format::Numpy.refuse_others(source)?;
     let mut arrays = ArraySet::open(source)?;
     let scipy = scipy(&mut arrays)?;
     let num_nodes = match (format.num_nodes, &scipy) {

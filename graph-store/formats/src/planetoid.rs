@@ -9,7 +9,7 @@ use morphgl_platform::{open_regular, text};
 use crate::files::{DOWNLOAD, RAISE_MEMORY, invalid};
 use crate::pickle::{self, Pickle};
 use crate::sparse::SparseRows;
-use crate::{Ingest, Options, Progress};
+use crate::{Format, Ingest, Options, Progress};
 
 /// Nodes after the training nodes that the public split validates on.
 const VALID_NODES: usize = 500;
@@ -28,6 +28,7 @@ const VALID_NODES: usize = 500;
 ///
 /// Time O(entries + edges + nodes × features written). The pickles, a few MB, are held in memory.
 pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
+    Format::Planetoid.refuse_others(source)?;
     progress.stage("read pickles", Some(7));
     let files = Files { prefix: source, memory: options.memory, progress };
     let options = Options { symmetrise: true, drop_self_loops: true, drop_duplicates: true, ..options.clone() };

@@ -296,9 +296,10 @@ fn malformed_matrices_are_refused() {
         assert_eq!(refusal("a.mtx", content.as_bytes(), import), expected);
     };
     let banner = "%%MatrixMarket matrix coordinate pattern general\n";
+    check("0 1\n", "a.mtx: this is a list of edges; read it with `morphgl import edges a.mtx`");
     check(
-        "0 1\n",
-        "a.mtx, line 1: expected \"%%MatrixMarket matrix …\", found \"0 1\"; check that this is a MatrixMarket file",
+        "0 x 1\n",
+        "a.mtx, line 1: expected \"%%MatrixMarket matrix …\", found \"0 x 1\"; check that this is a MatrixMarket file",
     );
     check(
         "%%MatrixMarket matrix array real general\n",
@@ -355,11 +356,14 @@ fn malformed_metis_graphs_are_refused() {
         let import = |s: &Path, t: &Path| metis::import(s, t, &Options::default(), &Silent);
         assert_eq!(refusal("a.graph", content.as_bytes(), import), expected);
     };
-    let again = "correct the first line or download the file again";
-    check("", "a.graph: the file is empty; check that this is a METIS graph");
+    let edges = "a list of edges is read with `morphgl import edges`";
+    let again = format!("correct the first line or download the file again; {edges}");
+    check("", &format!("a.graph: the file is empty; check that this is a METIS graph; {edges}"));
     check(
         "3 x\n",
-        "a.graph, line 1: expected nodes, edges and perhaps fmt and ncon, found \"3 x\"; check that this is a METIS graph",
+        &format!(
+            "a.graph, line 1: expected nodes, edges and perhaps fmt and ncon, found \"3 x\"; check that this is a METIS graph; {edges}"
+        ),
     );
     check("3 1\n2\n1\n", &format!("a.graph: 2 nodes, but the first line promises 3; {again}"));
     check("2 1\n2\n1\n1\n", &format!("a.graph: more than the 2 nodes that the first line promises; {again}"));

@@ -4,18 +4,26 @@ use std::path::Path;
 
 use morphgl_graph_store::{Error, MAX_NODES, Result};
 
-use super::{EdgeListOptions, Ids, finish_kept, note_rounded, two_kinds};
+use super::{Columns, EdgeListOptions, Ids, finish_kept, note_rounded, two_kinds};
 use crate::Ingest;
 use crate::compact::{self, EdgeSpool};
 use crate::files::invalid;
 use crate::ingest::nodes::Keys;
 use crate::names::Names;
-use crate::tabular::{Batch, TableFile, Values};
-use crate::text::{Chosen, EdgeColumns, choose, named_cure};
+use crate::tabular::{Batch, TableFile, Values, comments_note};
+use crate::text::{Chosen, EdgeColumns, NEIGHBORS, choose, named_cure};
 
 /// Reads the edges of the table `source`.
 pub(super) fn edges<'p>(ingest: &mut Ingest<'p>, source: &'p Path, format: &EdgeListOptions) -> Result<()> {
-    let mut file = TableFile::open(source, ingest.progress())?;
+    let text_ids = format.ids == Ids::Strings;
+    let mut file = TableFile::with_ids(source, text_ids, ingest.progress())?;
+    if text_ids && file.is_text && file.num_comments > 0 {
+        ingest.note(comments_note(source, file.num_comments));
+    }
+    if file.header.names.iter().any(|name| file.is_text && name.contains('\t')) {
+        let what = format!("the first line has tabs and other separators: {}", file.header.list());
+        return invalid(source, what, named_cure(NEIGHBORS, source));
+    }
     if format.columns.names.is_some() && file.is_text {
         // `--columns` is for files without a header: the first row is an edge.
         file.header.named = false;
@@ -25,14 +33,15 @@ pub(super) fn edges<'p>(ingest: &mut Ingest<'p>, source: &'p Path, format: &Edge
     ingest.note(columns.note(file.header.names.len(), &ignored, |column| file.header.describe(column)));
     columns.weight = columns.weight.filter(|_| !ingest.options().drop_weights);
     let first_id = format.first_id.unwrap_or(0);
-    let mut table = EdgeTable { source, file, columns, two_kinds, first_id, offset: 0, rounded: 0 };
+    let weight_named = file.header.named || format.columns.weight.is_some();
+    let mut table = EdgeTable { source, file, columns, two_kinds, first_id, offset: 0, weight_named, rounded: 0 };
     if format.ids != Ids::Strings {
         table.set_offset(ingest, format)?;
     }
     match format.ids {
         Ids::Keep => table.keep(ingest, format.num_nodes)?,
         Ids::Compact => table.compact(ingest)?,
-        Ids::Strings => table.number_names(ingest)?,
+        Ids::Strings => table.number_names(ingest, &format.columns)?,
     }
     note_rounded(ingest, table.rounded);
     Ok(())
@@ -47,6 +56,8 @@ struct EdgeTable<'p> {
     first_id: u64,
     /// Added to the ids of targets.
     offset: u64,
+    /// Whether the file names the weights' column.
+    weight_named: bool,
     /// Number of integer weights that f32 does not represent exactly.
     rounded: u64,
 }
@@ -145,7 +156,15 @@ impl<'p> EdgeTable<'p> {
                     let what = format!("the weight {weight} is not a finite number of at least 0");
                     return Err(self.error(batch, row, what, "correct it, or import with --drop-weights"));
                 }
-                Err(text) => return Err(self.error(batch, row, format!("{text:?} is no weight"), "correct it")),
+                Err(text) => {
+                    let what = format!("{text:?} is no weight");
+                    // A column that is a weight by its place alone may be a neighbour.
+                    let cure = match self.weight_named {
+                        true => "correct it, or import with --drop-weights".to_string(),
+                        false => named_cure(NEIGHBORS, self.source),
+                    };
+                    return Err(self.error(batch, row, what, &cure));
+                }
             }
         }
         // From 2^24 on f32 does not represent every whole number.
@@ -184,8 +203,8 @@ impl<'p> EdgeTable<'p> {
         compact::finish(ingest, self.source, edges, sorter)
     }
 
-    fn number_names(&mut self, ingest: &mut Ingest<'_>) -> Result<()> {
-        let prefixes = (ingest.options().bipartite == Some(true)).then(|| self.prefixes());
+    fn number_names(&mut self, ingest: &mut Ingest<'_>, columns: &Columns) -> Result<()> {
+        let prefixes = (ingest.options().bipartite == Some(true)).then(|| self.prefixes(columns));
         let mut names = Names::default();
         for keys in ingest.node_keys() {
             let Keys::Names(texts) = keys else { continue };
@@ -244,14 +263,12 @@ impl<'p> EdgeTable<'p> {
         edges.replay(ingest, self.source, node_of.len() as u64, |number| node_of[number as usize])
     }
 
-    /// What the names of sources and of targets begin with, where these are nodes of two kinds.
-    fn prefixes(&self) -> [String; 2] {
+    /// What the names of sources and of targets begin with, where these are nodes of two kinds: the names of their columns.
+    fn prefixes(&self, columns: &Columns) -> [String; 2] {
         let header = &self.file.header;
-        let columns = [self.columns.source, self.columns.target];
-        match header.named {
-            true => columns.map(|column| format!("{}:", header.names[column])),
-            false => ["source:", "target:"].map(String::from),
-        }
+        let names = columns.names.as_ref().or(header.named.then_some(&header.names));
+        let prefix = |column: usize, other: &str| names.map_or(other, |names| &names[column]).to_string() + ":";
+        [prefix(self.columns.source, "source"), prefix(self.columns.target, "target")]
     }
 }
 

@@ -13,7 +13,7 @@ use crate::csv_gz::{self, CsvReader, column, line_error};
 use crate::files::{DAMAGED, file_name, invalid};
 use crate::ingest::features::push_array;
 use crate::text::{LineError, Pairs, Scan};
-use crate::{EdgeSink, Ingest, Options, Progress};
+use crate::{EdgeSink, Format, Ingest, Options, Progress};
 use counts::{Counts, Renumber};
 
 /// Imports `source`, the directory that holds OGB's `raw/` and `split/`, into a dataset at `target`.
@@ -35,6 +35,7 @@ use counts::{Counts, Renumber};
 /// One pass over each file, two over the binary edges; memory O(nodes) for labels and splits, and
 /// [`Options::memory`] for the edges.
 pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
+    Format::Ogb.refuse_others(source)?;
     let raw = source.join("raw");
     if !raw.is_dir() {
         let cure = "name the directory that holds OGB's raw/ and split/; of the package ogb, \

@@ -8,7 +8,7 @@ use morphgl_graph_store::{Error, Position, Result};
 
 use super::{Batch, ROWS, Source, Texts, Values};
 use crate::files::invalid;
-use crate::text::{Separator, fields, separator_of};
+use crate::text::{NEIGHBORS, Separator, fields, named_cure, separator_of};
 
 type Input = BufReader<Box<dyn Read + Send>>;
 
@@ -22,24 +22,29 @@ pub(super) struct Delimited {
     first: Option<(ByteRecord, u64)>,
     /// Number of rows read.
     done: u64,
+    /// Lines before the first row that were left out as comments.
+    pub(super) num_comments: u64,
 }
 
 /// The reader of rows, and the lines before those that it counts itself.
 enum RowReader {
     Csv(Box<csv::Reader<Input>>, u64),
-    Blanks(Input, u64),
+    /// Also whether comments may stand between rows.
+    Blanks(Input, u64, bool),
 }
 
 impl Delimited {
-    /// Skips a byte order mark, comments and empty lines, and reads the first row; also returns its fields.
-    pub(super) fn open(path: &Path, reader: Box<dyn Read + Send>) -> Result<(Self, Vec<String>)> {
+    /// Skips a byte order mark, comments and empty lines, and reads the first row; also returns its fields. With `text_ids`, no row
+    /// after the first is a comment: ids may begin with `#`.
+    pub(super) fn open(path: &Path, reader: Box<dyn Read + Send>, text_ids: bool) -> Result<(Self, Vec<String>)> {
         let io = |e| Error::io(path, e);
         let mut input = BufReader::with_capacity(1 << 18, reader);
-        let mut lines = 0;
+        let (mut lines, mut num_comments) = (0, 0);
         if input.fill_buf().map_err(io)?.starts_with(b"\xef\xbb\xbf") {
             input.consume(3);
         }
         while matches!(input.fill_buf().map_err(io)?.first(), Some(b'#' | b'%' | b'\n' | b'\r')) {
+            num_comments += u64::from(matches!(input.buffer().first(), Some(b'#' | b'%')));
             input.read_until(b'\n', &mut Vec::new()).map_err(io)?;
             lines += 1;
         }
@@ -48,12 +53,13 @@ impl Delimited {
         let rows = match separator_of(line) {
             Separator::Byte(byte) => {
                 let mut csv = csv::ReaderBuilder::new();
-                csv.has_headers(false).delimiter(byte).comment(Some(b'#')).trim(csv::Trim::All);
+                let comment = Some(b'#').filter(|_| !text_ids);
+                csv.has_headers(false).delimiter(byte).comment(comment).trim(csv::Trim::All);
                 RowReader::Csv(Box::new(csv.from_reader(input)), lines)
             }
-            Separator::Blanks => RowReader::Blanks(input, lines),
+            Separator::Blanks => RowReader::Blanks(input, lines, !text_ids),
         };
-        let mut table = Self { path: path.into(), rows, width: 0, first: None, done: 0 };
+        let mut table = Self { path: path.into(), rows, width: 0, first: None, done: 0, num_comments };
         let mut record = ByteRecord::new();
         let Some(line) = table.record(&mut record)? else {
             return invalid(path, "the table is empty", "check that this is the right file");
@@ -66,13 +72,13 @@ impl Delimited {
 
     /// Reads the next row; its line, `None` at the end.
     fn record(&mut self, record: &mut ByteRecord) -> Result<Option<u64>> {
-        match &mut self.rows {
+        let line = match &mut self.rows {
             RowReader::Csv(csv, before) => {
                 let more = csv.read_byte_record(record).map_err(|e| wrong(&self.path, *before, &e))?;
                 let line = record.position().map_or(0, csv::Position::line);
-                Ok(more.then_some(*before + line))
+                more.then_some(*before + line)
             }
-            RowReader::Blanks(input, lines) => {
+            RowReader::Blanks(input, lines, comments) => {
                 let mut text = Vec::new();
                 loop {
                     text.clear();
@@ -81,7 +87,7 @@ impl Delimited {
                         return Ok(None);
                     }
                     let line = text.trim_ascii();
-                    if !line.is_empty() && !matches!(line[0], b'#' | b'%') {
+                    if !line.is_empty() && !(*comments && matches!(line[0], b'#' | b'%')) {
                         record.clear();
                         fields(line, Separator::Blanks).for_each(|field| record.push_field(field));
                         break;
@@ -90,12 +96,27 @@ impl Delimited {
                 let (count, expected) = (record.len(), self.width);
                 if expected > 0 && count != expected {
                     let what = format!("{count} fields, the first row has {expected}");
-                    return Err(Error::invalid(&self.path, Position::Line(*lines), what, "correct the line"));
+                    let cure = named_cure(NEIGHBORS, &self.path);
+                    return Err(Error::invalid(&self.path, Position::Line(*lines), what, cure));
                 }
-                Ok(Some(*lines))
+                Some(*lines)
             }
+        };
+        if let Some(line) = line {
+            check_encoding(record.as_slice()).map_err(|what| {
+                let cure = named_cure("convert it: `iconv -f WINDOWS-1252 -t UTF-8 FILE > utf8.txt`", &self.path);
+                Error::invalid(&self.path, Position::Line(line), what, cure)
+            })?;
         }
+        Ok(line)
     }
+}
+
+/// Refuses text that is not UTF-8.
+fn check_encoding(text: &[u8]) -> std::result::Result<(), String> {
+    let Err(error) = std::str::from_utf8(text) else { return Ok(()) };
+    let byte = text[error.valid_up_to()];
+    Err(format!("the byte {byte:#04x} is not UTF-8; the text may be in Latin-1 or Windows-1252"))
 }
 
 /// Converts an error of the csv crate, which began to read after `before` lines.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Position, Result};
 
-use crate::files::{invalid, magic};
+use crate::files::{file_name, invalid, magic};
 use crate::text::{Header, ReadProgress, Text, open_text, real};
 use crate::{Column, Progress};
 
@@ -145,6 +145,11 @@ pub(crate) fn is_missing(text: &[u8]) -> bool {
     matches!(text, b"" | b"NA" | b"N/A" | b"NaN" | b"nan" | b"null" | b"NULL" | b"None" | b"<NA>")
 }
 
+/// The note of lines that were left out as comments where ids are text.
+pub(crate) fn comments_note(path: &Path, count: u64) -> String {
+    format!("{}: {count} lines before the first row begin with # or %, and were left out", file_name(path))
+}
+
 /// A format of tables.
 trait Source {
     /// The next rows of `columns`; `None` at the end. `header`: whether the first row of text names the columns; other
@@ -159,6 +164,8 @@ pub(crate) struct TableFile<'p> {
     pub(crate) header: Header,
     /// Whether the table is text, whose first row may be a header or data.
     pub(crate) is_text: bool,
+    /// Lines before the first row that were left out as comments.
+    pub(crate) num_comments: u64,
     source: Box<dyn Source>,
     /// In bytes of a text file, and in rows of other formats.
     progress: ReadProgress<'p>,
@@ -167,6 +174,12 @@ pub(crate) struct TableFile<'p> {
 impl<'p> TableFile<'p> {
     /// Opens `path` and reads its beginning. The first row of text is a header where none of its fields is a number.
     pub(crate) fn open(path: &Path, progress: &'p dyn Progress) -> Result<Self> {
+        Self::with_ids(path, false, progress)
+    }
+
+    /// As [`TableFile::open`]; where ids are text, which may begin with `#`, comments end at the first row.
+    pub(crate) fn with_ids(path: &Path, text_ids: bool, progress: &'p dyn Progress) -> Result<Self> {
+        let mut num_comments = 0;
         let (source, names, progress, is_text): (Box<dyn Source>, Vec<String>, _, _) = match columnar(&magic(path)?) {
             #[cfg(feature = "arrow")]
             Some(kind) => {
@@ -182,13 +195,14 @@ impl<'p> TableFile<'p> {
             }
             None => {
                 let Text { reader, progress, .. } = open_text(path, "read", progress)?;
-                let (source, names) = delimited::Delimited::open(path, reader)?;
+                let (source, names) = delimited::Delimited::open(path, reader, text_ids)?;
+                num_comments = source.num_comments;
                 (Box::new(source), names, progress, true)
             }
         };
         let header = Header::new(&names, true);
         let named = !is_text || header.names.iter().all(|name| real(name.as_bytes()).is_none());
-        Ok(Self { path: path.into(), header: Header { named, ..header }, is_text, source, progress })
+        Ok(Self { path: path.into(), header: Header { named, ..header }, is_text, num_comments, source, progress })
     }
 
     /// The index of a column.

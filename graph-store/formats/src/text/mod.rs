@@ -24,8 +24,7 @@ pub use columns::{Column, Columns};
 pub(crate) use columns::{attribute, with_attributes};
 pub(crate) use columns::{choose, fields, first_line, separator_of};
 pub(crate) use foreign::not_an_archive;
-use pairs::NEIGHBORS;
-pub(crate) use pairs::{IdFormat, Pairs, PairsFormat};
+pub(crate) use pairs::{IdFormat, NEIGHBORS, Pairs, PairsFormat};
 pub(crate) use scan::{Scan, excerpt, real};
 
 use std::path::Path;

@@ -4,10 +4,14 @@
 mod support;
 
 mod cases;
+mod cures;
+mod independent;
+
+use std::path::Path;
 
 use cases::CASES;
 use morphgl_formats::edge_list::{self, Column, Columns, EdgeListOptions, Ids};
-use morphgl_formats::{Options, Silent};
+use morphgl_formats::{NodeFiles, Options, Silent};
 use morphgl_graph_store::Meta;
 use support::write;
 
@@ -44,26 +48,29 @@ fn read(text: &str, how: &str) -> String {
     if let Err(e) = edge_list::import(&source, &target, &format, &options, &Silent) {
         return format!("!{}", e.to_string().replace(&format!("{}/", dir.path().display()), ""));
     }
-    let dataset = morphgl_graph_store::Dataset::open(&target, Default::default()).expect("a dataset");
+    let meta = Meta::read(&target).expect("a dataset");
+    let notes = meta.provenance.get("notes").and_then(|n| n.as_array()).cloned().unwrap_or_default();
+    let notes = notes.iter().map(|note| format!(" | {}", note.as_str().expect("text")));
+    dataset_edges(&target).join(" ") + &notes.collect::<String>()
+}
+
+/// The edges of a dataset, by the names or the ids that their nodes had.
+fn dataset_edges(path: &Path) -> Vec<String> {
+    let dataset = morphgl_graph_store::Dataset::open(path, Default::default()).expect("a dataset");
     let weighted = dataset.topology.weights().is_some();
-    let names = morphgl_graph_store::NodeNames::read(&target).expect("a dataset");
+    let names = morphgl_graph_store::NodeNames::read(path).expect("a dataset");
     let name = |v: u32| match (&names, &dataset.node_ids) {
         (Some(names), _) => String::from_utf8_lossy(names.get(v)).into_owned(),
         (None, Some(ids)) => ids[v as usize].to_string(),
         (None, None) => v.to_string(),
     };
-    let mut found: Vec<String> = support::edges(&dataset)
-        .into_iter()
-        .map(|(u, v, w)| {
-            let weight = if weighted { format!(":{w}") } else { String::new() };
-            format!("{}>{}{weight}", name(u), name(v))
-        })
-        .collect();
+    let show = |(u, v, w)| {
+        let weight = if weighted { format!(":{w}") } else { String::new() };
+        format!("{}>{}{weight}", name(u), name(v))
+    };
+    let mut found: Vec<String> = support::edges(&dataset).into_iter().map(show).collect();
     found.sort();
-    let meta = Meta::read(&target).expect("a dataset");
-    let notes = meta.provenance.get("notes").and_then(|n| n.as_array()).cloned().unwrap_or_default();
-    let notes = notes.iter().map(|note| format!(" | {}", note.as_str().expect("text")));
-    found.join(" ") + &notes.collect::<String>()
+    found
 }
 
 #[test]
@@ -106,4 +113,57 @@ fn columns_are_a_part_of_the_public_interface() {
         (Column::Number(3).to_string(), columns.src.expect("it was given").to_string()),
         ("3".into(), "\"a\"".into())
     );
+}
+
+/// Text in another encoding than UTF-8 is refused where it is stored: as ids, as names of classes.
+#[test]
+fn text_that_is_not_utf_8() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let strings = EdgeListOptions { ids: Ids::Strings, ..Default::default() };
+    let utf_16 = |text: &str, bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+    for (text, says) in [
+        (
+            b"src,dst\ncaf\xe9,bar\n".to_vec(),
+            "line 2: the byte 0xe9 is not UTF-8; the text may be in Latin-1 or Windows-1252; convert it: `iconv -f WINDOWS-1252",
+        ),
+        (b"src dst\nbar caf\xe9\n".to_vec(), "line 2: the byte 0xe9 is not UTF-8"),
+        (b"src,dst\n\x93a\x94,b\n".to_vec(), "line 2: the byte 0x93 is not UTF-8"),
+        (utf_16("\u{feff}src,dst\na,b\n", u16::to_le_bytes), "this is text in UTF-16; convert it: `iconv -f UTF-16 "),
+        (utf_16("\u{feff}src,dst\na,b\n", u16::to_be_bytes), "this is text in UTF-16; convert it: `iconv -f UTF-16 "),
+        (utf_16("src,dst\na,b\n", u16::to_le_bytes), "this is text in UTF-16; convert it: `iconv -f UTF-16LE "),
+        (utf_16("src,dst\na,b\n", u16::to_be_bytes), "this is text in UTF-16; convert it: `iconv -f UTF-16BE "),
+    ] {
+        let source = write(&dir, "e.csv", &text);
+        let refused = edge_list::import(&source, &dir.path().join("d"), &strings, &Options::default(), &Silent);
+        let message = refused.expect_err(says).to_string();
+        assert!(message.contains(says), "{message}");
+    }
+    // Whatever else stands in a file of numbers is not stored.
+    let source = write(&dir, "e.csv", b"# caf\xe9\nsrc,dst,name\n0,1,caf\xe9\n");
+    let columns = Columns { src: Some(Column::Number(1)), dst: Some(Column::Number(2)), ..Columns::default() };
+    let numbers = EdgeListOptions { columns, ..Default::default() };
+    edge_list::import(&source, &dir.path().join("d"), &numbers, &Options::default(), &Silent).expect("numbers");
+    let edges = write(&dir, "e.csv", b"0,1\n1,2\n");
+    let table = write(&dir, "n.csv", b"id,label\n0,caf\xe9\n1,th\xe9\n2,caf\xe9\n");
+    let nodes = NodeFiles { table: Some(table), ..NodeFiles::default() };
+    let options = Options { nodes, replace: true, ..Options::default() };
+    let refused = edge_list::import(&edges, &dir.path().join("d"), &Default::default(), &options, &Silent);
+    let message = refused.expect_err("Latin-1").to_string();
+    assert!(message.contains("n.csv, line 2: the byte 0xe9 is not UTF-8"), "{message}");
+}
+
+/// Names of nodes may begin with `#` in node files as in edge lists.
+#[test]
+fn node_files_have_names_with_number_signs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let edges = write(&dir, "e.csv", b"src,dst\nalice,#rust\n#rust,#python\n#python,bob\nbob,alice\n");
+    let table = write(&dir, "n.csv", b"id,label,f0\nalice,user,1\nbob,user,2\n#rust,tag,3\n#python,tag,4\n");
+    let target = dir.path().join("d");
+    let nodes = NodeFiles { table: Some(table), ..NodeFiles::default() };
+    let (format, options) =
+        (EdgeListOptions { ids: Ids::Strings, ..Default::default() }, Options { nodes, ..Options::default() });
+    edge_list::import(&edges, &target, &format, &options, &Silent).expect("four nodes");
+    assert_eq!(dataset_edges(&target), ["#python>bob", "#rust>#python", "alice>#rust", "bob>alice"]);
+    let dataset = morphgl_graph_store::Dataset::open(&target, Default::default()).expect("a dataset");
+    assert_eq!(dataset.labels.expect("labels")[..], [0, 0, 1, 1]);
 }

@@ -10,7 +10,7 @@ use crate::Ingest;
 use crate::elements::Kind;
 use crate::files::{invalid, magic};
 use crate::npy::open_array;
-use crate::tabular::{Batch, TableFile, Texts, Values, is_missing};
+use crate::tabular::{Batch, TableFile, Texts, Values, comments_note, is_missing};
 
 /// Reads all files that the options name.
 pub(super) fn all(ingest: &mut Ingest<'_>, named: bool) -> Result<Vec<NodeTable>> {
@@ -58,7 +58,10 @@ fn array(ingest: &Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Resul
 }
 
 fn text(ingest: &mut Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Result<NodeTable> {
-    let mut file = TableFile::open(path, ingest.progress())?;
+    let mut file = TableFile::with_ids(path, named, ingest.progress())?;
+    if named && file.num_comments > 0 {
+        ingest.note(comments_note(path, file.num_comments));
+    }
     // A list of names, one a line, has no header.
     if named
         && !matches!(role, FileRole::Table | FileRole::Labels)
