@@ -248,7 +248,7 @@ pub(super) fn threads_change_little(run: &Run<'_>) {
 
 /// Errors name the mini-batch, parameter or setting.
 pub(super) fn failures_are_named(run: &Run<'_>) {
-    let (_, model) = run.models().into_iter().take(2).last().expect("a model");
+    let (_, model) = run.models().into_iter().take(2).next_back().expect("a model");
     let mut trainer = run.build(&model);
     let start = parameters(&trainer);
     let good = run.host_batch(&model, &[0, 5], 4);
