@@ -14,7 +14,12 @@ pub(crate) struct Excess {
     pub(crate) seeds: usize,
     /// Bytes that the process would hold with it.
     pub(crate) bytes: u64,
+    /// Bytes with which the whole mini-batch is planned, at most.
+    pub(crate) whole: u64,
 }
+
+/// Mini-batches that profile and plan hold besides the one of a step, with a quarter for larger ones.
+const OTHERS: u64 = 5;
 
 /// Prepares, moves and uses growing shares of the first mini-batch, of at most `batch_size` seeds. The whole one is left out where
 /// it is known to fit, with a quarter for larger ones.
@@ -38,6 +43,7 @@ pub(crate) fn admit(
         let (batch, _) = transferring.transfer(batch)?.wait()?;
         work(&batch)?;
         let whole = batch.num_seeds() < seeds || seeds >= batch_size;
+        let others = OTHERS * batch.to_host()?.num_bytes() as u64;
         recycled = Some(batch);
         let now = peak().max(last);
         if before == 0 && !whole {
@@ -51,7 +57,8 @@ pub(crate) fn admit(
         }
         let larger = [4, 2].map(|factor| (factor * seeds).min(batch_size));
         let Some(next) = larger.into_iter().find(|&next| with(next) <= memory.limit) else {
-            return Ok(Some(Excess { seeds: larger[1], bytes: with(larger[1]) }));
+            let whole = with(batch_size) + others / seeds as u64 * batch_size as u64;
+            return Ok(Some(Excess { seeds: larger[1], bytes: with(larger[1]), whole }));
         };
         (before, seeds, last) = (seeds, next, now);
     }

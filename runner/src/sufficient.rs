@@ -11,10 +11,10 @@ pub(crate) const START: u64 = 32 << 20;
 pub(crate) const PROGRAM: u64 = 64 << 20;
 /// Mini-batches that a plan holds at least: in the making, waiting, in training, and that evaluation's; and two of the profile.
 const BATCHES: u64 = 6;
-/// Values of a step for each input and output of a layer, by the operators of the host; the reference has tensors of its own for
-/// each operation.
+/// Values of a step for each weight of attention.
 const STEP: u64 = 4;
-const REFERENCE_STEP: u64 = 12;
+/// Factor to the values of a step by the reference, which has tensors of its own for each operation.
+const REFERENCE: u64 = 3;
 /// Copies of a model's parameters: gradients, two moments, the best model, and what profiling restores.
 const COPIES: u64 = 10;
 /// Bytes of a worker's buffers for each node of a mini-batch, and of its table for each node of a graph.
@@ -74,13 +74,16 @@ impl Sizes {
         let mut step = 0;
         // The first layer reads what the last hop finds.
         for (layer, (source, edges)) in nodes.iter().rev().zip(edges.iter().rev()).enumerate().take(model.layers) {
-            let shape = model.layer(layer);
-            let values = match model.kind {
-                ModelKind::Gat => edges * shape.heads as u64,
-                _ => 0,
+            let (shape, target) = (model.layer(layer), nodes[nodes.len() - 2 - layer]);
+            let (input, output) = (shape.in_dim as u64, (shape.heads * shape.head_dim) as u64);
+            // GCN and GAT transform what they aggregate; attention has a value for each edge and head.
+            let (transformed, attention) = match model.kind {
+                ModelKind::Gcn => (source * output, 0),
+                ModelKind::Gat => (source * output, edges * shape.heads as u64),
+                _ => (0, 0),
             };
-            let width = shape.in_dim.max(shape.heads * shape.head_dim) as u64;
-            step += 4 * step_values(model) * (values + source * width) + 4 * edges;
+            let values = 2 * source * input + 3 * transformed + target * (2 * input + 4 * output) + STEP * attention;
+            step += 4 * (values * factor(model) + edges);
         }
         (batch, worker, step)
     }
@@ -94,24 +97,27 @@ impl Sizes {
         let (batch, worker, step) = self.batch(config, batch_size as u64);
         // A sixteenth stays unplanned.
         let plan = (BATCHES * batch + 2 * worker + step) / 15 * 16;
-        let own = PROGRAM + COPIES * parameters + plan;
+        self.beside(PROGRAM + COPIES * parameters + plan)
+    }
+
+    /// Bytes that suffice where the program takes so many besides the dataset and its caches.
+    pub(crate) fn beside(&self, own: u64) -> u64 {
         // In memory where it takes three quarters at most.
         let in_memory = (own + self.bytes).max(self.bytes / 3 * 4 + 4);
         // Of a dataset on disk, half of what the program leaves is for caches, the offsets among them.
-        let caching = PROGRAM + 2 * (own - PROGRAM).max(9 * self.nodes);
+        let caching = PROGRAM + 2 * own.saturating_sub(PROGRAM).max(9 * self.nodes);
         if self.on_disk && caching < self.bytes / 3 * 4 { caching } else { in_memory }
     }
 
-    /// The largest power of two of seeds per mini-batch, below that of the job, for which `memory` suffices.
+    /// The largest power of two of seeds per mini-batch, below that of the job, for which `memory` suffices, and half of the
+    /// program's besides: with small mini-batches it is the most part.
     pub(crate) fn smaller_batch(&self, config: &JobConfig, memory: u64) -> Option<usize> {
         let sizes = (0..).map(|i| 1usize << i).take_while(|&size| size < config.sampler.batch_size);
-        sizes.filter(|&size| self.sufficient(config, size) <= memory).last()
+        sizes.filter(|&size| self.sufficient(config, size) + PROGRAM / 2 <= memory).last()
     }
 }
 
-fn step_values(model: &ModelSpec) -> u64 {
-    match model.kind {
-        ModelKind::Gin => REFERENCE_STEP,
-        _ => STEP,
-    }
+/// Factor of the reference, which alone trains some models.
+fn factor(model: &ModelSpec) -> u64 {
+    if model.kind == ModelKind::Gin { REFERENCE } else { 1 }
 }

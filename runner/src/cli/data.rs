@@ -106,6 +106,11 @@ impl DataArgs {
         Ok((sizes, dim as usize, meta.num_classes))
     }
 
+    /// Bytes of the dataset in memory, or of the caches of one on disk, at least.
+    pub(super) fn held(&self, disk_bytes: Option<u64>) -> anyhow::Result<u64> {
+        Ok(disk_bytes.map_or(self.sizes()?.0.bytes, |budget| budget / 2))
+    }
+
     /// Opens the dataset, or generates the embedded default.
     pub(crate) fn open(&self, show: Show) -> anyhow::Result<Arc<Dataset>> {
         let start = Instant::now();

@@ -11,7 +11,7 @@ use morphgl_registry::{Machine, Registry, Route, Training};
 
 use super::batch::BatchArgs;
 use super::data::DataArgs;
-use super::limits;
+use super::limits::{self, Known};
 use super::ranks::{self, Ranks};
 use super::show::{self, Show};
 use super::usage::Usage;
@@ -88,11 +88,12 @@ impl TrainedArgs {
     }
 
     /// The error for a mini-batch that exceeds the memory.
-    pub(crate) fn too_little(&self, memory: u64, Excess { seeds, bytes }: Excess, config: &JobConfig) -> anyhow::Error {
-        let why = format!("a mini-batch of {seeds} seeds takes the process to {}", show::bytes(bytes));
-        match self.data.sizes() {
-            Ok((sizes, ..)) => limits::too_little(memory, &why, 0, sizes, config),
-            Err(unknown) => unknown,
+    pub(crate) fn too_little(&self, memory: u64, excess: Excess, config: &JobConfig) -> anyhow::Error {
+        let (seeds, bytes) = (excess.seeds, show::bytes(excess.bytes));
+        let why = format!("a mini-batch of {seeds} seeds takes the process to {bytes}");
+        match (self.data.sizes(), self.data.held(config.disk_bytes)) {
+            (Ok((sizes, ..)), Ok(held)) => limits::too_little(memory, &why, Known::Tried(excess, held), sizes, config),
+            (Err(unknown), _) | (_, Err(unknown)) => unknown,
         }
     }
 

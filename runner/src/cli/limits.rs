@@ -6,6 +6,7 @@ use morphgl_registry::Machine;
 use super::show;
 use super::usage::Usage;
 use super::values;
+use crate::admission::Excess;
 use crate::sufficient::Sizes;
 use crate::{JobConfig, Limits, memory};
 
@@ -62,10 +63,29 @@ pub(crate) fn needed(held: u64, planned: u64) -> u64 {
     held + planned / (RESERVE_PARTS - 1) * RESERVE_PARTS + RESERVE_PARTS
 }
 
-/// The error for too little `memory`, with the memory and the batch size that suffice for the job; at least `known` bytes are
-/// needed.
-pub(super) fn too_little(memory: u64, why: &str, known: u64, sizes: Sizes, config: &JobConfig) -> anyhow::Error {
-    let enough = sizes.sufficient(config, config.sampler.batch_size).max(known).div_ceil(1 << 20);
+/// What is known of the memory that a job needs, besides its sizes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Known {
+    Nothing,
+    /// So many bytes are needed.
+    Needed(u64),
+    /// A share of a mini-batch was tried that does not fit; of the bytes held then, so many are the dataset's or its caches'.
+    Tried(Excess, u64),
+}
+
+/// The error for too little `memory`, with the memory and the batch size that suffice for the job.
+pub(super) fn too_little(memory: u64, why: &str, known: Known, sizes: Sizes, config: &JobConfig) -> anyhow::Error {
+    let computed = sizes.sufficient(config, config.sampler.batch_size);
+    let enough = match known {
+        Known::Nothing => computed,
+        Known::Needed(bytes) => computed.max(bytes),
+        // Both are upper bounds.
+        Known::Tried(excess, held) => {
+            let own = excess.whole.saturating_sub(held);
+            computed.min(sizes.beside(own + own / (RESERVE_PARTS - 1)).max(excess.bytes))
+        }
+    };
+    let enough = enough.div_ceil(1 << 20);
     let smaller = sizes.smaller_batch(config, memory).map_or(String::new(), |n| format!(", or --batch-size {n}"));
     Usage::error(format!("--memory {}: {why}; give --memory {enough}MiB{smaller}", show::bytes(memory)))
 }

@@ -13,12 +13,11 @@ use super::batch::BatchArgs;
 use super::data::DataArgs;
 use super::interrupt;
 use super::layer_split::SplitArgs;
-use super::limits::{self, LimitArgs};
+use super::limits::{self, Known, LimitArgs};
 use super::model::ModelArgs;
 use super::ranks;
 use super::show::{self, Show};
 use super::values;
-use crate::admission::Excess;
 use crate::budget::Purpose;
 use crate::memory;
 use crate::sufficient::{PROGRAM, START, Sizes};
@@ -86,23 +85,22 @@ impl PlannedArgs {
         self.batch.limit_threads()?;
         if let Some(memory) = self.limits.memory.filter(|&memory| memory < START) {
             let program = show::bytes(START);
-            return Err(self.too_little(memory, &format!("the program alone takes {program}"), 0));
+            return Err(self.too_little(memory, &format!("the program alone takes {program}"), Known::Nothing));
         }
         let (dataset, disk_bytes) = self.data.open_within(self.limits.memory, &self.batch, show)?;
         if let (Some(memory), Some(0)) = (self.limits.memory, disk_bytes) {
             let program = show::bytes(PROGRAM);
             let why =
                 format!("the dataset is left on disk, and beside the program's {program} nothing is left to read it");
-            return Err(self.too_little(memory, &why, 0));
+            return Err(self.too_little(memory, &why, Known::Nothing));
         }
         let config = config(&dataset, &self.model, &self.batch)?;
         let (cache, cache_bytes) = self.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));
         Ok((dataset, JobConfig { disk_bytes, cache, cache_bytes, ..config }))
     }
 
-    /// The error for too little `memory`, with the memory and the batch size that suffice; at least so many bytes are known to be
-    /// needed.
-    fn too_little(&self, memory: u64, why: &str, known: u64) -> anyhow::Error {
+    /// The error for too little `memory`, with the memory and the batch size that suffice.
+    fn too_little(&self, memory: u64, why: &str, known: Known) -> anyhow::Error {
         let job = || -> anyhow::Result<(Sizes, JobConfig)> {
             let (sizes, dim, classes) = self.data.sizes()?;
             let model = self.model.spec(dim, classes, &self.batch);
@@ -124,7 +122,7 @@ impl PlannedArgs {
             Some(memory) => {
                 let held = show::bytes(held);
                 let why = format!("{held} are held before anything is buffered (dataset, model, a step)");
-                Err(self.too_little(memory, &why, 0))
+                Err(self.too_little(memory, &why, Known::Nothing))
             }
             None => Ok(self.limits.this_machine(held)),
         }
@@ -157,10 +155,10 @@ impl PlannedArgs {
         self.limits_beside(held)?;
         let memory = MemoryLimit { limit: self.limits.process(held), peak: &peak };
         if let (Some(limit), None) = (self.limits.memory, ranks::current())
-            && let Some(Excess { seeds, bytes }) = job.admit(memory)?
+            && let Some(excess) = job.admit(memory)?
         {
-            let why = format!("a step on {seeds} seeds takes the process to {}", show::bytes(bytes));
-            return Err(self.too_little(limit, &why, 0));
+            let why = format!("a step on {} seeds takes the process to {}", excess.seeds, show::bytes(excess.bytes));
+            return Err(self.too_little(limit, &why, Known::Tried(excess, self.data.held(job.config.disk_bytes)?)));
         }
         if let Some(ranks) = ranks::current() {
             ranks.select(&mut job, &profiler, Some(memory))?;
@@ -199,7 +197,7 @@ impl PlannedArgs {
                     (Some(memory), true) => {
                         let (held, buffers) = (show::bytes(held_bytes), show::bytes(needed));
                         let why = format!("buffers and workers take {buffers} at least, all else {held}");
-                        self.too_little(memory, &why, limits::needed(held_bytes, needed))
+                        self.too_little(memory, &why, Known::Needed(limits::needed(held_bytes, needed)))
                     }
                     _ => anyhow::Error::from(unfit).context(format!("all else takes {}", show::bytes(held_bytes))),
                 }
