@@ -87,7 +87,8 @@ impl Delimited {
                         return Ok(None);
                     }
                     let line = text.trim_ascii();
-                    if !line.is_empty() && !(*comments && matches!(line[0], b'#' | b'%')) {
+                    let is_comment = *comments && matches!(line.first(), Some(b'#' | b'%'));
+                    if !line.is_empty() && !is_comment {
                         record.clear();
                         fields(line, Separator::Blanks).for_each(|field| record.push_field(field));
                         break;
