@@ -193,14 +193,24 @@ quarter_turns() {
 }
 
 quarter_regime() {
-  local count plan most
-  local host=(--set Batching_CUDA+PCIe_Neighbor.topology=host --set "$ZERO_COPY.cache_bytes=0" --set "$DMA_GATHER.cache_bytes=0")
+  local count plan most key option
+  local host=("Batching_CUDA+PCIe_Neighbor.topology=host" "$ZERO_COPY.cache_bytes=0" "$DMA_GATHER.cache_bytes=0") set kept
   most=$(threads)
   graph hubs || return
   for count in 16 4 2 8; do
     [ $count -le "$most" ] || continue
     for plan in auto device pipeline paper; do
-      MORPHGL_CUDA_MEMORY=$REGIME_MEMORY side regime.jsonl new regime hubs sage $count $plan "${host[@]}"
+      while :; do
+        set=() && for option in "${host[@]}"; do set+=(--set "$option"); done
+        MORPHGL_CUDA_MEMORY=$REGIME_MEMORY side regime.jsonl new regime hubs sage $count $plan "${set[@]}" && break
+        # The option of an operator that no route of this machine has is refused: it goes on without.
+        key=$(grep -so -e '--set [^ ]*: no plan' "$(log_of "regime new hubs sage $count $plan ${set[*]}")" | head -n 1)
+        key=${key#--set } key=${key%: no plan}
+        [ -n "$key" ] || break
+        kept=() && for option in "${host[@]}"; do [ "${option%.*}" = "$key" ] || kept+=("$option"); done
+        [ ${#kept[@]} -lt ${#host[@]} ] || break
+        host=("${kept[@]}")
+      done
     done
   done
 }

@@ -10,6 +10,9 @@ use super::root;
 
 /// Programs of a build. `FAKE_DEVICE` is the reason why there is no device; with `FAKE_FULL` the disk is.
 const MORPHGL: &str = r#"#!/bin/sh
+case "$*" in
+  *DmaGather.cache_bytes*) echo "error: --set Transferring_CUDA+PCIe_DmaGather: no plan here uses it, so its options are not read"; exit 2 ;;
+esac
 case "$1 $2" in
   "ops --json") [ -z "$FAKE_DEVICE" ] && found=true || found=false
     echo "{\"operators\": [{\"key\": \"Training_CUDA_Native\", \"available\": $found, \"reason\": \"$FAKE_DEVICE\"}]}" ;;
