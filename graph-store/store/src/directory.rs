@@ -1,17 +1,16 @@
-//! The directory of a dataset, and its arrays' files.
+//! The directory of a dataset, held open.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use morphgl_platform::{HeldDir, open_regular};
+use morphgl_platform::HeldDir;
 
-use crate::npy::{read_array, read_header};
-use crate::{Array, Dtype, Element, Error, Load, Meta, Position, Result};
+use crate::npy::ArrayFile;
+use crate::{Error, Meta, Position, Result};
 
 /// The directory that a dataset was opened from, held open with the description that it had then; the default, of a dataset made
 /// in memory, is an empty path. Dereferences to its path.
@@ -26,21 +25,6 @@ struct Opened {
     meta: Meta,
     /// All arrays, once they are held.
     held: OnceLock<BTreeMap<String, ArrayFile>>,
-}
-
-/// A stored array: its open file, and its offset there.
-#[derive(Debug, Clone)]
-pub struct ArrayFile {
-    /// Where the file was opened, for messages.
-    pub path: PathBuf,
-    /// The file.
-    pub file: Arc<File>,
-    /// Byte offset of the first element.
-    pub offset: u64,
-    /// Element type.
-    pub dtype: Dtype,
-    /// Lengths of the dimensions, slowest first.
-    pub shape: Vec<u64>,
 }
 
 impl DatasetPath {
@@ -65,7 +49,7 @@ impl DatasetPath {
         arrays.map(|(name, array)| (name.clone(), array.xxh3.clone())).collect()
     }
 
-    /// Opens the file of the array `name`; `None` where the dataset does not have it. Of a dataset that [`Load::Disk`] has opened,
+    /// Opens the file of the array `name`; `None` where the dataset does not have it. Of a dataset that [`Load::Disk`](crate::Load::Disk) has opened,
     /// files are open already, and stay readable when the dataset is replaced.
     ///
     /// # Errors
@@ -134,37 +118,6 @@ impl Opened {
 
     fn lost(&self, what: &str) -> Error {
         Error::invalid(self.dir.path(), Position::File, what, "run again, and leave the dataset as it is meanwhile")
-    }
-}
-
-impl ArrayFile {
-    /// Opens a `.npy` file of elements of `dtype` and reads its header.
-    pub(crate) fn open(path: &Path, dtype: Dtype) -> Result<Self> {
-        let file = open_regular(path).map_err(|e| Error::io(path, e))?;
-        Self::of(path.to_path_buf(), file, dtype)
-    }
-
-    fn of(path: PathBuf, file: File, dtype: Dtype) -> Result<Self> {
-        let (shape, offset) = read_header(dtype, &path, &file)?;
-        Ok(Self { path, file: Arc::new(file), offset, dtype, shape })
-    }
-
-    /// Bytes of all elements.
-    pub fn num_bytes(&self) -> u64 {
-        self.shape.iter().product::<u64>() * self.dtype.size() as u64
-    }
-
-    /// Reads the array, of elements of type `T`.
-    ///
-    /// # Errors
-    ///
-    /// Another element type, or not as many bytes as the header promises.
-    pub fn read<T: Element>(&self, load: Load) -> Result<Array<T>> {
-        if self.dtype != T::DTYPE {
-            let what = format!("the elements are {}, expected {}", self.dtype, T::DTYPE);
-            return Err(Error::invalid(&self.path, Position::File, what, "import the dataset again"));
-        }
-        read_array(self, load)
     }
 }
 

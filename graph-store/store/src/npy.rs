@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use morphgl_platform::{Pages, excerpt, open_regular};
 
-use crate::{Array, ArrayFile, Dtype, Element, Error, Position, Result};
+use crate::{Array, Dtype, Element, Error, Position, Result};
 
 mod header;
 
@@ -45,6 +45,53 @@ pub enum Load {
     Disk,
 }
 
+/// A stored array: its open file, and its offset there.
+#[derive(Debug, Clone)]
+pub struct ArrayFile {
+    /// Where the file was opened, for messages.
+    pub path: PathBuf,
+    /// The file.
+    pub file: Arc<File>,
+    /// Byte offset of the first element.
+    pub offset: u64,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Lengths of the dimensions, slowest first.
+    pub shape: Vec<u64>,
+}
+
+impl ArrayFile {
+    /// Opens a `.npy` file of elements of `dtype` and reads its header.
+    pub(crate) fn open(path: &Path, dtype: Dtype) -> Result<Self> {
+        let file = open_regular(path).map_err(|e| Error::io(path, e))?;
+        Self::of(path.to_path_buf(), file, dtype)
+    }
+
+    /// The array in an open file, which errors name `path`.
+    pub(crate) fn of(path: PathBuf, file: File, dtype: Dtype) -> Result<Self> {
+        let (shape, offset) = read_header(dtype, &path, &file)?;
+        Ok(Self { path, file: Arc::new(file), offset, dtype, shape })
+    }
+
+    /// Bytes of all elements.
+    pub fn num_bytes(&self) -> u64 {
+        self.shape.iter().product::<u64>() * self.dtype.size() as u64
+    }
+
+    /// Reads the array, of elements of type `T`.
+    ///
+    /// # Errors
+    ///
+    /// Another element type, or not as many bytes as the header promises.
+    pub fn read<T: Element>(&self, load: Load) -> Result<Array<T>> {
+        if self.dtype != T::DTYPE {
+            let what = format!("the elements are {}, expected {}", self.dtype, T::DTYPE);
+            return Err(Error::invalid(&self.path, Position::File, what, "import the dataset again"));
+        }
+        read_array(self, load)
+    }
+}
+
 /// Reads a C-ordered `.npy` file of element type `T`; returns the array and its shape.
 ///
 /// # Errors
@@ -56,7 +103,7 @@ pub fn read_npy<T: Element>(path: &Path, load: Load) -> Result<(Array<T>, Vec<u6
 }
 
 /// Reads an array whose elements are of type `T`.
-pub(crate) fn read_array<T: Element>(array: &ArrayFile, load: Load) -> Result<Array<T>> {
+fn read_array<T: Element>(array: &ArrayFile, load: Load) -> Result<Array<T>> {
     let ArrayFile { path, file, offset, shape, .. } = array;
     let (path, offset) = (path.as_path(), *offset);
     let bytes = shape.iter().copied().chain([size_of::<T>() as u64]).try_fold(1u64, u64::checked_mul);
@@ -126,7 +173,7 @@ fn read_at(mut file: &File, offset: u64, into: &mut [u8]) -> std::io::Result<()>
 }
 
 /// The shape of a C-ordered `.npy` file of `dtype`, and the byte offset of its first element.
-pub(crate) fn read_header(dtype: Dtype, path: &Path, file: &File) -> Result<(Vec<u64>, u64)> {
+fn read_header(dtype: Dtype, path: &Path, file: &File) -> Result<(Vec<u64>, u64)> {
     let invalid = |what: String, cure: &str| Error::invalid(path, Position::Byte(0), what, cure);
     let Header { fields: NpyFields { descr, fortran_order, shape }, bytes } = Header::read(&mut BufReader::new(file))
         .map_err(|e| {

@@ -171,9 +171,12 @@ impl RunDir {
         let unwritable = |e| unwritten(path, e, "choose another --run directory");
         Self::refuse_existing(path)?;
         fs::create_dir_all(path.join(CHECKPOINTS.0)).map_err(unwritable)?;
-        let mut options = File::options();
-        let opened = options.write(true).create(true).truncate(false).open(path.join("metrics.jsonl"));
-        let metrics = opened.map_err(unwritable)?;
+        let at = path.join("metrics.jsonl");
+        let metrics = match open_regular(&at) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => File::options().write(true).create(true).truncate(false).open(&at),
+        };
+        let metrics = metrics.map_err(unwritable)?;
         lock(&metrics, path, remark)?;
         // Another process may have trained between the first look and the lock.
         Self::refuse_existing(path)?;
@@ -191,7 +194,8 @@ impl RunDir {
     /// Damaged checkpoints are reported to `remark`.
     pub(crate) fn resume(path: &Path, remark: &mut dyn FnMut(String)) -> Result<(Self, Configured, Checkpoint)> {
         let at = path.join("metrics.jsonl");
-        let opened = File::options().write(true).open(&at).map_err(|e| not_written(&at, e));
+        let opened = open_regular(&at).and_then(|_| File::options().write(true).open(&at));
+        let opened = opened.map_err(|e| not_written(&at, e));
         // What is no run lacks the configuration, too.
         let metrics = opened.or_else(|e| Configured::read(path).and(Err(e)))?;
         // Before anything is read that another process writes.
