@@ -154,6 +154,11 @@ impl Job {
         if self.dataset.labels.is_none() {
             bail!("{}: the dataset has no labels to train on; import it with labels", label(&self.dataset));
         }
+        let train = &self.dataset.splits.train;
+        if !train.is_empty() && !self.dataset.any_labelled(train) {
+            let cure = "import the dataset with labels of its training nodes, or draw others by --split";
+            bail!("{}: none of the {} training nodes has a label; {cure}", label(&self.dataset), train.len());
+        }
         Ok(())
     }
 

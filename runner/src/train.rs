@@ -163,7 +163,8 @@ impl Trainer {
             self.epoch(&mut progress, &mut stopping, keeper, stop, observe)?;
         }
         let interrupted = progress.report.stop_reason == StopReason::Interrupted;
-        let has_test = !self.executor.dataset.splits.test.is_empty();
+        let dataset = &self.executor.dataset;
+        let has_test = dataset.any_labelled(&dataset.splits.test);
         if let Some(best) = &progress.report.best {
             progress.report.test = best.test;
         } else if has_test && self.options.evaluation != Evaluation::None && !interrupted {
@@ -223,7 +224,8 @@ impl Trainer {
         let start = Instant::now();
         let last = epoch + 1 == self.options.epochs;
         let due = last || (epoch + 1).is_multiple_of(self.options.evaluate_every.max(1));
-        let due = due && !self.executor.dataset.splits.valid.is_empty();
+        let dataset = &self.executor.dataset;
+        let due = due && dataset.any_labelled(&dataset.splits.valid);
         let scores = if due && self.options.evaluation != Evaluation::None {
             observe(&Event::Evaluating);
             let scores = self.evaluate()?;
@@ -252,7 +254,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Scores of the validation nodes and of the test nodes, `None` without test nodes.
+    /// Scores of the validation nodes and of the test nodes, `None` without test nodes that have a label.
     fn evaluate(&mut self) -> Result<(Score, Option<Score>)> {
         let dataset = std::sync::Arc::clone(&self.executor.dataset);
         let sets: [&[u32]; 2] = [&dataset.splits.valid, &dataset.splits.test];
@@ -266,7 +268,7 @@ impl Trainer {
                 })?
             }
         };
-        Ok((scores[0], (!sets[1].is_empty()).then_some(scores[1])))
+        Ok((scores[0], dataset.any_labelled(sets[1]).then_some(scores[1])))
     }
 }
 

@@ -108,7 +108,9 @@ fn nodes_have_files_and_names() {
     let args = [&import[..], &["--ids", "strings", "--nodes", "n.csv"], &columns].concat();
     let json = bench.json(&args);
     assert_eq!((&json["num_nodes"], &json["num_classes"], &json["feature_dim"]), (&40.into(), &2.into(), &2.into()));
-    assert_eq!(json["splits"], serde_json::json!({ "train": 10, "valid": 10, "test": 10 }));
+    let tens = serde_json::json!({ "train": 10, "valid": 10, "test": 10 });
+    assert_eq!((&json["splits"]["train"], &json["splits"]["labelled"]), (&10.into(), &tens));
+    assert_eq!(json["provenance"]["feature_names"], serde_json::json!(["f0", "f1"]));
     assert_eq!(json["provenance"]["class_names"], serde_json::json!(["cat", "dog"]));
     let notes = json["provenance"]["notes"].as_array().expect("a list").clone();
     assert!(notes.len() > 3, "{notes:?}");

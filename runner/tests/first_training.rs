@@ -114,3 +114,88 @@ fn help_names_the_bounds() {
     let spacing = format!("without --epochs, as many as make {} steps", Bound::EVALUATION.steps);
     assert!(text.contains(&spacing), "{spacing:?} in {text}");
 }
+
+/// Nodes without a label are not scored: each split's labelled share is said, and nothing is NaN.
+#[test]
+fn nodes_without_a_label_are_said_and_never_nan() {
+    let bench = Bench::new();
+    let write = |name: &str, text: &str| std::fs::write(bench.path().join(name), text).expect("room");
+    let edges: String = (0..60).map(|i| format!("{i} {}\n", i * 7 % 60)).collect();
+    write("e.txt", &edges);
+    // Two classes of training nodes, three of others; `test` says which test nodes have a label.
+    let import = |valid: &dyn Fn(usize) -> bool, test: &dyn Fn(usize) -> bool| {
+        let mut nodes = "id,kind,split,f0,f1\n".to_string();
+        for i in 0..60 {
+            let split = ["train", "valid", "test"][i % 3];
+            let labelled = [true, valid(i), test(i)][i % 3];
+            let class = ["ant", "bee", "cat"][if i % 3 == 0 { i % 2 } else { i % 5 % 3 }];
+            nodes += &format!("{i},{},{split},{}.5,{}\n", if labelled { class } else { "" }, i % 4, i % 7);
+        }
+        write("n.csv", &nodes);
+        let args = ["import", "edges", "e.txt", "-o", "d", "--nodes", "n.csv", "--label-column", "kind", "--force"];
+        (bench.json(&args), bench.text(&args))
+    };
+    let no_nan = |text: &str| assert!(!text.contains("NaN"), "{text}");
+
+    let (json, text) = import(&|_| true, &|i| i % 2 == 0);
+    assert_eq!(json["splits"]["labelled"], serde_json::json!({ "train": 20, "valid": 20, "test": 10 }));
+    assert!(text.contains("splits    train 20, valid 20, test 20 (10 labelled)\n"), "{text}");
+    for note in [
+        "10 of 20 test nodes have no label, and are not scored",
+        "classes without a training node, which are never predicted rightly: 1 (cat)",
+    ] {
+        assert!(text.contains(note), "{note}: {text}");
+    }
+    let train = ["train", "d", "--epochs", "2", "--layers", "1", "--hidden", "4", "--fanouts", "3", "--save", "m"];
+    let output = bench.run(&train);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    for line in [
+        "10 of 20 test nodes have a label; scores are of these alone\n",
+        "classes without a training node, never predicted rightly: 1 (2)\n",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    let scores = bench.text(&["evaluate", "m", "d"]);
+    assert!(scores.lines().any(|line| line.starts_with("test") && line.contains("10 of 20")), "{scores}");
+    assert_eq!(bench.json(&["evaluate", "m", "d"])["test"]["unlabelled"], 10);
+
+    // No labelled test node.
+    let (json, text) = import(&|_| true, &|_| false);
+    assert_eq!(json["splits"]["labelled"]["test"], 0);
+    assert!(text.contains("test 20 (0 labelled)"), "{text}");
+    let train_again = [&train[..], &["--run", "run"]].concat();
+    let output = bench.run(&train_again);
+    no_nan(&String::from_utf8_lossy(&output.stderr));
+    no_nan(&String::from_utf8_lossy(&output.stdout));
+    assert!(bench.json(&train)["test_accuracy"].is_null());
+    for entry in std::fs::read_dir(bench.path().join("run")).expect("a run directory") {
+        let path = entry.expect("readable").path();
+        if path.extension().is_some_and(|e| e == "jsonl" || e == "html" || e == "json") {
+            no_nan(&std::fs::read_to_string(path).expect("text"));
+        }
+    }
+    let scores = bench.text(&["evaluate", "m", "d"]);
+    no_nan(&scores);
+    assert!(scores.lines().any(|line| line.starts_with("test") && line.contains("0 of 20")), "{scores}");
+    let scores = bench.json(&["evaluate", "m", "d"]);
+    assert!(scores["test"]["accuracy"].is_null() && scores["test"]["nodes"] == 0, "{scores}");
+    // Sampled, too.
+    no_nan(&bench.text(&["evaluate", "m", "d", "--evaluation", "sampled", "--fanouts", "3"]));
+
+    // No labelled validation node: nothing is validated.
+    import(&|_| false, &|_| true);
+    let text = bench.text(&train);
+    no_nan(&text);
+    assert!(!text.contains("validation accuracy") && text.contains("test accuracy"), "{text}");
+
+    // No labelled training node: nothing to learn.
+    let all =
+        |class: &str| (0..60).map(|i| format!("{i},{}\n", if i % 3 == 0 { "" } else { class })).collect::<String>();
+    write("y.csv", &format!("id,label\n{}", all("1")));
+    write("train.txt", "0\n3\n6\n");
+    let unlabelled =
+        ["import", "edges", "e.txt", "-o", "u", "--labels", "y.csv", "--train", "train.txt", "--random-features", "2"];
+    assert!(bench.text(&unlabelled).contains("3 of 3 training nodes have no label, and teach nothing"));
+    bench.refused(&["train", "u", "--layers", "1", "--fanouts", "3"], &["none of the 3 training nodes has a label"]);
+}

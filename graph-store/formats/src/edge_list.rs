@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use morphgl_graph_store::{Error, Position, Result};
 
 use crate::files::{invalid, magic};
-use crate::tabular::columnar;
+use crate::tabular::{TableFile, columnar};
 use crate::text::{Chunks, FirstLine, IdFormat, Pairs, PairsFormat, first_line, named_cure, parse_next};
-use crate::{EdgeSink, Format, Ingest, Options, Progress, compact, metis};
+use crate::{EdgeSink, Format, Ingest, Options, Progress, Silent, compact, metis};
 use preface::Preface;
 
 mod preface;
@@ -118,6 +118,7 @@ fn text(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions, sizes:
     } else if layout.is_plain() && layout.columns.weight.is_some() && !options.drop_weights {
         ingest.note("the third of three columns without names was read as weights; --src 1 --dst 2 leaves it out");
     }
+    note_undirected(ingest, source, &ignored)?;
     let weighted = layout.columns.weight.is_some() && !options.drop_weights;
     let mut lines = PairsFormat { layout, weighted, any_count: format.ignore_columns, ids: IdFormat::ALL };
     let first = format.first_id.filter(|_| format.ids == Ids::Keep).unwrap_or(0);
@@ -149,6 +150,24 @@ fn text(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions, sizes:
     note_rounded(ingest, rounded);
     Ok(())
 }
+
+/// Notes that the column `type` of Gephi's tables, which is not read, calls edges undirected.
+fn note_undirected(ingest: &mut Ingest<'_>, source: &Path, ignored: &[String]) -> Result<()> {
+    if ingest.options().symmetrise || !ignored.iter().any(|name| name == TYPE) {
+        return Ok(());
+    }
+    let mut table = TableFile::open(source, &Silent)?;
+    let Some(column) = table.header.find(&[TYPE]) else { return Ok(()) };
+    let Some(rows) = table.next(&[column])? else { return Ok(()) };
+    if rows.column(column).text(0).trim_ascii().eq_ignore_ascii_case(b"undirected") {
+        let what = "the column type calls edges undirected: each is read once, from source to target";
+        ingest.note(format!("{what}; --symmetrise reads them both ways"));
+    }
+    Ok(())
+}
+
+/// Name of the column of Gephi's tables that says whether edges are directed.
+const TYPE: &str = "type";
 
 fn note_rounded(ingest: &mut Ingest<'_>, rounded: u64) {
     if rounded > 0 {

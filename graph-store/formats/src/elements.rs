@@ -150,13 +150,13 @@ impl ElementType {
                 out.push(label);
                 Ok(())
             }
-            _ => Err(format!("the label is {v}")),
+            _ => Err(format!("the label is {v}, neither a class number nor -1 (none)")),
         };
         if self.kind == Kind::Float {
             let mut push_real = |v: f64| match v {
                 v if v.is_nan() => push(-1),
                 v if v.fract() == 0.0 && v.abs() < f64::from(i32::MAX) => push(v as i64),
-                v => Err(format!("the label is {v}")),
+                v => Err(format!("the label is {v}, neither a class number nor -1 (none)")),
             };
             return decode!(self, bytes, "numbers", v,
                 [Float f16, Float f32] => push_real(v.into())?,

@@ -43,6 +43,12 @@ impl Encode {
         self.narrow(&scaled, out)
     }
 
+    /// The sum that each row is divided by; none unless rows are normalised.
+    pub(crate) fn sums(self, rows: &[f32]) -> Vec<f32> {
+        let rows = if self.normalize { rows } else { &[] };
+        rows.chunks(self.dim).map(|row| row.iter().map(|v| f64::from(v.abs())).sum::<f64>() as f32).collect()
+    }
+
     fn narrow(self, values: &[f32], out: &mut [u8]) -> Option<Unstorable> {
         match self.dtype {
             Dtype::F16 => {

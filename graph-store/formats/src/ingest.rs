@@ -1,18 +1,20 @@
 //! The pipeline of every import: edges, features, labels and splits, checked, into one dataset.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Array, ArrayMeta, DatasetWriter, Element, Error, Load, Position, Result, read_npy};
+use morphgl_graph_store::{Array, ArrayMeta, DatasetWriter, Dtype, Element, Error, Load, Position, Result, read_npy};
 use serde_json::Value;
 
 use crate::files::{file_name, invalid};
+use crate::tabular::lists;
 use crate::{Options, Progress, random};
-use nodes::NodeTable;
+use nodes::{FeatureColumns, NodeTable};
 
 mod edges;
 pub(crate) mod features;
+mod leaks;
 pub(crate) mod nodes;
 mod size;
 
@@ -46,6 +48,9 @@ pub struct Ingest<'a> {
     /// Highest node of a split, by the file it came from.
     splits: Option<(PathBuf, Option<u32>)>,
     num_classes: Option<usize>,
+    /// Stored type of the features, once they are written, and their columns, where they are those of a table.
+    feature_dtype: Option<Dtype>,
+    feature_columns: Option<FeatureColumns>,
     notes: Vec<String>,
 }
 
@@ -70,6 +75,8 @@ impl<'a> Ingest<'a> {
             rows: Vec::new(),
             splits: None,
             num_classes: None,
+            feature_dtype: None,
+            feature_columns: None,
             notes: Vec::new(),
         };
         ingest.provenance("source", file_name(source));
@@ -129,7 +136,8 @@ impl<'a> Ingest<'a> {
         let outside = |&l: &i32| l < -1 || i64::from(l) >= num_classes as i64 || l == i32::MAX;
         if let Some(i) = labels.iter().position(outside) {
             let what = format!("the label of node {i} is {}, outside -1 (none) and 0..{num_classes}", labels[i]);
-            return Err(Error::invalid(source, Position::Element(i as u64), what, "correct the labels"));
+            let cure = "number the classes from 0, and write -1 for nodes without a label";
+            return Err(Error::invalid(source, Position::Element(i as u64), what, cure));
         }
         let labelled = labels.iter().filter(|&&l| l >= 0).count();
         if num_classes > labelled && num_classes > PLAUSIBLE_CLASSES {
@@ -146,8 +154,13 @@ impl<'a> Ingest<'a> {
     /// Notes the classes without a node.
     fn note_empty_classes(&mut self, labels: &[i32], num_classes: usize) {
         let mut has_node = vec![false; num_classes];
-        labels.iter().filter(|l| **l >= 0).for_each(|&l| has_node[l as usize] = true);
+        let labelled = labels.iter().filter(|l| **l >= 0).inspect(|l| has_node[**l as usize] = true).count();
         let empty: Vec<usize> = (0..num_classes).filter(|&c| !has_node[c]).collect();
+        let used = num_classes - empty.len();
+        if used > 2 && 2 * used > labelled {
+            let cure = "if they are names, dates or measurements of nodes, take another column (--label-column)";
+            self.note(format!("{used} classes for {labelled} labelled nodes, fewer than two for each: {cure}"));
+        }
         if has_node.first() == Some(&false) && empty.len() < num_classes {
             self.note("no node is of class 0; if labels count from 1, take 1 off them");
         } else if !empty.is_empty() && empty.len() < num_classes {
@@ -225,6 +238,7 @@ impl<'a> Ingest<'a> {
             }
             self.check_splits(&path, num_nodes)?;
         }
+        self.note_leaks()?;
         for (option, array, given) in [
             ("--random-labels", "labels", options.random_labels.is_some()),
             ("--random-features", "features", options.random_features.is_some()),
@@ -244,9 +258,13 @@ impl<'a> Ingest<'a> {
             self.write_splits(splits.each_ref().map(Vec::as_slice))?;
             self.provenance("split_seed", shares.seed);
         }
+        self.note_labels_of_splits()?;
         if let (Some(random_features), false) = (&options.random_features, self.has("features")) {
             features::random(&mut self, &source, num_nodes, random_features)?;
             self.provenance("random_features_seed", random_features.seed);
+        }
+        if let Some(columns) = self.feature_columns.take().filter(|columns| columns.are_named) {
+            self.provenance("feature_names", columns.names);
         }
         if !self.notes.is_empty() {
             let notes = std::mem::take(&mut self.notes);
@@ -257,8 +275,7 @@ impl<'a> Ingest<'a> {
         self.writer.finish(&name, self.num_classes.unwrap_or(0), self.provenance)
     }
 
-    /// Refuses a split that lists a node twice, and notes what is odd about the source's splits: nodes in several of them,
-    /// training nodes without a label.
+    /// Refuses a split that lists a node twice, and notes how many nodes the source's splits have in common.
     fn check_splits(&mut self, source: &Path, num_nodes: u64) -> Result<()> {
         let mut seen = vec![0u8; num_nodes as usize];
         let mut repeated = 0;
@@ -278,12 +295,34 @@ impl<'a> Ingest<'a> {
             let what = "nodes are in more than one split: their accuracy says nothing of unseen nodes";
             self.note(format!("{repeated} {what}"));
         }
-        if self.has("labels") {
-            let (labels, train) = (self.array::<i32>("labels")?, self.array::<u32>("train")?);
-            let unlabelled = train.iter().filter(|&&v| labels[v as usize] < 0).count();
+        Ok(())
+    }
+
+    /// Notes the nodes of each split that have no label, and the classes that no training node has.
+    fn note_labels_of_splits(&mut self) -> Result<()> {
+        if !self.has("labels") || self.splits.is_none() && self.options.split.is_none() {
+            return Ok(());
+        }
+        let labels = self.array::<i32>("labels")?;
+        let mut classes = [const { BTreeSet::new() }; 3];
+        for ((split, name), classes) in SPLITS.into_iter().zip(["training", "validation", "test"]).zip(&mut classes) {
+            let nodes = self.array::<u32>(split)?;
+            let unlabelled = nodes.iter().filter(|&&v| labels[v as usize] < 0).count();
             if unlabelled > 0 {
-                self.note(format!("{unlabelled} of {} training nodes have no label, and teach nothing", train.len()));
+                let so = if split == "train" { "and teach nothing" } else { "and are not scored" };
+                self.note(format!("{unlabelled} of {} {name} nodes have no label, {so}", nodes.len()));
             }
+            classes.extend(nodes.iter().map(|&v| labels[v as usize]).filter(|&label| label >= 0));
+        }
+        let [train, valid, test] = classes;
+        let untrained: Vec<String> = (&valid | &test).difference(&train).map(i32::to_string).collect();
+        if !untrained.is_empty() && !train.is_empty() {
+            let names = self.provenance.get("class_names").and_then(Value::as_array);
+            let name = |class: &String| names.and_then(|names| names.get(class.parse::<usize>().ok()?)?.as_str());
+            let untrained: Vec<&str> = untrained.iter().map(|class| name(class).unwrap_or(class)).collect();
+            let (count, classes) = (untrained.len(), lists::list(&untrained));
+            let what = "classes without a training node, which are never predicted rightly";
+            self.note(format!("{what}: {count} ({classes})"));
         }
         Ok(())
     }

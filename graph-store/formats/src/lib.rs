@@ -20,6 +20,7 @@ mod progress;
 mod random;
 mod segment;
 mod sparse;
+mod splits;
 mod tabular;
 mod text;
 

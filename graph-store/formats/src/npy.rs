@@ -214,11 +214,12 @@ impl<'z> ArrayReader<'z> {
         Ok(ids.into_iter().map(|id| id as u64).collect())
     }
 
-    /// All flags of the array, or of one of its columns.
-    pub(crate) fn mask_of(&mut self, column: &Option<Column>) -> Result<Vec<bool>> {
+    /// All numbers of a mask, or of one of its columns.
+    pub(crate) fn mask_of(&mut self, column: &Option<Column>) -> Result<Vec<f32>> {
         let column = self.expect_column(column, "--split-column")?;
-        let values = self.all_ints()?;
-        Ok(self.select(column, |i| values[i] != 0))
+        let mut values = vec![];
+        self.floats(u64::MAX, &mut values)?;
+        Ok(self.select(column, |i| values[i]))
     }
 
     /// All class numbers of the array, or of one of its columns.

@@ -8,7 +8,7 @@
 //! | `weights` or `edge_weight` | a number of at least 0 an edge, in the order of the edges |
 //! | `features`, `x` or `feat` | `[N, dim]`: f16 and u8 are kept, all else becomes f32 |
 //! | `labels`, `label` or `y` | whole numbers, -1 or NaN for none |
-//! | `train`, `valid`, `test` | node ids, or bool masks; also as `train_idx`, `train_mask`, `val`, `val_mask`, … |
+//! | `train`, `valid`, `test` | node ids, or masks of booleans or of 0 and 1; also as `train_idx`, `train_mask`, `val`, `val_mask`, … |
 //! | `node_ids` | ids the nodes have elsewhere |
 //!
 //! A matrix that `scipy.sparse.save_npz` wrote is a graph, too: entry (i, j) is an edge from i to j with its value as weight,
@@ -22,9 +22,9 @@ use morphgl_graph_store::{Dtype, Error, Position, Result};
 
 use crate::archive::ArraySet;
 use crate::array_edges::{self, Scipy};
-use crate::elements::Kind;
 use crate::files::invalid;
 use crate::ingest::features::push_array;
+use crate::splits::{self, Form, SplitNodes};
 use crate::{Format, Ingest, Options, Progress, Rows};
 
 /// Options of plain arrays.
@@ -84,7 +84,7 @@ pub fn import(
         let labels = array.labels_of(&options.nodes.columns.label)?;
         ingest.labels(&array.path, &labels, None)?;
     }
-    splits(&mut ingest, &mut arrays, num_nodes)?;
+    read_splits(&mut ingest, &mut arrays, num_nodes)?;
     if let Some(mut array) = arrays.array_of(&["node_ids"])? {
         array.expect_vector()?;
         let ids = array.all_ids()?;
@@ -135,35 +135,36 @@ fn rows_of_others(arrays: &mut ArraySet) -> Result<Option<u64>> {
 }
 
 /// Takes the splits, which are lists of nodes or masks.
-fn splits(ingest: &mut Ingest<'_>, arrays: &mut ArraySet, num_nodes: u64) -> Result<()> {
+fn read_splits(ingest: &mut Ingest<'_>, arrays: &mut ArraySet, num_nodes: u64) -> Result<()> {
     let mut splits = [const { Vec::new() }; 3];
     let mut path = None;
     for (split, names) in splits.iter_mut().zip(SPLITS) {
         let Some(name) = arrays.one_of(names)? else { continue };
         let mut array = arrays.array(name)?;
-        if array.ty.kind == Kind::Bool || name.ends_with("_mask") {
-            if array.shape.first().is_some_and(|&rows| rows != num_nodes) {
-                let what = format!("a mask of {} nodes, but the graph has {num_nodes}", array.shape[0]);
-                return invalid(&array.path, what, "give every node its element");
+        match splits::read(&mut array, &ingest.options().nodes.columns.split, Form::of(name), Some(num_nodes))? {
+            SplitNodes::Mask(mask) => {
+                if mask.len() as u64 != num_nodes {
+                    let what = format!("a mask of {} nodes, but the graph has {num_nodes}", mask.len());
+                    return invalid(&array.path, what, "give every node its element");
+                }
+                *split = (0..).zip(mask).filter(|&(_, flag)| flag).map(|(node, _)| node).collect();
             }
-            let mask = array.mask_of(&ingest.options().nodes.columns.split)?;
-            *split = (0..).zip(mask).filter(|&(_, flag)| flag).map(|(node, _)| node).collect();
-        } else {
-            array.expect_vector()?;
-            let mut seen = vec![false; num_nodes as usize];
-            for (i, v) in (0..).zip(array.all_ints()?) {
-                let node = u32::try_from(v).ok().filter(|&v| u64::from(v) < num_nodes);
-                let what = match node {
-                    None => format!("node {v} does not exist, there are {num_nodes} nodes"),
-                    Some(node) if std::mem::replace(&mut seen[node as usize], true) => {
-                        format!("node {v} is listed twice")
-                    }
-                    Some(node) => {
-                        split.push(node);
-                        continue;
-                    }
-                };
-                return Err(Error::invalid(&array.path, Position::Element(i), what, "correct the split"));
+            SplitNodes::Ids(ids) => {
+                let mut seen = vec![false; num_nodes as usize];
+                for (i, v) in (0..).zip(ids) {
+                    let node = u32::try_from(v).ok().filter(|&v| u64::from(v) < num_nodes);
+                    let what = match node {
+                        None => format!("node {v} does not exist, there are {num_nodes} nodes"),
+                        Some(node) if std::mem::replace(&mut seen[node as usize], true) => {
+                            format!("node {v} is listed twice")
+                        }
+                        Some(node) => {
+                            split.push(node);
+                            continue;
+                        }
+                    };
+                    return Err(Error::invalid(&array.path, Position::Element(i), what, "correct the split"));
+                }
             }
         }
         path = Some(array.path);

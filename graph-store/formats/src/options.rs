@@ -140,7 +140,7 @@ pub struct NodeFiles {
     pub features: Option<PathBuf>,
     /// `[nodes]`, or a table with a column of labels: class numbers, or names, which are numbered in their order.
     pub labels: Option<PathBuf>,
-    /// Ids, or a mask of all nodes: of training, validation and test nodes.
+    /// Ids, or a mask of all nodes, which is known by its values: of training, validation and test nodes.
     pub splits: [Option<PathBuf>; 3],
     /// The columns of the tables.
     pub columns: NodeColumns,
@@ -156,7 +156,8 @@ pub struct NodeColumns {
     /// Splits: `split`, `fold` or `set` with `train`, `valid` or `val`, `test`; or three masks. Of numpy masks `[nodes, K]`
     /// the number of the column.
     pub split: Option<Column>,
-    /// Features: names of one word and a number, such as `f0` and `feat_12`.
+    /// Features: names of one word and a number, such as `f0` and `feat_12`, but for words of ids, labels, splits, masks,
+    /// weights and times (`label_2`). A name may be a range of numbers, `2-1434`, or a pattern, `f*`.
     pub features: Option<Vec<Column>>,
 }
 

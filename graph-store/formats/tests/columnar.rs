@@ -103,7 +103,7 @@ fn text_categories_lists_and_missing_values_are_read() {
     for (edges, nodes) in files(dir.path(), "e", &[edges]).into_iter().zip(files(dir.path(), "n", &[nodes])) {
         let mut files = NodeFiles { table: Some(nodes.clone()), ..NodeFiles::default() };
         let error = import(&edges, &format, &Options { nodes: files.clone(), ..Options::default() }).unwrap_err();
-        assert!(error.contains("\"x\", of which not all are known"), "{error}");
+        assert!(error.contains("x, of which not all are known: x;"), "{error}");
         files.columns.features = Some(vec![Column::Name("x".into())]);
         let found = import(&edges, &format, &Options { nodes: files, ..Options::default() }).unwrap();
         let names = NodeNames::read(&found.path).unwrap().expect("they are text");

@@ -131,12 +131,12 @@ fn bad_values_are_named() {
     );
     let none = &Options::default();
     check_refused(
-        "y.npy, element 1: the label of node 1 is 3, outside -1 (none) and 0..3; correct the labels",
+        "y.npy, element 1: the label of node 1 is 3, outside -1 (none) and 0..3; number the classes from 0, and write -1 for nodes without a label",
         none,
         |i| i.labels(Path::new("y.npy"), &[-1, 3, 0, 0], Some(3)),
     );
     check_refused(
-        "y.npy, element 0: the label of node 0 is -2, outside -1 (none) and 0..1; correct the labels",
+        "y.npy, element 0: the label of node 0 is -2, outside -1 (none) and 0..1; number the classes from 0, and write -1 for nodes without a label",
         none,
         |i| i.labels(Path::new("y.npy"), &[-2, 0, 0, 0], None),
     );

@@ -134,6 +134,39 @@ fn dense_features_keep_their_type_or_the_smallest_exact_one() {
     }
 }
 
+/// A feature that copies or codes the labels is noted, dense or sparse, in any type.
+#[test]
+fn leaked_labels_are_noted() {
+    let tmp = tempfile::tempdir().unwrap();
+    let source = tmp.path().join("small.npz");
+    let mut arrays: Vec<_> = plain().into_iter().filter(|(n, _)| !n.starts_with("attr_")).collect();
+    let notes = |normalize_features: bool| {
+        let options = Options { replace: true, normalize_features, ..Options::default() };
+        let path = npz::import(&source, &tmp.path().join("out"), &options, &Silent).unwrap();
+        let meta = morphgl_graph_store::Meta::read(&path).unwrap();
+        meta.provenance.get("notes").map_or(String::new(), ToString::to_string)
+    };
+    // The labels are 1, 0, 1.
+    for (matrix, leaks) in [
+        (npy("<f4", "(3, 2)", &le![f32: 5.0, 2.5, 6.0, 7.0, 7.0, 2.5]), "the feature 1 (counted from 0) has one value"),
+        (npy("|u1", "(3, 2)", &[1, 9, 0, 8, 1, 7]), "the feature 0 (counted from 0) has one value"),
+        (npy("<f2", "(3, 1)", &[0, 0x3c, 0, 0x40, 0, 0x3c]), "the feature 0 (counted from 0) has one value"),
+        (npy("<f4", "(3, 2)", &le![f32: 0.0, 1.0, 1.0, 0.0, 0.0, 1.0]), "2 features have one value per class"),
+        (npy("<f4", "(3, 2)", &le![f32: 5.0, 1.0, 6.0, 1.0, 7.0, 1.0]), ""),
+    ] {
+        arrays.push(("attr_matrix", matrix));
+        write_npz(&source, true, &arrays);
+        for normalized in [false, true] {
+            let found = notes(normalized);
+            assert!(
+                if leaks.is_empty() { !found.contains("per class") } else { found.contains(leaks) },
+                "{leaks}: {found}"
+            );
+        }
+        arrays.pop();
+    }
+}
+
 #[test]
 fn impossible_arrays_are_named_with_a_cure() {
     let tmp = tempfile::tempdir().unwrap();

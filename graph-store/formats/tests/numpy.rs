@@ -331,6 +331,7 @@ fn notes_say_what_is_odd() {
         [
             "1 nodes are in more than one split: their accuracy says nothing of unseen nodes",
             "1 of 2 training nodes have no label, and teach nothing",
+            "1 of 2 test nodes have no label, and are not scored",
         ]
     );
     let shares = morphgl_formats::RandomSplit { train: 0.5, valid: 0.0, test: 0.5, seed: 0 };

@@ -1,5 +1,6 @@
 //! A dataset, opened: topology, features, labels, splits.
 
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use crate::check::{self, Fault};
@@ -180,6 +181,38 @@ impl Dataset {
     /// Number of nodes.
     pub fn num_nodes(&self) -> usize {
         self.topology.num_nodes()
+    }
+
+    /// Number of `nodes` that have a label.
+    ///
+    /// # Panics
+    ///
+    /// When a node is not below [`Self::num_nodes`].
+    pub fn num_labelled(&self, nodes: &[u32]) -> usize {
+        self.labelled(nodes).count()
+    }
+
+    /// Whether any of `nodes` has a label: else there is nothing to score.
+    ///
+    /// # Panics
+    ///
+    /// When a node is not below [`Self::num_nodes`].
+    pub fn any_labelled(&self, nodes: &[u32]) -> bool {
+        self.labelled(nodes).next().is_some()
+    }
+
+    /// Classes of nodes outside the training split that no training node has, ascending: a model cannot learn them.
+    pub fn untrained_classes(&self) -> Vec<usize> {
+        let trained: HashSet<i32> = self.labelled(&self.splits.train).collect();
+        let others = [&self.splits.valid, &self.splits.test].into_iter().flat_map(|split| self.labelled(split));
+        let untrained: BTreeSet<i32> = others.filter(|class| !trained.contains(class)).collect();
+        untrained.into_iter().map(|class| class as usize).collect()
+    }
+
+    /// The labels of those `nodes` that have one.
+    fn labelled(&self, nodes: &[u32]) -> impl Iterator<Item = i32> {
+        let labels = self.labels.as_deref();
+        nodes.iter().filter_map(move |&node| labels.map(|labels| labels[node as usize])).filter(|&label| label >= 0)
     }
 
     /// Number of features of a node, 0 without features.

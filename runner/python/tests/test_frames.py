@@ -59,7 +59,7 @@ def test_rows_are_matched_by_their_ids(edges, nodes, options, expected):
     "edges, nodes, options, message",
     [
         (EDGES, NODES.assign(name=list("dacb")), {}, "nodes.csv: .*name.* x="),
-        (EDGES, NODES.assign(name=list("dacb")), {"y": "y"}, 'nodes: the columns "name" are not known; list the columns of features by x='),
+        (EDGES, NODES.assign(name=list("dacb")), {"y": "y"}, 'nodes: the columns "?name"? are not known; list the columns of features by x='),
         (EDGES, NODES.assign(f0=[1, np.nan, 2, 3]), {}, "nodes.csv.*the feature of node 0, column 0 is NaN"),
         (EDGES, NODES.assign(f0=[1, np.inf, 2, 3]), {}, "inf"),
         (EDGES, NODES[NODES.id != 2], {}, "nodes.csv: 1 of 4 nodes have no features"),

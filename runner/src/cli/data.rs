@@ -142,6 +142,24 @@ fn describe(dataset: &Dataset, start: Instant, show: Show) {
     if repeated > 0 {
         show.say(format_args!("{}", info::overlap(repeated)));
     }
+    if dataset.labels.is_none() {
+        return;
+    }
+    let splits = &dataset.splits;
+    for (name, nodes) in [("training", &splits.train), ("validation", &splits.valid), ("test", &splits.test)] {
+        let labelled = dataset.num_labelled(nodes);
+        if labelled < nodes.len() {
+            let [labelled, nodes] = [labelled, nodes.len()].map(|n| HumanCount(n as u64));
+            show.say(format_args!("{labelled} of {nodes} {name} nodes have a label; scores are of these alone"));
+        }
+    }
+    let untrained = dataset.untrained_classes();
+    if !untrained.is_empty() && !splits.train.is_empty() {
+        let some = untrained.iter().take(8).map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let more = if untrained.len() > 8 { ", …" } else { "" };
+        let count = HumanCount(untrained.len() as u64);
+        show.say(format_args!("classes without a training node, never predicted rightly: {count} ({some}{more})"));
+    }
 }
 
 pub(crate) fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {

@@ -73,15 +73,23 @@ pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
             group.map_or(Ok(scores.clone()), |group| group.sum_scores(&scores))?
         }
     };
-    let present = || names.iter().zip(&scores).filter(|(_, s)| s.count > 0);
+    let present = || names.iter().zip(&scores).zip(sets).filter(|(_, set)| !set.is_empty());
+    // A split without labels has no score.
     let rows: Vec<Vec<String>> = present()
-        .map(|(name, s)| {
-            let accuracy = format!("{:.2}%", 100.0 * s.accuracy());
-            vec![name.to_string(), HumanCount(s.count).to_string(), accuracy, format!("{:.4}", s.loss())]
+        .map(|((name, s), set)| {
+            let (scored, nodes) = (HumanCount(s.count), HumanCount(set.len() as u64));
+            let nodes = if s.count < set.len() as u64 { format!("{scored} of {nodes}") } else { nodes.to_string() };
+            let value = |text: String| if s.count > 0 { text } else { "–".to_string() };
+            let (accuracy, loss) = (format!("{:.2}%", 100.0 * s.accuracy()), format!("{:.4}", s.loss()));
+            vec![name.to_string(), nodes, value(accuracy), value(loss)]
         })
         .collect();
     let mut json: Map<String, Value> = present()
-        .map(|(name, s)| (name.to_string(), json!({ "nodes": s.count, "accuracy": s.accuracy(), "loss": s.loss() })))
+        .map(|((name, s), set)| {
+            let (accuracy, loss) = (s.accuracy(), s.loss());
+            let score = json!({ "nodes": s.count, "unlabelled": set.len() as u64 - s.count, "accuracy": accuracy, "loss": loss });
+            (name.to_string(), score)
+        })
         .collect();
     let mut text = show::table(&["split", "nodes", "accuracy", "loss"], &rows, &[0]);
     let sampled_by = (evaluation == Evaluation::Sampled).then_some(&route.batching);

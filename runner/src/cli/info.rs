@@ -27,6 +27,8 @@ pub(crate) struct Args {
 
 /// Maximum number of lines of notes: with the seven others, a summary has ten.
 const NOTE_LINES: usize = 3;
+/// Arrays of the splits.
+const SPLITS: [&str; 3] = ["train", "valid", "test"];
 /// Bytes read at a time.
 const BUFFER: usize = 256 << 10;
 /// Sources that are looked up before the search for isolated nodes may end, and their memory is given back.
@@ -94,9 +96,10 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     if let Some(labels) = dataset.array("labels")? {
         for_each(&labels, |label| labelled += u64::from(i32::from_le_bytes(label) >= 0))?;
     }
+    let labelled_of_splits = labelled_of_splits(&dataset, labelled, n)?;
     let features = meta.arrays.get("features").map(|f| (f.shape[1], f.dtype));
     let total: u64 = meta.arrays.values().map(num_bytes).sum();
-    let splits = ["train", "valid", "test"].map(|name| meta.arrays.get(name).map_or(0, |array| array.shape[0]));
+    let splits = SPLITS.map(|name| meta.arrays.get(name).map_or(0, |array| array.shape[0]));
 
     let loops = match self_loops {
         0 => String::new(),
@@ -120,8 +123,12 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         true => format!("labels    {} classes, {} nodes labelled\n", meta.num_classes, HumanCount(labelled)),
         false => "labels    none\n".to_string(),
     };
-    let [train, valid, test] = splits.map(HumanCount);
-    text += &format!("splits    train {train}, valid {valid}, test {test}\n");
+    let splits_with_labels = SPLITS.iter().zip(splits).zip(labelled_of_splits).map(|((name, nodes), labelled)| {
+        let all = labelled.is_none_or(|labelled| labelled == nodes);
+        let labelled = labelled.filter(|_| !all).map(|n| format!(" ({} labelled)", HumanCount(n)));
+        format!("{name} {}{}", HumanCount(nodes), labelled.unwrap_or_default())
+    });
+    text += &format!("splits    {}\n", splits_with_labels.collect::<Vec<_>>().join(", "));
     let weighted = meta.arrays.contains_key("weights");
     let weights = if weighted { "with edge weights" } else { "no edge weights" };
     let notes = meta.provenance.get("notes").and_then(|notes| notes.as_array());
@@ -141,7 +148,8 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         "labelled": labelled,
         "degree": { "mean": mean, "median": quantile(0.5), "p99": quantile(0.99), "max": quantile(1.0),
             "no_in_edges": no_in_edges, "isolated": isolated },
-        "splits": { "train": splits[0], "valid": splits[1], "test": splits[2] },
+        "splits": { "train": splits[0], "valid": splits[1], "test": splits[2],
+            "labelled": SPLITS.into_iter().zip(labelled_of_splits).collect::<BTreeMap<_, _>>() },
         "bytes": total,
         "arrays": meta.arrays, "provenance": meta.provenance,
     });
@@ -163,6 +171,25 @@ fn num_self_loops(indptr: &ArrayFile, indices: &ArrayFile) -> anyhow::Result<u64
         }
     }
     Ok(count)
+}
+
+/// Number of nodes of each split that have a label; `None` without labels.
+fn labelled_of_splits(dataset: &DatasetPath, labelled: u64, num_nodes: u64) -> anyhow::Result<[Option<u64>; 3]> {
+    let Some(labels) = dataset.array("labels")? else { return Ok([None; 3]) };
+    let labels = labels.read::<i32>(Load::Mmap)?;
+    let mut counts = [Some(0); 3];
+    for (name, count) in SPLITS.into_iter().zip(&mut counts) {
+        let Some(split) = dataset.array(name)? else { continue };
+        let mut of_split = split.shape[0];
+        if labelled < num_nodes {
+            of_split = 0;
+            let is_labelled = |v: [u8; 4]| labels.get(u32::from_le_bytes(v) as usize).is_some_and(|&label| label >= 0);
+            for_each(&split, |v| of_split += u64::from(is_labelled(v)))?;
+            labels.release();
+        }
+        *count = Some(of_split);
+    }
+    Ok(counts)
 }
 
 pub(crate) fn num_bytes(array: &ArrayMeta) -> u64 {

@@ -20,7 +20,7 @@ pub(crate) struct NodeArgs {
     /// Labels: class numbers or names of classes
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
-    /// Training nodes: ids, or a mask of all nodes
+    /// Training nodes: ids, or a mask of all nodes (0 and 1, or booleans)
     #[arg(long, value_name = "FILE")]
     train: Option<PathBuf>,
     /// Validation nodes
@@ -39,7 +39,8 @@ pub(crate) struct NodeArgs {
     /// number
     #[arg(long, value_name = "COLUMN", value_parser = column)]
     split_column: Option<Column>,
-    /// The columns of features [default of --nodes: f0, f1, …, or another word with numbers]
+    /// The columns of features: names, numbers, ranges of numbers (2-1434), patterns (f*) [default of --nodes: f0, f1, …,
+    /// or another word with numbers, but for words of ids, labels, splits, masks, weights and times]
     #[arg(long, value_name = "COLUMN,COLUMN,…", value_parser = column, value_delimiter = ',')]
     feature_columns: Option<Vec<Column>>,
 }

@@ -39,8 +39,11 @@ impl Screen {
     }
 
     fn batch(&mut self, batch: &BatchDone) {
-        let loss = batch.score.loss();
-        self.loss = if self.loss.is_nan() { loss } else { 0.9 * self.loss + 0.1 * loss };
+        // A mini-batch without a label has no loss.
+        if batch.score.count > 0 {
+            let loss = batch.score.loss();
+            self.loss = if self.loss.is_nan() { loss } else { 0.9 * self.loss + 0.1 * loss };
+        }
         if self.bar.is_hidden() {
             return;
         }

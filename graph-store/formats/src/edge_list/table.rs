@@ -4,14 +4,14 @@ use std::path::Path;
 
 use morphgl_graph_store::{Error, MAX_NODES, Result};
 
-use super::{Columns, EdgeListOptions, Ids, finish_kept, note_rounded, two_kinds};
+use super::{Columns, EdgeListOptions, Ids, finish_kept, note_rounded, note_undirected, two_kinds};
 use crate::Ingest;
 use crate::compact::{self, EdgeSpool};
 use crate::files::invalid;
 use crate::ingest::nodes::Keys;
 use crate::names::Names;
 use crate::tabular::{Batch, TableFile, Values, comments_note};
-use crate::text::{Chosen, EdgeColumns, NEIGHBORS, choose, named_cure};
+use crate::text::{Chosen, EdgeColumns, NEIGHBORS, NO_COMMAS, choose, has_comma, named_cure};
 
 /// Reads the edges of the table `source`.
 pub(super) fn edges<'p>(ingest: &mut Ingest<'p>, source: &'p Path, format: &EdgeListOptions) -> Result<()> {
@@ -31,6 +31,7 @@ pub(super) fn edges<'p>(ingest: &mut Ingest<'p>, source: &'p Path, format: &Edge
     let Chosen { mut columns, ignored, two_kinds } = choose(&file.header, &format.columns)
         .or_else(|(what, cure)| invalid(source, what, named_cure(cure, source)))?;
     ingest.note(columns.note(file.header.names.len(), &ignored, |column| file.header.describe(column)));
+    note_undirected(ingest, source, &ignored)?;
     columns.weight = columns.weight.filter(|_| !ingest.options().drop_weights);
     let first_id = format.first_id.unwrap_or(0);
     let weight_named = file.header.named || format.columns.weight.is_some();
@@ -160,6 +161,7 @@ impl<'p> EdgeTable<'p> {
                     let what = format!("{text:?} is no weight");
                     // A column that is a weight by its place alone may be a neighbour.
                     let cure = match self.weight_named {
+                        _ if has_comma(text.as_bytes()) => NO_COMMAS.to_string(),
                         true => "correct it, or import with --drop-weights".to_string(),
                         false => named_cure(NEIGHBORS, self.source),
                     };

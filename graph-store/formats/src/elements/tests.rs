@@ -25,9 +25,15 @@ fn labels_take_nan_for_none_and_refuse_fractions() {
     let bytes: Vec<u8> = [f32::NAN, 3.0, 0.0].iter().flat_map(|v| v.to_le_bytes()).collect();
     float.labels(&bytes, &mut labels).unwrap();
     assert_eq!(labels, [-1, 3, 0]);
-    assert_eq!(float.labels(&0.5f32.to_le_bytes(), &mut labels), Err("the label is 0.5".into()));
+    assert_eq!(
+        float.labels(&0.5f32.to_le_bytes(), &mut labels),
+        Err("the label is 0.5, neither a class number nor -1 (none)".into())
+    );
     let int = ElementType::parse("<i8").unwrap();
-    assert_eq!(int.labels(&(-2i64).to_le_bytes(), &mut labels), Err("the label is -2".into()));
+    assert_eq!(
+        int.labels(&(-2i64).to_le_bytes(), &mut labels),
+        Err("the label is -2, neither a class number nor -1 (none)".into())
+    );
 }
 
 #[test]

@@ -25,6 +25,8 @@ const CHUNK: usize = 1 << 14;
 const VALUE_BYTES: u64 = 3 * 4;
 /// Maximum number of values of an array in one segment.
 const MAX_SEGMENT: u64 = 1 << 19;
+/// File of the sums of normalised rows, inside the unfinished dataset.
+pub(super) const SUMS: &str = "features.sums.npy";
 /// Maximum number of features of a node.
 const MAX_DIM: u64 = 1 << 24;
 
@@ -35,6 +37,8 @@ pub struct FeatureSink<'s, 'a> {
     source: PathBuf,
     encode: Encode,
     out: Box<dyn WriteBytes>,
+    /// The sums of the rows, of normalised features: temporary, for the search for copies of the labels.
+    sums: Option<NpyWriter<f32>>,
     /// Number of values written.
     written: u64,
     /// Buffer of encoded rows, reused by every push.
@@ -74,7 +78,8 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
             Dtype::U8 => Box::new(writer.stream::<u8>("features")?),
             _ => Box::new(writer.stream::<f32>("features")?),
         };
-        Ok(Self { ingest, source: source.to_path_buf(), encode, out, written: 0, buffer: Pages::new() })
+        let sums = encode.normalize.then(|| NpyWriter::create(ingest.dir().join(SUMS))).transpose()?;
+        Ok(Self { ingest, source: source.to_path_buf(), encode, out, sums, written: 0, buffer: Pages::new() })
     }
 
     /// Appends whole rows, any number of them at a time (many at once is faster: they are converted in parallel).
@@ -95,7 +100,7 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
         let pieces = out.par_chunks_mut(step * size).zip(rows.par_chunks(step)).enumerate();
         let faults = pieces.filter_map(|(i, (out, rows))| encode.values(rows, out).map(|fault| fault.after(i * step)));
         let fault = faults.min_by_key(|fault| fault.index);
-        let result = self.append(&buffer, fault);
+        let result = self.append(&buffer, fault, &encode.sums(rows));
         self.buffer = buffer;
         result
     }
@@ -134,26 +139,29 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
             if same {
                 let bytes = segment.read(&pool)?;
                 let fault = encode.stored_fault(&bytes);
-                return Ok((bytes, fault));
+                return Ok((bytes, fault, Vec::new()));
             }
             let mut values = Vec::new();
             segment.floats(&pool, &mut values)?;
             let mut out = pool.take();
             let fault = encode.values(&values, out.resize(values.len() * size));
-            Ok((FilledPages::from(out), fault))
+            Ok((FilledPages::from(out), fault, encode.sums(&values)))
         };
-        pipeline::ordered(pipeline::ahead(memory, step * VALUE_BYTES), next, work, |(bytes, fault)| {
-            self.append(&bytes, fault)?;
+        pipeline::ordered(pipeline::ahead(memory, step * VALUE_BYTES), next, work, |(bytes, fault, sums)| {
+            self.append(&bytes, fault, &sums)?;
             progress.advance((bytes.len() / size) as u64 / dim);
             Ok(())
         })
     }
 
-    /// Writes encoded rows, or fails with the fault of one of them.
-    fn append(&mut self, bytes: &[u8], fault: Option<Unstorable>) -> Result<()> {
+    /// Writes encoded rows and their sums, or fails with the fault of one of them.
+    fn append(&mut self, bytes: &[u8], fault: Option<Unstorable>, sums: &[f32]) -> Result<()> {
         let (dim, dtype) = (self.encode.dim as u64, self.encode.dtype);
         let Some(Unstorable { index, value }) = fault else {
             self.written += (bytes.len() / dtype.size()) as u64;
+            if let Some(out) = &mut self.sums {
+                out.write(sums)?;
+            }
             return self.out.write_bytes(bytes);
         };
         let element = self.written + index as u64;
@@ -173,8 +181,12 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
     ///
     /// An IO error.
     pub fn finish(self) -> Result<()> {
-        let dim = self.encode.dim;
+        let Encode { dim, dtype, .. } = self.encode;
         let meta = self.out.finish(dim)?;
+        self.ingest.feature_dtype = Some(dtype);
+        if let Some(sums) = self.sums {
+            sums.finish(None)?;
+        }
         self.ingest.add_rows("features", &self.source, self.written / dim as u64, meta);
         Ok(())
     }

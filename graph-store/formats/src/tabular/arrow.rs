@@ -17,7 +17,7 @@ use morphgl_graph_store::{Error, Position, Result};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use super::{Batch, Columnar, ROWS, Source, Texts, Values};
+use super::{Batch, Columnar, Source, Texts, Values, batch_rows};
 use crate::elements::Parsed;
 use crate::files::invalid;
 
@@ -91,7 +91,7 @@ impl Columns {
         let reader: Box<dyn RecordBatchReader> = match unread {
             Unread::Parquet(builder) => {
                 let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
-                let reader = builder.with_projection(mask).with_batch_size(ROWS).build();
+                let reader = builder.with_projection(mask).with_batch_size(batch_rows(columns.len())).build();
                 Box::new(reader.map_err(|e| wrong(path, &e))?)
             }
             Unread::Feather => {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use csv::ByteRecord;
 use morphgl_graph_store::{Error, Position, Result};
 
-use super::{Batch, ROWS, Source, Texts, Values};
+use super::{Batch, Source, Texts, Values, batch_rows};
 use crate::files::invalid;
 use crate::text::{NEIGHBORS, Separator, fields, named_cure, separator_of};
 
@@ -137,7 +137,7 @@ impl Source for Delimited {
         let mut texts = vec![Texts::default(); columns.len()];
         let (mut lines, mut record, first) = (Vec::new(), ByteRecord::new(), self.done);
         self.first.take_if(|_| header);
-        while lines.len() < ROWS {
+        while lines.len() < batch_rows(columns.len()) {
             let line = match self.first.take() {
                 Some((row, line)) => {
                     record = row;

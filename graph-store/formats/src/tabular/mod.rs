@@ -6,6 +6,7 @@
 #[cfg(feature = "arrow")]
 mod arrow;
 mod delimited;
+pub(crate) mod lists;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,14 @@ use crate::files::{file_name, invalid, magic};
 use crate::text::{Header, ReadProgress, Text, open_text, real};
 use crate::{Column, Progress};
 
-/// Maximum number of rows in a batch.
+/// Maximum number of rows in a batch, and of fields.
 const ROWS: usize = 1 << 16;
+const FIELDS: usize = 1 << 19;
+
+/// Rows of a batch of so many columns.
+fn batch_rows(columns: usize) -> usize {
+    (FIELDS / columns.max(1)).clamp(1, ROWS)
+}
 
 /// Some rows of the chosen columns.
 #[derive(Debug)]
@@ -98,7 +105,8 @@ impl Values {
                 }
                 let text = String::from_utf8_lossy(text);
                 // pandas writes 3.0 where a column has missing values.
-                text.parse().map(Some).or_else(|_| text.parse().map_or(Err(text.into_owned()), whole))
+                let value = text.parse().map(Some).or_else(|_| text.parse().map_or(Err(String::new()), whole));
+                value.map_err(|_| text.into_owned())
             }
             Self::Vectors(..) => Err("a list".into()),
         }
@@ -113,7 +121,10 @@ impl Values {
             Self::Reals(values) => Ok(values[i] as f32),
             Self::Texts(texts) => match texts.get(i).trim_ascii() {
                 text if is_missing(text) => Ok(f32::NAN),
-                text => real(text).ok_or_else(|| String::from_utf8_lossy(text).into_owned()),
+                text => {
+                    let number = real(text).or_else(|| boolean(text).map(f32::from));
+                    number.ok_or_else(|| String::from_utf8_lossy(text).into_owned())
+                }
             },
             Self::Vectors(..) => Err("a list".into()),
         }
@@ -150,6 +161,12 @@ pub(crate) fn comments_note(path: &Path, count: u64) -> String {
     format!("{}: {count} lines before the first row begin with # or %, and were left out", file_name(path))
 }
 
+/// The value of a field that is a boolean.
+pub(crate) fn boolean(text: &[u8]) -> Option<bool> {
+    let is = |word: &[u8]| text.eq_ignore_ascii_case(word);
+    (is(b"true") || is(b"false")).then(|| is(b"true"))
+}
+
 /// A format of tables.
 trait Source {
     /// The next rows of `columns`; `None` at the end. `header`: whether the first row of text names the columns; other
@@ -162,6 +179,8 @@ pub(crate) struct TableFile<'p> {
     pub(crate) path: PathBuf,
     /// Of text, `named` may be changed until rows are read.
     pub(crate) header: Header,
+    /// Names of the columns as they are spelled; without a header, the first fields.
+    pub(crate) names: Vec<String>,
     /// Whether the table is text, whose first row may be a header or data.
     pub(crate) is_text: bool,
     /// Lines before the first row that were left out as comments.
@@ -172,7 +191,7 @@ pub(crate) struct TableFile<'p> {
 }
 
 impl<'p> TableFile<'p> {
-    /// Opens `path` and reads its beginning. The first row of text is a header where none of its fields is a number.
+    /// Opens `path` and reads its beginning. The first row of text is a header where none of its fields is a number or a boolean.
     pub(crate) fn open(path: &Path, progress: &'p dyn Progress) -> Result<Self> {
         Self::with_ids(path, false, progress)
     }
@@ -201,13 +220,27 @@ impl<'p> TableFile<'p> {
             }
         };
         let header = Header::new(&names, true);
-        let named = !is_text || header.names.iter().all(|name| real(name.as_bytes()).is_none());
-        Ok(Self { path: path.into(), header: Header { named, ..header }, is_text, num_comments, source, progress })
+        let is_value = |name: &String| real(name.as_bytes()).is_some() || boolean(name.as_bytes()).is_some();
+        let named = !is_text || !header.names.iter().any(is_value);
+        Ok(Self {
+            path: path.into(),
+            header: Header { named, ..header },
+            names,
+            is_text,
+            num_comments,
+            source,
+            progress,
+        })
     }
 
     /// The index of a column.
     pub(crate) fn index(&self, column: &Column) -> Result<usize> {
         self.header.index(column).or_else(|(what, cure)| invalid(&self.path, what, cure))
+    }
+
+    /// The columns that options name, each once; those that are `taken` are refused, or left out of patterns.
+    pub(crate) fn select(&self, columns: &[Column], taken: &[usize]) -> Result<Vec<usize>> {
+        lists::select(&self.header, columns, taken).or_else(|(what, cure)| invalid(&self.path, what, cure))
     }
 
     /// The next rows of `columns`; `None` at the end.

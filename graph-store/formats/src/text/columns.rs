@@ -149,9 +149,16 @@ const DST: &[&str] = &[
 const WEIGHT: &[&str] = &["weight", "w", "weights", "edge_weight"];
 const INDEX: &[&str] = &["", "id", "index", "unnamed: 0", "edge_id"];
 
+/// Maximum number of names in a message.
+const MAX_LISTED: usize = 16;
+
 /// The separator of the fields of `line`.
 pub(crate) fn separator_of(line: &[u8]) -> Separator {
     let byte = [b',', b';', b'\t'].into_iter().find(|b| line.contains(b));
+    // Numbers with decimal commas are separated by semicolons.
+    let number = |field: &[u8]| is_number(field) || super::has_comma(field);
+    let is_european = line.contains(&b';') && fields(line, Separator::Byte(b';')).all(number);
+    let byte = if is_european { Some(b';') } else { byte };
     let separator = byte.map_or(Separator::Blanks, Separator::Byte);
     // KONECT has blanks between some numbers of a line and tabs between others.
     let mixed = byte == Some(b'\t')
@@ -235,9 +242,10 @@ impl Header {
         self.names.iter().position(|name| self.named && names.contains(&name.as_str()))
     }
 
-    /// The names, for messages.
+    /// The names, for messages: of many, the first and how many there are.
     pub(crate) fn list(&self) -> String {
-        self.names.iter().map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ")
+        let some = self.names.iter().take(MAX_LISTED).map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ");
+        if self.names.len() > MAX_LISTED { format!("{some}, … ({} in all)", self.names.len()) } else { some }
     }
 
     /// The column of an index, for messages: its name, or its number from 1.

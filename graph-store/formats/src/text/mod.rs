@@ -25,7 +25,7 @@ pub(crate) use columns::{attribute, with_attributes};
 pub(crate) use columns::{choose, fields, first_line, separator_of};
 pub(crate) use foreign::not_an_archive;
 pub(crate) use pairs::{IdFormat, NEIGHBORS, Pairs, PairsFormat};
-pub(crate) use scan::{Scan, excerpt, real};
+pub(crate) use scan::{NO_COMMAS, Scan, excerpt, has_comma, real};
 
 use std::path::Path;
 

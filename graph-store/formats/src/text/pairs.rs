@@ -3,7 +3,7 @@
 use morphgl_graph_store::MAX_NODES;
 use morphgl_ingest::Edges;
 
-use super::{EdgeColumns, Layout, LineError, Scan, attribute, fields, real, with_attributes};
+use super::{EdgeColumns, Layout, LineError, NO_COMMAS, Scan, attribute, fields, has_comma, real, with_attributes};
 
 /// The form of the lines, and of their edges.
 #[derive(Debug, Clone, Copy)]
@@ -185,6 +185,9 @@ impl<I: Id> Pairs<I> {
 
     fn push_weight(&mut self, scan: &Scan<'_>, field: &[u8], format: PairsFormat) -> Result<(), LineError> {
         let Some(weight) = real(field) else {
+            if has_comma(field) {
+                return Err(comma_error(scan));
+            }
             let what = |line: &str| format!("expected two node ids and a weight, found \"{line}\"");
             let is_short = field.is_empty() && !format.layout.attributes;
             let cure = if is_short { NEIGHBORS } else { "correct the line, or import with --drop-weights" };
@@ -203,8 +206,17 @@ impl<I: Id> Pairs<I> {
     }
 }
 
+fn comma_error(scan: &Scan<'_>) -> LineError {
+    scan.error(|line| format!("a comma within a number: \"{line}\""), NO_COMMAS)
+}
+
 /// The error of a line that has another number of fields than the first one.
 fn count_error(scan: &Scan<'_>, format: PairsFormat) -> LineError {
+    let line = scan.whole_line();
+    let separates = |byte: &u8| line.contains(byte) && line.split(|b| b == byte).any(has_comma);
+    if [b';', b'\t'].iter().any(separates) {
+        return comma_error(scan);
+    }
     let Layout { count, named, .. } = format.layout;
     let cure = if named { "correct the line, or import with --ignore-columns" } else { NEIGHBORS };
     scan.error(|line| format!("expected {count} columns as on the first line, found \"{line}\""), cure)

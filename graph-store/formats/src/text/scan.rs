@@ -200,6 +200,17 @@ pub(crate) fn real(field: &[u8]) -> Option<f32> {
     fast_float2::parse(field).ok()
 }
 
+/// Whether a field is a number with a decimal comma, or with separators of thousands.
+pub(crate) fn has_comma(field: &[u8]) -> bool {
+    let (whole, part) = field.split_at(field.iter().position(|&b| b == b',').unwrap_or(field.len()));
+    let digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    digits(whole.strip_prefix(b"-").unwrap_or(whole))
+        && part.get(1..).is_some_and(|part| part.split(|&b| b == b',').all(digits))
+}
+
+/// Cure for numbers with commas.
+pub(crate) const NO_COMMAS: &str = "write numbers with decimal points and without separators of thousands";
+
 /// At most forty characters of a line, escaped for a message.
 pub(crate) fn excerpt(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(160)]);

@@ -36,7 +36,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         Some(_) => Inference::OnDisk.choose(requested, show)?,
         None => requested.unwrap_or_default(),
     };
-    let validated = !dataset.splits.valid.is_empty();
+    let validated = dataset.any_labelled(&dataset.splits.valid);
     let unread = args.patience.map(|_| "--patience").or(args.evaluate_every.map(|_| "--evaluate-every"));
     if let Some(option) = unread.filter(|_| !validated) {
         return Err(nothing_validated(option));
@@ -186,7 +186,7 @@ fn facts(
     let mut facts = Ranks::facts(&dataset.name, &dataset.path.checksums())?;
     // What a rank may have of its own: threads, and what its memory allows.
     let config = JobConfig { threads: None, disk_bytes: None, cache_bytes: None, ..config.clone() };
-    let validated = !dataset.splits.valid.is_empty();
+    let validated = dataset.any_labelled(&dataset.splits.valid);
     let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
     let options = args.options(steps, evaluation.unwrap_or_default(), validated);
     facts.extend(facts_of_ranks(args));

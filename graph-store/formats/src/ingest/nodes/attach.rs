@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{Dtype, Error, Load, NpyWriter, Result, read_npy};
 
 use super::node_index::NodeIndex;
-use super::{Features, NO_SPLIT, NodeTable};
+use super::{Features, FirstColumn, NO_SPLIT, NodeTable};
 use crate::Ingest;
 use crate::files::{file_name, invalid};
 use crate::ingest::features::{self, BATCH_VALUES};
@@ -39,6 +39,23 @@ impl RowNodes {
     }
 }
 
+/// Fewest nodes whose ids are recognised in a column: zeros and ones are common.
+const RECOGNISED: u64 = 3;
+
+impl FirstColumn {
+    /// Refuses a first column that lists every node once: it is one of ids, and rows in its order were given to wrong nodes.
+    fn check(mut self, path: &Path, index: &NodeIndex, num_nodes: u64) -> Result<()> {
+        let known = self.numbers.iter().filter(|&&id| index.node(id).is_some()).count() as u64;
+        self.numbers.sort_unstable();
+        let repeats = self.numbers.array_windows().any(|[a, b]| a == b);
+        if repeats || known != num_nodes || num_nodes < RECOGNISED {
+            return Ok(());
+        }
+        let what = "the first column has the id of every node once, and would be a feature";
+        invalid(path, what, format!("read it as ids by {}, or as a feature by {}", self.as_ids, self.as_features))
+    }
+}
+
 impl Ingest<'_> {
     /// Adds the content of the node files to the graph, whose edges are written.
     pub(crate) fn attach_nodes(&mut self, num_nodes: u64) -> Result<()> {
@@ -49,7 +66,10 @@ impl Ingest<'_> {
         }
         let index = NodeIndex::of(self, num_nodes)?;
         let mut splits = None;
-        for NodeTable { path, rows, keys, labels, splits: parts, features } in tables {
+        for NodeTable { path, rows, keys, first_column, labels, splits: parts, features } in tables {
+            if let Some(first) = first_column {
+                first.check(&path, &index, num_nodes)?;
+            }
             let nodes = match &keys {
                 Some(keys) => RowNodes::Listed(index.nodes(&path, keys, num_nodes)?),
                 None => self.rows_in_order(&path, rows, &index, num_nodes)?,
@@ -106,7 +126,10 @@ impl Ingest<'_> {
                 return features::push_array(self, open_array(path)?, Dtype::F32);
             }
             (Features::Array(path), _) => self.spool(path)?,
-            (Features::Rows(rows, dim), _) => (rows.clone(), *dim),
+            (Features::Rows { rows, dim, columns }, _) => {
+                self.feature_columns.clone_from(columns);
+                (rows.clone(), *dim)
+            }
         };
         let (values, _) = read_npy::<f32>(&rows, Load::Mmap)?;
         let row_of = nodes.by_node(0..(values.len() / dim.max(1)) as u32, u32::MAX, num_nodes);

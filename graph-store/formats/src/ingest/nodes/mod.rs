@@ -5,6 +5,7 @@
 
 mod attach;
 mod columns;
+mod labels;
 mod node_index;
 mod read;
 
@@ -23,10 +24,28 @@ pub(crate) struct NodeTable {
     path: PathBuf,
     rows: usize,
     keys: Option<Keys>,
+    /// The first column of features, while it may be one of ids that nothing names.
+    first_column: Option<FirstColumn>,
     labels: Option<Vec<i32>>,
     /// Split of each row: 0 train, 1 valid, 2 test, or `NO_SPLIT`.
     splits: Option<Vec<u8>>,
     features: Option<Features>,
+}
+
+/// The columns of a table that are features.
+#[derive(Debug, Clone)]
+pub(crate) struct FeatureColumns {
+    /// Their names; in a table without names, their numbers from 1.
+    pub(crate) names: Vec<String>,
+    pub(crate) are_named: bool,
+}
+
+/// Whole numbers in the first of the columns that are features by default, and the options that decide what they are.
+#[derive(Debug)]
+struct FirstColumn {
+    numbers: Vec<u64>,
+    as_ids: String,
+    as_features: String,
 }
 
 /// No split.
@@ -44,8 +63,8 @@ pub(crate) enum Keys {
 enum Features {
     /// A `.npy` file, read once the order of its rows is known.
     Array(PathBuf),
-    /// f32 rows of this length, in a temporary `.npy` file inside the unfinished dataset.
-    Rows(PathBuf, usize),
+    /// f32 rows of `dim` values, in a temporary `.npy` file inside the unfinished dataset.
+    Rows { rows: PathBuf, dim: usize, columns: Option<FeatureColumns> },
 }
 
 impl Ingest<'_> {

@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Error, NpyWriter, Result};
 
-use super::columns::{FileRole, ID, TableColumns, choose, note_columns};
-use super::{Features, Keys, NO_SPLIT, NodeTable};
+use super::columns::{FileRole, ID, MASKS, TableColumns, choose, note_columns};
+use super::labels::Labels;
+use super::{Features, FirstColumn, Keys, NO_SPLIT, NodeTable};
 use crate::Ingest;
-use crate::elements::Kind;
-use crate::files::{invalid, magic};
+use crate::files::{file_name, invalid, magic};
 use crate::npy::open_array;
-use crate::tabular::{Batch, TableFile, Texts, Values, comments_note, is_missing};
+use crate::splits::{self, Form, MASK_LEN, SplitNodes};
+use crate::tabular::{Batch, TableFile, Texts, Values, boolean, comments_note, is_missing, lists};
+use crate::text::{NO_COMMAS, has_comma};
 
 /// Reads all files that the options name.
 pub(super) fn all(ingest: &mut Ingest<'_>, named: bool) -> Result<Vec<NodeTable>> {
@@ -32,7 +34,15 @@ fn array(ingest: &Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Resul
     let mut array = open_array(path)?;
     let rows = array.shape.first().copied().unwrap_or(0) as usize;
     let columns = &ingest.options().nodes.columns;
-    let mut table = NodeTable { path: path.into(), rows, keys: None, labels: None, splits: None, features: None };
+    let mut table = NodeTable {
+        path: path.into(),
+        rows,
+        keys: None,
+        first_column: None,
+        labels: None,
+        splits: None,
+        features: None,
+    };
     match role {
         FileRole::Table => {
             let cure = "give it as --features or --labels, or write a table with named columns";
@@ -40,19 +50,17 @@ fn array(ingest: &Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Resul
         }
         FileRole::Features => table.features = Some(Features::Array(path.into())),
         FileRole::Labels => table.labels = Some(array.labels_of(&columns.label)?),
-        FileRole::Split(part) if array.ty.kind == Kind::Bool => {
-            let mask = array.mask_of(&columns.split)?;
-            table.splits = Some(mask.into_iter().map(|flag| if flag { part } else { NO_SPLIT }).collect());
-        }
-        FileRole::Split(_) if named => {
-            let cure = "write the nodes as text, one name a line, or as a mask of booleans";
-            return invalid(path, "numbers, where nodes are known by names", cure);
-        }
-        FileRole::Split(part) => {
-            array.expect_vector()?;
-            table.keys = Some(Keys::Numbers(array.all_ids()?));
-            table.splits = Some(vec![part; rows]);
-        }
+        FileRole::Split(part) => match splits::read(&mut array, &columns.split, Form::Either, None)? {
+            SplitNodes::Mask(mask) => table.splits = Some(of_mask(&mask, part)),
+            SplitNodes::Ids(_) if named => {
+                let cure = "write the nodes as text, one name a line, or as a mask of booleans";
+                return invalid(path, "numbers, where nodes are known by names", cure);
+            }
+            SplitNodes::Ids(ids) => {
+                table.keys = Some(Keys::Numbers(ids));
+                table.splits = Some(vec![part; rows]);
+            }
+        },
     }
     Ok(table)
 }
@@ -66,12 +74,18 @@ fn text(ingest: &mut Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Re
     if named
         && !matches!(role, FileRole::Table | FileRole::Labels)
         && file.header.find(ID).is_none()
+        && MASKS.iter().all(|names| file.header.find(names).is_none())
         && file.header.names.len() == 1
     {
         file.header.named = false;
     }
+    // Columns that pandas numbered stand beside columns with names.
+    let is_name = |name: &String| ID.contains(&name.as_str()) || name == "label";
+    file.header.named |= file.header.names.len() > 1 && file.header.names.iter().any(is_name);
     let columns = choose(&file, role, ingest)?;
-    note_columns(ingest, &file, &columns);
+    if !columns.is_lone {
+        note_columns(ingest, &file, &columns);
+    }
     let indices = columns.all();
     let mut reader = TableReader::new(ingest, path, role, columns, named);
     while let Some(batch) = file.next(&indices)? {
@@ -87,11 +101,9 @@ struct TableReader<'p> {
     columns: TableColumns,
     rows: usize,
     keys: Keys,
-    labels: Vec<i32>,
-    /// Rows whose label is a number spelled otherwise than by its digits (`007`, `3.0`), and its text; in case labels are names.
-    spellings: Vec<(usize, Vec<u8>)>,
-    /// All labels as text, from the first one on that is not a number.
-    classes: Option<Texts>,
+    /// Whole numbers in the first column of features, which may be ids that nothing names.
+    first_column: Option<Vec<u64>>,
+    labels: Labels,
     splits: Vec<u8>,
     /// Temporary file of the features.
     spool: PathBuf,
@@ -101,15 +113,15 @@ struct TableReader<'p> {
 
 impl<'p> TableReader<'p> {
     fn new(ingest: &Ingest<'_>, path: &'p Path, role: FileRole, columns: TableColumns, named: bool) -> Self {
+        let by_default = ingest.options().nodes.columns.features.is_none() && columns.id.is_none();
         Self {
+            first_column: (role == FileRole::Features && by_default).then(Vec::new),
             path,
             role,
             columns,
             rows: 0,
             keys: if named { Keys::Names(Texts::default()) } else { Keys::Numbers(Vec::new()) },
-            labels: vec![],
-            spellings: vec![],
-            classes: None,
+            labels: Labels::default(),
             splits: vec![],
             spool: ingest.dir().join(format!("{role:?}.rows.npy")),
             out: None,
@@ -125,7 +137,7 @@ impl<'p> TableReader<'p> {
             self.read_ids(batch, batch.column(column))?;
         }
         if let Some(column) = self.columns.label {
-            self.read_labels(batch, batch.column(column))?;
+            self.labels.read(self.path, batch, batch.column(column))?;
         }
         if let Some(column) = self.columns.split {
             self.read_splits(batch, batch.column(column))?;
@@ -152,48 +164,15 @@ impl<'p> TableReader<'p> {
                     Ok(Some(id)) => ids.push(id),
                     _ => {
                         let text = String::from_utf8_lossy(&column.text(row)).into_owned();
-                        let cure = "correct it; nodes that are known by names are imported with --ids strings";
+                        let cure = match self.role {
+                            FileRole::Split(_) if boolean(text.as_bytes()).is_some() => {
+                                "write a mask as 1 and 0, or name its column train_mask, val_mask or test_mask"
+                            }
+                            _ => "correct it; nodes that are known by names are imported with --ids strings",
+                        };
                         return Err(self.error(batch, row, format!("{text:?} is no node id"), cure));
                     }
                 },
-            }
-        }
-        Ok(())
-    }
-
-    fn read_labels(&mut self, batch: &Batch, column: &Values) -> Result<()> {
-        for row in 0..batch.rows {
-            if let Some(classes) = &mut self.classes {
-                classes.push(column.text(row).trim_ascii());
-                continue;
-            }
-            match column.int(row) {
-                Ok(label) => {
-                    let Ok(label) = i32::try_from(label.unwrap_or(-1)) else {
-                        let what = format!("the label {} is no class", label.unwrap_or(-1));
-                        return Err(self.error(batch, row, what, "correct it; -1 or nothing stands for none"));
-                    };
-                    if let Values::Texts(texts) = column {
-                        let text = texts.get(row).trim_ascii();
-                        let plain = text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || !text.starts_with(b"0"));
-                        if label >= 0 && !plain {
-                            self.spellings.push((self.labels.len(), text.to_vec()));
-                        }
-                    }
-                    self.labels.push(label);
-                }
-                // The first label that is not a number: all labels are class names, those before it too.
-                Err(name) => {
-                    let (mut classes, mut spellings) = (Texts::default(), self.spellings.drain(..).peekable());
-                    for (row, label) in self.labels.drain(..).enumerate() {
-                        match spellings.next_if(|(at, _)| *at == row) {
-                            Some((_, text)) => classes.push(&text),
-                            None => classes.push(if label < 0 { String::new() } else { label.to_string() }.as_bytes()),
-                        }
-                    }
-                    classes.push(name.as_bytes());
-                    self.classes = Some(classes);
-                }
             }
         }
         Ok(())
@@ -221,14 +200,10 @@ impl<'p> TableReader<'p> {
         for row in 0..batch.rows {
             let mut split = NO_SPLIT;
             for &(part, column) in masks {
-                let text = column.text(row).trim_ascii().to_ascii_lowercase();
-                let set = match text.as_slice() {
-                    b"1" | b"true" | b"t" | b"yes" | b"1.0" => true,
-                    b"0" | b"false" | b"f" | b"no" | b"0.0" | b"" => false,
-                    _ => {
-                        let what = format!("{:?} is neither true nor false", String::from_utf8_lossy(&text));
-                        return Err(self.error(batch, row, what, "write 1 or 0"));
-                    }
+                let text = column.text(row);
+                let Some(set) = flag(&text) else {
+                    let what = format!("{:?} is neither true nor false", String::from_utf8_lossy(&text));
+                    return Err(self.error(batch, row, what, "write 1 or 0"));
                 };
                 if set && std::mem::replace(&mut split, part) != NO_SPLIT {
                     let what = "a node of two splits".into();
@@ -242,6 +217,11 @@ impl<'p> TableReader<'p> {
 
     fn read_features(&mut self, batch: &Batch) -> Result<()> {
         let columns: Vec<&Values> = self.columns.features.iter().map(|&column| batch.column(column)).collect();
+        if let Some(numbers) = &mut self.first_column {
+            let number = |row| columns[0].int(row).ok().flatten().and_then(|number| u64::try_from(number).ok());
+            numbers.extend((0..batch.rows).map_while(number));
+            self.first_column.take_if(|numbers| numbers.len() < self.rows + batch.rows);
+        }
         let width = |column: &&Values| if let Values::Vectors(dim, _) = column { *dim } else { 1 };
         let dim = columns.iter().map(width).sum::<usize>();
         let mut rows = Vec::with_capacity(batch.rows * dim);
@@ -250,7 +230,12 @@ impl<'p> TableReader<'p> {
                 match column {
                     Values::Vectors(dim, values) => rows.extend_from_slice(&values[row * dim..][..*dim]),
                     column => rows.push(column.real(row).map_err(|text| {
-                        let cure = "correct it, or say by --feature-columns which columns are features";
+                        let cure = match has_comma(text.as_bytes()) {
+                            true => NO_COMMAS,
+                            false => {
+                                "correct it, or say by --feature-columns which columns are features, and by --id-column which are ids"
+                            }
+                        };
                         self.error(batch, row, format!("the feature {text:?} is no number"), cure)
                     })?),
                 }
@@ -269,19 +254,45 @@ impl<'p> TableReader<'p> {
         }
     }
 
-    fn finish(self, ingest: &mut Ingest<'_>) -> Result<NodeTable> {
+    /// Makes a mask of a list of ids that is one by its values: zeros and ones, which would repeat nodes.
+    fn find_mask(&mut self) {
+        let FileRole::Split(part) = self.role else { return };
+        let flags: Option<Vec<bool>> = match &self.keys {
+            Keys::Numbers(ids) => ids.iter().map(|&id| (id <= 1).then_some(id == 1)).collect(),
+            Keys::Names(names) => {
+                let number = |name: &[u8]| [&b"0"[..], b"1"].iter().position(|number| *number == name);
+                names.iter().map(|name| number(name).map(|number| number == 1)).collect()
+            }
+        };
+        if let Some(flags) = flags.filter(|flags| self.columns.is_lone && flags.len() >= MASK_LEN) {
+            self.columns.id = None;
+            self.splits = of_mask(&flags, part);
+        }
+    }
+
+    fn finish(mut self, ingest: &mut Ingest<'_>) -> Result<NodeTable> {
+        self.find_mask();
+        if self.columns.is_lone {
+            let what = if self.columns.id.is_some() { "ids of nodes" } else { "a mask of all nodes" };
+            ingest.note(format!("{}: {what}", file_name(self.path)));
+        }
         let features = match self.out {
             Some((out, dim)) => {
                 out.finish(Some(dim))?;
-                Some(Features::Rows(self.spool, dim))
+                // A column of lists has more features than names.
+                let columns = self.columns.feature_columns.filter(|columns| columns.names.len() == dim);
+                Some(Features::Rows { rows: self.spool, dim, columns })
             }
             None => None,
         };
-        let labels = self.columns.label.map(|_| match &self.classes {
-            Some(classes) => numbered(ingest, classes),
-            None => self.labels,
+        let labels = self.columns.label.map(|_| self.labels.finish(ingest, self.path)).transpose()?;
+        let first_column = self.first_column.map(|numbers| FirstColumn {
+            numbers,
+            as_ids: format!("--id-column {}", self.columns.features[0] + 1),
+            as_features: format!("--feature-columns {}", lists::numbers(&self.columns.features)),
         });
         Ok(NodeTable {
+            first_column,
             path: self.path.into(),
             rows: self.rows,
             keys: self.columns.id.map(|_| self.keys),
@@ -292,16 +303,16 @@ impl<'p> TableReader<'p> {
     }
 }
 
-/// Numbers the classes in the order of their names, and adds the names to the provenance.
-fn numbered(ingest: &mut Ingest<'_>, classes: &Texts) -> Vec<i32> {
-    let mut names: Vec<&[u8]> = classes.iter().filter(|name| !is_missing(name)).collect();
-    names.sort_unstable();
-    names.dedup();
-    let texts: Vec<String> = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-    let few = texts.iter().take(4).enumerate().map(|(i, name)| format!("{name} = {i}")).collect::<Vec<_>>().join(", ");
-    let more = if texts.len() > 4 { ", …" } else { "" };
-    ingest.note(format!("the labels are names, numbered in their order: {few}{more}"));
-    ingest.provenance("class_names", texts);
-    let class = |name: &[u8]| names.binary_search(&name).map_or(-1, |i| i as i32);
-    classes.iter().map(class).collect()
+/// The split of each node of a mask.
+fn of_mask(flags: &[bool], part: u8) -> Vec<u8> {
+    flags.iter().map(|&flag| if flag { part } else { NO_SPLIT }).collect()
+}
+
+/// The value of a field of a mask; nothing is false.
+fn flag(text: &[u8]) -> Option<bool> {
+    match text.trim_ascii().to_ascii_lowercase().as_slice() {
+        b"1" | b"true" | b"t" | b"yes" | b"1.0" => Some(true),
+        b"0" | b"false" | b"f" | b"no" | b"0.0" | b"" => Some(false),
+        _ => None,
+    }
 }

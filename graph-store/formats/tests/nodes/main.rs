@@ -1,6 +1,12 @@
 //! Features, labels, splits and ids beside a graph, in files of their own.
 
+#[path = "../support/mod.rs"]
 mod support;
+
+mod classes;
+mod columns;
+mod gephi;
+mod masks;
 
 use std::path::{Path, PathBuf};
 
@@ -83,7 +89,10 @@ fn a_table_gives_nodes_their_rows_by_their_ids() {
     let path = case.import("0 1\n1 2\n2 3\n").unwrap();
     assert_eq!(nodes(&path), NODES);
     let notes = notes(&path);
-    assert!(notes.contains("n.csv: ids \\\"id\\\", labels \\\"label\\\", splits \\\"split\\\", 2 features"), "{notes}");
+    assert!(
+        notes.contains("n.csv: ids \\\"id\\\", labels \\\"label\\\", splits \\\"split\\\", f0, f1: 2 features"),
+        "{notes}"
+    );
     assert!(notes.contains("1 of 4 nodes have no label"), "{notes}");
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), 8, "nothing else is left in the dataset");
 }
@@ -214,7 +223,7 @@ fn rows_that_do_not_fit_are_refused() {
         (
             "n.csv",
             "id,label,age\n0,0,4\n",
-            "n.csv: the columns are \"id\", \"label\", \"age\", of which not all are known; say by --id-column",
+            "n.csv: the columns are id, label, age, of which not all are known: age; say by --id-column",
         ),
         (
             "n.csv",

@@ -1,0 +1,119 @@
+//! The labels of a table of nodes: class numbers, or names of classes.
+
+use std::path::Path;
+
+use morphgl_graph_store::{Error, Position, Result};
+
+use crate::Ingest;
+use crate::tabular::{Batch, Texts, Values, boolean, is_missing};
+use crate::text::{has_comma, real};
+
+/// Labels, row by row.
+#[derive(Default)]
+pub(super) struct Labels {
+    numbers: Vec<i32>,
+    /// Rows whose label is a number spelled otherwise than by its digits (`007`, `3.0`), and its text; in case labels are names.
+    spellings: Vec<(usize, Vec<u8>)>,
+    /// All labels as text, from the first one on that is not a whole number.
+    classes: Option<Texts>,
+    /// The first label that is no class unless labels are names: below -1, or not whole.
+    fault: Option<(Position, String)>,
+}
+
+impl Labels {
+    /// Appends the labels of a batch; errors name `path`.
+    pub(super) fn read(&mut self, path: &Path, batch: &Batch, column: &Values) -> Result<()> {
+        if let Values::Vectors(..) = column {
+            return Err(Error::invalid(path, batch.position(0), "a label that is a list", NONE));
+        }
+        for row in 0..batch.rows {
+            if let Some(classes) = &mut self.classes {
+                classes.push(column.text(row).trim_ascii());
+                continue;
+            }
+            match column.int(row) {
+                Ok(label) => {
+                    let Ok(label) = i32::try_from(label.unwrap_or(-1)) else {
+                        let what = format!("the label {} is no class", label.unwrap_or(-1));
+                        return Err(Error::invalid(path, batch.position(row), what, NONE));
+                    };
+                    if label < -1 && self.fault.is_none() {
+                        self.fault = Some((batch.position(row), label.to_string()));
+                    }
+                    if let Values::Texts(texts) = column {
+                        let text = texts.get(row).trim_ascii();
+                        let plain = text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || !text.starts_with(b"0"));
+                        if label >= 0 && !plain {
+                            self.spellings.push((self.numbers.len(), text.to_vec()));
+                        }
+                    }
+                    self.numbers.push(label);
+                }
+                Err(name) => {
+                    self.fault = Some((batch.position(row), name.clone()));
+                    self.become_names().push(name.as_bytes());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// From the first label on that is not a number all labels are class names, those before it too.
+    fn become_names(&mut self) -> &mut Texts {
+        let (mut classes, mut spellings) = (Texts::default(), self.spellings.drain(..).peekable());
+        for (row, label) in self.numbers.drain(..).enumerate() {
+            match spellings.next_if(|(at, _)| *at == row) {
+                Some((_, text)) => classes.push(&text),
+                None => classes.push(if label == -1 { String::new() } else { label.to_string() }.as_bytes()),
+            }
+        }
+        self.classes.insert(classes)
+    }
+
+    /// The class of each row, -1 for none; names of classes become a part of the provenance.
+    pub(super) fn finish(self, ingest: &mut Ingest<'_>, path: &Path) -> Result<Vec<i32>> {
+        let is_number = |name: &[u8]| is_missing(name) || real(name).is_some() || has_comma(name);
+        let are_numbers = self.classes.as_ref().is_none_or(|classes| classes.iter().all(is_number));
+        match (self.fault, self.classes) {
+            (Some((position, label)), _) if are_numbers => {
+                let what = format!("the label {label} is no class: classes are whole numbers from 0, or names");
+                Err(Error::invalid(path, position, what, NONE))
+            }
+            (_, Some(classes)) => Ok(numbered(ingest, &classes)),
+            (_, None) => Ok(self.numbers),
+        }
+    }
+}
+
+const NONE: &str =
+    "number the classes, or name another column by --label-column; -1 or nothing stands for a node without a label";
+
+/// Numbers the classes in the order of their names, and adds the names to the provenance.
+fn numbered(ingest: &mut Ingest<'_>, classes: &Texts) -> Vec<i32> {
+    let named = || classes.iter().filter(|name| !is_missing(name));
+    // All spellings of booleans, and the numbers that they are, are two classes.
+    let flag =
+        |name: &[u8]| boolean(name).or_else(|| [&b"0"[..], b"1"].iter().position(|n| *n == name).map(|n| n == 1));
+    if named().all(|name| flag(name).is_some()) {
+        ingest.note("the labels are booleans: false = 0, true = 1");
+        ingest.provenance("class_names", ["false", "true"].map(String::from).to_vec());
+        return classes.iter().map(|name| flag(name).map_or(-1, i32::from)).collect();
+    }
+    let mut names: Vec<&[u8]> = named().collect();
+    names.sort_unstable();
+    names.dedup();
+    let texts: Vec<String> = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    let few = texts.iter().take(4).enumerate().map(|(i, name)| format!("{name} = {i}")).collect::<Vec<_>>().join(", ");
+    let more = if texts.len() > 4 { ", …" } else { "" };
+    ingest.note(format!("the labels are names, numbered in their order: {few}{more}"));
+    let mut folded: Vec<String> = texts.iter().map(|name| name.to_lowercase()).collect();
+    folded.sort_unstable();
+    if let Some([name, _]) = folded.array_windows().find(|[a, b]| a == b) {
+        ingest.note(format!(
+            "classes differ in upper and lower case alone, {name:?} for one: correct them if they are the same"
+        ));
+    }
+    ingest.provenance("class_names", texts);
+    let class = |name: &[u8]| names.binary_search(&name).map_or(-1, |i| i as i32);
+    classes.iter().map(class).collect()
+}
