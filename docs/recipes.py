@@ -227,8 +227,51 @@ def run(heading, code, commands):
             check(pathlib.Path(words[words.index("-o") + 1]), expected)
 
 
+# Files in formats that are not read, and their edges: the message has the commands that write these and read them.
+FOREIGN = {
+    "g.gexf": ('<?xml version="1.0"?>\n<gexf xmlns="http://gexf.net/1.3" version="1.3"><graph defaultedgetype="directed"><nodes><node id="a"/>'
+               '<node id="b c"/></nodes><edges><edge id="0" source="a" target="b c" weight="2.5"/></edges></graph></gexf>', [("a", "b c", 2.5)]),
+    "g.gml": ("graph [\n directed 1\n node [ id 7 ]\n node [ id 9 ]\n edge [ source 7 target 9 weight 0.5 ]\n]\n", [("7", "9", 0.5)]),
+    "g.net": ('*Vertices 3\n1 "a"\n2 "b"\n3 "c"\n*Edges\n1 2 1\n2 3 2\n', [("a", "b", 1.0), ("b", "a", 1.0), ("b", "c", 2.0), ("c", "b", 2.0)]),
+    "g.gdf": ("nodedef>name VARCHAR,label VARCHAR\n0,a\n1,b\nedgedef>node1 VARCHAR,node2 VARCHAR\n0,1\n", [("0", "1", None), ("1", "0", None)]),
+    "g.tgf": ("1 one\n2 two\n#\n1 2 e\n2 1 f\n", [("1", "2", None), ("2", "1", None)]),
+    "g.col": ("c x\np edge 3 2\ne 1 2\ne 2 3\n", [("1", "2", None), ("2", "1", None), ("2", "3", None), ("3", "2", None)]),
+    "g.gr": ("p sp 3 2\na 1 2 7\na 2 3 4\n", [("1", "2", 7.0), ("2", "3", 4.0)]),
+    "g.dl": ("dl n=3 format=edgelist1\nlabels:\na,b,c\ndata:\n1 2 1\n2 3 1\n", [("1", "2", 1.0), ("2", "3", 1.0)]),
+    "g.nt": ("<http://a> <http://p> <http://b> .\n", [("<http://a>", "<http://b>", None)]),
+    "g.adjlist": ("0 1\n1 2 3 4\n2 3 0\n3 0 1\n4 2\n", [(u, v, None) for u, v in ("01", "12", "13", "14", "23", "20", "30", "31", "42")]),
+    "g.mtx": ("%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 0.5\n2 3 2\n", [("0", "1", 0.5), ("1", "2", 2.0)]),
+    "g.graph": ("4 3\n2\n1 3\n2 4\n3\n", [(u, v, None) for u, v in ("01", "10", "12", "21", "23", "32")]),
+}
+
+
+def conversions():
+    """Follows the messages of files in other formats as they are written."""
+    for name, (text, expected) in FOREIGN.items():
+        pathlib.Path(name).write_text(text)
+        refused = subprocess.run([str(ARGS.binary), "import", "edges", name, "-o", "d"], capture_output=True, text=True)
+        assert refused.returncode == 1, f"{name} is not refused"
+        commands = re.findall("`([^`]*)`", refused.stderr)
+        if not commands[-1].startswith("morphgl"):
+            commands.append(f"morphgl import edges {commands[-1].split()[-1]}")
+        for command in commands:
+            if command.startswith("morphgl"):
+                command = f"{ARGS.binary}{command.removeprefix('morphgl')} -o {name}.dataset"
+            done = subprocess.run(command, shell=True, capture_output=True, text=True)
+            assert done.returncode == 0, f"{command}: {done.stderr.strip()}"
+        edges = read(pathlib.Path(f"{name}.dataset"))[1]
+        assert edges == sorted(expected, key=str), f"{name}: edges {edges}, expected {expected}"
+
+
 def main():
     ran, left = [], []
+    if importlib.util.find_spec("networkx") is not None:
+        with tempfile.TemporaryDirectory() as directory:
+            here = os.getcwd()
+            os.chdir(directory)
+            conversions()
+            os.chdir(here)
+        print(f"the messages of {len(FOREIGN)} files in other formats give their graphs")
     for heading, code, commands in recipes((pathlib.Path(__file__).parent / "datasets.md").read_text()):
         missing = [p for p in PACKAGES.get(heading, []) if importlib.util.find_spec(p) is None]
         if missing:
