@@ -71,7 +71,7 @@ pub fn import(
     progress: &dyn Progress,
 ) -> Result<PathBuf> {
     // Options that name columns are for text that is a list of edges.
-    if format.columns == Columns::default() || !metis::is_graph(source) {
+    if format.columns == Columns::default() || !metis::lines::is_graph(source) {
         Format::Edges.refuse_others(source)?;
     }
     let is_table = columnar(&magic(source)?).is_some();

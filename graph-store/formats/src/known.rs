@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::Result;
 
+use crate::Silent;
 use crate::archive::Archive;
 use crate::files::{invalid, magic};
+use crate::metis::lines::is_graph;
 use crate::tabular::columnar;
 use crate::text::{Columns, first_line, open_text};
-use crate::{Silent, metis};
 
 /// A format of `morphgl import`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +123,7 @@ impl Format {
         Ok(match self {
             // The first line of a METIS graph may be one of a list of edges, but not the other way round.
             Self::Metis => None,
-            _ if metis::is_graph(source) => Some(Self::Metis),
+            _ if is_graph(source) => Some(Self::Metis),
             _ => is_row.then_some(Self::Edges),
         })
     }

@@ -24,13 +24,19 @@ pub use columns::{Column, Columns};
 pub(crate) use columns::{attribute, with_attributes};
 pub(crate) use columns::{choose, fields, first_line, separator_of};
 pub(crate) use foreign::not_an_archive;
-pub(crate) use pairs::{IdFormat, NEIGHBORS, Pairs, PairsFormat};
+pub(crate) use pairs::{IdFormat, Pairs, PairsFormat};
 pub(crate) use scan::{NO_COMMAS, Scan, excerpt, has_comma, real};
 
 use std::path::Path;
 
 use morphgl_graph_store::{Error, Position, Result};
 use rayon::prelude::*;
+
+/// Cure for ids that are no numbers.
+pub(crate) const TEXT_IDS: &str = "correct the line, or read ids that are text with --ids strings";
+
+/// Cure for lines of different lengths, as those of an adjacency list are; FILE stands for the file.
+pub(crate) const NEIGHBORS: &str = concat!("correct the line; ", neighbors_command!());
 
 /// A line that cannot be parsed.
 #[derive(Debug, PartialEq)]

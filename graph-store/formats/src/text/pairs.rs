@@ -3,7 +3,10 @@
 use morphgl_graph_store::MAX_NODES;
 use morphgl_ingest::Edges;
 
-use super::{EdgeColumns, Layout, LineError, NO_COMMAS, Scan, attribute, fields, has_comma, real, with_attributes};
+use super::{
+    EdgeColumns, Layout, LineError, NEIGHBORS, NO_COMMAS, Scan, TEXT_IDS, attribute, fields, has_comma, real,
+    with_attributes,
+};
 
 /// The form of the lines, and of their edges.
 #[derive(Debug, Clone, Copy)]
@@ -272,12 +275,6 @@ fn checked_id<I: Id>(scan: &Scan<'_>, whole: Option<u64>, column: usize, format:
         scan.error(what, if size_of::<I>() < 8 { "import with --ids compact" } else { TEXT_IDS })
     })
 }
-
-/// Cure for ids that are no numbers.
-pub(crate) const TEXT_IDS: &str = "correct the line, or read ids that are text with --ids strings";
-
-/// Cure for lines of different lengths, as those of an adjacency list are; FILE stands for the file.
-pub(crate) const NEIGHBORS: &str = concat!("correct the line; ", neighbors_command!());
 
 impl Pairs<u32> {
     /// The edges, with weights if `weighted`.
