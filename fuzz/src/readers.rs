@@ -117,6 +117,7 @@ fn graph_json(sandbox: &Sandbox, _: usize, bytes: &[u8]) -> Outcome {
     checked(morphgl_graph_store::Meta::parse(&sandbox.dir, &text), |meta| {
         let bytes = meta.arrays.values().map(|a| a.shape.iter().product::<u64>() * a.dtype.size() as u64);
         let _: u64 = bytes.sum();
+        let _ = meta.schema();
     })
 }
 
@@ -131,6 +132,7 @@ fn model(_: &Sandbox, _: usize, bytes: &[u8]) -> Outcome {
     let file = morphgl_model_spec::ModelFile::new(Path::new("model"), Cursor::new(bytes), bytes.len() as u64);
     let read = file.and_then(|mut file| {
         let spec = file.spec()?;
+        file.schema(&spec)?;
         let parameters = file.parameters(&spec)?;
         Ok((spec, parameters))
     });

@@ -12,10 +12,15 @@ use morphgl_registry::{
     SamplerSettings, Sampling, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
 };
 
+use rayon::prelude::*;
+
 use crate::budget::{self, Purpose};
 use crate::shards;
 use crate::usage::Usage;
 use crate::{JobConfig, OperatorChoice};
+
+/// Maximum sum of the weights of a node's edges: products of two such degrees are finite in f32.
+const MAX_DEGREE: f64 = 1e18;
 
 /// The operators this program is linked with, on this machine.
 ///
@@ -193,6 +198,22 @@ impl OperatorBuilder<'_> {
         Ok(())
     }
 
+    /// Refuses edge weights that add up to more than models can divide by.
+    pub(crate) fn check_weights(self) -> Result<()> {
+        let topology = &self.dataset.topology;
+        let Some(weights) = topology.weights().filter(|_| self.config.spec.model.reads_graph()) else { return Ok(()) };
+        let sum = |row: &[u64]| weights[row[0] as usize..row[1] as usize].iter().map(|&w| f64::from(w)).sum::<f64>();
+        if let Some(node) = topology.indptr().par_windows(2).position_first(|row| sum(row) > MAX_DEGREE) {
+            let sum = sum(&topology.indptr()[node..node + 2]);
+            bail!(
+                "{}: the weights of the edges of node {node} add up to {sum:.1e}, at most {MAX_DEGREE:.0e} are allowed; divide all \
+                 weights by a constant",
+                label(self.dataset)
+            );
+        }
+        Ok(())
+    }
+
     /// Whether mini-batches of `route` carry features: they do unless the training operator reads the dataset in memory.
     pub fn carries_features(self, route: &Route) -> bool {
         self.config.disk_bytes.is_some() || shards::current().is_some() || !self.registry.reads_store(route)
@@ -211,7 +232,7 @@ impl OperatorBuilder<'_> {
         self.batching_of(route, self.seeds()?, self.config.sampler.clone(), gather, purpose)
     }
 
-    fn seeds(self) -> Result<SeedSet> {
+    pub(crate) fn seeds(self) -> Result<SeedSet> {
         let seeds = SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes());
         seeds.with_context(|| label(self.dataset))
     }

@@ -147,6 +147,11 @@ impl Job {
 
     fn check(&self) -> Result<()> {
         self.builder().check_model()?;
+        self.builder().check_weights()?;
+        if self.dataset.splits.train.is_empty() {
+            // Said before an operator says what it cannot do.
+            self.builder().seeds()?;
+        }
         let (layers, sampling) = (self.config.spec.model.layers, &self.config.sampler.sampling);
         if sampling.num_layers() != layers {
             bail!(layers_mismatch(sampling, layers));

@@ -393,3 +393,28 @@ fn a_dataset_without_features_or_labels() {
     bench.refused(&["train", "bare"], &["bare", "no features", "--random-features"]);
     bench.text(&["info", "bare"]);
 }
+
+/// What is wrong with the data is said before what an operator cannot do.
+#[test]
+fn splits_without_training_nodes_and_weights_that_overflow() {
+    let bench = Bench::new();
+    let write = |name: &str, text: String| fs::write(bench.path().join(name), text).expect("room");
+    let nodes: String = (0..9).map(|i| format!("{i},{},{},{i}\n", i % 2, ["train", "valid", "test"][i % 3])).collect();
+    write("n.csv", format!("id,label,split,f0\n{nodes}"));
+    for (name, weight) in [("large", 3e38), ("divided", 3e8)] {
+        let edges: String =
+            (0..9).map(|i| format!("{i},{},{weight:e}\n{},{i},{weight:e}\n", (i + 1) % 9, (i + 4) % 9)).collect();
+        write("e.csv", format!("src,dst,weight\n{edges}"));
+        bench.text(&["import", "edges", "e.csv", "-o", name, "--nodes", "n.csv"]);
+    }
+    let train = ["--model", "gcn", "--layers", "2", "--hidden", "4", "--epochs", "1", "--profile-seconds", "0.1"];
+    let train = |set: &'static str| [&["train", set][..], &train, &["--save", "m.safetensors"]].concat();
+    let words = ["large", "weights of the edges of node 0 add up to", "divide all weights by a constant"];
+    bench.refused(&train("large"), &words);
+    bench.text(&train("divided"));
+    bench.refused(&["evaluate", "m.safetensors", "large"], &words);
+
+    write("e.csv", "0,1\n1,2\n2,0\n".to_string());
+    bench.text(&["import", "edges", "e.csv", "-o", "bare", "--random-features", "4", "--random-labels", "2"]);
+    bench.refused(&["train", "bare", "--model", "gin"], &["bare: ", "train split"]);
+}

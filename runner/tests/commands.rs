@@ -112,6 +112,7 @@ fn nodes_have_files_and_names() {
     assert_eq!((&json["splits"]["train"], &json["splits"]["labelled"]), (&10.into(), &tens));
     assert_eq!(json["provenance"]["feature_names"], serde_json::json!(["f0", "f1"]));
     assert_eq!(json["provenance"]["class_names"], serde_json::json!(["cat", "dog"]));
+    assert_eq!(json["provenance"]["feature_names"], serde_json::json!(["f0", "f1"]));
     let notes = json["provenance"]["notes"].as_array().expect("a list").clone();
     assert!(notes.len() > 3, "{notes:?}");
     let text = bench.text(&args);
@@ -121,6 +122,8 @@ fn nodes_have_files_and_names() {
     bench.json(&quick(&["train", "d", "--epochs", "2", "--save", "m.safetensors"]));
     let predicted = bench.text(&["predict", "m.safetensors", "d"]);
     assert!(predicted.starts_with("node,class,probability\nuser 00,"), "{predicted}");
+    let named = |line: &str| line.split(',').nth(1).is_some_and(|class| ["cat", "dog"].contains(&class));
+    assert!(predicted.lines().skip(1).all(named), "classes have their names: {predicted}");
     fs::write(bench.path().join("some.txt"), "user 07\nuser 03\n").expect("room");
     let some = bench.json(&["predict", "m.safetensors", "d", "--nodes", "some.txt"]);
     assert_eq!(some["nodes"], serde_json::json!(["user 07", "user 03"]));
@@ -178,6 +181,9 @@ fn train_evaluate_predict() {
     let scores = bench.json(&["evaluate", "model.safetensors", "small"]);
     assert_eq!(scores["test"]["accuracy"], json["test_accuracy"]);
     assert_eq!(scores["valid"]["accuracy"], json["best_valid_accuracy"]);
+    assert_eq!(bench.json(&["evaluate", "run"]), scores, "a run's model, on its dataset");
+    let predicted = bench.text(&["predict", "model.safetensors", "small"]);
+    assert_eq!(bench.text(&["predict", "run"]), predicted);
     let sampled = ["evaluate", "model.safetensors", "small", "--evaluation", "sampled", "--fanouts=-1,-1"];
     let difference = |a: &Value, b: &Value| (a.as_f64().expect("a number") - b.as_f64().expect("a number")).abs();
     assert!(
@@ -430,4 +436,22 @@ fn every_command_has_help_with_examples() {
         assert!(text.contains("Examples:\n  morphgl ") && text.contains("Usage:"), "{command}: {text}");
     }
     assert_eq!(bench.run(&["train", "--no-such-option"]).status.code(), Some(2));
+}
+
+#[test]
+fn shells_complete_commands_and_options() {
+    let bench = Bench::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = bench.text(&["completions", shell]);
+        assert!(["evaluate", "quote-formulas"].iter().all(|word| script.contains(word)), "{shell}: {script}");
+        assert_eq!(bench.json(&["completions", shell])["script"], script);
+    }
+    bench.misused(&["completions", "sh"], &["'sh'"]);
+    #[cfg(unix)]
+    {
+        fs::write(bench.path().join("script"), bench.text(&["completions", "bash"])).expect("room");
+        let ask = "source ./script; COMP_WORDS=(morphgl eval); COMP_CWORD=1; _morphgl morphgl eval morphgl; echo ${COMPREPLY[@]}";
+        let output = std::process::Command::new("bash").args(["-c", ask]).current_dir(bench.path()).output();
+        assert_eq!(String::from_utf8_lossy(&output.expect("bash starts").stdout).trim(), "evaluate");
+    }
 }

@@ -17,7 +17,7 @@ fn model(bench: &Bench, change: impl Fn(&mut [f32])) -> &'static str {
     let path = bench.path().join("model.safetensors");
     let (spec, mut parameters) = morphgl_model_spec::load_model(&path).expect("just written");
     change(&mut parameters[1].values);
-    morphgl_model_spec::save_model(&path, &spec, &parameters).expect("room");
+    morphgl_model_spec::save_model(&path, &spec, &Default::default(), &parameters).expect("room");
     "model.safetensors"
 }
 

@@ -234,3 +234,57 @@ fn hostile_values_of_options() {
     assert_eq!(wrong, [""; 0], "{}", wrong.join("\n"));
     assert_eq!(bench.names(), ["small"]);
 }
+
+/// Names from outside neither command a terminal, nor a spreadsheet where this is asked for; files have them as they are.
+#[test]
+fn names_from_outside_are_harmless() {
+    let bench = Bench::new();
+    let write = |name: &str, text: &str| fs::write(bench.path().join(name), text).expect("room");
+    let read = |name: &str| fs::read_to_string(bench.path().join(name)).expect("written");
+    let (mut edges, mut nodes) = ("src,dst\n".to_string(), "name,label,split,f0\n".to_string());
+    let names = ["=1+1", "\x1b[31mred", "-5", "plain", "@x,\"y\"", "\u{9b}2J"]
+        .map(|n| format!("\"{}\"", n.replace('"', "\"\"")));
+    for (i, name) in names.iter().enumerate() {
+        edges += &format!("{name},{}\n", names[(i + 1) % 6]);
+        nodes += &format!("{name},{},{},{i}\n", ["+cat", "dog"][i % 2], ["train", "valid", "test"][i % 3]);
+    }
+    write("e.csv", &edges);
+    write("n.csv", &nodes);
+    bench.text(&["import", "edges", "e.csv", "-o", "d", "--ids", "strings", "--nodes", "n.csv"]);
+    let train = "train d --model mlp --layers 1 --epochs 1 --profile-seconds 0.1 --save m.safetensors --run";
+    let train: Vec<&str> = train.split(' ').chain(["it's a run"]).collect();
+    bench.text(&train);
+    let page = read("it's a run/report.html");
+    assert!(page.contains("--run &#39;it&#39;\\&#39;&#39;s a run&#39;"), "words of the shell");
+
+    let output = bench.run(&["predict", "m.safetensors", "d"]);
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let raw = |text: &str| text.contains(|c: char| c.is_control() && c != '\n');
+    assert!(output.status.success() && !raw(&stdout) && !raw(&stderr), "{stdout}{stderr}");
+    assert!(stdout.contains("\\u{1b}[31mred,") && stdout.contains("\\u{9b}2J,"), "{stdout}");
+    assert!(stderr.contains("--quote-formulas"), "{stderr}");
+    bench.text(&["predict", "m.safetensors", "d", "-o", "as-they-are.csv"]);
+    let exact = read("as-they-are.csv");
+    assert!(["\n=1+1,", "\n\x1b[31mred,", "\n\"@x,\"\"y\"\"\","].iter().all(|cell| exact.contains(cell)), "{exact}");
+    let output = bench.run(&["predict", "m.safetensors", "d", "-o", "quoted.csv", "--quote-formulas"]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("formula"), "nothing to say");
+    let quoted = read("quoted.csv");
+    let cells = ["\n'=1+1,", "\n-5,", "\nplain,", "\n\"'@x,\"\"y\"\"\","];
+    assert!(cells.iter().all(|cell| quoted.contains(cell)), "{quoted}");
+    assert_eq!(quoted.matches(",+cat,").count(), 0, "{quoted}");
+
+    // A graph.json of somebody else's.
+    let mut graph: serde_json::Value = serde_json::from_str(&read("d/graph.json")).expect("JSON");
+    let name = "evil\x1b]0;title\x07\u{9b}31m\nnodes     9";
+    graph["name"] = name.into();
+    graph["provenance"]["notes"] = serde_json::json!(["one\r\x1b[2Ktwo\nsize      0"]);
+    write("d/graph.json", &graph.to_string());
+    let text = bench.text(&["info", "d"]);
+    assert!(!raw(&text) && !text.contains("\nnodes     9") && !text.contains("\nsize      0\n"), "{text}");
+    let text = bench.text(&["info", "d", "--json"]);
+    assert!(!raw(&text), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(json["name"], name);
+    let output = bench.run(&["evaluate", "m.safetensors", "d"]);
+    assert!(output.status.success() && !raw(&String::from_utf8_lossy(&output.stderr)));
+}

@@ -163,6 +163,25 @@ fn epochs_may_be_raised() {
     bench.misused(&["train", "--resume", "run", "--epochs", "8"], &["--epochs 8", "9 epochs already"]);
 }
 
+/// A number of epochs takes the place of early stopping: the run goes on, to the bits of one that never stopped early.
+#[test]
+fn epochs_may_be_raised_after_early_stopping() {
+    let bench = bench();
+    let early = [&TRAIN[..], &["500", "--lr", "0.2", "--patience", "1", "--run", "run"]].concat();
+    let json = bench.json(&early);
+    assert_eq!(json["ended"], "patience");
+    let trained = json["epochs"].as_array().map_or(0, Vec::len);
+    let more = (trained + 4).to_string();
+    let output = bench.run(&["train", "--resume", "run"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("the run is done (stopped early") && stderr.contains("--epochs trains longer"), "{stderr}");
+    bench.misused(&["train", "--resume", "run", "--epochs", "1"], &["--epochs 1", "epochs already"]);
+    let json = bench.json(&["train", "--resume", "run", "--epochs", &more]);
+    assert_eq!((&json["ended"], json["epochs"].as_array().map(Vec::len)), (&"epochs".into(), Some(trained + 4)));
+    bench.json(&[&TRAIN[..], &[&more, "--lr", "0.2", "--run", "undisturbed"]].concat());
+    alike(&bench.path().join("run"), &bench.path().join("undisturbed"));
+}
+
 #[test]
 fn what_may_not_differ_is_refused() {
     let bench = bench();
@@ -373,4 +392,27 @@ fn no_epochs_write_the_initial_model() {
     // Training from it is training from the seed.
     let trained = |extra: &[&str]| bench.json(&[&TRAIN[..], &["1"], extra].concat())["epochs"][0]["loss"].clone();
     assert_eq!(trained(&["--init", "initial.safetensors"]), trained(&[]));
+}
+
+/// `--config` trains as the run that wrote it did, on its dataset or another one.
+#[test]
+fn a_configuration_is_trained_again() {
+    let bench = bench();
+    bench.json(&[&TRAIN[..], &["4", "--lr", "0.05", "--seed", "9", "--run", "run"]].concat());
+    let json = bench.json(&["train", "--config", "run/config.toml", "--run", "again"]);
+    assert_eq!(json["dataset"]["name"], "sbm-300");
+    alike(&bench.path().join("again"), &bench.path().join("run"));
+    let config = |run: &str| fs::read_to_string(bench.path().join(run).join("config.toml")).expect("written");
+    assert_eq!(config("again"), config("run"));
+    let json = bench.json(&["train", "--config", "run/config.toml", "--epochs", "2"]);
+    assert_eq!(json["epochs"].as_array().map(Vec::len), Some(2));
+    let other = ["generate", "sbm", "-o", "other", "--nodes", "200", "--classes", "4", "--dim", "5", "--seed", "3"];
+    bench.text(&other);
+    let json = bench.json(&["train", "other", "--config", "run/config.toml"]);
+    assert_eq!((&json["dataset"]["num_nodes"], &json["config"]["spec"]["model"]["in_dim"]), (&200.into(), &5.into()));
+    for option in [&["--lr", "0.1"][..], &["--seed", "1"], &["--model", "gcn"], &["--patience", "3"]] {
+        let args = [&["train", "--config", "run/config.toml"], option].concat();
+        bench.misused(&args, &[option[0], "--config says it"]);
+    }
+    bench.misused(&["train", "--config", "run/metrics.jsonl"], &["--config run/metrics.jsonl", "config.toml of a run"]);
 }

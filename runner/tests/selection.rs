@@ -121,3 +121,26 @@ fn an_operator_that_cannot_train_the_model_has_a_reason() {
     let text = bench.text(&[&["plan", "small", "--model", "gin"], &QUICK[..]].concat());
     assert!(text.contains("Training_CPU_Burn (the only one that can); Training_CPU_Native (cannot: "), "{text}");
 }
+
+/// The choice is kept beside the dataset: the next run prefers it where operators are equally fast, unless it measures anew.
+#[test]
+fn the_last_choice_is_kept() {
+    let bench = Bench::new();
+    bench.small();
+    let train = |extra: &[&str]| bench.json(&[&["train", "small", "--epochs", "1"], &QUICK[..], extra].concat());
+    let preferred = |json: &Value| json["profile"]["settings"]["preferred"].clone();
+    let first = train(&[]);
+    assert!(preferred(&first).is_null(), "nothing was chosen yet");
+    let second = train(&["--seed", "7"]);
+    assert_eq!(preferred(&second), serde_json::json!([selection(&first)["chosen"]]));
+    assert!(preferred(&train(&["--fresh"])).is_null());
+    // Of another model, and where no choice can be kept or read.
+    assert!(preferred(&train(&["--model", "gcn"])).is_null());
+    let path = bench.path().join("small/choices.json");
+    let kept: Value = serde_json::from_slice(&fs::read(&path).expect("kept")).expect("JSON");
+    assert_eq!(kept.as_array().map(Vec::len), Some(2), "{kept:#}");
+    fs::remove_file(&path).expect("there");
+    fs::create_dir(&path).expect("room");
+    assert!(preferred(&train(&[])).is_null());
+    bench.text(&["info", "small", "--check"]);
+}

@@ -167,15 +167,19 @@ impl<'a> Pass<'_, 'a> {
                 self.gpu.linear_weight([rows, out_dim, in_dim], hidden_gradient, sums, weight_gradient, false)?;
                 let of_sums = self.gpu.take(rows * in_dim)?;
                 self.gpu.linear_input([rows, out_dim, in_dim], hidden_gradient, weight, Some(of_sums), false)?;
-                let own = layer.input.dense(self.gpu, rows)?;
-                self.eps_gradient(index, of_sums, own, in_dim)?;
+                if self.model.spec.train_eps {
+                    let own = layer.input.dense(self.gpu, rows)?;
+                    self.eps_gradient(index, of_sums, own, in_dim)?;
+                }
                 match input_gradient {
                     Some(input_gradient) => edges.sum_backward(self.gpu, of_sums, input_gradient, in_dim, eps),
                     None => Ok(()),
                 }
             }
             (None, Some(products)) => {
-                self.eps_gradient(index, hidden_gradient, products.into(), out_dim)?;
+                if self.model.spec.train_eps {
+                    self.eps_gradient(index, hidden_gradient, products.into(), out_dim)?;
+                }
                 let sizes = [num_src, out_dim, in_dim];
                 let of_products = self.gpu.take(num_src * out_dim)?;
                 edges.sum_backward(self.gpu, hidden_gradient, of_products, out_dim, eps)?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+use morphgl_graph_store::Schema;
 use morphgl_platform::replace_file;
 use morphgl_registry::{Error, NamedTensor, Result};
 use safetensors::tensor::Metadata;
@@ -19,6 +20,8 @@ mod read;
 
 /// Key of the metadata entry that holds the spec.
 const SPEC: &str = "morphgl_model_spec";
+/// Key of the metadata entry with the names of features and classes, and the features' normalisation.
+const SCHEMA: &str = "morphgl_schema";
 
 /// A tensor as `safetensors` writes it.
 #[derive(Debug)]
@@ -39,18 +42,20 @@ impl View for F32View<'_> {
     }
 }
 
-/// Writes a model to a temporary file beside `path`, which is then renamed: `path` is never half-written.
+/// Writes a model, and the schema of the dataset it was trained on, to a temporary file beside `path`, which is then renamed:
+/// `path` is never half-written.
 ///
 /// # Errors
 ///
 /// Parameters that are not the spec's, or a file that cannot be written.
-pub fn save_model(path: &Path, spec: &ModelSpec, parameters: &[NamedTensor]) -> Result<()> {
+pub fn save_model(path: &Path, spec: &ModelSpec, schema: &Schema, parameters: &[NamedTensor]) -> Result<()> {
     let parameters = match spec.kind {
         ModelKind::Custom => parameters.iter().collect(),
         _ => check_tensors(&path.display().to_string(), &spec.parameters(), parameters)?,
     };
     let json = serde_json::to_string(spec).expect("a spec of numbers and words is JSON");
-    let metadata = BTreeMap::from([(SPEC, json.as_str()), ("format", "pt")]);
+    let schema = serde_json::to_string(schema).expect("names are JSON");
+    let metadata = BTreeMap::from([(SPEC, json.as_str()), (SCHEMA, schema.as_str()), ("format", "pt")]);
     let bytes = serialize(&parameters, metadata).map_err(|e| Error::failed(path.display(), e))?;
     replace_file(path, |out| out.write_all(&bytes))
         .map_err(|e| Error::failed(path.display(), format!("{e}; check that the directory exists and has room")))

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod file;
+mod fitting;
 mod model;
 mod optimizer;
 mod parameters;
@@ -8,6 +9,7 @@ mod random;
 mod state;
 
 pub use file::{F32View, ModelFile, load_model, load_parameters, save_model};
+pub use fitting::Fitting;
 pub use model::{Activation, Attention, LayerShape, ModelKind, ModelSpec, Normalization};
 pub use optimizer::{Adam, OptimizerSpec, TrainingSpec, WeightDecayOn};
 pub use parameters::{Init, ParameterSpec, check_tensors, initial_parameters};

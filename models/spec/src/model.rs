@@ -16,7 +16,7 @@ pub enum ModelKind {
     Sage,
     /// Graph attention (Veličković et al., ICLR 2018; Brody et al., ICLR 2022).
     Gat,
-    /// Graph isomorphism network with a trainable epsilon (Xu et al., ICLR 2019).
+    /// Graph isomorphism network (Xu et al., ICLR 2019).
     Gin,
     /// Multi-layer perceptron of the features alone; the baseline without the graph.
     Mlp,
@@ -128,6 +128,14 @@ pub struct ModelSpec {
     /// Whether every layer's output rows are scaled to length 1 (GraphSAGE only). Default false.
     #[serde(default)]
     pub l2_normalize: bool,
+    /// Whether epsilon is trained (GIN only), else it stays 0, as in PyG. Default false; true in files of versions that did not
+    /// know it, which trained epsilon.
+    #[serde(default = "trained")]
+    pub train_eps: bool,
+}
+
+fn trained() -> bool {
+    true
 }
 
 fn default_hidden() -> usize {
@@ -186,6 +194,7 @@ impl ModelSpec {
             residual: false,
             normalization: Normalization::default(),
             l2_normalize: false,
+            train_eps: false,
         }
     }
 

@@ -70,7 +70,11 @@ impl ParameterList {
 
     fn statistic(&mut self, name: &str, shape: &[usize], init: Init) {
         self.push(name, shape, init);
-        self.specs.last_mut().expect("just pushed").trainable = false;
+        self.last_is_trained(false);
+    }
+
+    fn last_is_trained(&mut self, trainable: bool) {
+        self.specs.last_mut().expect("just pushed").trainable = trainable;
     }
 
     fn linear(&mut self, name: &str, out_dim: usize, in_dim: usize) {
@@ -145,6 +149,7 @@ impl ModelSpec {
             }
             ModelKind::Gin => {
                 list.push("eps", &[1], ZEROS);
+                list.last_is_trained(self.train_eps);
                 list.linear("nn.lins.0.", out_dim, in_dim);
                 list.linear("nn.lins.1.", out_dim, out_dim);
             }

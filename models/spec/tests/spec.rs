@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use morphgl_graph_store::Schema;
 use morphgl_model_spec::{
     Adam, Attention, ModelFile, ModelKind, ModelSpec, Normalization, OptimizerSpec, TrainingSpec, initial_parameters,
     load_model, load_parameters, save_model,
@@ -153,7 +154,7 @@ fn a_model_survives_its_file() {
     let path = dir.path().join("model.safetensors");
     let spec = ModelSpec { normalization: Normalization::Batch, ..two_layers(ModelKind::Gat) };
     let parameters = initial_parameters(&spec, 3);
-    save_model(&path, &spec, &parameters).expect("a file");
+    save_model(&path, &spec, &Schema::default(), &parameters).expect("a file");
     assert_eq!(load_model(&path).expect("the file"), (spec.clone(), parameters.clone()));
     let mut sorted = parameters.clone();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
@@ -164,7 +165,7 @@ fn a_model_survives_its_file() {
 
     let whole = std::fs::read(&path).expect("the file");
     for _ in 0..8 {
-        save_model(&path, &spec, &parameters).expect("a file");
+        save_model(&path, &spec, &Schema::default(), &parameters).expect("a file");
         assert_eq!(std::fs::read(&path).expect("the file"), whole, "the same model, the same bytes");
     }
     for len in [0, 4, 20, whole.len() - 1] {
@@ -174,9 +175,12 @@ fn a_model_survives_its_file() {
     }
     let error = load_model(&dir.path().join("none")).expect_err("no file").to_string();
     assert!(error.contains("check the path"), "{error}");
-    let error = save_model(&dir.path().join("no/such/dir"), &spec, &parameters).expect_err("no directory").to_string();
+    let error = save_model(&dir.path().join("no/such/dir"), &spec, &Schema::default(), &parameters)
+        .expect_err("no directory")
+        .to_string();
     assert!(error.contains("check that the directory exists"), "{error}");
-    let error = save_model(&path, &spec, &parameters[1..]).expect_err("a missing parameter").to_string();
+    let error =
+        save_model(&path, &spec, &Schema::default(), &parameters[1..]).expect_err("a missing parameter").to_string();
     assert!(error.contains("convs.0.att_src is missing"), "{error}");
 }
 
@@ -197,7 +201,7 @@ fn a_custom_model_keeps_the_parameters_its_operator_names() {
         values: values.to_vec(),
     };
     let given = [tensor("a.weight", &[1.0, 2.0]), tensor("norm.running_mean", &[0.5])];
-    save_model(&path, &spec, &given).expect("it is written");
+    save_model(&path, &spec, &Schema::default(), &given).expect("it is written");
     let (read, parameters) = load_model(&path).expect("it is read");
     assert_eq!((read, &parameters[..]), (spec, &given[..]));
 }
@@ -210,7 +214,7 @@ fn parameters_that_are_no_numbers_are_named() {
     for (value, text) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
         let mut parameters = initial_parameters(&spec, 3);
         parameters[2].values[1] = value;
-        save_model(&path, &spec, &parameters).expect("a file");
+        save_model(&path, &spec, &Schema::default(), &parameters).expect("a file");
         let name = &parameters[2].name;
         for error in [load_model(&path).map(drop), load_parameters(&path).map(drop)] {
             let error = error.expect_err("no number").to_string();
@@ -318,4 +322,22 @@ proptest! {
             prop_assert!(t.values.iter().all(|v| v.abs() <= bound));
         }
     }
+}
+
+/// As in PyG, epsilon is there and stays 0 unless it is trained; files of versions that always trained it say nothing of it.
+#[test]
+fn epsilon_of_gin_is_trained_on_request() {
+    let trained = |spec: &ModelSpec| {
+        let parameters = spec.parameters();
+        let eps: Vec<bool> = parameters.iter().filter(|p| p.name.ends_with(".eps")).map(|p| p.trainable).collect();
+        assert_eq!(eps.len(), 2);
+        eps[0] && eps[1]
+    };
+    let spec = two_layers(ModelKind::Gin);
+    assert!(!trained(&spec));
+    assert!(trained(&ModelSpec { train_eps: true, ..spec.clone() }));
+    let mut json = serde_json::to_value(&spec).expect("JSON");
+    assert_eq!(serde_json::from_value::<ModelSpec>(json.clone()).expect("a spec"), spec);
+    json.as_object_mut().expect("an object").remove("train_eps");
+    assert!(trained(&serde_json::from_value(json).expect("a spec of old")));
 }

@@ -7,8 +7,9 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::HumanCount;
 use morphgl_generate::SbmConfig;
-use morphgl_graph_store::{Dataset, DatasetPath, Load, Meta, OpenOptions};
+use morphgl_graph_store::{Dataset, DatasetPath, Load, Meta, OpenOptions, Schema};
 use morphgl_plan::Time;
+use morphgl_platform::excerpt;
 use morphgl_registry::{At, Machine};
 
 use super::batch::BatchArgs;
@@ -131,7 +132,7 @@ impl DataArgs {
 fn describe(dataset: &Dataset, start: Instant, show: Show) {
     show.say(format_args!(
         "{}: {} nodes, {} edges, {} features, {} classes ({})",
-        dataset.name,
+        excerpt(&dataset.name, 200),
         HumanCount(dataset.num_nodes() as u64),
         HumanCount(dataset.topology.num_edges()),
         dataset.feature_dim(),
@@ -165,4 +166,23 @@ fn describe(dataset: &Dataset, start: Instant, show: Show) {
 pub(crate) fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {
     let load = if mmap { Load::Mmap } else { Load::Ram };
     Ok(Arc::new(Dataset::open(path, OpenOptions { load, verify })?))
+}
+
+/// Maximum bytes of the names of features and classes in a model file, whose header has at most 16 MiB.
+const MAX_NAMES: usize = 4 << 20;
+
+/// Names of the features and classes of an open dataset, and how the features were normalised; empty for one made in memory.
+pub(crate) fn schema(dataset: &Dataset, show: Show) -> Schema {
+    let schema = dataset.path.meta().map(Meta::schema).unwrap_or_default();
+    let bytes: usize =
+        [&schema.classes, &schema.features].into_iter().flatten().flatten().map(|name| name.len() + 3).sum();
+    if bytes <= MAX_NAMES {
+        return schema;
+    }
+    show.say(format_args!(
+        "names of features and classes take {}, at most {} are used: classes and features are known by number",
+        show::bytes(bytes as u64),
+        show::bytes(MAX_NAMES as u64)
+    ));
+    Schema { classes: None, features: None, ..schema }
 }

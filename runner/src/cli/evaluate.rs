@@ -14,6 +14,7 @@ use crate::{Evaluation, MemoryLimit, OperatorBuilder, memory};
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl train cora --save cora.safetensors && morphgl evaluate cora.safetensors cora
+  morphgl evaluate runs/cora                                   the model of a run, on its dataset
   morphgl evaluate model.safetensors products --evaluation sampled --fanouts 15,10,5
   morphgl evaluate model.safetensors papers --memory 8GiB      read from disk where it does not fit
   mpirun -n 4 morphgl evaluate model.safetensors products      each rank computes a part of every layer")]
@@ -29,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
     let ranks = args.trained.enter()?;
     let show = ranks.map_or(show, |ranks| ranks.show(show));
-    let Trained { dataset, config, registry, route, mut training, inference } = args.trained.open(show)?;
+    let Trained { dataset, config, registry, route, mut training, inference, .. } = args.trained.open(show, true)?;
     args.trained.batch.check_sampling(&config.spec.model)?;
     let names = ["train", "valid", "test"];
     let splits = &dataset.splits;

@@ -5,24 +5,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use morphgl_graph_store::Dataset;
-use morphgl_model_spec::load_model;
-use morphgl_registry::{Machine, Registry, Route, Training};
+use morphgl_graph_store::{Dataset, Schema};
+use morphgl_model_spec::{Fitting, ModelFile, ModelSpec};
+use morphgl_platform::excerpt;
+use morphgl_registry::{Error, Machine, Registry, Route, Training};
 
 use super::batch::BatchArgs;
-use super::data::DataArgs;
+use super::data::{self, DataArgs};
 use super::limits::{self, Known};
 use super::ranks::{self, Ranks};
+use super::run_dir::{self, Configured};
 use super::show::{self, Show};
 use super::usage::Usage;
 use super::{planned, values};
 use crate::admission::Excess;
+use crate::build::label;
 use crate::{Evaluation, JobConfig, OperatorBuilder, Plan, Problem, TrainingSpec, memory};
 
 /// The options of a command that uses a trained model.
 #[derive(Debug, Args)]
 pub(crate) struct TrainedArgs {
-    /// Model file that `morphgl train --save` or --run wrote
+    /// Model file that `morphgl train --save` wrote, or the directory of a run, whose dataset is used where none is given
     model: PathBuf,
     #[command(flatten)]
     pub(crate) data: DataArgs,
@@ -45,11 +48,20 @@ pub(crate) struct Trained {
     pub(crate) route: Route,
     pub(crate) training: Box<dyn Training>,
     pub(crate) inference: Inference,
+    /// Names of the classes, where the model has them.
+    pub(crate) class_names: Option<Vec<String>>,
 }
 
 impl TrainedArgs {
-    /// Joins the other ranks under `mpirun`, with which the cores are shared.
+    /// Finds the model of a run directory, and joins the other ranks under `mpirun`, with which the cores are shared.
     pub(crate) fn enter(&mut self) -> anyhow::Result<Option<&'static Ranks>> {
+        if let Some(configured) = Configured::of(&self.model)? {
+            self.model = run_dir::model(&self.model);
+            if self.data.dataset.is_none() && self.data.given.is_none() {
+                let Configured { dataset, mmap, no_verify, .. } = configured;
+                self.data = DataArgs { dataset, mmap, no_verify, ..self.data.clone() };
+            }
+        }
         let ranks = ranks::enter_to_infer(self.time_limit)?;
         if let Some(ranks) = ranks {
             self.batch.threads = Some(ranks.threads(self.batch.threads));
@@ -57,16 +69,37 @@ impl TrainedArgs {
         Ok(ranks)
     }
 
-    /// Reads the model, opens the dataset and builds the training operator. Ranks have to have the same.
-    pub(crate) fn open(&self, show: Show) -> anyhow::Result<Trained> {
+    /// Reads the model, opens the dataset, matches the two by the names of features and classes, and builds the training operator.
+    /// Ranks have to have the same. Without `scores`, the dataset's labels are not read.
+    pub(crate) fn open(&self, show: Show, scores: bool) -> anyhow::Result<Trained> {
         self.batch.limit_threads()?;
-        let (model, parameters) = load_model(&self.model)?;
+        let mut file = ModelFile::open(&self.model)?;
+        let spec = file.spec()?;
+        let schema = file.schema(&spec)?;
+        let parameters = file.parameters(&spec)?;
         let memory = ranks::current().map_or(self.memory, |ranks| ranks.memory(self.memory));
-        let (dataset, disk_bytes) = self.data.open_within(memory, &self.batch, show)?;
+        let (mut dataset, disk_bytes) = self.data.open_within(memory, &self.batch, show)?;
+        let fitting = fit(&spec, &schema, &dataset, show)?;
+        if let [first, ..] = &fitting.unknown_classes[..] {
+            let (class, count) = (excerpt(first, 60), fitting.unknown_classes.len());
+            if scores {
+                anyhow::bail!(
+                    "{}: {count} of its classes, such as {class:?}, are none of the model's; leave these labels empty and import it \
+                     again, or train a model on it",
+                    label(&dataset)
+                );
+            }
+            show.say(format_args!(
+                "{count} of the dataset's classes, such as {class:?}, are none of the model's: never predicted"
+            ));
+            dataset = Arc::new(Dataset { labels: None, num_classes: 0, ..(*dataset).clone() });
+        }
+        let (model, parameters) = fitting.apply(&spec, parameters)?;
         let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &self.batch)?;
         let config = JobConfig { disk_bytes, ..config };
         let registry = crate::registry()?;
         let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
+        builder.check_weights()?;
         let (route, mut training) = builder.first_route()?;
         training.set_parameters(&parameters)?;
         if let Some(ranks) = ranks::current() {
@@ -84,7 +117,8 @@ impl TrainedArgs {
             Some(_) => Inference::OnDisk,
             None => Inference::InMemory { needed, available: self.available_bytes() },
         };
-        Ok(Trained { dataset, config, registry, route, training, inference })
+        let class_names = fitting.class_names;
+        Ok(Trained { dataset, config, registry, route, training, inference, class_names })
     }
 
     /// The error for a mini-batch that exceeds the memory.
@@ -107,6 +141,15 @@ impl TrainedArgs {
             }
         }
     }
+}
+
+/// Matches a model with a dataset by the names of features and classes, and says what was matched otherwise than by position.
+pub(crate) fn fit(spec: &ModelSpec, model: &Schema, dataset: &Dataset, show: Show) -> anyhow::Result<Fitting> {
+    let schema = data::schema(dataset, show);
+    let fitting = Fitting::new(spec, model, &schema, dataset.num_classes)
+        .map_err(|error| Error { context: label(dataset), ..error })?;
+    fitting.remarks.iter().for_each(|remark| show.say(remark));
+    Ok(fitting)
 }
 
 /// The memory that inference with all neighbours needs.

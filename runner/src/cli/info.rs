@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
 use morphgl_graph_store::{ArrayFile, ArrayMeta, Dataset, DatasetPath, IsolatedNodes, Load, OpenOptions};
+use morphgl_platform::excerpt;
 use serde_json::json;
 
 use super::{Outcome, paths, show};
@@ -105,7 +106,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         0 => String::new(),
         count => format!(", {} of them self-loops", HumanCount(count)),
     };
-    let mut text = format!("{} at {}\n", meta.name, path.display());
+    let mut text = format!("{} at {}\n", excerpt(&meta.name, usize::MAX), path.display());
     text += &format!("nodes     {}\n", HumanCount(n));
     text += &format!(
         "edges     {} directed{loops}; in-degree mean {mean:.1}, median {}, 99% {}, max {}; {} nodes without, {} of them isolated\n",
@@ -134,7 +135,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     let notes = meta.provenance.get("notes").and_then(|notes| notes.as_array());
     let notes: Vec<&str> = notes.into_iter().flatten().filter_map(|note| note.as_str()).collect();
     for some in notes.chunks(notes.len().div_ceil(NOTE_LINES).max(1)) {
-        text += &format!("note      {}\n", some.join("; "));
+        text += &format!("note      {}\n", excerpt(&some.join("; "), usize::MAX));
     }
     text += &format!("size      {} in {} arrays, {weights}\n", show::bytes(total), meta.arrays.len());
 

@@ -6,6 +6,8 @@ mod budget;
 mod cache;
 mod call;
 mod checkpoints;
+mod choices;
+mod completions;
 mod data;
 mod durations;
 mod evaluate;
@@ -101,6 +103,8 @@ enum Command {
     Cache(cache::Args),
     /// Measures one part of the work, in the units of other systems' benchmarks
     Bench(bench::Args),
+    /// Prints the script by which a shell completes commands and options
+    Completions(completions::Args),
 }
 
 /// The result of a command, as text and as JSON.
@@ -168,5 +172,6 @@ fn run(command: &mut Command, show: show::Show) -> anyhow::Result<Outcome> {
         Command::Predict(args) => predict::run(args, show),
         Command::Cache(args) => cache::run(args, show),
         Command::Bench(args) => bench::run(args, show),
+        Command::Completions(args) => completions::run(args),
     }
 }

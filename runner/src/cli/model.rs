@@ -50,6 +50,9 @@ pub(crate) struct ModelArgs {
     /// GraphSAGE: scale every layer's output rows to length 1
     #[arg(long)]
     l2_normalize: bool,
+    /// GIN: trains epsilon, which stays 0 otherwise
+    #[arg(long)]
+    train_eps: bool,
     /// Learning rate of Adam
     #[arg(long, value_parser = values::finite::<f64>, default_value_t = 0.003)]
     lr: f64,
@@ -87,6 +90,7 @@ impl ModelArgs {
             residual: self.residual,
             normalization: self.normalization,
             l2_normalize: self.l2_normalize,
+            train_eps: self.train_eps,
             ..ModelSpec::new(self.model, in_dim, num_classes)
         }
     }

@@ -10,6 +10,7 @@ use morphgl_profile::{MemoryLimit, Progress, RouteProfile, Watch};
 use morphgl_registry::Machine;
 
 use super::batch::BatchArgs;
+use super::choices::Choices;
 use super::data::DataArgs;
 use super::interrupt;
 use super::layer_split::SplitArgs;
@@ -39,6 +40,9 @@ pub(crate) struct PlannedArgs {
     /// that, choosing among training operators comes on top]
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     profile_seconds: Option<Duration>,
+    /// Measures training operators anew: the choice of the last run on this dataset is not kept where they are equally fast
+    #[arg(long)]
+    fresh: bool,
     /// What operators cache, of a dataset on disk or for a device: auto, none, or the rows that a policy of `morphgl cache` ranks
     /// first; from disk also those read last (lru) or read again (sieve); and in at most how much memory, for example inclusion:2GiB. It is an error where nothing has a cache, or where
     /// the policy does not fit. --set KEY.cache=POLICY wins for one operator [default: auto]
@@ -76,6 +80,8 @@ pub(crate) struct Measured {
     /// Peak memory besides the plan's caches, buffers and workers: dataset (unless it is mapped or on disk), model, a step's own
     /// memory and its mini-batches; and evaluation's own cache and a worker.
     pub(crate) held_bytes: u64,
+    /// Training operators that earlier runs on the dataset chose.
+    pub(crate) choices: Choices,
 }
 
 impl PlannedArgs {
@@ -141,7 +147,11 @@ impl PlannedArgs {
         job.unbuilt.iter().for_each(|why| show.say(format_args!("left out: {why}")));
         job.on_disk().iter().for_each(|how| show.say(how));
         let threads = job.threads();
+        let choices = Choices::of(&job);
         let mut profiler = Profiler::new(threads);
+        if !self.fresh {
+            profiler.settings.preferred = choices.preferred();
+        }
         if let Some(seconds) = self.profile_seconds {
             profiler.settings.budget = seconds;
             profiler.settings.epochs = None;
@@ -227,7 +237,7 @@ impl PlannedArgs {
             plan
         });
         let unified = group.map(|(measured, shares)| Unified::plan(&profile, &measured, shares, threads, limits));
-        Ok(Measured { job, profile, problem, plans, unified, split, held_bytes })
+        Ok(Measured { job, profile, problem, plans, unified, split, held_bytes, choices })
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Outcome;
 use super::inference::{Trained, TrainedArgs};
 use super::paths::lossy;
-use super::show::Show;
+use super::show::{self, Show};
 use super::usage::Usage;
 
 /// Maximum bytes of a line of `--nodes`: an id or a name.
@@ -26,6 +26,7 @@ const QUOTED: usize = 100;
 #[command(after_help = "Examples:
   morphgl predict cora.safetensors cora                            csv of all nodes on stdout
   morphgl predict cora.safetensors cora --nodes test -o test.csv
+  morphgl predict runs/cora -o all.csv                             the model of a run, on its dataset
   morphgl predict cora.safetensors cora --nodes ids.txt -o classes.npy
   mpirun -n 4 morphgl predict cora.safetensors cora -o all.csv     each rank computes a part of every layer")]
 pub(crate) struct Args {
@@ -34,9 +35,13 @@ pub(crate) struct Args {
     /// Nodes to predict: all, train, valid, test, or a file with one id a line, as the graph's source has them
     #[arg(long, default_value = "all")]
     nodes: PathBuf,
-    /// File to write: .csv (node,class,probability) or .npy (classes as i32, in the nodes' order)
+    /// File to write: .csv (node,class,probability; classes by their names, where the model has them) or .npy (class numbers as
+    /// i32, in the nodes' order)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Writes an apostrophe before names in csv that begin with =, +, - or @, which spreadsheets take for formulas
+    #[arg(long)]
+    quote_formulas: bool,
 }
 
 pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
@@ -48,7 +53,8 @@ pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
     }
     let ranks = args.trained.enter()?;
     let show = ranks.map_or(show, |ranks| ranks.show(show));
-    let Trained { dataset, config, registry, mut training, inference, .. } = args.trained.open(show)?;
+    let Trained { dataset, config, registry, mut training, inference, class_names, .. } =
+        args.trained.open(show, false)?;
     let names = if args.trained.data.dataset.is_some() { NodeNames::of(&dataset.path)? } else { None };
     let nodes = nodes(&args.nodes, &dataset, names.as_ref())?;
     // Ids of the graph's source: import may have renumbered the nodes.
@@ -80,12 +86,21 @@ pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
     };
     let predictions: Vec<(i32, f64)> = logits.chunks_exact(config.spec.model.num_classes).map(classify).collect();
     let classes: Vec<i32> = predictions.iter().map(|p| p.0).collect();
+    let csv = Csv {
+        nodes: &ids,
+        predictions: &predictions,
+        class_names: class_names.as_deref(),
+        quotes: args.quote_formulas,
+    };
     let Some(path) = &args.output else {
         let probabilities: Vec<f64> = predictions.iter().map(|p| p.1).collect();
-        let json = json!({ "nodes": ids, "classes": classes, "probabilities": probabilities });
-        let mut csv = Vec::new();
-        write_csv(&mut csv, &ids, &predictions)?;
-        return Ok(Outcome::new(String::from_utf8(csv)?, with_ranks(json)));
+        let json = json!({
+            "nodes": ids, "classes": classes, "class_names": class_names, "probabilities": probabilities
+        });
+        let mut text = Vec::new();
+        csv.write(&mut text)?;
+        csv.remark_formulas(show);
+        return Ok(Outcome::new(String::from_utf8(text)?, with_ranks(json)));
     };
     let failed = || format!("{}: cannot be written; check directory and disk space", path.display());
     if path.extension().is_some_and(|e| e == "npy") {
@@ -95,7 +110,8 @@ pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
         writer.finish(None)?;
         replacement.finish().with_context(failed)?;
     } else {
-        replace_file(path, |out| write_csv(out, &ids, &predictions)).with_context(failed)?;
+        replace_file(path, |out| csv.write(out)).with_context(failed)?;
+        csv.remark_formulas(show);
     }
     let text = format!("{} nodes predicted, written to {}\n", HumanCount(nodes.len() as u64), path.display());
     Ok(Outcome::new(text, with_ranks(json!({ "nodes": nodes.len(), "output": lossy(path) }))))
@@ -164,14 +180,57 @@ fn classify(logits: &[f32]) -> (i32, f64) {
     (class as i32, 1.0 / sum)
 }
 
-fn write_csv(out: &mut impl Write, nodes: &[Value], predictions: &[(i32, f64)]) -> std::io::Result<()> {
-    writeln!(out, "node,class,probability")?;
-    nodes.iter().zip(predictions).try_for_each(|(id, (class, p))| match id.as_str() {
-        // Quotes within a quoted field are doubled.
-        Some(name) if name.contains([',', '"', '\n', '\r']) => {
-            writeln!(out, "\"{}\",{class},{p:.6}", name.replace('"', "\"\""))
+/// Predictions as csv.
+struct Csv<'a> {
+    nodes: &'a [Value],
+    predictions: &'a [(i32, f64)],
+    class_names: Option<&'a [String]>,
+    /// Whether an apostrophe is put before what spreadsheets take for a formula.
+    quotes: bool,
+}
+
+impl Csv<'_> {
+    fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
+        writeln!(out, "node,class,probability")?;
+        self.nodes.iter().zip(self.predictions).try_for_each(|(node, &(class, probability))| {
+            match node.as_str() {
+                Some(name) => self.cell(out, name)?,
+                None => write!(out, "{node}")?,
+            }
+            out.write_all(b",")?;
+            match self.class_names {
+                Some(names) => self.cell(out, &names[class as usize])?,
+                None => write!(out, "{class}")?,
+            }
+            writeln!(out, ",{probability:.6}")
+        })
+    }
+
+    fn cell(&self, out: &mut impl Write, text: &str) -> std::io::Result<()> {
+        let apostrophe = if self.quotes && is_formula(text) { "'" } else { "" };
+        if text.contains([',', '"', '\n', '\r']) {
+            // Quotes within a quoted field are doubled.
+            write!(out, "\"{apostrophe}{}\"", text.replace('"', "\"\""))
+        } else {
+            write!(out, "{apostrophe}{text}")
         }
-        Some(name) => writeln!(out, "{name},{class},{p:.6}"),
-        None => writeln!(out, "{id},{class},{p:.6}"),
-    })
+    }
+
+    /// Says that there are names which spreadsheets take for formulas, where these are written as they are.
+    fn remark_formulas(&self, show: Show) {
+        let named =
+            self.class_names.into_iter().flat_map(|names| self.predictions.iter().map(|p| &*names[p.0 as usize]));
+        let count = self.nodes.iter().filter_map(Value::as_str).chain(named).filter(|text| is_formula(text)).count();
+        if count > 0 && !self.quotes {
+            let cells = show::plural(count as u64, "cell");
+            show.say(format_args!(
+                "{cells} of the csv begin with =, +, - or @, which spreadsheets take for a formula; --quote-formulas avoids it"
+            ));
+        }
+    }
+}
+
+/// Whether spreadsheets take a cell for a formula; numbers are none.
+fn is_formula(text: &str) -> bool {
+    text.trim_start().starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err()
 }

@@ -1,8 +1,12 @@
 //! Contents of reports.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use indicatif::HumanCount;
+use morphgl_graph_store::Dataset;
 use morphgl_layer_split::{SplitStatistics, StaleRows};
 use morphgl_plan::{Phase, Plan, Plans, Problem};
+use morphgl_platform::SimdLevel;
 use morphgl_profile::{CandidateProfile, Outcome};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, CounterSpec};
 use morphgl_report::{
@@ -45,6 +49,8 @@ fn what_if(rows: &[Changed]) -> Vec<WhatIf> {
 fn machine(profile: &Profile) -> Vec<(String, String)> {
     let m = &profile.machine;
     let mut rows = vec![
+        ("MorphGL".to_string(), env!("CARGO_PKG_VERSION").to_string()),
+        ("SIMD level".to_string(), SimdLevel::current().name().to_string()),
         ("CPU".to_string(), m.cpu.clone()),
         ("cores".to_string(), m.cores.to_string()),
         ("memory".to_string(), show::bytes(m.memory_bytes)),
@@ -96,13 +102,15 @@ fn common(profile: Option<&Profile>, plans: &Plans, plan: &Plan, rows: &[Changed
         predicted: Some(u.share),
         measured: None,
     });
-    let arguments: Vec<String> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+    let arguments: Vec<String> = std::env::args_os().skip(1).map(|a| shell_word(&a.to_string_lossy())).collect();
     Report {
+        created: utc(SystemTime::now()),
         command: format!("morphgl {}", arguments.join(" ")),
         plan: plans.describe(plan),
         predicted_seconds: Some(p.epoch_seconds),
         bound_seconds: Some(p.bound_seconds),
         bottleneck: Some(p.bottleneck.resource.clone()),
+        bottleneck_phase: Some(p.bottleneck.phase),
         utilisation: utilisation.collect(),
         operators: operators(plan, None, simulated),
         candidates: profile.map(candidates).unwrap_or_default(),
@@ -112,6 +120,49 @@ fn common(profile: Option<&Profile>, plans: &Plans, plan: &Plan, rows: &[Changed
         predicted: Some(predicted_timeline(plan, simulated)),
         ..Report::default()
     }
+}
+
+/// An argument as a word of the shell, in quotes where it has to be.
+fn shell_word(argument: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_=+,.:/@%".contains(c);
+    if !argument.is_empty() && argument.chars().all(plain) {
+        return argument.to_string();
+    }
+    format!("'{}'", argument.replace('\'', r"'\''"))
+}
+
+/// A time in words, to the minute: `2026-11-27 04:15 UTC`.
+fn utc(time: SystemTime) -> String {
+    let minutes = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 60);
+    let (days, minute) = (minutes / 1440, minutes % 1440);
+    // Years that begin in March: the leap day is the last one, and months have the same lengths in each (Richards, 2013).
+    let day = days + 719_468;
+    let (era, of_era) = (day / 146_097, day % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year + 400 * era + carry;
+    format!("{year:04}-{month:02}-{of_month:02} {:02}:{:02} UTC", minute / 60, minute % 60)
+}
+
+/// Names and sizes of a dataset.
+fn dataset(dataset: &Dataset) -> Vec<(String, String)> {
+    let count = |n: u64| HumanCount(n).to_string();
+    let splits =
+        [&dataset.splits.train, &dataset.splits.valid, &dataset.splits.test].map(|split| count(split.len() as u64));
+    let features = dataset.features.as_ref().map_or("none".to_string(), |f| format!("{} x {}", f.dim(), f.dtype()));
+    [
+        ("name", dataset.name.clone()),
+        ("nodes", count(dataset.num_nodes() as u64)),
+        ("edges", count(dataset.topology.num_edges())),
+        ("features", features),
+        ("classes", count(dataset.num_classes as u64)),
+        ("train, valid, test", splits.join(", ")),
+    ]
+    .map(|(name, value)| (name.to_string(), value))
+    .to_vec()
 }
 
 /// The report of a plan alone.
@@ -130,6 +181,7 @@ pub(crate) fn of_plan(profile: Option<&Profile>, plans: &Plans, rows: &[Changed]
 /// Inputs of a run's report.
 pub(crate) struct Run<'a> {
     pub(crate) title: String,
+    pub(crate) dataset: &'a Dataset,
     pub(crate) profile: &'a Profile,
     pub(crate) problem: &'a Problem,
     pub(crate) plans: &'a Plans,
@@ -152,6 +204,14 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     let rows = what_if::changed(run.problem, run.plan, &what_if::each_twice(run.problem)).unwrap_or_default();
     let mut page = common(Some(run.profile), run.plans, run.plan, &rows, run.simulated);
     page.title = run.title;
+    page.dataset = dataset(run.dataset);
+    page.summary = format!(
+        "{} nodes, {} edges, {} features, {} classes.",
+        HumanCount(run.dataset.num_nodes() as u64),
+        HumanCount(run.dataset.topology.num_edges()),
+        run.dataset.feature_dim(),
+        run.dataset.num_classes
+    );
     page.operators = operators(run.plan, Some(&recorder), run.simulated);
     page.configuration = run.configuration;
     page.notes.clone_from(&recorder.notes);
@@ -179,6 +239,7 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     page.trainers = trainers::rows(run.trainers, run.simulated);
     page.imbalance_seconds = run.trainers.first().map(|part| part.imbalance_seconds_per_epoch);
     page.test_accuracy = run.report.test.map(|t| t.accuracy());
+    page.best_epoch = run.report.best.as_ref().map(|best| best.epoch);
     page.best_valid_accuracy = run.report.best.as_ref().map(|b| b.valid.accuracy());
     page.measured_seconds = run.report.median_epoch_seconds();
     let seconds: f64 = run.report.epochs.iter().map(|e| e.seconds).sum();
@@ -226,3 +287,6 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     page.measured = Some(recorder.into_timeline());
     page
 }
+
+#[cfg(test)]
+mod tests;

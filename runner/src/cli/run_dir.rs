@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use morphgl_execute::TrainingState;
+use morphgl_graph_store::Dataset;
 use morphgl_platform::{Replacement, lock_holder, open_regular, read_text, replace_file};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
 use morphgl_report::{LineChart, Report, with_hit_rates};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::paths;
 use super::status::{State, Status};
-use super::usage::Usage;
+use super::usage::{OrUsage, Usage};
 use crate::unwritten::unwritten;
 use crate::{Checkpoint, EpochRow, JobConfig, Plan, Position, Progress, TrainOptions};
 
@@ -96,11 +97,33 @@ pub(crate) struct Configured {
 }
 
 impl Configured {
-    /// Reads `config.toml`.
+    /// The configuration of a run, where `path` is its directory.
+    pub(crate) fn of(path: &Path) -> Result<Option<Self>> {
+        path.join("config.toml").is_file().then(|| Self::read(path)).transpose()
+    }
+
+    /// Reads the `config.toml` of a run.
     pub(crate) fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("config.toml");
-        let what = || format!("{}: cannot be read; give the --run directory of a training", path.display());
-        toml::from_str(&read_text(&path, MAX_CONFIG).with_context(what)?).with_context(what)
+        Self::parse(&path)
+            .with_context(|| format!("{}: cannot be read; give the --run directory of a training", path.display()))
+    }
+
+    /// Reads a file that has the form of a run's `config.toml`.
+    pub(crate) fn read_file(path: &Path) -> Result<Self> {
+        Self::parse(path).or_usage(format_args!("--config {}: not a config.toml of a run", path.display()))
+    }
+
+    fn parse(path: &Path) -> Result<Self> {
+        Ok(toml::from_str(&read_text(path, MAX_CONFIG)?)?)
+    }
+
+    /// The same job on a dataset, with the threads and the memory of `here`.
+    pub(crate) fn job_on(&self, dataset: &Dataset, here: JobConfig) -> JobConfig {
+        let mut job =
+            JobConfig { threads: here.threads, disk_bytes: here.disk_bytes, every_device: false, ..self.job.clone() };
+        (job.spec.model.in_dim, job.spec.model.num_classes) = (dataset.feature_dim(), dataset.num_classes);
+        job
     }
 
     /// Writes `config.toml`.
@@ -297,8 +320,13 @@ impl RunDir {
 
     /// Path of the model file.
     pub(crate) fn model(&self) -> PathBuf {
-        self.path.join("model.safetensors")
+        model(&self.path)
     }
+}
+
+/// Path of the model file of the run in `dir`.
+pub(crate) fn model(dir: &Path) -> PathBuf {
+    dir.join("model.safetensors")
 }
 
 /// Locks a run for this process by its open `metrics.jsonl`. Of a file system without locks this is said to `remark`, and

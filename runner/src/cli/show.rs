@@ -1,5 +1,6 @@
 //! Output: results on stdout, progress and remarks on stderr.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
@@ -24,8 +25,8 @@ impl Show {
     pub(crate) fn result(self, outcome: &Outcome) -> u8 {
         let text = match self.json {
             _ if Identity::is_silent() => String::new(),
-            true => format!("{:#}\n", outcome.json),
-            false => outcome.text.clone(),
+            true => printable(&format!("{:#}\n", outcome.json), escape_json).into_owned(),
+            false => printable(&outcome.text, char::escape_default).into_owned(),
         };
         let mut stdout = std::io::stdout().lock();
         let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
@@ -48,7 +49,7 @@ impl Show {
     pub(crate) fn error(self, error: &anyhow::Error) {
         let rank = Identity::get().map(|own| format!("{own}: ")).unwrap_or_default();
         // In one piece: other ranks print into the same terminal.
-        let mut line = format!("{rank}error: {}", one_line(error));
+        let mut line = printable(&format!("{rank}error: {}", one_line(error)), char::escape_default).into_owned();
         let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
         if let Some(cure) = io.and_then(limit_cure).filter(|cure| !line.contains(cure)) {
             line.extend(["; ", cure]);
@@ -60,7 +61,7 @@ impl Show {
     /// Prints a remark on stderr.
     pub(crate) fn say(self, text: impl Display) {
         if !self.quiet {
-            let _ = writeln!(std::io::stderr(), "{text}");
+            let _ = writeln!(std::io::stderr(), "{}", printable(&text.to_string(), char::escape_default));
         }
     }
 
@@ -68,7 +69,7 @@ impl Show {
     pub(crate) fn line(self, text: impl Display) {
         if !self.json {
             // A closed pipe is handled when the result is printed.
-            let _ = writeln!(std::io::stdout(), "{text}");
+            let _ = writeln!(std::io::stdout(), "{}", printable(&text.to_string(), char::escape_default));
         }
     }
 
@@ -83,6 +84,22 @@ impl Show {
         bar.enable_steady_tick(Duration::from_millis(200));
         bar
     }
+}
+
+/// A text with control characters but newline and tab escaped: names from outside could set colours, titles or text of a terminal.
+fn printable<E: Iterator<Item = char>>(text: &str, escape: impl Fn(char) -> E) -> Cow<'_, str> {
+    let is_raw = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(is_raw) {
+        return text.into();
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    text.chars().for_each(|c| if is_raw(c) { escaped.extend(escape(c)) } else { escaped.push(c) });
+    escaped.into()
+}
+
+/// A control character in a JSON string, where `serde_json` leaves those from U+007F on as they are.
+fn escape_json(c: char) -> std::vec::IntoIter<char> {
+    format!("\\u{:04x}", u32::from(c)).chars().collect::<Vec<_>>().into_iter()
 }
 
 /// An error and its causes on one line, without causes whose text is already there.

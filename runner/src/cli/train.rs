@@ -1,5 +1,6 @@
 //! `morphgl train`: plan, train, evaluate.
 
+mod length;
 mod output;
 mod resume;
 mod start;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgMatches, Parser};
-use morphgl_graph_store::Dataset;
+use morphgl_graph_store::{Dataset, Schema};
 use morphgl_registry::BatchId;
 use serde_json::json;
 
@@ -30,7 +31,7 @@ use super::usage::Usage;
 use super::{interrupt, layer_split, ranks, report, trainers, values};
 use crate::{
     Engine, Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Progress, Recorder,
-    Shares, Simulated, SplitPlan, TrainOptions, Trainer, TrainingState, Unified,
+    Shares, Simulated, SplitPlan, Trainer, TrainingState, Unified,
 };
 use state::RunState;
 use summary::{configuration, length, stop_reason, summary};
@@ -43,6 +44,7 @@ use summary::{configuration, length, stop_reason, summary};
   morphgl train cora --model gcn --fanouts=-1,-1 --hidden 16 --lr 0.01 --weight-decay 5e-4 --epochs 200
   morphgl train products --fanouts 15,10,5 --run runs/products --patience 5
   morphgl train papers --memory 64GiB --cache inclusion:24GiB   from disk, hot rows cached
+  morphgl train --config runs/1/config.toml --run runs/2    trains as an earlier run did
   morphgl train --resume runs/products                      goes on after an interruption, a crash or a power failure
   morphgl train --resume runs/products --epochs 100         trains a run that is done for more epochs
   morphgl train --json | jq .test_accuracy")]
@@ -88,6 +90,13 @@ pub(crate) struct Args {
     /// into this directory
     #[arg(help_heading = "Training", long, value_name = "DIR")]
     run: Option<PathBuf>,
+    /// Trains as a run did, whose RUN/config.toml is this file: its model, mini-batches, seed, operators and length; on its dataset
+    /// where none is given. What says how and where it trains may be given: --plan, --run, --save, --epochs, --threads, --memory, …
+    #[arg(help_heading = "Training", long, value_name = "FILE", conflicts_with = "resume")]
+    config: Option<PathBuf>,
+    /// The content of that file.
+    #[arg(skip)]
+    configured: Option<Configured>,
     /// Whether activities are recorded for another rank's run directory.
     #[arg(skip)]
     records: bool,
@@ -152,20 +161,6 @@ impl Args {
         }
         Ok(())
     }
-
-    /// The length of training on epochs of `steps_per_epoch` steps, and when to evaluate.
-    fn options(&self, steps_per_epoch: usize, evaluation: Evaluation, validated: bool) -> TrainOptions {
-        let mut options = match self.epochs {
-            Some(epochs) => TrainOptions { evaluation, ..TrainOptions::epochs(epochs) },
-            None => TrainOptions::until_best(steps_per_epoch, evaluation, validated),
-        };
-        if let Some(patience) = self.patience {
-            options.evaluate_every = options.evaluate_every.min(patience.max(1));
-            options.patience = Some(patience);
-        }
-        options.evaluate_every = self.evaluate_every.unwrap_or(options.evaluate_every);
-        options
-    }
 }
 
 fn nothing_validated(option: &str) -> anyhow::Error {
@@ -176,6 +171,8 @@ fn nothing_validated(option: &str) -> anyhow::Error {
 /// A run that is about to train.
 struct Setup {
     dataset: Arc<Dataset>,
+    /// Names of the dataset's features and classes, which the model file has.
+    schema: Schema,
     job: Job,
     configured: Configured,
     state: RunState,
@@ -211,6 +208,7 @@ pub(crate) fn refuse_options(matches: &ArgMatches) -> anyhow::Result<()> {
 }
 
 pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
+    args.configure()?;
     let stop = interrupt::stop;
     let Some(ranks) = ranks::enter(args.time_limit, args.gradient_bucket, stop)? else { return run_here(args, show) };
     args.prepare_for(ranks)?;
@@ -232,6 +230,7 @@ fn run_here(args: &Args, show: Show) -> anyhow::Result<Outcome> {
 fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     let Setup {
         dataset,
+        schema,
         job,
         configured,
         state,
@@ -337,6 +336,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     let run = report::Run {
         trainers: &parts,
         title: format!("{} on {}", configured.job.spec.model.kind, dataset.name),
+        dataset: &dataset,
         profile: &state.profile,
         problem: &state.problem,
         plans: &plans,
@@ -350,7 +350,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     };
     // Without a step, the model is the initial one, which is written on request.
     let has_model = trainer.options.epochs == 0 || report.epochs.iter().any(|e| e.report.batches > 0);
-    let model = (learns && has_model).then_some((&configured.job.spec.model, &parameters[..]));
+    let model = (learns && has_model).then_some((&configured.job.spec.model, &schema, &parameters[..]));
     let path = args.run.as_ref().or(args.resume.as_ref());
     let unwritten = output::write(run_dir, args.save.as_deref(), model, run, recorder);
     let why = stop_reason(state.open, &report, &trainer.options, steps_per_epoch);

@@ -16,6 +16,9 @@ const FIRST_SECONDS: f64 = 0.005;
 /// Factor between medians within which operators are equally fast, and the one listed first is chosen: the same one at every
 /// run.
 const TIE: f64 = 1.02;
+/// Factor between medians up to which the operator of an earlier run is kept: medians of few steps of the same operator differ by
+/// so much on a machine under load.
+pub(crate) const NOISE: f64 = 1.25;
 
 /// Factor between estimates within which operators are close: a choice by one step of each may be wrong. The second step of an
 /// operator that allocates in each was measured to take 1.0 to 1.4 times as long as its later ones.
@@ -128,9 +131,20 @@ fn abandon_slow(all: &mut [StepTimes]) {
     }
 }
 
-/// The fastest of the running operators; of equally fast ones the one listed first.
-pub(crate) fn fastest(all: &[StepTimes]) -> Option<usize> {
+/// The fastest of the running operators; of equally fast ones the one listed first. One that is `preferred` is taken for equally
+/// fast where its times overlap with the fastest's, and its median is within [`NOISE`] of that.
+pub(crate) fn fastest(all: &[StepTimes], preferred: Option<usize>) -> Option<usize> {
     let running = running(all);
+    let best = running.iter().copied().min_by(|&a, &b| all[a].estimate().total_cmp(&all[b].estimate()))?;
+    if let Some(kept) = preferred.filter(|kept| running.contains(kept)) {
+        let least = all[kept].samples.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = all[best].samples.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        // Without timed steps there is one of each, whose noise is larger than any bound here.
+        let overlap = all[kept].samples.is_empty() || least <= most;
+        if overlap && all[kept].estimate() <= NOISE * all[best].estimate() {
+            return Some(kept);
+        }
+    }
     let least = running.iter().map(|&i| all[i].estimate()).fold(f64::INFINITY, f64::min);
     running.into_iter().find(|&i| all[i].estimate() <= TIE * least)
 }

@@ -87,7 +87,9 @@ pub fn select(
     let restored: Vec<Result<()>> =
         candidates.iter_mut().enumerate().map(|(i, c)| c.restore(operators, failed(i))).collect();
     let times = times?;
-    let Some(chosen) = compare::fastest(&times) else {
+    let is_preferred = |c: &Candidate| settings.preferred.contains(&operators.routes[c.route].route.training);
+    let preferred = candidates.iter().position(is_preferred);
+    let Some(chosen) = compare::fastest(&times, preferred) else {
         return Err(candidates.into_iter().find_map(|c| c.failure).expect("an operator that cannot train failed"));
     };
     restored.into_iter().nth(chosen).expect("one a candidate")?;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Statistics;
 use crate::budget::count;
+use crate::compare::NOISE;
 
 /// The choice among the training operators at a place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -103,6 +104,14 @@ impl Selection {
     pub(crate) fn only(place: Place, training: Key, threads: usize) -> Self {
         let only = CandidateProfile::unmeasured(training.clone(), Outcome::Chosen, None);
         Self { place, chosen: training, threads, candidates: vec![only], seconds: 0.0 }
+    }
+
+    /// Operators that were as fast as the chosen one within the noise of measurement: another run may choose one of them.
+    pub fn rivals(&self) -> impl Iterator<Item = &CandidateProfile> {
+        let chosen = self.chosen_profile().and_then(CandidateProfile::typical);
+        let is_close =
+            move |c: &&CandidateProfile| c.typical().zip(chosen).is_some_and(|(own, chosen)| own <= NOISE * chosen);
+        self.candidates.iter().filter(|c| c.outcome == Outcome::Slower).filter(is_close)
     }
 
     /// Measurements of the chosen operator.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use morphgl_registry::Key;
 use serde::{Deserialize, Serialize};
 
 /// Amount of measurement.
@@ -31,6 +32,9 @@ pub struct Settings {
     pub splits: usize,
     /// The epoch whose mini-batches are used. Default 0.
     pub epoch: u32,
+    /// Training operators that are kept where they are as fast as the fastest within the noise of measurement. Default none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preferred: Vec<Key>,
 }
 
 impl Settings {
@@ -58,6 +62,7 @@ impl Settings {
             training_threads: counts,
             splits: 12,
             epoch: 0,
+            preferred: Vec::new(),
         }
     }
 

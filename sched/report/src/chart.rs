@@ -51,9 +51,9 @@ pub struct LineChart {
 
 /// The style of a stand-alone chart.
 const STYLE: &str = include_str!("chart.css");
-/// The styles `c0` to `c7` of lines without one of their own.
+/// The styles `c0` to `c11` of lines without one of their own.
 pub(crate) const COLOURS: &str = include_str!("colours.css");
-const NUM_COLOURS: usize = 8;
+const NUM_COLOURS: usize = 12;
 
 const WIDTH: f64 = 540.0;
 const HEIGHT: f64 = 236.0;
@@ -76,12 +76,13 @@ pub fn line_chart(chart: &LineChart) -> String {
 }
 
 /// Draws the chart as a stand-alone SVG document with a legend, that follows the viewer's light or dark setting; an empty string
-/// if no line has a point. Each line gets a colour of its own, up to eight; the styles of the series are not read.
+/// if no line has a point. Each line gets a colour of its own, up to twelve; the styles of the series are not read.
 pub fn line_chart_svg(chart: &LineChart) -> String {
     let unstyled = chart.series.iter().filter_map(thin).map(|line| Series { style: String::new(), ..line }).collect();
     let LineChart { series, .. } = coloured(&LineChart { series: unstyled, ..chart.clone() });
     let Some(Plot { svg, .. }) = plot(chart, &series) else { return String::new() };
-    let (title, top) = (escape(&chart.title), 34.0);
+    let heading = wrapped(&chart.title, 13.5, WIDTH - 28.0);
+    let (title, top) = (escape(&chart.title), 18.0 + 16.0 * heading.len() as f64);
     let legend = top + HEIGHT + 16.0;
     let (column, mut keys) = (WIDTH / 2.0, String::new());
     for (i, line) in series.iter().enumerate() {
@@ -96,15 +97,31 @@ pub fn line_chart_svg(chart: &LineChart) -> String {
             px(y)
         );
     }
+    let lines = (0..)
+        .zip(&heading)
+        .map(|(i, text)| format!(r#"<text class="title" x="14" y="{}">{}</text>"#, 22 + 16 * i, escape(text)));
+    let lines: String = lines.collect();
     let height = legend + 18.0 * series.len().div_ceil(2) as f64;
     format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" class="plot" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}"><style>
-{STYLE}{COLOURS}</style><rect class="ground" width="{WIDTH}" height="{height}"/><text class="title" x="14" y="22">{title}</text><g transform="translate(0 {top})">{svg}</g>{keys}</svg>
+{STYLE}{COLOURS}</style><rect class="ground" width="{WIDTH}" height="{height}"/>{lines}<g transform="translate(0 {top})">{svg}</g>{keys}</svg>
 "#
     )
 }
 
-/// The chart with a colour of its own for each line without a style, up to eight.
+/// A text in lines of at most `width` at a font size, divided at blanks.
+fn wrapped(text: &str, size: f64, width: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if text_width(&format!("{line} {word}"), size) <= width => *line += &format!(" {word}"),
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines
+}
+
+/// The chart with a colour of its own for each line without a style, up to twelve.
 pub(crate) fn coloured(chart: &LineChart) -> LineChart {
     let coloured = |(i, line): (usize, &Series)| {
         let style = if line.style.is_empty() { format!("c{}", i % NUM_COLOURS) } else { line.style.clone() };

@@ -31,6 +31,10 @@ pub struct Report {
     pub bound_seconds: Option<f64>,
     /// The resource or phase that bounds the plan.
     pub bottleneck: Option<String>,
+    /// The phase for which it bounds the plan: it may be busy for a part of the epoch alone, as where one core of two trains.
+    pub bottleneck_phase: Option<Phase>,
+    /// The epoch whose model is kept.
+    pub best_epoch: Option<u32>,
     /// Test accuracy, 0 to 1.
     pub test_accuracy: Option<f64>,
     /// Best validation accuracy, 0 to 1; if absent, the best of [`Report::epochs`].
@@ -63,7 +67,9 @@ pub struct Report {
     pub staleness: Vec<Stale>,
     /// Notes in sentences: assumptions, skipped operators, replanning.
     pub notes: Vec<String>,
-    /// The machine, as names and values.
+    /// The dataset, as names and values.
+    pub dataset: Vec<(String, String)>,
+    /// The machine and the program, as names and values.
     pub machine: Vec<(String, String)>,
     /// The configuration, as names and values.
     pub configuration: Vec<(String, String)>,

@@ -1,6 +1,6 @@
 //! The sections of the page; each is an empty string if the report has no data for it.
 
-use morphgl_plan::Time;
+use morphgl_plan::{Phase, Time};
 
 use crate::bars::{self, bar, labelled, pairs};
 use crate::chart::{LineChart, Scale, Series, coloured, line_chart};
@@ -59,23 +59,32 @@ pub(crate) fn tiles(report: &Report) -> String {
         tile("Epoch, predicted", &Time(predicted), "by the simulator");
     }
     if let Some(bound) = bound {
-        tile("Lower bound", &Time(bound), "no plan is faster");
+        tile("Lower bound", &Time(bound), "of every plan, by the predicted durations");
     }
     if let (Some(time), Some(bound)) = (predicted.or(measured), bound.filter(|b| *b > 0.0)) {
         let below = measured.filter(|_| predicted.is_some()).map(|m| format!("measured {}", ratio(m / bound)));
         tile("Ratio to the bound", &ratio(time / bound), &below.unwrap_or_default());
     }
     if let Some(bottleneck) = report.bottleneck.as_ref().filter(|b| !b.is_empty()) {
-        let busy = report.utilisation.iter().find(|u| u.resource == *bottleneck);
-        let busy = busy.and_then(|u| finite(u.measured).or(finite(u.predicted)));
-        let mut below: Vec<String> = busy.map(|b| format!("{} busy", percent(b, 0))).into_iter().collect();
-        below.extend(report.simulated_resources().contains(&bottleneck.as_str()).then(|| "simulated".to_string()));
-        tile("Bottleneck", bottleneck, &below.join(", "));
+        let used = report.utilisation.iter().find(|u| u.resource == *bottleneck);
+        let busy =
+            |how: &str, share: Option<f64>| finite(share).map(|share| format!("{how} {} busy", percent(share, 0)));
+        let shares = used.map_or([None, None], |u| [busy("predicted", u.predicted), busy("measured", u.measured)]);
+        let shares: Vec<String> = shares.into_iter().flatten().collect();
+        let waits = |phase: Phase| format!("the epoch waits for its {}", phase.noun());
+        let simulated = report.simulated_resources().contains(&bottleneck.as_str());
+        let below = [
+            report.bottleneck_phase.map(waits),
+            (!shares.is_empty()).then(|| shares.join(", ")),
+            simulated.then(|| "simulated".to_string()),
+        ];
+        tile("Predicted bottleneck", bottleneck, &below.into_iter().flatten().collect::<Vec<_>>().join("; "));
     }
+    let in_epoch = report.best_epoch.map_or(String::new(), |epoch| format!(" in epoch {epoch}, the best"));
     let valid = report.valid_accuracy().map(|v| percent(v, 2));
     match (finite(report.test_accuracy), valid) {
         (Some(test), valid) => {
-            let below = valid.map(|v| format!("validation {v}")).unwrap_or_default();
+            let below = valid.map(|v| format!("validation {v}{in_epoch}")).unwrap_or_default();
             tile("Test accuracy", &percent(test, 2), &below);
         }
         (None, Some(valid)) => tile("Validation accuracy", &valid, "best of all epochs"),
@@ -160,12 +169,17 @@ pub(crate) fn epoch_seconds(report: &Report) -> String {
             .map(|(name, style, value)| (name.to_string(), bar(style, value / max, &Time(value).to_string())));
         return section("", heading, "Seconds of an epoch.", &bars::rows(bars));
     }
-    let predicted = |e: &Epoch| e.predicted_seconds.or(report.predicted_seconds);
-    let series = vec![
+    // A prediction that was corrected by the epochs before it follows what was measured.
+    let corrected = |e: &Epoch| e.predicted_seconds.filter(|_| report.predicted_seconds.is_some());
+    let is_corrected =
+        report.epochs.iter().filter_map(corrected).any(|seconds| Some(seconds) != report.predicted_seconds);
+    let plan = |e: &Epoch| report.predicted_seconds.or(e.predicted_seconds);
+    let mut series = vec![
         line("lower bound", "bound", &report.epochs, |_| report.bound_seconds),
-        line("predicted", "predicted", &report.epochs, predicted),
-        line("measured", "measured", &report.epochs, |e| e.seconds),
+        line("predicted by the first plan", "predicted", &report.epochs, plan),
     ];
+    series.extend(is_corrected.then(|| line("predicted from the epochs before", "second", &report.epochs, corrected)));
+    series.push(line("measured", "measured", &report.epochs, |e| e.seconds));
     section("", heading, "", &chart(report, "Seconds of an epoch", Scale::Seconds, series))
 }
 
@@ -272,7 +286,7 @@ pub(crate) fn notes(report: &Report, timelines: &[(&str, &Timeline, Rows)]) -> S
     section("", "Notes", "", &format!(r#"<ul class="notes">{items}</ul>"#))
 }
 
-/// Details, folded: every epoch, the machine, the configuration.
+/// Details, folded: every epoch, the dataset, the machine, the configuration.
 pub(crate) fn folded(report: &Report) -> String {
     let settings = |pairs: &[(String, String)]| {
         let items = pairs.iter().map(|(n, v)| format!("<dt>{}</dt><dd>{}</dd>", escape(n), escape(v)));
@@ -281,6 +295,7 @@ pub(crate) fn folded(report: &Report) -> String {
     let epochs = format!("Epochs ({})", count(report.epochs.len() as u64));
     let details = [
         (epochs.as_str(), report.epochs.is_empty(), table::epochs(&report.epochs)),
+        ("Dataset", report.dataset.is_empty(), settings(&report.dataset)),
         ("Machine", report.machine.is_empty(), settings(&report.machine)),
         ("Configuration", report.configuration.is_empty(), settings(&report.configuration)),
     ];

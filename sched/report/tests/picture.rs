@@ -2,8 +2,8 @@
 
 use morphgl_report::{
     Bar, Baseline, Cache, Epoch, Lane, LineChart, Mark, Memory, MemoryUse, OperatorSeconds, Phase, Report, Scale,
-    Series, SvgOptions, Timeline, Trainer, TrainingCandidate, Utilisation, WhatIf, Work, html, line_chart, svg,
-    with_hit_rates,
+    Series, SvgOptions, Timeline, Trainer, TrainingCandidate, Utilisation, WhatIf, Work, html, line_chart,
+    line_chart_svg, svg, with_hit_rates,
 };
 use proptest::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};
@@ -297,7 +297,7 @@ fn a_page_shows_its_data_and_labels_simulated_hardware() {
         "Transferring_PCIe_Copy",
         "budget 2.00 GiB",
         "Simulated: PCIe, SIM.",
-        "% busy, simulated",
+        "% busy; simulated",
         "on sim:0 (simulated)",
     ] {
         assert!(page.contains(part), "no {part}");
@@ -483,9 +483,84 @@ fn hit_rates_are_put_into_a_page_as_if_they_had_been_in_its_report() {
         assert!(put == with(0.5) && with_hit_rates(&put, &chart(0.7)) == Some(with(0.7)));
         let document = parse(&put);
         check_numbers(&document);
-        for part in ["Hit rates", "&lt;hindsight&gt;", "line c0", "line c1", "line measured", ".plot .c0"] {
+        for part in ["Hit rates", "&lt;hindsight&gt;", "line c0", "line c1", "line measured", ".plot .line.c0"] {
             assert!(put.contains(part), "no {part}");
         }
     }
     assert_eq!(with_hit_rates("<html></html>", &chart(0.5)), None);
+}
+
+/// A bound of predictions is called one, and a prediction that follows measurements is a line of its own.
+#[test]
+fn the_page_tells_what_was_predicted_from_what_was_measured() {
+    let epoch = |epoch: u32, predicted: f64| Epoch {
+        epoch,
+        seconds: Some(1.0),
+        predicted_seconds: Some(predicted),
+        ..Epoch::default()
+    };
+    let cpu =
+        Utilisation { resource: "CPU".into(), predicted: Some(0.98), measured: Some(0.5), ..Utilisation::default() };
+    let mut report = Report {
+        predicted_seconds: Some(2.0),
+        bound_seconds: Some(1.9),
+        bottleneck: Some("CPU".into()),
+        bottleneck_phase: Some(Phase::Training),
+        utilisation: vec![cpu],
+        best_epoch: Some(3),
+        test_accuracy: Some(0.75),
+        best_valid_accuracy: Some(0.8),
+        dataset: vec![("nodes".into(), "12".into())],
+        created: "2026-11-27 04:00 UTC".into(),
+        epochs: [2.0, 2.0, 1.1, 1.0].into_iter().zip(0..).map(|(predicted, i)| epoch(i, predicted)).collect(),
+        ..Report::default()
+    };
+    let page = html(&report);
+    parse(&page);
+    for words in [
+        "of every plan, by the predicted durations",
+        "Predicted bottleneck",
+        "the epoch waits for its training; predicted 98% busy, measured 50% busy",
+        "predicted by the first plan",
+        "predicted from the epochs before",
+        "validation 80.00% in epoch 3, the best",
+        "<summary>Dataset</summary>",
+        "2026-11-27 04:00 UTC",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    report.epochs.iter_mut().for_each(|epoch| epoch.predicted_seconds = Some(2.0));
+    assert!(!html(&report).contains("predicted from the epochs before"), "nothing was corrected");
+}
+
+/// A plot has its whole title, and as many styles as lines.
+#[test]
+fn a_plot_of_many_lines_can_be_read() {
+    let line = |i: usize| Series {
+        name: format!("policy {i}"),
+        points: vec![(0.0, 0.1), (1.0, i as f64 / 12.0)],
+        ..Series::default()
+    };
+    let title = "a-dataset-with-a-name: hit rate of static caches, neighbour sampling by fanouts 15,10,5, expansion of all nodes";
+    let chart = LineChart {
+        title: title.into(),
+        scale: Scale::Percent,
+        series: (0..12).map(line).collect(),
+        ..LineChart::default()
+    };
+    let text = line_chart_svg(&chart);
+    let document = parse(&text);
+    let class = |n: &Node<'_, '_>, c: &str| n.attribute("class").is_some_and(|v| v.split(' ').any(|w| w == c));
+    let lines: Vec<&str> = document.descendants().filter(|n| class(n, "title")).filter_map(|n| n.text()).collect();
+    assert!(lines.len() > 1 && lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
+    assert_eq!(lines.join(" "), title);
+    let mut styles: Vec<&str> =
+        document.descendants().filter(|n| class(n, "line")).filter_map(|n| n.attribute("class")).collect();
+    styles.sort_unstable();
+    styles.dedup();
+    assert_eq!(styles.len(), 12, "{styles:?}");
+    // Colours are written out: viewers of pictures do not know variables.
+    let colour =
+        |style: &&str| text.contains(&format!(".plot .line.{} {{ stroke: #", style.trim_start_matches("line ")));
+    assert!(styles.iter().all(colour) && !text.contains("var("), "{styles:?}");
 }

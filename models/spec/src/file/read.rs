@@ -7,13 +7,14 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
+use morphgl_graph_store::Schema;
 use morphgl_platform::{excerpt, open_regular};
 use morphgl_registry::{Error, NamedTensor, Result};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::SPEC;
+use super::{SCHEMA, SPEC};
 use crate::{ModelKind, ModelSpec, check_tensors};
 
 /// Maximum bytes of a header: 100,000 tensors have a shorter one.
@@ -100,6 +101,33 @@ impl<R: Read + Seek> ModelFile<R> {
         })?;
         spec.validate().map_err(|e| self.setting(format!("its model spec is invalid: {e}")))?;
         Ok(spec)
+    }
+
+    /// The schema of the dataset that the model of `spec` was trained on; an empty one in files that have none.
+    ///
+    /// # Errors
+    ///
+    /// It is not readable, or names twice, or other than as many features and classes as the model has.
+    pub fn schema(&self, spec: &ModelSpec) -> Result<Schema> {
+        let entry = self.metadata.metadata().as_ref().and_then(|entries| entries.get(SCHEMA));
+        let Some(json) = entry else { return Ok(Schema::default()) };
+        let schema: Schema = serde_json::from_str(json).map_err(|e| {
+            let what = excerpt(&e.to_string(), EXCERPT).into_owned();
+            self.setting(format!("its names of features and classes cannot be read ({what}); save it again"))
+        })?;
+        for (what, names, count) in
+            [("features", &schema.features, spec.in_dim), ("classes", &schema.classes, spec.num_classes)]
+        {
+            let Some(names) = names else { continue };
+            let distinct = names.iter().collect::<BTreeSet<_>>().len();
+            if distinct != count || names.len() != count {
+                let found = names.len();
+                return Err(self.setting(format!(
+                    "it names {found} {what}, {distinct} of them different, of a model of {count}; save it again"
+                )));
+            }
+        }
+        Ok(schema)
     }
 
     /// Reads the parameters of `spec`, in its order, widened or narrowed to f32. Names and shapes are checked before anything is

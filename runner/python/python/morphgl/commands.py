@@ -138,11 +138,13 @@ class Score(Brief):
 
 @dataclass(repr=False)
 class Predictions(Brief):
-    """Classes and their probabilities, arrays in the order of `nodes`, whose ids are those of the graph's source."""
+    """Classes and their probabilities, arrays in the order of `nodes`, whose ids are those of the graph's source; names of the classes
+    by their numbers, where the model has them."""
 
     nodes: np.ndarray
     classes: np.ndarray
     probabilities: np.ndarray
+    class_names: Optional[List[str]] = None
 
 
 def plan_of(document):
@@ -351,7 +353,8 @@ def predict(graph: Any, model: Any, nodes: Any = "all", *, progress: bool = Fals
             nodes = listed
         document = run("predict", graph, [Model.file(model, temporary)], {"nodes": nodes, **options}, progress=progress)
     predicted = document["nodes"] if names is None else [names[node] for node in document["nodes"]]
-    return Predictions(np.asarray(predicted), np.asarray(document["classes"], np.int64), np.asarray(document["probabilities"]))
+    classes, probabilities = np.asarray(document["classes"], np.int64), np.asarray(document["probabilities"])
+    return Predictions(np.asarray(predicted), classes, probabilities, document["class_names"])
 
 
 def numbered(what, ids, names):

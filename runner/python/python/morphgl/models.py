@@ -9,7 +9,7 @@ import numpy as np
 
 from .brief import Brief
 
-SPEC = "morphgl_model_spec"
+SPEC, SCHEMA = "morphgl_model_spec", "morphgl_schema"
 
 
 @dataclass(repr=False)
@@ -17,11 +17,13 @@ class Model(Brief):
     """Parameters by PyG's names (`convs.0.lin_l.weight`, …), float32 arrays, and what kind of model they are of.
 
     `module.load_state_dict(model.state_dict())` moves them into PyG's `GraphSAGE`, `GCN`, `GAT` or `MLP`;
-    `Model(arrays, spec)` takes a PyG `state_dict` with the `spec` of a model of the same widths.
+    `Model(arrays, spec)` takes a PyG `state_dict` with the `spec` of a model of the same widths. `schema` has the names of classes
+    and features of the graph it was trained on, by which it is used on another one.
     """
 
     arrays: Dict[str, np.ndarray]
     spec: Optional[Dict[str, Any]] = None
+    schema: Optional[Dict[str, Any]] = None
 
     def __post_init__(self):
         self.arrays = {name: as_array(values) for name, values in self.arrays.items() if not name.endswith("num_batches_tracked")}
@@ -34,7 +36,9 @@ class Model(Brief):
 
     def save(self, path: Any) -> None:
         """Writes a safetensors file, which `morphgl evaluate`, `predict` and `train --init` read, and so does `safetensors`."""
-        header = {"__metadata__": {"format": "pt", **({} if self.spec is None else {SPEC: json.dumps(self.spec)})}}
+        described = {SPEC: self.spec, SCHEMA: self.schema}
+        known = {key: json.dumps(value) for key, value in described.items() if value is not None}
+        header = {"__metadata__": {"format": "pt", **known}}
         start = 0
         for name, values in self.arrays.items():
             header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [start, start + values.nbytes]}
@@ -62,7 +66,7 @@ class Model(Brief):
                 raise ValueError(f"{os.fspath(path)}: {name} is of type {entry['dtype']}; export float32")
             first, end = entry["data_offsets"]
             arrays[name] = np.frombuffer(data[first:end], "<f4").reshape(entry["shape"]).copy()
-        return cls(arrays, json.loads(metadata[SPEC]) if SPEC in metadata else None)
+        return cls(arrays, *(json.loads(metadata[key]) if key in metadata else None for key in (SPEC, SCHEMA)))
 
     @classmethod
     def file(cls, model, directory):

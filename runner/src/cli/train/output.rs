@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use morphgl_graph_store::Schema;
 use morphgl_model_spec::ModelSpec;
 use morphgl_registry::NamedTensor;
 
@@ -15,7 +16,7 @@ use crate::{Recorder, StopReason};
 pub(super) fn write(
     mut run_dir: Option<RunDir>,
     save: Option<&Path>,
-    model: Option<(&ModelSpec, &[NamedTensor])>,
+    model: Option<(&ModelSpec, &Schema, &[NamedTensor])>,
     run: report::Run<'_>,
     recorder: Option<Recorder>,
 ) -> Vec<String> {
@@ -28,9 +29,9 @@ pub(super) fn write(
         StopReason::Interrupted => State::Interrupted,
         StopReason::Epochs | StopReason::Patience => State::Done,
     };
-    if let Some((model, parameters)) = model {
+    if let Some((model, schema, parameters)) = model {
         for path in run_dir.iter().map(RunDir::model).chain(save.map(Path::to_path_buf)) {
-            note(morphgl_model_spec::save_model(&path, model, parameters).map_err(Into::into));
+            note(morphgl_model_spec::save_model(&path, model, schema, parameters).map_err(Into::into));
         }
     }
     if let (Some(dir), Some(recorder)) = (&run_dir, recorder) {

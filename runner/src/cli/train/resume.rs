@@ -15,6 +15,7 @@ use super::state::{MachineState, RunState};
 use super::summary::{stop_reason, summary};
 use super::{Args, Setup};
 use crate::cli::Outcome;
+use crate::cli::data;
 use crate::cli::paths::lossy;
 use crate::cli::ranks;
 use crate::cli::run_dir::{Configured, RunDir};
@@ -26,20 +27,54 @@ use crate::{Checkpoint, Job, JobConfig, Scheduler, Simulated, StopReason};
 /// Options that may be given beside `--resume`: they do not change what is computed.
 const FREE: [&str; 7] = ["resume", "epochs", "save", "time_limit", "checkpoint_every", "shard", "gradient_bucket"];
 
-/// Refuses options that a resumed run takes from its directory; `matches` are those of `train`.
+/// Options that may be given beside `--config`: where it trains and what it writes.
+const FREE_OF_CONFIG: [&str; 24] = [
+    "config",
+    "dataset",
+    "mmap",
+    "no_verify",
+    "epochs",
+    "init",
+    "plan",
+    "shares",
+    "exchange",
+    "run",
+    "save",
+    "checkpoint_every",
+    "time_limit",
+    "gradient_bucket",
+    "shard",
+    "threads",
+    "memory",
+    "device_memory",
+    "buffer",
+    "profile_seconds",
+    "fresh",
+    "allow_staleness",
+    "hot_ratio",
+    "max_hot_ratio",
+];
+
+/// Refuses options that a resumed run takes from its directory, or a run from its --config; `matches` are those of `train`.
 pub(super) fn refuse_options(matches: &ArgMatches) -> anyhow::Result<()> {
     let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-    if !given("resume") {
-        return Ok(());
+    for (source, free, why) in [
+        (
+            "resume",
+            &FREE[..],
+            "a resumed run takes it from its directory; leave it out, or train anew with another --run directory",
+        ),
+        ("config", &FREE_OF_CONFIG, "--config says it; leave it out, or change it in a copy of the file"),
+    ] {
+        let command = Args::command();
+        let is_other = |id: &str| given(id) && !free.contains(&id);
+        let other = command.get_arguments().find(|arg| given(source) && is_other(arg.get_id().as_str()));
+        if let Some(other) = other {
+            let name = other.get_long().map_or_else(|| "DATASET".to_string(), |long| format!("--{long}"));
+            return Err(Usage::error(format!("{name}: {why}")));
+        }
     }
-    let command = Args::command();
-    let other =
-        command.get_arguments().find(|arg| given(arg.get_id().as_str()) && !FREE.contains(&arg.get_id().as_str()));
-    let Some(other) = other else { return Ok(()) };
-    let name = other.get_long().map_or_else(|| "DATASET".to_string(), |long| format!("--{long}"));
-    Err(Usage::error(format!(
-        "{name}: a resumed run takes it from its directory; leave it out, or train anew with another --run directory"
-    )))
+    Ok(())
 }
 
 /// A run to be continued, or the outcome of one that is done.
@@ -81,20 +116,26 @@ fn read(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Result<Stored, Ou
     let (run_dir, mut configured, mut checkpoint) = RunDir::resume(dir, &mut |remark| show.say(remark))?;
     let status = Status::read(dir);
     checkpoint.run.as_object_mut().map(|run| run.remove("metrics_bytes"));
-    let progress = &checkpoint.progress;
     let state = state(&checkpoint, dir)?;
+    let progress = &mut checkpoint.progress;
+    let stopped_early = progress.report.stop_reason == StopReason::Patience;
     if let Some(epochs) = args.epochs {
-        if epochs < progress.epoch || epochs < configured.training.epochs && is_done(status.as_ref()) {
+        if epochs < progress.epoch || epochs < configured.training.epochs && is_done(status.as_ref()) && !stopped_early
+        {
             let trained = show::plural(progress.epoch.into(), "epoch");
             return Err(Usage::error(format!("--epochs {epochs}: the run has {trained} already; give more")));
         }
+        if stopped_early && epochs > progress.epoch {
+            // A number of epochs takes the place of early stopping, as for a new run.
+            configured.training.patience = None;
+            progress.report.stop_reason = StopReason::Epochs;
+        }
         configured.training.epochs = epochs;
     }
-    let patient = progress.report.stop_reason == StopReason::Patience;
-    if is_done(status.as_ref()) && (patient || progress.epoch >= configured.training.epochs) {
+    let stopped_early = progress.report.stop_reason == StopReason::Patience;
+    if is_done(status.as_ref()) && (stopped_early || progress.epoch >= configured.training.epochs) {
         let why = stop_reason(state.open, &progress.report, &configured.training, state.plan.num_batches());
-        let cure = if patient { "" } else { "; --epochs trains longer" };
-        show.say(format_args!("{}: the run is done ({why}){cure}", dir.display()));
+        show.say(format_args!("{}: the run is done ({why}); --epochs trains longer", dir.display()));
         let mut outcome = summary(&progress.report, &state.plan, &why);
         outcome.json["run"] = json!(lossy(dir));
         outcome.json["resumed"] = Value::Null;
@@ -147,6 +188,7 @@ fn open(args: &Args, dir: &Path, stored: Stored, show: Show) -> anyhow::Result<S
     let at = format!("resumed in epoch {} after {} of it", progress.epoch, show::plural(batches as u64, "mini-batch"));
     Ok(Setup {
         simulated: Simulated::of(&job.registry),
+        schema: data::schema(&dataset, show),
         dataset,
         job,
         configured,

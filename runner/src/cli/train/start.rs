@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use morphgl_graph_store::Dataset;
-use morphgl_model_spec::{ModelFile, Normalization};
+use morphgl_graph_store::{Dataset, Schema};
+use morphgl_model_spec::{ModelFile, ModelSpec, Normalization};
 use morphgl_plan::{RouteKeys, Time};
-use morphgl_registry::{Key, Registry};
+use morphgl_registry::{Key, NamedTensor, Registry};
 
 use super::state::{MachineState, RunState};
 use super::summary::configuration;
 use super::{Args, Setup, nothing_validated};
 use crate::budget;
+use crate::build::label;
+use crate::cli::data;
 use crate::cli::inference::{self, Inference};
 use crate::cli::layer_split;
 use crate::cli::plan_arg::{PlanArg, choose_training};
@@ -27,10 +29,13 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     let plan_of_file = args.plan.read()?;
     let init = args.init.as_deref().map(ModelFile::open).transpose()?;
     let (dataset, mut config) = args.planned.open(show)?;
+    if let Some(configured) = &args.configured {
+        config = configured.job_on(&dataset, config);
+    }
     if let Some(plan) = &plan_of_file {
         choose_training(plan, &mut config)?;
     }
-    let requested = args.evaluation.or(args.planned.batch.evaluation());
+    let requested = args.evaluation();
     let mut evaluation = match config.disk_bytes {
         _ if args.shard.is_some() => requested.unwrap_or(Evaluation::Sampled),
         Some(_) => Inference::OnDisk.choose(requested, show)?,
@@ -61,11 +66,16 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     let split = args.planned.split.allowed(Some(&args.plan))?;
     let wanted = Wanted { evaluates: evaluation != Evaluation::None, epochs: Some(epochs), group, split };
     let measured = args.planned.measure(&dataset, config.clone(), wanted, show)?;
-    let Measured { mut job, profile, problem, plans, unified, split: measured_split, held_bytes } = measured;
+    let Measured { mut job, profile, problem, plans, unified, split: measured_split, held_bytes, mut choices } =
+        measured;
     if let (Some(path), Some(mut file)) = (&args.init, init) {
-        let set =
-            file.parameters(&job.config.spec.model).map_err(anyhow::Error::from).and_then(|p| job.set_parameters(&p));
-        set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
+        let spec = job.config.spec.model.clone();
+        let set = file.parameters(&spec).map_err(anyhow::Error::from).and_then(|p| job.set_parameters(&p).map(|()| p));
+        let parameters = set
+            .with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
+        if let Some(parameters) = reordered(&file.schema(&spec)?, &spec, parameters, &dataset, show)? {
+            job.set_parameters(&parameters)?;
+        }
     }
     let unified = choose_group(args, unified, &plans, show)?;
     let unified = unified.map(|unified| unified.exchanging(args.exchange.unwrap_or_default()));
@@ -110,6 +120,10 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         show.line(&share.keys);
     }
     profile.selections.iter().for_each(|selection| show.line(selection));
+    choices.remarks(&profile.selections).iter().for_each(|remark| show.say(remark));
+    if ranks::current().is_none_or(Ranks::is_first) {
+        choices.keep(&profile.selections);
+    }
     show.line(format_args!("plan: {plan}"));
     unified.iter().for_each(|unified| show.line(unified));
     split.iter().for_each(|split| show.line(split));
@@ -124,6 +138,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     let checksums = dataset.path.checksums();
     Ok(Setup {
         simulated: Simulated::of(&job.registry),
+        schema: data::schema(&dataset, show),
         dataset,
         job,
         configured,
@@ -132,7 +147,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
             problem,
             plan: plan.clone(),
             held_bytes,
-            open: args.epochs.is_none(),
+            open: args.epochs.is_none() && args.configured.as_ref().is_none_or(|c| c.training.patience.is_some()),
             dataset: checksums,
             machine,
             unified: unified.clone(),
@@ -148,6 +163,21 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
         progress: Progress::default(),
         resumed: None,
     })
+}
+
+/// Initial parameters in the order of the dataset's features and classes, where the model has them in another one.
+fn reordered(
+    schema: &Schema,
+    spec: &ModelSpec,
+    parameters: Vec<NamedTensor>,
+    dataset: &Dataset,
+    show: Show,
+) -> anyhow::Result<Option<Vec<NamedTensor>>> {
+    let fitting = inference::fit(spec, schema, dataset, show)?;
+    if !fitting.is_permutation() {
+        anyhow::bail!("{}: other features or classes than the model's; train anew, without --init", label(dataset));
+    }
+    Ok(fitting.changes_model().then(|| fitting.apply(spec, parameters)).transpose()?.map(|(_, parameters)| parameters))
 }
 
 /// The group to train with: where it was asked for, or is predicted to be faster than the best plan of one trainer.

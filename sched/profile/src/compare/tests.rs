@@ -14,7 +14,7 @@ fn check(seconds: &[&[f64]], allowed: f64, fastest: usize, steps: &[usize]) {
         },
     );
     let all = all.expect("nothing fails");
-    assert_eq!((super::fastest(&all), &taken[..]), (Some(fastest), steps), "{all:?}");
+    assert_eq!((super::fastest(&all, None), &taken[..]), (Some(fastest), steps), "{all:?}");
 }
 
 #[test]
@@ -69,7 +69,28 @@ fn a_single_operator_is_run_once_and_a_failed_one_is_not_chosen() {
     let step = |i, round| Ok((i != 0 || round < 2).then_some(if i == 0 { 1.0 } else { 1.1 }));
     let all = compare(2, |_, _, _| 60.0, step).expect("nothing fails as a whole");
     assert_eq!((all[0].state, all[1].state), (State::Failed, State::Running));
-    assert_eq!((fastest(&all), all[0].samples.len()), (Some(1), 1));
+    assert_eq!((fastest(&all, None), all[0].samples.len()), (Some(1), 1));
     let none = compare(2, |_, _, _| 60.0, |_, _| Ok(None)).expect("nothing fails as a whole");
-    assert_eq!(fastest(&none), None);
+    assert_eq!(fastest(&none, Some(0)), None);
+}
+
+#[test]
+fn a_preferred_operator_is_kept_within_the_noise_alone() {
+    let times = |samples: &[f64]| StepTimes { first: Some(1.0), samples: samples.to_vec(), state: State::Running };
+    let check = |samples: [&[f64]; 2], preferred, chosen| {
+        let all = samples.map(times);
+        assert_eq!(fastest(&all, preferred), Some(chosen), "{all:?}");
+    };
+    let (fast, close): (&[f64], &[f64]) = (&[1.0, 1.1, 1.15], &[1.12, 1.14, 1.2]);
+    check([fast, close], None, 0);
+    check([fast, close], Some(0), 0);
+    check([fast, close], Some(1), 1);
+    // Always slower, and slower by more than the noise.
+    check([fast, &[1.2, 1.2, 1.2]], Some(1), 0);
+    check([&[1.0, 1.0, 9.0], &[1.5, 1.5, 1.5]], Some(1), 0);
+    // A single step of each.
+    check([&[], &[]], Some(1), 1);
+    let mut gone = [fast, close].map(times);
+    gone[1].state = State::Abandoned;
+    assert_eq!(fastest(&gone, Some(1)), Some(0));
 }

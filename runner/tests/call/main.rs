@@ -1,6 +1,8 @@
 //! Commands called as functions.
 
-use std::sync::Arc;
+mod other_datasets;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -16,9 +18,15 @@ fn graph() -> Arc<Dataset> {
     Arc::new(sbm(&SbmConfig { nodes: 600, classes: 3, ..SbmConfig::default() }).expect("a valid configuration"))
 }
 
-// One test: commands of a process run one after the other.
+/// Held by a test: commands of a process run one after the other.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static RUNNING: Mutex<()> = Mutex::new(());
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn commands_take_a_dataset_in_memory_and_return_documents() {
+    let _one = one_at_a_time();
     let train =
         "train --model gcn --fanouts 4,4 --hidden 8 --threads 1 --plan sequential --training Training_CPU_Native";
     let first = call(&words(&format!("{train} --epochs 3")), Some(graph()), true).expect("it trains");

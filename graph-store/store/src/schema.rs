@@ -1,0 +1,56 @@
+//! What a dataset's classes and feature columns are called, and how its features were prepared.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Meta;
+
+/// Names of classes and feature columns, by which a model finds them in another dataset.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Schema {
+    /// Name of each class, in the order of their numbers; `None` where classes are numbers alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<Vec<String>>,
+    /// Name of each feature column; `None` where columns have none, or two have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub features: Option<Vec<String>>,
+    /// How rows of features were normalised when they were imported: `none`, or the variant; `None` where not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub normalization: Option<String>,
+}
+
+impl Schema {
+    /// Normalisation of features that are as the source has them.
+    pub const AS_IS: &str = "none";
+    /// Normalisation to rows of sum 1.
+    pub const ROWS: &str = "rows";
+}
+
+impl Meta {
+    /// The dataset's schema, from its provenance: `class_names`, `feature_names`, `features_normalized`.
+    pub fn schema(&self) -> Schema {
+        let dim = self.arrays.get("features").and_then(|array| array.shape.get(1).copied()).unwrap_or(0);
+        let normalization = match self.provenance.get("features_normalized") {
+            Some(Value::Bool(true)) => Some(Schema::ROWS),
+            Some(Value::String(variant)) => Some(variant.as_str()),
+            // An import records what it changed.
+            _ if self.provenance.contains_key("format") => Some(Schema::AS_IS),
+            _ => None,
+        };
+        Schema {
+            classes: self.names("class_names", self.num_classes as u64),
+            features: self.names("feature_names", dim),
+            normalization: normalization.map(str::to_string),
+        }
+    }
+
+    /// The list `key` of the provenance, where it has `count` names that all differ.
+    fn names(&self, key: &str, count: u64) -> Option<Vec<String>> {
+        let list = self.provenance.get(key)?.as_array()?;
+        let names: Vec<String> = list.iter().map(|name| name.as_str().map(str::to_string)).collect::<Option<_>>()?;
+        let distinct: BTreeSet<&String> = names.iter().collect();
+        (names.len() as u64 == count && distinct.len() == names.len() && count > 0).then_some(names)
+    }
+}

@@ -1,0 +1,48 @@
+//! What a new run does by its options and by --config: length, evaluation, and what is taken from that file.
+
+use super::Args;
+use crate::cli::run_dir::Configured;
+use crate::{Evaluation, TrainOptions};
+
+impl Args {
+    /// Reads --config, whose dataset, threads and initial parameters are used where none are given.
+    pub(super) fn configure(&mut self) -> anyhow::Result<()> {
+        let Some(path) = &self.config else { return Ok(()) };
+        let configured = Configured::read_file(path)?;
+        let data = &mut self.planned.data;
+        if data.dataset.is_none() && data.given.is_none() {
+            data.dataset.clone_from(&configured.dataset);
+            (data.mmap, data.no_verify) = (configured.mmap, configured.no_verify);
+        }
+        self.init = self.init.take().or_else(|| configured.init.clone());
+        let threads = &mut self.planned.batch.threads;
+        *threads = threads.or(configured.job.threads);
+        self.configured = Some(configured);
+        Ok(())
+    }
+
+    /// The evaluation that is asked for. All neighbours in --config are what there was memory for.
+    pub(super) fn evaluation(&self) -> Option<Evaluation> {
+        let of_file = self.configured.as_ref().map(|c| c.training.evaluation);
+        self.evaluation.or(of_file.filter(|e| *e != Evaluation::Full)).or(self.planned.batch.evaluation())
+    }
+
+    /// The length of training on epochs of `steps_per_epoch` steps, and when to evaluate.
+    pub(super) fn options(&self, steps_per_epoch: usize, evaluation: Evaluation, validated: bool) -> TrainOptions {
+        if let Some(Configured { training, .. }) = &self.configured {
+            let patience = training.patience.filter(|_| validated && self.epochs.is_none());
+            let epochs = self.epochs.unwrap_or(training.epochs);
+            return TrainOptions { epochs, patience, evaluation, evaluation_workers: None, ..training.clone() };
+        }
+        let mut options = match self.epochs {
+            Some(epochs) => TrainOptions { evaluation, ..TrainOptions::epochs(epochs) },
+            None => TrainOptions::until_best(steps_per_epoch, evaluation, validated),
+        };
+        if let Some(patience) = self.patience {
+            options.evaluate_every = options.evaluate_every.min(patience.max(1));
+            options.patience = Some(patience);
+        }
+        options.evaluate_every = self.evaluate_every.unwrap_or(options.evaluate_every);
+        options
+    }
+}
