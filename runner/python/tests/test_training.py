@@ -170,5 +170,5 @@ def test_results_print_as_a_line(learnable):
                batch.blocks[0]]
     for result in results:
         assert len(repr(result)) < 700 and "\n" not in repr(result) and "array(" not in repr(result), type(result)
-    assert repr(results[4]) == "Predictions(nodes=int64[1200], classes=int64[1200], probabilities=float64[1200])"
+    assert repr(results[4]) == "Predictions(nodes=int64[1200], classes=int64[1200], probabilities=float64[1200], class_names=None)"
     assert f"test_accuracy={done.test_accuracy:.6g}" in repr(done)

@@ -128,11 +128,11 @@ class Training(Brief):
 
 @dataclass(repr=False)
 class Score(Brief):
-    """Accuracy (0 to 1) and mean loss of so many nodes."""
+    """Accuracy (0 to 1) and mean loss of the nodes with a label; None where there are none."""
 
     nodes: int
-    accuracy: float
-    loss: float
+    accuracy: Optional[float]
+    loss: Optional[float]
     document: Dict[str, Any]
 
 
@@ -335,7 +335,7 @@ def evaluate(graph: Any, model: Any, *, progress: bool = False, **options: Any) 
     `morphgl evaluate --help`."""
     with tempfile.TemporaryDirectory() as temporary:
         document = run("evaluate", graph, [Model.file(model, temporary)], options, progress=progress)
-    return {split: of(Score, score) for split, score in document.items()}
+    return {split: of(Score, document[split]) for split in ("train", "valid", "test") if split in document}
 
 
 def predict(graph: Any, model: Any, nodes: Any = "all", *, progress: bool = False, **options: Any) -> Predictions:
