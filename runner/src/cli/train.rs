@@ -96,7 +96,7 @@ pub(crate) struct Args {
     config: Option<PathBuf>,
     /// The content of that file.
     #[arg(skip)]
-    configured: Option<Configured>,
+    configured: Option<Box<Configured>>,
     /// Whether activities are recorded for another rank's run directory.
     #[arg(skip)]
     records: bool,

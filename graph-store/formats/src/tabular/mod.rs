@@ -198,11 +198,12 @@ impl<'p> TableFile<'p> {
 
     /// As [`TableFile::open`]; where ids are text, which may begin with `#`, comments end at the first row.
     pub(crate) fn with_ids(path: &Path, text_ids: bool, progress: &'p dyn Progress) -> Result<Self> {
-        let mut num_comments = 0;
+        let num_comments;
         let (source, names, progress, is_text): (Box<dyn Source>, Vec<String>, _, _) = match columnar(&magic(path)?) {
             #[cfg(feature = "arrow")]
             Some(kind) => {
                 let (source, names, rows) = arrow::open(path, kind)?;
+                num_comments = 0;
                 progress.stage("read", rows);
                 (source, names, ReadProgress::new(progress), false)
             }

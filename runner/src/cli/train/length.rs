@@ -17,7 +17,7 @@ impl Args {
         self.init = self.init.take().or_else(|| configured.init.clone());
         let threads = &mut self.planned.batch.threads;
         *threads = threads.or(configured.job.threads);
-        self.configured = Some(configured);
+        self.configured = Some(Box::new(configured));
         Ok(())
     }
 
@@ -29,7 +29,7 @@ impl Args {
 
     /// The length of training on epochs of `steps_per_epoch` steps, and when to evaluate.
     pub(super) fn options(&self, steps_per_epoch: usize, evaluation: Evaluation, validated: bool) -> TrainOptions {
-        if let Some(Configured { training, .. }) = &self.configured {
+        if let Some(training) = self.configured.as_ref().map(|configured| &configured.training) {
             let patience = training.patience.filter(|_| validated && self.epochs.is_none());
             let epochs = self.epochs.unwrap_or(training.epochs);
             return TrainOptions { epochs, patience, evaluation, evaluation_workers: None, ..training.clone() };
