@@ -119,6 +119,12 @@ fn import_options_that_a_format_does_not_read() {
     import("npz", &["--split", "0.5,0.5,0.5"], &["--split", "sum to at most 1"]);
     import("npz", &["--random-features", "0"], &["--random-features", "at least 1"]);
     import("npz", &["--dtype", "i64"], &["--dtype", "give f32, f16, bf16 or u8"]);
+    import("npz", &["--normalize-features", "pyg", "--dtype", "u8"], &["--dtype u8", "use f32, f16 or bf16"]);
+    import(
+        "edges",
+        &["--duplicate-weights", "add"],
+        &["--duplicate-weights: no edges are merged", "--drop-duplicates"],
+    );
     import("mtx", &["--normalize-features"], &["--normalize-features", "no features; leave it out"]);
     import("edges", &["--dtype", "f16"], &["--dtype", "add --random-features DIM"]);
     let read = ["import", "edges", "none", "-o", "out", "--ids", "compact", "--first-id", "1"];

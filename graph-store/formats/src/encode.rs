@@ -23,7 +23,29 @@ impl Unstorable {
 pub(crate) struct Encode {
     pub(crate) dim: usize,
     pub(crate) dtype: Dtype,
-    pub(crate) normalize: bool,
+    pub(crate) normalize: Option<Normalize>,
+}
+
+/// Scaling of rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Normalize {
+    /// By the sum of absolute values.
+    Sum,
+    /// Less this value, the lowest of all rows; then by the sum, or by 1 where the sum is less.
+    FromLowest(f32),
+}
+
+impl Normalize {
+    /// What the values of `row` are divided by.
+    fn divisor(self, row: &[f32]) -> f64 {
+        match self {
+            Self::Sum => {
+                let sum: f64 = row.iter().map(|v| f64::from(v.abs())).sum();
+                if sum > 0.0 { sum } else { 1.0 }
+            }
+            Self::FromLowest(lowest) => row.iter().map(|&v| f64::from(v) - f64::from(lowest)).sum::<f64>().max(1.0),
+        }
+    }
 }
 
 impl Encode {
@@ -31,22 +53,26 @@ impl Encode {
     pub(crate) fn values(self, rows: &[f32], out: &mut [u8]) -> Option<Unstorable> {
         // The source's values are checked first: a row with a NaN must not be scaled into a row of NaNs.
         let fault = first(rows, f32::is_finite, |v| v);
-        if fault.is_some() || !self.normalize {
+        let Some(normalize) = self.normalize.filter(|_| fault.is_none()) else {
             return fault.or_else(|| self.narrow(rows, out));
-        }
+        };
         let mut scaled = Vec::with_capacity(rows.len());
         for row in rows.chunks(self.dim) {
-            let sum: f64 = row.iter().map(|v| f64::from(v.abs())).sum();
-            let scale = if sum > 0.0 { 1.0 / sum } else { 1.0 };
-            scaled.extend(row.iter().map(|&v| (f64::from(v) * scale) as f32));
+            let divisor = normalize.divisor(row);
+            match normalize {
+                Normalize::Sum => scaled.extend(row.iter().map(|&v| (f64::from(v) * (1.0 / divisor)) as f32)),
+                Normalize::FromLowest(lowest) => {
+                    scaled.extend(row.iter().map(|&v| ((f64::from(v) - f64::from(lowest)) / divisor) as f32));
+                }
+            }
         }
         self.narrow(&scaled, out)
     }
 
-    /// The sum that each row is divided by; none unless rows are normalised.
+    /// What each row is divided by; none unless rows are normalised.
     pub(crate) fn sums(self, rows: &[f32]) -> Vec<f32> {
-        let rows = if self.normalize { rows } else { &[] };
-        rows.chunks(self.dim).map(|row| row.iter().map(|v| f64::from(v.abs())).sum::<f64>() as f32).collect()
+        let Some(normalize) = self.normalize else { return Vec::new() };
+        rows.chunks(self.dim).map(|row| normalize.divisor(row) as f32).collect()
     }
 
     fn narrow(self, values: &[f32], out: &mut [u8]) -> Option<Unstorable> {

@@ -35,6 +35,7 @@ pub mod planetoid;
 pub use export::export_numpy;
 pub use ingest::{EdgeSink, FeatureSink, Ingest, is_id_column};
 pub use known::Format;
-pub use options::{NodeColumns, NodeFiles, Options, RandomFeatures, RandomLabels, RandomSplit, Rows};
+pub use morphgl_ingest::DuplicateWeights;
+pub use options::{FeatureNorm, NodeColumns, NodeFiles, Options, RandomFeatures, RandomLabels, RandomSplit, Rows};
 pub use progress::{Progress, Silent};
 pub use text::Column;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use morphgl_graph_store::{Dtype, Result};
+use morphgl_ingest::DuplicateWeights;
 
 use crate::Column;
 use crate::files::invalid;
@@ -18,8 +19,10 @@ pub struct Options {
     pub reverse: bool,
     /// Drops edges from a node to itself. Default false.
     pub drop_self_loops: bool,
-    /// Keeps the first of several edges between the same nodes, with its weight. Default false.
+    /// Keeps one of several edges between the same nodes. Default false.
     pub drop_duplicates: bool,
+    /// Weight of the edge that is kept of several, `symmetrise`'s included: that of the first, or the sum. Default: the first's.
+    pub duplicate_weights: DuplicateWeights,
     /// Gives every node that has no edge to itself one, of weight 1; after `drop_self_loops`. Default false.
     pub add_self_loops: bool,
     /// Ignores the weights of the source. Default false.
@@ -38,9 +41,8 @@ pub struct Options {
     pub nodes: NodeFiles,
     /// Element type of the stored features: f32, f16, bf16, or u8 where that is exact. Default: the source's.
     pub feature_dtype: Option<Dtype>,
-    /// Divides each feature row by the sum of its absolute values, as PyG's `NormalizeFeatures` does for rows that
-    /// sum to at least 1; rows of zeros stay. Default false.
-    pub normalize_features: bool,
+    /// Scales each feature row. Default: not at all.
+    pub normalize_features: Option<FeatureNorm>,
     /// Bytes for reading and sorting, at least [`Options::LEAST_MEMORY`], besides [`Options::fixed_memory`] and arrays that are
     /// held whole. Default 2 GiB.
     pub memory: u64,
@@ -59,6 +61,7 @@ impl Default for Options {
             reverse: false,
             drop_self_loops: false,
             drop_duplicates: false,
+            duplicate_weights: DuplicateWeights::First,
             add_self_loops: false,
             drop_weights: false,
             bipartite: None,
@@ -67,7 +70,7 @@ impl Default for Options {
             random_labels: None,
             nodes: NodeFiles::default(),
             feature_dtype: None,
-            normalize_features: false,
+            normalize_features: None,
             memory: 2 << 30,
             replace: false,
             large: 1 << 30,
@@ -93,7 +96,7 @@ impl Options {
                 return invalid(option, format!("features cannot be {dtype}"), "use f32, f16, bf16 or u8");
             }
         }
-        if self.normalize_features && self.feature_dtype == Some(Dtype::U8) {
+        if self.normalize_features.is_some() && self.feature_dtype == Some(Dtype::U8) {
             let what = "normalised features are fractions, which u8 cannot hold";
             return invalid("--dtype", what, "use f32, f16 or bf16");
         }
@@ -114,7 +117,7 @@ impl Options {
     }
 
     /// The switches that change the graph or its features, as `graph.json` records them.
-    pub(crate) fn changes(&self) -> [(&'static str, bool); 8] {
+    pub(crate) fn changes(&self) -> [(&'static str, bool); 10] {
         [
             ("symmetrised", self.symmetrise),
             ("reversed", self.reverse),
@@ -123,9 +126,21 @@ impl Options {
             ("self_loops_added", self.add_self_loops),
             ("weights_dropped", self.drop_weights),
             ("bipartite", self.bipartite == Some(true)),
-            ("features_normalized", self.normalize_features),
+            ("features_normalized", self.normalize_features.is_some()),
+            ("features_normalized_as_pyg", self.normalize_features == Some(FeatureNorm::Pyg)),
+            ("duplicate_weights_added", self.duplicate_weights == DuplicateWeights::Add),
         ]
     }
+}
+
+/// Scaling of feature rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeatureNorm {
+    /// Each row divided by the sum of its absolute values; rows of zeros stay.
+    Sum,
+    /// PyG's `NormalizeFeatures`: the lowest value of the whole matrix is subtracted, then each row divided by its sum, or by 1
+    /// where the sum is less.
+    Pyg,
 }
 
 /// Files of nodes beside a graph. Default: none.

@@ -4,7 +4,7 @@ mod support;
 
 use std::path::Path;
 
-use morphgl_formats::{Ingest, Options, RandomFeatures, RandomSplit, Silent};
+use morphgl_formats::{FeatureNorm, Ingest, Options, RandomFeatures, RandomSplit, Silent};
 use morphgl_graph_store::{Dataset, Dtype, FeatureView, Result};
 use proptest::prelude::*;
 use support::{edges, ingest};
@@ -92,10 +92,30 @@ fn features_are_narrowed_and_normalised() {
     assert_eq!(keep.features.unwrap().view(), FeatureView::F32(&rows));
     let bytes = Options { feature_dtype: Some(Dtype::U8), ..Options::default() };
     assert_eq!(path(&bytes, features).unwrap().features.unwrap().view(), FeatureView::U8(&[1, 3, 0, 0, 2, 0, 5, 5]));
-    let shares = Options { normalize_features: true, feature_dtype: Some(Dtype::F16), ..Options::default() };
+    let shares =
+        Options { normalize_features: Some(FeatureNorm::Sum), feature_dtype: Some(Dtype::F16), ..Options::default() };
     let mut wide = [0.0; 8];
     path(&shares, features).unwrap().features.unwrap().view().to_f32(&mut wide);
     assert_eq!(wide, [0.25, 0.75, 0.0, 0.0, 1.0, 0.0, 0.5, 0.5]);
+}
+
+#[test]
+fn features_are_normalised_from_the_lowest_value_as_pyg_does() {
+    let rows = [-1.0, 3.0, 0.0, 0.0, -0.75, -1.0, -1.0, -1.0];
+    let features = |ingest: &mut Ingest<'_>| {
+        let mut sink = ingest.features(Path::new("x.npy"), 2, Dtype::F32)?;
+        sink.push(&rows[..2])?;
+        sink.push(&rows[2..])?;
+        sink.finish()
+    };
+    let options = Options { normalize_features: Some(FeatureNorm::Pyg), ..Options::default() };
+    let expected = [0.0, 1.0, 0.5, 0.5, 0.25, 0.0, 0.0, 0.0];
+    assert_eq!(path(&options, features).unwrap().features.unwrap().view(), FeatureView::F32(&expected));
+    check_refused(
+        "x.npy, element 1: the feature of node 0, column 1 is NaN, not a finite number; clean the data",
+        &options,
+        |ingest| ingest.features(Path::new("x.npy"), 2, Dtype::F32)?.push(&[0.0, f32::NAN]),
+    );
 }
 
 #[test]
@@ -111,7 +131,7 @@ fn bad_values_are_named() {
     let dtype = |dtype| Options { feature_dtype: Some(dtype), ..Options::default() };
     check_refused(
         "x.npy, element 5: the feature of node 2, column 1 is NaN, not a finite number; clean the data",
-        &Options { normalize_features: true, ..Options::default() },
+        &Options { normalize_features: Some(FeatureNorm::Sum), ..Options::default() },
         push(&[0.0, 1.0, 2.0, f32::NAN, 0.0, 0.0]),
     );
     check_refused(
@@ -181,7 +201,7 @@ fn contradicting_options_are_refused() {
     );
     check_refused(
         "--dtype: normalised features are fractions, which u8 cannot hold; use f32, f16 or bf16",
-        &Options { feature_dtype: Some(Dtype::U8), normalize_features: true, ..Options::default() },
+        &Options { feature_dtype: Some(Dtype::U8), normalize_features: Some(FeatureNorm::Sum), ..Options::default() },
         nothing,
     );
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use data::{failure, npy, write, write_npz};
 use half::f16;
-use morphgl_formats::{Options, RandomSplit, Silent, npz};
+use morphgl_formats::{FeatureNorm, Options, RandomSplit, Silent, npz};
 use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, FeatureView, OpenOptions};
 use proptest::prelude::*;
 
@@ -140,7 +140,7 @@ fn leaked_labels_are_noted() {
     let tmp = tempfile::tempdir().unwrap();
     let source = tmp.path().join("small.npz");
     let mut arrays: Vec<_> = plain().into_iter().filter(|(n, _)| !n.starts_with("attr_")).collect();
-    let notes = |normalize_features: bool| {
+    let notes = |normalize_features: Option<FeatureNorm>| {
         let options = Options { replace: true, normalize_features, ..Options::default() };
         let path = npz::import(&source, &tmp.path().join("out"), &options, &Silent).unwrap();
         let meta = morphgl_graph_store::Meta::read(&path).unwrap();
@@ -156,7 +156,7 @@ fn leaked_labels_are_noted() {
     ] {
         arrays.push(("attr_matrix", matrix));
         write_npz(&source, true, &arrays);
-        for normalized in [false, true] {
+        for normalized in [None, Some(FeatureNorm::Sum), Some(FeatureNorm::Pyg)] {
             let found = notes(normalized);
             assert!(
                 if leaks.is_empty() { !found.contains("per class") } else { found.contains(leaks) },

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use data::{failure, write};
-use morphgl_formats::{Options, RandomSplit, Silent, planetoid};
+use morphgl_formats::{FeatureNorm, Options, RandomSplit, Silent, planetoid};
 use morphgl_graph_store::{Dataset, Element, FeatureMatrix, Load, OpenOptions, read_npy};
 use proptest::prelude::*;
 
@@ -67,7 +67,7 @@ fn a_random_split_and_row_normalisation_replace_the_sources() {
     let root = morphgl_testdata::path("planetoid");
     let tmp = tempfile::tempdir().unwrap();
     let split = Some(RandomSplit { train: 0.6, valid: 0.2, test: 0.2, seed: 1 });
-    let options = Options { split, normalize_features: true, ..Options::default() };
+    let options = Options { split, normalize_features: Some(FeatureNorm::Sum), ..Options::default() };
     let dataset = import(&root.join("ind.citeseer"), &tmp.path().join("out"), &options);
     let labelled = dataset.labels.as_deref().unwrap().iter().filter(|&&l| l >= 0).count();
     assert_eq!(labelled, 3312);

@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_graph_store::{Dataset, DatasetWriter};
-use morphgl_ingest::{CscBuilder, EdgeOptions};
+use morphgl_ingest::{CscBuilder, DuplicateWeights, EdgeOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = std::env::temp_dir().join(format!("morphgl-alone-ingest-{}", std::process::id()));
@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         reverse: false,
         drop_self_loops: true,
         drop_duplicates: true,
+        duplicate_weights: DuplicateWeights::First,
         add_self_loops: false,
         memory: 1 << 20,
     };

@@ -6,7 +6,7 @@ use morphgl_graph_store::{DatasetWriter, Error, MAX_NODES, Position, Result};
 use morphgl_platform::PagePool;
 use rayon::prelude::*;
 
-use crate::csc::{CscPart, CscWriter};
+use crate::csc::{CscPart, CscWriter, Merging};
 use crate::edge_blocks::{AnyBlock, AnyMaker, EdgeBlock, EdgeBlockMaker, Edges, Fault};
 use crate::options::{Dropped, EdgeOptions};
 use crate::ranges::Block;
@@ -59,7 +59,8 @@ impl CscBuilder {
             let what = format!("{n} nodes are more than the {MAX_NODES} that ids of 32 bits allow");
             return Err(Error::invalid(source, Position::File, what, "cut the graph into smaller ones"));
         }
-        let unique = options.drop_duplicates || options.symmetrise;
+        // Weights are added where rows are written, in the order that the sorter keeps.
+        let unique = (options.drop_duplicates || options.symmetrise) && !options.adds_weights();
         let sorter = if options.weighted && !options.drop_weights {
             AnySorter::Weighted(Sorter::new(spill, options.memory, unique))
         } else {
@@ -221,7 +222,8 @@ impl CscBuilder {
 
     fn csc_writer(&self, writer: &DatasetWriter, num_nodes: u64) -> Result<CscWriter> {
         let weighted = matches!(self.sorter, AnySorter::Weighted(_));
-        CscWriter::new(writer, num_nodes, weighted, self.options.add_self_loops)
+        let merging = Merging { add_self_loops: self.options.add_self_loops, adds: self.options.adds_weights() };
+        CscWriter::new(writer, num_nodes, weighted, merging)
     }
 
     /// Writes the rows that are complete.
@@ -257,8 +259,8 @@ impl CscBuilder {
         with_sorter!(sorter, sorter => {
             sorter.merge(&|records: Sorted<'_, _>| CscPart::of(records, &pool), &mut emit)?
         });
-        let duplicates = sorted - csc.num_records;
-        csc.finish(writer)?;
+        let records = csc.finish(writer)?;
+        let duplicates = sorted - records;
         Ok(Dropped { self_loops, duplicates })
     }
 }

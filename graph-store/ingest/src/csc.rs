@@ -64,6 +64,15 @@ fn rows<T: Copy>(edges: &[T], row: impl Fn(T) -> u32) -> Vec<(u32, u32)> {
     rows
 }
 
+/// Edges that are added or merged while they are written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Merging {
+    /// Whether nodes without a self-loop get one.
+    pub(crate) add_self_loops: bool,
+    /// Whether weights of equal edges are added.
+    pub(crate) adds: bool,
+}
+
 /// Writes `indptr`, `indices` and `weights` from parts in order.
 #[derive(Debug)]
 pub(crate) struct CscWriter {
@@ -77,6 +86,10 @@ pub(crate) struct CscWriter {
     rows: u64,
     /// The node of the next self-loop, where every node gets one.
     next_loop: Option<u64>,
+    /// Whether weights of equal edges are added.
+    adds: bool,
+    /// Key and weight of the last edge, which is written once no equal one can follow.
+    pending: Option<(u64, f32)>,
     num_nodes: u64,
 }
 
@@ -115,7 +128,7 @@ impl<T: morphgl_graph_store::Element> Buffered<T> {
 }
 
 impl CscWriter {
-    pub(crate) fn new(writer: &DatasetWriter, num_nodes: u64, weighted: bool, self_loops: bool) -> Result<Self> {
+    pub(crate) fn new(writer: &DatasetWriter, num_nodes: u64, weighted: bool, merging: Merging) -> Result<Self> {
         Ok(Self {
             indptr: Buffered::new(writer, "indptr")?,
             indices: Buffered::new(writer, "indices")?,
@@ -123,7 +136,9 @@ impl CscWriter {
             num_edges: 0,
             num_records: 0,
             rows: 0,
-            next_loop: self_loops.then_some(0),
+            next_loop: merging.add_self_loops.then_some(0),
+            adds: merging.adds,
+            pending: None,
             num_nodes,
         })
     }
@@ -133,8 +148,8 @@ impl CscWriter {
         let indices: &[u32] = bytemuck::cast_slice(&part.indices);
         let weights: &[f32] = bytemuck::cast_slice(&part.weights);
         self.num_records += part.len();
-        if self.next_loop.is_none() {
-            // Without edges to add, whole slices go into the arrays.
+        if self.next_loop.is_none() && !self.adds {
+            // Without edges to add or to merge, whole slices go into the arrays.
             part.rows
                 .iter()
                 .try_for_each(|&(row, before)| self.rows_through(row.into(), self.num_edges + u64::from(before)))?;
@@ -146,11 +161,27 @@ impl CscWriter {
             let end = part.rows.get(i + 1).map_or(indices.len(), |next| next.1 as usize);
             for (&source, at) in indices[before as usize..end].iter().zip(before as usize..) {
                 let key = u64::from(row) << 32 | u64::from(source);
-                self.loops_before(key)?;
-                self.edge(key, weights.get(at).copied().unwrap_or(1.0))?;
+                let weight = weights.get(at).copied().unwrap_or(1.0);
+                match &mut self.pending {
+                    Some((last, sum)) if self.adds && *last == key => {
+                        *sum += weight;
+                        self.num_records -= 1;
+                    }
+                    _ => {
+                        self.flush()?;
+                        self.pending = Some((key, weight));
+                    }
+                }
             }
         }
         Ok(())
+    }
+
+    /// Writes the edge that equal ones would have been merged into, after the self-loops before it.
+    fn flush(&mut self) -> Result<()> {
+        let Some((key, weight)) = self.pending.take() else { return Ok(()) };
+        self.loops_before(key)?;
+        self.edge(key, weight)
     }
 
     /// Writes the missing self-loops before `key`, and skips the one that is `key`.
@@ -180,11 +211,14 @@ impl CscWriter {
         Ok(())
     }
 
-    pub(crate) fn finish(mut self, writer: &mut DatasetWriter) -> Result<()> {
+    /// Ends the graph; returns the number of records written.
+    pub(crate) fn finish(mut self, writer: &mut DatasetWriter) -> Result<u64> {
+        self.flush()?;
         self.loops_before(u64::MAX)?;
         self.rows_through(self.num_nodes, self.num_edges)?;
         self.indptr.finish(writer, "indptr")?;
         self.indices.finish(writer, "indices")?;
-        self.weights.map_or(Ok(()), |w| w.finish(writer, "weights"))
+        self.weights.map_or(Ok(()), |w| w.finish(writer, "weights"))?;
+        Ok(self.num_records)
     }
 }

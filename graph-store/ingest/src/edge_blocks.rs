@@ -68,6 +68,7 @@ impl EdgeBlockMaker {
     /// Appends the records of the edges to `records`.
     pub(crate) fn records<R: Record>(&self, edges: &Edges<'_>, mirror: bool, mut records: Records<R>) -> Records<R> {
         let EdgeOptions { symmetrise, drop_self_loops, .. } = self.options;
+        let loops_twice = symmetrise && self.options.adds_weights();
         let (mirror, pairs) = (mirror || symmetrise, edges.sources.iter().zip(edges.targets));
         records.append(edges.sources.len() << u32::from(mirror), |out| {
             if !self.adds_or_drops(mirror) && edges.weights.is_none() {
@@ -83,7 +84,7 @@ impl EdgeBlockMaker {
                 let weight = edges.weights.map_or(1.0, |w| w[i]);
                 out[len] = R::new(u64::from(v) << 32 | u64::from(u), weight);
                 len += 1;
-                if mirror && u != v {
+                if mirror && (u != v || loops_twice) {
                     out[len] = R::new(u64::from(u) << 32 | u64::from(v), weight);
                     len += 1;
                 }

@@ -12,7 +12,7 @@ mod spill;
 
 pub use builder::CscBuilder;
 pub use edge_blocks::{EdgeBlock, EdgeBlockMaker, Edges};
-pub use options::{Dropped, EdgeOptions};
+pub use options::{Dropped, DuplicateWeights, EdgeOptions};
 pub use radix::Scratch;
 pub use records::{Keyed, Narrow, Record, Records, Sorted, Weighted};
 pub use sort::Sorter;

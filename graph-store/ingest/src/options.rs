@@ -15,12 +15,32 @@ pub struct EdgeOptions {
     pub reverse: bool,
     /// Drops edges from a node to itself.
     pub drop_self_loops: bool,
-    /// Keeps the first of several edges between the same nodes.
+    /// Merges several edges between the same nodes into one.
     pub drop_duplicates: bool,
+    /// Weight of merged edges. With `symmetrise`, a self-loop is its own reverse, and counts twice where weights are added.
+    pub duplicate_weights: DuplicateWeights,
     /// Adds a self-loop of weight 1 to every node without one, after `drop_self_loops`.
     pub add_self_loops: bool,
     /// Bytes for edges and the buffers of their sort.
     pub memory: u64,
+}
+
+impl EdgeOptions {
+    /// Whether weights of merged edges are added.
+    pub(crate) fn adds_weights(&self) -> bool {
+        let merges = self.symmetrise || self.drop_duplicates;
+        merges && self.weighted && !self.drop_weights && self.duplicate_weights == DuplicateWeights::Add
+    }
+}
+
+/// Weight of an edge that is given several times, the reverse that `symmetrise` adds included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DuplicateWeights {
+    /// That of the first.
+    #[default]
+    First,
+    /// The sum of all, in the order they were pushed in.
+    Add,
 }
 
 /// Numbers of edges that are not part of the graph.

@@ -1,7 +1,7 @@
 //! The built graph against a reference.
 
 use morphgl_graph_store::{Dataset, DatasetWriter};
-use morphgl_ingest::{CscBuilder, Dropped, EdgeOptions};
+use morphgl_ingest::{CscBuilder, Dropped, DuplicateWeights, EdgeOptions};
 use proptest::prelude::*;
 
 type Edge = (u32, u32, f32);
@@ -17,14 +17,20 @@ fn expected(edges: &[Edge], num_nodes: u32, options: &EdgeOptions) -> (Vec<Edge>
             continue;
         }
         all.push((u, v, w));
-        if options.symmetrise && u != v {
+        let adds = options.weighted && options.duplicate_weights == DuplicateWeights::Add;
+        if options.symmetrise && (u != v || adds) {
             all.push((v, u, w));
         }
     }
     all.sort_by_key(|&(u, v, _)| (v, u));
     if options.symmetrise || options.drop_duplicates {
         let before = all.len();
-        all.dedup_by_key(|&mut (u, v, _)| (v, u));
+        let adds = options.duplicate_weights == DuplicateWeights::Add;
+        all.dedup_by(|next, first| {
+            let equal = (next.0, next.1) == (first.0, first.1);
+            first.2 += if equal && adds && options.weighted { next.2 } else { 0.0 };
+            equal
+        });
         dropped.duplicates = (before - all.len()) as u64;
     }
     if options.add_self_loops {
@@ -61,14 +67,15 @@ proptest! {
 
     #[test]
     fn the_graph_is_that_of_the_reference(
-        ids in prop::collection::vec((0u32..50, 0u32..50), 0..2000), flags in any::<[bool; 6]>(), piece in 1usize..3000,
+        ids in prop::collection::vec((0u32..50, 0u32..50), 0..2000), flags in any::<[bool; 7]>(), piece in 1usize..3000,
         memory in prop::sample::select(vec![1u64 << 10, 1 << 20]),
     ) {
-        let [weighted, symmetrise, reverse, drop_self_loops, drop_duplicates, add_self_loops] = flags;
+        let [weighted, symmetrise, reverse, drop_self_loops, drop_duplicates, add_self_loops, adds] = flags;
+        let duplicate_weights = if adds { DuplicateWeights::Add } else { DuplicateWeights::First };
         let edges: Vec<Edge> = ids.iter().zip(0u16..).map(|(&(u, v), i)| (u, v, if weighted { i.into() } else { 1.0 })).collect();
         let options = EdgeOptions {
             num_nodes: Some(50), weighted, drop_weights: false, symmetrise, reverse, drop_self_loops, drop_duplicates,
-            add_self_loops, memory,
+            duplicate_weights, add_self_loops, memory,
         };
         prop_assert_eq!(actual(&edges, 50, &options, piece), expected(&edges, 50, &options));
     }
@@ -84,6 +91,7 @@ fn a_faulty_edge_is_named() {
         reverse: false,
         drop_self_loops: false,
         drop_duplicates: false,
+        duplicate_weights: DuplicateWeights::First,
         add_self_loops: false,
         memory: 1 << 20,
     };

@@ -1,6 +1,6 @@
 //! A block's coefficients, and its transposed edges. All memory is reused.
 
-use morphgl_model_spec::ModelKind;
+use morphgl_model_spec::{ModelKind, ModelSpec};
 use morphgl_registry::Block;
 
 use crate::buffer::resize;
@@ -18,7 +18,7 @@ pub(crate) struct Adjacency {
     scales: Vec<f32>,
     /// Coefficient of each row's self loop (GCN).
     loops: Vec<f32>,
-    /// 1 / sqrt(degree + 1) of each source (GCN).
+    /// 1 / sqrt(degree) of each source, its self-loop counted (GCN).
     inverse_roots: Vec<f32>,
     transposed: TransposedEdges,
 }
@@ -41,7 +41,8 @@ const TASK: usize = 1 << 11;
 
 impl Adjacency {
     /// Computes the coefficients of a block; `degrees` are those of its source nodes in the whole graph.
-    pub(crate) fn prepare(&mut self, kind: ModelKind, block: &Block, degrees: &[f32]) {
+    pub(crate) fn prepare(&mut self, model: &ModelSpec, block: &Block, degrees: &[f32]) {
+        let kind = model.kind;
         let (gcn, sage) = (kind == ModelKind::Gcn, kind == ModelKind::Sage);
         let importance = block.weights.as_ref().filter(|_| sage && block.importance);
         resize(&mut self.coefficients, if gcn || importance.is_some() { block.num_edges() } else { 0 });
@@ -53,7 +54,7 @@ impl Adjacency {
         let ends = block.indptr.windows(2);
         self.scales.iter_mut().zip(ends).for_each(|(s, w)| *s = 1.0 / (w[1] - w[0]).max(1) as f32);
         if gcn {
-            self.prepare_gcn(block, degrees);
+            self.prepare_gcn(block, degrees, if model.self_loops { 1.0 } else { 0.0 });
         }
     }
 
@@ -66,12 +67,13 @@ impl Adjacency {
         }
     }
 
-    fn prepare_gcn(&mut self, block: &Block, degrees: &[f32]) {
+    /// `added` is the weight of the self-loop that every node gets.
+    fn prepare_gcn(&mut self, block: &Block, degrees: &[f32], added: f32) {
         resize(&mut self.inverse_roots, block.num_src);
-        let inverse_root = |degree: &f32| if degree + 1.0 > 0.0 { 1.0 / (degree + 1.0).sqrt() } else { 0.0 };
+        let inverse_root = |degree: &f32| if degree + added > 0.0 { 1.0 / (degree + added).sqrt() } else { 0.0 };
         self.inverse_roots.iter_mut().zip(degrees).for_each(|(r, d)| *r = inverse_root(d));
         let roots = &self.inverse_roots;
-        self.loops.iter_mut().zip(roots).for_each(|(l, r)| *l = r * r);
+        self.loops.iter_mut().zip(roots).for_each(|(l, r)| *l = added * r * r);
         let starts = |task: usize| [block.indptr[(task * TASK).min(block.num_dst)] as usize];
         let tasks = 0..block.num_dst.div_ceil(TASK);
         parallel::split(tasks, &starts, [&mut self.coefficients], &|task, [coefficients]| {
@@ -132,16 +134,16 @@ fn nonempty<T>(values: &[T]) -> Option<&[T]> {
 /// says whether the layer reads its transposed edges.
 pub(crate) fn prepare<'a>(
     all: &mut [Adjacency],
-    kind: ModelKind,
+    model: &ModelSpec,
     blocks: &[Block],
     degrees: &(impl Fn(usize) -> &'a [f32] + Sync),
     transposes: &(impl Fn(usize) -> bool + Sync),
 ) {
     parallel::pieces(all, 1, &|layer, adjacency| {
         let adjacency = &mut adjacency[0];
-        adjacency.prepare(kind, &blocks[layer], degrees(layer));
+        adjacency.prepare(model, &blocks[layer], degrees(layer));
         if transposes(layer) {
-            adjacency.transpose(&blocks[layer], kind == ModelKind::Gat);
+            adjacency.transpose(&blocks[layer], model.kind == ModelKind::Gat);
         }
     });
 }

@@ -246,7 +246,7 @@ impl Network {
         if !input.blocks.is_empty() {
             let transposes = |l: usize| mode.trains() && (l > 0 || layers[l].order != Order::AggregateFirst);
             let degrees = |l| if l == 1 { input.second_degrees } else { input.degrees };
-            adjacency::prepare(&mut inputs.adjacencies, inputs.spec.kind, input.blocks, &degrees, &transposes);
+            adjacency::prepare(&mut inputs.adjacencies, &inputs.spec, input.blocks, &degrees, &transposes);
         }
         if sparse {
             inputs.read_nonzeros(&layers[0], input, mode);
@@ -272,7 +272,7 @@ impl Network {
         let Self { layers, inputs, .. } = self;
         let (first, sparse, mode) = (&mut layers[0], inputs.nonzeros.is_some(), Mode::Evaluation);
         first.choose_order(input.blocks.first(), sparse);
-        inputs.adjacencies[0].prepare(inputs.spec.kind, &input.blocks[0], input.degrees);
+        inputs.adjacencies[0].prepare(&inputs.spec, &input.blocks[0], input.degrees);
         if sparse {
             inputs.read_nonzeros(first, input, mode);
         } else {
@@ -356,7 +356,7 @@ impl Network {
         let (adjacency, layer) = (&mut adjacencies[layer], &mut self.layers[layer]);
         layer.choose_order(block, nonzeros.is_some());
         if let Some(block) = block {
-            adjacency.prepare(spec.kind, block, degrees);
+            adjacency.prepare(spec, block, degrees);
         }
         let graph = block.map(|b| (b, &*adjacency));
         let x = Rows::dense_f32(x);

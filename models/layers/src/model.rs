@@ -77,7 +77,7 @@ pub fn adjacency(spec: &ModelSpec, block: &Block, in_degrees: &[f32]) -> Option<
     Some(Arc::new(match spec.kind {
         ModelKind::Gcn => {
             let degrees = Degrees { incoming: in_degrees, outgoing: &[] };
-            Adjacency::gcn(block, degrees, GcnNorm::InIn, true)
+            Adjacency::gcn(block, degrees, GcnNorm::InIn, spec.self_loops)
         }
         ModelKind::Sage => Adjacency::mean(block),
         ModelKind::Gin => Adjacency::sum(block, in_degrees),

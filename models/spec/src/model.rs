@@ -132,10 +132,10 @@ pub struct ModelSpec {
     /// know it, which trained epsilon.
     #[serde(default = "trained")]
     pub train_eps: bool,
-}
-
-fn trained() -> bool {
-    true
+    /// Whether every node gets a self-loop of weight 1 besides those of the graph (GCN only). Default true; with false the
+    /// graph's own are all, as with PyG's `add_self_loops=False`.
+    #[serde(default = "default_self_loops")]
+    pub self_loops: bool,
 }
 
 fn default_hidden() -> usize {
@@ -149,6 +149,12 @@ fn default_heads() -> usize {
 }
 fn default_output_heads() -> usize {
     1
+}
+fn default_self_loops() -> bool {
+    true
+}
+fn trained() -> bool {
+    true
 }
 fn default_dropout() -> f32 {
     0.5
@@ -195,6 +201,7 @@ impl ModelSpec {
             normalization: Normalization::default(),
             l2_normalize: false,
             train_eps: false,
+            self_loops: default_self_loops(),
         }
     }
 
@@ -252,6 +259,9 @@ impl ModelSpec {
         }
         if self.kind != ModelKind::Sage && self.l2_normalize {
             return wrong("l2_normalize", format!("a {} has no such option; leave it false", self.kind));
+        }
+        if self.kind != ModelKind::Gcn && !self.self_loops {
+            return wrong("self_loops", format!("a {} adds none; leave it out", self.kind));
         }
         Ok(())
     }

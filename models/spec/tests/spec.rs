@@ -105,6 +105,7 @@ fn errors_of_invalid_specs_name_field_and_cure() {
         (ModelSpec { dropout: f32::NAN, ..good.clone() }, "model.dropout: NaN is not a share"),
         (ModelSpec { kind: ModelKind::Gcn, attention_dropout: 0.5, ..good.clone() }, "a gcn has no attention"),
         (ModelSpec { l2_normalize: true, ..good.clone() }, "model.l2_normalize"),
+        (ModelSpec { kind: ModelKind::Sage, self_loops: false, ..good.clone() }, "a sage adds none"),
     ];
     for (spec, part) in cases {
         let error = spec.validate().expect_err("an invalid spec").to_string();

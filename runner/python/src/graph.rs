@@ -110,6 +110,13 @@ impl Graph {
     }
 
     #[getter]
+    fn num_self_loops(&self, py: Python<'_>) -> usize {
+        let topology = &self.0.topology;
+        let of_node = |v: u32| topology.neighbors(v).iter().filter(|&&u| u == v).count();
+        py.detach(|| (0..topology.num_nodes() as u32).map(of_node).sum())
+    }
+
+    #[getter]
     fn num_classes(&self) -> usize {
         self.0.num_classes
     }

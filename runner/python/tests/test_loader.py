@@ -232,7 +232,7 @@ def test_a_loader_does_not_cross_a_fork(graph):
         ({"input_time": np.zeros(3)}, NotImplementedError, "input_time: mini-batches are not temporal"),
         ({"transform_sampler_output": print}, NotImplementedError, "transform_sampler_output: .*give transform"),
         ({"transform": "gcn_norm"}, TypeError, "transform: str is no function"),
-        ({"sampler": object()}, NotImplementedError, "sampler: object draws seeds; give what it draws"),
+        ({"sampler": object()}, NotImplementedError, "sampler: object draws seeds; give those it draws, each once, as input_nodes"),
         ({"collate_fn": print}, NotImplementedError, "collate_fn: .*give transform"),
         ({"persistent_workers": True}, NotImplementedError, "persistent_workers"),
         ({"generator": object()}, NotImplementedError, "generator: give seed"),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, ValueEnum};
 use morphgl_formats::edge_list::{Column, Columns, EdgeListOptions, Ids};
 use morphgl_formats::numpy::NumpyOptions;
-use morphgl_formats::{Options, RandomFeatures, RandomLabels, RandomSplit, Rows};
+use morphgl_formats::{DuplicateWeights, FeatureNorm, Options, RandomFeatures, RandomLabels, RandomSplit, Rows};
 use morphgl_graph_store::Dtype;
 
 use super::node_files::NodeArgs;
@@ -69,6 +69,10 @@ pub(crate) struct Args {
     /// Keep the first of several edges between the same nodes
     #[arg(long)]
     drop_duplicates: bool,
+    /// Weight of an edge that --symmetrise or --drop-duplicates keeps of several: the first's, or the sum, as PyG's ToUndirected
+    /// and coalesce have it
+    #[arg(long, value_name = "HOW", value_enum, default_value = "first")]
+    duplicate_weights: WeightChoice,
     /// Give every node an edge to itself
     #[arg(long)]
     add_self_loops: bool,
@@ -90,9 +94,10 @@ pub(crate) struct Args {
     /// Stored type of the features: f32, f16, bf16 or u8 [default: the source's]
     #[arg(long, value_parser = values::feature_dtype)]
     dtype: Option<Dtype>,
-    /// Divide each feature row by its sum
-    #[arg(long)]
-    normalize_features: bool,
+    /// Divide each feature row by its sum; pyg: exactly as PyG's NormalizeFeatures, less the lowest value of all, and by 1 where
+    /// the sum is less
+    #[arg(long, value_name = "HOW", num_args = 0..=1, default_missing_value = "sum", value_enum)]
+    normalize_features: Option<NormChoice>,
     /// edges: the column of the source's id, by its name in the first line or its number from 1 [default: by known names]
     #[arg(long, value_name = "COLUMN", value_parser = values::column)]
     src: Option<Column>,
@@ -148,6 +153,18 @@ enum IdChoice {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
+enum NormChoice {
+    Sum,
+    Pyg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WeightChoice {
+    First,
+    Add,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum RowChoice {
     /// The sources of the edges into v (CSC)
     Sources,
@@ -197,7 +214,7 @@ impl Args {
                 "--first-id: --ids strings have no first one; give one of the two",
             ),
             (
-                bare && self.normalize_features,
+                bare && self.normalize_features.is_some(),
                 "--normalize-features: this format has no features; leave it out, or add --features FILE",
             ),
             (
@@ -205,10 +222,15 @@ impl Args {
                 "--dtype: this format has no features; leave it out, or add --random-features DIM or --features FILE",
             ),
             (
-                self.normalize_features && self.dtype == Some(Dtype::U8),
+                self.normalize_features.is_some() && self.dtype == Some(Dtype::U8),
                 "--dtype u8: it does not hold normalised features; use f32, f16 or bf16",
             ),
         ];
+        let merges = self.symmetrise || self.drop_duplicates || matches!(self.format, Format::Planetoid | Format::Npz);
+        if self.duplicate_weights == WeightChoice::Add && !merges {
+            let what = "no edges are merged; add --symmetrise or --drop-duplicates, or leave it out";
+            return Err(Usage::error(format!("--duplicate-weights: {what}")));
+        }
         if let Some((_, text)) = refusals.into_iter().find(|(refused, _)| *refused) {
             return Err(Usage::error(text));
         }
@@ -233,6 +255,10 @@ pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
         reverse: args.reverse,
         drop_self_loops: args.drop_self_loops,
         drop_duplicates: args.drop_duplicates,
+        duplicate_weights: match args.duplicate_weights {
+            WeightChoice::First => DuplicateWeights::First,
+            WeightChoice::Add => DuplicateWeights::Add,
+        },
         add_self_loops: args.add_self_loops,
         drop_weights: args.drop_weights,
         bipartite: args.bipartite,
@@ -245,7 +271,10 @@ pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
         random_labels: args.random_labels.map(|num_classes| RandomLabels { num_classes, seed: args.seed }),
         nodes: args.node_files.files(),
         feature_dtype: args.dtype,
-        normalize_features: args.normalize_features,
+        normalize_features: args.normalize_features.map(|how| match how {
+            NormChoice::Sum => FeatureNorm::Sum,
+            NormChoice::Pyg => FeatureNorm::Pyg,
+        }),
         memory,
         replace: args.force,
         large: if args.allow_large { u64::MAX } else { Options::default().large },

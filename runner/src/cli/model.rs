@@ -53,6 +53,9 @@ pub(crate) struct ModelArgs {
     /// GIN: trains epsilon, which stays 0 otherwise
     #[arg(long)]
     train_eps: bool,
+    /// GCN: add a self-loop to every node, besides those of the graph; or use the graph's alone (PyG's add_self_loops=False)
+    #[arg(long, value_parser = ["add", "graph"], default_value = "add")]
+    self_loops: String,
     /// Learning rate of Adam
     #[arg(long, value_parser = values::finite::<f64>, default_value_t = 0.003)]
     lr: f64,
@@ -91,6 +94,7 @@ impl ModelArgs {
             normalization: self.normalization,
             l2_normalize: self.l2_normalize,
             train_eps: self.train_eps,
+            self_loops: self.self_loops == "add",
             ..ModelSpec::new(self.model, in_dim, num_classes)
         }
     }

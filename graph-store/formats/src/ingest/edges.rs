@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use morphgl_graph_store::Result;
-use morphgl_ingest::{CscBuilder, EdgeOptions};
+use morphgl_ingest::{CscBuilder, DuplicateWeights, EdgeOptions};
 
 use crate::Ingest;
 use crate::files::invalid;
@@ -39,6 +39,7 @@ impl<'a> Ingest<'a> {
             reverse: options.reverse,
             drop_self_loops: options.drop_self_loops,
             drop_duplicates: options.drop_duplicates,
+            duplicate_weights: options.duplicate_weights,
             add_self_loops: options.add_self_loops,
             memory: options.memory,
         };
@@ -96,7 +97,9 @@ impl EdgeSink<'_, '_> {
         }
         if dropped.duplicates > 0 {
             let reverse = if ingest.options().symmetrise { ", both directions counted" } else { "" };
-            ingest.note(format!("{} duplicate edges were dropped{reverse}", dropped.duplicates));
+            let adds = ingest.options().duplicate_weights == DuplicateWeights::Add;
+            let how = if adds { "merged, their weights added" } else { "dropped" };
+            ingest.note(format!("{} duplicate edges were {how}{reverse}", dropped.duplicates));
         }
         ingest.num_nodes = Some(num_nodes);
         Ok(num_nodes)

@@ -4,17 +4,17 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use morphgl_graph_store::{ArrayMeta, Dtype, Element, Error, NpyWriter, Position, Result};
+use morphgl_graph_store::{ArrayMeta, Dtype, Element, Error, Load, NpyWriter, Position, Result, read_npy};
 use morphgl_platform::{PagePool, Pages};
 use rayon::prelude::*;
 
 use crate::elements::Kind;
-use crate::encode::{Encode, Unstorable};
+use crate::encode::{Encode, Normalize, Unstorable};
 use crate::files::invalid;
 use crate::npy::ArrayReader;
 use crate::plain::FilledPages;
 use crate::segment::Segment;
-use crate::{Ingest, RandomFeatures, pipeline, random};
+use crate::{FeatureNorm, Ingest, RandomFeatures, pipeline, random};
 
 /// Feature values pushed at a time.
 pub(crate) const BATCH_VALUES: usize = 1 << 20;
@@ -43,6 +43,8 @@ pub struct FeatureSink<'s, 'a> {
     written: u64,
     /// Buffer of encoded rows, reused by every push.
     buffer: Pages,
+    /// Temporary file of all rows in f32, where the lowest value must be known before one is stored, and the type to store.
+    spool: Option<(PathBuf, Dtype)>,
 }
 
 impl<'a> Ingest<'a> {
@@ -58,14 +60,21 @@ impl<'a> Ingest<'a> {
         let normalize = options.normalize_features;
         let kept = match stored {
             Dtype::F32 | Dtype::F16 | Dtype::Bf16 => stored,
-            Dtype::U8 if !normalize => stored,
+            Dtype::U8 if normalize.is_none() => stored,
             _ => Dtype::F32,
         };
         if dim == 0 {
             return invalid(source, "the features have no columns", "leave the features out or give them columns");
         }
         check_dim(source, dim as u64)?;
-        FeatureSink::create(source, self, Encode { dim, dtype: options.feature_dtype.unwrap_or(kept), normalize })
+        let dtype = options.feature_dtype.unwrap_or(kept);
+        match normalize {
+            Some(FeatureNorm::Pyg) => FeatureSink::spooled(source, self, dim, dtype),
+            normalize => {
+                let normalize = normalize.map(|_| Normalize::Sum);
+                FeatureSink::create(source, self, Encode { dim, dtype, normalize })
+            }
+        }
     }
 }
 
@@ -78,8 +87,18 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
             Dtype::U8 => Box::new(writer.stream::<u8>("features")?),
             _ => Box::new(writer.stream::<f32>("features")?),
         };
-        let sums = encode.normalize.then(|| NpyWriter::create(ingest.dir().join(SUMS))).transpose()?;
-        Ok(Self { ingest, source: source.to_path_buf(), encode, out, sums, written: 0, buffer: Pages::new() })
+        let sums = encode.normalize.map(|_| NpyWriter::create(ingest.dir().join(SUMS))).transpose()?;
+        let source = source.to_path_buf();
+        Ok(Self { ingest, source, encode, out, sums, written: 0, buffer: Pages::new(), spool: None })
+    }
+
+    /// A sink into a temporary file, whose rows are stored once all are known.
+    fn spooled(source: &Path, ingest: &'s mut Ingest<'a>, dim: usize, dtype: Dtype) -> Result<Self> {
+        let path = ingest.dir().join("features.spool.npy");
+        let out = Box::new(NpyWriter::<f32>::create(&path)?);
+        let encode = Encode { dim, dtype: Dtype::F32, normalize: None };
+        let (source, spool) = (source.to_path_buf(), Some((path, dtype)));
+        Ok(Self { ingest, source, encode, out, sums: None, written: 0, buffer: Pages::new(), spool })
     }
 
     /// Appends whole rows, any number of them at a time (many at once is faster: they are converted in parallel).
@@ -133,7 +152,7 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
         // A few segments a thread are in flight, read and converted.
         let segment = (memory / 64 / array.ty.size.max(4) as u64).clamp(1 << 12, MAX_SEGMENT);
         let step = (segment / dim).max(1) * dim;
-        let same = array.ty.is(encode.dtype) && !encode.normalize;
+        let same = array.ty.is(encode.dtype) && encode.normalize.is_none();
         let next = || if array.remaining() == 0 { Ok(None) } else { array.segment(step, &pool).map(Some) };
         let work = |segment: Segment| {
             if same {
@@ -183,6 +202,16 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
     pub fn finish(self) -> Result<()> {
         let Encode { dim, dtype, .. } = self.encode;
         let meta = self.out.finish(dim)?;
+        if let Some((spool, dtype)) = self.spool {
+            let (values, _) = read_npy::<f32>(&spool, Load::Mmap)?;
+            let lowest = values.par_iter().copied().reduce(|| f32::INFINITY, f32::min);
+            let normalize = Some(Normalize::FromLowest(lowest));
+            let mut sink = FeatureSink::create(&self.source, self.ingest, Encode { dim, dtype, normalize })?;
+            values.chunks((BATCH_VALUES / dim).max(1) * dim).try_for_each(|rows| sink.push(rows))?;
+            sink.finish()?;
+            drop(values);
+            return std::fs::remove_file(&spool).map_err(|e| Error::io(&spool, e));
+        }
         self.ingest.feature_dtype = Some(dtype);
         if let Some(sums) = self.sums {
             sums.finish(None)?;
@@ -220,7 +249,7 @@ pub(crate) fn random(
     let (total, block) = (num_nodes * dim as u64, ((BATCH_VALUES / dim).max(1) * dim) as u64);
     let progress = ingest.progress();
     progress.stage("random features", Some(total));
-    let mut sink = FeatureSink::create(source, ingest, Encode { dim, dtype, normalize: false })?;
+    let mut sink = FeatureSink::create(source, ingest, Encode { dim, dtype, normalize: None })?;
     for start in (0..total).step_by(block as usize) {
         let values: Vec<f32> = (start..total.min(start + block))
             .into_par_iter()

@@ -15,6 +15,7 @@ class Graph:
     num_nodes: int
     num_edges: int
     num_classes: int
+    num_self_loops: int
     indptr: Buffer
     indices: Buffer
     weights: Optional[Buffer]

@@ -262,6 +262,8 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         if value is not None:
             raise NotImplementedError(f"{name}: train minimises the cross-entropy of the seeds' classes at the optimizer's learning rate; "
                                       f"for a {name} of your own write the loop over a NeighborLoader")
+    if graph is not None and not isinstance(graph, (str, os.PathLike, Graph)):
+        graph = Graph.from_pyg(graph)
     if isinstance(model, str):
         if optimizer is not None or forward is not None or output is not None:
             raise ValueError(f'model: "{model}" has an optimizer and mini-batches of its own; leave optimizer, forward and output out')
@@ -280,8 +282,6 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         raise ValueError(f"output: {output!r}; give one of 'pyg', 'torch', 'dgl'")
     if resume is None:
         options = module_options(options, optimizer, output)
-    if graph is not None and not isinstance(graph, (str, os.PathLike, Graph)):
-        graph = Graph.from_pyg(graph)
     if isinstance(graph, Graph):
         names = [name for some in graph._attributes.values() for name in some if name not in SPLITS.values()]
         if names:
@@ -312,6 +312,9 @@ def module_options(options, optimizer, output):
 
 
 def train_own(graph, model, init, resume, progress, options):
+    if model == "gcn" and "self_loops" not in options and isinstance(graph, Graph) and graph._native.num_self_loops:
+        warnings.warn(f"the graph has {graph._native.num_self_loops} self-loops, and a gcn adds one to every node: for PyG's GCN drop them, "
+                      'or, where they have weights, give every node one, and self_loops="graph"', stacklevel=3)
     with tempfile.TemporaryDirectory() as temporary:
         saved = os.path.join(temporary, "model.safetensors")
         words = {**options, "init": None if init is None else Model.file(init, temporary), "resume": resume}

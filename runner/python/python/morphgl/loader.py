@@ -150,7 +150,7 @@ class NeighborLoader:
             raise NotImplementedError("input_nodes: a node type; graphs of several node types are not read; give ids, or a mask")
         sampler = "neighbor" if sampler is None else sampler
         if not isinstance(sampler, str):
-            raise NotImplementedError(f"sampler: {type(sampler).__name__} draws seeds; give what it draws, input_nodes=list(sampler)")
+            raise NotImplementedError(f"sampler: {type(sampler).__name__} draws seeds; give those it draws, each once, as input_nodes")
         graph = graph_of(data, memory is not None or cache is not None, edge_ids, weight_attr)
         weighted = weighted or weight_attr is not None
         if edge_ids and graph._edge_order is False:
