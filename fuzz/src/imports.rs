@@ -153,7 +153,7 @@ pub(crate) fn metis(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
 #[cfg(feature = "bv")]
 pub(crate) fn bv(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
     use morphgl_formats::Rows;
-    let rows = if number / 4 % 2 == 0 { Rows::Targets } else { Rows::Sources };
+    let rows = if (number / 4).is_multiple_of(2) { Rows::Targets } else { Rows::Sources };
     sandbox.replaced(number, bytes, |path| {
         let graph = path.with_extension("graph");
         import(sandbox, |target| morphgl_formats_bv::import(&graph, target, rows, &options(), &Silent))

@@ -161,7 +161,7 @@ impl OperatorBuilder<'_> {
     ///
     /// # Errors
     ///
-    /// As [`job_routes`] and [`OperatorBuilder::training`], and where no route reads a dataset on disk.
+    /// As [`routes`] and [`OperatorBuilder::training`]; no operator has a custom model; no route reads a dataset on disk.
     pub fn first_route(self) -> Result<(Route, Box<dyn Training>)> {
         let (mut first, mut left_out) = (None, String::new());
         let mut routes = job_routes(self.registry, self.config)?;
