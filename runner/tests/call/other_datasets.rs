@@ -120,6 +120,9 @@ proptest! {
         save_model(model.as_ref(), &spec, &trained.schema(), &initial_parameters(&spec, seed)).expect("room");
         trained.write(same.as_ref());
         let expected = predicted(&model, &same);
+        // Where all classes are equally probable, as where no hidden unit is active, their order decides.
+        let equal = 1.0 / trained.classes.len() as f64;
+        prop_assume!(expected.iter().all(|(_, probability)| probability - equal > 1e-4));
 
         // Rearranged, some classes missing and columns added: the same predictions, and the score of the nodes with a label.
         other.write(otherwise.as_ref());
