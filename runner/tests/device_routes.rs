@@ -189,12 +189,19 @@ fn sampled_evaluation_is_the_same_by_every_route() {
     bench.text(&[&TRAIN[..], &["--save", "model.safetensors"]].concat());
     let sampled = ["evaluate", "model.safetensors", "small", "--evaluation", "sampled", "--batch-size", "64"];
     let sampled = [&sampled[..], &["--fanouts", "4,3", "--training", "Training_CUDA_Native"]].concat();
-    let by = |extra: &[&str]| bench.json(&[&sampled[..], extra].concat());
-    let expected = by(&["--transferring", DMA]);
+    // The key of the sampler, and all else.
+    let by = |extra: &[&str]| {
+        let mut scores = bench.json(&[&sampled[..], extra].concat());
+        (scores["sampled_by"].take(), scores)
+    };
+    let (host, expected) = by(&["--transferring", DMA]);
+    assert_eq!(host, "Batching_CPU_Neighbor");
     assert!(expected["test"]["accuracy"].as_f64().is_some(), "{expected:#}");
-    assert_eq!(by(&["--transferring", DMA_GATHER]), expected);
-    assert_eq!(by(&["--transferring", ZERO_COPY]), expected);
-    assert_eq!(by(&[]), expected);
+    assert_eq!(by(&["--transferring", DMA_GATHER]), (host, expected.clone()));
+    let (device, scores) = by(&["--transferring", ZERO_COPY]);
+    assert_eq!(device, "Batching_CUDA+PCIe_Neighbor");
+    assert_eq!(scores, expected);
+    assert_eq!(by(&[]).1, expected);
 }
 
 #[test]
