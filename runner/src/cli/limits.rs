@@ -67,9 +67,9 @@ pub(crate) fn needed(held: u64, planned: u64) -> u64 {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Known {
     Nothing,
-    /// So many bytes are needed.
+    /// Bytes that the job needs.
     Needed(u64),
-    /// A share of a mini-batch was tried that does not fit; of the bytes held then, so many are the dataset's or its caches'.
+    /// A share of a mini-batch that was tried does not fit; the second value is the bytes of the dataset and its caches.
     Tried(Excess, u64),
 }
 

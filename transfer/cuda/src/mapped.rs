@@ -120,7 +120,7 @@ impl<T: Pod> Mapped<T> {
     /// There is no such memory, or the driver has none of this kind.
     pub fn allocate(device: &Device, memory: HostMemory, len: usize, fill: impl FnOnce(&mut [T])) -> Result<Self> {
         if len == 0 {
-            // SAFETY: there are no values.
+            // SAFETY: an empty slice has no memory that the device could read.
             return device.check(unsafe { Self::in_place(device, Arc::new(()), &[]) });
         }
         let block = device.check(HostBlock::new(device, memory, len.saturating_mul(size_of::<T>())))?;

@@ -13,7 +13,7 @@ use crate::{Ingest, Silent};
 /// Maximum bytes of comments that are looked at.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// What the comments say.
+/// Facts about the list that the comments before its first row state.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Preface {
     konect: Option<Konect>,
@@ -22,7 +22,7 @@ pub(super) struct Preface {
     num_edges: Option<u64>,
     /// Numbers of sources and of targets.
     sizes: Option<[u64; 2]>,
-    /// Fields of the first line after the comments.
+    /// Number of fields of the first line after the comments.
     num_fields: usize,
 }
 
@@ -101,7 +101,7 @@ impl Preface {
         Ok(())
     }
 
-    /// The options with what the comments say in the place of defaults.
+    /// `format` with its unset options filled in from the comments.
     pub(super) fn complete(&self, format: &EdgeListOptions) -> EdgeListOptions {
         let mut format = format.clone();
         let Some(konect) = self.konect else { return format };

@@ -55,7 +55,7 @@ struct EdgeTable<'p> {
     /// Names of the columns of ids that seem to be of two kinds of nodes.
     two_kinds: Option<[String; 2]>,
     first_id: u64,
-    /// Added to the ids of targets.
+    /// Number added to the ids of targets, so that they follow those of the sources; 0 for one kind of nodes.
     offset: u64,
     /// Whether the file names the weights' column.
     weight_named: bool,
@@ -223,7 +223,7 @@ impl<'p> EdgeTable<'p> {
         if let Some([source, target]) = &prefixes {
             ingest.note(format!("two kinds of nodes: their names begin with {source} or {target}"));
         }
-        // Of names in columns that seem to be of two kinds of nodes: whether they were sources and targets.
+        // Per name, in columns that seem to be of two kinds of nodes: whether it occurred as a source, and as a target.
         let mut ends: Vec<[bool; 2]> = Vec::new();
         let watched = self.two_kinds.as_ref().filter(|_| ingest.options().bipartite.is_none());
         let watched = watched.cloned();

@@ -37,7 +37,7 @@ pub struct FeatureSink<'s, 'a> {
     source: PathBuf,
     encode: Encode,
     out: Box<dyn WriteBytes>,
-    /// The sums of the rows, of normalised features: temporary, for the search for copies of the labels.
+    /// Divisors of normalised rows, in a temporary file: the search for copies of the labels undoes the division.
     sums: Option<NpyWriter<f32>>,
     /// Number of values written.
     written: u64,

@@ -43,7 +43,7 @@ pub(crate) fn is_graph(source: &Path) -> bool {
     check().unwrap_or(false)
 }
 
-/// Bytes for a check: a list of edges is no METIS graph within its first chunk.
+/// Memory of the check whether a file is METIS: a list of edges fails it within the first chunk.
 const CHECK_MEMORY: u64 = 16 << 20;
 
 /// Reads the lines of all nodes, and calls `push` with the sources, targets and weights of some of them at a time.

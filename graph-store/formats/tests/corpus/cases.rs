@@ -125,7 +125,7 @@ pub(crate) const CASES: &[(&str, &str, &str)] = &[
     ("0 1\n0 0\n", "apart", "0>1 0>2 | two kinds of nodes: the id i of column 2 is the node id i + 1"),
     ("0 1\n0 0\n", "apart nodes=2", "!e.csv, line 1: node 1 does not exist, there are 1 nodes in its column"),
     ("1 0\n", "first=1 apart", "!e.csv, line 1: the node id 0 is below the first id 1"),
-    // Headers.
+    // Headers of KONECT and SNAP, in comments.
     (
         "% sym unweighted\n1\t2\n2\t3\n",
         "",

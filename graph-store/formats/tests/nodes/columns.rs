@@ -206,7 +206,7 @@ proptest! {
     }
 }
 
-/// The remark names the columns, in tables and in arrays.
+/// Feature columns with one value per class are noted by name, of tables and of arrays.
 #[test]
 fn leaked_labels_are_named() {
     let mut case = Case::new(Ids::Keep);
