@@ -1,8 +1,27 @@
 """Graphs of MorphGL datasets and mini-batches by PyG's rule, for the programs of peers beside this file. Needs numpy alone."""
+import argparse
 import json
 import os
 
 import numpy as np
+
+
+def arguments(description, models):
+    """The options of a program that trains, those of `morphgl train` by their names."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("dataset")
+    parser.add_argument("--model", choices=models, default="sage")
+    parser.add_argument("--fanouts", default="15,10,5")
+    parser.add_argument("--batch-size", type=int, default=1024)
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--dropout", type=float, default=0.5)
+    parser.add_argument("--lr", type=float, default=0.003)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of an epoch, at most")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of torch, and of a loader's processes")
+    parser.add_argument("--tf32", action="store_true", help="GEMMs in TF32")
+    return parser
 
 
 class Graph:

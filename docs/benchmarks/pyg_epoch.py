@@ -16,7 +16,6 @@ device and trained, and an epoch is as many such steps. That leaves PyG's sampli
 An epoch that is not over after --seconds is cut off, and its seconds are those of its mini-batches so far, scaled up
 ("measured" says how many of "batches").
 """
-import argparse
 import importlib.util
 import json
 import os
@@ -27,24 +26,12 @@ import numpy as np
 
 import peer_batches
 
-parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-parser.add_argument("dataset")
-parser.add_argument("--model", choices=["sage", "gcn", "gat"], default="sage")
-parser.add_argument("--fanouts", default="15,10,5")
-parser.add_argument("--batch-size", type=int, default=1024)
-parser.add_argument("--hidden", type=int, default=256)
+parser = peer_batches.arguments(__doc__.split("\n")[0], ["sage", "gcn", "gat"])
 parser.add_argument("--heads", type=int, default=4)
-parser.add_argument("--dropout", type=float, default=0.5)
-parser.add_argument("--lr", type=float, default=0.003)
-parser.add_argument("--epochs", type=int, default=2)
-parser.add_argument("--seconds", type=float, default=60.0, help="of an epoch, at most")
-parser.add_argument("--device", default="cuda")
-parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of torch, and the loader's processes")
 parser.add_argument("--features", choices=["host", "device"], default="host",
                     help="rows copied to the device in every step, or all of them there from the beginning")
 parser.add_argument("--csr", action="store_true", help="adjacency as CSR matrices made beforehand; sage and gcn, with features on the device")
 parser.add_argument("--compile", action="store_true", help="the model by torch.compile")
-parser.add_argument("--tf32", action="store_true", help="GEMMs in TF32")
 parser.add_argument("--mode", choices=["auto", "loader", "steps"], default="auto")
 args = parser.parse_args()
 if args.csr and (args.model == "gat" or args.mode == "loader" or args.features == "host"):

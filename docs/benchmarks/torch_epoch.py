@@ -9,7 +9,6 @@ and a GEMM. Nodes and edges of every mini-batch are padded to the largest one's,
 CUDA graph and replayed; where that fails ("graph" says why) and on the CPU steps run one operation after the other. Models as in
 pyg_epoch.py.
 """
-import argparse
 import json
 import os
 import sys
@@ -19,19 +18,7 @@ import numpy as np
 
 import peer_batches
 
-parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-parser.add_argument("dataset")
-parser.add_argument("--model", choices=["sage", "gcn"], default="sage")
-parser.add_argument("--fanouts", default="15,10,5")
-parser.add_argument("--batch-size", type=int, default=1024)
-parser.add_argument("--hidden", type=int, default=256)
-parser.add_argument("--dropout", type=float, default=0.5)
-parser.add_argument("--lr", type=float, default=0.003)
-parser.add_argument("--epochs", type=int, default=2)
-parser.add_argument("--seconds", type=float, default=60.0, help="of an epoch, at most")
-parser.add_argument("--device", default="cuda")
-parser.add_argument("--threads", type=int, default=os.cpu_count())
-parser.add_argument("--tf32", action="store_true", help="GEMMs in TF32")
+parser = peer_batches.arguments(__doc__.split("\n")[0], ["sage", "gcn"])
 parser.add_argument("--no-graph", action="store_true", help="no CUDA graph")
 args = parser.parse_args()
 FANOUTS = [int(k) for k in args.fanouts.split(",")]

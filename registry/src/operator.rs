@@ -62,7 +62,8 @@ pub struct TrainingContext {
 
 /// Phase Batching: turns (epoch, batch index) into a mini-batch at its place.
 ///
-/// A mini-batch is a function of the context and the [`BatchId`]: the same from every operator, thread and run.
+/// A mini-batch is a function of the context and the [`BatchId`]: the same on every thread and in every run, and from every
+/// operator whose description claims to be interchangeable.
 pub trait Batching: fmt::Debug + Send + Sync {
     /// Mini-batches of one epoch.
     fn num_batches(&self) -> usize;

@@ -36,7 +36,7 @@ pub(crate) fn admit(
     let peak = memory.peak;
     let mut recycled = None;
     peak();
-    // Seeds of the last share and the one before, and the peak with the latter: what the process holds without a mini-batch.
+    // Seeds of the share before and of this one, and the peak memory before this one.
     let (mut before, mut seeds, mut last) = (0, 1, peak());
     loop {
         let (batch, _) = worker.prepare_share(BatchId::default(), 0..seeds, recycled.take())?.wait()?;

@@ -49,8 +49,8 @@ impl DatasetPath {
         arrays.map(|(name, array)| (name.clone(), array.xxh3.clone())).collect()
     }
 
-    /// Opens the file of the array `name`; `None` where the dataset does not have it. Of a dataset that [`Load::Disk`](crate::Load::Disk) has opened,
-    /// files are open already, and stay readable when the dataset is replaced.
+    /// Opens the file of the array `name`; `None` where the dataset does not have it. Files of a dataset left on disk
+    /// ([`Load::Disk`](crate::Load::Disk)) are open already, and stay readable when the dataset is replaced.
     ///
     /// # Errors
     ///

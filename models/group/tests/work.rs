@@ -7,26 +7,12 @@ use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_batching_cpu_shadow::CpuShadow;
 use morphgl_batching_cpu_walk::CpuWalk;
 use morphgl_generate::{SbmConfig, sbm};
-use morphgl_graph_store::{Dataset, Splits, Topology};
+use morphgl_graph_store::{Dataset, Topology};
 use morphgl_group::work;
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Expansion, Fanouts, NeighborSettings, Pick, Place, SamplerSettings, Sampling,
     SeedSet, ShadowSettings, WalkSettings,
 };
-
-fn dataset(topology: Topology) -> Dataset {
-    let none = || Vec::new().into();
-    Dataset {
-        path: Default::default(),
-        name: "test".into(),
-        topology,
-        features: None,
-        labels: None,
-        num_classes: 0,
-        splits: Splits { train: none(), valid: none(), test: none() },
-        node_ids: None,
-    }
-}
 
 /// A tree of three levels below its root, with rows of different length.
 fn tree(weighted: bool) -> Dataset {
@@ -45,7 +31,7 @@ fn tree(weighted: bool) -> Dataset {
     }
     indptr.resize(next as usize + 1, indices.len() as u64);
     let weights: Vec<f32> = (0..indices.len()).map(|i| [1.0, 0.0, 3.0][i % 3]).collect();
-    dataset(Topology::new(indptr, indices, weighted.then(|| weights.into())).expect("a tree"))
+    Dataset::new("tree", Topology::new(indptr, indices, weighted.then(|| weights.into())).expect("a tree"))
 }
 
 fn batching(dataset: &Arc<Dataset>, sampling: &Sampling, seeds: &[u32], batch_size: usize) -> Box<dyn Batching> {

@@ -7,13 +7,8 @@ use super::show;
 use super::usage::Usage;
 use super::values;
 use crate::admission::Excess;
-use crate::sufficient::Sizes;
+use crate::sufficient::{RESERVE_PARTS, Sizes, with_reserve};
 use crate::{JobConfig, Limits, memory};
-
-/// Of the memory that --memory leaves for caches, buffers and workers, 1 / `RESERVE_PARTS` stays unplanned: plans count what
-/// these use, not fragmentation of the heap or pages of the program loaded later. Without it a plan that filled 160 MiB on a
-/// machine under load peaked 1.4 MiB above.
-const RESERVE_PARTS: u64 = 16;
 
 /// The limits of a plan.
 #[derive(Debug, Args)]
@@ -60,7 +55,7 @@ impl LimitArgs {
 
 /// Bytes of --memory that leave `planned` for a plan beside `held`.
 pub(crate) fn needed(held: u64, planned: u64) -> u64 {
-    held + planned / (RESERVE_PARTS - 1) * RESERVE_PARTS + RESERVE_PARTS
+    held + with_reserve(planned)
 }
 
 /// What is known of the memory that a job needs, besides its sizes.
@@ -82,7 +77,7 @@ pub(super) fn too_little(memory: u64, why: &str, known: Known, sizes: Sizes, con
         // Both are upper bounds.
         Known::Tried(excess, held) => {
             let own = excess.whole.saturating_sub(held);
-            computed.min(sizes.beside(own + own / (RESERVE_PARTS - 1)).max(excess.bytes))
+            computed.min(sizes.beside(with_reserve(own)).max(excess.bytes))
         }
     };
     let enough = enough.div_ceil(1 << 20);

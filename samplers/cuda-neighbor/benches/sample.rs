@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY};
 use morphgl_cuda::{Buffer, CudaBatch, Device, Mapped, Pinned, Shape, Stream};
-use morphgl_graph_store::{Array, Dataset, Splits, Topology};
+use morphgl_graph_store::{Array, Dataset, Topology};
 use morphgl_platform::philox::philox4x32_10;
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Fanouts, Handle, Machine, MiniBatch, Result, SamplerSettings, SeedSet,
@@ -177,17 +177,7 @@ fn main() -> Result<()> {
     let device = Device::open(&accelerator.place, &KEY)?;
     let topology = graph(options.nodes, options.degree);
     let (num_edges, nodes) = (topology.num_edges(), u64::from(options.nodes));
-    let none = || Array::from(Vec::new());
-    let dataset = Arc::new(Dataset {
-        path: Default::default(),
-        name: "power law".into(),
-        topology,
-        features: None,
-        labels: None,
-        num_classes: 0,
-        splits: Splits { train: none(), valid: none(), test: none() },
-        node_ids: None,
-    });
+    let dataset = Arc::new(Dataset::new("power law", topology));
     let seeds: Vec<u32> = (0..options.nodes).step_by(12).collect();
     let context = |topology: Value| -> Result<BatchingContext> {
         Ok(BatchingContext {
