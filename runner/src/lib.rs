@@ -53,3 +53,8 @@ pub use morphgl_execute::{
 pub use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec, TrainingSpec};
 pub use morphgl_plan::{Limits, Plan, Plans, Policy, Problem, Strategy};
 pub use morphgl_profile::{MemoryLimit, Profile, Selection};
+
+/// The Rust of the repository's README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
