@@ -87,7 +87,10 @@ fn operator_crates_run_their_phase_s_suite_and_know_no_other_operator() {
 #[test]
 fn readmes_are_short() {
     let bytes = fs::metadata(root().join("README.md")).expect("there").len();
-    assert!(bytes <= 10_000, "README.md: {bytes} bytes, at most 10,000: it says what a newcomer needs, and links the rest");
+    assert!(
+        bytes <= 10_000,
+        "README.md: {bytes} bytes, at most 10,000: it says what a newcomer needs, and links the rest"
+    );
     for readme in crates().iter().map(|c| c.join("README.md")) {
         let lines = fs::read_to_string(&readme).expect("there").lines().count();
         assert!(lines <= 150, "{}: {lines} lines, at most 150", readme.display());
