@@ -223,3 +223,30 @@ fn gpu_sh_names_stages_parts_crates_benches_and_files_that_exist() {
         assert!(checked.status.success(), "{name}: {}", String::from_utf8_lossy(&checked.stderr));
     }
 }
+
+/// The raw runs of a directory of benchmarks, by the paths in its archive.
+fn raw_runs(folder: &Path) -> Vec<String> {
+    let listed = Command::new("tar").arg("-tJf").arg(folder.join("raw.tar.xz")).output().expect("tar is there");
+    assert!(listed.status.success(), "{}: {}", folder.display(), String::from_utf8_lossy(&listed.stderr));
+    String::from_utf8_lossy(&listed.stdout).lines().map(str::to_string).collect()
+}
+
+#[test]
+fn raw_runs_that_a_table_names_are_in_its_archive() {
+    let folders =
+        fs::read_dir(root().join("docs/benchmarks")).expect("there").map(|entry| entry.expect("readable").path());
+    let mut names = 0;
+    for folder in folders.filter(|folder| folder.join("raw.tar.xz").exists()) {
+        let raw = raw_runs(&folder);
+        let readme = fs::read_to_string(folder.join("README.md")).expect("there");
+        let quoted = readme.split('`').skip(1).step_by(2);
+        for name in
+            quoted.filter(|word| word.ends_with(".jsonl") && !word.starts_with('.') && !word.contains([' ', '*', '$']))
+        {
+            let found = raw.iter().any(|path| path == name);
+            assert!(found, "{}: {name} is named, and not in raw.tar.xz: {raw:?}", folder.display());
+            names += 1;
+        }
+    }
+    assert!(names > 0, "no table names a raw run");
+}
