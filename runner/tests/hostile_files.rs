@@ -1,6 +1,8 @@
 //! Files made to harm: models, plans and headers with numbers that no program writes, and sizes that would fill memory or disk.
 //! Each is refused with one line before it costs anything.
 
+#[path = "support/runs.rs"]
+mod runs;
 mod support;
 
 use std::fs;
@@ -252,4 +254,43 @@ fn far_more_classes_than_labelled_nodes() {
     fs::write(bench.path().join("labels.csv"), "label\n5\n2000000\n7\n").expect("room");
     let text = bench.text(&["import", "edges", "e.txt", "-o", "out", "--labels", "labels.csv"]);
     assert!(text.contains("2000001 classes for 3 labelled nodes: number them without gaps"), "{text}");
+}
+
+/// The edges of a mapped dataset are overwritten in place while a run samples it: it ends with one line that names the file.
+#[cfg(all(unix, feature = "cpu"))]
+#[test]
+fn edges_that_change_while_a_run_reads_them() {
+    use std::io::Write;
+
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    use runs::Training;
+
+    for sampler in ["neighbor --fanouts 5,5", "shadow --fanouts 2 --layers 2", "walk --layers 2"] {
+        let bench = Bench::new();
+        let small = bench.small();
+        let run = bench.path().join("run");
+        let line = format!(
+            "train small --mmap --sampler {sampler} --batch-size 8 --hidden 8 --threads 2 --profile-seconds 0.05 --epochs 10000 \
+             --training Training_CPU_Native --run run --checkpoint-every 5b"
+        );
+        let mut training = Training::start(bench.command(&line.split_whitespace().collect::<Vec<_>>()), &run);
+        assert!(!training.wait_for_checkpoint(2), "{sampler}");
+        let process = Pid::from_raw(training.id() as i32);
+        kill(process, Signal::SIGSTOP).expect("it runs");
+        let file = small.join("indices.npy");
+        let mut bytes = fs::read(&file).expect("written");
+        // Ids up to 2^32 - 1, of which hardly any is one of the 300 nodes.
+        bytes[128..].iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 97 + 13) as u8);
+        fs::OpenOptions::new().write(true).open(&file).and_then(|mut file| file.write_all(&bytes)).expect("room");
+        kill(process, Signal::SIGCONT).expect("it is stopped");
+        let (code, _, stderr) = training.end();
+        assert_eq!(code, Some(1), "{sampler}: {stderr}");
+        let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error:")).collect();
+        let [error] = errors[..] else { panic!("{sampler}: {stderr}") };
+        for words in ["small/indices.npy: an edge comes from node", "but there are 300 nodes", "import it again"] {
+            assert!(error.contains(words), "{sampler}: {stderr}");
+        }
+        assert!(!stderr.contains("panicked"), "{sampler}: {stderr}");
+    }
 }

@@ -1,9 +1,10 @@
 //! Sums along out-edges of a graph that is stored by in-neighbours.
 
 use std::ops::{AddAssign, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use morphgl_graph_store::Topology;
-use morphgl_registry::Result;
+use morphgl_registry::{Error, Result};
 use rayon::prelude::*;
 
 use crate::Graph;
@@ -20,6 +21,9 @@ const BINS: Range<usize> = 64..1024;
 /// same (`docs/performance/hotness.md`).
 const CACHED_BYTES: usize = 4 << 20;
 
+/// No node.
+const NONE: u64 = u64::MAX;
+
 /// Adds `term(v, in-degree of v)` to `sums[u]` for every edge from `u` to `v`: each node `u` sums over its out-neighbours.
 ///
 /// Terms of a node are added in the order of rows, whatever the graph and the number of threads, so results are the same bits.
@@ -31,17 +35,14 @@ const CACHED_BYTES: usize = 4 << 20;
 ///
 /// # Errors
 ///
-/// The graph cannot be read.
+/// The graph cannot be read, or an in-neighbour does not exist.
 ///
 /// # Complexity
 ///
 /// O(edges) time; blocking buffers 2 to 4 MiB a thread.
 pub(crate) fn scatter<S: Sum>(graph: &dyn Graph, sums: &mut [S], term: impl Fn(u32, u64) -> f32 + Sync) -> Result<()> {
     match graph.topology() {
-        Some(topology) if size_of_val(sums) > CACHED_BYTES => {
-            blocked(topology, sums, PART, &term);
-            Ok(())
-        }
+        Some(topology) if size_of_val(sums) > CACHED_BYTES => blocked(topology, sums, PART, &term),
         _ => scanned(graph, sums, term),
     }
 }
@@ -68,17 +69,36 @@ fn scanned<S: Sum>(graph: &dyn Graph, sums: &mut [S], term: impl Fn(u32, u64) ->
             }
         }
         if value != 0.0 && failed.is_ok() {
-            neighbors.iter().for_each(|&u| sums[u as usize] += S::from(value));
+            for &u in neighbors {
+                match sums.get_mut(u as usize) {
+                    Some(sum) => *sum += S::from(value),
+                    None => failed = Err(unknown(graph, u)),
+                }
+            }
         }
     })?;
     failed
+}
+
+/// The error of an in-neighbour that does not exist.
+#[cold]
+fn unknown(graph: &dyn Graph, node: u32) -> Error {
+    match graph.topology() {
+        Some(topology) => Error::failed("hotness", topology.unknown_neighbor(node)),
+        None => Error::setting("graph", format!("an edge comes from node {node}, but there are {}", graph.num_nodes())),
+    }
 }
 
 /// Terms of one part of the edges: for each bin, nodes and what is added to them.
 type Bins = Vec<Vec<(u32, f32)>>;
 
 /// [`scatter`] by the threads of the current pool, in parts of `part` edges.
-fn blocked<S: Sum>(topology: &Topology, sums: &mut [S], part: u64, term: &(impl Fn(u32, u64) -> f32 + Sync)) {
+fn blocked<S: Sum>(
+    topology: &Topology,
+    sums: &mut [S],
+    part: u64,
+    term: &(impl Fn(u32, u64) -> f32 + Sync),
+) -> Result<()> {
     let [least, most] = [BINS.end, BINS.start].map(|bins| topology.num_nodes().div_ceil(bins).next_power_of_two());
     let bin_nodes = BIN_NODES.clamp(least, most);
     let shift = bin_nodes.trailing_zeros();
@@ -86,6 +106,9 @@ fn blocked<S: Sum>(topology: &Topology, sums: &mut [S], part: u64, term: &(impl 
     let num_parts = PARTS_A_THREAD * rayon::current_num_threads();
     let mut parts: Vec<Bins> = vec![vec![Vec::new(); num_bins]; num_parts];
     let num_edges = topology.num_edges();
+    // An in-neighbour that does not exist.
+    let unknown_node = AtomicU64::new(NONE);
+    let note = |u: u32| unknown_node.store(u.into(), Ordering::Relaxed);
     for first in (0..num_edges).step_by(part as usize * num_parts) {
         parts.par_iter_mut().enumerate().for_each(|(i, bins)| {
             bins.iter_mut().for_each(Vec::clear);
@@ -93,16 +116,29 @@ fn blocked<S: Sum>(topology: &Topology, sums: &mut [S], part: u64, term: &(impl 
             for_rows(topology, start, (start + part).min(num_edges), |v, degree, neighbors| {
                 let value = term(v, degree);
                 if value != 0.0 {
-                    neighbors.iter().for_each(|&u| bins[(u >> shift) as usize].push((u, value)));
+                    for &u in neighbors {
+                        match bins.get_mut((u >> shift) as usize) {
+                            Some(bin) => bin.push((u, value)),
+                            None => note(u),
+                        }
+                    }
                 }
             });
         });
         sums.par_chunks_mut(bin_nodes).enumerate().for_each(|(bin, sums)| {
             for &(u, value) in parts.iter().flat_map(|bins| &bins[bin]) {
-                sums[u as usize & (bin_nodes - 1)] += S::from(value);
+                match sums.get_mut(u as usize & (bin_nodes - 1)) {
+                    Some(sum) => *sum += S::from(value),
+                    None => note(u),
+                }
             }
         });
+        match unknown_node.load(Ordering::Relaxed) {
+            NONE => {}
+            node => return Err(unknown(topology, node as u32)),
+        }
     }
+    Ok(())
 }
 
 /// Calls `row` with the node, its in-degree and its in-neighbours for each row or piece of one among the edges from `start` to

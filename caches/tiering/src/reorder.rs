@@ -43,11 +43,12 @@ pub struct ReorderOptions {
 ///
 /// # Errors
 ///
-/// An order of another number of nodes, a target that exists, and errors of the disk.
+/// An order of another number of nodes, a target that exists, a neighbour that does not exist (in a mapped file that was changed),
+/// and errors of the disk.
 ///
 /// # Panics
 ///
-/// When a neighbour or a node of a split does not exist.
+/// When a node of a split does not exist.
 ///
 /// # Complexity
 ///

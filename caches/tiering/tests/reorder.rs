@@ -249,3 +249,24 @@ fn orders_are_read_from_integers_of_numpy() {
     write!(f32, [0f32]);
     refused("an order of nodes cannot be f32");
 }
+
+/// A file that is changed while it is mapped is named, and no dataset is written.
+#[test]
+fn ids_that_change_in_a_mapped_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dataset = graphs::mapped(&graphs::random(500, 4, true), &dir.path().join("set"));
+    let indices = dataset.topology.indices();
+    for node in [500, u32::MAX] {
+        let mut changed = indices.to_vec();
+        *changed.last_mut().expect("edges") = node;
+        graphs::overwrite(indices, &changed);
+        let target = dir.path().join("hot");
+        let error =
+            reorder(&dataset, &shuffled(500, 9), &target, &options(), &|_, _, _| {}).expect_err("refused").to_string();
+        assert!(error.starts_with(&indices.file().expect("mapped").display().to_string()), "{error}");
+        assert!(error.ends_with("but there are 500 nodes; the mapped file was changed: import it again"), "{error}");
+        let left: Vec<_> =
+            std::fs::read_dir(dir.path()).expect("a folder").map(|entry| entry.expect("one").file_name()).collect();
+        assert_eq!(left, ["set"]);
+    }
+}

@@ -80,6 +80,12 @@ impl Error {
     }
 }
 
+/// The error of an edge in the mapped `file` whose source `node` does not exist: the file was changed after it was checked.
+pub fn unknown_neighbor(file: &Path, node: u32, num_nodes: usize) -> Error {
+    let what = format!("an edge comes from node {node}, but there are {num_nodes} nodes");
+    Error::invalid(file, Position::File, what, "the mapped file was changed: import it again")
+}
+
 /// The error of functions that make datasets: an impossible argument, or an error of the store; on one line, with its cure.
 #[derive(Debug)]
 #[non_exhaustive]

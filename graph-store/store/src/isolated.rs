@@ -39,11 +39,7 @@ impl IsolatedNodes {
         self.count += 1;
     }
 
-    /// Removes the sources of edges.
-    ///
-    /// # Panics
-    ///
-    /// When a source is beyond the graph.
+    /// Removes the sources of edges; sources beyond the graph change nothing.
     pub fn remove(&mut self, sources: &[u32]) {
         for group in sources.chunks(GROUP) {
             let bit = |&source: &u32| {
@@ -57,7 +53,8 @@ impl IsolatedNodes {
     }
 
     fn remove_node(&mut self, node: usize) {
-        let (word, bit) = (&mut self.nodes[node / 64], 1 << (node % 64));
+        let Some(word) = self.nodes.get_mut(node / 64) else { return };
+        let bit = 1 << (node % 64);
         self.count -= u64::from(*word & bit != 0);
         *word &= !bit;
     }

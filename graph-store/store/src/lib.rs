@@ -32,7 +32,7 @@ pub use blocks::write_blocks;
 pub use check::MAX_NODES;
 pub use dataset::{Dataset, OpenOptions, Splits};
 pub use directory::DatasetPath;
-pub use error::{Error, ErrorKind, MakeError, Position, Result};
+pub use error::{Error, ErrorKind, MakeError, Position, Result, unknown_neighbor};
 pub use features::{FeatureMatrix, FeatureView};
 pub use isolated::IsolatedNodes;
 pub use meta::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Meta};

@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use morphgl_platform::{Pages, excerpt, open_regular};
 
+use crate::shared::MappedFile;
 use crate::{Array, Dtype, Element, Error, Position, Result};
 
 mod header;
@@ -130,7 +131,8 @@ fn read_array<T: Element>(array: &ArrayFile, load: Load) -> Result<Array<T>> {
             // SAFETY: the map is read-only and private to this process. A dataset's files are immutable by contract
             // (written elsewhere and renamed into place); a process that truncates one under a running reader causes SIGBUS.
             let map = unsafe { Mmap::map(&**file) }.map_err(|e| Error::io(path, e))?;
-            Array::from_map(Arc::new(map), offset as usize, bytes as usize / size_of::<T>()).ok_or_else(|| {
+            let mapped = MappedFile { map, path: path.to_path_buf() };
+            Array::from_map(mapped, offset as usize, bytes as usize / size_of::<T>()).ok_or_else(|| {
                 let cure = "load it to RAM or write it again";
                 Error::invalid(path, Position::Byte(offset), "the data is misaligned", cure)
             })

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -27,8 +28,15 @@ pub struct Array<T: Element> {
 enum Owner<T> {
     Vec(Arc<Vec<T>>),
     Pages(Arc<Pages>),
-    Map(Arc<Mmap>),
+    Map(Arc<MappedFile>),
     Foreign(Arc<dyn Any + Send + Sync>),
+}
+
+/// A mapped file, and its path for messages.
+#[derive(Debug)]
+pub(crate) struct MappedFile {
+    pub(crate) map: Mmap,
+    pub(crate) path: PathBuf,
 }
 
 // SAFETY: an array is a shared view of elements that are Send and Sync, and so is its owner.
@@ -47,10 +55,10 @@ pub enum Access {
 
 impl<T: Element> Array<T> {
     /// Views `len` elements of a mapped file from byte `offset`; `None` when they do not fit or are misaligned.
-    pub(crate) fn from_map(map: Arc<Mmap>, offset: usize, len: usize) -> Option<Self> {
+    pub(crate) fn from_map(file: MappedFile, offset: usize, len: usize) -> Option<Self> {
         let end = len.checked_mul(size_of::<T>())?.checked_add(offset)?;
-        let values = NonNull::from(bytemuck::try_cast_slice::<u8, T>(map.get(offset..end)?).ok()?);
-        Some(Self { start: values.cast(), len: values.len(), owner: Owner::Map(map) })
+        let values = NonNull::from(bytemuck::try_cast_slice::<u8, T>(file.map.get(offset..end)?).ok()?);
+        Some(Self { start: values.cast(), len: values.len(), owner: Owner::Map(Arc::new(file)) })
     }
 
     /// The array in `pages`; `None` when their length is no multiple of an element's.
@@ -75,12 +83,20 @@ impl<T: Element> Array<T> {
         matches!(self.owner, Owner::Map(_))
     }
 
+    /// The mapped file in which the elements lie; `None` in memory.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.owner {
+            Owner::Map(file) => Some(&file.path),
+            _ => None,
+        }
+    }
+
     /// Advises the system how the elements of a mapped file will be read.
     pub fn advise(&self, access: Access) {
         #[cfg(unix)]
-        if let Owner::Map(map) = &self.owner {
+        if let Owner::Map(file) = &self.owner {
             // Without support for advice the bytes are the same.
-            let _ = map.advise(match access {
+            let _ = file.map.advise(match access {
                 Access::Sequential => memmap2::Advice::Sequential,
                 Access::Random => memmap2::Advice::Random,
             });
@@ -93,10 +109,10 @@ impl<T: Element> Array<T> {
     /// they are read again.
     pub fn release(&self) {
         #[cfg(unix)]
-        if let Owner::Map(map) = &self.owner {
+        if let Owner::Map(file) = &self.owner {
             // SAFETY: the map is of a file and read-only, so pages have nothing that the file does not have.
             // Without support for advice the pages stay.
-            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+            let _ = unsafe { file.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
         }
     }
 }

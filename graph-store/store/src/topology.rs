@@ -1,6 +1,8 @@
 //! Compressed sparse columns: for each node, the list of its in-neighbours.
 
-use crate::{Access, Array};
+use std::path::Path;
+
+use crate::{Access, Array, Error, unknown_neighbor};
 
 /// A graph in CSC form. Row `v` lists the source nodes of the edges that end in `v`.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,6 +115,13 @@ impl Topology {
     #[inline]
     pub fn draw_key(&self, node: u32) -> u32 {
         self.draw_keys.as_ref().map_or(node, |keys| keys[node as usize])
+    }
+
+    /// The error of the in-neighbour `node`, which does not exist: `indices` lie in a mapped file that was changed after the graph
+    /// was checked as a whole.
+    #[cold]
+    pub fn unknown_neighbor(&self, node: u32) -> Error {
+        unknown_neighbor(self.indices.file().unwrap_or(Path::new("indices")), node, self.num_nodes())
     }
 
     /// Advises the system how mapped arrays will be read.

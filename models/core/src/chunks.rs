@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use morphgl_graph_store::Topology;
+use morphgl_graph_store::{Result, Topology};
 use morphgl_registry::Block;
 use rayon::prelude::*;
 
@@ -55,8 +55,12 @@ impl<'a> Chunker<'a> {
     }
 
     /// The next chunk: the longest prefix of `rows`, at least one row, that reads at most `num_src` nodes.
-    pub(crate) fn next(&mut self, rows: &[u32], num_src: usize, limits: Limits) -> &Chunk {
-        let rows = &rows[..self.fitting(rows, num_src, limits)];
+    ///
+    /// # Errors
+    ///
+    /// A neighbour does not exist: the mapped file was changed.
+    pub(crate) fn next(&mut self, rows: &[u32], num_src: usize, limits: Limits) -> Result<&Chunk> {
+        let rows = &rows[..self.fitting(rows, num_src, limits)?];
         self.number += 1;
         let topology = self.topology;
         let mut chunk = std::mem::take(&mut self.chunk);
@@ -75,11 +79,14 @@ impl<'a> Chunker<'a> {
         for &v in rows {
             let edges = self.edges(v);
             for &u in &topology.indices()[edges.clone()] {
-                if self.seen[u as usize] != self.number {
-                    (self.local[u as usize], self.seen[u as usize]) = (nodes.len() as u32, self.number);
+                let Some((local, seen)) = self.local.get_mut(u as usize).zip(self.seen.get_mut(u as usize)) else {
+                    return Err(topology.unknown_neighbor(u));
+                };
+                if *seen != self.number {
+                    (*local, *seen) = (nodes.len() as u32, self.number);
                     nodes.push(u);
                 }
-                block.indices.push(self.local[u as usize]);
+                block.indices.push(*local);
             }
             if let (Some(chunk_weights), Some(weights)) = (&mut chunk_weights, weights) {
                 chunk_weights.extend_from_slice(&weights[edges]);
@@ -90,25 +97,26 @@ impl<'a> Chunker<'a> {
         degrees.clear();
         degrees.extend(nodes.iter().map(|&v| self.degrees[v as usize]));
         self.chunk = chunk;
-        &self.chunk
+        Ok(&self.chunk)
     }
 
     /// Number of the first rows that read at most `num_src` nodes, at least one row.
-    fn fitting(&mut self, rows: &[u32], num_src: usize, limits: Limits) -> usize {
+    fn fitting(&mut self, rows: &[u32], num_src: usize, limits: Limits) -> Result<usize> {
         self.number += 1;
         let (mut count, mut edges) = (0, 0);
         for (i, &v) in rows.iter().enumerate() {
             let row = self.edges(v);
             edges += row.len();
             for &u in std::iter::once(&v).chain(&self.topology.indices()[row]) {
-                count += usize::from(self.seen[u as usize] != self.number);
-                self.seen[u as usize] = self.number;
+                let seen = self.seen.get_mut(u as usize).ok_or_else(|| self.topology.unknown_neighbor(u))?;
+                count += usize::from(*seen != self.number);
+                *seen = self.number;
             }
             if i > 0 && (count > num_src || edges > limits.edges || i == limits.rows) {
-                return i;
+                return Ok(i);
             }
         }
-        rows.len()
+        Ok(rows.len())
     }
 
     fn edges(&self, v: u32) -> Range<usize> {

@@ -96,7 +96,8 @@ impl<L: Layers> QueuedLayers for L {
 ///
 /// # Errors
 ///
-/// A node that does not exist, a dataset without features, layers that fail, or peers that do not come.
+/// A node that does not exist, a neighbour that does not (in a mapped file that was changed), a dataset without features, layers
+/// that fail, or peers that do not come.
 ///
 /// # Complexity
 ///
@@ -113,7 +114,7 @@ pub fn infer(
         return Err(Error::setting(key, format!("there is no node {node} to infer, there are {num_nodes}")));
     }
     let features = dataset.features.as_ref().ok_or_else(|| {
-        Error::setting(key, "the dataset has no features; import it with features, or with --random-features")
+        Error::setting(&key, "the dataset has no features; import it with features, or with --random-features")
     })?;
     let all: Vec<u32> = (0..num_nodes as u32).collect();
     let (requested, positions) = distinct(nodes, num_nodes);
@@ -130,7 +131,7 @@ pub fn infer(
         let mut out = Vec::with_capacity(rows.len() * shape.out_dim);
         out.resize(start * shape.out_dim, 0.0);
         while start < end {
-            let chunk = chunker.next(&rows[start..end], num_src, limits);
+            let chunk = chunker.next(&rows[start..end], num_src, limits).map_err(|e| Error::failed(&key, e))?;
             start += chunk.block.num_dst;
             layers.queue(layer, input, chunk, &mut out)?;
         }

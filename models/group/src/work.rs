@@ -95,7 +95,7 @@ fn expected(topology: &Topology, rows: &impl Rows, count: Count) -> Vec<f32> {
             if hop + 1 < rows.hops() || count == Count::Nodes {
                 let neighbors = &topology.indices()[range.clone()];
                 total = match rows.weights().map(|weights| &weights[range]) {
-                    None => neighbors.iter().map(|&u| f64::from(next[u as usize])).sum(),
+                    None => neighbors.iter().map(|&u| value(&next, u)).sum(),
                     Some(weights) => mean(neighbors, weights, &next) * degree as f64,
                 };
             }
@@ -110,10 +110,15 @@ fn expected(topology: &Topology, rows: &impl Rows, count: Count) -> Vec<f32> {
     sums
 }
 
+/// The value of a node; 0 of one that does not exist, in a mapped file that was changed, whose mini-batches are refused.
+fn value(values: &[f32], node: u32) -> f64 {
+    values.get(node as usize).copied().unwrap_or(0.0).into()
+}
+
 /// The mean of the neighbours' values by weight.
 fn mean(neighbors: &[u32], weights: &[f32], values: &[f32]) -> f64 {
     let total: f64 = weights.iter().map(|&w| f64::from(w)).sum();
-    let sum: f64 = neighbors.iter().zip(weights).map(|(&u, &w)| f64::from(w) * f64::from(values[u as usize])).sum();
+    let sum: f64 = neighbors.iter().zip(weights).map(|(&u, &w)| f64::from(w) * value(values, u)).sum();
     if total > 0.0 { sum / total } else { 0.0 }
 }
 

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
-use morphgl_graph_store::{ArrayFile, ArrayMeta, Dataset, DatasetPath, IsolatedNodes, Load, OpenOptions};
+use morphgl_graph_store::{
+    ArrayFile, ArrayMeta, Dataset, DatasetPath, IsolatedNodes, Load, OpenOptions, unknown_neighbor,
+};
 use morphgl_platform::excerpt;
 use serde_json::json;
 
@@ -158,18 +160,27 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
 }
 
 /// Number of edges from a node to itself, in one pass over the edges, whose memory is given back meanwhile.
+/// # Errors
+///
+/// The files were changed since the dataset was opened: an edge comes from a node that does not exist.
 fn num_self_loops(indptr: &ArrayFile, indices: &ArrayFile) -> anyhow::Result<u64> {
+    let path = &indices.path;
     let indptr = indptr.read::<u64>(Load::Mmap)?;
     let indices = indices.read::<u32>(Load::Mmap)?;
-    let (mut count, mut released) = (0, 0);
+    let (mut count, mut released, mut largest) = (0, 0, 0);
     for (node, row) in (0u32..).zip(indptr.windows(2)) {
         let sources = indices.get(row[0] as usize..row[1] as usize).unwrap_or_default();
         count += sources.iter().filter(|&&source| source == node).count() as u64;
+        largest = sources.iter().copied().fold(largest, u32::max);
         if row[1] as usize - released > SOURCES {
             released = row[1] as usize;
             indices.release();
             indptr.release();
         }
+    }
+    let num_nodes = indptr.len().saturating_sub(1);
+    if largest as usize >= num_nodes && !indices.is_empty() {
+        return Err(unknown_neighbor(path, largest, num_nodes).into());
     }
     Ok(count)
 }

@@ -13,7 +13,6 @@ use morphgl_registry::{
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::pipeline::INDICES;
 use crate::{
     Epochs, Order, check_host, check_settings, check_threads, gather_features, host_batch, set_labels, weight_sum,
 };
@@ -138,10 +137,7 @@ fn prepare(
     seeds: &[u32],
     batch: &mut HostBatch,
 ) -> Result<()> {
-    sampler.sample(host, seeds, batch).map_err(|e| match e.context == INDICES {
-        true => Error { context: host.dataset.path.join(INDICES).display().to_string(), ..e },
-        false => e,
-    })?;
+    sampler.sample(host, seeds, batch)?;
     host.weigh(&mut batch.degrees, &batch.input_nodes);
     if let Some(given) = &mut batch.given {
         host.weigh(&mut given.degrees, &given.nodes);

@@ -5,6 +5,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod bounded;
+mod changed;
 mod dispatch;
 mod early;
 mod epochs;
@@ -25,6 +26,7 @@ mod uniform;
 mod weighted;
 
 pub use bounded::{RETRIES, bounded};
+pub use changed::NeighborCheck;
 pub use epochs::{Epochs, Order, check_host, check_threads, seed_positions, weight_sum};
 pub use hops::{Hop, HopSampler, gather_features, host_batch, sample_hops, set_labels};
 pub use host::{HostBatching, HostWorker, SampleSeeds};

@@ -1,12 +1,9 @@
 //! Unsupported contexts and requests are errors with a cure.
 
-use std::fs;
-use std::io::Write;
 use std::sync::Arc;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_conformance::batching::{graphs, hops};
-use morphgl_graph_store::{Dataset, DatasetWriter, Load, OpenOptions};
 use morphgl_registry::{BatchId, Batching, BatchingContext, Pick, Place, SamplerSettings, SeedSet};
 
 fn context() -> BatchingContext {
@@ -60,13 +57,9 @@ fn impossible_requests() {
 /// Ids in a mapped file may change after they were checked: then mini-batches are refused, and the file is named.
 #[test]
 fn ids_that_change_in_a_mapped_file() {
-    let (dir, made) = (tempfile::tempdir().expect("a folder"), graphs::cycle(300));
-    let mut writer = DatasetWriter::create(dir.path().join("set"), false).expect("a fresh folder");
-    writer.array("indptr", made.topology.indptr(), None).expect("room");
-    writer.array("indices", made.topology.indices(), None).expect("room");
-    writer.finish("set", 0, Default::default()).expect("arrays that fit");
-    let mapped = OpenOptions { load: Load::Mmap, verify: true };
-    let dataset = Dataset::open(dir.path().join("set"), mapped).expect("what was written");
+    let dir = tempfile::tempdir().expect("a folder");
+    let dataset = graphs::mapped(&graphs::cycle(300), dir.path().join("set").as_path());
+    let indices = dataset.topology.indices().clone();
     let seeds: Vec<u32> = (0..300).collect();
     let seeds = SeedSet::new("seeds", &seeds, 300).expect("all nodes");
     let sampler = CpuNeighbor::new(&BatchingContext { dataset: dataset.into(), seeds, ..context() }).expect("valid");
@@ -75,15 +68,10 @@ fn ids_that_change_in_a_mapped_file() {
         worker.prepare(BatchId { epoch: 0, index: 0 }, None).and_then(|handle| handle.wait()).map(drop)
     };
     prepare(1).expect("the file is as it was");
-    let file = dir.path().join("set/indices.npy");
-    let mut bytes = fs::read(&file).expect("it was written");
-    let header = bytes.len() - 4 * 600;
-    bytes[header..].iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 97 + 13) as u8);
-    // The same file, not another one in its place.
-    fs::OpenOptions::new().write(true).open(&file).and_then(|mut file| file.write_all(&bytes)).expect("room");
+    graphs::overwrite(&indices, &(0..600).map(|i| i * 977 + 300).collect::<Vec<_>>());
     for threads in [1, 3] {
-        let error = prepare(threads).expect_err("most nodes do not exist").to_string();
-        assert!(error.starts_with(&file.display().to_string()), "{error}");
-        assert!(error.contains("but there are 300; the mapped file was changed, import it again"), "{error}");
+        let error = prepare(threads).expect_err("no neighbour exists").to_string();
+        assert!(error.contains(&indices.file().expect("mapped").display().to_string()), "{error}");
+        assert!(error.contains("but there are 300 nodes; the mapped file was changed: import it again"), "{error}");
     }
 }

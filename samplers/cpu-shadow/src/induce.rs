@@ -3,7 +3,7 @@
 use morphgl_graph_store::Topology;
 use morphgl_platform::{prefetch, prefetch_early};
 use morphgl_registry::{BatchId, Block, Error, Result};
-use morphgl_sampler_core::HostHopSampler;
+use morphgl_sampler_core::{HostHopSampler, NeighborCheck};
 use rayon::prelude::*;
 
 /// Prefetch distance in nodes: of a row's offsets, and of its first neighbours.
@@ -27,6 +27,8 @@ struct Part {
     ends: Vec<usize>,
     sources: Vec<u32>,
     weights: Vec<f32>,
+    /// Buffer for the row of a mapped file.
+    row: Vec<u32>,
 }
 
 impl Inducer {
@@ -40,7 +42,7 @@ impl Inducer {
     ///
     /// # Errors
     ///
-    /// More edges than 32-bit offsets can address.
+    /// More edges than 32-bit offsets can address; an in-neighbour that does not exist, in a mapped file that was changed.
     ///
     /// # Complexity
     ///
@@ -54,18 +56,20 @@ impl Inducer {
     ) -> Result<()> {
         let Self { members, parts } = self;
         let nodes = hops.nodes();
+        let check = NeighborCheck::new(topology);
         nodes.iter().for_each(|&v| members[v as usize / 64] |= 1 << (v % 64));
         match &mut parts[..] {
-            [part] => part.scan(topology, members, nodes),
+            [part] => part.scan(topology, check.as_ref(), members, nodes),
             parts => {
                 let share = nodes.len().div_ceil(parts.len()).max(1);
-                let scan = |(part, nodes): (&mut Part, &[u32])| part.scan(topology, members, nodes);
+                let scan = |(part, nodes): (&mut Part, &[u32])| part.scan(topology, check.as_ref(), members, nodes);
                 parts.par_iter_mut().zip(nodes.par_chunks(share)).for_each(scan);
                 let used = nodes.len().div_ceil(share);
                 parts[used..].iter_mut().for_each(Part::clear);
             }
         }
         nodes.iter().for_each(|&v| members[v as usize / 64] = 0);
+        check.map_or(Ok(()), |check| check.result(id))?;
         let num_edges: usize = parts.iter().map(|part| part.sources.len()).sum();
         if num_edges > u32::MAX as usize {
             let cure = "give a smaller batch size or fanouts";
@@ -86,7 +90,7 @@ impl Part {
     }
 
     /// Finds the edges from members to `nodes`.
-    fn scan(&mut self, topology: &Topology, members: &[u64], nodes: &[u32]) {
+    fn scan(&mut self, topology: &Topology, check: Option<&NeighborCheck<'_>>, members: &[u64], nodes: &[u32]) {
         self.clear();
         let (indptr, indices): (&[u64], &[u32]) = (topology.indptr(), topology.indices());
         let weights = topology.weights();
@@ -98,13 +102,20 @@ impl Part {
                 let row = &indices[indptr[later as usize] as usize..indptr[later as usize + 1] as usize];
                 LINES.iter().for_each(|&word| prefetch(row, word));
             }
-            let row = indptr[node as usize] as usize..indptr[node as usize + 1] as usize;
+            let edges = indptr[node as usize] as usize..indptr[node as usize + 1] as usize;
+            let mut row = &indices[edges.clone()];
+            if let Some(check) = check {
+                self.row.clear();
+                self.row.extend_from_slice(row);
+                check.nodes(&mut self.row);
+                row = &self.row;
+            }
             let found = self.sources.len();
             self.sources.resize(found + row.len(), 0);
-            let kept = keep(members, &indices[row.clone()], &mut self.sources[found..]);
+            let kept = keep(members, row, &mut self.sources[found..]);
             if let Some(weights) = weights {
                 let is_member = |&(u, _): &(&u32, &f32)| members[*u as usize / 64] >> (u % 64) & 1 == 1;
-                let row = indices[row.clone()].iter().zip(&weights[row]);
+                let row = row.iter().zip(&weights[edges]);
                 self.weights.extend(row.filter(is_member).map(|(_, &weight)| weight));
             }
             self.sources.truncate(found + kept);

@@ -8,10 +8,10 @@ use morphgl_platform::prefetch;
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, BatchingWorker, Block, Error, HostBatch, Result, WalkSettings,
 };
-use morphgl_sampler_core::{HostBatching, HostWorker, Relabel, Row, SampleSeeds, check_threads};
+use morphgl_sampler_core::{HostBatching, HostWorker, NeighborCheck, Relabel, Row, SampleSeeds, check_threads};
 use rayon::prelude::*;
 
-use crate::walks::{Steps, Walks};
+use crate::walks::{Steps, Walked, Walks};
 
 /// Prefetch distance of the degrees, in nodes.
 const AHEAD: usize = 16;
@@ -73,6 +73,8 @@ impl SampleSeeds for WalkSampler {
     fn sample(&mut self, host: &HostBatching, seeds: &[u32], batch: &mut HostBatch) -> Result<()> {
         let Self { settings, relabel, seeds: ids, parts } = self;
         let topology = &host.dataset.topology;
+        let check = NeighborCheck::new(topology);
+        let graph = Walked { topology, check: check.as_ref() };
         relabel.start(mem::take(&mut batch.input_nodes));
         ids.clear();
         ids.extend_from_slice(seeds);
@@ -82,7 +84,8 @@ impl SampleSeeds for WalkSampler {
         for (hop, block) in batch.blocks.iter_mut().rev().enumerate() {
             let row = Row { seed: host.settings.seed, batch: batch.id, hop: hop as u32, node: 0 };
             (block.num_dst, block.importance) = (relabel.nodes().len(), true);
-            let used = walk(parts, topology, Steps::new(settings), &row, relabel.nodes());
+            let used = walk(parts, graph, Steps::new(settings), &row, relabel.nodes());
+            check.as_ref().map_or(Ok(()), |check| check.result(batch.id))?;
             collect(used, batch.id, block)?;
             relabel.locals(&mut block.indices);
             block.num_src = relabel.nodes().len();
@@ -95,14 +98,14 @@ impl SampleSeeds for WalkSampler {
 }
 
 /// Walks from `nodes` on the threads of the current pool, one a part; returns the parts used, in the order of their nodes.
-fn walk<'p>(parts: &'p mut [Walks], topology: &Topology, steps: Steps, row: &Row, nodes: &[u32]) -> &'p [Walks] {
+fn walk<'p>(parts: &'p mut [Walks], graph: Walked<'_>, steps: Steps, row: &Row, nodes: &[u32]) -> &'p [Walks] {
     if let [part] = parts {
-        part.run(topology, steps, row, nodes);
+        part.run(graph, steps, row, nodes);
         return parts;
     }
     let share = nodes.len().div_ceil(parts.len()).max(1);
     let used = nodes.len().div_ceil(share);
-    let run = |(part, nodes): (&mut Walks, &[u32])| part.run(topology, steps, row, nodes);
+    let run = |(part, nodes): (&mut Walks, &[u32])| part.run(graph, steps, row, nodes);
     parts[..used].par_iter_mut().zip(nodes.par_chunks(share)).for_each(run);
     &parts[..used]
 }

@@ -6,7 +6,7 @@
 use morphgl_graph_store::Topology;
 use morphgl_platform::{SimdLevel, prefetch, simd_dispatch};
 use morphgl_registry::WalkSettings;
-use morphgl_sampler_core::{RETRIES, Row, Stream, bounded};
+use morphgl_sampler_core::{NeighborCheck, RETRIES, Row, Stream, bounded};
 
 use crate::visits::Counter;
 
@@ -18,6 +18,13 @@ const ENDED: u64 = u64::MAX;
 const NOT_TAKEN: u32 = u32::MAX;
 /// Retry blocks of each step.
 const RETRY_BLOCKS: u32 = RETRIES / 4;
+
+/// The graph that is walked, and the check of neighbours in a mapped file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Walked<'a> {
+    pub(crate) topology: &'a Topology,
+    pub(crate) check: Option<&'a NeighborCheck<'a>>,
+}
 
 /// Settings of the walks from each node.
 #[derive(Debug, Clone, Copy)]
@@ -84,10 +91,10 @@ impl Walks {
     }
 
     /// Walks from `nodes`; seed, mini-batch and hop of the draws are those of `row`.
-    pub(crate) fn run(&mut self, topology: &Topology, steps: Steps, row: &Row, nodes: &[u32]) {
+    pub(crate) fn run(&mut self, graph: Walked<'_>, steps: Steps, row: &Row, nodes: &[u32]) {
         self.clear();
         for nodes in nodes.chunks((GROUP / steps.walks).max(1)) {
-            self.walk(topology, steps, row, nodes);
+            self.walk(graph, steps, row, nodes);
             for (&node, visited) in nodes.iter().zip(self.visited.chunks(steps.walks * steps.length)) {
                 for (neighbor, visits) in self.counter.most_visited(visited, [node, NOT_TAKEN], steps.neighbors) {
                     self.neighbors.push(neighbor);
@@ -99,8 +106,9 @@ impl Walks {
     }
 
     /// Sets the nodes `visited` by all steps of the walks from `nodes`.
-    fn walk(&mut self, topology: &Topology, steps: Steps, row: &Row, nodes: &[u32]) {
+    fn walk(&mut self, graph: Walked<'_>, steps: Steps, row: &Row, nodes: &[u32]) {
         let Self { words, at, addresses, visited, .. } = self;
+        let Walked { topology, check } = graph;
         let (indptr, indices): (&[u64], &[u32]) = (topology.indptr(), topology.indices());
         let (level, steps_of_node) = (SimdLevel::current(), steps.walks * steps.length);
         nodes.iter().for_each(|&node| prefetch(indptr, node as usize));
@@ -135,7 +143,8 @@ impl Walks {
             }
             for (walk, (at, address)) in at.iter_mut().zip(&*addresses).enumerate() {
                 if *address != ENDED {
-                    *at = indices[*address as usize];
+                    let neighbor = indices[*address as usize];
+                    *at = check.map_or(neighbor, |check| check.node(neighbor));
                     visited[walk * steps.length + step] = *at;
                     prefetch(indptr, *at as usize);
                 }

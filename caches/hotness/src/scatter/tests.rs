@@ -1,3 +1,4 @@
+use morphgl_conformance::batching::graphs;
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
@@ -41,7 +42,7 @@ proptest! {
         for threads in [1, 2, 3, 8] {
             let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
             let mut sums = vec![0f32; num_nodes as usize];
-            pool.install(|| blocked(&topology, &mut sums, part, &term));
+            pool.install(|| blocked(&topology, &mut sums, part, &term)).expect("neighbours that exist");
             prop_assert_eq!(bits(&sums), bits(&expected), "{} threads", threads);
         }
         let mut sums = vec![0f32; num_nodes as usize];
@@ -74,4 +75,30 @@ fn a_failure_of_the_graph_is_returned() {
     let error = scatter(&Broken, &mut sums, |_, _| 1.0).expect_err("refused");
     assert!(error.to_string().contains("the disk fails"), "{error}");
     assert_eq!(sums, [0.0, 1.0], "nothing is added for a row whose degree is unknown");
+}
+
+/// A file that is changed while it is mapped is named, by the scan and by propagation blocking.
+#[test]
+fn ids_that_change_in_a_mapped_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dataset = graphs::mapped(&graphs::random(300, 4, false), &dir.path().join("set"));
+    let (topology, indices) = (&dataset.topology, dataset.topology.indices());
+    for node in [300, 1 << 20, u32::MAX] {
+        let mut changed = indices.to_vec();
+        *changed.last_mut().expect("edges") = node;
+        graphs::overwrite(indices, &changed);
+        let term = |_, _| 1.0;
+        let errors = [
+            scatter(topology, &mut [0f32; 300], term),
+            blocked(topology, &mut [0f32; 300], 100, &term),
+            scatter(&Pieces(topology.clone()), &mut [0f32; 300], term),
+        ];
+        for (way, error) in
+            errors.map(|sums| sums.expect_err("a neighbour does not exist").to_string()).iter().enumerate()
+        {
+            let has_file = error.contains(&indices.file().expect("mapped").display().to_string());
+            assert_eq!(has_file, way < 2, "{error}");
+            assert!(error.contains(&format!("from node {node}, but there are 300")), "{error}");
+        }
+    }
 }

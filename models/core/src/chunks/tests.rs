@@ -10,8 +10,9 @@ fn a_chunk_stays_within_limits() {
     let rows: Vec<u32> = (0..12).collect();
     let mut start = 0;
     while start < rows.len() {
-        let Chunk { nodes, degrees, block } =
-            chunker.next(&rows[start..], 6, Limits { edges: 7, rows: 4, ..Limits::default() });
+        let Chunk { nodes, degrees, block } = chunker
+            .next(&rows[start..], 6, Limits { edges: 7, rows: 4, ..Limits::default() })
+            .expect("neighbours that exist");
         assert!(block.num_src <= 6 && block.num_edges() <= 7 && (1..=4).contains(&block.num_dst), "{block:?}");
         assert_eq!(nodes[..block.num_dst], rows[start..start + block.num_dst]);
         for row in 0..block.num_dst {
@@ -30,6 +31,6 @@ fn a_chunk_stays_within_limits() {
 fn without_neighbours_a_chunk_is_its_rows() {
     let dataset = tiny();
     let mut chunker = Chunker::new(&dataset.topology, false);
-    let chunk = chunker.next(&[3, 1, 4], usize::MAX, Limits::default());
+    let chunk = chunker.next(&[3, 1, 4], usize::MAX, Limits::default()).expect("rows");
     assert_eq!((&chunk.nodes[..], chunk.block.num_edges()), (&[3, 1, 4][..], 0));
 }

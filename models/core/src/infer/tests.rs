@@ -1,5 +1,6 @@
 use std::sync::Mutex;
 
+use morphgl_conformance::batching::graphs;
 use morphgl_conformance::training::tiny;
 use morphgl_model_spec::ModelKind;
 use morphgl_registry::{Alone, Hardware, Phase};
@@ -45,6 +46,34 @@ fn rows_may_be_appended_later() {
     };
     assert_eq!(delayed(false).expect("logits"), [107.0, 100.0, 107.0, 103.0, 105.0]);
     assert!(delayed(true).is_err_and(|e| e.to_string().contains("it is lost")));
+}
+
+/// Inference over all neighbours, which scores and predictions come from, in files that are changed while they are mapped.
+#[test]
+fn ids_that_change_in_a_mapped_file() {
+    const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Delayed");
+    let (dir, made) = (tempfile::tempdir().expect("a folder"), graphs::random(40, 3, false));
+    let dataset = Dataset { features: made.features.clone(), ..graphs::mapped(&made, &dir.path().join("set")) };
+    let model = ModelSpec { hidden: 1, layers: 2, ..ModelSpec::new(ModelKind::Gcn, dataset.feature_dim(), 1) };
+    let run = |rows| {
+        let (mut layers, limits) =
+            (DelayedLayers { rows: Vec::new(), fails: false }, Limits { rows, ..Limits::default() });
+        infer((KEY, &model), &mut layers, (&dataset, &[7, 0]), limits, &mut Alone)
+    };
+    run(usize::MAX).expect("the file is as it was");
+    let indices = dataset.topology.indices();
+    for node in [40, 63, u32::MAX] {
+        let mut changed = indices.to_vec();
+        *changed.last_mut().expect("edges") = node;
+        graphs::overwrite(indices, &changed);
+        for rows in [1, usize::MAX] {
+            let error = run(rows).expect_err("a neighbour does not exist").to_string();
+            assert!(error.contains(&indices.file().expect("mapped").display().to_string()), "{error}");
+            let cure =
+                format!("from node {node}, but there are 40 nodes; the mapped file was changed: import it again");
+            assert!(error.ends_with(&cure), "{error}");
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Small graphs with difficult structure.
 
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
 use half::f16;
-use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Array, Dataset, DatasetWriter, Element, FeatureMatrix, Load, OpenOptions, Splits, Topology};
 use morphgl_platform::philox::philox4x32_10;
 
 /// A random word for two numbers.
@@ -61,6 +65,29 @@ pub fn reordered(dataset: &Dataset) -> (Dataset, Vec<u32>) {
     });
     let labels = dataset.labels.as_ref().map(|l| old_of_new.iter().map(|&old| l[old as usize]).collect::<Vec<_>>());
     (Dataset { topology, features, labels: labels.map(Array::from), ..dataset.clone() }, new_of_old)
+}
+
+/// The dataset in mapped files: written to `dir`, without features, labels and splits, and opened from there.
+pub fn mapped(dataset: &Dataset, dir: &Path) -> Dataset {
+    let topology = &dataset.topology;
+    let mut writer = DatasetWriter::create(dir, false).expect("a fresh folder");
+    writer.array("indptr", topology.indptr(), None).expect("room");
+    writer.array("indices", topology.indices(), None).expect("room");
+    if let Some(weights) = topology.weights() {
+        writer.array("weights", weights, None).expect("room");
+    }
+    writer.finish("mapped", 0, Default::default()).expect("arrays that fit");
+    Dataset::open(dir, OpenOptions { load: Load::Mmap, verify: true }).expect("what was written")
+}
+
+/// Overwrites the mapped array in place, so that whoever has mapped the file reads `values` from now on.
+pub fn overwrite<T: Element>(array: &Array<T>, values: &[T]) {
+    assert_eq!(array.len(), values.len(), "elements");
+    let file = array.file().expect("a mapped array");
+    let mut bytes = fs::read(file).expect("it was written");
+    let header = bytes.len() - size_of_val(values);
+    bytes[header..].copy_from_slice(bytemuck::cast_slice(values));
+    fs::OpenOptions::new().write(true).open(file).and_then(|mut file| file.write_all(&bytes)).expect("room");
 }
 
 /// A graph given by the in-neighbours of each node.

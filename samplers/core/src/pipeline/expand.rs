@@ -1,15 +1,12 @@
 //! One hop: which neighbours of which rows are picked, and their positions in the graph's indices.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use morphgl_platform::prefetch_early;
-use morphgl_registry::{Error, Fanout, Result};
+use morphgl_registry::Fanout;
 
-use crate::{LANES, Lanes, MAX_LANES_FANOUT, PickScratch, Picks, pick_uniform_lanes};
+use crate::{LANES, Lanes, MAX_LANES_FANOUT, NeighborCheck, PickScratch, Picks, pick_uniform_lanes};
 
-/// File of the edges' sources.
-pub(crate) const INDICES: &str = "indices.npy";
 /// Indices in a cache line.
 const LINE: usize = 16;
 
@@ -32,48 +29,9 @@ impl CsrRow {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowPicker<'a> {
     pub(crate) indices: &'a [u32],
-    /// The check of neighbours in a mapped file, which may change after it was checked as a whole.
-    pub(crate) check: Option<&'a Check>,
+    /// The check of neighbours in a mapped file.
+    pub(crate) check: Option<&'a NeighborCheck<'a>>,
     pub(crate) picks: Picks<'a>,
-}
-
-/// Neighbours that do not exist.
-#[derive(Debug)]
-pub(crate) struct Check {
-    num_nodes: u32,
-    /// One of them; [`Check::NONE`] without.
-    found: AtomicU32,
-}
-
-impl Check {
-    /// No node: a graph has fewer.
-    const NONE: u32 = u32::MAX;
-
-    pub(crate) fn new(num_nodes: usize) -> Self {
-        Self { num_nodes: num_nodes as u32, found: AtomicU32::new(Self::NONE) }
-    }
-
-    /// Keeps one of the neighbours that do not exist, and replaces all by node 0: the mini-batch is refused at the end of its hop.
-    fn nodes(&self, nodes: &mut [u32]) {
-        if let Some(largest) = nodes.iter().copied().max().filter(|&largest| largest >= self.num_nodes) {
-            self.found.store(largest.min(Self::NONE - 1), Ordering::Relaxed);
-            nodes.fill(0);
-        }
-    }
-
-    /// # Errors
-    ///
-    /// A neighbour does not exist; the context of the error is the name of the file within the dataset's directory.
-    pub(crate) fn result(&self) -> Result<()> {
-        let (found, num_nodes) = (self.found.load(Ordering::Relaxed), self.num_nodes);
-        if found == Self::NONE {
-            return Ok(());
-        }
-        let what = format!(
-            "an edge comes from node {found}, but there are {num_nodes}; the mapped file was changed, import it again"
-        );
-        Err(Error::setting(INDICES, what))
-    }
 }
 
 /// A thread's buffers.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use morphgl_graph_store::Topology;
 use morphgl_registry::{Block, Result};
 
-use crate::{Hop, HopSampler};
-use expand::{Check, RowPicker};
+use crate::{Hop, HopSampler, NeighborCheck};
+use expand::RowPicker;
 use frontier::Frontier;
 use stages::{Buffers, Stages};
 
@@ -14,7 +14,6 @@ mod expand;
 mod frontier;
 mod stages;
 
-pub(crate) use expand::INDICES;
 pub use frontier::Expected;
 
 /// The buffers of a worker that samples hops of one graph in host memory, on its thread or on those of the current rayon pool.
@@ -86,10 +85,10 @@ impl HopSampler for HostHopSampler<'_> {
         picks.begin(block, num_dst, frontier.rows()[first..].iter().map(|row| row.range()))?;
         // Nodes found by the last hop are not expanded.
         let locate = !is_last || !frontier.knows_degrees();
-        let check = topology.indices().is_mapped().then(|| Check::new(topology.num_nodes()));
+        let check = NeighborCheck::new(topology);
         let rows = RowPicker { indices: topology.indices(), check: check.as_ref(), picks };
         Stages { rows, topology, first, locate }.run(frontier, buffers, block);
-        check.map_or(Ok(()), |check| check.result())
+        check.map_or(Ok(()), |check| check.result(picks.batch))
     }
 
     fn finish(&mut self) -> Result<(Vec<u32>, Vec<f32>)> {
