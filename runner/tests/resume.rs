@@ -415,5 +415,16 @@ fn a_configuration_is_trained_again() {
         let args = [&["train", "--config", "run/config.toml"], option].concat();
         bench.misused(&args, &[option[0], "--config says it"]);
     }
+    // Options of the sampler replace the run's, one by one, and are said.
+    let args = ["train", "--config", "run/config.toml", "--batch-size", "16", "--expansion", "new", "--json"];
+    let output = bench.run(&args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("samples as the run did, but for --batch-size, --expansion"), "{stderr}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let sampler = &json["config"]["sampler"];
+    assert_eq!((&sampler["batch_size"], &sampler["expansion"]), (&16.into(), &"new".into()), "{sampler}");
+    assert_eq!((&sampler["fanouts"], &sampler["seed"]), (&"5,5".into(), &9.into()), "{sampler}");
+    bench.misused(&["train", "--config", "run/config.toml", "--fanouts", "5"], &["fanouts", "layers"]);
+    bench.misused(&["train", "--config", "run/config.toml", "--walks", "5"], &["--walks: --sampler neighbor"]);
     bench.misused(&["train", "--config", "run/metrics.jsonl"], &["--config run/metrics.jsonl", "config.toml of a run"]);
 }

@@ -137,3 +137,53 @@ fn adjacency_lists_are_cached_by_accesses_a_byte() {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
+
+/// A sampled evaluation of a run's model samples as the run did; options replace its settings one by one, and are said.
+#[test]
+fn a_run_is_evaluated_as_it_was_sampled() {
+    let bench = Bench::new();
+    bench.small();
+    let train = "train small --epochs 2 --hidden 8 --layers 2 --profile-seconds 0.05 --training Training_CPU_Native --threads 1";
+    let settings = [
+        ("--fanouts 3,2 --expansion new --batch-size 50 --seed 7", "--fanouts 4,1"),
+        ("--sampler shadow --fanouts 3 --batch-size 50 --seed 7", "--batch-size 20"),
+        ("--sampler walk --walks 4 --walk-length 2 --restart 0.25 --neighbors 3 --seed 7", "--walks 6"),
+    ];
+    for (i, (of_run, other)) in settings.into_iter().enumerate() {
+        let run = format!("run{i}");
+        let json = |line: &str| bench.json(&line.split_whitespace().collect::<Vec<_>>());
+        json(&format!("{train} {of_run} --run {run}"));
+        let scores = json(&format!("evaluate {run} --evaluation sampled"));
+        // All of the run's settings given by hand to its model alone.
+        let by_hand = json(&format!("evaluate {run}/model.safetensors small --evaluation sampled {of_run}"));
+        assert_eq!(scores, by_hand, "{of_run}");
+        let default = json(&format!("evaluate {run}/model.safetensors small --evaluation sampled"));
+        assert_ne!(
+            scores["test"]["loss"], default["test"]["loss"],
+            "{of_run}: settings that change nothing test nothing"
+        );
+
+        let args = format!("evaluate {run} --evaluation sampled --json {other}");
+        let output = bench.run(&args.split_whitespace().collect::<Vec<_>>());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let option = other.split(' ').next().expect("an option");
+        assert!(stderr.contains(&format!("samples as the run did, but for {option}")), "{stderr}");
+        let replaced: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let by_hand =
+            json(&format!("evaluate {run}/model.safetensors small --evaluation sampled {}", merged(of_run, other)));
+        assert_eq!(replaced, by_hand, "{of_run}, {other}");
+    }
+    // A model that was trained on walks is not evaluated with all neighbours unless that is asked for.
+    assert_eq!(bench.json(&["evaluate", "run2"])["evaluation"], "sampled");
+    bench.misused(&["evaluate", "run2", "--fanouts", "3,2"], &["--fanouts: --sampler walk does not read it"]);
+}
+
+/// `options` with the value of `other`, one of them or a further one.
+fn merged(options: &str, other: &str) -> String {
+    let (option, value) = other.split_once(' ').expect("an option with a value");
+    let words: Vec<&str> = options.split(' ').collect();
+    let mut pairs: Vec<(&str, &str)> = words.chunks(2).map(|pair| (pair[0], pair[1])).collect();
+    pairs.retain(|pair| pair.0 != option);
+    pairs.push((option, value));
+    pairs.into_iter().map(|(option, value)| format!("{option} {value}")).collect::<Vec<_>>().join(" ")
+}

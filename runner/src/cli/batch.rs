@@ -20,19 +20,19 @@ use crate::{Evaluation, OperatorChoice, registry, routes};
 #[command(next_help_heading = "Mini-batches and machine")]
 pub(crate) struct BatchArgs {
     /// How neighbourhoods are sampled: neighbor, by fanouts; shadow, all edges among the nodes that hops by fanouts find; walk,
-    /// the nodes that random walks visit most often, weighted by their visits (sage and gat)
-    #[arg(long, value_parser = values::one_of::<SamplerKind, _>(["neighbor", "shadow", "walk"]), default_value = "neighbor")]
-    sampler: SamplerKind,
+    /// the nodes that random walks visit most often, weighted by their visits (sage and gat) [default: neighbor]
+    #[arg(long, value_parser = values::one_of::<SamplerKind, _>(["neighbor", "shadow", "walk"]))]
+    sampler: Option<SamplerKind>,
     /// Neighbours sampled a node, the seeds' own hop first; -1 for all [default: 15,10,5, cut to the number of layers; shadow:
     /// 10,5, whatever that number]
     #[arg(long, allow_hyphen_values = true)]
     fanouts: Option<Fanouts>,
-    /// Seeds a mini-batch
-    #[arg(long, value_parser = values::at_least_one, default_value_t = 1024)]
-    batch_size: usize,
-    /// Nodes a hop expands: all found so far (DGL), or the newly found (PyG)
-    #[arg(long, value_parser = values::one_of::<Expansion, _>(["all", "new"]), default_value = "all")]
-    expansion: Expansion,
+    /// Seeds a mini-batch [default: 1024]
+    #[arg(long, value_parser = values::at_least_one)]
+    batch_size: Option<usize>,
+    /// Nodes a hop expands: all found so far (DGL), or the newly found (PyG) [default: all]
+    #[arg(long, value_parser = values::one_of::<Expansion, _>(["all", "new"]))]
+    expansion: Option<Expansion>,
     /// Pick neighbours by edge weight instead of uniformly
     #[arg(long)]
     weighted: bool,
@@ -48,9 +48,9 @@ pub(crate) struct BatchArgs {
     /// Neighbours that walks find for a node, at most: those visited most often [default: 10]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     neighbors: Option<u32>,
-    /// Seed of permutation, sampling, initial parameters and dropout
-    #[arg(long, default_value_t = 0)]
-    pub(super) seed: u64,
+    /// Seed of permutation, sampling, initial parameters and dropout [default: 0]
+    #[arg(long)]
+    seed: Option<u64>,
     /// Threads to use [default: all cores]
     #[arg(long, value_parser = values::threads)]
     pub(crate) threads: Option<usize>,
@@ -66,11 +66,45 @@ pub(crate) struct BatchArgs {
     /// Set an operator's option; may be repeated. `morphgl ops --options` lists keys, names and values
     #[arg(long, value_name = "KEY.NAME=VALUE", value_parser = values::setting)]
     set: Vec<(Key, String, Value)>,
+    /// How a run samples whose model or configuration is used: the options above replace its settings one by one.
+    #[arg(skip)]
+    run: Option<SamplerSettings>,
 }
 
 impl BatchArgs {
+    /// Samples as a run did, but for the options that are given; returns these in words, if there are any.
+    pub(super) fn sample_as(&mut self, run: &SamplerSettings) -> Option<String> {
+        self.run = Some(run.clone());
+        let given = [
+            ("--sampler", self.sampler.is_some()),
+            ("--fanouts", self.fanouts.is_some()),
+            ("--batch-size", self.batch_size.is_some()),
+            ("--expansion", self.expansion.is_some()),
+            ("--weighted", self.weighted),
+            ("--walks", self.walks.is_some()),
+            ("--walk-length", self.walk_length.is_some()),
+            ("--restart", self.restart.is_some()),
+            ("--neighbors", self.neighbors.is_some()),
+            ("--seed", self.seed.is_some()),
+        ];
+        let given: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect();
+        (!given.is_empty()).then(|| format!("samples as the run did, but for {}", given.join(", ")))
+    }
+
+    /// The kind of sampling: the one given, or that of the run, or by neighbours.
+    fn kind(&self) -> SamplerKind {
+        let of_run = self.run.as_ref().map(|run| run.sampling.kind());
+        self.sampler.or(of_run).unwrap_or(SamplerKind::Neighbor)
+    }
+
+    /// Seed of all randomness.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed.or(self.run.as_ref().map(|run| run.seed)).unwrap_or(0)
+    }
+
     /// Refuses options that the kind of sampling does not read, and mini-batches without one block a layer.
     pub(crate) fn check_sampling(&self, model: &ModelSpec) -> anyhow::Result<()> {
+        let kind = self.kind();
         let of_walks = [
             ("--walks", self.walks.is_some()),
             ("--walk-length", self.walk_length.is_some()),
@@ -80,13 +114,13 @@ impl BatchArgs {
         let of_hops = [
             ("--fanouts", self.fanouts.is_some()),
             ("--weighted", self.weighted),
-            ("--expansion", self.expansion != Expansion::All),
+            ("--expansion", self.expansion.is_some()),
         ];
-        let unread = if self.sampler == SamplerKind::Walk { &of_hops[..] } else { &of_walks[..] };
+        let unread = if kind == SamplerKind::Walk { &of_hops[..] } else { &of_walks[..] };
         if let Some((option, _)) = unread.iter().find(|(_, given)| *given) {
-            return Err(Usage::error(format!("{option}: --sampler {} does not read it; leave it out", self.sampler)));
+            return Err(Usage::error(format!("{option}: --sampler {kind} does not read it; leave it out")));
         }
-        if self.sampler == SamplerKind::Walk && matches!(model.kind, ModelKind::Gcn | ModelKind::Gin) {
+        if kind == SamplerKind::Walk && matches!(model.kind, ModelKind::Gcn | ModelKind::Gin) {
             let what =
                 format!("--sampler walk: {} does not read the importance of neighbours; use sage or gat", model.kind);
             return Err(Usage::error(what));
@@ -98,49 +132,46 @@ impl BatchArgs {
         Ok(())
     }
 
-    /// Number of layers of a model for which none is given: as many as hops, where they are layers.
+    /// Number of layers of a model for which none is given: of the run's, or as many as hops, where they are layers.
     pub(super) fn num_layers(&self) -> usize {
-        let hops = self.fanouts.as_ref().filter(|_| self.sampler == SamplerKind::Neighbor);
-        hops.map_or(3, |fanouts| fanouts.0.len())
+        let hops = self.fanouts.as_ref().filter(|_| self.kind() == SamplerKind::Neighbor);
+        let of_run = self.run.as_ref().map(|run| run.sampling.num_layers());
+        of_run.or(hops.map(|fanouts| fanouts.0.len())).unwrap_or(3)
     }
 
     /// How a model is evaluated that is trained on such mini-batches, where this is not said: `None` as its memory allows. With
     /// all neighbours, a model trained on subgraphs or walks would be another one.
     pub(super) fn evaluation(&self) -> Option<Evaluation> {
-        (self.sampler != SamplerKind::Neighbor).then_some(Evaluation::Sampled)
+        (self.kind() != SamplerKind::Neighbor).then_some(Evaluation::Sampled)
     }
 
     /// The sampler settings for a model.
     pub(super) fn sampler(&self, model: &ModelSpec) -> SamplerSettings {
-        let Self { batch_size, seed, .. } = *self;
-        SamplerSettings { batch_size, seed, ..self.sampling(model).into() }
+        let mut settings: SamplerSettings = self.sampling(model).into();
+        let of_run = self.run.as_ref().map(|run| run.batch_size);
+        settings.batch_size = self.batch_size.or(of_run).unwrap_or(settings.batch_size);
+        SamplerSettings { seed: self.seed(), ..settings }
     }
 
     fn sampling(&self, model: &ModelSpec) -> Sampling {
-        let pick = if self.weighted { Pick::Weighted } else { Pick::Uniform };
-        let hops = |default: Fanouts| NeighborSettings {
-            fanouts: self.fanouts.clone().unwrap_or(default),
-            expansion: self.expansion,
-            pick,
-        };
-        let layers = model.layers;
-        match self.sampler {
-            SamplerKind::Shadow => {
-                let two_hops = "10,5".parse().expect("the default fanouts are valid");
-                Sampling::Shadow(ShadowSettings { hops: hops(two_hops), layers })
+        let kind = self.kind();
+        let of_run = self.run.as_ref().map(|run| &run.sampling).filter(|sampling| sampling.kind() == kind);
+        let mut sampling = of_run.cloned().unwrap_or_else(|| default_sampling(kind, model));
+        match &mut sampling {
+            Sampling::Neighbor(hops) | Sampling::Shadow(ShadowSettings { hops, .. }) => {
+                let NeighborSettings { fanouts, expansion, pick } = hops;
+                *fanouts = self.fanouts.clone().unwrap_or_else(|| fanouts.clone());
+                *expansion = self.expansion.unwrap_or(*expansion);
+                *pick = if self.weighted { Pick::Weighted } else { *pick };
             }
-            SamplerKind::Walk => {
-                let default = WalkSettings::of_layers(layers);
-                Sampling::Walk(WalkSettings {
-                    layers,
-                    walks: self.walks.unwrap_or(default.walks),
-                    length: self.walk_length.unwrap_or(default.length),
-                    restart: self.restart.unwrap_or(default.restart),
-                    neighbors: self.neighbors.unwrap_or(default.neighbors),
-                })
+            Sampling::Walk(WalkSettings { walks, length, restart, neighbors, layers: _ }) => {
+                *walks = self.walks.unwrap_or(*walks);
+                *length = self.walk_length.unwrap_or(*length);
+                *restart = self.restart.unwrap_or(*restart);
+                *neighbors = self.neighbors.unwrap_or(*neighbors);
             }
-            _ => Sampling::Neighbor(hops(crate::default_fanouts(model))),
         }
+        sampling
     }
 
     pub(super) fn operators(&self) -> OperatorChoice {
@@ -175,12 +206,25 @@ impl BatchArgs {
             [("--batching", &self.batching), ("--transferring", &self.transferring), ("--training", &self.training)];
         let named: Vec<&str> = named.iter().filter(|(_, key)| key.is_some()).map(|(option, _)| *option).collect();
         if !named.is_empty() {
-            routes(&registry()?, &self.operators(), self.sampler).or_usage(named.join(", "))?;
+            routes(&registry()?, &self.operators(), self.kind()).or_usage(named.join(", "))?;
         }
         self.options()?;
         if let Some(threads) = self.threads {
             super::threads::start(threads)?;
         }
         Ok(())
+    }
+}
+
+/// Sampling of a kind for a model, where nothing else is said.
+fn default_sampling(kind: SamplerKind, model: &ModelSpec) -> Sampling {
+    let hops = |fanouts: Fanouts| NeighborSettings { fanouts, expansion: Expansion::All, pick: Pick::Uniform };
+    match kind {
+        SamplerKind::Shadow => {
+            let two_hops = "10,5".parse().expect("the default fanouts are valid");
+            Sampling::Shadow(ShadowSettings { hops: hops(two_hops), layers: model.layers })
+        }
+        SamplerKind::Walk => Sampling::Walk(WalkSettings::of_layers(model.layers)),
+        _ => Sampling::Neighbor(hops(crate::default_fanouts(model))),
     }
 }

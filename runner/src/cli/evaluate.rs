@@ -14,7 +14,7 @@ use crate::{Evaluation, MemoryLimit, OperatorBuilder, memory};
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl train cora --save cora.safetensors && morphgl evaluate cora.safetensors cora
-  morphgl evaluate runs/cora                                   the model of a run, on its dataset
+  morphgl evaluate runs/cora                                   the model of a run, on its dataset, sampled as it did
   morphgl evaluate model.safetensors products --evaluation sampled --fanouts 15,10,5
   morphgl evaluate model.safetensors papers --memory 8GiB      read from disk where it does not fit
   mpirun -n 4 morphgl evaluate model.safetensors products      each rank computes a part of every layer")]
@@ -50,6 +50,7 @@ pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
     let scores = match evaluation {
         Evaluation::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets, group)?,
         _ => {
+            args.trained.sampled_as.iter().for_each(|how| show.say(how));
             let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
             let mut transferring = builder.transferring(&route, builder.carries_features(&route))?;
             let mut sampled = Sampled {

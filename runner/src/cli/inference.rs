@@ -38,6 +38,9 @@ pub(crate) struct TrainedArgs {
     /// Under mpirun, seconds after which a rank that others wait for counts as hanging, and all end
     #[arg(help_heading = "Limits", long, default_value = "300", value_name = "SECONDS", value_parser = values::seconds)]
     time_limit: Duration,
+    /// What is not sampled as the run did whose model is used, in words.
+    #[arg(skip)]
+    pub(crate) sampled_as: Option<String>,
 }
 
 /// A trained model, and the dataset to use it on.
@@ -53,10 +56,11 @@ pub(crate) struct Trained {
 }
 
 impl TrainedArgs {
-    /// Finds the model of a run directory, and joins the other ranks under `mpirun`, with which the cores are shared.
+    /// Finds the model of a run directory, which is sampled for as the run did but for the options given, and joins the other ranks under `mpirun`, with which the cores are shared.
     pub(crate) fn enter(&mut self) -> anyhow::Result<Option<&'static Ranks>> {
         if let Some(configured) = Configured::of(&self.model)? {
             self.model = run_dir::model(&self.model);
+            self.sampled_as = self.batch.sample_as(&configured.job.sampler);
             if self.data.dataset.is_none() && self.data.given.is_none() {
                 let Configured { dataset, mmap, no_verify, .. } = configured;
                 self.data = DataArgs { dataset, mmap, no_verify, ..self.data.clone() };

@@ -272,7 +272,7 @@ fn refuse_larger_than_memory(spec: &ModelSpec, free: u64) -> anyhow::Result<()> 
 pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
     Ok(JobConfig {
         sampler: batch.sampler(&spec.model),
-        seed: batch.seed,
+        seed: batch.seed(),
         threads: batch.threads,
         operators: batch.operators(),
         options: batch.options()?,

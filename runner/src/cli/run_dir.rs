@@ -118,10 +118,16 @@ impl Configured {
         Ok(toml::from_str(&read_text(path, MAX_CONFIG)?)?)
     }
 
-    /// The same job on a dataset, with the threads and the memory of `here`.
+    /// The same job on a dataset, with the threads, the memory and the sampler settings of `here`, which are the run's but for
+    /// those given.
     pub(crate) fn job_on(&self, dataset: &Dataset, here: JobConfig) -> JobConfig {
-        let mut job =
-            JobConfig { threads: here.threads, disk_bytes: here.disk_bytes, every_device: false, ..self.job.clone() };
+        let mut job = JobConfig {
+            threads: here.threads,
+            disk_bytes: here.disk_bytes,
+            sampler: here.sampler,
+            every_device: false,
+            ..self.job.clone()
+        };
         (job.spec.model.in_dim, job.spec.model.num_classes) = (dataset.feature_dim(), dataset.num_classes);
         job
     }

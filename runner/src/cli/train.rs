@@ -91,7 +91,8 @@ pub(crate) struct Args {
     #[arg(help_heading = "Training", long, value_name = "DIR")]
     run: Option<PathBuf>,
     /// Trains as a run did, whose RUN/config.toml is this file: its model, mini-batches, seed, operators and length; on its dataset
-    /// where none is given. What says how and where it trains may be given: --plan, --run, --save, --epochs, --threads, --memory, …
+    /// where none is given. What says how and where it trains may be given: --plan, --run, --save, --epochs, --threads, --memory, …;
+    /// and options of the sampler, such as --fanouts and --batch-size, which replace the run's
     #[arg(help_heading = "Training", long, value_name = "FILE", conflicts_with = "resume")]
     config: Option<PathBuf>,
     /// The content of that file.
@@ -208,7 +209,7 @@ pub(crate) fn refuse_options(matches: &ArgMatches) -> anyhow::Result<()> {
 }
 
 pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
-    args.configure()?;
+    args.configure(show)?;
     let stop = interrupt::stop;
     let Some(ranks) = ranks::enter(args.time_limit, args.gradient_bucket, stop)? else { return run_here(args, show) };
     args.prepare_for(ranks)?;

@@ -2,11 +2,12 @@
 
 use super::Args;
 use crate::cli::run_dir::Configured;
+use crate::cli::show::Show;
 use crate::{Evaluation, TrainOptions};
 
 impl Args {
-    /// Reads --config, whose dataset, threads and initial parameters are used where none are given.
-    pub(super) fn configure(&mut self) -> anyhow::Result<()> {
+    /// Reads --config, whose dataset, threads, initial parameters and sampler settings are used where none are given.
+    pub(super) fn configure(&mut self, show: Show) -> anyhow::Result<()> {
         let Some(path) = &self.config else { return Ok(()) };
         let configured = Configured::read_file(path)?;
         let data = &mut self.planned.data;
@@ -17,6 +18,8 @@ impl Args {
         self.init = self.init.take().or_else(|| configured.init.clone());
         let threads = &mut self.planned.batch.threads;
         *threads = threads.or(configured.job.threads);
+        let sampled_as = self.planned.batch.sample_as(&configured.job.sampler);
+        sampled_as.iter().for_each(|how| show.say(how));
         self.configured = Some(Box::new(configured));
         Ok(())
     }

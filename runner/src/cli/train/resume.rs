@@ -27,8 +27,8 @@ use crate::{Checkpoint, Job, JobConfig, Scheduler, Simulated, StopReason};
 /// Options that may be given beside `--resume`: they do not change what is computed.
 const FREE: [&str; 7] = ["resume", "epochs", "save", "time_limit", "checkpoint_every", "shard", "gradient_bucket"];
 
-/// Options that may be given beside `--config`: where it trains and what it writes.
-const FREE_OF_CONFIG: [&str; 24] = [
+/// Options that may be given beside `--config`: where it trains, what it writes, and the sampler's, which replace the run's.
+const FREE_OF_CONFIG: [&str; 33] = [
     "config",
     "dataset",
     "mmap",
@@ -53,6 +53,15 @@ const FREE_OF_CONFIG: [&str; 24] = [
     "allow_staleness",
     "hot_ratio",
     "max_hot_ratio",
+    "sampler",
+    "fanouts",
+    "batch_size",
+    "expansion",
+    "weighted",
+    "walks",
+    "walk_length",
+    "restart",
+    "neighbors",
 ];
 
 /// Refuses options that a resumed run takes from its directory, or a run from its --config; `matches` are those of `train`.
