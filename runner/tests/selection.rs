@@ -144,3 +144,25 @@ fn the_last_choice_is_kept() {
     assert!(preferred(&train(&[])).is_null());
     bench.text(&["info", "small", "--check"]);
 }
+
+/// Two identical commands on a dataset directory have the same bits by default: the second run keeps the operator of the first where
+/// both are equally fast. A run that measures another one to be faster beyond the noise takes that, so pairs are tried.
+#[test]
+fn two_runs_have_the_same_bits() {
+    let bench = Bench::new();
+    bench.small();
+    let train = |run: &str| bench.json(&[&["train", "small", "--epochs", "3", "--run", run], &QUICK[..]].concat());
+    let same = (0..5).any(|pair| {
+        let runs = ["a", "b"].map(|name| format!("{name}{pair}"));
+        let [first, second] = [&runs[0], &runs[1]].map(|run| train(run));
+        if selection(&first)["chosen"] != selection(&second)["chosen"] {
+            return false;
+        }
+        assert_eq!(losses(&first), losses(&second));
+        let [first, second] =
+            runs.map(|run| fs::read(bench.path().join(run).join("model.safetensors")).expect("a model"));
+        assert!(first == second, "the models differ");
+        true
+    });
+    assert!(same, "five pairs of runs chose different operators");
+}
