@@ -5,13 +5,13 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use morphgl_execute::TrainingState;
 use morphgl_model_spec::F32View;
-use morphgl_platform::{open_regular, replace_file};
+use morphgl_platform::open_regular;
 use morphgl_registry::{NamedTensor, Score};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
@@ -21,7 +21,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::position::Position;
 use crate::train::{Best, Progress, StopReason, TrainReport};
-use crate::unwritten::unwritten;
 
 /// Key of the metadata entry with the JSON document.
 const HEADER: &str = "morphgl_checkpoint";
@@ -78,24 +77,10 @@ fn names(tensors: &[NamedTensor]) -> Vec<Cow<'_, str>> {
 }
 
 impl Checkpoint {
-    /// Writes a checkpoint, whole or not at all.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be written.
-    pub fn write(
-        path: &Path,
-        progress: &Progress,
-        position: &Position,
-        training: &TrainingState,
-        run: &Value,
-    ) -> Result<()> {
-        let bytes = Self::encode(progress, position, training, run)?;
-        let written = replace_file(path, |out| {
-            out.write_all(&bytes)?;
-            out.write_all(&xxh3_64(&bytes).to_le_bytes())
-        });
-        written.map_err(|e| unwritten(path, e, "check the directory's permissions and its disk"))
+    /// Writes the `bytes` of a checkpoint, and their checksum.
+    pub(crate) fn write(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+        out.write_all(bytes)?;
+        out.write_all(&xxh3_64(bytes).to_le_bytes())
     }
 
     /// The bytes of a checkpoint, without their checksum.

@@ -273,6 +273,52 @@ fn of_two_processes_one_trains() {
     assert!(refused > 0, "no two processes met");
 }
 
+/// A run whose directory is removed writes nothing to another run that is begun there, and says so; what it saves elsewhere is
+/// written.
+#[test]
+fn a_run_directory_that_another_run_takes() {
+    let bench = bench();
+    let run = bench.path().join("run");
+    let read = |dir: PathBuf| {
+        let mut files: Vec<_> =
+            fs::read_dir(dir).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+        files.sort();
+        files.into_iter().map(|file| (fs::read(&file).unwrap_or_default(), file)).collect::<Vec<_>>()
+    };
+    // The process is stopped anywhere in its writing.
+    for (round, whole) in [true, false, true, false].into_iter().enumerate() {
+        let save = format!("saved-{round}.safetensors");
+        let args = [&TRAIN[..], &["12", "--run", "run", "--checkpoint-every", "5b", "--save", &save]].concat();
+        let mut training = Training::start(bench.command(&args), &run);
+        assert!(!training.wait_for_checkpoint(3));
+        signal(&training, Signal::SIGSTOP);
+        // `rm -rf run`, and `rm -rf run/*`.
+        if whole {
+            fs::remove_dir_all(&run).expect("it can be removed");
+        } else {
+            for entry in fs::read_dir(&run).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+                    .expect("it can be removed");
+            }
+        }
+        bench.json(&[&TRAIN[..], &["2", "--run", "run", "--checkpoint-every", "5b"]].concat());
+        let other = [run.clone(), run.join("checkpoints")].map(read);
+        signal(&training, Signal::SIGCONT);
+        let (code, _, stderr) = training.end();
+        assert_eq!(code, Some(1), "{stderr}");
+        let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert!(errors.len() == 1 && errors[0].starts_with("error: run: its files were removed while"), "{stderr}");
+        for (now, then) in [run.clone(), run.join("checkpoints")].map(read).iter().zip(&other) {
+            let names = |files: &[(Vec<u8>, PathBuf)]| files.iter().map(|file| file.1.clone()).collect::<Vec<_>>();
+            assert_eq!(names(now), names(then));
+            assert!(now == then, "{:?} have other contents", names(now));
+        }
+        assert!(bench.path().join(&save).is_file(), "{stderr}");
+        fs::remove_dir_all(&run).expect("it can be removed");
+    }
+}
+
 /// A run reads the dataset that it has opened, whatever another process puts into its place: left on disk, where each evaluation
 /// opens the files anew, mapped, and in memory.
 #[test]

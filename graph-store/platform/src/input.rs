@@ -49,6 +49,23 @@ fn check_regular(found: &Metadata) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::NotSeekable, what))
 }
 
+/// Whether `path` still names the open file or directory, rather than nothing or another one that has taken its place. On other
+/// systems than Unix, whether it names anything.
+pub fn is_at(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let inode = |found: io::Result<Metadata>| found.map(|found| (found.dev(), found.ino())).ok();
+        // No other file can get the inode's number while this one is open.
+        inode(file.metadata()).is_some_and(|held| inode(fs::metadata(path)) == Some(held))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        path.exists()
+    }
+}
+
 /// A directory held open: [`HeldDir::open_file`] finds its files even where another directory has taken its place at its path.
 /// On other systems than Linux it is a path.
 #[derive(Debug)]
@@ -85,12 +102,7 @@ impl HeldDir {
     /// Whether its path still names this directory.
     pub fn is_in_place(&self) -> bool {
         #[cfg(target_os = "linux")]
-        {
-            use std::os::unix::fs::MetadataExt;
-            let inode = |found: io::Result<Metadata>| found.map(|found| (found.dev(), found.ino())).ok();
-            // No other directory can get the inode's number while this one is held.
-            inode(fs::metadata(&self.path)) == inode(self.handle.metadata())
-        }
+        return is_at(&self.handle, &self.path);
         #[cfg(not(target_os = "linux"))]
         true
     }

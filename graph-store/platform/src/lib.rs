@@ -14,7 +14,7 @@ mod simd_level;
 mod splitmix;
 mod text;
 
-pub use input::{HeldDir, open_regular};
+pub use input::{HeldDir, is_at, open_regular};
 pub use limits::{limit_cure, peak_memory, system_memory};
 pub use lock::lock_holder;
 pub use pages::{PagePool, Pages};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use morphgl_execute::TrainingState;
 use morphgl_graph_store::Dataset;
-use morphgl_platform::{Replacement, lock_holder, open_regular, read_text, replace_file};
+use morphgl_platform::{Replacement, is_at, lock_holder, open_regular, read_text, replace_file};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
 use morphgl_report::{LineChart, Report, with_hit_rates};
 use serde::{Deserialize, Serialize};
@@ -213,10 +213,22 @@ impl RunDir {
         Ok(Self { path: path.to_path_buf(), metrics, written: 0, pending: String::new(), checkpoint: 0 })
     }
 
+    /// The directory's path, for what is written into it next; an error if its `metrics.jsonl` was removed, and perhaps another
+    /// run begun there.
+    pub(crate) fn path(&self) -> Result<&Path> {
+        if is_at(&self.metrics, &self.path.join("metrics.jsonl")) {
+            return Ok(&self.path);
+        }
+        let dir = self.path.display();
+        bail!(
+            "{dir}: its files were removed while the run trained: nothing more is written there; leave them until a run has ended"
+        )
+    }
+
     /// Marks a directory with its first checkpoint as a run.
     pub(crate) fn begin(&self, config: &Configured) -> Result<()> {
         self.set_status(State::Running)?;
-        config.write(&self.path)
+        config.write(self.path()?)
     }
 
     /// Opens the directory of a run that ended early, at its newest whole checkpoint; what was written after it is removed.
@@ -257,7 +269,7 @@ impl RunDir {
 
     /// Writes `status.json`.
     pub(crate) fn set_status(&self, status: State) -> Result<()> {
-        Status::write(&self.path, status)
+        Status::write(self.path()?, status)
     }
 
     /// Writes a checkpoint, and removes those that are not kept. `run` describes the run besides its progress; the length of
@@ -274,10 +286,11 @@ impl RunDir {
         self.metrics.sync_data().map_err(|e| not_written(&self.path.join("metrics.jsonl"), e))?;
         run["metrics_bytes"] = json!(self.written);
         let number = self.checkpoint + 1;
-        Checkpoint::write(&checkpoint_path(&self.path, number), progress, position, training, run)?;
+        let bytes = Checkpoint::encode(progress, position, training, run)?;
+        self.write(checkpoint_path(Path::new(""), number), |out| Checkpoint::write(&bytes, out))?;
         self.checkpoint = number;
         // Also what a process left that was killed before it came to this.
-        for old in checkpoints(&self.path).unwrap_or_default().into_iter().filter(|old| old + KEPT <= number) {
+        for old in checkpoints(self.path()?).unwrap_or_default().into_iter().filter(|old| old + KEPT <= number) {
             let _ = fs::remove_file(checkpoint_path(&self.path, old));
         }
         Ok(())
@@ -285,9 +298,8 @@ impl RunDir {
 
     /// Writes `plan.json`.
     pub(crate) fn write_plan(&self, plan: &Plan) -> Result<()> {
-        let path = self.path.join("plan.json");
         let plan = serde_json::to_value(plan)?;
-        replace_file(&path, |out| writeln!(out, "{plan:#}")).map_err(|e| not_written(&path, e))
+        self.write("plan.json", |out| writeln!(out, "{plan:#}"))
     }
 
     /// Appends an epoch to `metrics.jsonl`, after earlier ones that could not be written.
@@ -299,6 +311,7 @@ impl RunDir {
 
     /// Writes the lines that are not in `metrics.jsonl` yet.
     pub(crate) fn write_metrics(&mut self) -> Result<()> {
+        self.path()?;
         let end = self.metrics.seek(SeekFrom::Start(self.written));
         if let Err(e) = end.and_then(|_| self.metrics.write_all(self.pending.as_bytes())) {
             // Removes an incomplete line; if that fails, the next try overwrites it.
@@ -319,14 +332,16 @@ impl RunDir {
         trace.and(page)
     }
 
-    fn write(&self, name: &str, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
-        let path = self.path.join(name);
+    /// Replaces a file. Looked at again once its new content has a file, which is removed with the directory and so put in no other.
+    fn write(&self, name: impl AsRef<Path>, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
+        let path = self.path()?.join(name);
+        let write = |out: &mut BufWriter<File>| self.path().map_err(io::Error::other).and_then(|_| write(out));
         replace_file(&path, write).map_err(|e| not_written(&path, e))
     }
 
     /// Path of the model file.
-    pub(crate) fn model(&self) -> PathBuf {
-        model(&self.path)
+    pub(crate) fn model(&self) -> Result<PathBuf> {
+        Ok(model(self.path()?))
     }
 }
 

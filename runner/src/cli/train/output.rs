@@ -1,6 +1,6 @@
 //! What a run leaves behind.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::Schema;
 use morphgl_model_spec::ModelSpec;
@@ -12,7 +12,8 @@ use crate::cli::show;
 use crate::cli::status::State;
 use crate::{Recorder, StopReason};
 
-/// Writes metrics, model, report and status, each even if another fails; returns the errors.
+/// Writes metrics, model, report and status, each even if another fails; returns the errors. Of a directory that is no longer the
+/// run's there is one.
 pub(super) fn write(
     mut run_dir: Option<RunDir>,
     save: Option<&Path>,
@@ -21,6 +22,7 @@ pub(super) fn write(
     recorder: Option<Recorder>,
 ) -> Vec<String> {
     let mut unwritten = Vec::new();
+    run_dir = run_dir.filter(|dir| dir.path().map_err(|e| unwritten.push(show::one_line(&e))).is_ok());
     let mut note = |written: anyhow::Result<()>| unwritten.extend(written.err().map(|e| show::one_line(&e)));
     if let Some(dir) = &mut run_dir {
         note(dir.write_metrics());
@@ -30,8 +32,9 @@ pub(super) fn write(
         StopReason::Epochs | StopReason::Patience => State::Done,
     };
     if let Some((model, schema, parameters)) = model {
-        for path in run_dir.iter().map(RunDir::model).chain(save.map(Path::to_path_buf)) {
-            note(morphgl_model_spec::save_model(&path, model, schema, parameters).map_err(Into::into));
+        for path in run_dir.iter().map(RunDir::model).chain(save.map(|path| Ok(path.to_path_buf()))) {
+            let save = |path: PathBuf| Ok(morphgl_model_spec::save_model(&path, model, schema, parameters)?);
+            note(path.and_then(save));
         }
     }
     if let (Some(dir), Some(recorder)) = (&run_dir, recorder) {

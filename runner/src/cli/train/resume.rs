@@ -188,7 +188,7 @@ fn open(args: &Args, dir: &Path, stored: Stored, show: Show) -> anyhow::Result<S
     state.machine.differences(&MachineState::current(job.threads())).iter().for_each(|line| show.say(line));
     if let Some(run_dir) = &run_dir {
         if args.epochs.is_some() {
-            configured.write(dir)?;
+            configured.write(run_dir.path()?)?;
         }
         run_dir.set_status(State::Running)?;
     }
