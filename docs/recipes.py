@@ -231,6 +231,13 @@ def run(heading, code, commands):
 FOREIGN = {
     "g.gexf": ('<?xml version="1.0"?>\n<gexf xmlns="http://gexf.net/1.3" version="1.3"><graph defaultedgetype="directed"><nodes><node id="a"/>'
                '<node id="b c"/></nodes><edges><edge id="0" source="a" target="b c" weight="2.5"/></edges></graph></gexf>', [("a", "b c", 2.5)]),
+    "g.graphml": ('<?xml version="1.0"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="w" for="edge" attr.name="weight" '
+                  'attr.type="double"/><graph edgedefault="undirected"><node id="a"/><node id="b"/><node id="c d"/><edge source="a" target="b">'
+                  '<data key="w">0.5</data></edge><edge source="b" target="c d"/></graph></graphml>',
+                  [("a", "b", 0.5), ("b", "a", 0.5), ("b", "c d", 1.0), ("c d", "b", 1.0)]),
+    "g.dot": ("// made by hand\ndigraph {\n  a -> b [weight=2.5];\n  b -> c;\n  c -> a [label=x];\n}\n",
+              [("a", "b", 2.5), ("b", "c", 1.0), ("c", "a", 1.0)]),
+    "undirected.dot": ("graph g {\n 0 -- 1;\n 1 -- 2 [weight=3];\n}\n", [("0", "1", 1.0), ("1", "0", 1.0), ("1", "2", 3.0), ("2", "1", 3.0)]),
     "g.gml": ("graph [\n directed 1\n node [ id 7 ]\n node [ id 9 ]\n edge [ source 7 target 9 weight 0.5 ]\n]\n", [("7", "9", 0.5)]),
     "g.net": ('*Vertices 3\n1 "a"\n2 "b"\n3 "c"\n*Edges\n1 2 1\n2 3 2\n', [("a", "b", 1.0), ("b", "a", 1.0), ("b", "c", 2.0), ("c", "b", 2.0)]),
     "g.gdf": ("nodedef>name VARCHAR,label VARCHAR\n0,a\n1,b\nedgedef>node1 VARCHAR,node2 VARCHAR\n0,1\n", [("0", "1", None), ("1", "0", None)]),
@@ -245,9 +252,16 @@ FOREIGN = {
 }
 
 
+# Packages that the commands of a message use besides networkx.
+NEEDED = {".dot": "pydot"}
+
+
 def conversions():
-    """Follows the messages of files in other formats as they are written."""
+    """Follows the messages of files in other formats as they are written; returns how many, and those whose packages are missing."""
+    missing = {name: package for name in FOREIGN if (package := NEEDED.get(pathlib.Path(name).suffix)) and not importlib.util.find_spec(package)}
     for name, (text, expected) in FOREIGN.items():
+        if name in missing:
+            continue
         pathlib.Path(name).write_text(text)
         refused = subprocess.run([str(ARGS.binary), "import", "edges", name, "-o", "d"], capture_output=True, text=True)
         assert refused.returncode == 1, f"{name} is not refused"
@@ -261,6 +275,7 @@ def conversions():
             assert done.returncode == 0, f"{command}: {done.stderr.strip()}"
         edges = read(pathlib.Path(f"{name}.dataset"))[1]
         assert edges == sorted(expected, key=str), f"{name}: edges {edges}, expected {expected}"
+    return len(FOREIGN) - len(missing), [f"{name} ({package} missing)" for name, package in missing.items()]
 
 
 def main():
@@ -269,9 +284,11 @@ def main():
         with tempfile.TemporaryDirectory() as directory:
             here = os.getcwd()
             os.chdir(directory)
-            conversions()
+            # Commands run the python3 of this program, which has its packages.
+            os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+            followed, left = conversions()
             os.chdir(here)
-        print(f"the messages of {len(FOREIGN)} files in other formats give their graphs")
+        print(f"the messages of {followed} files in other formats give their graphs")
     for heading, code, commands in recipes((pathlib.Path(__file__).parent / "datasets.md").read_text()):
         missing = [p for p in PACKAGES.get(heading, []) if importlib.util.find_spec(p) is None]
         if missing:
@@ -290,7 +307,9 @@ def main():
     print(f"{len(ran)} recipes give their graph: {'; '.join(ran)}")
     if left:
         print(f"left out: {'; '.join(left)}")
-    if lost := [name for name in filter(None, ARGS.need.split(",")) if name not in ran]:
+    needed = list(filter(None, ARGS.need.split(",")))
+    ran += [package for package in NEEDED.values() if importlib.util.find_spec(package)]
+    if lost := [name for name in needed if name not in ran]:
         sys.exit(f"--need: {', '.join(lost)}: not run")
 
 

@@ -10,6 +10,8 @@ use rayon::prelude::*;
 
 use crate::Ingest;
 use crate::ingest::nodes::Keys;
+use crate::ingest::unlisted::{Listed, Unlisted};
+use crate::ranks::Ranks;
 use crate::text::{Chunks, Pairs, PairsFormat, parse_next};
 
 /// Reads all edges, writes `node_ids` and imports the edges between the new ids; returns how many weights were rounded.
@@ -23,25 +25,29 @@ pub(crate) fn edges(
     lines: PairsFormat,
 ) -> Result<u64> {
     let (mut edges, mut sorter) = (EdgeSpool::create(ingest, lines.weighted)?, id_sorter(ingest));
-    let (mut rounded, scratch) = (0, Scratch::new(0));
+    let (mut rounded, scratch, mut unlisted) = (0, Scratch::new(0), Unlisted::new(ingest));
+    let listed = Listed::of(ingest);
     let parse = |text: &[u8]| {
-        let pairs = Pairs::<u64>::parse(text, lines)?;
+        let mut pairs = Pairs::<u64>::parse(text, lines)?;
+        let left_out = listed.as_ref().map(|listed| listed.filter(&mut pairs, 0));
         let mut ids = scratch.take();
         ids.reserve(2 * pairs.sources.len());
         ids.extend_from_slice(&pairs.sources);
         ids.extend_from_slice(&pairs.targets);
         scratch.sort(&mut ids, 0);
         ids.dedup();
-        Ok((pairs, ids))
+        Ok((pairs, ids, left_out))
     };
     while let Some(pieces) = parse_next(chunks, parse)? {
-        for (pairs, ids) in pieces {
+        for (pairs, ids, left_out) in pieces {
+            unlisted.push(left_out)?;
             sorter.push(&ids)?;
             scratch.give(ids);
             edges.write([&pairs.sources, &pairs.targets], &pairs.weights)?;
             rounded += pairs.rounded;
         }
     }
+    unlisted.finish(ingest)?;
     finish(ingest, source, edges, sorter)?;
     Ok(rounded)
 }
@@ -59,8 +65,8 @@ pub(crate) fn finish(ingest: &mut Ingest<'_>, source: &Path, edges: EdgeSpool, m
     let meta = stream.finish(None)?;
     ingest.add_rows("node_ids", source, num_nodes, meta);
     let ids = ingest.array::<u64>("node_ids")?;
-    let ranks = Ranks::new(&ids, ingest.options().memory);
-    edges.replay(ingest, source, num_nodes, |id| ranks.of(id))
+    let ranks = Ranks::new(&ids[..], ingest.options().memory);
+    edges.replay(ingest, source, num_nodes, |id| ranks.of(id).expect("every id of an edge was collected"))
 }
 
 /// Pushes ids to be sorted, each once.
@@ -73,35 +79,6 @@ pub(crate) fn push_ids(sorter: &mut Sorter<u64>, mut ids: Vec<u64>) -> Result<()
 /// An external sorter for node ids, within a quarter of the memory budget: there are far fewer nodes than edges.
 pub(crate) fn id_sorter(ingest: &Ingest<'_>) -> Sorter<u64> {
     Sorter::new(ingest.dir().join("ids.spill"), ingest.options().memory / 4, true)
-}
-
-/// Ranks of ids among the sorted ids.
-struct Ranks<'i> {
-    ids: &'i [u64],
-    /// Number of low bits of an id that are not part of its bucket.
-    shift: u32,
-    /// Offset of each bucket of ids, and the end of the last one.
-    starts: Vec<u32>,
-}
-
-impl<'i> Ranks<'i> {
-    /// Buckets of about one id each where the ids are evenly spread, within a sixteenth of `memory`.
-    fn new(ids: &'i [u64], memory: u64) -> Self {
-        let max_buckets = (memory / 16 / 4).min(2 * ids.len() as u64).max(1);
-        let highest = ids.last().copied().unwrap_or(0);
-        let shift = (0..u64::BITS - 1).find(|&shift| highest >> shift < max_buckets).unwrap_or(u64::BITS - 1);
-        let mut starts = vec![0u32; (highest >> shift) as usize + 2];
-        ids.iter().for_each(|id| starts[(id >> shift) as usize + 1] += 1);
-        (1..starts.len()).for_each(|i| starts[i] += starts[i - 1]);
-        Self { ids, shift, starts }
-    }
-
-    fn of(&self, id: u64) -> u32 {
-        let bucket = (id >> self.shift) as usize;
-        let (from, to) = (self.starts[bucket], self.starts[bucket + 1]);
-        let at = self.ids[from as usize..to as usize].binary_search(&id);
-        from + at.expect("every id of an edge was collected") as u32
-    }
 }
 
 /// Edges whose ids have no node numbers yet, spooled block by block to a temporary file inside the unfinished dataset:

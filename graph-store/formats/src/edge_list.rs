@@ -10,11 +10,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use morphgl_graph_store::{Error, Position, Result};
 
 use crate::files::{invalid, magic};
+use crate::ingest::unlisted::{Listed, Unlisted};
 use crate::tabular::{TableFile, columnar};
 use crate::text::{Chunks, FirstLine, IdFormat, Pairs, PairsFormat, first_line, named_cure, parse_next};
-use crate::{EdgeSink, Format, Ingest, Options, Progress, Silent, compact, metis};
+use crate::{EdgeSink, Format, Ingest, Options, Progress, Silent, UnknownNodes, compact, metis};
 use preface::Preface;
 
+mod first_row;
 mod preface;
 mod table;
 mod two_kinds;
@@ -81,6 +83,8 @@ pub fn import(
     preface.check(&mut ingest, source, format)?;
     let format = &preface.complete(format);
     ingest.read_nodes(format.ids == Ids::Strings)?;
+    ingest.check_unknown_nodes()?;
+    ingest.listed_alone = Some(listed_alone(format, options));
     if format.ids == Ids::Strings || is_table {
         table::edges(&mut ingest, source, format)?;
     } else {
@@ -94,14 +98,29 @@ pub fn import(
     ingest.finish()
 }
 
+/// The options that import the nodes of the node table alone, and those of them that are not given yet.
+fn listed_alone(format: &EdgeListOptions, options: &Options) -> String {
+    let mut missing = Vec::new();
+    // Ids of two kinds of nodes are other ones there.
+    if format.ids == Ids::Keep && options.bipartite != Some(true) {
+        missing.push("--ids compact");
+    }
+    if options.nodes.unknown_nodes != Some(UnknownNodes::Drop) {
+        missing.push("--unknown-nodes drop");
+    }
+    missing.join(" ") + if format.num_nodes.is_some() { " and without --num-nodes" } else { "" }
+}
+
 /// Opens lines of numbers and reads the first one.
 fn open<'p>(ingest: &Ingest<'p>, stage: &str, source: &Path, columns: &Columns) -> Result<(Chunks<'p>, FirstLine)> {
     let mut chunks = Chunks::open(source, stage, ingest.options().memory, ingest.progress())?;
     let Some((line, number)) = chunks.peek_content(b"#%")? else {
         return invalid(source, "there is no edge", "check that this is the right file and format");
     };
-    let first = first_line(line, columns)
-        .map_err(|(what, cure)| Error::invalid(source, Position::Line(number), what, named_cure(cure, source)))?;
+    let first = first_line(line, columns).map_err(|fault| {
+        let (what, cure) = first_row::explain(fault, source, columns);
+        Error::invalid(source, Position::Line(number), what, named_cure(cure, source))
+    })?;
     if first.is_header {
         chunks.skip_line();
     }
@@ -183,22 +202,27 @@ fn keep(
     lines: PairsFormat,
     num_nodes: Option<u64>,
 ) -> Result<u64> {
+    let (listed, mut unlisted) = (Listed::of(ingest), Unlisted::new(ingest));
     let mut edges = ingest.edges(source, num_nodes, lines.weighted)?;
     let blocks = edges.csc.block_maker();
     let (rounded, lowest) = (AtomicU64::new(0), AtomicU32::new(u32::MAX));
     let block = |text: &[u8]| {
-        let pairs = Pairs::<u32>::parse(text, lines)?;
+        let mut pairs = Pairs::<u32>::parse(text, lines)?;
+        let left_out = listed.as_ref().map(|listed| listed.filter(&mut pairs, lines.ids.first));
         rounded.fetch_add(pairs.rounded, Ordering::Relaxed);
         // Nothing is lower than node 0, which most files name early.
         if lowest.load(Ordering::Relaxed) > 0 {
             let min = pairs.sources.iter().chain(&pairs.targets).fold(u32::MAX, |min, &id| min.min(id));
             lowest.fetch_min(min, Ordering::Relaxed);
         }
-        Ok(blocks.block(pairs.edges(lines.weighted), false))
+        Ok((blocks.block(pairs.edges(lines.weighted), false), left_out))
     };
     while let Some(parsed) = parse_next(chunks, block)? {
-        edges.csc.push_blocks(parsed)?;
+        let (blocks, left_out): (Vec<_>, Vec<_>) = parsed.into_iter().unzip();
+        edges.csc.push_blocks(blocks)?;
+        left_out.into_iter().try_for_each(|left_out| unlisted.push(left_out))?;
     }
+    unlisted.finish(edges.ingest)?;
     finish_kept(edges, num_nodes, (lines.ids.first, lowest.into_inner()))?;
     Ok(rounded.into_inner())
 }

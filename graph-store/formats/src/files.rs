@@ -44,6 +44,14 @@ pub(crate) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// The name of a dataset by its source: without the ending of its format, and before it that of its compression.
+pub(crate) fn stem(path: &Path) -> Option<String> {
+    let is_compressed =
+        path.extension().is_some_and(|ending| ["gz", "bz2", "xz", "zst"].iter().any(|known| ending == *known));
+    let inner = if is_compressed { Path::new(path.file_stem()?) } else { path };
+    Some(inner.file_stem()?.to_string_lossy().into_owned())
+}
+
 /// Whether an error is about the content of a file, and not the system's refusal.
 pub(crate) fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};

@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{Array, ArrayMeta, DatasetWriter, Dtype, Element, Error, Load, Position, Result, read_npy};
 use serde_json::Value;
 
-use crate::files::{file_name, invalid};
+use crate::files::{file_name, invalid, stem};
 use crate::tabular::lists;
 use crate::{Options, Progress, random};
 use nodes::{FeatureColumns, NodeTable};
 
 mod edges;
 pub(crate) mod features;
+mod id_columns;
 mod leaks;
 pub(crate) mod nodes;
 mod size;
+pub(crate) mod unlisted;
 
 pub use edges::EdgeSink;
 pub use features::FeatureSink;
@@ -41,6 +43,10 @@ pub struct Ingest<'a> {
     pub(crate) min_nodes: u64,
     /// Number of edges that the source's header announces.
     pub(crate) announced_edges: Option<u64>,
+    /// Number of edges that were left out since the node table does not list one of their ends.
+    left_out_edges: u64,
+    /// Options that import the nodes of the node table alone, for messages; `None` for formats whose nodes are rows.
+    pub(crate) listed_alone: Option<String>,
     /// Content of the node files; `None` until they are read.
     pub(crate) nodes: Option<Vec<NodeTable>>,
     /// Arrays with one row a node: name, file and number of rows, which is compared with the number of nodes at the end.
@@ -71,6 +77,8 @@ impl<'a> Ingest<'a> {
             num_nodes: None,
             min_nodes: 0,
             announced_edges: None,
+            left_out_edges: 0,
+            listed_alone: None,
             nodes: None,
             rows: Vec::new(),
             splits: None,
@@ -238,6 +246,7 @@ impl<'a> Ingest<'a> {
             }
             self.check_splits(&path, num_nodes)?;
         }
+        self.note_id_columns(num_nodes)?;
         self.note_leaks()?;
         for (option, array, given) in [
             ("--random-labels", "labels", options.random_labels.is_some()),
@@ -270,8 +279,7 @@ impl<'a> Ingest<'a> {
             let notes = std::mem::take(&mut self.notes);
             self.provenance("notes", notes);
         }
-        let stem = source.file_stem().map(|n| n.to_string_lossy().into_owned());
-        let name = options.name.clone().or(stem).unwrap_or_else(|| "graph".into());
+        let name = options.name.clone().or_else(|| stem(&source)).unwrap_or_else(|| "graph".into());
         self.writer.finish(&name, self.num_classes.unwrap_or(0), self.provenance)
     }
 

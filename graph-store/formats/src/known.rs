@@ -40,8 +40,12 @@ const PLANETOID: [&str; 8] = ["x", "y", "tx", "ty", "allx", "ally", "graph", "te
 const BV: [&str; 4] = ["graph", "properties", "offsets", "ef"];
 
 impl Format {
+    /// All formats.
+    pub const ALL: [Self; 8] =
+        [Self::Planetoid, Self::Npz, Self::Ogb, Self::Edges, Self::Mtx, Self::Metis, Self::Bv, Self::Numpy];
+
     /// The argument of `morphgl import`.
-    fn argument(self) -> &'static str {
+    pub fn argument(self) -> &'static str {
         match self {
             Self::Planetoid => "planetoid",
             Self::Npz => "npz",
@@ -51,6 +55,23 @@ impl Format {
             Self::Metis => "metis",
             Self::Bv => "bv",
             Self::Numpy => "numpy",
+        }
+    }
+
+    /// What the argument stands for, in a line.
+    pub fn help(self) -> &'static str {
+        match self {
+            Self::Planetoid => "Planetoid pickles: SOURCE is the common prefix, for example data/ind.cora",
+            Self::Npz => "The gnn-benchmark .npz layout (Coauthor, Amazon)",
+            Self::Ogb => "An OGB node-property directory, with its raw/ and split/",
+            Self::Edges => {
+                "An edge list: SNAP text, csv or tsv, plain, .gz, .bz2, .xz or .zst, with or without weights; Parquet or \
+                 Feather in a build with --features arrow"
+            }
+            Self::Mtx => "MatrixMarket coordinate file",
+            Self::Metis => "METIS graph file",
+            Self::Bv => "WebGraph BV: SOURCE is the basename without ending (needs a build with --features bv)",
+            Self::Numpy => "A directory or .npz of plain numpy arrays",
         }
     }
 

@@ -18,6 +18,7 @@ mod pipeline;
 mod plain;
 mod progress;
 mod random;
+mod ranks;
 mod segment;
 mod sparse;
 mod splits;
@@ -36,6 +37,8 @@ pub use export::export_numpy;
 pub use ingest::{EdgeSink, FeatureSink, Ingest, is_id_column};
 pub use known::Format;
 pub use morphgl_ingest::DuplicateWeights;
-pub use options::{FeatureNorm, NodeColumns, NodeFiles, Options, RandomFeatures, RandomLabels, RandomSplit, Rows};
+pub use options::{
+    FeatureNorm, NodeColumns, NodeFiles, Options, RandomFeatures, RandomLabels, RandomSplit, Rows, UnknownNodes,
+};
 pub use progress::{Progress, Silent};
 pub use text::Column;

@@ -46,6 +46,22 @@ impl Names {
         Ok(number as u32)
     }
 
+    /// Number of names.
+    pub(crate) fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Removes the names from the `len`-th on; returns how many, and the first ones of them, at most `few`. No name can be
+    /// numbered afterwards.
+    pub(crate) fn truncate(&mut self, len: usize, few: usize) -> (u64, Vec<String>) {
+        let removed = len..self.texts.len();
+        let quoted = |number: usize| format!("{:?}", String::from_utf8_lossy(self.texts.get(number)));
+        let named = removed.clone().take(few).map(quoted).collect();
+        self.numbers = HashMap::new();
+        self.texts.truncate(len);
+        (removed.len() as u64, named)
+    }
+
     /// Writes the names sorted, as `node_names` and `node_name_ends`; returns the node of each number.
     pub(crate) fn finish(mut self, ingest: &mut Ingest<'_>) -> Result<Vec<u32>> {
         self.numbers = HashMap::new();

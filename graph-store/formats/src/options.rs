@@ -11,7 +11,7 @@ use crate::files::invalid;
 /// Options of every import, whatever the format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Name of the dataset; the source's file name by default.
+    /// Name of the dataset; by default the source's file name without the endings of format and compression.
     pub name: Option<String>,
     /// Adds the reverse of every edge; duplicates are dropped then. Default false.
     pub symmetrise: bool,
@@ -117,7 +117,7 @@ impl Options {
     }
 
     /// The switches that change the graph or its features, as `graph.json` records them.
-    pub(crate) fn changes(&self) -> [(&'static str, bool); 10] {
+    pub(crate) fn changes(&self) -> [(&'static str, bool); 11] {
         [
             ("symmetrised", self.symmetrise),
             ("reversed", self.reverse),
@@ -129,6 +129,7 @@ impl Options {
             ("features_normalized", self.normalize_features.is_some()),
             ("features_normalized_as_pyg", self.normalize_features == Some(FeatureNorm::Pyg)),
             ("duplicate_weights_added", self.duplicate_weights == DuplicateWeights::Add),
+            ("unknown_nodes_dropped", self.nodes.unknown_nodes == Some(UnknownNodes::Drop)),
         ]
     }
 }
@@ -159,6 +160,18 @@ pub struct NodeFiles {
     pub splits: [Option<PathBuf>; 3],
     /// The columns of the tables.
     pub columns: NodeColumns,
+    /// Treatment of ids that edges name and the node table does not list: the table of features, where that has ids; else `table`,
+    /// else `labels`. Default: refused where the nodes have features; else such nodes have no label.
+    pub unknown_nodes: Option<UnknownNodes>,
+}
+
+/// Treatment of the ids of an edge list that the node table does not list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnknownNodes {
+    /// The import is refused.
+    Refuse,
+    /// Edges with such an end are left out, and counted in a note; so are rows of other node files.
+    Drop,
 }
 
 /// The columns of node files that are read. Default: by their names.

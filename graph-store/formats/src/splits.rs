@@ -33,8 +33,17 @@ impl Form {
     }
 }
 
-/// Fewest zeros and ones that are a mask: as ids, three of them would repeat one.
-pub(crate) const MASK_LEN: usize = 3;
+/// Whether numbers are a mask by their values: zeros and ones, of which one is repeated, as no id may be.
+pub(crate) fn is_mask(values: impl IntoIterator<Item = u64>) -> bool {
+    let mut counts = [0; 2];
+    let are_flags = values.into_iter().all(|value| counts.get_mut(value as usize).map(|count| *count += 1).is_some());
+    are_flags && counts.iter().any(|&count| count > 1)
+}
+
+/// Whether numbers may be a mask of all nodes as well as their ids: each of these once.
+pub(crate) fn is_either(values: &[u64], num_nodes: u64) -> bool {
+    values.len() as u64 == num_nodes && values.iter().all(|&value| value <= 1) && !is_mask(values.iter().copied())
+}
 
 /// Reads a split of a graph of `num_nodes` nodes, where that is known; `column` is that of an array `[nodes, masks]`.
 pub(crate) fn read(
@@ -52,14 +61,14 @@ pub(crate) fn read(
         return mask(array, column).map(SplitNodes::Mask);
     }
     let ids = array.all_ids()?;
-    if form == Form::Ids || ids.iter().any(|&id| id > 1) {
+    if form == Form::Ids {
         return Ok(SplitNodes::Ids(ids));
     }
-    let repeats = ids.len() >= MASK_LEN || matches!(ids[..], [a, b] if a == b);
-    if !repeats && num_nodes == Some(ids.len() as u64) {
+    if num_nodes.is_some_and(|num_nodes| is_either(&ids, num_nodes)) {
         return invalid(&array.path, EITHER, WHICH);
     }
-    Ok(if repeats { SplitNodes::Mask(ids.iter().map(|&id| id == 1).collect()) } else { SplitNodes::Ids(ids) })
+    let is_mask = is_mask(ids.iter().copied());
+    Ok(if is_mask { SplitNodes::Mask(ids.iter().map(|&id| id == 1).collect()) } else { SplitNodes::Ids(ids) })
 }
 
 /// The fault of zeros and ones that may be ids as well, and its cure.

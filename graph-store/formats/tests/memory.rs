@@ -7,7 +7,7 @@ use std::process::Command;
 
 use morphgl_formats::edge_list::{self, EdgeListOptions, Ids};
 use morphgl_formats::numpy::{self, NumpyOptions};
-use morphgl_formats::{Options, Rows, Silent};
+use morphgl_formats::{NodeFiles, Options, Rows, Silent, UnknownNodes};
 use morphgl_graph_store::NpyWriter;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -23,12 +23,16 @@ const NODES_BYTES: u64 = 1 << 20;
 enum Way {
     Text,
     Compact,
+    /// Text, from which the edges of most nodes are left out.
+    KeepListed,
+    CompactListed,
     EdgeIndex,
     Sources,
     Targets,
 }
 
-const WAYS: [Way; 5] = [Way::Text, Way::Compact, Way::EdgeIndex, Way::Sources, Way::Targets];
+const WAYS: [Way; 7] =
+    [Way::Text, Way::Compact, Way::KeepListed, Way::CompactListed, Way::EdgeIndex, Way::Sources, Way::Targets];
 
 #[test]
 fn an_import_stays_within_its_budget() {
@@ -79,6 +83,8 @@ fn write_sources(dir: &Path) {
     let mut text = std::io::BufWriter::new(std::fs::File::create(dir.join("edges.txt")).unwrap());
     (0..EDGES).map(ends).for_each(|(u, v)| writeln!(text, "{u} {v}").unwrap());
     text.into_inner().unwrap();
+    let rows: String = (0..20_000).map(|id| format!("{id},{}\n", id % 7)).collect();
+    std::fs::write(dir.join("nodes.csv"), format!("id,label\n{rows}")).unwrap();
     let array = |name: &str, dim: Option<usize>, values: &[i64]| {
         std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
         let mut out = NpyWriter::create(dir.join(name)).unwrap();
@@ -101,9 +107,12 @@ fn import(dir: &Path) {
     let options = Options { memory, symmetrise, replace: true, ..Options::default() };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(number("THREADS") as usize).build().unwrap();
     let target = dir.join("dataset");
-    let text = |ids| {
+    let table = Some(dir.join("nodes.csv"));
+    let nodes = NodeFiles { table, unknown_nodes: Some(UnknownNodes::Drop), ..NodeFiles::default() };
+    let listed = Options { nodes, ..options.clone() };
+    let text = |ids, options: &Options| {
         let format = EdgeListOptions { ids, ..EdgeListOptions::default() };
-        edge_list::import(&dir.join("edges.txt"), &target, &format, &options, &Silent)
+        edge_list::import(&dir.join("edges.txt"), &target, &format, options, &Silent)
     };
     let arrays = |source: &str, rows| {
         let format = NumpyOptions { rows: Some(rows), ..NumpyOptions::default() };
@@ -112,8 +121,10 @@ fn import(dir: &Path) {
     let before = peak();
     let allowed = pool.install(|| {
         let made = match WAYS[number("WAY") as usize] {
-            Way::Text => text(Ids::Keep),
-            Way::Compact => text(Ids::Compact),
+            Way::Text => text(Ids::Keep, &options),
+            Way::Compact => text(Ids::Compact, &options),
+            Way::KeepListed => text(Ids::Keep, &listed),
+            Way::CompactListed => text(Ids::Compact, &listed),
             Way::EdgeIndex => arrays("coo", Rows::Sources),
             Way::Sources => arrays("csc", Rows::Sources),
             Way::Targets => arrays("csc", Rows::Targets),

@@ -33,7 +33,7 @@ fn wiki_vote_has_the_nodes_and_edges_its_header_says() {
     let source = morphgl_testdata::path("edge-lists/wiki-Vote.txt.gz");
     let kept = edge_list(&source, EdgeListOptions::default(), &Options::default());
     check_counts(&kept, 8298, 103_689);
-    assert_eq!(kept.name, "wiki-Vote.txt");
+    assert_eq!(kept.name, "wiki-Vote");
     let format = EdgeListOptions { ids: Ids::Compact, ..Default::default() };
     let compact = edge_list(&source, format.clone(), &Options::default());
     check_counts(&compact, 7115, 103_689);

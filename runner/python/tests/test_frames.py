@@ -62,7 +62,10 @@ def test_rows_are_matched_by_their_ids(edges, nodes, options, expected):
         (EDGES, NODES.assign(name=list("dacb")), {"y": "y"}, 'nodes: the columns "?name"? are not known; list the columns of features by x='),
         (EDGES, NODES.assign(f0=[1, np.nan, 2, 3]), {}, "nodes.csv.*the feature of node 0, column 0 is NaN"),
         (EDGES, NODES.assign(f0=[1, np.inf, 2, 3]), {}, "inf"),
-        (EDGES, NODES[NODES.id != 2], {}, "nodes.csv: 1 of 4 nodes have no features"),
+        (EDGES, NODES[NODES.id != 2], {}, 'nodes.csv: 1 of 4 nodes have no features: 2; .* alone by unknown_nodes="drop"'),
+        (EDGES, NODES.drop(columns="id").sort_index(), {"unknown_nodes": "drop"}, "unknown_nodes=: no file of nodes has a column of ids"),
+        (EDGES, None, {"unknown_nodes": "drop"}, "nodes: .*unknown_nodes is about its ids"),
+        (EDGES, NODES, {"unknown_nodes": "keep"}, "unknown.nodes"),
         (EDGES, NODES.assign(id=[3, 0, 2, 2]), {}, "nodes.csv.*2"),
         (EDGES, NODES.drop(columns="id").iloc[:3].reset_index(drop=True), {}, "nodes.csv: 3 rows, but the graph has 4 nodes"),
         (EDGES, NODES, {"y": "class"}, "class"),
@@ -76,6 +79,21 @@ def test_frames_that_do_not_fit_are_refused_with_the_cure(edges, nodes, options,
     with pytest.raises(ValueError, match=message) as refused:
         Graph.from_pandas(edges, nodes, **options)
     assert "/" not in str(refused.value), "no path of a file that was never the caller's"
+
+
+@pytest.mark.parametrize("of", [int, (1000).__mul__, "n{}".format])
+def test_edges_of_unknown_nodes_are_left_out_by_name_of_the_option(of):
+    edges = EDGES.sample(frac=1, random_state=5).map(of).assign(weight=[1.0, 2.0, 3.0, 4.0])
+    nodes = NODES[NODES.id != 2].assign(id=NODES.id.map(of))
+    with pytest.warns(UserWarning, match="2 edges were left out: nodes.csv does not list 1 of their ids: "):
+        graph = Graph.from_pandas(edges, nodes, edge_ids=True, unknown_nodes="drop")
+    assert rows(graph) == {of(id): row for id, row in RIGHT.items() if id != 2}
+    kept = edges[(edges[["source", "target"]] != of(2)).all(axis=1)]
+    for batch in NeighborLoader(graph, [-1], 3, output="numpy", edge_ids=True):
+        named = [[graph.node_ids[v] for v in batch.n_id[ends]] for ends in batch.edge_index]
+        assert [list(column) for column in edges[["source", "target"]].to_numpy()[batch.e_id].T] == named
+        assert sorted(batch.e_id) == sorted(edges.index.get_indexer(kept.index))
+        assert (edges.weight.to_numpy()[batch.e_id] == batch.edge_weight).all()
 
 
 def test_frames_bring_weights_splits_names_and_positions():

@@ -5,34 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, ValueEnum};
 use morphgl_formats::edge_list::{Column, Columns, EdgeListOptions, Ids};
 use morphgl_formats::numpy::NumpyOptions;
-use morphgl_formats::{DuplicateWeights, FeatureNorm, Options, RandomFeatures, RandomLabels, RandomSplit, Rows};
+use morphgl_formats::{
+    DuplicateWeights, FeatureNorm, Format, Options, RandomFeatures, RandomLabels, RandomSplit, Rows,
+};
 use morphgl_graph_store::Dtype;
 
 use super::node_files::NodeArgs;
 use super::show::{Show, Stages};
 use super::usage::Usage;
 use super::{Outcome, budget, info, values};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Planetoid pickles: SOURCE is the common prefix, for example data/ind.cora
-    Planetoid,
-    /// The gnn-benchmark .npz layout (Coauthor, Amazon)
-    Npz,
-    /// An OGB node-property directory, with its raw/ and split/
-    Ogb,
-    /// An edge list: SNAP text, csv or tsv, plain, .gz, .bz2, .xz or .zst, with or without weights; Parquet or Feather in
-    /// a build with --features arrow
-    Edges,
-    /// MatrixMarket coordinate file
-    Mtx,
-    /// METIS graph file
-    Metis,
-    /// WebGraph BV: SOURCE is the basename without ending (needs a build with --features bv)
-    Bv,
-    /// A directory or .npz of plain numpy arrays
-    Numpy,
-}
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -48,6 +29,7 @@ enum Format {
 `docs/datasets.md` says what each format holds and how to import its data sets.")]
 pub(crate) struct Args {
     /// Format of the source
+    #[arg(value_parser = values::format())]
     format: Format,
     /// File, directory or prefix to read
     source: PathBuf,
@@ -192,11 +174,11 @@ impl Args {
             ("--first-id", self.first_id.is_some_and(|first| first > 0), &[Format::Edges]),
             ("--num-nodes", self.num_nodes.is_some(), &[Format::Edges, Format::Numpy]),
             ("--rows", self.rows.is_some(), &[Format::Numpy, Format::Bv]),
+            ("--unknown-nodes", self.node_files.are_unknown_nodes_treated(), &[Format::Edges]),
         ];
         for (option, given, formats) in given {
             if given && !formats.contains(&self.format) {
-                let named = formats.iter().filter_map(|f| f.to_possible_value()).map(|v| v.get_name().to_string());
-                let named = named.collect::<Vec<_>>().join(" and ");
+                let named = formats.iter().map(|format| format.argument()).collect::<Vec<_>>().join(" and ");
                 return Err(Usage::error(format!("{option}: {named} alone read it; leave it out")));
             }
         }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use morphgl_formats::{Column, NodeColumns, NodeFiles};
+use clap::{Args, ValueEnum};
+use morphgl_formats::{Column, NodeColumns, NodeFiles, UnknownNodes};
 
 use super::usage::Usage;
 use super::values::column;
@@ -43,6 +43,16 @@ pub(crate) struct NodeArgs {
     /// or another word with numbers, but for words of ids, labels, splits, masks, weights and times]
     #[arg(long, value_name = "COLUMN,COLUMN,…", value_parser = column, value_delimiter = ',')]
     feature_columns: Option<Vec<Column>>,
+    /// Edges with an end that the file with ids (of features, else --nodes, else --labels) does not list [default: refuse
+    /// where nodes have features; else such nodes have no label]
+    #[arg(long, value_enum, value_name = "refuse|drop", hide_possible_values = true)]
+    unknown_nodes: Option<UnknownChoice>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum UnknownChoice {
+    Refuse,
+    Drop,
 }
 
 impl NodeArgs {
@@ -54,12 +64,20 @@ impl NodeArgs {
             split: self.split_column.clone(),
             features: self.feature_columns.clone(),
         };
-        NodeFiles { table: nodes, features, labels, splits: [train, valid, test], columns }
+        let unknown_nodes = self.unknown_nodes.map(|choice| match choice {
+            UnknownChoice::Refuse => UnknownNodes::Refuse,
+            UnknownChoice::Drop => UnknownNodes::Drop,
+        });
+        NodeFiles { table: nodes, features, labels, splits: [train, valid, test], columns, unknown_nodes }
     }
 
     /// Whether any of the files has features.
     pub(crate) fn may_have_features(&self) -> bool {
         self.features.is_some() || self.nodes.is_some()
+    }
+
+    pub(crate) fn are_unknown_nodes_treated(&self) -> bool {
+        self.unknown_nodes.is_some()
     }
 
     /// Refuses columns without a file; `arrays` says that the graph's own arrays have columns of labels and splits.
@@ -69,6 +87,11 @@ impl NodeArgs {
         let any = "--nodes, --features, --labels, --train, --valid or --test";
         let (id, label) = (self.id_column.is_some(), self.label_column.is_some());
         let (split, feature) = (self.split_column.is_some(), self.feature_columns.is_some());
+        if self.unknown_nodes.is_some() && !(table || features || labels) {
+            let what =
+                "it is about nodes that a file of nodes does not list; name one by --nodes, --features or --labels";
+            return Err(Usage::error(format!("--unknown-nodes: {what}")));
+        }
         for (option, given, read, by) in [
             ("--id-column", id, table || splits || features || labels, any),
             ("--label-column", label, table || arrays || labels, "--nodes or --labels"),

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use morphgl_formats::Format;
 use morphgl_formats::edge_list::Column;
 use morphgl_graph_store::Dtype;
 use morphgl_hotness::{CachePolicy, PolicyKind};
@@ -13,6 +14,17 @@ use serde_json::Value;
 
 /// Maximum number of threads: planning considers every split of them.
 const MAX_THREADS: usize = 512;
+
+/// Reads a format of `morphgl import`.
+pub(crate) fn format() -> impl TypedValueParser<Value = Format> {
+    let values = Format::ALL.map(|format| PossibleValue::new(format.argument()).help(format.help()));
+    PossibleValuesParser::new(values).map(|name| {
+        Format::ALL
+            .into_iter()
+            .find(|format| format.argument() == name)
+            .expect("the parser takes these arguments alone")
+    })
+}
 
 /// Reads a finite number: model descriptions are JSON, which has neither NaN nor infinity.
 pub(crate) fn finite<T: FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {

@@ -4,14 +4,16 @@ use std::path::Path;
 
 use morphgl_graph_store::{Error, MAX_NODES, Result};
 
-use super::{Columns, EdgeListOptions, Ids, finish_kept, note_rounded, note_undirected, two_kinds};
+use super::{Columns, EdgeListOptions, Ids, finish_kept, first_row, note_rounded, note_undirected, two_kinds};
 use crate::Ingest;
 use crate::compact::{self, EdgeSpool};
 use crate::files::invalid;
 use crate::ingest::nodes::Keys;
+use crate::ingest::unlisted::{Listed, Unlisted};
 use crate::names::Names;
+use crate::tabular::lists::NAMED;
 use crate::tabular::{Batch, TableFile, Values, comments_note};
-use crate::text::{Chosen, EdgeColumns, NEIGHBORS, NO_COMMAS, choose, has_comma, named_cure};
+use crate::text::{Chosen, EdgeColumns, NEIGHBORS, NO_COMMAS, Pairs, choose, has_comma, named_cure};
 
 /// Reads the edges of the table `source`.
 pub(super) fn edges<'p>(ingest: &mut Ingest<'p>, source: &'p Path, format: &EdgeListOptions) -> Result<()> {
@@ -28,8 +30,11 @@ pub(super) fn edges<'p>(ingest: &mut Ingest<'p>, source: &'p Path, format: &Edge
         // `--columns` is for files without a header: the first row is an edge.
         file.header.named = false;
     }
-    let Chosen { mut columns, ignored, two_kinds } = choose(&file.header, &format.columns)
-        .or_else(|(what, cure)| invalid(source, what, named_cure(cure, source)))?;
+    let chosen = choose(&file.header, &format.columns);
+    let Chosen { mut columns, ignored, two_kinds } = chosen.or_else(|fault| {
+        let (what, cure) = if file.is_text { first_row::explain(fault, source, &format.columns) } else { fault };
+        invalid(source, what, named_cure(cure, source))
+    })?;
     ingest.note(columns.note(file.header.names.len(), &ignored, |column| file.header.describe(column)));
     note_undirected(ingest, source, &ignored)?;
     columns.weight = columns.weight.filter(|_| !ingest.options().drop_weights);
@@ -180,28 +185,45 @@ impl<'p> EdgeTable<'p> {
     fn keep(&mut self, ingest: &mut Ingest<'_>, num_nodes: Option<u64>) -> Result<()> {
         let (first, weighted) = (self.first_id, self.weighted());
         ingest.keep_ids(first);
+        let (listed, mut unlisted) = (Listed::of(ingest), Unlisted::new(ingest));
         let mut edges = ingest.edges(self.source, num_nodes, weighted)?;
         let max = num_nodes.unwrap_or(MAX_NODES).saturating_sub(1);
         let mut lowest = u32::MAX;
         while let Some(batch) = self.next()? {
-            let ids = self.ids(&batch, first, max)?;
-            let [src, dst] = ids.map(|ids| ids.into_iter().map(|id| id as u32).collect::<Vec<_>>());
-            let weights = self.weights(&batch)?;
+            let Pairs { sources, targets, weights, .. } = self.pairs(&batch, [first, max], &listed, &mut unlisted)?;
+            let [src, dst] = [sources, targets].map(|ids| ids.into_iter().map(|id| id as u32).collect::<Vec<_>>());
             lowest = src.iter().chain(&dst).fold(lowest, |low, &id| low.min(id));
             edges.push(&src, &dst, weighted.then_some(&weights))?;
         }
+        unlisted.finish(edges.ingest)?;
         finish_kept(edges, num_nodes, (first, lowest))
+    }
+
+    /// The edges of a batch, with the ids of [`EdgeTable::ids`]; those of unlisted nodes are left out.
+    fn pairs(
+        &mut self,
+        batch: &Batch,
+        [first, max]: [u64; 2],
+        listed: &Option<Listed>,
+        unlisted: &mut Unlisted,
+    ) -> Result<Pairs<u64>> {
+        let [sources, targets] = self.ids(batch, first, max)?;
+        let mut pairs = Pairs { sources, targets, weights: self.weights(batch)?, rounded: 0 };
+        unlisted.push(listed.as_ref().map(|listed| listed.filter(&mut pairs, first)))?;
+        Ok(pairs)
     }
 
     fn compact(&mut self, ingest: &mut Ingest<'_>) -> Result<()> {
         let mut edges = EdgeSpool::create(ingest, self.weighted())?;
         let mut sorter = compact::id_sorter(ingest);
+        let (listed, mut unlisted) = (Listed::of(ingest), Unlisted::new(ingest));
         while let Some(batch) = self.next()? {
-            let [src, dst] = self.ids(&batch, 0, u64::MAX)?;
-            edges.write([&src, &dst], &self.weights(&batch)?)?;
-            compact::push_ids(&mut sorter, src)?;
-            compact::push_ids(&mut sorter, dst)?;
+            let Pairs { sources, targets, weights, .. } = self.pairs(&batch, [0, u64::MAX], &listed, &mut unlisted)?;
+            edges.write([&sources, &targets], &weights)?;
+            compact::push_ids(&mut sorter, sources)?;
+            compact::push_ids(&mut sorter, targets)?;
         }
+        unlisted.finish(ingest)?;
         compact::finish(ingest, self.source, edges, sorter)
     }
 
@@ -229,6 +251,9 @@ impl<'p> EdgeTable<'p> {
         let watched = watched.cloned();
         let mut edges = EdgeSpool::create(ingest, self.weighted())?;
         let mut prefixed = Vec::new();
+        // Names from this number on are those that the node table does not list, where their edges are left out.
+        let num_listed = ingest.drops_unknown_nodes().then_some(names.len() as u64);
+        let mut left_out = 0;
         while let Some(batch) = self.next()? {
             let mut ids = [Vec::with_capacity(batch.rows), Vec::with_capacity(batch.rows)];
             for (end, column) in [self.columns.source, self.columns.target].into_iter().enumerate() {
@@ -259,7 +284,16 @@ impl<'p> EdgeTable<'p> {
                     }
                 }
             }
-            edges.write([&ids[0], &ids[1]], &self.weights(&batch)?)?;
+            let [sources, targets] = ids;
+            let mut pairs = Pairs { sources, targets, weights: self.weights(&batch)?, rounded: 0 };
+            if let Some(num_listed) = num_listed {
+                pairs.retain(|number| number < num_listed, |_, _| left_out += 1);
+            }
+            edges.write([&pairs.sources, &pairs.targets], &pairs.weights)?;
+        }
+        if let Some(num_listed) = num_listed {
+            let (count, named) = names.truncate(num_listed as usize, NAMED);
+            ingest.note_unlisted(left_out, count, named);
         }
         let node_of = names.finish(ingest)?;
         edges.replay(ingest, self.source, node_of.len() as u64, |number| node_of[number as usize])

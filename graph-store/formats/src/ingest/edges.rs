@@ -5,6 +5,7 @@ use std::path::Path;
 use morphgl_graph_store::Result;
 use morphgl_ingest::{CscBuilder, DuplicateWeights, EdgeOptions};
 
+use super::unlisted;
 use crate::Ingest;
 use crate::files::invalid;
 
@@ -41,7 +42,8 @@ impl<'a> Ingest<'a> {
             drop_duplicates: options.drop_duplicates,
             duplicate_weights: options.duplicate_weights,
             add_self_loops: options.add_self_loops,
-            memory: options.memory,
+            // The ids that are left out are sorted meanwhile.
+            memory: options.memory - if self.drops_unknown_nodes() { options.memory / unlisted::SHARE } else { 0 },
         };
         let csc = CscBuilder::new(source, self.dir().join("edges.spill"), edges)?;
         Ok(EdgeSink { ingest: self, csc, num_nodes })
@@ -86,7 +88,9 @@ impl EdgeSink<'_, '_> {
         if num_edges == 0 {
             ingest.note("there is no edge");
         }
-        if let Some(announced) = ingest.announced_edges.filter(|&announced| announced != num_edges) {
+        if let Some(announced) =
+            ingest.announced_edges.filter(|&announced| announced != num_edges + ingest.left_out_edges)
+        {
             ingest.note(format!("{num_edges} edges, but the header says {announced}: the file may be cut short"));
         }
         let progress = ingest.progress();

@@ -1,4 +1,6 @@
-//! Search for features that give the labels away: columns that have one value per class.
+//! Search for features that give the labels away: columns that have one value per class, or a few values of one class each.
+
+mod finer;
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,7 +17,7 @@ use crate::tabular::lists;
 /// Columns that are compared at a time, as bytes: where features are sparse, most of them are equal.
 const BLOCK: usize = 64;
 /// Mapped bytes that are read before pages are given back, and the bytes that are mapped around one that is read.
-const MAPPED: usize = 8 << 20;
+pub(super) const MAPPED: usize = 8 << 20;
 const AROUND: usize = 64 << 10;
 
 impl Ingest<'_> {
@@ -31,40 +33,90 @@ impl Ingest<'_> {
     fn note_leaks_of(&mut self, dtype: Dtype, sums: &Path) -> Result<()> {
         let sums = sums.exists().then(|| read_npy::<f32>(sums, Load::Mmap)).transpose()?.map(|(sums, _)| sums);
         let labels = self.array::<i32>("labels")?;
-        let found = match dtype {
+        let [found, finer] = match dtype {
             Dtype::F16 => self.leaks::<f16>(&labels, sums.as_deref())?,
             Dtype::Bf16 => self.leaks::<bf16>(&labels, sums.as_deref())?,
             Dtype::U8 => self.leaks::<u8>(&labels, sums.as_deref())?,
             _ => self.leaks::<f32>(&labels, sums.as_deref())?,
         };
-        if found.is_empty() {
-            return Ok(());
-        }
-        let names = match &self.feature_columns {
-            Some(columns) => found.iter().map(|&column| columns.names[column].clone()).collect(),
-            None => found.iter().map(usize::to_string).collect::<Vec<_>>(),
-        };
-        let names = lists::list(&names.iter().map(String::as_str).collect::<Vec<_>>());
-        let names = match &self.feature_columns {
-            Some(columns) if columns.are_named => names,
-            Some(_) => format!("in column {names} of the table"),
-            None => format!("{names} (counted from 0)"),
-        };
-        let what = match found.len() {
-            1 => format!(
-                "the feature {names} has one value per class: it is a copy or a code of the labels; leave it out"
-            ),
-            n => format!(
-                "{n} features have one value per class: they are copies or codes of the labels: {names}; leave them out"
-            ),
-        };
-        self.note(format!("{what} (--feature-columns) unless a model may know the answer"));
+        let (one, many) =
+            ("has one value per class: it is a copy or a code", "have one value per class: they are copies or codes");
+        self.note_features(&found, one, many);
+        let one = "has a few values, each of nodes of one class alone: it is a finer code";
+        let many = "have a few values, each of nodes of one class alone: they are finer codes";
+        self.note_features(&finer, one, many);
         Ok(())
     }
 
-    fn leaks<T: Element + Into<f32>>(&self, labels: &[i32], sums: Option<&[f32]>) -> Result<Vec<usize>> {
+    /// Notes features that give the labels away; `one` and `many` say why, of one or of several.
+    fn note_features(&mut self, found: &[usize], one: &str, many: &str) {
+        if found.is_empty() {
+            return;
+        }
+        let (names, _) = self.names_of_features(found);
+        let what = match found.len() {
+            1 => format!("the feature {names} {one} of the labels; leave it out"),
+            n => format!("{n} features {many} of the labels: {names}; leave them out"),
+        };
+        self.note(format!("{what} (--feature-columns) unless a model may know the answer"));
+    }
+
+    /// Features by the names or numbers of their columns, and whether these are columns of a table.
+    pub(super) fn names_of_features(&self, found: &[usize]) -> (String, bool) {
+        let names: Vec<String> = match &self.feature_columns {
+            Some(columns) => found.iter().map(|&column| columns.names[column].clone()).collect(),
+            None => found.iter().map(usize::to_string).collect(),
+        };
+        let names = lists::list(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        match &self.feature_columns {
+            Some(columns) if columns.are_named => (names, true),
+            Some(_) => (format!("in column {names} of the table"), true),
+            None => (format!("{names} (counted from 0)"), false),
+        }
+    }
+
+    /// Columns with one value per class, and those that are finer codes of the labels.
+    fn leaks<T: Element + Into<f32>>(&self, labels: &[i32], sums: Option<&[f32]>) -> Result<[Vec<usize>; 2]> {
         let (features, shape) = read_npy::<T>(&self.dir().join("features.npy"), Load::Mmap)?;
-        Ok(columns(&features, shape[1] as usize, labels, sums))
+        let (dim, rounding) = (shape[1] as usize, Rounding::of::<T>(sums));
+        let found = columns(&features, dim, labels, &rounding);
+        let mut finer = finer::columns(&features, dim, labels, &rounding);
+        finer.retain(|column| !found.contains(column));
+        Ok([found, finer])
+    }
+}
+
+/// Comparison of stored features as they were in the source.
+struct Rounding<'s> {
+    /// What the rows of normalised features were divided by: columns are compared as they were before.
+    sums: Option<&'s [f32]>,
+    /// Relative difference of values that were equal before their rows were divided.
+    relative: f32,
+}
+
+impl<'s> Rounding<'s> {
+    fn of<T: Element>(sums: Option<&'s [f32]>) -> Self {
+        let relative = match T::DTYPE {
+            Dtype::F16 => 2e-3,
+            Dtype::Bf16 => 2e-2,
+            _ => 1e-5,
+        };
+        Self { sums, relative }
+    }
+
+    /// What a node's row was divided by.
+    fn sum(&self, node: usize) -> f32 {
+        self.sums.map_or(1.0, |sums| if sums[node] > 0.0 { sums[node] } else { 1.0 })
+    }
+
+    /// A feature before its row was divided.
+    fn original<T: Into<f32>>(&self, stored: T, node: usize) -> f32 {
+        stored.into() * self.sum(node)
+    }
+
+    /// Whether two features were equal before.
+    fn is_same(&self, a: f32, b: f32) -> bool {
+        a == b || self.sums.is_some() && (a - b).abs() <= self.relative * a.abs().max(b.abs())
     }
 }
 
@@ -75,26 +127,17 @@ struct FirstNode {
 }
 
 /// Columns of `features` (`[nodes, dim]`) that have one value per class, but not the same one for all of them. Nodes without a
-/// label do not count. `sums` are those that the rows of normalised features were divided by: the columns are compared as they
-/// were before.
+/// label do not count.
 ///
 /// Ends at the first rows where, as mostly, no column is left. Memory: a byte a column, and some 30 bytes a class.
 fn columns<T: Element + Into<f32>>(
     features: &Array<T>,
     dim: usize,
     labels: &[i32],
-    sums: Option<&[f32]>,
+    rounding: &Rounding<'_>,
 ) -> Vec<usize> {
-    let rounding = match T::DTYPE {
-        Dtype::F16 => 2e-3,
-        Dtype::Bf16 => 2e-2,
-        _ => 1e-5,
-    };
-    let sum = |node: usize| sums.map_or(1.0, |sums| if sums[node] > 0.0 { sums[node] } else { 1.0 });
-    let is_same = |(a, sum_a): (T, f32), (b, sum_b): (T, f32)| {
-        let (a, b): (f32, f32) = (a.into() * sum_a, b.into() * sum_b);
-        a == b || sums.is_some() && (a - b).abs() <= rounding * a.abs().max(b.abs())
-    };
+    let is_same = |(a, sum_a): (T, f32), (b, sum_b): (T, f32)| rounding.is_same(a.into() * sum_a, b.into() * sum_b);
+    let sum = |node: usize| rounding.sum(node);
     let row = |node: usize| &features[node * dim..][..dim];
     let row_bytes = dim * size_of::<T>();
     let mut classes: HashMap<i32, FirstNode> = HashMap::new();

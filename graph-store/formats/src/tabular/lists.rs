@@ -83,6 +83,14 @@ pub(crate) fn numbers(columns: &[usize]) -> String {
     runs.map(run).collect::<Vec<_>>().join(",")
 }
 
+/// Maximum number of ids that a message names.
+pub(crate) const NAMED: usize = 5;
+
+/// The first ones of `count` ids, for a message.
+pub(crate) fn first_of(named: Vec<String>, count: u64) -> String {
+    named.join(", ") + if count > named.len() as u64 { ", …" } else { "" }
+}
+
 /// Columns for a message: names of one word with rising numbers are one entry (`f0…f63`); without names, numbers.
 pub(crate) fn listed(header: &Header, columns: &[usize]) -> String {
     if !header.named {

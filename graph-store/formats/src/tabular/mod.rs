@@ -70,6 +70,12 @@ impl Texts {
         &self.bytes[start..self.ends[i]]
     }
 
+    /// Removes all texts from the `len`-th on.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len);
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }

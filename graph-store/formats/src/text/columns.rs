@@ -199,7 +199,7 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<FirstLine, Fa
     let count = texts.len();
     if count < 2 {
         let what = format!("expected two node ids or the names of two columns, found \"{}\"", excerpt(line));
-        return Err((what, "check that this is a list of edges, one a line"));
+        return Err((what, LONE_FIELD));
     }
     let numbers = texts.iter().filter(|f| is_number(f)).count();
     let is_header = numbers == 0;
@@ -216,8 +216,15 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<FirstLine, Fa
 }
 
 /// Cure for a first line with fields that are no numbers.
-const TEXT_LINE: &str =
+pub(crate) const TEXT_LINE: &str =
     "correct it, or, where it is an edge whose ids are text, read the file with --ids strings --columns src,dst";
+
+/// Cure for a first line of ids that are text.
+pub(crate) const NEIGHBORS_OR_NAMES: &str =
+    concat!(neighbors_command!(), "; if it is an edge with more than its ids, name all columns by --columns");
+
+/// Cure for a first line of one field.
+const LONE_FIELD: &str = concat!("check that this is a list of edges, one per line; ", neighbors_command!());
 
 impl Header {
     pub(crate) fn new(names: impl IntoIterator<Item = impl AsRef<str>>, named: bool) -> Self {
@@ -312,7 +319,7 @@ const MANY_COLUMNS: &str = concat!(
 );
 
 /// Whether a field is a number.
-fn is_number(field: &[u8]) -> bool {
+pub(crate) fn is_number(field: &[u8]) -> bool {
     super::real(field).is_some() && field.iter().any(u8::is_ascii_digit)
 }
 

@@ -62,17 +62,27 @@ pub(crate) struct Pairs<I> {
 /// A node id of some width.
 pub(crate) trait Id: Copy + Send + Sync + Ord {
     fn from_u64(id: u64) -> Option<Self>;
+
+    fn to_u64(self) -> u64;
 }
 
 impl Id for u32 {
     fn from_u64(id: u64) -> Option<Self> {
         (id < MAX_NODES).then_some(id as u32)
     }
+
+    fn to_u64(self) -> u64 {
+        self.into()
+    }
 }
 
 impl Id for u64 {
     fn from_u64(id: u64) -> Option<Self> {
         Some(id)
+    }
+
+    fn to_u64(self) -> u64 {
+        self
     }
 }
 
@@ -85,6 +95,26 @@ impl<I: Id> Pairs<I> {
     pub(crate) fn push(&mut self, source: I, target: I) {
         self.sources.push(source);
         self.targets.push(target);
+    }
+
+    /// Keeps the edges between ids that satisfy `keep`; calls `left_out` with both ends of each other one.
+    pub(crate) fn retain(&mut self, keep: impl Fn(I) -> bool, mut left_out: impl FnMut(I, I)) {
+        let mut kept = 0;
+        for i in 0..self.sources.len() {
+            let (source, target) = (self.sources[i], self.targets[i]);
+            if !(keep(source) && keep(target)) {
+                left_out(source, target);
+                continue;
+            }
+            (self.sources[kept], self.targets[kept]) = (source, target);
+            if let Some(&weight) = self.weights.get(i) {
+                self.weights[kept] = weight;
+            }
+            kept += 1;
+        }
+        self.sources.truncate(kept);
+        self.targets.truncate(kept);
+        self.weights.truncate(kept);
     }
 
     /// Parses whole lines; skips empty ones and those that begin with `#` or `%`.

@@ -200,7 +200,11 @@ pub(crate) const CASES: &[(&str, &str, &str)] = &[
         "",
         "!e.csv, line 2: expected two node ids, found",
     ),
-    ("0x1a,0x1b\n0x1b,0x1c\n", "", "!e.csv, line 1: the columns are named \"0x1a\", \"0x1b\""),
+    (
+        "0x1a,0x1b\n0x1b,0x1c\n",
+        "",
+        "!e.csv, line 1: the first line has no names of columns: \"0x1b\" is on line 2, too; correct it, or, where it is an edge whose ids are text, read",
+    ),
     ("0x1a,0x1b\n0x1b,0x1c\n", "strings columns=src+dst", "0x1a>0x1b 0x1b>0x1c | columns"),
     ("12e4,34e5\n34e5,120000\n", "", "!e.csv, line 1: expected two node ids, found \"12e4,34e5\""),
     ("12e4,34e5\n34e5,120000\n", "strings", "12e4>34e5 34e5>120000 | columns"),
@@ -216,6 +220,29 @@ pub(crate) const CASES: &[(&str, &str, &str)] = &[
     ("src,dst\n1.2345e+04,2.\n", "compact", "12345>2 | columns"),
     ("src,dst\n1e+16,2\n", "compact", "!e.csv, line 2: expected two node ids"),
     ("src dst w\n1.0 2.0 0.5\n", "compact", "1>2:0.5 | columns"),
+    // Ids that a node table does not list.
+    (
+        "src,dst\n1,2\n2,3\n3,9\n9,8\n",
+        "listed=1+2+3",
+        "!n.csv: 7 of 10 nodes have no features: 0, 4, 5, 6, 7, …; give every node its row, or import the nodes of this file alone by --ids compact --unknown-nodes drop",
+    ),
+    (
+        "0 1 0.5\n1 2 1\n7 2 4\n",
+        "listed=2+1+0 compact",
+        "!n.csv: 1 of 4 nodes have no features: 7; give every node its row, or import the nodes of this file alone by --unknown-nodes drop",
+    ),
+    ("0 1 0.5\n1 2 1\n7 2 4\n", "listed=2+1+0 unlisted-dropped", "0>1:0.5 1>2:1 | n.csv"),
+    (
+        "src,dst,weight\na,b,2\nb,q,3\nc,a,4\n",
+        "listed=c+a+b strings",
+        "!n.csv: 1 of 4 nodes have no features: \"q\"; give every node its row, or import the nodes of this file alone by --unknown-nodes drop",
+    ),
+    (
+        "userId,movieId\n1,1\n1,3\n3,2\n",
+        "src=userId dst=movieId compact apart listed=1+3+5+7",
+        "!n.csv: 1 of 5 nodes have no features: 6; ",
+    ),
+    ("src,dst\n1,2\n3,9\n", "listed=1+2+3 unlisted-dropped", "!n.csv: 1 of 4 nodes have no features: 0; "),
     // Lists of neighbours and other formats that look like lists of edges.
     (
         "0 1\n1 2 3\n2 3\n3\n",
@@ -224,6 +251,37 @@ pub(crate) const CASES: &[(&str, &str, &str)] = &[
     ),
     ("0 1\n1 2 3 4\n2 3 0\n3 0 1\n4 2\n", "bare", "!e.csv, line 2: expected 2 columns"),
     ("0 1 2\n1 2\n2 0\n", "bare", "!e.csv, line 2: expected 3 columns"),
+    (
+        "alice bob carol\nbob carol dave\ncarol alice bob\n",
+        "",
+        "!e.csv, line 1: the first line has no names of columns: \"bob\" is on line 2, too; if each line lists a node and its neighbours, write one edge a line: `python3",
+    ),
+    (
+        "alice bob carol\nbob carol dave\ncarol alice bob\n",
+        "strings",
+        "!e.csv: the first line has no names of columns: \"bob\" is on line 2, too; if each line lists a node and its neighbours",
+    ),
+    (
+        "# adjacency\nalice,bob\n\nbob,carol,dave\ncarol\n",
+        "",
+        "!e.csv, line 2: the first line has no names of columns: \"bob\" is on line 4, too; if each line lists a node and its neighbours",
+    ),
+    (
+        "alice\nbob alice\n",
+        "",
+        "!e.csv, line 1: the first line has no names of columns: \"alice\" is on line 2, too; if each line lists",
+    ),
+    ("0\n1 0\n2 0 1\n", "", "!e.csv, line 1: expected two node ids or the names of two columns, found \"0\"; check"),
+    (
+        "alice bob\nbob carol\n",
+        "",
+        "!e.csv, line 1: the first line has no names of columns: \"bob\" is on line 2, too; correct it, or, where it is an edge whose ids are text, read the file with --ids strings --columns src,dst",
+    ),
+    (
+        "user item time\n1 2 3\n",
+        "",
+        "!e.csv, line 1: the columns are named \"user\", \"item\", \"time\", of which not all",
+    ),
     ("0 1 2 3\n1 2\n2 3\n3\n", "", "!e.csv, line 1: the first line has 4 columns"),
     ("0: 1 2\n1: 2\n", "", "!e.csv, line 1: the first line is neither numbers nor names of columns"),
     ("1\t2,3\n2\t3\n3\t1,2\n", "", "!e.csv, line 1: the first line is neither"),

@@ -11,6 +11,8 @@ use super::{dataset_edges, independent, read, support};
 const OPTIONS: &[(&str, &str)] = &[
     ("--ids strings --columns src,dst", "strings columns=src+dst"),
     ("--ids strings", "strings"),
+    ("--ids compact --unknown-nodes drop", "compact unlisted-dropped"),
+    ("--unknown-nodes drop", "unlisted-dropped"),
     ("--ids compact", "compact"),
     ("--drop-weights", "bare"),
     ("--bipartite=no", "together"),

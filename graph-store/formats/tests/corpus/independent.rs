@@ -78,6 +78,10 @@ pub(crate) fn edges(text: &str, how: &str) -> Vec<String> {
             }
         }
     }
+    if let Some(listed) = option("listed").filter(|_| has("unlisted-dropped")) {
+        let listed: Vec<&str> = listed.split('+').collect();
+        found.retain(|(source, target, _)| [source, target].iter().all(|id| listed.contains(&id.as_str())));
+    }
     let show = |(source, target, weight): (String, String, Option<String>)| match weight {
         Some(weight) => format!("{source}>{target}:{}", weight.parse::<f32>().expect("a weight")),
         None => format!("{source}>{target}"),

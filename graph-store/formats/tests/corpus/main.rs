@@ -11,17 +11,19 @@ use std::path::Path;
 
 use cases::CASES;
 use morphgl_formats::edge_list::{self, Column, Columns, EdgeListOptions, Ids};
-use morphgl_formats::{NodeFiles, Options, Silent};
+use morphgl_formats::{NodeFiles, Options, Silent, UnknownNodes};
 use morphgl_graph_store::Meta;
 use support::write;
 
 /// Imports `text` with the options in `how` (`src=COLUMN`, `dst=`, `weight=`, `columns=A+B+C`, `first=N`, `compact`,
 /// `strings`, `symmetrise`, `loops` and `duplicates`, which drops them, `bare`, which drops weights, `apart` and `together`: two
-/// kinds of nodes, or one, `any-count` of other columns, `nodes=N`).
+/// kinds of nodes, or one, `any-count` of other columns, `nodes=N`, `listed=A+B+C`: a node table with features of these ids,
+/// `unlisted-dropped`).
 /// Returns the edges `source>target` or `source>target:weight`, and after `|` each note; or `!` and the message.
 fn read(text: &str, how: &str) -> String {
     let column = |text: &str| text.parse().map_or_else(|_| Column::Name(text.to_string()), Column::Number);
     let (mut format, mut options) = (EdgeListOptions::default(), Options::default());
+    let dir = tempfile::tempdir().expect("a directory");
     for word in how.split_whitespace() {
         match word.split_once('=').unwrap_or((word, "")) {
             ("src", name) => format.columns.src = Some(column(name)),
@@ -39,10 +41,14 @@ fn read(text: &str, how: &str) -> String {
             ("together", _) => options.bipartite = Some(false),
             ("any-count", _) => format.ignore_columns = true,
             ("nodes", n) => format.num_nodes = Some(n.parse().expect("a number")),
+            ("listed", ids) => {
+                let rows: String = ids.split('+').map(|id| format!("{id},0.5\n")).collect();
+                options.nodes.table = Some(write(&dir, "n.csv", format!("id,f0\n{rows}").as_bytes()));
+            }
+            ("unlisted-dropped", _) => options.nodes.unknown_nodes = Some(UnknownNodes::Drop),
             other => panic!("{other:?}"),
         }
     }
-    let dir = tempfile::tempdir().expect("a directory");
     let source = write(&dir, "e.csv", text.as_bytes());
     let target = dir.path().join("dataset");
     if let Err(e) = edge_list::import(&source, &target, &format, &options, &Silent) {

@@ -7,6 +7,7 @@ mod classes;
 mod columns;
 mod gephi;
 mod masks;
+mod unknown;
 
 use std::path::{Path, PathBuf};
 
@@ -231,11 +232,7 @@ fn rows_that_do_not_fit_are_refused() {
             "n.csv, line 3: \"later\" is no split; write train, valid, test or nothing",
         ),
         ("n.csv", "id,f0\n0,1\n1,a\n", "n.csv, line 3: the feature \"a\" is no number"),
-        (
-            "n.csv",
-            "id,f0\n0,1\n",
-            "n.csv: 1 of 2 nodes have no features; the first one is node 1 of the dataset; give every node its row",
-        ),
+        ("n.csv", "id,f0\n0,1\n", "n.csv: 1 of 2 nodes have no features: 1; give every node its row, or import"),
         ("n.csv", "id,f0\n0,1\n1,\n", "n.csv, element 1: the feature of node 1, column 0 is NaN, not a finite number"),
         ("n.csv", "f0\n1\n", &format!("n.csv: 1 rows, but the graph has 2 nodes; {long}")),
         ("n.csv", "", "n.csv: the table is empty"),

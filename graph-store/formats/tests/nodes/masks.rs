@@ -63,6 +63,30 @@ fn masks_that_are_none_are_refused() {
     }
 }
 
+/// In a graph of two nodes, a zero and a one may be a mask as well as both nodes.
+#[test]
+fn masks_of_a_graph_of_two_nodes() {
+    let mut case = Case::new(Ids::Keep);
+    let mut train = |values: [u8; 2], as_array: bool, header: &str| {
+        let text = format!("{header}{}\n{}\n", values[0], values[1]);
+        let file = if as_array { case.array("m.npy", &values, None) } else { case.file("m.txt", &text) };
+        case.options.nodes = NodeFiles { splits: [file, None, None], ..NodeFiles::default() };
+        let dataset = Dataset::open(case.import("0 1\n")?, Default::default()).unwrap();
+        Ok::<_, String>(dataset.splits.train.to_vec())
+    };
+    for as_array in [false, true] {
+        assert_eq!(train([1, 1], as_array, ""), Ok(vec![0, 1]));
+        assert_eq!(train([0, 0], as_array, ""), Ok(vec![]));
+        for values in [[0, 1], [1, 0]] {
+            let message = train(values, as_array, "").unwrap_err();
+            let says = "zeros and ones, which may be the ids of nodes or a mask; write them as text below the name of their column, id or train_mask";
+            assert!(message.contains(says), "{message}");
+        }
+    }
+    assert_eq!(train([1, 0], false, "id\n"), Ok(vec![0, 1]));
+    assert_eq!(train([1, 0], false, "train_mask\n"), Ok(vec![0]));
+}
+
 /// SNAP's `0.feat`: "id value value …", without a header, in any order of ids.
 #[test]
 fn a_first_column_of_ids_is_no_feature() {

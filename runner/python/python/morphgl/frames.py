@@ -14,7 +14,7 @@ from .graph import SPLITS, Graph, provenance
 NAMES = {"src": "source", "dst": "target", "weight": "edge_weight", "id-column": "id", "label-column": "y", "feature-columns": "x"}
 
 
-def imported(edges, nodes, source, target, edge_weight, y, x, id, ids, splits, edge_ids, options):
+def imported(edges, nodes, source, target, edge_weight, y, x, id, ids, splits, edge_ids, unknown_nodes, options):
     """The graph of the frames, and the positions of its edges in `edges`."""
     from pandas.api import types
 
@@ -30,7 +30,7 @@ def imported(edges, nodes, source, target, edge_weight, y, x, id, ids, splits, e
     text = not all(types.is_numeric_dtype(edges[end]) for end in ends)
     with tempfile.TemporaryDirectory() as folder:
         file = lambda name: os.path.join(folder, name)
-        words = {"src": source, "dst": target, "weight": edge_weight, **options}
+        words = {"src": source, "dst": target, "weight": edge_weight, "unknown-nodes": unknown_nodes, **options}
         edges.to_csv(file("edges.csv"), index=False)
         has_ids = id is not None
         if nodes is not None:
@@ -49,8 +49,8 @@ def imported(edges, nodes, source, target, edge_weight, y, x, id, ids, splits, e
             words.update({"nodes": file("nodes.csv"), "id-column": id, "label-column": y})
             if x is not None:
                 words["feature-columns"] = ",".join(worded(name) for name in ([x] if isinstance(x, str) else x))
-        elif y is not None or x is not None or id is not None:
-            raise ValueError("nodes: y, x and id name columns of it; pass the frame of nodes")
+        elif y is not None or x is not None or id is not None or unknown_nodes is not None:
+            raise ValueError("nodes: y, x and id name columns of it, and unknown_nodes is about its ids; pass the frame of nodes")
         for part, given in splits.items():
             if given is not None and not (nodes is not None and is_mask(given)):
                 given = np.flatnonzero(given) if is_mask(given) else np.asarray(given).reshape(-1)
@@ -72,7 +72,7 @@ def imported(edges, nodes, source, target, edge_weight, y, x, id, ids, splits, e
             if "left out" in note or not note.startswith(("nodes.csv", "columns")):
                 warnings.warn(of_frames(note, folder), stacklevel=4)
         graph = Graph.open(file("graph"))._detached()
-    return graph, positions(graph, edges, ends) if edge_ids else False
+    return graph, positions(graph, edges, ends, unknown_nodes == "drop") if edge_ids else False
 
 
 def column(frame, what, name, known, position):
@@ -102,22 +102,29 @@ def is_mask(given):
 def of_frames(message, folder):
     """A message about the files as one about the frames and the arguments."""
     message = message.replace(folder + os.sep, "")
-    return re.sub(r"--([a-z][a-z-]*)", lambda option: NAMES.get(option[1], option[1].replace("-", "_")) + "=", message)
+    name = lambda option: NAMES.get(option[1], option[1].replace("-", "_")) + "=" + (f'"{option[2]}"' if option[2] else "")
+    return re.sub("--([a-z][a-z-]*)(?: (compact|strings|drop))?", name, message)
 
 
-def positions(graph, edges, ends):
-    """The positions in the frame of the graph's edges."""
-    ids = graph.node_ids
-    pair = []
-    for end in ends:
-        given = edges[end].to_numpy()
-        if isinstance(ids, list):
-            number = {name: node for node, name in enumerate(ids)}
-            pair.append(np.array([number[str(name).strip()] for name in given], np.int64))
-        else:
-            pair.append(given.astype(np.int64) if ids is None else np.searchsorted(ids, given))
-    sources, targets = (arrays.ids("edges", column) for column in pair)
+def positions(graph, edges, ends, known_alone):
+    """The positions in the frame of the graph's edges; with `known_alone`, these are between the graph's nodes alone."""
+    pair = [numbers(graph, edges[end].to_numpy()) for end in ends]
+    kept = np.flatnonzero((pair[0] >= 0) & (pair[1] >= 0)) if known_alone else None
+    sources, targets = (arrays.ids("edges", column if kept is None else column[kept]) for column in pair)
     _, indices, order = (np.asarray(part) for part in _morphgl.csc(sources, targets, graph.num_nodes))
     if not np.array_equal(indices, graph.indices):
         raise ValueError("edge_ids: the options added or dropped edges, which have no position in the frame; leave one of them out")
-    return order
+    return order if kept is None else kept.astype(order.dtype)[order]
+
+
+def numbers(graph, given):
+    """The graph's numbers of nodes that are given by their ids; -1 for others."""
+    ids = graph.node_ids
+    if isinstance(ids, list):
+        number = {name: node for node, name in enumerate(ids)}
+        return np.array([number.get(str(name).strip(), -1) for name in given], np.int64)
+    given = given.astype(np.int64)
+    if ids is None:
+        return np.where(given < graph.num_nodes, given, -1)
+    place = np.searchsorted(ids, given).clip(max=len(ids) - 1)
+    return np.where(ids[place] == given, place, -1)

@@ -154,7 +154,7 @@ class Graph:
 
     @classmethod
     def from_pandas(cls, edges, nodes=None, source=None, target=None, edge_weight=None, y=None, *, x=None, id=None, ids=None,
-                    train=None, valid=None, test=None, edge_ids=False, **options):
+                    train=None, valid=None, test=None, edge_ids=False, unknown_nodes=None, **options):
         """A graph of data frames, read as `morphgl import edges edges.csv --nodes nodes.csv` reads their files.
 
         `edges` has a row per edge. `source`, `target` and `edge_weight` name its columns; default: by known names, such as `source`,
@@ -164,12 +164,13 @@ class Graph:
 
         `ids`: "keep" numbers as they are, "compact" numbers nodes anew in the order of their ids, "strings" are names. Default:
         "strings" for text, "compact" where nodes have ids, else "keep"; :attr:`node_ids` has them. `train`, `valid`, `test`: ids, or
-        masks by row of `nodes`. `options` are those of `morphgl import edges --help`: `symmetrise=True`, `split="0.6,0.2,0.2"`, …
+        masks by row of `nodes`. `unknown_nodes="drop"` leaves out the edges of ids that `nodes` does not list, with a warning that
+        counts them; default: refused where nodes have features. `options` are those of `morphgl import edges --help`: `symmetrise=True`, `split="0.6,0.2,0.2"`, …
         """
         from . import frames
 
         made, order = frames.imported(edges, nodes, source, target, edge_weight, y, x, id, ids,
-                                      {"train": train, "valid": valid, "test": test}, edge_ids, options)
+                                      {"train": train, "valid": valid, "test": test}, edge_ids, unknown_nodes, options)
         made._edge_order = order
         return made
 

@@ -50,6 +50,7 @@ class Graph:
         valid: Any = None,
         test: Any = None,
         edge_ids: bool = False,
+        unknown_nodes: Optional[str] = None,
         **options: Any,
     ) -> Graph: ...
     @classmethod

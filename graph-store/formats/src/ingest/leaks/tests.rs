@@ -33,7 +33,50 @@ proptest! {
             let rows = stored.chunks_mut(dim).zip(&sums).filter(|(_, sum)| **sum > 0.0);
             rows.for_each(|(row, sum)| row.iter_mut().for_each(|v| *v /= sum));
         }
-        let found = columns(&Array::from(stored), dim, &labels, normalize.then_some(&sums[..]));
+        let rounding = Rounding::of::<f32>(normalize.then_some(&sums[..]));
+        let found = columns(&Array::from(stored), dim, &labels, &rounding);
         prop_assert_eq!(found, expected(&features, dim, &labels));
+    }
+
+    /// A code of several values per class is found, whatever the number of columns, and a column with one node of another class is
+    /// not; nor are columns of many values or without a relation to the labels.
+    #[test]
+    fn finer_codes_are_found(
+        (num_classes, per_class) in (2usize..5, 2usize..4),
+        dim in prop::sample::select(vec![1usize, 3, 130, 1500]),
+        at in prop::collection::btree_set(0usize..1500, 0..3),
+        seed: u32,
+        normalize: bool,
+    ) {
+        let hash = |i: usize| crate::random::hash(u64::from(seed), i as u64) as usize;
+        let num_nodes = 200;
+        // Every fifth node has no label; one node has another label than its value says where the code is spoilt.
+        let fine: Vec<usize> = (0..num_nodes).map(|node| hash(node) % (num_classes * per_class)).collect();
+        let labels: Vec<i32> = (0..num_nodes).map(|node| if node % 5 == 4 { -1 } else { (fine[node] % num_classes) as i32 }).collect();
+        let codes: Vec<usize> = at.into_iter().filter(|&column| column < dim).collect();
+        let spoilt = codes.first().copied();
+        let mut features = vec![0f32; num_nodes * dim];
+        for (node, row) in features.chunks_mut(dim).enumerate() {
+            for (column, value) in row.iter_mut().enumerate() {
+                let noise = hash(num_nodes + node * dim + column);
+                // Measurements, flags and small counts.
+                *value = match column % 3 { 0 => noise as f32 / 1e9, 1 => (noise % 2) as f32, _ => (noise % 7) as f32 };
+            }
+            for &column in &codes {
+                row[column] = 1.0 + (fine[node] * 37 % 101) as f32;
+            }
+            if let Some(column) = spoilt.filter(|_| node == 100) {
+                row[column] = 1.0 + ((fine[node] + 1) % (num_classes * per_class) * 37 % 101) as f32;
+            }
+        }
+        let mut stored = features.clone();
+        let sums: Vec<f32> = features.chunks(dim).map(|row| row.iter().map(|v| v.abs()).sum()).collect();
+        if normalize {
+            let rows = stored.chunks_mut(dim).zip(&sums).filter(|(_, sum)| **sum > 0.0);
+            rows.for_each(|(row, sum)| row.iter_mut().for_each(|v| *v /= sum));
+        }
+        let rounding = Rounding::of::<f32>(normalize.then_some(&sums[..]));
+        let found = finer::columns(&Array::from(stored), dim, &labels, &rounding);
+        prop_assert_eq!(&found, &codes.iter().copied().filter(|column| Some(*column) != spoilt).collect::<Vec<_>>());
     }
 }

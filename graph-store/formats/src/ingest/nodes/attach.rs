@@ -6,10 +6,12 @@ use morphgl_graph_store::{Dtype, Error, Load, NpyWriter, Result, read_npy};
 
 use super::node_index::NodeIndex;
 use super::{Features, FirstColumn, NO_SPLIT, NodeTable};
-use crate::Ingest;
 use crate::files::{file_name, invalid};
 use crate::ingest::features::{self, BATCH_VALUES};
 use crate::npy::open_array;
+use crate::splits::{self, EITHER};
+use crate::tabular::lists::{NAMED, first_of};
+use crate::{Ingest, UnknownNodes};
 
 /// The node of each row of a file.
 enum RowNodes {
@@ -39,6 +41,9 @@ impl RowNodes {
     }
 }
 
+/// Cure for a split's file of zeros and ones that may be ids or a mask.
+const WHICH_FILE: &str = "write them as text below the name of their column, id or train_mask (val_mask, test_mask)";
+
 /// Fewest nodes whose ids are recognised in a column: zeros and ones are common.
 const RECOGNISED: u64 = 3;
 
@@ -60,18 +65,40 @@ impl Ingest<'_> {
     /// Adds the content of the node files to the graph, whose edges are written.
     pub(crate) fn attach_nodes(&mut self, num_nodes: u64) -> Result<()> {
         self.read_nodes(false)?;
+        if self.options().nodes.unknown_nodes.is_some() && self.listed_alone.is_none() {
+            return invalid("--unknown-nodes", "the nodes of this format are its rows", "leave it out");
+        }
+        let node_table = self.listed_keys().map(|(path, _)| path.to_path_buf());
         let tables = self.nodes.take().unwrap_or_default();
         if tables.is_empty() {
             return Ok(());
         }
         let index = NodeIndex::of(self, num_nodes)?;
         let mut splits = None;
-        for NodeTable { path, rows, keys, first_column, labels, splits: parts, features } in tables {
+        for NodeTable { path, rows, keys, first_column, labels, splits: parts, features, lone_ids, .. } in tables {
+            if splits::is_either(&lone_ids, num_nodes) {
+                return invalid(&path, EITHER, WHICH_FILE);
+            }
             if let Some(first) = first_column {
                 first.check(&path, &index, num_nodes)?;
             }
             let nodes = match &keys {
-                Some(keys) => RowNodes::Listed(index.nodes(&path, keys, num_nodes)?),
+                Some(keys) => {
+                    let is_node_table = node_table.as_ref() == Some(&path);
+                    let drop_unknown = self.drops_unknown_nodes() && !is_node_table;
+                    let nodes = index.nodes(&path, keys, num_nodes, drop_unknown)?;
+                    let unknown = nodes.iter().filter(|&&node| node == u32::MAX).count();
+                    if let (Some(table), 1..) = (&node_table, unknown) {
+                        let what = format!("{unknown} rows of nodes that {} does not list", file_name(table));
+                        self.note(format!("{}: {what} were left out", file_name(&path)));
+                    }
+                    let is_strict = is_node_table && self.options().nodes.unknown_nodes == Some(UnknownNodes::Refuse);
+                    if features.is_some() || is_strict {
+                        let what = if features.is_some() { "features" } else { "row" };
+                        self.refuse_missing(&path, &nodes, num_nodes, &index, what)?;
+                    }
+                    RowNodes::Listed(nodes)
+                }
                 None => self.rows_in_order(&path, rows, &index, num_nodes)?,
             };
             if let Some(features) = features {
@@ -97,6 +124,24 @@ impl Ingest<'_> {
             self.splits(&path, &splits[0], &splits[1], &splits[2])?;
         }
         Ok(())
+    }
+
+    /// Refuses nodes that are not among those of the rows of a file with ids; they have no `what`.
+    fn refuse_missing(&self, path: &Path, rows: &[u32], num_nodes: u64, index: &NodeIndex, what: &str) -> Result<()> {
+        let mut has_row = vec![false; num_nodes as usize];
+        rows.iter().filter(|&&node| node != u32::MAX).for_each(|&node| has_row[node as usize] = true);
+        let missing = || (0..).zip(&has_row).filter(|(_, has_row)| !**has_row).map(|(node, _)| node);
+        let count = missing().count() as u64;
+        if count == 0 {
+            return Ok(());
+        }
+        let ids = first_of(missing().take(NAMED).map(|node| index.id(node)).collect(), count);
+        let what = format!("{count} of {num_nodes} nodes have no {what}: {ids}");
+        let cure = match self.listed_alone.as_deref().filter(|options| !options.is_empty()) {
+            Some(options) => format!("give every node its row, or import the nodes of this file alone by {options}"),
+            None => "give every node its row".to_string(),
+        };
+        invalid(path, what, cure)
     }
 
     /// Matches rows without ids to nodes: in the order of the nodes' ids where there are as many rows as nodes, else row `i`
@@ -133,12 +178,6 @@ impl Ingest<'_> {
         };
         let (values, _) = read_npy::<f32>(&rows, Load::Mmap)?;
         let row_of = nodes.by_node(0..(values.len() / dim.max(1)) as u32, u32::MAX, num_nodes);
-        let missing = row_of.iter().filter(|&&row| row == u32::MAX).count();
-        if let Some(node) = row_of.iter().position(|&row| row == u32::MAX) {
-            let what =
-                format!("{missing} of {num_nodes} nodes have no features; the first one is node {node} of the dataset");
-            return invalid(path, what, "give every node its row");
-        }
         let mut sink = self.features(path, dim, Dtype::F32)?;
         sink.push_rows(row_of.len(), |node, row| row.copy_from_slice(&values[row_of[node] as usize * dim..][..dim]))?;
         sink.finish()?;

@@ -1,5 +1,7 @@
 //! Choice of the columns of a table of nodes, by their names or by the options.
 
+use std::collections::HashMap;
+
 use morphgl_graph_store::Result;
 
 use super::FeatureColumns;
@@ -40,6 +42,10 @@ const NO_FEATURE: &str = "id ids nid uid gid pid nodeid node_id label labels cla
     weight weights time times timestamp timestamps timeset date dates datetime year month day hour";
 /// Such words, unless another follows: a `node` is an id, and a `node_feature` is not.
 const NO_LAST_WORD: &str = "node nodes name names index idx key set t n w";
+/// Of these, the letters by which vectors are named, too: `w0 … w1432` are words. One or two such columns are weights or times.
+const VECTORS: &str = "t n w";
+/// Minimum number of columns of a vector named by such a letter.
+const VECTOR_LEN: usize = 3;
 /// Ends of such words, which are written without a separator: `nodelabel`.
 const NO_END: &str = "nodeid label labels class target mask timestamp";
 
@@ -118,7 +124,9 @@ pub(super) fn choose(file: &TableFile<'_>, role: FileRole, ingest: &Ingest<'_>) 
             if chosen.split.is_none() {
                 chosen.masks = MASKS.map(|names| header.find(names));
             }
-            chosen.features = features(file, options, &chosen, |i| header.named && is_feature(&header.names[i]))?;
+            let is_vector = vectors(&header.names);
+            let is_default = |i: usize| header.named && (is_feature(&header.names[i]) || is_vector[i]);
+            chosen.features = features(file, options, &chosen, is_default)?;
             let unknown = chosen.unread(width);
             let is_index = |i: &usize| header.named && INDEX.contains(&header.names[*i].as_str());
             if options == &NodeColumns::default() && !unknown.iter().all(is_index) {
@@ -191,6 +199,19 @@ fn is_feature(name: &str) -> bool {
     let words: Vec<&str> = word.split(is_separator).filter(|word| !word.is_empty()).collect();
     let is_known = |word: &&str| has(NO_FEATURE, word) || NO_END.split(' ').any(|end| word.ends_with(end));
     !words.iter().any(is_known) && !words.last().is_some_and(|last| has(NO_LAST_WORD, last))
+}
+
+/// Which columns are those of a vector that a letter and numbers name: `w0, w1, w2, …` or `w_0, w_1, …`.
+fn vectors(names: &[String]) -> Vec<bool> {
+    let stem = |name: &String| {
+        let (word, number) = split_number(name);
+        let letter = word.trim_end_matches(['_', '-', '.', ' ']);
+        (number.is_some() && VECTORS.split(' ').any(|known| known == letter)).then(|| word.to_string())
+    };
+    let stems: Vec<Option<String>> = names.iter().map(stem).collect();
+    let mut lens: HashMap<&String, usize> = HashMap::new();
+    stems.iter().flatten().for_each(|stem| *lens.entry(stem).or_default() += 1);
+    stems.iter().map(|stem| stem.as_ref().is_some_and(|stem| lens[stem] >= VECTOR_LEN)).collect()
 }
 
 /// Adds a note of the columns that are read.

@@ -11,12 +11,12 @@ mod read;
 
 pub use columns::is_id_column;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::Result;
 
-use crate::Ingest;
 use crate::tabular::Texts;
+use crate::{Ingest, UnknownNodes};
 
 /// The content of a node file, row by row.
 #[derive(Debug)]
@@ -24,12 +24,16 @@ pub(crate) struct NodeTable {
     path: PathBuf,
     rows: usize,
     keys: Option<Keys>,
+    /// Whether it is not a list of the nodes of a split, which lists some nodes of the graph.
+    lists_nodes: bool,
     /// The first column of features, while it may be one of ids that nothing names.
     first_column: Option<FirstColumn>,
     labels: Option<Vec<i32>>,
     /// Split of each row: 0 train, 1 valid, 2 test, or `NO_SPLIT`.
     splits: Option<Vec<u8>>,
     features: Option<Features>,
+    /// Ids of a split that nothing calls ids: in a graph of one or two nodes they may be a mask.
+    lone_ids: Vec<u64>,
 }
 
 /// The columns of a table that are features.
@@ -76,9 +80,34 @@ impl Ingest<'_> {
         Ok(())
     }
 
+    /// The node table, among files with ids: that of the features, else the first one that is no list of a split.
+    fn node_table(&self) -> Option<&NodeTable> {
+        let with_ids = || self.nodes.iter().flatten().filter(|table| table.keys.is_some() && table.lists_nodes);
+        with_ids().find(|table| table.features.is_some()).or_else(|| with_ids().next())
+    }
+
+    /// The file of the node table, and its ids.
+    pub(crate) fn listed_keys(&self) -> Option<(&Path, &Keys)> {
+        self.node_table().and_then(|table| Some((&*table.path, table.keys.as_ref()?)))
+    }
+
+    /// The node files that say which nodes there are; of those with ids the node table alone, where the nodes of all others are
+    /// left out.
+    fn tables_of_nodes(&self) -> impl Iterator<Item = &NodeTable> {
+        let alone = self.drops_unknown_nodes().then(|| self.node_table()).flatten();
+        let is_read =
+            move |table: &&NodeTable| table.keys.is_none() || alone.is_none_or(|alone| std::ptr::eq(*table, alone));
+        self.nodes.iter().flatten().filter(is_read)
+    }
+
+    /// Whether edges and rows of nodes that the node table does not list are left out.
+    pub(crate) fn drops_unknown_nodes(&self) -> bool {
+        self.options().nodes.unknown_nodes == Some(UnknownNodes::Drop)
+    }
+
     /// The ids in the node files.
     pub(crate) fn node_keys(&self) -> impl Iterator<Item = &Keys> {
-        self.nodes.iter().flatten().filter_map(|table| table.keys.as_ref())
+        self.tables_of_nodes().filter_map(|table| table.keys.as_ref())
     }
 
     /// Sets the lower bound of the number of nodes from the node files, for ids that are kept and begin at `first`.
@@ -89,6 +118,6 @@ impl Ingest<'_> {
             _ if table.features.is_none() && table.labels.is_none() => 0,
             _ => table.rows as u64,
         };
-        self.min_nodes = self.nodes.iter().flatten().map(min_nodes).max().unwrap_or(0);
+        self.min_nodes = self.tables_of_nodes().map(min_nodes).max().unwrap_or(0);
     }
 }

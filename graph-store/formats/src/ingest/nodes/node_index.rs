@@ -58,11 +58,25 @@ impl NodeIndex {
         }
     }
 
-    /// The node of each key; an error for a key that is unknown or listed twice.
-    pub(super) fn nodes(&self, path: &Path, keys: &Keys, num_nodes: u64) -> Result<Vec<u32>> {
+    /// The id of a node, for messages.
+    pub(super) fn id(&self, node: u32) -> String {
+        match self {
+            Self::Identity(_) => node.to_string(),
+            Self::Sorted(ids) => ids[node as usize].to_string(),
+            Self::Hashed(nodes, _) => {
+                nodes.iter().find(|&(_, &of)| of == node).map_or(String::new(), |(id, _)| id.to_string())
+            }
+            Self::Names(names) => format!("{:?}", String::from_utf8_lossy(names.get(node))),
+        }
+    }
+
+    /// The node of each key; an error for a key that is listed twice, and for one that is unknown unless these are left out:
+    /// `u32::MAX` then.
+    pub(super) fn nodes(&self, path: &Path, keys: &Keys, num_nodes: u64, drop_unknown: bool) -> Result<Vec<u32>> {
         let mut seen = vec![false; num_nodes as usize];
         let mut checked = |row: usize, node: Option<u32>, key: &dyn Fn() -> String| {
             let (what, cure) = match node {
+                None if drop_unknown => return Ok(u32::MAX),
                 None => (
                     format!("there is no node {}", key()),
                     "remove the row, or raise the number of nodes (--num-nodes)",

@@ -10,7 +10,7 @@ use super::{Features, FirstColumn, Keys, NO_SPLIT, NodeTable};
 use crate::Ingest;
 use crate::files::{file_name, invalid, magic};
 use crate::npy::open_array;
-use crate::splits::{self, Form, MASK_LEN, SplitNodes};
+use crate::splits::{self, Form, SplitNodes};
 use crate::tabular::{Batch, TableFile, Texts, Values, boolean, comments_note, is_missing, lists};
 use crate::text::{NO_COMMAS, has_comma};
 
@@ -38,10 +38,12 @@ fn array(ingest: &Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Resul
         path: path.into(),
         rows,
         keys: None,
+        lists_nodes: !matches!(role, FileRole::Split(_)),
         first_column: None,
         labels: None,
         splits: None,
         features: None,
+        lone_ids: vec![],
     };
     match role {
         FileRole::Table => {
@@ -57,6 +59,7 @@ fn array(ingest: &Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Resul
                 return invalid(path, "numbers, where nodes are known by names", cure);
             }
             SplitNodes::Ids(ids) => {
+                table.lone_ids.extend(ids.iter().filter(|_| ids.len() <= 2));
                 table.keys = Some(Keys::Numbers(ids));
                 table.splits = Some(vec![part; rows]);
             }
@@ -105,6 +108,8 @@ struct TableReader<'p> {
     first_column: Option<Vec<u64>>,
     labels: Labels,
     splits: Vec<u8>,
+    /// Numbers in the only column of a split's file, which has no name and is no mask by its values.
+    lone_ids: Vec<u64>,
     /// Temporary file of the features.
     spool: PathBuf,
     /// The writer of the features, and the number of values in a row.
@@ -123,6 +128,7 @@ impl<'p> TableReader<'p> {
             keys: if named { Keys::Names(Texts::default()) } else { Keys::Numbers(Vec::new()) },
             labels: Labels::default(),
             splits: vec![],
+            lone_ids: vec![],
             spool: ingest.dir().join(format!("{role:?}.rows.npy")),
             out: None,
         }
@@ -257,16 +263,19 @@ impl<'p> TableReader<'p> {
     /// Makes a mask of a list of ids that is one by its values: zeros and ones, which would repeat nodes.
     fn find_mask(&mut self) {
         let FileRole::Split(part) = self.role else { return };
-        let flags: Option<Vec<bool>> = match &self.keys {
-            Keys::Numbers(ids) => ids.iter().map(|&id| (id <= 1).then_some(id == 1)).collect(),
+        let numbers: Option<Vec<u64>> = match &self.keys {
+            Keys::Numbers(ids) => ids.iter().all(|&id| id <= 1).then(|| ids.clone()),
             Keys::Names(names) => {
                 let number = |name: &[u8]| [&b"0"[..], b"1"].iter().position(|number| *number == name);
-                names.iter().map(|name| number(name).map(|number| number == 1)).collect()
+                names.iter().map(|name| number(name).map(|number| number as u64)).collect()
             }
         };
-        if let Some(flags) = flags.filter(|flags| self.columns.is_lone && flags.len() >= MASK_LEN) {
+        let Some(numbers) = numbers.filter(|_| self.columns.is_lone) else { return };
+        if splits::is_mask(numbers.iter().copied()) {
             self.columns.id = None;
-            self.splits = of_mask(&flags, part);
+            self.splits = of_mask(&numbers.iter().map(|&number| number == 1).collect::<Vec<_>>(), part);
+        } else {
+            self.lone_ids = numbers;
         }
     }
 
@@ -296,9 +305,11 @@ impl<'p> TableReader<'p> {
             path: self.path.into(),
             rows: self.rows,
             keys: self.columns.id.map(|_| self.keys),
+            lists_nodes: !matches!(self.role, FileRole::Split(_)),
             labels,
             splits: (!self.splits.is_empty()).then_some(self.splits),
             features,
+            lone_ids: self.lone_ids,
         })
     }
 }
