@@ -76,6 +76,21 @@ fn links_and_paths_in_documents_resolve() {
     assert!(broken.is_empty(), "nothing is there for\n{}", broken.join("\n"));
 }
 
+#[test]
+fn every_operator_has_a_row_in_the_tables() {
+    let text = |name: &str| fs::read_to_string(root().join(name)).expect("there");
+    let (listed, table, map) =
+        (text("runner/tests/operators.rs"), text("docs/operators.md"), text("docs/architecture.md"));
+    let phases = ["Batching_", "Transferring_", "Training_"];
+    let keys: Vec<&str> = listed.split('"').filter(|word| phases.iter().any(|phase| word.starts_with(phase))).collect();
+    assert!(keys.len() > 10, "{keys:?}");
+    // The simulated accelerator's have the table of its crate.
+    for key in keys.iter().filter(|key| !key.to_lowercase().contains("sim")) {
+        assert!(table.contains(&format!("\n| `{key}` |")), "docs/operators.md has no row of {key}");
+        assert!(map.contains(&format!("`{key}`")), "docs/architecture.md does not say where {key} is");
+    }
+}
+
 /// Whether a line of a file leaves the repository: by more `../` than the file, or the crate whose manifest it starts from, is
 /// deep, or to a folder of one machine.
 fn leaves_the_repository(file: &Path, line: &str) -> bool {
