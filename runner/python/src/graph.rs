@@ -83,9 +83,27 @@ impl Graph {
         Ok(Self(Arc::new(Dataset { path, name, topology, features, labels, num_classes, splits, node_ids: None })))
     }
 
-    /// Writes the graph as a dataset.
-    fn save(&self, py: Python<'_>, path: PathBuf, replace: bool) -> PyResult<()> {
-        py.detach(|| write(&self.0, path, replace)).map_err(failed)
+    /// Writes the graph as a dataset, with the names and the source that its directory has, or else with these: the provenance as
+    /// JSON, ids of the nodes as numbers, and names of the nodes, ascending in the order of the draw keys.
+    #[pyo3(signature = (path, replace, provenance, node_ids, names))]
+    fn save(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        replace: bool,
+        provenance: &str,
+        node_ids: Option<Vec<u64>>,
+        names: Option<Vec<String>>,
+    ) -> PyResult<()> {
+        let provenance = serde_json::from_str(provenance).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let given = Given { provenance, node_ids, names };
+        py.detach(|| write(&self.0, given, path, replace)).map_err(failed)
+    }
+
+    /// The same graph with draw keys: the place of each node in the order in which random numbers take the nodes.
+    fn with_draw_keys(&self, keys: Vec<u32>) -> PyResult<Self> {
+        let topology = self.0.topology.clone().with_draw_keys(keys).map_err(PyValueError::new_err)?;
+        Ok(Self(Arc::new(Dataset { topology, ..Dataset::clone(&self.0) })))
     }
 
     /// The directory that the graph was opened from; empty for one of arrays.
@@ -228,7 +246,18 @@ fn num_classes(labels: &[i32], num_nodes: usize) -> PyResult<usize> {
     Ok(labels.iter().max().map_or(0, |&highest| (highest + 1) as usize))
 }
 
-fn write(dataset: &Dataset, path: PathBuf, replace: bool) -> morphgl_graph_store::Result<()> {
+/// What a graph without a directory is known by besides its arrays.
+struct Given {
+    provenance: BTreeMap<String, serde_json::Value>,
+    node_ids: Option<Vec<u64>>,
+    names: Option<Vec<String>>,
+}
+
+fn write(dataset: &Dataset, given: Given, path: PathBuf, replace: bool) -> morphgl_graph_store::Result<()> {
+    let Given { mut provenance, node_ids, names } = given;
+    if let Some(meta) = dataset.path.meta() {
+        provenance.clone_from(&meta.provenance);
+    }
     let mut writer = DatasetWriter::create(path, replace)?;
     let Dataset { topology, splits, .. } = dataset;
     writer.array("indptr", topology.indptr(), None)?;
@@ -251,13 +280,33 @@ fn write(dataset: &Dataset, path: PathBuf, replace: bool) -> morphgl_graph_store
     if let Some(labels) = &dataset.labels {
         writer.array("labels", labels, None)?;
     }
-    if let Some(ids) = &dataset.node_ids {
+    if let Some(ids) = dataset.node_ids.as_deref().or(node_ids.as_deref()) {
         writer.array("node_ids", ids, None)?;
+    }
+    if let (Some(names), Some(ends)) = (dataset.path.array("node_names")?, dataset.path.array("node_name_ends")?) {
+        writer.array("node_names", &names.read::<u8>(Load::Mmap)?, None)?;
+        writer.array("node_name_ends", &ends.read::<u64>(Load::Mmap)?, None)?;
+    } else if let Some(names) = names {
+        let (bytes, ends) = stored_names(topology, &names);
+        writer.array("node_names", &bytes, None)?;
+        writer.array("node_name_ends", &ends, None)?;
     }
     for (name, nodes) in [("train", &splits.train), ("valid", &splits.valid), ("test", &splits.test)] {
         writer.array(name, nodes, None)?;
     }
-    let made_by = ("made_by".to_string(), "Graph.save of the Python package".into());
-    writer.finish(&dataset.name, dataset.num_classes, BTreeMap::from([made_by]))?;
+    provenance.insert("made_by".to_string(), "Graph.save of the Python package".into());
+    writer.finish(&dataset.name, dataset.num_classes, provenance)?;
     Ok(())
+}
+
+/// The bytes of the nodes' names in the order of the draw keys, and where each name ends.
+fn stored_names(topology: &Topology, names: &[String]) -> (Vec<u8>, Vec<u64>) {
+    let mut nodes: Vec<u32> = (0..topology.num_nodes() as u32).collect();
+    nodes.sort_unstable_by_key(|&node| topology.draw_key(node));
+    let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+    for node in nodes {
+        bytes.extend_from_slice(names[node as usize].as_bytes());
+        ends.push(bytes.len() as u64);
+    }
+    (bytes, ends)
 }

@@ -1,5 +1,7 @@
 """Graphs of pandas and networkx: rows and columns are matched and checked as `morphgl import` does; skipped without the two."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -115,6 +117,57 @@ def test_frames_bring_weights_splits_names_and_positions():
     assert predicted.nodes.tolist() == ["n2", "n0"]
     with pytest.raises(ValueError, match="nodes: 'n9' is no node"):
         morphgl.predict(graph, done.model, nodes=["n9"])
+
+
+def test_a_saved_graph_keeps_its_names(tmp_path):
+    """Whatever a graph was made of: classes, columns of features and nodes have the names that they had, also in a copy of the copy,
+    and mini-batches stay as they were."""
+    nodes = NODES.assign(id=NODES.id.map("n{}".format), y=["red", "blue", "red", "blue"]).rename(columns={"f0": "f_size"})
+    frames = Graph.from_pandas(EDGES.map("n{}".format), nodes, id="id", y="y", x=[c for c in nodes if c.startswith("f")])
+    ring = networkx.Graph([("b", "ä"), ("ä", "c"), ("c", "Z"), ("Z", "b")])
+    networkx.set_node_attributes(ring, {v: "odd" if v in "bc" else "even" for v in ring}, "y")
+    numbers = networkx.relabel_nodes(ring, {"b": 70, "ä": 3, "c": 12, "Z": 0})
+    arrays = Graph.from_numpy(np.array([[0, 1], [1, 0]]), y=["b", "a"])
+    made = {"frames": frames, "ring": Graph.from_networkx(ring, y="y"), "numbers": Graph.from_networkx(numbers, y="y"), "arrays": arrays}
+    for name, graph in made.items():
+        graph.save(tmp_path / name)
+        opened = Graph.open(tmp_path / name)
+        opened.save(tmp_path / f"{name}-again")
+        for copy in opened, Graph.open(tmp_path / f"{name}-again", mmap=True):
+            ids = [None if ids is None else list(ids) for ids in (copy.node_ids, graph.node_ids)]
+            assert ids[0] == ids[1] and copy.class_names == graph.class_names and (copy.y == graph.y).all()
+            batches = [[(b.n_id.tolist(), b.edge_index.tolist()) for b in NeighborLoader(g, [1, 1], 2, output="numpy")] for g in (copy, graph)]
+            assert batches[0] == batches[1]
+    document = json.loads((tmp_path / "frames" / "graph.json").read_text())["provenance"]
+    assert document["feature_names"] == [c for c in nodes if c.startswith("f")] and document["class_names"] == ["blue", "red"]
+    tuples = networkx.relabel_nodes(ring, {v: (v, 1) for v in ring})
+    with pytest.raises(ValueError, match="node_ids: nodes are known by neither text nor numbers"):
+        Graph.from_networkx(tuples).save(tmp_path / "tuples")
+
+
+def test_a_model_of_a_saved_graph_finds_classes_and_features_by_name(tmp_path):
+    rng = np.random.default_rng(2)
+    classes = rng.integers(0, 2, 60)
+    nodes = pandas.DataFrame({"id": range(60), "f_a": classes + rng.normal(size=60) / 9, "f_b": rng.normal(size=60),
+                              "label": np.array(["cat", "dog"])[classes]})
+    edges = pandas.DataFrame({"source": rng.integers(0, 60, 200), "target": rng.integers(0, 60, 200)})
+    splits = {"train": np.arange(0, 60, 2), "valid": np.arange(1, 60, 4), "test": np.arange(3, 60, 4)}
+    Graph.from_pandas(edges, nodes, x=["f_a", "f_b"], **splits).save(tmp_path / "graph")
+    done = morphgl.train(tmp_path / "graph", "mlp", hidden=8, num_neighbors=[2, 2], epochs=30, lr=0.05)
+    done.model.save(tmp_path / "model.safetensors")
+    # The same nodes with the columns in another order, and with classes that the model does not know.
+    swapped = {"x": ["f_b", "f_a"], **splits}
+    Graph.from_pandas(edges, nodes.replace({"label": {"cat": "wolf", "dog": "ant"}}), **swapped).save(tmp_path / "renamed")
+    scores = morphgl.evaluate(tmp_path / "graph", tmp_path / "model.safetensors")
+    assert scores["test"].accuracy > 0.8
+    Graph.from_pandas(edges, nodes[["id", "f_b", "f_a", "label"]], **swapped).save(tmp_path / "swapped")
+    assert (Graph.open(tmp_path / "swapped").x == Graph.open(tmp_path / "graph").x[:, ::-1]).all()
+    again = morphgl.evaluate(tmp_path / "swapped", tmp_path / "model.safetensors")
+    # Sums of features in another order: equal but for rounding.
+    assert again["test"].accuracy == scores["test"].accuracy
+    assert again["test"].loss == pytest.approx(scores["test"].loss, rel=1e-4)
+    with pytest.raises((ValueError, RuntimeError), match="none of the model's"):
+        morphgl.evaluate(tmp_path / "renamed", tmp_path / "model.safetensors")
 
 
 def test_networkx_attributes_are_matched_by_node():

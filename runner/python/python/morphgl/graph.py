@@ -18,9 +18,10 @@ class Graph:
     **do not write to them while the graph or one of its loaders exists.** An edge (u, v) means that v aggregates u.
     """
 
-    def __init__(self, native, edge_order=None, *, node_names=None, class_names=None, attributes=None):
+    def __init__(self, native, edge_order=None, *, node_names=None, source=None, attributes=None):
         self._native, self._edge_order = native, edge_order
-        self._node_names, self._class_names = node_names, class_names
+        # What `graph.json` says of the source, such as names of classes; of a graph with a directory it is read when it is asked for.
+        self._node_names, self._source = node_names, source
         # Of a PyG `Data`: tensors with a row per node, with one per edge, and all else, by name; gathered for PyG's mini-batches.
         self._attributes = attributes or {"node": {}, "edge": {}, "graph": {}}
         self._weight_name = "edge_weight"
@@ -72,7 +73,8 @@ class Graph:
         splits = [arrays.nodes(name, ids, num_nodes) for name, ids in (("train", train), ("valid", valid), ("test", test))]
         native = _morphgl.Graph.from_csc(indptr, indices, weights, features, bf16, classes, *splits)
         # False: the edges were sorted, and their positions are not kept.
-        return cls(native, order if edge_ids or order is None else False, class_names=class_names)
+        source = {} if class_names is None else {"class_names": class_names}
+        return cls(native, order if edge_ids or order is None else False, source=source)
 
     @classmethod
     def from_pyg(cls, data, edge_ids=False, weight_attr=None):
@@ -149,7 +151,12 @@ class Graph:
             classes = np.array([np.nan if label is None else label for label in classes], object)
         graph = cls.from_numpy(pair, features, classes, num_nodes=len(number), edge_weight=weights, **splits)
         if list(g) != list(range(len(number))):
-            graph._node_names = list(g)
+            names = graph._node_names = list(g)
+            # Names are stored in their order, and random numbers take the nodes in the order of their names.
+            if all(isinstance(name, str) for name in names):
+                keys = np.empty(len(names), np.uint32)
+                keys[sorted(range(len(names)), key=lambda node: names[node].encode())] = np.arange(len(names))
+                graph._native = graph._native.with_draw_keys(keys.tolist())
         return graph
 
     @classmethod
@@ -188,11 +195,18 @@ class Graph:
 
     def _detached(self):
         """The graph without its directory, which may be removed, but with what else is read from there."""
-        return Graph(self._native.detached(), node_names=self._native.names(), class_names=self.class_names)
+        return Graph(self._native.detached(), node_names=self._native.names(), source=provenance(self._native.path))
 
     def save(self, path, replace=False):
-        """Writes the graph as a dataset directory, which the `morphgl` command and :meth:`open` read."""
-        self._native.save(os.fspath(path), replace)
+        """Writes the graph as a dataset directory, which the `morphgl` command and :meth:`open` read, with the names of its classes,
+        feature columns and nodes. Ids of nodes have to be text or numbers from 0 on."""
+        names, numbers = None if self._native.path else self._node_names, None
+        if names is not None and not all(isinstance(name, str) for name in names):
+            if not all(isinstance(name, (int, np.integer)) and not isinstance(name, bool) and name >= 0 for name in names):
+                raise ValueError("node_ids: nodes are known by neither text nor numbers from 0 on, which a dataset cannot hold; "
+                                 "name them so first, for example by networkx.relabel_nodes(g, str)")
+            names, numbers = None, [int(name) for name in names]
+        self._native.save(os.fspath(path), replace, json.dumps(self._source or {}), numbers, names)
 
     @property
     def num_nodes(self):
@@ -256,9 +270,9 @@ class Graph:
     @property
     def class_names(self):
         """Names of the classes, where labels are names; else None."""
-        if self._class_names is None and self._native.path:
-            self._class_names = provenance(self._native.path).get("class_names")
-        return self._class_names
+        if self._source is None:
+            self._source = provenance(self._native.path) if self._native.path else {}
+        return self._source.get("class_names")
 
     def split(self, name):
         """Nodes of the split `name`: "train", "valid" or "test"; int32."""

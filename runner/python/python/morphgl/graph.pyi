@@ -5,7 +5,7 @@ import numpy as np
 
 class Graph:
     def __init__(
-        self, native: Any, edge_order: Any = None, *, node_names: Any = None, class_names: Any = None, attributes: Any = None
+        self, native: Any, edge_order: Any = None, *, node_names: Any = None, source: Any = None, attributes: Any = None
     ) -> None: ...
     @classmethod
     def open(cls, path: Union[str, os.PathLike[str]], mmap: bool = False, verify: bool = True) -> Graph: ...
