@@ -1,9 +1,15 @@
-//! Memory of this process: its peak, its size now, and hooks of its allocator.
+//! Memory of this process: its peak, its size now, the size of its pages, and hooks of its allocator.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use morphgl_platform::peak_memory;
+use morphgl_platform::{SmallPages, peak_memory};
+
+/// Limits of memory from which on there are huge pages. Some 50 buffers of a job take up to 2 MiB each besides what they hold: of less
+/// memory that is more than what plans leave free.
+const HUGE_PAGES: u64 = 2 << 30;
+
+static SMALL_PAGES: Mutex<Option<SmallPages>> = Mutex::new(None);
 
 /// The highest peak before [`take_peak`] was last called.
 static EARLIER_PEAK: AtomicU64 = AtomicU64::new(0);
@@ -45,6 +51,19 @@ fn keep_freed(keep: bool) {
 /// Returns freed memory to the system.
 pub(crate) fn release() {
     HOOKS.get().into_iter().for_each(|hooks| (hooks.release)());
+}
+
+/// Prepares the process for a command that may use so many bytes, until [`unlimited`] is called.
+pub(crate) fn limited(bytes: u64) {
+    if bytes < HUGE_PAGES {
+        let mut pages = SMALL_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        *pages = pages.take().or_else(SmallPages::new);
+    }
+}
+
+/// Ends what [`limited`] began.
+pub(crate) fn unlimited() {
+    *SMALL_PAGES.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
 /// Peak memory of this process in bytes; 0 where the system does not report it.

@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::process::Stdio;
+
 use support::Bench;
 
 /// Limit of bytes a worker, with its mini-batches in flight and the trainer's memory.
@@ -211,4 +213,36 @@ fn commands_keep_to_the_memory_allowed_refusals_included() {
         cures(&stderr).0
     });
     assert!(said.iter().all(|memory| *memory == said[0]), "{said:?}");
+}
+
+/// Huge pages take more than buffers hold, and how much more depends on the system's free memory.
+#[test]
+fn little_memory_is_used_by_small_pages_and_much_by_huge_ones() {
+    let bench = Bench::new();
+    bench.text(&["generate", "sbm", "-o", "graph", "--nodes", "60000", "--dim", "200", "--split", "0.1,0.01,0.01"]);
+    let huge = |memory: &str| {
+        let train = "train graph --epochs 1 --threads 2 --profile-seconds 0.1 --memory";
+        let args: Vec<&str> = train.split(' ').chain([memory]).collect();
+        let (mut largest, mut child) =
+            (0, bench.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary starts"));
+        let status = format!("/proc/{}/smaps_rollup", child.id());
+        while child.try_wait().expect("a child of ours").is_none() {
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
+            largest =
+                largest.max(line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0u64));
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(child.wait().expect("it has ended").success(), "{memory}");
+        largest
+    };
+    // The program's start, before options are read, takes some in any case.
+    const START: u64 = 16 << 10;
+    let few = huge("500MiB");
+    assert!(few <= START, "{few} KiB in huge pages");
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    assert!(
+        setting.is_empty() || setting.contains("[never]") || huge("3GiB") > START,
+        "the test can see them: {setting}"
+    );
 }

@@ -181,5 +181,48 @@ impl fmt::Debug for PagePool {
     }
 }
 
+/// While it exists, this process's memory is in small pages: what is touched takes memory, and nothing around it. Huge pages that
+/// were touched before stay.
+///
+/// A buffer in huge pages takes up to 2 MiB more than it holds, and how much more depends on the free memory of the system: with
+/// little contiguous memory it gets small pages, which may become huge ones later.
+#[derive(Debug)]
+pub struct SmallPages(());
+
+impl SmallPages {
+    /// `None` where the process has small pages alone already, or its system has no such setting.
+    pub fn new() -> Option<Self> {
+        (!small_pages() && set_small_pages(true)).then_some(Self(()))
+    }
+}
+
+impl Drop for SmallPages {
+    fn drop(&mut self) {
+        set_small_pages(false);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn small_pages() -> bool {
+    // SAFETY: the call reads a flag of the process.
+    unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) != 0 }
+}
+
+#[cfg(target_os = "linux")]
+fn set_small_pages(small: bool) -> bool {
+    // SAFETY: the call sets a flag of the process, by which no address changes.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(small), 0, 0, 0) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn small_pages() -> bool {
+    true
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_small_pages(_small: bool) -> bool {
+    false
+}
+
 #[cfg(test)]
 mod tests;

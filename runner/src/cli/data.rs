@@ -15,8 +15,8 @@ use morphgl_registry::{At, Machine};
 use super::batch::BatchArgs;
 use super::info;
 use super::show::{self, Show};
-use crate::registry;
 use crate::sufficient::{PROGRAM, Sizes};
+use crate::{memory, registry};
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Data")]
@@ -46,6 +46,7 @@ impl DataArgs {
         batch: &BatchArgs,
         show: Show,
     ) -> anyhow::Result<(Arc<Dataset>, Option<u64>)> {
+        memory.into_iter().for_each(memory::limited);
         let Some(path) = self.dataset.as_ref().filter(|_| !self.mmap && !self.divided && self.given.is_none()) else {
             return Ok((self.open(show)?, None));
         };

@@ -14,8 +14,9 @@ use crate::{JobConfig, Limits, memory};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Memory the whole program may use, for example 8GiB, the files of --mmap not counted; with --profile or --durations,
-    /// memory for caches and buffers [default: nine tenths of what is free]
+    /// Resident memory the whole program may use, for example 8GiB: the program itself, dataset or caches, model, mini-batches; the
+    /// files of --mmap not counted. Under mpirun of each rank. With --profile or --durations memory for caches and buffers [default:
+    /// nine tenths of what is free]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub(crate) memory: Option<u64>,
     /// Device memory for mini-batches in flight, the workers that sample there and caches whose size is planned, for example 2GiB;

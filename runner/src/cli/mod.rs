@@ -159,7 +159,7 @@ fn simd_level() -> anyhow::Result<()> {
 }
 
 fn run(command: &mut Command, show: show::Show) -> anyhow::Result<Outcome> {
-    match command {
+    let outcome = match command {
         Command::Ops(args) => ops::run(args),
         Command::Generate(args) => generate::run(args, show),
         Command::Import(args) => import::run(args, show),
@@ -173,5 +173,7 @@ fn run(command: &mut Command, show: show::Show) -> anyhow::Result<Outcome> {
         Command::Cache(args) => cache::run(args, show),
         Command::Bench(args) => bench::run(args, show),
         Command::Completions(args) => completions::run(args),
-    }
+    };
+    crate::memory::unlimited();
+    outcome
 }

@@ -22,7 +22,7 @@ use crate::cli::run_dir::{Configured, RunDir};
 use crate::cli::show::{self, Show};
 use crate::cli::status::{State, Status};
 use crate::cli::usage::Usage;
-use crate::{Checkpoint, Job, JobConfig, Scheduler, Simulated, StopReason};
+use crate::{Checkpoint, Job, JobConfig, Scheduler, Simulated, StopReason, memory};
 
 /// Options that may be given beside `--resume`: they do not change what is computed.
 const FREE: [&str; 7] = ["resume", "epochs", "save", "time_limit", "checkpoint_every", "shard", "gradient_bucket"];
@@ -173,6 +173,7 @@ fn open(args: &Args, dir: &Path, stored: Stored, show: Show) -> anyhow::Result<S
     if let Some(ranks) = ranks::current() {
         config.threads = Some(together::threads(ranks, config.threads));
     }
+    state.problem.limits.host_bytes.into_iter().for_each(|free| memory::limited(free.saturating_add(state.held_bytes)));
     // Opening the dataset uses the thread pool, whose size is therefore set first.
     if let Some(threads) = config.threads {
         crate::cli::threads::start(threads)?;
