@@ -19,20 +19,21 @@ extern "C" __global__ void train_rescale(const uint32_t* indptr, const float* we
 }
 MORPHGL_KERNEL(train_rescale)
 
-__device__ __forceinline__ float inverse(float degree) { return degree + 1.0f > 0.0f ? 1.0f / (degree + 1.0f) : 0.0f; }
+__device__ __forceinline__ float inverse(float degree) { return degree > 0.0f ? 1.0f / degree : 0.0f; }
 
-// Edge and self-loop coefficients of a graph convolution: weight divided by the root of both degrees, which include a
-// self loop.
+// Edge and self-loop coefficients of a graph convolution: weight divided by the root of both degrees, which include the weight `added`
+// of the self loop that every node gets; 0 where the graph's own are all.
 extern "C" __global__ void train_convolution(const uint32_t* indptr, const uint32_t* indices, const float* weights,
-                                             const float* degrees, float* of_edges, float* loops, uint32_t rows) {
+                                             const float* degrees, float* of_edges, float* loops, uint32_t rows,
+                                             float added) {
     const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     const uint32_t begin = indptr[row], end = indptr[row + 1];
-    const float scale = rescale(begin, end, weights, degrees[row]), own = inverse(degrees[row]);
+    const float scale = rescale(begin, end, weights, degrees[row]), own = inverse(degrees[row] + added);
     for (uint32_t e = begin; e < end; e++) {
         const float weight = weights ? weights[e] : 1.0f;
-        of_edges[e] = scale * weight * sqrtf(inverse(degrees[indices[e]]) * own);
+        of_edges[e] = scale * weight * sqrtf(inverse(degrees[indices[e]] + added) * own);
     }
-    loops[row] = sqrtf(own * own);
+    loops[row] = added * sqrtf(own * own);
 }
 MORPHGL_KERNEL(train_convolution)

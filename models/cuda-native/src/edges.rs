@@ -2,7 +2,7 @@
 
 use morphgl_cuda::Kernel;
 use morphgl_graph_store::Dtype;
-use morphgl_model_spec::ModelKind;
+use morphgl_model_spec::{ModelKind, ModelSpec};
 use morphgl_registry::Result;
 
 use crate::arena::Region;
@@ -31,8 +31,9 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Edges<'a> {
-    /// Computes the coefficients of a model kind, except for means; `degrees` are those of the source nodes in the whole graph.
-    pub(crate) fn new(gpu: &mut Gpu, kind: ModelKind, block: Block<'a>, degrees: Words<'a>) -> Result<Self> {
+    /// Computes the coefficients of a model, except for means; `degrees` are those of the source nodes in the whole graph.
+    pub(crate) fn new(gpu: &mut Gpu, model: &ModelSpec, block: Block<'a>, degrees: Words<'a>) -> Result<Self> {
+        let kind = model.kind;
         let Block { num_dst, num_src, num_edges, indptr, indices, weights } = block;
         assert!(indptr.len() > num_dst && indices.len() >= num_edges, "a block's arrays");
         assert!(num_dst <= num_src, "{num_dst} destination of {num_src} source nodes");
@@ -60,7 +61,8 @@ impl<'a> Edges<'a> {
             ModelKind::Gcn => {
                 let (out, loops) = (gpu.take(num_edges)?, gpu.take(num_dst)?);
                 (edges.of_edges, edges.loops) = (Some(out), Some(loops));
-                let arguments = arguments![gpu, indptr, indices, weights, degrees, out, loops, num_dst];
+                let added = if model.self_loops { 1f32 } else { 0.0 };
+                let arguments = arguments![gpu, indptr, indices, weights, degrees, out, loops, num_dst, added];
                 // SAFETY: as above; an edge has an output, a source a degree.
                 unsafe { gpu.launch(&gpu.kernels.train_convolution, shape, arguments) }?;
             }

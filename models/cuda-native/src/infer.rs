@@ -174,7 +174,7 @@ fn send(
     };
     let edges = match model.spec.kind {
         ModelKind::Mlp | ModelKind::Custom => None,
-        kind => Some(Edges::new(gpu, kind, device_block, region(3))?),
+        _ => Some(Edges::new(gpu, model.spec, device_block, region(3))?),
     };
     let mut pass = Pass { gpu, model, mode: Mode::Evaluation };
     let input = pass.stored(region(0), table.dtype, shape.in_dim);

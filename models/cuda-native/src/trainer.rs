@@ -85,13 +85,6 @@ impl CudaNative {
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         check_model(context, &spec)?;
-        if !spec.model.self_loops {
-            let cure = "leave --training out for an operator that does";
-            return Err(Error::setting(
-                "model",
-                format!("{KEY} does not do a gcn of the graph's own self-loops; {cure}"),
-            ));
-        }
         let gpu = Gpu::new(&Device::open(&context.place, &KEY)?, Options::parse(&context.options)?.precision())?;
         let draw_keys = context.dataset.topology.draw_keys().filter(|_| spec.model.has_dropout());
         let draw_keys = draw_keys.map(|keys| Buffer::of(&gpu.stream, keys)).transpose()?;
@@ -160,7 +153,7 @@ impl CudaNative {
                         }
                         None => Words::Floats(of_inputs),
                     };
-                    (Some(Edges::new(pass.gpu, kind, block, degrees)?), block.num_dst)
+                    (Some(Edges::new(pass.gpu, model, block, degrees)?), block.num_dst)
                 }
             };
             let done = pass.layer(layer, input, edges, rows)?;

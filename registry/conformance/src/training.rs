@@ -133,6 +133,7 @@ fn models() -> Vec<(&'static str, Value)> {
     let deep = json!({"kind": "sage", "layers": 3, "activation": "relu", "residual": true, "normalization": "layer"});
     vec![
         ("gcn", model(json!({"kind": "gcn"}))),
+        ("gcn of the graph's own self-loops", model(json!({"kind": "gcn", "self_loops": false}))),
         ("sage", model(json!({"kind": "sage"}))),
         ("gat", model(json!({"kind": "gat", "output_heads": 2}))),
         ("gatv2", model(json!({"kind": "gat", "attention": "gatv2"}))),

@@ -17,6 +17,7 @@ type Rows = Vec<Vec<f64>>;
 pub fn logits(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> Rows {
     let kind = model["kind"].as_str().expect("a kind");
     let layers = layers(model);
+    let gcn = Norm::Gcn { added: if model["self_loops"] == false { 0.0 } else { 1.0 } };
     let mut x = features(dataset);
     for layer in 0..layers {
         let last = layer + 1 == layers;
@@ -25,7 +26,7 @@ pub fn logits(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> R
             parameters.iter().find(|p| p.name == name).unwrap_or_else(|| panic!("no parameter {name}"))
         };
         let mut out = match kind {
-            "gcn" => biased(aggregate(dataset, &linear(&x, get("lin.weight")), Norm::Gcn), get("bias")),
+            "gcn" => biased(aggregate(dataset, &linear(&x, get("lin.weight")), gcn), get("bias")),
             "sage" => {
                 let neighbours = linear(&aggregate(dataset, &x, Norm::Mean), get("lin_l.weight"));
                 biased(sum(&neighbours, &linear(&x, get("lin_r.weight"))), get("lin_l.bias"))
@@ -92,17 +93,20 @@ fn sum(a: &Rows, b: &Rows) -> Rows {
     a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(a, b)| a + b).collect()).collect()
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Norm {
     Sum,
     Mean,
-    Gcn,
+    /// Every node gets a self-loop of this weight.
+    Gcn {
+        added: f64,
+    },
 }
 
 fn aggregate(dataset: &Dataset, x: &Rows, norm: Norm) -> Rows {
     let topology = &dataset.topology;
     let degree = |v: u32| match topology.weights() {
-        Some(w) if norm == Norm::Gcn => w[topology.edge_range(v)].iter().map(|&w| f64::from(w)).sum(),
+        Some(w) if matches!(norm, Norm::Gcn { .. }) => w[topology.edge_range(v)].iter().map(|&w| f64::from(w)).sum(),
         _ => topology.degree(v) as f64,
     };
     let row = |v: u32| {
@@ -113,16 +117,20 @@ fn aggregate(dataset: &Dataset, x: &Rows, norm: Norm) -> Rows {
             let coefficient = match norm {
                 Norm::Sum => 1.0,
                 Norm::Mean => 1.0 / degree(v),
-                Norm::Gcn => weight / ((degree(u) + 1.0) * (degree(v) + 1.0)).sqrt(),
+                Norm::Gcn { added } => weight * inverse_root((degree(u) + added) * (degree(v) + added)),
             };
             add(u as usize, coefficient);
         }
-        if norm == Norm::Gcn {
-            add(v as usize, 1.0 / (degree(v) + 1.0));
+        if let Norm::Gcn { added } = norm {
+            add(v as usize, added * inverse_root((degree(v) + added).powi(2)));
         }
         out
     };
     (0..topology.num_nodes() as u32).map(row).collect()
+}
+
+fn inverse_root(x: f64) -> f64 {
+    if x > 0.0 { 1.0 / x.sqrt() } else { 0.0 }
 }
 
 /// Attention over the other neighbours and the node itself once; heads side by side.
