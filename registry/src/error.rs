@@ -29,10 +29,33 @@ pub enum ErrorKind {
     Unavailable(String),
     /// A setting the operator cannot work with, and the cure.
     Setting(String),
+    /// A setting of the sampler that a dataset or an operator cannot be sampled with, and the cure.
+    Sampling(SamplingSetting, String),
     /// A mini-batch lies in another place than the operator reads from.
     Misplaced(String),
     /// The operator failed while it ran.
     Failed(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// The settings of samplers that an error may be about, so that a program can name its own option for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SamplingSetting {
+    /// Neighbours per hop.
+    Fanouts,
+    /// Neighbours picked by edge weight.
+    WeightedPick,
+    /// Random walks from each node, and their length.
+    Walks,
+}
+
+impl fmt::Display for SamplingSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fanouts => "fanouts",
+            Self::WeightedPick => "weighted pick",
+            Self::Walks => "walks",
+        })
+    }
 }
 
 impl Error {
@@ -51,6 +74,11 @@ impl Error {
         Self::new(context, ErrorKind::Setting(what.into()))
     }
 
+    /// A setting of the sampler that cannot work, with its cure.
+    pub fn sampling(setting: SamplingSetting, what: impl Into<String>) -> Self {
+        Self::new(setting, ErrorKind::Sampling(setting, what.into()))
+    }
+
     /// A failure while an operator ran.
     pub fn failed(context: impl fmt::Display, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::new(context, ErrorKind::Failed(source.into()))
@@ -61,9 +89,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let context = &self.context;
         match &self.kind {
-            ErrorKind::Parse(what) | ErrorKind::Setting(what) | ErrorKind::Misplaced(what) => {
-                write!(f, "{context}: {what}")
-            }
+            ErrorKind::Parse(what)
+            | ErrorKind::Setting(what)
+            | ErrorKind::Sampling(_, what)
+            | ErrorKind::Misplaced(what) => write!(f, "{context}: {what}"),
             ErrorKind::Unknown(exists) => write!(f, "{context}: no operator has this key; {exists}"),
             ErrorKind::Duplicate => write!(f, "{context}: two linked crates register this key; unlink one of them"),
             ErrorKind::Unavailable(reason) => write!(f, "{context}: not available on this machine: {reason}"),

@@ -21,7 +21,7 @@ pub use built::{Operators, RouteOperators, TrainingOperator};
 pub use cache::{CacheCurve, CachePoint};
 pub use counter::{CACHE_HITS, CACHE_REQUESTS, CounterSpec, Counters, DISK_BYTES, DISK_READS, LINK_BYTES};
 pub use description::{Build, Description, FeatureFill, Unavailable};
-pub use error::{Error, ErrorKind, Result, panic_message};
+pub use error::{Error, ErrorKind, Result, SamplingSetting, panic_message};
 pub use handle::{Handle, Measured, Wait};
 pub use key::{Hardware, Key, Phase, Resource};
 pub use lookup::{Registry, Status};
@@ -42,11 +42,6 @@ pub use settings::{
 pub use inventory as __inventory;
 
 inventory::collect!(Description);
-
-/// Whether the registered operator `key` says that its device queues work ([`Description::queueing`]).
-pub fn queues(key: &Key) -> bool {
-    inventory::iter::<Description>.into_iter().any(|d| d.queues && d.key == *key)
-}
 
 /// Registers an operator: `submit! { Description::new(KEY, "…", At::Host, At::Host, Build::Batching(build)) }`.
 ///

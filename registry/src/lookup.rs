@@ -7,12 +7,19 @@ use crate::{
     Training, TrainingContext, Transferring, TransferringContext, Unavailable, route,
 };
 
-/// All registered operators, sorted by key, and the machine they are probed on.
+/// All registered operators, sorted by key, and the machine on which each was probed once.
 #[derive(Debug)]
 pub struct Registry {
     // Invariant: sorted by key, no key twice.
-    descriptions: Vec<Description>,
+    operators: Vec<Probed>,
     machine: Machine,
+}
+
+/// An operator, and what its probe said.
+#[derive(Debug)]
+struct Probed {
+    description: Description,
+    availability: std::result::Result<(), Unavailable>,
 }
 
 /// An operator and whether it can run here.
@@ -34,7 +41,7 @@ impl Registry {
         Self::new(inventory::iter::<Description>.into_iter().cloned().collect(), Machine::probe())
     }
 
-    /// A registry of `descriptions` on `machine`, whose accelerators are added.
+    /// A registry of `descriptions` on `machine`, whose accelerators are added. Every operator is probed here, and never again.
     ///
     /// # Errors
     ///
@@ -52,7 +59,12 @@ impl Registry {
             }
         }
         machine.accelerators.sort_by(|a, b| a.place.cmp(&b.place));
-        Ok(Self { descriptions, machine })
+        let probed = |description: Description| {
+            let availability = (description.probe)(&machine);
+            Probed { description, availability }
+        };
+        let operators = descriptions.into_iter().map(probed).collect();
+        Ok(Self { operators, machine })
     }
 
     /// The machine.
@@ -62,14 +74,14 @@ impl Registry {
 
     /// Every operator with its availability, sorted by key.
     pub fn status(&self) -> Vec<Status<'_>> {
-        let status = |d| Status { description: d, availability: (d.probe)(&self.machine) };
-        self.descriptions.iter().map(status).collect()
+        let all = self.operators.iter();
+        all.map(|o| Status { description: &o.description, availability: o.availability.clone() }).collect()
     }
 
     /// Every route of available operators, sorted; those through a reference operator last.
     pub fn routes(&self) -> Vec<Route> {
         let available: Vec<&Description> =
-            self.descriptions.iter().filter(|d| (d.probe)(&self.machine).is_ok()).collect();
+            self.operators.iter().filter(|o| o.availability.is_ok()).map(|o| &o.description).collect();
         let mut routes = route::find(&available, &self.machine);
         routes.sort_by_key(|route| self.is_reference(route));
         routes
@@ -78,19 +90,20 @@ impl Registry {
     /// Whether an operator of the route is a reference.
     pub fn is_reference(&self, route: &Route) -> bool {
         let keys = [&route.batching, &route.transferring, &route.training];
-        keys.into_iter().any(|key| self.find(key).is_some_and(|d| d.reference))
+        keys.into_iter().any(|key| self.find(key).is_some_and(|o| o.description.reference))
     }
 
     /// Whether mini-batches of the route need no features: they stay in host memory, and the training operator reads the
     /// dataset's itself.
     pub fn reads_store(&self, route: &Route) -> bool {
         let on_host = route.batched_at == Place::Host && route.trained_at == Place::Host;
-        on_host && self.find(&route.training).is_some_and(|d| d.reads_store)
+        on_host && self.find(&route.training).is_some_and(|o| o.description.reads_store)
     }
 
     /// Whether mini-batches of the route may have given rows, as far as transferring and training are concerned.
     pub fn takes_given_rows(&self, route: &Route) -> bool {
-        [&route.transferring, &route.training].into_iter().all(|key| self.find(key).is_some_and(|d| d.takes_given_rows))
+        let takes = |key: &Key| self.find(key).is_some_and(|o| o.description.takes_given_rows);
+        takes(&route.transferring) && takes(&route.training)
     }
 
     /// Checks names and types of the options given to an operator, by name.
@@ -102,8 +115,8 @@ impl Registry {
         self.get(key)?.check_options(given)
     }
 
-    fn find(&self, key: &Key) -> Option<&Description> {
-        self.descriptions.binary_search_by(|d| d.key.cmp(key)).ok().map(|i| &self.descriptions[i])
+    fn find(&self, key: &Key) -> Option<&Probed> {
+        self.operators.binary_search_by(|o| o.description.key.cmp(key)).ok().map(|i| &self.operators[i])
     }
 
     /// Finds an operator that can run here.
@@ -113,10 +126,11 @@ impl Registry {
     /// No such key (the error lists what exists), or not available on this machine (the error says why).
     pub fn get(&self, key: &Key) -> Result<&Description> {
         let unknown = || Error::new(key, ErrorKind::Unknown(self.list(key.phase)));
-        let description = self.find(key).ok_or_else(unknown)?;
-        let available = (description.probe)(&self.machine);
-        available.map_err(|unavailable| Error::new(key, ErrorKind::Unavailable(unavailable.reason)))?;
-        Ok(description)
+        let Probed { description, availability } = self.find(key).ok_or_else(unknown)?;
+        match availability {
+            Ok(()) => Ok(description),
+            Err(Unavailable { reason }) => Err(Error::new(key, ErrorKind::Unavailable(reason.clone()))),
+        }
     }
 
     fn list(&self, phase: Phase) -> String {

@@ -23,6 +23,10 @@ pub struct Route {
     /// batching never does or transferring gathers by itself.
     #[serde(default = "gathered_by_batching")]
     pub gathering: Phase,
+    /// The phases whose operators queue their work on a device ([`Description::queueing`]), in the order of phases; none in a file
+    /// of an earlier version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queueing: Vec<Phase>,
 }
 
 /// The gathering phase in a file that does not name it.
@@ -65,6 +69,11 @@ pub(crate) fn find(operators: &[&Description], machine: &Machine) -> Vec<Route> 
                             batched_at: batched_at.clone(),
                             trained_at: trained_at.clone(),
                             gathering,
+                            queueing: [batching, transferring, training]
+                                .into_iter()
+                                .filter(|d| d.queues)
+                                .map(|d| d.key.phase)
+                                .collect(),
                         });
                     }
                 }

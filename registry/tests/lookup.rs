@@ -56,6 +56,22 @@ fn duplicates_are_refused_at_start() {
 }
 
 #[test]
+fn every_operator_is_probed_once() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static PROBED: AtomicUsize = AtomicUsize::new(0);
+    let counted = CPU.with_probe(|_| {
+        PROBED.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    });
+    let registry = Registry::new(vec![counted, MISSING], machine()).expect("no duplicates");
+    for _ in 0..3 {
+        assert_eq!(registry.status().len(), 2);
+        assert!(registry.routes().is_empty() && registry.get(&CPU.key).is_ok() && registry.get(&MISSING.key).is_err());
+    }
+    assert_eq!(PROBED.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn the_probed_machine_is_plausible() {
     let machine = Machine::probe();
     assert!(machine.cores >= 1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use morphgl::{
     Executor, ExecutorSettings, Job, JobConfig, Limits, ModelKind, ModelSpec, OptimizerSpec, Partitioner, Profiler,
-    Scheduler, Stop, TrainingSpec,
+    RunContext, Scheduler, Stop, TrainingSpec,
 };
 
 #[global_allocator]
@@ -15,7 +15,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> anyhow::Result<()> {
     let dataset = Arc::new(morphgl::default_dataset());
     let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
-    let mut job = Job::new(dataset, JobConfig::new(TrainingSpec { model, optimizer: OptimizerSpec::default() }))?;
+    let mut job = Job::new(
+        &RunContext::new()?,
+        dataset,
+        JobConfig::new(TrainingSpec { model, optimizer: OptimizerSpec::default() }),
+    )?;
     let cores = job.threads();
     let stop = Stop::new();
     let profile = Profiler::new(cores).measure(&mut job, &stop, None, &mut |p| println!("measuring {}", p.what))?;

@@ -9,7 +9,7 @@ use morphgl_group::ShardedBatching;
 use morphgl_model_spec::ModelKind;
 use morphgl_registry::{
     Batching, BatchingContext, Error, ErrorKind, NeighborSettings, Phase, Place, Registry, Route, SamplerKind,
-    SamplerSettings, Sampling, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
+    SamplerSettings, Sampling, SamplingSetting, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
 };
 
 use rayon::prelude::*;
@@ -17,19 +17,10 @@ use rayon::prelude::*;
 use crate::budget::{self, Purpose};
 use crate::shards;
 use crate::usage::Usage;
-use crate::{JobConfig, OperatorChoice};
+use crate::{JobConfig, OperatorChoice, RunContext};
 
 /// Maximum sum of the weights of a node's edges: products of two such degrees are finite in f32.
 const MAX_DEGREE: f64 = 1e18;
-
-/// The operators this program is linked with, on this machine.
-///
-/// # Errors
-///
-/// Two linked crates register the same key.
-pub fn registry() -> Result<Registry> {
-    Ok(Registry::collect()?)
-}
 
 /// The embedded default dataset: 50,000 nodes, average degree 15, 16 classes; the same at every call.
 pub fn default_dataset() -> Dataset {
@@ -135,10 +126,10 @@ pub(crate) fn layers_mismatch(sampling: &Sampling, layers: usize) -> String {
 
 /// Wrong usage where a sampler refuses what one of its options says.
 fn sampling_usage(error: Error) -> anyhow::Error {
-    let option = match (&*error.context, &error.kind) {
-        ("walks", ErrorKind::Setting(_)) => "--walks",
-        ("fanouts", ErrorKind::Setting(_)) => "--fanouts",
-        ("weighted pick", ErrorKind::Setting(_)) => "--weighted",
+    let option = match error.kind {
+        ErrorKind::Sampling(SamplingSetting::Walks, _) => "--walks",
+        ErrorKind::Sampling(SamplingSetting::Fanouts, _) => "--fanouts",
+        ErrorKind::Sampling(SamplingSetting::WeightedPick, _) => "--weighted",
         _ => return error.into(),
     };
     Usage::error(Error { context: option.to_string(), ..error }.to_string())
@@ -152,7 +143,7 @@ pub struct OperatorBuilder<'a> {
     /// The configuration.
     pub config: &'a JobConfig,
     /// The operators and the machine.
-    pub registry: &'a Registry,
+    pub context: &'a RunContext,
 }
 
 impl OperatorBuilder<'_> {
@@ -164,12 +155,12 @@ impl OperatorBuilder<'_> {
     /// As [`routes`] and [`OperatorBuilder::training`]; no operator has a custom model; no route reads a dataset on disk.
     pub fn first_route(self) -> Result<(Route, Box<dyn Training>)> {
         let (mut first, mut left_out) = (None, String::new());
-        let mut routes = job_routes(self.registry, self.config)?;
+        let mut routes = job_routes(self.context.registry(), self.config)?;
         // A device's gather pins all features and fills a cache, which one pass does not pay for.
-        routes.sort_by_key(|route| (self.registry.is_reference(route), route.gathering));
+        routes.sort_by_key(|route| (self.context.registry().is_reference(route), route.gathering));
         for route in routes {
             let unable = |_: &String| self.config.disk_bytes.is_some();
-            if let Some(why) = left_on_disk(self.registry, &route, &self.config.operators).filter(unable) {
+            if let Some(why) = left_on_disk(self.context.registry(), &route, &self.config.operators).filter(unable) {
                 left_out = why;
                 continue;
             }
@@ -216,7 +207,7 @@ impl OperatorBuilder<'_> {
 
     /// Whether mini-batches of `route` carry features: they do unless the training operator reads the dataset in memory.
     pub fn carries_features(self, route: &Route) -> bool {
-        self.config.disk_bytes.is_some() || shards::current().is_some() || !self.registry.reads_store(route)
+        self.config.disk_bytes.is_some() || shards::current().is_some() || !self.context.registry().reads_store(route)
     }
 
     /// Builds the batching operator of `route` for the training nodes; `gather` says whether it gathers features.
@@ -251,9 +242,9 @@ impl OperatorBuilder<'_> {
             settings,
             gather: gather && shards::current().is_none(),
             place: route.batched_at.clone(),
-            options: budget::options(self.config, self.registry, &route.batching, (purpose, !gather))?,
+            options: budget::options(self.config, self.context.registry(), &route.batching, (purpose, !gather))?,
         };
-        let inner = self.registry.batching(&route.batching, &context).map_err(sampling_usage)?;
+        let inner = self.context.registry().batching(&route.batching, &context).map_err(sampling_usage)?;
         Ok(match shards::current().filter(|_| gather) {
             Some(shards) => Box::new(ShardedBatching { inner, shards: Arc::clone(shards) }),
             None => inner,
@@ -267,16 +258,21 @@ impl OperatorBuilder<'_> {
     /// The operator's own.
     pub fn transferring(self, route: &Route, gather: bool) -> Result<Box<dyn Transferring>> {
         // Checking seeds takes a byte a node. A dataset without training nodes is evaluated on, without caches.
-        let sampled = budget::caches(self.registry, &route.transferring).then(|| self.seeds().ok()).flatten();
+        let sampled = budget::caches(self.context.registry(), &route.transferring).then(|| self.seeds().ok()).flatten();
         let context = TransferringContext {
             dataset: Arc::clone(self.dataset),
             from: route.batched_at.clone(),
             to: route.trained_at.clone(),
             gather,
             sampled: sampled.map(|seeds| (seeds, self.config.sampler.clone())),
-            options: budget::options(self.config, self.registry, &route.transferring, (Purpose::Training, true))?,
+            options: budget::options(
+                self.config,
+                self.context.registry(),
+                &route.transferring,
+                (Purpose::Training, true),
+            )?,
         };
-        Ok(self.registry.transferring(&route.transferring, &context)?)
+        Ok(self.context.registry().transferring(&route.transferring, &context)?)
     }
 
     /// Builds the training operator of `route`.
@@ -290,10 +286,15 @@ impl OperatorBuilder<'_> {
             dataset: Arc::clone(self.dataset),
             spec: serde_json::to_value(&self.config.spec)?,
             seed: self.config.seed,
-            threads: self.config.num_threads(self.registry),
+            threads: self.config.num_threads(self.context.registry()),
             place: route.trained_at.clone(),
-            options: budget::options(self.config, self.registry, &route.training, (Purpose::Training, false))?,
+            options: budget::options(
+                self.config,
+                self.context.registry(),
+                &route.training,
+                (Purpose::Training, false),
+            )?,
         };
-        Ok(self.registry.training(&route.training, &context)?)
+        Ok(self.context.registry().training(&route.training, &context)?)
     }
 }

@@ -8,7 +8,7 @@ use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings,
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::SplitStatistics;
 use morphgl_plan::{Drift, Paces, Plan, Plans, Problem, Replanned, Replanner};
-use morphgl_registry::{BatchId, Registry, Score, Training};
+use morphgl_registry::{BatchId, Score, Training};
 
 use crate::budget::Purpose;
 use crate::evaluate::Sampled;
@@ -16,14 +16,14 @@ use crate::position::{Position, Within, append};
 use crate::split::SplitPlan;
 use crate::unified::{Followers, Others, Unified, later};
 use crate::watcher::{Observer, Watcher};
-use crate::{Group, Job, JobConfig, OperatorBuilder};
+use crate::{Group, Job, JobConfig, OperatorBuilder, RunContext};
 
 /// Trains epochs by a plan with real threads (morphgl §IV-B4), and plans again when durations change.
 #[derive(Debug)]
 pub struct Executor {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) config: JobConfig,
-    registry: Registry,
+    context: RunContext,
     inner: morphgl_execute::Executor,
     pub(crate) group: Option<Arc<Group>>,
     plan: Plan,
@@ -58,7 +58,7 @@ impl Executor {
     pub fn new(mut job: Job, plan: &Plan, problem: Option<Problem>, settings: ExecutorSettings) -> Result<Self> {
         job.resize_caches(&plan.caches)?;
         let problem = problem.map(|problem| problem.settled(&plan.caches));
-        let Job { dataset, config, registry, mut operators, group, .. } = job;
+        let Job { dataset, config, context, mut operators, group, .. } = job;
         if let Some(group) = &group {
             operators = group.join(operators, dataset.splits.train.len(), config.sampler.batch_size)?;
         }
@@ -68,7 +68,7 @@ impl Executor {
         Ok(Self {
             dataset,
             config,
-            registry,
+            context,
             inner,
             group,
             plan,
@@ -317,7 +317,7 @@ impl Executor {
 
     /// Threads of the job.
     pub fn threads(&self) -> usize {
-        self.config.num_threads(&self.registry)
+        self.config.num_threads(self.context.registry())
     }
 
     /// The training operator, between epochs.
@@ -356,7 +356,7 @@ impl Executor {
         let (workers, threads) = (max_workers.unwrap_or(usize::MAX).min(share.workers), share.threads_per_worker);
         let (route, transferring, training) = self.inner.share_mut(0)?;
         let mut sampled = Sampled {
-            builder: OperatorBuilder { dataset: &self.dataset, config: &self.config, registry: &self.registry },
+            builder: OperatorBuilder { dataset: &self.dataset, config: &self.config, context: &self.context },
             purpose: Purpose::EvaluationBesideTraining,
             route,
             workers,

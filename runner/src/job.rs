@@ -14,9 +14,9 @@ use morphgl_registry::{
 };
 
 use crate::budget::{self, Purpose};
-use crate::build::{OperatorBuilder, job_routes, label, layers_mismatch, left_on_disk, registry, takes_shards};
+use crate::build::{OperatorBuilder, job_routes, label, layers_mismatch, left_on_disk, takes_shards};
 use crate::usage::Usage;
-use crate::{Group, JobConfig, memory, shards};
+use crate::{Group, JobConfig, RunContext, memory, shards};
 
 /// A cache has a size if it differs by no more than 1 / `SAME` of it.
 const SAME: u64 = 100;
@@ -26,7 +26,7 @@ const SAME: u64 = 100;
 pub struct Job {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) config: JobConfig,
-    pub(crate) registry: Registry,
+    pub(crate) context: RunContext,
     pub(crate) operators: Operators,
     /// Training operators that could not be built, their places, and why.
     pub(crate) unable: Vec<(Key, Place, String)>,
@@ -51,16 +51,16 @@ impl Job {
     ///
     /// A dataset without features, labels or training nodes; settings that do not fit it or one another;
     /// or no route that can be built, for the first one's reason.
-    pub fn new(dataset: Arc<Dataset>, config: JobConfig) -> Result<Self> {
-        let registry = registry()?;
-        let mut routes = job_routes(&registry, &config)?;
+    pub fn new(context: &RunContext, dataset: Arc<Dataset>, config: JobConfig) -> Result<Self> {
+        let context = context.clone();
+        let mut routes = job_routes(context.registry(), &config)?;
         let keys = |r: &Route| (r.batching.clone(), r.transferring.clone(), r.training.clone());
         if !config.every_device {
             routes.dedup_by_key(|r| keys(r));
         }
         let (operators, unable, selections, unbuilt) = (Operators::default(), Vec::new(), Vec::new(), Vec::new());
         let (group, several_places) = (None, false);
-        let mut job = Self { dataset, config, registry, operators, unable, selections, unbuilt, group, several_places };
+        let mut job = Self { dataset, config, context, operators, unable, selections, unbuilt, group, several_places };
         job.check()?;
         // Why the first route could not be built, and whether its training operator could.
         let mut first: Option<(bool, anyhow::Error)> = None;
@@ -73,7 +73,7 @@ impl Job {
         job.several_places = routes.windows(2).any(|pair| pair[0].trained_at != pair[1].trained_at);
         let mut shared = BatchingOperators::new();
         for route in routes {
-            if let Some(why) = left_on_disk(&job.registry, &route, &job.config.operators).filter(|_| on_disk) {
+            if let Some(why) = left_on_disk(job.registry(), &route, &job.config.operators).filter(|_| on_disk) {
                 job.leave_out(why);
                 continue;
             }
@@ -124,8 +124,12 @@ impl Job {
         }
     }
 
+    pub(crate) fn registry(&self) -> &Registry {
+        self.context.registry()
+    }
+
     fn builder(&self) -> OperatorBuilder<'_> {
-        OperatorBuilder { dataset: &self.dataset, config: &self.config, registry: &self.registry }
+        OperatorBuilder { dataset: &self.dataset, config: &self.config, context: &self.context }
     }
 
     fn sets_options_of(&self, route: &Route) -> bool {
@@ -136,7 +140,7 @@ impl Job {
     /// Whether the configuration asks for caches, and an operator of `route` has one.
     fn caches_by(&self, route: &Route) -> bool {
         self.config.caches()
-            && [&route.batching, &route.transferring].into_iter().any(|key| budget::caches(&self.registry, key))
+            && [&route.batching, &route.transferring].into_iter().any(|key| budget::caches(self.registry(), key))
     }
 
     fn leave_out(&mut self, why: String) {
@@ -217,19 +221,19 @@ impl Job {
         for CacheSize { operator: key, bytes, .. } in on_devices {
             for RouteOperators { route, transferring, .. } in &mut self.operators.routes {
                 // A plan from a file may have another size than the user's.
-                let is_fixed = budget::is_fixed(&self.config, &self.registry, &route.transferring)?;
-                if route.transferring.to_string() == *key && !is_fixed {
+                let is_fixed = budget::is_fixed(&self.config, self.context.registry(), &route.transferring)?;
+                if route.transferring == *key && !is_fixed {
                     transferring.resize_cache(*bytes)?;
                 }
             }
         }
         for CacheSize { operator: key, bytes, .. } in on_host {
-            let is_resized = |r: &RouteOperators| r.route.batching.to_string() == *key;
+            let is_resized = |r: &RouteOperators| r.route.batching == *key;
             let Some(first) = self.operators.routes.iter().find(|r| is_resized(r)) else { continue };
             let held = first.batching.cache().map_or(*bytes, |cache| cache.bytes);
             // The size of a cache varies a little with what was measured to fill it.
             let is_same = held.abs_diff(*bytes) <= held / SAME;
-            if is_same || budget::is_fixed(&self.config, &self.registry, &first.route.batching)? {
+            if is_same || budget::is_fixed(&self.config, self.registry(), &first.route.batching)? {
                 continue;
             }
             // The memory of the old one is needed for the new one.
@@ -255,12 +259,12 @@ impl Job {
 
     /// Threads the job may use.
     pub fn threads(&self) -> usize {
-        self.config.num_threads(&self.registry)
+        self.config.num_threads(self.registry())
     }
 
     /// Bytes that inference of all nodes needs with this training operator; `None` where not known.
-    pub fn infer_bytes(&self, training: &str) -> Option<u64> {
-        self.operators.trainers.iter().find(|t| t.key.to_string() == training)?.operator.infer_bytes()
+    pub fn infer_bytes(&self, training: &Key) -> Option<u64> {
+        self.operators.trainers.iter().find(|t| t.key == *training)?.operator.infer_bytes()
     }
 
     /// Operators that read the dataset from disk, a line each.

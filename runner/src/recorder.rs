@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use morphgl_execute::{Activity, Event};
 use morphgl_plan::{Phase, Plan, Schedule, Share, Span, timeline};
-use morphgl_registry::{BatchId, Registry};
+use morphgl_registry::{BatchId, Key, Registry};
 use morphgl_report::{Bar, Lane, Mark, Timeline, Work};
 
 use crate::train::Progress;
@@ -28,7 +28,7 @@ impl Simulated {
 
     /// Whether a schedule trains on a simulated device, which learns nothing.
     pub fn trains(&self, schedule: &Schedule) -> bool {
-        schedule.shares.iter().any(|s| self.operator(&s.keys.training))
+        schedule.shares.iter().any(|s| self.operator(&s.keys.training.to_string()))
     }
 
     /// Whether only simulated operators of the schedule hold the resource.
@@ -36,14 +36,13 @@ impl Simulated {
         let phases = schedule.shares.iter().flat_map(|share| Phase::ALL.map(|phase| (share, phase)));
         let mut holders =
             phases.filter(|(share, phase)| hardware(share, *phase).iter().any(|n| n == resource)).peekable();
-        holders.peek().is_some() && holders.all(|(share, phase)| self.operator(operator(share, phase)))
+        holders.peek().is_some() && holders.all(|(share, phase)| self.operator(&operator(share, phase).to_string()))
     }
 }
 
 /// The key of a share's operator of a phase.
-pub(crate) fn operator(share: &Share, phase: Phase) -> &String {
-    let keys = &share.keys;
-    [&keys.batching, &keys.transferring, &keys.training][phase as usize]
+pub(crate) fn operator(share: &Share, phase: Phase) -> &Key {
+    &share.keys[phase]
 }
 
 /// The resources of a share's operator of a phase.
@@ -148,7 +147,7 @@ pub struct Recorder {
     /// Start of the current epoch.
     offset: f64,
     /// Seconds of every operator's phases so far: sum and count.
-    sums: HashMap<String, (f64, usize)>,
+    sums: HashMap<Key, (f64, usize)>,
     /// Maximum number of activities.
     most: usize,
     /// Number of activities beyond it.
@@ -278,7 +277,7 @@ impl Recorder {
     }
 
     /// Mean seconds of an operator's phase, where it ran.
-    pub fn mean(&self, operator: &str) -> Option<f64> {
+    pub fn mean(&self, operator: &Key) -> Option<f64> {
         let all = self.trainers.1.iter().chain([self]).filter_map(|recorder| recorder.sums.get(operator));
         let (sum, count) = all.fold((0.0, 0), |(sum, count), (own, times)| (sum + own, count + times));
         (count > 0).then(|| sum / count as f64)

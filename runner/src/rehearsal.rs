@@ -24,7 +24,7 @@ impl Job {
     pub fn rehearse(&mut self, plan: &Plan, stop: &Stop) -> Result<f64> {
         let predicted = plan.prediction.epoch_seconds;
         let host = |r: &morphgl_registry::RouteOperators| {
-            let simulated = self.registry.get(&r.route.batching).is_ok_and(|batching| batching.simulated);
+            let simulated = self.context.registry().get(&r.route.batching).is_ok_and(|batching| batching.simulated);
             !simulated && r.route.batched_at == Place::Host && r.route.trained_at == Place::Host
         };
         if predicted > SHORT || self.operators.trainers.len() != 1 || !self.operators.routes.iter().all(host) {

@@ -63,7 +63,7 @@ impl fmt::Display for SplitPlan {
         let follows = max_ratio.map_or_else(String::new, |most| format!(" at first, {:.1}% at most", 100.0 * most));
         let plan = self.plan();
         let (epoch, embedding) = (Time(plan.prediction.epoch_seconds), Time(planned.split.embedding.mean));
-        let training = plan.schedule.shares.first().map_or("", |share| &share.keys.training);
+        let training = plan.schedule.shares.first().map_or_else(String::new, |share| share.keys.training.to_string());
         write!(
             f,
             "layer split: {epoch} an epoch by {training}; {:.1}% of the nodes are hot{follows}, {:.1}% of rows of the first layer are given, {embedding} \
@@ -209,7 +209,7 @@ impl Measured {
         };
         let most = buffers(split.super_batches.len, settings.cores);
         let limits = Limits { ready: limits.ready.min(most), batched: limits.batched.min(most), host_bytes, ..limits };
-        let machine = job.registry.machine().clone();
+        let machine = job.registry().machine().clone();
         let profile = with_trial(job, route, &trial, |operators| {
             morphgl_profile::profile(operators, &[], &machine, settings, watch, progress)
         })?;
@@ -232,7 +232,7 @@ fn settings_of(job: &Job, route: usize, super_batches: SuperBatches, hot_ratio: 
 
 /// Whether the training operator of a route learns.
 fn learns(job: &Job, route: usize) -> Result<bool> {
-    Ok(!job.registry.get(&job.operators.routes[route].route.training)?.simulated)
+    Ok(!job.registry().get(&job.operators.routes[route].route.training)?.simulated)
 }
 
 fn seeds(job: &Job) -> Result<SeedSet> {
@@ -246,10 +246,10 @@ fn seeds(job: &Job) -> Result<SeedSet> {
 ///
 /// None can, with the reason of the first.
 fn first_layer(job: &Job, route: usize) -> Result<Box<dyn Training>> {
-    let builder = OperatorBuilder { dataset: &job.dataset, config: &job.config, registry: &job.registry };
+    let builder = OperatorBuilder { dataset: &job.dataset, config: &job.config, context: &job.context };
     let own = &job.operators.routes[route].route;
-    let on_host = |r: &Route| r.trained_at == Place::Host && job.registry.takes_given_rows(r);
-    let mut routes: Vec<Route> = job.registry.routes().into_iter().filter(on_host).collect();
+    let on_host = |r: &Route| r.trained_at == Place::Host && job.registry().takes_given_rows(r);
+    let mut routes: Vec<Route> = job.registry().routes().into_iter().filter(on_host).collect();
     routes.retain(|r| own.trained_at != Place::Host || r.training == own.training);
     let mut built = routes.iter().map(|r| builder.training(r));
     let first = built.next().context("no training operator of the host computes the first layer")?;
@@ -280,7 +280,7 @@ fn splittable(job: &Job) -> Result<Vec<usize>> {
     let takes_rows = |r: &RouteOperators| {
         let Route { read_at, batched_at, .. } = &r.route;
         [read_at, batched_at].into_iter().all(|place| *place == Place::Host)
-            && job.registry.takes_given_rows(&r.route)
+            && job.registry().takes_given_rows(&r.route)
             && leaves_nodes_out(r.batching.as_ref())
     };
     let routes = &job.operators.routes;

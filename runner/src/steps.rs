@@ -33,7 +33,7 @@ impl Profiler {
         memory: Option<MemoryLimit<'_>>,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Profile> {
-        let machine = job.registry.machine().clone();
+        let machine = job.registry().machine().clone();
         let watch = Watch { stop: &|| stop.is_requested(), memory };
         job.select(&self.settings, &watch, progress)?;
         let Job { operators, selections, .. } = job;
@@ -41,10 +41,10 @@ impl Profiler {
         let mut profile = profile?;
         for RouteProfile { route, cache, device_cache, .. } in &mut profile.routes {
             // The user's size is kept. A device's cache has it only when accesses were counted, and is no part of the plan then.
-            if budget::is_fixed(&job.config, &job.registry, &route.batching)? {
+            if budget::is_fixed(&job.config, job.context.registry(), &route.batching)? {
                 cache.iter_mut().for_each(|cache| cache.points.clear());
             }
-            if budget::is_fixed(&job.config, &job.registry, &route.transferring)? {
+            if budget::is_fixed(&job.config, job.context.registry(), &route.transferring)? {
                 *device_cache = None;
             }
         }

@@ -34,7 +34,7 @@ pub(crate) struct Followers {
     /// Of all trainers, the leading one first.
     leavers: Vec<Leaver>,
     /// Training operators and places, in the same order.
-    ends: Vec<(String, Place)>,
+    ends: Vec<(Key, Place)>,
     /// What adds up their gradients, for the user.
     exchange: String,
     stops: Arc<Stops>,
@@ -123,10 +123,9 @@ impl Followers {
         let (sender, messages) = mpsc::channel();
         let stops = Arc::new(Stops::default());
         let limit = settings.limit.unwrap_or(LIMIT);
-        let end = |trainer: &UnifiedTrainer| -> Result<_> {
-            Ok((trainer.plan.schedule.shares[0].keys.training.parse::<Key>()?, trainer.place.clone()))
-        };
-        let trainers = unified.trainers.iter().map(end).collect::<Result<Vec<_>>>()?;
+        let end =
+            |trainer: &UnifiedTrainer| (trainer.plan.schedule.shares[0].keys.training.clone(), trainer.place.clone());
+        let trainers: Vec<(Key, Place)> = unified.trainers.iter().map(end).collect();
         let gradients = job.operators.trainers.first_mut().map(|trainer| trainer.operator.gradients()).transpose()?;
         let num_values = gradients.iter().flat_map(|g| &g.tensors).map(|tensor| tensor.values.len()).sum();
         let Ends { exchanges, leavers, how } = Ends::new(unified.exchange, &trainers, num_values, limit)?;
@@ -249,8 +248,8 @@ impl Followers {
 
 /// What of a report is its trainer's own: all but the parts of other trainers, which a report that is continued contains, the
 /// leading trainer's first.
-fn part_of((training, place): &(String, Place), report: &EpochReport) -> TrainerReport {
-    let (training, place) = (training.clone(), place.clone());
+fn part_of((training, place): &(Key, Place), report: &EpochReport) -> TrainerReport {
+    let (training, place) = (training.to_string(), place.clone());
     // Busy seconds of the others are not added to the leading trainer's.
     let EpochReport { seeds, edges, busy, ref counters, .. } = *report;
     let mut own = TrainerReport { training, place, seeds, edges, busy, counters: counters.clone() };
@@ -288,8 +287,8 @@ fn train_all(
 }
 
 /// Takes the operators of the routes to one training operator at one place.
-fn take(operators: &mut Operators, training: &str, place: &Place) -> Option<Operators> {
-    let index = operators.trainers.iter().position(|t| t.key.to_string() == training && t.place == *place)?;
+fn take(operators: &mut Operators, training: &Key, place: &Place) -> Option<Operators> {
+    let index = operators.trainers.iter().position(|t| t.key == *training && t.place == *place)?;
     let trainer = operators.trainers.swap_remove(index);
     let is_own = |r: &RouteOperators| (&r.route.training, &r.route.trained_at) == (&trainer.key, &trainer.place);
     let (own, others) = std::mem::take(&mut operators.routes).into_iter().partition(is_own);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use morphgl::{
     Event, Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, OperatorChoice, OptimizerSpec, Policy,
-    Problem, Stop, TrainOptions, Trainer, TrainingSpec, default_dataset,
+    Problem, RunContext, Stop, TrainOptions, Trainer, TrainingSpec, default_dataset,
 };
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
@@ -95,7 +95,7 @@ fn job(dataset: &Arc<Dataset>, width: usize, training: Option<&str>) -> Job {
     config.threads = Some(1);
     config.operators =
         OperatorChoice { training: training.map(|t| t.parse().expect("a key")), ..OperatorChoice::default() };
-    Job::new(Arc::clone(dataset), config).expect("operators")
+    Job::new(&RunContext::new().expect("no key twice"), Arc::clone(dataset), config).expect("operators")
 }
 
 /// The only selection of a job.
@@ -166,7 +166,9 @@ fn an_operator_with_a_model_of_its_own_is_asked_for_that_alone() {
         if let Some(hops) = config.sampler.sampling.hops_mut().filter(|_| weighted) {
             hops.pick = Pick::Weighted;
         }
-        Job::new(Arc::clone(&small), config).err().map(|error| format!("{error:#}"))
+        Job::new(&RunContext::new().expect("no key twice"), Arc::clone(&small), config)
+            .err()
+            .map(|error| format!("{error:#}"))
     };
     let weighted = refusal(ModelKind::Sage, true).expect("the graph has no weights");
     assert!(weighted.contains("no edge weights; pick uniformly"), "{weighted}");

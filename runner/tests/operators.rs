@@ -4,7 +4,8 @@ use morphgl_platform::SimdLevel;
 
 #[test]
 fn the_registered_keys_are_these() {
-    let registry = morphgl::registry().expect("no key twice");
+    let context = morphgl::RunContext::new().expect("no key twice");
+    let registry = context.registry();
     let mut keys: Vec<String> = registry.status().iter().map(|s| s.description.key.to_string()).collect();
     let mut wanted: Vec<&str> = Vec::new();
     if cfg!(feature = "cpu") {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use morphgl::{
     Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, OperatorBuilder, OperatorChoice, OptimizerSpec,
-    Plan, Policy, Stop, Strategy, TrainingSpec, registry, routes,
+    Plan, Policy, RunContext, Stop, Strategy, TrainingSpec, routes,
 };
 use morphgl_execute::{Control, Event};
 use morphgl_generate::SbmConfig;
@@ -90,6 +90,10 @@ const EPOCH: Allocations = Allocations { calls: 240, bytes: 96 << 10 };
 /// Epochs until every buffer has the size of the largest mini-batch.
 const PATIENCE: usize = 40;
 
+fn context() -> RunContext {
+    RunContext::new().expect("operators")
+}
+
 fn config() -> JobConfig {
     let model = ModelSpec { layers: 2, hidden: 32, ..ModelSpec::new(ModelKind::Sage, 128, 16) };
     let mut config = JobConfig::new(TrainingSpec { model, optimizer: OptimizerSpec::default() });
@@ -109,9 +113,9 @@ fn schedule(policy: Policy, workers: usize) -> Schedule {
     let cpu = || vec!["CPU".to_string()];
     let share = Share {
         keys: RouteKeys {
-            batching: "Batching_CPU_Neighbor".to_string(),
-            transferring: "Transferring_CPU_Host".to_string(),
-            training: "Training_CPU_Native".to_string(),
+            batching: "Batching_CPU_Neighbor".parse().expect("a key"),
+            transferring: "Transferring_CPU_Host".parse().expect("a key"),
+            training: "Training_CPU_Native".parse().expect("a key"),
         },
         hardware: Hardware { batching: cpu(), transferring: cpu(), training: cpu() },
         in_place: true,
@@ -150,7 +154,7 @@ type Epoch = Box<dyn FnMut(&mut dyn FnMut())>;
 
 /// As `morphgl train` runs it: mini-batches carry no features.
 fn by_job(dataset: &Arc<Dataset>, schedule: &Schedule) -> Epoch {
-    let job = Job::new(Arc::clone(dataset), config()).expect("operators");
+    let job = Job::new(&context(), Arc::clone(dataset), config()).expect("operators");
     let prediction = morphgl_plan::predict(schedule, 0.1);
     let plan = Plan {
         strategy: Strategy::Pipeline,
@@ -173,9 +177,9 @@ fn by_job(dataset: &Arc<Dataset>, schedule: &Schedule) -> Epoch {
 
 /// With features gathered by batching or by transferring.
 fn by_hand(dataset: &Arc<Dataset>, schedule: &Schedule, gather: Gather) -> Epoch {
-    let (registry, config) = (registry().expect("operators"), config());
-    let route = routes(&registry, &config.operators, SamplerKind::Neighbor).expect("a route").remove(0);
-    let builder = OperatorBuilder { dataset, config: &config, registry: &registry };
+    let (context, config) = (context(), config());
+    let route = routes(context.registry(), &config.operators, SamplerKind::Neighbor).expect("a route").remove(0);
+    let builder = OperatorBuilder { dataset, config: &config, context: &context };
     let gathers = matches!(gather, Gather::Batching);
     let batching = builder.batching(&route, gathers).expect("a sampler");
     let transfers = matches!(gather, Gather::Transferring);

@@ -76,6 +76,7 @@ impl Task {
             batched_at: Place::Host,
             trained_at: place(),
             gathering: Phase::Batching,
+            queueing: Vec::new(),
         };
         let batching = Arc::new(CpuNeighbor::new(&batching).expect("the sampler"));
         let transferring = Box::new(PcieDma::new(&transferring).expect("the copy"));

@@ -85,6 +85,7 @@ fn operators(
         batched_at: Place::Host,
         trained_at: Place::Host,
         gathering: Phase::Batching,
+        queueing: Vec::new(),
     };
     let (batching, transferring) = (batching.expect("settings"), transferring.expect("no options"));
     let route = RouteOperators { route, batching: Arc::new(batching), transferring: Box::new(transferring) };

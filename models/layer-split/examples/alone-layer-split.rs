@@ -137,8 +137,16 @@ fn operators(
     let (read_at, batched_at, trained_at) = (Place::Host, Place::Host, Place::Host);
     let (transfer, gathering, training) = (host.key.clone(), Phase::Batching, key.clone());
     let batched = "Batching_CPU_Neighbor".parse()?;
-    let route =
-        Route { batching: batched, transferring: transfer, training, read_at, batched_at, trained_at, gathering };
+    let route = Route {
+        batching: batched,
+        transferring: transfer,
+        training,
+        read_at,
+        batched_at,
+        trained_at,
+        gathering,
+        queueing: Vec::new(),
+    };
     let routes = vec![RouteOperators { route, batching, transferring }];
     let trainers = vec![TrainingOperator { key, place: Place::Host, operator: trainer(dataset, spec)? }];
     Ok(Operators { routes, trainers })

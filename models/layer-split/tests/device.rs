@@ -69,6 +69,7 @@ impl Task {
             batched_at: Place::Host,
             trained_at: place(),
             gathering: Phase::Batching,
+            queueing: Vec::new(),
         };
         let super_batches = SuperBatches { batches: batching.num_batches() as u32, len: LEN };
         let transferring = Box::new(SimDma::new(&to, &self.device).expect("the copy"));

@@ -78,6 +78,7 @@ impl Task {
             batched_at: Place::Host,
             trained_at: Place::Host,
             gathering: morphgl_registry::Phase::Batching,
+            queueing: Vec::new(),
         };
         let transferring = build(&context).expect("the transfer");
         let routes = vec![RouteOperators { route, batching: self.batching(), transferring }];

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::usage::{OrUsage, Usage};
 use super::values;
 use crate::build::layers_mismatch;
-use crate::{Evaluation, OperatorChoice, registry, routes};
+use crate::{Evaluation, OperatorChoice, RunContext, routes};
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Mini-batches and machine")]
@@ -180,9 +180,9 @@ impl BatchArgs {
     }
 
     /// The options of operators, checked; the last value of a name counts. Sizes may be text such as `2GiB`.
-    pub(super) fn options(&self) -> anyhow::Result<BTreeMap<Key, Map<String, Value>>> {
+    pub(super) fn options(&self, context: &RunContext) -> anyhow::Result<BTreeMap<Key, Map<String, Value>>> {
         let mut all = BTreeMap::<Key, Map<String, Value>>::new();
-        let registry = registry()?;
+        let registry = context.registry();
         for (key, name, value) in &self.set {
             let options = registry.get(key).or_usage("--set")?.options;
             let is_policy = options.iter().any(|o| o.name == name && o.role == OptionRole::CachePolicy);
@@ -201,14 +201,14 @@ impl BatchArgs {
 
     /// Refuses operators that no route has, before a dataset is read; and limits threads outside of plans (opening, checking,
     /// gathering).
-    pub(crate) fn limit_threads(&self) -> anyhow::Result<()> {
+    pub(crate) fn limit_threads(&self, context: &RunContext) -> anyhow::Result<()> {
         let named =
             [("--batching", &self.batching), ("--transferring", &self.transferring), ("--training", &self.training)];
         let named: Vec<&str> = named.iter().filter(|(_, key)| key.is_some()).map(|(option, _)| *option).collect();
         if !named.is_empty() {
-            routes(&registry()?, &self.operators(), self.kind()).or_usage(named.join(", "))?;
+            routes(context.registry(), &self.operators(), self.kind()).or_usage(named.join(", "))?;
         }
-        self.options()?;
+        self.options(context)?;
         if let Some(threads) = self.threads {
             super::threads::start(threads)?;
         }

@@ -20,7 +20,7 @@ use super::data::DataArgs;
 use super::show::Show;
 use super::usage::{OrUsage, Usage};
 use super::{Outcome, planned, run_dir, values};
-use crate::{JobConfig, OperatorBuilder, TrainingSpec, registry, routes};
+use crate::{JobConfig, OperatorBuilder, RunContext, TrainingSpec, routes};
 
 mod lists;
 mod table;
@@ -82,7 +82,7 @@ struct Ranked {
     lists: Vec<u32>,
 }
 
-pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
+pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Outcome> {
     let policies = if args.policies.is_empty() { &PolicyKind::ALL[..] } else { &args.policies };
     if args.save.is_some() && policies.len() != 1 {
         return Err(Usage::error("--save: it keeps the scores of one policy; name it with --policies"));
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     if let Some(share) = args.shares.iter().find(|share| !(0.0..=100.0).contains(*share)) {
         return Err(Usage::error(format!("--shares: {share} is no percentage; give numbers from 0 to 100")));
     }
-    let sampled = Sampled::open(args, show)?;
+    let sampled = Sampled::open(args, context, show)?;
     let counted = sampled.count(args.epochs)?;
     let lists = Lists::of(&sampled);
     let bar = show.bar("{msg:26} {bar:40} {pos}/{len}  {eta}", policies.len() as u64);
@@ -149,27 +149,27 @@ struct Counted {
 }
 
 impl Sampled {
-    fn open(args: &Args, show: Show) -> Result<Self> {
-        args.batch.limit_threads()?;
+    fn open(args: &Args, context: &RunContext, show: Show) -> Result<Self> {
+        args.batch.limit_threads(context)?;
         let (dataset, config) = match &args.run {
             Some(dir) => Self::of_run(dir, args.batch.threads, show)?,
-            None => Self::of_options(args, show)?,
+            None => Self::of_options(args, context, show)?,
         };
-        let registry = registry()?;
-        let routes = routes(&registry, &config.operators, config.sampler.sampling.kind())?;
+        let registry = context.registry();
+        let routes = routes(registry, &config.operators, config.sampler.sampling.kind())?;
         let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;
-        let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
+        let builder = OperatorBuilder { dataset: &dataset, config: &config, context };
         let batching = builder.batching(&route, false)?;
-        let threads = config.num_threads(&registry);
+        let threads = config.num_threads(registry);
         Ok(Self { dataset, settings: config.sampler, batching, threads })
     }
 
-    fn of_options(args: &Args, show: Show) -> Result<(Arc<Dataset>, JobConfig)> {
+    fn of_options(args: &Args, context: &RunContext, show: Show) -> Result<(Arc<Dataset>, JobConfig)> {
         let dataset = args.data.open(show)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
         let model = ModelSpec { layers: args.batch.num_layers(), ..model };
         args.batch.check_sampling(&model)?;
-        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
+        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch, context)?;
         Ok((dataset, config))
     }
 

@@ -53,7 +53,7 @@ impl Choices {
         let text = path.as_ref().and_then(|path| read_text(path, FILE.1).ok());
         let circumstances = Circumstances {
             version: env!("CARGO_PKG_VERSION").to_string(),
-            cpu: job.registry.machine().cpu.clone(),
+            cpu: job.registry().machine().cpu.clone(),
             isa: SimdLevel::current().name().to_string(),
             threads: job.threads(),
             model: job.config.spec.model.clone(),

@@ -16,7 +16,7 @@ use super::batch::BatchArgs;
 use super::info;
 use super::show::{self, Show};
 use crate::sufficient::{PROGRAM, Sizes};
-use crate::{memory, registry};
+use crate::{RunContext, memory};
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Data")]
@@ -44,6 +44,7 @@ impl DataArgs {
         &self,
         memory: Option<u64>,
         batch: &BatchArgs,
+        context: &RunContext,
         show: Show,
     ) -> anyhow::Result<(Arc<Dataset>, Option<u64>)> {
         memory.into_iter().for_each(memory::limited);
@@ -55,7 +56,7 @@ impl DataArgs {
         let bytes: u64 = arrays.map(info::num_bytes).sum();
         let memory = memory.unwrap_or_else(|| Machine::probe().available_bytes / 10 * 9);
         let requested = match &batch.batching {
-            Some(key) => registry()?.get(key)?.reads == At::Disk,
+            Some(key) => context.registry().get(key)?.reads == At::Disk,
             None => false,
         };
         // A quarter of the memory is for the program, the model, a step and its mini-batches.

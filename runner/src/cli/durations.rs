@@ -61,12 +61,13 @@ impl ManualDurations {
     /// The planning problem.
     pub(crate) fn problem(&self, limits: Limits) -> Result<Problem> {
         let [host, pcie, device, gather, training] = self.seconds;
+        let key = |name: &str| name.parse().expect("keys that are written here are valid");
         let names = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
         let route = |batching: &str, transferring: &str, hardware: [&[&str]; 2], durations: Durations| Candidate {
             keys: RouteKeys {
-                batching: batching.to_string(),
-                transferring: transferring.to_string(),
-                training: "Training_DEV_ByHand".to_string(),
+                batching: key(batching),
+                transferring: key(transferring),
+                training: key("Training_DEV_ByHand"),
             },
             hardware: Hardware {
                 batching: names(hardware[0]),

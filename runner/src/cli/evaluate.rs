@@ -9,7 +9,7 @@ use super::show::{self, Show};
 use super::{Outcome, values};
 use crate::budget::Purpose;
 use crate::evaluate::{self, Sampled};
-use crate::{Evaluation, MemoryLimit, OperatorBuilder, memory};
+use crate::{Evaluation, MemoryLimit, OperatorBuilder, RunContext, memory};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -27,10 +27,10 @@ pub(crate) struct Args {
     evaluation: Option<Evaluation>,
 }
 
-pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &mut Args, context: &RunContext, show: Show) -> anyhow::Result<Outcome> {
     let ranks = args.trained.enter()?;
     let show = ranks.map_or(show, |ranks| ranks.show(show));
-    let Trained { dataset, config, registry, route, mut training, inference, .. } = args.trained.open(show, true)?;
+    let Trained { dataset, config, route, mut training, inference, .. } = args.trained.open(context, show, true)?;
     args.trained.batch.check_sampling(&config.spec.model)?;
     let names = ["train", "valid", "test"];
     let splits = &dataset.splits;
@@ -46,12 +46,12 @@ pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
         ranks.check_same(&[("--evaluation".to_string(), requested)])?;
         evaluation = ranks.agree_on_evaluation(evaluation)?;
     }
-    let threads = config.num_threads(&registry);
+    let threads = config.num_threads(context.registry());
     let scores = match evaluation {
         Evaluation::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets, group)?,
         _ => {
             args.trained.sampled_as.iter().for_each(|how| show.say(how));
-            let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
+            let builder = OperatorBuilder { dataset: &dataset, config: &config, context };
             let mut transferring = builder.transferring(&route, builder.carries_features(&route))?;
             let mut sampled = Sampled {
                 builder,

@@ -8,7 +8,7 @@ use clap::Args;
 use morphgl_graph_store::{Dataset, Schema};
 use morphgl_model_spec::{Fitting, ModelFile, ModelSpec};
 use morphgl_platform::excerpt;
-use morphgl_registry::{Error, Machine, Registry, Route, Training};
+use morphgl_registry::{Error, Machine, Route, Training};
 
 use super::batch::BatchArgs;
 use super::data::{self, DataArgs};
@@ -20,7 +20,7 @@ use super::usage::Usage;
 use super::{planned, values};
 use crate::admission::Excess;
 use crate::build::label;
-use crate::{Evaluation, JobConfig, OperatorBuilder, Plan, Problem, TrainingSpec, memory};
+use crate::{Evaluation, JobConfig, OperatorBuilder, Plan, Problem, RunContext, TrainingSpec, memory};
 
 /// The options of a command that uses a trained model.
 #[derive(Debug, Args)]
@@ -47,7 +47,6 @@ pub(crate) struct TrainedArgs {
 pub(crate) struct Trained {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) config: JobConfig,
-    pub(crate) registry: Registry,
     pub(crate) route: Route,
     pub(crate) training: Box<dyn Training>,
     pub(crate) inference: Inference,
@@ -75,14 +74,14 @@ impl TrainedArgs {
 
     /// Reads the model, opens the dataset, matches the two by the names of features and classes, and builds the training operator.
     /// Ranks have to have the same. Without `scores`, the dataset's labels are not read.
-    pub(crate) fn open(&self, show: Show, scores: bool) -> anyhow::Result<Trained> {
-        self.batch.limit_threads()?;
+    pub(crate) fn open(&self, context: &RunContext, show: Show, scores: bool) -> anyhow::Result<Trained> {
+        self.batch.limit_threads(context)?;
         let mut file = ModelFile::open(&self.model)?;
         let spec = file.spec()?;
         let schema = file.schema(&spec)?;
         let parameters = file.parameters(&spec)?;
         let memory = ranks::current().map_or(self.memory, |ranks| ranks.memory(self.memory));
-        let (mut dataset, disk_bytes) = self.data.open_within(memory, &self.batch, show)?;
+        let (mut dataset, disk_bytes) = self.data.open_within(memory, &self.batch, context, show)?;
         let fitting = fit(&spec, &schema, &dataset, show)?;
         if let [first, ..] = &fitting.unknown_classes[..] {
             let (class, count) = (excerpt(first, 60), fitting.unknown_classes.len());
@@ -99,10 +98,9 @@ impl TrainedArgs {
             dataset = Arc::new(Dataset { labels: None, num_classes: 0, ..(*dataset).clone() });
         }
         let (model, parameters) = fitting.apply(&spec, parameters)?;
-        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &self.batch)?;
+        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &self.batch, context)?;
         let config = JobConfig { disk_bytes, ..config };
-        let registry = crate::registry()?;
-        let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
+        let builder = OperatorBuilder { dataset: &dataset, config: &config, context };
         builder.check_weights()?;
         let (route, mut training) = builder.first_route()?;
         training.set_parameters(&parameters)?;
@@ -122,7 +120,7 @@ impl TrainedArgs {
             None => Inference::InMemory { needed, available: self.available_bytes() },
         };
         let class_names = fitting.class_names;
-        Ok(Trained { dataset, config, registry, route, training, inference, class_names })
+        Ok(Trained { dataset, config, route, training, inference, class_names })
     }
 
     /// The error for a mini-batch that exceeds the memory.

@@ -50,6 +50,8 @@ pub use last_words::out_of_memory;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use morphgl_platform::SimdLevel;
 
+use crate::RunContext;
+
 const ABOUT: &str = "Trains graph neural networks by mini-batches on graphs larger than an accelerator's memory, on \
 whatever machine it finds.";
 
@@ -159,19 +161,21 @@ fn simd_level() -> anyhow::Result<()> {
 }
 
 fn run(command: &mut Command, show: show::Show) -> anyhow::Result<Outcome> {
+    // Commands without operators probe no devices.
+    let context = RunContext::new;
     let outcome = match command {
-        Command::Ops(args) => ops::run(args),
+        Command::Ops(args) => ops::run(args, &context()?),
         Command::Generate(args) => generate::run(args, show),
         Command::Import(args) => import::run(args, show),
         Command::Info(args) => info::run(args),
         Command::Reorder(args) => reorder::run(args, show),
-        Command::Profile(args) => profile::run(args, show),
-        Command::Plan(args) => plan::run(args, show),
-        Command::Train(args) => train::run(args, show),
-        Command::Evaluate(args) => evaluate::run(args, show),
-        Command::Predict(args) => predict::run(args, show),
-        Command::Cache(args) => cache::run(args, show),
-        Command::Bench(args) => bench::run(args, show),
+        Command::Profile(args) => profile::run(args, &context()?, show),
+        Command::Plan(args) => plan::run(args, &context()?, show),
+        Command::Train(args) => train::run(args, &context()?, show),
+        Command::Evaluate(args) => evaluate::run(args, &context()?, show),
+        Command::Predict(args) => predict::run(args, &context()?, show),
+        Command::Cache(args) => cache::run(args, &context()?, show),
+        Command::Bench(args) => bench::run(args, &context()?, show),
         Command::Completions(args) => completions::run(args),
     };
     crate::memory::unlimited();

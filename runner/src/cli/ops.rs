@@ -6,6 +6,7 @@ use morphgl_registry::{OptionSpec, Phase, Status};
 use serde_json::json;
 
 use super::{Outcome, show};
+use crate::RunContext;
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -45,8 +46,8 @@ fn option(o: &OptionSpec) -> serde_json::Value {
     })
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let registry = crate::registry()?;
+pub(crate) fn run(args: &Args, context: &RunContext) -> anyhow::Result<Outcome> {
+    let registry = context.registry();
     let machine = registry.machine();
     let status = registry.status();
     let routes = registry.routes();

@@ -19,7 +19,8 @@ use super::show::{self, Show};
 use super::usage::OrUsage;
 use super::what_if;
 use crate::{
-    Partitioner, Plans, Problem, Profile, Scheduler, Shares, Simulated, SplitPlan, Unified, predicted_timeline,
+    Partitioner, Plans, Problem, Profile, RunContext, Scheduler, Shares, Simulated, SplitPlan, Unified,
+    predicted_timeline,
 };
 
 #[derive(Debug, Parser)]
@@ -68,7 +69,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("{}: cannot be written; choose another file", path.display()))
 }
 
-pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
+pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Outcome> {
     type Planned = (Option<Profile>, Problem, Plans, Option<Unified>, Option<SplitPlan>);
     let (profile, problem, plans, unified, split): Planned = if let Some(durations) = &args.durations {
         let problem = durations.problem(args.planned.limits.options()).or_usage("--durations")?;
@@ -81,11 +82,11 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         let plans = Scheduler::schedule(&problem)?;
         (Some(profile), problem, plans, None, None)
     } else {
-        let (dataset, mut config) = args.planned.open(show)?;
+        let (dataset, mut config) = args.planned.open(context, show)?;
         config.every_device = true;
         let split = args.planned.split.allowed(None)?;
         let wanted = Wanted { evaluates: true, epochs: None, group: Some(Shares::default()), split };
-        let measured = args.planned.measure(&dataset, config, wanted, show)?;
+        let measured = args.planned.measure(context, &dataset, config, wanted, show)?;
         let Measured { profile, problem, plans, unified, split, .. } = measured;
         (Some(profile), problem, plans, unified.transpose()?, split.transpose()?)
     };
@@ -103,7 +104,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     }
     text += &unified.iter().map(|unified| format!("{unified}\n")).collect::<String>();
     text += &split.iter().map(|split| format!("{split}\n")).collect::<String>();
-    let simulated = Simulated::of(&crate::registry()?);
+    let simulated = Simulated::of(context.registry());
     if let Some(path) = &args.timeline {
         let title = format!("{} mini-batches, {}, as predicted", HumanCount(best.num_batches() as u64), best.strategy);
         write(path, &svg(&predicted_timeline(best, &simulated), &SvgOptions { title, ..SvgOptions::default() }))?;

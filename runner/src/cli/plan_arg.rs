@@ -7,7 +7,7 @@ use std::str::FromStr;
 use anyhow::anyhow;
 use morphgl_plan::{CacheMemory, Strategy};
 use morphgl_platform::{excerpt, read_text};
-use morphgl_registry::Key;
+use morphgl_registry::Registry;
 
 use super::show;
 use super::usage::{OrUsage, Usage};
@@ -89,10 +89,8 @@ impl PlanArg {
 }
 
 /// Chooses the training operator of `plan` where it exists and no other is chosen.
-pub(super) fn choose_training(plan: &Plan, config: &mut JobConfig) -> anyhow::Result<()> {
-    let key = plan.schedule.shares.first().and_then(|share| share.keys.training.parse::<Key>().ok());
-    let registry = crate::registry()?;
+pub(super) fn choose_training(plan: &Plan, registry: &Registry, config: &mut JobConfig) {
+    let key = plan.schedule.shares.first().map(|share| share.keys.training.clone());
     let existing = key.filter(|key| registry.get(key).is_ok());
     config.operators.training = config.operators.training.take().or(existing);
-    Ok(())
 }

@@ -23,8 +23,8 @@ use crate::budget::Purpose;
 use crate::memory;
 use crate::sufficient::{PROGRAM, START, Sizes};
 use crate::{
-    Allowed, GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, Shares,
-    SplitPlan, TrainingSpec, Unified,
+    Allowed, GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, RunContext,
+    Scheduler, Shares, SplitPlan, TrainingSpec, Unified,
 };
 
 /// The options of every command that profiles and plans.
@@ -86,31 +86,36 @@ pub(crate) struct Measured {
 
 impl PlannedArgs {
     /// Opens the dataset, and returns it with the configuration of the job.
-    pub(crate) fn open(&self, show: Show) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
+    pub(crate) fn open(&self, context: &RunContext, show: Show) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
         self.model.check(&self.batch)?;
-        self.batch.limit_threads()?;
+        self.batch.limit_threads(context)?;
         if let Some(memory) = self.limits.memory.filter(|&memory| memory < START) {
             let program = show::bytes(START);
-            return Err(self.too_little(memory, &format!("the program alone takes {program}"), Known::Nothing));
+            return Err(self.too_little(
+                context,
+                memory,
+                &format!("the program alone takes {program}"),
+                Known::Nothing,
+            ));
         }
-        let (dataset, disk_bytes) = self.data.open_within(self.limits.memory, &self.batch, show)?;
+        let (dataset, disk_bytes) = self.data.open_within(self.limits.memory, &self.batch, context, show)?;
         if let (Some(memory), Some(0)) = (self.limits.memory, disk_bytes) {
             let program = show::bytes(PROGRAM);
             let why =
                 format!("the dataset is left on disk, and beside the program's {program} nothing is left to read it");
-            return Err(self.too_little(memory, &why, Known::Nothing));
+            return Err(self.too_little(context, memory, &why, Known::Nothing));
         }
-        let config = config(&dataset, &self.model, &self.batch)?;
+        let config = config(&dataset, &self.model, &self.batch, context)?;
         let (cache, cache_bytes) = self.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));
         Ok((dataset, JobConfig { disk_bytes, cache, cache_bytes, ..config }))
     }
 
     /// The error for too little `memory`, with the memory and the batch size that suffice.
-    fn too_little(&self, memory: u64, why: &str, known: Known) -> anyhow::Error {
+    fn too_little(&self, context: &RunContext, memory: u64, why: &str, known: Known) -> anyhow::Error {
         let job = || -> anyhow::Result<(Sizes, JobConfig)> {
             let (sizes, dim, classes) = self.data.sizes()?;
             let model = self.model.spec(dim, classes, &self.batch);
-            Ok((sizes, with_spec(TrainingSpec { model, optimizer: self.model.optimizer() }, &self.batch)?))
+            Ok((sizes, with_spec(TrainingSpec { model, optimizer: self.model.optimizer() }, &self.batch, context)?))
         };
         match job() {
             Ok((sizes, config)) => limits::too_little(memory, why, known, sizes, &config),
@@ -123,12 +128,12 @@ impl PlannedArgs {
     /// # Errors
     ///
     /// More than is allowed.
-    fn limits_beside(&self, held: u64) -> anyhow::Result<Limits> {
+    fn limits_beside(&self, context: &RunContext, held: u64) -> anyhow::Result<Limits> {
         match self.limits.memory.filter(|&memory| memory < held) {
             Some(memory) => {
                 let held = show::bytes(held);
                 let why = format!("{held} are held before anything is buffered (dataset, model, a step)");
-                Err(self.too_little(memory, &why, Known::Nothing))
+                Err(self.too_little(context, memory, &why, Known::Nothing))
             }
             None => Ok(self.limits.this_machine(held)),
         }
@@ -137,13 +142,14 @@ impl PlannedArgs {
     /// Builds the job, profiles its routes, and plans.
     pub(crate) fn measure(
         &self,
+        context: &RunContext,
         dataset: &Arc<Dataset>,
         config: JobConfig,
         wanted: Wanted,
         show: Show,
     ) -> anyhow::Result<Measured> {
         let Wanted { evaluates, epochs, group, split } = wanted;
-        let mut job = Job::new(Arc::clone(dataset), config)?;
+        let mut job = Job::new(context, Arc::clone(dataset), config)?;
         job.unbuilt.iter().for_each(|why| show.say(format_args!("left out: {why}")));
         job.on_disk().iter().for_each(|how| show.say(how));
         let threads = job.threads();
@@ -162,13 +168,18 @@ impl PlannedArgs {
         let peak = || memory::take_peak().saturating_sub(if mapped { memory::mapped_files() } else { 0 });
         peak();
         let held = peak();
-        self.limits_beside(held)?;
+        self.limits_beside(context, held)?;
         let memory = MemoryLimit { limit: self.limits.process(held), peak: &peak };
         if let (Some(limit), None) = (self.limits.memory, ranks::current())
             && let Some(excess) = job.admit(memory)?
         {
             let why = format!("a step on {} seeds takes the process to {}", excess.seeds, show::bytes(excess.bytes));
-            return Err(self.too_little(limit, &why, Known::Tried(excess, self.data.held(job.config.disk_bytes)?)));
+            return Err(self.too_little(
+                context,
+                limit,
+                &why,
+                Known::Tried(excess, self.data.held(job.config.disk_bytes)?),
+            ));
         }
         if let Some(ranks) = ranks::current() {
             ranks.select(&mut job, &profiler, Some(memory))?;
@@ -197,7 +208,7 @@ impl PlannedArgs {
                 worker + Purpose::EvaluationBesideTraining.host_bytes(&job.config, false).unwrap_or(0)
             });
         let held_bytes = profile.held_bytes.saturating_sub(profile.cache_bytes()) + evaluation;
-        let limits = Limits { epochs, ..self.limits_beside(held_bytes)? };
+        let limits = Limits { epochs, ..self.limits_beside(context, held_bytes)? };
         let planned = |profile: &Profile, limits: Limits| {
             let problem = Partitioner::partition(profile, threads, limits);
             let plans = Scheduler::schedule(&problem);
@@ -207,7 +218,7 @@ impl PlannedArgs {
                     (Some(memory), true) => {
                         let (held, buffers) = (show::bytes(held_bytes), show::bytes(needed));
                         let why = format!("buffers and workers take {buffers} at least, all else {held}");
-                        self.too_little(memory, &why, Known::Needed(limits::needed(held_bytes, needed)))
+                        self.too_little(context, memory, &why, Known::Needed(limits::needed(held_bytes, needed)))
                     }
                     _ => anyhow::Error::from(unfit).context(format!("all else takes {}", show::bytes(held_bytes))),
                 }
@@ -242,10 +253,15 @@ impl PlannedArgs {
 }
 
 /// The job the options describe on `dataset`.
-pub(crate) fn config(dataset: &Dataset, model: &ModelArgs, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
+pub(crate) fn config(
+    dataset: &Dataset,
+    model: &ModelArgs,
+    batch: &BatchArgs,
+    context: &RunContext,
+) -> anyhow::Result<JobConfig> {
     let spec = model.spec(dataset.feature_dim(), dataset.num_classes, batch);
     refuse_larger_than_memory(&spec, Machine::probe().available_bytes)?;
-    with_spec(TrainingSpec { model: spec, optimizer: model.optimizer() }, batch)
+    with_spec(TrainingSpec { model: spec, optimizer: model.optimizer() }, batch, context)
 }
 
 /// Refuses a model larger than memory: a single label that is too large suffices to make one.
@@ -269,13 +285,13 @@ fn refuse_larger_than_memory(spec: &ModelSpec, free: u64) -> anyhow::Result<()> 
 }
 
 /// The job of a model that already exists.
-pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
+pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs, context: &RunContext) -> anyhow::Result<JobConfig> {
     Ok(JobConfig {
         sampler: batch.sampler(&spec.model),
         seed: batch.seed(),
         threads: batch.threads,
         operators: batch.operators(),
-        options: batch.options()?,
+        options: batch.options(context)?,
         ..JobConfig::new(spec)
     })
 }

@@ -16,6 +16,7 @@ use super::inference::{Trained, TrainedArgs};
 use super::paths::lossy;
 use super::show::{self, Show};
 use super::usage::Usage;
+use crate::RunContext;
 
 /// Maximum bytes of a line of `--nodes`: an id or a name.
 const MAX_LINE: u64 = 64 << 10;
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     quote_formulas: bool,
 }
 
-pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &mut Args, context: &RunContext, show: Show) -> anyhow::Result<Outcome> {
     if let Some(path) = &args.output
         && !matches!(path.extension().and_then(|e| e.to_str()), Some("csv" | "npy"))
     {
@@ -53,8 +54,8 @@ pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
     }
     let ranks = args.trained.enter()?;
     let show = ranks.map_or(show, |ranks| ranks.show(show));
-    let Trained { dataset, config, registry, mut training, inference, class_names, .. } =
-        args.trained.open(show, false)?;
+    let Trained { dataset, config, mut training, inference, class_names, .. } =
+        args.trained.open(context, show, false)?;
     let names = if args.trained.data.dataset.is_some() { NodeNames::of(&dataset.path)? } else { None };
     let nodes = nodes(&args.nodes, &dataset, names.as_ref())?;
     // Ids of the graph's source: import may have renumbered the nodes.
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
         Some(ranks) => {
             ranks.check_nodes(&nodes)?;
             let logits = ranks.group.infer(training.as_mut(), &nodes)?;
-            let (json, text) = ranks.inference_summary(config.num_threads(&registry))?;
+            let (json, text) = ranks.inference_summary(config.num_threads(context.registry()))?;
             show.say(text.trim_end());
             if !ranks.is_first() {
                 return Ok(Outcome::new(String::new(), Value::Null));

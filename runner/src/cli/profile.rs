@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Outcome;
 use super::planned::{Measured, PlannedArgs, Wanted};
 use super::show::{self, Show};
-use crate::Profile;
+use crate::{Profile, RunContext};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -26,10 +26,10 @@ pub(crate) struct Args {
     save: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
-    let (dataset, config) = args.planned.open(show)?;
+pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> anyhow::Result<Outcome> {
+    let (dataset, config) = args.planned.open(context, show)?;
     let Measured { profile, .. } =
-        args.planned.measure(&dataset, config, Wanted { evaluates: true, ..Wanted::default() }, show)?;
+        args.planned.measure(context, &dataset, config, Wanted { evaluates: true, ..Wanted::default() }, show)?;
     if let Some(path) = &args.save {
         profile.save(path)?;
     }

@@ -78,15 +78,16 @@ fn operators(plan: &Plan, recorder: Option<&Recorder>, simulated: &Simulated) ->
     let mut rows: Vec<OperatorSeconds> = Vec::new();
     for share in &plan.schedule.shares {
         for (phase, seconds) in Phase::ALL.into_iter().zip([share.batching, share.transferring, share.training]) {
-            let operator = recorder::operator(share, phase);
-            if rows.iter().all(|r| r.operator != *operator) {
+            let key = recorder::operator(share, phase);
+            let operator = key.to_string();
+            if rows.iter().all(|r| r.operator != operator) {
                 rows.push(OperatorSeconds {
                     phase,
-                    operator: operator.clone(),
-                    simulated: simulated.operator(operator),
+                    simulated: simulated.operator(&operator),
+                    operator,
                     profiled: Some(seconds.mean),
                     deviation: Some(seconds.std),
-                    measured: recorder.and_then(|r| r.mean(operator)),
+                    measured: recorder.and_then(|r| r.mean(key)),
                 });
             }
         }

@@ -31,7 +31,7 @@ use super::usage::Usage;
 use super::{interrupt, layer_split, ranks, report, trainers, values};
 use crate::{
     Engine, Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Progress, Recorder,
-    Shares, Simulated, SplitPlan, Trainer, TrainingState, Unified,
+    RunContext, Shares, Simulated, SplitPlan, Trainer, TrainingState, Unified,
 };
 use state::RunState;
 use summary::{configuration, length, stop_reason, summary};
@@ -208,19 +208,21 @@ pub(crate) fn refuse_options(matches: &ArgMatches) -> anyhow::Result<()> {
     matches.subcommand_matches("train").map_or(Ok(()), resume::refuse_options)
 }
 
-pub(crate) fn run(args: &mut Args, show: Show) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &mut Args, context: &RunContext, show: Show) -> anyhow::Result<Outcome> {
     args.configure(show)?;
     let stop = interrupt::stop;
-    let Some(ranks) = ranks::enter(args.time_limit, args.gradient_bucket, stop)? else { return run_here(args, show) };
+    let Some(ranks) = ranks::enter(args.time_limit, args.gradient_bucket, stop)? else {
+        return run_here(args, context, show);
+    };
     args.prepare_for(ranks)?;
-    run_here(args, ranks.show(show))
+    run_here(args, context, ranks.show(show))
 }
 
-fn run_here(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+fn run_here(args: &Args, context: &RunContext, show: Show) -> anyhow::Result<Outcome> {
     args.check()?;
     let setup = match &args.resume {
-        None => start::setup(args, show)?,
-        Some(dir) => match resume::setup(args, dir, show)? {
+        None => start::setup(args, context, show)?,
+        Some(dir) => match resume::setup(args, dir, context, show)? {
             resume::Resumed::Run(setup) => *setup,
             resume::Resumed::Done(outcome) => return Ok(outcome),
         },

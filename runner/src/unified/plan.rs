@@ -104,7 +104,7 @@ impl GroupProfile {
         let (budget, epochs) = (settings.budget.mul_f64(PART), settings.epochs.map(|epochs| epochs * PART));
         let settings = Settings { budget, epochs, ..settings.clone() };
         let watch = Watch { stop: &|| stop.is_requested(), memory };
-        let machine = job.registry.machine().clone();
+        let machine = job.registry().machine().clone();
         let part = job.with_shares(&(Arc::new(halves) as _), 0, |job| {
             morphgl_profile::profile(&mut job.operators, &[], &machine, &settings, &watch, progress)
         });

@@ -2,7 +2,8 @@
 
 use morphgl_graph_store::Topology;
 use morphgl_registry::{
-    Error, Fanout, NeighborSettings, Pick, Result, SamplerSettings, Sampling, SeedSet, ShadowSettings, WalkSettings,
+    Error, Fanout, NeighborSettings, Pick, Result, SamplerSettings, Sampling, SamplingSetting, SeedSet, ShadowSettings,
+    WalkSettings,
 };
 
 use crate::stream::HOP_BITS;
@@ -68,15 +69,15 @@ pub fn check_limits(
 fn check_hops(settings: &NeighborSettings, weights: bool) -> Result<()> {
     let fanouts = &settings.fanouts.0;
     if fanouts.is_empty() {
-        return Err(Error::setting("fanouts", "there is none; give one a hop, for example 15,10,5"));
+        return Err(Error::sampling(SamplingSetting::Fanouts, "there is none; give one a hop, for example 15,10,5"));
     }
     if fanouts.len() > MAX_HOPS {
         let what = format!("{} hops are more than {MAX_HOPS}; give fewer", fanouts.len());
-        return Err(Error::setting("fanouts", what));
+        return Err(Error::sampling(SamplingSetting::Fanouts, what));
     }
     if settings.pick == Pick::Weighted && !weights {
         let cure = "the graph has no edge weights; pick uniformly, or import the dataset with weights";
-        return Err(Error::setting("weighted pick", cure));
+        return Err(Error::sampling(SamplingSetting::WeightedPick, cure));
     }
     Ok(())
 }
@@ -96,7 +97,7 @@ fn check_walk(settings: &WalkSettings) -> Result<()> {
         let what = format!(
             "{walks} walks of {length} steps; give at least one of each, and {MAX_STEPS} steps together at most"
         );
-        return Err(Error::setting("walks", what));
+        return Err(Error::sampling(SamplingSetting::Walks, what));
     }
     if !(0.0..=1.0).contains(&restart) {
         return Err(Error::setting("restart", format!("{restart} is no probability; give a number from 0 to 1")));
@@ -118,14 +119,14 @@ fn check_draws(settings: &NeighborSettings, degree: u64) -> Result<()> {
         Pick::Uniform if largest > MAX_FANOUT => {
             let what =
                 format!("{largest} is more than {MAX_FANOUT} draws a node; give fewer, or -1 for all neighbours");
-            Err(Error::setting("fanouts", what))
+            Err(Error::sampling(SamplingSetting::Fanouts, what))
         }
         Pick::Weighted if degree > MAX_WEIGHTED_DEGREE => {
             let what = format!(
                 "a node has {degree} in-neighbours, more than the {MAX_WEIGHTED_DEGREE} that can be drawn from by weight; \
                  pick uniformly, or give fanout -1"
             );
-            Err(Error::setting("weighted pick", what))
+            Err(Error::sampling(SamplingSetting::WeightedPick, what))
         }
         _ => Ok(()),
     }

@@ -112,9 +112,9 @@ fn schedule(policy: Policy, batches: usize, workers: usize) -> Schedule {
     let cpu = || vec!["CPU".to_string()];
     let share = Share {
         keys: RouteKeys {
-            batching: "Batching_CPU_Sleepy".to_string(),
-            transferring: "Transferring_CPU_Sleepy".to_string(),
-            training: "Training_CPU_Sleepy".to_string(),
+            batching: "Batching_CPU_Sleepy".parse().expect("a key"),
+            transferring: "Transferring_CPU_Sleepy".parse().expect("a key"),
+            training: "Training_CPU_Sleepy".parse().expect("a key"),
         },
         hardware: Hardware { batching: cpu(), transferring: cpu(), training: cpu() },
         in_place: true,
@@ -149,6 +149,7 @@ fn epoch(operator: Sleepy, schedule: &Schedule) -> std::result::Result<f64, Box<
         batched_at: Place::Host,
         trained_at: Place::Host,
         gathering: Phase::Batching,
+        queueing: Vec::new(),
     };
     let (key, place) = (route.training.clone(), route.trained_at.clone());
     let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];

@@ -34,7 +34,7 @@ pub(crate) fn routes_of(
     let known: Vec<RouteKeys> = routes.iter().map(|&route| route.into()).collect();
     let mut indices = Vec::new();
     for Share { keys, hardware, .. } in shares {
-        if keys.training != training.to_string() {
+        if keys.training != *training {
             return refused(format!(
                 "{keys}: training is by {training} here; plan again for it, or train by what was planned"
             ));

@@ -48,7 +48,7 @@ impl ExecutorOperators {
             return Err(Error::setting(None, "there is no training operator; give one at least"));
         }
         let named = schedule.shares.first().map(|share| &share.keys.training);
-        let index = trainers.iter().position(|t| Some(&t.key.to_string()) == named).unwrap_or(0);
+        let index = trainers.iter().position(|t| Some(&t.key) == named).unwrap_or(0);
         let trainer = trainers.swap_remove(index);
         routes.retain(|r| (&r.route.training, &r.route.trained_at) == (&trainer.key, &trainer.place));
         let state = |RouteOperators { route, batching, transferring }| RouteState {

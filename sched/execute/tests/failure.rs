@@ -36,9 +36,9 @@ fn continue_training(_: &Event) -> Control {
 /// The keys of a schedule's operators of this phase.
 fn keys(schedule: &Schedule, phase: Phase) -> Vec<String> {
     let of = |s: &morphgl_plan::Share| match phase {
-        Phase::Batching => s.keys.batching.clone(),
-        Phase::Transferring => s.keys.transferring.clone(),
-        Phase::Training => s.keys.training.clone(),
+        Phase::Batching => s.keys.batching.to_string(),
+        Phase::Transferring => s.keys.transferring.to_string(),
+        Phase::Training => s.keys.training.to_string(),
     };
     schedule.shares.iter().map(of).collect()
 }
@@ -375,7 +375,7 @@ fn impossible_schedules_and_epochs_are_refused_with_the_cure() {
     let there = "Batching_DEV+PCIe_Fake → Transferring_DEV+PCIe_Fake → Training_DEV_Fake, \
                  Batching_CPU_Fake → Transferring_PCIe_Fake → Training_DEV_Fake";
     let mut other = good.clone();
-    other.shares[0].keys.transferring = "Transferring_PCIe_Other".to_string();
+    other.shares[0].keys.transferring = "Transferring_PCIe_Other".parse().expect("a key");
     let keys = "Batching_CPU_Fake → Transferring_PCIe_Other → Training_DEV_Fake";
     refused(make(&other), &format!("{keys}: no such route here; there is {there}; plan again"));
     let cpu = cpu(Policy::Pipeline, N, 1, 1);

@@ -112,7 +112,7 @@ fn a_slower_phase_changes_the_plan_within_an_epoch() {
         if let (Some(new), false) = (new, left.is_empty()) {
             replanned.push(400 - left.len());
             // On a loaded machine short phases may change, too.
-            named |= new.changed.iter().any(|c| c.operator == "Batching_CPU_SimNeighbor");
+            named |= new.changed.iter().any(|c| c.operator.to_string() == "Batching_CPU_SimNeighbor");
             let problem = watch.problem().clone().with_batches(left.len());
             let plan = plan(&problem).expect("no memory limits").best().clone();
             executor.set_schedule(&plan.schedule).expect("the same routes");

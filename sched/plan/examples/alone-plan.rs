@@ -11,10 +11,11 @@ use morphgl_plan::{
 
 fn main() -> Result<(), Box<dyn Error>> {
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let key = |name: &str| name.parse().expect("a key");
     let keys = |batching: &str, transferring: &str| RouteKeys {
-        batching: batching.to_string(),
-        transferring: transferring.to_string(),
-        training: "Training_CUDA_Native".to_string(),
+        batching: key(batching),
+        transferring: key(transferring),
+        training: key("Training_CUDA_Native"),
     };
     // Seconds of one mini-batch: seven workers of 250 ms each, a transfer of 12 ms, batching by the device 25 ms and gathering
     // 10 ms, training 30 ms.

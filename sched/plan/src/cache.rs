@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use morphgl_registry::{CacheCurve, CachePoint};
+use morphgl_registry::{CacheCurve, CachePoint, Key};
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::{MAX_SECONDS, check_bytes};
@@ -29,7 +29,7 @@ pub enum CacheMemory {
 pub struct Cache {
     /// The operator.
     #[serde(alias = "batching")]
-    pub operator: String,
+    pub operator: Key,
     /// The memory that holds it.
     #[serde(default)]
     pub memory: CacheMemory,
@@ -109,7 +109,7 @@ impl Cache {
 pub struct CacheSize {
     /// The operator.
     #[serde(alias = "batching")]
-    pub operator: String,
+    pub operator: Key,
     /// The memory that holds the cache.
     #[serde(default)]
     pub memory: CacheMemory,

@@ -3,7 +3,7 @@
 use morphgl_registry::Phase;
 
 use crate::numbers::{
-    MAX_BUFFER, MAX_FACTOR, MAX_SECONDS, MAX_THREADS, check_bytes, check_name, is_amount, within, wrong,
+    MAX_BUFFER, MAX_FACTOR, MAX_SECONDS, MAX_THREADS, check_bytes, check_key, is_amount, within, wrong,
 };
 use crate::problem::{check_names, check_resources};
 use crate::{Contention, Invalid, Memory, Plan, Policy, Resource, Schedule, Share};
@@ -16,7 +16,7 @@ impl Plan {
     /// The first value that no planner would choose: the text names it and the bound.
     pub fn check(&self) -> Result<(), Invalid> {
         check_names(self.schedule.shares.iter().map(|share| (&share.keys, &share.hardware)), &self.schedule.resources)?;
-        self.caches.iter().try_for_each(|cache| check_name(&cache.operator))?;
+        self.caches.iter().try_for_each(|cache| check_key(&cache.operator))?;
         self.schedule.check()?;
         let Memory { host, device, caches, device_caches } = self.memory;
         let memory = [("host", host), ("device", device), ("caches", caches), ("device_caches", device_caches)];

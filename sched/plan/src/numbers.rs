@@ -2,6 +2,8 @@
 //!
 //! Sums and products of numbers within the bounds do not overflow, and a schedule within them runs without a panic and ends.
 
+use morphgl_registry::Key;
+
 use crate::Invalid;
 
 /// Maximum number of threads of a phase: workers times the threads of each, and threads of training.
@@ -30,6 +32,11 @@ pub(crate) fn check_name(name: &str) -> Result<(), Invalid> {
         return Ok(());
     }
     wrong(&"names", format!("an operator's or a resource's has {} bytes; give {MAX_NAME} at most", name.len()))
+}
+
+/// Checks the length of an operator's key, before it is quoted.
+pub(crate) fn check_key(key: &Key) -> Result<(), Invalid> {
+    check_name(&key.to_string())
 }
 
 pub(crate) fn check_bytes(what: &dyn std::fmt::Display, bytes: u64) -> Result<(), Invalid> {

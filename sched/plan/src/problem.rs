@@ -3,10 +3,10 @@
 use std::fmt;
 use std::ops::Index;
 
-use morphgl_registry::{Phase, Route};
+use morphgl_registry::{Key, Phase, Route};
 use serde::{Deserialize, Serialize};
 
-use crate::numbers::{MAX_CORES, check_bytes, check_name, within};
+use crate::numbers::{MAX_CORES, check_bytes, check_key, check_name, within};
 use crate::{Cache, CacheMemory, CacheSize, Durations, Invalid};
 
 /// A unit of hardware that phases compete for.
@@ -62,8 +62,7 @@ pub struct PerPhase<T> {
 
 impl From<&Route> for RouteKeys {
     fn from(route: &Route) -> Self {
-        let Route { batching, transferring, training, .. } = route;
-        let [batching, transferring, training] = [batching, transferring, training].map(ToString::to_string);
+        let Route { batching, transferring, training, .. } = route.clone();
         Self { batching, transferring, training }
     }
 }
@@ -77,7 +76,7 @@ impl<T> Index<Phase> for PerPhase<T> {
 }
 
 /// The operators of a route, by their keys.
-pub type RouteKeys = PerPhase<String>;
+pub type RouteKeys = PerPhase<Key>;
 
 impl fmt::Display for RouteKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -272,12 +271,12 @@ impl Problem {
     }
 
     /// The same problem with the cache of an operator at `bytes`; no plan of it changes that.
-    pub(crate) fn resized(&self, operator: &str, bytes: u64) -> Self {
+    pub(crate) fn resized(&self, operator: &Key, bytes: u64) -> Self {
         let mut resized = self.clone();
-        let Some(cache) = resized.caches.iter_mut().find(|c| c.operator == operator) else { return resized };
+        let Some(cache) = resized.caches.iter_mut().find(|c| c.operator == *operator) else { return resized };
         let factor = cache.factor(bytes);
         for route in resized.routes.iter_mut().filter(|r| r.keys.uses(cache)) {
-            let of = |key: &str| if key == operator { factor } else { 1.0 };
+            let of = |key: &Key| if key == operator { factor } else { 1.0 };
             route.durations = route.durations.scaled(of(&route.keys.batching), of(&route.keys.transferring), 1.0);
         }
         cache.curve.bytes = bytes;
@@ -337,11 +336,10 @@ pub(crate) fn check_names<'a>(
 ) -> Result<(), Invalid> {
     resources.iter().try_for_each(|resource| check_name(&resource.name))?;
     routes.try_for_each(|(keys, hardware)| {
-        let held = Phase::ALL.into_iter().flat_map(|phase| &hardware[phase]);
-        [&keys.batching, &keys.transferring, &keys.training]
-            .into_iter()
-            .chain(held)
-            .try_for_each(|name| check_name(name))
+        Phase::ALL.into_iter().try_for_each(|phase| {
+            check_key(&keys[phase])?;
+            hardware[phase].iter().try_for_each(|name| check_name(name))
+        })
     })
 }
 

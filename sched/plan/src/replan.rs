@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use morphgl_registry::Phase;
+use morphgl_registry::{Key, Phase};
 
 use crate::simulate::{simulate, timeline};
 use crate::{Plan, Problem, Schedule, plan};
@@ -56,7 +56,7 @@ impl Samples {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Changed {
     /// The operator.
-    pub operator: String,
+    pub operator: Key,
     /// Its phase.
     pub phase: Phase,
     /// Measured over planned.

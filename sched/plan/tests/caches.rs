@@ -16,7 +16,7 @@ fn cache(operator: &str, points: &[(u64, f64)], build_seconds: f64) -> Cache {
     let point = |&(mib, saved_seconds): &(u64, f64)| CachePoint { bytes: mib * MIB, saved_seconds };
     let points = points.iter().map(point).collect();
     Cache {
-        operator: operator.to_string(),
+        operator: operator.parse().expect("a key"),
         memory: CacheMemory::Host,
         curve: CacheCurve { bytes: 40 * MIB, free_bytes: None, build_seconds, batch_seconds: 0.040, points },
     }
@@ -137,7 +137,7 @@ fn only_the_caches_of_a_plans_routes_count() {
     let limits = Limits { host_bytes: Some(100 * MIB), ..two.limits() };
     let problem = two.problem().with_caches(vec![cache]).expect("it is valid").with_limits(limits);
     for p in plan(&problem).expect("it fits").all() {
-        let by_host = p.schedule.shares.iter().any(|s| s.keys.batching == "Batching_CPU_Neighbor");
+        let by_host = p.schedule.shares.iter().any(|s| s.keys.batching.to_string() == "Batching_CPU_Neighbor");
         assert_eq!((p.caches.len(), p.memory.caches > 0), (usize::from(by_host), by_host), "{p}");
     }
 }
@@ -153,7 +153,7 @@ fn device(device_bytes: Option<u64>, saved: f64) -> Problem {
     let points = points.map(|(mib, saved_seconds)| CachePoint { bytes: mib * MIB, saved_seconds }).to_vec();
     let free_bytes = Some(150 * MIB);
     let cache = Cache {
-        operator: "Transferring_PCIe+SIM_Gather".to_string(),
+        operator: "Transferring_PCIe+SIM_Gather".parse().expect("a key"),
         memory: CacheMemory::Device,
         curve: CacheCurve { bytes: 0, free_bytes, build_seconds: 0.0, batch_seconds: 0.010, points },
     };

@@ -32,7 +32,11 @@ fn single(n: usize, [batching, transferring, training]: [f64; 3], on_device: boo
     let between = if on_device { "PCIe" } else { "CPU" };
     let hardware = Hardware { batching: names(batches), transferring: names(between), training: names(trains) };
     let candidate = Candidate {
-        keys: PerPhase { batching: "B".into(), transferring: "T".into(), training: "M".into() } as RouteKeys,
+        keys: PerPhase {
+            batching: "Batching_CPU_B".parse().expect("a key"),
+            transferring: "Transferring_CPU_T".parse().expect("a key"),
+            training: "Training_CPU_M".parse().expect("a key"),
+        } as RouteKeys,
         hardware,
         in_place: !on_device,
         on_host: !on_device,

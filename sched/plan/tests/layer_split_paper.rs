@@ -111,9 +111,9 @@ impl Load {
         let [sampling, gathering, training] = self.phases.map(|s| s / N as f64);
         let route = Candidate {
             keys: RouteKeys {
-                batching: "Batching_CUDA_Neighbor".to_string(),
-                transferring: "Transferring_PCIe_Gather".to_string(),
-                training: "Training_CUDA_Step".to_string(),
+                batching: "Batching_CUDA_Neighbor".parse().expect("a key"),
+                transferring: "Transferring_PCIe_Gather".parse().expect("a key"),
+                training: "Training_CUDA_Step".parse().expect("a key"),
             },
             hardware: hardware(&["CUDA"], &["PCIe"], &["CUDA"]),
             in_place: true,

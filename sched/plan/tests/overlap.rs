@@ -11,9 +11,9 @@ fn problem([batching, transferring, training]: [f64; 3], share: f64) -> Problem 
     let durations = Durations::constant(1, batching, transferring, training).and_then(|d| d.with_overlap(share));
     let route = Candidate {
         keys: RouteKeys {
-            batching: "Batching_CUDA_Neighbor".into(),
-            transferring: "Transferring_CUDA_ZeroCopy".into(),
-            training: "Training_CUDA_Native".into(),
+            batching: "Batching_CUDA_Neighbor".parse().expect("a key"),
+            transferring: "Transferring_CUDA_ZeroCopy".parse().expect("a key"),
+            training: "Training_CUDA_Native".parse().expect("a key"),
         },
         hardware: Hardware { batching: device(), transferring: device(), training: device() },
         in_place: true,

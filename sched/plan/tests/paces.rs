@@ -9,9 +9,9 @@ use morphgl_plan::{
 fn plans_of(host: f64) -> Plans {
     let route = |batching: &str, hardware: [&[&str]; 3], durations: Durations| Candidate {
         keys: RouteKeys {
-            batching: batching.into(),
-            transferring: format!("Transferring_{}_Copy", hardware[1].join("+")),
-            training: "Training_CUDA_Native".into(),
+            batching: batching.parse().expect("a key"),
+            transferring: format!("Transferring_{}_Copy", hardware[1].join("+")).parse().expect("a key"),
+            training: "Training_CUDA_Native".parse().expect("a key"),
         },
         hardware: Hardware {
             batching: hardware[0].iter().map(|s| s.to_string()).collect(),

@@ -159,8 +159,9 @@ fn every_number_of_a_plan_has_bounds() {
         refusal(&|json| json["schedule"]["policy"] = "dual-buffer".into()).contains("the policy dual-buffer takes")
     );
     let long = serde_json::Value::from("x".repeat(300));
+    let long_key = serde_json::Value::from(format!("Training_CPU_{}", "x".repeat(287)));
     for text in [
-        refusal(&|json| json["schedule"]["shares"][0]["keys"]["training"] = long.clone()),
+        refusal(&|json| json["schedule"]["shares"][0]["keys"]["training"] = long_key.clone()),
         refusal(&|json| json["schedule"]["resources"][0]["name"] = long.clone()),
         refusal(&|json| json["schedule"]["shares"][0]["hardware"]["training"] = serde_json::json!([long.clone()])),
     ] {

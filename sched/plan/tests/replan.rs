@@ -5,8 +5,8 @@ mod common;
 
 use common::noise::Noise;
 use morphgl_plan::{
-    Begun, Bytes, Candidate, Drift, Durations, Hardware, Phase, Plan, Problem, Replanner, Replay, Resource, RouteKeys,
-    Seconds, plan, simulate,
+    Begun, Bytes, Candidate, Drift, Durations, Hardware, Phase, Plan, Problem, Replanner, Replay, Resource, Seconds,
+    plan, simulate,
 };
 
 /// Seconds of CPU batching of a worker, of DMA, of device batching with its gather, of training.
@@ -15,7 +15,7 @@ type PhaseSeconds = [f64; 4];
 fn problem(workers: usize, n: usize, [host, dma, device, training]: PhaseSeconds) -> Problem {
     let names = |n: &[&str]| n.iter().map(ToString::to_string).collect::<Vec<_>>();
     let route = |key: &str, b: &[&str], t: &[&str], durations: Durations| Candidate {
-        keys: RouteKeys { batching: format!("b{key}"), transferring: format!("t{key}"), training: "m".into() },
+        keys: common::keys(&format!("CPU_b{key}"), &format!("CPU_t{key}"), "CPU_m"),
         hardware: Hardware { batching: names(b), transferring: names(t), training: names(&["DEV"]) },
         in_place: b.contains(&"DEV"),
         on_host: false,

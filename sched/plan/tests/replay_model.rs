@@ -3,9 +3,11 @@
 //! `Replay` is the whole protocol: an executor begins only steps that it allows, and reports their ends.
 //! So the interleavings of threads are those of `begin`, `end` and `cut`, and all of them are explored here.
 
+mod common;
+
 use std::collections::{HashSet, VecDeque};
 
-use morphgl_plan::{Begun, Hardware, Phase, Policy, Replay, Resource, RouteKeys, Schedule, Seconds, Share, simulate};
+use morphgl_plan::{Begun, Hardware, Phase, Policy, Replay, Resource, Schedule, Seconds, Share, simulate};
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|n| n.to_string()).collect()
@@ -21,7 +23,7 @@ fn share(route: usize, batches: usize, workers: usize, [b, t, m]: [f64; 3]) -> S
         .map(names);
     let [batching, transferring, training] = holds;
     Share {
-        keys: RouteKeys { batching: format!("b{route}"), transferring: format!("t{route}"), training: "m".to_string() },
+        keys: common::keys(&format!("CPU_b{route}"), &format!("CPU_t{route}"), "CPU_m"),
         hardware: Hardware { batching, transferring, training },
         in_place: route > 0,
         batches,

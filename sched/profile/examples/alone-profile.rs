@@ -91,6 +91,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         batched_at: Place::Host,
         trained_at: Place::Host,
         gathering: Phase::Batching,
+        queueing: Vec::new(),
     };
     let machine = Machine::probe();
     let (key, place) = (route.training.clone(), route.trained_at.clone());

@@ -53,9 +53,8 @@ impl Profile {
         for RouteProfile { route, cache, device_cache, .. } in &self.routes {
             let of_batching = (&route.batching, CacheMemory::Host, cache);
             for (key, memory, curve) in [of_batching, (&route.transferring, CacheMemory::Device, device_cache)] {
-                let operator = key.to_string();
-                if let Some(curve) = curve.clone().filter(|_| caches.iter().all(|c| c.operator != operator)) {
-                    caches.push(Cache { operator, memory, curve });
+                if let Some(curve) = curve.clone().filter(|_| caches.iter().all(|c| c.operator != *key)) {
+                    caches.push(Cache { operator: key.clone(), memory, curve });
                 }
             }
         }
@@ -97,8 +96,7 @@ impl Profile {
             |&(i, r): &(usize, &RouteProfile)| self.routes[..i].iter().all(|before| before.keys() != r.keys());
         let routes: Vec<&RouteProfile> = self.routes.iter().enumerate().filter(is_first).map(|(_, r)| r).collect();
         let mut resources: Vec<Resource> = Vec::new();
-        for (key, name) in routes.iter().flat_map(|r| held(&r.route)) {
-            let queued = morphgl_registry::queues(key);
+        for (queued, name) in routes.iter().flat_map(|r| held(&r.route)) {
             match resources.iter_mut().find(|r| r.name == name) {
                 Some(known) => known.queued &= queued,
                 None if name == morphgl_registry::Resource::CPU.name() => resources.push(Resource::shared(name, cores)),
@@ -184,10 +182,12 @@ fn used(key: &Key) -> impl Iterator<Item = &morphgl_registry::Resource> {
     key.hardware.resources().iter().filter(move |r| !pool || **r == morphgl_registry::Resource::CPU)
 }
 
-/// The operators of a route with the name of each resource that they hold.
-fn held(route: &Route) -> impl Iterator<Item = (&Key, String)> {
-    let keys = [&route.batching, &route.transferring, &route.training];
-    keys.into_iter().zip(hardware(route)).flat_map(|(key, names)| names.into_iter().map(move |name| (key, name)))
+/// The name of each resource that a route's operators hold, with whether the operator queues its work there.
+fn held(route: &Route) -> impl Iterator<Item = (bool, String)> {
+    Phase::ALL.into_iter().zip(hardware(route)).flat_map(|(phase, names)| {
+        let queued = route.queueing.contains(&phase);
+        names.into_iter().map(move |name| (queued, name))
+    })
 }
 
 /// Names of the resources each phase of a route uses, by [`used`]. What is not the processor of an operator at a device is
@@ -215,7 +215,7 @@ fn hardware(route: &Route) -> [Vec<String>; 3] {
 pub(crate) fn overlaps(route: &Route) -> bool {
     let [batching, _, training] = hardware(route);
     let on_one_device = route.trained_at != Place::Host && batching.iter().any(|name| training.contains(name));
-    on_one_device && keys(route).into_iter().all(morphgl_registry::queues)
+    on_one_device && Phase::ALL.iter().all(|phase| route.queueing.contains(phase))
 }
 
 impl RouteProfile {

@@ -128,6 +128,7 @@ impl Task {
             batched_at: Place::Host,
             trained_at: Place::Host,
             gathering: Phase::Batching,
+            queueing: Vec::new(),
         };
         let (key, place) = (route.training.clone(), route.trained_at.clone());
         let inner = training.expect("a model for this dataset");

@@ -12,7 +12,7 @@ use super::{source, timed};
 use crate::cli::interrupt;
 use crate::cli::planned::{self, Measured, PlannedArgs, Wanted};
 use crate::cli::show::Show;
-use crate::{Event, Executor, ExecutorSettings, median};
+use crate::{Event, Executor, ExecutorSettings, RunContext, median};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -33,18 +33,18 @@ pub(super) struct Args {
     batches: Option<u32>,
 }
 
-pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
+pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measurement> {
     let PlannedArgs { data, model, batch, .. } = &args.planned;
     let model = model.with_peers_defaults();
     model.check(batch)?;
-    batch.limit_threads()?;
+    batch.limit_threads(context)?;
     let mut dataset = data.open(show)?;
-    let config = planned::config(&dataset, &model, batch)?;
+    let config = planned::config(&dataset, &model, batch, context)?;
     if let Some(batches) = args.batches {
         keep_training_nodes(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));
     }
     let wanted = Wanted { epochs: Some(args.repeats), ..Wanted::default() };
-    let measured = args.planned.measure(&dataset, config.clone(), wanted, show)?;
+    let measured = args.planned.measure(context, &dataset, config.clone(), wanted, show)?;
     let Measured { job, profile, problem, plans, .. } = measured;
     let (plan, threads, stop) = (plans.chosen().clone(), job.threads(), interrupt::stop()?);
     profile.selections.iter().for_each(|selection| show.say(selection));

@@ -13,7 +13,7 @@ use super::source::{self, BatchSequence, Source, SourceArgs};
 use super::{check, timed};
 use crate::cli::interrupt;
 use crate::cli::show::Show;
-use crate::{Stop, build, median};
+use crate::{RunContext, Stop, build, median};
 
 /// Default number of mini-batches whose input nodes are gathered.
 const BATCHES: u32 = 16;
@@ -23,8 +23,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   morphgl bench gather products --threads 1
   morphgl bench gather products --within               all threads on one mini-batch at a time";
 
-pub(super) fn run(args: &SourceArgs, show: Show) -> Result<Measurement> {
-    let source = Source::open(args, false, show)?;
+pub(super) fn run(args: &SourceArgs, context: &RunContext, show: Show) -> Result<Measurement> {
+    let source = Source::open(args, false, context, show)?;
     let matrix = build::features(&source.dataset)?;
     let stop = interrupt::stop()?;
     let batches = input_nodes(&source, args.amount.batches.unwrap_or(BATCHES), &stop)?;

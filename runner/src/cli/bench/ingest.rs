@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use morphgl_graph_store::Meta;
 use morphgl_platform::{ReplacementDir, discard_unfinished};
+use morphgl_registry::Machine;
 use serde_json::json;
 
 use super::check;
@@ -59,7 +60,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
             rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global()?;
             threads.into()
         }
-        None => crate::registry()?.machine().cores,
+        None => Machine::probe().cores,
     };
     let beside = match &args.source {
         Some(source) => source.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf(),

@@ -20,7 +20,7 @@ use self::load::{Cores, Load};
 use self::source::SourceArgs;
 use super::Outcome;
 use super::show::Show;
-use crate::Stop;
+use crate::{RunContext, Stop};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -78,13 +78,13 @@ impl Amount {
     }
 }
 
-pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
+pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Outcome> {
     let measurement = match &args.command {
-        Command::Sample(args) => sample::run(args, show),
-        Command::Gather(args) => gather::run(args, show),
-        Command::Prepare(args) => prepare::run(args, show),
-        Command::Step(args) => step::run(args, show),
-        Command::Epoch(args) => epoch::run(args, show),
+        Command::Sample(args) => sample::run(args, context, show),
+        Command::Gather(args) => gather::run(args, context, show),
+        Command::Prepare(args) => prepare::run(args, context, show),
+        Command::Step(args) => step::run(args, context, show),
+        Command::Epoch(args) => epoch::run(args, context, show),
         Command::Ingest(args) => ingest::run(args, show),
     }?;
     Ok(measurement.outcome())

@@ -8,15 +8,15 @@ use super::check;
 use super::measurement::Measurement;
 use super::source::{BatchCounts, BatchSequence, Source, SourceArgs};
 use crate::cli::show::Show;
-use crate::{Stop, build, median};
+use crate::{RunContext, Stop, build, median};
 
 pub(super) const EXAMPLES: &str = "Examples:
   morphgl bench prepare
   morphgl bench prepare products --threads 4 --batches 24
   morphgl bench prepare products --within              all threads on one mini-batch at a time";
 
-pub(super) fn run(args: &SourceArgs, show: Show) -> Result<Measurement> {
-    let source = Source::open(args, true, show)?;
+pub(super) fn run(args: &SourceArgs, context: &RunContext, show: Show) -> Result<Measurement> {
+    let source = Source::open(args, true, context, show)?;
     let matrix = build::features(&source.dataset)?;
     let settings = if args.within { PoolSettings::here(source.threads) } else { PoolSettings::ahead(source.threads) };
     let mut pool = Pool::new(&source.route.batching, source.batching.as_ref(), settings)?;

@@ -9,8 +9,8 @@ use morphgl_registry::{BatchingWorker, MiniBatch};
 use super::check;
 use super::measurement::Measurement;
 use super::source::{BatchCounts, BatchSequence, Source, SourceArgs};
-use crate::Stop;
 use crate::cli::show::Show;
+use crate::{RunContext, Stop};
 
 pub(super) const EXAMPLES: &str = "Examples:
   morphgl bench sample
@@ -21,8 +21,8 @@ pub(super) const EXAMPLES: &str = "Examples:
 /// A worker and the mini-batch whose memory it reuses.
 type Worker = (Box<dyn BatchingWorker>, Option<MiniBatch>);
 
-pub(super) fn run(args: &SourceArgs, show: Show) -> Result<Measurement> {
-    let source = Source::open(args, false, show)?;
+pub(super) fn run(args: &SourceArgs, context: &RunContext, show: Show) -> Result<Measurement> {
+    let source = Source::open(args, false, context, show)?;
     let (num_workers, threads) = if args.within { (1, source.threads) } else { (source.threads, 1) };
     let mut workers: Vec<Worker> =
         (0..num_workers).map(|_| Ok((source.batching.worker(threads)?, None))).collect::<Result<_>>()?;

@@ -15,7 +15,7 @@ use crate::cli::batch::BatchArgs;
 use crate::cli::data::DataArgs;
 use crate::cli::show::Show;
 use crate::cli::{interrupt, planned};
-use crate::{JobConfig, OperatorBuilder, Stop, TrainingSpec, median, registry, routes};
+use crate::{JobConfig, OperatorBuilder, RunContext, Stop, TrainingSpec, median, routes};
 
 /// The options of a measurement of batching, without a model.
 #[derive(Debug, clap::Args)]
@@ -42,17 +42,17 @@ pub(super) struct Source {
 
 impl Source {
     /// Opens the dataset and builds the operator for its training nodes; the default fanouts are those of three layers.
-    pub(super) fn open(args: &SourceArgs, gather: bool, show: Show) -> Result<Self> {
-        args.batch.limit_threads()?;
+    pub(super) fn open(args: &SourceArgs, gather: bool, context: &RunContext, show: Show) -> Result<Self> {
+        args.batch.limit_threads(context)?;
         let dataset = args.data.open(show)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
-        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
-        let registry = registry()?;
-        let routes = routes(&registry, &config.operators, config.sampler.sampling.kind())?;
+        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch, context)?;
+        let registry = context.registry();
+        let routes = routes(registry, &config.operators, config.sampler.sampling.kind())?;
         let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;
-        let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
+        let builder = OperatorBuilder { dataset: &dataset, config: &config, context };
         let batching = builder.batching(&route, gather && route.gathering == Phase::Batching)?;
-        let threads = config.num_threads(&registry);
+        let threads = config.num_threads(registry);
         Ok(Self { dataset, config, route, batching, threads })
     }
 

@@ -16,7 +16,7 @@ use crate::cli::data::DataArgs;
 use crate::cli::model::ModelArgs;
 use crate::cli::show::Show;
 use crate::cli::{interrupt, planned};
-use crate::{Job, Stop, median};
+use crate::{Job, RunContext, Stop, median};
 
 /// Default number of mini-batches, trained on round-robin.
 const BATCHES: u32 = 8;
@@ -43,13 +43,13 @@ pub(super) struct Args {
     amount: Amount,
 }
 
-pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
+pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measurement> {
     let model = args.model.with_peers_defaults();
     model.check(&args.batch)?;
-    args.batch.limit_threads()?;
+    args.batch.limit_threads(context)?;
     let dataset = args.data.open(show)?;
-    let config = planned::config(&dataset, &model, &args.batch)?;
-    let mut job = Job::new(dataset, config)?;
+    let config = planned::config(&dataset, &model, &args.batch, context)?;
+    let mut job = Job::new(context, dataset, config)?;
     job.unbuilt.iter().for_each(|why| show.say(format_args!("left out: {why}")));
     let (threads, stop) = (job.threads(), interrupt::stop()?);
     let watch = Watch { stop: &|| stop.is_requested(), memory: None };

@@ -22,7 +22,7 @@ use crate::cli::run_dir::{Configured, RunDir};
 use crate::cli::show::{self, Show};
 use crate::cli::status::{State, Status};
 use crate::cli::usage::Usage;
-use crate::{Checkpoint, Job, JobConfig, Scheduler, Simulated, StopReason, memory};
+use crate::{Checkpoint, Job, JobConfig, RunContext, Scheduler, Simulated, StopReason, memory};
 
 /// Options that may be given beside `--resume`: they do not change what is computed.
 const FREE: [&str; 7] = ["resume", "epochs", "save", "time_limit", "checkpoint_every", "shard", "gradient_bucket"];
@@ -101,7 +101,7 @@ struct Stored {
 }
 
 /// Opens the run at `dir`: rank 0 of several reads it, for all.
-pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resumed> {
+pub(super) fn setup(args: &Args, dir: &Path, context: &RunContext, show: Show) -> anyhow::Result<Resumed> {
     let stored = match ranks::current() {
         Some(ranks) if !ranks.is_first() => match together::receive(ranks)? {
             Some(stored) => Ok(stored),
@@ -115,7 +115,7 @@ pub(super) fn setup(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Resum
         }
     };
     match stored {
-        Ok(stored) => Ok(Resumed::Run(Box::new(open(args, dir, stored, show)?))),
+        Ok(stored) => Ok(Resumed::Run(Box::new(open(args, dir, stored, context, show)?))),
         Err(outcome) => Ok(Resumed::Done(outcome)),
     }
 }
@@ -161,14 +161,14 @@ fn state(checkpoint: &Checkpoint, dir: &Path) -> anyhow::Result<RunState> {
 }
 
 /// Opens the dataset and builds the job of a run.
-fn open(args: &Args, dir: &Path, stored: Stored, show: Show) -> anyhow::Result<Setup> {
+fn open(args: &Args, dir: &Path, stored: Stored, context: &RunContext, show: Show) -> anyhow::Result<Setup> {
     let Stored { configured, checkpoint, run_dir } = stored;
     let mut state = state(&checkpoint, dir)?;
     let Checkpoint { progress, mut position, training, .. } = checkpoint;
     // Which operator trains was measured, and must not change.
     let mut config = configured.job.clone();
     if let Some(share) = position.plan.schedule.shares.first().filter(|_| state.unified.is_none()) {
-        config.operators.training = Some(share.keys.training.parse()?);
+        config.operators.training = Some(share.keys.training.clone());
     }
     if let Some(ranks) = ranks::current() {
         config.threads = Some(together::threads(ranks, config.threads));
@@ -180,10 +180,10 @@ fn open(args: &Args, dir: &Path, stored: Stored, show: Show) -> anyhow::Result<S
     }
     let dataset = Arc::new(dataset(&configured, &config, &state, args.shard.is_some())?);
     let job = match ranks::current() {
-        None => Job::new(Arc::clone(&dataset), config)?,
+        None => Job::new(context, Arc::clone(&dataset), config)?,
         Some(ranks) => {
             let options = &configured.training;
-            together::job(ranks, (args, options), (&dataset, config), (&mut state, &mut position), show)?
+            together::job((ranks, context), (args, options), (&dataset, config), (&mut state, &mut position), show)?
         }
     };
     state.machine.differences(&MachineState::current(job.threads())).iter().for_each(|line| show.say(line));
@@ -197,7 +197,7 @@ fn open(args: &Args, dir: &Path, stored: Stored, show: Show) -> anyhow::Result<S
     let batches = within.map_or(0, |w| w.earlier.as_ref().map_or(0, |r| r.batches) + w.part.batches);
     let at = format!("resumed in epoch {} after {} of it", progress.epoch, show::plural(batches as u64, "mini-batch"));
     Ok(Setup {
-        simulated: Simulated::of(&job.registry),
+        simulated: Simulated::of(job.registry()),
         schema: data::schema(&dataset, show),
         dataset,
         job,

@@ -6,7 +6,7 @@ use anyhow::Context;
 use morphgl_graph_store::{Dataset, Schema};
 use morphgl_model_spec::{ModelFile, ModelSpec, Normalization};
 use morphgl_plan::{RouteKeys, Time};
-use morphgl_registry::{Key, NamedTensor, Registry};
+use morphgl_registry::{NamedTensor, Registry};
 
 use super::state::{MachineState, RunState};
 use super::summary::configuration;
@@ -22,18 +22,18 @@ use crate::cli::ranks::{self, Ranks};
 use crate::cli::run_dir::{Configured, RunDir};
 use crate::cli::show::{self, Show};
 use crate::cli::usage::Usage;
-use crate::{Evaluation, Job, JobConfig, Plan, Plans, Progress, Simulated, Unified};
+use crate::{Evaluation, Job, JobConfig, Plan, Plans, Progress, RunContext, Simulated, Unified};
 
 /// Opens the dataset, profiles and plans.
-pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
+pub(super) fn setup(args: &Args, context: &RunContext, show: Show) -> anyhow::Result<Setup> {
     let plan_of_file = args.plan.read()?;
     let init = args.init.as_deref().map(ModelFile::open).transpose()?;
-    let (dataset, mut config) = args.planned.open(show)?;
+    let (dataset, mut config) = args.planned.open(context, show)?;
     if let Some(configured) = &args.configured {
         config = configured.job_on(&dataset, config);
     }
     if let Some(plan) = &plan_of_file {
-        choose_training(plan, &mut config)?;
+        choose_training(plan, context.registry(), &mut config);
     }
     let requested = args.evaluation();
     let mut evaluation = match config.disk_bytes {
@@ -65,7 +65,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     let group = group.then(|| args.shares.unwrap_or_default());
     let split = args.planned.split.allowed(Some(&args.plan))?;
     let wanted = Wanted { evaluates: evaluation != Evaluation::None, epochs: Some(epochs), group, split };
-    let measured = args.planned.measure(&dataset, config.clone(), wanted, show)?;
+    let measured = args.planned.measure(context, &dataset, config.clone(), wanted, show)?;
     let Measured { mut job, profile, problem, plans, unified, split: measured_split, held_bytes, mut choices } =
         measured;
     if let (Some(path), Some(mut file)) = (&args.init, init) {
@@ -128,7 +128,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     unified.iter().for_each(|unified| show.line(unified));
     split.iter().for_each(|split| show.line(split));
     plan.caches.iter().for_each(|cache| show.line(format_args!("cache: {cache}")));
-    if job.config.caches() && !plan.schedule.shares.iter().any(|share| caches(&job.registry, &share.keys)) {
+    if job.config.caches() && !plan.schedule.shares.iter().any(|share| caches(job.registry(), &share.keys)) {
         show.say(format_args!("--cache {}: the plan uses no operator with a cache", configured.job.cache));
     }
     let machine = MachineState::current(job.threads());
@@ -137,7 +137,7 @@ pub(super) fn setup(args: &Args, show: Show) -> anyhow::Result<Setup> {
     let replanned = (matches!(args.plan, PlanArg::Auto) && alone).then(|| problem.clone());
     let checksums = dataset.path.checksums();
     Ok(Setup {
-        simulated: Simulated::of(&job.registry),
+        simulated: Simulated::of(job.registry()),
         schema: data::schema(&dataset, show),
         dataset,
         job,
@@ -248,6 +248,5 @@ pub(super) fn join(ranks: &Ranks, job: &mut Job, plan: &mut Plan) -> anyhow::Res
 
 /// Whether an operator of the plan's route has a cache.
 fn caches(registry: &Registry, keys: &RouteKeys) -> bool {
-    let operator = |key: &String| key.parse::<Key>().is_ok_and(|key| budget::caches(registry, &key));
-    operator(&keys.batching) || operator(&keys.transferring)
+    budget::caches(registry, &keys.batching) || budget::caches(registry, &keys.transferring)
 }

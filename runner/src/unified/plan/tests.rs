@@ -31,6 +31,7 @@ fn route(on_device: bool, training: f64) -> RouteProfile {
             batched_at: Place::Host,
             trained_at: place(on_device),
             gathering: Phase::Batching,
+            queueing: Vec::new(),
         },
         edges_per_batch: 1.0,
         bytes_per_batch: 1.0,
@@ -94,7 +95,8 @@ fn a_trainer_that_no_share_makes_faster_gets_less() {
     let (even, alone) = planned(0.03, 0.01, 0.0, 0.0);
     let (uneven, _) = planned(0.03, 0.01, 0.005, 0.0);
     let device = |unified: &Unified| {
-        let is_device = |t: &&UnifiedTrainer| t.plan.schedule.shares[0].keys.training == "Training_CUDA_Native";
+        let is_device =
+            |t: &&UnifiedTrainer| t.plan.schedule.shares[0].keys.training.to_string() == "Training_CUDA_Native";
         unified.trainers.iter().find(is_device).map_or(0.0, |t| t.share)
     };
     assert!(device(&uneven) < device(&even), "{uneven} {even}");

@@ -7,7 +7,11 @@ fn share(in_place: bool) -> Share {
     let seconds = Seconds::constant(1.0);
     let name = || "A".to_string();
     Share {
-        keys: RouteKeys { batching: name(), transferring: name(), training: name() },
+        keys: RouteKeys {
+            batching: "Batching_CPU_A".parse().expect("a key"),
+            transferring: "Transferring_CPU_A".parse().expect("a key"),
+            training: "Training_CPU_A".parse().expect("a key"),
+        },
         hardware: Hardware { batching: vec![name()], transferring: vec![name()], training: vec![name()] },
         in_place,
         batches: 4,

@@ -27,7 +27,7 @@ pub(crate) fn hardware(route: usize) -> Hardware {
 }
 
 fn share(route: usize, batches: usize, workers: usize, seconds: [f64; 3]) -> Share {
-    let [batching, transferring, training] = ROUTES[route].map(str::to_string);
+    let [batching, transferring, training] = ROUTES[route].map(key);
     let [batch, transfer, train] = seconds.map(Seconds::constant);
     Share {
         keys: RouteKeys { batching, transferring, training },
@@ -85,7 +85,7 @@ pub(crate) fn interleaved(host: usize, device: usize, workers: usize, sizes: [us
 
 /// The operators of the routes that a schedule uses.
 pub(crate) fn operators(machine: &Arc<FakeMachine>, schedule: &Schedule) -> Operators {
-    let on_cpu = schedule.shares.iter().any(|s| s.keys.training == ROUTES[2][2]);
+    let on_cpu = schedule.shares.iter().any(|s| s.keys.training == key(ROUTES[2][2]));
     let place = |device: bool| if device { "dev:0".parse().expect("a place") } else { Place::Host };
     let machine = || Arc::clone(machine);
     let route = |i: usize| {
@@ -102,6 +102,7 @@ pub(crate) fn operators(machine: &Arc<FakeMachine>, schedule: &Schedule) -> Oper
                 batched_at: place(i == 1),
                 trained_at: place(i < 2),
                 gathering: Phase::Batching,
+                queueing: Vec::new(),
             },
             batching: Arc::new(fake_batching),
             transferring: Box::new(fake_transferring),

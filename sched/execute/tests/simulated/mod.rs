@@ -156,6 +156,7 @@ fn routes() -> [Route; 2] {
         batched_at,
         trained_at: place(),
         gathering: Phase::Batching,
+        queueing: Vec::new(),
     };
     [route(&CPU_KEY, &DMA_KEY, Place::Host), route(&DEVICE_KEY, &GATHER_KEY, place())]
 }

@@ -88,7 +88,7 @@ fn lanes(schedule: &Schedule, simulation: &Simulation) {
         }
         let unknown = of(&|a| a.share == i && a.phase == Phase::Batching && a.worker >= share.workers);
         assert!(unknown.is_empty(), "unknown workers: {unknown:?}");
-        one_at_a_time(of(&|a| a.share == i && a.phase == Phase::Transferring), &share.keys.transferring);
+        one_at_a_time(of(&|a| a.share == i && a.phase == Phase::Transferring), &share.keys.transferring.to_string());
     }
     one_at_a_time(of(&|a| a.phase == Phase::Training), "training");
 }

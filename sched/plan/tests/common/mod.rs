@@ -13,6 +13,16 @@ use morphgl_plan::{
 pub(crate) const HOST: usize = 0;
 pub(crate) const DEVICE: usize = 1;
 
+/// The keys of a route by their hardware and operator, such as `CPU_Neighbor`.
+pub(crate) fn keys(batching: &str, transferring: &str, training: &str) -> RouteKeys {
+    let key = |phase: &str, name: &str| format!("{phase}_{name}").parse().expect("a key");
+    RouteKeys {
+        batching: key("Batching", batching),
+        transferring: key("Transferring", transferring),
+        training: key("Training", training),
+    }
+}
+
 /// A machine of one accelerator: a route batched by the host's workers, and one batched by the device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TwoRoutes {
@@ -68,11 +78,7 @@ impl TwoRoutes {
     /// Both routes, the host's with `by_host` mini-batches and the device's with the others.
     pub(crate) fn shares(&self, by_host: usize) -> [Share; 2] {
         let share = |names: [&str; 2], hardware, batches, workers: usize, batching, transferring| Share {
-            keys: RouteKeys {
-                batching: format!("Batching_{}", names[0]),
-                transferring: format!("Transferring_{}", names[1]),
-                training: "Training_SIM_Step".to_string(),
-            },
+            keys: keys(names[0], names[1], "SIM_Step"),
             hardware,
             in_place: workers == 0,
             batches,
@@ -156,11 +162,7 @@ impl CpuOnly {
 
     pub(crate) fn problem(&self) -> Problem {
         let candidate = Candidate {
-            keys: RouteKeys {
-                batching: "Batching_CPU_Neighbor".to_string(),
-                transferring: "Transferring_CPU_Host".to_string(),
-                training: "Training_CPU_Step".to_string(),
-            },
+            keys: keys("CPU_Neighbor", "CPU_Host", "CPU_Step"),
             hardware: hardware(&["CPU"], &["CPU"], &["CPU"]),
             in_place: true,
             on_host: true,

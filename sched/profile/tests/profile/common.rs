@@ -368,6 +368,7 @@ impl Fakes {
             batched_at: place(before[0]),
             trained_at: place(training),
             gathering: Phase::Batching,
+            queueing: Vec::new(),
         };
         let (at, to, record) = (route.batched_at.clone(), route.trained_at.clone(), &self.record);
         let batching = FakeBatching {

@@ -4,20 +4,7 @@ use crate::common::{Fakes, Times, npu, unlimited};
 use crate::in_one_of_thirty;
 use morphgl_plan::{Limits, Resource, Strategy};
 use morphgl_profile::{Profile, Settings};
-use morphgl_registry::{At, Build, Description, Error, Hardware, Key, Phase, Resource as Part, submit};
-
-const NPU: Part = Part::new("NPU");
-const PCIE: Part = Part::PCIE;
-
-/// An operator that queues its work: these tests build none of them.
-const fn queueing(phase: Phase, hardware: Hardware, build: Build) -> Description {
-    let key = Key::new(phase, hardware, "Queueing");
-    Description::new(key, "queues its work", At::Device("npu"), At::Device("npu"), build).queueing()
-}
-
-submit! { queueing(Phase::Batching, Hardware::new(&[NPU, PCIE]), Build::Batching(|_| Err(Error::failed("fake", "not built")))) }
-submit! { queueing(Phase::Transferring, Hardware::new(&[NPU]), Build::Transferring(|_| Err(Error::failed("fake", "not built")))) }
-submit! { queueing(Phase::Training, Hardware::new(&[NPU]), Build::Training(|_| Err(Error::failed("fake", "not built")))) }
+use morphgl_registry::Phase;
 
 /// One route on a device that queues, whose phases only wait and so do not slow each other.
 fn device(times: Times) -> Fakes {
@@ -25,6 +12,7 @@ fn device(times: Times) -> Fakes {
     (fakes.routes, fakes.trainers) = (Vec::new(), Vec::new());
     fakes.add_trainer("Training_NPU_Queueing", npu(), times);
     fakes.add_route(60, times, ["Batching_NPU+PCIe_Queueing", "Transferring_NPU_Queueing"], "Training_NPU_Queueing");
+    fakes.routes[0].0.queueing = Phase::ALL.to_vec();
     fakes
 }
 
@@ -50,6 +38,21 @@ fn phases_are_measured_at_once_and_planned_so() {
         let near = (0.0039..0.0055).contains(&overlapped) && sequential > 60.0 * 0.009 && device < 60.0 * 0.0065;
         if near { Ok(()) } else { Err(format!("{overlapped} s at once; an epoch {sequential} and {device} s")) }
     });
+}
+
+#[test]
+fn a_profile_plans_as_it_was_measured_whatever_operators_are_linked() {
+    // No operator of these keys is linked: what queues its work is said by the profile alone, also when it was saved.
+    let profile =
+        device(Times { batching: 1, transferring: 1, training: 2 }).profile(&unlimited(1)).expect("nothing fails");
+    let text = serde_json::to_string(&profile).expect("JSON");
+    let again = Profile::parse(std::path::Path::new("profile.json"), &text).expect("a profile");
+    let resources = |p: &Profile| p.problem(1, Limits::default()).resources().to_vec();
+    assert_eq!(resources(&again), resources(&profile));
+    assert!(resources(&again).contains(&Resource::queued("NPU:0")));
+    let mut other = again;
+    other.routes[0].route.queueing.retain(|phase| *phase != Phase::Training);
+    assert!(resources(&other).contains(&Resource::exclusive("NPU:0")), "one operator holds it alone");
 }
 
 #[test]

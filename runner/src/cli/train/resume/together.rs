@@ -14,7 +14,7 @@ use crate::cli::show::{self, Show};
 use crate::cli::train::state::{MachineState, RunState};
 use crate::cli::train::{Args, start};
 use crate::cli::usage::Usage;
-use crate::{Checkpoint, Evaluation, Job, JobConfig, Position, TrainOptions};
+use crate::{Checkpoint, Evaluation, Job, JobConfig, Position, RunContext, TrainOptions};
 
 /// What rank 0 tells the others of a run that is to be continued.
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ pub(super) fn threads(ranks: &Ranks, of_run: Option<usize>) -> usize {
 
 /// The job of one rank, by the plan of the run where as many ranks with as many threads trained it, else by a new one.
 pub(super) fn job(
-    ranks: &Ranks,
+    (ranks, context): (&Ranks, &RunContext),
     (args, options): (&Args, &TrainOptions),
     (dataset, config): (&Arc<Dataset>, JobConfig),
     (state, position): (&mut RunState, &mut Position),
@@ -86,7 +86,7 @@ pub(super) fn job(
     let is_kept = position.problem.take().is_none() && !std::mem::take(&mut position.drifted);
     let is_same = state.ranks == ranks.group.size() && config.threads == Some(state.machine.cores());
     if ranks.group.gather(&(is_kept && is_same))?.into_iter().all(|same| same) {
-        let mut job = Job::new(Arc::clone(dataset), config)?;
+        let mut job = Job::new(context, Arc::clone(dataset), config)?;
         job.join(Arc::clone(&ranks.group));
         return Ok(job);
     }
@@ -98,7 +98,7 @@ pub(super) fn job(
     let evaluates = options.evaluation != Evaluation::None;
     let wanted = Wanted { evaluates, epochs: Some(options.epochs), group: None, split: None };
     let Measured { mut job, profile, problem, plans, held_bytes, .. } =
-        args.planned.measure(dataset, config, wanted, show)?;
+        args.planned.measure(context, dataset, config, wanted, show)?;
     let strategy = position.plan.strategy;
     position.plan = plans.best_of(strategy).unwrap_or(plans.best()).clone();
     start::join(ranks, &mut job, &mut position.plan)?;
