@@ -15,7 +15,6 @@ use morphgl_registry::{
 use rayon::prelude::*;
 
 use crate::budget::{self, Purpose};
-use crate::shards;
 use crate::usage::Usage;
 use crate::{JobConfig, OperatorChoice, RunContext};
 
@@ -207,7 +206,9 @@ impl OperatorBuilder<'_> {
 
     /// Whether mini-batches of `route` carry features: they do unless the training operator reads the dataset in memory.
     pub fn carries_features(self, route: &Route) -> bool {
-        self.config.disk_bytes.is_some() || shards::current().is_some() || !self.context.registry().reads_store(route)
+        self.config.disk_bytes.is_some()
+            || self.context.shards().is_some()
+            || !self.context.registry().reads_store(route)
     }
 
     /// Builds the batching operator of `route` for the training nodes; `gather` says whether it gathers features.
@@ -240,12 +241,12 @@ impl OperatorBuilder<'_> {
             dataset: Arc::clone(self.dataset),
             seeds,
             settings,
-            gather: gather && shards::current().is_none(),
+            gather: gather && self.context.shards().is_none(),
             place: route.batched_at.clone(),
             options: budget::options(self.config, self.context.registry(), &route.batching, (purpose, !gather))?,
         };
         let inner = self.context.registry().batching(&route.batching, &context).map_err(sampling_usage)?;
-        Ok(match shards::current().filter(|_| gather) {
+        Ok(match self.context.shards().filter(|_| gather) {
             Some(shards) => Box::new(ShardedBatching { inner, shards: Arc::clone(shards) }),
             None => inner,
         })

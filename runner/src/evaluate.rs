@@ -7,10 +7,10 @@ use morphgl_profile::MemoryLimit;
 use morphgl_registry::{Batching, Error, Phase, Route, SamplerSettings, Score, SeedSet, Training, Transferring};
 use serde::{Deserialize, Serialize};
 
+use crate::Group;
 use crate::admission::{Excess, admit};
 use crate::budget::Purpose;
 use crate::build::OperatorBuilder;
-use crate::{Group, peak_rss_bytes};
 
 /// How a model is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -114,10 +114,10 @@ impl Sampled<'_> {
         let cut = |at: usize| (pool.num_batches() as usize * at / parts) as u32;
         let batches = cut(part)..cut(part + 1);
         let transfer = (&self.route.transferring, &mut *self.transferring as &mut dyn Transferring);
-        let (training, memory) = (&mut *self.training, self.memory);
+        let (training, memory, process) = (&mut *self.training, self.memory, self.builder.context.memory());
         let mut consume = |batch: &_| {
             let (score, _) = training.score(batch)?.wait()?;
-            let peak = peak_rss_bytes();
+            let peak = process.peak();
             let Some(limit) = memory.filter(|&limit| peak > limit) else { return Ok(score) };
             let (limit, peak, cure) = (limit >> 20, peak >> 20, "make them smaller (batch size, fanouts)");
             let what = format!("{limit} MiB are allowed, and mini-batches take the process to {peak}; {cure}");

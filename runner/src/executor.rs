@@ -23,7 +23,7 @@ use crate::{Group, Job, JobConfig, OperatorBuilder, RunContext};
 pub struct Executor {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) config: JobConfig,
-    context: RunContext,
+    pub(crate) context: RunContext,
     inner: morphgl_execute::Executor,
     pub(crate) group: Option<Arc<Group>>,
     plan: Plan,

@@ -1,7 +1,6 @@
 //! Training as one of a group of trainers: the job's place in the group, and what all have to agree on.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -18,38 +17,6 @@ const ADDITIONS: usize = 5;
 
 /// Bytes of rank 0 that are sent at once.
 const PIECE: usize = 16 << 20;
-
-/// This process among those of a run.
-#[derive(Debug)]
-pub(crate) struct Identity {
-    pub(crate) rank: usize,
-    pub(crate) host: String,
-}
-
-static IDENTITY: OnceLock<Identity> = OnceLock::new();
-
-impl Identity {
-    /// The process's own; `None` where it is the only one.
-    pub(crate) fn get() -> Option<&'static Self> {
-        IDENTITY.get()
-    }
-
-    /// Sets the process's own, once.
-    pub(crate) fn set(self) {
-        let _ = IDENTITY.set(self);
-    }
-
-    /// Whether another process prints the results of the run.
-    pub(crate) fn is_silent() -> bool {
-        Self::get().is_some_and(|own| own.rank > 0)
-    }
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {} ({})", self.rank, self.host)
-    }
-}
 
 /// One end of an exchange, shared by the training operator, which uses it during a step, and the program, between steps.
 #[derive(Debug, Clone)]

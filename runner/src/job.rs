@@ -16,7 +16,7 @@ use morphgl_registry::{
 use crate::budget::{self, Purpose};
 use crate::build::{OperatorBuilder, job_routes, label, layers_mismatch, left_on_disk, takes_shards};
 use crate::usage::Usage;
-use crate::{Group, JobConfig, RunContext, memory, shards};
+use crate::{Group, JobConfig, RunContext};
 
 /// A cache has a size if it differs by no more than 1 / `SAME` of it.
 const SAME: u64 = 100;
@@ -66,7 +66,7 @@ impl Job {
         let mut first: Option<(bool, anyhow::Error)> = None;
         let (on_disk, wanted) = (job.config.disk_bytes.is_some(), job.config.operators.batching.clone());
         // Sampling from disk is slower than from memory: only on request.
-        routes.retain(|r| shards::current().is_none() || takes_shards(r));
+        routes.retain(|r| job.context.shards().is_none() || takes_shards(r));
         routes.retain(|r| on_disk || r.read_at != Place::Disk || wanted.is_some());
         // Routes to several places share mini-batches and measurements: all carry features. At one place a single training
         // operator remains, and mini-batches have the form that it needs.
@@ -244,7 +244,7 @@ impl Job {
                     (r.route, r.transferring, batching)
                 })
                 .collect();
-            memory::release();
+            self.context.memory().release();
             let mut shared = BatchingOperators::new();
             for (route, transferring, batching) in kept {
                 let batching = match batching {

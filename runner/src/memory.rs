@@ -1,20 +1,13 @@
 //! Memory of this process: its peak, its size now, the size of its pages, and hooks of its allocator.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use morphgl_platform::{SmallPages, peak_memory};
 
 /// Limits of memory from which on there are huge pages. Some 50 buffers of a job take up to 2 MiB each besides what they hold: of less
 /// memory that is more than what plans leave free.
 const HUGE_PAGES: u64 = 2 << 30;
-
-static SMALL_PAGES: Mutex<Option<SmallPages>> = Mutex::new(None);
-
-/// The highest peak before [`take_peak`] was last called.
-static EARLIER_PEAK: AtomicU64 = AtomicU64::new(0);
-
-static HOOKS: OnceLock<AllocatorHooks> = OnceLock::new();
 
 /// How the process's allocator handles freed memory.
 #[derive(Debug, Clone, Copy)]
@@ -26,59 +19,71 @@ pub struct AllocatorHooks {
     pub keep_freed: fn(bool),
 }
 
-/// Sets the hooks of this process's allocator; only the first call counts. Without hooks the allocator decides.
-pub fn set_allocator_hooks(hooks: AllocatorHooks) {
-    HOOKS.get_or_init(|| hooks);
+/// The memory of a process, of all runs in it: its peak, and the hooks of its allocator.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessMemory {
+    /// `None` leaves freed memory to the allocator.
+    hooks: Option<AllocatorHooks>,
+    /// The highest peak before one was taken last.
+    earlier_peak: AtomicU64,
+    /// Small pages, while a run has them.
+    small_pages: Mutex<Weak<SmallPages>>,
 }
 
-/// Does `work` while freed memory is kept, also when it panics.
-pub(crate) fn keeping_freed<T>(work: impl FnOnce() -> T) -> T {
-    struct Keep;
-    impl Drop for Keep {
-        fn drop(&mut self) {
-            keep_freed(false);
+impl ProcessMemory {
+    pub(crate) fn new(hooks: AllocatorHooks) -> Self {
+        Self { hooks: Some(hooks), ..Self::default() }
+    }
+
+    /// Small pages alone for a run that may use so many bytes, while the value lives; runs share them.
+    pub(crate) fn limited(&self, bytes: u64) -> Option<Arc<SmallPages>> {
+        let mut shared = self.small_pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes >= HUGE_PAGES {
+            return None;
         }
+        shared.upgrade().or_else(|| {
+            let pages = Arc::new(SmallPages::new()?);
+            *shared = Arc::downgrade(&pages);
+            Some(pages)
+        })
     }
-    keep_freed(true);
-    let _keep = Keep;
-    work()
-}
 
-fn keep_freed(keep: bool) {
-    HOOKS.get().into_iter().for_each(|hooks| (hooks.keep_freed)(keep));
-}
-
-/// Returns freed memory to the system.
-pub(crate) fn release() {
-    HOOKS.get().into_iter().for_each(|hooks| (hooks.release)());
-}
-
-/// Prepares the process for a command that may use so many bytes, until [`unlimited`] is called.
-pub(crate) fn limited(bytes: u64) {
-    if bytes < HUGE_PAGES {
-        let mut pages = SMALL_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
-        *pages = pages.take().or_else(SmallPages::new);
+    /// Does `work` while freed memory is kept, also when it panics.
+    pub(crate) fn keeping_freed<T>(&self, work: impl FnOnce() -> T) -> T {
+        struct Keep<'a>(&'a ProcessMemory);
+        impl Drop for Keep<'_> {
+            fn drop(&mut self) {
+                self.0.keep_freed(false);
+            }
+        }
+        self.keep_freed(true);
+        let _keep = Keep(self);
+        work()
     }
-}
 
-/// Ends what [`limited`] began.
-pub(crate) fn unlimited() {
-    *SMALL_PAGES.lock().unwrap_or_else(PoisonError::into_inner) = None;
-}
+    fn keep_freed(&self, keep: bool) {
+        self.hooks.iter().for_each(|hooks| (hooks.keep_freed)(keep));
+    }
 
-/// Peak memory of this process in bytes; 0 where the system does not report it.
-pub fn peak_rss_bytes() -> u64 {
-    recent_peak().max(EARLIER_PEAK.load(Ordering::Relaxed))
-}
+    /// Returns freed memory to the system.
+    pub(crate) fn release(&self) {
+        self.hooks.iter().for_each(|hooks| (hooks.release)());
+    }
 
-/// Peak memory of this process in bytes since the last call; freed memory is released. Where the system cannot reset a
-/// peak, it is that of all time: an upper bound.
-pub(crate) fn take_peak() -> u64 {
-    let peak = recent_peak();
-    EARLIER_PEAK.fetch_max(peak, Ordering::Relaxed);
-    release();
-    std::fs::write("/proc/self/clear_refs", "5").ok();
-    peak
+    /// Peak memory of the process in bytes; 0 where the system does not report it.
+    pub(crate) fn peak(&self) -> u64 {
+        recent_peak().max(self.earlier_peak.load(Ordering::Relaxed))
+    }
+
+    /// Peak memory of the process in bytes since the last call; freed memory is released. Where the system cannot reset a
+    /// peak, it is that of all time: an upper bound.
+    pub(crate) fn take_peak(&self) -> u64 {
+        let peak = recent_peak();
+        self.earlier_peak.fetch_max(peak, Ordering::Relaxed);
+        self.release();
+        std::fs::write("/proc/self/clear_refs", "5").ok();
+        peak
+    }
 }
 
 fn recent_peak() -> u64 {

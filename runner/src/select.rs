@@ -4,7 +4,7 @@ use anyhow::Result;
 use morphgl_profile::{CandidateProfile, Progress, Selection, Settings, Watch};
 use morphgl_registry::Place;
 
-use crate::{Job, memory};
+use crate::Job;
 
 impl Job {
     /// Keeps the training operator with the fastest mini-batches at each place, and the routes to it; the others' memory is
@@ -36,13 +36,13 @@ impl Job {
                 continue;
             }
             let select = || morphgl_profile::select(&mut self.operators, &routes, settings, watch, progress);
-            let mut selection: Selection = memory::keeping_freed(select)?;
+            let mut selection: Selection = self.context.memory().keeping_freed(select)?;
             selection.candidates.extend(unable);
             let operators = &mut self.operators;
             operators.routes.retain(|r| r.route.trained_at != place || r.route.training == selection.chosen);
             operators.trainers.retain(|t| t.place != place || t.key == selection.chosen);
             self.selections.push(selection);
-            memory::release();
+            self.context.memory().release();
         }
         Ok(())
     }

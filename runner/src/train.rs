@@ -229,7 +229,7 @@ impl Trainer {
         let scores = if due && self.options.evaluation != Evaluation::None {
             observe(&Event::Evaluating);
             let scores = self.evaluate()?;
-            crate::memory::release();
+            self.executor.context.memory().release();
             Some(scores)
         } else {
             None

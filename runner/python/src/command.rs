@@ -1,16 +1,20 @@
 //! The commands of `morphgl` as functions.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::thread;
 
 use crossbeam::channel::{RecvTimeoutError, bounded};
-use morphgl::cli::{self, Failure};
+use morphgl::cli::{self, Call, Failure};
+use morphgl::{Process, Stop};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::graph::Graph;
 use crate::loader::SIGNALS;
 use crate::torch::Loan;
+
+/// The interpreter's process, which its commands share.
+static PROCESS: LazyLock<Arc<Process>> = LazyLock::new(Arc::default);
 
 /// Runs a command line on `graph`, and returns the JSON document that it prints; `trainer` is what `Training_CPU_Torch` trains.
 /// Ctrl-C stops the command as it does the program.
@@ -24,10 +28,13 @@ pub(crate) fn run(
     quiet: bool,
 ) -> PyResult<String> {
     let dataset = graph.map(|graph| Arc::clone(&graph.0));
-    let loan = trainer.map(Loan::new);
+    let loan = trainer.map(Loan::new).transpose()?;
+    let stop = Stop::new();
+    let of_command = stop.clone();
     let (send, done) = bounded(1);
     let work = move || {
-        let _ = send.send(cli::call(&arguments, dataset, quiet));
+        let _ =
+            send.send(cli::call(Call { process: &PROCESS, arguments: &arguments, dataset, quiet, stop: &of_command }));
     };
     let thread = thread::Builder::new().name("morphgl".to_string()).spawn(work);
     let thread = thread.map_err(|e| PyRuntimeError::new_err(format!("no thread for the command: {e}")))?;
@@ -40,9 +47,8 @@ pub(crate) fn run(
                 if let Err(signal) = py.check_signals() {
                     interrupted = Some(signal);
                 }
-                // Repeated, since a request before the command begins is discarded.
                 if interrupted.is_some() {
-                    cli::stop();
+                    stop.request();
                 }
             }
         }

@@ -12,6 +12,7 @@ use morphgl_registry::{
     MiniBatch, NamedTensor, Phase, Result, Score, Training, TrainingContext, Unavailable, submit,
 };
 use pyo3::call::PyCallArgs;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::array::borrowed;
@@ -48,10 +49,16 @@ fn slot<T>(slot: &Mutex<Option<T>>) -> std::sync::MutexGuard<'_, Option<T>> {
 pub(crate) struct Loan;
 
 impl Loan {
-    pub(crate) fn new(trainer: Py<PyAny>) -> Self {
-        *slot(&LENT) = Some(trainer);
+    /// Refuses a second module beside one that a command trains.
+    pub(crate) fn new(trainer: Py<PyAny>) -> PyResult<Self> {
+        let mut lent = slot(&LENT);
+        if lent.is_some() {
+            let what = "another command trains a torch module in this process; wait for its end";
+            return Err(PyRuntimeError::new_err(what));
+        }
+        *lent = Some(trainer);
         *slot(&RAISED) = None;
-        Self
+        Ok(Self)
     }
 
     /// The exception that the module or its optimizer raised.

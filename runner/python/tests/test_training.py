@@ -117,8 +117,8 @@ def test_wrong_options_name_themselves(learnable):
         morphgl.evaluate(learnable, "missing.safetensors")
 
 
-def test_one_command_at_a_time_and_ctrl_c(learnable, tmp_path):
-    errors = []
+def test_two_commands_at_once_and_ctrl_c(learnable, tmp_path):
+    beside_it = []
     learnable.save(tmp_path / "graph")
     graph = Graph.open(tmp_path / "graph")
 
@@ -127,10 +127,9 @@ def test_one_command_at_a_time_and_ctrl_c(learnable, tmp_path):
         while not (tmp_path / "run" / "metrics.jsonl").exists():
             time.sleep(0.02)
         try:
-            morphgl.plan(learnable, **SMALL)
-        except RuntimeError as error:
-            errors.append(str(error))
-        os.kill(os.getpid(), signal.SIGINT)
+            beside_it.append(morphgl.train(learnable, "gcn", epochs=2, **SMALL))
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
 
     before = len(os.listdir("/proc/self/task"))
     thread = threading.Thread(target=beside, daemon=True)
@@ -138,11 +137,30 @@ def test_one_command_at_a_time_and_ctrl_c(learnable, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         morphgl.train(graph, "gcn", epochs=1_000_000, evaluation="none", run=tmp_path / "run", **SMALL)
     thread.join()
-    assert errors == ["another command runs in this process; wait for its end"]
+    assert [len(run.epochs) for run in beside_it] == [2]
     # Threads of the shared pool of loops stay.
     assert len(os.listdir("/proc/self/task")) <= before + 4
     # A stop is of one command alone.
     assert len(morphgl.train(learnable, "gcn", epochs=2, **SMALL).epochs) == 2
+
+
+def test_two_sessions_in_two_threads_have_the_bits_of_each_alone(learnable):
+    def train(seed):
+        run = morphgl.train(learnable, "sage", epochs=4, seed=seed, training="Training_CPU_Native", plan="sequential", **SMALL)
+        return [epoch.loss for epoch in run.epochs]
+
+    alone = [train(seed) for seed in (1, 2)]
+    beside = [None, None]
+
+    def session(i):
+        beside[i] = train(i + 1)
+
+    threads = [threading.Thread(target=session, args=(i,)) for i in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert beside == alone and alone[0] != alone[1]
 
 
 def test_models_that_this_package_does_not_train_say_what_does(learnable):

@@ -210,7 +210,7 @@ impl BatchArgs {
         }
         self.options(context)?;
         if let Some(threads) = self.threads {
-            super::threads::start(threads)?;
+            super::threads::start(context.process(), threads)?;
         }
         Ok(())
     }

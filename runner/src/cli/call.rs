@@ -1,6 +1,6 @@
 //! Commands as functions, for programs that have a dataset in memory, or no terminal.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use clap::{CommandFactory, FromArgMatches};
 use morphgl_graph_store::Dataset;
@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::data::DataArgs;
 use super::show::{Show, one_line};
 use super::usage::Usage;
-use super::{Cli, Command, interrupt, run, simd_level, threads, train};
+use super::{Cli, Command, run, simd_level, train};
+use crate::{Process, Stop};
 
 /// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,23 +21,29 @@ pub struct Failure {
     pub usage: bool,
 }
 
-/// Held while a command runs: commands share their stop request.
-static RUNNING: Mutex<()> = Mutex::new(());
+/// A command to call as a function. Several may run beside each other: each has its own flag to stop it, and they share the threads
+/// of the first outside of plans.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// The process, which commands share.
+    pub process: &'a Arc<Process>,
+    /// The words of the command line, the name of the program left out.
+    pub arguments: &'a [String],
+    /// The dataset in place of the default one or of the directory that the words name.
+    pub dataset: Option<Arc<Dataset>>,
+    /// Whether progress and remarks are left out, which else go to stderr.
+    pub quiet: bool,
+    /// Does what Ctrl-C does: training ends after the mini-batches under way. Signals are the program's affair.
+    pub stop: &'a Stop,
+}
 
-/// Runs the command line `arguments`, the name of the program left out, on `dataset` in place of the default one or of the directory
-/// that they name; returns the document that `--json` prints. Progress and remarks go to stderr, unless `quiet`. Signals are the
-/// program's affair: [`stop`] does what Ctrl-C does.
+/// Runs a command, and returns the document that `--json` prints.
 ///
 /// # Errors
 ///
-/// As the command line; a `dataset` for a command that reads none; another command that runs at the same time.
-pub fn call(arguments: &[String], dataset: Option<Arc<Dataset>>, quiet: bool) -> Result<Value, Failure> {
-    let Ok(_running) = RUNNING.try_lock() else {
-        let message = "another command runs in this process; wait for its end".to_string();
-        return Err(Failure { message, usage: false });
-    };
-    threads::share();
-    interrupt::begin();
+/// As the command line; a dataset for a command that reads none.
+pub fn call(call: Call<'_>) -> Result<Value, Failure> {
+    let Call { process, arguments, dataset, quiet, stop } = call;
     let failed = |error: anyhow::Error| Failure { message: one_line(&error), usage: error.is::<Usage>() };
     let matches = Cli::command().no_binary_name(true).try_get_matches_from(arguments).map_err(|error| {
         let text = error.render().to_string();
@@ -57,13 +64,8 @@ pub fn call(arguments: &[String], dataset: Option<Arc<Dataset>>, quiet: bool) ->
         let data = command.data_mut().ok_or_else(|| failed(Usage::error("this command reads no dataset")))?;
         data.given = Some(dataset);
     }
-    let outcome = run(&mut command, Show { quiet, json: true }).map_err(failed)?;
+    let outcome = run(&mut command, (process, stop), Show { quiet, json: true }).map_err(failed)?;
     outcome.unwritten.map_or(Ok(outcome.json), |error| Err(failed(error)))
-}
-
-/// Asks the command that runs to stop, as Ctrl-C does: training ends after the mini-batches under way.
-pub fn stop() {
-    interrupt::request();
 }
 
 impl Command {

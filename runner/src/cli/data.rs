@@ -16,7 +16,7 @@ use super::batch::BatchArgs;
 use super::info;
 use super::show::{self, Show};
 use crate::sufficient::{PROGRAM, Sizes};
-use crate::{RunContext, memory};
+use crate::RunContext;
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Data")]
@@ -47,7 +47,7 @@ impl DataArgs {
         context: &RunContext,
         show: Show,
     ) -> anyhow::Result<(Arc<Dataset>, Option<u64>)> {
-        memory.into_iter().for_each(memory::limited);
+        memory.into_iter().for_each(|bytes| context.limit_memory(bytes));
         let Some(path) = self.dataset.as_ref().filter(|_| !self.mmap && !self.divided && self.given.is_none()) else {
             return Ok((self.open(show)?, None));
         };

@@ -1,5 +1,7 @@
 //! `morphgl evaluate`: scores a trained model.
 
+use std::sync::Arc;
+
 use clap::Parser;
 use indicatif::HumanCount;
 use serde_json::{Map, Value, json};
@@ -9,7 +11,7 @@ use super::show::{self, Show};
 use super::{Outcome, values};
 use crate::budget::Purpose;
 use crate::evaluate::{self, Sampled};
-use crate::{Evaluation, MemoryLimit, OperatorBuilder, RunContext, memory};
+use crate::{Evaluation, MemoryLimit, OperatorBuilder, Process, RunContext, Stop};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -27,8 +29,10 @@ pub(crate) struct Args {
     evaluation: Option<Evaluation>,
 }
 
-pub(crate) fn run(args: &mut Args, context: &RunContext, show: Show) -> anyhow::Result<Outcome> {
-    let ranks = args.trained.enter()?;
+pub(crate) fn run(args: &mut Args, (process, stop): (&Arc<Process>, &Stop), show: Show) -> anyhow::Result<Outcome> {
+    let ranks = args.trained.enter(process)?;
+    // MPI is initialized before operators are probed: drivers may start threads.
+    let context = &RunContext::of(process, stop.clone())?;
     let show = ranks.map_or(show, |ranks| ranks.show(show));
     let Trained { dataset, config, route, mut training, inference, .. } = args.trained.open(context, show, true)?;
     args.trained.batch.check_sampling(&config.spec.model)?;
@@ -67,7 +71,8 @@ pub(crate) fn run(args: &mut Args, context: &RunContext, show: Show) -> anyhow::
             };
             let first = sets.iter().find(|set| !set.is_empty()).expect("it was checked above");
             if let Some(limit) = sampled.memory
-                && let Some(excess) = sampled.admit(first, MemoryLimit { limit, peak: &memory::take_peak })?
+                && let Some(excess) =
+                    sampled.admit(first, MemoryLimit { limit, peak: &|| context.memory().take_peak() })?
             {
                 return Err(args.trained.too_little(limit, excess, &config));
             }

@@ -13,14 +13,15 @@ use morphgl_registry::{Error, Machine, Route, Training};
 use super::batch::BatchArgs;
 use super::data::{self, DataArgs};
 use super::limits::{self, Known};
-use super::ranks::{self, Ranks};
+use super::ranks;
 use super::run_dir::{self, Configured};
 use super::show::{self, Show};
 use super::usage::Usage;
 use super::{planned, values};
 use crate::admission::Excess;
 use crate::build::label;
-use crate::{Evaluation, JobConfig, OperatorBuilder, Plan, Problem, RunContext, TrainingSpec, memory};
+use crate::ranks::{Ranks, digest};
+use crate::{Evaluation, JobConfig, OperatorBuilder, Plan, Problem, Process, RunContext, TrainingSpec, memory};
 
 /// The options of a command that uses a trained model.
 #[derive(Debug, Args)]
@@ -55,8 +56,9 @@ pub(crate) struct Trained {
 }
 
 impl TrainedArgs {
-    /// Finds the model of a run directory, which is sampled for as the run did but for the options given, and joins the other ranks under `mpirun`, with which the cores are shared.
-    pub(crate) fn enter(&mut self) -> anyhow::Result<Option<&'static Ranks>> {
+    /// Finds the model of a run directory, which is sampled for as the run did but for the options given, and joins the other ranks
+    /// under `mpirun`, with which the cores are shared.
+    pub(crate) fn enter<'a>(&mut self, process: &'a Process) -> anyhow::Result<Option<&'a Ranks>> {
         if let Some(configured) = Configured::of(&self.model)? {
             self.model = run_dir::model(&self.model);
             self.sampled_as = self.batch.sample_as(&configured.job.sampler);
@@ -65,7 +67,7 @@ impl TrainedArgs {
                 self.data = DataArgs { dataset, mmap, no_verify, ..self.data.clone() };
             }
         }
-        let ranks = ranks::enter_to_infer(self.time_limit)?;
+        let ranks = ranks::enter_to_infer(process, self.time_limit)?;
         if let Some(ranks) = ranks {
             self.batch.threads = Some(ranks.threads(self.batch.threads));
         }
@@ -80,7 +82,7 @@ impl TrainedArgs {
         let spec = file.spec()?;
         let schema = file.schema(&spec)?;
         let parameters = file.parameters(&spec)?;
-        let memory = ranks::current().map_or(self.memory, |ranks| ranks.memory(self.memory));
+        let memory = context.ranks().map_or(self.memory, |ranks| ranks.memory(self.memory));
         let (mut dataset, disk_bytes) = self.data.open_within(memory, &self.batch, context, show)?;
         let fitting = fit(&spec, &schema, &dataset, show)?;
         if let [first, ..] = &fitting.unknown_classes[..] {
@@ -104,20 +106,20 @@ impl TrainedArgs {
         builder.check_weights()?;
         let (route, mut training) = builder.first_route()?;
         training.set_parameters(&parameters)?;
-        if let Some(ranks) = ranks::current() {
+        if let Some(ranks) = context.ranks() {
             let mut facts = Ranks::facts(&dataset.name, &dataset.path.checksums())?;
             let model = serde_json::to_string(&config.spec.model)?;
             let fact = |name: &str, value: String| (name.to_string(), value);
-            facts.push(fact("model", format!("{} of {model}", ranks::digest(&parameters))));
+            facts.push(fact("model", format!("{} of {model}", digest(&parameters))));
             facts.push(fact("training operator (--training)", route.training.to_string()));
             facts.push(fact("mini-batches", serde_json::to_string(&config.sampler)?));
             // From here on, all have their datasets in memory.
             ranks.check_same(&facts)?;
         }
-        let needed = training.infer_bytes().map(|bytes| bytes + ranks::gathering_bytes());
+        let needed = training.infer_bytes().map(|bytes| bytes + ranks::gathering_bytes(context));
         let inference = match disk_bytes {
             Some(_) => Inference::OnDisk,
-            None => Inference::InMemory { needed, available: self.available_bytes() },
+            None => Inference::InMemory { needed, available: self.available_bytes(context) },
         };
         let class_names = fitting.class_names;
         Ok(Trained { dataset, config, route, training, inference, class_names })
@@ -134,11 +136,11 @@ impl TrainedArgs {
     }
 
     /// Memory for inference.
-    fn available_bytes(&self) -> u64 {
+    fn available_bytes(&self, context: &RunContext) -> u64 {
         match self.memory {
             Some(all) => all.saturating_sub(memory::anonymous()),
             None => {
-                let of_rank = ranks::current().and_then(|ranks| ranks.memory(None));
+                let of_rank = context.ranks().and_then(|ranks| ranks.memory(None));
                 of_rank.unwrap_or_else(|| Machine::probe().available_bytes / 10 * 9)
             }
         }

@@ -8,18 +8,23 @@ use anyhow::Context;
 use morphgl_platform::discard_unfinished;
 
 use super::last_words;
-use crate::Stop;
+use crate::{Process, RunContext, Stop};
 
 /// Handler of a stop request, called with the exit status of its signal.
 type Action = Box<dyn Fn(u8) + Send>;
 
-/// `None` ends the process at once.
-static ACTION: Mutex<Option<Action>> = Mutex::new(None);
-/// The flag of the command that runs.
-static STOP: Mutex<Option<Stop>> = Mutex::new(None);
-/// Exit status of the last signal; 0 before any.
-static STATUS: AtomicU8 = AtomicU8::new(0);
-static ENDING: AtomicBool = AtomicBool::new(false);
+/// What signals have asked this process, and what they do.
+struct Interrupt {
+    /// `None` ends the process at once.
+    action: Mutex<Option<Action>>,
+    /// Exit status of the last signal; 0 before any.
+    status: AtomicU8,
+    is_ending: AtomicBool,
+}
+
+/// A signal's handler is given nothing: what it says and does is the process's.
+static INTERRUPT: Interrupt =
+    Interrupt { action: Mutex::new(None), status: AtomicU8::new(0), is_ending: AtomicBool::new(false) };
 
 /// The exit statuses of commands that Ctrl-C and SIGTERM ended.
 const CTRL_C: u8 = 130;
@@ -28,9 +33,18 @@ const TERM: u8 = 143;
 /// A SIGTERM so long after the one before is another request: `timeout` signals the process and then its group.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The flag that a stop sets; a Ctrl-C or a SIGTERM after that ends the program at once.
-pub(crate) fn stop() -> anyhow::Result<Stop> {
-    let stop = current();
+/// The flag that a stop sets. In a program that is one command, signals set it from now on; a Ctrl-C or a SIGTERM after that ends it
+/// at once.
+pub(crate) fn stop(context: &RunContext) -> Stop {
+    listen_for(context.process(), context.stop())
+}
+
+/// The same for a command without operators.
+pub(crate) fn listen_for(process: &Process, stop: &Stop) -> Stop {
+    let stop = stop.clone();
+    if !process.is_program() {
+        return stop;
+    }
     let requested = stop.clone();
     let first = OnceLock::new();
     let action = move |status| {
@@ -46,39 +60,25 @@ pub(crate) fn stop() -> anyhow::Result<Stop> {
         first.get_or_init(Instant::now);
         requested.request();
     };
-    *ACTION.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
-    Ok(stop)
-}
-
-fn current() -> Stop {
-    STOP.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Stop::new).clone()
-}
-
-/// Begins a command that is called as a function: no stop is requested.
-pub(super) fn begin() {
-    *STOP.lock().unwrap_or_else(PoisonError::into_inner) = None;
-}
-
-/// Requests a stop.
-pub(super) fn request() {
-    current().request();
+    *INTERRUPT.action.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
+    stop
 }
 
 /// The exit status of the signal that asked this command to stop.
 pub(crate) fn status() -> Option<u8> {
-    Some(STATUS.load(Ordering::SeqCst)).filter(|&status| status != 0)
+    Some(INTERRUPT.status.load(Ordering::SeqCst)).filter(|&status| status != 0)
 }
 
 /// Does not return if a signal is ending the process: what the command says then is about files that are being removed.
 pub(crate) fn wait_if_ending() {
-    while ENDING.load(Ordering::SeqCst) {
+    while INTERRUPT.is_ending.load(Ordering::SeqCst) {
         std::thread::park();
     }
 }
 
 fn handle(status: u8) {
-    STATUS.store(status, Ordering::SeqCst);
-    match &*ACTION.lock().unwrap_or_else(PoisonError::into_inner) {
+    INTERRUPT.status.store(status, Ordering::SeqCst);
+    match &*INTERRUPT.action.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(action) => action(status),
         None => end(status),
     }
@@ -86,7 +86,7 @@ fn handle(status: u8) {
 
 /// Removes outputs that are not finished, says that the command was interrupted, and ends the process.
 fn end(status: u8) -> ! {
-    ENDING.store(true, Ordering::SeqCst);
+    INTERRUPT.is_ending.store(true, Ordering::SeqCst);
     discard_unfinished();
     last_words::end(status, format_args!("interrupted; outputs that were not finished are as they were"))
 }

@@ -5,10 +5,9 @@ use morphgl_plan::Time;
 use serde_json::{Value, json};
 
 use super::plan_arg::PlanArg;
-use super::ranks;
 use super::show::{self, Show};
 use super::usage::Usage;
-use crate::{Allowed, Plan, SplitPlan, Unified};
+use crate::{Allowed, Plan, RunContext, SplitPlan, Unified};
 
 /// The options of layer-split training.
 #[derive(Debug, Default, clap::Args)]
@@ -41,7 +40,7 @@ impl SplitArgs {
     /// # Errors
     ///
     /// A hot ratio without staleness, or staleness under MPI or with a plan of the user's.
-    pub(crate) fn allowed(&self, plan: Option<&PlanArg>) -> anyhow::Result<Option<Allowed>> {
+    pub(crate) fn allowed(&self, plan: Option<&PlanArg>, context: &RunContext) -> anyhow::Result<Option<Allowed>> {
         if self.allow_staleness == 0 {
             let named = self.hot_ratio.map(|ratio| ("--hot-ratio", ratio));
             return match named.or(self.max_hot_ratio.map(|ratio| ("--max-hot-ratio", ratio))) {
@@ -51,7 +50,7 @@ impl SplitArgs {
                 None => Ok(None),
             };
         }
-        if ranks::current().is_some() {
+        if context.ranks().is_some() {
             return Err(Usage::error("--allow-staleness: ranks of MPI train exactly; leave it out"));
         }
         if plan.is_some_and(|plan| !matches!(plan, PlanArg::Auto)) {

@@ -43,14 +43,15 @@ mod values;
 mod what_if;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
-pub use call::{Failure, call, stop};
+pub use call::{Call, Failure, call};
 pub use last_words::out_of_memory;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use morphgl_platform::SimdLevel;
 
-use crate::RunContext;
+use crate::{AllocatorHooks, Process, RunContext, Stop};
 
 const ABOUT: &str = "Trains graph neural networks by mini-batches on graphs larger than an accelerator's memory, on \
 whatever machine it finds.";
@@ -127,31 +128,44 @@ impl Outcome {
 
 /// Runs the command line of this process, for binaries linked with further operators.
 pub fn main() -> ExitCode {
+    run_in(Process::program())
+}
+
+/// As [`main`], in a process whose allocator has these hooks.
+pub fn main_with(hooks: AllocatorHooks) -> ExitCode {
+    run_in(Process::program().with_allocator(hooks))
+}
+
+fn run_in(process: Process) -> ExitCode {
+    let process = Arc::new(process);
     let matches = Cli::command().get_matches();
     let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let show = show::Show { quiet: cli.quiet, json: cli.json };
     last_words::name_refused_threads();
     if let Err(error) = interrupt::listen() {
-        show.error(&error);
+        show.error(&error, None);
         return ExitCode::FAILURE;
     }
-    let result = simd_level().and_then(|()| train::refuse_options(&matches)).and_then(|()| run(&mut cli.command, show));
+    let result = simd_level()
+        .and_then(|()| train::refuse_options(&matches))
+        .and_then(|()| run(&mut cli.command, (&process, &Stop::new()), show));
     interrupt::wait_if_ending();
-    if let Err(error) = &result {
-        ranks::leave(error);
+    let ranks = process.ranks();
+    if let (Err(error), Some(ranks)) = (&result, ranks) {
+        ranks.leave(&show::one_line(error));
     }
     let status = match (result, interrupt::status()) {
-        (Ok(outcome), _) => show.result(&outcome),
+        (Ok(outcome), _) => show.result(&outcome, ranks),
         (Err(error), Some(status)) => {
-            show.error(&error.context("interrupted"));
+            show.error(&error.context("interrupted"), ranks);
             status
         }
         (Err(error), None) => {
-            show.error(&error);
+            show.error(&error, ranks);
             if error.is::<usage::Usage>() { 2 } else { 1 }
         }
     };
-    ranks::end(status);
+    ranks.into_iter().for_each(|ranks| ranks.end(status));
     ExitCode::from(status)
 }
 
@@ -160,10 +174,10 @@ fn simd_level() -> anyhow::Result<()> {
     SimdLevel::requested().map(|_| ()).map_err(|error| usage::Usage::error(error.to_string()))
 }
 
-fn run(command: &mut Command, show: show::Show) -> anyhow::Result<Outcome> {
+fn run(command: &mut Command, (process, stop): (&Arc<Process>, &Stop), show: show::Show) -> anyhow::Result<Outcome> {
     // Commands without operators probe no devices.
-    let context = RunContext::new;
-    let outcome = match command {
+    let context = || RunContext::of(process, stop.clone());
+    match command {
         Command::Ops(args) => ops::run(args, &context()?),
         Command::Generate(args) => generate::run(args, show),
         Command::Import(args) => import::run(args, show),
@@ -171,13 +185,11 @@ fn run(command: &mut Command, show: show::Show) -> anyhow::Result<Outcome> {
         Command::Reorder(args) => reorder::run(args, show),
         Command::Profile(args) => profile::run(args, &context()?, show),
         Command::Plan(args) => plan::run(args, &context()?, show),
-        Command::Train(args) => train::run(args, &context()?, show),
-        Command::Evaluate(args) => evaluate::run(args, &context()?, show),
-        Command::Predict(args) => predict::run(args, &context()?, show),
+        Command::Train(args) => train::run(args, (process, stop), show),
+        Command::Evaluate(args) => evaluate::run(args, (process, stop), show),
+        Command::Predict(args) => predict::run(args, (process, stop), show),
         Command::Cache(args) => cache::run(args, &context()?, show),
-        Command::Bench(args) => bench::run(args, &context()?, show),
+        Command::Bench(args) => bench::run(args, (process, stop), show),
         Command::Completions(args) => completions::run(args),
-    };
-    crate::memory::unlimited();
-    outcome
+    }
 }

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Outco
     } else {
         let (dataset, mut config) = args.planned.open(context, show)?;
         config.every_device = true;
-        let split = args.planned.split.allowed(None)?;
+        let split = args.planned.split.allowed(None, context)?;
         let wanted = Wanted { evaluates: true, epochs: None, group: Some(Shares::default()), split };
         let measured = args.planned.measure(context, &dataset, config, wanted, show)?;
         let Measured { profile, problem, plans, unified, split, .. } = measured;

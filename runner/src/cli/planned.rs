@@ -16,7 +16,6 @@ use super::interrupt;
 use super::layer_split::SplitArgs;
 use super::limits::{self, Known, LimitArgs};
 use super::model::ModelArgs;
-use super::ranks;
 use super::show::{self, Show};
 use super::values;
 use crate::budget::Purpose;
@@ -162,15 +161,15 @@ impl PlannedArgs {
             profiler.settings.budget = seconds;
             profiler.settings.epochs = None;
         }
-        let stop = interrupt::stop()?;
+        let stop = interrupt::stop(context);
         // The system reclaims the pages of a mapped dataset when it needs the memory.
         let mapped = dataset.topology.indices().is_mapped() && job.config.disk_bytes.is_none();
-        let peak = || memory::take_peak().saturating_sub(if mapped { memory::mapped_files() } else { 0 });
+        let peak = || context.memory().take_peak().saturating_sub(if mapped { memory::mapped_files() } else { 0 });
         peak();
         let held = peak();
         self.limits_beside(context, held)?;
         let memory = MemoryLimit { limit: self.limits.process(held), peak: &peak };
-        if let (Some(limit), None) = (self.limits.memory, ranks::current())
+        if let (Some(limit), None) = (self.limits.memory, context.ranks())
             && let Some(excess) = job.admit(memory)?
         {
             let why = format!("a step on {} seeds takes the process to {}", excess.seeds, show::bytes(excess.bytes));
@@ -181,7 +180,7 @@ impl PlannedArgs {
                 Known::Tried(excess, self.data.held(job.config.disk_bytes)?),
             ));
         }
-        if let Some(ranks) = ranks::current() {
+        if let Some(ranks) = context.ranks() {
             ranks.select(&mut job, &profiler, Some(memory))?;
         }
         let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
@@ -191,7 +190,7 @@ impl PlannedArgs {
             bar.set_message(p.what.clone());
         };
         let mut measure = |job: &mut Job| profiler.measure(job, &stop, Some(memory), &mut progress);
-        let mut profile = match ranks::current() {
+        let mut profile = match context.ranks() {
             Some(ranks) => job.with_shares(ranks.group.division(), ranks.group.rank(), measure),
             None => measure(&mut job),
         }?;
@@ -224,12 +223,12 @@ impl PlannedArgs {
                 }
             })
         };
-        if let Some(ranks) = ranks::current() {
+        if let Some(ranks) = context.ranks() {
             let predict = |profile: &Profile| Ok(planned(profile, limits)?.1.chosen().prediction.epoch_seconds);
             ranks.keep_one_route(&mut job, &mut profile, predict)?;
         }
         let (mut problem, mut plans) = planned(&profile, limits)?;
-        if group.is_none() && split.is_none() && ranks::current().is_none() {
+        if group.is_none() && split.is_none() && context.ranks().is_none() {
             let overhead = job.rehearse(plans.chosen(), &stop)?;
             if overhead > 0.0 {
                 (problem, plans) = planned(&profile, Limits { overhead, ..limits })?;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Parser;
@@ -16,7 +17,7 @@ use super::inference::{Trained, TrainedArgs};
 use super::paths::lossy;
 use super::show::{self, Show};
 use super::usage::Usage;
-use crate::RunContext;
+use crate::{Process, RunContext, Stop};
 
 /// Maximum bytes of a line of `--nodes`: an id or a name.
 const MAX_LINE: u64 = 64 << 10;
@@ -45,14 +46,16 @@ pub(crate) struct Args {
     quote_formulas: bool,
 }
 
-pub(crate) fn run(args: &mut Args, context: &RunContext, show: Show) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &mut Args, (process, stop): (&Arc<Process>, &Stop), show: Show) -> anyhow::Result<Outcome> {
     if let Some(path) = &args.output
         && !matches!(path.extension().and_then(|e| e.to_str()), Some("csv" | "npy"))
     {
         let what = format!("--output {}: predictions are written as .csv or .npy; name the file so", path.display());
         return Err(Usage::error(what));
     }
-    let ranks = args.trained.enter()?;
+    let ranks = args.trained.enter(process)?;
+    // MPI is initialized before operators are probed: drivers may start threads.
+    let context = &RunContext::of(process, stop.clone())?;
     let show = ranks.map_or(show, |ranks| ranks.show(show));
     let Trained { dataset, config, mut training, inference, class_names, .. } =
         args.trained.open(context, show, false)?;

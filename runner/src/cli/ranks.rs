@@ -1,10 +1,9 @@
 //! `train` as one rank of an MPI run: what the ranks agree on, and who prints.
 
 mod inference;
-mod launch;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -13,39 +12,18 @@ use morphgl_graph_store::Dataset;
 use morphgl_group::{Layout, Shards};
 use morphgl_hotness::{CachePolicy, hottest};
 use morphgl_profile::{RouteProfile, Watch};
-use morphgl_registry::{Machine, NamedTensor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use xxhash_rust::xxh3::Xxh3;
 
 use super::interrupt;
 use super::show::{self, Show};
 use super::usage::Usage;
 use super::values::Cache;
-use crate::group::Identity;
+use crate::ranks::{RankPlace, Ranks};
 use crate::{
-    Evaluation, Group, Inferred, Job, JobConfig, MemoryLimit, Plan, Profile, Profiler, Recorder, TrainReport, median,
-    shards,
+    Evaluation, Inferred, Job, JobConfig, MemoryLimit, Plan, Process, Profile, Profiler, Recorder, RunContext,
+    TrainReport, median,
 };
-
-/// Compared by all ranks.
-const VERSION: &str = concat!("morphgl ", env!("CARGO_PKG_VERSION"));
-
-/// The ranks of a run.
-#[derive(Debug)]
-pub(crate) struct Ranks {
-    pub(crate) group: Arc<Group>,
-    /// By rank.
-    places: Vec<Place>,
-}
-
-/// Where a rank runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Place {
-    host: String,
-    /// The cores that its process may use, as Linux lists them.
-    cores: String,
-}
 
 /// A rank's part of a run, an epoch.
 #[derive(Debug, Serialize, Deserialize)]
@@ -81,65 +59,27 @@ struct FeaturePart {
 
 pub(crate) use inference::{enter_to_infer, gathering_bytes};
 
-static RANKS: OnceLock<Ranks> = OnceLock::new();
-
-/// The ranks of this run, if `train` has joined any.
-pub(crate) fn current() -> Option<&'static Ranks> {
-    RANKS.get()
-}
-
 /// Joins the other ranks where this process was started as one of several; each wait for others is limited, and gradients are
 /// added up in buckets of so many bytes. What `stop` returns ends training at all ranks.
 pub(crate) fn enter(
+    process: &Process,
     limit: Duration,
     bucket_bytes: Option<u64>,
-    stop: impl FnOnce() -> anyhow::Result<Stop>,
-) -> anyhow::Result<Option<&'static Ranks>> {
-    let Some((exchange, host)) = launch::connect(limit)? else { return Ok(None) };
-    let group = Group::new(exchange, stop()?);
-    let group = Arc::new(match bucket_bytes {
-        Some(bytes) => group.with_bucket_bytes(bytes as usize),
-        None => group,
-    });
-    Identity { rank: group.rank(), host: host.clone() }.set();
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    let own = Place { host, cores: cores.unwrap_or_default().trim().to_string() };
-    let places = group.gather(&own)?;
-    Ok(Some(RANKS.get_or_init(|| Ranks { group, places })))
+    stop: impl FnOnce() -> Stop,
+) -> anyhow::Result<Option<&Ranks>> {
+    let ranks = Ranks::connect(limit, bucket_bytes, || interrupt::status().is_some(), stop)?;
+    ranks.map(|ranks| process.join(ranks)).transpose()
 }
 
 /// Refuses options that divided features do not go with.
-pub(crate) fn check_shard(evaluation: Option<Evaluation>) -> anyhow::Result<()> {
+pub(crate) fn check_shard(context: &RunContext, evaluation: Option<Evaluation>) -> anyhow::Result<()> {
     if evaluation == Some(Evaluation::Full) {
         return Err(Usage::error("--evaluation full: no rank of --shard has all features; give sampled or none"));
     }
-    match current() {
+    match context.ranks() {
         Some(_) => Ok(()),
         None => Err(usage("features are divided among ranks; start them by mpirun".to_string())),
     }
-}
-
-/// A digest of names and bits.
-pub(crate) fn digest(tensors: &[NamedTensor]) -> String {
-    let mut hash = Xxh3::new();
-    for tensor in tensors {
-        hash.update(tensor.name.as_bytes());
-        tensor.values.iter().for_each(|value| hash.update(&value.to_le_bytes()));
-    }
-    format!("digest {:016x}", hash.digest())
-}
-
-/// Tells all other ranks that this one has failed.
-pub(crate) fn leave(error: &anyhow::Error) {
-    if let Some(ranks) = current() {
-        ranks.group.leave(&show::one_line(error));
-    }
-}
-
-/// Ends this process's part in the run, after all output.
-pub(crate) fn end(status: u8) {
-    launch::end(status);
 }
 
 fn usage(what: String) -> anyhow::Error {
@@ -147,81 +87,15 @@ fn usage(what: String) -> anyhow::Error {
 }
 
 impl Ranks {
-    pub(crate) fn is_first(&self) -> bool {
-        self.group.rank() == 0
-    }
-
     /// What this rank prints on its way: rank 0 alone prints results.
     pub(crate) fn show(&self, show: Show) -> Show {
         if self.is_first() { show } else { Show { quiet: true, json: true } }
     }
 
-    fn name(&self, rank: usize) -> String {
-        Identity { rank, host: self.places[rank].host.clone() }.to_string()
-    }
-
     /// How many ranks and hosts there are.
     fn in_words(&self) -> String {
-        let hosts = self.places.iter().map(|place| &place.host).collect::<BTreeSet<_>>().len() as u64;
-        format!("{} on {}", show::plural(self.places.len() as u64, "rank"), show::plural(hosts, "host"))
-    }
-
-    /// Ranks that share this one's cores, itself included.
-    fn sharing(&self) -> usize {
-        let own = &self.places[self.group.rank()];
-        self.places.iter().filter(|place| *place == own).count()
-    }
-
-    /// This rank's part of the threads that a host's ranks may use together.
-    pub(crate) fn threads(&self, of_host: Option<usize>) -> usize {
-        let all = of_host.unwrap_or_else(|| Machine::probe().cores);
-        (all / self.sharing()).max(1)
-    }
-
-    /// This rank's part of the memory that is free, unless there is a limit.
-    pub(crate) fn memory(&self, limit: Option<u64>) -> Option<u64> {
-        let on_host = self.places.iter().filter(|p| p.host == self.places[self.group.rank()].host).count() as u64;
-        limit.or_else(|| (on_host > 1).then(|| Machine::probe().available_bytes / 10 * 9 / on_host))
-    }
-
-    /// Fails at all ranks where a named value is not the same at all.
-    pub(crate) fn check_same(&self, own: &[(String, String)]) -> anyhow::Result<()> {
-        let all = self.group.gather(&own.to_vec())?;
-        let first = &all[0];
-        for (rank, facts) in all.iter().enumerate().filter(|(_, facts)| *facts != first) {
-            let (names, value): (BTreeSet<&String>, _) =
-                (facts.iter().chain(first).map(|(name, _)| name).collect(), |of: &[(String, String)], name: &str| {
-                    of.iter().find(|(n, _)| n == name).map_or("none".to_string(), |(_, value)| value.clone())
-                });
-            // In the order of the list: a version before what it changes.
-            let in_order = first.iter().map(|(name, _)| name).chain(names);
-            let differs = |name: &&String| value(facts, name) != value(first, name);
-            let Some(name) = in_order.into_iter().find(differs) else { continue };
-            bail!(
-                "{name}: {} has {}, {} has {}; give all ranks the same",
-                self.name(rank),
-                value(facts, name),
-                self.name(0),
-                value(first, name)
-            );
-        }
-        Ok(())
-    }
-
-    /// What every rank has to have before anything is measured, besides its configuration: program, SIMD level, dataset.
-    pub(crate) fn facts(dataset: &str, arrays: &impl Serialize) -> anyhow::Result<Vec<(String, String)>> {
-        let digest = xxhash_rust::xxh3::xxh3_64(&serde_json::to_vec(arrays)?);
-        let fact = |name: &str, value: String| (name.to_string(), value);
-        Ok(vec![
-            fact("version", VERSION.to_string()),
-            fact("SIMD level (MORPHGL_ISA)", morphgl_platform::SimdLevel::current().name().to_string()),
-            fact("dataset", format!("{dataset} of digest {digest:016x}")),
-        ])
-    }
-
-    /// Fails where parameters do not have the same bits at all ranks; `name` says which.
-    pub(crate) fn check_parameters(&self, name: &str, parameters: &[NamedTensor]) -> anyhow::Result<()> {
-        self.check_same(&[(name.to_string(), digest(parameters))])
+        let hosts = self.places().iter().map(|place| &place.host).collect::<BTreeSet<_>>().len() as u64;
+        format!("{} on {}", show::plural(self.places().len() as u64, "rank"), show::plural(hosts, "host"))
     }
 
     /// Keeps the training operators that are the fastest at rank 0: the same at all ranks, so that all take the same steps.
@@ -232,7 +106,7 @@ impl Ranks {
         memory: Option<MemoryLimit<'_>>,
     ) -> anyhow::Result<()> {
         if self.is_first() {
-            let stop = interrupt::stop()?;
+            let stop = interrupt::stop(&job.context);
             let watch = Watch { stop: &|| stop.is_requested(), memory };
             job.select(&profiler.settings, &watch, &mut |_| {})?;
         }
@@ -296,7 +170,7 @@ impl Ranks {
         dataset: &Dataset,
         config: &JobConfig,
         hot: Option<Cache>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Shards> {
         let matrix = crate::build::features(dataset)?;
         let replicated = match hot {
             None => Vec::new(),
@@ -318,9 +192,8 @@ impl Ranks {
             bail!("{}: row {row} of the features has a value that is not finite; import it again", dataset.name);
         }
         let own = layout.copy(matrix, at.0);
-        let owners = launch::expose(Arc::clone(&own), matrix.row_bytes())?;
-        shards::set(Shards::new(matrix, at, own, &replicated, owners));
-        Ok(())
+        let owners = self.expose(Arc::clone(&own), matrix.row_bytes())?;
+        Ok(Shards::new(matrix, at, own, &replicated, owners))
     }
 
     /// The evaluation of all ranks: on sampled mini-batches where the memory of one does not suffice for another.
@@ -343,7 +216,7 @@ impl Ranks {
         &self,
         report: &TrainReport,
         earlier: usize,
-        threads: usize,
+        (threads, shards): (usize, Option<&Arc<Shards>>),
     ) -> anyhow::Result<(Value, String)> {
         let rows = report.epochs.get(earlier..).unwrap_or_default();
         let epochs = rows.len().max(1) as f64;
@@ -352,7 +225,7 @@ impl Ranks {
             counters.filter_map(|counters| counters.get(name)).map(|&n| n as f64).sum::<f64>() / epochs
         };
         let busy = |of: fn(&PhaseSeconds) -> f64| rows.iter().map(|row| of(&row.report.busy)).sum::<f64>() / epochs;
-        let features = shards::current().map(|shards| FeaturePart {
+        let features = shards.map(|shards| FeaturePart {
             held_bytes: shards.num_bytes(),
             own_rows_per_epoch: of_all("shard_own_rows"),
             replicated_rows_per_epoch: of_all("shard_replicated_rows"),
@@ -382,11 +255,11 @@ impl Ranks {
             show::bytes(bytes as u64),
             parts[0].imbalance_seconds_per_epoch,
         );
-        let rank = |(part, place): (&Part, &Place)| {
+        let rank = |(part, place): (&Part, &RankPlace)| {
             let mut rank = json!(part);
             rank["host"] = json!(place.host);
             rank
         };
-        Ok((parts.iter().zip(&self.places).map(rank).collect(), text))
+        Ok((parts.iter().zip(self.places()).map(rank).collect(), text))
     }
 }

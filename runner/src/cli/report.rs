@@ -194,6 +194,8 @@ pub(crate) struct Run<'a> {
     /// Host memory in bytes that the whole program may use, `None` without a limit.
     pub(crate) memory: Option<u64>,
     pub(crate) simulated: &'a Simulated,
+    /// Peak memory of the process, in bytes.
+    pub(crate) peak: u64,
     /// Where several trainers of this process shared every step.
     pub(crate) trainers: &'a [TrainerPart],
     /// Where layers are split, the plan and what was given.
@@ -261,13 +263,8 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     ];
     // A dataset in memory needs no cache.
     uses.retain(|used| used.bytes > 0);
-    page.memory = vec![Memory {
-        place: "Host".to_string(),
-        simulated: false,
-        budget: run.memory,
-        peak: Some(crate::peak_rss_bytes()),
-        uses,
-    }];
+    page.memory =
+        vec![Memory { place: "Host".to_string(), simulated: false, budget: run.memory, peak: Some(run.peak), uses }];
     let stale = |StaleRows { steps, batches, rows }| Stale { steps, batches, rows };
     page.staleness = run.split.map_or(Vec::new(), |(_, given)| given.staleness().into_iter().map(stale).collect());
     for (operator, counters) in &run.report.counters() {

@@ -11,7 +11,7 @@ use morphgl_formats::Progress;
 use morphgl_platform::limit_cure;
 
 use super::Outcome;
-use crate::group::Identity;
+use crate::ranks::Ranks;
 
 /// Amount and form of the output.
 #[derive(Debug, Clone, Copy)]
@@ -22,16 +22,16 @@ pub(crate) struct Show {
 
 impl Show {
     /// Prints a command's outcome, at rank 0 of a run of several; returns the exit status.
-    pub(crate) fn result(self, outcome: &Outcome) -> u8 {
+    pub(super) fn result(self, outcome: &Outcome, ranks: Option<&Ranks>) -> u8 {
         let text = match self.json {
-            _ if Identity::is_silent() => String::new(),
+            _ if ranks.is_some_and(|ranks| !ranks.is_first()) => String::new(),
             true => printable(&format!("{:#}\n", outcome.json), escape_json).into_owned(),
             false => printable(&outcome.text, char::escape_default).into_owned(),
         };
         let mut stdout = std::io::stdout().lock();
         let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
         if let Some(error) = &outcome.unwritten {
-            self.error(error);
+            self.error(error, ranks);
         }
         match printed {
             Ok(()) if outcome.failed || outcome.unwritten.is_some() => 1,
@@ -39,15 +39,15 @@ impl Show {
             // The reader closed the pipe, as `head` does: no failure.
             Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => 0,
             Err(e) => {
-                self.error(&anyhow::anyhow!("stdout: {e}"));
+                self.error(&anyhow::anyhow!("stdout: {e}"), ranks);
                 1
             }
         }
     }
 
     /// Prints an error on one line, with the rank in a run of several.
-    pub(crate) fn error(self, error: &anyhow::Error) {
-        let rank = Identity::get().map(|own| format!("{own}: ")).unwrap_or_default();
+    pub(crate) fn error(self, error: &anyhow::Error, ranks: Option<&Ranks>) {
+        let rank = ranks.map(|ranks| format!("{}: ", ranks.own_name())).unwrap_or_default();
         // In one piece: other ranks print into the same terminal.
         let mut line = printable(&format!("{rank}error: {}", one_line(error)), char::escape_default).into_owned();
         let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());

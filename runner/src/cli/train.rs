@@ -22,16 +22,16 @@ use super::checkpoints::{Checkpoints, Every};
 use super::paths::lossy;
 use super::plan_arg::PlanArg;
 use super::planned::PlannedArgs;
-use super::ranks::Ranks;
 use super::run_dir::{self, Configured, RunDir};
 use super::screen::Screen;
 use super::show::{self, Show};
 use super::status::State;
 use super::usage::Usage;
 use super::{interrupt, layer_split, ranks, report, trainers, values};
+use crate::ranks::Ranks;
 use crate::{
-    Engine, Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Progress, Recorder,
-    RunContext, Shares, Simulated, SplitPlan, Trainer, TrainingState, Unified,
+    Engine, Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Process, Progress,
+    Recorder, RunContext, Shares, Simulated, SplitPlan, Stop, Trainer, TrainingState, Unified,
 };
 use state::RunState;
 use summary::{configuration, length, stop_reason, summary};
@@ -124,7 +124,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// Checks options before the dataset is read.
-    fn check(&self) -> anyhow::Result<()> {
+    fn check(&self, context: &RunContext) -> anyhow::Result<()> {
         if self.evaluation == Some(Evaluation::None) {
             if self.patience.is_some() {
                 return Err(nothing_validated("--patience"));
@@ -144,7 +144,7 @@ impl Args {
         if self.checkpoint_every.is_some() && self.run.is_none() && self.resume.is_none() {
             return Err(Usage::error("--checkpoint-every: checkpoints are kept in a run directory; give --run DIR"));
         }
-        self.shard.map_or(Ok(()), |_| ranks::check_shard(self.evaluation))?;
+        self.shard.map_or(Ok(()), |_| ranks::check_shard(context, self.evaluation))?;
         self.run.as_deref().map_or(Ok(()), RunDir::refuse_taken)?;
         self.save.as_deref().map_or(Ok(()), run_dir::refuse_unwritable)
     }
@@ -208,18 +208,19 @@ pub(crate) fn refuse_options(matches: &ArgMatches) -> anyhow::Result<()> {
     matches.subcommand_matches("train").map_or(Ok(()), resume::refuse_options)
 }
 
-pub(crate) fn run(args: &mut Args, context: &RunContext, show: Show) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &mut Args, (process, stop): (&Arc<Process>, &Stop), show: Show) -> anyhow::Result<Outcome> {
     args.configure(show)?;
-    let stop = interrupt::stop;
-    let Some(ranks) = ranks::enter(args.time_limit, args.gradient_bucket, stop)? else {
-        return run_here(args, context, show);
-    };
+    let listen = || interrupt::listen_for(process, stop);
+    let ranks = ranks::enter(process, args.time_limit, args.gradient_bucket, listen)?;
+    // MPI is initialized before operators are probed: drivers may start threads.
+    let context = &RunContext::of(process, stop.clone())?;
+    let Some(ranks) = ranks else { return run_here(args, context, show) };
     args.prepare_for(ranks)?;
     run_here(args, context, ranks.show(show))
 }
 
 fn run_here(args: &Args, context: &RunContext, show: Show) -> anyhow::Result<Outcome> {
-    args.check()?;
+    args.check(context)?;
     let setup = match &args.resume {
         None => start::setup(args, context, show)?,
         Some(dir) => match resume::setup(args, dir, context, show)? {
@@ -227,10 +228,10 @@ fn run_here(args: &Args, context: &RunContext, show: Show) -> anyhow::Result<Out
             resume::Resumed::Done(outcome) => return Ok(outcome),
         },
     };
-    train(args, setup, show)
+    train(args, setup, context, show)
 }
 
-fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
+fn train(args: &Args, setup: Setup, context: &RunContext, show: Show) -> anyhow::Result<Outcome> {
     let Setup {
         dataset,
         schema,
@@ -264,8 +265,8 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     sampled_by.iter().for_each(|by| show.line(format_args!("evaluates on mini-batches sampled by {by}")));
     show.line(if state.open { format!("{}\n", length(&options, steps_per_epoch)) } else { String::new() });
 
-    let (stop, limit) = match ranks::current() {
-        None => (interrupt::stop()?, args.time_limit),
+    let (stop, limit) = match context.ranks() {
+        None => (interrupt::stop(context), args.time_limit),
         // A training step contains its wait for other ranks, which has this limit of its own.
         Some(ranks) => (ranks.group.stop(), 2 * args.time_limit),
     };
@@ -298,7 +299,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         }
         Some(Resumption { position, training, batches, at }) => {
             trainer.executor.restore(position, &training)?;
-            if let Some(ranks) = ranks::current() {
+            if let Some(ranks) = context.ranks() {
                 ranks.check_parameters("resumed parameters", &trainer.executor.training_mut()?.parameters()?)?;
             }
             show.say(&at);
@@ -327,12 +328,12 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     })?;
     let threads = trainer.executor.threads();
     let parameters = trainer.executor.training_mut()?.parameters()?;
-    let of_ranks = match ranks::current() {
+    let of_ranks = match context.ranks() {
         None => None,
         Some(ranks) => {
             ranks.check_parameters("trained parameters", &parameters)?;
             recorder.as_mut().map_or(Ok(()), |recorder| ranks.join_timelines(recorder))?;
-            Some(ranks.summary(&report, earlier, threads)?)
+            Some(ranks.summary(&report, earlier, (threads, trainer.executor.context.shards()))?)
         }
     };
     let parts = trainers::of_run(&report);
@@ -349,6 +350,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
         held_bytes: state.held_bytes,
         memory: (args.planned.limits.memory).or(state.problem.limits.host_bytes.map(|free| free + state.held_bytes)),
         simulated: &simulated,
+        peak: context.memory().peak(),
         split: split.as_ref().zip(trainer.executor.split_statistics()),
     };
     // Without a step, the model is the initial one, which is written on request.
@@ -357,7 +359,7 @@ fn train(args: &Args, setup: Setup, show: Show) -> anyhow::Result<Outcome> {
     let path = args.run.as_ref().or(args.resume.as_ref());
     let unwritten = output::write(run_dir, args.save.as_deref(), model, run, recorder);
     let why = stop_reason(state.open, &report, &trainer.options, steps_per_epoch);
-    let mut outcome = summary(&report, &state.plan, &why);
+    let mut outcome = summary(&report, &state.plan, &why, context.memory().peak());
     if let Some((ranks, text)) = of_ranks {
         outcome.json["ranks"] = ranks;
         outcome.text += &text;

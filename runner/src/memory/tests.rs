@@ -1,4 +1,4 @@
-use super::{peak_rss_bytes, recent_peak, take_peak};
+use super::{ProcessMemory, recent_peak};
 
 #[test]
 fn a_reset_peak_still_counts() {
@@ -7,7 +7,8 @@ fn a_reset_peak_still_counts() {
     let with = recent_peak();
     assert!(with >= 64 << 20);
     drop(large);
-    take_peak();
+    let memory = ProcessMemory::default();
+    memory.take_peak();
     // The system counts pages by thread and sums them lazily: a few may be missing.
-    assert!(peak_rss_bytes() + (1 << 20) >= with);
+    assert!(memory.peak() + (1 << 20) >= with);
 }

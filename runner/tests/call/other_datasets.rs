@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use morphgl::cli::{Failure, call};
+use morphgl::cli::Failure;
 use morphgl_graph_store::{DatasetWriter, Schema};
 use morphgl_model_spec::{Attention, ModelKind, ModelSpec, initial_parameters, save_model};
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ impl Data {
 }
 
 fn run(words: &[&str]) -> Result<Value, Failure> {
-    call(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>(), None, true)
+    super::run(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>(), None)
 }
 
 /// Name and probability of each node's class.
@@ -112,7 +112,6 @@ proptest! {
         at in any::<prop::sample::Index>(),
         seed in any::<u64>(),
     ) {
-        let _one = crate::one_at_a_time();
         let dir = tempfile::tempdir().expect("a directory");
         let place = |name: &str| dir.path().join(name).to_str().expect("text").to_string();
         let (model, same, otherwise) = (place("m.safetensors"), place("same"), place("other"));
@@ -168,7 +167,6 @@ proptest! {
 /// One side without names: positions decide, as in model files of old, but for classes that are named by numbers.
 #[test]
 fn without_names_positions_decide() {
-    let _one = crate::one_at_a_time();
     let dir = tempfile::tempdir().expect("a directory");
     let place = |name: &str| dir.path().join(name).to_str().expect("text").to_string();
     let (model, set) = (place("m.safetensors"), place("set"));
@@ -213,7 +211,6 @@ fn without_names_positions_decide() {
 /// Training that begins with a model takes its parameters in the order of the dataset's features and classes.
 #[test]
 fn training_begins_with_a_model_of_another_order() {
-    let _one = crate::one_at_a_time();
     let dir = tempfile::tempdir().expect("a directory");
     let place = |name: &str| dir.path().join(name).to_str().expect("text").to_string();
     let (model, set, begun) = (place("m.safetensors"), place("set"), place("begun.safetensors"));

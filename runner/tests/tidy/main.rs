@@ -3,6 +3,7 @@
 mod benchmarks;
 mod documents;
 mod modules;
+mod statics;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ use super::{crates, root, rust_files};
 type Names = Vec<String>;
 
 /// Words, `::` and single other characters of a source without its comments, strings and test modules.
-fn tokens(source: &str) -> Names {
+pub(crate) fn tokens(source: &str) -> Names {
     let chars: Vec<char> = source.chars().collect();
     let at = |i: usize| chars.get(i).copied().unwrap_or('\n');
     let find = |from: usize, c: char| (from..chars.len()).find(|&i| chars[i] == c).unwrap_or(chars.len());

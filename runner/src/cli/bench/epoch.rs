@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
     let wanted = Wanted { epochs: Some(args.repeats), ..Wanted::default() };
     let measured = args.planned.measure(context, &dataset, config.clone(), wanted, show)?;
     let Measured { job, profile, problem, plans, .. } = measured;
-    let (plan, threads, stop) = (plans.chosen().clone(), job.threads(), interrupt::stop()?);
+    let (plan, threads, stop) = (plans.chosen().clone(), job.threads(), interrupt::stop(context));
     profile.selections.iter().for_each(|selection| show.say(selection));
     show.say(format_args!("plan: {plan}"));
     plan.caches.iter().for_each(|cache| show.say(format_args!("cache: {cache}")));

@@ -26,7 +26,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 pub(super) fn run(args: &SourceArgs, context: &RunContext, show: Show) -> Result<Measurement> {
     let source = Source::open(args, false, context, show)?;
     let matrix = build::features(&source.dataset)?;
-    let stop = interrupt::stop()?;
+    let stop = interrupt::stop(context);
     let batches = input_nodes(&source, args.amount.batches.unwrap_or(BATCHES), &stop)?;
     let rows: usize = batches.iter().map(Vec::len).sum();
     let max_rows = batches.iter().map(Vec::len).max().unwrap_or(0);

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -19,7 +20,7 @@ use super::measurement::Measurement;
 use crate::cli::show::{Show, Stages};
 use crate::cli::{import, interrupt};
 use crate::unwritten::unwritten;
-use crate::{median, memory};
+use crate::{Process, Stop, median};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -54,7 +55,7 @@ struct Run {
     peak_rss_bytes: u64,
 }
 
-pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
+pub(super) fn run(args: &Args, (process, stop): (&Arc<Process>, &Stop), show: Show) -> Result<Measurement> {
     let threads = match args.threads {
         Some(threads) => {
             rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global()?;
@@ -83,10 +84,10 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
         discard_unfinished();
         error.exit()
     });
-    let stop = interrupt::stop()?;
+    let stop = interrupt::listen_for(process, stop);
     let once = || -> Result<Run> {
         check(&stop)?;
-        memory::take_peak();
+        process.memory().take_peak();
         let (start, cpu) = (Instant::now(), cpu_seconds());
         let stages = Stages::new(show);
         let dataset = import::import(&import, &stages)?;
@@ -95,7 +96,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
         let cpu_seconds = cpu.zip(cpu_seconds()).map(|(before, after)| after - before);
         let edges = Meta::read(&dataset)?.num_edges;
         fs::remove_dir_all(&dataset).with_context(|| format!("{}: cannot be removed", dataset.display()))?;
-        Ok(Run { seconds, cpu_seconds, edges, peak_rss_bytes: memory::take_peak() })
+        Ok(Run { seconds, cpu_seconds, edges, peak_rss_bytes: process.memory().take_peak() })
     };
     once()?;
     let load = Load::now();

@@ -71,7 +71,7 @@ impl Measurement {
     }
 
     /// The table and the document.
-    pub(super) fn outcome(self) -> Outcome {
+    pub(super) fn outcome(self, peak: u64) -> Outcome {
         let text = self.text();
         let (min, max) = range(&self.values);
         let load1 = std::fs::read_to_string("/proc/loadavg").ok();
@@ -81,7 +81,7 @@ impl Measurement {
             "isa": SimdLevel::current().name(), "unit": self.unit,
             "median": median(&self.values), "min": min, "max": max, "all": self.values,
             "cores_own": self.load.own, "cores_others": self.load.others, "load1": load1,
-            "rss_peak_gb": crate::peak_rss_bytes() as f64 / 1e9,
+            "rss_peak_gb": peak as f64 / 1e9,
             "versions": { "morphgl": env!("CARGO_PKG_VERSION") },
         });
         let document = json.as_object_mut().expect("an object");

@@ -10,6 +10,7 @@ mod sample;
 mod source;
 mod step;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -20,7 +21,7 @@ use self::load::{Cores, Load};
 use self::source::SourceArgs;
 use super::Outcome;
 use super::show::Show;
-use crate::{RunContext, Stop};
+use crate::{Process, RunContext, Stop};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -78,16 +79,17 @@ impl Amount {
     }
 }
 
-pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Outcome> {
+pub(crate) fn run(args: &Args, (process, stop): (&Arc<Process>, &Stop), show: Show) -> Result<Outcome> {
+    let context = || RunContext::of(process, stop.clone());
     let measurement = match &args.command {
-        Command::Sample(args) => sample::run(args, context, show),
-        Command::Gather(args) => gather::run(args, context, show),
-        Command::Prepare(args) => prepare::run(args, context, show),
-        Command::Step(args) => step::run(args, context, show),
-        Command::Epoch(args) => epoch::run(args, context, show),
-        Command::Ingest(args) => ingest::run(args, show),
+        Command::Sample(args) => sample::run(args, &context()?, show),
+        Command::Gather(args) => gather::run(args, &context()?, show),
+        Command::Prepare(args) => prepare::run(args, &context()?, show),
+        Command::Step(args) => step::run(args, &context()?, show),
+        Command::Epoch(args) => epoch::run(args, &context()?, show),
+        Command::Ingest(args) => ingest::run(args, (process, stop), show),
     }?;
-    Ok(measurement.outcome())
+    Ok(measurement.outcome(process.memory().peak()))
 }
 
 /// Seconds and result of every repeat, and the cores kept busy meanwhile.

@@ -33,6 +33,7 @@ pub(super) struct SourceArgs {
 
 /// A batching operator of the route with the fewest resources.
 pub(super) struct Source {
+    pub(super) context: RunContext,
     pub(super) dataset: Arc<Dataset>,
     pub(super) config: JobConfig,
     pub(super) route: Route,
@@ -53,7 +54,7 @@ impl Source {
         let builder = OperatorBuilder { dataset: &dataset, config: &config, context };
         let batching = builder.batching(&route, gather && route.gathering == Phase::Batching)?;
         let threads = config.num_threads(registry);
-        Ok(Self { dataset, config, route, batching, threads })
+        Ok(Self { context: context.clone(), dataset, config, route, batching, threads })
     }
 
     /// Mini-batches of one epoch.
@@ -71,7 +72,7 @@ impl Source {
         show: Show,
         mut make: impl FnMut(BatchSequence, u32, &Stop) -> Result<BatchCounts>,
     ) -> Result<(Measurement, Timed<BatchCounts>)> {
-        let (batches_per_epoch, stop) = (self.num_batches(), interrupt::stop()?);
+        let (batches_per_epoch, stop) = (self.num_batches(), interrupt::stop(&self.context));
         let count = args.amount.batches.unwrap_or(batches_per_epoch);
         let repeats = args.amount.repeats;
         let sequence = |repeat| BatchSequence::of_repeat(batches_per_epoch, repeat, count);

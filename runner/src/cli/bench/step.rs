@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
     let config = planned::config(&dataset, &model, &args.batch, context)?;
     let mut job = Job::new(context, dataset, config)?;
     job.unbuilt.iter().for_each(|why| show.say(format_args!("left out: {why}")));
-    let (threads, stop) = (job.threads(), interrupt::stop()?);
+    let (threads, stop) = (job.threads(), interrupt::stop(context));
     let watch = Watch { stop: &|| stop.is_requested(), memory: None };
     job.select(&Settings::new(threads), &watch, &mut |_| ())?;
     job.selections().iter().for_each(|selection| show.say(selection));

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Ranks, current, enter};
+use super::enter;
 use crate::cli::show;
-use crate::{Inferred, Stop, median};
+use crate::ranks::{RankPlace, Ranks};
+use crate::{Inferred, Process, RunContext, Stop, median};
 
 /// A rank's part of an inference.
 #[derive(Debug, Serialize, Deserialize)]
@@ -21,16 +22,16 @@ struct InferencePart {
 
 /// Joins the other ranks where this process was started as one of several, or has joined them in an earlier command. Signals end the
 /// command at once, as without ranks.
-pub(crate) fn enter_to_infer(limit: Duration) -> anyhow::Result<Option<&'static Ranks>> {
-    match current() {
-        None => enter(limit, None, || Ok(Stop::new())),
+pub(crate) fn enter_to_infer(process: &Process, limit: Duration) -> anyhow::Result<Option<&Ranks>> {
+    match process.ranks() {
+        None => enter(process, limit, None, Stop::new),
         joined => Ok(joined),
     }
 }
 
 /// Bytes that gathering rows of other ranks takes at most; 0 where there are none.
-pub(crate) fn gathering_bytes() -> u64 {
-    current().map_or(0, |ranks| bytes_of_gathering(ranks.group.size()))
+pub(crate) fn gathering_bytes(context: &RunContext) -> u64 {
+    context.ranks().map_or(0, |ranks| bytes_of_gathering(ranks.group.size()))
 }
 
 impl Ranks {
@@ -51,11 +52,11 @@ impl Ranks {
             self.in_words(),
             show::bytes(bytes)
         );
-        let rank = |(part, place): (&InferencePart, &super::Place)| {
+        let rank = |(part, place): (&InferencePart, &RankPlace)| {
             let mut rank = json!(part);
             rank["host"] = json!(place.host);
             rank
         };
-        Ok((parts.iter().zip(&self.places).map(rank).collect(), text))
+        Ok((parts.iter().zip(self.places()).map(rank).collect(), text))
     }
 }

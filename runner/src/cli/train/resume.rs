@@ -17,12 +17,11 @@ use super::{Args, Setup};
 use crate::cli::Outcome;
 use crate::cli::data;
 use crate::cli::paths::lossy;
-use crate::cli::ranks;
 use crate::cli::run_dir::{Configured, RunDir};
 use crate::cli::show::{self, Show};
 use crate::cli::status::{State, Status};
 use crate::cli::usage::Usage;
-use crate::{Checkpoint, Job, JobConfig, RunContext, Scheduler, Simulated, StopReason, memory};
+use crate::{Checkpoint, Job, JobConfig, RunContext, Scheduler, Simulated, StopReason};
 
 /// Options that may be given beside `--resume`: they do not change what is computed.
 const FREE: [&str; 7] = ["resume", "epochs", "save", "time_limit", "checkpoint_every", "shard", "gradient_bucket"];
@@ -102,14 +101,14 @@ struct Stored {
 
 /// Opens the run at `dir`: rank 0 of several reads it, for all.
 pub(super) fn setup(args: &Args, dir: &Path, context: &RunContext, show: Show) -> anyhow::Result<Resumed> {
-    let stored = match ranks::current() {
+    let stored = match context.ranks() {
         Some(ranks) if !ranks.is_first() => match together::receive(ranks)? {
             Some(stored) => Ok(stored),
             // Rank 0 says that it is done.
             None => Err(Outcome::new(String::new(), Value::Null)),
         },
         of_all => {
-            let stored = read(args, dir, show)?;
+            let stored = read(args, dir, context, show)?;
             of_all.map_or(Ok(()), |ranks| together::send(ranks, stored.as_ref().ok()))?;
             stored
         }
@@ -121,7 +120,7 @@ pub(super) fn setup(args: &Args, dir: &Path, context: &RunContext, show: Show) -
 }
 
 /// Reads the run at `dir`, or the outcome of one that is done.
-fn read(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Result<Stored, Outcome>> {
+fn read(args: &Args, dir: &Path, context: &RunContext, show: Show) -> anyhow::Result<Result<Stored, Outcome>> {
     let (run_dir, mut configured, mut checkpoint) = RunDir::resume(dir, &mut |remark| show.say(remark))?;
     let status = Status::read(dir);
     checkpoint.run.as_object_mut().map(|run| run.remove("metrics_bytes"));
@@ -145,7 +144,7 @@ fn read(args: &Args, dir: &Path, show: Show) -> anyhow::Result<Result<Stored, Ou
     if is_done(status.as_ref()) && (stopped_early || progress.epoch >= configured.training.epochs) {
         let why = stop_reason(state.open, &progress.report, &configured.training, state.plan.num_batches());
         show.say(format_args!("{}: the run is done ({why}); --epochs trains longer", dir.display()));
-        let mut outcome = summary(&progress.report, &state.plan, &why);
+        let mut outcome = summary(&progress.report, &state.plan, &why, context.memory().peak());
         outcome.json["run"] = json!(lossy(dir));
         outcome.json["resumed"] = Value::Null;
         return Ok(Err(outcome));
@@ -170,16 +169,16 @@ fn open(args: &Args, dir: &Path, stored: Stored, context: &RunContext, show: Sho
     if let Some(share) = position.plan.schedule.shares.first().filter(|_| state.unified.is_none()) {
         config.operators.training = Some(share.keys.training.clone());
     }
-    if let Some(ranks) = ranks::current() {
+    if let Some(ranks) = context.ranks() {
         config.threads = Some(together::threads(ranks, config.threads));
     }
-    state.problem.limits.host_bytes.into_iter().for_each(|free| memory::limited(free.saturating_add(state.held_bytes)));
+    state.problem.limits.host_bytes.into_iter().for_each(|free| context.limit_memory(free.saturating_add(state.held_bytes)));
     // Opening the dataset uses the thread pool, whose size is therefore set first.
     if let Some(threads) = config.threads {
-        crate::cli::threads::start(threads)?;
+        crate::cli::threads::start(context.process(), threads)?;
     }
     let dataset = Arc::new(dataset(&configured, &config, &state, args.shard.is_some())?);
-    let job = match ranks::current() {
+    let job = match context.ranks() {
         None => Job::new(context, Arc::clone(&dataset), config)?,
         Some(ranks) => {
             let options = &configured.training;

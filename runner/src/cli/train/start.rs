@@ -18,10 +18,11 @@ use crate::cli::inference::{self, Inference};
 use crate::cli::layer_split;
 use crate::cli::plan_arg::{PlanArg, choose_training};
 use crate::cli::planned::{Measured, Wanted};
-use crate::cli::ranks::{self, Ranks};
+use crate::cli::ranks;
 use crate::cli::run_dir::{Configured, RunDir};
 use crate::cli::show::{self, Show};
 use crate::cli::usage::Usage;
+use crate::ranks::Ranks;
 use crate::{Evaluation, Job, JobConfig, Plan, Plans, Progress, RunContext, Simulated, Unified};
 
 /// Opens the dataset, profiles and plans.
@@ -46,24 +47,24 @@ pub(super) fn setup(args: &Args, context: &RunContext, show: Show) -> anyhow::Re
     if let Some(option) = unread.filter(|_| !validated) {
         return Err(nothing_validated(option));
     }
-    if let Some(ranks) = ranks::current() {
+    let mut divided = None;
+    if let Some(ranks) = context.ranks() {
         ranks.check_same(&facts(args, &dataset, &config, requested)?)?;
-        if let Some(hot) = args.shard {
-            ranks.share_features(&dataset, &config, hot)?;
-        }
+        divided = args.shard.map(|hot| ranks.share_features(&dataset, &config, hot)).transpose()?;
     }
+    let context = &divided.map_or_else(|| context.clone(), |shards| context.with_shards(shards));
     let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
     let epochs = args.options(steps, evaluation, validated).least_epochs();
     // Batch normalization takes its statistics of each share: another model, which is not chosen without being asked for.
     let same_model = config.spec.model.normalization != Normalization::Batch;
     let group = match args.plan {
         PlanArg::Unified => true,
-        PlanArg::Auto => same_model && ranks::current().is_none(),
+        PlanArg::Auto => same_model && context.ranks().is_none(),
         _ => false,
     };
     config.every_device = group;
     let group = group.then(|| args.shares.unwrap_or_default());
-    let split = args.planned.split.allowed(Some(&args.plan))?;
+    let split = args.planned.split.allowed(Some(&args.plan), context)?;
     let wanted = Wanted { evaluates: evaluation != Evaluation::None, epochs: Some(epochs), group, split };
     let measured = args.planned.measure(context, &dataset, config.clone(), wanted, show)?;
     let Measured { mut job, profile, problem, plans, unified, split: measured_split, held_bytes, mut choices } =
@@ -87,16 +88,16 @@ pub(super) fn setup(args: &Args, context: &RunContext, show: Show) -> anyhow::Re
         (Some(unified), None) => unified.leading_plan(),
         (None, None) => args.plan.choose(plan_of_file, &plans, &problem)?,
     };
-    if let Some(ranks) = ranks::current() {
+    if let Some(ranks) = context.ranks() {
         join(ranks, &mut job, &mut plan)?;
     }
     let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.all_host());
     if evaluation == Evaluation::Full {
         let needed = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
-        let needed = needed.map(|needed| needed + ranks::gathering_bytes());
+        let needed = needed.map(|needed| needed + ranks::gathering_bytes(context));
         evaluation = Inference::InMemory { needed, available }.choose(requested, show)?;
     }
-    if let Some(ranks) = ranks::current() {
+    if let Some(ranks) = context.ranks() {
         evaluation = ranks.agree_on_evaluation(evaluation)?;
     }
     let mut options = args.options(plan.num_batches(), evaluation, validated);
@@ -121,7 +122,7 @@ pub(super) fn setup(args: &Args, context: &RunContext, show: Show) -> anyhow::Re
     }
     profile.selections.iter().for_each(|selection| show.line(selection));
     choices.remarks(&profile.selections).iter().for_each(|remark| show.say(remark));
-    if ranks::current().is_none_or(Ranks::is_first) {
+    if context.ranks().is_none_or(Ranks::is_first) {
         choices.keep(&profile.selections);
     }
     show.line(format_args!("plan: {plan}"));
@@ -133,7 +134,7 @@ pub(super) fn setup(args: &Args, context: &RunContext, show: Show) -> anyhow::Re
     }
     let machine = MachineState::current(job.threads());
     // Only an automatic plan may be replaced during the run, and not one that several trainers follow together.
-    let alone = unified.is_none() && split.is_none() && ranks::current().is_none();
+    let alone = unified.is_none() && split.is_none() && context.ranks().is_none();
     let replanned = (matches!(args.plan, PlanArg::Auto) && alone).then(|| problem.clone());
     let checksums = dataset.path.checksums();
     Ok(Setup {
@@ -151,7 +152,7 @@ pub(super) fn setup(args: &Args, context: &RunContext, show: Show) -> anyhow::Re
             dataset: checksums,
             machine,
             unified: unified.clone(),
-            ranks: ranks::current().map_or(1, |ranks| ranks.group.size()),
+            ranks: context.ranks().map_or(1, |ranks| ranks.group.size()),
             split: split.clone(),
         },
         plans,

@@ -88,8 +88,8 @@ fn counter_lines(counters: &CountersByOperator) -> String {
     counters.iter().map(line).collect()
 }
 
-/// Scores, times, counters and the stop reason of a run.
-pub(super) fn summary(report: &TrainReport, plan: &Plan, stop_reason: &str) -> Outcome {
+/// Scores, times, counters and the stop reason of a run, and the process's `peak` memory in bytes.
+pub(super) fn summary(report: &TrainReport, plan: &Plan, stop_reason: &str, peak: u64) -> Outcome {
     let percent = |x: f64| format!("{:.2}%", 100.0 * x);
     let best = report.best.as_ref();
     let test = report.test;
@@ -106,7 +106,6 @@ pub(super) fn summary(report: &TrainReport, plan: &Plan, stop_reason: &str) -> O
         text += &format!("epoch: predicted {predicted}, measured {measured} (median, {off:+.0}%)\n");
     }
     let counters = report.counters();
-    let peak = crate::peak_rss_bytes();
     text += &counter_lines(&counters);
     text += &format!("{stop_reason}; peak memory {}\n", show::bytes(peak));
     let json = json!({

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Stored;
 use crate::cli::planned::{Measured, Wanted};
-use crate::cli::ranks::Ranks;
 use crate::cli::run_dir::Configured;
 use crate::cli::show::{self, Show};
 use crate::cli::train::state::{MachineState, RunState};
 use crate::cli::train::{Args, start};
 use crate::cli::usage::Usage;
+use crate::ranks::Ranks;
 use crate::{Checkpoint, Evaluation, Job, JobConfig, Position, RunContext, TrainOptions};
 
 /// What rank 0 tells the others of a run that is to be continued.
@@ -79,9 +79,8 @@ pub(super) fn job(
     facts.push(("--epochs".to_string(), args.epochs.map_or("none".to_string(), |epochs| epochs.to_string())));
     facts.extend(start::facts_of_ranks(args));
     ranks.check_same(&facts)?;
-    if let Some(hot) = args.shard {
-        ranks.share_features(dataset, &config, hot)?;
-    }
+    let divided = args.shard.map(|hot| ranks.share_features(dataset, &config, hot)).transpose()?;
+    let context = &divided.map_or_else(|| context.clone(), |shards| context.with_shards(shards));
     // Ranks keep their plan, whatever is measured while they train.
     let is_kept = position.problem.take().is_none() && !std::mem::take(&mut position.drifted);
     let is_same = state.ranks == ranks.group.size() && config.threads == Some(state.machine.cores());
