@@ -74,14 +74,15 @@ pub(crate) struct Sampled<'a> {
     pub(crate) memory: Option<u64>,
     pub(crate) transferring: &'a mut dyn Transferring,
     pub(crate) training: &'a mut dyn Training,
-    /// Which part of the mini-batches of each set, and of how many; 0 of 1 are all.
-    pub(crate) part: (usize, usize),
+    /// The trainers that score a part of the mini-batches of each set each, and all have the sums; `None` scores all alone.
+    pub(crate) group: Option<&'a Group>,
 }
 
 impl Sampled<'_> {
-    /// Scores `sets` on sampled mini-batches, or the part of them.
+    /// Scores `sets` on sampled mini-batches.
     pub(crate) fn scores(&mut self, sets: &[&[u32]]) -> Result<Vec<Score>> {
-        sets.iter().map(|set| self.score(set)).collect()
+        let scores: Vec<Score> = sets.iter().map(|set| self.score(set)).collect::<Result<_>>()?;
+        self.group.map_or(Ok(scores.clone()), |group| group.sum_scores(&scores))
     }
 
     /// The share of a mini-batch of `set` that would exceed the memory, if there is one.
@@ -103,6 +104,7 @@ impl Sampled<'_> {
         builder.batching_of(route, seeds, settings, gather, self.purpose)
     }
 
+    /// The score of this trainer's part of a set's mini-batches.
     fn score(&mut self, set: &[u32]) -> Result<Score> {
         if set.is_empty() {
             return Ok(Score::default());
@@ -110,7 +112,7 @@ impl Sampled<'_> {
         let batching = self.batching(set)?;
         let settings = PoolSettings { threads_per_worker: self.threads, ..PoolSettings::ahead(self.workers) };
         let mut pool = Pool::new(&self.route.batching, batching.as_ref(), settings)?;
-        let (part, parts) = self.part;
+        let (part, parts) = self.group.map_or((0, 1), |group| (group.rank(), group.size()));
         let cut = |at: usize| (pool.num_batches() as usize * at / parts) as u32;
         let batches = cut(part)..cut(part + 1);
         let transfer = (&self.route.transferring, &mut *self.transferring as &mut dyn Transferring);

@@ -364,9 +364,8 @@ impl Executor {
             memory: None,
             transferring,
             training,
-            part: self.group.as_ref().map_or((0, 1), |group| (group.rank(), group.size())),
+            group: self.group.as_deref(),
         };
-        let scores = sampled.scores(sets)?;
-        self.group.as_ref().map_or(Ok(scores.clone()), |group| group.sum_scores(&scores))
+        sampled.scores(sets)
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::usage::{OrUsage, Usage};
 use super::values;
 use crate::build::layers_mismatch;
-use crate::{Evaluation, OperatorChoice, RunContext, routes};
+use crate::{Evaluation, JobConfig, OperatorChoice, RunContext, TrainingSpec, routes};
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Mini-batches and machine")]
@@ -71,6 +71,33 @@ pub(crate) struct BatchArgs {
     run: Option<SamplerSettings>,
 }
 
+/// The options of mini-batches and threads, with the operators that they name.
+#[derive(Debug, Clone)]
+pub(crate) struct Resolved<'a> {
+    batch: &'a BatchArgs,
+    operators: OperatorChoice,
+    options: BTreeMap<Key, Map<String, Value>>,
+}
+
+impl Resolved<'_> {
+    /// The options as they were given.
+    pub(crate) fn options(&self) -> &BatchArgs {
+        self.batch
+    }
+
+    /// The job of a model.
+    pub(crate) fn job(&self, spec: TrainingSpec) -> JobConfig {
+        JobConfig {
+            sampler: self.batch.sampler(&spec.model),
+            seed: self.batch.seed(),
+            threads: self.batch.threads,
+            operators: self.operators.clone(),
+            options: self.options.clone(),
+            ..JobConfig::new(spec)
+        }
+    }
+}
+
 impl BatchArgs {
     /// Samples as a run did, but for the options that are given; returns these in words, if there are any.
     pub(super) fn sample_as(&mut self, run: &SamplerSettings) -> Option<String> {
@@ -98,7 +125,7 @@ impl BatchArgs {
     }
 
     /// Seed of all randomness.
-    pub(super) fn seed(&self) -> u64 {
+    fn seed(&self) -> u64 {
         self.seed.or(self.run.as_ref().map(|run| run.seed)).unwrap_or(0)
     }
 
@@ -174,13 +201,13 @@ impl BatchArgs {
         sampling
     }
 
-    pub(super) fn operators(&self) -> OperatorChoice {
+    fn operators(&self) -> OperatorChoice {
         let Self { batching, transferring, training, .. } = self.clone();
         OperatorChoice { batching, transferring, training }
     }
 
     /// The options of operators, checked; the last value of a name counts. Sizes may be text such as `2GiB`.
-    pub(super) fn options(&self, context: &RunContext) -> anyhow::Result<BTreeMap<Key, Map<String, Value>>> {
+    fn options(&self, context: &RunContext) -> anyhow::Result<BTreeMap<Key, Map<String, Value>>> {
         let mut all = BTreeMap::<Key, Map<String, Value>>::new();
         let registry = context.registry();
         for (key, name, value) in &self.set {
@@ -199,20 +226,21 @@ impl BatchArgs {
         Ok(all)
     }
 
-    /// Refuses operators that no route has, before a dataset is read; and limits threads outside of plans (opening, checking,
-    /// gathering).
-    pub(crate) fn limit_threads(&self, context: &RunContext) -> anyhow::Result<()> {
+    /// The operators that are named and their options, before a dataset is read: those that no route has are refused. Threads
+    /// outside of plans (opening, checking, gathering) are limited from here on.
+    pub(crate) fn resolve(&self, context: &RunContext) -> anyhow::Result<Resolved<'_>> {
+        let operators = self.operators();
         let named =
             [("--batching", &self.batching), ("--transferring", &self.transferring), ("--training", &self.training)];
         let named: Vec<&str> = named.iter().filter(|(_, key)| key.is_some()).map(|(option, _)| *option).collect();
         if !named.is_empty() {
-            routes(context.registry(), &self.operators(), self.kind()).or_usage(named.join(", "))?;
+            routes(context.registry(), &operators, self.kind()).or_usage(named.join(", "))?;
         }
-        self.options(context)?;
+        let options = self.options(context)?;
         if let Some(threads) = self.threads {
             super::threads::start(context.process(), threads)?;
         }
-        Ok(())
+        Ok(Resolved { batch: self, operators, options })
     }
 }
 

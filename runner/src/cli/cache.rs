@@ -15,11 +15,11 @@ use morphgl_platform::replace_file;
 use morphgl_registry::{Batching, SamplerSettings};
 use morphgl_report::{LineChart, Scale, Series, line_chart_svg};
 
-use super::batch::BatchArgs;
+use super::batch::{BatchArgs, Resolved};
 use super::data::DataArgs;
 use super::show::Show;
 use super::usage::{OrUsage, Usage};
-use super::{Outcome, planned, run_dir, values};
+use super::{Outcome, run_dir, values};
 use crate::{JobConfig, OperatorBuilder, RunContext, TrainingSpec, routes};
 
 mod lists;
@@ -150,10 +150,10 @@ struct Counted {
 
 impl Sampled {
     fn open(args: &Args, context: &RunContext, show: Show) -> Result<Self> {
-        args.batch.limit_threads(context)?;
+        let batch = args.batch.resolve(context)?;
         let (dataset, config) = match &args.run {
             Some(dir) => Self::of_run(dir, args.batch.threads, show)?,
-            None => Self::of_options(args, context, show)?,
+            None => Self::of_options(args, &batch, show)?,
         };
         let registry = context.registry();
         let routes = routes(registry, &config.operators, config.sampler.sampling.kind())?;
@@ -164,12 +164,12 @@ impl Sampled {
         Ok(Self { dataset, settings: config.sampler, batching, threads })
     }
 
-    fn of_options(args: &Args, context: &RunContext, show: Show) -> Result<(Arc<Dataset>, JobConfig)> {
+    fn of_options(args: &Args, batch: &Resolved<'_>, show: Show) -> Result<(Arc<Dataset>, JobConfig)> {
         let dataset = args.data.open(show)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
         let model = ModelSpec { layers: args.batch.num_layers(), ..model };
         args.batch.check_sampling(&model)?;
-        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch, context)?;
+        let config = batch.job(TrainingSpec { model, optimizer: Default::default() });
         Ok((dataset, config))
     }
 

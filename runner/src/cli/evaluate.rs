@@ -67,7 +67,7 @@ pub(crate) fn run(args: &mut Args, (process, stop): (&Arc<Process>, &Stop), show
                 memory: args.trained.memory.filter(|_| !args.trained.data.mmap),
                 transferring: transferring.as_mut(),
                 training: training.as_mut(),
-                part: group.map_or((0, 1), |group| (group.rank(), group.size())),
+                group,
             };
             let first = sets.iter().find(|set| !set.is_empty()).expect("it was checked above");
             if let Some(limit) = sampled.memory
@@ -76,8 +76,7 @@ pub(crate) fn run(args: &mut Args, (process, stop): (&Arc<Process>, &Stop), show
             {
                 return Err(args.trained.too_little(limit, excess, &config));
             }
-            let scores = sampled.scores(&sets)?;
-            group.map_or(Ok(scores.clone()), |group| group.sum_scores(&scores))?
+            sampled.scores(&sets)?
         }
     };
     let present = || names.iter().zip(&scores).zip(sets).filter(|(_, set)| !set.is_empty());

@@ -17,7 +17,7 @@ use super::ranks;
 use super::run_dir::{self, Configured};
 use super::show::{self, Show};
 use super::usage::Usage;
-use super::{planned, values};
+use super::values;
 use crate::admission::Excess;
 use crate::build::label;
 use crate::ranks::{Ranks, digest};
@@ -77,7 +77,7 @@ impl TrainedArgs {
     /// Reads the model, opens the dataset, matches the two by the names of features and classes, and builds the training operator.
     /// Ranks have to have the same. Without `scores`, the dataset's labels are not read.
     pub(crate) fn open(&self, context: &RunContext, show: Show, scores: bool) -> anyhow::Result<Trained> {
-        self.batch.limit_threads(context)?;
+        let batch = self.batch.resolve(context)?;
         let mut file = ModelFile::open(&self.model)?;
         let spec = file.spec()?;
         let schema = file.schema(&spec)?;
@@ -100,7 +100,7 @@ impl TrainedArgs {
             dataset = Arc::new(Dataset { labels: None, num_classes: 0, ..(*dataset).clone() });
         }
         let (model, parameters) = fitting.apply(&spec, parameters)?;
-        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &self.batch, context)?;
+        let config = batch.job(TrainingSpec { model, optimizer: Default::default() });
         let config = JobConfig { disk_bytes, ..config };
         let builder = OperatorBuilder { dataset: &dataset, config: &config, context };
         builder.check_weights()?;

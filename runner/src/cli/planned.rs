@@ -9,7 +9,7 @@ use morphgl_model_spec::ModelSpec;
 use morphgl_profile::{MemoryLimit, Progress, RouteProfile, Watch};
 use morphgl_registry::Machine;
 
-use super::batch::BatchArgs;
+use super::batch::{BatchArgs, Resolved};
 use super::choices::Choices;
 use super::data::DataArgs;
 use super::interrupt;
@@ -20,7 +20,7 @@ use super::show::{self, Show};
 use super::values;
 use crate::budget::Purpose;
 use crate::memory;
-use crate::sufficient::{PROGRAM, START, Sizes};
+use crate::sufficient::{PROGRAM, START};
 use crate::{
     Allowed, GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, RunContext,
     Scheduler, Shares, SplitPlan, TrainingSpec, Unified,
@@ -87,37 +87,39 @@ impl PlannedArgs {
     /// Opens the dataset, and returns it with the configuration of the job.
     pub(crate) fn open(&self, context: &RunContext, show: Show) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
         self.model.check(&self.batch)?;
-        self.batch.limit_threads(context)?;
+        let batch = self.batch.resolve(context)?;
         if let Some(memory) = self.limits.memory.filter(|&memory| memory < START) {
-            let program = show::bytes(START);
-            return Err(self.too_little(
-                context,
-                memory,
-                &format!("the program alone takes {program}"),
-                Known::Nothing,
-            ));
+            let why = format!("the program alone takes {}", show::bytes(START));
+            return Err(self.too_little_to_open(memory, &why, &batch));
         }
         let (dataset, disk_bytes) = self.data.open_within(self.limits.memory, &self.batch, context, show)?;
         if let (Some(memory), Some(0)) = (self.limits.memory, disk_bytes) {
             let program = show::bytes(PROGRAM);
             let why =
                 format!("the dataset is left on disk, and beside the program's {program} nothing is left to read it");
-            return Err(self.too_little(context, memory, &why, Known::Nothing));
+            return Err(self.too_little_to_open(memory, &why, &batch));
         }
-        let config = config(&dataset, &self.model, &self.batch, context)?;
+        let config = config(&dataset, &self.model, &batch)?;
         let (cache, cache_bytes) = self.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));
         Ok((dataset, JobConfig { disk_bytes, cache, cache_bytes, ..config }))
     }
 
-    /// The error for too little `memory`, with the memory and the batch size that suffice.
-    fn too_little(&self, context: &RunContext, memory: u64, why: &str, known: Known) -> anyhow::Error {
-        let job = || -> anyhow::Result<(Sizes, JobConfig)> {
-            let (sizes, dim, classes) = self.data.sizes()?;
-            let model = self.model.spec(dim, classes, &self.batch);
-            Ok((sizes, with_spec(TrainingSpec { model, optimizer: self.model.optimizer() }, &self.batch, context)?))
-        };
-        match job() {
-            Ok((sizes, config)) => limits::too_little(memory, why, known, sizes, &config),
+    /// The error for too little `memory` to open the dataset, with the memory and the batch size that suffice.
+    fn too_little_to_open(&self, memory: u64, why: &str, batch: &Resolved<'_>) -> anyhow::Error {
+        match self.data.sizes() {
+            Ok((sizes, dim, classes)) => {
+                let model = self.model.spec(dim, classes, &self.batch);
+                let config = batch.job(TrainingSpec { model, optimizer: self.model.optimizer() });
+                limits::too_little(memory, why, Known::Nothing, sizes, &config)
+            }
+            Err(unknown) => unknown,
+        }
+    }
+
+    /// The error for too little `memory` for a job, with the memory and the batch size that suffice.
+    fn too_little(&self, memory: u64, why: &str, known: Known, config: &JobConfig) -> anyhow::Error {
+        match self.data.sizes() {
+            Ok((sizes, ..)) => limits::too_little(memory, why, known, sizes, config),
             Err(unknown) => unknown,
         }
     }
@@ -127,12 +129,12 @@ impl PlannedArgs {
     /// # Errors
     ///
     /// More than is allowed.
-    fn limits_beside(&self, context: &RunContext, held: u64) -> anyhow::Result<Limits> {
+    fn limits_beside(&self, config: &JobConfig, held: u64) -> anyhow::Result<Limits> {
         match self.limits.memory.filter(|&memory| memory < held) {
             Some(memory) => {
                 let held = show::bytes(held);
                 let why = format!("{held} are held before anything is buffered (dataset, model, a step)");
-                Err(self.too_little(context, memory, &why, Known::Nothing))
+                Err(self.too_little(memory, &why, Known::Nothing, config))
             }
             None => Ok(self.limits.this_machine(held)),
         }
@@ -167,18 +169,14 @@ impl PlannedArgs {
         let peak = || context.memory().take_peak().saturating_sub(if mapped { memory::mapped_files() } else { 0 });
         peak();
         let held = peak();
-        self.limits_beside(context, held)?;
+        self.limits_beside(&job.config, held)?;
         let memory = MemoryLimit { limit: self.limits.process(held), peak: &peak };
         if let (Some(limit), None) = (self.limits.memory, context.ranks())
             && let Some(excess) = job.admit(memory)?
         {
             let why = format!("a step on {} seeds takes the process to {}", excess.seeds, show::bytes(excess.bytes));
-            return Err(self.too_little(
-                context,
-                limit,
-                &why,
-                Known::Tried(excess, self.data.held(job.config.disk_bytes)?),
-            ));
+            let known = Known::Tried(excess, self.data.held(job.config.disk_bytes)?);
+            return Err(self.too_little(limit, &why, known, &job.config));
         }
         if let Some(ranks) = context.ranks() {
             ranks.select(&mut job, &profiler, Some(memory))?;
@@ -207,7 +205,8 @@ impl PlannedArgs {
                 worker + Purpose::EvaluationBesideTraining.host_bytes(&job.config, false).unwrap_or(0)
             });
         let held_bytes = profile.held_bytes.saturating_sub(profile.cache_bytes()) + evaluation;
-        let limits = Limits { epochs, ..self.limits_beside(context, held_bytes)? };
+        let limits = Limits { epochs, ..self.limits_beside(&job.config, held_bytes)? };
+        let config = job.config.clone();
         let planned = |profile: &Profile, limits: Limits| {
             let problem = Partitioner::partition(profile, threads, limits);
             let plans = Scheduler::schedule(&problem);
@@ -217,7 +216,7 @@ impl PlannedArgs {
                     (Some(memory), true) => {
                         let (held, buffers) = (show::bytes(held_bytes), show::bytes(needed));
                         let why = format!("buffers and workers take {buffers} at least, all else {held}");
-                        self.too_little(context, memory, &why, Known::Needed(limits::needed(held_bytes, needed)))
+                        self.too_little(memory, &why, Known::Needed(limits::needed(held_bytes, needed)), &config)
                     }
                     _ => anyhow::Error::from(unfit).context(format!("all else takes {}", show::bytes(held_bytes))),
                 }
@@ -252,15 +251,10 @@ impl PlannedArgs {
 }
 
 /// The job the options describe on `dataset`.
-pub(crate) fn config(
-    dataset: &Dataset,
-    model: &ModelArgs,
-    batch: &BatchArgs,
-    context: &RunContext,
-) -> anyhow::Result<JobConfig> {
-    let spec = model.spec(dataset.feature_dim(), dataset.num_classes, batch);
+pub(crate) fn config(dataset: &Dataset, model: &ModelArgs, batch: &Resolved<'_>) -> anyhow::Result<JobConfig> {
+    let spec = model.spec(dataset.feature_dim(), dataset.num_classes, batch.options());
     refuse_larger_than_memory(&spec, Machine::probe().available_bytes)?;
-    with_spec(TrainingSpec { model: spec, optimizer: model.optimizer() }, batch, context)
+    Ok(batch.job(TrainingSpec { model: spec, optimizer: model.optimizer() }))
 }
 
 /// Refuses a model larger than memory: a single label that is too large suffices to make one.
@@ -281,16 +275,4 @@ fn refuse_larger_than_memory(spec: &ModelSpec, free: u64) -> anyhow::Result<()> 
         );
     }
     Ok(())
-}
-
-/// The job of a model that already exists.
-pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs, context: &RunContext) -> anyhow::Result<JobConfig> {
-    Ok(JobConfig {
-        sampler: batch.sampler(&spec.model),
-        seed: batch.seed(),
-        threads: batch.threads,
-        operators: batch.operators(),
-        options: batch.options(context)?,
-        ..JobConfig::new(spec)
-    })
 }

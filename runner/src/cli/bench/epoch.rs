@@ -37,9 +37,9 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
     let PlannedArgs { data, model, batch, .. } = &args.planned;
     let model = model.with_peers_defaults();
     model.check(batch)?;
-    batch.limit_threads(context)?;
+    let batch = batch.resolve(context)?;
     let mut dataset = data.open(show)?;
-    let config = planned::config(&dataset, &model, batch, context)?;
+    let config = planned::config(&dataset, &model, &batch)?;
     if let Some(batches) = args.batches {
         keep_training_nodes(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));
     }

@@ -13,8 +13,8 @@ use super::measurement::Measurement;
 use super::{Amount, Timed, timed};
 use crate::cli::batch::BatchArgs;
 use crate::cli::data::DataArgs;
+use crate::cli::interrupt;
 use crate::cli::show::Show;
-use crate::cli::{interrupt, planned};
 use crate::{JobConfig, OperatorBuilder, RunContext, Stop, TrainingSpec, median, routes};
 
 /// The options of a measurement of batching, without a model.
@@ -44,10 +44,10 @@ pub(super) struct Source {
 impl Source {
     /// Opens the dataset and builds the operator for its training nodes; the default fanouts are those of three layers.
     pub(super) fn open(args: &SourceArgs, gather: bool, context: &RunContext, show: Show) -> Result<Self> {
-        args.batch.limit_threads(context)?;
+        let batch = args.batch.resolve(context)?;
         let dataset = args.data.open(show)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
-        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch, context)?;
+        let config = batch.job(TrainingSpec { model, optimizer: Default::default() });
         let registry = context.registry();
         let routes = routes(registry, &config.operators, config.sampler.sampling.kind())?;
         let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;

@@ -46,9 +46,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measurement> {
     let model = args.model.with_peers_defaults();
     model.check(&args.batch)?;
-    args.batch.limit_threads(context)?;
+    let batch = args.batch.resolve(context)?;
     let dataset = args.data.open(show)?;
-    let config = planned::config(&dataset, &model, &args.batch, context)?;
+    let config = planned::config(&dataset, &model, &batch)?;
     let mut job = Job::new(context, dataset, config)?;
     job.unbuilt.iter().for_each(|why| show.say(format_args!("left out: {why}")));
     let (threads, stop) = (job.threads(), interrupt::stop(context));
