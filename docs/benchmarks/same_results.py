@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Whether two builds of morphgl compute the same: losses, accuracies, predictions and datasets of twelve jobs, bit for bit.
+"""Whether two builds of morphgl compute the same: losses, accuracies, predictions and datasets of fifteen jobs, bit for bit.
 
     same_results.py --old OLD_BINARY --new NEW_BINARY
 
-Every job runs with both builds, and its figures are compared as they stand in `--json`: no tolerance. Training operators are
+Every job runs with both builds (a group of trainers only where there are two devices, as with MORPHGL_EMULATION=devices=2), and its figures are compared as they stand in `--json`: no tolerance. Training operators are
 named, since which of them is faster may differ from run to run. Exits with 1 where a job differs."""
 
 import argparse
@@ -61,6 +61,21 @@ def jobs(binary, folder):
     yield "sage, sampled from disk", losses(binary, sbm, *SMALL, *NATIVE, *disk, "--fanouts", "10,5")
     predicted = run(binary, "predict", model, sbm)
     yield "predictions", hashlib.sha256(json.dumps(predicted, sort_keys=True).encode()).hexdigest()
+    # Layers are split between the exact parameters of one step and those of some steps before.
+    split = ["--layers", "2", "--fanouts", "5,5", "--threads", "1", "--allow-staleness", "31", "--hot-ratio", "0.5"]
+    yield "sage, layers split", losses(binary, sbm, *SMALL[:4], "--batch-size", "64", *NATIVE, *split)
+    whole, directory = losses(binary, sbm, "--epochs", "4", *SMALL[2:], *NATIVE), str(folder / "run")
+    run(binary, "train", sbm, *SMALL, *NATIVE, "--run", directory)
+    resumed = losses(binary, "--resume", directory, "--epochs", "4")
+    if resumed != whole:
+        sys.exit(f"{binary}: a resumed run has other figures than a whole one: {resumed}, {whole}")
+    yield "sage, resumed", resumed
+    devices = run(binary, "ops")["machine"]["accelerators"]
+    if len(devices) > 1:
+        group = ["--plan", "unified", "--shares", "equal", "--exchange", "host", "--training", "Training_CUDA_Native"]
+        yield "sage, a group of devices", losses(binary, sbm, *SMALL[:-2], *group, "--evaluation", "sampled")
+    else:
+        yield "sage, a group of devices: none here, not compared", None
     sampled = run(binary, "bench", "sample", sbm, "--batch-size", "512", "--seed", "3")
     yield "sampled edges", (sampled["batches"], sampled["edges_per_batch"])
 
