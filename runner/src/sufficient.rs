@@ -23,7 +23,7 @@ const TABLE_NODE: u64 = 10;
 
 /// Of the memory that --memory leaves for caches, buffers and workers, 1 / `RESERVE_PARTS` stays unplanned: plans count what
 /// these use, not fragmentation of the heap or pages of the program loaded later. On a machine under load, forty runs of a plan that
-/// fills 120 MiB peaked at 99 to 110 MiB; in huge pages, which `memory::limited` keeps from little memory, forty runs of one that
+/// fills 120 MiB peaked at 99 to 110 MiB; in huge pages, which `ProcessMemory::limited` keeps from little memory, forty runs of one that
 /// fills 160 MiB at 148 to 161.
 pub(crate) const RESERVE_PARTS: u64 = 16;
 

@@ -15,8 +15,8 @@ use morphgl_registry::{At, Machine};
 use super::batch::BatchArgs;
 use super::info;
 use super::show::{self, Show};
-use crate::sufficient::{PROGRAM, Sizes};
 use crate::RunContext;
+use crate::sufficient::{PROGRAM, Sizes};
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Data")]

@@ -120,13 +120,13 @@ fn invalid_curves_are_refused() {
     let two = TwoRoutes::new(10, 2, [0.01; 5]).problem();
     let refused = |caches: Vec<Cache>, words: &str| {
         let error = two.clone().with_caches(caches).expect_err("it is invalid").to_string();
-        assert!(error.contains("Batching_X") && error.contains(words), "{error}");
+        assert!(error.contains("Batching_CPU_X") && error.contains(words), "{error}");
     };
-    let of = |points: &[(u64, f64)]| cache("Batching_X", points, 0.0);
+    let of = |points: &[(u64, f64)]| cache("Batching_CPU_X", points, 0.0);
     refused(vec![of(&[(2, 0.0), (1, 1.0)])], "ascending");
     refused(vec![of(&[(1, 1.0), (2, 0.5)])], "no less");
     refused(vec![of(&[(1, f64::NAN)])], "finite");
-    refused(vec![cache("Batching_X", &[], -1.0)], "not negative");
+    refused(vec![cache("Batching_CPU_X", &[], -1.0)], "not negative");
     refused(vec![of(&[]), of(&[])], "two caches");
 }
 

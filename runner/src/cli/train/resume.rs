@@ -172,7 +172,12 @@ fn open(args: &Args, dir: &Path, stored: Stored, context: &RunContext, show: Sho
     if let Some(ranks) = context.ranks() {
         config.threads = Some(together::threads(ranks, config.threads));
     }
-    state.problem.limits.host_bytes.into_iter().for_each(|free| context.limit_memory(free.saturating_add(state.held_bytes)));
+    state
+        .problem
+        .limits
+        .host_bytes
+        .into_iter()
+        .for_each(|free| context.limit_memory(free.saturating_add(state.held_bytes)));
     // Opening the dataset uses the thread pool, whose size is therefore set first.
     if let Some(threads) = config.threads {
         crate::cli::threads::start(context.process(), threads)?;
