@@ -141,10 +141,11 @@ pub struct GivenRows {
 pub struct HostBatch {
     /// Epoch and index.
     pub id: BatchId,
-    /// Number of seeds: the first of the input nodes.
+    /// Number of seeds, the first of the input nodes. A node given several times as a seed is counted as often.
     pub num_seeds: usize,
-    /// Nodes whose features the first layer reads, each once: the seeds, then by first appearance hop after hop.
-    /// The source nodes of every block are a prefix of them, but for given rows.
+    /// Nodes whose features the first layer reads: the seeds in order, then each other node once, by first appearance hop after
+    /// hop. The source nodes of every block are a prefix of them, but for given rows. A seed that repeats has an input node and a
+    /// row in every block per occurrence, with equal edges; edges that come from it name its first occurrence.
     pub input_nodes: Vec<u32>,
     /// In-degree in the whole graph of each input node (sum of its edges' weights, where there are weights).
     pub degrees: Vec<f32>,
@@ -154,7 +155,7 @@ pub struct HostBatch {
     pub features: Option<BatchFeatures>,
     /// Rows of the first layer's output that are not computed.
     pub given: Option<Box<GivenRows>>,
-    /// Class of each seed, -1 for none; empty where the graph has no labels.
+    /// Class of each seed, repeats included, -1 for none; empty where the graph has no labels.
     pub labels: Vec<i32>,
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use morphgl_graph_store::Dataset;
 use morphgl_group::{Division, Share, ShareBatching};
+use morphgl_model_spec::ModelKind;
 use morphgl_plan::{CacheMemory, CacheSize};
 use morphgl_profile::Selection;
 use morphgl_registry::{
@@ -167,6 +168,27 @@ impl Job {
         if !train.is_empty() && !self.dataset.any_labelled(train) {
             let cure = "import the dataset with labels of its training nodes, or draw others by --split";
             bail!("{}: none of the {} training nodes has a label; {cure}", label(&self.dataset), train.len());
+        }
+        self.check_repeats()
+    }
+
+    /// Refuses training nodes that repeat and have an edge to themselves, where attention replaces such edges: in a mini-batch that of
+    /// the second occurrence comes from the first one, and would not be replaced.
+    fn check_repeats(&self) -> Result<()> {
+        if self.config.spec.model.kind != ModelKind::Gat {
+            return Ok(());
+        }
+        let (dataset, topology) = (&self.dataset, &self.dataset.topology);
+        let mut seen = vec![false; dataset.num_nodes()];
+        let has_loop = |&&v: &&u32| {
+            std::mem::replace(&mut seen[v as usize], true) && topology.indices()[topology.edge_range(v)].contains(&v)
+        };
+        if let Some(node) = dataset.splits.train.iter().find(has_loop) {
+            let cure = "import it with --drop-self-loops, which changes nothing else, since a gat adds a self-loop to every node";
+            bail!(
+                "{}: training node {node} repeats and has a self-loop, for which a gat does not train; {cure}",
+                label(dataset)
+            );
         }
         Ok(())
     }

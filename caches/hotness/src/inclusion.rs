@@ -9,7 +9,7 @@ use crate::{Graph, Hotness, Policy};
 
 /// Expected accesses by the inclusion probability of each node.
 ///
-/// A node is a seed of a mini-batch with probability `batch size / seeds`. A hop that expands node `v` of in-degree `d` with
+/// A seed is one of a mini-batch with probability `batch size / seeds`. A hop that expands node `v` of in-degree `d` with
 /// fanout `k` picks each in-neighbour with probability `min(k, d) / d`; picks of different nodes are assumed to be
 /// independent. So the probability that a hop misses `u` is the product of `1 - p(v) · min(k, d) / d` over the nodes `v` that
 /// `u` leads to. ShaDow reads the row of every node once more.
@@ -36,7 +36,8 @@ impl Policy for Inclusion {
         let batches = seeds.len().div_ceil(settings.batch_size.max(1)) as f32;
         let mut included = vec![0f32; num_nodes];
         let seed = (settings.batch_size as f32 / seeds.len() as f32).min(1.0);
-        seeds.iter().for_each(|&v| included[v as usize] = seed);
+        // A seed that repeats is in more mini-batches; its occurrences are assumed to be independent.
+        seeds.iter().for_each(|&v| included[v as usize] += (1.0 - included[v as usize]) * seed);
         let mut rows = vec![0f32; num_nodes];
         let mut missed = vec![0f32; num_nodes];
         // With expansion `New`, nodes of the previous hop are not expanded again.

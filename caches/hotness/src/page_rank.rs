@@ -86,7 +86,8 @@ impl Policy for WeightedReversePageRank {
         check_seeds(seeds, num_nodes)?;
         let mut start = vec![1.0 / num_nodes as f64; num_nodes];
         // 1 / nodes, times the weight of nodes / seeds.
-        seeds.iter().for_each(|&v| start[v as usize] = 1.0 / seeds.len() as f64);
+        seeds.iter().for_each(|&v| start[v as usize] = 0.0);
+        seeds.iter().for_each(|&v| start[v as usize] += 1.0 / seeds.len() as f64);
         page_rank(graph, start, self.damping, self.iterations, 0.0)
     }
 }

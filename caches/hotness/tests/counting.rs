@@ -208,3 +208,21 @@ fn counts_of_nothing_and_of_another_graph_are_refused() {
     refused(&smaller, &policy, "has node 5, the graph 5 nodes; give a sampler of this graph");
     refused(&graph, &Hindsight { batching: &sampler, epochs: 4..4, threads: 1 }, "0 epochs have no accesses");
 }
+
+/// Four seeds in mini-batches of one; node 1 is three of them.
+#[test]
+fn a_seed_that_repeats_is_hotter() {
+    let (topology, _, settings) = ring(4);
+    let settings = SamplerSettings { batch_size: 1, ..settings };
+    let rows = |seeds: &[u32]| {
+        let score = |policy: &dyn Policy| policy.score(&topology, seeds, &settings).expect("a score");
+        (score(&Inclusion), score(&WeightedReversePageRank::default()))
+    };
+    let ((inclusion, rank), (_, once)) = (rows(&[1, 0, 1, 1]), rows(&[0, 1]));
+    // The probability that three draws of a fourth meet node 1, times four mini-batches.
+    let expected = 4.0 * (1.0 - 0.75f32.powi(3));
+    assert!((inclusion.rows[1] - expected).abs() < 1e-5 && inclusion.rows[0] == 1.0, "{:?}", inclusion.rows);
+    // PageRank starts from scores of the same sum, more of it at node 1.
+    let sum = |hotness: &Hotness| hotness.features.iter().sum::<f32>();
+    assert!((sum(&rank) - sum(&once)).abs() < 1e-5 && rank != once, "{:?}", rank.features);
+}

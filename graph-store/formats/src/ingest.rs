@@ -27,6 +27,11 @@ pub use nodes::is_id_column;
 /// Names of the splits, as arrays of the dataset.
 const SPLITS: [&str; 3] = ["train", "valid", "test"];
 
+/// The remark about training nodes that repeat: `num_repeats` of `num_train` listed.
+pub fn oversampling(num_repeats: usize, num_train: usize) -> String {
+    format!("{num_repeats} of {num_train} training nodes are repeats: a node is trained on as often as it is listed")
+}
+
 /// More classes than labelled nodes are plausible up to this number: a small sample of a set.
 const PLAUSIBLE_CLASSES: usize = 1000;
 
@@ -283,21 +288,30 @@ impl<'a> Ingest<'a> {
         self.writer.finish(&name, self.num_classes.unwrap_or(0), self.provenance)
     }
 
-    /// Refuses a split that lists a node twice, and notes how many nodes the source's splits have in common.
+    /// Refuses a validation or test node that repeats; notes training nodes that repeat, and how many nodes the source's splits have
+    /// in common.
     fn check_splits(&mut self, source: &Path, num_nodes: u64) -> Result<()> {
         let mut seen = vec![0u8; num_nodes as usize];
-        let mut repeated = 0;
+        let (mut repeated, mut oversampled, mut num_train) = (0, 0, 0);
         for (mark, name) in (1..).zip(SPLITS) {
-            for &v in self.array::<u32>(name)?.iter() {
+            let nodes = self.array::<u32>(name)?;
+            for &v in nodes.iter() {
                 match std::mem::replace(&mut seen[v as usize], mark) {
                     0 => {}
+                    before if before == mark && name == "train" => oversampled += 1,
                     before if before == mark => {
-                        let what = format!("node {v} is twice in the split {name}");
+                        let what = format!("node {v} is twice in the split {name}; only training nodes may repeat");
                         return invalid(source, what, "correct the split or pass a random one");
                     }
                     _ => repeated += 1,
                 }
             }
+            if name == "train" {
+                num_train = nodes.len();
+            }
+        }
+        if oversampled > 0 {
+            self.note(oversampling(oversampled, num_train));
         }
         if repeated > 0 {
             let what = "nodes are in more than one split: their accuracy says nothing of unseen nodes";

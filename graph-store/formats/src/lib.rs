@@ -34,7 +34,7 @@ pub mod ogb;
 pub mod planetoid;
 
 pub use export::export_numpy;
-pub use ingest::{EdgeSink, FeatureSink, Ingest, is_id_column};
+pub use ingest::{EdgeSink, FeatureSink, Ingest, is_id_column, oversampling};
 pub use known::Format;
 pub use morphgl_ingest::DuplicateWeights;
 pub use options::{

@@ -138,14 +138,18 @@ fn rows_of_others(arrays: &mut ArraySet) -> Result<Option<u64>> {
 fn read_splits(ingest: &mut Ingest<'_>, arrays: &mut ArraySet, num_nodes: u64) -> Result<()> {
     let mut splits = [const { Vec::new() }; 3];
     let mut path = None;
-    for (split, names) in splits.iter_mut().zip(SPLITS) {
+    for (part, (split, names)) in splits.iter_mut().zip(SPLITS).enumerate() {
         let Some(name) = arrays.one_of(names)? else { continue };
         let mut array = arrays.array(name)?;
         match splits::read(&mut array, &ingest.options().nodes.columns.split, Form::of(name), Some(num_nodes))? {
             SplitNodes::Mask(mask) => {
                 if mask.len() as u64 != num_nodes {
                     let what = format!("a mask of {} nodes, but the graph has {num_nodes}", mask.len());
-                    return invalid(&array.path, what, "give every node its element");
+                    let cure = match Form::of(name) {
+                        Form::Either => "give every node its element, or name a list of ids train_idx (valid_idx, …)",
+                        _ => "give every node its element",
+                    };
+                    return invalid(&array.path, what, cure);
                 }
                 *split = (0..).zip(mask).filter(|&(_, flag)| flag).map(|(node, _)| node).collect();
             }
@@ -155,8 +159,9 @@ fn read_splits(ingest: &mut Ingest<'_>, arrays: &mut ArraySet, num_nodes: u64) -
                     let node = u32::try_from(v).ok().filter(|&v| u64::from(v) < num_nodes);
                     let what = match node {
                         None => format!("node {v} does not exist, there are {num_nodes} nodes"),
-                        Some(node) if std::mem::replace(&mut seen[node as usize], true) => {
-                            format!("node {v} is listed twice")
+                        // Training nodes may repeat.
+                        Some(node) if std::mem::replace(&mut seen[node as usize], true) && part > 0 => {
+                            format!("node {v} is listed twice; only training nodes may repeat")
                         }
                         Some(node) => {
                             split.push(node);

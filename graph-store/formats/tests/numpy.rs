@@ -201,9 +201,9 @@ fn arrays_that_do_not_fit_are_refused() {
     pair()
         .put("train", &[0i64, 3], None)
         .check_refused("train.npy, element 1: node 3 does not exist, there are 3 nodes; correct the split");
-    pair()
-        .put("train", &[0i64, 2, 0], None)
-        .check_refused("train.npy, element 2: node 0 is listed twice; correct the split");
+    pair().put("valid", &[0i64, 2, 0], None).check_refused(
+        "valid.npy, element 2: node 0 is listed twice; only training nodes may repeat; correct the split",
+    );
     // The message of an intact file does not call it damaged.
     let again = "correct the array and save it again";
     pair()

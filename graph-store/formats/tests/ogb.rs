@@ -52,7 +52,7 @@ fn a_node_twice_in_a_split_is_refused() {
     small(tmp.path());
     write_gz(&tmp.path().join("split/time/valid.csv.gz"), "1\n3\n1\n");
     let target = tmp.path().join("out");
-    let what = "node 1 is twice in the split valid; correct the split";
+    let what = "node 1 is twice in the split valid; only training nodes may repeat; correct the split";
     failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, what);
 }
 

@@ -98,10 +98,20 @@ pub(crate) fn labels(labels: &[i32], num_classes: usize) -> Checked {
     }
 }
 
+/// Checks that the nodes of a split exist, and that none but a training node repeats.
 pub(crate) fn split(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
-    if let Some(i) = first(nodes, |&v| v as usize >= num_nodes) {
-        return fault(name, i, format!("node {} does not exist, there are {num_nodes}", nodes[i]));
+    if name == "train" { exist(name, nodes, num_nodes) } else { distinct(name, nodes, num_nodes) }
+}
+
+fn exist(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
+    match first(nodes, |&v| v as usize >= num_nodes) {
+        Some(i) => fault(name, i, format!("node {} does not exist, there are {num_nodes}", nodes[i])),
+        None => Ok(()),
     }
+}
+
+fn distinct(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
+    exist(name, nodes, num_nodes)?;
     let mut seen = vec![false; if nodes.is_empty() { 0 } else { num_nodes }];
     match nodes.iter().position(|&v| std::mem::replace(&mut seen[v as usize], true)) {
         Some(i) => fault(name, i, format!("node {} is listed twice", nodes[i])),
@@ -121,7 +131,7 @@ pub(crate) fn permutation(name: &'static str, nodes: &[u32], num_nodes: usize) -
     };
     if nodes.par_iter().with_min_len(1 << 12).any(bad) {
         // In order, for the first fault.
-        return split(name, nodes, num_nodes);
+        return distinct(name, nodes, num_nodes);
     }
     Ok(())
 }

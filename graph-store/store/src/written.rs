@@ -6,7 +6,7 @@ use crate::summary::Summary;
 use crate::{Dtype, Error, Load, Meta, Position, Result, check, read_npy};
 
 /// Checks a dataset whose arrays are written into `dir`, by what was gathered while they were written: `summary` finds that of a
-/// file. Splits and draw keys, which must have no node twice, are read once more.
+/// file. Splits and draw keys, in which nodes must not repeat (but for training nodes), are read once more.
 ///
 /// It accepts what opening the dataset accepts, and nothing else.
 ///

@@ -114,8 +114,8 @@ fn impossible_structure() {
     set.replace("train", &[0u32, 9], None);
     set.refused("train.npy", &["element 1", "node 9 does not exist"]);
     let set = Set::new();
-    set.replace("train", &[0u32, 1, 0], None);
-    set.refused("train.npy", &["element 2", "node 0 is listed twice"]);
+    set.replace("valid", &[0u32, 1, 0], None);
+    set.refused("valid.npy", &["element 2", "node 0 is listed twice"]);
     for (keys, words) in [(&[0u32, 1, 0][..], "node 0 is listed twice"), (&[0, 1, 3], "node 3 does not exist")] {
         let set = Set::new();
         set.replace("draw_keys", keys, None);
@@ -218,7 +218,7 @@ fn a_writer_refuses_what_could_not_be_opened() {
     let array = |name: &'static str, values: &'static [u32]| {
         move |w: &mut DatasetWriter| w.array(name, values, None).expect("space")
     };
-    check("train", &["element 2", "node 1 is listed twice"], &array("train", &[1, 0, 1]));
+    check("test", &["element 2", "node 1 is listed twice"], &array("test", &[1, 0, 1]));
     check("valid", &["element 1", "node 2 is listed twice"], &array("valid", &[2, 2]));
     check("test", &["node 3 does not exist, there are 3"], &array("test", &[0, 3]));
     check("indices", &["an edge comes from node 7"], &array("indices", &[1, 0, 7, 1]));

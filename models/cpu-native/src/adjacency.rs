@@ -94,9 +94,9 @@ impl Adjacency {
     /// The aggregation over each row's sources, which are rows of the block's input, or of the store's `nodes`.
     pub(crate) fn csr<'a>(&'a self, block: &'a Block, nodes: Option<NodeIds<'a>>) -> Csr<'a> {
         let (columns, count) = nodes.map_or((&block.indices[..], block.num_src), |n| (n.of_edges, n.store.num_rows()));
-        let shape = (&block.indptr[..], columns, count);
-        let csr = Csr::new(shape, nonempty(&self.coefficients), nonempty(&self.scales), nonempty(&self.loops));
-        nodes.map_or(csr, |n| csr.with_nodes(n.of_rows))
+        let (shape, loops) = ((&block.indptr[..], columns, count), nonempty(&self.loops));
+        let csr = |loops| Csr::new(shape, nonempty(&self.coefficients), nonempty(&self.scales), loops);
+        nodes.map_or_else(|| csr(loops), |n| csr(None).with_loops_of(loops, n.of_rows))
     }
 
     /// The aggregation over each source's rows, which propagates the rows' gradients to the sources.

@@ -51,15 +51,16 @@ impl<'a> Csr<'a> {
         Self { indptr, columns, num_rows, coefficients, scales, loops, loop_rows: None }
     }
 
-    /// The same matrix, where the self loop of output row i reads input row `nodes[i]`.
+    /// The same matrix with self loops, of which that of output row i reads input row `nodes[i]`. There may be more of them than input
+    /// rows, since seeds may repeat.
     ///
     /// # Panics
     ///
     /// When a self loop has no node, or its node no row.
-    pub(crate) fn with_nodes(self, nodes: &'a [u32]) -> Self {
-        let loop_rows = &nodes[..self.loops.map_or(0, <[f32]>::len)];
+    pub(crate) fn with_loops_of(self, loops: Option<&'a [f32]>, nodes: &'a [u32]) -> Self {
+        let loop_rows = &nodes[..loops.map_or(0, <[f32]>::len)];
         check_rows(loop_rows, self.num_rows);
-        Self { loop_rows: Some(loop_rows), ..self }
+        Self { loops, loop_rows: Some(loop_rows), ..self }
     }
 
     fn row(&self, row: usize) -> Range<usize> {

@@ -205,7 +205,9 @@ pub fn run(description: &Description) {
 /// ones as without.
 fn options(subject: &Subject<'_>, kind: SamplerKind) {
     let &Subject { description, ref place, .. } = subject;
-    let case = Case::new(graphs::random(60, 5, false)).by(kind);
+    // Some seeds repeat.
+    let seeds: Vec<u32> = (0..32).map(|i| i * i % 60).collect();
+    let case = Case::new(graphs::random(60, 5, false)).of(&seeds).by(kind);
     let built = |options: Value| {
         let subject = Subject { description, place: place.clone(), options };
         subject.build(&case).map(|_| subject)
@@ -223,7 +225,7 @@ fn properties(subject: &Subject<'_>, kind: SamplerKind) {
     for case in cases() {
         let case = case.by(kind);
         laws::batches_fit_the_graph(subject, &case);
-        laws::every_seed_comes_once_an_epoch(subject, &case);
+        laws::every_seed_comes_as_often_as_given(subject, &case);
         laws::batches_are_a_function_of_their_id(subject, &case);
         laws::shares_have_their_seeds(subject, &case);
         laws::reordering_renames_the_nodes(subject, &case);
@@ -257,9 +259,11 @@ fn neighbor_is_the_reference(subject: &Subject<'_>) {
         }
     }
     // Hubs: long rows, of which many neighbours are drawn.
-    let hub = Case::new(graphs::random(900, 5, false)).of(&[0]).with_fanouts("200,80");
-    laws::batches_equal_the_reference(subject, &hub);
-    laws::reordering_renames_the_nodes(subject, &hub);
+    for seeds in [&[0][..], &[0, 5, 0]] {
+        let hub = Case::new(graphs::random(900, 5, false)).of(seeds).with_fanouts("200,80");
+        laws::batches_equal_the_reference(subject, &hub);
+        laws::reordering_renames_the_nodes(subject, &hub);
+    }
 }
 
 fn shadow_is_the_reference(subject: &Subject<'_>) {
@@ -299,7 +303,15 @@ fn walk_is_the_reference(subject: &Subject<'_>) {
 
 fn cases() -> Vec<Case> {
     let random = Case::new(graphs::random(120, 7, false));
+    // Nodes as seeds up to four times, in one mini-batch and in several; and more often than the graph has nodes.
+    let repeating: Vec<u32> = (0..70).map(|i| if i % 3 == 0 { 7 * (i % 4) } else { i }).collect();
+    let often: Vec<u32> = (0..40).map(|i| i % 3).collect();
     vec![
+        random.of(&repeating),
+        random.of(&repeating).with(|s| (s.batch_size, s.shuffle) = (1 << 20, false)),
+        Case::new(graphs::random(120, 7, true)).of(&repeating),
+        Case::new(graphs::cycle(5)).of(&often),
+        Case::new(graphs::cycle(1)).of(&[0, 0, 0]),
         random.with(|s| s.shuffle = false),
         random.with(|s| s.batch_size = 1 << 20),
         random.of(&[3]),

@@ -91,7 +91,7 @@ def test_what_fits_otherwise_just_works(data, graph):
         ({"y": np.full(1000, -2)}, ValueError, "y: classes from -2"),
         ({"y": np.full(1000, 0.5)}, ValueError, "y: float64 with fractions"),
         ({"train": np.zeros(999, bool)}, ValueError, r"train: a mask of shape \(999,\); pass one of \[1000\]"),
-        ({"train": np.array([5, 6, 5])}, ValueError, "train, element 2: node 5 is listed twice"),
+        ({"valid": np.array([5, 6, 5])}, ValueError, "valid, element 2: node 5 is listed twice"),
         ({"train": np.array([1000])}, ValueError, "train, element 0: node 1000 does not exist"),
         ({"edge_weight": np.ones(7999)}, ValueError, "edge_weight: its shape is"),
         ({"csc": (np.array([0]), np.array([0]))}, ValueError, "edge_index: give it or csc"),

@@ -40,6 +40,38 @@ def threads_fall_to(threads):
     return num_threads() <= threads
 
 
+@pytest.mark.parametrize("options", [{}, {"sampler": "shadow"}, {"sampler": "walk", "layers": 1}])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_seeds_that_repeat_are_seeds_as_often(data, graph, options, shuffle):
+    seeds = np.array([5, 7, 5, 900, 7, 5, 3] * 40 + list(range(100)))
+    made = loader(graph, input_nodes=seeds, shuffle=shuffle, **options)
+    for _ in range(2):
+        batches = list(made)
+        nodes = np.concatenate([batch.n_id[:batch.batch_size] for batch in batches])
+        ids = np.concatenate([batch.input_id for batch in batches])
+        assert (np.sort(ids) == np.arange(len(seeds))).all() and (seeds[ids] == nodes).all()
+        assert (ids == np.arange(len(seeds))).all() != shuffle
+        for batch in batches:
+            assert batch.num_sampled_nodes[0] == batch.batch_size
+            assert len(set(batch.n_id.tolist())) == len(batch.n_id) - batch.batch_size + len(set(batch.n_id[:batch.batch_size].tolist()))
+            assert (batch.x == data["x"][batch.n_id]).all() and (batch.y == data["y"][batch.n_id]).all()
+            # Every occurrence has the same edges, which come from first occurrences.
+            first = {node: place for place, node in reversed(list(enumerate(batch.n_id.tolist())))}
+            assert all(first[batch.n_id[source]] == source for source in batch.edge_index[0].tolist())
+            rows = [batch.edge_index[0][batch.edge_index[1] == place].tolist() for place in range(batch.batch_size)]
+            assert all(rows[place] == rows[first[node]] for place, node in enumerate(batch.n_id[:batch.batch_size].tolist()))
+
+
+def test_repeats_of_the_training_split_are_kept(data, tmp_path):
+    train = np.array([5, 7, 5, 900, 5])
+    graph = Graph.from_numpy(**{**data, "train": train})
+    assert graph.split("train").tolist() == train.tolist()
+    graph.save(tmp_path / "saved")
+    assert Graph.open(tmp_path / "saved").split("train").tolist() == train.tolist()
+    (batch,) = loader(graph, shuffle=False)
+    assert batch.n_id[:batch.batch_size].tolist() == train.tolist() and batch.input_id.tolist() == [0, 1, 2, 3, 4]
+
+
 def test_batches_are_sampled_subgraphs(data, graph):
     edges = set(map(tuple, data["edge_index"].T))
     degree = np.bincount(data["edge_index"][1], minlength=1000)
@@ -211,7 +243,6 @@ def test_a_loader_does_not_cross_a_fork(graph):
         ({"num_neighbors": [0]}, ValueError, "num_neighbors: 0; give a positive number"),
         ({"batch_size": 0}, ValueError, "batch_size: 0; give at least 1"),
         ({"input_nodes": []}, ValueError, "input_nodes: it is empty"),
-        ({"input_nodes": [1, 1]}, ValueError, "input_nodes: node 1 is listed twice"),
         ({"input_nodes": [1000]}, ValueError, "input_nodes: node 1000 does not exist"),
         ({"input_nodes": [-1]}, ValueError, "input_nodes: element 0 is -1"),
         ({"input_nodes": "training"}, ValueError, "input_nodes: 'training'; give one of 'train'"),
@@ -232,7 +263,7 @@ def test_a_loader_does_not_cross_a_fork(graph):
         ({"input_time": np.zeros(3)}, NotImplementedError, "input_time: mini-batches are not temporal"),
         ({"transform_sampler_output": print}, NotImplementedError, "transform_sampler_output: .*give transform"),
         ({"transform": "gcn_norm"}, TypeError, "transform: str is no function"),
-        ({"sampler": object()}, NotImplementedError, "sampler: object draws seeds; give those it draws, each once, as input_nodes"),
+        ({"sampler": object()}, NotImplementedError, "sampler: object draws seeds; give those it draws as input_nodes"),
         ({"collate_fn": print}, NotImplementedError, "collate_fn: .*give transform"),
         ({"persistent_workers": True}, NotImplementedError, "persistent_workers"),
         ({"generator": object()}, NotImplementedError, "generator: give seed"),

@@ -116,6 +116,33 @@ def test_layers_give_what_they_give_on_pyg_s_mini_batches(data):
             torch.testing.assert_close(forward(a)[:a.batch_size], expected, atol=1e-4, rtol=1e-4)
 
 
+def test_seeds_that_repeat_give_what_they_give_on_pyg_s_mini_batches(data):
+    geometric = pytest.importorskip("torch_geometric")
+    from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+
+    x, y = torch.from_numpy(data["x"]), torch.from_numpy(data["y"]).long()
+    pyg = geometric.data.Data(x=x, y=y, edge_index=torch.from_numpy(data["edge_index"]))
+    train = torch.from_numpy(np.flatnonzero(data["train"]))
+    seeds = torch.cat([train, train[::3], train[::2], train[:40]])
+    seeds = seeds[torch.randperm(len(seeds), generator=torch.Generator().manual_seed(3))]
+    ours = list(NeighborLoader(pyg, [-1, -1], 100, input_nodes=seeds, output="pyg"))
+    assert torch.cat([a.n_id[:a.batch_size] for a in ours]).equal(seeds)
+    assert torch.cat([a.input_id for a in ours]).equal(torch.arange(len(seeds)))
+    torch.manual_seed(0)
+    for conv in (SAGEConv, GATConv, GCNConv):
+        layers = [conv(12, 16).double(), conv(16, 5).double()]
+        forward = lambda batch: layers[1](layers[0](batch.x.double(), batch.edge_index).relu(), batch.edge_index)
+        for a, some in zip(ours, seeds.split(100)):
+            # PyG's mini-batch of the same nodes, each once.
+            distinct = some.unique()
+            (b,) = pyg_batches(pyg, distinct)
+            out, places = forward(b), b.get("places")
+            rows = out[:len(distinct)] if places is None else out[places]
+            expected = rows[torch.searchsorted(distinct, some)]
+            torch.testing.assert_close(forward(a)[:a.batch_size], expected, atol=1e-6, rtol=1e-6)
+            assert a.y[:a.batch_size].equal(y[some])
+
+
 def test_dgl_blocks(data, graph):
     dgl = pytest.importorskip("dgl")
     from dgl.nn import SAGEConv

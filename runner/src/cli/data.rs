@@ -145,6 +145,10 @@ fn describe(dataset: &Dataset, start: Instant, show: Show) {
     if repeated > 0 {
         show.say(format_args!("{}", info::overlap(repeated)));
     }
+    let oversampled = dataset.splits.num_oversampled(dataset.num_nodes());
+    if oversampled > 0 {
+        show.say(format_args!("{}", morphgl_formats::oversampling(oversampled, dataset.splits.train.len())));
+    }
     if dataset.labels.is_none() {
         return;
     }

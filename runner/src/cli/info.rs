@@ -47,6 +47,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         outcome.text += &format!("note      {remark}\n");
     }
     outcome.json["splits"]["repeated"] = repeated.into();
+    let oversampled = dataset.splits.num_oversampled(dataset.num_nodes());
+    let remark = morphgl_formats::oversampling(oversampled, dataset.splits.train.len());
+    if oversampled > 0 && !outcome.text.contains(&remark) {
+        outcome.text += &format!("note      {remark}\n");
+    }
+    outcome.json["splits"]["oversampled"] = oversampled.into();
     if args.check {
         outcome.text += "checked: every checksum holds, structure and features are sound\n";
         outcome.json["checked"] = true.into();

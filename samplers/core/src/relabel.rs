@@ -16,7 +16,8 @@ const MAX_LOAD: usize = 6;
 /// Minimum buckets of a table.
 const MIN_BUCKETS: usize = 1 << 6;
 
-/// Relabels nodes to local ids 0, 1, 2, … by first appearance, one mini-batch after another in the same memory.
+/// Relabels nodes to local ids 0, 1, 2, … by first appearance, one mini-batch after another in the same memory. A seed that
+/// repeats takes a local id per occurrence, and is relabelled to that of its first one.
 ///
 /// In graphs up to 2^22 nodes (see [`Relabel::for_graph`]) each node has an entry in a direct table, with a value of the
 /// caller beside it; nodes of larger graphs are hashed to cache lines of eight slots, half of which a mini-batch fills.
@@ -27,16 +28,24 @@ const MIN_BUCKETS: usize = 1 << 6;
 /// relabel.start(Vec::new());
 /// assert_eq!([7, 9, 7, 2].map(|node| relabel.local(node)), [0, 1, 0, 2]);
 /// assert_eq!(relabel.finish(), [7, 9, 2]);
+/// relabel.start(Vec::new());
+/// relabel.add_seeds(&[7, 9, 7]);
+/// assert_eq!([7, 2].map(|node| relabel.local(node)), [0, 3]);
+/// assert_eq!(relabel.finish(), [7, 9, 7, 2]);
 /// ```
 #[derive(Debug)]
 pub struct Relabel {
     // Invariant: between `start` and `finish`, the words of the table with the stamp `stamp` are those of `nodes`, with
-    // their indices; no word has a larger stamp. Unused words are 0, which is no stamp.
+    // the index of their first occurrence; no word has a larger stamp. Unused words are 0, which is no stamp.
     table: Table,
     stamp: u32,
     nodes: Vec<u32>,
+    // Invariant: the nodes from here on are distinct, and not among those before.
+    num_repeating: usize,
     /// Buffer for discarded values; empty.
     discarded: Vec<[u32; 2]>,
+    /// Buffer in which seeds are relabelled.
+    ids: Vec<u32>,
     /// Nodes of the previous mini-batch.
     expected: usize,
     level: SimdLevel,
@@ -84,17 +93,18 @@ impl Relabel {
     }
 
     fn with(table: Table) -> Self {
-        Self { table, stamp: 0, nodes: Vec::new(), discarded: Vec::new(), expected: 0, level: SimdLevel::current() }
+        let (nodes, discarded, ids) = Default::default();
+        Self { table, stamp: 0, nodes, num_repeating: 0, discarded, ids, expected: 0, level: SimdLevel::current() }
     }
 
     /// Starts a mini-batch; `buffer` is reused for the list of its nodes.
     pub fn start(&mut self, mut buffer: Vec<u32>) {
         buffer.clear();
-        self.nodes = buffer;
+        (self.nodes, self.num_repeating) = (buffer, 0);
         match &mut self.table {
             Table::Direct { words, bits } => {
                 if self.stamp == u32::MAX >> *bits {
-                    words.iter_mut().for_each(|word| *word &= !u64::from(u32::MAX));
+                    clear_locals(words);
                     self.stamp = 0;
                 }
             }
@@ -109,6 +119,76 @@ impl Relabel {
             }
         }
         self.stamp += 1;
+    }
+
+    /// Adds the seeds, the first nodes of a mini-batch: each takes its position as local id.
+    ///
+    /// # Panics
+    ///
+    /// When a seed is beyond the graph, or the mini-batch has nodes already.
+    pub fn add_seeds(&mut self, seeds: &[u32]) {
+        let mut values = std::mem::take(&mut self.discarded);
+        self.add_seeds_with_values(seeds, &mut values);
+        values.clear();
+        self.discarded = values;
+    }
+
+    /// As [`Relabel::add_seeds`]; if the table has values, those of each seed `v` and of `v + 1` are appended to `values`, per
+    /// occurrence.
+    ///
+    /// # Panics
+    ///
+    /// As [`Relabel::add_seeds`].
+    pub fn add_seeds_with_values(&mut self, seeds: &[u32], values: &mut Vec<[u32; 2]>) {
+        assert!(self.nodes.is_empty(), "seeds after {} nodes", self.nodes.len());
+        let (mut ids, first) = (std::mem::take(&mut self.ids), values.len());
+        ids.clear();
+        ids.extend_from_slice(seeds);
+        self.locals_of_first(seeds.len(), &mut ids, values);
+        self.ids = ids;
+        if self.nodes.len() < seeds.len() {
+            values.truncate(first);
+            self.add_repeating(seeds, values);
+        }
+    }
+
+    /// As [`Relabel::add_seeds_with_values`], where seeds repeat: the nodes so far are replaced.
+    #[cold]
+    fn add_repeating(&mut self, seeds: &[u32], values: &mut Vec<[u32; 2]>) {
+        let buffer = std::mem::take(&mut self.nodes);
+        self.start(buffer);
+        if let Table::Direct { words, bits: old } = &mut self.table {
+            // Local ids were below the number of nodes.
+            let needed = bits(words.len() + seeds.len());
+            assert!(needed < 32, "a mini-batch of {} seeds is too large; give a smaller batch size", seeds.len());
+            if needed > *old {
+                clear_locals(words);
+                (*old, self.stamp) = (needed, 1);
+            }
+        }
+        self.nodes.extend_from_slice(seeds);
+        self.num_repeating = seeds.len();
+        self.insert_repeating(values);
+    }
+
+    /// Inserts the nodes that may repeat in an empty table, in which each keeps its first position.
+    fn insert_repeating(&mut self, values: &mut Vec<[u32; 2]>) {
+        let Self { table, stamp, nodes, level, .. } = self;
+        for i in 0..self.num_repeating {
+            let (mut id, mut value) = ([nodes[i]], [[0; 2]]);
+            // The kernels overwrite position `i` by the node, whether it is new or not.
+            let (Table::Direct { bits, .. } | Table::Hashed { bits, .. }) = *table;
+            let local_ids = LocalIds { nodes: &mut nodes[..], len: i as u32, stamp: *stamp, bits };
+            match table {
+                Table::Direct { words, .. } => {
+                    direct(*level, words, local_ids, &mut value, &mut id, 1);
+                    values.extend(value);
+                }
+                Table::Hashed { buckets, .. } => {
+                    hashed(*level, buckets, local_ids, &mut id, 1);
+                }
+            }
+        }
     }
 
     /// The local id of `node`, a new one at its first appearance.
@@ -184,15 +264,16 @@ impl Relabel {
     /// Moves to a larger table, for twice `max` nodes.
     #[cold]
     fn grow(&mut self, max: usize) {
-        let mut nodes = std::mem::take(&mut self.nodes);
-        let (mut ids, len) = (nodes.clone(), nodes.len());
         (self.table, self.stamp) = (Table::hashed((2 * max).div_ceil(INITIAL_LOAD).max(MIN_BUCKETS)), 1);
+        self.insert_repeating(&mut Vec::new());
+        let first = self.num_repeating;
+        let mut ids = self.nodes[first..].to_vec();
         if let Table::Hashed { buckets, bits } = &mut self.table {
-            // The nodes are distinct, so each is new again, in the same order.
-            let local_ids = LocalIds { nodes: &mut nodes, len: 0, stamp: 1, bits: *bits };
-            hashed(self.level, buckets, local_ids, &mut ids, len);
+            // These nodes are distinct, so each is new again, in the same order.
+            let local_ids = LocalIds { nodes: &mut self.nodes, len: first as u32, stamp: 1, bits: *bits };
+            let count = ids.len();
+            hashed(self.level, buckets, local_ids, &mut ids, count);
         }
-        self.nodes = nodes;
     }
 }
 
@@ -207,6 +288,11 @@ impl Table {
         assert!(bits < 32, "a mini-batch of {} nodes is too large; give a smaller batch size", num_buckets * MAX_LOAD);
         Table::Hashed { buckets: HugeWords::zeroed(num_buckets), bits }
     }
+}
+
+/// Clears stamps and local ids of a direct table; values stay.
+fn clear_locals(words: &mut [u64]) {
+    words.iter_mut().for_each(|word| *word &= !u64::from(u32::MAX));
 }
 
 /// Bits of a local id below `count`.

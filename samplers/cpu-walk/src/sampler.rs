@@ -51,7 +51,6 @@ impl Batching for CpuWalk {
         let sampler = WalkSampler {
             settings: self.settings.clone(),
             relabel: Relabel::for_graph(self.host.dataset.num_nodes(), |_| 0),
-            seeds: Vec::new(),
             parts: (0..threads).map(|_| Walks::default()).collect(),
         };
         Ok(Box::new(HostWorker::new(Arc::clone(&self.host), threads, sampler)?))
@@ -63,22 +62,18 @@ impl Batching for CpuWalk {
 struct WalkSampler {
     settings: WalkSettings,
     relabel: Relabel,
-    /// Buffer in which the seeds are relabelled.
-    seeds: Vec<u32>,
     /// One a thread.
     parts: Vec<Walks>,
 }
 
 impl SampleSeeds for WalkSampler {
     fn sample(&mut self, host: &HostBatching, seeds: &[u32], batch: &mut HostBatch) -> Result<()> {
-        let Self { settings, relabel, seeds: ids, parts } = self;
+        let Self { settings, relabel, parts } = self;
         let topology = &host.dataset.topology;
         let check = NeighborCheck::new(topology);
         let graph = Walked { topology, check: check.as_ref() };
         relabel.start(mem::take(&mut batch.input_nodes));
-        ids.clear();
-        ids.extend_from_slice(seeds);
-        relabel.locals(ids);
+        relabel.add_seeds(seeds);
         batch.blocks.resize_with(settings.layers, Block::default);
         // blocks[0] is the hop farthest from the seeds.
         for (hop, block) in batch.blocks.iter_mut().rev().enumerate() {

@@ -26,6 +26,8 @@ pub(crate) struct HopBounds {
     pub(crate) edges: u64,
     /// Source nodes.
     pub(crate) nodes: u64,
+    /// Destination nodes besides the distinct ones: seeds that repeat.
+    pub(crate) repeats: u64,
 }
 
 impl Degrees {
@@ -60,19 +62,29 @@ impl Degrees {
         edges
     }
 
-    /// Bounds of the hop that expands `expanded` of `rows` nodes.
-    pub(crate) fn hop(&self, rows: u64, expanded: u64, fanout: Fanout) -> HopBounds {
-        let (rows, expanded) = (rows.min(self.num_nodes), expanded.min(self.num_nodes));
-        HopBounds { rows, expanded, ..HopBounds::default() }.with_edges(self.edges(expanded, fanout), self.num_nodes)
+    /// Bounds of the first hop of `seeds` seeds, up to `repeats` of which repeat another one.
+    pub(crate) fn first_hop(&self, seeds: u64, repeats: u64, fanout: Fanout) -> HopBounds {
+        let repeats = repeats.min(seeds.saturating_sub(1));
+        self.hop(seeds, (seeds, repeats), repeats, fanout)
+    }
+
+    /// Bounds of the hop that expands `expanded` of `rows` nodes; up to `repeated` and `repeats` of them repeat others.
+    fn hop(&self, rows: u64, (expanded, repeated): (u64, u64), repeats: u64, fanout: Fanout) -> HopBounds {
+        let (rows, expanded) = (rows.min(self.num_nodes + repeats), expanded.min(self.num_nodes + repeated));
+        let repeated = repeated.min(expanded);
+        let largest = self.counts.first().map_or(0, |&(degree, _)| fanout.take(degree));
+        let edges = self.edges(expanded - repeated, fanout).saturating_add(repeated.saturating_mul(largest));
+        HopBounds { rows, expanded, repeats, ..HopBounds::default() }.with_edges(edges, self.num_nodes)
     }
 
     /// Bounds of the hop after `hop`.
     pub(crate) fn after(&self, hop: &HopBounds, expansion: Expansion, fanout: Fanout) -> HopBounds {
         let expanded = match expansion {
-            Expansion::All => hop.nodes,
-            Expansion::New => hop.edges.min(hop.nodes),
+            Expansion::All => (hop.nodes, hop.repeats),
+            // Nodes that a hop finds are distinct.
+            Expansion::New => (hop.edges.min(hop.nodes), 0),
         };
-        self.hop(hop.nodes, expanded, fanout)
+        self.hop(hop.nodes, expanded, hop.repeats, fanout)
     }
 
     pub(crate) fn num_nodes(&self) -> u64 {
@@ -83,7 +95,7 @@ impl Degrees {
 impl HopBounds {
     /// The same bounds with a given number of edges.
     pub(crate) fn with_edges(self, edges: u64, num_nodes: u64) -> Self {
-        Self { edges, nodes: self.rows.saturating_add(edges).min(num_nodes), ..self }
+        Self { edges, nodes: self.rows.saturating_add(edges).min(num_nodes + self.repeats), ..self }
     }
 
     /// Bytes of device memory for its edges and the nodes they may reach, in the mini-batch and in scratch memory; `picked`

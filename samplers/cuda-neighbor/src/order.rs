@@ -40,6 +40,11 @@ impl Orders {
         self.seeds.nodes().len()
     }
 
+    /// Number of seeds of an epoch that repeat another one.
+    pub(crate) fn num_repeats(&self) -> usize {
+        self.seeds.num_repeats()
+    }
+
     /// Bytes of device memory of all cached orders.
     pub(crate) fn num_bytes(&self) -> u64 {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);

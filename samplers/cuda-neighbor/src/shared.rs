@@ -99,7 +99,7 @@ impl Shared {
 
     pub(crate) fn first_hop(&self) -> HopBounds {
         let seeds = self.batch_size.min(self.orders.len()) as u64;
-        self.degrees.hop(seeds, seeds, self.hops.fanouts.0[0])
+        self.degrees.first_hop(seeds, self.orders.num_repeats() as u64, self.hops.fanouts.0[0])
     }
 
     /// `bounds`, which are those of hop `hop`, and the bounds of all later hops.

@@ -85,7 +85,8 @@ fn block(
     mut edges: impl FnMut(usize) -> Vec<(u32, Option<f32>)>,
     has_weights: bool,
 ) -> Block {
-    let mut local: HashMap<u32, u32> = nodes.iter().copied().zip(0..).collect();
+    // Of a seed that repeats, the first occurrence.
+    let mut local: HashMap<u32, u32> = nodes.iter().enumerate().rev().map(|(local, &v)| (v, local as u32)).collect();
     let mut block = Block { num_dst, indptr: vec![0], weights: has_weights.then(Vec::new), ..Block::default() };
     for row in 0..num_dst {
         for (neighbor, weight) in edges(row) {

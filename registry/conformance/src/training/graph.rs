@@ -54,7 +54,7 @@ pub fn tiny() -> Dataset {
 ///
 /// # Panics
 ///
-/// When a seed is no node, or occurs twice.
+/// When a seed is no node.
 pub fn batch(dataset: &Dataset, seeds: &[u32], hops: usize, epoch: u32) -> HostBatch {
     let case = case(dataset, seeds, hops);
     HostBatch { id: BatchId { epoch, index: 3 }, ..reference::sample(&case, BatchId { epoch, index: 0 }) }

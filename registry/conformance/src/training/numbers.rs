@@ -108,7 +108,8 @@ pub(super) fn differences(run: &Run<'_>, what: &str, trainer: &mut Trainer, batc
     trainer.set_parameters(&start).expect("parameters");
 }
 
-/// Gradients of two halves add up to those of the whole, with dropout too: masks are those of nodes, wherever they stand.
+/// Gradients of shares add up to those of the whole, with dropout too: masks are those of nodes, wherever they stand. A seed that
+/// repeats counts as often.
 pub(super) fn shares_add_up(run: &Run<'_>) {
     let models = run.models().into_iter().filter(|(_, m)| m.get("normalization") != Some(&json!("batch")));
     let dropping = |(what, mut model): (_, Value)| {
@@ -118,15 +119,19 @@ pub(super) fn shares_add_up(run: &Run<'_>) {
         }
         (what, model)
     };
+    let halves: &[&[u32]] = &[&[2, 5], &[9, 0, 10]];
+    let occurrences: &[&[u32]] = &[&[2, 5, 9], &[5, 2], &[2]];
     for (what, model) in models.clone().chain(models.map(dropping)) {
-        let (mut whole, mut halves) = (run.build(&model), run.build(&model));
-        let all = accumulate(&mut whole, &run.batch(&model, &[2, 5, 9, 0, 10], 0));
-        let mut sum = accumulate(&mut halves, &run.batch(&model, &[2, 5], 0));
-        sum += accumulate(&mut halves, &run.batch(&model, &[9, 0, 10], 0));
-        same_score(what, &sum, &all);
-        let (whole, halves) = (gradients(&mut whole), gradients(&mut halves));
-        assert_eq!(halves.count, whole.count, "{what}: seeds of two halves");
-        close(what, &halves.tensors, &whole.tensors, 1e-5);
+        for (seeds, shares) in [(&[2, 5, 9, 0, 10][..], halves), (&[2, 5, 2, 5, 9, 2], occurrences)] {
+            let (mut whole, mut parts) = (run.build(&model), run.build(&model));
+            let all = accumulate(&mut whole, &run.batch(&model, seeds, 0));
+            let mut sum = Score::default();
+            shares.iter().for_each(|share| sum += accumulate(&mut parts, &run.batch(&model, share, 0)));
+            same_score(what, &sum, &all);
+            let (whole, parts) = (gradients(&mut whole), gradients(&mut parts));
+            assert_eq!(parts.count, whole.count, "{what}: seeds of the shares");
+            close(what, &parts.tensors, &whole.tensors, 1e-5);
+        }
     }
 }
 

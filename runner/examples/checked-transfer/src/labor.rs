@@ -19,7 +19,7 @@ const LAYER_DEPENDENCY: OptionSpec =
     OptionSpec::new("layer_dependency", OptionType::Bool, "false", "draw the same random numbers at every hop");
 
 /// Number of input nodes.
-pub const NODES: CounterSpec = CounterSpec::new("input_nodes", "distinct nodes of mini-batches");
+pub const NODES: CounterSpec = CounterSpec::new("input_nodes", "input nodes of mini-batches");
 
 /// The description that is registered. Its mini-batches are its own: it does not claim to be interchangeable with other samplers.
 pub const DESCRIPTION: Description = Description::new(
@@ -81,7 +81,7 @@ impl SampleSeeds for Sampler {
         let topology = &host.dataset.topology;
         let (id, weights) = (batch.id, topology.weights());
         relabel.start(mem::take(&mut batch.input_nodes));
-        relabel.locals(&mut seeds.to_vec());
+        relabel.add_seeds(seeds);
         batch.num_seeds = seeds.len();
         batch.blocks.resize_with(settings.fanouts.0.len(), Block::default);
         let mut newest = 0;

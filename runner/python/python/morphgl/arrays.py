@@ -58,7 +58,7 @@ def ids(name, values):
 
 
 def nodes(name, values, num_nodes):
-    """Distinct nodes as uint32, from ids or from a mask of `num_nodes` booleans."""
+    """Nodes as uint32, from ids, which may repeat, or from a mask of `num_nodes` booleans."""
     if values is None:
         return np.zeros(0, np.uint32)
     array, _ = to_numpy(name, values)

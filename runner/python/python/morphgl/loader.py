@@ -32,7 +32,8 @@ class Block(Brief):
 class Batch(Brief):
     """A mini-batch with the names of PyG's; arrays are numpy's or torch's.
 
-    The first `batch_size` of the nodes `n_id` are the seeds. `edge_index` is int64 `[2, edges]` in positions of `n_id`.
+    The first `batch_size` of the nodes `n_id` are the seeds, each as often as it is given. `edge_index` is int64 `[2, edges]` in
+    positions of `n_id`; edges from a seed that repeats name its first position.
     """
 
     x: Optional[Any]
@@ -95,7 +96,8 @@ class NeighborLoader:
     num_neighbors
         Neighbours per node at each hop, the seeds' own first; -1 for all.
     input_nodes
-        The seeds: node ids, a mask, "train", "valid" or "test"; None for all nodes.
+        The seeds: node ids, a mask, "train", "valid" or "test"; None for all nodes. An id given several times (oversampling) is a seed
+        as often in an epoch: it has so many of the first `batch_size` rows of mini-batches.
     weight_attr
         The edge attribute of a PyG `Data` that neighbours are picked by; as `weighted`.
     transform
@@ -150,7 +152,7 @@ class NeighborLoader:
             raise NotImplementedError("input_nodes: a node type; graphs of several node types are not read; give ids, or a mask")
         sampler = "neighbor" if sampler is None else sampler
         if not isinstance(sampler, str):
-            raise NotImplementedError(f"sampler: {type(sampler).__name__} draws seeds; give those it draws, each once, as input_nodes")
+            raise NotImplementedError(f"sampler: {type(sampler).__name__} draws seeds; give those it draws as input_nodes")
         graph = graph_of(data, memory is not None or cache is not None, edge_ids, weight_attr)
         weighted = weighted or weight_attr is not None
         if edge_ids and graph._edge_order is False:
@@ -225,11 +227,12 @@ class NeighborLoader:
 
     def _batches(self, native):
         make = {"pyg": as_pyg, "torch": as_torch, "numpy": as_numpy, "dgl": as_dgl}[self.output]
+        input_ids = self._input_ids.epoch()
         try:
             for batch in native:
                 made = make(batch, self.pin_memory)
                 if self.output != "dgl":
-                    made.input_id = self._input_ids.of(made.n_id[:made.batch_size])
+                    made.input_id = input_ids(made.n_id[:made.batch_size])
                 if self.output == "pyg":
                     self._gather(made)
                 yield made if self._transform is None else self._transform(made)
@@ -314,21 +317,45 @@ def rows_of(values, rows):
 
 
 class InputIds:
-    """Positions of nodes among distinct seeds; of all nodes, in order, where there are none."""
+    """Positions of nodes among the seeds; of all nodes, in order, where there are none."""
 
     def __init__(self, seeds):
         self.order = None if seeds is None else np.argsort(seeds, kind="stable")
         self.sorted = None if seeds is None else seeds[self.order].astype(np.int64)
+        self.repeat = seeds is not None and bool((self.sorted[1:] == self.sorted[:-1]).any())
 
-    def of(self, nodes):
-        if self.order is None:
-            return nodes.clone() if hasattr(nodes, "clone") else nodes.copy()
-        places = self.order[np.searchsorted(self.sorted, np.asarray(nodes))]
-        if not hasattr(nodes, "detach"):
-            return places
-        import torch
+    def epoch(self):
+        """A function from the seeds of each mini-batch of an epoch, one after another, to their positions. The occurrences of a seed that
+        repeats get its positions in turn, so that each is got once."""
+        taken = np.zeros(len(self.sorted), np.int64) if self.repeat else None
 
-        return torch.from_numpy(places)
+        def positions(nodes):
+            if self.order is None:
+                return nodes.clone() if hasattr(nodes, "clone") else nodes.copy()
+            places = np.searchsorted(self.sorted, np.asarray(nodes))
+            if self.repeat:
+                places = in_turn(places, taken)
+            positions = self.order[places]
+            if not hasattr(nodes, "detach"):
+                return positions
+            import torch
+
+            return torch.from_numpy(positions)
+
+        return positions
+
+
+def in_turn(places, taken):
+    """Adds to each element the number of equal ones before it, in `places` and, by `taken`, in calls before."""
+    order = np.argsort(places, kind="stable")
+    grouped = places[order]
+    starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
+    counts = np.diff(np.r_[starts, len(grouped)])
+    before = np.arange(len(grouped)) - np.repeat(starts, counts)
+    turns = np.empty_like(places)
+    turns[order] = grouped + taken[grouped] + before
+    taken[grouped[starts]] += counts
+    return turns
 
 
 def disk_options(graph, memory, cache):

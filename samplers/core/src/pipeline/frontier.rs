@@ -25,8 +25,6 @@ pub(crate) struct Frontier {
     // `offsets.len()` ones, whose row start and end are in `offsets`; else both lists are empty.
     degrees: Vec<f32>,
     offsets: Vec<[u32; 2]>,
-    /// Buffer in which the seeds are relabelled.
-    seeds: Vec<u32>,
     /// Sizes of an earlier mini-batch of any worker.
     expected: Arc<Expected>,
     /// Whether the graph's offsets fit the 32 bits beside the local ids.
@@ -47,8 +45,8 @@ impl Frontier {
         // The lower halves suffice for degrees, which are below 2^32.
         let relabel = Relabel::for_graph(topology.num_nodes(), |node| topology.indptr()[node as usize] as u32);
         let offsets_fit = u32::try_from(topology.num_edges()).is_ok();
-        let (rows, degrees, offsets, seeds) = Default::default();
-        Self { relabel, rows, degrees, offsets, seeds, expected, offsets_fit }
+        let (rows, degrees, offsets) = Default::default();
+        Self { relabel, rows, degrees, offsets, expected, offsets_fit }
     }
 
     /// Starts a mini-batch; `nodes` and `degrees` are reused for its lists.
@@ -63,12 +61,13 @@ impl Frontier {
         self.rows.clear();
         // Not empty if the previous mini-batch panicked.
         self.offsets.clear();
-        let mut ids = std::mem::take(&mut self.seeds);
-        ids.clear();
-        ids.extend_from_slice(seeds);
-        self.relabel(ids.len(), &mut ids, topology, true);
+        self.relabel.add_seeds_with_values(seeds, &mut self.offsets);
+        self.convert_offsets(topology, true);
+        if !self.knows_rows() {
+            let indptr: &[u64] = topology.indptr();
+            self.relabel.nodes().iter().for_each(|&node| prefetch_early(indptr, node as usize));
+        }
         self.locate(topology);
-        self.seeds = ids;
     }
 
     /// Number of nodes.

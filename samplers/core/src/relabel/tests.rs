@@ -41,7 +41,56 @@ fn check(relabel: &mut Relabel, nodes: &[u32]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Seeds that may repeat, then other nodes.
+fn check_seeds(relabel: &mut Relabel, seeds: &[u32], nodes: &[u32]) -> Result<(), TestCaseError> {
+    let mut order = seeds.to_vec();
+    let mut first: HashMap<u32, u32> = seeds.iter().enumerate().rev().map(|(i, &v)| (v, i as u32)).collect();
+    let mut local = |&node: &u32| {
+        *first.entry(node).or_insert_with(|| {
+            order.push(node);
+            order.len() as u32 - 1
+        })
+    };
+    let expected: Vec<u32> = [nodes, seeds].concat().iter().map(&mut local).collect();
+    relabel.start(vec![1, 2, 3]);
+    let mut values = vec![[9, 9]];
+    relabel.add_seeds_with_values(seeds, &mut values);
+    prop_assert_eq!(relabel.nodes(), seeds);
+    let mut actual = [nodes, seeds].concat();
+    relabel.locals_of_first(actual.len(), &mut actual, &mut values);
+    prop_assert_eq!(actual, expected);
+    let of_nodes = order.iter().filter(|_| relabel.has_values()).map(|v| [v ^ 21, (v + 1) ^ 21]);
+    prop_assert_eq!(values, [[9, 9]].into_iter().chain(of_nodes).collect::<Vec<_>>());
+    prop_assert_eq!(relabel.finish(), order);
+    Ok(())
+}
+
+/// More seeds than nodes: local ids need more bits than those of distinct nodes.
+#[test]
+fn there_may_be_more_seeds_than_nodes() {
+    for mut relabel in tables(true).chain([Relabel::for_graph(3, |v| v ^ 21)]) {
+        for seeds in [3usize, 1, 50_000, 7] {
+            let seeds: Vec<u32> = (0..seeds).map(|i| i as u32 % 3).collect();
+            check_seeds(&mut relabel, &seeds, &[2, 1, 0]).expect("as the map");
+            check(&mut relabel, &[1, 1, 2]).expect("as the map");
+        }
+    }
+}
+
 proptest! {
+    #[test]
+    fn seeds_that_repeat_take_a_local_id_each(batches in prop::collection::vec(
+        (1u32..5000, prop::collection::vec(any::<u32>(), 0..300), prop::collection::vec(any::<u32>(), 0..3000)), 1..5)
+    ) {
+        for mut relabel in tables(true) {
+            for (range, seeds, nodes) in &batches {
+                let within = |nodes: &[u32]| nodes.iter().map(|v| v % range).collect::<Vec<u32>>();
+                check_seeds(&mut relabel, &within(seeds), &within(nodes))?;
+                check(&mut relabel, &within(nodes))?;
+            }
+        }
+    }
+
     #[test]
     fn equals_a_hash_map(batches in prop::collection::vec(
         (1u32..5000, prop::collection::vec(any::<u32>(), 0..2000)), 1..5)

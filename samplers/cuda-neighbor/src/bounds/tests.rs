@@ -18,15 +18,23 @@ fn the_largest_rows_bound_a_hop() {
     // Degrees 3, 1, 1, 0.
     let topology = Topology::new(vec![0u64, 3, 4, 5, 5], vec![1u32, 2, 3, 0, 0], None).expect("four nodes");
     let degrees = Degrees::new(&topology);
-    let hop = |rows, fanout: &str| degrees.hop(rows, rows, fanout.parse().expect("a fanout"));
-    assert_eq!(hop(1, "-1"), HopBounds { rows: 1, expanded: 1, edges: 3, nodes: 4 });
-    assert_eq!(hop(1, "2"), HopBounds { rows: 1, expanded: 1, edges: 2, nodes: 3 });
+    let hop = |rows, fanout: &str| degrees.first_hop(rows, 0, fanout.parse().expect("a fanout"));
+    let distinct = HopBounds::default();
+    assert_eq!(hop(1, "-1"), HopBounds { rows: 1, expanded: 1, edges: 3, nodes: 4, ..distinct });
+    assert_eq!(hop(1, "2"), HopBounds { rows: 1, expanded: 1, edges: 2, nodes: 3, ..distinct });
     assert_eq!(hop(2, "-1").edges, 4);
-    assert_eq!(hop(100, "-1"), HopBounds { rows: 4, expanded: 4, edges: 5, nodes: 4 });
+    assert_eq!(hop(100, "-1"), HopBounds { rows: 4, expanded: 4, edges: 5, nodes: 4, ..distinct });
     let fanout = "1".parse().expect("a fanout");
     assert_eq!(
         degrees.after(&hop(1, "1"), Expansion::New, fanout),
-        HopBounds { rows: 2, expanded: 1, edges: 1, nodes: 3 }
+        HopBounds { rows: 2, expanded: 1, edges: 1, nodes: 3, ..distinct }
     );
     assert_eq!(degrees.after(&hop(1, "1"), Expansion::All, fanout).edges, 2);
+    // Five seeds that may all be the node of degree 3; then each of the four nodes, and four again.
+    let all = "-1".parse().expect("a fanout");
+    let oversampled = degrees.first_hop(5, 10, all);
+    assert_eq!(oversampled, HopBounds { rows: 5, expanded: 5, edges: 15, nodes: 8, repeats: 4 });
+    let next = degrees.after(&oversampled, Expansion::All, all);
+    assert_eq!(next, HopBounds { rows: 8, expanded: 8, edges: 17, nodes: 8, repeats: 4 });
+    assert_eq!(degrees.after(&oversampled, Expansion::New, all).edges, 5);
 }

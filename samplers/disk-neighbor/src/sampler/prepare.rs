@@ -124,9 +124,7 @@ impl HopSampler for Sampler<'_> {
     fn start(&mut self, seeds: &[u32], nodes: Vec<u32>, degrees: Vec<f32>) -> Result<()> {
         let Buffers { relabel, rows, .. } = &mut *self.buffers;
         relabel.start(nodes);
-        for &seed in seeds {
-            relabel.local(seed);
-        }
+        relabel.add_seeds(seeds);
         rows.clear();
         self.degrees = degrees;
         Ok(())

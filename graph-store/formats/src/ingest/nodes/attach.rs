@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{Dtype, Error, Load, NpyWriter, Result, read_npy};
 
 use super::node_index::NodeIndex;
-use super::{Features, FirstColumn, NO_SPLIT, NodeTable};
+use super::{Features, FirstColumn, NO_SPLIT, NodeTable, TRAIN};
 use crate::files::{file_name, invalid};
 use crate::ingest::features::{self, BATCH_VALUES};
 use crate::npy::open_array;
@@ -86,7 +86,10 @@ impl Ingest<'_> {
                 Some(keys) => {
                     let is_node_table = node_table.as_ref() == Some(&path);
                     let drop_unknown = self.drops_unknown_nodes() && !is_node_table;
-                    let nodes = index.nodes(&path, keys, num_nodes, drop_unknown)?;
+                    // In a list of training nodes, one that repeats is trained on as often.
+                    let is_list = features.is_none() && labels.is_none();
+                    let trains = parts.as_ref().is_some_and(|parts| parts.iter().all(|&part| part == TRAIN));
+                    let nodes = index.nodes(&path, keys, num_nodes, (drop_unknown, is_list && trains))?;
                     let unknown = nodes.iter().filter(|&&node| node == u32::MAX).count();
                     if let (Some(table), 1..) = (&node_table, unknown) {
                         let what = format!("{unknown} rows of nodes that {} does not list", file_name(table));

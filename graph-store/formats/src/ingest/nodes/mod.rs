@@ -52,6 +52,8 @@ struct FirstColumn {
     as_features: String,
 }
 
+/// The training split.
+const TRAIN: u8 = 0;
 /// No split.
 const NO_SPLIT: u8 = 3;
 

@@ -70,9 +70,15 @@ impl NodeIndex {
         }
     }
 
-    /// The node of each key; an error for a key that is listed twice, and for one that is unknown unless these are left out:
-    /// `u32::MAX` then.
-    pub(super) fn nodes(&self, path: &Path, keys: &Keys, num_nodes: u64, drop_unknown: bool) -> Result<Vec<u32>> {
+    /// The node of each key; an error for a key that is listed twice unless it `may_repeat`, and for one that is unknown unless
+    /// these are left out (`drop_unknown`): `u32::MAX` then.
+    pub(super) fn nodes(
+        &self,
+        path: &Path,
+        keys: &Keys,
+        num_nodes: u64,
+        (drop_unknown, may_repeat): (bool, bool),
+    ) -> Result<Vec<u32>> {
         let mut seen = vec![false; num_nodes as usize];
         let mut checked = |row: usize, node: Option<u32>, key: &dyn Fn() -> String| {
             let (what, cure) = match node {
@@ -81,7 +87,7 @@ impl NodeIndex {
                     format!("there is no node {}", key()),
                     "remove the row, or raise the number of nodes (--num-nodes)",
                 ),
-                Some(node) if std::mem::replace(&mut seen[node as usize], true) => {
+                Some(node) if std::mem::replace(&mut seen[node as usize], true) && !may_repeat => {
                     (format!("the node {} stands there twice", key()), "remove one of the rows")
                 }
                 Some(node) => return Ok(node),
