@@ -94,18 +94,18 @@ impl Lanes {
         hardware(&schedule.shares[share], phase).iter().map(lane).collect()
     }
 
-    /// The lane of additions.
-    fn of_additions(&mut self) -> usize {
+    /// The lane of all-reduces.
+    fn of_all_reduces(&mut self) -> usize {
         let next = self.indices.len();
-        *self.indices.entry(ADDITION.to_string()).or_insert_with(|| {
-            self.lanes.push(Lane { name: ADDITION.to_string(), resource: ADDITION.to_string(), simulated: false });
+        *self.indices.entry(ALL_REDUCE.to_string()).or_insert_with(|| {
+            self.lanes.push(Lane { name: ALL_REDUCE.to_string(), resource: ALL_REDUCE.to_string(), simulated: false });
             next
         })
     }
 }
 
-/// Name of the lane of additions.
-const ADDITION: &str = "addition";
+/// Name of the lane of all-reduces.
+const ALL_REDUCE: &str = "all-reduce";
 
 fn routes(schedule: &Schedule) -> Vec<String> {
     schedule.shares.iter().map(|s| s.keys.to_string()).collect()
@@ -248,11 +248,11 @@ impl Recorder {
         self.push(a.phase.into(), a.id, route, a.span, offset, lanes);
     }
 
-    /// Records an addition, which belongs to the first route: a group has one.
+    /// Records an all-reduce, which belongs to the first route: a group has one.
     fn added(&mut self, id: BatchId, span: Span, offset: f64) {
         if !self.is_full() {
-            let lane = self.lanes.of_additions();
-            self.push(Work::Addition, id, 0, span, offset, vec![lane]);
+            let lane = self.lanes.of_all_reduces();
+            self.push(Work::AllReduce, id, 0, span, offset, vec![lane]);
         }
     }
 

@@ -209,11 +209,11 @@ fn trainers_as_traced(devices: &Devices, name: &str, extra: &[&str]) -> Value {
                 "{place}: {kind} takes {seconds} in the trace, {said} in JSON"
             );
         }
-        // A step adds up one bucket of this small model, and the scores.
-        let (seconds, number_of) = own("Addition");
+        // A step all-reduces the one bucket of this small model, and all-gathers the scores.
+        let (seconds, number_of) = own("All-reduce");
         assert_eq!(number_of, 2 * steps, "{place}: {bars:?}");
         assert!(
-            bars.contains_key(&(format!("{place}: addition"), "Addition".to_string())),
+            bars.contains_key(&(format!("{place}: all-reduce"), "All-reduce".to_string())),
             "a lane of its own: {bars:?}"
         );
         let said = number(trainer, "exchange_seconds_per_epoch") * 3.0;
@@ -239,7 +239,8 @@ fn each_trainer_has_its_lanes() {
     let trainers = trainers_as_traced(&devices, "run", &[]);
     assert_eq!(places_of(&trainers).len(), 3, "the CPU and two devices");
     let page = fs::read_to_string(devices.bench.path().join("run/report.html")).expect("written");
-    for text in ["<h2>Trainers</h2>", "The slowest share takes", "Addition (A)", "cuda:1: CUDA:1", "host: addition"] {
+    for text in ["<h2>Trainers</h2>", "The slowest share takes", "All-reduce (A)", "cuda:1: CUDA:1", "host: all-reduce"]
+    {
         assert!(page.contains(text), "the page lacks {text:?}");
     }
     // Operators of batching and of transferring that occupy both the device and its link.
@@ -250,7 +251,7 @@ fn each_trainer_has_its_lanes() {
     let alone = devices.json(&[&TRAIN[..], &["--plan", "sequential", "--run", "alone"]].concat(), &[]);
     assert_eq!(alone["trainers"], Value::Null);
     let page = fs::read_to_string(devices.bench.path().join("alone/report.html")).expect("written");
-    assert!(!page.contains("<h2>Trainers</h2>") && !page.contains("Addition (A)"), "nothing is added up");
+    assert!(!page.contains("<h2>Trainers</h2>") && !page.contains("All-reduce (A)"), "nothing is added up");
 }
 
 fn places_of(trainers: &Value) -> Vec<&str> {

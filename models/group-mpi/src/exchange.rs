@@ -1,4 +1,4 @@
-//! The engine: exchanges of a group whose trainers are the ranks of an MPI run.
+//! Collectives of a group whose trainers are the ranks of an MPI run.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use morphgl_group::{Exchange, GroupError, ReadRows, Result};
 
 use crate::reason::{decode, encode};
-use crate::rows::{Alone, Exposed};
+use crate::rows::{Exposed, SingleRank};
 use crate::wire::{Pause, Receiving, Sending, SharedWire, Tag, Wire};
 
 /// How long a rank that leaves waits for its message to be on its way.
@@ -18,9 +18,9 @@ const LEAVING: Duration = Duration::from_millis(200);
 /// `u32` words before the values of a message: the number of values that its sender adds, low word first.
 const HEADER: usize = 2;
 
-/// This process's end of a group of all ranks of an MPI run. One a process.
+/// This process's end of a group of all ranks of an MPI run. There is one per process.
 ///
-/// Dropping it neither tells the other ranks nor ends the MPI library: call [`MpiExchange::end`] last.
+/// Dropping it neither notifies the other ranks nor ends the MPI library: call [`MpiExchange::end`] last.
 pub struct MpiExchange {
     wire: SharedWire,
     rank: usize,
@@ -32,18 +32,18 @@ pub struct MpiExchange {
     sent: u64,
     /// The first failure: this rank takes part in no exchange any more.
     failed: Option<GroupError>,
-    /// Whether the other ranks need not be told of the failure.
-    told: bool,
+    /// Whether the failure has been reported to the other ranks, or need not be.
+    reported: bool,
     /// Whether MPI is finalized.
     ended: bool,
     /// Called while an exchange waits, about every 200 µs, with the ranks that it waits for.
     waiting: Option<Waiting>,
 }
 
-/// Called with the ranks that an exchange waits for.
+/// Hook that is called with the ranks that an exchange waits for.
 type Waiting = Box<dyn FnMut(&[usize]) + Send>;
 
-/// The messages of one rank of an exchange.
+/// Messages to and from one other rank in an exchange.
 struct Swap<T: Pod> {
     to: Sending,
     from: Option<Receiving<T>>,
@@ -61,7 +61,7 @@ impl MpiExchange {
         let (rank, size, host) = (wire.rank, wire.size, wire.host.clone());
         let wire = SharedWire::new(wire);
         let (rows, failed, waiting) = (None, None, None);
-        Ok(Self { wire, rank, size, host, rows, limit, sent: 0, failed, told: false, ended: false, waiting })
+        Ok(Self { wire, rank, size, host, rows, limit, sent: 0, failed, reported: false, ended: false, waiting })
     }
 
     /// The name of this machine, as MPI knows it.
@@ -80,7 +80,7 @@ impl MpiExchange {
     pub fn expose(&mut self, rows: Arc<Vec<u8>>, row_bytes: usize) -> Result<Box<dyn ReadRows>> {
         // Open MPI 4.1 has no windows of a single process.
         if self.size == 1 {
-            return Ok(Box::new(Alone));
+            return Ok(Box::new(SingleRank));
         }
         // The library's call waits for all ranks without a limit: see first that all are there.
         self.all_gather(&[])?;
@@ -189,17 +189,17 @@ impl MpiExchange {
         done
     }
 
-    /// Takes part in no exchange any more. The others are told, unless they find the same.
+    /// Takes part in no exchange any more. The failure is reported to the others, unless they find the same.
     fn fail(&mut self, error: GroupError) {
         if matches!(error, GroupError::Late { .. } | GroupError::Engine(_)) {
-            self.tell(&error);
+            self.report(&error);
         } else {
-            self.told = true;
+            self.reported = true;
         }
         self.failed = Some(error);
     }
 
-    /// Sends every other rank a part of `content`, and receives a message of each: by rank, this one's own empty.
+    /// Sends a part of `content` to every other rank, and receives one message from each: by rank, with this one's own empty.
     fn swap<T: Pod + Send + Sync>(
         &mut self,
         tag: Tag,
@@ -229,7 +229,7 @@ impl MpiExchange {
                 return Ok(swaps.into_iter().map(received).collect());
             }
             // After what has arrived: a rank may leave after it has sent its part.
-            self.look_for_leavers()?;
+            self.check_departures()?;
             if Instant::now() >= deadline {
                 return Err(GroupError::Late { ranks: absent, limit: self.limit });
             }
@@ -240,8 +240,8 @@ impl MpiExchange {
         }
     }
 
-    /// Fails with the reason of a rank that has left.
-    fn look_for_leavers(&mut self) -> Result<()> {
+    /// Returns the reason of a rank that has left as an error.
+    fn check_departures(&mut self) -> Result<()> {
         let Some((rank, bytes)) = self.wire.lock().arrived(None, Tag::Left)? else { return Ok(()) };
         let mut message = self.wire.lock().receive::<u8>(rank, Tag::Left, bytes)?;
         let deadline = Instant::now() + self.limit;
@@ -255,9 +255,9 @@ impl MpiExchange {
         Err(GroupError::Left { rank, why: "its reason has not arrived".to_string() })
     }
 
-    /// Tells all other ranks of a failure, as far as that is possible at once.
-    fn tell(&mut self, error: &GroupError) {
-        if std::mem::replace(&mut self.told, true) {
+    /// Reports a failure to all other ranks, as far as that is possible at once.
+    fn report(&mut self, error: &GroupError) {
+        if std::mem::replace(&mut self.reported, true) {
             return;
         }
         let content = Arc::new(encode(error));
@@ -313,7 +313,7 @@ impl Exchange for MpiExchange {
         })
     }
 
-    /// Two messages to every other rank, each of `n / size` values, one after the other.
+    /// Reduce-scatter, then all-gather: two messages to every other rank, each of `n / size` values.
     fn add(&mut self, values: &mut [f32]) -> Result<()> {
         self.exchange(|this| {
             let (rank, size) = (this.rank, this.size);
@@ -367,7 +367,7 @@ impl Exchange for MpiExchange {
 
     fn leave(&mut self, why: &str) {
         if self.failed.is_none() {
-            self.tell(&GroupError::Engine(why.to_string()));
+            self.report(&GroupError::Engine(why.to_string()));
             self.failed = Some(GroupError::Left { rank: self.rank, why: why.to_string() });
         }
     }

@@ -9,7 +9,7 @@ use morphgl_group::{GroupError, ReadRows, Result};
 
 use crate::wire::{Pause, Reading, SharedWire, Window};
 
-/// How often the library answers the reads of others while this rank makes no other call of it.
+/// Interval between the library's answers to reads of other ranks, while this rank makes no other call of it.
 const ANSWERS: Duration = Duration::from_micros(500);
 
 /// This rank's rows, which all others may read, and the thread that answers them.
@@ -41,7 +41,7 @@ impl Exposed {
         Ok(Self { window, ended, answering })
     }
 
-    /// What reads rows of the others.
+    /// Reader of the other ranks' rows.
     pub(crate) fn reader(&self, wire: &SharedWire, row_bytes: usize, limit: Duration) -> MpiRows {
         MpiRows { wire: wire.clone(), window: Arc::clone(&self.window), row_bytes, limit }
     }
@@ -95,13 +95,13 @@ impl ReadRows for MpiRows {
     }
 }
 
-/// The reader of a single rank, which owns all rows.
+/// Reader of a single rank, which owns all rows: every request is an error.
 #[derive(Debug)]
-pub(crate) struct Alone;
+pub(crate) struct SingleRank;
 
-impl ReadRows for Alone {
+impl ReadRows for SingleRank {
     fn read(&self, requests: &mut [(usize, &[u32], &mut [u8])]) -> Result<()> {
         let ranks = requests.iter().map(|(rank, ..)| rank.to_string()).collect::<Vec<_>>().join(", ");
-        Err(GroupError::Engine(format!("rows of rank {ranks} were asked for, and there is a single rank")))
+        Err(GroupError::Engine(format!("rows of rank {ranks} were requested, and there is a single rank")))
     }
 }

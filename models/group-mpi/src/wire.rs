@@ -1,6 +1,6 @@
 //! Nonblocking messages between ranks: the only module that calls the MPI library.
 //!
-//! A message owns its buffer. Where a message is given up before the library is done with it, its buffer is leaked: the library
+//! A message owns its buffer. Where a message is abandoned before the library is done with it, its buffer is leaked: the library
 //! may read or write it until the process ends.
 
 use std::ffi::{c_int, c_void};
@@ -13,7 +13,7 @@ use morphgl_group::{GroupError, Result};
 use mpi::Threading;
 use mpi::ffi;
 
-/// This process's connection to all ranks of `MPI_COMM_WORLD`. There is one a process.
+/// This process's connection to all ranks of `MPI_COMM_WORLD`. There is one per process.
 ///
 /// Invariant: the library is initialized with `MPI_THREAD_SERIALIZED` at least, and not finalized. Its methods take `&mut self`
 /// or are called through one, so that no two threads are in the library at once.
@@ -29,7 +29,7 @@ pub(crate) struct Wire {
 /// without which there are no reads over TCP.
 const ONE_SIDED: [&str; 2] = ["OMPI_MCA_osc", "sm,rdma,pt2pt"];
 
-/// The connection, for several threads: whoever uses it holds the lock for a single call of the library.
+/// The connection, for several threads: a caller holds the lock for a single call of the library.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedWire(Arc<Mutex<Wire>>);
 
@@ -43,7 +43,7 @@ impl SharedWire {
     }
 }
 
-/// What a message is about. Messages of one kind from one rank arrive in the order in which they were sent.
+/// Kinds of messages. Messages of one kind from one rank arrive in the order in which they were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Tag {
@@ -70,7 +70,7 @@ fn check(status: c_int) -> Result<()> {
 }
 
 impl Wire {
-    /// Initializes the library. Once a process, by the thread that will call [`Wire::finalize`].
+    /// Initializes the library. Called once per process, by the thread that will call [`Wire::finalize`].
     pub(crate) fn start() -> Result<Self> {
         let failed = |what: &str| GroupError::Engine(format!("MPI: {what}"));
         if std::env::var_os(ONE_SIDED[0]).is_none() {

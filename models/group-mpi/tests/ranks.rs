@@ -69,7 +69,7 @@ fn say(line: &str) {
     std::io::stderr().write_all(line.as_bytes()).expect("stderr is open");
 }
 
-/// Values of a rank whose sums depend on the order of addition.
+/// Values of a rank whose sums depend on the order in which they are added.
 fn values(rank: usize, len: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 31 + rank * 17) % 101) as f32 * 1e-3 + [1e4, 3e-5, -1e4, 7e-2][rank % 4]).collect()
 }

@@ -1,4 +1,4 @@
-//! The exchange of trainers on CUDA devices.
+//! Collectives of trainers on CUDA devices.
 
 use std::fmt;
 use std::thread;
@@ -8,23 +8,23 @@ use morphgl_cuda::Event;
 use morphgl_group::{Exchange, GroupError, HostExchange, Result};
 use morphgl_registry::{Error, Key, Place};
 
-use crate::addition::Addition;
+use crate::all_reduce::AllReduce;
 
-/// Pauses between two looks at an addition under way: the first one, and the longest.
+/// Intervals between two polls of an all-reduce under way: the first one, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 
-/// The end of one trainer of a group on the devices of a machine: values are added by the devices, which exchange them by NCCL;
-/// everything else goes by way of host memory, the failures of trainers among it.
+/// One trainer's end of a group on the devices of a machine: values are all-reduced by the devices, over NCCL; everything else,
+/// such as the failures of trainers, goes by way of host memory.
 pub struct NcclExchange {
     host: HostExchange,
-    addition: Addition,
+    all_reduce: AllReduce,
     limit: Duration,
     bytes_sent: u64,
 }
 
 impl NcclExchange {
-    /// Wraps the ends of an in-process group so that gradients are added by NCCL. `trainers` has each trainer's key, for error
-    /// messages, and its device, which no other trainer may have. An addition that takes longer than `limit` is an error.
+    /// Wraps the ends of an in-process group so that gradients are all-reduced over NCCL. `trainers` has each trainer's key, for error
+    /// messages, and its device, which no other trainer may have. An all-reduce that takes longer than `limit` is an error.
     ///
     /// # Errors
     ///
@@ -39,9 +39,9 @@ impl NcclExchange {
         limit: Duration,
     ) -> std::result::Result<Vec<Self>, Error> {
         assert_eq!(ends.len(), trainers.len(), "ends and trainers");
-        let additions = Addition::group(trainers)?;
-        let end = |(host, addition)| Self { host, addition, limit, bytes_sent: 0 };
-        Ok(ends.into_iter().zip(additions).map(end).collect())
+        let reductions = AllReduce::group(trainers)?;
+        let end = |(host, all_reduce)| Self { host, all_reduce, limit, bytes_sent: 0 };
+        Ok(ends.into_iter().zip(reductions).map(end).collect())
     }
 
     /// Whether a trainer at this place can have an end.
@@ -51,7 +51,7 @@ impl NcclExchange {
 
     /// Version of NCCL, as in 2.21.5.
     pub fn version(&self) -> &str {
-        self.addition.communicator.version()
+        self.all_reduce.communicator.version()
     }
 
     /// Waits for the sums, for a trainer that leaves, or for the time limit.
@@ -59,23 +59,23 @@ impl NcclExchange {
         let deadline = Instant::now() + self.limit;
         let mut pause = PAUSES[0];
         while !event.is_done() {
-            self.addition.communicator.check().map_err(engine)?;
+            self.all_reduce.communicator.check().map_err(engine)?;
             if let Some(failed) = self.host.failure() {
                 return Err(failed);
             }
             if Instant::now() >= deadline {
                 let (version, seconds) = (self.version(), self.limit.as_secs_f64());
                 let what =
-                    format!("the addition by NCCL {version} has not ended for {seconds} s; see what it last printed");
+                    format!("the all-reduce by NCCL {version} has not ended for {seconds} s; see what it last printed");
                 return Err(GroupError::Engine(what));
             }
             thread::sleep(pause);
             pause = (2 * pause).min(PAUSES[1]);
         }
-        event.synchronize().and_then(|()| self.addition.communicator.check()).map_err(engine)
+        event.synchronize().and_then(|()| self.all_reduce.communicator.check()).map_err(engine)
     }
 
-    /// All trainers have the same number of values: each tells the others, so that none begins an addition alone.
+    /// All trainers have the same number of values: an all-gather compares them, so that none begins an all-reduce alone.
     fn check_lengths(&mut self, len: usize) -> Result<()> {
         let all = self.host.all_gather(&(len as u64).to_le_bytes())?;
         let read = |bytes: &Vec<u8>| bytes[..].try_into().map(u64::from_le_bytes).ok();
@@ -114,16 +114,16 @@ impl Exchange for NcclExchange {
         if values.is_empty() {
             return Ok(());
         }
-        let added = self.addition.queue(values).map_err(engine).and_then(|event| self.wait(&event));
-        if let Err(own) = added {
+        let reduced = self.all_reduce.queue(values).map_err(engine).and_then(|event| self.wait(&event));
+        if let Err(own) = reduced {
             // One failure is another trainer's consequence: the first one is everybody's.
             let first = self.host.failure();
             self.host.leave(&own.to_string());
-            self.addition.communicator.abort();
+            self.all_reduce.communicator.abort();
             return Err(first.unwrap_or(own));
         }
-        values.copy_from_slice(self.addition.sums(values.len()));
-        self.bytes_sent += self.addition.bytes_sent();
+        values.copy_from_slice(self.all_reduce.sums(values.len()));
+        self.bytes_sent += self.all_reduce.bytes_sent();
         Ok(())
     }
 

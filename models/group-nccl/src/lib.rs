@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-mod addition;
+mod all_reduce;
 mod exchange;
 
 pub use exchange::NcclExchange;

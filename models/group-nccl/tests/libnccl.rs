@@ -88,16 +88,16 @@ fn together<E: Exchange, T: Send>(ends: Vec<E>, each: impl Fn(&mut E) -> T + Syn
     })
 }
 
-/// Values of all magnitudes, whose sums depend on the order of addition.
+/// Values of all magnitudes, whose sums depend on the order in which they are added.
 fn value(rank: usize, round: usize, i: usize) -> f32 {
     let x = ((rank * 7919 + round * 104_729 + i * 31) % 1009) as f32 - 504.0;
     x * 10f32.powi((i % 13) as i32 - 6)
 }
 
-/// Sums by addition, and what all have gathered.
+/// Sums of an all-reduce, and the result of an all-gather.
 type Added = (Vec<Vec<f32>>, Vec<Vec<u8>>);
 
-/// Sums of additions of so many values, and the numbers that all gather.
+/// Sums of all-reduces of so many values, and the result of an all-gather of numbers.
 fn rounds(end: &mut dyn Exchange, lengths: &[usize]) -> morphgl_group::Result<Added> {
     let add = |(round, len): (usize, usize), end: &mut dyn Exchange| {
         let mut values: Vec<f32> = (0..len).map(|i| value(end.rank(), round, i)).collect();
@@ -114,7 +114,7 @@ fn sums_have_the_bits_of_the_exchange_over_host_memory() {
         let expected = together(HostExchange::group(size, LIMIT), |end| rounds(end, &lengths).expect("no failure"));
         let found = together(group(size).expect("the library is found"), |end| {
             let rounds = rounds(end, &lengths).expect("no failure");
-            // Two messages of a part to each other rank, an addition.
+            // Two messages of a part to each other rank per all-reduce.
             let parts: usize = lengths.iter().map(|len| len.div_ceil(size)).sum();
             assert_eq!(end.bytes_sent(), (parts * 4 * 2 * (size - 1)) as u64);
             assert_eq!(end.version(), "2.21.5");
@@ -146,7 +146,7 @@ fn each_call_fails_in_turn() {
         let name = nccl.failed();
         seen.insert(name.clone());
         match outcome {
-            // Handles are released after the last addition. How often a trainer looks at an addition hangs on time.
+            // Handles are released after the last all-reduce. How often a trainer polls an all-reduce depends on time.
             Ok(()) => assert!(["ncclCommDestroy", ""].contains(&&*name), "{name} fails, and nobody says so"),
             Err(errors) => {
                 let expected = format!("{name}: unhandled cuda error ({name} is made to fail)");

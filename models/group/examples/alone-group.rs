@@ -1,4 +1,4 @@
-//! The group without the runner: how long the addition of gradients takes within a process.
+//! The group without the runner: how long an all-reduce of gradients takes within a process.
 //! Run: `cargo run --release -p morphgl-group --example alone-group`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
@@ -9,8 +9,8 @@ use morphgl_group::{Exchange, HostExchange};
 
 const ROUNDS: u32 = 200;
 
-/// Seconds of one addition of `len` values by `size` trainers, and the first sum.
-fn addition(size: usize, len: usize) -> (f64, f32) {
+/// Seconds of one all-reduce of `len` values by `size` trainers, and the first sum.
+fn all_reduce(size: usize, len: usize) -> (f64, f32) {
     let trainer = |mut end: HostExchange| {
         move || {
             let mut values = vec![0.0f32; len];
@@ -31,10 +31,10 @@ fn addition(size: usize, len: usize) -> (f64, f32) {
 }
 
 fn main() {
-    println!("trainers  values     seconds an addition");
+    println!("trainers  values     seconds per all-reduce");
     for len in [10_000, 1_000_000] {
         for size in [1, 2, 4] {
-            let (seconds, sum) = addition(size, len);
+            let (seconds, sum) = all_reduce(size, len);
             assert_eq!(sum, size as f32);
             println!("{size:>8}  {len:>8}  {seconds:.6}");
         }

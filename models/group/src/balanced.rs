@@ -12,11 +12,11 @@ use crate::Division;
 use crate::cut::cut;
 use crate::speed::{Line, Speed};
 
-/// A trial may lengthen a step by so little of the time since the last one: 1 in this many.
+/// Inverse of the maximum fraction of the time since the last trial by which a trial may lengthen a step.
 const TRIAL_COST: f64 = 100.0;
-/// The shortest time between two trials, in steps.
+/// Minimum number of steps between two trials.
 const TRIAL_STEPS: f64 = 50.0;
-/// Trials need so many seeds for each trainer.
+/// Minimum seeds per trainer for trials.
 const TRIAL_SEEDS: usize = 4;
 
 /// Cuts each mini-batch by the work of its seeds, so that all trainers are predicted to take the same time: a fixed cost and
@@ -38,10 +38,10 @@ pub struct Balanced {
     state: Mutex<State>,
 }
 
-/// Everything that the next cut depends on.
+/// State that the next cut depends on.
 #[derive(Debug, Clone)]
 struct Estimates {
-    /// By trainer.
+    /// Speed estimates, by trainer.
     speeds: Vec<Speed>,
     /// Mini-batches whose seconds the speeds contain.
     applied: u64,
@@ -60,14 +60,14 @@ struct State {
     early: BTreeMap<u64, Vec<f64>>,
 }
 
-/// How a mini-batch is cut.
+/// Division of a mini-batch.
 #[derive(Debug, Clone)]
 struct Cut {
     /// Ends of the shares.
     ends: Vec<usize>,
     /// Work of the shares.
     work: Vec<f64>,
-    /// The estimates before it was cut.
+    /// Speed estimates from which it was cut.
     before: Estimates,
 }
 
@@ -191,7 +191,7 @@ impl Balanced {
         BatchId { epoch: (position / num_batches) as u32, index: (position % num_batches) as u32 }
     }
 
-    /// Cuts the next mini-batch, for which all it depends on is known.
+    /// Cuts the next mini-batch. The seconds that it depends on are known.
     fn cut_next(&self, state: &mut State) -> Result<()> {
         let position = state.trained + state.cuts.len() as u64;
         let before = state.estimates.clone();
@@ -245,11 +245,11 @@ impl Division for Balanced {
     fn observe(&self, id: BatchId, seconds: &[f64]) -> Result<()> {
         let position = self.position(id);
         let mut state = self.state();
-        // Trainers in one process may share a division, which then is told by each.
+        // Trainers in one process may share a division, which each of them then calls with the same seconds.
         if position < state.trained {
             return Ok(());
         }
-        // Impossible seconds are as good as none.
+        // Impossible seconds are ignored.
         let seconds = seconds.iter().map(|&s| if s.is_finite() && s > 0.0 { s } else { 0.0 });
         state.early.insert(position, seconds.collect());
         loop {
@@ -294,7 +294,7 @@ impl Estimates {
         lines.zip(self.speeds.iter().zip(&parts)).map(margin).collect()
     }
 
-    /// Takes the seconds of the next mini-batch.
+    /// Updates the speeds with the seconds of the next mini-batch.
     fn apply(&mut self, observed: &Observed) {
         let Observed { work, seconds } = observed;
         let longest = |except: usize| {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use morphgl_registry::{BatchId, Result};
 
-/// Divides mini-batches into one share a trainer. Every trainer's own copy gives the same shares.
+/// Divides mini-batches into one share per trainer. Every trainer's own copy gives the same shares.
 pub trait Division: fmt::Debug + Send + Sync {
     /// The positions of trainer `rank`'s seeds among the `num_seeds` of a mini-batch; the shares of all ranks follow one another
     /// and are the whole. A share may be empty.
@@ -16,7 +16,7 @@ pub trait Division: fmt::Debug + Send + Sync {
     fn share(&self, id: BatchId, num_seeds: usize, rank: usize) -> Result<Range<usize>>;
 
     /// The seconds from the last step to the end of each trainer's work on its share of a mini-batch, by rank, without waiting for
-    /// others. Called once a step, with the same values at every trainer.
+    /// others. Called once per step, with the same values at every trainer.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What the trainers of a group exchange, whatever carries it.
+//! Collectives of a group's trainers (all-gather, all-reduce), whatever carries them.
 
 use std::fmt;
 use std::ops::Range;
@@ -72,15 +72,15 @@ pub trait Exchange: fmt::Debug + Send {
     /// Number of trainers.
     fn size(&self) -> usize;
 
-    /// Everybody's bytes, by rank. Lengths may differ.
+    /// All-gather: every trainer's bytes, by rank. Lengths may differ.
     ///
     /// # Errors
     ///
-    /// A trainer has left or does not come, or the engine failed.
+    /// A trainer has left or does not come, or the library below failed.
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>>;
 
-    /// Replaces the values by their sums over all trainers, each added in the order of ranks, beginning with rank 0: the same
-    /// bits at every trainer and from every engine.
+    /// All-reduce: replaces the values by their sums over all trainers. Each sum is added in the order of ranks, beginning with
+    /// rank 0: the same bits at every trainer and from every implementation.
     ///
     /// # Errors
     ///
@@ -88,10 +88,11 @@ pub trait Exchange: fmt::Debug + Send {
     ///
     /// # Complexity
     ///
-    /// Of `n` values each trainer adds `n / size` for all, and sends and receives `2n (size - 1) / size`.
+    /// Reduce-scatter, then all-gather: of `n` values each trainer adds `n / size` for all, and sends and receives
+    /// `2n (size - 1) / size`.
     fn add(&mut self, values: &mut [f32]) -> Result<()>;
 
-    /// Fills in the parts of `values` that the other trainers have: `parts[rank]` are the elements of trainer `rank`. In pieces, so
+    /// All-gather in place: fills in the parts of `values` that the other trainers have: `parts[rank]` are the elements of trainer `rank`. In pieces, so
     /// that no message and no memory beside `values` is larger than a piece of each trainer.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The engine within a process: trainers in threads, which exchange through host memory.
+//! Collectives within a process: trainers are threads, which exchange through host memory.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Exchange, GroupError, Result};
 
-/// The end of one trainer in a process. Dropping it leaves the group.
+/// One trainer's end of a group within a process. Dropping it leaves the group.
 pub struct HostExchange {
     rank: usize,
     shared: Arc<Shared>,
@@ -15,23 +15,23 @@ pub struct HostExchange {
 
 struct Shared {
     limit: Duration,
-    meeting: Mutex<Meeting>,
+    barrier: Mutex<Barrier>,
     changed: Condvar,
-    /// What each trainer brings to a gathering.
+    /// Input of each trainer to an all-gather, by rank.
     bytes: Vec<RwLock<Vec<u8>>>,
-    /// What each trainer brings to an addition.
+    /// Input of each trainer to an all-reduce, by rank.
     values: Vec<RwLock<Vec<f32>>>,
-    /// By rank, the sums of the part of the values that this trainer adds.
+    /// Reduced parts, by the rank of the trainer that adds them: the result of the reduce-scatter half of an all-reduce.
     sums: Vec<RwLock<Vec<f32>>>,
 }
 
-/// Where all trainers wait for one another.
-struct Meeting {
-    /// Meetings that have taken place.
-    held: u64,
-    /// Who waits for the next one.
-    here: Vec<bool>,
-    /// The first failure: nobody meets any more.
+/// State of the barrier at which all trainers wait for one another.
+struct Barrier {
+    /// Number of barriers that all trainers have passed.
+    passed: u64,
+    /// Whether each trainer, by rank, waits at the next barrier.
+    arrived: Vec<bool>,
+    /// The first failure: every further barrier fails with it.
     failed: Option<GroupError>,
 }
 
@@ -41,10 +41,10 @@ impl HostExchange {
         fn slots<T: Default>(size: usize) -> Vec<RwLock<T>> {
             (0..size).map(|_| RwLock::default()).collect()
         }
-        let meeting = Meeting { held: 0, here: vec![false; size], failed: None };
+        let barrier = Barrier { passed: 0, arrived: vec![false; size], failed: None };
         let shared = Arc::new(Shared {
             limit,
-            meeting: Mutex::new(meeting),
+            barrier: Mutex::new(barrier),
             changed: Condvar::new(),
             bytes: slots(size),
             values: slots(size),
@@ -60,7 +60,7 @@ impl HostExchange {
 
     /// The failure that ended the group, if one has; without waiting for others.
     pub fn failure(&self) -> Option<GroupError> {
-        self.shared.meeting().failed.clone()
+        self.shared.state().failed.clone()
     }
 }
 
@@ -85,46 +85,46 @@ impl fmt::Debug for Leaver {
 }
 
 impl Shared {
-    fn meeting(&self) -> MutexGuard<'_, Meeting> {
-        self.meeting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, Barrier> {
+        self.barrier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until all trainers are here. What each wrote before, all may read after.
-    fn meet(&self, rank: usize) -> Result<()> {
+    /// Barrier: waits until all trainers have arrived. What each wrote before it, all may read after it.
+    fn barrier(&self, rank: usize) -> Result<()> {
         let deadline = Instant::now() + self.limit;
-        let mut meeting = self.meeting();
-        if let Some(error) = &meeting.failed {
+        let mut state = self.state();
+        if let Some(error) = &state.failed {
             return Err(error.clone());
         }
-        meeting.here[rank] = true;
-        if meeting.here.iter().all(|here| *here) {
-            meeting.here.fill(false);
-            meeting.held += 1;
+        state.arrived[rank] = true;
+        if state.arrived.iter().all(|arrived| *arrived) {
+            state.arrived.fill(false);
+            state.passed += 1;
             self.changed.notify_all();
             return Ok(());
         }
-        let held = meeting.held;
+        let passed = state.passed;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let (guard, _) = self.changed.wait_timeout(meeting, left).unwrap_or_else(PoisonError::into_inner);
-            meeting = guard;
-            if meeting.held > held {
+            let (guard, _) = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            state = guard;
+            if state.passed > passed {
                 return Ok(());
             }
-            if meeting.failed.is_none() && Instant::now() >= deadline {
-                let absent = meeting.here.iter().enumerate().filter(|(_, here)| !**here);
+            if state.failed.is_none() && Instant::now() >= deadline {
+                let absent = state.arrived.iter().enumerate().filter(|(_, arrived)| !**arrived);
                 let ranks = absent.map(|(rank, _)| rank).collect();
-                meeting.failed = Some(GroupError::Late { ranks, limit: self.limit });
+                state.failed = Some(GroupError::Late { ranks, limit: self.limit });
                 self.changed.notify_all();
             }
-            if let Some(error) = &meeting.failed {
+            if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
         }
     }
 
     fn fail(&self, error: GroupError) {
-        self.meeting().failed.get_or_insert(error);
+        self.state().failed.get_or_insert(error);
         self.changed.notify_all();
     }
 }
@@ -156,17 +156,17 @@ impl Exchange for HostExchange {
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         let shared = &self.shared;
         write(&shared.bytes[self.rank], mine);
-        shared.meet(self.rank)?;
+        shared.barrier(self.rank)?;
         let all = shared.bytes.iter().map(|slot| read(slot).clone()).collect();
         // The slots may be overwritten only after all have read them.
-        shared.meet(self.rank)?;
+        shared.barrier(self.rank)?;
         Ok(all)
     }
 
     fn add(&mut self, values: &mut [f32]) -> Result<()> {
         let (shared, size) = (&self.shared, self.size());
         write(&shared.values[self.rank], values);
-        shared.meet(self.rank)?;
+        shared.barrier(self.rank)?;
         let expected = read(&shared.values[0]).len();
         for (rank, slot) in shared.values.iter().enumerate() {
             let found = read(slot).len();
@@ -183,12 +183,12 @@ impl Exchange for HostExchange {
                 sums.iter_mut().zip(&read(slot)[own.clone()]).for_each(|(sum, value)| *sum += value);
             }
         }
-        shared.meet(self.rank)?;
+        shared.barrier(self.rank)?;
         for (rank, slot) in shared.sums.iter().enumerate() {
             let added = part(values.len(), rank, size);
             values[added].copy_from_slice(&read(slot));
         }
-        // Nobody writes sums again before the next meeting, to which all come after they have copied these.
+        // Sums are written again only after the next barrier, which each trainer reaches after it has copied these.
         Ok(())
     }
 

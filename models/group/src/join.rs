@@ -1,4 +1,4 @@
-//! Makes operators those of one trainer of a group.
+//! Operators of one trainer of a group: they wrap those of a trainer that trains by itself.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ pub struct Seat {
     pub batch_size: usize,
     /// How the group ends early; `None` where it never does.
     pub stop: Option<StopTogether>,
-    /// Who is told of the additions, if anybody.
+    /// Hook that is called after every all-reduce.
     pub observe: Option<ObserveAdditions>,
-    /// Gradients of so many bytes or more are added up while backward goes on; with 0 all of them after it. The same at all
-    /// trainers; [`BUCKET_BYTES`](crate::BUCKET_BYTES) is a good value.
+    /// Bytes from which on a bucket of gradients is all-reduced while backward goes on; 0 all-reduces all of them after it. The
+    /// same at all trainers; [`BUCKET_BYTES`](crate::BUCKET_BYTES) is a good value.
     pub bucket_bytes: usize,
 }
 

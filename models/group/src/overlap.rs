@@ -1,4 +1,4 @@
-//! Adds up gradients in a thread of their own, while backward goes on.
+//! All-reduces of gradients in a thread of their own, while backward goes on.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{self, Sender};
@@ -9,29 +9,29 @@ use morphgl_registry::{Complete, NamedTensor};
 
 use crate::{Exchange, Result};
 
-/// Bytes of gradients from which on they are added together, unless [`Seat::bucket_bytes`](crate::Seat) says otherwise.
+/// Bytes from which on a bucket of gradients is all-reduced, unless [`Seat::bucket_bytes`](crate::Seat) says otherwise.
 ///
 /// A bucket costs two messages to every other trainer, and only those complete before the end of backward are hidden behind it.
 /// The size is a guess that works; it was not compared with others on an idle machine (`docs/distributed.md`).
 pub const BUCKET_BYTES: usize = 128 << 10;
 
-/// Additions of a step.
+/// Times of a step's all-reduces.
 #[derive(Debug)]
-pub(crate) struct Added {
-    /// When each addition began and ended.
+pub(crate) struct Reduced {
+    /// When each all-reduce began and ended.
     pub(crate) spans: Vec<(Instant, Instant)>,
     /// When the trainer's own work ended.
     pub(crate) work_ended: Instant,
-    /// Time in additions.
+    /// Time in all-reduces.
     pub(crate) total: Duration,
     /// The part of it before the work ended.
     pub(crate) hidden: Duration,
 }
 
-/// Lengths of the buckets in which these tensors' elements are added, from the last tensor to the first: each ends with the
+/// Lengths of the buckets in which these tensors' elements are all-reduced, from the last tensor to the first: each ends with the
 /// tensor that makes it `bucket_bytes` or more. All elements are one bucket if `bucket_bytes` is 0.
 ///
-/// It depends on the model alone, so that trainers with different operators add the same buckets.
+/// It depends on the model alone, so that trainers with different operators all-reduce the same buckets.
 pub(crate) fn buckets(tensors: &[NamedTensor], bucket_bytes: usize) -> Vec<usize> {
     let least = if bucket_bytes == 0 { usize::MAX } else { bucket_bytes.div_ceil(size_of::<f32>()) };
     let (mut buckets, mut open) = (Vec::new(), 0);
@@ -46,23 +46,23 @@ pub(crate) fn buckets(tensors: &[NamedTensor], bucket_bytes: usize) -> Vec<usize
 }
 
 /// Runs `work`, which hands over all `values` from the last to the first; meanwhile a thread replaces each bucket by its sum
-/// over all trainers as soon as it is complete. Returns when all are added, or one addition has failed.
+/// over all trainers as soon as it is complete. Returns when all are reduced, or one all-reduce has failed.
 ///
-/// Where `work` fails, the buckets complete by then are still added, as other trainers add them too. The exchange itself has not
+/// Where `work` fails, the buckets complete by then are still all-reduced, since the other trainers wait for them. The exchange itself has not
 /// failed then: the caller leaves the group with the reason.
 ///
 /// # Panics
 ///
 /// When `work` hands over other elements than the next ones, or not all.
-pub(crate) fn add_while<T, E>(
+pub(crate) fn all_reduce_while<T, E>(
     exchange: &mut dyn Exchange,
     values: &mut [f32],
     buckets: &[usize],
     work: impl FnOnce(Complete<'_>) -> std::result::Result<T, E>,
-) -> std::result::Result<(T, Result<Added>), E> {
+) -> std::result::Result<(T, Result<Reduced>), E> {
     thread::scope(|scope| {
         let (sender, complete) = mpsc::channel::<&mut [f32]>();
-        let adding = scope.spawn(move || -> Result<Vec<(Instant, Instant)>> {
+        let reducing = scope.spawn(move || -> Result<Vec<(Instant, Instant)>> {
             let mut spans = Vec::with_capacity(buckets.len());
             for bucket in complete {
                 let start = Instant::now();
@@ -74,21 +74,21 @@ pub(crate) fn add_while<T, E>(
         let mut open = Open { values, filled: 0, buckets, sender };
         let worked = work(&mut |first, piece| open.fill(first, piece));
         let (work_ended, missing) = (Instant::now(), open.values.len());
-        // Closes the channel: the thread ends once it has added the buckets already sent.
+        // Closes the channel: the thread ends once it has reduced the buckets already sent.
         drop(open);
-        let added = adding.join().unwrap_or_else(|panic| resume_unwind(panic));
+        let reduced = reducing.join().unwrap_or_else(|panic| resume_unwind(panic));
         let worked = worked?;
         assert_eq!(missing, 0, "gradients that were not handed over");
         let spent = |spans: Vec<(Instant, Instant)>| {
             let total = spans.iter().map(|&(from, to)| to - from).sum();
             let hidden = spans.iter().map(|&(from, to)| to.min(work_ended).saturating_duration_since(from)).sum();
-            Added { spans, work_ended, total, hidden }
+            Reduced { spans, work_ended, total, hidden }
         };
-        Ok((worked, added.map(spent)))
+        Ok((worked, reduced.map(spent)))
     })
 }
 
-/// Elements that are not added yet.
+/// Elements that are not all-reduced yet.
 struct Open<'a> {
     /// Those of buckets that are not complete.
     values: &'a mut [f32],
@@ -113,7 +113,7 @@ impl Open<'_> {
             let (values, bucket) = values.split_at_mut(values.len() - len);
             (self.values, self.buckets) = (values, rest);
             self.filled -= len;
-            // An error: the thread has ended because an addition failed, which its result says.
+            // An error: the thread has ended because an all-reduce failed, which its result says.
             let _ = self.sender.send(bucket);
         }
     }

@@ -15,7 +15,7 @@ use crate::Division;
 pub struct ShareBatching {
     /// Makes whole mini-batches.
     pub inner: Arc<dyn Batching>,
-    /// Whose seeds.
+    /// The trainer whose seeds are prepared.
     pub share: Share,
 }
 

@@ -1,8 +1,8 @@
 //! The speed of one trainer, estimated from the seconds of its shares.
 
-/// Observations that outliers are told from.
+/// Number of recent observations whose median outliers are compared with.
 const RECENT: usize = 5;
-/// Weight of an observation when the next one arrives: some 30 of them count.
+/// Decay of an observation's weight per further observation: some 30 of them count.
 const KEPT: f64 = 0.97;
 /// The same once the model has missed most recent observations although shares had another size: their slope was wrong.
 const KEPT_MISSED: f64 = 0.3;
@@ -15,7 +15,7 @@ const SAME_WORK: f64 = 1.2;
 /// Ridge penalty on the fixed cost, as a part of the observations' total weight: where the relative variance of the shares' work
 /// is as small as this, the estimated fixed cost is halved.
 const NO_FIXED_COST: f64 = 0.01;
-/// The most of a mean share's seconds that may be fixed cost.
+/// Maximum fraction of a mean share's seconds that may be fixed cost.
 const MAX_FIXED: f64 = 0.95;
 
 /// Seconds of a share: `fixed + slope · work`.
@@ -23,7 +23,7 @@ const MAX_FIXED: f64 = 0.95;
 pub(crate) struct Line {
     /// Seconds of any share that is not empty.
     pub(crate) fixed: f64,
-    /// Seconds a unit of work.
+    /// Seconds per unit of work.
     pub(crate) slope: f64,
 }
 
@@ -38,7 +38,7 @@ impl Line {
 /// scaled when that median says that the speed has changed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Speed {
-    /// Work a second before anything was observed.
+    /// Work per second before the first observation.
     prior: f64,
     /// Weighted sums of 1, work, seconds, work², work · seconds.
     sums: [f64; 5],
@@ -53,7 +53,7 @@ pub(crate) struct Speed {
 }
 
 impl Speed {
-    /// Numbers of the estimate: those of [`Speed::export`].
+    /// How many numbers [`Speed::export`] has.
     pub(crate) const NUMBERS: usize = 9 + 2 * RECENT;
 
     pub(crate) fn new(prior: f64) -> Self {
@@ -73,7 +73,7 @@ impl Speed {
         Line { fixed, slope: ((xy - fixed * x) / xx).max((1.0 - MAX_FIXED) * y / x) }
     }
 
-    /// Takes the seconds of a share with this work; a share without work or with impossible seconds says nothing.
+    /// Updates the estimate with the seconds of a share with this work; a share without work or with impossible seconds is ignored.
     pub(crate) fn observe(&mut self, work: f64, seconds: f64) {
         if !(work > 0.0 && seconds > 0.0 && seconds.is_finite()) {
             return;
@@ -119,7 +119,7 @@ impl Speed {
         self.recent.iter().all(|[work, _]| (mean / SAME_WORK..=mean * SAME_WORK).contains(work))
     }
 
-    /// Makes all that was observed `factor` times as long.
+    /// Scales all observed seconds by `factor`.
     fn scale(&mut self, factor: f64) {
         let [one, x, y, xx, xy] = &mut self.sums;
         // Weights are those of relative errors.

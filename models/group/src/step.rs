@@ -1,4 +1,4 @@
-//! One step of several trainers.
+//! One optimizer step of several trainers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use morphgl_registry::{
     Result, Score, Training,
 };
 
-use crate::overlap::{Added, add_while, buckets};
+use crate::overlap::{Reduced, all_reduce_while, buckets};
 use crate::{Division, Exchange, GroupError};
 
 /// Microseconds in exchanges, the time in which a trainer waits for others included.
@@ -25,10 +25,10 @@ pub(crate) const EXCHANGE_BYTES: CounterSpec =
 pub(crate) const IMBALANCE_MICROS: CounterSpec =
     CounterSpec::new("imbalance_micros", "microseconds by which the group's slowest share took longer than the mean");
 
-/// How the trainers of a group end together: after the step in which one of them was asked to.
+/// How the trainers of a group stop after the same step: the one in which any of them was asked to.
 #[derive(Clone)]
 pub struct StopTogether {
-    /// Whether this trainer is asked to stop. Read once a step.
+    /// Whether this trainer is asked to stop. Read once per step.
     pub requested: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Ends this trainer's training after the current step.
     pub stop: Arc<dyn Fn() + Send + Sync>,
@@ -40,8 +40,8 @@ impl fmt::Debug for StopTogether {
     }
 }
 
-/// Called with every addition of a step at one trainer: its mini-batch, when it began, and when it ended, the wait for other
-/// trainers included.
+/// Hook that is called after every all-reduce of a step at one trainer, with the mini-batch and the instants when it began and
+/// ended, the wait for other trainers included.
 #[derive(Clone)]
 pub struct ObserveAdditions(pub Arc<dyn Fn(BatchId, Instant, Instant) + Send + Sync>);
 
@@ -51,7 +51,7 @@ impl fmt::Debug for ObserveAdditions {
     }
 }
 
-/// A trainer that takes its steps together with the others of its group.
+/// Training operator whose steps are those of its group: the gradients of all trainers are all-reduced before each.
 #[derive(Debug)]
 pub(crate) struct GroupTraining {
     pub(crate) inner: Box<dyn Training>,
@@ -59,7 +59,7 @@ pub(crate) struct GroupTraining {
     pub(crate) division: Arc<dyn Division>,
     pub(crate) stop: Option<StopTogether>,
     pub(crate) observe: Option<ObserveAdditions>,
-    /// Gradients of so many bytes are added together while backward goes on; with 0 all of them after it.
+    /// Bytes from which on a bucket of gradients is all-reduced while backward goes on; 0 all-reduces all of them after it.
     pub(crate) bucket_bytes: usize,
     /// Lengths of the gradients' buckets; empty before the first step.
     pub(crate) buckets: Vec<usize>,
@@ -69,10 +69,10 @@ pub(crate) struct GroupTraining {
     pub(crate) last: Option<(u32, Instant)>,
 }
 
-/// What each trainer tells the others at a step, besides gradients.
+/// Statistics of a step that each trainer all-gathers, besides the all-reduced gradients.
 #[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct Told {
+struct StepStatistics {
     epoch: u32,
     index: u32,
     loss_sum: f64,
@@ -87,8 +87,8 @@ struct Told {
 }
 
 impl GroupTraining {
-    /// Accumulates the share, and meanwhile adds up the gradients of all trainers; `self.values` has the sums.
-    fn accumulate_together(&mut self, batch: &MiniBatch) -> Result<(Score, Measured, Added)> {
+    /// Accumulates the share, and all-reduces gradients meanwhile; `self.values` has the sums over all trainers.
+    fn accumulate_together(&mut self, batch: &MiniBatch) -> Result<(Score, Measured, Reduced)> {
         if self.buckets.is_empty() {
             let tensors = self.inner.gradients()?.tensors;
             self.buckets = buckets(&tensors, self.bucket_bytes);
@@ -96,40 +96,40 @@ impl GroupTraining {
         }
         let inner = &mut self.inner;
         let accumulate = |complete: Complete<'_>| accumulate_share(&mut **inner, batch, complete)?.measured();
-        let added = add_while(&mut *self.exchange, &mut self.values, &self.buckets, accumulate)?;
-        let ((score, measured), added) = added;
-        Ok((score, measured, added.map_err(|e| Error::failed(batch.id(), e))?))
+        let reduced = all_reduce_while(&mut *self.exchange, &mut self.values, &self.buckets, accumulate)?;
+        let ((score, measured), reduced) = reduced;
+        Ok((score, measured, reduced.map_err(|e| Error::failed(batch.id(), e))?))
     }
 
     /// Steps with the gradients of all trainers. Returns the score of the whole mini-batch.
     fn step_together(
         &mut self,
         batch: &MiniBatch,
-        own: Score,
+        score: Score,
         seconds: f64,
-        added: &Added,
+        reduced: &Reduced,
     ) -> Result<(Score, Handle<()>, Counters)> {
         let mut gradients = self.inner.gradients()?;
         let id = batch.id();
         let stop = self.stop.as_ref().is_some_and(|stop| (stop.requested)());
-        let told = Told {
+        let own = StepStatistics {
             epoch: id.epoch,
             index: id.index,
-            loss_sum: own.loss_sum,
-            correct: own.correct,
-            labelled: own.count,
+            loss_sum: score.loss_sum,
+            correct: score.correct,
+            labelled: score.count,
             count: gradients.count,
             seconds,
             stop: u64::from(stop),
         };
         let start = Instant::now();
-        let all = self.exchange.all_gather(bytemuck::bytes_of(&told)).and_then(|all| read(&all, told));
+        let all = self.exchange.all_gather(bytemuck::bytes_of(&own)).and_then(|all| read(&all, own));
         let all = all.map_err(|e| Error::failed(id, e))?;
         let end = Instant::now();
         if let Some(ObserveAdditions(observe)) = &self.observe {
-            added.spans.iter().chain([&(start, end)]).for_each(|&(from, to)| observe(id, from, to));
+            reduced.spans.iter().chain([&(start, end)]).for_each(|&(from, to)| observe(id, from, to));
         }
-        let micros = (added.total + (end - start)).as_micros() as u64;
+        let micros = (reduced.total + (end - start)).as_micros() as u64;
         gradients.count = all.iter().map(|t| t.count).sum();
         let mut rest = &self.values[..];
         for tensor in &mut gradients.tensors {
@@ -150,7 +150,7 @@ impl GroupTraining {
         let behind = longest - seconds.iter().sum::<f64>() / seconds.len() as f64;
         let counters = Counters::NONE
             .with(&EXCHANGE_MICROS, micros)
-            .with(&EXCHANGE_HIDDEN_MICROS, added.hidden.as_micros() as u64)
+            .with(&EXCHANGE_HIDDEN_MICROS, reduced.hidden.as_micros() as u64)
             .with(&IMBALANCE_MICROS, (behind * 1e6) as u64);
         Ok((score, step, counters))
     }
@@ -165,13 +165,13 @@ fn accumulate_share(inner: &mut dyn Training, batch: &MiniBatch, complete: Compl
     Ok(Handle::ready(Score::default(), Duration::ZERO))
 }
 
-/// What all trainers told, by rank.
-fn read(all: &[Vec<u8>], own: Told) -> crate::Result<Vec<Told>> {
-    let mut told = Vec::with_capacity(all.len());
+/// Statistics of all trainers, by rank; an error where one is at another mini-batch.
+fn read(all: &[Vec<u8>], own: StepStatistics) -> crate::Result<Vec<StepStatistics>> {
+    let mut read = Vec::with_capacity(all.len());
     for (rank, bytes) in all.iter().enumerate() {
         let differs = |what: String| Err(GroupError::Differs { rank, what });
-        match bytemuck::try_pod_read_unaligned::<Told>(bytes) {
-            Ok(t) if (t.epoch, t.index) == (own.epoch, own.index) => told.push(t),
+        match bytemuck::try_pod_read_unaligned::<StepStatistics>(bytes) {
+            Ok(t) if (t.epoch, t.index) == (own.epoch, own.index) => read.push(t),
             Ok(t) => {
                 let what = format!(
                     "mini-batch {} of epoch {}, another trains mini-batch {} of epoch {}",
@@ -182,7 +182,7 @@ fn read(all: &[Vec<u8>], own: Told) -> crate::Result<Vec<Told>> {
             Err(_) => return differs("it makes another call".to_string()),
         }
     }
-    Ok(told)
+    Ok(read)
 }
 
 impl Training for GroupTraining {
@@ -222,9 +222,9 @@ impl Training for GroupTraining {
             let sent = self.exchange.bytes_sent();
             let last = self.last.filter(|(epoch, _)| *epoch == batch.id().epoch);
             let start = last.map_or_else(Instant::now, |(_, end)| end);
-            let (own, accumulating, added) = self.accumulate_together(batch)?;
-            let seconds = added.work_ended.saturating_duration_since(start).as_secs_f64();
-            let (score, step, exchanged) = self.step_together(batch, own, seconds, &added)?;
+            let (own, accumulating, reduced) = self.accumulate_together(batch)?;
+            let seconds = reduced.work_ended.saturating_duration_since(start).as_secs_f64();
+            let (score, step, exchanged) = self.step_together(batch, own, seconds, &reduced)?;
             let ((), stepping) = step.measured()?;
             self.last = Some((batch.id().epoch, Instant::now()));
             let mut counters = accumulating.counters.with(&EXCHANGE_BYTES, self.exchange.bytes_sent() - sent);

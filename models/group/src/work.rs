@@ -41,7 +41,7 @@ pub fn work(topology: &Topology, sampling: &Sampling) -> Vec<f32> {
     }
 }
 
-/// What is summed.
+/// The quantity that is summed over a seed's mini-batch.
 #[derive(Clone, Copy, PartialEq)]
 enum Count {
     /// Edges of all blocks.

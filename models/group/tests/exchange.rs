@@ -21,7 +21,7 @@ fn group(size: usize) -> Vec<HostExchange> {
     HostExchange::group(size, Duration::from_secs(60))
 }
 
-/// Values of all magnitudes, whose sums depend on the order of addition.
+/// Values of all magnitudes, whose sums depend on the order in which they are added.
 fn value(rank: usize, round: usize, i: usize) -> f32 {
     let x = ((rank * 7919 + round * 104_729 + i * 31) % 1009) as f32 - 504.0;
     x * 10f32.powi((i % 13) as i32 - 6)

@@ -13,7 +13,7 @@ use morphgl_registry::{Fanouts, SamplerSettings};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Rounding: gradients of equal mini-batches in another order of addition.
+/// Rounding: gradients of equal mini-batches added in another order.
 const ROUNDING: f64 = 1e-6;
 
 fn task(dataset: Dataset, fanouts: &str, batch_size: usize, mut model: Value) -> Task {

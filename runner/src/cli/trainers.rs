@@ -18,7 +18,7 @@ pub(crate) struct TrainerPart {
     pub(crate) batching_seconds_per_epoch: f64,
     pub(crate) transferring_seconds_per_epoch: f64,
     pub(crate) training_seconds_per_epoch: f64,
-    /// In additions of gradients, waiting for other trainers included.
+    /// In all-reduces of gradients, waiting for other trainers included.
     pub(crate) exchange_seconds_per_epoch: f64,
     /// The part of these in which its backward went on.
     pub(crate) exchange_hidden_seconds_per_epoch: f64,
@@ -57,7 +57,7 @@ pub(crate) fn in_words(parts: &[TrainerPart]) -> String {
     let Some(first) = parts.first() else { return String::new() };
     let of_each = |part: &TrainerPart| format!("{} {:.3}", part.place, part.exchange_seconds_per_epoch);
     format!(
-        "{}: seconds an epoch in additions: {}; the slowest share takes {:.3} s an epoch longer than the mean\n",
+        "{}: seconds per epoch in all-reduces: {}; the slowest share takes {:.3} s per epoch longer than the mean\n",
         show::plural(parts.len() as u64, "trainer"),
         parts.iter().map(of_each).collect::<Vec<_>>().join(", "),
         first.imbalance_seconds_per_epoch,
@@ -74,7 +74,7 @@ pub(crate) fn rows(parts: &[TrainerPart], simulated: &Simulated) -> Vec<morphgl_
         batching: part.batching_seconds_per_epoch,
         transferring: part.transferring_seconds_per_epoch,
         training: part.training_seconds_per_epoch,
-        addition: part.exchange_seconds_per_epoch,
+        all_reduce: part.exchange_seconds_per_epoch,
         hidden: part.exchange_hidden_seconds_per_epoch,
     };
     parts.iter().map(row).collect()

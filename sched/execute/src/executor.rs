@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use morphgl_plan::{Order, Schedule, simulate};
 use morphgl_registry::{Key, Operators, Route, Training, Transferring};
 
-use crate::engine::Engine;
+use crate::epoch_loop::EpochLoop;
 use crate::matching::routes_of;
 use crate::operators::ExecutorOperators;
 use crate::position::Rest;
@@ -107,12 +107,12 @@ impl Executor {
             }
             None => (&*schedule, &*order, batches),
         };
-        let mut engine = Engine::new(operators, (schedule, order), (epoch, batches), so_far, *settings);
-        let panicked = catch_unwind(AssertUnwindSafe(|| engine.run(stop, observe))).err();
+        let mut epoch_loop = EpochLoop::new(operators, (schedule, order), (epoch, batches), so_far, *settings);
+        let panicked = catch_unwind(AssertUnwindSafe(|| epoch_loop.run(stop, observe))).err();
         if panicked.is_some() {
-            engine.drain();
+            epoch_loop.drain();
         }
-        let report = engine.close(operators);
+        let report = epoch_loop.close(operators);
         match panicked {
             // The observer's own panic: operators' panics are caught in their lanes.
             Some(payload) => resume_unwind(payload),

@@ -61,7 +61,7 @@ enum Command {
     Export,
 }
 
-/// A lane as the engine sees it. Dropping it ends the thread after its current work, without waiting for it.
+/// A lane as the event loop sees it. Dropping it ends the thread after its current work, without waiting for it.
 pub(crate) struct Lane {
     commands: Sender<Command>,
     queue: usize,

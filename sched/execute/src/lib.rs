@@ -2,7 +2,7 @@
 
 mod buffers;
 mod clock;
-mod engine;
+mod epoch_loop;
 mod error;
 mod executor;
 mod lane;

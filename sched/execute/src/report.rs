@@ -56,7 +56,7 @@ pub enum Event<'a> {
     Ended(Activity),
     /// A phase has ended at a trainer of a group that another one leads: its number, from 1.
     Followed(usize, Activity),
-    /// Gradients of a mini-batch were added up over a group, at the trainer with this number, 0 the leading one.
+    /// Gradients of a mini-batch were all-reduced over a group, at the trainer with this number, 0 the leading one.
     Added(usize, BatchId, Span),
     /// A mini-batch was trained; its [`Event::Ended`] came before.
     Trained(BatchDone),
@@ -109,7 +109,8 @@ pub struct ResourceSeconds {
     /// Seconds of the phases that use it, as the operators measured; core-seconds where it has cores. Of phases that a device
     /// queues, each contains the work of others that was done meanwhile.
     pub seconds: f64,
-    /// Share of the run, from 0 to 1, to compare with the prediction; of all cores where it has cores.
+    /// Utilisation: the fraction of the run in which it was busy, 0 to 1, to compare with the prediction; of all cores where it has
+    /// cores.
     pub share: f64,
 }
 
@@ -118,11 +119,11 @@ pub struct ResourceSeconds {
 pub struct ShareReport {
     /// Mini-batches trained.
     pub batches: usize,
-    /// A worker's seconds a mini-batch.
+    /// A worker's seconds per mini-batch.
     pub batching: Seconds,
-    /// Seconds a transfer.
+    /// Seconds per transfer.
     pub transferring: Seconds,
-    /// Seconds a step of training.
+    /// Seconds per step of training.
     pub training: Seconds,
 }
 
@@ -144,7 +145,7 @@ pub struct TrainerReport {
     pub counters: CountersByOperator,
 }
 
-/// Adds up trainers' parts of an epoch, those of the same trainer together.
+/// Sums trainers' parts of an epoch, one sum per trainer.
 pub fn add_trainers(sums: &mut Vec<TrainerReport>, trainers: Vec<TrainerReport>) {
     for trainer in trainers {
         let same = |t: &&mut TrainerReport| (&t.training, &t.place) == (&trainer.training, &trainer.place);
@@ -213,7 +214,7 @@ pub struct EpochRow {
     pub seconds: f64,
     /// Seconds of evaluation.
     pub evaluation_seconds: f64,
-    /// Mean training loss a seed; NaN, in JSON null, where no seed has a label.
+    /// Mean training loss per seed; NaN, in JSON null, where no seed has a label.
     #[serde(deserialize_with = "nan_for_null")]
     pub loss: f64,
     /// Accuracy on the training seeds, in training mode; NaN, in JSON null, where no seed has a label.

@@ -1,6 +1,6 @@
 'use strict';
 // Unpacks an embedded timeline: starts and ends in seconds, a sorted list of activities a lane.
-const KINDS = ['Batching', 'Transferring', 'Training', 'Addition'];
+const KINDS = ['Batching', 'Transferring', 'Training', 'All-reduce'];
 const LETTERS = 'BTMA';
 
 function unpack(packed) {

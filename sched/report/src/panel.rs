@@ -62,8 +62,8 @@ impl Panel<'_> {
             let baseline = px(y + row / 2.0 + 4.0);
             put!(body, r#"<text class="{class} end" x="{}" y="{baseline}">{}</text>"#, px(left - 10.0), escape(&name));
             self.lane(&mut body, blocks, y);
-            let busy = percent(self.rows.busy(blocks, self.from, self.to), 0);
-            put!(body, r#"<text class="quiet end" x="{share_end}" y="{baseline}">{busy}</text>"#);
+            let share = percent(self.rows.utilisation(blocks, self.from, self.to), 0);
+            put!(body, r#"<text class="quiet end" x="{share_end}" y="{baseline}">{share}</text>"#);
             y += row;
         }
         self.axis(out, first, y);

@@ -39,7 +39,7 @@ pub struct Report {
     pub test_accuracy: Option<f64>,
     /// Best validation accuracy, 0 to 1; if absent, the best of [`Report::epochs`].
     pub best_valid_accuracy: Option<f64>,
-    /// Busy shares of resources, predicted and measured.
+    /// Utilisation of resources, predicted and measured.
     pub utilisation: Vec<Utilisation>,
     /// The epochs that were run, in order.
     pub epochs: Vec<Epoch>,
@@ -79,7 +79,7 @@ pub struct Report {
     pub measured: Option<Timeline>,
 }
 
-/// Busy share of a resource, 0 to 1.
+/// Utilisation of a resource: the fraction of an epoch in which it is busy, 0 to 1.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Utilisation {
@@ -87,9 +87,9 @@ pub struct Utilisation {
     pub resource: String,
     /// Whether it is simulated.
     pub simulated: bool,
-    /// Predicted busy share.
+    /// Predicted utilisation.
     pub predicted: Option<f64>,
-    /// Measured busy share.
+    /// Measured utilisation.
     pub measured: Option<f64>,
 }
 
@@ -162,16 +162,17 @@ pub struct Trainer {
     pub operator: String,
     /// Whether it is simulated.
     pub simulated: bool,
-    /// Seeds of its shares, an epoch.
+    /// Seeds of its shares per epoch.
     pub seeds: f64,
     /// Seconds of batching, over all workers.
     pub batching: f64,
     /// Seconds of transferring.
     pub transferring: f64,
-    /// Seconds of training, without additions.
+    /// Seconds of training, without all-reduces.
     pub training: f64,
-    /// Seconds in which gradients were added up, waiting for other trainers included.
-    pub addition: f64,
+    /// Seconds in all-reduces of gradients, waiting for other trainers included.
+    #[serde(alias = "addition")]
+    pub all_reduce: f64,
     /// The part of these in which the trainer's backward went on.
     pub hidden: f64,
 }
@@ -190,7 +191,7 @@ pub struct Baseline {
     pub ratio: Option<f64>,
     /// Its bottleneck.
     pub bottleneck: String,
-    /// Resources and their predicted busy share, 0 to 1.
+    /// Resources and their predicted utilisation, 0 to 1.
     pub utilisation: Vec<(String, f64)>,
     /// Whether it is the plan that was chosen.
     pub chosen: bool,

@@ -32,13 +32,13 @@ impl Timeline {
         Rows::new(self).left_out
     }
 
-    /// Busy share of each lane, 0 to 1; overlapping activities count once.
+    /// Utilisation of each lane, 0 to 1; overlapping activities count once.
     ///
     /// # Complexity
     /// O(n log n) time and O(n) space for n activities.
-    pub fn busy(&self) -> Vec<f64> {
+    pub fn utilisation(&self) -> Vec<f64> {
         let rows = Rows::new(self);
-        rows.lanes.iter().map(|lane| rows.busy(lane, 0.0, rows.seconds)).collect()
+        rows.lanes.iter().map(|lane| rows.utilisation(lane, 0.0, rows.seconds)).collect()
     }
 }
 
@@ -73,8 +73,8 @@ impl Rows {
         rows
     }
 
-    /// Busy share of a lane during `from..to`.
-    pub(crate) fn busy(&self, lane: &[Block], from: f64, to: f64) -> f64 {
+    /// Utilisation of a lane during `from..to`.
+    pub(crate) fn utilisation(&self, lane: &[Block], from: f64, to: f64) -> f64 {
         if to <= from {
             return 0.0;
         }

@@ -56,10 +56,10 @@ fn time(seconds: f64) -> String {
 /// Trainers that share every step.
 pub(crate) fn trainers(trainers: &[Trainer]) -> String {
     let headings =
-        ["Trainer", "#seeds", "#batching", "#transferring", "#training", "#addition", "#of it behind backward"];
+        ["Trainer", "#seeds", "#batching", "#transferring", "#training", "#all-reduce", "#of it behind backward"];
     let cells = |t: &Trainer| {
         let seeds = count(t.seeds.round().max(0.0) as u64);
-        let seconds = [t.batching, t.transferring, t.training, t.addition, t.hidden].map(time);
+        let seconds = [t.batching, t.transferring, t.training, t.all_reduce, t.hidden].map(time);
         let below = if t.simulated { format!("{} (simulated)", t.operator) } else { t.operator.clone() };
         row(false, &t.name, &below, [seeds].into_iter().chain(seconds))
     };

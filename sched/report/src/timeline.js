@@ -44,7 +44,7 @@ class TimelineView {
     const style = getComputedStyle(document.documentElement);
     const get = name => style.getPropertyValue('--' + name).trim();
     this.colours = Object.fromEntries(['ink', 'text', 'quiet', 'line', 'rail', 'card', 'mark', 'hatch', 'measured', 'on-dark'].map(n => [n, get(n)]));
-    this.fills = ['batching', 'transferring', 'training', 'addition'].map(get);
+    this.fills = ['batching', 'transferring', 'training', 'all-reduce'].map(get);
     this.inks = [this.colours['on-dark'], '#2b1d00', '#03231c', this.colours['on-dark']];
     this.font = getComputedStyle(document.body).fontFamily;
     this.patterns = null;

@@ -5,19 +5,20 @@ use std::fmt;
 use morphgl_plan::Phase;
 use serde::{Deserialize, Serialize};
 
-/// What a bar of a timeline is: a phase of a mini-batch, or the addition of its gradients over the trainers of a group.
+/// What a bar of a timeline is: a phase of a mini-batch, or the all-reduce of its gradients over the trainers of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names of the phases, and that of the addition")]
+#[allow(missing_docs, reason = "the names of the phases, and that of the collective")]
 pub enum Work {
     Batching,
     Transferring,
     Training,
-    Addition,
+    #[serde(alias = "Addition")]
+    AllReduce,
 }
 
 impl Work {
     /// All of them, the phases first.
-    pub const ALL: [Work; 4] = [Work::Batching, Work::Transferring, Work::Training, Work::Addition];
+    pub const ALL: [Work; 4] = [Work::Batching, Work::Transferring, Work::Training, Work::AllReduce];
 
     /// Its letter: that of the phase in MorphGL's figures, and A.
     pub(crate) fn letter(self) -> char {
@@ -33,14 +34,14 @@ impl From<Phase> for Work {
 
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(["Batching", "Transferring", "Training", "Addition"][*self as usize])
+        f.write_str(["Batching", "Transferring", "Training", "All-reduce"][*self as usize])
     }
 }
 
 /// A bar of a timeline: one phase of one mini-batch, on the lanes it occupies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
-    /// The phase, or the addition.
+    /// The phase, or the all-reduce.
     pub work: Work,
     /// The mini-batch's index within its epoch.
     pub batch: u32,
@@ -97,10 +98,10 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The kinds of its bars: the phases, and the addition where there is one.
+    /// The kinds of its bars: the phases, and the all-reduce where there is one.
     pub(crate) fn kinds(&self) -> &'static [Work] {
-        let adds = self.activities.iter().any(|bar| bar.work == Work::Addition);
-        if adds { &Work::ALL } else { &Work::ALL[..3] }
+        let reduces = self.activities.iter().any(|bar| bar.work == Work::AllReduce);
+        if reduces { &Work::ALL } else { &Work::ALL[..3] }
     }
 
     /// Whether any lane is simulated.

@@ -108,13 +108,13 @@ fn a_short_timeline_is_drawn_block_by_block_with_numbers() {
     // Only the second route has a pattern: over its blocks on two lanes, and in the legend.
     assert_eq!(text.matches("fill=\"url(#timeline-1)\"").count(), 3);
     assert!(text.contains("id=\"timeline-1\"") && !text.contains("timeline-0"));
-    // Additions are named where there are any.
-    assert!(!text.contains("Addition (A)"), "{text}");
+    // All-reduces are named where there are any.
+    assert!(!text.contains("All-reduce (A)"), "{text}");
     let mut added = timeline.clone();
-    added.activities.push(activity(Work::Addition, 0, 1.5, 2.0, &[1]));
+    added.activities.push(activity(Work::AllReduce, 0, 1.5, 2.0, &[1]));
     let text = svg(&added, &SvgOptions::default());
     assert_eq!(check_picture(&text), 6);
-    for part in [">A7<", "Addition (A)", "Addition of mini-batch 7, epoch 2, by CPU: 500 ms from "] {
+    for part in [">A7<", "All-reduce (A)", "All-reduce of mini-batch 7, epoch 2, by CPU: 500 ms from "] {
         assert!(text.contains(part), "no {part} in {text}");
     }
 }
@@ -126,7 +126,7 @@ fn trainers_have_a_table() {
         operator: "Training_CPU_Native".into(),
         simulated,
         seeds: 1234.4,
-        addition: 0.25,
+        all_reduce: 0.25,
         ..Trainer::default()
     };
     let trainers = vec![trainer("host", false), trainer("sim:0", true)];

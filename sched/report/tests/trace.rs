@@ -26,7 +26,7 @@ fn timeline() -> Timeline {
             activity(Work::Batching, 0, 0.0, 0.25, &[0]),
             activity(Work::Batching, 1, 0.1, 0.2, &[1, 2, 2]),
             activity(Work::Training, 0, f64::NAN, 1.0, &[2]),
-            activity(Work::Addition, 0, 0.5, 0.75, &[2]),
+            activity(Work::AllReduce, 0, 0.5, 0.75, &[2]),
         ],
         marks: vec![
             Mark { name: "evaluation".into(), start: 1.0, end: 1.5 },
@@ -45,7 +45,7 @@ fn every_activity_is_written_once_a_lane_with_names_and_arguments() {
     let expected = [(1, 1), (1, 2), (1, 3), (1, 3), (2, 1), (2, 2), (2, 3), (2, 3)].map(|(p, t)| (Some(p), Some(t)));
     assert_eq!(placed, expected);
     assert_eq!(complete[1]["name"], "Batching 3");
-    assert_eq!((&complete[3]["name"], &complete[3]["cat"]), (&"Addition 3".into(), &"Addition".into()));
+    assert_eq!((&complete[3]["name"], &complete[3]["cat"]), (&"All-reduce 3".into(), &"All-reduce".into()));
     assert_eq!((&complete[1]["ts"], &complete[1]["dur"]), (&Value::from(100_000.0), &Value::from(100_000.0)));
     // A route without a name is its number.
     assert_eq!(complete[0]["args"], serde_json::json!({ "batch": 3, "epoch": 1, "route": "by CPU" }));

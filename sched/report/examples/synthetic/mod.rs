@@ -124,7 +124,7 @@ fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
 
 fn utilisation(predicted: &Timeline, measured: &Timeline) -> Vec<Utilisation> {
     let mean = |timeline: &Timeline, resource: &str| {
-        let busy = timeline.busy();
+        let busy = timeline.utilisation();
         let of: Vec<f64> = timeline.lanes.iter().zip(busy).filter(|l| l.0.resource == resource).map(|l| l.1).collect();
         Some(of.iter().sum::<f64>() / of.len() as f64)
     };

@@ -28,6 +28,6 @@ fn undrawable_activities_are_counted_and_overlapping_time_counts_once() {
     assert_eq!(rows.left_out, 6);
     assert_eq!(rows.lanes[0].iter().map(|b| b.start).collect::<Vec<_>>(), [0.0, 0.5, 2.0]);
     assert_eq!(rows.lanes[1].iter().map(|b| b.start).collect::<Vec<_>>(), [0.0, 2.0]);
-    assert_eq!(timeline.busy(), [2.5 / 5.0, 1.5 / 5.0]);
-    assert_eq!(rows.busy(&rows.lanes[0], 0.5, 2.5), 1.5 / 2.0);
+    assert_eq!(timeline.utilisation(), [2.5 / 5.0, 1.5 / 5.0]);
+    assert_eq!(rows.utilisation(&rows.lanes[0], 0.5, 2.5), 1.5 / 2.0);
 }

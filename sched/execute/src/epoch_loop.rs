@@ -1,4 +1,4 @@
-//! The engine of an epoch: sends mini-batches to lanes as the schedule's order allows, and receives their answers.
+//! The event loop of an epoch: sends mini-batches to lanes as the schedule's order allows, and receives their answers.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -27,10 +27,10 @@ pub(crate) type Observe<'a> = &'a mut dyn FnMut(&Event<'_>) -> Control;
 struct InFlight {
     /// `None` while a lane has it.
     batch: Option<MiniBatch>,
-    /// Where batching put it.
+    /// The place where batching put it.
     place: Place,
     edges: usize,
-    /// Of batching and of transferring.
+    /// Counters of batching and of transferring.
     counters: [Counters; 2],
 }
 
@@ -40,12 +40,12 @@ struct Running {
     id: BatchId,
     lane: usize,
     worker: usize,
-    /// By the engine's clock.
+    /// Start, by the loop's clock.
     since: Duration,
 }
 
 /// The state of an epoch. Single-threaded; it sleeps on one channel.
-pub(crate) struct Engine<'a> {
+pub(crate) struct EpochLoop<'a> {
     epoch: u32,
     /// Indices of the mini-batches by position.
     batches: &'a [u32],
@@ -62,21 +62,21 @@ pub(crate) struct Engine<'a> {
     share_lanes: Vec<Vec<usize>>,
     /// Workers of each share without work.
     idle: Vec<Vec<usize>>,
-    /// By position.
+    /// Mini-batches in flight, by position.
     in_flight: HashMap<u32, InFlight>,
     running: Vec<Running>,
     /// Positions of the mini-batches that training's lane was sent before their training begins: its operator queues them behind
     /// the one in work.
     queued: VecDeque<u32>,
-    /// Since when training's lane is asked for its state.
+    /// Start of the export that training's lane was asked for, if one is under way.
     exporting: Option<Duration>,
-    /// By position.
+    /// Whether each mini-batch is trained, by position.
     trained: Vec<bool>,
     stopped: bool,
     failure: Option<Error>,
 }
 
-impl<'a> Engine<'a> {
+impl<'a> EpochLoop<'a> {
     /// Starts the lanes of the schedule's operators, to train the mini-batches with these indices after those of `so_far`.
     pub(crate) fn new(
         operators: &mut ExecutorOperators,
@@ -133,7 +133,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Waits for what is running, after [`Engine::run`] panicked because the observer did.
+    /// Waits for what is running, after [`EpochLoop::run`] panicked because the observer did.
     pub(crate) fn drain(&mut self) {
         self.stopped = true;
         loop {

@@ -1,4 +1,4 @@
-//! The addition of one device: its buffers, and the calls in their order.
+//! All-reduce on one device: its buffers, and the calls in their order (reduce-scatter, then all-gather).
 
 use morphgl_cuda::{Buffer, Communicator, Device, Event, Pinned, Shape, Stream};
 use morphgl_registry::{Key, Place, Result};
@@ -12,12 +12,12 @@ morphgl_cuda::kernels! {
     }
 }
 
-/// One device's part of additions.
+/// One device's end of all-reduces.
 #[derive(Debug)]
-pub(crate) struct Addition {
+pub(crate) struct AllReduce {
     pub(crate) communicator: Communicator,
     kernels: Kernels,
-    /// `None` before the first addition.
+    /// `None` before the first all-reduce.
     memory: Option<Memory>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Addition {
 struct Memory {
     /// Elements of a part.
     part: usize,
-    /// Before an addition this rank's values, after it the sums over all ranks; in host memory.
+    /// Before an all-reduce this rank's values, after it the sums over all ranks; in host memory.
     host: Pinned<f32>,
     /// The same on the device.
     values: Buffer<f32>,
@@ -45,9 +45,9 @@ impl Memory {
     }
 }
 
-impl Addition {
-    /// The parts of all devices, by rank. What a first exchange has to set up is set up here, by one thread, which cannot wait
-    /// for another; and its result is checked.
+impl AllReduce {
+    /// The ends of all devices, by rank. NCCL's connections are set up here, by one thread, so that none waits for another; the
+    /// sums of a first all-reduce are checked.
     ///
     /// # Errors
     ///
@@ -55,13 +55,13 @@ impl Addition {
     pub(crate) fn group(trainers: &[(Key, Place)]) -> Result<Vec<Self>> {
         let streams = trainers.iter().map(|(key, place)| Stream::new(&Device::open(place, key)?, true));
         let communicators = Communicator::group(streams.collect::<Result<_>>()?)?;
-        let addition = |communicator: Communicator| -> Result<Self> {
+        let end = |communicator: Communicator| -> Result<Self> {
             let kernels = Kernels::load(communicator.stream().device())?;
             Ok(Self { communicator, kernels, memory: None })
         };
-        let mut all: Vec<Self> = communicators.into_iter().map(addition).collect::<Result<_>>()?;
+        let mut all: Vec<Self> = communicators.into_iter().map(end).collect::<Result<_>>()?;
         if let Err(e) = connect(&mut all) {
-            all.iter().for_each(|addition| addition.communicator.abort());
+            all.iter().for_each(|end| end.communicator.abort());
             return Err(e);
         }
         Ok(all)
@@ -80,14 +80,15 @@ impl Addition {
         stream.copy(&memory.host, 0..ranks * part, &mut memory.values, 0)
     }
 
-    /// Sends each other rank that part of the values which it adds for all, and receives this rank's part of theirs.
+    /// First half of the reduce-scatter: sends each other rank the part of the values that it adds for all, and receives this
+    /// rank's part of theirs.
     fn scatter(&mut self) -> Result<()> {
         let memory = self.memory.as_mut().expect("values were uploaded");
         self.communicator.exchange_parts(&memory.values, &mut memory.parts, memory.part)
     }
 
-    /// Adds the own part in the order of ranks.
-    fn add(&mut self) -> Result<()> {
+    /// Second half of the reduce-scatter: adds this rank's part in the order of ranks.
+    fn reduce(&mut self) -> Result<()> {
         let memory = self.memory.as_mut().expect("values were uploaded");
         let (len, ranks) = (memory.part as u64, self.communicator.size() as u32);
         let arguments = &mut [(&memory.parts).into(), (&mut memory.sums).into(), len.into(), ranks.into()];
@@ -96,7 +97,7 @@ impl Addition {
         unsafe { self.communicator.stream().launch(&self.kernels.group_add, shape, arguments) }
     }
 
-    /// Collects the sums of all ranks.
+    /// All-gather of the sums.
     fn gather(&mut self) -> Result<()> {
         let memory = self.memory.as_mut().expect("values were uploaded");
         self.communicator.all_gather(&memory.sums, &mut memory.values, memory.part)
@@ -110,42 +111,42 @@ impl Addition {
         stream.record(false)
     }
 
-    /// Queues the addition of values that are not empty; [`Addition::sums`] has their sums after the event.
+    /// Queues the all-reduce of values that are not empty; [`AllReduce::sums`] has their sums after the event.
     pub(crate) fn queue(&mut self, values: &[f32]) -> Result<Event> {
         self.upload(values)?;
         self.scatter()?;
-        self.add()?;
+        self.reduce()?;
         self.gather()?;
         self.download()
     }
 
-    /// The first sums; the event of [`Addition::queue`] has happened.
+    /// The first `len` sums; the event of [`AllReduce::queue`] has happened.
     pub(crate) fn sums(&self, len: usize) -> &[f32] {
         &self.memory.as_ref().expect("values were added").host[..len]
     }
 
-    /// Bytes that an addition sends to other devices.
+    /// Bytes that an all-reduce sends to other devices.
     pub(crate) fn bytes_sent(&self) -> u64 {
         let part = self.memory.as_ref().map_or(0, |memory| memory.part);
         (2 * part * size_of::<f32>() * (self.communicator.size() - 1)) as u64
     }
 }
 
-/// Adds known values once with the ends of all devices, in the calling thread.
-fn connect(all: &mut [Addition]) -> Result<()> {
+/// Checks an all-reduce of known values over all devices, with all calls made by the calling thread.
+fn connect(all: &mut [AllReduce]) -> Result<()> {
     let Some(first) = all.first() else { return Ok(()) };
     let (size, calls) = (first.communicator.size(), first.communicator.calls());
     let own = |rank: usize| (0..size).map(|i| (1 + rank * size + i) as f32).collect::<Vec<_>>();
     let expected: Vec<f32> = (0..size).map(|i| (0..size).map(|rank| own(rank)[i]).sum()).collect();
-    all.iter_mut().enumerate().try_for_each(|(rank, addition)| addition.upload(&own(rank)))?;
-    calls.together(|| all.iter_mut().try_for_each(Addition::scatter))?;
-    all.iter_mut().try_for_each(Addition::add)?;
-    calls.together(|| all.iter_mut().try_for_each(Addition::gather))?;
-    let events = all.iter_mut().map(Addition::download).collect::<Result<Vec<_>>>()?;
+    all.iter_mut().enumerate().try_for_each(|(rank, end)| end.upload(&own(rank)))?;
+    calls.together(|| all.iter_mut().try_for_each(AllReduce::scatter))?;
+    all.iter_mut().try_for_each(AllReduce::reduce)?;
+    calls.together(|| all.iter_mut().try_for_each(AllReduce::gather))?;
+    let events = all.iter_mut().map(AllReduce::download).collect::<Result<Vec<_>>>()?;
     events.iter().try_for_each(Event::synchronize)?;
-    for addition in all {
-        addition.communicator.check()?;
-        let (found, device) = (addition.sums(size), addition.communicator.stream().device().place());
+    for end in all {
+        end.communicator.check()?;
+        let (found, device) = (end.sums(size), end.communicator.stream().device().place());
         if found != expected {
             let why = format!("NCCL adds {found:?} instead of {expected:?}; train without it (--exchange host)");
             return Err(morphgl_registry::Error::failed(device, why));
