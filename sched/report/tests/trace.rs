@@ -1,6 +1,6 @@
 //! The laws of a trace.
 
-use morphgl_report::{Bar, Lane, Mark, Timeline, Work, trace, write_trace};
+use morphgl_report::{Bar, Lane, Mark, Timeline, Trainer, Work, trace, write_trace};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -99,4 +99,14 @@ proptest! {
         prop_assert_eq!(events(&trace, "X").iter().map(id).collect::<Vec<_>>(), expected);
         prop_assert_eq!(trace["otherData"]["leftOut"].as_u64(), Some(timeline.left_out() as u64));
     }
+}
+
+/// Timelines and reports that say "addition" for an all-reduce.
+#[test]
+fn earlier_names_of_an_all_reduce_are_read() {
+    let work: Work = serde_json::from_str("\"Addition\"").expect("an earlier name");
+    assert_eq!(work, Work::AllReduce);
+    assert_eq!(serde_json::to_value(work).expect("plain data"), "AllReduce");
+    let trainer: Trainer = serde_json::from_str(r#"{"addition": 0.25}"#).expect("an earlier name");
+    assert_eq!(trainer.all_reduce, 0.25);
 }
