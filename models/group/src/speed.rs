@@ -33,9 +33,9 @@ impl Line {
     }
 }
 
-/// Least squares of relative errors with exponentially decaying weights, drawn towards a line through the origin. Observations
-/// are limited to a factor around the median of the last ones, so that a stall of a step or two changes little, and sums are
-/// scaled when that median says that the speed has changed.
+/// Weighted least squares of relative errors: weights decay exponentially, and a ridge penalty keeps the fixed cost small.
+/// Observations are limited to a factor around the median of the last ones, so that a stall of a step or two changes little,
+/// and sums are scaled when that median says that the speed has changed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Speed {
     /// Work per second before the first observation.

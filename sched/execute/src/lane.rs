@@ -29,12 +29,12 @@ pub(crate) struct Work {
     pub(crate) measured: Measured,
 }
 
-/// What a lane answers with.
+/// Answers of a lane.
 #[allow(clippy::large_enum_variant, reason = "nearly all answers are the larger one, and must not allocate")]
 pub(crate) enum Output {
-    /// To a mini-batch.
+    /// The result of a mini-batch.
     Work(Work),
-    /// To [`Command::Export`].
+    /// The state of training, on [`Command::Export`].
     State(TrainingState),
 }
 

@@ -10,7 +10,7 @@ use crate::lane::{Answer, Lane, Operator};
 
 /// A lane with its share and its operator's key, which outlive the thread.
 struct Entry {
-    /// `None` for training, which is of all shares.
+    /// Share of the schedule that the lane serves; `None` for training's lane, which serves all of them.
     share: Option<usize>,
     key: Key,
     /// `None` when its thread could not be started, or was abandoned.
