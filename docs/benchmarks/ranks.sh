@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Training by 1, 2 and 4 ranks of MPI over links of 100 Mbit/s and 1 Gbit/s: seconds predicted and measured, the part of the exchanges
-# that backward hides, bytes an epoch, and losses, as a table. RATES and RANKS, if set, are other links and numbers of ranks.
+# that backward hides, bytes per epoch, and losses, as a table. RATES and RANKS, if set, are other links and numbers of ranks.
 # Four hosts are network namespaces of this machine, joined by a bridge; each link is limited by tc, in both directions. They share
 # this machine's cores. Needs root, iproute2 and Open MPI, and a morphgl built with --features mpi.
 # Usage: ranks.sh MORPHGL DATASET [option of train]...
@@ -56,7 +56,7 @@ train() {
     "$morphgl" train "$dataset" --threads 1 --json --quiet "$@"
 }
 
-echo "| link | ranks | seconds an epoch: predicted | measured (median) | in exchanges | hidden behind backward | MiB sent an epoch by all | last loss |"
+echo "| link | ranks | seconds per epoch: predicted | measured (median) | in exchanges | hidden behind backward | MiB sent per epoch by all | last loss |"
 echo "|---|---|---|---|---|---|---|---|"
 for rate in ${RATES:-100mbit 1gbit}; do
   limit $rate
