@@ -54,7 +54,7 @@ sys.modules.update({"scipy": types.ModuleType("scipy"), "scipy.sparse": types.Mo
 
 
 def csr(rows, cols, columns):
-    """A matrix with a one in each of `columns`, a list of columns a row."""
+    """A matrix with a one in each of `columns`, a list of columns per row."""
     matrix = Csr()
     matrix._shape = (rows, cols)
     matrix.indptr = np.cumsum([0] + [len(c) for c in columns]).astype(np.int32)

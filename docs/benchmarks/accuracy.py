@@ -50,7 +50,7 @@ def main():
         command = [str(args.binary), *words, "--json", "--quiet"]
         return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
-    print("| recipe | to reach | mean | deviation | each | epochs | seconds an epoch |")
+    print("| recipe | to reach | mean | deviation | each | epochs | seconds per epoch |")
     print("|---|---|---|---|---|---|---|", flush=True)
     missed = []
     with tempfile.TemporaryDirectory() as directory:

@@ -90,7 +90,7 @@ def main():
     add("--workers", default="0", help="epoch: worker processes of the peers' loaders; several are tried, and the best counts")
     add("--training", default="", help="MorphGL's training operator for step and epoch, by its key")
     add("--rounds", type=int, default=5)
-    add("--batches", type=int, default=24, help="mini-batches a round on large sets for sample and prepare")
+    add("--batches", type=int, default=24, help="mini-batches per round on large sets for sample and prepare")
     add("--epoch-batches", type=int, default=100, help="the same for epoch")
     add("--large", default="products-like", help="sets that are too large for whole epochs")
     add("--budget", type=float, default=0, help="seconds after which no further run begins")

@@ -5,7 +5,7 @@ Usage: docs/benchmarks/first_training.py --out FILE [--data DIR] [--sets NAME,â€
                                          [--only default|best] [--replay 25,50,100,200]
 Needs a release build (`cargo build --release`) and the standard library alone.
 DIR for data holds gnn-benchmark-npz/ with Amazon Photo and Coauthor CS (default: $MORPHGL_TEST_DATA); the others are in testdata/.
-Planetoid's sets have their public split, the others a random one a seed. The best is that of many epochs (`SETS` says how
+Planetoid's sets have their public split, the others a random one per seed. The best is that of many epochs (`SETS` says how
 many) at each of the learning rates, the model of the best validation accuracy kept; of the rates, the one with the highest
 mean test accuracy stands in the table, so the comparison favours it.
 --replay says what other patiences, in steps, would have done to the long runs at the default learning rate: the validation

@@ -26,10 +26,9 @@
 set -uo pipefail
 
 STAGES="smoke gather translation sample step transfers epochs sweep suites sanitize"
-CRATES=(morphgl-cuda morphgl-batching-cuda-neighbor morphgl-transferring-pcie-dma
-        morphgl-transferring-cuda-zero-copy morphgl-training-cuda-native)
-BENCHES=(morphgl-batching-cuda-neighbor:sample morphgl-transferring-cuda-zero-copy:gather
-         morphgl-transferring-cuda-zero-copy:translation morphgl-training-cuda-native:step)
+CRATES=(morphgl-cuda morphgl-batching-cuda-neighbor morphgl-transferring-cuda morphgl-training-cuda-native)
+BENCHES=(morphgl-batching-cuda-neighbor:sample morphgl-transferring-cuda:gather
+         morphgl-transferring-cuda:translation morphgl-training-cuda-native:step)
 FILES=(gpu.sh gpu_quarter.sh gpu_table.py peer_batches.py pyg_epoch.py torch_epoch.py wholegraph_epoch.py)
 MOST_BYTES=30000000
 DMA_GATHER=Transferring_CUDA+PCIe_DmaGather

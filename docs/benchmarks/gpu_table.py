@@ -86,7 +86,7 @@ def beside_pyg(runs, by_its_rule):
     peers = lines("pyg.jsonl")
     if not peers:
         return
-    print("\n## Beside PyG, s an epoch, products-like\n")
+    print("\n## Beside PyG, s per epoch, products-like\n")
     row(["model", "threads", "PyG", "how", "MorphGL, PyG's rule", "PyG / MorphGL", "MorphGL, all nodes expanded"])
     print("|---" * 7 + "|")
     for peer in peers:
@@ -131,7 +131,7 @@ def median(values):
 
 
 def step_ms(epoch):
-    """Milliseconds of training a mini-batch, as measured beside the other phases."""
+    """Milliseconds of training per mini-batch, as measured beside the other phases."""
     report = epoch["report"]
     return 1e3 * report["busy"]["training"] / report["batches"]
 
@@ -142,7 +142,7 @@ def side_by_side(name, what, note):
     if not documents:
         return
     print(f"\n## {what}\n\n{note}\n")
-    row(["run", "graph", "model", "threads", "plan", "options", "s, by epoch", "predicted", "training, ms a mini-batch",
+    row(["run", "graph", "model", "threads", "plan", "options", "s, by epoch", "predicted", "training, ms per mini-batch",
          "GB over the link", *(f"busy: {resource}" for resource in RESOURCES)])
     print("|---" * (10 + len(RESOURCES)) + "|")
     for document in documents:
@@ -192,7 +192,7 @@ def peers():
     found, ours = lines("peers.jsonl"), lines("peers-beside.jsonl")
     if not found and not ours:
         return
-    print("\n## Peers on the device, s an epoch, products-like\n\nBy PyG's rule of expansion. *features* says whether a step "
+    print("\n## Peers on the device, s per epoch, products-like\n\nBy PyG's rule of expansion. *features* says whether a step "
           "copies the rows of its mini-batch from pinned memory (host), or gathers them on the device. The first epoch warms up, "
           "compiling included.\n")
     row(["system", "model", "features", "adjacency", "precision", "compiled", "mini-batches", "s by epoch"])

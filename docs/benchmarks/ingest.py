@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Imports by two binaries in turns, file by file: whether reading got slower, and edges a second.
+"""Imports by two binaries in turns, file by file: whether reading got slower, and edges per second.
 
     docs/benchmarks/ingest.py --binary target/release/morphgl [--before OLD] --data DIR --out FILE [--rounds 5] [--cores 0,1]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mini-batches a second of Python's loaders, sampling and gathering: one line of JSON. Fanouts 15,10,5, batch size 1024, shuffled.
+"""Mini-batches per second of Python's loaders, sampling and gathering: one line of JSON. Fanouts 15,10,5, batch size 1024, shuffled.
 
     loaders.py DATASET --loader morphgl --output pyg --workers 2 --batches 80
     loaders.py DATASET --loader pyg|dgl|graphbolt --workers 0 --batches 20

@@ -4,7 +4,7 @@
     docs/benchmarks/pairs.py --binary target/release/morphgl --before OLD --out FILE [--rounds 5] [--isa LEVEL] COMMAND…
 
 A COMMAND is what follows `morphgl bench`, in one word of the shell: "step cora --model gat". Each round runs both builds
-once, in an order that is turned round after each. FILE gets the document of every run, and standard output a line a command:
+once, in an order that is turned round after each. FILE gets the document of every run, and standard output a line per command:
 the median (least to most) of the rounds' ratios new / old. Times are better when lower, rates when higher.
 """
 import argparse

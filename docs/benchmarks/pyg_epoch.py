@@ -58,7 +58,7 @@ def installed():
 
 class Batch:
     """What a step needs of a mini-batch: its features, or its nodes where features are on the device; and its adjacency, the edges
-    or one CSR matrix a layer."""
+    or one CSR matrix per layer."""
 
     FIELDS = "x", "n_id", "edges", "y"
 

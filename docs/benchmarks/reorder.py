@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reordering of one dataset by MorphGL, scipy and DGL in turns: edges a second, and what it does to sampling and gathering.
+"""Reordering of one dataset by MorphGL, scipy and DGL in turns: edges per second, and what it does to sampling and gathering.
 
     PYTHON docs/benchmarks/reorder.py --binary target/release/morphgl --dataset DATASET --out FILE [--rounds 5] [--cores 0]
 
@@ -161,7 +161,7 @@ for name, took in seconds.items():
     ratio = statistics.median(took) / statistics.median(seconds["morphgl"])
     cpu = statistics.median(cpus[name])
     print(f"  {name:12} {statistics.median(rates):8.1f} M edges/s ({rates[0]:.1f}-{rates[-1]:.1f}), {ratio:.2f} times MorphGL's seconds; "
-          f"{num_edges / cpu / 1e6:.1f} M edges a CPU second, {cpu / statistics.median(cpus['morphgl']):.2f} times MorphGL's")
+          f"{num_edges / cpu / 1e6:.1f} M edges per CPU second, {cpu / statistics.median(cpus['morphgl']):.2f} times MorphGL's")
 for what in ("sample", "gather") if args.bench else ():
     of = {n: [l["median"] for l in lines if (l["what"], l["system"]) == (what, n)] for n in ("original", "reordered")}
     unit = next(l["unit"] for l in lines if l["what"] == what)

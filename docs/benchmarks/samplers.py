@@ -100,7 +100,7 @@ def run_peer(args, name, threads, inside):
 
 
 def peer(args):
-    """Mini-batches a second of one peer, in this process."""
+    """Mini-batches per second of one peer, in this process."""
     import time
     from concurrent.futures import ThreadPoolExecutor
 

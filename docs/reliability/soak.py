@@ -8,8 +8,8 @@ predicts; every command runs under --memory. Watched are, from /proc: memory tha
 the long training also threads and open files over time. Exit status 1, and a line for each fault, where
 
 - a command takes more than --memory, or ends with a status that docs/reliability.md does not give;
-- memory, threads or open files of the long training grow after a sixth of the time: memory by more than 1% of --memory an hour and
-  4 KiB an epoch, which is room for the epoch's row of metrics. Give it half an hour: memory grows until
+- memory, threads or open files of the long training grow after a sixth of the time: memory by more than 1% of --memory per hour and
+  4 KiB per epoch, which is room for the epoch's row of metrics. Give it half an hour: memory grows until
   the timeline of the run is full, after some 33,000 mini-batches;
 - a temporary file is left in a run directory or in $TMPDIR, or a process is left.
 """
@@ -174,7 +174,7 @@ class Soak:
         growth = slope(steady) * 3600
         allowed = self.limit / 100 + 4096 * epochs / span * 3600
         if growth > allowed:
-            self.fault(f"long training: memory grows by {growth / MIB:.2f} MiB an hour, {allowed / MIB:.2f} are allowed")
+            self.fault(f"long training: memory grows by {growth / MIB:.2f} MiB per hour, {allowed / MIB:.2f} are allowed")
         third = len(steady) // 3
         for k, what in [(2, "threads"), (3, "open files")]:
             before, after = max(s[k] for s in steady[: 2 * third]), max(s[k] for s in steady[2 * third :])
@@ -183,7 +183,7 @@ class Soak:
         medians = [statistics.median(s[1] for s in part) / MIB for part in (steady[:third], steady[-third:])]
         threads, files = [f"{min(s[k] for s in steady)} to {max(s[k] for s in steady)}" for k in (2, 3)]
         print(f"\nlong training: {span / 60:.1f} minutes, {epochs} epochs, {kept} checkpoints; RssAnon in the median {medians[0]:.1f} MiB in the "
-              f"first third after warm-up, {medians[1]:.1f} MiB in the last; {growth / MIB:+.2f} MiB an hour; {threads} threads, {files} open files")
+              f"first third after warm-up, {medians[1]:.1f} MiB in the last; {growth / MIB:+.2f} MiB per hour; {threads} threads, {files} open files")
 
 
 def main():

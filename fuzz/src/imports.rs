@@ -152,8 +152,8 @@ pub(crate) fn metis(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
 /// The endings of the graph and its properties select one of two graphs; numbers above those of the files how rows are read.
 #[cfg(feature = "bv")]
 pub(crate) fn bv(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
-    use morphgl_formats::Rows;
-    let rows = if (number / 4).is_multiple_of(2) { Rows::Targets } else { Rows::Sources };
+    use morphgl_formats::RowContent;
+    let rows = if (number / 4).is_multiple_of(2) { RowContent::Targets } else { RowContent::Sources };
     sandbox.replaced(number, bytes, |path| {
         let graph = path.with_extension("graph");
         import(sandbox, |target| morphgl_formats_bv::import(&graph, target, rows, &options(), &Silent))

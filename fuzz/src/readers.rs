@@ -129,7 +129,7 @@ fn npy_header(_: &Sandbox, _: usize, bytes: &[u8]) -> Outcome {
 }
 
 fn model(_: &Sandbox, _: usize, bytes: &[u8]) -> Outcome {
-    let file = morphgl_model_spec::ModelFile::new(Path::new("model"), Cursor::new(bytes), bytes.len() as u64);
+    let file = morphgl_model_core::ModelFile::new(Path::new("model"), Cursor::new(bytes), bytes.len() as u64);
     let read = file.and_then(|mut file| {
         let spec = file.spec()?;
         file.schema(&spec)?;

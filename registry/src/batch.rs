@@ -59,7 +59,7 @@ impl Block {
 /// Input features of a mini-batch, one row an input node, in their stored type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchFeatures {
-    /// Values a row.
+    /// Values per row.
     pub dim: usize,
     /// Element type: f32, f16, bf16 or u8.
     pub dtype: Dtype,
@@ -130,7 +130,7 @@ pub struct GivenRows {
     pub nodes: Vec<u32>,
     /// In-degree of each node, as [`HostBatch::degrees`].
     pub degrees: Vec<f32>,
-    /// The rows, one a node, before dropout; empty until transferring fills them in.
+    /// The rows, one per node, before dropout; empty until transferring fills them in.
     pub rows: Vec<f32>,
     /// Optimizer steps before the parameters that the rows were computed with.
     pub version: u64,

@@ -27,6 +27,7 @@ pub struct CacheCurve {
 pub struct CachePoint {
     /// Bytes that the operator holds, as in [`CacheCurve::bytes`].
     pub bytes: u64,
-    /// Expected seconds that the operator saves a mini-batch; a larger cache saves no less. Only differences between points count.
+    /// Expected seconds that the operator saves per mini-batch; a larger cache saves no less. Only differences between
+    /// points count.
     pub saved_seconds: f64,
 }

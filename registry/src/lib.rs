@@ -27,8 +27,8 @@ pub use key::{Hardware, Key, Phase, Resource};
 pub use lookup::{Registry, Status};
 pub use machine::{Accelerator, Machine};
 pub use operator::{
-    Alone, Batching, BatchingContext, BatchingWorker, Complete, GatherRows, GivenNodes, Gradients, NamedTensor, Score,
-    Training, TrainingContext, Transferring, TransferringContext,
+    Batching, BatchingContext, BatchingWorker, GatherRows, GivenNodes, GradientReady, Gradients, NamedTensor, Score,
+    SingleProcess, Training, TrainingContext, Transferring, TransferringContext,
 };
 pub use option::{OptionRole, OptionSpec, OptionType};
 pub use place::{At, Place};

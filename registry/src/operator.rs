@@ -48,7 +48,7 @@ pub struct TransferringContext {
 pub struct TrainingContext {
     /// The graph, for full-neighbour inference.
     pub dataset: Arc<Dataset>,
-    /// Model and optimizer, as `morphgl-model-spec` reads them.
+    /// Model and optimizer, as `morphgl-model-core` reads them.
     pub spec: serde_json::Value,
     /// Seed of initial parameters and of dropout.
     pub seed: u64,
@@ -160,12 +160,12 @@ pub struct Score {
 }
 
 impl Score {
-    /// Mean loss a seed; NaN without seeds.
+    /// Mean loss per seed; NaN without seeds.
     pub fn loss(&self) -> f64 {
         self.loss_sum / self.count as f64
     }
 
-    /// Share of the seeds whose class was predicted; NaN without seeds.
+    /// Fraction of the seeds whose class was predicted; NaN without seeds.
     pub fn accuracy(&self) -> f64 {
         self.correct as f64 / self.count as f64
     }
@@ -202,7 +202,7 @@ impl std::ops::AddAssign for Score {
 /// A named tensor in host memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedTensor {
-    /// Its name in `morphgl-model-spec`.
+    /// Its name in `morphgl-model-core`.
     pub name: String,
     /// Lengths of its dimensions, slowest first.
     pub shape: Vec<usize>,
@@ -220,8 +220,9 @@ pub struct Gradients {
 }
 
 impl Gradients {
-    /// Hands all elements to `complete` as [`Training::accumulate_last`] does, tensor by tensor.
-    pub fn hand_over(&self, complete: Complete<'_>) {
+    /// Calls the gradient-ready hook with all elements, tensor by tensor, in the order of
+    /// [`Training::accumulate_last`].
+    pub fn hand_over(&self, complete: GradientReady<'_>) {
         let mut first = self.tensors.iter().map(|tensor| tensor.values.len()).sum();
         for tensor in self.tensors.iter().rev() {
             first -= tensor.values.len();
@@ -230,9 +231,9 @@ impl Gradients {
     }
 }
 
-/// Is handed gradients that are final until the next step: `(first, values)` are the elements `first..first + values.len()` of
-/// all gradients, tensor after tensor in the order of [`Training::gradients`].
-pub type Complete<'a> = &'a mut (dyn FnMut(usize, &[f32]) + Send + 'a);
+/// Gradient-ready hook: called with gradients that are final until the next step. `(first, values)` are the elements
+/// `first..first + values.len()` of all gradients, tensor after tensor in the order of [`Training::gradients`].
+pub type GradientReady<'a> = &'a mut (dyn FnMut(usize, &[f32]) + Send + 'a);
 
 /// The processes that infer together ([`Training::infer_together`]).
 pub trait GatherRows: fmt::Debug + Send {
@@ -251,11 +252,11 @@ pub trait GatherRows: fmt::Debug + Send {
     fn gather(&mut self, rows: &mut [f32], parts: &[Range<usize>]) -> Result<()>;
 }
 
-/// A process that infers alone.
+/// Rows of a single process: nothing is gathered.
 #[derive(Debug, Clone, Copy)]
-pub struct Alone;
+pub struct SingleProcess;
 
-impl GatherRows for Alone {
+impl GatherRows for SingleProcess {
     fn rank(&self) -> usize {
         0
     }
@@ -279,12 +280,13 @@ pub trait Training: fmt::Debug + Send {
     /// Adds the gradients of a mini-batch, summed over its seeds, to those accumulated; returns its score in training mode.
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>>;
 
-    /// As [`Training::accumulate`], for the last mini-batch before a step. Every gradient is handed to `complete` as soon as it is
-    /// final, so that a group adds up those of the last layers while backward goes on: once each, from the last element to the
-    /// first, every call up to where the one before began. After an error some may have been handed over.
+    /// As [`Training::accumulate`], for the last mini-batch before a step. The gradient-ready hook `complete` is called
+    /// with every gradient as soon as it is final, so that a group all-reduces those of the last layers while backward
+    /// goes on: once each, from the last element to the first, every call up to where the one before began. After an
+    /// error it may have been called with some.
     ///
     /// An operator whose backward ends with all gradients at once needs no implementation of its own.
-    fn accumulate_last(&mut self, batch: &MiniBatch, complete: Complete<'_>) -> Result<Handle<Score>> {
+    fn accumulate_last(&mut self, batch: &MiniBatch, complete: GradientReady<'_>) -> Result<Handle<Score>> {
         let (score, measured) = self.accumulate(batch)?.measured()?;
         self.gradients()?.hand_over(complete);
         Ok(Handle::ready(score, measured.busy).counting(measured.counters))
@@ -326,7 +328,7 @@ pub trait Training: fmt::Debug + Send {
         1
     }
 
-    /// Copies out the parameters, in the order of `morphgl-model-spec`.
+    /// Copies out the parameters, in the order of `morphgl-model-core`.
     fn parameters(&self) -> Result<Vec<NamedTensor>>;
 
     /// Replaces the parameters by name.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Neighbours sampled a node at one hop.
+/// Neighbours sampled per node at one hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fanout {
     /// All neighbours, written `-1`.
@@ -48,7 +48,7 @@ pub enum Pick {
 /// Neighbour sampling by fanouts (GraphSAGE; Hamilton et al., NeurIPS 2017).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighborSettings {
-    /// Fanouts, the seeds' own hop first; one a layer of the model. Default 15,10,5.
+    /// Fanouts, the seeds' own hop first; one per layer of the model. Default 15,10,5.
     pub fanouts: Fanouts,
     /// Which nodes a hop expands. Default all.
     #[serde(default)]
@@ -65,14 +65,14 @@ pub struct ShadowSettings {
     /// The hops that find the nodes.
     #[serde(flatten)]
     pub hops: NeighborSettings,
-    /// Number of blocks, one a layer of the model; independent of the number of hops.
+    /// Number of blocks, one per layer of the model; independent of the number of hops.
     pub layers: usize,
 }
 
 /// Neighbours by random walks (PinSAGE; Ying et al., KDD 2018): the nodes that walks from a node visit most often.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WalkSettings {
-    /// Number of blocks, one a layer of the model: each hop walks from all nodes found so far.
+    /// Number of blocks, one per layer of the model: each hop walks from all nodes found so far.
     pub layers: usize,
     /// Walks from each node. Default 10.
     pub walks: u32,
@@ -201,7 +201,7 @@ pub struct SamplerSettings {
     /// How the neighbourhood of seeds is sampled.
     #[serde(flatten)]
     pub sampling: Sampling,
-    /// Seeds a mini-batch; the last one of an epoch has the rest. Default 1024.
+    /// Seeds per mini-batch; the last one of an epoch has the rest. Default 1024.
     pub batch_size: usize,
     /// Seed of all randomness. Default 0.
     pub seed: u64,

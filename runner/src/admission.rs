@@ -1,5 +1,5 @@
-//! Mini-batches that may not fit in memory: shares of one, each larger than the one before, until the whole one is known to fit, or
-//! that the next does not.
+//! Admission of mini-batches that may not fit in memory: growing shares of one are tried, until the whole one is known
+//! to fit or the next share is known not to.
 
 use anyhow::Result;
 use morphgl_profile::MemoryLimit;

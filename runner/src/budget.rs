@@ -1,4 +1,5 @@
-//! What operators are told before they are built: their parts of the host's memory, and what they cache.
+//! Options that the run sets before operators are built: each operator's part of the host memory budget, and its cache
+//! policy.
 
 use anyhow::Result;
 use morphgl_hotness::CachePolicy;

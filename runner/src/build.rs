@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_group::ShardedBatching;
-use morphgl_model_spec::ModelKind;
+use morphgl_model_core::ModelKind;
 use morphgl_registry::{
     Batching, BatchingContext, Error, ErrorKind, NeighborSettings, Phase, Place, Registry, Route, SamplerKind,
     SamplerSettings, Sampling, SamplingSetting, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
@@ -112,14 +112,16 @@ pub(crate) fn features(dataset: &Dataset) -> Result<&FeatureMatrix> {
     })
 }
 
-/// The message for mini-batches that do not have one block a layer.
+/// The message for mini-batches that do not have one block per layer.
 pub(crate) fn layers_mismatch(sampling: &Sampling, layers: usize) -> String {
     match sampling {
         Sampling::Neighbor(NeighborSettings { fanouts, .. }) => {
             let hops = fanouts.0.len();
-            format!("--fanouts {fanouts}: {hops} hops for a model of {layers} layers; give one fanout a layer")
+            format!("--fanouts {fanouts}: {hops} hops for a model of {layers} layers; give one fanout per layer")
         }
-        other => format!("{} blocks a mini-batch for a model of {layers} layers; sample {layers}", other.num_layers()),
+        other => {
+            format!("{} blocks per mini-batch for a model of {layers} layers; sample {layers}", other.num_layers())
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use morphgl_execute::TrainingState;
-use morphgl_model_spec::F32View;
+use morphgl_model_core::F32View;
 use morphgl_platform::open_regular;
 use morphgl_registry::{NamedTensor, Score};
 use safetensors::tensor::TensorView;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use morphgl_hotness::CachePolicy;
-use morphgl_model_spec::{ModelKind, ModelSpec, TrainingSpec};
+use morphgl_model_core::{ModelKind, ModelSpec, TrainingSpec};
 use morphgl_registry::{Fanout, Fanouts, Key, NeighborSettings, Registry, SamplerSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -89,7 +89,7 @@ impl JobConfig {
     }
 }
 
-/// The default fanouts of a model: 15, 10, then 5 a layer; 1 for an MLP, which does not read neighbours.
+/// The default fanouts of a model: 15, 10, then 5 per layer; 1 for an MLP, which does not read neighbours.
 pub fn default_fanouts(model: &ModelSpec) -> Fanouts {
     let default = match model.kind {
         ModelKind::Mlp => vec![Fanout::AtMost(NonZeroU32::MIN)],

@@ -51,7 +51,7 @@ pub fn full(
     };
     let mut rest = logits.as_slice();
     let score = |set: &&[u32]| {
-        let rows = rest.split_off(..set.len() * num_classes).expect("a row of logits a node");
+        let rows = rest.split_off(..set.len() * num_classes).expect("a row of logits per node");
         let labels: Vec<i32> = set.iter().map(|&v| labels[v as usize]).collect();
         Score::of(rows, &labels, num_classes)
     };

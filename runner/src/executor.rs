@@ -7,12 +7,12 @@ use anyhow::{Result, bail};
 use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, TrainingState};
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::SplitStatistics;
-use morphgl_plan::{Drift, Paces, Plan, Plans, Problem, Replanned, Replanner};
+use morphgl_plan::{Drift, PaceHistory, Plan, Plans, Problem, Replanned, Replanner};
 use morphgl_registry::{BatchId, Score, Training};
 
 use crate::budget::Purpose;
 use crate::evaluate::Sampled;
-use crate::position::{Position, Within, append};
+use crate::position::{PartialEpoch, Position, append};
 use crate::split::SplitPlan;
 use crate::unified::{Followers, Others, Unified, later};
 use crate::watcher::{Observer, Watcher};
@@ -32,13 +32,13 @@ pub struct Executor {
     /// Whether the durations of `problem` are newer than the plan.
     drifted: bool,
     /// Measured over predicted seconds of whole epochs; empty for a fixed plan.
-    paces: Paces,
-    /// The plans of `problem`, once they were needed.
+    paces: PaceHistory,
+    /// Plans of `problem`, computed when they are first needed.
     plans: Option<Plans>,
     /// The plan that was changed to because whole epochs took longer than predicted; taken when it is reported.
     changed: Option<Replanned>,
     /// Where an epoch was interrupted.
-    within: Option<Within>,
+    within: Option<PartialEpoch>,
     /// The other trainers of a group; `None` where one trains alone.
     followers: Option<Followers>,
     /// What is computed beside training, and predicted seconds of the first epoch; `None` where training is exact.
@@ -63,7 +63,7 @@ impl Executor {
             operators = group.join(operators, dataset.splits.train.len(), config.sampler.batch_size)?;
         }
         let inner = morphgl_execute::Executor::new(operators, &plan.schedule, settings)?;
-        let (plan, drifted, paces) = (plan.clone(), false, Paces::default());
+        let (plan, drifted, paces) = (plan.clone(), false, PaceHistory::default());
         let (plans, changed, within, followers, split) = (None, None, None, None, None);
         Ok(Self {
             dataset,
@@ -179,10 +179,11 @@ impl Executor {
                 return Ok(EpochReport { stopped, score, ..whole });
             };
             // After a cut, what is left has a plan of its own.
-            let Within { earlier, score, .. } = within;
+            let PartialEpoch { earlier, score, .. } = within;
             let whole = EpochReport { score, ..append(earlier, report) };
             self.plan_for(left.len())?;
-            within = Within { batches: Some(left), earlier: Some(whole.clone()), part: EpochReport::default(), score };
+            within =
+                PartialEpoch { batches: Some(left), earlier: Some(whole.clone()), part: EpochReport::default(), score };
             replanned.plan = self.plan.clone();
             watcher.observe(&Event::Replanned(&replanned));
             if stop.is_requested() {
@@ -196,7 +197,7 @@ impl Executor {
     fn part(
         &mut self,
         epoch: u32,
-        within: &mut Within,
+        within: &mut PartialEpoch,
         stop: &Stop,
         watcher: &mut dyn Watcher,
     ) -> Result<(EpochReport, Option<Replanned>)> {
@@ -235,7 +236,7 @@ impl Executor {
                         drifted: self.drifted || problem != self.problem,
                         problem,
                         paces: self.paces.clone(),
-                        within: Some(Within { part: part.clone(), ..within.clone() }),
+                        within: Some(PartialEpoch { part: part.clone(), ..within.clone() }),
                     };
                     watcher.keep(&position, training);
                 }
@@ -265,7 +266,7 @@ impl Executor {
     }
 
     /// The plan of the next epoch: a new one where durations changed in the last, one of other routes where the last two epochs took
-    /// longer than that one promises ([`Paces`]), the one in force for an interrupted epoch.
+    /// longer than that one promises ([`PaceHistory`]), the one in force for an interrupted epoch.
     ///
     /// # Errors
     ///
@@ -310,7 +311,7 @@ impl Executor {
         Ok(self.inner.set_schedule(&self.plan.schedule)?)
     }
 
-    /// What adds up the gradients of a group's trainers, and why that was chosen; `None` where one trains alone.
+    /// Transport of the group's all-reduces, and why it was chosen; `None` for a single trainer.
     pub fn exchange(&self) -> Option<&str> {
         self.followers.as_ref().map(Followers::exchange)
     }

@@ -5,17 +5,17 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use morphgl_execute::Stop;
-use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupError, InferTogether, Seat, StopTogether, Weights};
+use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupError, GroupMember, InferTogether, StopTogether, Weights};
 use morphgl_registry::{Operators, Score, Training};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::median;
 
-/// Measurements of an addition.
-const ADDITIONS: usize = 5;
+/// How often an all-reduce is measured.
+const ALL_REDUCES: usize = 5;
 
-/// Bytes of rank 0 that are sent at once.
+/// Bytes of one piece of a broadcast.
 const PIECE: usize = 16 << 20;
 
 /// One end of an exchange, shared by the training operator, which uses it during a step, and the program, between steps.
@@ -41,8 +41,8 @@ impl Exchange for SharedExchange {
         self.lock().all_gather(mine)
     }
 
-    fn add(&mut self, values: &mut [f32]) -> morphgl_group::Result<()> {
-        self.lock().add(values)
+    fn all_reduce(&mut self, values: &mut [f32]) -> morphgl_group::Result<()> {
+        self.lock().all_reduce(values)
     }
 
     fn bytes_sent(&self) -> u64 {
@@ -74,7 +74,8 @@ pub struct Group {
     requested: Stop,
     /// Whether all trainers have agreed to stop.
     agreed: Stop,
-    /// Gradients of so many bytes are added up while backward goes on; with 0 all of them after it.
+    /// Bytes from which on a bucket of gradients is all-reduced while backward goes on; 0 all-reduces all of them after
+    /// it.
     bucket_bytes: usize,
     inferred: Mutex<Inferred>,
 }
@@ -107,7 +108,7 @@ impl Group {
         self.agreed.clone()
     }
 
-    /// Everybody's value, by rank.
+    /// All-gather: every trainer's value, by rank.
     ///
     /// # Errors
     ///
@@ -123,7 +124,8 @@ impl Group {
         Ok(all.iter().enumerate().map(read).collect::<Result<_, _>>()?)
     }
 
-    /// The bytes of rank 0, at all trainers; the others give none. In pieces, so that no message is larger than one.
+    /// Broadcast: the bytes of rank 0, at all trainers; the others pass none. In pieces, so that no message is larger
+    /// than one piece.
     ///
     /// # Errors
     ///
@@ -143,17 +145,17 @@ impl Group {
         Ok(all)
     }
 
-    /// Seconds in which all trainers add up so many values: the median of a few times. All trainers call it at once.
+    /// Median seconds of an all-reduce of `num_values` values. All trainers call it at once.
     ///
     /// # Errors
     ///
     /// As [`Group::gather`].
-    pub fn addition_seconds(&self, num_values: usize) -> Result<f64> {
+    pub fn all_reduce_seconds(&self, num_values: usize) -> Result<f64> {
         let mut values = vec![0.0; num_values];
-        let mut seconds = Vec::with_capacity(ADDITIONS);
-        for _ in 0..ADDITIONS {
+        let mut seconds = Vec::with_capacity(ALL_REDUCES);
+        for _ in 0..ALL_REDUCES {
             let start = Instant::now();
-            self.exchange.lock().add(&mut values)?;
+            self.exchange.lock().all_reduce(&mut values)?;
             seconds.push(start.elapsed().as_secs_f64());
         }
         Ok(median(&seconds))
@@ -204,7 +206,7 @@ impl Group {
         Ok(sums)
     }
 
-    /// Everybody's scores of the same sets of nodes, by rank.
+    /// All-gather of the trainers' scores of the same sets of nodes, by rank.
     fn all_scores(&self, own: &[Score]) -> Result<Vec<Vec<Score>>> {
         // As bits: JSON has no NaN.
         let bits: Vec<[u64; 3]> = own.iter().map(|s| [s.loss_sum.to_bits(), s.correct, s.count]).collect();
@@ -232,11 +234,11 @@ impl Group {
         let exchange = Box::new(self.exchange.clone());
         let division = Arc::clone(&self.division);
         let (stop, observe, bucket_bytes) = (Some(stop), None, self.bucket_bytes);
-        let seat = Seat { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes };
-        Ok(morphgl_group::join(operators, seat)?)
+        let member = GroupMember { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes };
+        Ok(morphgl_group::join(operators, member)?)
     }
 
-    /// Leaves the group: all others fail with this reason.
+    /// Aborts the group: all others fail with this reason.
     pub fn leave(&self, why: &str) {
         self.exchange.lock().leave(why);
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use morphgl_graph_store::Dataset;
-use morphgl_group::{Division, Share, ShareBatching};
-use morphgl_model_spec::ModelKind;
+use morphgl_group::{Division, SeedShare, ShareBatching};
+use morphgl_model_core::ModelKind;
 use morphgl_plan::{CacheMemory, CacheSize};
 use morphgl_profile::Selection;
 use morphgl_registry::{
@@ -19,7 +19,7 @@ use crate::build::{OperatorBuilder, job_routes, label, layers_mismatch, left_on_
 use crate::usage::Usage;
 use crate::{Group, JobConfig, RunContext};
 
-/// A cache has a size if it differs by no more than 1 / `SAME` of it.
+/// Tolerance of a cache's size: a difference of at most 1 / `SAME` of it does not rebuild the operator.
 const SAME: u64 = 100;
 
 /// A training job: a dataset and a configuration, with the operators of every possible route.
@@ -94,7 +94,8 @@ impl Job {
                     true => format!("{} → {} → {}: {e:#}", route.batching, route.transferring, route.training),
                     false => format!("{e:#}"),
                 });
-                // What ails the mini-batches ails every route, and a training operator that lacks the model only its own.
+                // An error of the mini-batches concerns every route, one of a training operator without the model only
+                // that operator's routes.
                 if first.as_ref().is_none_or(|(trained, _)| trains && !trained) {
                     first = Some((trains, e));
                 }
@@ -154,7 +155,7 @@ impl Job {
         self.builder().check_model()?;
         self.builder().check_weights()?;
         if self.dataset.splits.train.is_empty() {
-            // Said before an operator says what it cannot do.
+            // Reported before any operator's own refusal, which would not name the missing split.
             self.builder().seeds()?;
         }
         let (layers, sampling) = (self.config.spec.model.layers, &self.config.sampler.sampling);
@@ -316,7 +317,7 @@ impl Job {
         work: impl FnOnce(&mut Self) -> R,
     ) -> R {
         let (num_seeds, batch_size) = (self.dataset.splits.train.len(), self.config.sampler.batch_size);
-        let share = Share { division: Arc::clone(division), rank, num_seeds, batch_size };
+        let share = SeedShare { division: Arc::clone(division), rank, num_seeds, batch_size };
         let first = share.positions(BatchId { epoch: 0, index: 0 });
         if first.map_or(true, |first| first.is_empty()) {
             return work(self);

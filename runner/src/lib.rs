@@ -34,25 +34,25 @@ pub use build::{OperatorBuilder, default_dataset, routes};
 pub use checkpoint::Checkpoint;
 pub use config::{JobConfig, OperatorChoice, default_fanouts};
 pub use context::{Process, RunContext};
-pub use engine::Engine;
+pub use engine::ExchangeKind;
 pub use evaluate::{Evaluation, full};
 pub use executor::Executor;
 pub use group::{Group, Inferred, SharedExchange};
 pub use job::Job;
 pub use memory::AllocatorHooks;
-pub use position::{Position, Within};
+pub use position::{PartialEpoch, Position};
 pub use recorder::{Recorder, Simulated, predicted_timeline};
 pub use split::{Allowed, SplitPlan};
 pub(crate) use statistics::median;
 pub use steps::{Partitioner, Profiler, Scheduler};
 pub use stopping::{Bound, TrainOptions};
-pub use train::{Best, Keeper, Progress, StopReason, TrainReport, Trainer};
+pub use train::{Best, Checkpointer, Progress, StopReason, TrainReport, Trainer};
 pub use unified::{GroupProfile, Shares, Unified, UnifiedTrainer};
 
 pub use morphgl_execute::{
     Activity, BatchDone, EpochReport, EpochRow, Event, Settings as ExecutorSettings, Stop, TrainingState,
 };
-pub use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec, TrainingSpec};
+pub use morphgl_model_core::{ModelKind, ModelSpec, OptimizerSpec, TrainingSpec};
 pub use morphgl_plan::{Limits, Plan, Plans, Policy, Problem, Strategy};
 pub use morphgl_profile::{MemoryLimit, Profile, Selection};
 

@@ -48,7 +48,7 @@ impl ProcessMemory {
         })
     }
 
-    /// Does `work` while freed memory is kept, also when it panics.
+    /// Runs `work` while the allocator keeps freed memory; the setting is reset even if `work` panics.
     pub(crate) fn keeping_freed<T>(&self, work: impl FnOnce() -> T) -> T {
         struct Keep<'a>(&'a ProcessMemory);
         impl Drop for Keep<'_> {

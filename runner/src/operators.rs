@@ -4,11 +4,7 @@
 //! `tests/operators.rs` asserts the exact set of keys.
 
 #[cfg(feature = "cpu")]
-use morphgl_batching_cpu_neighbor as _;
-#[cfg(feature = "cpu")]
-use morphgl_batching_cpu_shadow as _;
-#[cfg(feature = "cpu")]
-use morphgl_batching_cpu_walk as _;
+use morphgl_batching_cpu as _;
 #[cfg(feature = "cpu")]
 use morphgl_batching_disk_neighbor as _;
 #[cfg(feature = "cpu")]
@@ -30,6 +26,4 @@ use morphgl_batching_cuda_neighbor as _;
 #[cfg(feature = "cuda")]
 use morphgl_training_cuda_native as _;
 #[cfg(feature = "cuda")]
-use morphgl_transferring_cuda_zero_copy as _;
-#[cfg(feature = "cuda")]
-use morphgl_transferring_pcie_dma as _;
+use morphgl_transferring_cuda as _;

@@ -1,7 +1,7 @@
 //! The position of an executor: the plan in force, and how much of an epoch is trained.
 
 use morphgl_execute::{EpochReport, add_counters, add_trainers};
-use morphgl_plan::{Paces, Plan, Problem};
+use morphgl_plan::{PaceHistory, Plan, Problem};
 use morphgl_registry::Score;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// Mini-batches are trained in the order of the plan, so the number of those trained says which they are.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Within {
+pub struct PartialEpoch {
     /// Mini-batches of the plan in force, `None` for all of the epoch.
     pub batches: Option<Vec<u32>>,
     /// Report of the mini-batches trained by earlier plans of the epoch.
@@ -20,7 +20,7 @@ pub struct Within {
     pub score: Score,
 }
 
-/// All that an executor continues from, besides its operators.
+/// State that an executor is restored from, besides its operators.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Position {
     /// The plan in force.
@@ -31,9 +31,9 @@ pub struct Position {
     pub drifted: bool,
     /// Measured over predicted seconds of whole epochs.
     #[serde(default)]
-    pub paces: Paces,
-    /// Where an epoch is under way.
-    pub within: Option<Within>,
+    pub paces: PaceHistory,
+    /// Progress within the current epoch, if one is under way.
+    pub within: Option<PartialEpoch>,
 }
 
 /// Adds the next part of an epoch, run by another plan, to the report of its earlier parts.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use morphgl_execute::{Activity, Event};
-use morphgl_plan::{Phase, Plan, Schedule, Share, Span, timeline};
+use morphgl_plan::{Phase, Plan, Schedule, ScheduleShare, Span, timeline};
 use morphgl_registry::{BatchId, Key, Registry};
 use morphgl_report::{Bar, Lane, Mark, Timeline, Work};
 
@@ -41,12 +41,12 @@ impl Simulated {
 }
 
 /// The key of a share's operator of a phase.
-pub(crate) fn operator(share: &Share, phase: Phase) -> &Key {
+pub(crate) fn operator(share: &ScheduleShare, phase: Phase) -> &Key {
     &share.keys[phase]
 }
 
 /// The resources of a share's operator of a phase.
-fn hardware(share: &Share, phase: Phase) -> &[String] {
+fn hardware(share: &ScheduleShare, phase: Phase) -> &[String] {
     let hardware = &share.hardware;
     [&hardware.batching, &hardware.transferring, &hardware.training][phase as usize]
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use morphgl_layer_split::{
     Follow, LayerSplit, Settings as Split, SplitStatistics, SuperBatchStatistics, SuperBatches, Trial, leaves_nodes_out,
 };
-use morphgl_model_spec::Normalization;
+use morphgl_model_core::Normalization;
 use morphgl_plan::{
     Curve, Limits, Plan, Point, RouteKeys, Seconds, SplitPoint, SplitProblem, Time, layer_split, next_ratio,
 };
@@ -31,7 +31,7 @@ pub struct SplitPlan {
     pub split: morphgl_plan::SplitPlan,
     /// The largest staleness of given rows, in steps.
     pub staleness: u64,
-    /// Share of the rows of the first layer that may be given and are, as counted in one super-batch.
+    /// Fraction of the rows of the first layer that may be given and are, as counted in one super-batch.
     pub given_share: f64,
     /// The largest hot ratio, where it follows measured times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,7 +66,7 @@ impl fmt::Display for SplitPlan {
         let training = plan.schedule.shares.first().map_or_else(String::new, |share| share.keys.training.to_string());
         write!(
             f,
-            "layer split: {epoch} an epoch by {training}; {:.1}% of the nodes are hot{follows}, {:.1}% of rows of the first layer are given, {embedding} \
+            "layer split: {epoch} per epoch by {training}; {:.1}% of the nodes are hot{follows}, {:.1}% of rows of the first layer are given, {embedding} \
              beside each super-batch of {} mini-batches, {:.0}% of the time; rows at most {staleness} steps old",
             100.0 * planned.split.ratio,
             100.0 * given_share,
@@ -299,17 +299,17 @@ fn single(operators: Operators, route: usize) -> Operators {
     Operators { routes: vec![route], trainers }
 }
 
-/// A transferring operator that is handed back after a trial.
+/// A transferring operator that a trial shares with its owner.
 #[derive(Debug)]
-struct Lent(Arc<Mutex<Box<dyn Transferring>>>);
+struct SharedTransferring(Arc<Mutex<Box<dyn Transferring>>>);
 
-impl Lent {
+impl SharedTransferring {
     fn lock(&self) -> MutexGuard<'_, Box<dyn Transferring>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Transferring for Lent {
+impl Transferring for SharedTransferring {
     fn transfer(&mut self, batch: MiniBatch) -> morphgl_registry::Result<Handle<MiniBatch>> {
         self.lock().transfer(batch)
     }
@@ -331,7 +331,7 @@ fn with_trial<R>(job: &mut Job, route: usize, trial: &Arc<Trial>, work: impl FnO
     let tried = trial.route(RouteOperators {
         route: own.clone(),
         batching: Arc::clone(&batching),
-        transferring: Box::new(Lent(Arc::clone(&lent))),
+        transferring: Box::new(SharedTransferring(Arc::clone(&lent))),
     });
     let leads = |t: &TrainingOperator| t.key == own.training && t.place == own.trained_at;
     let (leading, others): (Vec<_>, Vec<_>) = trainers.into_iter().partition(leads);

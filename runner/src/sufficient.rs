@@ -1,6 +1,6 @@
 //! Memory that suffices for a job, computed from its sizes before anything is measured.
 
-use morphgl_model_spec::{ModelKind, ModelSpec};
+use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_registry::{Fanout, Fanouts, Sampling};
 
 use crate::JobConfig;

@@ -72,16 +72,16 @@ impl TrainReport {
 pub struct Progress {
     /// The next epoch, or the one under way.
     pub epoch: u32,
-    /// Of the epoch under way: seconds predicted by the plan it began with.
+    /// Predicted seconds of the current epoch, by the plan it began with.
     pub predicted_seconds: f64,
-    /// Of the epoch under way: how often the rest of it was planned again.
+    /// How often the rest of the current epoch was planned again.
     pub replanned: u32,
     /// The report of the epochs done.
     pub report: TrainReport,
 }
 
-/// What keeps checkpoints. A checkpoint that cannot be kept is its affair: training goes on.
-pub trait Keeper {
+/// Writer of checkpoints. One that cannot be written does not stop training; the writer reports it.
+pub trait Checkpointer {
     /// Whether a checkpoint is due: asked after every trained mini-batch, `within` an epoch, and after every epoch.
     fn is_due(&mut self, within: bool) -> bool;
 
@@ -89,10 +89,10 @@ pub trait Keeper {
     fn keep(&mut self, progress: &Progress, position: &Position, training: &TrainingState);
 }
 
-/// Keeps no checkpoint.
-struct NoKeeper;
+/// Writer of no checkpoint.
+struct NoCheckpoints;
 
-impl Keeper for NoKeeper {
+impl Checkpointer for NoCheckpoints {
     fn is_due(&mut self, _within: bool) -> bool {
         false
     }
@@ -103,7 +103,7 @@ impl Keeper for NoKeeper {
 /// An epoch's events, and the checkpoints within it.
 struct EpochWatcher<'a> {
     progress: &'a mut Progress,
-    keeper: &'a mut dyn Keeper,
+    checkpointer: &'a mut dyn Checkpointer,
     observe: &'a mut dyn FnMut(&Event<'_>),
 }
 
@@ -114,11 +114,11 @@ impl Watcher for EpochWatcher<'_> {
     }
 
     fn is_due(&mut self) -> bool {
-        self.keeper.is_due(true)
+        self.checkpointer.is_due(true)
     }
 
     fn keep(&mut self, position: &Position, training: &TrainingState) {
-        self.keeper.keep(self.progress, position, training);
+        self.checkpointer.keep(self.progress, position, training);
     }
 }
 
@@ -138,7 +138,7 @@ impl Trainer {
     ///
     /// A failing operator, with its key and mini-batch.
     pub fn train(&mut self, stop: &Stop, observe: &mut dyn FnMut(&Event<'_>)) -> Result<TrainReport> {
-        self.train_from(Progress::default(), &mut NoKeeper, stop, observe)
+        self.train_from(Progress::default(), &mut NoCheckpoints, stop, observe)
     }
 
     /// Continues training, by an executor that was restored to the position kept with `progress`, and keeps checkpoints. The
@@ -150,7 +150,7 @@ impl Trainer {
     pub fn train_from(
         &mut self,
         mut progress: Progress,
-        keeper: &mut dyn Keeper,
+        checkpointer: &mut dyn Checkpointer,
         stop: &Stop,
         observe: &mut dyn FnMut(&Event<'_>),
     ) -> Result<TrainReport> {
@@ -160,7 +160,7 @@ impl Trainer {
             progress.report.stop_reason = StopReason::Epochs;
         }
         while progress.epoch < self.options.epochs && progress.report.stop_reason == StopReason::Epochs {
-            self.epoch(&mut progress, &mut stopping, keeper, stop, observe)?;
+            self.epoch(&mut progress, &mut stopping, checkpointer, stop, observe)?;
         }
         let interrupted = progress.report.stop_reason == StopReason::Interrupted;
         let dataset = &self.executor.dataset;
@@ -172,7 +172,7 @@ impl Trainer {
             progress.report.test = self.evaluate()?.1;
         }
         if !interrupted {
-            self.keep(&progress, keeper)?;
+            self.keep(&progress, checkpointer)?;
         }
         if let Some(best) = &progress.report.best {
             self.executor.training_mut()?.set_parameters(&best.parameters)?;
@@ -181,9 +181,9 @@ impl Trainer {
     }
 
     /// Keeps a checkpoint between two calls of the executor.
-    pub(crate) fn keep(&mut self, progress: &Progress, keeper: &mut dyn Keeper) -> Result<()> {
+    pub(crate) fn keep(&mut self, progress: &Progress, checkpointer: &mut dyn Checkpointer) -> Result<()> {
         let training = TrainingState::of(self.executor.training_mut()?)?;
-        keeper.keep(progress, &self.executor.position(), &training);
+        checkpointer.keep(progress, &self.executor.position(), &training);
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl Trainer {
         &mut self,
         progress: &mut Progress,
         stopping: &mut EarlyStopping,
-        keeper: &mut dyn Keeper,
+        checkpointer: &mut dyn Checkpointer,
         stop: &Stop,
         observe: &mut dyn FnMut(&Event<'_>),
     ) -> Result<()> {
@@ -207,13 +207,13 @@ impl Trainer {
             (progress.predicted_seconds, progress.replanned) = (self.executor.predicted_seconds(epoch), 0);
         }
         let done = {
-            let mut watcher = EpochWatcher { progress, keeper, observe };
+            let mut watcher = EpochWatcher { progress, checkpointer, observe };
             self.executor.watched_epoch(epoch, stop, &mut watcher)?
         };
         if done.stopped {
             progress.report.stop_reason = StopReason::Interrupted;
             // A stop does not wait for a pass over the whole graph. The row of a part of an epoch is not part of the progress.
-            self.keep(progress, keeper)?;
+            self.keep(progress, checkpointer)?;
             if done.batches > 0 {
                 let row = row(progress, done, 0.0, None);
                 observe(&Event::Epoch(&row));
@@ -248,8 +248,8 @@ impl Trainer {
             progress.report.stop_reason = StopReason::Patience;
         }
         let is_last = last || progress.report.stop_reason == StopReason::Patience;
-        if !is_last && keeper.is_due(false) {
-            self.keep(progress, keeper)?;
+        if !is_last && checkpointer.is_due(false) {
+            self.keep(progress, checkpointer)?;
         }
         Ok(())
     }

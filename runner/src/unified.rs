@@ -13,7 +13,7 @@ use morphgl_execute::{
     add_counters, add_trainers,
 };
 use morphgl_group::{
-    BUCKET_BYTES, Balanced, Division, Leaver, ObserveAdditions, Seat, StopTogether, Weights, join, work,
+    AbortHandle, AllReduceHook, BUCKET_BYTES, Balanced, Division, GroupMember, StopTogether, Weights, join, work,
 };
 use morphgl_plan::{Schedule, Span};
 use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, SeedSet};
@@ -32,7 +32,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub(crate) struct Followers {
     executors: Vec<(morphgl_execute::Executor, Schedule)>,
     /// Of all trainers, the leading one first.
-    leavers: Vec<Leaver>,
+    abort_handles: Vec<AbortHandle>,
     /// Training operators and places, in the same order.
     ends: Vec<(Key, Place)>,
     /// What adds up their gradients, for the user.
@@ -49,7 +49,7 @@ pub(crate) struct Followers {
 enum Message {
     /// A phase of a follower, by its number.
     Ended(usize, Activity),
-    /// An addition at any trainer.
+    /// An all-reduce at any trainer.
     Added(usize, BatchId, Instant, Instant),
 }
 
@@ -128,7 +128,7 @@ impl Followers {
         let trainers: Vec<(Key, Place)> = unified.trainers.iter().map(end).collect();
         let gradients = job.operators.trainers.first_mut().map(|trainer| trainer.operator.gradients()).transpose()?;
         let num_values = gradients.iter().flat_map(|g| &g.tensors).map(|tensor| tensor.values.len()).sum();
-        let Ends { exchanges, leavers, how } = Ends::new(unified.exchange, &trainers, num_values, limit)?;
+        let Ends { exchanges, abort_handles, how } = Ends::new(unified.exchange, &trainers, num_values, limit)?;
         let (mut leading, mut executors, mut placed) = (None, Vec::new(), Vec::new());
         for (exchange, trainer) in exchanges.into_iter().zip(&unified.trainers) {
             let schedule = &trainer.plan.schedule;
@@ -146,13 +146,13 @@ impl Followers {
             };
             let (num_seeds, batch_size) = (seeds.nodes().len(), sampler.batch_size);
             let (sender, rank) = (sender.clone(), exchange.rank());
-            let observe = ObserveAdditions(Arc::new(move |id, from, to| {
+            let observe = AllReduceHook(Arc::new(move |id, from, to| {
                 // Nobody listens between epochs, when nothing is added.
                 let _ = sender.send(Message::Added(rank, id, from, to));
             }));
             let (stop, observe, bucket_bytes) = (Some(stop), Some(observe), BUCKET_BYTES);
-            let seat = Seat { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes };
-            let operators = join(operators, seat)?;
+            let member = GroupMember { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes };
+            let operators = join(operators, member)?;
             match &leading {
                 None => leading = Some(operators),
                 Some(_) => {
@@ -163,7 +163,16 @@ impl Followers {
         }
         Ok((
             leading.expect("a group has a trainer"),
-            Self { executors, leavers, ends: placed, exchange: how, stops, sender, messages, begun: Instant::now() },
+            Self {
+                executors,
+                abort_handles,
+                ends: placed,
+                exchange: how,
+                stops,
+                sender,
+                messages,
+                begun: Instant::now(),
+            },
         ))
     }
 
@@ -203,24 +212,25 @@ impl Followers {
         replace(&self.stops.requested, stop.clone());
         replace(&self.stops.agreed, agreed.clone());
         self.begun = Instant::now();
-        let (leavers, executors) = (&self.leavers, &mut self.executors);
+        let (abort_handles, executors) = (&self.abort_handles, &mut self.executors);
         let others = Others { messages: &self.messages, begun: self.begun, before };
         let (sender, agreed) = (&self.sender, &agreed);
         let (led, followed) = thread::scope(|scope| {
-            let follow = |(index, follower): (usize, &mut (morphgl_execute::Executor, Schedule)), leaver: &Leaver| {
+            let follow = |(index, follower): (usize, &mut (morphgl_execute::Executor, Schedule)),
+                          abort_handle: &AbortHandle| {
                 let tell = |activity| drop(sender.send(Message::Ended(index + 1, activity)));
                 let trained = train_all(follower, epoch, batches, agreed, &tell);
                 if let Err(e) = &trained {
-                    leaver.leave(&e.to_string());
+                    abort_handle.abort(&e.to_string());
                 }
                 trained
             };
-            let followers = executors.iter_mut().enumerate().zip(&leavers[1..]);
+            let followers = executors.iter_mut().enumerate().zip(&abort_handles[1..]);
             let running: Vec<_> =
-                followers.map(|(follower, leaver)| scope.spawn(move || follow(follower, leaver))).collect();
+                followers.map(|(follower, abort_handle)| scope.spawn(move || follow(follower, abort_handle))).collect();
             let led = lead(agreed, &others);
             if let Err(e) = &led {
-                leavers[0].leave(&e.to_string());
+                abort_handles[0].abort(&e.to_string());
             }
             let followed: Vec<_> =
                 running.into_iter().map(|thread| thread.join().expect("operators' panics are caught")).collect();

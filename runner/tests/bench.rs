@@ -47,7 +47,7 @@ fn positive(json: &Value, fields: &[&str]) {
 fn sample() {
     let bench = Bench::new();
     bench.small();
-    // 180 training nodes are 6 mini-batches an epoch; 10 are of two.
+    // 180 training nodes are 6 mini-batches per epoch; 10 are of two.
     for (extra, batches) in [(&[][..], 6), (&["--within", "--batches", "10"][..], 10), (&["--expansion", "new"], 6)] {
         let args = [&BATCHES[..], &["--repeats", "3", "--warm-up", "0"], extra].concat();
         let json = measure(&bench, "sample", "batches/s", &args);
@@ -127,7 +127,7 @@ fn step() {
     bench.misused(&["bench", "step", "small", "--training", "Training_CPU_None"], &["Training_CPU_None", "there are:"]);
     bench.misused(
         &["bench", "step", "small", "--fanouts", "5", "--layers", "2"],
-        &["--fanouts 5", "one fanout a layer"],
+        &["--fanouts 5", "one fanout per layer"],
     );
 }
 

@@ -287,7 +287,7 @@ fn the_cpu_and_a_device_share_every_step() {
     assert!(keys.len() == 2 && keys[0].starts_with("Training_CPU_") && keys[1] == "Training_CUDA_Native", "{keys:?}");
     let shares: f64 = trainers.iter().map(|t| t["share"].as_f64().expect("a share")).sum();
     assert!((shares - 1.0).abs() < 1e-12, "{shares}");
-    assert!(unified["unified"]["addition_seconds"].as_f64().expect("measured") > 0.0);
+    assert!(unified["unified"]["all_reduce_seconds"].as_f64().expect("measured") > 0.0);
     let one = [&TRAIN[..], &["--plan", "unified"]].concat();
     bench.misused(&one, &["--plan unified: one place alone can train here; use --plan auto"]);
 }

@@ -320,7 +320,7 @@ fn nccl_adds_the_same_bits() {
     balanced(&sent, 0.0);
     // Where both are there, the faster one adds, and both times are said.
     let how = devices.json(&train, &library)["exchange"].as_str().expect("an engine").to_string();
-    assert!(how.contains("NCCL 2.21.5") && how.contains("host memory") && how.contains(" a step"), "{how}");
+    assert!(how.contains("NCCL 2.21.5") && how.contains("host memory") && how.contains(" per step"), "{how}");
     let absent = [("MORPHGL_NCCL", "/nowhere/libnccl.so.2")];
     let train = [&train[..], &["--exchange", "nccl"]].concat();
     let refused = devices.run(&train, &absent);

@@ -21,7 +21,7 @@ fn number(json: &Value) -> u64 {
     json.as_u64().unwrap_or_else(|| panic!("no number: {json}"))
 }
 
-/// One step an epoch: 100 steps are 100 epochs, and every fifth epoch is evaluated.
+/// One step per epoch: 100 steps are 100 epochs, and every fifth epoch is evaluated.
 #[test]
 fn training_ends_when_validation_stops_improving() {
     let bench = Bench::new();
@@ -51,7 +51,7 @@ fn training_ends_when_validation_stops_improving() {
     assert_eq!(rows, epochs(&json).len() / 5, "a row for each evaluation: {text}");
 }
 
-/// Ninety steps an epoch: the minimum number of epochs counts.
+/// Ninety steps per epoch: the minimum number of epochs counts.
 #[test]
 fn a_graph_of_many_steps_is_trained_for_some_epochs() {
     let bench = Bench::new();

@@ -17,9 +17,9 @@ fn model(bench: &Bench, change: impl Fn(&mut [f32])) -> &'static str {
     let train = ["train", "small", "--epochs", "1", "--layers", "2", "--hidden", "8", "--profile-seconds", "0.1"];
     bench.text(&[&train[..], &["--evaluation", "none", "--save", "model.safetensors"]].concat());
     let path = bench.path().join("model.safetensors");
-    let (spec, mut parameters) = morphgl_model_spec::load_model(&path).expect("just written");
+    let (spec, mut parameters) = morphgl_model_core::load_model(&path).expect("just written");
     change(&mut parameters[1].values);
-    morphgl_model_spec::save_model(&path, &spec, &Default::default(), &parameters).expect("room");
+    morphgl_model_core::save_model(&path, &spec, &Default::default(), &parameters).expect("room");
     "model.safetensors"
 }
 
@@ -139,7 +139,7 @@ fn lists_of_nodes_are_read_line_by_line() {
     let ids: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
     assert_eq!(ids, ["3", "7", "5"]);
     write(&[vec![b'1'; 70_000], b"\n".to_vec()].concat());
-    bench.refused(&predict, &["ids, line 1", "longer than 65536 bytes", "one id a line"]);
+    bench.refused(&predict, &["ids, line 1", "longer than 65536 bytes", "one id per line"]);
     write(&[b"1\n2\n".to_vec(), vec![b'x'; 5_000]].concat());
     bench.refused(&predict, &["ids, line 3", "is no node"]);
     assert!(String::from_utf8_lossy(&bench.run(&predict).stderr).len() < 1000);

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use support::Bench;
 
-/// Limit of bytes a worker, with its mini-batches in flight and the trainer's memory.
+/// Limit of bytes per worker, with its mini-batches in flight and the trainer's memory.
 const WORKER: u64 = 150_000_000;
 /// Limit of bytes of another training operator's step during the comparison.
 const COMPARED: u64 = 250_000_000;
@@ -70,7 +70,7 @@ fn inference_keeps_to_the_memory_allowed() {
     let memory = MEMORY.to_string();
     let train = ["train", "graph", "--epochs", "1", "--hidden", "256", "--batch-size", "256", "--threads", "2"];
     let train = [&train[..], &["--fanouts", "5,5,5", "--memory", &memory, "--save", "model.safetensors"]].concat();
-    // Two rows of 256 numbers a node do not fit beside the dataset.
+    // Two rows of 256 numbers per node do not fit beside the dataset.
     bench.misused(
         &[&train[..], &["--evaluation", "full"]].concat(),
         &["--evaluation full", "all neighbours", "sampled"],

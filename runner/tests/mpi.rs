@@ -14,7 +14,7 @@ use mpi::{cora, has_mpirun, is_alive, losses, mpirun, ranks_of, same, say, stder
 use serde_json::Value;
 use support::Bench;
 
-/// One step of all training nodes an epoch, by one operator:
+/// One step of all training nodes per epoch, by one operator:
 /// choosing it by measurement would leave it open.
 const TRAIN: [&str; 10] = [
     "--epochs",

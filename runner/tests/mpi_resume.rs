@@ -20,7 +20,7 @@ use runs::{Training, status};
 use serde_json::Value;
 use support::Bench;
 
-/// Some mini-batches an epoch, by one operator: choosing it by measurement would leave it open.
+/// Some mini-batches per epoch, by one operator: choosing it by measurement would leave it open.
 const TRAIN: [&str; 15] = [
     "train",
     "small",

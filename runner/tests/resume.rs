@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use runs::{Training, alike, checkpoints, metrics, newest, status};
 use support::{Bench, fails};
 
-/// 23 mini-batches an epoch. The operator that trains is given: which one is faster is measured.
+/// 23 mini-batches per epoch. The operator that trains is given: which one is faster is measured.
 const TRAIN: [&str; 16] = [
     "train",
     "small",

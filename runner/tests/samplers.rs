@@ -131,7 +131,7 @@ fn adjacency_lists_are_cached_by_accesses_a_byte() {
     let missed = 1.0 - number(&json["policies"][0]["sizes"][2]["hit_rate"]);
     assert!(none == zero_copy && (some - missed * zero_copy).abs() <= 1.0, "{json:#}");
     let a_row = zero_copy / number(&json["accesses"]);
-    assert!(zero_copy <= naive && (200.0..=256.0).contains(&a_row), "{a_row} bytes a row, naive {naive}");
+    assert!(zero_copy <= naive && (200.0..=256.0).contains(&a_row), "{a_row} bytes per row, naive {naive}");
     let text = bench.text(&args);
     for part in ["over PCIe: ", " adjacency lists of ", "40% of bytes", "40% of rows"] {
         assert!(text.contains(part), "{part}: {text}");

@@ -63,7 +63,10 @@ fn both_operators_are_timed_and_the_outcome_is_reported_everywhere() {
     let train = bench.text(&[&["train", "small", "--epochs", "1"], &QUICK[..]].concat());
     for text in [plan, train] {
         let line = text.lines().find(|l| l.starts_with("trained at host by Training_CPU_")).expect("a line of it");
-        assert!(line.contains(NATIVE) && line.contains(BURN) && line.matches(" a mini-batch (").count() == 2, "{line}");
+        assert!(
+            line.contains(NATIVE) && line.contains(BURN) && line.matches(" per mini-batch (").count() == 2,
+            "{line}"
+        );
     }
     assert!(fs::read_to_string(bench.path().join("plan.html")).expect("written").contains("Training operators"));
 }
@@ -97,7 +100,7 @@ fn the_model_is_the_same_whatever_was_compared() {
         let chosen = trained_by(&auto).as_str().expect("a key").to_string();
         let named = train(&["--model", model, "--save", "named.safetensors", "--training", &chosen]);
         assert_eq!(losses(&auto), losses(&named), "{model} by {chosen}");
-        let read = |file: &str| morphgl_model_spec::load_parameters(&bench.path().join(file)).expect("written");
+        let read = |file: &str| morphgl_model_core::load_parameters(&bench.path().join(file)).expect("written");
         assert!(read("auto.safetensors") == read("named.safetensors"), "{model} by {chosen}: bit for bit");
     }
 }

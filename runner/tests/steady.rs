@@ -12,7 +12,7 @@ use morphgl::{
 use morphgl_execute::{Control, Event};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::Dataset;
-use morphgl_plan::{Hardware, Memory, Resource, RouteKeys, Schedule, Seconds, Share};
+use morphgl_plan::{Hardware, Memory, Resource, RouteKeys, Schedule, ScheduleShare, Seconds};
 use morphgl_registry::{Fanouts, RouteOperators, SamplerKind, Sampling, TrainingOperator};
 
 /// The system's allocator, counting calls and bytes of all threads.
@@ -111,7 +111,7 @@ fn config() -> JobConfig {
 
 fn schedule(policy: Policy, workers: usize) -> Schedule {
     let cpu = || vec!["CPU".to_string()];
-    let share = Share {
+    let share = ScheduleShare {
         keys: RouteKeys {
             batching: "Batching_CPU_Neighbor".parse().expect("a key"),
             transferring: "Transferring_CPU_Host".parse().expect("a key"),

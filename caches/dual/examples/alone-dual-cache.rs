@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_dual_cache::{Curve, Kind, Slopes, allocate};
-use morphgl_feature_cache::NodeMap;
+use morphgl_row_cache::NodeMap;
 
 fn main() {
     let num_nodes = 100_000u32;

@@ -1,9 +1,9 @@
 //! The allocator: entries of any nodes, the best by saving per byte.
 
-use morphgl_feature_cache::NodeMap;
+use morphgl_row_cache::NodeMap;
 
 use crate::histogram::{Histogram, density};
-use crate::kind::{Kind, Share};
+use crate::kind::{CacheShare, Kind};
 
 /// Maximum number of times that the budget, or what is left of it, is divided.
 const ROUNDS: usize = 8;
@@ -23,7 +23,7 @@ const ROUNDS: usize = 8;
 ///
 /// Three passes over the nodes, and three more each time that an entry which did not fit left more than a thousandth of the
 /// budget (seven times at most). 512 KiB and a bit a node for each kind, and 512 KiB.
-pub fn allocate<const N: usize>(num_nodes: u32, kinds: [Kind<'_>; N], budget: u64) -> [Option<Share>; N] {
+pub fn allocate<const N: usize>(num_nodes: u32, kinds: [Kind<'_>; N], budget: u64) -> [Option<CacheShare>; N] {
     assert!(N <= 8, "{N} kinds, at most 8");
     let all = kinds.map(|kind| {
         // Entries that cannot fit must not end the selection of smaller ones.
@@ -119,9 +119,9 @@ impl Selected<'_> {
         left.filter_map(move |node| Some((node, self.kind.entry(node)?))).filter(move |&(_, (_, bytes))| bytes <= most)
     }
 
-    fn share(self, num_nodes: u32) -> Option<Share> {
+    fn share(self, num_nodes: u32) -> Option<CacheShare> {
         let map = NodeMap::new(num_nodes as usize, |node| self.nodes.contains(node));
-        (!map.is_empty()).then_some(Share { map, bytes: self.bytes + self.kind.tables, saving: self.saving })
+        (!map.is_empty()).then_some(CacheShare { map, bytes: self.bytes + self.kind.tables, saving: self.saving })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use morphgl_feature_cache::NodeMap;
+use morphgl_row_cache::NodeMap;
 
 /// One kind of cache entries, one entry for each node: the feature rows, or the adjacency lists.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ impl Kind<'_> {
 
 /// The part of the budget that a kind got: at least one entry.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Share {
+pub struct CacheShare {
     /// The nodes whose entries are cached.
     pub map: NodeMap,
     /// Bytes of these entries and of the kind's tables.

@@ -7,6 +7,6 @@ mod prefixes;
 mod slopes;
 
 pub use allocate::{allocate, savings};
-pub use kind::{Kind, Share};
+pub use kind::{CacheShare, Kind};
 pub use prefixes::allocate_prefixes;
 pub use slopes::{Curve, Slopes};

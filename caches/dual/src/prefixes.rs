@@ -1,8 +1,8 @@
 //! The allocator for datasets reordered by hotness: prefixes of the nodes.
 
-use morphgl_feature_cache::NodeMap;
+use morphgl_row_cache::NodeMap;
 
-use crate::kind::{Kind, Share};
+use crate::kind::{CacheShare, Kind};
 
 /// Divides `budget` bytes between the entries of the first nodes by one kind and those of the first nodes by the other, as
 /// reordered datasets hold them: the two prefixes that save most. Look-ups then need no map, so `tables` are 0 or little.
@@ -10,7 +10,7 @@ use crate::kind::{Kind, Share};
 /// # Complexity
 ///
 /// Exact, in two passes over the nodes: while one prefix shrinks the other one grows.
-pub fn allocate_prefixes(num_nodes: u32, kinds: [Kind<'_>; 2], budget: u64) -> [Option<Share>; 2] {
+pub fn allocate_prefixes(num_nodes: u32, kinds: [Kind<'_>; 2], budget: u64) -> [Option<CacheShare>; 2] {
     let [mut first, mut second] = kinds.map(|kind| Prefix { kind, len: 0, bytes: 0, saving: 0.0 });
     first.grow(num_nodes, budget);
     let (mut best, mut most) = ([0, 0], 0.0);
@@ -70,10 +70,10 @@ impl Prefix<'_> {
 
 impl Kind<'_> {
     /// The share of the first `len` nodes, less those at its end that save nothing.
-    fn prefix(&self, len: u32) -> Option<Share> {
+    fn prefix(&self, len: u32) -> Option<CacheShare> {
         let len = (0..len).rev().find(|&node| self.entry(node).is_some())? + 1;
         let bytes = self.tables + (0..len).map(self.bytes).sum::<u64>();
         let saving = (0..len).filter_map(|node| self.entry(node)).map(|(saving, _)| f64::from(saving)).sum();
-        Some(Share { map: NodeMap::prefix(len), bytes, saving })
+        Some(CacheShare { map: NodeMap::prefix(len), bytes, saving })
     }
 }

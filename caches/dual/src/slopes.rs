@@ -48,11 +48,11 @@ impl Curve {
     }
 }
 
-/// In microseconds: `3.1 µs a feature row; a list 2.9 µs with 4 neighbours, 9.0 µs with 2000`. Of more than twelve lengths the first and
-/// the last.
+/// In microseconds: `3.1 µs per feature row; a list 2.9 µs with 4 neighbours, 9.0 µs with 2000`. Of more than twelve
+/// lengths the first and the last.
 impl fmt::Display for Slopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} µs a feature row", 1e6 * self.row)?;
+        write!(f, "{:.1} µs per feature row", 1e6 * self.row)?;
         let (points, most) = (&self.list.points, 12);
         let is_shown = |i: &usize| points.len() <= most || *i == 0 || *i + 1 == points.len();
         for i in (0..points.len()).filter(is_shown) {

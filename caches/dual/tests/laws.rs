@@ -1,6 +1,6 @@
 //! Laws of both allocators, whatever savings and sizes are.
 
-use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate, allocate_prefixes, savings};
+use morphgl_dual_cache::{CacheShare, Curve, Kind, Slopes, allocate, allocate_prefixes, savings};
 use proptest::prelude::*;
 
 /// Savings as noisy measurements give them, and bytes from none to more than any budget.
@@ -18,8 +18,8 @@ fn shares(
     lists: &[(f32, u64)],
     tables: [u64; 2],
     budget: u64,
-    by: fn(u32, [Kind<'_>; 2], u64) -> [Option<Share>; 2],
-) -> [Option<Share>; 2] {
+    by: fn(u32, [Kind<'_>; 2], u64) -> [Option<CacheShare>; 2],
+) -> [Option<CacheShare>; 2] {
     let len = entries.len().min(lists.len()) as u32;
     let first = Kind { saving: &|v| entries[v as usize].0, bytes: &|v| entries[v as usize].1, tables: tables[0] };
     let second = Kind { saving: &|v| lists[v as usize].0, bytes: &|v| lists[v as usize].1, tables: tables[1] };
@@ -30,12 +30,12 @@ fn valid(saving: f32) -> bool {
     saving > 0.0 && saving.is_finite()
 }
 
-fn bytes(shares: &[Option<Share>; 2]) -> u64 {
+fn bytes(shares: &[Option<CacheShare>; 2]) -> u64 {
     shares.iter().flatten().map(|s| s.bytes).sum()
 }
 
 /// Each share's bytes are those of its entries and tables.
-fn check_bytes(shares: &[Option<Share>; 2], all: [&[(f32, u64)]; 2], tables: [u64; 2]) {
+fn check_bytes(shares: &[Option<CacheShare>; 2], all: [&[(f32, u64)]; 2], tables: [u64; 2]) {
     for ((share, entries), tables) in shares.iter().zip(all).zip(tables) {
         let Some(share) = share else { continue };
         let entries: Vec<(f32, u64)> = share.map.nodes().map(|v| entries[v as usize]).collect();
@@ -154,7 +154,7 @@ proptest! {
 
 #[test]
 fn an_entry_larger_than_what_is_left_does_not_end_the_selection() {
-    // The best entry a byte takes more than the budget, the next best more than half of it, and the rest is small.
+    // The best entry per byte takes more than the budget, the next best more than half of it, and the rest is small.
     let savings = [1000.0, 60.0, 50.0, 5.0, 5.0, 5.0];
     let sizes = [101, 50, 55, 10, 10, 10];
     let kind = Kind { saving: &|v| savings[v as usize], bytes: &|v| sizes[v as usize], tables: 0 };
@@ -189,8 +189,8 @@ fn tables_are_charged_only_where_they_pay() {
 #[test]
 fn slopes_are_summarised_in_microseconds() {
     let slopes = Slopes { row: 3.14e-6, list: Curve::new([(2000.0, 9e-6), (4.0, 2.9e-6)]) };
-    assert_eq!(slopes.to_string(), "3.1 µs a feature row; a list 2.9 µs with 4 neighbours, 9.0 µs with 2000");
+    assert_eq!(slopes.to_string(), "3.1 µs per feature row; a list 2.9 µs with 4 neighbours, 9.0 µs with 2000");
     let list = Curve::new((1..=13).map(|n| (f64::from(n), 1e-6 * f64::from(n))));
     let long = Slopes { row: 1e-6, list };
-    assert_eq!(long.to_string(), "1.0 µs a feature row; a list 1.0 µs with 1 neighbours, 13.0 µs with 13");
+    assert_eq!(long.to_string(), "1.0 µs per feature row; a list 1.0 µs with 1 neighbours, 13.0 µs with 13");
 }

@@ -1,6 +1,6 @@
 //! The allocator against the exact optimum, by dynamic programming, and against fixed divisions of the budget.
 
-use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate};
+use morphgl_dual_cache::{CacheShare, Curve, Kind, Slopes, allocate};
 
 /// Bytes that the dynamic program counts as one.
 const UNIT: u64 = 4;
@@ -50,7 +50,7 @@ impl Instance {
         Self { row_saving, list_saving, row_bytes, list_bytes, tables, budget }
     }
 
-    fn allocate(&self) -> [Option<Share>; 2] {
+    fn allocate(&self) -> [Option<CacheShare>; 2] {
         let rows =
             Kind { saving: &|v| self.row_saving[v as usize], bytes: &|_| self.row_bytes, tables: self.tables[0] };
         let list_bytes = |v: u32| self.list_bytes[v as usize];
@@ -85,7 +85,7 @@ fn extend(mut best: Vec<f64>, items: &[(u64, f32)]) -> Vec<f64> {
     best
 }
 
-fn saving(shares: &[Option<Share>; 2]) -> f64 {
+fn saving(shares: &[Option<CacheShare>; 2]) -> f64 {
     shares.iter().flatten().map(|s| s.saving).sum()
 }
 

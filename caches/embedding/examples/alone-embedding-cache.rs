@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use morphgl_embedding_cache::{EmbeddingCache, Error};
-use morphgl_feature_cache::NodeMap;
+use morphgl_row_cache::NodeMap;
 
 fn main() -> Result<(), Error> {
     let (n, super_batches) = (4, 5);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use morphgl_feature_cache::NodeMap;
+use morphgl_row_cache::NodeMap;
 
 use crate::{Error, Result};
 
@@ -27,11 +27,11 @@ struct State {
 struct SuperBatch {
     number: u64,
     nodes: Arc<NodeMap>,
-    rows: Option<Arc<Rows>>,
+    rows: Option<Arc<VersionedRows>>,
 }
 
 #[derive(Debug)]
-struct Rows {
+struct VersionedRows {
     version: u64,
     values: Vec<f32>,
 }
@@ -91,7 +91,7 @@ impl EmbeddingCache {
             let (nodes, width) = (found.nodes.len(), self.width);
             return wrong(format!("it has {nodes} nodes of width {width}, and rows of {} elements", values.len()));
         }
-        found.rows = Some(Arc::new(Rows { version, values }));
+        found.rows = Some(Arc::new(VersionedRows { version, values }));
         let mut freed = Vec::new();
         while let Some(old) = state.super_batches.pop_front_if(|s| s.number + 1 < super_batch) {
             freed = old.rows.and_then(Arc::into_inner).map_or(freed, |rows| rows.values);

@@ -3,7 +3,7 @@
 use std::thread;
 
 use morphgl_embedding_cache::{EmbeddingCache, Error};
-use morphgl_feature_cache::NodeMap;
+use morphgl_row_cache::NodeMap;
 
 #[test]
 fn reads_wait_for_rows_and_end_when_the_cache_is_closed() {

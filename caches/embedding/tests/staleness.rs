@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use morphgl_embedding_cache::{EmbeddingCache, Error};
-use morphgl_feature_cache::NodeMap;
+use morphgl_row_cache::NodeMap;
 use proptest::prelude::*;
 
 /// Nodes of the graph; those of a super-batch are the ones of its parity.

@@ -16,7 +16,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_generate::{RmatConfig, SbmConfig, rmat, sbm};
 use morphgl_graph_store::Topology;
 use morphgl_hotness::{Graph, Hindsight, Hotness, Policy, PolicyKind, coverage, hottest};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_hotness::{Hindsight, Policy, PolicyKind, coverage, hottest};
 use morphgl_registry::{BatchingContext, Fanouts, Place, SamplerSettings, SeedSet};

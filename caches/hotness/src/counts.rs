@@ -24,7 +24,7 @@ pub(crate) struct Counts {
 
 impl Counts {
     /// Samples the mini-batches `ids` by `threads` workers of one thread each, and counts their accesses.
-    pub(crate) fn of(batching: &dyn Batching, ids: &[BatchId], num_nodes: usize, threads: usize) -> Result<Self> {
+    pub(crate) fn sample(batching: &dyn Batching, ids: &[BatchId], num_nodes: usize, threads: usize) -> Result<Self> {
         if threads == 0 {
             return Err(Error::setting("threads of pre-sampling", "0 threads count nothing; give at least 1"));
         }

@@ -12,7 +12,7 @@ use crate::{Graph, Hotness, Policy};
 ///
 /// # Complexity
 ///
-/// O(nodes) time; 4 bytes a node.
+/// O(nodes) time; 4 bytes per node.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InDegree;
 
@@ -32,7 +32,7 @@ impl Policy for InDegree {
 ///
 /// # Complexity
 ///
-/// One scan of the edges; 12 bytes a node.
+/// One scan of the edges; 12 bytes per node.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OutDegree;
 

@@ -20,8 +20,8 @@ use crate::{Graph, Hotness, Policy};
 ///
 /// # Complexity
 ///
-/// One scan of the edges a hop; 12 bytes a node, 16 with expansion `New`. A large graph in memory is scanned by all threads
-/// of the current rayon pool, with the same bits as a result.
+/// One scan of the edges per hop; 12 bytes per node, 16 with expansion `New`. A large graph in memory is scanned by all
+/// threads of the current rayon pool, with the same bits as a result.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Inclusion;
 

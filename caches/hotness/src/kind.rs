@@ -96,8 +96,9 @@ impl PolicyKind {
         }
     }
 
-    /// Peak bytes a node to compute the scores, which are among them; of the policies that count, without the sampler.
-    pub fn bytes_a_node(self, settings: &SamplerSettings) -> u64 {
+    /// Peak bytes per node to compute the scores, which are among them; of the policies that count, without the
+    /// sampler.
+    pub fn bytes_per_node(self, settings: &SamplerSettings) -> u64 {
         let inclusion = match settings.sampling.hops().map(|hops| hops.expansion) {
             Some(Expansion::All) => 12,
             Some(Expansion::New) => 16,
@@ -114,7 +115,7 @@ impl PolicyKind {
         }
     }
 
-    /// Whether the scores are accesses an epoch; those of the other policies order nodes alone.
+    /// Whether the scores are accesses per epoch; those of the other policies order nodes alone.
     pub fn is_in_accesses(self) -> bool {
         matches!(self, Self::PreSample { .. } | Self::Smoothed { .. } | Self::Inclusion | Self::Hindsight)
     }

@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-/// The `count` nodes of the highest scores, the highest first; of equal scores the lower node id. `scores` has one value a
-/// node; NaN ranks last. All nodes are sorted for a `count` of `usize::MAX`.
+/// The `count` nodes of the highest scores, the highest first; of equal scores the lower node id. `scores` has one
+/// value per node; NaN ranks last. All nodes are sorted for a `count` of `usize::MAX`.
 ///
 /// # Panics
 ///
@@ -11,7 +11,8 @@ use rayon::prelude::*;
 ///
 /// # Complexity
 ///
-/// O(nodes + count · log count), the sort by all threads of the current rayon pool; 8 bytes a node besides the result.
+/// O(nodes + count · log count), the sort by all threads of the current rayon pool; 8 bytes per node besides the
+/// result.
 pub fn hottest(scores: &[f32], count: usize) -> Vec<u32> {
     assert!(scores.len() as u64 <= 1 << 32, "{} scores, and node ids have 32 bits", scores.len());
     let mut keys: Vec<u64> = (0..scores.len()).into_par_iter().map(|v| sort_key(scores[v], v as u32)).collect();
@@ -32,8 +33,8 @@ fn sort_key(score: f32, node: u32) -> u64 {
     u64::from(descending) << 32 | u64::from(node)
 }
 
-/// The nodes whose entries have the highest scores a byte, the highest first: the order in which a static cache of entries of
-/// different size is filled. An entry of 0 bytes ranks last.
+/// The nodes whose entries have the highest scores per byte, the highest first: the order in which a static cache of
+/// entries of different size is filled. An entry of 0 bytes ranks last.
 ///
 /// # Panics
 ///
@@ -41,7 +42,7 @@ fn sort_key(score: f32, node: u32) -> u64 {
 ///
 /// # Complexity
 ///
-/// As [`hottest`], and 4 bytes a node.
+/// As [`hottest`], and 4 bytes per node.
 pub fn hottest_by_byte(scores: &[f32], bytes: impl Fn(u32) -> u64 + Sync) -> Vec<u32> {
     let rate = |(v, &score): (usize, &f32)| match bytes(v as u32) {
         0 => f32::NAN,
@@ -69,7 +70,8 @@ pub fn entries_within(order: &[u32], bytes: impl Fn(u32) -> u64, budgets: &[u64]
 }
 
 /// Hit rates of a static cache: for each number of `rows`, the share of all `accesses` that the first so many nodes of `order`
-/// have. `accesses` has one value a node, and 0 accesses have a share of 0. A number beyond the order counts all of it.
+/// have. `accesses` has one value per node, and 0 accesses have a share of 0. A number beyond the order counts all of
+/// it.
 ///
 /// # Panics
 ///

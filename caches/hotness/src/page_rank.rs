@@ -22,8 +22,8 @@ use crate::{Graph, Hotness, Policy};
 ///
 /// # Complexity
 ///
-/// A scan of the edges for each iteration, about `ln(tolerance / 2) / ln(damping)` at most: 47 by default; 16 bytes a node. A
-/// large graph in memory is scanned by all threads of the current rayon pool, with the same bits as a result.
+/// A scan of the edges for each iteration, about `ln(tolerance / 2) / ln(damping)` at most: 47 by default; 16 bytes per
+/// node. A large graph in memory is scanned by all threads of the current rayon pool, with the same bits as a result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReversePageRank {
     /// Share of a score that is passed on, 0 to 1. Default 0.85.
@@ -64,8 +64,8 @@ impl Policy for ReversePageRank {
 ///
 /// # Complexity
 ///
-/// A scan of the edges for each iteration; 16 bytes a node. A large graph in memory is scanned by all threads of the current
-/// rayon pool, with the same bits as a result.
+/// A scan of the edges for each iteration; 16 bytes per node. A large graph in memory is scanned by all threads of the
+/// current rayon pool, with the same bits as a result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WeightedReversePageRank {
     /// Share of a score that is passed on, 0 to 1. Default 0.85.

@@ -7,8 +7,8 @@ use morphgl_registry::{BatchId, Batching, Error, Result, SamplerSettings};
 use crate::counts::{Counts, MAX_BATCHES};
 use crate::{Graph, Hotness, Policy};
 
-/// Pre-sampling, PreSC#K: average accesses an epoch, counted in K epochs that are never trained (GNNLab, EuroSys'22, §6; the
-/// survey of mini-batch training systems, §VI-B3).
+/// Pre-sampling, PreSC#K: average accesses per epoch, counted in K epochs that are never trained (GNNLab, EuroSys'22,
+/// §6; the survey of mini-batch training systems, §VI-B3).
 ///
 /// Of each epoch all mini-batches are counted, or the first ones scaled to a whole epoch: a random sample of its seeds, where
 /// epochs are shuffled. The epochs are the last of the counter's range, `u32::MAX` and those before it.
@@ -25,8 +25,8 @@ use crate::{Graph, Hotness, Policy};
 ///
 /// # Complexity
 ///
-/// The sampling of the mini-batches on `threads` threads, and an atomic addition for each access; 8 bytes a node while
-/// counting, 12 at the end, and the workers' buffers. The result is the same on any number of threads.
+/// The sampling of the mini-batches on `threads` threads, and an atomic addition for each access; 8 bytes per node
+/// while counting, 12 at the end, and the workers' buffers. The result is the same on any number of threads.
 #[derive(Debug, Clone, Copy)]
 pub struct PreSample<'a> {
     /// The sampler, for the seeds and settings that are scored; it should gather no features.
@@ -60,14 +60,14 @@ impl Policy for PreSample<'_> {
             return Err(Error::setting("pre-sampling", what));
         }
         let ids = batch_ids((0..self.epochs).map(|epoch| u32::MAX - epoch), batches)?;
-        let counts = Counts::of(self.batching, &ids, graph.num_nodes(), self.threads)?;
+        let counts = Counts::sample(self.batching, &ids, graph.num_nodes(), self.threads)?;
         Ok(counts.scaled(self.batching.num_batches() as f64 / self.num_counted()))
     }
 }
 
-/// The optimum in hindsight: average accesses an epoch, counted in the very epochs that are trained. No static cache of as many
-/// rows has more hits in these epochs than the hottest by this policy (the policy Optimal of GNNLab, EuroSys'22, §6): a
-/// yardstick for the others.
+/// The optimum in hindsight: average accesses per epoch, counted in the very epochs that are trained. No static cache
+/// of as many rows has more hits in these epochs than the hottest by this policy (the policy Optimal of GNNLab,
+/// EuroSys'22, §6): a yardstick for the others.
 ///
 /// Counts, errors and complexity as for [`PreSample`].
 #[derive(Debug, Clone)]
@@ -88,7 +88,7 @@ impl Policy for Hindsight<'_> {
             return Err(Error::setting("optimum in hindsight", what));
         }
         let ids = batch_ids(self.epochs.clone(), batches)?;
-        let counts = Counts::of(self.batching, &ids, graph.num_nodes(), self.threads)?;
+        let counts = Counts::sample(self.batching, &ids, graph.num_nodes(), self.threads)?;
         Ok(counts.scaled(1.0 / epochs as f64))
     }
 }

@@ -10,7 +10,7 @@ use crate::{Graph, Hotness, Policy};
 ///
 /// # Complexity
 ///
-/// O(nodes) time; 4 bytes a node.
+/// O(nodes) time; 4 bytes per node.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Random {
     /// Seed of the scores.

@@ -39,7 +39,7 @@ const NONE: u64 = u64::MAX;
 ///
 /// # Complexity
 ///
-/// O(edges) time; blocking buffers 2 to 4 MiB a thread.
+/// O(edges) time; blocking buffers 2 to 4 MiB per thread.
 pub(crate) fn scatter<S: Sum>(graph: &dyn Graph, sums: &mut [S], term: impl Fn(u32, u64) -> f32 + Sync) -> Result<()> {
     match graph.topology() {
         Some(topology) if size_of_val(sums) > CACHED_BYTES => blocked(topology, sums, PART, &term),

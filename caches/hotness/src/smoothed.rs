@@ -23,7 +23,7 @@ const PRIOR_BATCHES: f32 = 4.0;
 ///
 /// # Complexity
 ///
-/// That of both policies, one after the other; 20 bytes a node, 24 with expansion `New` and for walks.
+/// That of both policies, one after the other; 20 bytes per node, 24 with expansion `New` and for walks.
 #[derive(Debug, Clone, Copy)]
 pub struct Smoothed<'a>(pub PreSample<'a>);
 

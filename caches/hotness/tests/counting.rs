@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{any_graph, graph, sampler, settings};
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_graph_store::Topology;
 use morphgl_hotness::{Hindsight, Hotness, Inclusion, Policy, PreSample, Smoothed, WeightedReversePageRank};
 use morphgl_registry::{BatchId, Batching, BatchingWorker, Error, Handle, MiniBatch, Result, SamplerSettings};

@@ -1,4 +1,5 @@
-//! Scoring a graph that is scanned from disk takes the memory that `PolicyKind::bytes_a_node` says, and that budgets rely on.
+//! Scoring a graph that is scanned from disk takes the memory that `PolicyKind::bytes_per_node` says, and that budgets
+//! rely on.
 
 mod common;
 #[path = "../../../fuzz/src/counting.rs"]
@@ -38,7 +39,7 @@ fn check(kind: PolicyKind, policy: &dyn Policy, scanned: &Scanned, settings: &Sa
     PEAK.store(NOW.load(Relaxed), Relaxed);
     let before = NOW.load(Relaxed);
     let hotness = policy.score(scanned, &[7, 100], settings).expect("scores");
-    let (peak, said) = (PEAK.load(Relaxed) - before, kind.bytes_a_node(settings) as usize * NODES);
+    let (peak, said) = (PEAK.load(Relaxed) - before, kind.bytes_per_node(settings) as usize * NODES);
     assert!(said <= peak && peak < said + BESIDE, "{kind}: {peak} bytes, not {said}");
     assert_eq!(hotness.features.len(), NODES);
 }

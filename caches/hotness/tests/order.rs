@@ -50,7 +50,8 @@ proptest! {
         }
     }
 
-    /// Entries of different size: by accesses a byte, a cache has the hits of the best one but for the entry that no longer fits.
+    /// Entries of different size: by accesses per byte, a cache has the hits of the best one but for the entry that no
+    /// longer fits.
     #[test]
     fn entries_of_different_size_fill_a_budget(
         (entries, order) in prop::collection::vec((0u16..100, 0u64..50), 1..100).prop_flat_map(|entries| {

@@ -10,11 +10,11 @@ use rayon::prelude::*;
 use crate::{Error, Result};
 
 /// Not a node: ids are below 2^32 - 1.
-const NONE: u32 = u32::MAX;
+const UNASSIGNED: u32 = u32::MAX;
 /// Nodes per task.
 const TASK: usize = 1 << 14;
 
-/// An order of nodes: the node at position `new` gets the number `new`. Eight bytes a node.
+/// An order of nodes: the node at position `new` gets the number `new`. Eight bytes per node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     // Invariant: permutations of 0..len, one the inverse of the other.
@@ -32,14 +32,14 @@ impl Order {
     ///
     /// # Complexity
     ///
-    /// O(nodes), on the threads of the current rayon pool; four bytes a node beside the result.
+    /// O(nodes), on the threads of the current rayon pool; four bytes per node beside the result.
     pub fn new(old_of_new: Vec<u32>) -> Result<Self> {
         let len = old_of_new.len();
-        let new_of_old: Vec<AtomicU32> = (0..len).map(|_| AtomicU32::new(NONE)).collect();
+        let new_of_old: Vec<AtomicU32> = (0..len).map(|_| AtomicU32::new(UNASSIGNED)).collect();
         let place = |(new, &old): (usize, &u32)| {
-            new_of_old.get(old as usize).is_some_and(|slot| slot.swap(new as u32, Ordering::Relaxed) == NONE)
+            new_of_old.get(old as usize).is_some_and(|slot| slot.swap(new as u32, Ordering::Relaxed) == UNASSIGNED)
         };
-        if len > NONE as usize || !old_of_new.par_iter().with_min_len(TASK).enumerate().all(place) {
+        if len > UNASSIGNED as usize || !old_of_new.par_iter().with_min_len(TASK).enumerate().all(place) {
             return Err(fault(&old_of_new));
         }
         let mut pages = Pages::new();
@@ -58,7 +58,7 @@ impl Order {
     ///
     /// # Complexity
     ///
-    /// O(nodes log nodes), on the threads of the current rayon pool; eight bytes a node beside the result.
+    /// O(nodes log nodes), on the threads of the current rayon pool; eight bytes per node beside the result.
     pub fn by_hotness(hotness: &[f32]) -> Result<Self> {
         if let Some(node) = hotness.iter().position(|h| h.is_nan()) {
             return Err(Error::argument("hotness", format!("that of node {node} is not a number"), "give numbers"));

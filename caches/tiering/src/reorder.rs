@@ -52,8 +52,8 @@ pub struct ReorderOptions {
 ///
 /// # Complexity
 ///
-/// O(nodes + edges + bytes of features), on the threads of the current rayon pool; 16 bytes a node, those of the order
-/// included, and some 16 MiB a thread.
+/// O(nodes + edges + bytes of features), on the threads of the current rayon pool; 16 bytes per node, those of the
+/// order included, and some 16 MiB per thread.
 pub fn reorder(
     dataset: &Dataset,
     order: &Order,

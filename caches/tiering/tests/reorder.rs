@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{Dataset, DatasetWriter, Load, Meta, NodeNames, NpyWriter, OpenOptions, Splits};

@@ -51,7 +51,7 @@ class sampler:
 
 
 def pick(indptr, nodes, fanout, random):
-    """Ids of the sampled edges, at most `fanout` a node without replacement (Floyd's algorithm), and their number by node."""
+    """Ids of the sampled edges, at most `fanout` per node without replacement (Floyd's algorithm), and their number by node."""
     begins = indptr[nodes]
     degrees = indptr[nodes + 1] - begins
     counts = degrees if fanout < 0 else np.minimum(degrees, fanout)

@@ -72,7 +72,7 @@ for number in range(args.rounds):
         with open(args.out, "w") as file:
             json.dump(dict(date=str(date.today()), load=os.getloadavg()[2], rows=rows), file, indent=1)
 
-print("| processes x threads | | seconds an epoch: median (range) | loss of the last epoch |\n|---|---|---|---|")
+print("| processes x threads | | seconds per epoch: median (range) | loss of the last epoch |\n|---|---|---|---|")
 for (title, ranks, threads), row in results.items():
     s = row["seconds"]
     print(f"| {ranks} x {threads} | {title} | {statistics.median(s):.2f} ({min(s):.2f}–{max(s):.2f}) | "

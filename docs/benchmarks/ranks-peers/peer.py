@@ -5,7 +5,7 @@ under torch's DistributedDataParallel with gloo. Prints one JSON line: seconds o
   peer.py pyg|dgl|dgl-distributed DATA [--ranks 2] [--threads 1] [--epochs 3] [--batch-size 1024]
 
 DATA is a directory of make_data.py. The model is a three-layer GraphSAGE of width 256 with ReLU, without dropout; fanouts
-15,10,5; Adam at 0.003. The batch size is that of all processes together: each process takes batch-size / ranks seeds a step.
+15,10,5; Adam at 0.003. The batch size is that of all processes together: each process takes batch-size / ranks seeds per step.
 dgl-distributed has a graph server beside the processes, with the whole graph as its only partition (its seconds do not contain the
 partitioning); features and lists reach the processes by shared memory.
 """

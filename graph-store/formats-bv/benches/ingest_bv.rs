@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use dsi_bitstream::traits::BE;
 use measure::{Arguments, Report, disk_limits, measured};
-use morphgl_formats::{Options, Rows};
+use morphgl_formats::{Options, RowContent};
 use morphgl_graph_store::Result;
 use webgraph::prelude::{BvComp, VecGraph};
 
@@ -31,7 +31,7 @@ fn main() -> Result<()> {
     // One unmeasured round: the pool's threads and the page cache.
     for round in 0..=arguments.rounds {
         let limits = disk_limits(&dir);
-        for (name, rows) in [("bv targets", Rows::Targets), ("bv sources", Rows::Sources)] {
+        for (name, rows) in [("bv targets", RowContent::Targets), ("bv sources", RowContent::Sources)] {
             let target = dir.join("dataset");
             let run = measured(|progress| morphgl_formats_bv::import(&graph, &target, rows, &options, progress))?;
             if round > 0 {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use morphgl_formats::{Options, Rows, Silent};
+use morphgl_formats::{Options, RowContent, Silent};
 use morphgl_graph_store::{Dataset, Error, Position, Result};
 
 fn main() -> Result<()> {
@@ -17,7 +17,8 @@ fn main() -> Result<()> {
         ));
     };
     let options = Options { replace: true, ..Options::default() };
-    let path = morphgl_formats_bv::import(Path::new(source), Path::new(target), Rows::Targets, &options, &Silent)?;
+    let path =
+        morphgl_formats_bv::import(Path::new(source), Path::new(target), RowContent::Targets, &options, &Silent)?;
     let dataset = Dataset::open(path, Default::default())?;
     println!("{}: {} nodes, {} edges", dataset.name, dataset.num_nodes(), dataset.topology.num_edges());
     Ok(())

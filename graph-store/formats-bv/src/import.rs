@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use dsi_bitstream::traits::{BE, LE};
 use lender::prelude::*;
-use morphgl_formats::{EdgeSink, Ingest, Options, Progress, Rows};
+use morphgl_formats::{EdgeSink, Ingest, Options, Progress, RowContent};
 use morphgl_graph_store::{Error, Position, Result};
 use morphgl_platform::open_regular;
 use webgraph::prelude::*;
@@ -30,7 +30,13 @@ const DOWNLOAD: &str = "the file is damaged or of another graph: download it aga
 /// # Complexity
 ///
 /// O(V + E log E) time, `options.memory` bytes.
-pub fn import(source: &Path, target: &Path, rows: Rows, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
+pub fn import(
+    source: &Path,
+    target: &Path,
+    rows: RowContent,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<PathBuf> {
     morphgl_formats::Format::Bv.refuse_others(source)?;
     let graph = existing(graph_file(source))?;
     let properties = Properties::read(&existing(graph.with_extension("properties"))?)?;
@@ -41,7 +47,7 @@ pub fn import(source: &Path, target: &Path, rows: Rows, options: &Options, progr
     }
     let mut ingest = Ingest::new(&graph, target, options, progress)?;
     ingest.provenance("format", "bv");
-    if rows == Rows::Sources {
+    if rows == RowContent::Sources {
         ingest.provenance("rows", "sources");
     }
     progress.stage("decode", Some(properties.num_arcs));
@@ -104,7 +110,7 @@ struct ArcSink<'s, 'a> {
     graph: &'s Path,
     /// Number of arcs that the properties promise.
     num_arcs: u64,
-    rows: Rows,
+    rows: RowContent,
     nodes: Vec<u32>,
     successors: Vec<u32>,
     progress: &'a dyn Progress,
@@ -139,8 +145,8 @@ impl ArcSink<'_, '_> {
 
     fn flush(&mut self) -> Result<()> {
         let (sources, targets) = match self.rows {
-            Rows::Targets => (&self.nodes, &self.successors),
-            Rows::Sources => (&self.successors, &self.nodes),
+            RowContent::Targets => (&self.nodes, &self.successors),
+            RowContent::Sources => (&self.successors, &self.nodes),
         };
         self.sink.push(sources, targets, None)?;
         if self.sink.num_edges() > self.num_arcs {

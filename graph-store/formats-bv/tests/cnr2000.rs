@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use morphgl_formats::{Options, Rows, Silent};
+use morphgl_formats::{Options, RowContent, Silent};
 use morphgl_formats_bv::import;
 use morphgl_graph_store::{Array, Dataset, Load, read_npy};
 
@@ -31,7 +31,7 @@ impl Decoded {
     }
 }
 
-fn open(source: &Path, rows: Rows, options: &Options) -> Dataset {
+fn open(source: &Path, rows: RowContent, options: &Options) -> Dataset {
     let dir = tempfile::tempdir().unwrap();
     let target = import(source, &dir.path().join("cnr"), rows, options, &Silent).unwrap();
     Dataset::open(target, Default::default()).unwrap()
@@ -57,12 +57,12 @@ fn transpose(indptr: &[u64], indices: &[u32]) -> (Vec<u64>, Vec<u32>) {
 fn equals_the_independent_decoder_array_for_array() {
     let whole = morphgl_testdata::extra("bvgraph-cnr-2000").map(|folder| Decoded::read(&folder, "cnr-2000"));
     for Decoded { source, indptr, indices } in [Some(Decoded::head()), whole].into_iter().flatten() {
-        let successors = open(&source, Rows::Sources, &Options::default());
+        let successors = open(&source, RowContent::Sources, &Options::default());
         assert!(successors.topology.indptr()[..] == indptr && successors.topology.indices() == &indices);
         // The default lists in-neighbours; a budget of 300 KiB spills the edges to the disk.
         let (starts, sources) = transpose(&indptr, &indices);
         for memory in [2 << 30, 300 << 10] {
-            let dataset = open(&source, Rows::Targets, &Options { memory, ..Options::default() });
+            let dataset = open(&source, RowContent::Targets, &Options { memory, ..Options::default() });
             assert!(dataset.topology.indptr()[..] == starts && dataset.topology.indices()[..] == sources);
             assert_eq!(Path::new(&dataset.name), Path::new(source.file_name().unwrap()));
         }
@@ -81,8 +81,8 @@ fn copy(folder: &Path, name: &str) {
 fn a_basename_may_have_dots_and_the_ending() {
     let dir = tempfile::tempdir().unwrap();
     copy(dir.path(), "uk-2007.05");
-    let plain = open(&dir.path().join("uk-2007.05"), Rows::Targets, &Options::default());
-    let ended = open(&dir.path().join("uk-2007.05.graph"), Rows::Targets, &Options::default());
+    let plain = open(&dir.path().join("uk-2007.05"), RowContent::Targets, &Options::default());
+    let ended = open(&dir.path().join("uk-2007.05.graph"), RowContent::Targets, &Options::default());
     assert_eq!((plain.name.as_str(), plain.topology.num_edges()), ("uk-2007.05", 81_129));
     assert!(plain.topology == ended.topology);
 }
@@ -95,7 +95,7 @@ fn check_refused(change: impl FnOnce(&Path), expected: &str) {
     change(dir.path());
     let before = fs::read_dir(dir.path()).unwrap().count();
     let target = dir.path().join("dataset");
-    let error = import(&dir.path().join("g"), &target, Rows::Targets, &Options::default(), &Silent).unwrap_err();
+    let error = import(&dir.path().join("g"), &target, RowContent::Targets, &Options::default(), &Silent).unwrap_err();
     assert_eq!(error.to_string().replace(&format!("{}/", dir.path().display()), ""), expected);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), before, "something is left behind");
 }
@@ -154,7 +154,8 @@ fn bits_that_are_no_graph_end_in_an_error() {
         bits[middle..middle + 4096].iter_mut().enumerate().for_each(|(i, b)| *b ^= (i as u8).wrapping_mul(31) ^ seed);
         fs::write(dir.path().join("g.graph"), bits).unwrap();
         let target = dir.path().join("dataset");
-        let error = import(&dir.path().join("g"), &target, Rows::Targets, &Options::default(), &Silent).unwrap_err();
+        let error =
+            import(&dir.path().join("g"), &target, RowContent::Targets, &Options::default(), &Silent).unwrap_err();
         assert!(error.to_string().starts_with(&format!("{}/g.graph", dir.path().display())), "{error}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "something is left behind");
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use morphgl_formats::{Options, Rows, Silent};
+use morphgl_formats::{Options, RowContent, Silent};
 use morphgl_formats_bv::import;
 use morphgl_graph_store::Dataset;
 
@@ -15,7 +15,8 @@ fn seed(name: &str) -> PathBuf {
 fn both_byte_orders_give_the_same_graph() {
     let dir = tempfile::tempdir().unwrap();
     let open = |name: &str| {
-        let target = import(&seed(name), &dir.path().join(name), Rows::Sources, &Options::default(), &Silent).unwrap();
+        let target =
+            import(&seed(name), &dir.path().join(name), RowContent::Sources, &Options::default(), &Silent).unwrap();
         Dataset::open(target, Default::default()).unwrap().topology
     };
     let (big, little) = (open("tiny"), open("little"));
@@ -41,7 +42,8 @@ fn check_refused(bits: Option<&[u8]>, from: &str, to: &str, words: &str) {
     fs::write(dir.path().join("g.properties"), kept.collect::<String>()).unwrap();
     let bytes = bits.map_or_else(|| fs::read(seed("tiny.graph")).unwrap(), <[u8]>::to_vec);
     fs::write(dir.path().join("g.graph"), bytes).unwrap();
-    let error = import(&dir.path().join("g"), &dir.path().join("out"), Rows::Targets, &Options::default(), &Silent);
+    let error =
+        import(&dir.path().join("g"), &dir.path().join("out"), RowContent::Targets, &Options::default(), &Silent);
     let error = error.unwrap_err().to_string();
     assert!(error.contains(words), "{error}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "something is left behind");

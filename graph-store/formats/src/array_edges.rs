@@ -12,7 +12,7 @@ use crate::files::invalid;
 use crate::npy::ArrayReader;
 use crate::pipeline;
 use crate::segment::Segment;
-use crate::{Ingest, Rows};
+use crate::{Ingest, RowContent};
 
 /// Bytes of an edge before it becomes a record: as it is read, and decoded. Bytes of a file are not all read at once.
 const EDGE_BYTES: u64 = 8 + 8;
@@ -22,7 +22,7 @@ const OFFSETS: u64 = 1 << 16;
 /// A matrix that `scipy.sparse.save_npz` wrote: entry (i, j) is an edge from i to j.
 pub(crate) struct Scipy {
     /// Content of the rows; `None` for entries in any order, by `row` and `col`.
-    pub(crate) rows: Option<Rows>,
+    pub(crate) rows: Option<RowContent>,
     pub(crate) num_nodes: u64,
 }
 
@@ -31,16 +31,16 @@ pub(crate) fn push(
     ingest: &mut Ingest<'_>,
     source: &Path,
     num_nodes: Option<u64>,
-    rows: Option<Rows>,
+    rows: Option<RowContent>,
     scipy: Option<Scipy>,
 ) -> Result<u64> {
     // Two arrays and the weights are read at the same time: each through its own handle.
     let (mut one, mut two, mut three) = (ArraySet::open(source)?, ArraySet::open(source)?, ArraySet::open(source)?);
     let is_scipy = scipy.is_some();
     let (default_rows, src, dst) = match scipy {
-        Some(Scipy { rows: None, .. }) => (Rows::Sources, "row", "col"),
+        Some(Scipy { rows: None, .. }) => (RowContent::Sources, "row", "col"),
         Some(Scipy { rows: Some(rows), .. }) => (rows, "src", "dst"),
-        None => (Rows::Sources, "src", "dst"),
+        None => (RowContent::Sources, "src", "dst"),
     };
     let forms = [one.one_of(&["indptr"])?, one.one_of(&["edge_index"])?, one.one_of(&[src])?];
     if forms.iter().flatten().count() > 1 {
@@ -172,7 +172,7 @@ fn push_edges(
     if let Some(weights) = &weights {
         weights.expect_vector()?;
         if weights.shape[0] != num_edges {
-            return wrong_shape(weights, &format!("[{num_edges}], one weight an edge"));
+            return wrong_shape(weights, &format!("[{num_edges}], one weight per edge"));
         }
     }
     let (progress, memory) = (ingest.progress(), ingest.options().memory);
@@ -180,7 +180,7 @@ fn push_edges(
     let path = leading.path.clone();
     let mut sink = ingest.edges(&path, num_nodes, weights.is_some())?;
     let (blocks, step) = (sink.csc.block_maker(), sink.csc.block_len() as u64);
-    if rows == Some(Rows::Sources) {
+    if rows == Some(RowContent::Sources) {
         sink.csc.targets_in_order(&sink.ingest.writer)?;
     }
     let (pool, free_buffers) = (PagePool::new(), Mutex::new(Vec::<EdgeBuffers>::new()));
@@ -221,7 +221,7 @@ fn push_edges(
             }
             OtherEnds::Rows(rows) => rows.fill(leading.len(), other),
         }
-        if rows == Some(Rows::Targets) {
+        if rows == Some(RowContent::Targets) {
             std::mem::swap(leading, other);
         }
         let weights = match segment.weights {
@@ -256,7 +256,7 @@ struct CompressedRows<'t> {
     end: u64,
     /// Number of edges whose rows were returned.
     read: u64,
-    rows: Rows,
+    rows: RowContent,
 }
 
 /// The rows of some edges, each with the number of edges before its end; rows without edges, which may be far more, are not
@@ -275,7 +275,7 @@ impl RowEnds {
 }
 
 impl<'t> CompressedRows<'t> {
-    fn new(offsets: ArrayReader<'t>, rows: Rows) -> Self {
+    fn new(offsets: ArrayReader<'t>, rows: RowContent) -> Self {
         Self { offsets, buffer: Vec::new(), at: 0, count: 0, end: 0, read: 0, rows }
     }
 

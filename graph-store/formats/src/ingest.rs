@@ -54,7 +54,8 @@ pub struct Ingest<'a> {
     pub(crate) listed_alone: Option<String>,
     /// Content of the node files; `None` until they are read.
     pub(crate) nodes: Option<Vec<NodeTable>>,
-    /// Arrays with one row a node: name, file and number of rows, which is compared with the number of nodes at the end.
+    /// Arrays with one row per node: name, file and number of rows, which is compared with the number of nodes at the
+    /// end.
     rows: Vec<(&'static str, PathBuf, u64)>,
     /// Highest node of a split, by the file it came from.
     splits: Option<(PathBuf, Option<u32>)>,

@@ -38,7 +38,7 @@ pub use ingest::{EdgeSink, FeatureSink, Ingest, is_id_column, oversampling};
 pub use known::Format;
 pub use morphgl_ingest::DuplicateWeights;
 pub use options::{
-    FeatureNorm, NodeColumns, NodeFiles, Options, RandomFeatures, RandomLabels, RandomSplit, Rows, UnknownNodes,
+    FeatureNorm, NodeColumns, NodeFiles, Options, RandomFeatures, RandomLabels, RandomSplit, RowContent, UnknownNodes,
 };
 pub use progress::{Progress, Silent};
 pub use text::Column;

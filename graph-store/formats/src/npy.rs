@@ -250,7 +250,7 @@ impl<'z> ArrayReader<'z> {
             (&[_, columns], None) if columns != 1 => {
                 let one_hot = if option == "--label-column" { "; of one-hot labels save y.argmax(1)" } else { "" };
                 (
-                    format!("an array of shape {:?}, where one value a node is expected", self.shape),
+                    format!("an array of shape {:?}, where one value per node is expected", self.shape),
                     format!("read one of its columns by {option} 1 to {columns}{one_hot}"),
                 )
             }

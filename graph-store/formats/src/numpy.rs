@@ -5,7 +5,7 @@
 //! | `indptr`, `indices` | rows of neighbours; see [`NumpyOptions::rows`] |
 //! | or `edge_index` | `[2, E]` (or `[E, 2]`): sources and targets |
 //! | or `src`, `dst` | sources and targets |
-//! | `weights` or `edge_weight` | a number of at least 0 an edge, in the order of the edges |
+//! | `weights` or `edge_weight` | a number of at least 0 per edge, in the order of the edges |
 //! | `features`, `x` or `feat` | `[N, dim]`: f16 and u8 are kept, all else becomes f32 |
 //! | `labels`, `label` or `y` | whole numbers, -1 or NaN for none |
 //! | `train`, `valid`, `test` | node ids, or masks of booleans or of 0 and 1; also as `train_idx`, `train_mask`, `val`, `val_mask`, … |
@@ -25,14 +25,14 @@ use crate::array_edges::{self, Scipy};
 use crate::files::invalid;
 use crate::ingest::features::push_array;
 use crate::splits::{self, Form, SplitNodes};
-use crate::{Format, Ingest, Options, Progress, Rows};
+use crate::{Format, Ingest, Options, Progress, RowContent};
 
 /// Options of plain arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NumpyOptions {
     /// Nodes that the rows of `indptr` and `indices` list; a scipy matrix says so itself. Default: the sources of a node's edges, as
     /// a dataset stores them.
-    pub rows: Option<Rows>,
+    pub rows: Option<RowContent>,
     /// Number of nodes. Default: the rows of `indptr`, of the features or of the labels; else the highest id plus one.
     pub num_nodes: Option<u64>,
 }
@@ -105,8 +105,8 @@ pub fn import(
 fn scipy(arrays: &mut ArraySet) -> Result<Option<Scipy>> {
     let Some(mut format) = arrays.array_of(&["format"])? else { return Ok(None) };
     let rows = match format.text()?.as_str() {
-        "csr" => Some(Rows::Targets),
-        "csc" => Some(Rows::Sources),
+        "csr" => Some(RowContent::Targets),
+        "csc" => Some(RowContent::Sources),
         "coo" => None,
         other => {
             let what = format!("a scipy matrix of format {other:?}");

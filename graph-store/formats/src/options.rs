@@ -83,7 +83,7 @@ impl Options {
     pub const LEAST_MEMORY: u64 = 1 << 20;
 
     /// Bytes that an import takes besides `memory` on the threads of the current rayon pool: 16 MiB for the buffers of
-    /// readers and writers, and 512 KiB a thread for stacks and the caches of an allocator.
+    /// readers and writers, and 512 KiB per thread for stacks and the caches of an allocator.
     pub fn fixed_memory() -> u64 {
         (16 << 20) + rayon::current_num_threads() as u64 * (512 << 10)
     }
@@ -224,7 +224,7 @@ pub struct RandomLabels {
 
 /// Content of row `v` of a row-wise source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rows {
+pub enum RowContent {
     /// The source nodes of the edges into `v` (CSC, in-neighbours): rows are stored as they are.
     Sources,
     /// The target nodes of the edges out of `v` (CSR, successors): the dataset stores the transpose.

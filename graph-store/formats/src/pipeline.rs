@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use morphgl_graph_store::Result;
 
-/// Maximum number of jobs of `bytes` in flight: four a thread, within a quarter of `memory`; at least two.
+/// Maximum number of jobs of `bytes` in flight: four per thread, within a quarter of `memory`; at least two.
 pub(crate) fn ahead(memory: u64, bytes: u64) -> u64 {
     (memory / 4 / bytes.max(1)).min(4 * rayon::current_num_threads() as u64).max(2)
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use morphgl_formats::edge_list::{self, EdgeListOptions};
 use morphgl_formats::numpy::{self, NumpyOptions};
-use morphgl_formats::{Ingest, Options, Rows, Silent};
+use morphgl_formats::{Ingest, Options, RowContent, Silent};
 use morphgl_graph_store::{Dataset, Element, NpyWriter, Result};
 use support::edges;
 
@@ -169,7 +169,7 @@ impl Case {
                 ingest.finish()
             }
             way => {
-                let rows = if way == Way::BySource { Rows::Targets } else { Rows::Sources };
+                let rows = if way == Way::BySource { RowContent::Targets } else { RowContent::Sources };
                 numpy::import(source, target, NumpyOptions { rows: Some(rows), num_nodes }, options, &Silent)
             }
         }

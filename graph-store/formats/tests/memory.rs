@@ -7,7 +7,7 @@ use std::process::Command;
 
 use morphgl_formats::edge_list::{self, EdgeListOptions, Ids};
 use morphgl_formats::numpy::{self, NumpyOptions};
-use morphgl_formats::{NodeFiles, Options, Rows, Silent, UnknownNodes};
+use morphgl_formats::{NodeFiles, Options, RowContent, Silent, UnknownNodes};
 use morphgl_graph_store::NpyWriter;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -125,9 +125,9 @@ fn import(dir: &Path) {
             Way::Compact => text(Ids::Compact, &options),
             Way::KeepListed => text(Ids::Keep, &listed),
             Way::CompactListed => text(Ids::Compact, &listed),
-            Way::EdgeIndex => arrays("coo", Rows::Sources),
-            Way::Sources => arrays("csc", Rows::Sources),
-            Way::Targets => arrays("csc", Rows::Targets),
+            Way::EdgeIndex => arrays("coo", RowContent::Sources),
+            Way::Sources => arrays("csc", RowContent::Sources),
+            Way::Targets => arrays("csc", RowContent::Targets),
         };
         made.unwrap();
         memory + Options::fixed_memory() + NODES_BYTES

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 
 use morphgl_formats::numpy::{self, NumpyOptions};
-use morphgl_formats::{Ingest, Options, Rows, Silent, edge_list, export_numpy};
+use morphgl_formats::{Ingest, Options, RowContent, Silent, edge_list, export_numpy};
 use morphgl_graph_store::{Dataset, Dtype, Element, FeatureView, NpyWriter, Result};
 use proptest::prelude::*;
 use support::{edges, open};
@@ -105,7 +105,7 @@ fn every_form_of_edges_reads_alike() {
         assert_eq!((dataset.num_nodes(), edges(&dataset)), (3, EDGES.to_vec()), "form {i}");
     }
     let rows = Arrays::new().put("indptr", &[0i64, 1, 2, 3], None).put("indices", &[1u32, 0, 0], None);
-    let dataset = rows.open(NumpyOptions { rows: Some(Rows::Targets), num_nodes: None });
+    let dataset = rows.open(NumpyOptions { rows: Some(RowContent::Targets), num_nodes: None });
     assert_eq!(edges(&dataset), EDGES);
 }
 
@@ -197,7 +197,7 @@ fn arrays_that_do_not_fit_are_refused() {
         .check_refused("x.npy, element 2: the feature of node 2, column 0 is inf, not a finite number; clean the data");
     pair()
         .put("weights", &[1.0f32; 2], None)
-        .check_refused(&format!("weights.npy: an array of shape [2], expected [3], one weight an edge; {together}"));
+        .check_refused(&format!("weights.npy: an array of shape [2], expected [3], one weight per edge; {together}"));
     pair()
         .put("train", &[0i64, 3], None)
         .check_refused("train.npy, element 1: node 3 does not exist, there are 3 nodes; correct the split");
@@ -219,10 +219,10 @@ fn arrays_that_do_not_fit_are_refused() {
         "y.npy: labels that are no numbers but objects or text; number them: numpy.unique(y, return_inverse=True)[1]; or write a table of ids and labels, for --labels",
     );
     pair().put("y", &[0i64; 30], Some(10)).check_refused(
-        "y.npy: an array of shape [3, 10], where one value a node is expected; read one of its columns by --label-column 1 to 10; of one-hot labels save y.argmax(1)",
+        "y.npy: an array of shape [3, 10], where one value per node is expected; read one of its columns by --label-column 1 to 10; of one-hot labels save y.argmax(1)",
     );
     pair().raw("train_mask", "|b1", false, "(3, 2)", &[1; 6]).check_refused(
-        "train_mask.npy: an array of shape [3, 2], where one value a node is expected; read one of its columns by --split-column 1 to 2",
+        "train_mask.npy: an array of shape [3, 2], where one value per node is expected; read one of its columns by --split-column 1 to 2",
     );
     pair()
         .raw("train_mask", "|b1", false, "(2,)", &[1, 0])

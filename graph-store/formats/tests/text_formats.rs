@@ -116,7 +116,7 @@ fn large_ids_are_renumbered_in_their_order() {
     assert_eq!(edges(&dataset), [(2, 0, 1.0), (0, 1, 1.0)]);
 }
 
-const NEIGHBORS: &str = "correct the line; if each line lists a node and its neighbours, write one edge a line: \
+const NEIGHBORS: &str = "correct the line; if each line lists a node and its neighbours, write one edge per line: \
     `python3 -c \"import re; print('src dst'); [print(u, v) for u, *vs in (re.findall(r'[^\\s,;:]+', s) for s in open('e.txt') \
     if s.strip() and s[0] not in '#%') for v in vs]\" > edges.txt`";
 

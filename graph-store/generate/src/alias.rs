@@ -20,7 +20,7 @@ pub(crate) fn draw(slots: &[Slot], bits: u64) -> u32 {
 ///
 /// # Complexity
 ///
-/// O(items) time, and at most 24 bytes an item beside the table.
+/// O(items) time, and at most 24 bytes per item beside the table.
 pub(crate) fn build(slots: &mut [Slot], item: impl Fn(usize) -> (u32, u64)) {
     let len = slots.len() as u64;
     let total: u64 = (0..slots.len()).map(|i| item(i).1).sum();

@@ -51,7 +51,7 @@ impl BlockMemory {
 
     /// The largest group for `memory` bytes, at least one block.
     fn max_blocks(self, memory: u64, threads: u64) -> usize {
-        // Four blocks a thread balance the threads.
+        // Four blocks per thread balance the threads.
         (1..=4 * threads).rev().find(|&blocks| self.group(blocks, threads) <= memory).unwrap_or(1) as usize
     }
 }

@@ -65,7 +65,7 @@ impl Feature for bf16 {
 }
 
 impl Feature for u8 {
-    // Casts from float to integer saturate. 24 steps a unit keep five deviations of the noise on either side.
+    // Casts from float to integer saturate. 24 steps per unit keep five deviations of the noise on either side.
     fn narrow(from: &[f32], to: &mut [Self]) {
         to.iter_mut().zip(from).for_each(|(t, f)| *t = (f * 24.0 + 128.0).round() as u8);
     }
@@ -171,7 +171,7 @@ impl NodeConfig {
         }
         if self.classes == 0 || self.classes as u64 > self.nodes || i32::try_from(self.classes).is_err() {
             let what = format!("{} classes for {} nodes", self.classes, self.nodes);
-            return fault("classes", what, "pass at least 1 class and at most one a node");
+            return fault("classes", what, "pass at least 1 class and at most one per node");
         }
         if self.dim == 0 || self.dim > 1 << 20 {
             return fault("dim", format!("features of dimension {}", self.dim), "pass between 1 and 1048576");

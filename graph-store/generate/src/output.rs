@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::Result;
 use crate::memory::Plan;
 use crate::node_data::{Feature, LABELS, NodeData};
-use crate::rows::{Buffers, Rows};
+use crate::rows::{Buffers, SortedRows};
 
 /// Default memory of a generator: 2 GiB.
 pub const DEFAULT_MEMORY: u64 = 2 << 30;
@@ -27,7 +27,7 @@ pub(crate) trait Model: Sync {
     fn num_blocks(&self) -> usize;
     /// Buffers for the rows of blocks.
     fn buffers(&self) -> Buffers;
-    fn rows(&self, block: usize, buffers: &Buffers) -> Rows;
+    fn rows(&self, block: usize, buffers: &Buffers) -> SortedRows;
 }
 
 /// Progress callback: stage, nodes done, nodes in all.
@@ -62,7 +62,7 @@ fn labels_and_splits(data: &NodeData, block: usize, pool: &PagePool) -> [Pages; 
 pub(crate) fn in_memory(model: &impl Model, name: String) -> Dataset {
     let data = model.data();
     let buffers = model.buffers();
-    let blocks: Vec<Rows> = (0..model.num_blocks()).into_par_iter().map(|b| model.rows(b, &buffers)).collect();
+    let blocks: Vec<SortedRows> = (0..model.num_blocks()).into_par_iter().map(|b| model.rows(b, &buffers)).collect();
     drop(buffers);
     let mut indptr = Vec::with_capacity(data.nodes() as usize + 1);
     let mut indices = Vec::with_capacity(blocks.iter().map(|b| b.indices().len()).sum());
@@ -124,7 +124,7 @@ pub(crate) fn to_disk(
     let nodes = data.nodes();
     let (mut indptr, mut indices) = (writer.stream::<u64>("indptr")?, writer.stream::<u32>("indices")?);
     indptr.write(&[0])?;
-    let write = |rows: Rows| {
+    let write = |rows: SortedRows| {
         let (mut end, mut ends) = (indices.len(), [0; ENDS]);
         for degrees in rows.degrees().chunks(ENDS) {
             for (at, &degree) in ends.iter_mut().zip(degrees) {

@@ -11,7 +11,7 @@ use crate::node_data::NodeData;
 use crate::output::Model;
 use crate::poisson::poisson;
 use crate::random::{Key, Purpose};
-use crate::rows::{Buffers, Rows};
+use crate::rows::{Buffers, SortedRows};
 use crate::{Error, Result};
 
 /// Levels that one draw decides.
@@ -205,7 +205,7 @@ impl Model for Quadrants {
         Buffers::new(self.max_edges())
     }
 
-    fn rows(&self, block: usize, buffers: &Buffers) -> Rows {
+    fn rows(&self, block: usize, buffers: &Buffers) -> SortedRows {
         let rows = self.intervals[block];
         let (first, len) = self.range(rows);
         buffers.rows(first as u32, len as usize, |edges| {

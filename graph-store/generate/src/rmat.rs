@@ -32,11 +32,11 @@ pub struct RmatConfig {
     pub dtype: Dtype,
     /// Length scale of the class means, where the noise about them has deviation 1; default 0.27.
     pub signal: f64,
-    /// Share of the nodes to train on; default 0.6. The shares may add up to less than 1.
+    /// Fraction of the nodes to train on; default 0.6. The shares may add up to less than 1.
     pub train: f64,
-    /// Share of the nodes to validate on; default 0.2.
+    /// Fraction of the nodes to validate on; default 0.2.
     pub valid: f64,
-    /// Share of the nodes to test on; default 0.2.
+    /// Fraction of the nodes to test on; default 0.2.
     pub test: f64,
     /// Seed of everything; default 0.
     pub seed: u64,

@@ -6,7 +6,7 @@ use crate::memory::{BlockMemory, mapped};
 
 /// Consecutive rows: their degrees, and their source nodes row after row, sorted and without duplicates.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Rows {
+pub(crate) struct SortedRows {
     degrees: Pages,
     indices: Pages,
 }
@@ -40,7 +40,7 @@ impl Edges<'_> {
     }
 }
 
-impl Rows {
+impl SortedRows {
     pub(crate) fn degrees(&self) -> &[u32] {
         bytemuck::cast_slice(&self.degrees)
     }
@@ -58,14 +58,15 @@ impl Buffers {
         Self { edges, ends, degrees, indices, max_edges }
     }
 
-    /// Bytes of blocks of at most `rows` rows and `max_edges` edges: eight bytes an edge as drawn, and four once sorted.
+    /// Bytes of blocks of at most `rows` rows and `max_edges` edges: eight bytes per edge as drawn, and four once
+    /// sorted.
     pub(crate) fn memory(rows: u64, max_edges: u64) -> BlockMemory {
         let scratch = mapped(max_edges.saturating_mul(8)).saturating_add(mapped((rows + 1) * 8));
         BlockMemory { scratch, block: mapped(max_edges.saturating_mul(4)).saturating_add(mapped(rows * 4)) }
     }
 
     /// The rows `first .. first + len` of the edges that `draw` draws, the same ones in every call.
-    pub(crate) fn rows(&self, first: u32, len: usize, draw: impl Fn(&mut Edges<'_>)) -> Rows {
+    pub(crate) fn rows(&self, first: u32, len: usize, draw: impl Fn(&mut Edges<'_>)) -> SortedRows {
         let mut buffer = self.edges.take();
         let mut max_edges = self.max_edges;
         loop {
@@ -82,8 +83,8 @@ impl Buffers {
     ///
     /// # Complexity
     ///
-    /// O(edges) for the counting sort by row, and a sort of each row; four bytes an edge and twelve a row.
-    fn assemble(&self, first: u32, len: usize, edges: &[[u32; 2]]) -> Rows {
+    /// O(edges) for the counting sort by row, and a sort of each row; four bytes per edge and twelve per row.
+    fn assemble(&self, first: u32, len: usize, edges: &[[u32; 2]]) -> SortedRows {
         let (mut ends, mut degrees, mut indices) = (self.ends.take(), self.degrees.take(), self.indices.take());
         let ends: &mut [u64] = bytemuck::cast_slice_mut(ends.resize(8 * (len + 1)));
         ends.fill(0);
@@ -120,7 +121,7 @@ impl Buffers {
             start = end;
         }
         indices.resize(4 * kept);
-        Rows { degrees, indices }
+        SortedRows { degrees, indices }
     }
 }
 

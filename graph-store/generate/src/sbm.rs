@@ -29,19 +29,19 @@ pub struct SbmConfig {
     pub dim: usize,
     /// Stored type of the features: f32 (default), f16, bf16, or u8, which stores `128 + 24 x` rounded.
     pub dtype: Dtype,
-    /// Share of the edges whose ends are of one class; default 0.65.
+    /// Fraction of the edges whose ends are of one class; default 0.65.
     pub homophily: f64,
     /// Length scale of the class means, where the noise about them has deviation 1; default 0.27.
     pub signal: f64,
-    /// Share of the nodes whose label is redrawn among all classes; default 0.
+    /// Fraction of the nodes whose label is redrawn among all classes; default 0.
     pub label_noise: f64,
     /// Exponent of the degrees' power law, above 1; default 2.5.
     pub exponent: f64,
-    /// Share of the nodes to train on; default 0.6. The shares may add up to less than 1.
+    /// Fraction of the nodes to train on; default 0.6. The shares may add up to less than 1.
     pub train: f64,
-    /// Share of the nodes to validate on; default 0.2.
+    /// Fraction of the nodes to validate on; default 0.2.
     pub valid: f64,
-    /// Share of the nodes to test on; default 0.2.
+    /// Fraction of the nodes to test on; default 0.2.
     pub test: f64,
     /// Seed of everything; default 0.
     pub seed: u64,
@@ -159,8 +159,8 @@ impl Parameters {
 }
 
 impl SbmConfig {
-    /// The minimum memory for [`sbm_to_disk`] on the threads of the current rayon pool: 12 bytes a node and two blocks of rows or
-    /// features, besides the buffers of the writers and the memory of threads.
+    /// The minimum memory for [`sbm_to_disk`] on the threads of the current rayon pool: 12 bytes per node and two
+    /// blocks of rows or features, besides the buffers of the writers and the memory of threads.
     ///
     /// # Errors
     ///

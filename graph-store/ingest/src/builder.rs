@@ -127,7 +127,8 @@ impl CscBuilder {
         if sources.len() <= len / 2 {
             return self.push_few(&maker, slices(0));
         }
-        // A few blocks a thread at a time: blocks that are not appended yet stay, with scratch, within a quarter of the memory.
+        // A few blocks per thread at a time: blocks that are not appended yet stay, with scratch, within a quarter of
+        // the memory.
         let batch = self.options.memory / 4 / (len as u64 * self.edge_bytes()).max(1);
         let batch = len * (batch as usize).clamp(1, 4 * rayon::current_num_threads());
         for start in (0..sources.len()).step_by(batch) {

@@ -129,7 +129,7 @@ impl Merge {
     ///
     /// # Complexity
     ///
-    /// O(n) for keys of bounded length; memory for the results of two waves of slices, and four buffers a thread.
+    /// O(n) for keys of bounded length; memory for the results of two waves of slices, and four buffers per thread.
     pub(crate) fn blocks<R: Record, T: Send>(
         &self,
         blocks: &mut [Block<R>],
@@ -274,9 +274,9 @@ struct Waves<'e, T, E> {
 impl<T: Send, E: FnMut(T) -> Result<()> + Send> Waves<'_, T, E> {
     fn next(&mut self, items: impl IndexedParallelIterator<Item = T>) -> Result<()> {
         let (ready, emit) = (std::mem::take(&mut self.ready), &mut *self.emit);
-        let make = || match stretch(items.len(), self.threads) {
+        let make = || match task_len(items.len(), self.threads) {
             1 => items.with_max_len(1).collect::<Vec<_>>(),
-            stretch => items.with_min_len(stretch).collect(),
+            task_len => items.with_min_len(task_len).collect(),
         };
         let (written, made) = rayon::join(|| ready.into_iter().try_for_each(emit), make);
         self.ready = made;
@@ -289,7 +289,7 @@ impl<T: Send, E: FnMut(T) -> Result<()> + Send> Waves<'_, T, E> {
 }
 
 /// Number of consecutive items for one thread, so that at most `threads` work; one where the pool has no more.
-fn stretch(items: usize, threads: usize) -> usize {
+fn task_len(items: usize, threads: usize) -> usize {
     if threads < rayon::current_num_threads() { items.div_ceil(threads.max(1)).max(1) } else { 1 }
 }
 
@@ -319,8 +319,8 @@ fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>, 
         let mut heavy: Vec<u64> = starts.windows(HEAVY).filter(|w| w[0] == w[HEAVY - 1]).map(|w| w[0]).collect();
         heavy.dedup();
         for first in heavy {
-            let stretch = stretch(blocks.len(), threads);
-            let samples = blocks.par_iter_mut().with_min_len(stretch).map(|block| {
+            let task_len = task_len(blocks.len(), threads);
+            let samples = blocks.par_iter_mut().with_min_len(task_len).map(|block| {
                 let from = block.records.partition_point(|r| r.key() < first);
                 let to = block.records.partition_point(|r| r.key() <= first | !mask);
                 let mut records = scratch.take();

@@ -165,7 +165,7 @@ impl<R: Record> Sorted<'_, R> {
         }
     }
 
-    /// The records, whole.
+    /// All records, in one vector.
     pub fn to_vec(self) -> Vec<R> {
         let mut records = Vec::with_capacity(self.len());
         self.for_each(|record| records.push(record));

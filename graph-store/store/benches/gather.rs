@@ -125,9 +125,9 @@ fn speed(bytes: usize, work: impl FnOnce()) -> f64 {
     bytes as f64 / start.elapsed().as_secs_f64() / 1e9
 }
 
-/// One mini-batch a thread, or one for all of them.
+/// One mini-batch per thread, or one for all of them.
 #[derive(Clone, Copy, PartialEq)]
-enum Share {
+enum Batches {
     Each,
     One,
 }
@@ -147,11 +147,11 @@ fn measure(options: &Options, report: &mut Report, matrix: &FeatureMatrix) -> Re
     outs.iter_mut().for_each(|out| out.resize(batch_rows * row_bytes).fill(1));
     for &threads in &options.threads {
         let pool = pool(threads)?;
-        for share in [Share::Each, Share::One] {
-            if (threads, share) == (1, Share::One) {
+        for share in [Batches::Each, Batches::One] {
+            if (threads, share) == (1, Batches::One) {
                 continue;
             }
-            let batches = if share == Share::Each { threads } else { 1 };
+            let batches = if share == Batches::Each { threads } else { 1 };
             let moved = batches * batch_rows * row_bytes;
             let (mut copies, mut loops, mut ours) = (Vec::new(), vec![Vec::new(); Loop::ALL.len()], Vec::new());
             for round in 0..=options.rounds {
@@ -164,10 +164,10 @@ fn measure(options: &Options, report: &mut Report, matrix: &FeatureMatrix) -> Re
                     })
                     .collect();
                 let our = speed(moved, || match share {
-                    Share::Each => pool.install(|| {
+                    Batches::Each => pool.install(|| {
                         outs.par_iter_mut().enumerate().for_each(|(i, out)| matrix.gather_rows(nodes(i), out));
                     }),
-                    Share::One => pool.install(|| matrix.par_gather_rows(nodes(0), &mut outs[0])),
+                    Batches::One => pool.install(|| matrix.par_gather_rows(nodes(0), &mut outs[0])),
                 });
                 // The first round warms up.
                 if round > 0 {
@@ -176,7 +176,7 @@ fn measure(options: &Options, report: &mut Report, matrix: &FeatureMatrix) -> Re
                     ours.push(our);
                 }
             }
-            let share = if share == Share::Each { "one mini-batch a thread" } else { "one mini-batch" };
+            let share = if share == Batches::Each { "one mini-batch per thread" } else { "one mini-batch" };
             let row = Row { matrix, threads, share };
             report.add(&row, "memcpy", &copies, None);
             for (by, speeds) in Loop::ALL.iter().zip(&loops) {
@@ -233,7 +233,7 @@ fn measure_peers(options: &Options, report: &mut Report, dir: &Path) -> Result<(
                 }
             }
             report.add(&Row { matrix: &matrix, threads, share: "one mini-batch" }, "ours, peers' data", &one, None);
-            let share = "one mini-batch a thread";
+            let share = "one mini-batch per thread";
             report.add(&Row { matrix: &matrix, threads, share }, "ours, peers' data", &each, None);
         }
     }

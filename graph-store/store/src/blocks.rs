@@ -7,7 +7,7 @@ use crate::Result;
 /// Makes `blocks` blocks on the threads of the current rayon pool, `group` at a time, and writes them in order: one group is
 /// written while the next one is made. At most two groups are in memory.
 ///
-/// Threads seldom wait for the slowest block of a group that has four blocks a thread.
+/// Threads seldom wait for the slowest block of a group that has four blocks per thread.
 ///
 /// # Errors
 ///

@@ -90,7 +90,7 @@ pub struct Dataset {
     pub name: String,
     /// The graph.
     pub topology: Topology,
-    /// Features, one row a node.
+    /// Features, one row per node.
     pub features: Option<FeatureMatrix>,
     /// Class of each node, -1 for none.
     pub labels: Option<Array<i32>>,

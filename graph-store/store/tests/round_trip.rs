@@ -14,7 +14,7 @@ use proptest::prelude::*;
 const RAM: OpenOptions = OpenOptions { load: Load::Ram, verify: true };
 const MMAP: OpenOptions = OpenOptions { load: Load::Mmap, verify: true };
 
-/// Rows of in-neighbours, and one number a node to make features and labels from.
+/// Rows of in-neighbours, and one number per node to make features and labels from.
 fn graphs() -> impl Strategy<Value = (Vec<Vec<u32>>, Vec<u8>)> {
     (1u32..40).prop_flat_map(|n| {
         let rows = prop::collection::vec(prop::collection::vec(0..n, 0..8), n as usize);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use morphgl_model_spec::{ModelKind, ModelSpec, TrainingSpec};
+use crate::{ModelKind, ModelSpec, TrainingSpec};
 use morphgl_registry::{BatchId, Block, Error, HostBatch, Key, Place, Result, Score, TrainingContext};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use morphgl_model_spec::{ModelSpec, Normalization};
+use crate::{ModelSpec, Normalization};
 use morphgl_registry::{BatchId, Block, Error, GivenRows, HostBatch, Key, Result};
 
 /// Lengths of the arrays of a mini-batch's given rows, in host memory or on a device.

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use crate::ModelSpec;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
-use morphgl_model_spec::ModelSpec;
 use morphgl_registry::{Block, Error, GatherRows, HostBatch, Key, Result};
 
 use crate::chunks::{Chunk, Chunker, Limits};

@@ -1,11 +1,29 @@
 #![doc = include_str!("../README.md")]
 
+// What a model is.
+mod file;
+mod fitting;
+mod model;
+mod optimizer;
+mod parameters;
+mod random;
+mod state;
+
+// What training operators share.
 mod checks;
 mod chunks;
 mod given;
 mod infer;
 mod masks;
 mod parts;
+
+pub use file::{F32View, ModelFile, load_model, load_parameters, save_model};
+pub use fitting::Fitting;
+pub use model::{Activation, Attention, LayerShape, ModelKind, ModelSpec, Normalization};
+pub use optimizer::{Adam, OptimizerSpec, TrainingSpec, WeightDecayOn};
+pub use parameters::{Init, ParameterSpec, check_tensors, initial_parameters};
+pub use random::{Dropout, DropoutSite, RowPart};
+pub use state::{Moments, optimizer_state, read_optimizer_state};
 
 pub use checks::{
     broken_parameter, check_batch, check_context, check_loss, check_model, nothing_accumulated, refused_importance,

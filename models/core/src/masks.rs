@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::ModelSpec;
 use morphgl_graph_store::Topology;
-use morphgl_model_spec::ModelSpec;
 use morphgl_registry::{BatchId, Error, HostBatch, Key, Result};
 
 /// The node of each of a mini-batch's `rows` input rows, of which dropout reads the masks: the number that the node had before

@@ -7,8 +7,8 @@ use morphgl_graph_store::Topology;
 /// Output elements of a row whose computation takes about as long as an edge, which is relabelled and aggregated.
 const EDGE: u64 = 16;
 
-/// Consecutive parts of `rows`, one a process, of about equal work: that of a row is its output, of `width` elements, and its
-/// edges, where there are any. Parts may be empty.
+/// Consecutive parts of `rows`, one per process, of about equal work: that of a row is its output, of `width` elements,
+/// and its edges, where there are any. Parts may be empty.
 ///
 /// # Complexity
 ///

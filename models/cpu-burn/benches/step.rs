@@ -99,7 +99,7 @@ fn dataset(dim: usize) -> Arc<Dataset> {
 }
 
 fn main() -> Result<()> {
-    println!("kind  dropout   dim dtype threads      min   median      max   milliseconds a step of {ROUNDS}");
+    println!("kind  dropout   dim dtype threads      min   median      max   milliseconds per step of {ROUNDS}");
     let kinds = ["gcn", "gat", "gin"].map(|kind| Workload { kind, ..DENSE });
     let sage = [Workload { dropout: 0.0, ..DENSE }, DENSE, Workload { dtype: Dtype::Bf16, ..DENSE }, WORDS];
     for load in sage.into_iter().chain(kinds) {

@@ -185,7 +185,7 @@ fn main() -> Result<()> {
             let all: Vec<String> = runs.iter().map(|r| format!("{:.3}", r.0)).collect();
             let ms = runs.iter().map(|r| r.1).sum::<f64>() / runs.len() as f64;
             println!(
-                "{:9} {:9} {mean:.4}  {}  {ms:.1} ms an epoch, {threads} threads",
+                "{:9} {:9} {mean:.4}  {}  {ms:.1} ms per epoch, {threads} threads",
                 dataset.name,
                 recipe.name,
                 all.join(" ")

@@ -3,7 +3,7 @@
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::FeatureMatrix;
 use morphgl_layers::{Features, Pass, adjacency, values};
-use morphgl_training_core::{Chunk, Input, Layers, Limits};
+use morphgl_model_core::{Chunk, Input, Layers, Limits};
 use rayon::prelude::*;
 
 /// Maximum size of a chunk, unless a single row exceeds it.

@@ -1,6 +1,6 @@
 //! Adam over host vectors: two moments per trainable parameter.
 
-use morphgl_model_spec::{Adam, OptimizerSpec, ParameterSpec, WeightDecayOn, optimizer_state, read_optimizer_state};
+use morphgl_model_core::{Adam, OptimizerSpec, ParameterSpec, WeightDecayOn, optimizer_state, read_optimizer_state};
 use morphgl_registry::{NamedTensor, Result};
 use rayon::prelude::*;
 

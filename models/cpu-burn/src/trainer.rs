@@ -8,14 +8,14 @@ use std::time::Instant;
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::Dataset;
 use morphgl_layers::{Adjacency, BatchStatistics, Features, Mode, Parameters, Pass, adjacency, values};
-use morphgl_model_spec::{ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
-use morphgl_registry::{
-    Alone, BatchId, GatherRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training,
-    TrainingContext,
+use morphgl_model_core::{
+    ParameterSpec, TrainingSpec, broken_parameter, check_batch, check_context, check_first_layer, check_loss,
+    check_tensors, given_mask_nodes, infer, infer_bytes, initial_parameters, mask_nodes, nothing_accumulated,
+    source_degrees, start_threads,
 };
-use morphgl_training_core::{
-    broken_parameter, check_batch, check_context, check_first_layer, check_loss, given_mask_nodes, infer, infer_bytes,
-    mask_nodes, nothing_accumulated, source_degrees, start_threads,
+use morphgl_registry::{
+    BatchId, GatherRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, SingleProcess, Training,
+    TrainingContext,
 };
 use rayon::prelude::*;
 
@@ -253,7 +253,7 @@ impl Training for CpuBurn {
     }
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
-        self.infer_together(nodes, &mut Alone)
+        self.infer_together(nodes, &mut SingleProcess)
     }
 
     fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {

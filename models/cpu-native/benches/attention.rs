@@ -10,7 +10,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use morphgl_model_spec::{Dropout, DropoutSite};
+use morphgl_model_core::{Dropout, DropoutSite};
 use morphgl_platform::SimdLevel;
 use morphgl_training_cpu_native::attention::{Attention, Edges, Grads, Inputs, Options, Transposed};
 use rayon::prelude::*;

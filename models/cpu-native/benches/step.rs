@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
 use morphgl_platform::{Pages, SimdLevel};
 use morphgl_registry::{
@@ -24,7 +24,7 @@ use morphgl_registry::{
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cpu_native::{
     AMX_KEY, CpuNative, KEY, probe,
-    probe::{Peaks, Rates},
+    probe::{GemmRates, Peaks},
 };
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -143,7 +143,7 @@ impl Options {
 /// Measured limits of the processor with some number of threads: peak FLOP/s and read bandwidth.
 struct Limits {
     peaks: Peaks,
-    /// Read bandwidth in bytes a second.
+    /// Read bandwidth in bytes per second.
     bandwidth: f64,
 }
 
@@ -154,7 +154,7 @@ impl Limits {
     }
 }
 
-/// Bytes a second of sequential reads of 256 MiB in the calling pool.
+/// Bytes per second of sequential reads of 256 MiB in the calling pool.
 fn read_bandwidth() -> f64 {
     let mut pages = Pages::zeroed(256 << 20).expect("memory to read");
     let values: &mut [f32] = bytemuck::cast_slice_mut(&mut pages);
@@ -200,7 +200,7 @@ fn limits(options: &Options, threads: usize) -> Limits {
                 continue;
             }
             let rates = pool.install(|| probe::gemm_rates(shape, tiles, options.rounds));
-            let of = |f: fn(&Rates) -> f64| sorted(rates.iter().map(f).collect());
+            let of = |f: fn(&GemmRates) -> f64| sorted(rates.iter().map(f).collect());
             let [forward, gradient, peak] = [of(|r| r.forward), of(|r| r.gradient), of(|r| r.peak)];
             let of_peak = [of(|r| r.forward / r.peak), of(|r| r.gradient / r.peak)];
             if options.json {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::training::tiny;
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Fanouts, Place, Result, SamplerSettings, SeedSet, Training, TrainingContext,

@@ -1,6 +1,6 @@
 //! A block's coefficients, and its transposed edges. All memory is reused.
 
-use morphgl_model_spec::{ModelKind, ModelSpec};
+use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_registry::Block;
 
 use crate::buffer::resize;
@@ -79,7 +79,7 @@ impl Adjacency {
         parallel::split(tasks, &starts, [&mut self.coefficients], &|task, [coefficients]| {
             let mut rest = coefficients;
             for row in parallel::block(task, TASK, block.num_dst) {
-                let own = rest.split_off_mut(..block.row(row).len()).expect("a coefficient an edge");
+                let own = rest.split_off_mut(..block.row(row).len()).expect("a coefficient per edge");
                 let scale = rescale(block, row, degrees[row]) * roots[row];
                 for (c, &src) in own.iter_mut().zip(block.row(row)) {
                     *c = scale * roots[src as usize];

@@ -18,7 +18,7 @@ mod forward;
 mod kernels;
 mod parts;
 
-use morphgl_model_spec::Dropout;
+use morphgl_model_core::Dropout;
 use morphgl_platform::SimdLevel;
 
 use crate::csr::check_offsets;

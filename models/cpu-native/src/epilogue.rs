@@ -1,6 +1,6 @@
 //! Epilogue of a layer, over the rows of a task: bias, activation, dropout; and its derivative.
 
-use morphgl_model_spec::{Activation, Dropout};
+use morphgl_model_core::{Activation, Dropout};
 use morphgl_platform::{SimdLevel, simd_dispatch};
 
 use crate::simd::dispatch;

@@ -1,8 +1,7 @@
 //! Full-neighbour inference: one layer over a chunk of rows.
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
-use morphgl_model_spec::{ModelKind, ModelSpec};
-use morphgl_training_core::{Chunk, Input, Layers, Limits};
+use morphgl_model_core::{Chunk, Input, Layers, Limits, ModelKind, ModelSpec};
 
 use crate::network::{EvaluationInput, Network};
 use crate::parallel;

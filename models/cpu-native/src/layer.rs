@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use morphgl_graph_store::FeatureView;
-use morphgl_model_spec::{Activation, Dropout, DropoutSite, LayerShape, ModelKind, ModelSpec, ParameterSpec};
+use morphgl_model_core::{Activation, Dropout, DropoutSite, LayerShape, ModelKind, ModelSpec, ParameterSpec};
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{BatchId, Block};
 
@@ -13,7 +13,7 @@ use crate::buffer::{Buffer, resize};
 use crate::epilogue::Epilogue;
 use crate::gemm::{Left, Right, multiply, pack, packed_len, tiles};
 use crate::parallel::{ROWS, row_blocks, with_scratch};
-use crate::rows::Rows;
+use crate::rows::InputRows;
 use crate::sparse::{SparseInput, transpose};
 use crate::spmm::spmm;
 
@@ -98,7 +98,7 @@ pub(crate) struct Context<'a> {
     /// The block and its coefficients; `None` for a model that reads no graph.
     pub(crate) graph: Option<(&'a Block, &'a Adjacency)>,
     /// The input, at least a row a source node; empty where `nonzeros` replace it.
-    pub(crate) x: Rows<'a>,
+    pub(crate) x: InputRows<'a>,
     pub(crate) nonzeros: Option<&'a SparseInput>,
     /// The node of each row of the input; read by dropout alone.
     pub(crate) nodes: &'a [u32],
@@ -369,7 +369,7 @@ fn packed_weight(level: SimdLevel, packed: &Buffer, [depth, columns]: [usize; 2]
 /// Multiplies rows of the input by a weight; skips the zeros of the input if `zeros` and they are many.
 fn multiply_rows(
     level: SimdLevel,
-    (x, rows): (Rows<'_>, Range<usize>),
+    (x, rows): (InputRows<'_>, Range<usize>),
     sizes: [usize; 3],
     weight: Right<'_>,
     out: &mut [f32],

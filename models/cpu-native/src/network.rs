@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use morphgl_graph_store::{FeatureMatrix, FeatureView};
-use morphgl_model_spec::{Dropout, DropoutSite, ModelSpec, ParameterSpec};
+use morphgl_model_core::{Dropout, DropoutSite, ModelSpec, ParameterSpec};
 use morphgl_platform::SimdLevel;
-use morphgl_registry::{Block, Complete, Score};
+use morphgl_registry::{Block, GradientReady, Score};
 
 use crate::adjacency::{self, Adjacency};
 use crate::buffer::{Buffer, resize};
@@ -13,7 +13,7 @@ use crate::epilogue::apply_dropout;
 use crate::layer::{Context, Layer, Mode, Order, Upstream};
 use crate::loss::cross_entropy;
 use crate::parallel::{self, row_blocks};
-use crate::rows::{NodeIds, Rows};
+use crate::rows::{InputRows, NodeIds};
 use crate::sparse::{Nonzeros, Side, SparseInput};
 
 /// Edges whose sources a task looks up.
@@ -24,7 +24,7 @@ const EDGES: usize = 1 << 14;
 pub(crate) struct Network {
     layers: Vec<Layer>,
     inputs: LayerInputs,
-    /// By layer, the first of its parameters among the elements of all.
+    /// Offset of each layer's first parameter among the elements of all parameters.
     first_elements: Vec<usize>,
     loss_gradient: Buffer,
     scores: Vec<Score>,
@@ -70,27 +70,27 @@ pub struct Work {
 /// The part of a mini-batch that a pass reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Input<'a> {
-    /// A block a layer; empty for a model that reads no graph.
+    /// A block per layer; empty for a model that reads no graph.
     pub(crate) blocks: &'a [Block],
     pub(crate) degrees: &'a [f32],
     /// The degrees of the second block's source nodes.
     pub(crate) second_degrees: &'a [f32],
     /// Rows of the first layer's output after those that are computed, before dropout.
     pub(crate) given: &'a [f32],
-    /// Their nodes, of which dropout reads the masks; empty where nothing is dropped.
+    /// Nodes of these rows, which key the dropout masks; empty without dropout.
     pub(crate) given_nodes: &'a [u32],
     /// The features of the first `rows` input nodes, or of the whole store if there are `nodes`.
     pub(crate) features: FeatureView<'a>,
     pub(crate) rows: usize,
-    /// The store and the input nodes to read from it; it has all of them.
+    /// Feature store, and the input nodes whose rows are read from it; all of them exist there.
     pub(crate) nodes: Option<(&'a FeatureMatrix, &'a [u32])>,
-    /// The nodes of the input rows, of which dropout reads the masks; empty where nothing is dropped.
+    /// Nodes of the input rows, which key the dropout masks; empty without dropout.
     pub(crate) mask_nodes: &'a [u32],
     pub(crate) labels: &'a [i32],
 }
 
 impl<'a> Input<'a> {
-    /// No rows.
+    /// Input without rows.
     pub(crate) const NONE: Self = Self {
         blocks: &[],
         degrees: &[],
@@ -105,9 +105,9 @@ impl<'a> Input<'a> {
     };
 
     /// The features that the first layer reads; `of_edges` are the nodes of its edges' sources.
-    fn features(&self, of_edges: &'a [u32]) -> Rows<'a> {
+    fn features(&self, of_edges: &'a [u32]) -> InputRows<'a> {
         let nodes = self.nodes.map(|(store, of_rows)| NodeIds { of_rows, of_edges, store });
-        Rows { view: self.features, nodes }
+        InputRows { view: self.features, nodes }
     }
 
     fn num_dst(&self, layer: usize) -> usize {
@@ -175,11 +175,11 @@ impl LayerInputs {
         let x = match before {
             Some(before) => {
                 let given = if layer == 1 { input.given.len() } else { 0 };
-                Rows::dense_f32(before.out.read(input.num_dst(layer - 1) * before.shape.out_dim + given))
+                InputRows::dense_f32(before.out.read(input.num_dst(layer - 1) * before.shape.out_dim + given))
             }
-            None if nonzeros.is_some() => Rows::dense_f32(&[]),
+            None if nonzeros.is_some() => InputRows::dense_f32(&[]),
             None if self.input_dropout(mode).is_some() => {
-                Rows::dense_f32(self.dropped.read(input.rows * self.spec.in_dim))
+                InputRows::dense_f32(self.dropped.read(input.rows * self.spec.in_dim))
             }
             None => input.features(&self.edge_nodes),
         };
@@ -290,15 +290,15 @@ impl Network {
         Score::of(logits, input.labels, classes)
     }
 
-    /// Adds the gradients of a mini-batch, unless its loss is not finite. Hands those of each layer to `complete` after its
-    /// backward pass.
+    /// Adds the gradients of a mini-batch, unless its loss is not finite. Calls the gradient-ready hook `complete` with
+    /// those of each layer after its backward pass.
     pub(crate) fn forward_backward(
         &mut self,
         parameters: &[f32],
         input: Input<'_>,
         mode: Mode,
         gradients: &mut [f32],
-        complete: Complete<'_>,
+        complete: GradientReady<'_>,
     ) -> Score {
         self.forward(parameters, input, mode);
         let (classes, start) = (self.inputs.spec.num_classes, Instant::now());
@@ -359,7 +359,7 @@ impl Network {
             adjacency.prepare(spec, block, degrees);
         }
         let graph = block.map(|b| (b, &*adjacency));
-        let x = Rows::dense_f32(x);
+        let x = InputRows::dense_f32(x);
         let context = Context { level: *level, parameters, graph, x, nonzeros, nodes: &[], num_dst };
         layer.forward(context, Mode::Evaluation);
         layer.out.read(num_dst * layer.shape.out_dim)
@@ -369,7 +369,7 @@ impl Network {
 /// Input of a layer that is evaluated alone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum EvaluationInput<'a> {
-    /// A row a source node.
+    /// A row per source node.
     Rows(&'a [f32]),
     /// Nodes whose nonzeros are read from the store.
     Nonzeros(&'a [u32]),

@@ -67,7 +67,7 @@ pub fn on_tiles(rows: usize, columns: usize) -> bool {
 
 /// FLOP/s of a GEMM and of the peak, measured one after the other.
 #[derive(Debug, Clone, Copy)]
-pub struct Rates {
+pub struct GemmRates {
     /// A layer's forward GEMM, its weight packed anew.
     pub forward: f64,
     /// The GEMM of its weight's gradient.
@@ -77,11 +77,11 @@ pub struct Rates {
 }
 
 /// Rates of a GEMM of `rows` x `depth` by `depth` x `columns` in the calling pool, and of the GEMM of its weight's gradient,
-/// both divided into blocks as in layers: one a round. A shared machine changes its speed by a third from second to second, so
-/// the peak is measured in every round, and a round's rates are compared with the peak of that round.
+/// both divided into blocks as in layers: one per round. A shared machine changes its speed by a third from second to
+/// second, so the peak is measured in every round, and a round's rates are compared with the peak of that round.
 ///
 /// On AMX tiles if `with_tiles` and the GEMM is wide enough.
-pub fn gemm_rates([rows, columns, depth]: [usize; 3], with_tiles: bool, rounds: usize) -> Vec<Rates> {
+pub fn gemm_rates([rows, columns, depth]: [usize; 3], with_tiles: bool, rounds: usize) -> Vec<GemmRates> {
     let level = if with_tiles { SimdLevel::current() } else { vector_level(SimdLevel::current()) };
     let weight = vec![0.5f32; depth * columns];
     let mut packed = vec![0.0; packed_len(level, depth, columns)];
@@ -121,7 +121,7 @@ pub fn gemm_rates([rows, columns, depth]: [usize; 3], with_tiles: bool, rounds: 
                 }
             });
         });
-        Rates { forward, gradient, peak }
+        GemmRates { forward, gradient, peak }
     };
     // The first round touches the memory.
     round();

@@ -8,7 +8,7 @@ use crate::prefetch::prefetch;
 
 /// Rows of features.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rows<'a> {
+pub(crate) struct InputRows<'a> {
     pub(crate) view: FeatureView<'a>,
     /// Node ids of the rows in the store; `None` where row i of the layer is row i of the view.
     pub(crate) nodes: Option<NodeIds<'a>>,
@@ -27,13 +27,13 @@ pub(crate) struct NodeIds<'a> {
 /// Bytes of rows that are prefetched.
 const BYTES_AHEAD: usize = 8192;
 
-impl<'a> Rows<'a> {
+impl<'a> InputRows<'a> {
     /// Consecutive rows of f32.
     pub(crate) fn dense_f32(values: &'a [f32]) -> Self {
         Self { view: FeatureView::F32(values), nodes: None }
     }
 
-    /// Floats of scratch that [`Rows::dense`] needs for rows of `len` elements together.
+    /// Floats of scratch that [`InputRows::dense`] needs for rows of `len` elements together.
     pub(crate) fn scratch(&self, len: usize) -> usize {
         if self.nodes.is_none() && matches!(self.view, FeatureView::F32(_)) { 0 } else { len }
     }

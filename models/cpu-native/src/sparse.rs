@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use morphgl_graph_store::FeatureView;
-use morphgl_model_spec::Dropout;
+use morphgl_model_core::Dropout;
 use rayon::prelude::*;
 
 use crate::buffer::{Buffer, resize};
@@ -175,7 +175,7 @@ impl SparseInput {
     }
 
     /// Adds the gradient of a weight, `[width, dim]`, that multiplies the rows of a side, to `out`; `grad` is the gradient of
-    /// the product, `width` elements a row, and `sums` is scratch.
+    /// the product, `width` elements per row, and `sums` is scratch.
     pub(crate) fn gradient(
         &self,
         level: SimdLevel,

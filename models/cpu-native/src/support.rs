@@ -1,6 +1,6 @@
 //! Which models this operator trains.
 
-use morphgl_model_spec::{Attention, LayerShape, ModelKind, Normalization, TrainingSpec};
+use morphgl_model_core::{Attention, LayerShape, ModelKind, Normalization, TrainingSpec};
 use morphgl_platform::SimdLevel;
 use morphgl_registry::Key;
 

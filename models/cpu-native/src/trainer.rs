@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
-use morphgl_model_spec::{ModelSpec, ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
+use morphgl_model_core::{
+    Limits, ModelSpec, ParameterSpec, TrainingSpec, broken_parameter, check_batch, check_context, check_first_layer,
+    check_loss, check_tensors, given_mask_nodes, infer, initial_parameters, mask_nodes, nothing_accumulated,
+    source_degrees, start_threads,
+};
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{
-    Alone, BatchFeatures, BatchId, Complete, Error, GatherRows, Gradients, Handle, HostBatch, Key, MiniBatch,
-    NamedTensor, Result, Score, Training, TrainingContext,
-};
-use morphgl_training_core::{
-    Limits, broken_parameter, check_batch, check_context, check_first_layer, check_loss, given_mask_nodes, infer,
-    mask_nodes, nothing_accumulated, source_degrees, start_threads,
+    BatchFeatures, BatchId, Error, GatherRows, GradientReady, Gradients, Handle, HostBatch, Key, MiniBatch,
+    NamedTensor, Result, Score, SingleProcess, Training, TrainingContext,
 };
 
 use crate::infer::{self as inference, InferenceModel};
@@ -122,7 +122,7 @@ impl CpuNative {
         Ok(self.network.work(input(&self.key, &self.dataset, &self.spec.model, batch, &second_degrees)?))
     }
 
-    fn forward_backward(&mut self, batch: &HostBatch, complete: Complete<'_>) -> Result<Score> {
+    fn forward_backward(&mut self, batch: &HostBatch, complete: GradientReady<'_>) -> Result<Score> {
         let model = &self.spec.model;
         let (topology, second_degrees) = (&self.dataset.topology, source_degrees(batch, 1));
         let input = input(&self.key, &self.dataset, model, batch, &second_degrees)?;
@@ -227,7 +227,7 @@ impl Training for CpuNative {
     }
 
     /// Backward goes from the last layer to the first; each layer's gradients are complete after its own.
-    fn accumulate_last(&mut self, batch: &MiniBatch, complete: Complete<'_>) -> Result<Handle<Score>> {
+    fn accumulate_last(&mut self, batch: &MiniBatch, complete: GradientReady<'_>) -> Result<Handle<Score>> {
         let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
         let score = pool.install(|| self.forward_backward(batch, complete))?;
         Ok(Handle::ready(score, start.elapsed()))
@@ -289,7 +289,7 @@ impl Training for CpuNative {
     }
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
-        self.infer_together(nodes, &mut Alone)
+        self.infer_together(nodes, &mut SingleProcess)
     }
 
     fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {

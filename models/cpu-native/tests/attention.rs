@@ -1,6 +1,6 @@
 //! Graph attention against an f64 reference, finite differences, and itself on other numbers of threads and SIMD levels.
 
-use morphgl_model_spec::{Dropout, DropoutSite};
+use morphgl_model_core::{Dropout, DropoutSite};
 use morphgl_platform::SimdLevel;
 use morphgl_training_cpu_native::attention::{Attention, Edges, Grads, Inputs, Options, Transposed};
 use proptest::prelude::*;

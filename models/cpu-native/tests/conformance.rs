@@ -1,7 +1,7 @@
 //! The conformance suite of training. Models that the operator refuses are trained by the operator that its error names.
 
 use morphgl_conformance::training::{Subject, check, reads_store};
-use morphgl_model_spec::TrainingSpec;
+use morphgl_model_core::TrainingSpec;
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{Place, Registry, Result, TrainingContext};
 use morphgl_training_cpu_burn::CpuBurn;

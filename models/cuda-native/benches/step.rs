@@ -164,8 +164,8 @@ fn main() -> Result<()> {
     deep_products(&stream, rounds, json, peak)
 }
 
-/// Products whose result is small and whose depth is the rows of a block, as a weight's gradient is: with one thread block a
-/// tile of the result, most multiprocessors would have nothing to do, so that cuBLAS has to divide the depth.
+/// Products whose result is small and whose depth is the rows of a block, as a weight's gradient is: with one thread
+/// block per tile of the result, most multiprocessors would have nothing to do, so that cuBLAS has to divide the depth.
 fn deep_products(stream: &Stream, rounds: usize, json: bool, peak: f64) -> Result<()> {
     stream.prepare_products(Precision::F32)?;
     for [m, n, k] in [[256, 100, 165_000], [256, 128, 66_000], [256, 256, 11_000]] {

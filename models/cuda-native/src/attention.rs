@@ -50,8 +50,8 @@ pub(crate) struct Attended<'a> {
 
 /// Launches a kernel of kernels/attention.cu.
 fn run(gpu: &Gpu, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<()> {
-    // SAFETY: callers give the kernel's arguments; arrays of positions have edges + rows elements a head, those of nodes
-    // a row of all heads a source or destination node, as the passes take them.
+    // SAFETY: callers give the kernel's arguments; arrays of positions have edges + rows elements per head, those of
+    // nodes a row of all heads per source or destination node, as the passes take them.
     unsafe { gpu.launch(kernel, shape, arguments) }
 }
 
@@ -155,8 +155,8 @@ impl Attended<'_> {
         let (transposed, row_of) = (edges.transposed(gpu)?, edges.row_of(gpu)?);
         let Block { num_dst, num_src, num_edges, indptr, indices, .. } = edges.block;
         let columns = heads * width;
-        assert!(gradient.len() >= num_dst * columns, "a gradient a row");
-        assert!(out.values.len() >= num_src * columns, "a gradient a source");
+        assert!(gradient.len() >= num_dst * columns, "a gradient per row");
+        assert!(out.values.len() >= num_src * columns, "a gradient per source");
         let of_scores = gpu.take(scores.len())?;
         let of_rows = gpu.take(num_dst * heads)?;
 
@@ -197,7 +197,7 @@ impl Attended<'_> {
             }
             Scorer::Gatv2 { left, right, att } => {
                 let (of_left, of_right) = (out.values, out.right.expect("GATv2 has a right side"));
-                assert!(of_right.len() >= num_dst * columns, "a gradient a row");
+                assert!(of_right.len() >= num_dst * columns, "a gradient per row");
                 let of_att = gpu.take(num_dst * columns)?;
                 let arguments = arguments![
                     gpu, starts, rows, edges, messages, of_scores, left, right, att, gradient, of_left, num_src,

@@ -1,7 +1,7 @@
 //! Backward pass of a layer.
 
 use morphgl_cuda::Floats;
-use morphgl_model_spec::{LayerShape, ModelKind};
+use morphgl_model_core::{LayerShape, ModelKind};
 use morphgl_registry::Result;
 
 use crate::arena::Region;
@@ -158,7 +158,7 @@ impl<'a> Pass<'_, 'a> {
             false,
         )?;
         let bias = Some(self.gradient(index, "nn.lins.0.bias"));
-        let relu = Some(morphgl_model_spec::Activation::Relu);
+        let relu = Some(morphgl_model_core::Activation::Relu);
         epilogue_backward(self.gpu, hidden_gradient, out_dim, bias, (hidden, relu, Mask::NONE))?;
         let (weight, weight_gradient) =
             (self.parameter(index, "nn.lins.0.weight"), self.gradient(index, "nn.lins.0.weight"));

@@ -2,7 +2,7 @@
 
 use morphgl_cuda::Kernel;
 use morphgl_graph_store::Dtype;
-use morphgl_model_spec::{ModelKind, ModelSpec};
+use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_registry::Result;
 
 use crate::arena::Region;
@@ -25,7 +25,7 @@ pub(crate) struct Edges<'a> {
 
 /// Input rows of a sum: f32, or features in their stored type.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rows<'a> {
+pub(crate) struct InputRows<'a> {
     pub(crate) words: Words<'a>,
     pub(crate) dtype: Dtype,
 }
@@ -37,8 +37,8 @@ impl<'a> Edges<'a> {
         let Block { num_dst, num_src, num_edges, indptr, indices, weights } = block;
         assert!(indptr.len() > num_dst && indices.len() >= num_edges, "a block's arrays");
         assert!(num_dst <= num_src, "{num_dst} destination of {num_src} source nodes");
-        assert!(weights.is_none_or(|w| w.len() >= num_edges), "a weight an edge");
-        assert!(!Self::reads_degrees(kind) || degrees.len() >= num_src, "a degree a source node");
+        assert!(weights.is_none_or(|w| w.len() >= num_edges), "a weight per edge");
+        assert!(!Self::reads_degrees(kind) || degrees.len() >= num_src, "a degree per source node");
         let mut edges = Self {
             block,
             of_edges: None,
@@ -77,7 +77,7 @@ impl<'a> Edges<'a> {
     }
 
     /// Weighted sum of the sources of each row, plus `1 + eps` times the row itself if `eps` is given.
-    pub(crate) fn sum(&self, gpu: &mut Gpu, x: Rows<'a>, width: usize, eps: Option<Words<'_>>) -> Result<Region> {
+    pub(crate) fn sum(&self, gpu: &mut Gpu, x: InputRows<'a>, width: usize, eps: Option<Words<'_>>) -> Result<Region> {
         let Block { num_dst, num_src, indptr, indices, .. } = self.block;
         assert!(4 * x.words.len() + 3 >= num_src * width * x.dtype.size(), "rows to sum and source nodes");
         let out = gpu.take(num_dst * width)?;

@@ -2,11 +2,11 @@
 
 use morphgl_cuda::{Floats, Kernel, Shape};
 use morphgl_graph_store::Dtype;
-use morphgl_model_spec::Activation;
+use morphgl_model_core::Activation;
 use morphgl_registry::Result;
 
 use crate::arena::Region;
-use crate::edges::Rows;
+use crate::edges::InputRows;
 use crate::gpu::{Gpu, Mask, Words, arguments, each, number, rows_by_units};
 
 fn code(activation: Option<Activation>) -> u32 {
@@ -29,7 +29,7 @@ pub(crate) fn epilogue(
     if values.len() == 0 || (bias.is_none() && activation.is_none() && !mask.drops()) {
         return Ok(());
     }
-    assert!(bias.is_none_or(|b| b.len() == columns), "a bias a column");
+    assert!(bias.is_none_or(|b| b.len() == columns), "a bias per column");
     let [key, threshold, scale, nodes, keys, num_keys] = mask.arguments(values.len() / columns);
     let (len, activation) = (values.len() as u64, code(activation));
     let arguments =
@@ -105,8 +105,8 @@ pub(crate) fn column_sums<'a>(
 ) -> Result<()> {
     let (runs, out) = (Runs::of(x.len(), columns), out.into());
     let width = factors.heads.map_or(columns, |(_, width)| width);
-    assert!(factors.elements.is_none_or(|y| y.len() >= x.len()), "a factor an element");
-    assert!(factors.heads.is_none_or(|(w, width)| w.len() * width >= x.len()), "a factor a row and head");
+    assert!(factors.elements.is_none_or(|y| y.len() >= x.len()), "a factor per element");
+    assert!(factors.heads.is_none_or(|(w, width)| w.len() * width >= x.len()), "a factor per row and head");
     let mark = gpu.mark();
     let partials = gpu.take(runs.count * columns)?;
     let (Factors { elements, heads }, Runs { rows, each, count }) = (factors, runs);
@@ -120,7 +120,7 @@ pub(crate) fn column_sums<'a>(
 }
 
 fn columns_end(gpu: &Gpu, partials: Region, runs: usize, columns: usize, out: Words<'_>) -> Result<()> {
-    assert!(out.len() >= columns, "a sum a column");
+    assert!(out.len() >= columns, "a sum per column");
     let arguments = arguments![gpu, partials, out, runs, columns];
     let (x, y) = (columns.next_power_of_two().min(32), runs.div_ceil(4).next_power_of_two().min(32));
     let shape = Shape { grid: [number(columns.div_ceil(x)), 1, 1], block: [x as u32, y as u32, 1], shared: 4 * x * y };
@@ -146,7 +146,7 @@ pub(crate) fn add<'a>(gpu: &Gpu, x: impl Into<Words<'a>>, y: Option<Region>, out
 }
 
 /// Widens the first `rows` rows of features to f32, with dropout.
-pub(crate) fn widen(gpu: &mut Gpu, x: Rows<'_>, [rows, columns]: [usize; 2], mask: Mask<'_>) -> Result<Region> {
+pub(crate) fn widen(gpu: &mut Gpu, x: InputRows<'_>, [rows, columns]: [usize; 2], mask: Mask<'_>) -> Result<Region> {
     let len = rows * columns;
     assert!(4 * x.words.len() + 3 >= len * x.dtype.size(), "elements to widen");
     let out = gpu.take(len)?;

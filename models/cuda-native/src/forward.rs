@@ -2,12 +2,12 @@
 
 use morphgl_cuda::Floats;
 use morphgl_graph_store::Dtype;
-use morphgl_model_spec::{Attention, Dropout, DropoutSite, LayerShape, ModelKind, Normalization};
+use morphgl_model_core::{Attention, Dropout, DropoutSite, LayerShape, ModelKind, Normalization};
 use morphgl_registry::{BatchId, Result};
 
 use crate::arena::Region;
 use crate::attention::{Attended, Heads, Scorer, attend, mean_heads};
-use crate::edges::{Edges, Rows};
+use crate::edges::{Edges, InputRows};
 use crate::epilogue::{add, epilogue, widen};
 use crate::gpu::{Gpu, Mask, MaskNodes, Words};
 use crate::input::Input;
@@ -95,7 +95,7 @@ impl<'a> Pass<'_, 'a> {
 
     /// Rows in their stored type, without dropout.
     pub(crate) fn stored(&self, words: Words<'a>, dtype: Dtype, columns: usize) -> Input<'a> {
-        Input { rows: Rows { words, dtype }, columns }
+        Input { rows: InputRows { words, dtype }, columns }
     }
 
     pub(crate) fn parameter(&self, layer: usize, name: &str) -> Floats<'a> {
@@ -226,7 +226,7 @@ impl<'a> Pass<'_, 'a> {
         if first {
             let products = self.gpu.take(num_src * out_dim)?;
             input.linear(self.gpu, [num_src, out_dim, in_dim], weight, products, false)?;
-            let products = Rows { words: products.into(), dtype: Dtype::F32 };
+            let products = InputRows { words: products.into(), dtype: Dtype::F32 };
             return Ok((None, edges.sum(self.gpu, products, out_dim, None)?));
         }
         let sums = edges.sum(self.gpu, input.rows, in_dim, None)?;
@@ -249,7 +249,7 @@ impl<'a> Pass<'_, 'a> {
         let (aggregated, multiplied, hidden) = if first {
             let products = self.gpu.take(num_src * out_dim)?;
             input.linear(self.gpu, [num_src, out_dim, in_dim], weight, products, false)?;
-            let rows = Rows { words: products.into(), dtype: Dtype::F32 };
+            let rows = InputRows { words: products.into(), dtype: Dtype::F32 };
             (None, Some(products), edges.sum(self.gpu, rows, out_dim, eps)?)
         } else {
             let sums = edges.sum(self.gpu, input.rows, in_dim, eps)?;
@@ -258,7 +258,7 @@ impl<'a> Pass<'_, 'a> {
             (Some(sums), None, hidden)
         };
         let bias = self.parameter(layer, "nn.lins.0.bias");
-        let relu = Some(morphgl_model_spec::Activation::Relu);
+        let relu = Some(morphgl_model_core::Activation::Relu);
         epilogue(self.gpu, hidden, out_dim, Some(bias), relu, Mask::NONE)?;
         let out = self.gpu.take(num_dst * out_dim)?;
         let weight = self.parameter(layer, "nn.lins.1.weight");

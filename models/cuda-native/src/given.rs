@@ -2,11 +2,11 @@
 
 use morphgl_cuda::{Buffer, CudaBatch, CudaGivenRows, Floats};
 use morphgl_graph_store::Dtype;
-use morphgl_model_spec::DropoutSite;
+use morphgl_model_core::DropoutSite;
 use morphgl_registry::Result;
 
 use crate::arena::Region;
-use crate::edges::Rows;
+use crate::edges::InputRows;
 use crate::epilogue::{add, widen};
 use crate::forward::Pass;
 use crate::gpu::{Gpu, MaskNodes, Words};
@@ -48,7 +48,7 @@ impl Pass<'_, '_> {
         if mask.drops() {
             // The kernel that drops writes four elements at a time, and the last rows need not begin at a multiple of four.
             let mark = self.gpu.mark();
-            let stored = Rows { words: Words::Floats(rows), dtype: Dtype::F32 };
+            let stored = InputRows { words: Words::Floats(rows), dtype: Dtype::F32 };
             let dropped = widen(self.gpu, stored, [given.nodes.len(), columns], mask)?;
             add(self.gpu, dropped, None, last)?;
             self.gpu.release(mark);

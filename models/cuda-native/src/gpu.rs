@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 use morphgl_cuda::{Argument, Buffer, Device, Floats, Kernel, Pinned, Precision, Shape, Stream, Transpose};
-use morphgl_model_spec::Dropout;
+use morphgl_model_core::Dropout;
 use morphgl_registry::Result;
 
 use crate::arena::{Arena, Mark, Region};

@@ -3,9 +3,8 @@
 use bytemuck::{cast_slice, cast_slice_mut};
 use morphgl_cuda::{Device, Event, Pinned};
 use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix};
-use morphgl_model_spec::ModelKind;
+use morphgl_model_core::{Chunk, Input, Limits, ModelKind, QueuedLayers, infer as infer_in_chunks};
 use morphgl_registry::{Block as HostBlock, GatherRows, HostBatch, Result};
-use morphgl_training_core::{Chunk, Input, Limits, QueuedLayers, infer as infer_in_chunks};
 
 use crate::KEY;
 use crate::edges::Edges;

@@ -7,7 +7,7 @@ use morphgl_graph_store::Dtype;
 use morphgl_registry::Result;
 
 use crate::arena::Region;
-use crate::edges::Rows;
+use crate::edges::InputRows;
 use crate::epilogue::widen;
 use crate::gpu::{Gpu, Mask, Words};
 use crate::norms::Matrix;
@@ -15,7 +15,7 @@ use crate::norms::Matrix;
 /// Input of a layer: features in their stored type, or f32.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Input<'a> {
-    pub(crate) rows: Rows<'a>,
+    pub(crate) rows: InputRows<'a>,
     pub(crate) columns: usize,
 }
 
@@ -26,7 +26,7 @@ const CHUNK: usize = if cfg!(feature = "emulate") { 1 << 10 } else { 32 << 20 };
 impl<'a> Input<'a> {
     /// Output of a layer.
     pub(crate) fn of(matrix: Matrix) -> Self {
-        let rows = Rows { words: matrix.region.into(), dtype: Dtype::F32 };
+        let rows = InputRows { words: matrix.region.into(), dtype: Dtype::F32 };
         Self { rows, columns: matrix.columns }
     }
 
@@ -45,7 +45,7 @@ impl<'a> Input<'a> {
         rows: usize,
         mut each: impl FnMut(&mut Gpu, Range<usize>, Words<'_>) -> Result<()>,
     ) -> Result<()> {
-        let Rows { words, dtype } = self.rows;
+        let InputRows { words, dtype } = self.rows;
         if dtype == Dtype::F32 {
             return each(gpu, 0..rows, words);
         }
@@ -54,7 +54,7 @@ impl<'a> Input<'a> {
         for start in (0..rows).step_by(step) {
             let (mark, end) = (gpu.mark(), (start + step).min(rows));
             let words = words.after(start * self.columns * dtype.size() / size_of::<f32>());
-            let x = widen(gpu, Rows { words, dtype }, [end - start, self.columns], Mask::NONE)?;
+            let x = widen(gpu, InputRows { words, dtype }, [end - start, self.columns], Mask::NONE)?;
             each(gpu, start..end, x.into())?;
             gpu.release(mark);
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_cuda::Floats;
-use morphgl_model_spec::{ModelSpec, ParameterSpec};
+use morphgl_model_core::{ModelSpec, ParameterSpec};
 use morphgl_registry::NamedTensor;
 
 /// Alignment of parameters in elements: 128 bytes, a memory line.

@@ -1,8 +1,8 @@
 //! Loss and score of the seeds.
 
 use morphgl_cuda::{Buffer, Event, Pinned, Shape};
+use morphgl_model_core::check_loss;
 use morphgl_registry::{BatchId, Error, Handle, Result, Score};
-use morphgl_training_core::check_loss;
 
 use crate::KEY;
 use crate::arena::Region;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use morphgl_cuda::{Buffer, Event, Floats, Pinned, Shape, Stream};
-use morphgl_model_spec::{OptimizerSpec, WeightDecayOn};
+use morphgl_model_core::{OptimizerSpec, WeightDecayOn, broken_parameter, nothing_accumulated};
 use morphgl_registry::{BatchId, Handle, Result};
-use morphgl_training_core::{broken_parameter, nothing_accumulated};
 
 use crate::KEY;
 use crate::gpu::{Gpu, arguments, each};
@@ -25,7 +24,7 @@ pub(crate) struct State {
     pub(crate) counters: Buffer<u64>,
     /// Loss, correct, count and largest label of the last mini-batch.
     pub(crate) outcome: Buffer<u64>,
-    /// Whether the last mini-batch's gradients count.
+    /// Gate: whether the last mini-batch's gradients are accumulated, which they are not where its loss is not finite.
     pub(crate) gate: Buffer<u32>,
     /// Learning rate and both betas.
     constants: Buffer<f64>,

@@ -5,17 +5,14 @@ use std::sync::Arc;
 
 use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, CudaGivenRows, Device, Floats, Precision};
 use morphgl_graph_store::{Dataset, Dtype};
-use morphgl_model_spec::{
-    ModelKind, ModelSpec, Normalization, TrainingSpec, check_tensors, initial_parameters, optimizer_state,
-    read_optimizer_state,
+use morphgl_model_core::{
+    BlockSizes, GivenLengths, Limits, ModelKind, ModelSpec, Normalization, TrainingSpec, blocks_chain,
+    check_first_layer, check_given, check_model, check_tensors, infer_bytes, initial_parameters, nothing_accumulated,
+    optimizer_state, read_optimizer_state, refused_importance,
 };
 use morphgl_registry::{
-    Alone, BatchId, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training,
-    TrainingContext,
-};
-use morphgl_training_core::{
-    BlockSizes, GivenLengths, Limits, blocks_chain, check_first_layer, check_given, check_model, infer_bytes,
-    nothing_accumulated, refused_importance,
+    BatchId, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, SingleProcess,
+    Training, TrainingContext,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -353,7 +350,7 @@ impl Training for CudaNative {
     }
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
-        self.infer_together(nodes, &mut Alone)
+        self.infer_together(nodes, &mut SingleProcess)
     }
 
     fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use common::place;
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::available;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
@@ -17,7 +17,7 @@ use morphgl_registry::{
 };
 use morphgl_training_cpu_native::CpuNative;
 use morphgl_training_cuda_native::{CudaNative, DESCRIPTION, KEY};
-use morphgl_transferring_pcie_dma::PcieDma;
+use morphgl_transferring_cuda::PcieDma;
 use serde_json::{Value, json};
 
 /// Mini-batches that are queued on the device before the first is waited for.
@@ -69,8 +69,8 @@ impl Task {
             options: Value::Null,
         };
         let route = Route {
-            batching: morphgl_batching_cpu_neighbor::DESCRIPTION.key,
-            transferring: morphgl_transferring_pcie_dma::KEY,
+            batching: morphgl_batching_cpu::NEIGHBOR.key,
+            transferring: morphgl_transferring_cuda::DMA_KEY,
             training: KEY,
             read_at: Place::Host,
             batched_at: Place::Host,

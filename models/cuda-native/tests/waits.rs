@@ -60,7 +60,7 @@ fn steps() {
             let after = statistics(&device);
             assert_eq!(after.waits - before.waits, 1, "{kind}, {:?}", batch.id());
             let given = after.launches - before.launches;
-            assert!(given <= *launches, "{kind}: {given} launches a step");
+            assert!(given <= *launches, "{kind}: {given} launches per step");
         }
     }
 }

@@ -9,7 +9,7 @@ use morphgl_group_mpi::MpiExchange;
 fn main() -> morphgl_group::Result<()> {
     let mut exchange = MpiExchange::start(Duration::from_secs(60))?;
     let mut values = [1.0, exchange.rank() as f32];
-    exchange.add(&mut values)?;
+    exchange.all_reduce(&mut values)?;
     println!("rank {} of {}: {values:?}", exchange.rank(), exchange.size());
     exchange.end(0);
     Ok(())

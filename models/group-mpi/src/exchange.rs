@@ -314,7 +314,7 @@ impl Exchange for MpiExchange {
     }
 
     /// Reduce-scatter, then all-gather: two messages to every other rank, each of `n / size` values.
-    fn add(&mut self, values: &mut [f32]) -> Result<()> {
+    fn all_reduce(&mut self, values: &mut [f32]) -> Result<()> {
         self.exchange(|this| {
             let (rank, size) = (this.rank, this.size);
             let len = values.len();

@@ -94,15 +94,15 @@ fn rank(case: &str) {
         "rows late" => rows_late(&mut exchange),
         "leaves" if rank == 1 => {
             exchange.leave("its disk is full");
-            assert!(exchange.add(&mut [0.0]).is_err());
+            assert!(exchange.all_reduce(&mut [0.0]).is_err());
             None
         }
         // Its process neither comes to the exchange nor ends by itself.
         "late" if rank == 2 => loop {
             std::thread::park();
         },
-        "differs" => exchange.add(&mut vec![1.0; 4 + rank]).err(),
-        _ => exchange.add(&mut [1.0; 5]).err(),
+        "differs" => exchange.all_reduce(&mut vec![1.0; 4 + rank]).err(),
+        _ => exchange.all_reduce(&mut [1.0; 5]).err(),
     };
     if let Some(error) = &failed {
         say(&format!("rank {rank}: {error}\n"));
@@ -126,7 +126,7 @@ fn sums(exchange: &mut MpiExchange) {
         let expected = std::thread::scope(|scope| {
             let added = |mut end: HostExchange| {
                 let mut values = values(end.rank(), len);
-                end.add(&mut values).map(|()| values)
+                end.all_reduce(&mut values).map(|()| values)
             };
             let threads: Vec<_> = ends.into_iter().map(|end| scope.spawn(move || added(end))).collect();
             let mut all = threads.into_iter().map(|thread| thread.join().expect("no panic").expect("all come"));
@@ -134,7 +134,7 @@ fn sums(exchange: &mut MpiExchange) {
         });
         let sent = exchange.bytes_sent();
         let mut own = values(rank, len);
-        exchange.add(&mut own).expect("all come");
+        exchange.all_reduce(&mut own).expect("all come");
         let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&own), bits(&expected), "{len} values");
         let (parts, headers) = (len - len * (rank + 1) / size + len * rank / size, 8 * (size - 1));
@@ -181,7 +181,7 @@ fn rows(exchange: &mut MpiExchange) {
             });
         }
         for _ in 0..10 {
-            exchange.add(&mut [1.0; 100]).expect("all come");
+            exchange.all_reduce(&mut [1.0; 100]).expect("all come");
             std::thread::sleep(Duration::from_millis(2));
         }
     });

@@ -27,7 +27,7 @@ fn main() -> Result<()> {
         for mut end in ends {
             scope.spawn(move || {
                 let mut values = [1.0, end.rank() as f32];
-                let added = end.add(&mut values);
+                let added = end.all_reduce(&mut values);
                 println!("{end:?}: {added:?}, {values:?}");
             });
         }

@@ -109,7 +109,7 @@ impl Exchange for NcclExchange {
         self.host.all_gather(mine)
     }
 
-    fn add(&mut self, values: &mut [f32]) -> Result<()> {
+    fn all_reduce(&mut self, values: &mut [f32]) -> Result<()> {
         self.check_lengths(values.len())?;
         if values.is_empty() {
             return Ok(());

@@ -101,7 +101,7 @@ type Added = (Vec<Vec<f32>>, Vec<Vec<u8>>);
 fn rounds(end: &mut dyn Exchange, lengths: &[usize]) -> morphgl_group::Result<Added> {
     let add = |(round, len): (usize, usize), end: &mut dyn Exchange| {
         let mut values: Vec<f32> = (0..len).map(|i| value(end.rank(), round, i)).collect();
-        end.add(&mut values).map(|()| values)
+        end.all_reduce(&mut values).map(|()| values)
     };
     let sums = lengths.iter().copied().enumerate().map(|round| add(round, end)).collect::<Result<_, _>>()?;
     Ok((sums, end.all_gather(&[end.rank() as u8])?))
@@ -179,11 +179,11 @@ fn each_call_fails_in_turn() {
 fn who_leaves_is_named() {
     let _nccl = Nccl::new();
     let errors = together(group(3).expect("the library is found"), |end| {
-        end.add(&mut [1.0]).expect("all are there");
+        end.all_reduce(&mut [1.0]).expect("all are there");
         if end.rank() == 1 {
             end.leave("its disk is full");
         }
-        end.add(&mut [1.0]).expect_err("one has left").to_string()
+        end.all_reduce(&mut [1.0]).expect_err("one has left").to_string()
     });
     assert!(errors.iter().all(|e| e == "trainer 1 has left the group: its disk is full"), "{errors:?}");
 }
@@ -192,7 +192,7 @@ fn who_leaves_is_named() {
 fn models_of_other_sizes_are_named() {
     let _nccl = Nccl::new();
     let errors = together(group(2).expect("the library is found"), |end| {
-        end.add(&mut vec![0.0; 3 + end.rank()]).expect_err("they differ").to_string()
+        end.all_reduce(&mut vec![0.0; 3 + end.rank()]).expect_err("they differ").to_string()
     });
     let expected = "trainer 1 is not where trainer 0 is: it adds 4 values, trainer 0 3; give all the same model";
     assert_eq!(errors, [expected, expected]);

@@ -17,7 +17,7 @@ fn all_reduce(size: usize, len: usize) -> (f64, f32) {
             let start = Instant::now();
             for _ in 0..ROUNDS {
                 values.fill(1.0);
-                end.add(&mut values).expect("all trainers add");
+                end.all_reduce(&mut values).expect("all trainers add");
             }
             (start.elapsed().as_secs_f64() / f64::from(ROUNDS), values[0])
         }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
-use morphgl_group::{BUCKET_BYTES, Balanced, Division, HostExchange, Seat, Weights, join, work};
+use morphgl_group::{BUCKET_BYTES, Balanced, Division, GroupMember, HostExchange, Weights, join, work};
 use morphgl_registry::{
     BatchId, BatchingContext, Fanouts, Handle, Operators, Phase, Place, Route, RouteOperators, SamplerSettings,
     SeedSet, TrainingContext, TrainingOperator, TransferringContext,
@@ -78,7 +78,7 @@ fn operators(
         false => (morphgl_training_cpu_native::KEY, Box::new(CpuNative::new(&context).expect("a model"))),
     };
     let route = Route {
-        batching: morphgl_batching_cpu_neighbor::DESCRIPTION.key,
+        batching: morphgl_batching_cpu::NEIGHBOR.key,
         transferring: morphgl_transferring_cpu_host::DESCRIPTION.key,
         training: key.clone(),
         read_at: Place::Host,
@@ -105,7 +105,7 @@ fn epochs(
     let together = &together;
     thread::scope(|scope| {
         let trainer = |(rank, end): (usize, HostExchange)| {
-            let seat = Seat {
+            let member = GroupMember {
                 exchange: Box::new(end),
                 division: Arc::clone(division),
                 num_seeds: dataset.splits.train.len(),
@@ -117,7 +117,7 @@ fn epochs(
             scope.spawn(move || {
                 let threads = pair.threads[rank];
                 let operators = operators(dataset, settings, spec, threads, pair.burn && rank == 1);
-                let Operators { mut routes, mut trainers } = join(operators, seat).expect("one training operator");
+                let Operators { mut routes, mut trainers } = join(operators, member).expect("one training operator");
                 let (route, training) = (&mut routes[0], &mut trainers[0].operator);
                 let mut worker = route.batching.worker(threads).expect("a worker");
                 let mut seconds = Vec::new();
@@ -158,7 +158,7 @@ fn main() {
     let spec = json!({ "model": model, "optimizer": { "lr": 0.001 } });
     let cores = thread::available_parallelism().map_or(1, usize::from);
     println!(
-        "{cores} cores; {} mini-batches of {BATCH_SIZE} an epoch; {rounds} rounds; seconds an epoch (median, from, to)\n",
+        "{cores} cores; {} mini-batches of {BATCH_SIZE} per epoch; {rounds} rounds; seconds per epoch (median, from, to)\n",
         dataset.splits.train.len().div_ceil(BATCH_SIZE)
     );
     println!(

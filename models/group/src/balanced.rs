@@ -87,9 +87,9 @@ impl fmt::Debug for State {
 }
 
 impl Balanced {
-    /// Divides the mini-batches of `epochs` by the `work` of all nodes (see [`work`](crate::work())). `speeds` are work a second of
-    /// each trainer, as profiled; until the first observation counts, only their proportion does. A trainer of speed 0 has no
-    /// share before a trial.
+    /// Divides the mini-batches of `epochs` by the `work` of all nodes (see [`work`](crate::work())). `speeds` are work
+    /// per second of each trainer, as profiled; until the first observation counts, only their proportion does. A
+    /// trainer of speed 0 has no share before a trial.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl Balanced {
 
     /// What a checkpoint holds: the same numbers at every trainer after the same step, however far ahead each samples.
     ///
-    /// Some 20 numbers a trainer, and two a trainer for each mini-batch ahead.
+    /// Some 20 numbers per trainer, and two per trainer for each mini-batch ahead.
     pub fn export(&self) -> Vec<f64> {
         let state = self.state();
         let before = state.cuts.front().map_or(&state.estimates, |cut| &cut.before);

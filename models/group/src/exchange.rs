@@ -90,7 +90,7 @@ pub trait Exchange: fmt::Debug + Send {
     ///
     /// Reduce-scatter, then all-gather: of `n` values each trainer adds `n / size` for all, and sends and receives
     /// `2n (size - 1) / size`.
-    fn add(&mut self, values: &mut [f32]) -> Result<()>;
+    fn all_reduce(&mut self, values: &mut [f32]) -> Result<()>;
 
     /// All-gather in place: fills in the parts of `values` that the other trainers have: `parts[rank]` are the elements of trainer `rank`. In pieces, so
     /// that no message and no memory beside `values` is larger than a piece of each trainer.

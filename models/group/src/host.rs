@@ -53,9 +53,10 @@ impl HostExchange {
         (0..size).map(|rank| Self { rank, shared: Arc::clone(&shared) }).collect()
     }
 
-    /// Leaves for this trainer where the end itself is out of reach: a trainer fails in batching, too.
-    pub fn leaver(&self) -> Leaver {
-        Leaver { rank: self.rank, shared: Arc::clone(&self.shared) }
+    /// A handle by which another thread aborts the group for this trainer, whose end is out of reach there: a trainer
+    /// fails in batching, too.
+    pub fn abort_handle(&self) -> AbortHandle {
+        AbortHandle { rank: self.rank, shared: Arc::clone(&self.shared) }
     }
 
     /// The failure that ended the group, if one has; without waiting for others.
@@ -64,23 +65,23 @@ impl HostExchange {
     }
 }
 
-/// Leaves a group for one of its trainers, from wherever that one's failure is noticed.
+/// Abort handle of one trainer: ends its group from any thread that notices the trainer's failure.
 #[derive(Clone)]
-pub struct Leaver {
+pub struct AbortHandle {
     rank: usize,
     shared: Arc<Shared>,
 }
 
-impl Leaver {
+impl AbortHandle {
     /// As [`Exchange::leave`] of the trainer.
-    pub fn leave(&self, why: &str) {
+    pub fn abort(&self, why: &str) {
         self.shared.fail(GroupError::Left { rank: self.rank, why: why.to_string() });
     }
 }
 
-impl fmt::Debug for Leaver {
+impl fmt::Debug for AbortHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Leaver(trainer {})", self.rank)
+        write!(f, "AbortHandle(trainer {})", self.rank)
     }
 }
 
@@ -163,7 +164,7 @@ impl Exchange for HostExchange {
         Ok(all)
     }
 
-    fn add(&mut self, values: &mut [f32]) -> Result<()> {
+    fn all_reduce(&mut self, values: &mut [f32]) -> Result<()> {
         let (shared, size) = (&self.shared, self.size());
         write(&shared.values[self.rank], values);
         shared.barrier(self.rank)?;
@@ -193,7 +194,7 @@ impl Exchange for HostExchange {
     }
 
     fn leave(&mut self, why: &str) {
-        self.leaver().leave(why);
+        self.abort_handle().abort(why);
     }
 }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use morphgl_registry::{Error, Operators, Result, RouteOperators, TrainingOperator};
 
-use crate::share::{Share, ShareBatching, ShareTransferring};
+use crate::share::{SeedShare, ShareBatching, ShareTransferring};
 use crate::step::GroupTraining;
-use crate::{Division, Exchange, ObserveAdditions, StopTogether};
+use crate::{AllReduceHook, Division, Exchange, StopTogether};
 
 /// A trainer's place in a group.
 #[derive(Debug)]
-pub struct Seat {
+pub struct GroupMember {
     /// Its end of the exchange.
     pub exchange: Box<dyn Exchange>,
     /// Which seeds each trainer has.
@@ -22,7 +22,7 @@ pub struct Seat {
     /// How the group ends early; `None` where it never does.
     pub stop: Option<StopTogether>,
     /// Hook that is called after every all-reduce.
-    pub observe: Option<ObserveAdditions>,
+    pub observe: Option<AllReduceHook>,
     /// Bytes from which on a bucket of gradients is all-reduced while backward goes on; 0 all-reduces all of them after it. The
     /// same at all trainers; [`BUCKET_BYTES`](crate::BUCKET_BYTES) is a good value.
     pub bucket_bytes: usize,
@@ -34,13 +34,13 @@ pub struct Seat {
 /// # Errors
 ///
 /// There is not exactly one training operator.
-pub fn join(operators: Operators, seat: Seat) -> Result<Operators> {
+pub fn join(operators: Operators, member: GroupMember) -> Result<Operators> {
     let Operators { routes, mut trainers } = operators;
-    let Seat { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes } = seat;
+    let GroupMember { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes } = member;
     let (Some(trainer), true) = (trainers.pop(), trainers.is_empty()) else {
         return Err(Error::setting("group", "a trainer of a group has one training operator; keep one"));
     };
-    let share = Share { division: Arc::clone(&division), rank: exchange.rank(), num_seeds, batch_size };
+    let share = SeedShare { division: Arc::clone(&division), rank: exchange.rank(), num_seeds, batch_size };
     let routes = routes.into_iter().map(|RouteOperators { route, batching, transferring }| RouteOperators {
         route,
         batching: Arc::new(ShareBatching { inner: batching, share: share.clone() }),

@@ -5,11 +5,12 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use morphgl_registry::{Complete, NamedTensor};
+use morphgl_registry::{GradientReady, NamedTensor};
 
 use crate::{Exchange, Result};
 
-/// Bytes from which on a bucket of gradients is all-reduced, unless [`Seat::bucket_bytes`](crate::Seat) says otherwise.
+/// Bytes from which on a bucket of gradients is all-reduced, unless [`GroupMember::bucket_bytes`](crate::GroupMember)
+/// says otherwise.
 ///
 /// A bucket costs two messages to every other trainer, and only those complete before the end of backward are hidden behind it.
 /// The size is a guess that works; it was not compared with others on an idle machine (`docs/distributed.md`).
@@ -58,7 +59,7 @@ pub(crate) fn all_reduce_while<T, E>(
     exchange: &mut dyn Exchange,
     values: &mut [f32],
     buckets: &[usize],
-    work: impl FnOnce(Complete<'_>) -> std::result::Result<T, E>,
+    work: impl FnOnce(GradientReady<'_>) -> std::result::Result<T, E>,
 ) -> std::result::Result<(T, Result<Reduced>), E> {
     thread::scope(|scope| {
         let (sender, complete) = mpsc::channel::<&mut [f32]>();
@@ -66,7 +67,7 @@ pub(crate) fn all_reduce_while<T, E>(
             let mut spans = Vec::with_capacity(buckets.len());
             for bucket in complete {
                 let start = Instant::now();
-                exchange.add(bucket)?;
+                exchange.all_reduce(bucket)?;
                 spans.push((start, Instant::now()));
             }
             Ok(spans)

@@ -7,12 +7,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_feature_cache::{FeatureCache, NodeMap};
 use morphgl_graph_store::FeatureMatrix;
 use morphgl_registry::{
     BatchFeatures, BatchId, Batching, BatchingWorker, CacheCurve, CounterSpec, Counters, Error, Handle, HostBatch,
     MiniBatch,
 };
+use morphgl_row_cache::{FeatureCache, NodeMap};
 
 use crate::Result;
 

@@ -16,12 +16,12 @@ pub struct ShareBatching {
     /// Makes whole mini-batches.
     pub inner: Arc<dyn Batching>,
     /// The trainer whose seeds are prepared.
-    pub share: Share,
+    pub share: SeedShare,
 }
 
 /// Which seeds a trainer has.
 #[derive(Debug, Clone)]
-pub struct Share {
+pub struct SeedShare {
     /// Divides mini-batches.
     pub division: Arc<dyn Division>,
     /// The trainer.
@@ -32,7 +32,7 @@ pub struct Share {
     pub batch_size: usize,
 }
 
-impl Share {
+impl SeedShare {
     /// The positions of the trainer's seeds in a mini-batch.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Batching for ShareBatching {
 
 struct ShareWorker {
     inner: Box<dyn BatchingWorker>,
-    share: Share,
+    share: SeedShare,
 }
 
 impl BatchingWorker for ShareWorker {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use morphgl_registry::{
-    BatchId, Complete, CounterSpec, Counters, Error, GatherRows, Gradients, Handle, Measured, MiniBatch, NamedTensor,
-    Result, Score, Training,
+    BatchId, CounterSpec, Counters, Error, GatherRows, GradientReady, Gradients, Handle, Measured, MiniBatch,
+    NamedTensor, Result, Score, Training,
 };
 
 use crate::overlap::{Reduced, all_reduce_while, buckets};
@@ -43,11 +43,11 @@ impl fmt::Debug for StopTogether {
 /// Hook that is called after every all-reduce of a step at one trainer, with the mini-batch and the instants when it began and
 /// ended, the wait for other trainers included.
 #[derive(Clone)]
-pub struct ObserveAdditions(pub Arc<dyn Fn(BatchId, Instant, Instant) + Send + Sync>);
+pub struct AllReduceHook(pub Arc<dyn Fn(BatchId, Instant, Instant) + Send + Sync>);
 
-impl fmt::Debug for ObserveAdditions {
+impl fmt::Debug for AllReduceHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ObserveAdditions")
+        f.write_str("AllReduceHook")
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct GroupTraining {
     pub(crate) exchange: Box<dyn Exchange>,
     pub(crate) division: Arc<dyn Division>,
     pub(crate) stop: Option<StopTogether>,
-    pub(crate) observe: Option<ObserveAdditions>,
+    pub(crate) observe: Option<AllReduceHook>,
     /// Bytes from which on a bucket of gradients is all-reduced while backward goes on; 0 all-reduces all of them after it.
     pub(crate) bucket_bytes: usize,
     /// Lengths of the gradients' buckets; empty before the first step.
@@ -95,7 +95,7 @@ impl GroupTraining {
             self.values = vec![0.0; tensors.iter().map(|tensor| tensor.values.len()).sum()];
         }
         let inner = &mut self.inner;
-        let accumulate = |complete: Complete<'_>| accumulate_share(&mut **inner, batch, complete)?.measured();
+        let accumulate = |complete: GradientReady<'_>| accumulate_share(&mut **inner, batch, complete)?.measured();
         let reduced = all_reduce_while(&mut *self.exchange, &mut self.values, &self.buckets, accumulate)?;
         let ((score, measured), reduced) = reduced;
         Ok((score, measured, reduced.map_err(|e| Error::failed(batch.id(), e))?))
@@ -126,7 +126,7 @@ impl GroupTraining {
         let all = self.exchange.all_gather(bytemuck::bytes_of(&own)).and_then(|all| read(&all, own));
         let all = all.map_err(|e| Error::failed(id, e))?;
         let end = Instant::now();
-        if let Some(ObserveAdditions(observe)) = &self.observe {
+        if let Some(AllReduceHook(observe)) = &self.observe {
             reduced.spans.iter().chain([&(start, end)]).for_each(|&(from, to)| observe(id, from, to));
         }
         let micros = (reduced.total + (end - start)).as_micros() as u64;
@@ -157,7 +157,7 @@ impl GroupTraining {
 }
 
 /// As [`Training::accumulate_last`]; an empty share leaves the gradients as they are.
-fn accumulate_share(inner: &mut dyn Training, batch: &MiniBatch, complete: Complete<'_>) -> Result<Handle<Score>> {
+fn accumulate_share(inner: &mut dyn Training, batch: &MiniBatch, complete: GradientReady<'_>) -> Result<Handle<Score>> {
     if batch.num_seeds() > 0 {
         return inner.accumulate_last(batch, complete);
     }
@@ -197,7 +197,7 @@ impl Training for GroupTraining {
         }
     }
 
-    fn accumulate_last(&mut self, batch: &MiniBatch, complete: Complete<'_>) -> Result<Handle<Score>> {
+    fn accumulate_last(&mut self, batch: &MiniBatch, complete: GradientReady<'_>) -> Result<Handle<Score>> {
         accumulate_share(&mut *self.inner, batch, complete)
     }
 

@@ -20,7 +20,7 @@ use rayon::prelude::*;
 ///
 /// # Complexity
 ///
-/// O(nodes + edges) a hop or layer; 16 bytes a node.
+/// O(nodes + edges) per hop or layer; 16 bytes per node.
 pub fn work(topology: &Topology, sampling: &Sampling) -> Vec<f32> {
     match sampling {
         Sampling::Neighbor(hops) => expected(topology, &Hops::new(topology, hops), Count::Edges),
@@ -51,7 +51,7 @@ enum Count {
 }
 
 /// How the rows of a hop are sampled.
-trait Rows: Sync {
+trait HopSampling: Sync {
     /// Number of hops.
     fn hops(&self) -> usize;
 
@@ -79,7 +79,7 @@ trait Rows: Sync {
 /// From the last hop to the first, with `S(h, v)` the sum below a node `v` that hop `h` expands first. `v` has `t(h, v)` edges,
 /// and finds each neighbour in hop `h` with probability `p = t / degree`, or else perhaps in a later one:
 /// `below(h, v) = p · Σ S(h + 1, u) + (1 - p) · below(h + 1, v)` over its neighbours `u`.
-fn expected(topology: &Topology, rows: &impl Rows, count: Count) -> Vec<f32> {
+fn expected(topology: &Topology, rows: &impl HopSampling, count: Count) -> Vec<f32> {
     let num_nodes = topology.num_nodes();
     let own = if count == Count::Nodes { 1.0 } else { 0.0 };
     // S(h + 1, ·), and for each node its edges from hop h + 1 on and `below(h + 1)`.
@@ -137,7 +137,7 @@ impl<'a> Hops<'a> {
     }
 }
 
-impl Rows for Hops<'_> {
+impl HopSampling for Hops<'_> {
     fn hops(&self) -> usize {
         self.fanouts.len()
     }
@@ -162,7 +162,7 @@ impl Rows for Hops<'_> {
 /// Random walks.
 struct Walked<'a>(&'a WalkSettings);
 
-impl Rows for Walked<'_> {
+impl HopSampling for Walked<'_> {
     fn hops(&self) -> usize {
         self.0.layers
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use morphgl_conformance::training::{Subject, check};
-use morphgl_group::{HostExchange, Seat, Weights, join};
-use morphgl_model_spec::TrainingSpec;
+use morphgl_group::{GroupMember, HostExchange, Weights, join};
+use morphgl_model_core::TrainingSpec;
 use morphgl_registry::{Operators, Place, Result, Training, TrainingContext, TrainingOperator};
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cpu_native::{CpuNative, DESCRIPTION, KEY, supports};
@@ -17,7 +17,7 @@ fn build(context: &TrainingContext) -> Result<Box<dyn Training>> {
     let trainers = vec![TrainingOperator { key: KEY, place: Place::Host, operator }];
     let end = HostExchange::group(1, Duration::from_secs(1)).remove(0);
     let division = Arc::new(Weights::equal(1));
-    let seat = Seat {
+    let member = GroupMember {
         exchange: Box::new(end),
         division,
         num_seeds: 1,
@@ -26,7 +26,7 @@ fn build(context: &TrainingContext) -> Result<Box<dyn Training>> {
         observe: None,
         bucket_bytes: 64,
     };
-    Ok(join(Operators { routes: Vec::new(), trainers }, seat)?.trainers.remove(0).operator)
+    Ok(join(Operators { routes: Vec::new(), trainers }, member)?.trainers.remove(0).operator)
 }
 
 #[test]

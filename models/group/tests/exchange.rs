@@ -36,7 +36,7 @@ proptest! {
             let mut sums = Vec::new();
             for (round, &len) in lengths.iter().enumerate() {
                 let mut values: Vec<f32> = (0..len).map(|i| value(end.rank(), round, i)).collect();
-                end.add(&mut values).unwrap();
+                end.all_reduce(&mut values).unwrap();
                 sums.push(values);
             }
             sums
@@ -94,12 +94,12 @@ fn weights_that_divide_nothing_are_none() {
 #[test]
 fn who_leaves_is_named_with_the_reason() {
     let errors = together(group(3), |end| {
-        end.add(&mut [1.0]).unwrap();
+        end.all_reduce(&mut [1.0]).unwrap();
         if end.rank() == 1 {
             end.leave("its disk is full");
         }
         let first = end.all_gather(&[]).unwrap_err();
-        assert_eq!(end.add(&mut [1.0]).unwrap_err(), first, "every further call fails alike");
+        assert_eq!(end.all_reduce(&mut [1.0]).unwrap_err(), first, "every further call fails alike");
         first.to_string()
     });
     assert!(errors.iter().all(|e| e == "trainer 1 has left the group: its disk is full"), "{errors:?}");
@@ -107,7 +107,7 @@ fn who_leaves_is_named_with_the_reason() {
 
 #[test]
 fn who_ends_has_left() {
-    let errors = together(group(2), |end| (end.rank() == 0).then(|| end.add(&mut [1.0]).unwrap_err()));
+    let errors = together(group(2), |end| (end.rank() == 0).then(|| end.all_reduce(&mut [1.0]).unwrap_err()));
     assert_eq!(errors[0], Some(GroupError::Left { rank: 1, why: "it has ended".to_string() }));
 }
 
@@ -122,7 +122,7 @@ fn who_does_not_come_is_named() {
 
 #[test]
 fn models_of_other_sizes_are_named() {
-    let errors = together(group(2), |end| end.add(&mut vec![0.0; 3 + end.rank()]).unwrap_err().to_string());
+    let errors = together(group(2), |end| end.all_reduce(&mut vec![0.0; 3 + end.rank()]).unwrap_err().to_string());
     let expected = "trainer 1 is not where trainer 0 is: it adds 4 values, trainer 0 3; give all the same model";
     assert_eq!(errors, [expected, expected]);
 }

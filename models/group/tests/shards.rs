@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_group::{GroupError, Layout, ReadRows, Result, ShardedBatching, Shards};

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
-use morphgl_batching_cpu_shadow::CpuShadow;
-use morphgl_batching_cpu_walk::CpuWalk;
+use morphgl_batching_cpu::{CpuNeighbor, CpuShadow, CpuWalk};
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{Dataset, Topology};
 use morphgl_group::work;

@@ -86,7 +86,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (choosing, computing) = (sum(|s| s.choosing), sum(|s| s.computing));
         let beside = 1e3 * (choosing + computing) / (all.len().max(1) as f64 * f64::from(len));
         println!(
-            "hot ratio {hot_ratio}: batching {:.1} ms, training {:.1} ms, beside {beside:.1} ms a mini-batch ({:.0}% of it \
+            "hot ratio {hot_ratio}: batching {:.1} ms, training {:.1} ms, beside {beside:.1} ms per mini-batch ({:.0}% of it \
              choosing); together {:.1} ms; {:.1}% of rows given; first layer: {:.0} rows, {:.0} edges, {:.0} nodes, {:.0} MB of features and given rows",
             of(batching),
             of(training),
@@ -115,7 +115,7 @@ fn operators(
     settings: &SamplerSettings,
     spec: &Value,
 ) -> Result<Operators, Box<dyn Error>> {
-    let batching: Arc<dyn Batching> = Arc::new(morphgl_batching_cpu_neighbor::CpuNeighbor::new(&BatchingContext {
+    let batching: Arc<dyn Batching> = Arc::new(morphgl_batching_cpu::CpuNeighbor::new(&BatchingContext {
         dataset: Arc::clone(dataset),
         seeds: seeds.clone(),
         settings: settings.clone(),

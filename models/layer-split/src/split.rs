@@ -6,15 +6,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use morphgl_embedding_cache::EmbeddingCache;
-use morphgl_feature_cache::NodeMap;
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
     BatchId, Error, Operators, Result, SamplerSettings, SeedSet, Training, TrainingOperator, panic_message,
 };
+use morphgl_row_cache::NodeMap;
 
 use crate::compute::FirstLayer;
 use crate::hot_ratio::HotRatio;
-use crate::wrap::{self, Hot, Message, Rows, Snapshot, SplitTraining};
+use crate::wrap::{self, GivenRowSource, Hot, Message, Snapshot, SplitTraining};
 use crate::{Follow, HotQueue, SplitStatistics, SuperBatchStatistics, SuperBatches};
 
 /// How training is split.
@@ -22,7 +22,8 @@ use crate::{Follow, HotQueue, SplitStatistics, SuperBatchStatistics, SuperBatche
 pub struct Settings {
     /// The super-batches.
     pub super_batches: SuperBatches,
-    /// Share of a super-batch's nodes of the first layer that are computed beside training, the hottest first: 0 to 1.
+    /// Fraction of a super-batch's nodes of the first layer that are computed beside training, the hottest first: 0 to
+    /// 1.
     pub hot_ratio: f64,
     /// How `hot_ratio` is adjusted to measured times while training; `None` keeps it.
     pub follow: Option<Follow>,
@@ -85,7 +86,7 @@ impl LayerSplit {
         };
         let named = thread::Builder::new().name("first-layer".to_string());
         let thread = named.spawn(move || own.run(received)).map_err(|e| Error::failed("layer split", e))?;
-        let rows: Arc<dyn Rows> =
+        let rows: Arc<dyn GivenRowSource> =
             Arc::new(Hot { cache: Arc::clone(&cache), super_batches, statistics: statistics.clone() });
         let routes = routes.into_iter().map(|operators| wrap::route(operators, &rows)).collect();
         let TrainingOperator { key, place, operator: inner } = trainer;

@@ -5,15 +5,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use morphgl_feature_cache::NodeMap;
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
     BatchId, Counters, GivenNodes, GivenRows, Result, RouteOperators, SamplerSettings, SeedSet, Training,
 };
+use morphgl_row_cache::NodeMap;
 
 use crate::compute::FirstLayer;
 use crate::split::{Settings, hottest};
-use crate::wrap::{self, Rows};
+use crate::wrap::{self, GivenRowSource};
 use crate::{HotQueue, SuperBatchStatistics};
 
 /// Makes mini-batches as layer-split training would have them: the hot nodes are those of each super-batch, the rows those of one
@@ -66,7 +66,7 @@ impl Trial {
 
     /// The operators of a route, whose mini-batches are given rows.
     pub fn route(self: &Arc<Self>, operators: RouteOperators) -> RouteOperators {
-        let rows: Arc<dyn Rows> = Arc::clone(self) as _;
+        let rows: Arc<dyn GivenRowSource> = Arc::clone(self) as _;
         wrap::route(operators, &rows)
     }
 }
@@ -92,7 +92,7 @@ impl GivenNodes for Trial {
     }
 }
 
-impl Rows for Trial {
+impl GivenRowSource for Trial {
     /// Rows of nodes that the one super-batch does not have are some other node's.
     fn fill(&self, _: BatchId, given: &mut GivenRows) -> Result<(Counters, Duration)> {
         let (start, width) = (Instant::now(), self.settings.width);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use morphgl_embedding_cache::EmbeddingCache;
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, CacheCurve, Complete, CounterSpec, Counters, Error, GatherRows, GivenNodes,
-    GivenRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, RouteOperators, Score, Training,
+    BatchId, Batching, BatchingWorker, CacheCurve, CounterSpec, Counters, Error, GatherRows, GivenNodes, GivenRows,
+    GradientReady, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, RouteOperators, Score, Training,
     Transferring,
 };
 
@@ -80,7 +80,7 @@ impl Snapshot {
 }
 
 /// What gives mini-batches rows: it marks their nodes for samplers, and fills the rows in.
-pub(crate) trait Rows: GivenNodes {
+pub(crate) trait GivenRowSource: GivenNodes {
     /// Fills in the rows of a mini-batch's given nodes; returns what it counted, and the time it took without waiting.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ fn worker(batching: &dyn Batching, threads: usize, given: &Arc<dyn GivenNodes>) 
     })
 }
 
-impl Rows for Hot {
+impl GivenRowSource for Hot {
     /// Mini-batches are trained in order, so a mini-batch's position is the step at which its rows are used.
     fn fill(&self, id: BatchId, given: &mut GivenRows) -> Result<(Counters, Duration)> {
         let (super_batch, step, waiting) = (self.super_batches.of(id), self.super_batches.position(id), Instant::now());
@@ -152,9 +152,9 @@ impl Rows for Hot {
 }
 
 /// The operators of a route, with mini-batches that are given these rows.
-pub(crate) fn route(operators: RouteOperators, rows: &Arc<dyn Rows>) -> RouteOperators {
+pub(crate) fn route(operators: RouteOperators, rows: &Arc<dyn GivenRowSource>) -> RouteOperators {
     let RouteOperators { route, batching, transferring } = operators;
-    let given: Arc<dyn GivenNodes> = Arc::<dyn Rows>::clone(rows);
+    let given: Arc<dyn GivenNodes> = Arc::<dyn GivenRowSource>::clone(rows);
     RouteOperators {
         route,
         batching: Arc::new(SplitBatching { inner: batching, given }),
@@ -185,7 +185,7 @@ impl Batching for SplitBatching {
 #[derive(Debug)]
 struct SplitTransferring {
     inner: Box<dyn Transferring>,
-    rows: Arc<dyn Rows>,
+    rows: Arc<dyn GivenRowSource>,
 }
 
 impl Transferring for SplitTransferring {
@@ -267,7 +267,7 @@ impl Training for SplitTraining {
         self.inner.accumulate(batch)
     }
 
-    fn accumulate_last(&mut self, batch: &MiniBatch, complete: Complete<'_>) -> Result<Handle<Score>> {
+    fn accumulate_last(&mut self, batch: &MiniBatch, complete: GradientReady<'_>) -> Result<Handle<Score>> {
         self.begin(batch)?;
         self.inner.accumulate_last(batch, complete)
     }

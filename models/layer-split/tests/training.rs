@@ -49,7 +49,7 @@ impl Task {
             place: Place::Host,
             options: Value::Null,
         };
-        Arc::new(morphgl_batching_cpu_neighbor::CpuNeighbor::new(&context).expect("the sampler"))
+        Arc::new(morphgl_batching_cpu::CpuNeighbor::new(&context).expect("the sampler"))
     }
 
     fn trainer(&self) -> Box<dyn Training> {
@@ -186,7 +186,7 @@ fn runs_repeat_and_keep_the_bound() {
         let staleness: Vec<u64> = staleness.map(|c| amount(c, "staleness_steps")).collect();
         let bound = 2 * u64::from(len) - 1;
         assert!(staleness.iter().all(|&steps| steps > 0 && steps <= bound), "super-batches of {len}: {staleness:?}");
-        // Eight mini-batches an epoch: the last super-batch of five is shorter.
+        // Eight mini-batches per epoch: the last super-batch of five is shorter.
         assert_eq!(staleness.contains(&bound), len != 5, "super-batches of {len}: {staleness:?}");
         let ordinary = train(task.operators(), 8);
         assert_ne!(first.parameters, ordinary.parameters, "stale rows change training");

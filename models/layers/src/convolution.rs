@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use burn_tensor::Tensor;
-use morphgl_model_spec::Activation;
+use morphgl_model_core::Activation;
 
 use crate::adjacency::Adjacency;
 use crate::aggregate::{aggregate, aggregate_beside_self, aggregate_with_self};

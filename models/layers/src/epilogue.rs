@@ -1,7 +1,7 @@
 //! Epilogue of a layer in one pass over its output: bias, activation, dropout.
 
 use burn_tensor::Tensor;
-use morphgl_model_spec::Activation;
+use morphgl_model_core::Activation;
 
 use crate::bridge::{InPlaceOp, apply_in_place};
 use crate::mask::Mask;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use morphgl_model_spec::{Dropout, RowPart};
+use morphgl_model_core::{Dropout, RowPart};
 
 /// A dropout mask, and the nodes of the rows that it drops elements of.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::FeatureView;
-use morphgl_model_spec::{Attention, Dropout, DropoutSite, ModelKind, ModelSpec, Normalization};
+use morphgl_model_core::{Attention, Dropout, DropoutSite, ModelKind, ModelSpec, Normalization};
 use morphgl_registry::{BatchId, Block, NamedTensor};
 
 use crate::adjacency::{Adjacency, Degrees, GcnNorm};

@@ -8,7 +8,7 @@ use morphgl_layers::{
     Adjacency, AttentionOptions, Degrees, Features, GcnNorm, Mask, aggregate_beside_self, batch_norm, epilogue, gat,
     gatv2, gcn, gin, l2_normalize, layer_norm, mean_heads, sage, values,
 };
-use morphgl_model_spec::{Activation, Dropout, DropoutSite};
+use morphgl_model_core::{Activation, Dropout, DropoutSite};
 use morphgl_registry::Block;
 
 /// Step of the differences: rounding errs by about 1e-7 / STEP, curvature by about STEP².

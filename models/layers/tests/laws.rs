@@ -9,7 +9,7 @@ use morphgl_layers::{
     Adjacency, AttentionOptions, Coefficients, Features, Mask, aggregate, aggregate_beside_self, epilogue,
     gat_attention, values,
 };
-use morphgl_model_spec::{Activation, Dropout, DropoutSite};
+use morphgl_model_core::{Activation, Dropout, DropoutSite};
 use morphgl_registry::Block;
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn tensor(values: Vec<f32>, cols: usize, device: &Device) -> Tensor<2> {
     Tensor::from_data(TensorData::new(values, [rows, cols]), device)
 }
 
-/// A random block, with a random coefficient an edge and a row.
+/// A random block, with a random coefficient per edge and a row.
 fn adjacency() -> impl Strategy<Value = (Arc<Adjacency>, usize, usize)> {
     (1usize..70, 0usize..60).prop_flat_map(|(num_dst, more)| {
         let num_src = num_dst + more;

@@ -6,7 +6,7 @@ use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_layers::{
     Adjacency, AttentionOptions, Degrees, Features, GcnNorm, epilogue, gatv2, gcn, l2_normalize, sage, values,
 };
-use morphgl_model_spec::Activation;
+use morphgl_model_core::Activation;
 use morphgl_registry::Block;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_batching_sim_neighbor::{CpuSimNeighbor, SimNeighbor};
 use morphgl_conformance::batching::graphs;
 use morphgl_registry::{

@@ -113,12 +113,12 @@ fn mini_batches_of_a_device_may_be_trained_on_the_host() {
     let operators = [npu::host_operators(), npu::npu_operators(), vec![npu::copy_back()]].concat();
     let names = names(&registry(operators).routes());
     let back = "Batching_NPU+PCIe_Ring Transferring_NPU+PCIe_Back Training_CPU_Count @host";
-    assert_eq!(names.iter().filter(|n| *n == back).count(), 2, "one a device: {names:?}");
+    assert_eq!(names.iter().filter(|n| *n == back).count(), 2, "one per device: {names:?}");
     assert_eq!(names.len(), 7);
 }
 
 /// The profile of a machine whose cores batch at half the speed of its device: both routes of the device at once are the
-/// least epoch, 15 µs a mini-batch from the cores and 14 from the device.
+/// least epoch, 15 µs per mini-batch from the cores and 14 from the device.
 fn with_fixed_durations(mut profile: Profile) -> Profile {
     let micros = |us: f64| Statistics::of(vec![us * 1e-6; 3]);
     for route in &mut profile.routes {

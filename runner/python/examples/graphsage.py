@@ -1,4 +1,4 @@
-"""Trains PyG's GraphSAGE on a dataset directory, with MorphGL's loader or PyG's own, and prints accuracy and seconds an epoch.
+"""Trains PyG's GraphSAGE on a dataset directory, with MorphGL's loader or PyG's own, and prints accuracy and seconds per epoch.
 
     morphgl generate sbm -o graph && python graphsage.py graph
     python graphsage.py cora --neighbors 10 10 --batch-size 140 --hidden 64 --epochs 50 --seeds 5
@@ -23,7 +23,7 @@ parser.add_argument("--neighbors", type=int, nargs="+", default=[15, 10, 5])
 parser.add_argument("--batch-size", type=int, default=1024)
 parser.add_argument("--hidden", type=int, default=256)
 parser.add_argument("--epochs", type=int, default=3)
-parser.add_argument("--batches", type=int, help="mini-batches an epoch, at most")
+parser.add_argument("--batches", type=int, help="mini-batches per epoch, at most")
 parser.add_argument("--seeds", type=int, default=1, help="runs, each with a seed of its own")
 args = parser.parse_args()
 
@@ -78,4 +78,4 @@ def run(seed):
 results = [run(seed) for seed in range(args.seeds)]
 accuracies, seconds = zip(*results)
 spread = f" ± {statistics.stdev(accuracies):.4f}" if len(results) > 1 else ""
-print(f"{args.loader}: test accuracy {statistics.mean(accuracies):.4f}{spread}, {statistics.median(seconds):.3f} s an epoch")
+print(f"{args.loader}: test accuracy {statistics.mean(accuracies):.4f}{spread}, {statistics.median(seconds):.3f} s per epoch")

@@ -81,12 +81,12 @@ impl Spares {
 
 /// Arrays that return to the spares when the last view of them is gone.
 #[derive(Debug)]
-struct Lent {
+struct SharedArrays {
     arrays: Arrays,
     spares: Arc<Spares>,
 }
 
-impl Drop for Lent {
+impl Drop for SharedArrays {
     fn drop(&mut self) {
         let mut arrays = std::mem::take(&mut self.arrays);
         if !self.spares.keeps_batches {
@@ -135,21 +135,21 @@ impl Arrays {
     }
 
     pub(crate) fn lend(self, form: Form, spares: &Arc<Spares>) -> Batch {
-        Batch { lent: Arc::new(Lent { arrays: self, spares: Arc::clone(spares) }), form }
+        Batch { shared: Arc::new(SharedArrays { arrays: self, spares: Arc::clone(spares) }), form }
     }
 }
 
 /// One mini-batch. Every array shares its memory, which is used again when neither the mini-batch nor an array is left.
 #[pyclass(frozen, module = "morphgl._morphgl")]
 pub(crate) struct Batch {
-    lent: Arc<Lent>,
+    shared: Arc<SharedArrays>,
     form: Form,
 }
 
 impl Batch {
     fn buffer(&self, values: &[u8], shape: Vec<usize>, kind: Kind) -> Buffer {
-        let owner: Arc<dyn Any + Send + Sync> = Arc::<Lent>::clone(&self.lent);
-        // SAFETY: `values` are within `lent`, which is not changed before the last owner is dropped.
+        let owner: Arc<dyn Any + Send + Sync> = Arc::<SharedArrays>::clone(&self.shared);
+        // SAFETY: `values` are within `shared`, which is not changed before the last owner is dropped.
         unsafe { Buffer::new(values, shape, kind, false, owner) }
     }
 
@@ -162,62 +162,62 @@ impl Batch {
 impl Batch {
     #[getter]
     fn epoch(&self) -> u32 {
-        self.lent.arrays.host.id.epoch
+        self.shared.arrays.host.id.epoch
     }
 
     #[getter]
     fn index(&self) -> u32 {
-        self.lent.arrays.host.id.index
+        self.shared.arrays.host.id.index
     }
 
     /// Number of seeds: the first of the nodes.
     #[getter]
     fn batch_size(&self) -> usize {
-        self.lent.arrays.host.num_seeds
+        self.shared.arrays.host.num_seeds
     }
 
     #[getter]
     fn n_id(&self) -> Buffer {
-        self.of(&self.lent.arrays.n_id, Kind::I64)
+        self.of(&self.shared.arrays.n_id, Kind::I64)
     }
 
     #[getter]
     fn y(&self) -> Option<Buffer> {
-        let Arrays { y, labelled, .. } = &self.lent.arrays;
+        let Arrays { y, labelled, .. } = &self.shared.arrays;
         labelled.then(|| self.of(y, Kind::I64))
     }
 
     #[getter]
     fn x(&self) -> Option<Buffer> {
-        let features = self.lent.arrays.host.features.as_ref()?;
+        let features = self.shared.arrays.host.features.as_ref()?;
         Some(self.buffer(features.as_bytes(), vec![features.num_rows(), features.dim], kind(features.dtype)))
     }
 
     /// `[2, edges]`, sources first; `None` for a mini-batch of blocks.
     #[getter]
     fn edge_index(&self) -> Option<Buffer> {
-        let edges = &self.lent.arrays.edge_index;
+        let edges = &self.shared.arrays.edge_index;
         let shape = vec![2, edges.len() / 2];
         (self.form != Form::Blocks).then(|| self.buffer(bytemuck::cast_slice(edges), shape, Kind::I64))
     }
 
     #[getter]
     fn edge_weight(&self) -> Option<Buffer> {
-        let weighted = self.lent.arrays.host.blocks.iter().all(|block| block.weights.is_some());
-        (self.form != Form::Blocks && weighted).then(|| self.of(&self.lent.arrays.edge_weight, Kind::F32))
+        let weighted = self.shared.arrays.host.blocks.iter().all(|block| block.weights.is_some());
+        (self.form != Form::Blocks && weighted).then(|| self.of(&self.shared.arrays.edge_weight, Kind::F32))
     }
 
     /// The graph's number of each edge, in the order of `edge_index` or block after block; `None` where they were not asked for.
     #[getter]
     fn e_id(&self) -> Option<Buffer> {
-        let Arrays { e_id, numbered, .. } = &self.lent.arrays;
+        let Arrays { e_id, numbered, .. } = &self.shared.arrays;
         numbered.then(|| self.of(e_id, Kind::I64))
     }
 
     /// New nodes of each hop, the seeds first.
     #[getter]
     fn num_sampled_nodes(&self) -> Vec<usize> {
-        let host = &self.lent.arrays.host;
+        let host = &self.shared.arrays.host;
         let blocks = host.blocks.iter().rev().map(|block| block.num_src - block.num_dst);
         match self.form {
             Form::Induced => vec![host.num_seeds, host.input_nodes.len() - host.num_seeds],
@@ -229,7 +229,7 @@ impl Batch {
     #[getter]
     fn num_sampled_edges(&self) -> Vec<usize> {
         let hops = if self.form == Form::Induced { 1 } else { usize::MAX };
-        self.lent.arrays.host.blocks.iter().rev().take(hops).map(Block::num_edges).collect()
+        self.shared.arrays.host.blocks.iter().rev().take(hops).map(Block::num_edges).collect()
     }
 
     /// `(indptr, indices, weights, num_src, num_dst)` of each block, the one farthest from the seeds first.
@@ -240,6 +240,6 @@ impl Batch {
             let (indptr, indices) = (self.of(&block.indptr, Kind::I32), self.of(&block.indices, Kind::I32));
             (indptr, indices, weights, block.num_src, block.num_dst)
         };
-        self.lent.arrays.host.blocks.iter().map(block).collect()
+        self.shared.arrays.host.blocks.iter().map(block).collect()
     }
 }

@@ -11,7 +11,7 @@ use crate::buffer::{Buffer, Kind};
 /// `(indptr, indices, order)` of the edges `sources[i]` → `targets[i]`: int64 offsets, int32 sources row after row, and for each
 /// the position `i` that it had. Rows are ascending and equal edges keep their order, as in an imported dataset.
 ///
-/// O(nodes + edges) time, 12 bytes an edge of memory besides the result: a radix sort by source, then by target.
+/// O(nodes + edges) time, 12 bytes per edge of memory besides the result: a radix sort by source, then by target.
 #[pyfunction]
 pub(crate) fn csc(
     py: Python<'_>,
@@ -21,7 +21,7 @@ pub(crate) fn csc(
 ) -> PyResult<(Buffer, Buffer, Buffer)> {
     let (sources, targets) = (borrowed::<u32>("sources", sources)?, borrowed::<u32>("targets", targets)?);
     if sources.len() != targets.len() {
-        let what = format!("edges: {} sources and {} targets; give one of each an edge", sources.len(), targets.len());
+        let what = format!("edges: {} sources and {} targets; give one of each per edge", sources.len(), targets.len());
         return Err(PyValueError::new_err(what));
     }
     for (row, ids) in [("sources", &sources), ("targets", &targets)] {

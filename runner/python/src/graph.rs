@@ -66,7 +66,7 @@ impl Graph {
         let indices = borrowed::<u32>("indices", indices)?;
         let weights = weights.map(|weights| borrowed::<f32>("weights", weights)).transpose()?;
         if indptr.is_empty() {
-            return Err(PyValueError::new_err("indptr: it is empty; give one offset a node and one more"));
+            return Err(PyValueError::new_err("indptr: it is empty; give one offset per node and one more"));
         }
         let topology = py.detach(|| Topology::new(indptr, indices, weights)).map_err(PyValueError::new_err)?;
         let num_nodes = topology.num_nodes();
@@ -237,7 +237,7 @@ fn matrix(features: &Bound<'_, PyAny>, bf16: bool, num_nodes: usize) -> PyResult
 /// One more than the highest label; -1 is none.
 fn num_classes(labels: &[i32], num_nodes: usize) -> PyResult<usize> {
     if labels.len() != num_nodes {
-        let what = format!("y: {} labels for {num_nodes} nodes; give one a node, -1 for none", labels.len());
+        let what = format!("y: {} labels for {num_nodes} nodes; give one per node, -1 for none", labels.len());
         return Err(PyValueError::new_err(what));
     }
     if let Some(at) = labels.iter().position(|&label| label < -1) {

@@ -12,9 +12,7 @@ mod loader;
 mod torch;
 
 // Operators register themselves where they are linked.
-use morphgl_batching_cpu_neighbor as _;
-use morphgl_batching_cpu_shadow as _;
-use morphgl_batching_cpu_walk as _;
+use morphgl_batching_cpu as _;
 use morphgl_batching_disk_neighbor as _;
 use morphgl_training_cpu_native as _;
 use morphgl_transferring_cpu_host as _;

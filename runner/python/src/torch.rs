@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use morphgl_graph_store::{Dataset, FeatureView, Topology};
-use morphgl_model_spec::{ModelKind, TrainingSpec};
+use morphgl_model_core::{ModelKind, TrainingSpec};
 use morphgl_registry::{
     At, BatchFeatures, BatchId, Block, Build, Description, Error, Gradients, Handle, Hardware, HostBatch, Key,
     MiniBatch, NamedTensor, Phase, Result, Score, Training, TrainingContext, Unavailable, submit,

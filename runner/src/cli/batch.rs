@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use morphgl_hotness::CachePolicy;
-use morphgl_model_spec::{ModelKind, ModelSpec};
+use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_registry::{
     Expansion, Fanouts, Key, NeighborSettings, OptionRole, Pick, SamplerKind, SamplerSettings, Sampling,
     ShadowSettings, WalkSettings,
@@ -23,11 +23,11 @@ pub(crate) struct BatchArgs {
     /// the nodes that random walks visit most often, weighted by their visits (sage and gat) [default: neighbor]
     #[arg(long, value_parser = values::one_of::<SamplerKind, _>(["neighbor", "shadow", "walk"]))]
     sampler: Option<SamplerKind>,
-    /// Neighbours sampled a node, the seeds' own hop first; -1 for all [default: 15,10,5, cut to the number of layers; shadow:
-    /// 10,5, whatever that number]
+    /// Neighbours sampled per node, the seeds' own hop first; -1 for all [default: 15,10,5, cut to the number of
+    /// layers; shadow: 10,5, whatever that number]
     #[arg(long, allow_hyphen_values = true)]
     fanouts: Option<Fanouts>,
-    /// Seeds a mini-batch [default: 1024]
+    /// Seeds per mini-batch [default: 1024]
     #[arg(long, value_parser = values::at_least_one)]
     batch_size: Option<usize>,
     /// Nodes a hop expands: all found so far (DGL), or the newly found (PyG) [default: all]
@@ -129,7 +129,7 @@ impl BatchArgs {
         self.seed.or(self.run.as_ref().map(|run| run.seed)).unwrap_or(0)
     }
 
-    /// Refuses options that the kind of sampling does not read, and mini-batches without one block a layer.
+    /// Refuses options that the kind of sampling does not read, and mini-batches without one block per layer.
     pub(crate) fn check_sampling(&self, model: &ModelSpec) -> anyhow::Result<()> {
         let kind = self.kind();
         let of_walks = [

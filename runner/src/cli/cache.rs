@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::{Args as _, Id, Parser};
 use morphgl_graph_store::Dataset;
 use morphgl_hotness::{Hindsight, Hotness, Policy, PolicyKind, coverage, hottest};
-use morphgl_model_spec::{ModelKind, ModelSpec};
+use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_platform::replace_file;
 use morphgl_registry::{Batching, SamplerSettings};
 use morphgl_report::{LineChart, Scale, Series, line_chart_svg};

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::run_dir::RunDir;
 use super::show::{self, Show};
-use crate::{Keeper, Position, Progress};
+use crate::{Checkpointer, Position, Progress};
 
 /// Time after which a checkpoint is due within an epoch, unless `--checkpoint-every` is given.
 const WITHIN: Duration = Duration::from_secs(600);
@@ -120,7 +120,7 @@ impl<'a> Checkpoints<'a> {
     }
 }
 
-impl Keeper for Checkpoints<'_> {
+impl Checkpointer for Checkpoints<'_> {
     fn is_due(&mut self, within: bool) -> bool {
         if self.dir.is_none() || self.due.is_some() {
             return false;

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use morphgl_model_spec::ModelSpec;
+use morphgl_model_core::ModelSpec;
 use morphgl_platform::{SimdLevel, read_text, replace_file};
 use morphgl_profile::Selection;
 use morphgl_registry::{Key, Place, SamplerSettings};

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Number of nodes [default: 50,000 (sbm), 65,536 (rmat)]
     #[arg(long)]
     nodes: Option<u64>,
-    /// sbm: mean number of neighbours [default: 15]; rmat: edges drawn a node [default: 16]
+    /// sbm: mean number of neighbours [default: 15]; rmat: edges drawn per node [default: 16]
     #[arg(long)]
     degree: Option<f64>,
     /// Number of classes

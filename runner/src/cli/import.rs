@@ -6,7 +6,7 @@ use clap::{Parser, ValueEnum};
 use morphgl_formats::edge_list::{Column, Columns, EdgeListOptions, Ids};
 use morphgl_formats::numpy::NumpyOptions;
 use morphgl_formats::{
-    DuplicateWeights, FeatureNorm, Format, Options, RandomFeatures, RandomLabels, RandomSplit, Rows,
+    DuplicateWeights, FeatureNorm, Format, Options, RandomFeatures, RandomLabels, RandomSplit, RowContent,
 };
 use morphgl_graph_store::Dtype;
 
@@ -111,7 +111,7 @@ pub(crate) struct Args {
     /// numpy, bv: what row v of the source lists
     #[arg(long, value_enum)]
     rows: Option<RowChoice>,
-    /// Memory to stay within, beside a few bytes a node, for example 512MiB; too little is refused
+    /// Memory to stay within, beside a few bytes per node, for example 512MiB; too little is refused
     #[arg(long, value_parser = values::bytes, default_value = "2GiB")]
     memory: u64,
     /// Replace a dataset that exists
@@ -292,20 +292,26 @@ fn read(args: &Args, options: &Options, stages: &Stages) -> anyhow::Result<PathB
     })
 }
 
-fn rows(choice: Option<RowChoice>) -> Option<Rows> {
+fn rows(choice: Option<RowChoice>) -> Option<RowContent> {
     choice.map(|c| match c {
-        RowChoice::Sources => Rows::Sources,
-        RowChoice::Targets => Rows::Targets,
+        RowChoice::Sources => RowContent::Sources,
+        RowChoice::Targets => RowContent::Targets,
     })
 }
 
 #[cfg(feature = "bv")]
-fn import_bv(s: &Path, t: &Path, rows: Option<Rows>, options: &Options, stages: &Stages) -> anyhow::Result<PathBuf> {
-    Ok(morphgl_formats_bv::import(s, t, rows.unwrap_or(Rows::Targets), options, stages)?)
+fn import_bv(
+    s: &Path,
+    t: &Path,
+    rows: Option<RowContent>,
+    options: &Options,
+    stages: &Stages,
+) -> anyhow::Result<PathBuf> {
+    Ok(morphgl_formats_bv::import(s, t, rows.unwrap_or(RowContent::Targets), options, stages)?)
 }
 
 #[cfg(not(feature = "bv"))]
-fn import_bv(s: &Path, _: &Path, _: Option<Rows>, _: &Options, _: &Stages) -> anyhow::Result<PathBuf> {
+fn import_bv(s: &Path, _: &Path, _: Option<RowContent>, _: &Options, _: &Stages) -> anyhow::Result<PathBuf> {
     let cure = "build again with `cargo build --release --features bv`";
     anyhow::bail!("{}: this build does not read WebGraph's BV format; {cure}", s.display())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use morphgl_graph_store::{Dataset, Schema};
-use morphgl_model_spec::{Fitting, ModelFile, ModelSpec};
+use morphgl_model_core::{Fitting, ModelFile, ModelSpec};
 use morphgl_platform::excerpt;
 use morphgl_registry::{Error, Machine, Route, Training};
 

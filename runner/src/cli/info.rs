@@ -65,7 +65,7 @@ pub(crate) fn overlap(repeated: usize) -> String {
     format!("{repeated} nodes are in more than one split: their accuracy says nothing of unseen nodes")
 }
 
-/// Describes the valid dataset at `path`; needs one bit of memory a node, and a buffer.
+/// Describes the valid dataset at `path`; needs one bit of memory per node, and a buffer.
 pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     let dataset = DatasetPath::open(path)?;
     let meta = dataset.meta().context("a dataset on disk")?;
@@ -126,7 +126,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         HumanCount(isolated)
     );
     text += &features.map_or("features  none\n".to_string(), |(dim, dtype)| {
-        format!("features  {dim} x {dtype}, {} a row\n", show::bytes(dim * dtype.size() as u64))
+        format!("features  {dim} x {dtype}, {} per row\n", show::bytes(dim * dtype.size() as u64))
     });
     text += &match meta.arrays.contains_key("labels") {
         true => format!("labels    {} classes, {} nodes labelled\n", meta.num_classes, HumanCount(labelled)),

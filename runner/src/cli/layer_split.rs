@@ -96,7 +96,7 @@ pub(crate) fn choose(
         let chosen = asked || seconds < exact;
         if !chosen {
             let (split, exact) = (Time(seconds), Time(exact));
-            show.line(format_args!("layer split: {split} an epoch predicted, exact training {exact}: not split"));
+            show.line(format_args!("layer split: {split} per epoch predicted, exact training {exact}: not split"));
         }
         chosen
     };

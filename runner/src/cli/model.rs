@@ -1,7 +1,7 @@
 //! The options of the model and its optimizer.
 
 use clap::Args;
-use morphgl_model_spec::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn};
+use morphgl_model_core::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn};
 
 use super::batch::BatchArgs;
 use super::usage::Usage;
@@ -29,10 +29,10 @@ pub(crate) struct ModelArgs {
     /// GAT: how an edge is scored
     #[arg(long, value_parser = values::one_of::<Attention, _>(["gat", "gatv2"]), default_value = "gat")]
     attention: Attention,
-    /// Share of the hidden layers' outputs that is dropped
+    /// Fraction of the hidden layers' outputs that is dropped
     #[arg(long, value_parser = values::finite::<f32>, default_value_t = 0.5)]
     dropout: f32,
-    /// Share of the input features that is dropped
+    /// Fraction of the input features that is dropped
     #[arg(long, value_parser = values::finite::<f32>, default_value_t = 0.0)]
     input_dropout: f32,
     /// GAT: share of the attention coefficients that is dropped

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
-use morphgl_model_spec::ModelSpec;
+use morphgl_model_core::ModelSpec;
 use morphgl_profile::{MemoryLimit, Progress, RouteProfile, Watch};
 use morphgl_registry::Machine;
 

@@ -34,7 +34,7 @@ const QUOTED: usize = 100;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) trained: TrainedArgs,
-    /// Nodes to predict: all, train, valid, test, or a file with one id a line, as the graph's source has them
+    /// Nodes to predict: all, train, valid, test, or a file with one id per line, as the graph's source has them
     #[arg(long, default_value = "all")]
     nodes: PathBuf,
     /// File to write: .csv (node,class,probability; classes by their names, where the model has them) or .npy (class numbers as
@@ -147,7 +147,7 @@ fn read_nodes(path: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyh
         }
         let at = || format!("{}, line {number}", path.display());
         if read as u64 > MAX_LINE {
-            anyhow::bail!("{}: it is longer than {MAX_LINE} bytes; give one id a line", at());
+            anyhow::bail!("{}: it is longer than {MAX_LINE} bytes; give one id per line", at());
         }
         let line = text(line).with_context(at)?;
         let line = line.trim();

@@ -65,6 +65,6 @@ fn describe(profile: &Profile) -> String {
             show::table(&header, &rows, &[0, 1]),
         );
     }
-    text += &format!("{} mini-batches an epoch; measured in {}\n", profile.num_batches, Time(profile.seconds));
+    text += &format!("{} mini-batches per epoch; measured in {}\n", profile.num_batches, Time(profile.seconds));
     text + &profile.skipped.iter().map(|s| format!("not measured: {s}\n")).collect::<String>()
 }

@@ -147,15 +147,15 @@ impl Ranks {
         Ok(())
     }
 
-    /// Makes the predicted epoch that of all ranks: the slowest one's, and at each step an addition of gradients, measured by all
-    /// at once. What backward hides of it is not known before training, and not taken off.
+    /// Makes the predicted epoch that of all ranks: the slowest one's, and at each step an all-reduce of gradients,
+    /// measured by all at once. What backward hides of it is not known before training, and not taken off.
     pub(crate) fn predict(&self, job: &mut Job, plan: &mut Plan) -> anyhow::Result<()> {
         let mut num_values = 0;
         for trainer in &mut job.operators.trainers {
             num_values = trainer.operator.gradients()?.tensors.iter().map(|tensor| tensor.values.len()).sum();
         }
         let prediction = &mut plan.prediction;
-        let own = [prediction.epoch_seconds, prediction.bound_seconds, self.group.addition_seconds(num_values)?];
+        let own = [prediction.epoch_seconds, prediction.bound_seconds, self.group.all_reduce_seconds(num_values)?];
         let all = self.group.gather(&own)?;
         let slowest = |i: usize| all.iter().map(|seconds| seconds[i]).fold(0.0, f64::max);
         let added = slowest(2) * plan.schedule.num_batches() as f64;
@@ -177,7 +177,7 @@ impl Ranks {
             Some(Cache { policy: CachePolicy::By(kind), bytes: Some(bytes) }) => {
                 let policy = kind.policy(config.sampler.seed);
                 let policy =
-                    policy.ok_or_else(|| usage(format!("{kind} samples an epoch to count; name another policy")))?;
+                    policy.ok_or_else(|| usage(format!("{kind} samples per epoch to count; name another policy")))?;
                 let hotness = policy.score(&dataset.topology, &dataset.splits.train, &config.sampler)?;
                 let rows = bytes / matrix.row_bytes().max(1) as u64;
                 hottest(&hotness.features, usize::try_from(rows).unwrap_or(usize::MAX))
@@ -249,8 +249,8 @@ impl Ranks {
         let seconds = median(&parts.iter().map(|part| part.exchange_seconds_per_epoch).collect::<Vec<_>>());
         let hidden = median(&parts.iter().map(|part| part.exchange_hidden_seconds_per_epoch).collect::<Vec<_>>());
         let text = format!(
-            "{}: {} sent an epoch by all, {seconds:.3} s an epoch in exchanges, {hidden:.3} s of it behind backward (medians); \
-             the slowest share takes {:.3} s an epoch longer than the mean\n",
+            "{}: {} sent per epoch by all, {seconds:.3} s per epoch in exchanges, {hidden:.3} s of it behind backward (medians); \
+             the slowest share takes {:.3} s per epoch longer than the mean\n",
             self.in_words(),
             show::bytes(bytes as u64),
             parts[0].imbalance_seconds_per_epoch,

@@ -41,10 +41,10 @@ pub(crate) struct Args {
     /// A .npy file that lists all nodes by their numbers in the dataset, the hottest first
     #[arg(long, value_name = "FILE")]
     order: Option<PathBuf>,
-    /// inclusion: neighbours sampled a node, the seeds' own hop first; -1 for all [default: 15,10,5]
+    /// inclusion: neighbours sampled per node, the seeds' own hop first; -1 for all [default: 15,10,5]
     #[arg(long, allow_hyphen_values = true)]
     fanouts: Option<Fanouts>,
-    /// inclusion: seeds a mini-batch [default: 1024]
+    /// inclusion: seeds per mini-batch [default: 1024]
     #[arg(long, value_parser = values::at_least_one)]
     batch_size: Option<usize>,
     /// Threads to use [default: all cores]

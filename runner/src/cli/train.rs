@@ -30,8 +30,8 @@ use super::usage::Usage;
 use super::{interrupt, layer_split, ranks, report, trainers, values};
 use crate::ranks::Ranks;
 use crate::{
-    Engine, Evaluation, Event, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Process, Progress,
-    Recorder, RunContext, Shares, Simulated, SplitPlan, Stop, Trainer, TrainingState, Unified,
+    Evaluation, Event, ExchangeKind, Executor, ExecutorSettings, Job, Plan, Plans, Position, Problem, Process,
+    Progress, Recorder, RunContext, Shares, Simulated, SplitPlan, Stop, Trainer, TrainingState, Unified,
 };
 use state::RunState;
 use summary::{configuration, length, stop_reason, summary};
@@ -77,8 +77,8 @@ pub(crate) struct Args {
     shares: Option<Shares>,
     /// What adds up the gradients of several trainers: NCCL between CUDA devices, where it is found and measured to be faster, else
     /// host memory; or one of the two [default: auto]
-    #[arg(help_heading = "Training", long, value_parser = values::one_of::<Engine, _>(["auto", "host", "nccl"]))]
-    exchange: Option<Engine>,
+    #[arg(help_heading = "Training", long, value_parser = values::one_of::<ExchangeKind, _>(["auto", "host", "nccl"]))]
+    exchange: Option<ExchangeKind>,
     /// Seconds after which a phase of one mini-batch counts as hanging, and the run ends
     #[arg(help_heading = "Training", long, default_value = "300", value_name = "SECONDS", value_parser = values::seconds)]
     time_limit: Duration,

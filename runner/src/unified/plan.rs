@@ -12,13 +12,13 @@ use morphgl_registry::{Key, Operators, Place, RouteOperators, TrainingOperator};
 use serde::{Deserialize, Serialize};
 
 use crate::usage::Usage;
-use crate::{Engine, Job, Stop, engine};
+use crate::{ExchangeKind, Job, Stop, engine};
 
 /// The share of a mini-batch that is measured beside whole ones.
 const PART: f64 = 0.5;
 /// Up to so many divisions of the cores are tried; of more, the one with the largest sum of speeds.
 const MOST_DIVISIONS: f64 = 10_000.0;
-/// The longest wait within an addition that is measured.
+/// The longest wait within an all-reduce that is measured.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A plan for several trainers, the fastest first.
@@ -29,13 +29,14 @@ pub struct Unified {
     /// How mini-batches are divided among them.
     #[serde(default)]
     pub shares: Shares,
-    /// What adds up their gradients.
+    /// Transport of their all-reduces.
     #[serde(default)]
-    pub exchange: Engine,
+    pub exchange: ExchangeKind,
     /// Predicted seconds of an epoch.
     pub epoch_seconds: f64,
-    /// Measured seconds of adding up gradients, a step.
-    pub addition_seconds: f64,
+    /// Measured seconds of the all-reduce of gradients, per step.
+    #[serde(alias = "addition_seconds")]
+    pub all_reduce_seconds: f64,
 }
 
 /// How the mini-batches of a group are divided.
@@ -68,15 +69,15 @@ pub struct GroupProfile {
     /// Of halves of mini-batches, on the routes to trainers with gradients.
     part: Profile,
     /// Seconds of adding up the gradients of all trainers.
-    addition: f64,
+    all_reduce: f64,
 }
 
 /// A trainer and its place.
 type Trainer = (Key, Place);
 
 impl GroupProfile {
-    /// Measures halves of mini-batches on all routes, and the addition of gradients; `None` where fewer than two trainers have
-    /// gradients, or a mini-batch is a single seed.
+    /// Measures halves of mini-batches on all routes, and the all-reduce of gradients; `None` where fewer than two
+    /// trainers have gradients, or a mini-batch is a single seed.
     ///
     /// # Errors
     ///
@@ -89,8 +90,9 @@ impl GroupProfile {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Option<Self>> {
         let num_seeds = job.dataset.splits.train.len().min(job.config.sampler.batch_size);
-        let addition = addition_seconds(&mut job.operators.trainers)?;
-        let Some((trainers, addition)) = addition.filter(|(trainers, _)| trainers.len() > 1 && num_seeds > 1) else {
+        let all_reduce = all_reduce_seconds(&mut job.operators.trainers)?;
+        let Some((trainers, all_reduce)) = all_reduce.filter(|(trainers, _)| trainers.len() > 1 && num_seeds > 1)
+        else {
             return Ok(None);
         };
         let is_of =
@@ -110,12 +112,12 @@ impl GroupProfile {
         });
         job.operators.routes.extend::<Vec<_>>(unused);
         job.operators.trainers.extend::<Vec<_>>(idle);
-        Ok(Some(Self { part: part?, addition }))
+        Ok(Some(Self { part: part?, all_reduce }))
     }
 }
 
 /// The trainers that have gradients, and the seconds of adding up those of all.
-fn addition_seconds(trainers: &mut [TrainingOperator]) -> Result<Option<(Vec<Trainer>, f64)>> {
+fn all_reduce_seconds(trainers: &mut [TrainingOperator]) -> Result<Option<(Vec<Trainer>, f64)>> {
     let (mut able, mut copies, mut num_values) = (Vec::new(), 0.0f64, 0);
     for TrainingOperator { key, place, operator } in trainers {
         let start = Instant::now();
@@ -132,7 +134,7 @@ fn addition_seconds(trainers: &mut [TrainingOperator]) -> Result<Option<(Vec<Tra
     if able.len() < 2 {
         return Ok(None);
     }
-    let added = engine::addition_seconds(HostExchange::group(able.len(), LIMIT).iter_mut(), num_values)?;
+    let added = engine::all_reduce_seconds(HostExchange::group(able.len(), LIMIT).iter_mut(), num_values)?;
     Ok(Some((able, copies + added)))
 }
 
@@ -182,7 +184,7 @@ impl Unified {
         let mut failed = None;
         let mut attempt = |division: &[usize]| {
             let members: Vec<Member> = plans.iter().zip(division).map(|(plans, &n)| plans[n - 1].1).collect();
-            let problem = GroupProblem { num_batches, members, addition: measured.addition };
+            let problem = GroupProblem { num_batches, members, all_reduce: measured.all_reduce };
             match shares(&problem, kind) {
                 Ok((seconds, shares)) if best.as_ref().is_none_or(|(least, _)| seconds < *least) => {
                     best = Some((seconds, division.iter().copied().zip(shares).collect()));
@@ -208,11 +210,17 @@ impl Unified {
             })
             .collect();
         trainers.sort_by(|a, b| b.share.total_cmp(&a.share));
-        Ok(Self { trainers, shares: kind, exchange: Engine::Auto, epoch_seconds, addition_seconds: measured.addition })
+        Ok(Self {
+            trainers,
+            shares: kind,
+            exchange: ExchangeKind::Auto,
+            epoch_seconds,
+            all_reduce_seconds: measured.all_reduce,
+        })
     }
 
     /// The same trainers with gradients added up by `exchange`.
-    pub fn exchanging(self, exchange: Engine) -> Self {
+    pub fn exchanging(self, exchange: ExchangeKind) -> Self {
         Self { exchange, ..self }
     }
 
@@ -242,9 +250,12 @@ impl Unified {
 
 impl fmt::Display for Unified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, addition) = (Time(self.epoch_seconds), Time(self.addition_seconds));
+        let (seconds, all_reduce) = (Time(self.epoch_seconds), Time(self.all_reduce_seconds));
         let count = self.trainers.len();
-        write!(f, "{count} trainers together: {seconds} an epoch, {addition} a step to add up gradients")?;
+        write!(
+            f,
+            "{count} trainers together: {seconds} per epoch, {all_reduce} per step for the all-reduce of gradients"
+        )?;
         for (i, UnifiedTrainer { place, plan, cores, share }) in self.trainers.iter().enumerate() {
             let noun = if *cores == 1 { "core" } else { "cores" };
             write!(

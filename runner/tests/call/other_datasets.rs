@@ -5,7 +5,7 @@ use std::path::Path;
 
 use morphgl::cli::Failure;
 use morphgl_graph_store::{DatasetWriter, Schema};
-use morphgl_model_spec::{Attention, ModelKind, ModelSpec, initial_parameters, save_model};
+use morphgl_model_core::{Attention, ModelKind, ModelSpec, initial_parameters, save_model};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 use serde_json::{Value, json};

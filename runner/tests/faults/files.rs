@@ -69,7 +69,7 @@ pub(crate) enum Whole {
     Json,
     /// TOML with a path of its own at every run.
     Toml,
-    /// A JSON document a line; a killed process may have left the last one incomplete.
+    /// A JSON document per line; a killed process may have left the last one incomplete.
     Lines,
     /// safetensors: of a training that is interrupted it has other numbers.
     Tensors,

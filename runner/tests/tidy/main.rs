@@ -94,17 +94,15 @@ fn readmes_are_short() {
     );
     for readme in crates().iter().map(|c| c.join("README.md")) {
         let lines = fs::read_to_string(&readme).expect("there").lines().count();
-        assert!(lines <= 150, "{}: {lines} lines, at most 150", readme.display());
+        assert!(lines <= 200, "{}: {lines} lines, at most 200", readme.display());
     }
 }
 
 #[test]
-fn lib_files_are_short_and_sources_can_be_read_in_a_sitting() {
+fn lib_files_are_short() {
     for folder in crates() {
-        for file in rust_files(&folder.join("src")) {
-            let lines = fs::read_to_string(&file).expect("there").lines().count();
-            let most = if file.ends_with("src/lib.rs") { 80 } else { 400 };
-            assert!(lines <= most, "{}: {lines} lines, at most {most}", file.display());
-        }
+        let file = folder.join("src/lib.rs");
+        let lines = fs::read_to_string(&file).map_or(0, |text| text.lines().count());
+        assert!(lines <= 100, "{}: {lines} lines, at most 100", file.display());
     }
 }

@@ -13,7 +13,7 @@ use morphgl_registry::{BatchId, Error, Result};
 pub struct NeighborCheck<'a> {
     topology: &'a Topology,
     num_nodes: u32,
-    /// One of the neighbours that do not exist; [`NONE`] without.
+    /// A neighbour that does not exist; [`NONE`] if all exist.
     found: AtomicU64,
 }
 

@@ -15,7 +15,7 @@ simd_dispatch! {
     portable: floyd_lanes(row, lanes, picks),
 }
 simd_dispatch! {
-    /// The neighbours of a weighted pick that may have early times.
+    /// Candidates of a weighted pick: neighbours whose exponential clock may be among the smallest.
     pub(crate) fn early(row: &Row, block: u32, weights: &[f32; CHUNK], limit: f64, words: &mut [[u32; 4]; CHUNK / 2]) -> u32;
     avx512: early_times(row, block, weights, limit, words),
     avx2: early_times(row, block, weights, limit, words),

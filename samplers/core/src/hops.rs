@@ -46,7 +46,7 @@ pub struct Hop<'a> {
     pub first: usize,
     /// Number of destination nodes: of nodes with a local id.
     pub num_dst: usize,
-    /// Whether no hop follows.
+    /// Whether this is the last hop.
     pub is_last: bool,
 }
 
@@ -131,7 +131,7 @@ fn leave_out(
     sampler.start(&nodes[..kept], Vec::new(), degrees)
 }
 
-/// The mini-batch whose memory a worker on the host reuses, or an empty one.
+/// The mini-batch whose memory per worker on the host reuses, or an empty one.
 pub fn host_batch(recycled: Option<MiniBatch>) -> HostBatch {
     match recycled {
         Some(MiniBatch::Host(batch)) => batch,

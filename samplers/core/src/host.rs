@@ -1,4 +1,4 @@
-//! What samplers of a graph in host memory share: everything of an operator and of its workers but the sampling itself.
+//! Operator and worker of a sampler of a graph in host memory, generic over the sampling itself.
 
 use std::fmt;
 use std::ops::Range;
@@ -34,7 +34,8 @@ pub struct HostBatching {
 }
 
 impl HostBatching {
-    /// Checks what every sampler of a graph in host memory checks; options are the operator's own affair.
+    /// State of an operator for this context, after the checks that all samplers of a graph in host memory share. The
+    /// operator checks its own options.
     ///
     /// # Errors
     ///
@@ -42,7 +43,7 @@ impl HostBatching {
     ///
     /// # Complexity
     ///
-    /// O(nodes), with edge weights O(nodes + edges) and four bytes a node.
+    /// O(nodes), with edge weights O(nodes + edges) and four bytes per node.
     pub fn new(context: &BatchingContext) -> Result<Self> {
         let BatchingContext { dataset, seeds, settings, gather, place, .. } = context;
         check_host(place)?;

@@ -69,7 +69,7 @@ pub fn check_limits(
 fn check_hops(settings: &NeighborSettings, weights: bool) -> Result<()> {
     let fanouts = &settings.fanouts.0;
     if fanouts.is_empty() {
-        return Err(Error::sampling(SamplingSetting::Fanouts, "there is none; give one a hop, for example 15,10,5"));
+        return Err(Error::sampling(SamplingSetting::Fanouts, "there is none; give one per hop, for example 15,10,5"));
     }
     if fanouts.len() > MAX_HOPS {
         let what = format!("{} hops are more than {MAX_HOPS}; give fewer", fanouts.len());
@@ -86,7 +86,7 @@ fn check_layers(layers: usize) -> Result<()> {
     if (1..=MAX_HOPS).contains(&layers) {
         return Ok(());
     }
-    Err(Error::setting("layers", format!("{layers} blocks a mini-batch; give 1 to {MAX_HOPS}")))
+    Err(Error::setting("layers", format!("{layers} blocks per mini-batch; give 1 to {MAX_HOPS}")))
 }
 
 fn check_walk(settings: &WalkSettings) -> Result<()> {
@@ -118,7 +118,7 @@ fn check_draws(settings: &NeighborSettings, degree: u64) -> Result<()> {
     match settings.pick {
         Pick::Uniform if largest > MAX_FANOUT => {
             let what =
-                format!("{largest} is more than {MAX_FANOUT} draws a node; give fewer, or -1 for all neighbours");
+                format!("{largest} is more than {MAX_FANOUT} draws per node; give fewer, or -1 for all neighbours");
             Err(Error::sampling(SamplingSetting::Fanouts, what))
         }
         Pick::Weighted if degree > MAX_WEIGHTED_DEGREE => {

@@ -41,7 +41,7 @@ impl<'a> Picks<'a> {
         self.weights.filter(|_| self.pick == Pick::Weighted)
     }
 
-    /// Everything that the random numbers of a row depend on, for a node of this draw key (`Topology::draw_key`).
+    /// Counter of the random numbers of a row, for a node of this draw key (`Topology::draw_key`).
     #[inline]
     pub fn row(&self, draw_key: u32) -> Row {
         Row { seed: self.seed, batch: self.batch, hop: self.hop, node: draw_key }
@@ -62,7 +62,7 @@ impl<'a> Picks<'a> {
     ///
     /// # Panics
     ///
-    /// When `out` is longer.
+    /// When `out` is longer than the number of picks.
     pub fn pick(&self, draw_key: u32, edges: Range<usize>, out: &mut [u32], scratch: &mut PickScratch) {
         match self.by_weight() {
             Some(weights) => pick_weighted(&self.row(draw_key), &weights[edges], out, scratch),

@@ -68,15 +68,15 @@ enum Table {
 }
 
 impl Default for Relabel {
-    /// For a graph of any size.
+    /// A table for a graph of any size.
     fn default() -> Self {
         Self::with(Table::Hashed { buckets: HugeWords::zeroed(0), bits: 0 })
     }
 }
 
 impl Relabel {
-    /// For a graph of `num_nodes` nodes. In a direct table, `value` of each node, and of `num_nodes`, is stored beside the local
-    /// id: [`Relabel::locals_of_first`] returns those of new nodes without another memory access.
+    /// A table for a graph of `num_nodes` nodes. In a direct table, `value` of each node, and of `num_nodes`, is stored
+    /// beside the local id: [`Relabel::locals_of_first`] returns those of new nodes without another memory access.
     ///
     /// # Complexity
     ///
@@ -228,7 +228,7 @@ impl Relabel {
         if matches!(&self.table, Table::Hashed { buckets, .. } if buckets.len() * MAX_LOAD < max) {
             self.grow(max);
         }
-        // All of them may be new.
+        // Reserved for the worst case: all of them are new.
         self.nodes.resize(max, 0);
         let (Table::Direct { bits, .. } | Table::Hashed { bits, .. }) = self.table;
         let local_ids = LocalIds { nodes: &mut self.nodes, len: len as u32, stamp: self.stamp, bits };

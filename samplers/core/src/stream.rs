@@ -3,7 +3,7 @@
 use morphgl_platform::philox::{key, philox4x32_10, philox4x32_10_blocks};
 use morphgl_registry::BatchId;
 
-/// The purpose of random numbers. Two streams never share a counter. Tags 6 to 15 are free: `morphgl-model-spec` draws
+/// The purpose of random numbers. Two streams never share a counter. Tags 6 to 15 are free: `morphgl-model-core` draws
 /// the numbers of training (initial values, dropout), and distinguishes them by tags in the epoch's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]

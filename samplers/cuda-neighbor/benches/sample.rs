@@ -214,7 +214,7 @@ fn main() -> Result<()> {
                 "device": accelerator.name, "fanouts": options.fanouts, "batch_size": options.batch_size});
             println!("{line}");
         } else {
-            let note = nodes_an_edge.map_or(String::new(), |r| format!(", {r:.2} input nodes an edge"));
+            let note = nodes_an_edge.map_or(String::new(), |r| format!(", {r:.2} input nodes per edge"));
             println!("{what:40} {:10.1} {:10.1} {:10.1}  {unit}{note}", min / 1e6, mid / 1e6, max / 1e6);
         }
     };

@@ -69,7 +69,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Grows the memory of the scan's sums, one a thread block, to a hop of `rows` rows.
+    /// Grows the memory of the scan's sums, one per thread block, to a hop of `rows` rows.
     pub(crate) fn grow_row_sums(&mut self, rows: u64) -> Result<()> {
         grow(&self.stream, &mut self.sums, row_blocks(rows) as u64, 0)
     }

@@ -173,7 +173,7 @@ fn invalid_settings_are_refused_with_cures() {
         |c| c.place = Place::Host,
         "Batching_CUDA+PCIe_Neighbor: it runs on CUDA devices, not at host; give cuda:0",
     );
-    refused(|c| hops(&mut c.settings).fanouts.0.clear(), "fanouts: there is none; give one a hop");
+    refused(|c| hops(&mut c.settings).fanouts.0.clear(), "fanouts: there is none; give one per hop");
     refused(|c| c.settings.batch_size = 0, "batch size: a mini-batch needs at least one seed");
     refused(|c| hops(&mut c.settings).pick = Pick::Weighted, "weighted pick: the graph has no edge weights");
     refused(|c| c.options = json!({"topologies": "host"}), "Batching_CUDA+PCIe_Neighbor: options: unknown field");

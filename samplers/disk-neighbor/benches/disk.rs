@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_batching_disk_neighbor::{DiskNeighbor, Options};
 use morphgl_generate::{SbmConfig, sbm_to_disk};
 use morphgl_graph_store::{Dataset, Dtype, Load, OpenOptions};

@@ -1,11 +1,10 @@
 //! Caches of adjacency lists and feature rows, which share one budget by the seconds that each byte saves.
 
-use morphgl_adjacency_cache::AdjacencyCache;
-use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate};
-use morphgl_feature_cache::{DynamicCache, Eviction, FeatureCache, NodeMap};
+use morphgl_dual_cache::{CacheShare, Curve, Kind, Slopes, allocate};
 use morphgl_hotness::{CachePolicy, Graph, Hotness, PolicyKind, Smoothed};
 use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_registry::{Error, Result, SamplerSettings};
+use morphgl_row_cache::{AdjacencyCache, DynamicCache, Eviction, FeatureCache, NodeMap};
 
 use crate::curve::Shape;
 use crate::files::{Files, OnDisk};
@@ -13,7 +12,7 @@ use crate::graph::DiskGraph;
 use crate::offsets::Offsets;
 use crate::options::Options;
 use crate::replay::Replay;
-use crate::rows::{Rows, eviction};
+use crate::rows::{CachedRows, eviction};
 use crate::{DESCRIPTION, slopes};
 
 /// Feature rows per read when the cache is filled.
@@ -21,7 +20,7 @@ const FILL: usize = 1 << 13;
 
 /// Times that reads are replayed; the least counts.
 const ROUNDS: usize = 5;
-/// Share of the time by blocks below which the division by measured slopes is taken: replays spread by as much.
+/// Fraction of the time by blocks below which the division by measured slopes is taken: replays spread by as much.
 const FASTER: f64 = 0.95;
 /// Neighbours of a block of 4096 bytes, and the blocks of a list that count.
 const BLOCK_NEIGHBORS: f64 = 1024.0;
@@ -30,7 +29,7 @@ const MOST_BLOCKS: u8 = 8;
 /// The caches, and what their entries were selected by.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
-    pub(crate) features: Option<Rows>,
+    pub(crate) features: Option<CachedRows>,
     pub(crate) lists: Option<AdjacencyCache>,
     /// Name of the hotness policy.
     pub(crate) policy: &'static str,
@@ -48,7 +47,7 @@ pub(crate) struct Counted {
 
 /// Bytes to fill caches by `kind`: their maps, and computing its scores.
 fn bytes_to_fill(kind: PolicyKind, num_nodes: u32, settings: &SamplerSettings) -> u64 {
-    2 * NodeMap::num_bytes_of(num_nodes as usize) + u64::from(num_nodes) * kind.bytes_a_node(settings)
+    2 * NodeMap::num_bytes_of(num_nodes as usize) + u64::from(num_nodes) * kind.bytes_per_node(settings)
 }
 
 /// Refuses a cache policy or size of the user's that does not fit into `memory_bytes` beside `fixed` bytes. `row_bytes` is the
@@ -145,7 +144,7 @@ impl Caches {
         let features = features.zip(files.features.as_ref()).map(|(share, on_disk)| {
             let mut reader = graph.reader.borrow_mut();
             FeatureCache::new(share.map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
-                .map(Rows::Static)
+                .map(CachedRows::Static)
         });
         let lists = lists.map(|share| adjacency_cache(graph, share.map));
         let caches =
@@ -158,19 +157,19 @@ impl Caches {
     fn dynamic(eviction: Eviction, rows: &OnDisk, num_nodes: u32, options: &Options, budget: u64) -> Self {
         let budget = options.cache_bytes.map_or(budget, |bytes| bytes.min(budget));
         let policy = if eviction == Eviction::Lru { "lru" } else { "sieve" };
-        let rows = Rows::dynamic(eviction, (num_nodes as usize, rows.unit), budget);
+        let rows = CachedRows::dynamic(eviction, (num_nodes as usize, rows.unit), budget);
         Self { features: Some(rows), policy, ..Self::default() }
     }
 
     pub(crate) fn num_bytes(&self) -> u64 {
-        let features = self.features.as_ref().map_or(0, Rows::num_bytes);
+        let features = self.features.as_ref().map_or(0, CachedRows::num_bytes);
         features + self.lists.as_ref().map_or(0, AdjacencyCache::num_bytes)
     }
 }
 
 /// What each kind gets of a budget, the slopes by which it was divided, and what other budgets would save.
 struct Selected {
-    shares: [Option<Share>; 2],
+    shares: [Option<CacheShare>; 2],
     slopes: Option<Slopes>,
     shape: Option<Shape>,
 }
@@ -222,7 +221,7 @@ fn by_blocks(measured: &Slopes) -> Slopes {
 }
 
 /// What each kind gets of a budget, and the slopes by which it was divided.
-type Division = ([Option<Share>; 2], Slopes);
+type Division = ([Option<CacheShare>; 2], Slopes);
 
 /// The division by measured slopes if its misses are read in less than [`FASTER`] of the time, or it differs in nothing.
 fn faster(measured: Division, blocks: Division, replay: &Replay<'_>, reader: &mut Reader) -> Result<Division> {
@@ -240,7 +239,7 @@ fn faster(measured: Division, blocks: Division, replay: &Replay<'_>, reader: &mu
 }
 
 /// Divides `budget` bytes between feature rows and adjacency lists.
-fn divide(replay: &Replay<'_>, slopes: &Slopes, budget: u64) -> [Option<Share>; 2] {
+fn divide(replay: &Replay<'_>, slopes: &Slopes, budget: u64) -> [Option<CacheShare>; 2] {
     with_kinds(replay, slopes, |kinds| allocate(replay.graph.num_nodes, kinds, budget))
 }
 

@@ -31,7 +31,7 @@ impl Shape {
         (left > 0.0).then(|| Self { points: budgets.into_iter().zip(saved).collect(), left })
     }
 
-    /// Seconds saved a mini-batch that still reads for `seconds`; `fixed` bytes are held besides the caches.
+    /// Seconds saved per mini-batch that still reads for `seconds`; `fixed` bytes are held besides the caches.
     ///
     /// Slopes are measured on scattered reads and overstate what a hit saves where reads merge: so only the shape is theirs.
     pub(crate) fn points(&self, seconds: f64, fixed: u64) -> Vec<CachePoint> {

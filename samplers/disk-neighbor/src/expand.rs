@@ -1,7 +1,7 @@
 //! One hop: picks neighbours, and lists those to be read.
 
-use morphgl_adjacency_cache::AdjacencyCache;
 use morphgl_platform::direct::Fetch;
+use morphgl_row_cache::AdjacencyCache;
 use morphgl_sampler_core::{PickScratch, Picks};
 
 use crate::offsets::CsrRow;
@@ -9,7 +9,7 @@ use crate::stats::Hits;
 
 /// Consecutive rows, and the buffers of their picks.
 #[derive(Debug)]
-pub(crate) struct Rows<'a> {
+pub(crate) struct HopRows<'a> {
     pub(crate) nodes: &'a [u32],
     /// Draw keys of all nodes, where the graph was reordered.
     pub(crate) keys: Option<&'a [u32]>,
@@ -32,7 +32,12 @@ pub(crate) struct Scratch {
 
 /// Picks the neighbours of all rows: those of cached rows are copied, the others are listed in `scratch.fetches`. Returns
 /// the cache hits and misses.
-pub(crate) fn pick(picks: &Picks<'_>, rows: Rows<'_>, cache: Option<&AdjacencyCache>, scratch: &mut Scratch) -> Hits {
+pub(crate) fn pick(
+    picks: &Picks<'_>,
+    rows: HopRows<'_>,
+    cache: Option<&AdjacencyCache>,
+    scratch: &mut Scratch,
+) -> Hits {
     let mut hits = Hits::default();
     scratch.fetches.clear();
     for (row, (&node, &csr)) in rows.nodes.iter().zip(rows.csr).enumerate() {

@@ -29,7 +29,7 @@ impl CsrRow {
 /// The offsets of all rows.
 #[derive(Debug)]
 pub(crate) enum Offsets {
-    /// In memory, 4.1 bytes a node: a base for each 64 nodes, and each offset's distance from it.
+    /// In memory, 4.1 bytes per node: a base for each 64 nodes, and each offset's distance from it.
     Ram { bases: Vec<u64>, distances: Vec<u32> },
     /// In their file; the number of edges when all offsets were checked.
     Disk { num_edges: u64 },

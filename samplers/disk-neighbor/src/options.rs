@@ -14,7 +14,8 @@ pub struct Options {
     /// What the caches are filled by. Default auto: by inclusion probability, else by in-degree, else by nothing, whichever
     /// `memory_bytes` have room for first. `lru` and `sieve` hold feature rows that were read, and no lists.
     pub cache: CachePolicy,
-    /// Maximum bytes of the caches and their maps. Default what offsets and orders leave of `memory_bytes`.
+    /// Maximum bytes of the caches and their maps. Default: the part of `memory_bytes` that the offsets and the
+    /// seeds' orders leave.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u64>,
     /// Reads in flight of each worker. Default 128.

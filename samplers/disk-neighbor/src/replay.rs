@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use morphgl_dual_cache::Share;
+use morphgl_dual_cache::CacheShare;
 use morphgl_hotness::Hotness;
 use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_platform::{SPLITMIX_STEP, splitmix64};
@@ -27,7 +27,7 @@ pub(crate) struct Replay<'a> {
     pub(crate) settings: &'a SamplerSettings,
     /// Mini-batches of an epoch.
     batches: f64,
-    /// Share of the nodes that is replayed.
+    /// Fraction of the nodes that is replayed.
     part: f64,
 }
 
@@ -50,8 +50,8 @@ impl<'a> Replay<'a> {
     /// # Errors
     ///
     /// The disk fails.
-    pub(crate) fn seconds(&self, [rows, lists]: [Option<&Share>; 2], reader: &mut Reader) -> Result<f64> {
-        let cached = |share: Option<&Share>, node| share.is_some_and(|share| share.map.get(node).is_some());
+    pub(crate) fn seconds(&self, [rows, lists]: [Option<&CacheShare>; 2], reader: &mut Reader) -> Result<f64> {
+        let cached = |share: Option<&CacheShare>, node| share.is_some_and(|share| share.map.get(node).is_some());
         let mut seconds = 0.0;
         if let Some(features) = &self.files.features {
             let missed = self.accessed(0, &self.hotness.features, 1.0).filter(|&node| !cached(rows, node));

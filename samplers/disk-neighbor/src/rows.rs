@@ -1,8 +1,8 @@
 //! Caches of feature rows: static, or of rows that come and go.
 
-use morphgl_feature_cache::{DynamicCache, Eviction, FeatureCache};
 use morphgl_hotness::CachePolicy;
 use morphgl_platform::direct::Fetch;
+use morphgl_row_cache::{DynamicCache, Eviction, FeatureCache};
 
 /// How rows are evicted from a cache that changes; `None` for the other ones.
 pub(crate) fn eviction(policy: CachePolicy) -> Option<Eviction> {
@@ -18,17 +18,17 @@ const SHARDS: usize = 16;
 
 /// Cached feature rows.
 #[derive(Debug)]
-pub(crate) enum Rows {
+pub(crate) enum CachedRows {
     /// Chosen before the first mini-batch.
     Static(FeatureCache),
     /// Every row that is read, until others take its place.
     Dynamic(DynamicCache),
 }
 
-impl Rows {
+impl CachedRows {
     /// A cache that changes, of at most `budget` bytes, and no more than `num_rows` rows of `row_bytes` bytes take.
     pub(crate) fn dynamic(eviction: Eviction, (num_rows, row_bytes): (usize, usize), budget: u64) -> Self {
-        // A hash does not fill the shards equally: with an eighth and 64 rows a shard more, all rows have room.
+        // A hash does not fill the shards equally: with an eighth and 64 rows per shard more, all rows have room.
         let all = DynamicCache::num_bytes_of(eviction, num_rows + num_rows / 8 + 64 * SHARDS, row_bytes);
         Self::Dynamic(DynamicCache::new(eviction, row_bytes, budget.min(all), SHARDS))
     }

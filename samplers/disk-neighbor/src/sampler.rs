@@ -19,7 +19,7 @@ use crate::files::Files;
 use crate::graph::DiskGraph;
 use crate::offsets::{self, Offsets};
 use crate::options::Options;
-use crate::rows::Rows;
+use crate::rows::CachedRows;
 use crate::stats::Counts;
 use prepare::Worker;
 
@@ -67,8 +67,8 @@ impl DiskNeighbor {
     ///
     /// # Complexity
     ///
-    /// One pass over the offsets, what the policy takes to score the nodes (by inclusion probability a pass over the neighbours
-    /// a hop, by pre-sampling the epochs without features), and one pass over the neighbours.
+    /// One pass over the offsets, what the policy takes to score the nodes (by inclusion probability per pass over the
+    /// neighbours per hop, by pre-sampling the epochs without features), and one pass over the neighbours.
     pub fn new(context: &BatchingContext) -> Result<Self> {
         Self::build(context, Options::parse(&context.options)?)
     }
@@ -99,7 +99,7 @@ impl DiskNeighbor {
         check_memory(&options, settings, num_nodes, fixed, files.features.as_ref().map(|rows| rows.unit))?;
         let counted = match options.cache {
             CachePolicy::By(kind @ (PolicyKind::PreSample { epochs } | PolicyKind::Smoothed { epochs })) => {
-                let counts = u64::from(num_nodes) * kind.bytes_a_node(settings);
+                let counts = u64::from(num_nodes) * kind.bytes_per_node(settings);
                 Some(presample(context, &options, counts, epochs.get())?)
             }
             _ => None,
@@ -170,7 +170,7 @@ impl fmt::Debug for DiskNeighbor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shared { offsets, caches, files, options, num_nodes, .. } = &*self.0;
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-        write!(f, "reads by {}, {} in flight a worker", self.method(), options.depth)?;
+        write!(f, "reads by {}, {} in flight per worker", self.method(), options.depth)?;
         if let Some(reason) = self.0.refused.get() {
             write!(f, " ({reason})")?;
         }
@@ -183,7 +183,7 @@ impl fmt::Debug for DiskNeighbor {
         }
         let share = |cached: usize| 100.0 * cached as f64 / f64::from((*num_nodes).max(1));
         let rows = share(caches.lists.as_ref().map_or(0, |c| c.map().len()));
-        let features = share(caches.features.as_ref().map_or(0, Rows::max_rows).min(*num_nodes as usize));
+        let features = share(caches.features.as_ref().map_or(0, CachedRows::max_rows).min(*num_nodes as usize));
         let (policy, size) = (caches.policy, mib(caches.num_bytes()));
         write!(f, "; cached by {policy}: rows of {rows:.1}% and features of {features:.1}% of the nodes, {size}")?;
         match &caches.slopes {

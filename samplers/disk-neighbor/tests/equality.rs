@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_batching_disk_neighbor::{DiskNeighbor, Options};
 use morphgl_conformance::batching::{graphs, hops};
 use morphgl_generate::{SbmConfig, sbm};

@@ -1,6 +1,6 @@
 //! The executor over operators of one's own, without the runner. Run: `cargo run --release -p morphgl-execute --example alone-execute`.
 //!
-//! Prints the throughput of a pipeline of operators that sleep, and the executor's own time a mini-batch.
+//! Prints the throughput of a pipeline of operators that sleep, and the executor's own time per mini-batch.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::ops::Range;
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use morphgl_execute::{Control, Executor, Settings, Stop};
-use morphgl_plan::{Hardware, Policy, Resource, RouteKeys, Schedule, Seconds, Share};
+use morphgl_plan::{Hardware, Policy, Resource, RouteKeys, Schedule, ScheduleShare, Seconds};
 use morphgl_registry::{
     BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Operators, Phase, Place,
     Result, Route, RouteOperators, Score, Training, TrainingOperator, Transferring,
@@ -110,7 +110,7 @@ impl Training for Sleepy {
 
 fn schedule(policy: Policy, batches: usize, workers: usize) -> Schedule {
     let cpu = || vec!["CPU".to_string()];
-    let share = Share {
+    let share = ScheduleShare {
         keys: RouteKeys {
             batching: "Batching_CPU_Sleepy".parse().expect("a key"),
             transferring: "Transferring_CPU_Sleepy".parse().expect("a key"),
@@ -166,7 +166,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let slow = Sleepy { num_batches: 64, sleep: Duration::from_millis(10) };
     for (policy, workers) in [(Policy::Sequential, 1), (Policy::Pipeline, 1), (Policy::Pipeline, 2)] {
         let schedule = schedule(policy, slow.num_batches, workers);
-        println!("{schedule}: {:.0} mini-batches a second", slow.num_batches as f64 / epoch(slow, &schedule)?);
+        println!("{schedule}: {:.0} mini-batches per second", slow.num_batches as f64 / epoch(slow, &schedule)?);
     }
     let nothing = Sleepy { num_batches: 10_000, sleep: Duration::ZERO };
     for (policy, workers) in

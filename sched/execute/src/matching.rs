@@ -1,6 +1,6 @@
 //! The routes of a schedule's shares, and checks of schedules that no executor could run.
 
-use morphgl_plan::{Policy, RouteKeys, Schedule, Share};
+use morphgl_plan::{Policy, RouteKeys, Schedule, ScheduleShare};
 use morphgl_registry::{Key, Route};
 
 use crate::{Error, Result};
@@ -33,7 +33,7 @@ pub(crate) fn routes_of(
     }
     let known: Vec<RouteKeys> = routes.iter().map(|&route| route.into()).collect();
     let mut indices = Vec::new();
-    for Share { keys, hardware, .. } in shares {
+    for ScheduleShare { keys, hardware, .. } in shares {
         if keys.training != *training {
             return refused(format!(
                 "{keys}: training is by {training} here; plan again for it, or train by what was planned"

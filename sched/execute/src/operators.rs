@@ -108,7 +108,7 @@ impl ExecutorOperators {
             let first = *num_batches.get_or_insert(n);
             if n != first {
                 let text =
-                    format!("{n} mini-batches an epoch, another route has {first}; give all routes the same seeds");
+                    format!("{n} mini-batches per epoch, another route has {first}; give all routes the same seeds");
                 return Err(Error::setting(Some(&route.batching), text));
             }
         }
@@ -215,5 +215,5 @@ impl ExecutorOperators {
 pub(crate) fn count(key: &Key, batching: &dyn Batching) -> Result<u32> {
     let n = batching.num_batches();
     u32::try_from(n)
-        .map_err(|_| Error::setting(Some(key), format!("{n} mini-batches an epoch are too many; make them larger")))
+        .map_err(|_| Error::setting(Some(key), format!("{n} mini-batches per epoch are too many; make them larger")))
 }

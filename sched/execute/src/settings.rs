@@ -33,7 +33,7 @@ impl PoolSettings {
         Self { workers, threads_per_worker: 1, queue: 2 }
     }
 
-    /// Maximum number of mini-batches in memory at any time: one a worker, the queue, and the caller's own.
+    /// Maximum number of mini-batches in memory at any time: one per worker, the queue, and the caller's own.
     pub const fn window(&self) -> usize {
         if self.workers == 0 { 1 } else { self.workers + self.queue + 1 }
     }

@@ -1,6 +1,6 @@
 //! Sums of an epoch's durations and counters, from which its report is made.
 
-use morphgl_plan::{Phase, Schedule, Seconds, Share};
+use morphgl_plan::{Phase, Schedule, ScheduleShare, Seconds};
 use morphgl_registry::Counters;
 
 use crate::{Activity, BatchDone, EpochReport, ResourceSeconds, ShareReport, Span};
@@ -63,8 +63,9 @@ impl Tally {
             let h = &s.hardware;
             [of(&h.batching, s.threads_per_worker), of(&h.transferring, 1), of(&h.training, schedule.training_threads)]
         });
-        let keys =
-            |Share { keys, .. }: &Share| [&keys.batching, &keys.transferring, &keys.training].map(ToString::to_string);
+        let keys = |ScheduleShare { keys, .. }: &ScheduleShare| {
+            [&keys.batching, &keys.transferring, &keys.training].map(ToString::to_string)
+        };
         let idle = |r: &morphgl_plan::Resource| ResourceSeconds { resource: r.name.clone(), seconds: 0.0, share: 0.0 };
         let number = schedule.shares.len();
         let report = match so_far.batches {

@@ -35,7 +35,7 @@ fn continue_training(_: &Event) -> Control {
 
 /// The keys of a schedule's operators of this phase.
 fn keys(schedule: &Schedule, phase: Phase) -> Vec<String> {
-    let of = |s: &morphgl_plan::Share| match phase {
+    let of = |s: &morphgl_plan::ScheduleShare| match phase {
         Phase::Batching => s.keys.batching.to_string(),
         Phase::Transferring => s.keys.transferring.to_string(),
         Phase::Training => s.keys.training.to_string(),
@@ -406,7 +406,7 @@ fn impossible_schedules_and_epochs_are_refused_with_the_cure() {
     refused(Executor::new(doubled, &good, Settings::default()), what);
     let mut unequal = common::operators(&machine, &good);
     unequal.routes[1] = common::operators(&Arc::new(FakeMachine::new(N + 1)), &good).routes.remove(1);
-    let what = "Batching_CPU_Fake: 17 mini-batches an epoch, another route has 16; give all routes the same seeds";
+    let what = "Batching_CPU_Fake: 17 mini-batches per epoch, another route has 16; give all routes the same seeds";
     refused(Executor::new(unequal, &good, Settings::default()), what);
     let what = "there is no training operator; give one at least";
     refused(Executor::new(Operators::default(), &good, Settings::default()), what);

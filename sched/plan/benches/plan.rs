@@ -33,7 +33,7 @@ fn print(what: &str, mut times: Vec<f64>) {
     println!("{what:<44} {:>4} plans  median {median:>7.2} ms  max {most:>7.2} ms", times.len());
 }
 
-/// 16 cores; batching measured with these threads a worker, and training with 1, 2, 4, 8 and 16 threads.
+/// 16 cores; batching measured with these threads per worker, and training with 1, 2, 4, 8 and 16 threads.
 fn cores(random: &mut Random, threads: &[usize]) -> CpuOnly {
     let (batching, training) = (random.seconds(), random.seconds());
     // Some tenths of a phase are not faster with more threads.

@@ -1,9 +1,9 @@
 //! Schedules put together from a problem's routes: worker pools, shares, buffers.
 
-use crate::{Candidate, Policy, Problem, Schedule, Share};
+use crate::{Candidate, Policy, Problem, Schedule, ScheduleShare};
 
-/// The share of a route with `batches` mini-batches, a pool of (workers, threads a worker) and training threads, of a schedule of this
-/// policy: a sequential one does not overlap phases.
+/// The share of a route with `batches` mini-batches, a pool of (workers, threads per worker) and training threads, of a
+/// schedule of this policy: a sequential one does not overlap phases.
 pub(crate) fn share(
     problem: &Problem,
     policy: Policy,
@@ -11,13 +11,13 @@ pub(crate) fn share(
     batches: usize,
     (workers, threads): (usize, usize),
     training_threads: usize,
-) -> Share {
+) -> ScheduleShare {
     let candidate = &problem.routes[route];
     let d = match policy {
         Policy::Sequential => &candidate.durations.alone(),
         _ => &candidate.durations,
     };
-    Share {
+    ScheduleShare {
         keys: candidate.keys.clone(),
         hardware: candidate.hardware.clone(),
         in_place: candidate.in_place,
@@ -32,7 +32,12 @@ pub(crate) fn share(
 }
 
 /// A schedule of `shares`, with buffers as large as the limits allow.
-pub(crate) fn schedule(problem: &Problem, policy: Policy, shares: Vec<Share>, training_threads: usize) -> Schedule {
+pub(crate) fn schedule(
+    problem: &Problem,
+    policy: Policy,
+    shares: Vec<ScheduleShare>,
+    training_threads: usize,
+) -> Schedule {
     let limits = &problem.limits;
     let mut schedule = Schedule {
         policy,
@@ -57,7 +62,7 @@ pub(crate) fn schedule(problem: &Problem, policy: Policy, shares: Vec<Share>, tr
 
 /// The same schedule with the durations that its routes have in `problem`; `None` where one is missing there.
 pub(crate) fn with_durations(schedule: &Schedule, problem: &Problem) -> Option<Schedule> {
-    let again = |old: &Share| {
+    let again = |old: &ScheduleShare| {
         let is_same = |c: &Candidate| c.keys == old.keys && c.hardware == old.hardware;
         let route = problem.routes.iter().position(is_same)?;
         let pool = (old.workers, old.threads_per_worker);

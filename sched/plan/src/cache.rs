@@ -10,7 +10,7 @@ use crate::{Invalid, Time};
 
 /// Intervals between the sizes that are tried of a cache.
 const INTERVALS: u64 = 16;
-/// Factor to the operator's seconds up to which a smaller cache is believed to slow it.
+/// Maximum slowdown of an operator by a smaller cache that a plan assumes.
 const SLOWEST: f64 = 1e6;
 
 /// The memory that holds a cache, buffers and workers.
@@ -89,7 +89,7 @@ impl Cache {
         if whole > 0.0 { (1.0 - (self.saved(bytes) - profiled) / whole).clamp(0.0, SLOWEST) } else { 1.0 }
     }
 
-    /// Seconds that a size saves a mini-batch: linear between points, constant beyond them.
+    /// Seconds that a size saves per mini-batch: linear between points, constant beyond them.
     fn saved(&self, bytes: u64) -> f64 {
         let points = &self.curve.points;
         let after = points.partition_point(|p| p.bytes < bytes);
@@ -117,7 +117,7 @@ pub struct CacheSize {
     pub profiled_bytes: u64,
     /// Bytes in this plan.
     pub bytes: u64,
-    /// Predicted seconds that the operator saves a mini-batch beside the profiled size; below 0 for a smaller one.
+    /// Predicted seconds that the operator saves per mini-batch beside the profiled size; below 0 for a smaller one.
     pub saved_seconds: f64,
     /// Bytes of the limit of that memory that the plan's caches leave for buffers and workers; `None` without a limit.
     pub left_bytes: Option<u64>,

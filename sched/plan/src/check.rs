@@ -6,7 +6,7 @@ use crate::numbers::{
     MAX_BUFFER, MAX_FACTOR, MAX_SECONDS, MAX_THREADS, check_bytes, check_key, is_amount, within, wrong,
 };
 use crate::problem::{check_names, check_resources};
-use crate::{Contention, Invalid, Memory, Plan, Policy, Resource, Schedule, Share};
+use crate::{Contention, Invalid, Memory, Plan, Policy, Resource, Schedule, ScheduleShare};
 
 impl Plan {
     /// Checks every number of a plan that this program did not make, such as one from a file.
@@ -61,7 +61,7 @@ impl Schedule {
         within("group", self.group, 0, self.ready)?;
         within("keep", self.keep, 0, self.ready - self.group)?;
         if !(is_amount(self.oversubscription) && self.oversubscription <= MAX_SECONDS) {
-            return wrong(&"crowding", format!("{} is no factor", self.oversubscription));
+            return wrong(&"oversubscription", format!("{} is no factor", self.oversubscription));
         }
         let in_place: Vec<bool> = self.shares.iter().map(|share| share.in_place).collect();
         if self.policy == Policy::DualBuffer && in_place != [false, true] {
@@ -71,11 +71,11 @@ impl Schedule {
         Ok(())
     }
 
-    fn threads_on(&self, share: &Share, phase: Phase) -> bool {
+    fn threads_on(&self, share: &ScheduleShare, phase: Phase) -> bool {
         Resource::on_cores(&self.resources, &share.hardware[phase])
     }
 
-    fn check_share(&self, share: &Share) -> Result<(), Invalid> {
+    fn check_share(&self, share: &ScheduleShare) -> Result<(), Invalid> {
         let on_cores = self.threads_on(share, Phase::Batching);
         within("workers", share.workers, 1, MAX_THREADS)?;
         within("threads_per_worker", share.threads_per_worker, usize::from(on_cores), MAX_THREADS)?;

@@ -42,13 +42,13 @@ impl Seconds {
 pub struct Point {
     /// The count, from 1.
     pub at: usize,
-    /// Seconds a mini-batch.
+    /// Seconds per mini-batch.
     pub seconds: Seconds,
 }
 
-/// Seconds a mini-batch as a function of a count of threads or workers.
+/// Seconds per mini-batch as a function of a count of threads or workers.
 ///
-/// Between measured counts the *rate* (mini-batches a second) is interpolated linearly;
+/// Between measured counts the *rate* (mini-batches per second) is interpolated linearly;
 /// below the first it is proportional to the count; above the last it is constant: no speed-up is assumed that was not measured.
 /// The coefficient of variation is interpolated in the same way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::numbers::{MAX_FACTOR, MAX_THREADS, within};
 use crate::{Curve, Invalid, Point, Seconds};
 
-/// Batching by a pool: steady-state seconds a mini-batch of the pool.
+/// Batching by a pool: steady-state seconds per mini-batch of the pool.
 ///
 /// A worker alone in its pool needs `seconds` for a mini-batch, each of several needs `workers · seconds`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct PoolPoint {
     pub workers: usize,
     /// Threads each worker spreads a mini-batch over.
     pub threads: usize,
-    /// Seconds a mini-batch of the pool.
+    /// Seconds per mini-batch of the pool.
     pub seconds: Seconds,
 }
 
@@ -24,7 +24,7 @@ pub struct PoolPoint {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked", into = "Unchecked")]
 pub struct Durations {
-    /// Curves over workers, by threads a worker. Invariant: the curve of 1 thread exists and starts at 1 worker.
+    /// Curves over workers, by threads per worker. Invariant: the curve of 1 thread exists and starts at 1 worker.
     pools: BTreeMap<usize, Curve>,
     /// One worker, as a curve over its threads. Invariant: starts at 1 thread.
     solo: Curve,
@@ -63,7 +63,7 @@ struct Unchecked {
     batching: Vec<PoolPoint>,
     transferring: Seconds,
     training: Curve,
-    #[serde(rename = "together", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "together", default, skip_serializing_if = "Vec::is_empty")]
     interference: Vec<InterferencePoint>,
     #[serde(default = "one", skip_serializing_if = "is_one")]
     overlap: f64,
@@ -190,25 +190,26 @@ impl Durations {
         }
     }
 
-    /// The counts of threads a worker that were measured, ascending; 1 is among them.
+    /// The counts of threads per worker that were measured, ascending; 1 is among them.
     pub fn threads_per_worker(&self) -> impl Iterator<Item = usize> + '_ {
         self.pools.keys().copied()
     }
 
-    /// Seconds a mini-batch of a pool of `workers`, each of `threads` threads.
+    /// Seconds per mini-batch of a pool of `workers`, each of `threads` threads.
     ///
     /// One worker is read from its curve over threads, several from their curve over workers.
-    /// Where no pool of so many threads a worker was measured, the next lower measured count is taken: the other threads idle.
+    /// Where no pool of so many threads per worker was measured, the next lower measured count is taken: the other
+    /// threads idle.
     pub fn batching(&self, workers: usize, threads: usize) -> Seconds {
         if workers <= 1 {
             return self.solo.at(threads).scaled(self.overlap);
         }
         let measured = self.pools.range(..=threads.max(1)).next_back();
-        let (_, pool) = measured.expect("pools of one thread a worker are always there");
+        let (_, pool) = measured.expect("pools of one thread per worker are always there");
         pool.at(workers).scaled(self.overlap)
     }
 
-    /// Minimum seconds a mini-batch of any pool.
+    /// Minimum seconds per mini-batch of any pool.
     pub(crate) fn min_batching(&self) -> f64 {
         self.overlap * self.pools.values().map(Curve::min).fold(f64::INFINITY, f64::min)
     }

@@ -11,7 +11,7 @@ const HALVINGS: usize = 100;
 /// Seconds by a trainer's share of a mini-batch: `fixed + whole · share`, and 0 for an empty share.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Linear {
-    /// Seconds whatever the share.
+    /// Fixed seconds of any share that is not empty.
     pub fixed: f64,
     /// Further seconds of a whole mini-batch.
     pub whole: f64,
@@ -74,16 +74,16 @@ fn first_and_step(schedule: &Schedule) -> (f64, f64) {
     (first, (seconds(n) - first).max(0.0) / (n - 1) as f64)
 }
 
-/// Trainers that could take each step together. Their durations are those beside one another: a link or cores that two of them
-/// use at once are in the seconds of both.
+/// Trainers that could share every step. Their durations include interference: what two of them lose on a link or on
+/// cores that both use is in the seconds of both.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupProblem {
     /// Mini-batches of the epoch.
     pub num_batches: usize,
     /// The trainers.
     pub members: Vec<Member>,
-    /// Seconds of adding up the gradients of all, after each has trained its share.
-    pub addition: f64,
+    /// Seconds of the all-reduce of gradients, after each trainer has trained its share.
+    pub all_reduce: f64,
 }
 
 /// Shares of a mini-batch, and the epoch they are predicted to make.
@@ -93,9 +93,9 @@ pub struct GroupPlan {
     pub shares: Vec<f64>,
     /// Seconds between two steps in the steady state.
     pub step_seconds: f64,
-    /// Seconds an epoch.
+    /// Seconds per epoch.
     pub epoch_seconds: f64,
-    /// Lower bound of the seconds an epoch of any division, even one that changes from step to step.
+    /// Lower bound of the seconds per epoch of any division, even one that changes from step to step.
     pub bound_seconds: f64,
 }
 
@@ -108,8 +108,8 @@ impl GroupPlan {
 
 /// The shares with the shortest predicted epoch: of all trainers that are worth their fixed costs, or of the best one alone.
 ///
-/// A step waits for all trainers, and then adds up the gradients. The epoch is the steps, and before them the slowest trainer's
-/// first mini-batch.
+/// A step waits for all trainers, and then all-reduces the gradients. The epoch is the steps, and before them the
+/// slowest trainer's first mini-batch.
 ///
 /// # Errors
 ///
@@ -131,7 +131,7 @@ pub fn group(problem: &GroupProblem) -> Result<GroupPlan, Invalid> {
 }
 
 impl GroupProblem {
-    /// Predicts an epoch with these shares, one a member, which add up to 1.
+    /// Predicts an epoch with these shares, one per member, which add up to 1.
     ///
     /// # Panics
     ///
@@ -139,9 +139,9 @@ impl GroupProblem {
     pub fn predicted(&self, shares: Vec<f64>) -> GroupPlan {
         assert_eq!(shares.len(), self.members.len(), "a share a trainer");
         let used = || self.members.iter().zip(&shares).filter(|(_, share)| **share > 0.0);
-        let addition = if used().count() > 1 { self.addition } else { 0.0 };
+        let all_reduce = if used().count() > 1 { self.all_reduce } else { 0.0 };
         let slowest = |line: fn(&Member) -> Linear| {
-            used().map(|(member, &share)| line(member).at(share)).fold(0.0, f64::max) + addition
+            used().map(|(member, &share)| line(member).at(share)).fold(0.0, f64::max) + all_reduce
         };
         let step_seconds = slowest(|member| member.step);
         let first = slowest(|member| member.first).max(step_seconds);
@@ -172,7 +172,7 @@ impl GroupProblem {
         shares.iter().map(|share| share / sum).collect()
     }
 
-    /// Whole mini-batches in turn by each trainer, as fast as it can alone, without an addition.
+    /// Whole mini-batches in turn by each trainer, as fast as it can alone, without an all-reduce.
     fn bound(&self) -> f64 {
         let rate: f64 = self.members.iter().map(|member| 1.0 / member.step.at(1.0)).sum();
         self.num_batches as f64 / rate
@@ -185,8 +185,8 @@ impl GroupProblem {
         if self.num_batches > u32::MAX as usize {
             return wrong(&"a group", "at most 2^32 - 1 mini-batches can be planned".to_string());
         }
-        if !is_amount(self.addition) {
-            return wrong(&"the addition", format!("{} s are no finite number of at least 0", self.addition));
+        if !is_amount(self.all_reduce) {
+            return wrong(&"the all-reduce", format!("{} s are no finite number of at least 0", self.all_reduce));
         }
         for (i, Member { step, first }) in self.members.iter().enumerate() {
             let numbers = [step.fixed, step.whole, first.fixed, first.whole];

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::numbers::{MAX_SECONDS, MAX_THREADS, is_amount, within, wrong};
 use crate::problem::{cores, exclusive};
-use crate::simulate::{self, GivenRows, Rows, Simulation, Span};
+use crate::simulate::{self, GivenRowTimes, GivenRows, Simulation, Span};
 use crate::{Invalid, PerPhase, Plan, Plans, Schedule, Seconds};
 
 pub use problem::{SplitPoint, SplitProblem};
@@ -116,18 +116,19 @@ pub struct SplitSimulation {
 }
 
 impl SplitSimulation {
-    /// Share of the epoch in which given rows are computed.
+    /// Fraction of the epoch in which given rows are computed.
     pub fn load(&self) -> f64 {
         let busy: f64 = self.embeddings.iter().map(|e| e.span.seconds()).sum();
         if self.simulation.seconds > 0.0 { busy / self.simulation.seconds } else { 0.0 }
     }
 
-    /// The least slack at a deadline, in seconds: negative where training is delayed, `None` without a second super-batch.
+    /// Minimum slack at a deadline, in seconds: negative where training is delayed, `None` without a second
+    /// super-batch.
     pub fn slack(&self) -> Option<f64> {
         self.embeddings.iter().map(Embedding::slack).min_by(f64::total_cmp)
     }
 
-    /// Seconds an epoch by which given rows are late.
+    /// Seconds per epoch by which given rows are late.
     pub fn late(&self) -> f64 {
         self.embeddings.iter().map(|e| (-e.slack()).max(0.0)).sum()
     }
@@ -161,7 +162,7 @@ fn run(schedule: &Schedule, split: &Split, epoch: u32, record: bool) -> SplitSim
     let exclusive = |phase: Phase| exclusive(&schedule.resources, &share.hardware[phase]);
     let overlap = exclusive(Phase::Transferring) & exclusive(Phase::Training) == 0;
     let ahead = if overlap { share.transferring.mean } else { 0.0 };
-    let embedding = |(i, Rows { span, due, before }): (usize, Rows)| {
+    let embedding = |(i, GivenRowTimes { span, due, before }): (usize, GivenRowTimes)| {
         let deadline = due.max(before - ahead);
         Embedding { super_batch: i + 1, span, deadline }
     };
@@ -177,11 +178,11 @@ pub struct SplitPlan {
     pub first_seconds: f64,
     /// Super-batches and the computation of given rows.
     pub split: Split,
-    /// Share of the epoch in which given rows are computed.
+    /// Fraction of the epoch in which given rows are computed.
     pub load: f64,
     /// The least slack at a deadline, in seconds; negative where training is delayed, `None` without a second super-batch.
     pub slack_seconds: Option<f64>,
-    /// Seconds an epoch by which given rows are late.
+    /// Seconds per epoch by which given rows are late.
     pub late_seconds: f64,
 }
 
@@ -222,7 +223,7 @@ impl SplitChoice {
         self.split.as_ref().filter(|split| split.plan.prediction.epoch_seconds < exact)
     }
 
-    /// Predicted seconds an epoch of the plan to run.
+    /// Predicted seconds per epoch of the plan to run.
     pub fn epoch_seconds(&self) -> f64 {
         let exact = self.exact.best();
         self.chosen().map_or(exact, |split| &split.plan).prediction.epoch_seconds

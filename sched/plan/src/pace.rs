@@ -8,9 +8,10 @@ use crate::{Plan, Plans, Policy, RouteKeys};
 ///
 /// A prediction may be wrong for a reason that no phase's duration shows: routes that slow each other, say. So predictions of plans
 /// of a set of routes are multiplied by its pace, the lower one of its last two epochs, as soon as it has run two. Before, the pace
-/// of a single route is taken to be 1, of a mix 1.05. A set that promises more than it holds is left after two epochs.
+/// of a single route is taken to be 1, of a mix 1.05. A set of routes whose plans run slower than predicted is replaced
+/// after two epochs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Paces(Vec<Pace>);
+pub struct PaceHistory(Vec<Pace>);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Pace {
@@ -25,13 +26,13 @@ struct Pace {
 /// 1.1 to 1.4 times as long as predicted, single routes at most as long.
 const OF_MIXES: f64 = 1.05;
 
-/// Pace assumed of sequential schedules: of equal predictions that of a pipeline is taken, which hides what passes between phases.
+/// Pace assumed of sequential schedules, just above 1 so that a pipeline wins a tie: it hides the time between phases.
 const OF_SEQUENTIAL: f64 = 1.0 + 1e-6;
 
-/// Least ratio of the expected seconds of the plan in force to those of another one for which it is left.
+/// Minimum ratio of the current plan's expected seconds to another plan's for a change to that plan.
 const WORTHWHILE: f64 = 1.1;
 
-impl Paces {
+impl PaceHistory {
     /// Adds a whole epoch by `plan`, which took `seconds`.
     pub fn record(&mut self, plan: &Plan, seconds: f64) {
         let last = seconds / plan.prediction.epoch_seconds;
@@ -58,7 +59,7 @@ impl Paces {
         plan.prediction.epoch_seconds * self.of(plan).unwrap_or(1.0)
     }
 
-    /// As [`Paces::seconds`], with the paces assumed of plans whose pace is not known.
+    /// As [`PaceHistory::seconds`], with the paces assumed of plans whose pace is not known.
     fn expected(&self, plan: &Plan) -> f64 {
         let assumed = match plan.schedule.policy {
             Policy::Sequential => OF_SEQUENTIAL,
@@ -86,7 +87,7 @@ impl Plans {
     /// The plan to run before any epoch was measured: one that mixes routes only where it is predicted to be 5% shorter than all
     /// others. A mix is predicted from durations of each route without the others, which slow it.
     pub fn chosen(&self) -> &Plan {
-        Paces::default().best(self)
+        PaceHistory::default().best(self)
     }
 }
 

@@ -12,7 +12,7 @@ const ROUNDS: usize = 16;
 ///
 /// `C'(x) = n · (x·device/(1+x) + max(dma/(1+x), training, (host − x·device)/(1+x)))`. Each of the three is a ratio of linear
 /// functions of x, so the minimum lies where two of the maximum's terms are equal, or at an end.
-/// `host` is the pool's seconds a mini-batch, `device` those of batching plus gathering (§IV-B2).
+/// `host` is the pool's seconds per mini-batch, `device` those of batching plus gathering (§IV-B2).
 pub(crate) fn equation6(host: f64, device: f64, dma: f64, training: f64) -> f64 {
     let time = |x: f64| x * device / (1.0 + x) + (dma / (1.0 + x)).max(training).max((host - x * device) / (1.0 + x));
     // The ends are the pure routes; the last is what x tends to.

@@ -6,7 +6,7 @@ use morphgl_registry::Phase;
 use serde::{Deserialize, Serialize};
 
 use crate::simulate::{Simulation, simulate};
-use crate::{CacheSize, Memory, Resource, Schedule, Share, Time};
+use crate::{CacheSize, Memory, Resource, Schedule, ScheduleShare, Time};
 
 /// The kind of a plan: a baseline, or ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -52,25 +52,25 @@ impl fmt::Display for Bottleneck {
     }
 }
 
-/// Busy share of a resource.
+/// Utilisation of a resource: the fraction of an epoch in which it is busy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Utilisation {
     /// The resource.
     pub resource: String,
-    /// Share of the epoch, 0 to 1; of all cores where it has cores.
+    /// Fraction of the epoch, 0 to 1; of all cores where it has cores.
     pub share: f64,
 }
 
 /// The prediction of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// Seconds an epoch.
+    /// Seconds per epoch.
     pub epoch_seconds: f64,
     /// The lower bound with the plan's sizes of caches, the same for every plan of a problem.
     pub bound_seconds: f64,
     /// Seconds until training starts.
     pub first_fill_seconds: f64,
-    /// Busy share of each resource.
+    /// Utilisation of each resource.
     pub utilisation: Vec<Utilisation>,
     /// The bottleneck.
     pub bottleneck: Bottleneck,
@@ -111,7 +111,7 @@ impl fmt::Display for Plan {
         let p = &self.prediction;
         write!(
             f,
-            "{}; predicted {} an epoch ({:.3} of the bound {}); bottleneck: {}",
+            "{}; predicted {} per epoch ({:.3} of the bound {}); bottleneck: {}",
             self.schedule,
             Time(p.epoch_seconds),
             p.ratio(),
@@ -134,7 +134,7 @@ pub(crate) fn prediction(schedule: &Schedule, simulation: &Simulation, bound_sec
     let seconds = simulation.seconds;
     let of_epoch = |busy: f64| if seconds > 0.0 { busy / seconds } else { 0.0 };
     // Seconds that a phase of a share keeps one worker or lane busy.
-    let busy = |share: &Share, phase: Phase| share.batches as f64 * share.seconds()[phase as usize].mean;
+    let busy = |share: &ScheduleShare, phase: Phase| share.batches as f64 * share.seconds()[phase as usize].mean;
     let busy_shares: Vec<f64> = schedule
         .resources
         .iter()
@@ -212,7 +212,7 @@ impl Plans {
 }
 
 impl fmt::Display for Plans {
-    /// Prints a table, one line a plan; the first is the best.
+    /// Prints a table, one line per plan; the first is the best.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resources = &self.best().schedule.resources;
         let names: String = resources.iter().map(|r| format!("  {:>6}", r.name)).collect();

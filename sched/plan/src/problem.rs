@@ -128,7 +128,7 @@ pub struct Limits {
     /// Threads a plan may have beyond the number of cores. Default 1.
     pub extra_threads: usize,
     /// Slowdown by oversubscription (more threads than cores) where interference was not measured; a factor from 1. Default 1.1.
-    #[serde(rename = "crowding")]
+    #[serde(alias = "crowding")]
     pub oversubscription: f64,
     /// Bytes of host memory for caches, buffers and workers; `None` is no limit, and leaves caches as they were profiled.
     pub host_bytes: Option<u64>,

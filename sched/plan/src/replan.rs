@@ -14,9 +14,9 @@ pub struct Drift {
     pub threshold: f64,
     /// Overlaps in a row that must show the drift. Default 2.
     pub overlaps: usize,
-    /// Drift that matters, as a share of the time between two mini-batches. Default 0.02.
+    /// Minimum relevant drift, as a fraction of the time between two mini-batches. Default 0.02.
     pub least: f64,
-    /// Share of the remaining time that a new plan must save. Default 0.03.
+    /// Fraction of the remaining time that a new plan must save. Default 0.03.
     pub gain: f64,
 }
 
@@ -34,7 +34,7 @@ const SAMPLES: usize = 5;
 struct Samples {
     sum: f64,
     count: usize,
-    /// Judgements in a row: above 0 too slow, below 0 too fast.
+    /// Number of consecutive overlaps that were judged alike: positive if too slow, negative if too fast.
     streak: i32,
     /// Measured over expected, at the last judgement; 0 where the difference does not matter.
     ratio: f64,
@@ -76,7 +76,8 @@ pub struct Replanned {
     pub plan: Plan,
     /// The phases whose durations changed within the epoch.
     pub changed: Vec<Changed>,
-    /// For a change between epochs, the pace of the plan that was left ([`Paces::better`](crate::Paces::better)).
+    /// For a change between epochs, the pace of the plan that was left
+    /// ([`PaceHistory::better`](crate::PaceHistory::better)).
     pub pace: Option<f64>,
 }
 

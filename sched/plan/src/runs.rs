@@ -1,4 +1,5 @@
-//! Time lost between the groups of a joint route, by whole mini-batches and a short ready buffer.
+//! Lower bound of the time lost between the groups of a joint route, which whole mini-batches and a short ready buffer
+//! cause.
 //!
 //! A joint route batches where it trains and holds bus and device at once, so no transfer and no step overlaps its work: an epoch
 //! falls into *runs* of whole transfers and whole steps. A run begins with at most `ready` mini-batches to train, so its transfers
@@ -26,8 +27,8 @@ fn min_seconds(transfers: usize, steps: usize, (transfer, step): (f64, f64), rea
 
 /// Lines below every possible run; there is at least one. All seconds are positive.
 ///
-/// They are the lower convex hull of all runs in the plane of steps a transfer (x) and seconds a transfer (y), with runs of steps
-/// alone as its direction.
+/// They are the lower convex hull of all runs in the plane of steps per transfer (x) and seconds per transfer (y), with
+/// runs of steps alone as its direction.
 pub(crate) fn lines(transfer: f64, step: f64, ready: usize) -> Vec<Line> {
     let mut points: Vec<(f64, f64)> = Vec::new();
     for transfers in 1..=WHOLE {

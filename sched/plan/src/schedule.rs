@@ -35,7 +35,7 @@ impl fmt::Display for Policy {
 
 /// One route's part of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Share {
+pub struct ScheduleShare {
     /// Its operators.
     pub keys: RouteKeys,
     /// Resources of its phases.
@@ -48,19 +48,19 @@ pub struct Share {
     pub workers: usize,
     /// Threads each worker spreads a mini-batch over.
     pub threads_per_worker: usize,
-    /// A worker's seconds a mini-batch.
+    /// A worker's seconds per mini-batch.
     pub batching: Seconds,
-    /// Seconds a transfer.
+    /// Seconds per transfer.
     pub transferring: Seconds,
-    /// Seconds a step of training.
+    /// Seconds per step of training.
     pub training: Seconds,
     /// Interference of batching and training, where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contention: Option<Contention>,
 }
 
-impl Share {
-    /// Seconds a mini-batch of each phase, in the order of [`Phase::ALL`].
+impl ScheduleShare {
+    /// Seconds per mini-batch of each phase, in the order of [`Phase::ALL`].
     pub(crate) fn seconds(&self) -> [Seconds; 3] {
         [self.batching, self.transferring, self.training]
     }
@@ -76,7 +76,7 @@ pub struct Schedule {
     /// The resources.
     pub resources: Vec<Resource>,
     /// The routes' shares; a route batched by the host comes before one batched by the device.
-    pub shares: Vec<Share>,
+    pub shares: Vec<ScheduleShare>,
     /// Threads training uses, where it runs on cores.
     pub training_threads: usize,
     /// Capacity of the batched buffer: mini-batches batched or being batched, and not yet being transferred (MorphGL's cbs and
@@ -89,7 +89,7 @@ pub struct Schedule {
     /// Interleaved: mini-batches left ready when a group begins.
     pub keep: usize,
     /// As [`Limits::oversubscription`](crate::Limits::oversubscription).
-    #[serde(rename = "crowding")]
+    #[serde(alias = "crowding")]
     pub oversubscription: f64,
 }
 
@@ -105,7 +105,7 @@ impl Schedule {
     }
 
     /// Threads of each phase of a share on the resource with cores; 0 for a phase that runs elsewhere.
-    pub(crate) fn threads_on_cores(&self, share: &Share) -> [usize; 3] {
+    pub(crate) fn threads_on_cores(&self, share: &ScheduleShare) -> [usize; 3] {
         let threads = [share.threads_per_worker, 1, self.training_threads];
         Phase::ALL.map(|phase| {
             let on_cores = Resource::on_cores(&self.resources, &share.hardware[phase]);

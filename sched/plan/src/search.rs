@@ -103,7 +103,8 @@ fn trim((schedule, simulation): (Schedule, Simulation)) -> (Schedule, Simulation
     }
     let share = &schedule.shares[0];
     let (in_place, workers) = (share.in_place, share.workers);
-    // As many more as training goes through while batching or training is late by two deviations.
+    // Spare slots: as many mini-batches as training consumes while batching or training is late by two standard
+    // deviations.
     let period = simulation.seconds / schedule.num_batches().max(1) as f64;
     let late = 2.0 * share.batching.std.hypot(share.training.std);
     // The cast saturates.

@@ -7,7 +7,7 @@ use crate::order::Order;
 use crate::policy::{self, Snapshot};
 use crate::problem::cores;
 use crate::state::{State, Step};
-use crate::{Schedule, Seconds, Share};
+use crate::{Schedule, ScheduleShare, Seconds};
 
 /// When a phase of a mini-batch kept its resources busy, in seconds from the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -95,10 +95,10 @@ pub(crate) struct GivenRows {
 
 /// The rows of one super-batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Rows {
-    /// When they were computed.
+pub(crate) struct GivenRowTimes {
+    /// Span of their computation.
     pub(crate) span: Span,
-    /// When the super-batch's first transfer could begin but for them.
+    /// Time at which the super-batch's first transfer could begin if the rows were computed.
     pub(crate) due: f64,
     /// End of the training of the super-batch before.
     pub(crate) before: f64,
@@ -124,7 +124,7 @@ struct Running {
     threads: f64,
     start: f64,
     end: f64,
-    /// Progress a second; below 1 while other phases slow it down.
+    /// Progress per second; below 1 while other phases slow it down.
     rate: f64,
 }
 
@@ -168,7 +168,7 @@ fn slow(schedule: &Schedule, running: &mut [Running], now: f64) {
 }
 
 /// Simulates an epoch, of one share where it has given rows; all rows that it computes come with it.
-pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) -> (Simulation, Vec<Rows>) {
+pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) -> (Simulation, Vec<GivenRowTimes>) {
     let n = schedule.num_batches();
     let mut choose = policy::of(schedule);
     let mut state = State::new(schedule);
@@ -176,7 +176,7 @@ pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) 
     let sizes = state.free;
     let threads: Vec<_> = schedule.shares.iter().map(|s| schedule.threads_on_cores(s).map(|t| t as f64)).collect();
     let can_slow = can_slow(schedule, &threads, given.map_or(0.0, |g| g.threads));
-    let seconds: Vec<[Seconds; 3]> = schedule.shares.iter().map(Share::seconds).collect();
+    let seconds: Vec<[Seconds; 3]> = schedule.shares.iter().map(ScheduleShare::seconds).collect();
     let mut ends = vec![0.0; schedule.resources.len()];
     let mut busy = vec![0.0; schedule.resources.len()];
     let shared = schedule.resources.iter().position(|r| r.cores.is_some());
@@ -186,7 +186,7 @@ pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) 
     let mut order = Vec::with_capacity(3 * n);
     let mut activities = Vec::with_capacity(if record { 3 * n } else { 0 });
     let (mut time, mut next, mut peak, mut first_fill) = (0.0_f64, 0_u32, [0, 0], None);
-    let (mut rows, mut due): (Vec<Rows>, Option<f64>) = (Vec::new(), None);
+    let (mut rows, mut due): (Vec<GivenRowTimes>, Option<f64>) = (Vec::new(), None);
     // Ends of training of super-batches.
     let mut trained: Vec<f64> = Vec::new();
 
@@ -257,7 +257,7 @@ pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) 
             }
             let Running { task, start, .. } = running.swap_remove(i);
             let Task::Phase { step, number, batch, worker } = task else {
-                rows.push(Rows { span: Span { start, end: time }, due: time, before: time });
+                rows.push(GivenRowTimes { span: Span { start, end: time }, due: time, before: time });
                 state.transferable = state.transferable.saturating_add(given.map_or(0, |g| g.super_batch));
                 continue;
             };

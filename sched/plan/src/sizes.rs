@@ -3,9 +3,9 @@
 use crate::memory::{DoesNotFit, Memory};
 use crate::{Cache, CacheSize, Plans, Problem, Schedule, bound};
 
-/// Share of the epoch that other sizes than the profiled ones must save.
+/// Fraction of the epoch that other sizes than the profiled ones must save.
 const GAIN: f64 = 0.02;
-/// Factor to the shortest epoch so far above which another size is no better: of sizes as good the first is kept.
+/// Tolerance of ties: another size is better only if its epoch is below this factor times the shortest one so far.
 const BETTER: f64 = 0.999;
 
 /// The plans that `plan` makes of the problem with caches as profiled, or with the sizes of the shortest epoch, where that

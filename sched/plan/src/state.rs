@@ -58,7 +58,7 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(schedule: &Schedule) -> Self {
-        let spec = |s: &crate::Share| ShareSpec {
+        let spec = |s: &crate::ScheduleShare| ShareSpec {
             batches: s.batches as u32,
             workers: s.workers.max(1) as u32,
             in_place: s.in_place,

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
-/// A cache of 40 MiB whose `points` are of MiB and seconds saved a mini-batch.
+/// A cache of 40 MiB whose `points` are of MiB and seconds saved per mini-batch.
 fn cache(operator: &str, points: &[(u64, f64)], build_seconds: f64) -> Cache {
     let point = |&(mib, saved_seconds): &(u64, f64)| CachePoint { bytes: mib * MIB, saved_seconds };
     let points = points.iter().map(point).collect();

@@ -254,9 +254,11 @@ fn utilisation_and_bottleneck_are_those_of_the_epoch() {
 }
 
 #[test]
-fn names_in_files_stay() {
+fn files_with_earlier_names_are_read() {
     let limits = serde_json::to_value(Limits::default()).expect("limits are plain data");
-    assert_eq!(limits["crowding"], 1.1);
+    assert_eq!(limits["oversubscription"], 1.1);
+    let earlier: Limits = serde_json::from_str(r#"{"crowding": 1.5}"#).expect("an earlier file");
+    assert_eq!(earlier.oversubscription, 1.5);
     let point = InterferencePoint {
         workers: 1,
         threads: 1,
@@ -264,6 +266,15 @@ fn names_in_files_stay() {
         contention: Contention { batching: 1.0, training: 2.0 },
     };
     let durations = Durations::constant(1, 1.0, 0.0, 1.0).and_then(|d| d.with_interference(vec![point]));
-    let json = serde_json::to_value(durations.expect("factors are valid")).expect("durations are plain data");
-    assert_eq!(json["together"][0]["contention"]["training"], 2.0);
+    let durations = durations.expect("factors are valid");
+    let mut json = serde_json::to_value(&durations).expect("durations are plain data");
+    assert_eq!(json["interference"][0]["contention"]["training"], 2.0);
+    let points = json.as_object_mut().expect("a map").remove("interference").expect("it is there");
+    json["together"] = points;
+    assert_eq!(serde_json::from_value::<Durations>(json).expect("an earlier file"), durations);
+    let schedule = TwoRoutes::new(7, 3, [0.5, 0.25, 0.125, 0.0625, 1.0]).single(Policy::Sequential, HOST);
+    let mut json = serde_json::to_value(&schedule).expect("schedules are plain data");
+    let factor = json.as_object_mut().expect("a map").remove("oversubscription").expect("it is there");
+    json["crowding"] = factor;
+    assert_eq!(serde_json::from_value::<Schedule>(json).expect("an earlier file"), schedule);
 }

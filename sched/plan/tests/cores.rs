@@ -14,7 +14,7 @@ fn machine(n: usize, cores: usize, batching: &[(usize, usize, f64)], training: &
     CpuOnly { n, cores, batching: batching.to_vec(), transferring: 0.0, training: training.to_vec() }
 }
 
-/// Policy, workers, threads a worker, training threads, and epoch seconds.
+/// Policy, workers, threads per worker, training threads, and epoch seconds.
 #[track_caller]
 fn expect(plan: &Plan, schedule: (Policy, usize, usize, usize), epoch: f64) {
     let s = &plan.schedule;

@@ -17,8 +17,8 @@ fn members() -> impl Strategy<Value = Vec<Member>> {
     proptest::collection::vec((line, 1.0..4.0f64).prop_map(|(line, latency)| member(line, latency)), 1..9)
 }
 
-fn problem(members: Vec<Member>, num_batches: usize, addition: f64) -> GroupProblem {
-    GroupProblem { num_batches, members, addition }
+fn problem(members: Vec<Member>, num_batches: usize, all_reduce: f64) -> GroupProblem {
+    GroupProblem { num_batches, members, all_reduce }
 }
 
 fn one_hot(size: usize, at: usize) -> Vec<f64> {
@@ -56,9 +56,9 @@ proptest! {
 
     #[test]
     fn a_group_is_never_worse_than_its_best_trainer_nor_better_than_the_bound(
-        members in members(), n in 0usize..2000, addition in 0.0..0.1f64,
+        members in members(), n in 0usize..2000, all_reduce in 0.0..0.1f64,
     ) {
-        let problem = problem(members, n, addition);
+        let problem = problem(members, n, all_reduce);
         let size = problem.members.len();
         let found = group(&problem).expect("valid");
         prop_assert!((found.shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{:?}", found.shares);
@@ -131,11 +131,11 @@ proptest! {
     }
 }
 
-/// Two equal trainers halve the step but for the addition, and are together only where that is worth it.
+/// Two equal trainers halve the step but for the all-reduce, and are together only where that is worth it.
 #[test]
 fn trainers_are_together_where_that_is_faster() {
     let trainer = member(Linear { fixed: 0.0, whole: 0.1 }, 1.0);
-    let with = |addition| group(&problem(vec![trainer, trainer], 100, addition)).expect("valid");
+    let with = |all_reduce| group(&problem(vec![trainer, trainer], 100, all_reduce)).expect("valid");
     let found = with(0.01);
     assert!((found.step_seconds - 0.06).abs() < 1e-9, "{found:?}");
     assert!((found.shares[0] - 0.5).abs() < 1e-9, "{found:?}");

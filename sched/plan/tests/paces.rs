@@ -1,7 +1,7 @@
 //! Plans are left for others by what whole epochs took.
 
 use morphgl_plan::{
-    Bytes, Candidate, Durations, Hardware, Paces, Plan, Plans, Problem, Resource, RouteKeys, Strategy, plan,
+    Bytes, Candidate, Durations, Hardware, PaceHistory, Plan, Plans, Problem, Resource, RouteKeys, Strategy, plan,
 };
 
 /// Two routes to a device, batched by the host in so many seconds and by the device itself: mixed epochs are predicted to be shorter
@@ -53,7 +53,7 @@ fn a_mix_that_promises_little_is_not_chosen() {
 
 /// Whether each of `epochs` epochs mixed both routes; an epoch takes the predicted seconds times a factor, `mixed` where it does.
 fn run(plans: &Plans, epochs: usize, [mixed, single]: [f64; 2]) -> Vec<bool> {
-    let mut paces = Paces::default();
+    let mut paces = PaceHistory::default();
     let mut in_force: Plan = paces.best(plans).clone();
     let mut ran = Vec::new();
     for _ in 0..epochs {
@@ -90,7 +90,7 @@ fn a_plan_that_takes_longer_than_another_promises_is_left_for_it() {
 fn one_slow_epoch_changes_nothing() {
     let plans = plans();
     let best = plans.best();
-    let mut paces = Paces::default();
+    let mut paces = PaceHistory::default();
     let seconds = best.prediction.epoch_seconds;
     for factor in [9.0, 1.0, 9.0, 1.0, 1.0] {
         paces.record(best, factor * seconds);
@@ -106,10 +106,10 @@ fn one_slow_epoch_changes_nothing() {
 #[test]
 fn paces_are_saved_and_loaded() {
     let plans = plans();
-    let mut paces = Paces::default();
+    let mut paces = PaceHistory::default();
     for (i, plan) in plans.all().iter().enumerate() {
         paces.record(plan, 1.5 + i as f64);
     }
     let text = serde_json::to_string(&paces).expect("it is plain data");
-    assert_eq!(serde_json::from_str::<Paces>(&text).expect("its own text"), paces);
+    assert_eq!(serde_json::from_str::<PaceHistory>(&text).expect("its own text"), paces);
 }

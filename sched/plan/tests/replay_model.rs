@@ -7,14 +7,14 @@ mod common;
 
 use std::collections::{HashSet, VecDeque};
 
-use morphgl_plan::{Begun, Hardware, Phase, Policy, Replay, Resource, Schedule, Seconds, Share, simulate};
+use morphgl_plan::{Begun, Hardware, Phase, Policy, Replay, Resource, Schedule, ScheduleShare, Seconds, simulate};
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|n| n.to_string()).collect()
 }
 
 /// Batched by the CPU and moved, batched by the device, or all on the CPU; with seconds of its phases.
-fn share(route: usize, batches: usize, workers: usize, [b, t, m]: [f64; 3]) -> Share {
+fn share(route: usize, batches: usize, workers: usize, [b, t, m]: [f64; 3]) -> ScheduleShare {
     let holds = [
         [&["CPU"][..], &["PCIe"], &["DEV"]],
         [&["DEV", "PCIe"], &["DEV", "PCIe"], &["DEV"]],
@@ -22,7 +22,7 @@ fn share(route: usize, batches: usize, workers: usize, [b, t, m]: [f64; 3]) -> S
     ][route]
         .map(names);
     let [batching, transferring, training] = holds;
-    Share {
+    ScheduleShare {
         keys: common::keys(&format!("CPU_b{route}"), &format!("CPU_t{route}"), "CPU_m"),
         hardware: Hardware { batching, transferring, training },
         in_place: route > 0,
@@ -36,7 +36,7 @@ fn share(route: usize, batches: usize, workers: usize, [b, t, m]: [f64; 3]) -> S
     }
 }
 
-fn schedule(policy: Policy, shares: Vec<Share>, [batched, ready]: [usize; 2]) -> Schedule {
+fn schedule(policy: Policy, shares: Vec<ScheduleShare>, [batched, ready]: [usize; 2]) -> Schedule {
     Schedule {
         policy,
         resources: vec![Resource::shared("CPU", 4), Resource::exclusive("PCIe"), Resource::exclusive("DEV")],

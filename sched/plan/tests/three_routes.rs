@@ -38,7 +38,7 @@ fn plans_keep_the_constraints_and_the_bound() {
             assert!(by_host <= 1, "{}", p.schedule);
         }
         let pipelines = plans.all().iter().filter(|p| p.strategy == Strategy::Pipeline);
-        assert_eq!(pipelines.count(), 2, "one a route of the host");
+        assert_eq!(pipelines.count(), 2, "one per route of the host");
         let gathered = plans.best().schedule.shares.iter().any(|s| s.keys.transferring.operator() == "DmaGather");
         chosen[usize::from(gathered)] += 1;
     }

@@ -61,7 +61,8 @@ pub(crate) struct Budget<'a> {
     before: Duration,
     /// Time in all.
     allowed: Duration,
-    /// Maximum number of samples a point: few for an epoch of few mini-batches, until the length of an epoch is known.
+    /// Maximum number of samples per point: few for an epoch of few mini-batches, until the length of an epoch is
+    /// known.
     batches: usize,
     done: usize,
     total: usize,

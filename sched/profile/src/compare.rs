@@ -29,7 +29,7 @@ const CLOSE: f64 = 1.3;
 pub(crate) struct StepTimes {
     /// Seconds of its first step.
     pub(crate) first: Option<f64>,
-    /// Seconds of its other steps, one a round.
+    /// Seconds of its other steps, one per round.
     pub(crate) samples: Vec<f64>,
     pub(crate) state: State,
 }

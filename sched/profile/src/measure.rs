@@ -175,8 +175,8 @@ impl Measurement<'_> {
         })
     }
 
-    /// Seconds a mini-batch of route `i` with all phases at once, where they overlap on a device; `None`, and the reason listed, where
-    /// that fails.
+    /// Seconds per mini-batch of route `i` with all phases at once, where they overlap on a device; `None`, and the
+    /// reason listed, where that fails.
     fn overlapped(&mut self, i: usize, seconds: f64, budget: &mut Budget<'_>) -> Result<Option<Statistics>> {
         let route = &self.operators.routes[i].route;
         if !overlaps(route) {

@@ -147,7 +147,7 @@ pub(crate) fn check(operators: &Operators) -> Result<usize> {
         }
         if n != num_batches {
             let text = format!(
-                "it makes {n} mini-batches an epoch, and {} makes {num_batches}; build all operators with the same seeds \
+                "it makes {n} mini-batches per epoch, and {} makes {num_batches}; build all operators with the same seeds \
                  and batch size",
                 first.route.batching
             );

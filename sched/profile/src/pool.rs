@@ -32,7 +32,7 @@ pub(crate) struct Pool<'a> {
 /// A function that opens a pool, and ends its measurement when it returns.
 type Control<'a> = &'a mut dyn FnMut(&Pool<'_>) -> Result<()>;
 
-/// Seconds a mini-batch of a pool of `workers`, each of `threads` threads.
+/// Seconds per mini-batch of a pool of `workers`, each of `threads` threads.
 ///
 /// Only mini-batches during which every worker was at work are samples: none that began before the last one was warm,
 /// none that ended after the first one stopped. A worker's seconds divided by the workers are the pool's.

@@ -27,7 +27,7 @@ impl Profile {
     /// host's processor has cores, all others are used by one phase after the other: several at a time where all of their operators
     /// queue ([`morphgl_registry::Description::queueing`]).
     /// Interference was measured at some splits of the cores; at every other one it is that of the nearest measured split,
-    /// and at least `limits.oversubscription` times the threads a core where there are more threads than cores.
+    /// and at least `limits.oversubscription` times the threads per core where there are more threads than cores.
     /// The limit of host memory is that of caches, buffers and workers: of what was held while profiling,
     /// [`Profile::cache_bytes`] count among it. Without a limit of device memory, that is nine tenths of what was free, where a cache
     /// there has a size to choose.

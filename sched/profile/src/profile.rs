@@ -26,7 +26,7 @@ pub struct PoolSample {
     pub workers: usize,
     /// Threads of each.
     pub threads: usize,
-    /// Seconds a mini-batch of the pool: a worker's time, with all of them at work, divided by their number.
+    /// Seconds per mini-batch of the pool: a worker's time, with all of them at work, divided by their number.
     pub seconds: Statistics,
 }
 
@@ -35,7 +35,7 @@ pub struct PoolSample {
 pub struct TrainingSample {
     /// Threads.
     pub threads: usize,
-    /// Seconds a mini-batch: accumulate and step.
+    /// Seconds per mini-batch: accumulate and step.
     pub seconds: Statistics,
 }
 
@@ -48,9 +48,9 @@ pub struct InterferenceSample {
     pub threads: usize,
     /// Threads of training.
     pub training_threads: usize,
-    /// Seconds a mini-batch of the pool.
+    /// Seconds per mini-batch of the pool.
     pub batching: Statistics,
-    /// Seconds a mini-batch of training.
+    /// Seconds per mini-batch of training.
     pub training: Statistics,
 }
 
@@ -80,10 +80,10 @@ pub struct RouteProfile {
     pub transferring: Statistics,
     /// Training, one sample a count of threads.
     pub training: Vec<TrainingSample>,
-    /// Interference of batching and training, one sample a split of the cores.
-    #[serde(rename = "together")]
+    /// Interference of batching and training, one sample per split of the cores.
+    #[serde(alias = "together")]
     pub interference: Vec<InterferenceSample>,
-    /// Seconds a mini-batch with all phases at once, where the operators of all three queue work on one device.
+    /// Seconds per mini-batch with all phases at once, where the operators of all three queue work on one device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlapped: Option<Statistics>,
     /// The batching operator's cache in host memory, if it has one, with the size that the durations were measured with.

@@ -12,7 +12,8 @@ use crate::selection::{CandidateProfile, Outcome, Selection};
 use crate::training::Snapshot;
 use crate::{Error, ErrorKind, Progress, Result, Settings, Statistics, Watch, pool};
 
-/// Share of the time for all of profiling that the choice may take, besides the first two mini-batches of each operator.
+/// Fraction of the time for all of profiling that the choice may take, besides the first two mini-batches of each
+/// operator.
 const SHARE: f64 = 0.6;
 /// Factor to the peak memory of the other operators' first steps that an operator's first step is assumed to need at most; up to
 /// 5 was measured.
@@ -92,7 +93,7 @@ pub fn select(
     let Some(chosen) = compare::fastest(&times, preferred) else {
         return Err(candidates.into_iter().find_map(|c| c.failure).expect("an operator that cannot train failed"));
     };
-    restored.into_iter().nth(chosen).expect("one a candidate")?;
+    restored.into_iter().nth(chosen).expect("one per candidate")?;
     let key = |c: &Candidate| operators.routes[c.route].route.training.clone();
     let profile = |(i, (c, times)): (usize, (&Candidate, &StepTimes))| c.profile(key(c), times, i == chosen);
     let mut profiles: Vec<_> = candidates.iter().zip(&times).enumerate().map(profile).collect();

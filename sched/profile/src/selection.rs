@@ -125,7 +125,7 @@ impl fmt::Display for CandidateProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.training)?;
         if let Some(seconds) = self.typical() {
-            write!(f, " {} a mini-batch", Time(seconds))?;
+            write!(f, " {} per mini-batch", Time(seconds))?;
         }
         write!(f, " ({})", self.in_words())
     }

@@ -24,7 +24,8 @@ pub struct Settings {
     /// Mini-batches measured at each point, by each worker or by training.
     /// Fewer when the budget ends, or an epoch has few. Default 8.
     pub batches: usize,
-    /// Batching on the host's cores: (workers, threads a worker). One worker of one thread is added when it is missing.
+    /// Batching on the host's cores: (workers, threads per worker). One worker of one thread is added when it is
+    /// missing.
     pub pools: Vec<(usize, usize)>,
     /// Training on the host's cores: counts of threads.
     pub training_threads: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Training: seconds a mini-batch, alone or during batching, without changing the model.
+//! Training: seconds per mini-batch, alone or during batching, without changing the model.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::rows::{Block, Rows, check, density};
+use crate::rows::{Block, TimelineRows, check, density};
 use crate::timeline::Timeline;
 
 /// Maximum number of embedded activities of a timeline; the middle of a longer one is embedded as density.
@@ -12,7 +12,7 @@ const COLUMNS: usize = 600;
 
 /// A timeline: its kinds of activity (work, route, lanes), and a column each of kind, epoch, batch, start and length.
 /// Epochs and starts are differences to the one before; times are whole numbers of `unit` seconds.
-pub(crate) fn timeline(name: &str, timeline: &Timeline, rows: &Rows) -> Value {
+pub(crate) fn timeline(name: &str, timeline: &Timeline, rows: &TimelineRows) -> Value {
     let mut blocks: Vec<(Block, Vec<usize>)> =
         timeline.activities.iter().filter_map(|a| check(a, timeline.lanes.len())).collect();
     blocks.sort_by(|a, b| a.0.start.total_cmp(&b.0.start));

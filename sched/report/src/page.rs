@@ -7,7 +7,7 @@ use crate::data::{embed, timeline};
 use crate::legend::patterns;
 use crate::markup::{escape, put};
 use crate::report::Report;
-use crate::rows::Rows;
+use crate::rows::TimelineRows;
 use crate::sections;
 use crate::timeline::Timeline;
 
@@ -29,10 +29,11 @@ pub fn html(report: &Report) -> String {
     STYLES.iter().for_each(|style| put!(out, "<style>\n{style}</style>"));
     out.push_str("</head><body><main>");
 
-    let timelines: Vec<(&str, &Timeline, Rows)> = [("Predicted", &report.predicted), ("Measured", &report.measured)]
-        .into_iter()
-        .filter_map(|(name, t)| t.as_ref().map(|t| (name, t, Rows::new(t))))
-        .collect();
+    let timelines: Vec<(&str, &Timeline, TimelineRows)> =
+        [("Predicted", &report.predicted), ("Measured", &report.measured)]
+            .into_iter()
+            .filter_map(|(name, t)| t.as_ref().map(|t| (name, t, TimelineRows::new(t))))
+            .collect();
     let routes = timelines.iter().map(|t| t.1.routes.len()).max().unwrap_or(0);
     out.push_str(r#"<svg class="tl defs" width="0" height="0" aria-hidden="true">"#);
     patterns(&mut out, "page", routes);

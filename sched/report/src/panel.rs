@@ -5,7 +5,7 @@ use morphgl_plan::Time;
 use crate::legend::{pattern, pattern_of};
 use crate::markup::{escape, fit, put, px, text_width};
 use crate::number::{percent, time_ticks};
-use crate::rows::{Block, Rows, density};
+use crate::rows::{Block, TimelineRows, density};
 use crate::timeline::{Timeline, Work};
 
 /// Widths and heights of a drawing, in pixels.
@@ -25,7 +25,7 @@ pub(crate) struct Frame {
 #[derive(Debug, Clone)]
 pub(crate) struct Panel<'a> {
     pub(crate) timeline: &'a Timeline,
-    pub(crate) rows: &'a Rows,
+    pub(crate) rows: &'a TimelineRows,
     pub(crate) id: &'a str,
     pub(crate) caption: String,
     pub(crate) from: f64,

@@ -18,7 +18,7 @@ pub(crate) struct Block {
 
 /// The blocks of every lane, by start.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub(crate) struct TimelineRows {
     pub(crate) lanes: Vec<Vec<Block>>,
     /// Drawable marks, by start.
     pub(crate) marks: Vec<Mark>,
@@ -29,7 +29,7 @@ pub(crate) struct Rows {
 impl Timeline {
     /// Number of activities that cannot be drawn (see [`Timeline::activities`]).
     pub fn left_out(&self) -> usize {
-        Rows::new(self).left_out
+        TimelineRows::new(self).left_out
     }
 
     /// Utilisation of each lane, 0 to 1; overlapping activities count once.
@@ -37,12 +37,12 @@ impl Timeline {
     /// # Complexity
     /// O(n log n) time and O(n) space for n activities.
     pub fn utilisation(&self) -> Vec<f64> {
-        let rows = Rows::new(self);
+        let rows = TimelineRows::new(self);
         rows.lanes.iter().map(|lane| rows.utilisation(lane, 0.0, rows.seconds)).collect()
     }
 }
 
-impl Rows {
+impl TimelineRows {
     pub(crate) fn new(timeline: &Timeline) -> Self {
         let mut rows = Self {
             lanes: vec![Vec::new(); timeline.lanes.len()],

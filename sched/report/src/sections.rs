@@ -9,7 +9,7 @@ use crate::legend::{entries, swatch};
 use crate::markup::{escape, put};
 use crate::number::{bytes, count, percent, ratio};
 use crate::report::{Cache, Epoch, Report};
-use crate::rows::Rows;
+use crate::rows::TimelineRows;
 use crate::svg::{SvgOptions, draw};
 use crate::table;
 use crate::timeline::Timeline;
@@ -93,7 +93,7 @@ pub(crate) fn tiles(report: &Report) -> String {
     if out.is_empty() { out } else { format!(r#"<dl class="tiles">{out}</dl>"#) }
 }
 
-pub(crate) fn timelines(all: &[(&str, &Timeline, Rows)]) -> String {
+pub(crate) fn timelines(all: &[(&str, &Timeline, TimelineRows)]) -> String {
     if all.is_empty() {
         return String::new();
     }
@@ -273,7 +273,7 @@ fn staleness(report: &Report) -> String {
     }))
 }
 
-pub(crate) fn notes(report: &Report, timelines: &[(&str, &Timeline, Rows)]) -> String {
+pub(crate) fn notes(report: &Report, timelines: &[(&str, &Timeline, TimelineRows)]) -> String {
     let mut notes = report.notes.clone();
     for (name, _, rows) in timelines.iter().filter(|t| t.2.left_out > 0) {
         let (name, left_out) = (name.to_lowercase(), count(rows.left_out as u64));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::legend::{entries, legend, patterns};
 use crate::markup::{escape, fit, put, px, text_width};
 use crate::panel::{Frame, Panel};
-use crate::rows::Rows;
+use crate::rows::TimelineRows;
 use crate::timeline::Timeline;
 
 const STYLE: &str = include_str!("timeline.css");
@@ -39,11 +39,11 @@ impl Default for SvgOptions {
 /// # Complexity
 /// O(n log n) time and O(n) space for n activities; its size is bounded by its width and its lanes.
 pub fn svg(timeline: &Timeline, options: &SvgOptions) -> String {
-    draw(timeline, &Rows::new(timeline), options, true)
+    draw(timeline, &TimelineRows::new(timeline), options, true)
 }
 
 /// Draws the timeline. A stand-alone picture has background, margins, legend, patterns and style; a page has those once.
-pub(crate) fn draw(timeline: &Timeline, rows: &Rows, options: &SvgOptions, alone: bool) -> String {
+pub(crate) fn draw(timeline: &Timeline, rows: &TimelineRows, options: &SvgOptions, alone: bool) -> String {
     let width = f64::from(options.width.clamp(480, 8192));
     let margin = if alone { 20.0 } else { 0.0 };
     let id: String = options.id.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-' || *c == '_').collect();

@@ -1,4 +1,4 @@
-//! Chrome's trace format: one process a timeline, one thread a lane. Perfetto and `chrome://tracing` open it.
+//! Chrome's trace format: one process per timeline, one thread per lane. Perfetto and `chrome://tracing` open it.
 
 use std::io::{self, Write};
 

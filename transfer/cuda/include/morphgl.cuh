@@ -108,7 +108,7 @@ __device__ __forceinline__ float half_value(uint16_t bits) {
 
 __device__ __forceinline__ float bf16_value(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
 
-// Dropout mask of morphgl-model-spec, and the node of each row that it drops elements of.
+// Dropout mask of morphgl-model-core, and the node of each row that it drops elements of.
 struct DropoutMask {
     uint64_t key;
     uint32_t threshold;

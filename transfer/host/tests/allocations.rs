@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_graph_store::FeatureMatrix;
 use morphgl_registry::{

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_graph_store::{Array, Dataset, Splits, Topology};
 use morphgl_registry::{BatchingContext, Fanouts, Place, SamplerSettings, SeedSet};
 use proptest::prelude::*;

@@ -24,7 +24,7 @@ const HEAD: usize = 3 * LINE;
 const PIECE: usize = 1 << 11;
 
 /// Rows of the new dataset.
-struct Rows<'a> {
+struct ReorderedRows<'a> {
     topology: &'a Topology,
     order: &'a Order,
     /// First edge of each new row, and the number of edges.
@@ -43,7 +43,7 @@ pub(super) fn write(
     writer: &mut DatasetWriter,
     progress: Progress<'_>,
 ) -> Result<()> {
-    let rows = Rows { topology, order, starts: starts(topology, order), unknown: AtomicU64::new(NONE) };
+    let rows = ReorderedRows { topology, order, starts: starts(topology, order), unknown: AtomicU64::new(NONE) };
     writer.array("indptr", &rows.starts, None)?;
     let num_edges = topology.num_edges();
     let mut indices = writer.stream::<u32>("indices")?;
@@ -99,12 +99,12 @@ fn starts(topology: &Topology, order: &Order) -> Vec<u64> {
     starts
 }
 
-impl Rows<'_> {
+impl ReorderedRows<'_> {
     /// Fills in the neighbours of consecutive edges of the new rows, and their weights, if there are any.
     ///
     /// Rows are copied a piece at a time, and then relabelled without regard to where they end: a loop over each row ends in a
-    /// mispredicted branch, after which few look-ups are in flight. Of rows of 30 edges it took 3.8 ns an edge instead of 5.4,
-    /// as much as with prefetched look-ups (a Zen 3 core at AVX2, ranks of 6 MB).
+    /// mispredicted branch, after which few look-ups are in flight. Of rows of 30 edges it took 3.8 ns per edge instead
+    /// of 5.4, as much as with prefetched look-ups (a Zen 3 core at AVX2, ranks of 6 MB).
     fn fill(&self, edges: Range<u64>, neighbors: &mut [u32], mut weights: &mut [f32]) {
         let Self { topology, order, starts, unknown } = self;
         let (indptr, indices): (&[u64], &[u32]) = (topology.indptr(), topology.indices());

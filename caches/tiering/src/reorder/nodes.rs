@@ -1,4 +1,4 @@
-//! Data of the nodes: features, columns of one element a node, splits.
+//! Data of the nodes: features, columns of one element per node, splits.
 
 use half::{bf16, f16};
 use morphgl_graph_store::{Dataset, DatasetWriter, Element, FeatureMatrix, write_blocks};
@@ -60,7 +60,7 @@ fn rows<T: Element>(
     Ok(())
 }
 
-/// Writer of columns, which have one element a node.
+/// Writer of columns, which have one element per node.
 #[derive(Clone, Copy)]
 pub(super) struct Nodes<'a> {
     pub(super) order: &'a Order,

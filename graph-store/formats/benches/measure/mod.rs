@@ -104,7 +104,7 @@ pub(crate) fn forget_files() -> bool {
     sync.is_ok_and(|s| s.success()) && fs::write("/proc/sys/vm/drop_caches", "1").is_ok()
 }
 
-/// Bytes a second.
+/// Bytes per second.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     /// Sequential reads past the page cache.

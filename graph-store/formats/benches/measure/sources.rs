@@ -126,7 +126,7 @@ fn csc(
     out.flush()
 }
 
-/// A hundred features a node, labels, and a single edge.
+/// A hundred features per node, labels, and a single edge.
 fn features<const N: usize>(
     path: &Path,
     graph: &Graph,

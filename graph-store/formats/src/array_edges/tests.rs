@@ -13,7 +13,7 @@ fn rows_without_edges_take_no_memory() {
     out.write(&offsets).unwrap();
     out.finish(None).unwrap();
     let mut tables = ArraySet::open(dir.path()).unwrap();
-    let mut compressed = CompressedRows::new(tables.array("indptr").unwrap(), Rows::Sources);
+    let mut compressed = CompressedRows::new(tables.array("indptr").unwrap(), RowContent::Sources);
     let rows = [2, 1].map(|count| compressed.rows_of(count).unwrap().0);
     assert_eq!(rows, [vec![(4999, 1), (8999, 2)], vec![(8999, 1)]]);
     compressed.end().unwrap();

@@ -149,7 +149,7 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
         let (encode, pool) = (self.encode, PagePool::new());
         let (dim, size) = (encode.dim as u64, encode.dtype.size());
         let (progress, memory) = (self.ingest.progress(), self.ingest.options().memory);
-        // A few segments a thread are in flight, read and converted.
+        // A few segments per thread are in flight, read and converted.
         let segment = (memory / 64 / array.ty.size.max(4) as u64).clamp(1 << 12, MAX_SEGMENT);
         let step = (segment / dim).max(1) * dim;
         let same = array.ty.is(encode.dtype) && encode.normalize.is_none();
@@ -263,7 +263,7 @@ pub(crate) fn random(
 
 /// Refuses rows of more values than are read.
 pub(crate) fn check_dim(path: &Path, dim: u64) -> Result<()> {
-    if dim > MAX_DIM { invalid(path, format!("{dim} features a node"), "keep some of them") } else { Ok(()) }
+    if dim > MAX_DIM { invalid(path, format!("{dim} features per node"), "keep some of them") } else { Ok(()) }
 }
 
 /// Number of values in a row of a feature matrix.

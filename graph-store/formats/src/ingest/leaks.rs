@@ -129,7 +129,7 @@ struct FirstNode {
 /// Columns of `features` (`[nodes, dim]`) that have one value per class, but not the same one for all of them. Nodes without a
 /// label do not count.
 ///
-/// Ends at the first rows where, as mostly, no column is left. Memory: a byte a column, and some 30 bytes a class.
+/// Ends at the first rows where, as mostly, no column is left. Memory: a byte per column, and some 30 bytes per class.
 fn columns<T: Element + Into<f32>>(
     features: &Array<T>,
     dim: usize,

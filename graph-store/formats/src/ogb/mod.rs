@@ -215,7 +215,7 @@ fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
         let mut label_archive = Archive::open(&label_path)?;
         let mut array = label_archive.array("node_label")?;
         if !matches!(array.shape[..], [_] | [_, 1]) {
-            let what = format!("labels of shape {:?}: sets of several targets a node are not stored", array.shape);
+            let what = format!("labels of shape {:?}: sets of several targets per node are not stored", array.shape);
             return invalid(&array.path, what, "keep one column");
         }
         check_count(&array.path, array.shape[0], counts.num_nodes)?;

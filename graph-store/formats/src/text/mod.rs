@@ -4,7 +4,7 @@
 macro_rules! neighbors_command {
     () => {
         concat!(
-            "if each line lists a node and its neighbours, write one edge a line: `python3 -c \"import re; ",
+            "if each line lists a node and its neighbours, write one edge per line: `python3 -c \"import re; ",
             "print('src dst'); [print(u, v) for u, *vs in (re.findall(r'[^\\s,;:]+', s) for s in open('FILE') ",
             "if s.strip() and s[0] not in '#%') for v in vs]\" > edges.txt`"
         )

@@ -254,7 +254,7 @@ pub(crate) const CASES: &[(&str, &str, &str)] = &[
     (
         "alice bob carol\nbob carol dave\ncarol alice bob\n",
         "",
-        "!e.csv, line 1: the first line has no names of columns: \"bob\" is on line 2, too; if each line lists a node and its neighbours, write one edge a line: `python3",
+        "!e.csv, line 1: the first line has no names of columns: \"bob\" is on line 2, too; if each line lists a node and its neighbours, write one edge per line: `python3",
     ),
     (
         "alice bob carol\nbob carol dave\ncarol alice bob\n",

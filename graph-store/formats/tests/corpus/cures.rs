@@ -49,7 +49,7 @@ fn cures(message: &str) -> Vec<Cure> {
     found
 }
 
-/// The edges of a list of neighbours, one a line.
+/// The edges of a list of neighbours, one per line.
 fn neighbors(text: &str) -> String {
     let mut edges = "src dst\n".to_string();
     for line in text.lines().filter(|line| !line.starts_with(['#', '%'])) {

@@ -180,7 +180,7 @@ fn a_column_of_an_array_is_chosen() {
     let labels = case.array("y.npy", &[0i32, 5, 1, 6, 2, 7], Some(2));
     case.options.nodes = NodeFiles { labels, ..NodeFiles::default() };
     let error = case.import("0 1\n1 2\n").unwrap_err();
-    let said = "y.npy: an array of shape [3, 2], where one value a node is expected; read one of its columns by --label-column 1 to 2";
+    let said = "y.npy: an array of shape [3, 2], where one value per node is expected; read one of its columns by --label-column 1 to 2";
     assert!(error.starts_with(said), "{error}");
     case.options.nodes.columns.label = Some(Column::Number(2));
     assert_eq!(nodes(&case.import("0 1\n1 2\n").unwrap()), ["0:  / 5 / -", "1:  / 6 / -", "2:  / 7 / -"]);

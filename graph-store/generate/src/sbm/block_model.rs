@@ -15,7 +15,7 @@ use crate::node_data::NodeData;
 use crate::output::Model;
 use crate::poisson::poisson;
 use crate::random::{Key, Purpose};
-use crate::rows::{Buffers, Rows};
+use crate::rows::{Buffers, SortedRows};
 
 /// Unit of expected degrees, which are integers so that their sums are exact in any order.
 const UNIT: f64 = 64.0;
@@ -137,7 +137,7 @@ impl Model for BlockModel {
         Buffers::new(max_edges(&self.parameters))
     }
 
-    fn rows(&self, block: usize, buffers: &Buffers) -> Rows {
+    fn rows(&self, block: usize, buffers: &Buffers) -> SortedRows {
         let first = block as u64 * self.block_nodes;
         let len = self.block_nodes.min(self.data().nodes() - first) as usize;
         buffers.rows(first as u32, len, |edges| {
@@ -209,7 +209,7 @@ fn max_edges(parameters: &Parameters) -> u64 {
 }
 
 /// Nodes of a block: enough blocks for many threads and for little memory, but not so many that the pairs of blocks
-/// hold fewer than a handful of edges a class. A function of the configuration alone, since the edges follow from it.
+/// hold fewer than a handful of edges per class. A function of the configuration alone, since the edges follow from it.
 fn block_nodes(parameters: &Parameters) -> u64 {
     let (nodes, classes) = (parameters.data.nodes() as f64, parameters.data.config.classes as f64);
     let by_edges = (nodes * parameters.degree / (8.0 * classes)).sqrt();

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::engine::{Engine, Method, engine};
+use super::engine::{IoEngine, Method, engine};
 use super::error::Result;
 use super::file::DirectFile;
 use super::plan::{Fetch, Layout, Request};
@@ -59,7 +59,7 @@ impl std::ops::Sub for Stats {
 #[derive(Debug)]
 pub struct Reader {
     settings: Settings,
-    engine: Box<dyn Engine>,
+    engine: Box<dyn IoEngine>,
     refused: Option<String>,
     /// The read in each slot.
     requests: Vec<Request>,
@@ -150,7 +150,7 @@ impl Reader {
 
 /// Ensures that all elements of `request` are in its slot; reads again what a read left out.
 fn complete(
-    engine: &mut dyn Engine,
+    engine: &mut dyn IoEngine,
     slot: usize,
     file: &DirectFile,
     request: &Request,

@@ -1,4 +1,4 @@
-//! What the bench prints: a table, or one JSON document a line.
+//! What the bench prints: a table, or one JSON document per line.
 
 use morphgl_graph_store::FeatureMatrix;
 

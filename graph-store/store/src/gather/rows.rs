@@ -87,7 +87,7 @@ pub(super) enum Stores {
 pub(super) fn copy(level: SimdLevel, stores: Stores, rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8]) {
     assert_eq!(Some(out.len()), nodes.len().checked_mul(row_bytes), "bytes of the output and of the gathered rows");
     let num_rows = rows.len() / row_bytes;
-    // One pass over 4 bytes a row, without branches, is what it costs to leave the copying unchecked.
+    // One pass over 4 bytes per row, without branches, is what it costs to leave the copying unchecked.
     let Some(&last) = nodes.iter().max() else { return };
     assert!((last as usize) < num_rows, "row {last} does not exist, there are {num_rows}");
     let tuning = PrefetchTuning::detected();

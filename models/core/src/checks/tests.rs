@@ -1,5 +1,5 @@
+use crate::ModelKind;
 use morphgl_conformance::training::{batch, tiny};
-use morphgl_model_spec::ModelKind;
 use morphgl_registry::{Hardware, Phase};
 
 use super::*;

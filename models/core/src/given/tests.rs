@@ -1,4 +1,4 @@
-use morphgl_model_spec::ModelKind;
+use crate::ModelKind;
 use morphgl_registry::{Hardware, Phase};
 
 use super::*;

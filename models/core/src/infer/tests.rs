@@ -1,9 +1,9 @@
 use std::sync::Mutex;
 
+use crate::ModelKind;
 use morphgl_conformance::batching::graphs;
 use morphgl_conformance::training::tiny;
-use morphgl_model_spec::ModelKind;
-use morphgl_registry::{Alone, Hardware, Phase};
+use morphgl_registry::{Hardware, Phase, SingleProcess};
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn rows_may_be_appended_later() {
     let limits = Limits { rows: 2, ..Limits::default() };
     let delayed = |fails| {
         let (mut layers, nodes) = (DelayedLayers { rows: Vec::new(), fails }, [7, 0, 7, 3, 5]);
-        infer((KEY, &model), &mut layers, (&dataset, &nodes), limits, &mut Alone)
+        infer((KEY, &model), &mut layers, (&dataset, &nodes), limits, &mut SingleProcess)
     };
     assert_eq!(delayed(false).expect("logits"), [107.0, 100.0, 107.0, 103.0, 105.0]);
     assert!(delayed(true).is_err_and(|e| e.to_string().contains("it is lost")));
@@ -58,7 +58,7 @@ fn ids_that_change_in_a_mapped_file() {
     let run = |rows| {
         let (mut layers, limits) =
             (DelayedLayers { rows: Vec::new(), fails: false }, Limits { rows, ..Limits::default() });
-        infer((KEY, &model), &mut layers, (&dataset, &[7, 0]), limits, &mut Alone)
+        infer((KEY, &model), &mut layers, (&dataset, &[7, 0]), limits, &mut SingleProcess)
     };
     run(usize::MAX).expect("the file is as it was");
     let indices = dataset.topology.indices();

@@ -1,6 +1,6 @@
 //! Dropout factors of consecutive entries, up to 1024 at a time: a call of the generator computes 64.
 
-use morphgl_model_spec::{Dropout, RowPart};
+use morphgl_model_core::{Dropout, RowPart};
 
 use super::Attention;
 

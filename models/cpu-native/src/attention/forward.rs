@@ -13,7 +13,7 @@ use crate::simd::{Simd, dispatch};
 const GROUP: usize = 512;
 
 dispatch! {
-    /// Writes the halves of the scores by source and by destination, `heads` elements a node.
+    /// Writes the halves of the scores by source and by destination, `heads` elements per node.
     fn halves(a: &Attention<'_>, inputs: Inputs<'_>, nodes: Range<usize>, halves: [&mut [f32]; 2]) = halves_of::<S>
 }
 dispatch! {

@@ -12,7 +12,7 @@ pub(super) trait WeightedRows {
     fn len(&self) -> usize;
     /// Row `k`, `heads * width` elements.
     fn row(&self, k: usize) -> &[f32];
-    /// Coefficients of row `k`, one a head.
+    /// Coefficients of row `k`, one per head.
     fn coefficients(&self, k: usize) -> &[f32];
     /// Prefetches a row some rows after `k`.
     fn prefetch(&self, k: usize);
@@ -177,7 +177,7 @@ unsafe fn dot<S: Simd>(a: &[f32], b: &[f32]) -> f32 {
     }
 }
 
-/// Dot products of the heads of two rows, one a head; four heads share their horizontal sums.
+/// Dot products of the heads of two rows, one per head; four heads share their horizontal sums.
 #[inline(always)]
 pub(super) unsafe fn dots<S: Simd>(a: &[f32], b: &[f32], width: usize, out: &mut [f32]) {
     assert!(a.len() == out.len() * width && b.len() == a.len(), "elements of two rows");
@@ -315,7 +315,7 @@ pub(super) unsafe fn exp<S: Simd>(values: &mut [f32]) {
 /// exp(x) = 2^n · exp(r) with n the integer nearest to x / ln 2, |r| <= ln 2 / 2, and exp(r) its series to r^7 / 7!.
 #[inline(always)]
 unsafe fn exp_vector<S: Simd>(x: S::V) -> S::V {
-    /// Adding it rounds to an integer, in the low bits of the sum.
+    /// Rounding constant: adding it leaves the nearest integer in the low bits of the sum.
     const MAGIC: f32 = 12_582_912.0;
     /// ln 2 in two parts; the first has few enough bits that its product with n is exact.
     const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];

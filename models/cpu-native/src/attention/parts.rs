@@ -14,14 +14,14 @@ pub(super) struct Parts<'a> {
     count: usize,
 }
 
-/// How the elements of an output belong to parts.
+/// Division of an output's elements among the parts.
 #[derive(Clone, Copy)]
 pub(super) enum Piece {
-    /// This number of elements a row.
+    /// This number of elements per row.
     Row(usize),
-    /// `each` elements an entry; with `self_loops`, each row has one more entry.
+    /// `each` elements per entry; with `self_loops`, each row has one more entry.
     Entry { self_loops: bool, each: usize },
-    /// This number of elements a part.
+    /// This number of elements per part.
     Part(usize),
 }
 

@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use morphgl_model_spec::Dropout;
+use morphgl_model_core::Dropout;
 use morphgl_platform::philox::{M, W};
 
 use super::Blocks;
@@ -14,7 +14,7 @@ use super::Blocks;
 const BLOCKS: usize = 16;
 const ELEMENTS: usize = 8 * BLOCKS;
 
-/// Does what `Dropout::apply` does.
+/// SIMD version of `Dropout::apply`, with the same bits.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn apply(dropout: &Dropout, nodes: &[u32], values: &mut [f32]) {
     let scale = _mm512_set1_ps(dropout.scale());

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use morphgl_model_spec::Dropout;
+use morphgl_model_core::Dropout;
 use morphgl_platform::philox::{M, W};
 
 use super::Blocks;
@@ -10,7 +10,7 @@ use super::Blocks;
 /// Blocks computed at once, of eight elements each.
 const BLOCKS: usize = 8;
 
-/// Does what `Dropout::apply` does.
+/// SIMD version of `Dropout::apply`, with the same bits.
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn apply(dropout: &Dropout, nodes: &[u32], values: &mut [f32]) {
     let scale = _mm256_set1_ps(dropout.scale());

@@ -1,4 +1,4 @@
-use morphgl_model_spec::DropoutSite;
+use morphgl_model_core::DropoutSite;
 use proptest::prelude::*;
 
 use super::*;

@@ -12,10 +12,10 @@ use super::{Left, Right, Target, kernel, panel};
 use crate::buffer::{Buffer, resize};
 use crate::simd::{Simd, dispatch};
 
-/// Maximum share of nonzeros; the dense kernel is as fast from about 0.75 on (bench `step`).
+/// Maximum fraction of nonzeros; the dense kernel is as fast from about 0.75 on (bench `step`).
 const MAX_NONZEROS: f64 = 0.6;
-/// The same where the GEMM would run on AMX tiles: at a quarter of nonzeros a weight's gradient is 1.4 to 2.3 times as fast as
-/// on tiles, at a half 0.9 to 1.4 times (bench `step`, one thread of a Xeon).
+/// Maximum fraction of nonzeros where the GEMM would run on AMX tiles: at a quarter of nonzeros a weight's gradient is
+/// 1.4 to 2.3 times as fast as on tiles, at a half 0.9 to 1.4 times (bench `step`, one thread of a Xeon).
 const MAX_NONZEROS_ON_TILES: f64 = 0.35;
 /// Minimum columns, for enough vectors to hide the latency of a row's additions, and minimum rows and depth, for packing the
 /// right factor and finding the zeros to pay off.

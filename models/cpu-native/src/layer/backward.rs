@@ -16,7 +16,7 @@ use crate::buffer::{Buffer, resize};
 use crate::epilogue::add_rows;
 use crate::gemm::{Left, Right, multiply, multiply_all, pack, packed_len};
 use crate::parallel::{self, ROWS, row_blocks, with_scratch};
-use crate::rows::Rows;
+use crate::rows::InputRows;
 use crate::sparse::{Side, SparseInput};
 use crate::spmm::{Csr, spmm};
 
@@ -176,7 +176,7 @@ impl Layer {
         let (in_output, concatenates) = (self.overwrites_output(), self.concatenates(level));
         // Rows of the store were kept, or are read again.
         let kept = has_root && x.nodes.is_some() && !self.reads_again();
-        let x = if kept { Rows::dense_f32(self.store_rows.read(num_dst * depth)) } else { x };
+        let x = if kept { InputRows::dense_f32(self.store_rows.read(num_dst * depth)) } else { x };
         let lanes = Lanes::new(num_dst);
         let Buffers { packed: [packed_neighbours, packed_root], root_grad, lane_sums, vectors, .. } = &mut self.back;
         let neighbours_size = if has_neighbours { size } else { 0 };
@@ -314,7 +314,7 @@ impl Layer {
         let attends = self.order == Order::Attend;
         // Rows of the store were kept.
         let kept = x.nodes.is_some();
-        let x = if kept { Rows::dense_f32(self.store_rows.read(num_src * depth)) } else { x };
+        let x = if kept { InputRows::dense_f32(self.store_rows.read(num_src * depth)) } else { x };
         let csr = (!attends).then(|| adjacency.transposed_csr(block));
         let Buffers { packed, output_grad, transformed_grad, input_grad, lane_sums, .. } = &mut self.back;
         let output_grad = output_grad.read(if attends { 0 } else { num_dst * width });

@@ -1,6 +1,6 @@
 //! Rows of a layer's output that are given, after those that are computed.
 
-use morphgl_model_spec::Dropout;
+use morphgl_model_core::Dropout;
 use morphgl_platform::SimdLevel;
 
 use super::Layer;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use morphgl_model_spec::{ModelKind, ParameterSpec};
+use morphgl_model_core::{ModelKind, ParameterSpec};
 
 /// Ranges of a layer's parameters in the flat buffer of all parameters.
 #[derive(Debug, Clone, Default)]

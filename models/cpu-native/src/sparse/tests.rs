@@ -59,7 +59,7 @@ proptest! {
 #[test]
 fn dropped_elements_are_zero() {
     let dense: Vec<f32> = (0..40 * 100).map(|i| f32::from(i % 9 == 0)).collect();
-    let dropout = Dropout::new(3, 1, 2, 0, morphgl_model_spec::DropoutSite::Input, 0.4).expect("it drops");
+    let dropout = Dropout::new(3, 1, 2, 0, morphgl_model_core::DropoutSite::Input, 0.4).expect("it drops");
     let mut expected = dense.clone();
     let nodes: Vec<u32> = (0..40).map(|row| 7 * row + 3).collect();
     dropout.apply(&nodes, &mut expected);

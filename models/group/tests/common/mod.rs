@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_graph_store::Dataset;
-use morphgl_group::{BUCKET_BYTES, Division, Exchange, HostExchange, Seat, join};
+use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupMember, HostExchange, join};
 use morphgl_registry::{
-    BatchId, BatchingContext, Complete, Gradients, Handle, MiniBatch, NamedTensor, Operators, Phase, Place, Result,
-    Route, RouteOperators, SamplerSettings, Score, SeedSet, Training, TrainingContext, TrainingOperator,
+    BatchId, BatchingContext, GradientReady, Gradients, Handle, MiniBatch, NamedTensor, Operators, Phase, Place,
+    Result, Route, RouteOperators, SamplerSettings, Score, SeedSet, Training, TrainingContext, TrainingOperator,
     TransferringContext,
 };
 use morphgl_training_cpu_native::CpuNative;
@@ -57,7 +57,7 @@ impl Training for Observed {
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         self.inner.accumulate(batch)
     }
-    fn accumulate_last(&mut self, batch: &MiniBatch, complete: Complete<'_>) -> Result<Handle<Score>> {
+    fn accumulate_last(&mut self, batch: &MiniBatch, complete: GradientReady<'_>) -> Result<Handle<Score>> {
         self.inner.accumulate_last(batch, complete)
     }
     fn gradients(&mut self) -> Result<Gradients> {
@@ -121,7 +121,7 @@ impl Task {
             options: Value::Null,
         });
         let route = Route {
-            batching: morphgl_batching_cpu_neighbor::DESCRIPTION.key,
+            batching: morphgl_batching_cpu::NEIGHBOR.key,
             transferring: morphgl_transferring_cpu_host::DESCRIPTION.key,
             training: morphgl_training_cpu_native::KEY,
             read_at: Place::Host,
@@ -165,7 +165,7 @@ impl Task {
         let ends = HostExchange::group(size, LIMIT);
         thread::scope(|scope| {
             let trainer = |end: HostExchange| {
-                let seat = Seat {
+                let member = GroupMember {
                     exchange: Box::new(end) as Box<dyn Exchange>,
                     division: Arc::clone(division),
                     num_seeds: self.dataset.splits.train.len(),
@@ -176,7 +176,7 @@ impl Task {
                 };
                 scope.spawn(move || {
                     let seen = Seen::default();
-                    train(join(self.operators(&seen), seat).expect("one training operator"), epochs, &seen)
+                    train(join(self.operators(&seen), member).expect("one training operator"), epochs, &seen)
                 })
             };
             let running: Vec<_> = ends.into_iter().map(trainer).collect();

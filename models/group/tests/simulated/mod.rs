@@ -64,7 +64,8 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// `size` trainers with speeds log-uniform up to 1:30, fixed costs of 0.1% to 50% of the time of all together, deviations
-    /// of 2 to 10%, a stall in 1 of 200 steps, and work of a power law of exponent 1.2 to 3, estimated up to 20% a seed.
+    /// of 2 to 10%, a stall in 1 of 200 steps, and work of a power law of exponent 1.2 to 3, estimated up to 20% per
+    /// seed.
     pub(crate) fn random(seed: u64, size: usize, num_batches: usize, batch_size: usize) -> Self {
         let mut random = Random(seed.wrapping_mul(0xA24B_AED4_963E_E407));
         let mut speeds: Vec<f64> = (0..size).map(|_| random.log(1.0, 30.0)).collect();
@@ -207,7 +208,7 @@ impl Epoch<'_> {
     }
 
     /// The count ratio of the Unified CPU-GPU protocol's load balancer as its code has it: numbers of seeds in inverse proportion
-    /// to the mean of each trainer's seconds a seed, all steps so far weighing the same whatever their work.
+    /// to the mean of each trainer's seconds per seed, all steps so far weighing the same whatever their work.
     pub(crate) fn published(&self, sums: &mut [(f64, f64)]) -> f64 {
         let mut total = 0.0;
         for step in 0..self.sums.len() {

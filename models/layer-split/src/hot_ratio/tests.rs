@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use super::{Follow, HotRatio};
 use crate::SuperBatches;
 
-/// Ten super-batches of four mini-batches an epoch.
+/// Ten super-batches of four mini-batches per epoch.
 const SUPER_BATCHES: SuperBatches = SuperBatches { batches: 40, len: 4 };
 
 /// Half a step towards the ratio at which both take as long.

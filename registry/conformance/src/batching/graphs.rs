@@ -13,8 +13,8 @@ fn word(a: usize, b: usize) -> u32 {
     philox4x32_10([a as u32, b as u32, 0, 0], [0xC0, 0xFE])[0]
 }
 
-/// A random graph of about `degree` in-neighbours a node: with isolated nodes, self loops, duplicate edges, a node with
-/// edges from all nodes (node 0), some nodes without a class, and features of f16 in rows of 3.
+/// A random graph of about `degree` in-neighbours per node: with isolated nodes, self loops, duplicate edges, a node
+/// with edges from all nodes (node 0), some nodes without a class, and features of f16 in rows of 3.
 /// With `weights`, these are quarters, a fifth of them 0.
 pub fn random(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
     let mut rows: Vec<Vec<u32>> = vec![(0..num_nodes as u32).collect()];

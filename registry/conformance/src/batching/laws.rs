@@ -25,7 +25,7 @@ pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
             "each input node occurs once, but for seeds that repeat"
         );
         let first: HashMap<u32, usize> = nodes.iter().enumerate().rev().map(|(local, &v)| (v, local)).collect();
-        assert_eq!(batch.blocks.len(), case.settings.sampling.num_layers(), "a block a layer");
+        assert_eq!(batch.blocks.len(), case.settings.sampling.num_layers(), "a block per layer");
         let mut num_src = nodes.len();
         for block in &batch.blocks {
             assert_eq!(
@@ -63,7 +63,7 @@ pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
 /// Offsets and indices are those of a bipartite graph.
 fn block_is_valid(block: &Block) {
     assert!(block.num_dst <= block.num_src, "the destination nodes are the first of the source nodes");
-    assert_eq!(block.indptr.len(), block.num_dst + 1, "an offset a row, and one");
+    assert_eq!(block.indptr.len(), block.num_dst + 1, "an offset per row, and one");
     assert_eq!(block.indptr[0], 0, "the first offset");
     assert!(block.indptr.is_sorted(), "offsets never decrease");
     assert_eq!(block.indptr[block.num_dst] as usize, block.indices.len(), "the last offset");

@@ -44,7 +44,7 @@ fn same_score(what: &str, actual: &Score, expected: &Score) {
 
 /// Step of the finite differences.
 const STEP: f32 = 3e-3;
-/// Bound of the rounding errors of f32 logits, some 1e-7 / STEP a seed.
+/// Bound of the rounding errors of f32 logits, some 1e-7 / STEP per seed.
 const TOLERANCE: f64 = 2e-3;
 
 /// Gradients of every parameter agree with finite differences of the loss, with dropout and without.

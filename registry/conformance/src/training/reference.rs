@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::graph::features;
 use super::layers;
 
-type Rows = Vec<Vec<f64>>;
+type RowVectors = Vec<Vec<f64>>;
 
 /// Logits of all nodes of a model without normalisation, residual or scaling to length 1, with all neighbours.
 ///
 /// # Panics
 ///
 /// When a parameter is missing.
-pub fn logits(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> Rows {
+pub fn logits(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> RowVectors {
     let kind = model["kind"].as_str().expect("a kind");
     let layers = layers(model);
     let gcn = Norm::Gcn { added: if model["self_loops"] == false { 0.0 } else { 1.0 } };
@@ -33,10 +33,10 @@ pub fn logits(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> R
             }
             "gin" => {
                 let own = 1.0 + f64::from(get("eps").values[0]);
-                let own: Rows = x.iter().map(|row| row.iter().map(|v| own * v).collect()).collect();
+                let own: RowVectors = x.iter().map(|row| row.iter().map(|v| own * v).collect()).collect();
                 let all = sum(&aggregate(dataset, &x, Norm::Sum), &own);
                 let hidden = biased(linear(&all, get("nn.lins.0.weight")), get("nn.lins.0.bias"));
-                let hidden: Rows = hidden.iter().map(|row| row.iter().map(|v| v.max(0.0)).collect()).collect();
+                let hidden: RowVectors = hidden.iter().map(|row| row.iter().map(|v| v.max(0.0)).collect()).collect();
                 biased(linear(&hidden, get("nn.lins.1.weight")), get("nn.lins.1.bias"))
             }
             "gat" if model["attention"] == "gatv2" => {
@@ -76,20 +76,20 @@ fn leaky(x: f64) -> f64 {
     if x > 0.0 { x } else { 0.2 * x }
 }
 
-fn linear(x: &Rows, weight: &NamedTensor) -> Rows {
+fn linear(x: &RowVectors, weight: &NamedTensor) -> RowVectors {
     let cols = weight.shape[1];
     let dot = |row: &[f64], w: &[f32]| row.iter().zip(w).map(|(x, &w)| x * f64::from(w)).sum();
     x.iter().map(|row| weight.values.chunks_exact(cols).map(|w| dot(row, w)).collect()).collect()
 }
 
-fn biased(mut x: Rows, bias: &NamedTensor) -> Rows {
+fn biased(mut x: RowVectors, bias: &NamedTensor) -> RowVectors {
     for row in &mut x {
         row.iter_mut().zip(&bias.values).for_each(|(x, &b)| *x += f64::from(b));
     }
     x
 }
 
-fn sum(a: &Rows, b: &Rows) -> Rows {
+fn sum(a: &RowVectors, b: &RowVectors) -> RowVectors {
     a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(a, b)| a + b).collect()).collect()
 }
 
@@ -103,7 +103,7 @@ enum Norm {
     },
 }
 
-fn aggregate(dataset: &Dataset, x: &Rows, norm: Norm) -> Rows {
+fn aggregate(dataset: &Dataset, x: &RowVectors, norm: Norm) -> RowVectors {
     let topology = &dataset.topology;
     let degree = |v: u32| match topology.weights() {
         Some(w) if matches!(norm, Norm::Gcn { .. }) => w[topology.edge_range(v)].iter().map(|&w| f64::from(w)).sum(),
@@ -134,7 +134,12 @@ fn inverse_root(x: f64) -> f64 {
 }
 
 /// Attention over the other neighbours and the node itself once; heads side by side.
-fn attend(dataset: &Dataset, values: &Rows, att: &NamedTensor, score: &dyn Fn(usize, usize, usize) -> f64) -> Rows {
+fn attend(
+    dataset: &Dataset,
+    values: &RowVectors,
+    att: &NamedTensor,
+    score: &dyn Fn(usize, usize, usize) -> f64,
+) -> RowVectors {
     let (heads, width) = (att.shape[1], att.shape[2]);
     let row = |v: u32| {
         let others = dataset.topology.neighbors(v).iter().filter(|u| **u != v);
@@ -153,7 +158,7 @@ fn attend(dataset: &Dataset, values: &Rows, att: &NamedTensor, score: &dyn Fn(us
 }
 
 /// Averages the heads in the last layer, and adds the bias.
-fn heads(x: Rows, att: &NamedTensor, last: bool, bias: &NamedTensor) -> Rows {
+fn heads(x: RowVectors, att: &NamedTensor, last: bool, bias: &NamedTensor) -> RowVectors {
     let (heads, width) = (att.shape[1], att.shape[2]);
     let mean = |row: &Vec<f64>| -> Vec<f64> {
         (0..width).map(|c| (0..heads).map(|h| row[h * width + c]).sum::<f64>() / heads as f64).collect()

@@ -72,7 +72,7 @@ class Profile(Brief):
 
 @dataclass(repr=False)
 class Plan(Brief):
-    """A plan and its prediction: seconds an epoch, and the bound that no schedule is faster than."""
+    """A plan and its prediction: seconds per epoch, and the bound that no schedule is faster than."""
 
     strategy: str
     epoch_seconds: float
@@ -221,7 +221,7 @@ def profile(graph: Any = None, model: str = "sage", *, progress: bool = False, *
 
 
 def plan(graph: Any = None, model: str = "sage", *, progress: bool = False, **options: Any) -> Planned:
-    """Measures, and computes the plan with the least predicted seconds an epoch. Options are those of `morphgl plan --help`."""
+    """Measures, and computes the plan with the least predicted seconds per epoch. Options are those of `morphgl plan --help`."""
     if "profile" in options or "durations" in options:
         model = None
     document = run("plan", graph, [], {"model": model, **options}, progress=progress)

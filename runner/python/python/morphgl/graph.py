@@ -43,7 +43,7 @@ class Graph:
         the sources of each node's edges. `x`: `[nodes, features]`, finite. `y`: int `[nodes]`, -1 for none, or names of classes,
         which are numbered in their order. `edge_weight`: `[edges]`, finite and not negative.
         `train`, `valid`, `test`: node ids, or masks `[nodes]`. `num_nodes`: else of `csc`, `x`, `y` or the highest id.
-        `edge_ids`: keeps each edge's position in `edge_index`, 4 bytes an edge, for loaders with `edge_ids=True`.
+        `edge_ids`: keeps each edge's position in `edge_index`, 4 bytes per edge, for loaders with `edge_ids=True`.
         """
         if (edge_index is None) == (csc is None):
             raise ValueError("edge_index: give it or csc, and not both")
@@ -225,7 +225,7 @@ class Graph:
 
     @property
     def num_features(self):
-        """Features a node; 0 without features."""
+        """Features per node; 0 without features."""
         features = self._native.features
         return 0 if features is None else features.shape[1]
 

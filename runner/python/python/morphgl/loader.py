@@ -201,7 +201,7 @@ class NeighborLoader:
         self._input_ids = InputIds(None if input_nodes is None else seeds)
 
     def __len__(self):
-        """Mini-batches an epoch."""
+        """Mini-batches per epoch."""
         return self._count
 
     def set_epoch(self, epoch):
@@ -385,7 +385,7 @@ def choose(name, value, among):
 
 def fanout(neighbors):
     if int(neighbors) != neighbors or (neighbors < 1 and neighbors != -1):
-        raise ValueError(f"num_neighbors: {neighbors}; give a positive number a hop, or -1 for all neighbours")
+        raise ValueError(f"num_neighbors: {neighbors}; give a positive number per hop, or -1 for all neighbours")
     return int(neighbors)
 
 

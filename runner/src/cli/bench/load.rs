@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// Clock ticks a second in what Linux reports to programs, on every architecture.
+/// Clock ticks per second in what Linux reports to programs, on every architecture.
 const TICKS: f64 = 100.0;
 
 /// Core-seconds of the machine and of this process at one moment; `None` where the system does not report them.

@@ -1,4 +1,4 @@
-//! The outcome of a measurement: a table with one row a unit for people, one document for programs.
+//! The outcome of a measurement: a table with one row per unit for people, one document for programs.
 
 use indicatif::HumanCount;
 use morphgl_platform::SimdLevel;
@@ -18,7 +18,7 @@ pub(super) struct Measurement {
     pub(super) threads: usize,
     /// Unit of `values`.
     pub(super) unit: &'static str,
-    /// One value a repeat, or a step.
+    /// One value per repeat or per step.
     pub(super) values: Vec<f64>,
     /// The same in other units, for the table alone.
     pub(super) other_units: Vec<(&'static str, Vec<f64>)>,

@@ -26,7 +26,7 @@ use crate::{Process, RunContext, Stop};
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl bench sample --threads 1                     the embedded default graph, one worker
-  morphgl bench gather products --threads 4            rows and bytes a second
+  morphgl bench gather products --threads 4            rows and bytes per second
   morphgl bench prepare products --expansion new       sampling and gathering, as PyG expands
   morphgl bench step arxiv --model gat                 forward, backward and Adam on the same mini-batches
   morphgl bench epoch products --batches 100 --json    planned and trained as `morphgl train` does
@@ -40,10 +40,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Sampling alone: mini-batches and edges a second
+    /// Sampling alone: mini-batches and edges per second
     #[command(after_help = sample::EXAMPLES)]
     Sample(SourceArgs),
-    /// Gathering alone: rows and bytes a second of the input nodes of sampled mini-batches
+    /// Gathering alone: rows and bytes per second of the input nodes of sampled mini-batches
     #[command(after_help = gather::EXAMPLES)]
     Gather(SourceArgs),
     /// Sampling and gathering by the pool of workers that training uses
@@ -64,7 +64,7 @@ struct Amount {
     /// Number of repeats; the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
-    /// Mini-batches a repeat, from more than one epoch if need be [default: those of one epoch; gather 16, step 8]
+    /// Mini-batches per repeat, from more than one epoch if need be [default: those of one epoch; gather 16, step 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     batches: Option<u32>,
     /// Mini-batches made beforehand, which are not measured

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use morphgl_graph_store::Dataset;
-use morphgl_model_spec::{ModelKind, ModelSpec};
+use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_registry::{BatchId, Batching, MiniBatch, Phase, Route, SamplerSettings};
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ impl Source {
         let timed = timed(0..repeats, show, &stop, |repeat| make(sequence(repeat), count, &stop))?;
         let edges_per_s = timed.map(|seconds, counts| counts.edges as f64 / seconds);
         let counts = timed.runs[0].1;
-        let mode = if args.within { "one worker, threads inside" } else { "a worker a thread" };
+        let mode = if args.within { "one worker, threads inside" } else { "a worker per thread" };
         let measurement = Measurement {
             what,
             data: self.dataset.name.clone(),
@@ -161,7 +161,7 @@ pub(super) fn settings(sampler: &SamplerSettings) -> Value {
 
 /// The sampler's settings in words.
 pub(super) fn settings_in_words(sampler: &SamplerSettings) -> String {
-    format!("{}, {} seeds a mini-batch", sampler.sampling, sampler.batch_size)
+    format!("{}, {} seeds per mini-batch", sampler.sampling, sampler.batch_size)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use morphgl_registry::Sampling;
 
 use super::Sampled;
 
-/// The lists of a graph as `morphgl-adjacency-cache` holds them: 4 bytes a neighbour, and 4 for where the list ends.
+/// The lists of a graph as `morphgl-row-cache` holds them: 4 bytes per neighbour, and 4 for where the list ends.
 pub(super) struct Lists<'a> {
     topology: &'a Topology,
     /// Number of lists with neighbours, and their bytes.

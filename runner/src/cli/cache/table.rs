@@ -85,7 +85,7 @@ impl<'a> Table<'a> {
         };
         let ([accesses, list_accesses], row_bytes) = (self.accesses(), sampled.row_bytes());
         let mut text = format!(
-            "{}: {}, {} seeds a mini-batch\n{} accesses an epoch to {} rows of {}: {} without a cache ({}, sampled in {} an epoch)\n",
+            "{}: {}, {} seeds per mini-batch\n{} accesses per epoch to {} rows of {}: {} without a cache ({}, sampled in {} per epoch)\n",
             sampled.dataset.name,
             sampled.settings.sampling,
             sampled.settings.batch_size,
@@ -108,7 +108,7 @@ impl<'a> Table<'a> {
         text += &self.table("of rows", &["seconds", "epochs of sampling"], row);
         if let Some(lists) = self.lists {
             text += &format!(
-                "{} accesses an epoch to {} adjacency lists of {}\n",
+                "{} accesses per epoch to {} adjacency lists of {}\n",
                 HumanCount(list_accesses as u64),
                 HumanCount(lists.len),
                 show::bytes(lists.bytes),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::Schema;
-use morphgl_model_spec::ModelSpec;
+use morphgl_model_core::ModelSpec;
 use morphgl_registry::NamedTensor;
 
 use crate::cli::report;
@@ -33,7 +33,7 @@ pub(super) fn write(
     };
     if let Some((model, schema, parameters)) = model {
         for path in run_dir.iter().map(RunDir::model).chain(save.map(|path| Ok(path.to_path_buf()))) {
-            let save = |path: PathBuf| Ok(morphgl_model_spec::save_model(&path, model, schema, parameters)?);
+            let save = |path: PathBuf| Ok(morphgl_model_core::save_model(&path, model, schema, parameters)?);
             note(path.and_then(save));
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use morphgl_graph_store::{Dataset, Schema};
-use morphgl_model_spec::{ModelFile, ModelSpec, Normalization};
+use morphgl_model_core::{ModelFile, ModelSpec, Normalization};
 use morphgl_plan::{RouteKeys, Time};
 use morphgl_registry::{NamedTensor, Registry};
 
@@ -196,7 +196,7 @@ fn choose_group(
         (_, Some(Ok(unified))) if unified.is_chosen_over(plans.chosen()) => Ok(Some(unified)),
         (_, Some(Ok(unified))) => {
             let seconds = Time(unified.epoch_seconds);
-            show.line(format_args!("all trainers together: {seconds} an epoch predicted, which one alone beats"));
+            show.line(format_args!("all trainers together: {seconds} per epoch predicted, which one alone beats"));
             Ok(None)
         }
         (_, Some(Err(e))) => {

@@ -5,7 +5,7 @@ use super::*;
 
 const CORES: usize = 4;
 
-/// A route of the host, or of a device that mini-batches of the host are copied to, with these seconds a step.
+/// A route of the host, or of a device that mini-batches of the host are copied to, with these seconds per step.
 fn route(on_device: bool, training: f64) -> RouteProfile {
     let key = |text: &str| text.parse::<Key>().expect("a key");
     let place = |on_device: bool| match on_device {
@@ -62,10 +62,10 @@ fn profile(num_batches: usize, routes: Vec<RouteProfile>) -> Profile {
 
 /// The group's plan and the best one of a single trainer: steps of `host` seconds on one core and of `device` seconds, `fixed` of
 /// which the device needs for any share.
-fn planned(host: f64, device: f64, fixed: f64, addition: f64) -> (Unified, Plan) {
+fn planned(host: f64, device: f64, fixed: f64, all_reduce: f64) -> (Unified, Plan) {
     let whole = profile(100, vec![route(false, host), route(true, device)]);
     let part = profile(100, vec![route(false, PART * host), route(true, fixed + PART * (device - fixed))]);
-    let unified = Unified::plan(&whole, &GroupProfile { part, addition }, Shares::Balanced, CORES, Limits::default())
+    let unified = Unified::plan(&whole, &GroupProfile { part, all_reduce }, Shares::Balanced, CORES, Limits::default())
         .expect("a plan");
     let plans = morphgl_plan::plan(&whole.problem(CORES, Limits::default())).expect("a plan");
     (unified, plans.best().clone())
@@ -84,7 +84,17 @@ fn equal_trainers_share_the_work() {
 }
 
 #[test]
-fn an_addition_that_takes_longer_than_it_saves_leaves_one_trainer_alone() {
+fn the_earlier_name_of_an_all_reduce_is_read() {
+    let (unified, _) = planned(0.03, 0.01, 0.0, 0.02);
+    let mut json = serde_json::to_value(&unified).expect("plain data");
+    let seconds = json.as_object_mut().expect("a map").remove("all_reduce_seconds").expect("it is there");
+    json["addition_seconds"] = seconds;
+    let earlier: Unified = serde_json::from_value(json).expect("an earlier file");
+    assert_eq!(earlier.all_reduce_seconds, unified.all_reduce_seconds);
+}
+
+#[test]
+fn an_all_reduce_that_takes_longer_than_it_saves_leaves_one_trainer_alone() {
     let (unified, alone) = planned(0.03, 0.01, 0.0, 0.02);
     assert!(!unified.is_chosen_over(&alone), "{unified} {alone}");
     assert_eq!(unified.trainers.len(), 2, "asked for, it has both trainers all the same");
@@ -106,7 +116,7 @@ fn a_trainer_that_no_share_makes_faster_gets_less() {
 #[test]
 fn a_group_needs_a_core_a_trainer() {
     let whole = profile(100, vec![route(false, 0.1), route(true, 0.1)]);
-    let measured = GroupProfile { part: whole.clone(), addition: 0.0 };
+    let measured = GroupProfile { part: whole.clone(), all_reduce: 0.0 };
     let refused = Unified::plan(&whole, &measured, Shares::Balanced, 1, Limits::default()).expect_err("one core");
     assert!(refused.to_string().contains("2 trainers on 1 of the host's cores"), "{refused}");
 }
@@ -133,7 +143,7 @@ fn of_many_divisions_cores_go_where_they_speed_up_most() {
 #[test]
 fn equal_shares_are_those_of_all_trainers() {
     let whole = profile(100, vec![route(false, 0.5), route(true, 0.01)]);
-    let measured = GroupProfile { part: whole.clone(), addition: 0.1 };
+    let measured = GroupProfile { part: whole.clone(), all_reduce: 0.1 };
     let equal = Unified::plan(&whole, &measured, Shares::Equal, CORES, Limits::default()).expect("a plan");
     assert_eq!(equal.trainers.iter().map(|t| t.share).collect::<Vec<_>>(), [0.5, 0.5], "however slow one of them is");
     assert_eq!(equal.shares, Shares::Equal);

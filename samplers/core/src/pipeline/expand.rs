@@ -45,20 +45,20 @@ pub(crate) struct Scratch {
 
 /// Consecutive rows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rows<'a> {
+pub(crate) struct CsrRows<'a> {
     pub(crate) csr: &'a [CsrRow],
     /// Offsets of the rows' edges in the block, one more than rows.
     pub(crate) indptr: &'a [u32],
 }
 
-impl<'a> Rows<'a> {
+impl<'a> CsrRows<'a> {
     /// The shortest prefix of the rows with at least `edges` edges, and the other rows.
-    pub(crate) fn split(self, edges: usize) -> (Rows<'a>, Rows<'a>) {
+    pub(crate) fn split(self, edges: usize) -> (CsrRows<'a>, CsrRows<'a>) {
         let split = u64::from(self.indptr[0]) + edges as u64;
         let rows = self.indptr[1..].iter().position(|&end| u64::from(end) >= split);
         let rows = rows.map_or(self.csr.len(), |last| last + 1);
         let (left, right) = self.csr.split_at(rows);
-        (Rows { csr: left, indptr: &self.indptr[..=rows] }, Rows { csr: right, indptr: &self.indptr[rows..] })
+        (CsrRows { csr: left, indptr: &self.indptr[..=rows] }, CsrRows { csr: right, indptr: &self.indptr[rows..] })
     }
 
     /// Number of the rows' edges.
@@ -76,7 +76,7 @@ impl<'a> Rows<'a> {
 
 impl RowPicker<'_> {
     /// Fills `addresses` with the positions of the picked neighbours of all rows in the graph's indices, and prefetches them.
-    pub(crate) fn pick(&self, rows: Rows<'_>, addresses: &mut Vec<u64>, scratch: &mut Scratch) {
+    pub(crate) fn pick(&self, rows: CsrRows<'_>, addresses: &mut Vec<u64>, scratch: &mut Scratch) {
         addresses.resize(rows.num_edges(), 0);
         match self.picks.fanout {
             Fanout::AtMost(k) if k.get() as usize <= MAX_LANES_FANOUT && self.picks.by_weight().is_none() => {
@@ -110,7 +110,7 @@ impl RowPicker<'_> {
     }
 
     /// Picks for sixteen rows at a time.
-    fn pick_lanes(&self, rows: Rows<'_>, k: u32, addresses: &mut [u64], scratch: &mut Scratch) {
+    fn pick_lanes(&self, rows: CsrRows<'_>, k: u32, addresses: &mut [u64], scratch: &mut Scratch) {
         let mut lanes = Lanes { nodes: [0; LANES], degrees: [k + 1; LANES] };
         let mut targets = [(0u64, 0usize); LANES];
         let mut filled = 0;
@@ -148,7 +148,7 @@ impl RowPicker<'_> {
     }
 
     /// Picks row by row: for large fanouts, for -1, and by weight.
-    fn pick_rows(&self, rows: Rows<'_>, addresses: &mut [u64], scratch: &mut Scratch) {
+    fn pick_rows(&self, rows: CsrRows<'_>, addresses: &mut [u64], scratch: &mut Scratch) {
         for (row, edges) in rows.iter() {
             let out = &mut addresses[edges];
             if out.len() == row.degree as usize {

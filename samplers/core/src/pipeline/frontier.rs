@@ -25,7 +25,7 @@ pub(crate) struct Frontier {
     // `offsets.len()` ones, whose row start and end are in `offsets`; else both lists are empty.
     degrees: Vec<f32>,
     offsets: Vec<[u32; 2]>,
-    /// Sizes of an earlier mini-batch of any worker.
+    /// Expected sizes: those of an earlier mini-batch of any worker.
     expected: Arc<Expected>,
     /// Whether the graph's offsets fit the 32 bits beside the local ids.
     offsets_fit: bool,

@@ -20,7 +20,7 @@ pub use frontier::Expected;
 #[derive(Debug)]
 pub struct HostHops {
     frontier: Frontier,
-    /// One a thread.
+    /// Buffers, one per thread.
     buffers: Vec<Buffers>,
 }
 

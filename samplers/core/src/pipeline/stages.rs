@@ -6,7 +6,7 @@
 use morphgl_graph_store::Topology;
 use morphgl_registry::Block;
 
-use super::expand::{RowPicker, Rows, Scratch};
+use super::expand::{CsrRows, RowPicker, Scratch};
 use super::frontier::Frontier;
 
 /// Edges of a group: enough to hide memory latency, few enough that prefetched lines are still in the cache when used.
@@ -42,7 +42,7 @@ impl Stages<'_> {
         }
     }
 
-    /// On one thread.
+    /// The pipeline on one thread.
     fn run_sequential(&self, frontier: &mut Frontier, buffers: &mut Buffers, block: &mut Block) {
         let Buffers { scratch, addresses: [picking, reading] } = buffers;
         let Block { num_dst, indptr, indices, weights, .. } = block;
@@ -52,7 +52,7 @@ impl Stages<'_> {
         // Edges up to `read` are loaded, those up to `relabelled` relabelled.
         let (mut read, mut relabelled) = (0, 0);
         while relabelled < indices.len() {
-            let rows = Rows { csr: &frontier.rows()[row..*num_dst], indptr: &indptr[row..=*num_dst] };
+            let rows = CsrRows { csr: &frontier.rows()[row..*num_dst], indptr: &indptr[row..=*num_dst] };
             let (rows, _) = rows.split(GROUP);
             row += rows.csr.len();
             self.rows.pick(rows, picking, scratch);
@@ -75,7 +75,7 @@ impl Stages<'_> {
     fn run_parallel(&self, frontier: &mut Frontier, buffers: &mut [Buffers], block: &mut Block) {
         let (relabel, offsets, csr) = frontier.parts();
         let Block { num_dst, indptr, indices, weights, .. } = block;
-        let mut rest = Rows { csr: &csr[self.first..*num_dst], indptr: &indptr[self.first..] };
+        let mut rest = CsrRows { csr: &csr[self.first..*num_dst], indptr: &indptr[self.first..] };
         let (mut indices, mut weights) = (&mut indices[..], weights.as_deref_mut().unwrap_or_default());
         let mut pending: &mut [u32] = &mut [];
         while rest.num_edges() > 0 || !pending.is_empty() {
@@ -91,7 +91,7 @@ impl Stages<'_> {
     }
 
     /// Picks and loads the neighbours of all rows, on as many threads as there are buffers.
-    fn pick(&self, rows: Rows<'_>, picked: &mut [u32], weights: &mut [f32], buffers: &mut [Buffers]) {
+    fn pick(&self, rows: CsrRows<'_>, picked: &mut [u32], weights: &mut [f32], buffers: &mut [Buffers]) {
         if buffers.len() > 1 && rows.num_edges() > 2 * GROUP {
             let (left, right) = rows.split(rows.num_edges() / 2);
             let (a, b) = buffers.split_at_mut(buffers.len() / 2);

@@ -12,7 +12,7 @@ use morphgl_registry::{
 use morphgl_sampler_core::{Hop, HopSampler, Order, Relabel, check_threads, host_batch, sample_hops};
 
 use super::Shared;
-use crate::expand::{Rows, Scratch, pick};
+use crate::expand::{HopRows, Scratch, pick};
 use crate::graph::check_nodes;
 use crate::offsets::{self, CsrRow};
 use crate::stats::Hits;
@@ -139,7 +139,7 @@ impl HopSampler for Sampler<'_> {
         let Self { shared, reader, buffers: Buffers { relabel, rows: csr, picks: scratch, .. }, .. } = self;
         let Hop { picks, first, num_dst, .. } = hop;
         picks.begin(block, num_dst, csr[first..].iter().map(|row| row.range()))?;
-        let rows = Rows {
+        let rows = HopRows {
             nodes: &relabel.nodes()[first..],
             keys: shared.dataset.topology.draw_keys().map(|keys| &**keys),
             csr: &csr[first..],

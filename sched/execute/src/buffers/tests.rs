@@ -1,12 +1,12 @@
-use morphgl_plan::{Hardware, Policy, RouteKeys, Seconds, Share};
+use morphgl_plan::{Hardware, Policy, RouteKeys, ScheduleShare, Seconds};
 use morphgl_registry::HostBatch;
 
 use super::*;
 
-fn share(in_place: bool) -> Share {
+fn share(in_place: bool) -> ScheduleShare {
     let seconds = Seconds::constant(1.0);
     let name = || "A".to_string();
-    Share {
+    ScheduleShare {
         keys: RouteKeys {
             batching: "Batching_CPU_A".parse().expect("a key"),
             transferring: "Transferring_CPU_A".parse().expect("a key"),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use morphgl_execute::{Executor, Settings};
-use morphgl_plan::{Hardware, Phase, Policy, Resource, RouteKeys, Schedule, Seconds, Share, simulate};
+use morphgl_plan::{Hardware, Phase, Policy, Resource, RouteKeys, Schedule, ScheduleShare, Seconds, simulate};
 use morphgl_registry::{Key, Operators, Place, Route, RouteOperators, TrainingOperator};
 
 use super::{FakeBatching, FakeMachine, FakeTraining, FakeTransferring};
@@ -26,10 +26,10 @@ pub(crate) fn hardware(route: usize) -> Hardware {
     Hardware { batching, transferring, training }
 }
 
-fn share(route: usize, batches: usize, workers: usize, seconds: [f64; 3]) -> Share {
+fn share(route: usize, batches: usize, workers: usize, seconds: [f64; 3]) -> ScheduleShare {
     let [batching, transferring, training] = ROUTES[route].map(key);
     let [batch, transfer, train] = seconds.map(Seconds::constant);
-    Share {
+    ScheduleShare {
         keys: RouteKeys { batching, transferring, training },
         hardware: hardware(route),
         in_place: route > 0,

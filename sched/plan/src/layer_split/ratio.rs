@@ -1,10 +1,10 @@
 //! The hot ratio while training, from measured times.
 
-/// Share of a super-batch's seconds that computing given rows should take.
+/// Fraction of a super-batch's seconds that computing given rows should take.
 const AIM: f64 = 0.95;
-/// Shares within which the ratio stays as it is.
+/// Fractions of a super-batch's seconds within which the ratio is not changed.
 const KEEP: std::ops::RangeInclusive<f64> = 0.9..=1.0;
-/// Share of the way to the ratio that proportional costs ask for.
+/// Damping: fraction of the step to the ratio that would be balanced if costs were proportional to it.
 const DAMPING: f64 = 0.25;
 /// Maximum growth in one super-batch.
 const MAX_GROWTH: f64 = 2.0;

@@ -5,7 +5,7 @@ use crate::memory::{self, DoesNotFit, memory};
 use crate::search::{lower_bound, pipelines};
 use crate::{Candidate, PerPhase, Plan, Policy, Problem, assemble, bound, plan};
 
-/// Factor to the shortest epoch so far above which another candidate is no better: of candidates as good the first is kept.
+/// Tolerance of ties: another candidate is better only if its epoch is below this factor times the shortest one so far.
 const BETTER: f64 = 0.999;
 
 /// Predicts every point within the bound of staleness, and keeps the split of the shortest epoch beside the exact plans; of

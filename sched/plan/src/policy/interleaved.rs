@@ -4,7 +4,7 @@ use morphgl_registry::Phase;
 
 use super::Snapshot;
 use crate::state::{State, Step};
-use crate::{Schedule, Share};
+use crate::{Schedule, ScheduleShare};
 
 /// The interleaved policy (ours). A *joint* route batches where it trains and holds device and bus at once; *streamed* routes hold
 /// one of them at a time. Changing between the two idles one resource, so it is done once a group, when the busier resource
@@ -36,7 +36,7 @@ impl Interleaved {
         let (joint, streamed): (Vec<usize>, Vec<usize>) = (0..specs.len()).partition(is_joint);
         let batches = |share: usize| schedule.shares[share].batches;
         let transferring = |&s: &usize| batches(s) as f64 * schedule.shares[s].transferring.mean;
-        let training = |s: &Share| s.batches as f64 * s.training.mean;
+        let training = |s: &ScheduleShare| s.batches as f64 * s.training.mean;
         Self {
             num_streamed: streamed.iter().map(|&s| batches(s)).sum::<usize>() as f64,
             num_batches: schedule.num_batches() as f64,

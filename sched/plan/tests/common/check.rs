@@ -1,6 +1,6 @@
 //! Equations 1 to 4 of MorphGL, with their errata corrected, on every activity of a simulated epoch.
 
-use morphgl_plan::{Activity, Phase, Schedule, Share, Simulation, Step};
+use morphgl_plan::{Activity, Phase, Schedule, ScheduleShare, Simulation, Step};
 
 /// Checks an epoch simulated with the schedule's own durations.
 ///
@@ -24,7 +24,7 @@ pub(crate) fn constraints(schedule: &Schedule, simulation: &Simulation) {
     summaries(schedule, simulation);
 }
 
-fn seconds(share: &Share, phase: Phase) -> f64 {
+fn seconds(share: &ScheduleShare, phase: Phase) -> f64 {
     [share.batching, share.transferring, share.training][phase as usize].mean
 }
 
@@ -33,7 +33,7 @@ fn seconds(share: &Share, phase: Phase) -> f64 {
 fn each_batch_once(schedule: &Schedule, simulation: &Simulation) {
     let n = schedule.num_batches();
     let mut seen: Vec<[Option<&Activity>; 3]> = vec![[None; 3]; n];
-    assert_eq!(simulation.activities.len(), 3 * n, "three activities a mini-batch");
+    assert_eq!(simulation.activities.len(), 3 * n, "three activities per mini-batch");
     for a in &simulation.activities {
         let before = seen[a.id.index as usize][a.phase as usize].replace(a);
         assert_eq!(before, None, "mini-batch {} is twice in {:?}", a.id.index, a.phase);
@@ -166,8 +166,8 @@ fn summaries(schedule: &Schedule, simulation: &Simulation) {
 #[track_caller]
 fn durations(schedule: &Schedule, simulation: &Simulation) {
     let cores = schedule.resources.iter().find(|r| r.cores.is_some());
-    let on_cores = |share: &Share, phase| cores.is_some_and(|c| share.hardware[phase].contains(&c.name));
-    let threads = |share: &Share, phase: Phase| match phase {
+    let on_cores = |share: &ScheduleShare, phase| cores.is_some_and(|c| share.hardware[phase].contains(&c.name));
+    let threads = |share: &ScheduleShare, phase: Phase| match phase {
         _ if !on_cores(share, phase) => 0,
         Phase::Batching => share.threads_per_worker,
         Phase::Transferring => 1,

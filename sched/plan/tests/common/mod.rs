@@ -7,7 +7,7 @@ pub(crate) mod tables;
 
 use morphgl_plan::{
     Bytes, Candidate, Contention, Curve, Durations, Hardware, Limits, Point, Policy, PoolPoint, Problem, Resource,
-    RouteKeys, Schedule, Seconds, Share,
+    RouteKeys, Schedule, ScheduleShare, Seconds,
 };
 
 pub(crate) const HOST: usize = 0;
@@ -28,7 +28,7 @@ pub(crate) fn keys(batching: &str, transferring: &str, training: &str) -> RouteK
 pub(crate) struct TwoRoutes {
     pub(crate) n: usize,
     pub(crate) workers: usize,
-    /// A worker's seconds a mini-batch.
+    /// A worker's seconds per mini-batch.
     pub(crate) host: f64,
     pub(crate) dma: f64,
     /// Batching by the device.
@@ -55,7 +55,7 @@ impl TwoRoutes {
         let durations = |workers, batching, transferring| {
             Durations::constant(workers, batching, transferring, self.training).expect("durations are valid")
         };
-        let route = |share: Share, durations| Candidate {
+        let route = |share: ScheduleShare, durations| Candidate {
             keys: share.keys,
             hardware: share.hardware,
             in_place: share.in_place,
@@ -76,8 +76,8 @@ impl TwoRoutes {
     }
 
     /// Both routes, the host's with `by_host` mini-batches and the device's with the others.
-    pub(crate) fn shares(&self, by_host: usize) -> [Share; 2] {
-        let share = |names: [&str; 2], hardware, batches, workers: usize, batching, transferring| Share {
+    pub(crate) fn shares(&self, by_host: usize) -> [ScheduleShare; 2] {
+        let share = |names: [&str; 2], hardware, batches, workers: usize, batching, transferring| ScheduleShare {
             keys: keys(names[0], names[1], "SIM_Step"),
             hardware,
             in_place: workers == 0,
@@ -120,7 +120,7 @@ impl TwoRoutes {
         self.of(policy, vec![share], (0, 0))
     }
 
-    fn of(&self, policy: Policy, shares: Vec<Share>, (group, keep): (usize, usize)) -> Schedule {
+    fn of(&self, policy: Policy, shares: Vec<ScheduleShare>, (group, keep): (usize, usize)) -> Schedule {
         Schedule {
             policy,
             resources: self.resources(),
@@ -140,10 +140,10 @@ impl TwoRoutes {
 pub(crate) struct CpuOnly {
     pub(crate) n: usize,
     pub(crate) cores: usize,
-    /// Workers, threads a worker, seconds a mini-batch of the pool.
+    /// Workers, threads per worker, seconds per mini-batch of the pool.
     pub(crate) batching: Vec<(usize, usize, f64)>,
     pub(crate) transferring: f64,
-    /// Threads, seconds a step.
+    /// Threads, seconds per step.
     pub(crate) training: Vec<(usize, f64)>,
 }
 
@@ -177,7 +177,7 @@ impl CpuOnly {
         let d = self.durations();
         let problem = self.problem();
         let route = &problem.routes()[0];
-        let share = Share {
+        let share = ScheduleShare {
             keys: route.keys.clone(),
             hardware: route.hardware.clone(),
             in_place: true,

@@ -28,6 +28,22 @@ fn a_profile_is_saved_and_loaded() {
     assert!((epoch(&p) / epoch(&again) - 1.0).abs() < 1e-6, "the same plan comes out");
 }
 
+/// Profiles that say `together` for interference.
+#[test]
+fn earlier_names_are_read() {
+    let p = Fakes::with_device(60, QUICK).profile(&unlimited(2)).expect("nothing fails");
+    let mut earlier = serde_json::to_value(&p).expect("plain data");
+    for route in earlier["routes"].as_array_mut().expect("a list") {
+        let samples = route.as_object_mut().expect("a map").remove("interference").expect("it is there");
+        route["together"] = samples;
+    }
+    let file = File::new("earlier.json");
+    std::fs::write(&file.0, earlier.to_string()).expect("the directory is writable");
+    let again = Profile::load(&file.0).expect("an earlier file");
+    let counts = |p: &Profile| p.routes.iter().map(|route| route.interference.len()).collect::<Vec<_>>();
+    assert_eq!(counts(&again), counts(&p));
+}
+
 #[track_caller]
 fn refuse(name: &str, text: &str) -> String {
     let file = File::new(name);
@@ -86,18 +102,18 @@ fn profiles_without_a_possible_plan_are_refused() {
         assert!(error.contains(says), "{at}: {error}");
     }
     let mut bad = good.clone();
-    let together = json!({
+    let sample = json!({
         "workers": 1, "threads": 1, "training_threads": 1,
         "batching": good["routes"][0]["transferring"], "training": good["routes"][0]["transferring"],
     });
-    bad["routes"][1]["together"] = json!([together.clone()]);
-    assert!(refuse("together", &bad.to_string()).contains("where not both run on them"));
+    bad["routes"][1]["interference"] = json!([sample.clone()]);
+    assert!(refuse("interference", &bad.to_string()).contains("where not both run on them"));
     for count in ["workers", "threads", "training_threads"] {
         for value in [0u64, 1 << 40] {
             let mut bad = good.clone();
-            let mut odd = together.clone();
+            let mut odd = sample.clone();
             odd[count] = json!(value);
-            bad["routes"][0]["together"] = json!([odd]);
+            bad["routes"][0]["interference"] = json!([odd]);
             let says = format!("batching beside training with a count of {value}");
             assert!(refuse("count", &bad.to_string()).contains(&says), "{count}");
         }

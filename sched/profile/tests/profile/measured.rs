@@ -79,7 +79,7 @@ fn without_a_budget_only_needed_points_are_measured() {
 
 #[test]
 fn an_epoch_of_few_mini_batches_is_profiled_with_few() {
-    // 20 mini-batches: one sample a point, and no more time than an epoch of them takes.
+    // 20 mini-batches: one sample per point, and no more time than an epoch of them takes.
     let mut fakes = Fakes::new(20, Times { batching: 1, transferring: 0, training: 160 });
     let settings =
         Settings { budget: Duration::from_secs(600), least: Duration::ZERO, epochs: Some(0.0), ..Settings::new(4) };
@@ -130,7 +130,7 @@ fn impossible_profiles_are_refused() {
     fakes.routes[2].1.num_batches = 6;
     let error = fakes.profile(&Settings::new(2)).expect_err("other seeds");
     assert!(matches!(error.kind, ErrorKind::Operators(_)));
-    assert!(error.to_string().starts_with("Batching_NPU+PCIe_Fake: it makes 6 mini-batches an epoch, and"), "{error}");
+    assert!(error.to_string().starts_with("Batching_NPU+PCIe_Fake: it makes 6 mini-batches per epoch, and"), "{error}");
 }
 
 #[test]

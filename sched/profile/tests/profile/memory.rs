@@ -77,9 +77,9 @@ fn interference_is_measured_with_the_workers_that_fit_besides_training() {
             let (profile, most) = within(limit);
             assert_eq!(workers(&profile).last(), Some(&8), "they fit without training");
             assert!(most <= limit, "{most} bytes allocated, {limit} allowed");
-            let together = &profile.routes[0].interference;
-            assert!(together.iter().all(|t| (t.workers as u64) < room), "{together:?}");
-            if together.is_empty() { Err("no interference was measured".to_string()) } else { Ok(()) }
+            let interference = &profile.routes[0].interference;
+            assert!(interference.iter().all(|t| (t.workers as u64) < room), "{interference:?}");
+            if interference.is_empty() { Err("no interference was measured".to_string()) } else { Ok(()) }
         });
     }
 }

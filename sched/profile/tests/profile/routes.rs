@@ -110,8 +110,8 @@ fn without_interference_few_splits_are_measured() {
     in_one_of_thirty(|| {
         let mut fakes = Fakes::new(400, Times { batching: 4, transferring: 0, training: 24 });
         let p = fakes.profile(&unlimited(4)).expect("nothing fails");
-        let together = &p.routes[0].interference;
-        assert!(together.len() <= 12, "{together:?}");
+        let interference = &p.routes[0].interference;
+        assert!(interference.len() <= 12, "{interference:?}");
         let problem = p.problem(4, Limits::default());
         let plans = morphgl_plan::plan(&problem).expect("it fits");
         // Every split of the cores has a contention: its own, or that of the nearest measured split.
@@ -119,7 +119,7 @@ fn without_interference_few_splits_are_measured() {
         durations.contention(4, 1, 1).ok_or_else(|| "no split was measured".to_string())?;
         assert!(durations.contention(4, 1, 2).is_none(), "no plan may have that many threads");
         plans.best().schedule.shares[0].contention.ok_or_else(|| format!("not measured: {plans}"))?;
-        together.iter().try_for_each(|t| {
+        interference.iter().try_for_each(|t| {
             let c = durations.contention(t.workers, t.threads, t.training_threads).expect("measured");
             let about = (1.0..1.5).contains(&c.batching) && (1.0..1.5).contains(&c.training);
             if about { Ok(()) } else { Err(format!("{t:?} {c:?}")) }

@@ -24,7 +24,7 @@ fn undrawable_activities_are_counted_and_overlapping_time_counts_once() {
         seconds: 5.0,
         ..Timeline::default()
     };
-    let rows = Rows::new(&timeline);
+    let rows = TimelineRows::new(&timeline);
     assert_eq!(rows.left_out, 6);
     assert_eq!(rows.lanes[0].iter().map(|b| b.start).collect::<Vec<_>>(), [0.0, 0.5, 2.0]);
     assert_eq!(rows.lanes[1].iter().map(|b| b.start).collect::<Vec<_>>(), [0.0, 2.0]);

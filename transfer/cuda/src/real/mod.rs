@@ -320,8 +320,9 @@ impl Driver for CudaDevice {
     unsafe fn launch(&self, on: Id, function: Id, shape: Shape, arguments: &mut [*mut c_void]) -> Outcome<()> {
         self.enter()?;
         let (function, [gx, gy, gz], [bx, by, bz]) = (function as usize as CUfunction, shape.grid, shape.block);
-        let shared = u32::try_from(shape.shared)
-            .map_err(|_| Failure::new("cuLaunchKernel", format!("{} bytes of shared memory a block", shape.shared)))?;
+        let shared = u32::try_from(shape.shared).map_err(|_| {
+            Failure::new("cuLaunchKernel", format!("{} bytes of shared memory per block", shape.shared))
+        })?;
         let (arguments, extra) = (arguments.as_mut_ptr(), std::ptr::null_mut());
         // SAFETY: the caller's.
         let launched = unsafe {

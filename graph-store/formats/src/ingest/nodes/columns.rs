@@ -140,7 +140,8 @@ pub(super) fn choose(file: &TableFile<'_>, role: FileRole, ingest: &Ingest<'_>) 
     Ok(chosen)
 }
 
-/// The columns of features: those that the options name, or of the remaining ones those that `is_default`.
+/// Feature columns: those that the options name; without such an option, the remaining columns for which `is_default`
+/// holds.
 fn features(
     file: &TableFile<'_>,
     options: &NodeColumns,

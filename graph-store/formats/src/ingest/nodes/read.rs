@@ -55,7 +55,7 @@ fn array(ingest: &Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Resul
         FileRole::Split(part) => match splits::read(&mut array, &columns.split, Form::Either, None)? {
             SplitNodes::Mask(mask) => table.splits = Some(of_mask(&mask, part)),
             SplitNodes::Ids(_) if named => {
-                let cure = "write the nodes as text, one name a line, or as a mask of booleans";
+                let cure = "write the nodes as text, one name per line, or as a mask of booleans";
                 return invalid(path, "numbers, where nodes are known by names", cure);
             }
             SplitNodes::Ids(ids) => {
@@ -73,7 +73,7 @@ fn text(ingest: &mut Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Re
     if named && file.num_comments > 0 {
         ingest.note(comments_note(path, file.num_comments));
     }
-    // A list of names, one a line, has no header.
+    // A list of names, one per line, has no header.
     if named
         && !matches!(role, FileRole::Table | FileRole::Labels)
         && file.header.find(ID).is_none()

@@ -29,7 +29,7 @@ impl fmt::Display for Method {
 }
 
 /// Reads in flight, each into the slot it was started with.
-pub(crate) trait Engine: fmt::Debug + Send {
+pub(crate) trait IoEngine: fmt::Debug + Send {
     fn method(&self) -> Method;
     /// Starts the read of `len` bytes at `offset` into `slot`, which is free.
     fn start(&mut self, slot: usize, file: &DirectFile, offset: u64, len: usize);
@@ -61,7 +61,7 @@ pub(crate) fn engine(
     method: Option<Method>,
     depth: usize,
     slot_bytes: usize,
-) -> io::Result<(Box<dyn Engine>, Option<String>)> {
+) -> io::Result<(Box<dyn IoEngine>, Option<String>)> {
     let error = match method {
         Some(Method::Threads) => None,
         #[cfg(target_os = "linux")]

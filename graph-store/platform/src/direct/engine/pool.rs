@@ -5,7 +5,7 @@ use std::thread::{Builder, JoinHandle};
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
-use super::{Engine, Method};
+use super::{IoEngine, Method};
 use crate::Pages;
 use crate::direct::file::DirectFile;
 
@@ -65,7 +65,7 @@ impl Pool {
     }
 }
 
-impl Engine for Pool {
+impl IoEngine for Pool {
     fn method(&self) -> Method {
         Method::Threads
     }

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, types};
 
-use super::{Engine, Method};
+use super::{IoEngine, Method};
 use crate::Pages;
 use crate::direct::file::DirectFile;
 
@@ -70,7 +70,7 @@ impl Ring {
     }
 }
 
-impl Engine for Ring {
+impl IoEngine for Ring {
     fn method(&self) -> Method {
         Method::Ring
     }

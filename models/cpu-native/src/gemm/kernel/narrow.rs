@@ -9,9 +9,9 @@ use crate::simd::Simd;
 
 /// Columns of a tile.
 const COLUMNS: usize = 4;
-/// The most vectors of a tile's rows: with as many sums as columns each, and a register for each vector.
+/// Maximum vectors of a tile's rows: each needs a register itself, and one sum per column.
 const VECTORS: usize = 3;
-/// The most elements of a vector.
+/// Maximum elements of a vector.
 const LANES: usize = 16;
 
 /// Computes all rows of a strip of `tile.last` columns, fewer than a vector has elements.

@@ -1,0 +1,204 @@
+//! Names, shapes and initial values of a model's parameters, as in PyG.
+
+use morphgl_registry::{Error, NamedTensor, Result};
+
+use crate::random::uniforms;
+use crate::{Attention, LayerShape, ModelKind, ModelSpec, Normalization};
+
+/// Initial values of a parameter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Init {
+    /// One value for all elements.
+    Constant(f32),
+    /// Uniform between minus and plus the bound.
+    Uniform(f32),
+}
+
+/// One parameter of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ParameterSpec {
+    /// PyG's name, as in its `state_dict`.
+    pub name: String,
+    /// Lengths of its dimensions, slowest first.
+    pub shape: Vec<usize>,
+    /// The layer it belongs to.
+    pub layer: usize,
+    /// Its initial values.
+    pub init: Init,
+    /// Whether it has a gradient; running statistics of batch normalisation have none.
+    pub trainable: bool,
+}
+
+impl ParameterSpec {
+    /// Number of elements, `usize::MAX` where there are more.
+    pub fn len(&self) -> usize {
+        self.shape.iter().fold(1, |len: usize, &dim| len.saturating_mul(dim))
+    }
+
+    /// Whether it has no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Bound of Glorot and Bengio's uniform initialisation.
+fn glorot(rows: usize, columns: usize) -> Init {
+    Init::Uniform((6.0 / (rows as f32 + columns as f32)).sqrt())
+}
+
+/// Bound of torch's initialisation of a linear layer, weight and bias alike.
+fn linear(fan_in: usize) -> Init {
+    Init::Uniform(1.0 / (fan_in as f32).sqrt())
+}
+
+const ZEROS: Init = Init::Constant(0.0);
+const ONES: Init = Init::Constant(1.0);
+
+/// Parameters of a model, appended layer by layer.
+struct ParameterList {
+    /// Start of the names.
+    prefix: String,
+    layer: usize,
+    specs: Vec<ParameterSpec>,
+}
+
+impl ParameterList {
+    fn push(&mut self, name: &str, shape: &[usize], init: Init) {
+        let name = format!("{}.{name}", self.prefix);
+        self.specs.push(ParameterSpec { name, shape: shape.to_vec(), layer: self.layer, init, trainable: true });
+    }
+
+    fn statistic(&mut self, name: &str, shape: &[usize], init: Init) {
+        self.push(name, shape, init);
+        self.last_is_trained(false);
+    }
+
+    fn last_is_trained(&mut self, trainable: bool) {
+        self.specs.last_mut().expect("just pushed").trainable = trainable;
+    }
+
+    fn linear(&mut self, name: &str, out_dim: usize, in_dim: usize) {
+        self.push(&format!("{name}weight"), &[out_dim, in_dim], linear(in_dim));
+        self.push(&format!("{name}bias"), &[out_dim], linear(in_dim));
+    }
+}
+
+impl ModelSpec {
+    /// Every parameter in the order of PyG's `state_dict`: layers, then normalisations. None of a custom model, which only its
+    /// training operator knows.
+    ///
+    /// ```
+    /// use morphgl_model_core::{ModelKind, ModelSpec};
+    ///
+    /// let spec = ModelSpec { layers: 1, ..ModelSpec::new(ModelKind::Gcn, 5, 3) };
+    /// let names: Vec<_> = spec.parameters().into_iter().map(|p| (p.name, p.shape)).collect();
+    /// assert_eq!(names[0], ("convs.0.bias".to_string(), vec![3]));
+    /// assert_eq!(names[1], ("convs.0.lin.weight".to_string(), vec![3, 5]));
+    /// ```
+    pub fn parameters(&self) -> Vec<ParameterSpec> {
+        if self.kind == ModelKind::Custom {
+            return Vec::new();
+        }
+        let mut list = ParameterList { prefix: String::new(), layer: 0, specs: Vec::new() };
+        for layer in 0..self.layers {
+            list.layer = layer;
+            list.prefix = format!("{}.{layer}", if self.kind == ModelKind::Mlp { "lins" } else { "convs" });
+            self.layer_parameters(&mut list, self.layer(layer));
+        }
+        for layer in 0..self.layers.saturating_sub(1) {
+            list.layer = layer;
+            let (width, batch) = ([self.hidden], self.normalization == Normalization::Batch);
+            list.prefix = format!("norms.{layer}{}", if batch { ".module" } else { "" });
+            if self.normalization != Normalization::None {
+                list.push("weight", &width, ONES);
+                list.push("bias", &width, ZEROS);
+            }
+            if batch {
+                list.statistic("running_mean", &width, ZEROS);
+                list.statistic("running_var", &width, ONES);
+            }
+        }
+        list.specs
+    }
+
+    fn layer_parameters(&self, list: &mut ParameterList, shape: LayerShape) {
+        let LayerShape { in_dim, out_dim, heads, head_dim, .. } = shape;
+        let all_heads = heads * head_dim;
+        match self.kind {
+            ModelKind::Gcn => {
+                list.push("bias", &[out_dim], ZEROS);
+                list.push("lin.weight", &[out_dim, in_dim], glorot(out_dim, in_dim));
+            }
+            ModelKind::Sage => {
+                list.linear("lin_l.", out_dim, in_dim);
+                list.push("lin_r.weight", &[out_dim, in_dim], linear(in_dim));
+            }
+            ModelKind::Gat if self.attention == Attention::Gat => {
+                list.push("att_src", &[1, heads, head_dim], glorot(heads, head_dim));
+                list.push("att_dst", &[1, heads, head_dim], glorot(heads, head_dim));
+                list.push("bias", &[out_dim], ZEROS);
+                list.push("lin.weight", &[all_heads, in_dim], glorot(all_heads, in_dim));
+            }
+            ModelKind::Gat => {
+                list.push("att", &[1, heads, head_dim], glorot(heads, head_dim));
+                list.push("bias", &[out_dim], ZEROS);
+                for side in ["lin_l", "lin_r"] {
+                    list.push(&format!("{side}.weight"), &[all_heads, in_dim], glorot(all_heads, in_dim));
+                    list.push(&format!("{side}.bias"), &[all_heads], linear(in_dim));
+                }
+            }
+            ModelKind::Gin => {
+                list.push("eps", &[1], ZEROS);
+                list.last_is_trained(self.train_eps);
+                list.linear("nn.lins.0.", out_dim, in_dim);
+                list.linear("nn.lins.1.", out_dim, out_dim);
+            }
+            ModelKind::Mlp => list.linear("", out_dim, in_dim),
+            ModelKind::Custom => {}
+        }
+    }
+}
+
+/// The initial parameters: a function of model and seed, the same for every training operator.
+///
+/// The distributions are those of PyG's `reset_parameters`; the random numbers are not torch's.
+pub fn initial_parameters(spec: &ModelSpec, seed: u64) -> Vec<NamedTensor> {
+    let tensor = |(index, p): (usize, ParameterSpec)| {
+        let values = match p.init {
+            Init::Constant(value) => vec![value; p.len()],
+            Init::Uniform(bound) => uniforms(seed, index as u32, p.len(), bound),
+        };
+        NamedTensor { name: p.name, shape: p.shape, values }
+    };
+    spec.parameters().into_iter().enumerate().map(tensor).collect()
+}
+
+/// Finds the tensor of each of `parameters` in `tensors`, in the parameters' order; `what` names them in errors.
+///
+/// # Errors
+///
+/// A name that is missing, unknown or given twice, or a shape that is not the parameter's.
+pub fn check_tensors<'a>(
+    what: &str,
+    parameters: &[ParameterSpec],
+    tensors: &'a [NamedTensor],
+) -> Result<Vec<&'a NamedTensor>> {
+    let wrong = |text: String| Error::setting(what, format!("{text}; use tensors of a model with the same spec"));
+    let ordered = parameters.iter().map(|p| {
+        let mut named = tensors.iter().filter(|t| t.name == p.name);
+        let tensor = named.next().ok_or_else(|| wrong(format!("{} is missing", p.name)))?;
+        if named.next().is_some() {
+            return Err(wrong(format!("{} is given twice", p.name)));
+        }
+        if tensor.shape != p.shape || tensor.values.len() != p.len() {
+            let (shape, len) = (&tensor.shape, tensor.values.len());
+            return Err(wrong(format!("{} has shape {shape:?} and {len} values, expected {:?}", p.name, p.shape)));
+        }
+        Ok(tensor)
+    });
+    let ordered = ordered.collect::<Result<Vec<_>>>()?;
+    match tensors.iter().find(|t| parameters.iter().all(|p| p.name != t.name)) {
+        Some(unknown) => Err(wrong(format!("{} is none of the model's", unknown.name))),
+        None => Ok(ordered),
+    }
+}

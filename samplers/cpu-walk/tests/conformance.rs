@@ -1,6 +1,0 @@
-//! The suite of phase Batching.
-
-#[test]
-fn conforms() {
-    morphgl_conformance::batching::run(&morphgl_batching_cpu_walk::DESCRIPTION);
-}

@@ -1,0 +1,50 @@
+#![doc = include_str!("../README.md")]
+
+mod neighbor;
+mod shadow;
+mod walk;
+
+pub use neighbor::CpuNeighbor;
+pub use shadow::CpuShadow;
+pub use walk::CpuWalk;
+
+// Graph and contract, so that this crate alone samples.
+pub use {morphgl_graph_store as graph_store, morphgl_registry as registry};
+
+use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, SamplerKind};
+
+/// Neighbour sampling.
+pub const NEIGHBOR: Description = Description::new(
+    Key::new(Phase::Batching, Hardware::CPU, "Neighbor"),
+    "samples k hops of neighbours on CPU threads, and gathers their features",
+    At::Host,
+    At::Host,
+    Build::Batching(|context| Ok(Box::new(CpuNeighbor::new(context)?))),
+)
+.interchangeable();
+
+/// ShaDow sampling.
+pub const SHADOW: Description = Description::new(
+    Key::new(Phase::Batching, Hardware::CPU, "Shadow"),
+    "samples ShaDow subgraphs on CPU threads: all edges among the nodes of a few hops",
+    At::Host,
+    At::Host,
+    Build::Batching(|context| Ok(Box::new(CpuShadow::new(context)?))),
+)
+.sampling(&[SamplerKind::Shadow])
+.interchangeable();
+
+/// Random walks.
+pub const WALK: Description = Description::new(
+    Key::new(Phase::Batching, Hardware::CPU, "Walk"),
+    "samples neighbours by random walks on CPU threads, with their visits as importance",
+    At::Host,
+    At::Host,
+    Build::Batching(|context| Ok(Box::new(CpuWalk::new(context)?))),
+)
+.sampling(&[SamplerKind::Walk])
+.interchangeable();
+
+morphgl_registry::submit! { NEIGHBOR }
+morphgl_registry::submit! { SHADOW }
+morphgl_registry::submit! { WALK }

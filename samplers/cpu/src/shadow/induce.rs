@@ -1,0 +1,166 @@
+//! The subgraph that nodes induce: all edges among them.
+
+use morphgl_graph_store::Topology;
+use morphgl_platform::{prefetch, prefetch_early};
+use morphgl_registry::{BatchId, Block, Error, Result};
+use morphgl_sampler_core::{HostHopSampler, NeighborCheck};
+use rayon::prelude::*;
+
+/// Prefetch distance in nodes: of a row's offsets, and of its first neighbours.
+const AHEAD: [usize; 2] = [16, 8];
+/// The prefetched words of a row: of its first cache lines, after which the processor prefetches by itself.
+const LINES: [usize; 3] = [0, 16, 32];
+
+/// Finds the edges among the nodes of one mini-batch after another, in the same memory.
+#[derive(Debug)]
+pub(crate) struct Inducer {
+    // Invariant: all bits are 0 between two subgraphs.
+    members: Vec<u64>,
+    /// One per thread.
+    parts: Vec<Part>,
+}
+
+/// The edges that end in some of the nodes, in the graph's ids.
+#[derive(Debug, Default)]
+struct Part {
+    /// Number of edges up to each row's end.
+    ends: Vec<usize>,
+    sources: Vec<u32>,
+    weights: Vec<f32>,
+    /// Buffer for the row of a mapped file.
+    row: Vec<u32>,
+}
+
+impl Inducer {
+    /// For a graph of `num_nodes` nodes, which takes a bit each, and so many threads.
+    pub(crate) fn new(num_nodes: usize, threads: usize) -> Self {
+        Self { members: vec![0; num_nodes.div_ceil(64)], parts: (0..threads).map(|_| Part::default()).collect() }
+    }
+
+    /// Sets `block` to the edges among the nodes that `hops` found, rows in the order of their local ids and slots in that of the
+    /// CSC rows. On the threads of the current pool, one per part.
+    ///
+    /// # Errors
+    ///
+    /// More edges than 32-bit offsets can address; an in-neighbour that does not exist, in a mapped file that was changed.
+    ///
+    /// # Complexity
+    ///
+    /// O(in-degrees of the nodes).
+    pub(crate) fn induce(
+        &mut self,
+        topology: &Topology,
+        id: BatchId,
+        hops: &mut HostHopSampler<'_>,
+        block: &mut Block,
+    ) -> Result<()> {
+        let Self { members, parts } = self;
+        let nodes = hops.nodes();
+        let check = NeighborCheck::new(topology);
+        nodes.iter().for_each(|&v| members[v as usize / 64] |= 1 << (v % 64));
+        match &mut parts[..] {
+            [part] => part.scan(topology, check.as_ref(), members, nodes),
+            parts => {
+                let share = nodes.len().div_ceil(parts.len()).max(1);
+                let scan = |(part, nodes): (&mut Part, &[u32])| part.scan(topology, check.as_ref(), members, nodes);
+                parts.par_iter_mut().zip(nodes.par_chunks(share)).for_each(scan);
+                let used = nodes.len().div_ceil(share);
+                parts[used..].iter_mut().for_each(Part::clear);
+            }
+        }
+        nodes.iter().for_each(|&v| members[v as usize / 64] = 0);
+        check.map_or(Ok(()), |check| check.result(id))?;
+        let num_edges: usize = parts.iter().map(|part| part.sources.len()).sum();
+        if num_edges > u32::MAX as usize {
+            let cure = "give a smaller batch size or fanouts";
+            return Err(Error::setting(id, format!("its subgraph has {num_edges} edges, more than 2^32 - 1; {cure}")));
+        }
+        (block.num_dst, block.num_src) = (nodes.len(), nodes.len());
+        collect(parts, topology.weights().is_some(), block);
+        hops.locals(&mut block.indices);
+        Ok(())
+    }
+}
+
+impl Part {
+    fn clear(&mut self) {
+        self.ends.clear();
+        self.sources.clear();
+        self.weights.clear();
+    }
+
+    /// Finds the edges from members to `nodes`.
+    fn scan(&mut self, topology: &Topology, check: Option<&NeighborCheck<'_>>, members: &[u64], nodes: &[u32]) {
+        self.clear();
+        let (indptr, indices): (&[u64], &[u32]) = (topology.indptr(), topology.indices());
+        let weights = topology.weights();
+        for (i, &node) in nodes.iter().enumerate() {
+            if let Some(&later) = nodes.get(i + AHEAD[0]) {
+                prefetch_early(indptr, later as usize);
+            }
+            if let Some(&later) = nodes.get(i + AHEAD[1]) {
+                let row = &indices[indptr[later as usize] as usize..indptr[later as usize + 1] as usize];
+                LINES.iter().for_each(|&word| prefetch(row, word));
+            }
+            let edges = indptr[node as usize] as usize..indptr[node as usize + 1] as usize;
+            let mut row = &indices[edges.clone()];
+            if let Some(check) = check {
+                self.row.clear();
+                self.row.extend_from_slice(row);
+                check.nodes(&mut self.row);
+                row = &self.row;
+            }
+            let found = self.sources.len();
+            self.sources.resize(found + row.len(), 0);
+            let kept = keep(members, row, &mut self.sources[found..]);
+            if let Some(weights) = weights {
+                let is_member = |&(u, _): &(&u32, &f32)| members[*u as usize / 64] >> (u % 64) & 1 == 1;
+                let row = row.iter().zip(&weights[edges]);
+                self.weights.extend(row.filter(is_member).map(|(_, &weight)| weight));
+            }
+            self.sources.truncate(found + kept);
+            self.ends.push(self.sources.len());
+        }
+    }
+}
+
+/// Copies the members of `row` to the front of `kept`, which is as long; returns their number. Without a branch on membership,
+/// which would be mispredicted.
+#[inline]
+fn keep(members: &[u64], row: &[u32], kept: &mut [u32]) -> usize {
+    let mut count = 0;
+    for &u in row {
+        kept[count] = u;
+        count += (members[u as usize / 64] >> (u % 64) & 1) as usize;
+    }
+    count
+}
+
+/// Concatenates the parts in `block`.
+fn collect(parts: &mut [Part], weighted: bool, block: &mut Block) {
+    block.indptr.clear();
+    block.indptr.push(0);
+    let mut first = 0;
+    for part in &*parts {
+        block.indptr.extend(part.ends.iter().map(|end| (first + end) as u32));
+        first += part.sources.len();
+    }
+    if !weighted {
+        block.weights = None;
+    }
+    if let [part] = parts {
+        // A single part is taken as it is.
+        std::mem::swap(&mut block.indices, &mut part.sources);
+        if weighted {
+            std::mem::swap(block.weights.get_or_insert_default(), &mut part.weights);
+        }
+        return;
+    }
+    block.indices.clear();
+    parts.iter().for_each(|part| block.indices.extend_from_slice(&part.sources));
+    if weighted {
+        let weights = block.weights.get_or_insert_default();
+        weights.clear();
+        parts.iter().for_each(|part| weights.extend_from_slice(&part.weights));
+    }
+}

@@ -1,0 +1,19 @@
+//! The suite of phase Batching, for each kind of sampling.
+
+use morphgl_batching_cpu::{NEIGHBOR, SHADOW, WALK};
+use morphgl_conformance::batching::run;
+
+#[test]
+fn neighbor_conforms() {
+    run(&NEIGHBOR);
+}
+
+#[test]
+fn shadow_conforms() {
+    run(&SHADOW);
+}
+
+#[test]
+fn walk_conforms() {
+    run(&WALK);
+}

@@ -1,0 +1,166 @@
+//! Feature cache in the memory of one or several devices, filled by counted accesses.
+
+use morphgl_cuda::{Buffer, Device, Kernel, Pinned, Shape, ShardedBuffer, Stream};
+use morphgl_dual_cache::{CacheShare, Kind, allocate};
+use morphgl_graph_store::FeatureMatrix;
+use morphgl_registry::{Error, Result};
+use morphgl_row_cache::NodeMap;
+
+use crate::KERNELS;
+
+/// Bytes of rows gathered and uploaded at a time while a cache is filled.
+const CHUNK: usize = 32 << 20;
+/// Bytes per cached row for its rank, with several devices; bytes per device for its address.
+const RANK: u64 = 4;
+const ADDRESS: u64 = 8;
+
+/// Copies the rows of nodes.
+pub(crate) type ReadRows<'a> = &'a dyn Fn(&[u32], &mut [u8]) -> Result<()>;
+
+/// Cached rows, and a bitmap with prefix counts: bit `node % 64` of word `node / 64` marks a cached node, whose position is
+/// the number of bits before it.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    pub(crate) bitmap: Buffer<u64>,
+    pub(crate) prefix_counts: Buffer<u32>,
+    /// Hotness rank of each cached row, with several devices.
+    pub(crate) ranks: Option<Buffer<u32>>,
+    /// The rows, one part per device: in node order on a single device, else rank `r` is row `r / devices` of device
+    /// `r % devices`.
+    pub(crate) rows: ShardedBuffer<u8>,
+    /// The cached nodes, for counting on the host.
+    pub(crate) map: NodeMap,
+    count_hits: Kernel,
+    /// Expected miss rate: share of accesses to rows that are not cached, by the hotness they were chosen by.
+    pub(crate) host_share: f64,
+}
+
+impl Cache {
+    /// Whether all rows fit the budgets, given in bytes with a stream of each device, as [`Cache::fill`] counts them.
+    pub(crate) fn fits_all(devices: &[(&Stream, u64)], matrix: &FeatureMatrix) -> bool {
+        let num_nodes = matrix.num_rows();
+        max_rows(devices, num_nodes, matrix.row_bytes() as u64).is_some_and(|max| max >= num_nodes as u64)
+    }
+
+    /// Least bytes of the gathering device for its tables and a row, where the budgets have no room for them.
+    pub(crate) fn needed_for_a_row(devices: &[(&Stream, u64)], matrix: &FeatureMatrix) -> Option<u64> {
+        let (num_nodes, row_bytes) = (matrix.num_rows(), matrix.row_bytes() as u64);
+        let (tables, ranks) = table_bytes(devices.len() as u64, num_nodes);
+        let max = max_rows(devices, num_nodes, row_bytes).unwrap_or(0);
+        (max < devices.len() as u64).then_some(tables + ranks + row_bytes)
+    }
+
+    /// Bytes of the gathering device for its tables, and for one row more with `num_devices` devices, each of which holds as many.
+    pub(crate) fn bytes(num_devices: usize, matrix: &FeatureMatrix) -> (u64, u64) {
+        let (tables, ranks) = table_bytes(num_devices as u64, matrix.num_rows());
+        (tables, matrix.row_bytes() as u64 + ranks)
+    }
+
+    /// Number of cached rows by device.
+    pub(crate) fn rows_by_device(&self) -> impl Iterator<Item = (&Device, usize)> {
+        let num_devices = self.rows.parts().len();
+        let rows = move |i| (self.map.len() + num_devices - 1 - i) / num_devices;
+        self.rows.parts().iter().enumerate().map(move |(i, part)| (part.device(), rows(i)))
+    }
+
+    /// Caches the hottest rows of `matrix`, which `read` copies, that fit the budgets, given in bytes with a stream of each device; the
+    /// first device gathers, and its budget includes the lookup tables. `None` if no row is worth caching.
+    pub(crate) fn fill(
+        devices: &[(&Stream, u64)],
+        (matrix, read): (&FeatureMatrix, ReadRows<'_>),
+        hotness: &[f32],
+    ) -> Result<Option<Self>> {
+        let (num_nodes, row_bytes) = (matrix.num_rows(), matrix.row_bytes());
+        let Some(max) = max_rows(devices, num_nodes, row_bytes as u64) else { return Ok(None) };
+        // Rows are counted, which all take the same bytes; the tables were charged above.
+        let kind = Kind { saving: &|node| hotness[node as usize], bytes: &|_| 1, tables: 0 };
+        let [Some(CacheShare { map, .. })] = allocate(num_nodes as u32, [kind], max) else { return Ok(None) };
+        let mut nodes: Vec<u32> = map.nodes().collect();
+        let all: f64 = hotness.iter().map(|&heat| f64::from(heat)).sum();
+        let cached: f64 = nodes.iter().map(|&node| f64::from(hotness[node as usize])).sum();
+        // Rounding must not make the share negative.
+        let host_share = (1.0 - cached / all).max(0.0);
+        let gathering = devices[0].0;
+        let ranks = (devices.len() > 1).then(|| Buffer::of(gathering, &rank(&mut nodes, hotness))).transpose()?;
+        let (bitmap, prefix_counts): (Vec<u64>, Vec<u32>) = map.words().unzip();
+        let (bitmap, prefix_counts) = (Buffer::of(gathering, &bitmap)?, Buffer::of(gathering, &prefix_counts)?);
+        let mut parts = Vec::with_capacity(devices.len());
+        for (i, (stream, _)) in devices.iter().enumerate() {
+            let part: Vec<u32> = nodes.iter().copied().skip(i).step_by(devices.len()).collect();
+            // Errors name the device, which may be a peer.
+            parts.push(
+                upload_rows(stream, (matrix.row_bytes(), read), &part).map_err(|e| Error {
+                    context: format!("{}, rows on {}", e.context, stream.device().place()),
+                    ..e
+                })?,
+            );
+        }
+        let cached = ShardedBuffer::new(gathering, parts)?;
+        let count_hits = KERNELS.kernel(gathering.device(), "gather_hits")?;
+        Ok(Some(Self { bitmap, prefix_counts, ranks, rows: cached, map, count_hits, host_share }))
+    }
+
+    /// Queues a kernel that counts cache hits among the first `len` of `nodes`, and the copy of the count to the host: read it after
+    /// the stream's work.
+    pub(crate) fn queue_hits(&self, stream: &Stream, nodes: &Buffer<u32>, len: usize) -> Result<Pinned<u32>> {
+        let mut hits = Buffer::new(stream, 1)?;
+        stream.fill(&mut hits, 0)?;
+        let arguments = &mut [nodes.into(), (len as u32).into(), (&self.bitmap).into(), (&mut hits).into()];
+        // SAFETY: the arguments are the kernel's, and nodes are those of the dataset.
+        unsafe { stream.launch(&self.count_hits, Shape::covering(len, 256), arguments)? };
+        let mut counted = Pinned::new(stream.device(), 1)?;
+        stream.copy(&hits, 0..1, &mut counted, 0)?;
+        Ok(counted)
+    }
+
+    /// Number of `nodes` whose rows are cached, on any device.
+    ///
+    /// O(nodes), on the host.
+    pub(crate) fn hits(&self, nodes: &[u32]) -> usize {
+        nodes.iter().filter(|&&node| self.map.get(node).is_some()).count()
+    }
+}
+
+/// Number of rows that fit the budgets round-robin; `None` if the tables exceed the first device's budget.
+fn max_rows(devices: &[(&Stream, u64)], num_nodes: usize, row_bytes: u64) -> Option<u64> {
+    let (row_bytes, num_devices) = (row_bytes.max(1), devices.len() as u64);
+    let (tables, ranks) = table_bytes(num_devices, num_nodes);
+    let first = (devices[0].1.checked_sub(tables)? / (row_bytes + ranks)).saturating_mul(num_devices);
+    // Round-robin: a device has as many rows as those before it, or one less.
+    let max = |(i, (_, budget)): (u64, &(_, u64))| (budget / row_bytes).saturating_mul(num_devices).saturating_add(i);
+    Some((0..).zip(devices).skip(1).map(max).fold(first, u64::min))
+}
+
+/// Bytes of the gathering device for its tables, and for the ranks of one of its rows and those of its peers.
+fn table_bytes(num_devices: u64, num_nodes: usize) -> (u64, u64) {
+    let ranks = if num_devices > 1 { RANK * num_devices } else { 0 };
+    (NodeMap::num_bytes_of(num_nodes) + ADDRESS * num_devices, ranks)
+}
+
+/// Sorts nodes by hotness, the hottest first; returns the rank of each former position.
+fn rank(nodes: &mut [u32], hotness: &[f32]) -> Vec<u32> {
+    let mut positions: Vec<u32> = (0..nodes.len() as u32).collect();
+    let heat = |position: u32| hotness[nodes[position as usize] as usize];
+    positions.sort_unstable_by(|&a, &b| heat(b).total_cmp(&heat(a)).then(a.cmp(&b)));
+    let sorted: Vec<u32> = positions.iter().map(|&position| nodes[position as usize]).collect();
+    let mut ranks = vec![0; nodes.len()];
+    (0u32..).zip(&positions).for_each(|(rank, &position)| ranks[position as usize] = rank);
+    nodes.copy_from_slice(&sorted);
+    ranks
+}
+
+/// Uploads the rows of `nodes`, packed.
+fn upload_rows(stream: &Stream, (row_bytes, read): (usize, ReadRows<'_>), nodes: &[u32]) -> Result<Buffer<u8>> {
+    let mut uploaded = Buffer::new(stream, nodes.len() * row_bytes)?;
+    let mut at = 0;
+    for nodes in nodes.chunks((CHUNK / row_bytes.max(1)).max(1)) {
+        let mut chunk = Pinned::<u8>::new(stream.device(), nodes.len() * row_bytes)?;
+        read(nodes, &mut chunk)?;
+        stream.copy(&chunk, 0..chunk.len(), &mut uploaded, at)?;
+        at += chunk.len();
+    }
+    Ok(uploaded)
+}
+
+#[cfg(all(test, feature = "emulate"))]
+mod tests;

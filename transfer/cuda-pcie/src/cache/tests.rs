@@ -1,0 +1,49 @@
+use super::*;
+use crate::ZERO_COPY_KEY;
+
+fn streams(devices: usize) -> Vec<Stream> {
+    let device = |i| {
+        Device::open(&format!("cuda:{i}").parse().expect("a place"), &ZERO_COPY_KEY).expect("the device is emulated")
+    };
+    (0..devices).map(|i| Stream::new(&device(i), true).expect("a stream")).collect()
+}
+
+#[track_caller]
+fn check(hotness: &[f32], budgets: &[u64], expected: &[&[u8]]) {
+    let matrix = FeatureMatrix::U8 { data: (0..20).collect::<Vec<u8>>().into(), dim: 2 };
+    let read = |nodes: &[u32], out: &mut [u8]| {
+        matrix.gather_rows(nodes, out);
+        Ok(())
+    };
+    let streams = streams(budgets.len());
+    let devices: Vec<_> = streams.iter().zip(budgets.iter().copied()).collect();
+    let Some(cache) = Cache::fill(&devices, (&matrix, &read), hotness).expect("enough memory") else {
+        return assert!(expected.is_empty(), "nothing is cached");
+    };
+    let down = |(stream, part): (&Stream, &Buffer<u8>)| {
+        part.to_vec(stream).expect("done").iter().step_by(2).map(|first| first / 2).collect::<Vec<u8>>()
+    };
+    let parts: Vec<Vec<u8>> = streams.iter().zip(cache.rows.parts()).map(down).collect();
+    assert_eq!(parts, expected, "nodes on each device");
+    assert_eq!(cache.map.len(), parts.iter().map(Vec::len).sum::<usize>());
+    assert_eq!(
+        cache.rows_by_device().map(|(_, rows)| rows).collect::<Vec<_>>(),
+        parts.iter().map(Vec::len).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn rows_are_assigned_round_robin_by_rank() {
+    let hotness = [5.0, 0.0, 9.0, 1.0, 7.0, 7.0, 0.5, 8.0, 2.0, 3.0];
+    // By rank: 2, 7, 4, 5, 0, 9, 8, 3, 6. A word of the map takes 16 bytes, a rank 4, an address 8.
+    check(&hotness, &[16 + 8 + 3 * 2], &[&[2, 4, 7]]);
+    check(&hotness, &[u64::MAX], &[&[0, 2, 3, 4, 5, 6, 7, 8, 9]]);
+    check(&hotness, &[u64::MAX; 2], &[&[2, 4, 0, 8, 6], &[7, 5, 9, 3]]);
+    check(&hotness, &[u64::MAX; 3], &[&[2, 5, 8], &[7, 0, 3], &[4, 9, 6]]);
+    // The smallest budget decides for all: two rows and their ranks, or two rows and then one more.
+    check(&hotness, &[16 + 16 + 2 * (2 + 2 * 4), u64::MAX], &[&[2, 4], &[7, 5]]);
+    check(&hotness, &[16 + 16 + 2 * (2 + 2 * 4) - 1, u64::MAX], &[&[2], &[7]]);
+    check(&hotness, &[u64::MAX, 2 * 2], &[&[2, 4, 0], &[7, 5]]);
+    check(&hotness, &[u64::MAX, u64::MAX, 1], &[&[2], &[7], &[]]);
+    check(&hotness, &[16 + 16 - 1, u64::MAX], &[]);
+}

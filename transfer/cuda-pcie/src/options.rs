@@ -1,0 +1,171 @@
+//! Options of the operator.
+
+use morphgl_cuda::{BACKEND, Device, Staging, accelerators};
+use morphgl_hotness::CachePolicy;
+use morphgl_registry::{Error, Key, Machine, OptionRole, OptionSpec, OptionType, Place, Result};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Which bytes of a row a warp loads at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Access {
+    /// Whole lines, from the row's first line on.
+    #[default]
+    Aligned,
+    /// From the row's first byte on, four bytes per lane: PyTorch-Direct's gather without its circular shift.
+    Naive,
+}
+
+/// Options of the gather; see the README.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Options {
+    /// What ranks the rows that are cached.
+    pub(crate) cache: CachePolicy,
+    /// Bytes of each device's memory for hot rows, on the gathering one including the lookup tables. Default three quarters
+    /// of its unallocated memory when the cache is filled.
+    pub(crate) cache_bytes: Option<u64>,
+    /// With `cache` auto, mini-batches whose accesses are counted before the cache is filled.
+    pub(crate) presample: u32,
+    /// Features stay on disk: bytes of host memory for the hottest of the rows that no device caches. `None` maps all features in
+    /// host memory.
+    pub(crate) host_bytes: Option<u64>,
+    /// Fraction of the multiprocessors that gather rows from the host.
+    pub(crate) share: f64,
+    /// Which bytes of a row a warp loads at a time.
+    pub(crate) access: Access,
+    /// Other devices that hot rows are spread over: `"none"`, `"all"`, or a list of places.
+    peers: Value,
+}
+
+pub(crate) const SPECS: [OptionSpec; 6] = [
+    OptionSpec::new("cache", OptionType::Text, "auto", "what ranks the rows: auto, none or a hotness policy")
+        .such_as(&["none", "in-degree"])
+        .of_cache_policy(),
+    OptionSpec::new(
+        "cache_bytes",
+        OptionType::Count,
+        "3/4 of the free device memory",
+        "device memory of the row cache",
+    )
+    .such_as(&["65536"])
+    .of_budget(OptionRole::CacheBytes),
+    OptionSpec::new(
+        "presample",
+        OptionType::Count,
+        "64",
+        "mini-batches whose accesses rank the rows with cache auto; 0 caches nothing",
+    )
+    .such_as(&["0", "1"])
+    .in_unit("mini-batches"),
+    OptionSpec::new(
+        "share",
+        OptionType::Number,
+        "0.2",
+        "share of the multiprocessors that read host memory, above 0, at most 1",
+    )
+    .such_as(&["1.0"]),
+    OptionSpec::new(
+        "access",
+        OptionType::Choice(&["aligned", "naive"]),
+        "aligned",
+        "whole 128-byte lines, or from a row's first byte on, the baseline",
+    ),
+    OptionSpec::new("peers", OptionType::Places, "none", "other devices that cache rows: none, all, or places"),
+];
+
+/// Host memory for rows of a dataset that is left on disk.
+const HOST_BYTES: OptionSpec = OptionSpec::new(
+    "host_bytes",
+    OptionType::Count,
+    "features in memory",
+    "leaves features on disk, with so much host memory for the hottest rows that no device holds",
+)
+.such_as(&["1048576"])
+.of_budget(OptionRole::HostBudget);
+
+/// [`SPECS`], and the options for mini-batches of the host: the staging in pinned memory, and features on disk.
+pub(crate) const STAGED_SPECS: [OptionSpec; SPECS.len() + 2] = {
+    let mut specs = [Staging::DEPTH; SPECS.len() + 2];
+    specs[SPECS.len() + 1] = HOST_BYTES;
+    let mut i = 0;
+    while i < SPECS.len() {
+        specs[i] = SPECS[i];
+        i += 1;
+    }
+    specs
+};
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cache: CachePolicy::Auto,
+            cache_bytes: None,
+            presample: 64,
+            host_bytes: None,
+            share: 0.2,
+            access: Access::Aligned,
+            peers: Value::Null,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn of(operator: &Key, value: &Value) -> Result<Self> {
+        let options = Option::<Self>::deserialize(value);
+        let options = options.map_err(|e| Error::setting(operator, format!("options: {e}")))?.unwrap_or_default();
+        if !(options.share > 0.0 && options.share <= 1.0) {
+            let message =
+                format!("{} of the multiprocessors cannot gather; give a share above 0, at most 1", options.share);
+            return Err(Error::setting(operator, message));
+        }
+        Ok(options)
+    }
+
+    /// Opens the peers, all of which `device` must have access to.
+    pub(crate) fn peers(&self, operator: &Key, device: &Device) -> Result<Vec<Device>> {
+        let wrong = |message: String| Error::setting(operator, format!("options: peers: {message}"));
+        let parse = |place: &Value| {
+            let parsed = place.as_str().and_then(|text| text.parse().ok());
+            parsed.ok_or_else(|| wrong(format!("{place} is no place; give such as \"{BACKEND}:1\"")))
+        };
+        let places: Vec<Place> = match &self.peers {
+            Value::Null => Vec::new(),
+            Value::String(word) if word == "none" => Vec::new(),
+            Value::String(word) if word == "all" => {
+                let places = accelerators(&Machine::probe()).into_iter().map(|accelerator| accelerator.place);
+                places.filter(|place| place != device.place()).collect()
+            }
+            Value::Array(list) => list.iter().map(parse).collect::<Result<_>>()?,
+            other => {
+                let places = format!("[\"{BACKEND}:1\"]");
+                return Err(wrong(format!("{other}; give \"none\", \"all\" or a list of places such as {places}")));
+            }
+        };
+        for (i, place) in places.iter().enumerate() {
+            if place == device.place() {
+                return Err(wrong(format!(
+                    "{place} is the device that gathers, which caches rows anyway; leave it out"
+                )));
+            }
+            if places[..i].contains(place) {
+                return Err(wrong(format!("{place} is named twice; leave one out")));
+            }
+        }
+        let (mut accessible, mut apart) = (Vec::new(), Vec::new());
+        for place in &places {
+            let peer = Device::open(place, operator)?;
+            match device.reaches(&peer)? {
+                true => accessible.push(peer),
+                false => apart.push(place.to_string()),
+            }
+        }
+        if apart.is_empty() {
+            return Ok(accessible);
+        }
+        let names: Vec<String> = accessible.iter().map(|peer| format!("\"{}\"", peer.place())).collect();
+        let (apart, names) = (apart.join(", "), names.join(", "));
+        Err(wrong(format!("{} cannot read the memory of {apart}; give [{names}]", device.place())))
+    }
+}

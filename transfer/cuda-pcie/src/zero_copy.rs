@@ -1,0 +1,68 @@
+//! The operator on mini-batches of the device.
+
+use std::sync::{Arc, MutexGuard};
+
+use morphgl_cuda::{CudaBatch, pending_counting};
+use morphgl_registry::{CacheCurve, Counters, Error, Handle, MiniBatch, Result, Transferring, TransferringContext};
+
+use crate::shared::SharedGather;
+use crate::{Gather, ZERO_COPY_KEY};
+
+/// Phase Transferring on a CUDA device, `Transferring_CUDA+PCIe_ZeroCopy`.
+#[derive(Debug)]
+pub struct ZeroCopy {
+    gather: Arc<SharedGather>,
+}
+
+impl ZeroCopy {
+    /// Builds the operator. Options `access`, `cache`, `cache_bytes`, `peers`, `presample` (0 for no cache) and `share` are described in
+    /// the crate's documentation.
+    ///
+    /// # Errors
+    ///
+    /// Places other than one CUDA device of this machine, a peer whose memory it cannot access, features that cannot be
+    /// pinned, an invalid option, or a policy named for a cache that has no room for a row.
+    pub fn new(context: &TransferringContext) -> Result<Self> {
+        let TransferringContext { from, to, options, .. } = context;
+        if from != to {
+            let message = format!("it fills in mini-batches in place, and cannot go from {from} to {to}");
+            return Err(Error::setting(ZERO_COPY_KEY, message));
+        }
+        if options.get("host_bytes").is_some() {
+            let message = "options: host_bytes: the host does not know which rows its mini-batches need; give none, and features in memory";
+            return Err(Error::setting(ZERO_COPY_KEY, message));
+        }
+        Ok(Self { gather: SharedGather::open(&ZERO_COPY_KEY, context, options)? })
+    }
+
+    /// The gather and its cache, which operators of the same device, dataset and options share.
+    pub fn gather(&self) -> MutexGuard<'_, Gather> {
+        self.gather.lock()
+    }
+}
+
+impl Transferring for ZeroCopy {
+    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
+        let mut batch = CudaBatch::into_on(self.gather.device(), batch)?;
+        let mut gather = self.gather.lock();
+        gather.stream().wait(&batch.ready)?;
+        let start = gather.stream().record(true)?;
+        let gathered = gather.fill_in(&mut batch, None)?;
+        let counters = gathered.map(|_| gather.queue_counters(&batch)).transpose()?;
+        let (end, shared) = (gather.stream().record(true)?, Arc::clone(&self.gather));
+        Ok(pending_counting(start, end, move |took| {
+            let Some(counters) = counters else { return Ok((MiniBatch::Device(batch), Counters::NONE)) };
+            shared.lock().transferred(took);
+            Ok((MiniBatch::Device(batch), counters()))
+        }))
+    }
+
+    fn cache(&self) -> Option<CacheCurve> {
+        self.gather.curve()
+    }
+
+    fn resize_cache(&mut self, bytes: u64) -> Result<()> {
+        self.gather.lock().resize(bytes);
+        Ok(())
+    }
+}

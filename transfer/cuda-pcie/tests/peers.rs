@@ -1,0 +1,228 @@
+//! Rows cached on several devices. Number of devices and peer access are settings of the emulation: each test runs in a
+//! process of its own.
+#![cfg(feature = "emulate")]
+
+mod common;
+
+use std::process::Command;
+use std::sync::Arc;
+
+use common::{check, operator, stream, with_rows};
+use morphgl_conformance::batching::{Case, reference};
+use morphgl_cuda::{Buffer, CudaBatch, Device, Stream, accelerators, emulation};
+use morphgl_registry::{BatchId, HostBatch, Machine, MiniBatch, Place, Result, Transferring, TransferringContext};
+use morphgl_tiering::{Division, TieredRows, Tiers};
+use morphgl_transferring_cuda::{ZERO_COPY_KEY, ZeroCopy};
+use serde_json::json;
+
+#[test]
+#[allow(clippy::print_stdout, reason = "the parent process reads it")]
+fn in_a_process_of_its_own() {
+    match std::env::var("MORPHGL_TEST_PART").as_deref() {
+        Ok("gathers") => gathers(),
+        Ok("apart") => apart(),
+        Ok("budgets") => budgets(),
+        Ok("tiers") => tiers(),
+        _ => return,
+    }
+    println!("the part is done");
+}
+
+/// Runs a part on an emulation with these settings.
+#[track_caller]
+fn run(part: &str, settings: &str) {
+    let late = std::env::var("MORPHGL_EMULATION").is_ok_and(|words| words.split(',').any(|word| word == "late"));
+    let settings = format!("{}{settings}", if late { "late," } else { "" });
+    let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
+    command.args(["--exact", "in_a_process_of_its_own", "--nocapture", "--test-threads", "1"]);
+    let output = command.env("MORPHGL_TEST_PART", part).env("MORPHGL_EMULATION", &settings).output();
+    let output = output.expect("the program starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.contains("the part is done"), "{part} with {settings}: {text}");
+}
+
+#[test]
+fn rows_of_all_devices_are_gathered() {
+    for devices in 1..=3 {
+        run("gathers", &format!("devices={devices}"));
+    }
+    run("gathers", "devices=3,apart=1-2");
+}
+
+#[test]
+fn inaccessible_devices_are_refused() {
+    run("apart", "devices=3,apart=0-2");
+}
+
+#[test]
+fn rows_are_charged_to_the_device_that_caches_them() {
+    run("budgets", "devices=2,memory=1000000");
+}
+
+#[test]
+fn a_reordered_dataset_lies_where_its_tiers_say() {
+    for devices in 1..=3 {
+        run("tiers", &format!("devices={devices}"));
+    }
+}
+
+/// Rows in the order of their hotness are cached where `Tiers` places them, and the device's gather, the view of the same tiers
+/// on the host and the reference give the same bytes.
+fn tiers() {
+    let devices = accelerators(&Machine::probe()).len() as u32;
+    let stream = stream();
+    for row_bytes in [1usize, 36, 480] {
+        let case = Case::new(with_rows(130, row_bytes));
+        let hotness: Vec<f32> = (0..130).map(|v| (130 - v) as f32).collect();
+        let mut operator =
+            operator(&case, json!({"presample": 0, "peers": "all"})).expect("all devices are accessible");
+        for rows in [0, 1, 17, 43, 130] {
+            let rank = if devices > 1 { 4 * u64::from(devices) } else { 0 };
+            let budget = 3 * 16 + 8 * u64::from(devices) + rows * (row_bytes as u64 + rank);
+            let cached = operator.gather().fill_cache(&hotness, budget).expect("enough memory") as u32;
+            let division = Division { devices, replicated: 0, interleaved: cached, host: 130 - cached };
+            let tiers = Tiers::new(130, division).expect("all rows");
+            let by_device: Vec<u32> =
+                operator.gather().cached_rows_by_device().iter().map(|(_, rows)| *rows as u32).collect();
+            let expected: Vec<u32> = (0..devices).map(|d| tiers.num_device_rows(d)).collect();
+            assert_eq!(by_device, if cached == 0 { vec![] } else { expected }, "{cached} rows of {row_bytes} bytes");
+            check(&mut operator, &stream, &case, 0);
+
+            let matrix = case.dataset.features.as_ref().expect("features");
+            let copy = |rows: &mut dyn Iterator<Item = u32>| -> Vec<u8> {
+                rows.flat_map(|v| matrix.rows(v as usize..v as usize + 1).as_bytes().to_vec()).collect()
+            };
+            let parts: Vec<Vec<u8>> = (0..devices).map(|d| copy(&mut tiers.device_rows(d))).collect();
+            let host = copy(&mut tiers.host_rows());
+            let view = TieredRows::new(tiers, row_bytes, parts.iter().map(Vec::as_slice).collect(), &host, &[]);
+            let batch = reference::sample(&case, BatchId { epoch: 0, index: 0 });
+            let mut out = vec![0; batch.input_nodes.len() * row_bytes];
+            let counts = view.expect("the rows of the tiers").gather(&batch.input_nodes, 0, &mut out);
+            assert_eq!(counts.requests(), batch.input_nodes.len() as u64);
+            assert_eq!(out, copy(&mut batch.input_nodes.iter().copied()));
+        }
+    }
+}
+
+/// Mini-batches equal the reference's for any cached rows and devices, and n devices cache n times as many.
+fn gathers() {
+    let places: Vec<Place> = accelerators(&Machine::probe()).into_iter().map(|a| a.place).collect();
+    let others: Vec<String> = places[1..].iter().map(Place::to_string).collect();
+    let reversed: Vec<&String> = others.iter().rev().collect();
+    let stream = stream();
+    for row_bytes in [1u64, 2, 36, 100, 128, 400, 1044] {
+        let case = Case::new(with_rows(130, row_bytes as usize));
+        let hotness: Vec<f32> = (0..130).map(|v| (v * 37 % 131) as f32).collect();
+        for (peers, devices) in [
+            (json!("none"), 1),
+            (json!("all"), places.len()),
+            (json!(reversed), places.len()),
+            (json!(others[..others.len().min(1)]), 1 + others.len().min(1)),
+        ] {
+            let mut operator =
+                operator(&case, json!({"presample": 0, "peers": peers})).expect("all devices are accessible");
+            for rows in [40, 0, 1, 130] {
+                let rank = if devices > 1 { 4 * devices as u64 } else { 0 };
+                let budget = 3 * 16 + 8 * devices as u64 + rows * (row_bytes + rank);
+                let cached = operator.gather().fill_cache(&hotness, budget).expect("enough memory");
+                // A node that was never accessed is not cached.
+                assert_eq!(cached, (rows as usize * devices).min(129), "{peers}, capacity of {rows} rows on each");
+                let by: Vec<usize> = operator.gather().cached_rows_by_device().iter().map(|(_, rows)| *rows).collect();
+                let round = |i: usize| (0..cached).skip(i).step_by(devices).count();
+                let expected: Vec<usize> = if cached == 0 { vec![] } else { (0..devices).map(round).collect() };
+                assert_eq!(by, expected);
+                (0..2).for_each(|index| check(&mut operator, &stream, &case, index));
+            }
+            let order: Vec<Place> =
+                operator.gather().cached_rows_by_device().into_iter().map(|(place, _)| place).collect();
+            assert_eq!((order.len(), &order[0]), (devices, &places[0]));
+            if peers == json!(reversed) {
+                assert_eq!(json!(order[1..].iter().map(Place::to_string).collect::<Vec<_>>()), peers);
+            }
+        }
+    }
+}
+
+/// An inaccessible peer is an error that names the accessible ones.
+fn apart() {
+    let case = Case::new(with_rows(60, 20));
+    for (peers, cure) in [
+        (json!(["cuda:2"]), "give []"),
+        (json!(["cuda:1", "cuda:2"]), "give [\"cuda:1\"]"),
+        (json!("all"), "[\"cuda:1\"]"),
+    ] {
+        let error = operator(&case, json!({"peers": peers})).expect_err("no peer access");
+        let expected = "Transferring_CUDA+PCIe_ZeroCopy: options: peers: cuda:0 cannot read the memory of cuda:2; ";
+        assert!(error.starts_with(expected) && error.ends_with(cure), "{error}");
+    }
+    let mut operator = operator(&case, json!({"presample": 0, "peers": ["cuda:1"]})).expect("the peer is accessible");
+    assert_eq!(operator.gather().fill_cache(&[1.0; 60], u64::MAX).expect("enough memory"), 60);
+    check(&mut operator, &stream(), &case, 0);
+}
+
+/// Without a budget, each device caches within its own free memory; a budget beyond it is an error.
+fn budgets() {
+    let case = Case::new(with_rows(300, 1000));
+    let device = Device::open(&"cuda:1".parse().expect("a place"), &ZERO_COPY_KEY).expect("the device is available");
+    let other = Stream::new(&device, false).expect("a stream");
+    let taken = Buffer::<u8>::new(&other, 800_000).expect("memory");
+    let free = device.unallocated_bytes().expect("a number");
+    let mut gather = operator(&case, json!({"presample": 2, "peers": "all"})).expect("the peer is accessible");
+    let stream = stream();
+    (0..3).for_each(|index| check(&mut gather, &stream, &case, index));
+    let rows = (free / 4 * 3 / 1000) as usize;
+    let expected =
+        [("cuda:0", rows + 1), ("cuda:1", rows)].map(|(place, rows)| (place.parse().expect("a place"), rows));
+    assert_eq!(gather.gather().cached_rows_by_device(), expected, "{free} bytes are free on the peer");
+    assert!(device.free_bytes().expect("a number") <= free - 1000 * rows as u64);
+    drop(gather);
+    assert_eq!(device.free_bytes().expect("a number"), free, "the peer's memory is released");
+
+    let mut gather = operator(&case, json!({"presample": 0, "peers": "all"})).expect("the peer is accessible");
+    let error = gather.gather().fill_cache(&[1.0; 300], 200_000).expect_err("the peer's memory is full").to_string();
+    assert!(error.starts_with("Transferring_CUDA+PCIe_ZeroCopy, rows on cuda:1: cuMemAlloc_v2: "), "{error}");
+    check(&mut gather, &stream, &case, 0);
+    drop(taken);
+    assert_eq!(gather.gather().fill_cache(&[1.0; 300], 200_000).expect("memory is free again"), 300);
+    check(&mut gather, &stream, &case, 1);
+}
+
+/// Caches rows on `place` and `peer`, and gathers; returns the number of calls of each up to the last one whose outcome is
+/// reported.
+fn part(case: &Case, place: &Place, peer: &Place, fail: [u64; 2]) -> Result<[u64; 2]> {
+    let devices = [Device::open(place, &ZERO_COPY_KEY)?, Device::open(peer, &ZERO_COPY_KEY)?];
+    devices.iter().zip(fail).for_each(|(device, call)| emulation::fail_from(device, call));
+    let (dataset, from, to) = (Arc::clone(&case.dataset), place.clone(), place.clone());
+    let options = json!({"presample": 0, "peers": [peer.to_string()]});
+    let mut operator = ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, sampled: None, options })?;
+    operator.gather().fill_cache(&vec![1.0; case.dataset.num_nodes()], u64::MAX)?;
+    let whole = reference::sample(case, BatchId { epoch: 0, index: 0 });
+    let stream = Stream::new(&devices[0], false)?;
+    let batch = CudaBatch::upload(&stream, &HostBatch { features: None, ..whole.clone() })?.into_batch();
+    let MiniBatch::Device(batch) = operator.transfer(batch)?.wait()?.0 else {
+        panic!("the mini-batch is on the device")
+    };
+    assert_eq!(batch.to_host()?, whole);
+    drop((batch, operator));
+    stream.synchronize()?;
+    devices[1].free_bytes()?;
+    Ok([0, 1].map(|i: usize| emulation::calls(&devices[i])))
+}
+
+#[test]
+fn a_lost_device_is_an_error_of_the_next_call() {
+    let case = Case::new(with_rows(80, 12));
+    let places = |i: u64| [i, 100_000 + i].map(|i| format!("cuda:{i}").parse::<Place>().expect("a place"));
+    let [place, peer] = places(1000);
+    let calls = part(&case, &place, &peer, [u64::MAX; 2]).expect("nothing fails");
+    for (which, calls) in calls.into_iter().enumerate() {
+        for call in 1..=calls {
+            let [place, peer] = places(2000 + 10_000 * which as u64 + call);
+            let mut fail = [u64::MAX; 2];
+            fail[which] = call;
+            let error = part(&case, &place, &peer, fail).expect_err("a call fails").to_string();
+            let named = error.starts_with("Transferring_CUDA+PCIe_ZeroCopy") && error.contains(": cu");
+            assert!(named && error.ends_with("is made to fail"), "device {which}, call {call}: {error}");
+        }
+    }
+}
