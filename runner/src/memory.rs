@@ -86,6 +86,12 @@ impl ProcessMemory {
     }
 }
 
+/// Small pages for work that may use so many bytes, while the value lives; `None` where it may use enough for huge ones, or has small
+/// ones already.
+pub(crate) fn small_pages(bytes: u64) -> Option<SmallPages> {
+    (bytes < HUGE_PAGES).then(SmallPages::new).flatten()
+}
+
 fn recent_peak() -> u64 {
     status("VmHWM:").or_else(peak_memory).unwrap_or(0)
 }

@@ -10,6 +10,7 @@ use super::budget::beside_program;
 use super::show::{Show, Stages};
 use super::usage::Usage;
 use super::{Outcome, info, values};
+use crate::memory::small_pages;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
@@ -92,6 +93,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
             }
         };
     }
+    let _pages = small_pages(args.memory);
     let path = match args.kind {
         Kind::Sbm => {
             let default = SbmConfig::default();

@@ -14,6 +14,7 @@ use super::node_files::NodeArgs;
 use super::show::{Show, Stages};
 use super::usage::Usage;
 use super::{Outcome, budget, info, values};
+use crate::memory::small_pages;
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -231,6 +232,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
 pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
     args.refuse_unread()?;
     let (threads, memory) = budget::of_import(args.memory)?;
+    let _pages = small_pages(args.memory);
     let options = Options {
         name: args.name.clone(),
         symmetrise: args.symmetrise,
