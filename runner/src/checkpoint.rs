@@ -115,7 +115,7 @@ impl Checkpoint {
         Ok(safetensors::serialize(tensors, Some(metadata))?)
     }
 
-    /// Reads what [`Checkpoint::write`] wrote.
+    /// Reads what `write` wrote.
     ///
     /// # Errors
     ///

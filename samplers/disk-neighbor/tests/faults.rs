@@ -41,7 +41,7 @@ impl Set {
         self.dir.path().join("set").join(name)
     }
 
-    /// Builds the operator, damages a file, then samples per mini-batch.
+    /// Builds the operator, damages a file, then samples a mini-batch.
     fn first(&self, damage: impl FnOnce()) -> Result<()> {
         let operator = DiskNeighbor::new(&self.context)?;
         damage();
