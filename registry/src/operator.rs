@@ -26,6 +26,14 @@ pub struct BatchingContext {
     pub options: serde_json::Value,
 }
 
+impl BatchingContext {
+    /// Mini-batches with features in host memory, without options of the operator. A struct expression changes what differs:
+    /// `BatchingContext { gather: false, ..BatchingContext::new(dataset, seeds, settings) }`.
+    pub fn new(dataset: Arc<Dataset>, seeds: SeedSet, settings: SamplerSettings) -> Self {
+        Self { dataset, seeds, settings, gather: true, place: Place::Host, options: serde_json::Value::Null }
+    }
+}
+
 /// Context of a transferring operator.
 #[derive(Debug, Clone)]
 pub struct TransferringContext {
@@ -43,6 +51,13 @@ pub struct TransferringContext {
     pub options: serde_json::Value,
 }
 
+impl TransferringContext {
+    /// Fills in missing features, without options of the operator and without settings that a cache could rank rows by.
+    pub fn new(dataset: Arc<Dataset>, from: Place, to: Place) -> Self {
+        Self { dataset, from, to, gather: true, sampled: None, options: serde_json::Value::Null }
+    }
+}
+
 /// Context of a training operator.
 #[derive(Debug, Clone)]
 pub struct TrainingContext {
@@ -58,6 +73,13 @@ pub struct TrainingContext {
     pub place: Place,
     /// Options of this operator alone, `null` without any.
     pub options: serde_json::Value,
+}
+
+impl TrainingContext {
+    /// Trains on one thread of the host with seed 0, without options of the operator.
+    pub fn new(dataset: Arc<Dataset>, spec: serde_json::Value) -> Self {
+        Self { dataset, spec, seed: 0, threads: 1, place: Place::Host, options: serde_json::Value::Null }
+    }
 }
 
 /// Phase Batching: turns (epoch, batch index) into a mini-batch at its place.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_hotness::{Hindsight, Policy, PolicyKind, coverage, hottest};
-use morphgl_registry::{BatchingContext, Fanouts, Place, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchingContext, Fanouts, SamplerSettings, SeedSet};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dataset = Arc::new(sbm(&SbmConfig { dim: 1, ..SbmConfig::default() })?);
@@ -15,12 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let settings = SamplerSettings { batch_size: 128, ..fanouts.into() };
     let seeds = SeedSet::new("seeds", &dataset.splits.train[..1024], num_nodes)?;
     let sampler = CpuNeighbor::new(&BatchingContext {
-        dataset: Arc::clone(&dataset),
-        seeds: seeds.clone(),
-        settings: settings.clone(),
         gather: false,
-        place: Place::Host,
-        options: Default::default(),
+        ..BatchingContext::new(Arc::clone(&dataset), seeds.clone(), settings.clone())
     })?;
     // What the first three epochs access; no cache can know it beforehand.
     let optimum = Hindsight { batching: &sampler, epochs: 0..3, threads: 2 };

@@ -8,7 +8,7 @@ use morphgl_conformance::batching::graphs;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{Dataset, DatasetWriter, Load, Meta, NodeNames, NpyWriter, OpenOptions, Splits};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Fanouts, HostBatch, NeighborSettings, Pick, Place, SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, Fanouts, HostBatch, NeighborSettings, Pick, SamplerSettings, SeedSet,
 };
 use morphgl_tiering::{Order, ReorderOptions, reorder};
 use proptest::prelude::*;
@@ -111,14 +111,11 @@ fn large_rows_and_many_blocks_on_any_number_of_threads() {
 }
 
 fn epoch(dataset: &Dataset, settings: &SamplerSettings, threads: usize) -> Vec<HostBatch> {
-    let operator = CpuNeighbor::new(&BatchingContext {
-        seeds: SeedSet::new("train", &dataset.splits.train, dataset.num_nodes()).expect("each node once"),
-        dataset: Arc::new(dataset.clone()),
-        settings: settings.clone(),
-        gather: true,
-        place: Place::Host,
-        options: Default::default(),
-    });
+    let operator = CpuNeighbor::new(&BatchingContext::new(
+        Arc::new(dataset.clone()),
+        SeedSet::new("train", &dataset.splits.train, dataset.num_nodes()).expect("each node once"),
+        settings.clone(),
+    ));
     let operator = operator.expect("valid settings");
     let mut worker = operator.worker(threads).expect("a worker");
     let batch = |index| {

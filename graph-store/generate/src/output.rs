@@ -90,14 +90,11 @@ pub(crate) fn in_memory(model: &impl Model, name: String) -> Dataset {
         _ => FeatureMatrix::F32 { data: all_features(data).into(), dim },
     };
     Dataset {
-        path: Default::default(),
-        name,
-        topology: Topology::new(indptr, indices, None).expect("assembled rows form a topology"),
         features: Some(features),
         labels: Some(labels.into()),
         num_classes: data.config.classes,
         splits: Splits { train, valid, test },
-        node_ids: None,
+        ..Dataset::new(name, Topology::new(indptr, indices, None).expect("assembled rows form a topology"))
     }
 }
 

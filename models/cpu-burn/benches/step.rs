@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Splits, Topology};
-use morphgl_registry::{BatchFeatures, BatchId, Block, HostBatch, MiniBatch, Place, Result, Training, TrainingContext};
+use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Topology};
+use morphgl_registry::{BatchFeatures, BatchId, Block, HostBatch, MiniBatch, Result, Training, TrainingContext};
 use morphgl_training_cpu_burn::CpuBurn;
 
 #[global_allocator]
@@ -87,14 +87,9 @@ fn batch(load: &Workload) -> MiniBatch {
 
 fn dataset(dim: usize) -> Arc<Dataset> {
     Arc::new(Dataset {
-        path: Default::default(),
-        name: "none".to_string(),
-        topology: Topology::new(vec![0u64], Vec::new(), None).expect("a graph without nodes"),
         features: Some(FeatureMatrix::F32 { data: Vec::new().into(), dim }),
-        labels: None,
         num_classes: 47,
-        splits: Splits { train: Vec::new().into(), valid: Vec::new().into(), test: Vec::new().into() },
-        node_ids: None,
+        ..Dataset::new("none", Topology::new(vec![0u64], Vec::new(), None).expect("a graph without nodes"))
     })
 }
 
@@ -107,14 +102,13 @@ fn main() -> Result<()> {
         let Workload { kind, dropout, dtype, dim, .. } = load;
         for threads in [1, 4] {
             let mut trainer = CpuBurn::new(&TrainingContext {
-                dataset: dataset(dim),
-                spec: serde_json::json!({
-                    "model": {"kind": kind, "in_dim": dim, "num_classes": 47, "dropout": dropout}
-                }),
-                seed: 0,
                 threads,
-                place: Place::Host,
-                options: serde_json::Value::Null,
+                ..TrainingContext::new(
+                    dataset(dim),
+                    serde_json::json!({
+                        "model": {"kind": kind, "in_dim": dim, "num_classes": 47, "dropout": dropout}
+                    }),
+                )
             })?;
             let mut times = Vec::new();
             for _ in 0..=ROUNDS {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
-use morphgl_registry::{BatchFeatures, BatchId, Block, HostBatch, MiniBatch, Place, Result, Training, TrainingContext};
+use morphgl_graph_store::{Dataset, FeatureMatrix, Topology};
+use morphgl_registry::{BatchFeatures, BatchId, Block, HostBatch, MiniBatch, Result, Training, TrainingContext};
 use morphgl_training_cpu_burn::CpuBurn;
 
 #[global_allocator]
@@ -16,15 +16,14 @@ fn main() -> Result<()> {
     let labels: Vec<i32> = (0..n).map(|v| i32::from(v >= n / 2)).collect();
     let indices: Vec<u32> = (0..n).flat_map(|v| [(v + n - 1) % n, (v + 1) % n]).collect();
     let dataset = Arc::new(Dataset {
-        path: Default::default(),
-        name: "ring".to_string(),
-        topology: Topology::new((0..=u64::from(n)).map(|v| 2 * v).collect::<Vec<u64>>(), indices.clone(), None)
-            .expect("a ring is a graph"),
         features: Some(FeatureMatrix::F32 { data: features.clone().into(), dim: 1 }),
         labels: Some(labels.clone().into()),
         num_classes: 2,
-        splits: Splits { train: Vec::new().into(), valid: Vec::new().into(), test: Vec::new().into() },
-        node_ids: None,
+        ..Dataset::new(
+            "ring",
+            Topology::new((0..=u64::from(n)).map(|v| 2 * v).collect::<Vec<u64>>(), indices.clone(), None)
+                .expect("a ring is a graph"),
+        )
     });
     let block = Block {
         num_dst: n as usize,
@@ -51,8 +50,7 @@ fn main() -> Result<()> {
         "model": {"kind": "gcn", "in_dim": 1, "num_classes": 2, "hidden": 8, "layers": 2},
         "optimizer": {"lr": 0.05}
     });
-    let context =
-        TrainingContext { dataset, spec, seed: 0, threads: 1, place: Place::Host, options: serde_json::Value::Null };
+    let context = TrainingContext::new(dataset, spec);
     let mut trainer = CpuBurn::new(&context)?;
     for epoch in 0..40 {
         // Each epoch drops other elements: the mask is a function of the mini-batch's id.

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use morphgl_graph_store::{Array, Dataset, Element, FeatureMatrix, Load, Splits, Topology, read_npy};
-use morphgl_registry::{BatchFeatures, BatchId, Block, HostBatch, MiniBatch, Place, Score, Training, TrainingContext};
+use morphgl_registry::{BatchFeatures, BatchId, Block, HostBatch, MiniBatch, Score, Training, TrainingContext};
 use morphgl_training_cpu_burn::CpuBurn;
 use serde_json::{Value, json};
 
@@ -40,9 +40,6 @@ fn load(dir: &Path) -> Result<Dataset> {
     let labels = array::<i32>(dir, "labels.i32")?;
     let topology = Topology::new(indptr, array::<u32>(dir, "indices.u32")?, None).map_err(anyhow::Error::msg)?;
     Ok(Dataset {
-        path: Default::default(),
-        name: meta["name"].as_str().unwrap_or("unnamed").to_string(),
-        topology,
         features: Some(FeatureMatrix::F32 { data: features.into(), dim }),
         num_classes: meta["classes"].as_u64().context("meta.json: classes")? as usize,
         labels: Some(labels),
@@ -51,7 +48,7 @@ fn load(dir: &Path) -> Result<Dataset> {
             valid: array(dir, "val.u32")?,
             test: array(dir, "test.u32")?,
         },
-        node_ids: None,
+        ..Dataset::new(meta["name"].as_str().unwrap_or("unnamed"), topology)
     })
 }
 
@@ -140,12 +137,9 @@ fn train(dataset: &Arc<Dataset>, recipe: &Recipe, seed: u64, threads: usize) -> 
     (model["in_dim"], model["num_classes"]) = (json!(dataset.feature_dim()), json!(dataset.num_classes));
     let layers = model["layers"].as_u64().context("layers")? as usize;
     let mut trainer = CpuBurn::new(&TrainingContext {
-        dataset: Arc::clone(dataset),
-        spec: json!({"model": model, "optimizer": recipe.optimizer}),
         seed,
         threads,
-        place: Place::Host,
-        options: Value::Null,
+        ..TrainingContext::new(Arc::clone(dataset), json!({"model": model, "optimizer": recipe.optimizer}))
     })?;
     let mut batch = whole(dataset, layers);
     let all = batch.input_nodes.clone();

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Topology};
 use morphgl_registry::{
     BatchFeatures, BatchId, Block, HostBatch, MiniBatch, NamedTensor, Place, Training, TrainingContext,
 };
@@ -28,14 +28,10 @@ fn dataset() -> Arc<Dataset> {
     let indices: Vec<u32> = (0..6 * NODES).map(|_| random() % NODES as u32).collect();
     let features: Vec<f32> = (0..NODES * DIM).map(|_| random() as f32 / (1u64 << 30) as f32 - 1.0).collect();
     Arc::new(Dataset {
-        path: Default::default(),
-        name: "random".to_string(),
-        topology: Topology::new(indptr, indices, None).expect("a valid graph"),
         features: Some(FeatureMatrix::F32 { data: features.into(), dim: DIM }),
         labels: Some((0..NODES as i32).map(|v| v % 5).collect::<Vec<_>>().into()),
         num_classes: 5,
-        splits: Splits { train: Vec::new().into(), valid: Vec::new().into(), test: Vec::new().into() },
-        node_ids: None,
+        ..Dataset::new("random", Topology::new(indptr, indices, None).expect("a valid graph"))
     })
 }
 

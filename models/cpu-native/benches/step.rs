@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use morphgl_batching_cpu::CpuNeighbor;
-use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Topology};
 use morphgl_platform::{Pages, SimdLevel};
 use morphgl_registry::{
-    BatchFeatures, BatchId, Batching, BatchingContext, HostBatch, MiniBatch, Place, Result, SamplerSettings, SeedSet,
+    BatchFeatures, BatchId, Batching, BatchingContext, HostBatch, MiniBatch, Result, SamplerSettings, SeedSet,
     Training, TrainingContext,
 };
 use morphgl_training_cpu_burn::CpuBurn;
@@ -27,7 +27,7 @@ use morphgl_training_cpu_native::{
     probe::{GemmRates, Peaks},
 };
 use rayon::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -64,29 +64,21 @@ fn dataset() -> Dataset {
     let mut pages = Pages::zeroed(4 * NODES * DIM).expect("memory for the features");
     pages.chunks_exact_mut(4).for_each(|x| x.copy_from_slice(&(random(&mut state) as f32 - 0.5).to_ne_bytes()));
     let features = Array::from_pages(pages).expect("whole floats");
-    let none = || Array::from(Vec::new());
     Dataset {
-        path: Default::default(),
-        name: "arxiv-like".into(),
-        topology: Topology::new(indptr, indices, None).expect("a valid graph"),
         features: Some(FeatureMatrix::F32 { data: features, dim: DIM }),
         labels: Some((0..NODES).map(|v| (v * 7 % CLASSES) as i32).collect::<Vec<_>>().into()),
         num_classes: CLASSES,
-        splits: Splits { train: none(), valid: none(), test: none() },
-        node_ids: None,
+        ..Dataset::new("arxiv-like", Topology::new(indptr, indices, None).expect("a valid graph"))
     }
 }
 
 fn batches(dataset: &Arc<Dataset>) -> Result<Vec<MiniBatch>> {
     let seeds: Vec<u32> = (0..SEEDS as u32).collect();
-    let sampler = CpuNeighbor::new(&BatchingContext {
-        dataset: Arc::clone(dataset),
-        seeds: SeedSet::new("seeds", &seeds, NODES)?,
-        settings: SamplerSettings::default(),
-        gather: true,
-        place: Place::Host,
-        options: Value::Null,
-    })?;
+    let sampler = CpuNeighbor::new(&BatchingContext::new(
+        Arc::clone(dataset),
+        SeedSet::new("seeds", &seeds, NODES)?,
+        SamplerSettings::default(),
+    ))?;
     let mut worker = sampler.worker(1)?;
     (0..BATCHES).map(|index| Ok(worker.prepare(BatchId { epoch: 0, index }, None)?.wait()?.0)).collect()
 }
@@ -268,12 +260,11 @@ fn main() -> Result<()> {
                 continue;
             }
             let context = TrainingContext {
-                dataset: Arc::clone(&dataset),
-                spec: json!({"model": {"kind": kind, "in_dim": DIM, "num_classes": CLASSES, "hidden": hidden}}),
-                seed: 0,
                 threads,
-                place: Place::Host,
-                options: Value::Null,
+                ..TrainingContext::new(
+                    Arc::clone(&dataset),
+                    json!({"model": {"kind": kind, "in_dim": DIM, "num_classes": CLASSES, "hidden": hidden}}),
+                )
             };
             let (peak, bandwidth) = (limits.flops(hidden), limits.bandwidth);
             let on_vectors = CpuNative::new(&context)?;

@@ -29,17 +29,13 @@ fn main() -> Result<()> {
         options: Value::Null,
     })?;
     let (dim, classes) = (dataset.feature_dim(), dataset.num_classes);
-    let mut trainer = CpuNative::new(&TrainingContext {
+    let mut trainer = CpuNative::new(&TrainingContext::new(
         dataset,
-        spec: json!({
+        json!({
             "model": {"kind": "sage", "in_dim": dim, "num_classes": classes, "hidden": 8, "layers": 2, "dropout": 0.1},
             "optimizer": {"lr": 0.02}
         }),
-        seed: 0,
-        threads: 1,
-        place: Place::Host,
-        options: Value::Null,
-    })?;
+    ))?;
     let mut worker = sampler.worker(1)?;
     let mut recycled = None;
     for epoch in 0..40 {

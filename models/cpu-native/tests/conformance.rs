@@ -3,7 +3,7 @@
 use morphgl_conformance::training::{Subject, check, reads_store};
 use morphgl_model_core::TrainingSpec;
 use morphgl_platform::SimdLevel;
-use morphgl_registry::{Place, Registry, Result, TrainingContext};
+use morphgl_registry::{Registry, Result, TrainingContext};
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cpu_native::{AMX_KEY, CpuNative, DESCRIPTION, KEY, supports};
 
@@ -43,8 +43,7 @@ fn tiles_are_available_where_the_level_has_them_and_taken_by_wide_models() {
     let dataset = std::sync::Arc::new(morphgl_conformance::training::tiny());
     let model = serde_json::json!({"kind": "gcn", "in_dim": dataset.feature_dim(), "num_classes": 9, "hidden": 16});
     let spec = serde_json::json!({"model": model});
-    let context =
-        TrainingContext { dataset, spec, seed: 0, threads: 1, place: Place::Host, options: serde_json::Value::Null };
+    let context = TrainingContext::new(dataset, spec);
     let error = CpuNative::on_tiles(&context).expect_err("narrow").to_string();
     assert!(error.contains(if has_amx { "a layer of at least 96" } else { "has no AMX tiles" }), "{error}");
 }
@@ -70,14 +69,7 @@ fn unsupported_options_are_named_in_the_error() {
         let kind = if option == "attention" { "gat" } else { "sage" };
         let mut model = serde_json::json!({"kind": kind, "in_dim": dataset.feature_dim(), "num_classes": 9});
         model[option] = value;
-        let context = TrainingContext {
-            dataset: std::sync::Arc::clone(&dataset),
-            spec: serde_json::json!({"model": model}),
-            seed: 0,
-            threads: 1,
-            place: Place::Host,
-            options: serde_json::Value::Null,
-        };
+        let context = TrainingContext::new(std::sync::Arc::clone(&dataset), serde_json::json!({"model": model}));
         let error = CpuNative::new(&context).expect_err("it is refused").to_string();
         let expected =
             format!("Training_CPU_Native does not do {name}; leave --training out for an operator that does");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{Random, batch, context, host, model};
 use half::f16;
-use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Topology};
 use morphgl_registry::{BatchFeatures, Gradients, Handle, HostBatch, NamedTensor, Score, Training, TrainingContext};
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cpu_native::CpuNative;
@@ -44,14 +44,9 @@ fn dataset(features: FeatureMatrix) -> Dataset {
         indptr.push(indices.len() as u64);
     }
     Dataset {
-        path: Default::default(),
-        name: "sparse".to_string(),
-        topology: Topology::new(indptr, indices, None).expect("a graph"),
         features: Some(features),
-        labels: None,
         num_classes: CLASSES,
-        splits: Splits { train: Vec::new().into(), valid: Vec::new().into(), test: Vec::new().into() },
-        node_ids: None,
+        ..Dataset::new("sparse", Topology::new(indptr, indices, None).expect("a graph"))
     }
 }
 

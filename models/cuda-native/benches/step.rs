@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use morphgl_cuda::{Buffer, CudaBatch, Device, Precision, Stream, Transpose, statistics};
-use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Topology};
 use morphgl_registry::{
     BatchFeatures, BatchId, Block, Handle, HostBatch, Machine, MiniBatch, Place, Result, Score, Training,
     TrainingContext,
 };
 use morphgl_training_cuda_native::{CudaNative, KEY};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const NODES: [usize; 4] = [137_000, 66_000, 11_000, 1_024];
 const EDGES: [usize; 3] = [330_000, 101_000, 11_000];
@@ -92,24 +92,18 @@ fn main() -> Result<()> {
     let batches = (0..3).map(|i| Ok(CudaBatch::upload(&stream, &batch(i))?.into_batch()));
     let batches: Vec<MiniBatch> = batches.collect::<Result<_>>()?;
     let dataset = Arc::new(Dataset {
-        path: Default::default(),
-        name: "none".to_string(),
-        topology: Topology::new(vec![0u64], Vec::new(), None).expect("a graph without nodes"),
         features: Some(FeatureMatrix::F32 { data: Vec::new().into(), dim: DIM }),
-        labels: None,
         num_classes: CLASSES,
-        splits: Splits { train: Vec::new().into(), valid: Vec::new().into(), test: Vec::new().into() },
-        node_ids: None,
+        ..Dataset::new("none", Topology::new(vec![0u64], Vec::new(), None).expect("a graph without nodes"))
     });
     println!("{device:?}");
     for (kind, hidden) in [("sage", 256), ("gcn", 16), ("gat", 64)] {
         let context = TrainingContext {
-            dataset: Arc::clone(&dataset),
-            spec: json!({"model": {"kind": kind, "in_dim": DIM, "num_classes": CLASSES, "hidden": hidden}}),
-            seed: 0,
-            threads: 1,
             place: place.clone(),
-            options: Value::Null,
+            ..TrainingContext::new(
+                Arc::clone(&dataset),
+                json!({"model": {"kind": kind, "in_dim": DIM, "num_classes": CLASSES, "hidden": hidden}}),
+            )
         };
         let mut trainer = CudaNative::new(&context)?;
         let (mut times, mut queued) = (Vec::new(), Vec::new());

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use morphgl_cuda::{CudaBatch, Device, Stream};
-use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Dataset, FeatureMatrix, Topology};
 use morphgl_registry::{BatchFeatures, BatchId, Block, HostBatch, Machine, Place, Result, Training, TrainingContext};
 use morphgl_training_cuda_native::{CudaNative, KEY};
 
@@ -20,15 +20,14 @@ fn main() -> Result<()> {
     let labels: Vec<i32> = (0..n).map(|v| i32::from(v >= n / 2)).collect();
     let indices: Vec<u32> = (0..n).flat_map(|v| [(v + n - 1) % n, (v + 1) % n]).collect();
     let dataset = Arc::new(Dataset {
-        path: Default::default(),
-        name: "ring".to_string(),
-        topology: Topology::new((0..=u64::from(n)).map(|v| 2 * v).collect::<Vec<u64>>(), indices.clone(), None)
-            .expect("a ring is a graph"),
         features: Some(FeatureMatrix::F32 { data: features.into(), dim: 1 }),
         labels: Some(labels.clone().into()),
         num_classes: 2,
-        splits: Splits { train: Vec::new().into(), valid: Vec::new().into(), test: Vec::new().into() },
-        node_ids: None,
+        ..Dataset::new(
+            "ring",
+            Topology::new((0..=u64::from(n)).map(|v| 2 * v).collect::<Vec<u64>>(), indices.clone(), None)
+                .expect("a ring is a graph"),
+        )
     });
     let indptr = (0..=n).map(|v| 2 * v).collect();
     let block = Block { num_dst: n as usize, num_src: n as usize, indptr, indices, weights: None, importance: false };
@@ -50,8 +49,7 @@ fn main() -> Result<()> {
         "optimizer": {"lr": 0.05}
     });
     let place: Place = "cuda:0".parse()?;
-    let context =
-        TrainingContext { dataset, spec, seed: 0, threads: 1, place: place.clone(), options: serde_json::Value::Null };
+    let context = TrainingContext { place: place.clone(), ..TrainingContext::new(dataset, spec) };
     let mut trainer = CudaNative::new(&context)?;
     let stream = Stream::new(&Device::open(&place, &KEY)?, false)?;
     for epoch in 0..40 {

@@ -48,26 +48,12 @@ impl Task {
 
     fn training(&self, place: Place) -> TrainingContext {
         let (dataset, spec) = (Arc::clone(&self.dataset), self.spec.clone());
-        TrainingContext { dataset, spec, seed: 11, threads: 1, place, options: Value::Null }
+        TrainingContext { seed: 11, place, ..TrainingContext::new(dataset, spec) }
     }
 
     fn operators(&self) -> Operators {
-        let batching = BatchingContext {
-            dataset: Arc::clone(&self.dataset),
-            seeds: self.seeds(),
-            settings: self.sampler.clone(),
-            gather: true,
-            place: Place::Host,
-            options: Value::Null,
-        };
-        let transferring = TransferringContext {
-            dataset: Arc::clone(&self.dataset),
-            from: Place::Host,
-            to: place(),
-            gather: true,
-            sampled: None,
-            options: Value::Null,
-        };
+        let batching = BatchingContext::new(Arc::clone(&self.dataset), self.seeds(), self.sampler.clone());
+        let transferring = TransferringContext::new(Arc::clone(&self.dataset), Place::Host, place());
         let route = Route {
             batching: morphgl_batching_cpu::NEIGHBOR.key,
             transferring: morphgl_transferring_cuda::DMA_KEY,

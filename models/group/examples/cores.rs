@@ -49,30 +49,9 @@ fn operators(
 ) -> Operators {
     let dataset = || Arc::clone(dataset);
     let seeds = SeedSet::new("train split", &dataset().splits.train, dataset().num_nodes()).expect("distinct nodes");
-    let batching = CpuNeighbor::new(&BatchingContext {
-        dataset: dataset(),
-        seeds,
-        settings: settings.clone(),
-        gather: true,
-        place: Place::Host,
-        options: Value::Null,
-    });
-    let transferring = CpuHost::new(&TransferringContext {
-        dataset: dataset(),
-        from: Place::Host,
-        to: Place::Host,
-        gather: true,
-        sampled: None,
-        options: Value::Null,
-    });
-    let context = TrainingContext {
-        dataset: dataset(),
-        spec: spec.clone(),
-        seed: 1,
-        threads,
-        place: Place::Host,
-        options: Value::Null,
-    };
+    let batching = CpuNeighbor::new(&BatchingContext::new(dataset(), seeds, settings.clone()));
+    let transferring = CpuHost::new(&TransferringContext::new(dataset(), Place::Host, Place::Host));
+    let context = TrainingContext { seed: 1, threads, ..TrainingContext::new(dataset(), spec.clone()) };
     let (key, operator): (_, Box<dyn morphgl_registry::Training>) = match burn {
         true => (morphgl_training_cpu_burn::KEY, Box::new(CpuBurn::new(&context).expect("a model"))),
         false => (morphgl_training_cpu_native::KEY, Box::new(CpuNative::new(&context).expect("a model"))),

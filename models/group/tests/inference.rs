@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_group::{Exchange, GroupError, HostExchange, InferTogether};
-use morphgl_registry::{Place, Training, TrainingContext};
+use morphgl_registry::{Training, TrainingContext};
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cpu_native::CpuNative;
 use serde_json::{Value, json};
@@ -34,14 +34,7 @@ fn graph() -> Arc<Dataset> {
 }
 
 fn context(dataset: &Arc<Dataset>, model: &Value) -> TrainingContext {
-    TrainingContext {
-        dataset: Arc::clone(dataset),
-        spec: json!({"model": model, "optimizer": {}}),
-        seed: 3,
-        threads: 1,
-        place: Place::Host,
-        options: Value::Null,
-    }
+    TrainingContext { seed: 3, ..TrainingContext::new(Arc::clone(dataset), json!({"model": model, "optimizer": {}})) }
 }
 
 /// Makes one trainer after the other, all with the same parameters.

@@ -104,7 +104,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn trainer(dataset: &Arc<Dataset>, spec: &Value) -> Result<Box<dyn Training>, Box<dyn Error>> {
     let (dataset, spec, options) = (Arc::clone(dataset), spec.clone(), Value::Null);
-    let context = TrainingContext { dataset, spec, seed: 0, threads: 1, place: Place::Host, options };
+    let context = TrainingContext { options, ..TrainingContext::new(dataset, spec) };
     Ok(Box::new(morphgl_training_cpu_native::CpuNative::new(&context)?))
 }
 
@@ -116,22 +116,14 @@ fn operators(
     spec: &Value,
 ) -> Result<Operators, Box<dyn Error>> {
     let batching: Arc<dyn Batching> = Arc::new(morphgl_batching_cpu::CpuNeighbor::new(&BatchingContext {
-        dataset: Arc::clone(dataset),
-        seeds: seeds.clone(),
-        settings: settings.clone(),
         gather: false,
-        place: Place::Host,
-        options: Value::Null,
+        ..BatchingContext::new(Arc::clone(dataset), seeds.clone(), settings.clone())
     })?);
     let host = &morphgl_transferring_cpu_host::DESCRIPTION;
     let Build::Transferring(build) = host.build else { return Err("it transfers".into()) };
     let transferring = build(&TransferringContext {
-        dataset: Arc::clone(dataset),
-        from: Place::Host,
-        to: Place::Host,
         gather: false,
-        sampled: None,
-        options: Value::Null,
+        ..TransferringContext::new(Arc::clone(dataset), Place::Host, Place::Host)
     })?;
     let key: Key = "Training_CPU_Native".parse()?;
     let (read_at, batched_at, trained_at) = (Place::Host, Place::Host, Place::Host);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchId, BatchingContext, Block, Error, HostBatch, NamedTensor, NeighborSettings, Place, Result, SamplerSettings,
-    SeedSet, Training,
+    BatchId, BatchingContext, Block, Error, HostBatch, NamedTensor, NeighborSettings, Result, SamplerSettings, SeedSet,
+    Training,
 };
 use morphgl_sampler_core::{Expected, Hop, HopSampler, HostBatching, HostHops, Picks};
 
@@ -32,12 +32,8 @@ impl FirstLayer {
         trainer: Box<dyn Training>,
     ) -> Result<Self> {
         let context = BatchingContext {
-            dataset: Arc::clone(dataset),
-            seeds: seeds.clone(),
-            settings: settings.clone(),
             gather: false,
-            place: Place::Host,
-            options: serde_json::Value::Null,
+            ..BatchingContext::new(Arc::clone(dataset), seeds.clone(), settings.clone())
         };
         let host = HostBatching::new(&context)?;
         let hops = HostHops::new(&dataset.topology, 1, Arc::new(Expected::default()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchId, BatchingContext, BatchingWorker, Error, Fanouts, HostBatch, MiniBatch, NeighborSettings, Place, Result,
+    BatchId, BatchingContext, BatchingWorker, Error, Fanouts, HostBatch, MiniBatch, NeighborSettings, Result,
     SamplerSettings, Sampling, SeedSet,
 };
 use morphgl_sampler_core::{Expected, HostBatching, HostWorker, NeighborSampler};
@@ -46,14 +46,8 @@ impl HotQueue {
         }
         let hops = NeighborSettings { fanouts: Fanouts(upper.to_vec()), ..hops.clone() };
         let settings = SamplerSettings { sampling: Sampling::Neighbor(hops.clone()), ..settings.clone() };
-        let context = BatchingContext {
-            dataset: Arc::clone(dataset),
-            seeds: seeds.clone(),
-            settings,
-            gather: false,
-            place: Place::Host,
-            options: serde_json::Value::Null,
-        };
+        let context =
+            BatchingContext { gather: false, ..BatchingContext::new(Arc::clone(dataset), seeds.clone(), settings) };
         let host = Arc::new(HostBatching::new(&context)?);
         let sampler = NeighborSampler::new(&dataset.topology, hops, threads, &Arc::new(Expected::default()));
         Ok(Self { worker: HostWorker::new(host, threads, sampler)?, super_batches, batch: None })

@@ -43,7 +43,7 @@ impl Task {
         let model = json!({"kind": "sage", "in_dim": 12, "num_classes": 4, "hidden": 8, "layers": 2});
         let (dataset, options) = (Arc::clone(&self.dataset), Value::Null);
         let spec = json!({"model": model, "optimizer": {"lr": 0.01}});
-        TrainingContext { dataset, spec, seed: 11, threads: 1, place, options }
+        TrainingContext { seed: 11, place, options, ..TrainingContext::new(dataset, spec) }
     }
 
     /// Layers split from a mini-batch on, which a run is resumed before.
@@ -51,15 +51,11 @@ impl Task {
         let seeds = SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes()).expect("nodes");
         let (dataset, settings, options) = (Arc::clone(&self.dataset), self.sampler.clone(), Value::Null);
         let context = BatchingContext {
-            dataset: Arc::clone(&dataset),
-            seeds: seeds.clone(),
-            settings,
-            gather: true,
-            place: Place::Host,
             options: options.clone(),
+            ..BatchingContext::new(Arc::clone(&dataset), seeds.clone(), settings)
         };
         let batching = CpuSimNeighbor::new(&context, &self.device).expect("the sampler");
-        let to = TransferringContext { dataset, from: Place::Host, to: place(), gather: true, sampled: None, options };
+        let to = TransferringContext { options, ..TransferringContext::new(dataset, Place::Host, place()) };
         let key = morphgl_training_sim_ledger::KEY;
         let route = Route {
             batching: morphgl_batching_sim_neighbor::CPU_KEY,

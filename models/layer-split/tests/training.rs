@@ -41,37 +41,20 @@ impl Task {
     }
 
     fn batching(&self) -> Arc<dyn Batching> {
-        let context = BatchingContext {
-            dataset: Arc::clone(&self.dataset),
-            seeds: self.seeds(),
-            settings: self.settings.clone(),
-            gather: true,
-            place: Place::Host,
-            options: Value::Null,
-        };
+        let context = BatchingContext::new(Arc::clone(&self.dataset), self.seeds(), self.settings.clone());
         Arc::new(morphgl_batching_cpu::CpuNeighbor::new(&context).expect("the sampler"))
     }
 
     fn trainer(&self) -> Box<dyn Training> {
-        let context = TrainingContext {
-            dataset: Arc::clone(&self.dataset),
-            spec: self.spec.clone(),
-            seed: 11,
-            threads: 1,
-            place: Place::Host,
-            options: Value::Null,
-        };
+        let context =
+            TrainingContext { seed: 11, ..TrainingContext::new(Arc::clone(&self.dataset), self.spec.clone()) };
         Box::new(morphgl_training_cpu_native::CpuNative::new(&context).expect("the trainer"))
     }
 
     fn operators(&self) -> Operators {
         let context = TransferringContext {
-            dataset: Arc::clone(&self.dataset),
-            from: Place::Host,
-            to: Place::Host,
             gather: false,
-            sampled: None,
-            options: Value::Null,
+            ..TransferringContext::new(Arc::clone(&self.dataset), Place::Host, Place::Host)
         };
         let description = &morphgl_transferring_cpu_host::DESCRIPTION;
         let morphgl_registry::Build::Transferring(build) = description.build else { panic!("it transfers") };

@@ -11,14 +11,8 @@ use morphgl_training_sim_ledger::{KEY, SimLedger};
 fn main() -> Result<()> {
     let device = Device::new("sim:0".parse()?, "training=5ms".parse()?);
     let dataset = Arc::new(tiny());
-    let context = TrainingContext {
-        dataset: Arc::clone(&dataset),
-        spec: Default::default(),
-        seed: 0,
-        threads: 1,
-        place: "sim:0".parse()?,
-        options: Default::default(),
-    };
+    let context =
+        TrainingContext { place: "sim:0".parse()?, ..TrainingContext::new(Arc::clone(&dataset), Default::default()) };
     let mut trainer = SimLedger::new(&context, &device)?;
     for epoch in 0..2 {
         let arrived = SimBatch::copy(&device, &KEY, &batch(&dataset, &[0, 1, 2], 2, epoch))?.into_batch();

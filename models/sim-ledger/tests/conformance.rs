@@ -15,12 +15,8 @@ fn device(config: &str) -> Device {
 
 fn context() -> TrainingContext {
     TrainingContext {
-        dataset: Arc::new(tiny()),
-        spec: Default::default(),
-        seed: 0,
-        threads: 1,
         place: "sim:0".parse().expect("a place"),
-        options: Default::default(),
+        ..TrainingContext::new(Arc::new(tiny()), Default::default())
     }
 }
 

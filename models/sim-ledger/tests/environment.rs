@@ -99,12 +99,9 @@ fn set_variable_has_two_routes() {
 fn options_replace_the_environment() {
     let registry = Registry::new(vec![available(DESCRIPTION)], morphgl_registry::Machine::probe()).expect("one key");
     let context = |options: &str| TrainingContext {
-        dataset: std::sync::Arc::new(morphgl_conformance::training::tiny()),
-        spec: Default::default(),
-        seed: 0,
-        threads: 1,
         place: "sim:0".parse().expect("a place"),
         options: options.parse().expect("JSON"),
+        ..TrainingContext::new(std::sync::Arc::new(morphgl_conformance::training::tiny()), Default::default())
     };
     assert!(registry.training(&KEY, &context("{\"sim\": \"training=1ms\"}")).is_ok());
     let error = registry.training(&KEY, &context("{\"sim\": \"training=1\"}")).expect_err("no unit").to_string();

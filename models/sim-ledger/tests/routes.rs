@@ -21,12 +21,13 @@ fn context(place: &Place, gather: bool) -> BatchingContext {
     let seeds: Vec<u32> = (0..1000).collect();
     let fanouts: Fanouts = "4,3".parse().expect("fanouts");
     BatchingContext {
-        seeds: SeedSet::new("seeds", &seeds, 1000).expect("every node"),
-        dataset,
-        settings: SamplerSettings { batch_size: 20, seed: 3, ..fanouts.into() },
         gather,
         place: place.clone(),
-        options: Default::default(),
+        ..BatchingContext::new(
+            dataset,
+            SeedSet::new("seeds", &seeds, 1000).expect("every node"),
+            SamplerSettings { batch_size: 20, seed: 3, ..fanouts.into() },
+        )
     }
 }
 
@@ -46,23 +47,13 @@ fn train(device: &Device) -> Ledger {
     let (cpu, sim) = (cpu.expect("built"), sim.expect("built"));
     assert_eq!((cpu.num_batches(), sim.num_batches()), (NUM_BATCHES as usize, NUM_BATCHES as usize));
     let (mut cpu, mut sim) = (cpu.worker(1).expect("a worker"), sim.worker(1).expect("a worker"));
-    let transferring = |from: &Place| TransferringContext {
-        dataset: Arc::clone(&on_host.dataset),
-        from: from.clone(),
-        to: device.place().clone(),
-        gather: true,
-        sampled: None,
-        options: Default::default(),
-    };
+    let transferring =
+        |from: &Place| TransferringContext::new(Arc::clone(&on_host.dataset), from.clone(), device.place().clone());
     let mut dma = SimDma::new(&transferring(&Place::Host), device).expect("built");
     let mut gather = SimGather::new(&transferring(device.place()), device).expect("built");
     let training = TrainingContext {
-        dataset: Arc::clone(&on_host.dataset),
-        spec: Default::default(),
-        seed: 0,
-        threads: 1,
         place: device.place().clone(),
-        options: Default::default(),
+        ..TrainingContext::new(Arc::clone(&on_host.dataset), Default::default())
     };
     let mut training = SimLedger::new(&training, device).expect("built");
     let mut arriving: VecDeque<Handle<MiniBatch>> = VecDeque::new();

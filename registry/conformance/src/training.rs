@@ -174,12 +174,11 @@ impl Run<'_> {
 
     fn try_build_with(&self, model: &Value, optimizer: Value, threads: usize, options: Value) -> Result<Trainer> {
         (self.subject.build)(&TrainingContext {
-            dataset: Arc::clone(&self.dataset),
-            spec: json!({"model": model, "optimizer": optimizer}),
             seed: 7,
             threads,
             place: self.subject.place.clone(),
             options,
+            ..TrainingContext::new(Arc::clone(&self.dataset), json!({"model": model, "optimizer": optimizer}))
         })
     }
 

@@ -140,12 +140,9 @@ fn try_build(
         panic!("{} is not of phase Transferring", description.key)
     };
     let context = TransferringContext {
-        dataset: Arc::clone(&case.dataset),
-        from: from.clone(),
-        to: to.clone(),
         gather,
-        sampled: None,
         options,
+        ..TransferringContext::new(Arc::clone(&case.dataset), from.clone(), to.clone())
     };
     build(&context)
 }

@@ -21,14 +21,11 @@ fn dataset(n: u32) -> Arc<Dataset> {
     let features: Vec<f32> = (0..n).map(|v| v as f32).collect();
     let all: Vec<u32> = (0..n).collect();
     Arc::new(Dataset {
-        path: Default::default(),
-        name: "ring".into(),
-        topology: Topology::new(indptr, indices, None).expect("a ring"),
         features: Some(FeatureMatrix::F32 { data: features.into(), dim: 1 }),
         labels: Some(vec![0; n as usize].into()),
         num_classes: 1,
         splits: Splits { train: all.into(), valid: Vec::new().into(), test: Vec::new().into() },
-        node_ids: None,
+        ..Dataset::new("ring", Topology::new(indptr, indices, None).expect("a ring"))
     })
 }
 
@@ -47,21 +44,15 @@ fn names(routes: &[Route]) -> Vec<String> {
 
 fn build(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> RouteOperators {
     let batching = BatchingContext {
-        dataset: Arc::clone(dataset),
-        seeds: SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).expect("a split"),
-        settings: SamplerSettings { batch_size: 10, ..SamplerSettings::default() },
-        gather: true,
         place: route.batched_at.clone(),
-        options: serde_json::Value::Null,
+        ..BatchingContext::new(
+            Arc::clone(dataset),
+            SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).expect("a split"),
+            SamplerSettings { batch_size: 10, ..SamplerSettings::default() },
+        )
     };
-    let transferring = TransferringContext {
-        dataset: Arc::clone(dataset),
-        from: route.batched_at.clone(),
-        to: route.trained_at.clone(),
-        gather: true,
-        sampled: None,
-        options: serde_json::Value::Null,
-    };
+    let transferring =
+        TransferringContext::new(Arc::clone(dataset), route.batched_at.clone(), route.trained_at.clone());
     RouteOperators {
         route: route.clone(),
         batching: registry.batching(&route.batching, &batching).expect("a batching operator").into(),
@@ -71,12 +62,8 @@ fn build(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> RouteOpe
 
 fn trainer(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> TrainingOperator {
     let training = TrainingContext {
-        dataset: Arc::clone(dataset),
-        spec: serde_json::Value::Null,
-        seed: 0,
-        threads: 1,
         place: route.trained_at.clone(),
-        options: serde_json::Value::Null,
+        ..TrainingContext::new(Arc::clone(dataset), serde_json::Value::Null)
     };
     let operator = registry.training(&route.training, &training).expect("a training operator");
     TrainingOperator { key: route.training.clone(), place: route.trained_at.clone(), operator }

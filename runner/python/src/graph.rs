@@ -80,7 +80,7 @@ impl Graph {
         };
         py.detach(|| splits.check(num_nodes)).map_err(PyValueError::new_err)?;
         let (path, name) = (Default::default(), "graph".to_string());
-        Ok(Self(Arc::new(Dataset { path, name, topology, features, labels, num_classes, splits, node_ids: None })))
+        Ok(Self(Arc::new(Dataset { path, features, labels, num_classes, splits, ..Dataset::new(name, topology) })))
     }
 
     /// Writes the graph as a dataset, with the names and the source that its directory has, or else with these: the provenance as

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_batching_cpu::graph_store::{Dataset, Topology};
-use morphgl_batching_cpu::registry::{
-    BatchId, Batching, BatchingContext, Fanouts, Place, Result, SamplerSettings, SeedSet,
-};
+use morphgl_batching_cpu::registry::{BatchId, Batching, BatchingContext, Fanouts, Result, SamplerSettings, SeedSet};
 
 fn main() -> Result<()> {
     // Node v of the ring has the four in-neighbours within two steps.
@@ -17,14 +15,11 @@ fn main() -> Result<()> {
     let dataset = Dataset::new("ring", topology.expect("the ring is a graph"));
     let seeds: Vec<u32> = (0..n).collect();
     let fanouts: Fanouts = "3,2".parse()?;
-    let sampler = CpuNeighbor::new(&BatchingContext {
-        dataset: Arc::new(dataset),
-        seeds: SeedSet::new("all nodes", &seeds, n as usize)?,
-        settings: SamplerSettings { batch_size: 400, ..fanouts.into() },
-        gather: true,
-        place: Place::Host,
-        options: Default::default(),
-    })?;
+    let sampler = CpuNeighbor::new(&BatchingContext::new(
+        Arc::new(dataset),
+        SeedSet::new("all nodes", &seeds, n as usize)?,
+        SamplerSettings { batch_size: 400, ..fanouts.into() },
+    ))?;
     let mut worker = sampler.worker(1)?;
     let mut recycled = None;
     for index in 0..sampler.num_batches() as u32 {

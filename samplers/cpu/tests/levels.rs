@@ -5,9 +5,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use morphgl_batching_cpu::CpuNeighbor;
-use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Dataset, FeatureMatrix, Topology};
 use morphgl_platform::{ISA_VARIABLE, SimdLevel};
-use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, Place, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, SamplerSettings, SeedSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 const NODES: u32 = 20_000;
@@ -23,16 +23,9 @@ fn dataset() -> Dataset {
     let indices: Vec<u32> = (0..edges).map(|e| (e.wrapping_mul(2_654_435_761) >> 8) % NODES).collect();
     let weights: Vec<f32> = (0..edges).map(|e| 0.5 + (e % 17) as f32).collect();
     let features: Vec<f32> = (0..NODES * 100).map(|i| i as f32).collect();
-    let none = || Array::from(Vec::new());
     Dataset {
-        path: Default::default(),
-        name: "degrees".into(),
-        topology: Topology::new(indptr, indices, Some(weights.into())).expect("a graph"),
         features: Some(FeatureMatrix::F32 { data: features.into(), dim: 100 }),
-        labels: None,
-        num_classes: 0,
-        splits: Splits { train: none(), valid: none(), test: none() },
-        node_ids: None,
+        ..Dataset::new("degrees", Topology::new(indptr, indices, Some(weights.into())).expect("a graph"))
     }
 }
 
@@ -46,14 +39,11 @@ fn digests() -> String {
         if weighted {
             settings.sampling.hops_mut().expect("fanouts").pick = morphgl_registry::Pick::Weighted;
         }
-        let sampler = CpuNeighbor::new(&BatchingContext {
-            dataset: Arc::clone(&dataset),
-            seeds: SeedSet::new("seeds", &seeds, NODES as usize).expect("seeds"),
+        let sampler = CpuNeighbor::new(&BatchingContext::new(
+            Arc::clone(&dataset),
+            SeedSet::new("seeds", &seeds, NODES as usize).expect("seeds"),
             settings,
-            gather: true,
-            place: Place::Host,
-            options: Default::default(),
-        });
+        ));
         let mut worker = sampler.expect("a sampler").worker(1).expect("a worker");
         for index in 0..3 {
             let handle = worker.prepare(BatchId { epoch: 2, index }, None).expect("a mini-batch");

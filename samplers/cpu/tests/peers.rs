@@ -6,8 +6,7 @@ use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
 use morphgl_graph_store::{Array, Dataset, Topology};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Expansion, Fanouts, HostBatch, NeighborSettings, Pick, Place, SamplerSettings,
-    SeedSet,
+    BatchId, Batching, BatchingContext, Expansion, Fanouts, HostBatch, NeighborSettings, Pick, SamplerSettings, SeedSet,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -23,14 +22,7 @@ fn sample(topology: Topology, seeds: &[u32], fanouts: &str, pick: Pick) -> HostB
     let fanouts: Fanouts = fanouts.parse().expect("fanouts");
     let hops = NeighborSettings { fanouts, expansion: Expansion::New, pick };
     let settings = SamplerSettings { shuffle: false, ..hops.into() };
-    let context = BatchingContext {
-        dataset: Arc::new(dataset),
-        seeds,
-        settings,
-        gather: true,
-        place: Place::Host,
-        options: Value::Null,
-    };
+    let context = BatchingContext::new(Arc::new(dataset), seeds, settings);
     let mut worker = CpuNeighbor::new(&context).and_then(|s| s.worker(1)).expect("a worker");
     let handle = worker.prepare(BatchId::default(), None).expect("the mini-batch");
     handle.wait().and_then(|(batch, _)| batch.into_host()).expect("the mini-batch")

@@ -4,17 +4,14 @@ use std::sync::Arc;
 
 use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::batching::{graphs, hops};
-use morphgl_registry::{BatchId, Batching, BatchingContext, Pick, Place, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Pick, SamplerSettings, SeedSet};
 
 fn context() -> BatchingContext {
-    BatchingContext {
-        dataset: Arc::new(graphs::cycle(6)),
-        seeds: SeedSet::new("seeds", &[0, 3, 5], 6).expect("three nodes"),
-        settings: SamplerSettings { batch_size: 2, ..Default::default() },
-        gather: true,
-        place: Place::Host,
-        options: serde_json::Value::Null,
-    }
+    BatchingContext::new(
+        Arc::new(graphs::cycle(6)),
+        SeedSet::new("seeds", &[0, 3, 5], 6).expect("three nodes"),
+        SamplerSettings { batch_size: 2, ..Default::default() },
+    )
 }
 
 #[track_caller]

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
-use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Fanouts, NeighborSettings, Pick, Place, SamplerSettings, SeedSet,
-};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, NeighborSettings, Pick, SamplerSettings, SeedSet};
 
 /// Counts allocations of the system's allocator.
 struct Counting;
@@ -43,14 +41,11 @@ static ALLOCATOR: Counting = Counting;
 fn check(weights: bool, settings: SamplerSettings) {
     let dataset = graphs::random(5000, 12, weights);
     let seeds: Vec<u32> = (0..5000).collect();
-    let context = BatchingContext {
-        seeds: SeedSet::new("all nodes", &seeds, 5000).expect("each node once"),
-        dataset: Arc::new(dataset),
+    let context = BatchingContext::new(
+        Arc::new(dataset),
+        SeedSet::new("all nodes", &seeds, 5000).expect("each node once"),
         settings,
-        gather: true,
-        place: Place::Host,
-        options: Default::default(),
-    };
+    );
     let sampler = CpuNeighbor::new(&context).expect("the settings are possible");
     let mut worker = sampler.worker(1).expect("a worker");
     let (mut recycled, mut before) = (None, 0);

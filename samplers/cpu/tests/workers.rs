@@ -9,7 +9,7 @@ use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
 use morphgl_graph_store::{Dataset, DatasetWriter, Load, OpenOptions, read_npy};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, HostBatch, NeighborSettings, Pick, Place, SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, HostBatch, NeighborSettings, Pick, SamplerSettings, SeedSet,
 };
 
 /// Mini-batches 0 to `count` of epoch 1; each worker takes the next one.
@@ -39,15 +39,9 @@ fn batches(sampler: &CpuNeighbor, workers: usize, threads: usize, count: u32) ->
 
 fn sampler(dataset: Dataset, settings: &SamplerSettings) -> CpuNeighbor {
     let seeds: Vec<u32> = (0..dataset.num_nodes() as u32).collect();
-    let context = BatchingContext {
-        seeds: SeedSet::new("all nodes", &seeds, dataset.num_nodes()).expect("each node once"),
-        dataset: Arc::new(dataset),
-        settings: settings.clone(),
-        gather: true,
-        place: Place::Host,
-        options: Default::default(),
-    };
-    CpuNeighbor::new(&context).expect("the settings are possible")
+    let seeds = SeedSet::new("all nodes", &seeds, dataset.num_nodes()).expect("each node once");
+    CpuNeighbor::new(&BatchingContext::new(Arc::new(dataset), seeds, settings.clone()))
+        .expect("the settings are possible")
 }
 
 /// Writes the dataset, and compares all ways to load it and all numbers of workers and threads.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use morphgl_batching_cuda_neighbor::CudaNeighbor;
-use morphgl_graph_store::{Array, Dataset, Splits, Topology};
+use morphgl_graph_store::{Dataset, Topology};
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Fanouts, Machine, MiniBatch, Result, SamplerSettings, SeedSet,
 };
@@ -19,17 +19,7 @@ fn main() -> Result<()> {
     let n = 1000u32;
     let indices: Vec<u32> = (0..n).flat_map(|v| [n - 2, n - 1, 1, 2].map(|step| (v + step) % n)).collect();
     let topology = Topology::new((0..=u64::from(n)).map(|v| 4 * v).collect::<Vec<_>>(), indices, None);
-    let none = || Array::from(Vec::new());
-    let dataset = Dataset {
-        path: Default::default(),
-        name: "ring".into(),
-        topology: topology.expect("a valid graph"),
-        features: None,
-        labels: None,
-        num_classes: 0,
-        splits: Splits { train: none(), valid: none(), test: none() },
-        node_ids: None,
-    };
+    let dataset = Dataset::new("ring", topology.expect("a valid graph"));
     let seeds: Vec<u32> = (0..n).collect();
     let fanouts: Fanouts = "3,2".parse()?;
     let sampler = CudaNeighbor::new(&BatchingContext {

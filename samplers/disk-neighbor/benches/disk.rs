@@ -15,7 +15,7 @@ use morphgl_generate::{SbmConfig, sbm_to_disk};
 use morphgl_graph_store::{Dataset, Dtype, Load, OpenOptions};
 use morphgl_hotness::CachePolicy;
 use morphgl_platform::direct::{DirectFile, Fetch, Reader, Settings, ring_refused};
-use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, Place, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, SamplerSettings, SeedSet};
 use serde_json::json;
 
 struct Arguments(Vec<String>);
@@ -65,14 +65,8 @@ fn run(path: &Path, arguments: &Arguments) {
     let fanouts = arguments.0.iter().position(|a| a == "--fanouts").map_or("15,10,5", |i| &arguments.0[i + 1]);
     let fanouts: Fanouts = fanouts.parse().expect("fanouts");
     let settings = SamplerSettings { batch_size: arguments.one("--batch-size", "1024"), ..fanouts.into() };
-    let context = BatchingContext {
-        seeds: SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).expect("training nodes"),
-        dataset,
-        settings,
-        gather: true,
-        place: Place::Host,
-        options: serde_json::Value::Null,
-    };
+    let seeds = SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).expect("training nodes");
+    let context = BatchingContext::new(dataset, seeds, settings);
     let (rounds, batches): (usize, u32) = (arguments.one("--rounds", "5"), arguments.one("--batches", "8"));
     if !json {
         println!(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use morphgl_batching_disk_neighbor::{DiskNeighbor, Options};
 use morphgl_conformance::batching::graphs;
 use morphgl_hotness::{CachePolicy, PolicyKind};
-use morphgl_registry::{BatchId, Batching, BatchingContext, CacheCurve, Place, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Batching, BatchingContext, CacheCurve, SamplerSettings, SeedSet};
 
 fn build(context: &BatchingContext, memory_bytes: u64, cache: CachePolicy) -> (DiskNeighbor, CacheCurve) {
     build_with(context, Options { memory_bytes, cache, ..Options::default() })
@@ -31,14 +31,11 @@ fn build_with(context: &BatchingContext, options: Options) -> (DiskNeighbor, Cac
 fn context() -> BatchingContext {
     let dataset = Arc::new(graphs::random(20_000, 15, false));
     let seeds: Vec<u32> = (0..20_000).step_by(3).collect();
-    BatchingContext {
-        seeds: SeedSet::new("seeds", &seeds, 20_000).expect("each node once"),
+    BatchingContext::new(
         dataset,
-        settings: SamplerSettings { batch_size: 50, ..SamplerSettings::default() },
-        gather: true,
-        place: Place::Host,
-        options: serde_json::Value::Null,
-    }
+        SeedSet::new("seeds", &seeds, 20_000).expect("each node once"),
+        SamplerSettings { batch_size: 50, ..SamplerSettings::default() },
+    )
 }
 
 #[test]

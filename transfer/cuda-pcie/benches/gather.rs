@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use morphgl_cuda::{Buffer, CudaBatch, Device, Pinned, Stream, accelerators, probe};
-use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Topology};
 use morphgl_platform::Pages;
 use morphgl_registry::{HostBatch, Machine, MiniBatch, Place, Transferring, TransferringContext};
 use morphgl_transferring_cuda::{ZERO_COPY_KEY, ZeroCopy};
@@ -64,14 +64,7 @@ fn main() -> Result<(), Failure> {
             let options = json!({"presample": 0, "peers": peers, "access": access, "share": share});
             let name = format!("{from:?}").to_lowercase();
             let (at, to) = (place.clone(), place.clone());
-            let context = TransferringContext {
-                dataset: Arc::clone(&dataset),
-                from: at,
-                to,
-                gather: true,
-                sampled: None,
-                options,
-            };
+            let context = TransferringContext { options, ..TransferringContext::new(Arc::clone(&dataset), at, to) };
             let mut operator = ZeroCopy::new(&context)?;
             if cached {
                 operator.gather().fill_cache(&vec![1.0; num_nodes], u64::MAX)?;
@@ -137,21 +130,14 @@ fn touched(nodes: &[u32], row_bytes: usize, unit: usize) -> f64 {
 
 /// A graph without edges, with features in huge pages, like those of an opened dataset.
 fn table(num_nodes: usize, row_bytes: usize) -> Result<Dataset, Failure> {
-    let none = || Vec::new().into();
     let mut pages = Pages::zeroed(num_nodes * row_bytes)?;
     pages.fill(1);
     Ok(Dataset {
-        path: Default::default(),
-        name: "table".into(),
-        topology: Topology::new(vec![0; num_nodes + 1], vec![], None)?,
         features: Some(FeatureMatrix::U8 {
             data: Array::from_pages(pages).expect("bytes need no alignment"),
             dim: row_bytes,
         }),
-        labels: None,
-        num_classes: 0,
-        splits: Splits { train: none(), valid: none(), test: none() },
-        node_ids: None,
+        ..Dataset::new("table", Topology::new(vec![0; num_nodes + 1], vec![], None)?)
     })
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use morphgl_graph_store::{Dataset, Splits, Topology};
+use morphgl_graph_store::{Dataset, Topology};
 use morphgl_registry::{HostBatch, Machine, MiniBatch, Place, Transferring, TransferringContext};
 use morphgl_transferring_cuda::{DMA, PcieDma};
 
@@ -12,26 +12,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{} cannot run here: {}", DMA.key, unavailable.reason);
         return Ok(());
     }
-    let none = || Vec::new().into();
-    let dataset = Arc::new(Dataset {
-        path: Default::default(),
-        name: "two nodes".into(),
-        topology: Topology::new(vec![0, 0, 0], vec![], None)?,
-        features: None,
-        labels: None,
-        num_classes: 0,
-        splits: Splits { train: none(), valid: none(), test: none() },
-        node_ids: None,
-    });
+    let dataset = Arc::new(Dataset::new("two nodes", Topology::new(vec![0, 0, 0], vec![], None)?));
     let (from, to) = (Place::Host, "cuda:0".parse()?);
-    let mut dma = PcieDma::new(&TransferringContext {
-        dataset,
-        from,
-        to,
-        gather: true,
-        sampled: None,
-        options: Default::default(),
-    })?;
+    let mut dma = PcieDma::new(&TransferringContext::new(dataset, from, to))?;
     let batch = HostBatch { num_seeds: 1, input_nodes: vec![1, 0], ..Default::default() };
     let (batch, took) = dma.transfer(MiniBatch::Host(batch))?.wait()?;
     println!("{} is at {} after {took:?}", batch.id(), batch.place());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use morphgl_cuda::{CudaBatch, Device, Stream, accelerators};
-use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Dataset, FeatureMatrix, Topology};
 use morphgl_registry::{HostBatch, Machine, MiniBatch, Transferring, TransferringContext};
 use morphgl_transferring_cuda::{ZERO_COPY, ZERO_COPY_KEY, ZeroCopy};
 use serde_json::json;
@@ -14,16 +14,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{ZERO_COPY_KEY} cannot run here: {}", unavailable.reason);
         return Ok(());
     }
-    let none = || Vec::new().into();
     let dataset = Arc::new(Dataset {
-        path: Default::default(),
-        name: "three nodes".into(),
-        topology: Topology::new(vec![0; 4], vec![], None)?,
         features: Some(FeatureMatrix::F32 { data: vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5].into(), dim: 2 }),
-        labels: None,
-        num_classes: 0,
-        splits: Splits { train: none(), valid: none(), test: none() },
-        node_ids: None,
+        ..Dataset::new("three nodes", Topology::new(vec![0; 4], vec![], None)?)
     });
     let (from, to): (morphgl_registry::Place, _) = ("cuda:0".parse()?, "cuda:0".parse()?);
     let device = Device::open(&to, &ZERO_COPY_KEY)?;

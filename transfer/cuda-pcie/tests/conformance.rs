@@ -15,7 +15,7 @@ use morphgl_registry::{
 };
 use morphgl_transferring_cuda::{ZERO_COPY, ZeroCopy};
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 #[test]
 fn conforms() {
@@ -187,7 +187,7 @@ fn a_policy_by_name_fills_the_cache_at_construction() {
     }
     let dataset = Arc::clone(&case.dataset);
     let options = json!({"cache": "inclusion", "cache_bytes": cached});
-    let context = TransferringContext { dataset, from: place(), to: place(), gather: true, sampled: None, options };
+    let context = TransferringContext { options, ..TransferringContext::new(dataset, place(), place()) };
     let error = ZeroCopy::new(&context).expect_err("refused").to_string();
     assert!(error.contains("cache inclusion: the seeds and sampler settings"), "{error}");
 }
@@ -218,14 +218,7 @@ fn invalid_settings_are_refused_with_cures() {
         assert!(error.contains(expected) && error.contains("Transferring_CUDA+PCIe_ZeroCopy"), "{error}");
     }
     let dataset = Arc::clone(&case.dataset);
-    let context = TransferringContext {
-        dataset,
-        from: Place::Host,
-        to: place(),
-        gather: true,
-        sampled: None,
-        options: Value::Null,
-    };
+    let context = TransferringContext::new(dataset, Place::Host, place());
     let error = ZeroCopy::new(&context).expect_err("refused").to_string();
     assert!(error.contains("from host to cuda:0"), "{error}");
 }

@@ -13,14 +13,7 @@ use serde_json::{Value, json};
 
 fn context(case: &Case, options: Value) -> TransferringContext {
     let to = "cuda:0".parse().expect("a place");
-    TransferringContext {
-        dataset: Arc::clone(&case.dataset),
-        from: Place::Host,
-        to,
-        gather: true,
-        sampled: None,
-        options,
-    }
+    TransferringContext { options, ..TransferringContext::new(Arc::clone(&case.dataset), Place::Host, to) }
 }
 
 #[test]

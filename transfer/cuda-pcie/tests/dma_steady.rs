@@ -17,7 +17,7 @@ fn a_steady_state_with_many_in_flight_allocates_nothing() {
     let case = Case::new(graphs::random(900, 7, true));
     let (dataset, to) = (Arc::clone(&case.dataset), "cuda:0".parse().expect("a place"));
     let options = json!({"depth": 2});
-    let context = TransferringContext { dataset, from: Place::Host, to, gather: true, sampled: None, options };
+    let context = TransferringContext { options, ..TransferringContext::new(dataset, Place::Host, to) };
     let mut operator = PcieDma::new(&context).expect("the device is available");
     let device = Device::open(&"cuda:0".parse().expect("a place"), &DMA_KEY).expect("the device is available");
     let mut settled = 0;

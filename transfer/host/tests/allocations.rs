@@ -64,17 +64,10 @@ impl Pipeline {
     /// A single thread batches and transfers.
     fn new(case: &Case) -> Self {
         let Case { dataset, seeds, settings, gather } = case.clone();
-        let context = TransferringContext {
-            dataset: Arc::clone(&dataset),
-            from: Place::Host,
-            to: Place::Host,
-            gather: true,
-            sampled: None,
-            options: serde_json::Value::Null,
-        };
+        let context = TransferringContext::new(Arc::clone(&dataset), Place::Host, Place::Host);
         let transfer = CpuHost::new(&context).expect("the host to the host");
         let options = serde_json::Value::Null;
-        let context = BatchingContext { dataset, seeds, settings, gather, place: Place::Host, options };
+        let context = BatchingContext { gather, options, ..BatchingContext::new(dataset, seeds, settings) };
         let worker = CpuNeighbor::new(&context).and_then(|sampler| sampler.worker(1)).expect("a worker");
         Self { worker, transfer }
     }

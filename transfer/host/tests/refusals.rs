@@ -10,8 +10,7 @@ use morphgl_transferring_cpu_host::CpuHost;
 fn check(change: impl FnOnce(&mut TransferringContext), expected: &str) {
     let dataset = Arc::new(graphs::cycle(3));
     let options = serde_json::Value::Null;
-    let mut context =
-        TransferringContext { dataset, from: Place::Host, to: Place::Host, gather: true, sampled: None, options };
+    let mut context = TransferringContext { options, ..TransferringContext::new(dataset, Place::Host, Place::Host) };
     change(&mut context);
     assert_eq!(CpuHost::new(&context).expect_err("the context is refused").to_string(), expected);
 }

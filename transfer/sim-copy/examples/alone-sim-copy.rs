@@ -11,8 +11,7 @@ use morphgl_transferring_sim_copy::SimDma;
 fn main() -> Result<()> {
     let device = Device::new("sim:0".parse()?, "transferring-pcie=3ms,memory=2".parse()?);
     let (dataset, options) = (Arc::new(graphs::cycle(6)), Default::default());
-    let context =
-        TransferringContext { dataset, from: Place::Host, to: "sim:0".parse()?, gather: true, sampled: None, options };
+    let context = TransferringContext { options, ..TransferringContext::new(dataset, Place::Host, "sim:0".parse()?) };
     let mut dma = SimDma::new(&context, &device)?;
     let mut batches = Vec::new();
     for index in 0..3 {

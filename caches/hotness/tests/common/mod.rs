@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use morphgl_batching_cpu::CpuNeighbor;
-use morphgl_graph_store::{Array, Dataset, Splits, Topology};
+use morphgl_graph_store::{Dataset, Topology};
 use morphgl_registry::{BatchingContext, Fanouts, Place, SamplerSettings, SeedSet};
 use proptest::prelude::*;
 
@@ -14,17 +14,7 @@ pub(crate) fn settings(fanouts: &str, batch_size: usize) -> SamplerSettings {
 
 /// A sampler on one graph.
 pub(crate) fn sampler(topology: &Topology, seeds: &[u32], settings: &SamplerSettings) -> CpuNeighbor {
-    let none = || Array::from(Vec::new());
-    let dataset = Dataset {
-        path: Default::default(),
-        name: "test".into(),
-        topology: topology.clone(),
-        features: None,
-        labels: None,
-        num_classes: 0,
-        splits: Splits { train: none(), valid: none(), test: none() },
-        node_ids: None,
-    };
+    let dataset = Dataset::new("test", topology.clone());
     CpuNeighbor::new(&BatchingContext {
         seeds: SeedSet::new("seeds", seeds, topology.num_nodes()).expect("nodes"),
         dataset: Arc::new(dataset),

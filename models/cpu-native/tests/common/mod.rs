@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Splits, Topology};
-use morphgl_registry::{BatchFeatures, BatchId, Block, HostBatch, MiniBatch, Place, TrainingContext};
+use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Topology};
+use morphgl_registry::{BatchFeatures, BatchId, Block, HostBatch, MiniBatch, TrainingContext};
 use serde_json::{Value, json};
 
 pub(crate) struct Random(pub(crate) u64);
@@ -71,26 +71,18 @@ pub(crate) fn batch(
 /// A dataset without nodes, for operators that only see mini-batches.
 pub(crate) fn dataset(dim: usize, classes: usize) -> Arc<Dataset> {
     Arc::new(Dataset {
-        path: Default::default(),
-        name: "none".to_string(),
-        topology: Topology::new(vec![0u64], Vec::new(), None).expect("a graph without nodes"),
         features: Some(FeatureMatrix::F32 { data: Vec::new().into(), dim }),
-        labels: None,
         num_classes: classes,
-        splits: Splits { train: Vec::new().into(), valid: Vec::new().into(), test: Vec::new().into() },
-        node_ids: None,
+        ..Dataset::new("none", Topology::new(vec![0u64], Vec::new(), None).expect("a graph without nodes"))
     })
 }
 
 pub(crate) fn context(model: &Value, threads: usize) -> TrainingContext {
     let size = |name: &str| model[name].as_u64().expect("a size") as usize;
     TrainingContext {
-        dataset: dataset(size("in_dim"), size("num_classes")),
-        spec: json!({"model": model}),
         seed: 3,
         threads,
-        place: Place::Host,
-        options: Value::Null,
+        ..TrainingContext::new(dataset(size("in_dim"), size("num_classes")), json!({"model": model}))
     }
 }
 

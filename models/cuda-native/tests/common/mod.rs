@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use morphgl_cuda::{CudaBatch, Device, Stream};
-use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Topology};
 use morphgl_registry::{BatchFeatures, BatchId, Block, GivenRows, HostBatch, MiniBatch, Place, TrainingContext};
 use morphgl_training_cuda_native::KEY;
 use serde_json::{Value, json};
@@ -102,14 +102,9 @@ pub(crate) fn dataset(num_nodes: usize, degree: usize, dim: usize, classes: usiz
     let indptr: Vec<u64> = graph.indptr.iter().map(|&i| u64::from(i)).collect();
     let features: Vec<f16> = (0..num_nodes * dim).map(|_| f16::from_f32(random.unit())).collect();
     Arc::new(Dataset {
-        path: Default::default(),
-        name: "random".to_string(),
-        topology: Topology::new(indptr, graph.indices, graph.weights.map(Into::into)).expect("a graph"),
         features: Some(FeatureMatrix::F16 { data: features.into(), dim }),
-        labels: None,
         num_classes: classes,
-        splits: Splits { train: Vec::new().into(), valid: Vec::new().into(), test: Vec::new().into() },
-        node_ids: None,
+        ..Dataset::new("random", Topology::new(indptr, graph.indices, graph.weights.map(Into::into)).expect("a graph"))
     })
 }
 

@@ -96,30 +96,9 @@ impl Task {
     fn operators(&self, seen: &Seen) -> Operators {
         let dataset = Arc::clone(&self.dataset);
         let seeds = SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).expect("distinct nodes");
-        let batching = CpuNeighbor::new(&BatchingContext {
-            dataset: Arc::clone(&dataset),
-            seeds,
-            settings: self.settings.clone(),
-            gather: true,
-            place: Place::Host,
-            options: Value::Null,
-        });
-        let transferring = CpuHost::new(&TransferringContext {
-            dataset: Arc::clone(&dataset),
-            from: Place::Host,
-            to: Place::Host,
-            gather: true,
-            sampled: None,
-            options: Value::Null,
-        });
-        let training = CpuNative::new(&TrainingContext {
-            dataset,
-            spec: self.spec.clone(),
-            seed: 1,
-            threads: 1,
-            place: Place::Host,
-            options: Value::Null,
-        });
+        let batching = CpuNeighbor::new(&BatchingContext::new(Arc::clone(&dataset), seeds, self.settings.clone()));
+        let transferring = CpuHost::new(&TransferringContext::new(Arc::clone(&dataset), Place::Host, Place::Host));
+        let training = CpuNative::new(&TrainingContext { seed: 1, ..TrainingContext::new(dataset, self.spec.clone()) });
         let route = Route {
             batching: morphgl_batching_cpu::NEIGHBOR.key,
             transferring: morphgl_transferring_cpu_host::DESCRIPTION.key,

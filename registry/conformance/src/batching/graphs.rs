@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use half::f16;
-use morphgl_graph_store::{Array, Dataset, DatasetWriter, Element, FeatureMatrix, Load, OpenOptions, Splits, Topology};
+use morphgl_graph_store::{Array, Dataset, DatasetWriter, Element, FeatureMatrix, Load, OpenOptions, Topology};
 use morphgl_platform::philox::philox4x32_10;
 
 /// A random word for two numbers.
@@ -100,16 +100,11 @@ pub fn dataset(rows: &[Vec<u32>], weights: Option<Vec<f32>>) -> Dataset {
     let num_nodes = rows.len();
     let features: Vec<f16> = (0..3 * num_nodes).map(|i| f16::from_f32((word(i, 7) % 512) as f32)).collect();
     let labels: Vec<i32> = (0..num_nodes).map(|v| (word(v, 8) % 5) as i32 - 1).collect();
-    let none = || Array::from(Vec::new());
     let topology = Topology::new(indptr, rows.concat(), weights.map(Array::from)).expect("the rows make a graph");
     Dataset {
-        path: Default::default(),
-        name: "test".into(),
-        topology,
         features: Some(FeatureMatrix::F16 { data: features.into(), dim: 3 }),
         labels: Some(labels.into()),
         num_classes: 4,
-        splits: Splits { train: none(), valid: none(), test: none() },
-        node_ids: None,
+        ..Dataset::new("test", topology)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use morphgl_graph_store::{Array, Dataset, Element, Load, Splits, Topology, read_npy};
+use morphgl_graph_store::{Array, Dataset, Element, Load, Topology, read_npy};
 use morphgl_platform::Pages;
 use morphgl_platform::philox::philox4x32_10;
 use rayon::prelude::*;
@@ -153,16 +153,6 @@ fn array<T: Element + bytemuck::Pod>(len: usize, make: impl FnOnce(&mut [T])) ->
 }
 
 fn graph(name: &str, indptr: Array<u64>, indices: Array<u32>, seeds: Vec<u32>) -> Graph {
-    let none = || Array::from(Vec::new());
-    let dataset = Dataset {
-        path: Default::default(),
-        name: name.into(),
-        topology: Topology::new(indptr, indices, None).unwrap_or_else(|e| panic!("{name}: {e}")),
-        features: None,
-        labels: None,
-        num_classes: 0,
-        splits: Splits { train: none(), valid: none(), test: none() },
-        node_ids: None,
-    };
+    let dataset = Dataset::new(name, Topology::new(indptr, indices, None).unwrap_or_else(|e| panic!("{name}: {e}")));
     Graph { dataset: Arc::new(dataset), seeds }
 }

@@ -73,18 +73,19 @@ impl Rig {
     fn batching(&self, place: Place) -> BatchingContext {
         let fanouts: Fanouts = "2".parse().expect("a fanout");
         BatchingContext {
-            dataset: Arc::clone(&self.dataset),
-            seeds: SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes()).expect("seeds"),
-            settings: SamplerSettings { batch_size: BATCH, ..fanouts.into() },
             gather: place == Place::Host,
             place,
-            options: serde_json::Value::Null,
+            ..BatchingContext::new(
+                Arc::clone(&self.dataset),
+                SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes()).expect("seeds"),
+                SamplerSettings { batch_size: BATCH, ..fanouts.into() },
+            )
         }
     }
 
     fn transferring(&self, from: Place) -> TransferringContext {
         let (dataset, options) = (Arc::clone(&self.dataset), serde_json::Value::Null);
-        TransferringContext { dataset, from, to: place(), gather: true, sampled: None, options }
+        TransferringContext { options, ..TransferringContext::new(dataset, from, place()) }
     }
 
     /// An executor of both routes.
@@ -101,12 +102,8 @@ impl Rig {
             transferring: Box::new(SimGather::new(&self.transferring(place()), &self.device).expect("built")),
         };
         let context = TrainingContext {
-            dataset: Arc::clone(&self.dataset),
-            spec: serde_json::Value::Null,
-            seed: 0,
-            threads: 1,
             place: place(),
-            options: serde_json::Value::Null,
+            ..TrainingContext::new(Arc::clone(&self.dataset), serde_json::Value::Null)
         };
         let operator = Box::new(SimLedger::new(&context, &self.device).expect("built"));
         let trainers = vec![TrainingOperator { key: LEDGER_KEY.clone(), place: place(), operator }];
@@ -168,13 +165,10 @@ fn ring(n: u32) -> Arc<Dataset> {
     let features: Vec<f32> = (0..n).map(|v| v as f32).collect();
     let all: Vec<u32> = (0..n).collect();
     Arc::new(Dataset {
-        path: Default::default(),
-        name: "ring".into(),
-        topology: Topology::new(indptr, indices, None).expect("a ring"),
         features: Some(FeatureMatrix::F32 { data: features.into(), dim: 1 }),
         labels: Some(vec![0; n as usize].into()),
         num_classes: 1,
         splits: Splits { train: all.into(), valid: Vec::new().into(), test: Vec::new().into() },
-        node_ids: None,
+        ..Dataset::new("ring", Topology::new(indptr, indices, None).expect("a ring"))
     })
 }
