@@ -251,7 +251,7 @@ impl Description {
     ///
     /// An option that it does not have, or a value of another type.
     pub fn check_options(&self, given: &Value) -> Result<()> {
-        option::check(&self.key, self.options, given)
+        option::check_options(&self.key, self.options, given)
     }
 
     /// The same operator with a probe of its own.

@@ -30,7 +30,7 @@ pub use operator::{
     Batching, BatchingContext, BatchingWorker, GatherRows, GivenNodes, GradientReady, Gradients, NamedTensor, Score,
     SingleProcess, Training, TrainingContext, Transferring, TransferringContext,
 };
-pub use option::{OptionRole, OptionSpec, OptionType};
+pub use option::{OptionRole, OptionSpec, OptionType, check_options};
 pub use place::{At, Place};
 pub use route::Route;
 pub use settings::{

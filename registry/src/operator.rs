@@ -377,6 +377,16 @@ pub trait Training: fmt::Debug + Send {
     /// Scores a mini-batch in evaluation mode (no dropout): sampled evaluation.
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>>;
 
+    /// Scores rows of logits (`[nodes, num_classes]`, of [`Training::infer`]) against `labels`, by the loss that is trained; a label of
+    /// -1 does not count.
+    ///
+    /// # Errors
+    ///
+    /// The loss cannot be computed.
+    fn score_logits(&mut self, logits: &[f32], labels: &[i32], num_classes: usize) -> Result<Score> {
+        Ok(Score::of(logits, labels, num_classes))
+    }
+
     /// Logits of `nodes` with all their neighbours, `[nodes, num_classes]`: layer by layer over all nodes, never by recursion.
     ///
     /// # Complexity

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Error, Key, Result};
+use crate::{Error, Result};
 
 /// Type of an option's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,12 +156,12 @@ fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&
     scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, k)| k)
 }
 
-/// Checks names and types of the options given to the operator `key`.
+/// Checks names and types of the options given to `key`, an operator or what else has options.
 ///
 /// # Errors
 ///
 /// A name that is not in `specs`, with the nearest that is; a value of another type.
-pub(crate) fn check(key: &Key, specs: &[OptionSpec], given: &Value) -> Result<()> {
+pub fn check_options(key: &dyn fmt::Display, specs: &[OptionSpec], given: &Value) -> Result<()> {
     let given = match given {
         Value::Null => return Ok(()),
         Value::Object(given) => given,

@@ -53,9 +53,9 @@ pub fn full(
     let score = |set: &&[u32]| {
         let rows = rest.split_off(..set.len() * num_classes).expect("a row of logits per node");
         let labels: Vec<i32> = set.iter().map(|&v| labels[v as usize]).collect();
-        Score::of(rows, &labels, num_classes)
+        training.score_logits(rows, &labels, num_classes)
     };
-    let scores: Vec<Score> = sets.iter().map(score).collect();
+    let scores: Vec<Score> = sets.iter().map(score).collect::<Result<_, _>>()?;
     group.map_or(Ok(scores.clone()), |group| group.scores_of_first(&scores))
 }
 

@@ -91,6 +91,8 @@ impl Sizes {
             let (transformed, attention) = match model.kind {
                 ModelKind::Gcn => (source * output, 0),
                 ModelKind::Gat => (source * output, edges * shape.heads as u64),
+                // Layers of other crates may have a row for each edge.
+                ModelKind::Submitted(_) => (source * output, edges * output),
                 _ => (0, 0),
             };
             let values = 2 * source * input + 3 * transformed + target * (2 * input + 4 * output) + STEP * attention;
@@ -128,5 +130,5 @@ impl Sizes {
 
 /// Factor of the reference, which alone trains some models.
 fn factor(model: &ModelSpec) -> u64 {
-    if model.kind == ModelKind::Gin { REFERENCE } else { 1 }
+    if model.kind == ModelKind::Gin || model.submitted().is_some() { REFERENCE } else { 1 }
 }

@@ -45,6 +45,22 @@ pub fn check_model(context: &TrainingContext, spec: &TrainingSpec) -> Result<()>
     Ok(())
 }
 
+/// Refuses models and losses of other crates, for operators with layers and losses of their own alone. The error names no operator:
+/// it is the same for all.
+///
+/// # Errors
+///
+/// A model or loss that a crate submitted.
+pub fn refuse_submitted(model: &ModelSpec) -> Result<()> {
+    match model.submitted() {
+        Some(what) => {
+            let cure = "operators over burn alone train it; leave --training out, or link morphgl-training-cpu-burn";
+            Err(Error::setting(what, cure))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Starts the thread pool of an operator.
 ///
 /// # Errors

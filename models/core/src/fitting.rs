@@ -129,12 +129,12 @@ impl Fitting {
     ///
     /// # Errors
     ///
-    /// A custom model, whose parameters have no known meaning, that would have to change.
+    /// A custom model or one of another crate, whose parameters have no known meaning, that would have to change.
     pub fn apply(&self, spec: &ModelSpec, mut parameters: Vec<NamedTensor>) -> Result<(ModelSpec, Vec<NamedTensor>)> {
         if !self.changes_model() {
             return Ok((spec.clone(), parameters));
         }
-        if spec.kind == ModelKind::Custom {
+        if matches!(spec.kind, ModelKind::Custom | ModelKind::Submitted(_)) {
             let what = "the dataset has features or classes in another order than the model, whose parameters only its own code \
                         can read; import the dataset with the columns and classes that the model was trained on";
             return Err(wrong(what.to_string()));

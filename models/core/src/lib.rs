@@ -3,11 +3,14 @@
 // What a model is.
 mod file;
 mod fitting;
+mod loss;
 mod model;
 mod optimizer;
+mod parameter;
 mod parameters;
 mod random;
 mod state;
+mod submission;
 
 // What training operators share.
 mod checks;
@@ -19,15 +22,18 @@ mod parts;
 
 pub use file::{F32View, ModelFile, load_model, load_parameters, save_model};
 pub use fitting::Fitting;
-pub use model::{Activation, Attention, LayerShape, ModelKind, ModelSpec, Normalization};
+pub use loss::LossKind;
+pub use model::{Activation, Attention, ModelKind, ModelSpec, Normalization};
 pub use optimizer::{Adam, OptimizerSpec, TrainingSpec, WeightDecayOn};
-pub use parameters::{Init, ParameterSpec, check_tensors, initial_parameters};
+pub use parameter::{Init, LayerShape, ParameterList, ParameterSpec};
+pub use parameters::{check_tensors, initial_parameters};
 pub use random::{Dropout, DropoutSite, RowPart};
 pub use state::{Moments, optimizer_state, read_optimizer_state};
+pub use submission::{CheckSettings, LossDescription, ModelDescription, Settings};
 
 pub use checks::{
-    broken_parameter, check_batch, check_context, check_loss, check_model, nothing_accumulated, refused_importance,
-    start_threads,
+    broken_parameter, check_batch, check_context, check_loss, check_model, nothing_accumulated, refuse_submitted,
+    refused_importance, start_threads,
 };
 pub use chunks::{Chunk, Limits};
 pub use given::{BlockSizes, GivenLengths, blocks_chain, check_given, source_degrees};

@@ -3,12 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-use morphgl_registry::{Error, ErrorKind, Result};
+use morphgl_registry::{Error, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::submission::unknown;
+use crate::{LayerShape, LossKind, ModelDescription, Settings};
 
 /// Kind of model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(into = "String", try_from = "String")]
 pub enum ModelKind {
     /// Graph convolution with symmetric normalisation (Kipf and Welling, ICLR 2017).
     Gcn,
@@ -23,16 +27,26 @@ pub enum ModelKind {
     /// A model that only its training operator knows, such as a module of torch: parameters and their names are the operator's own,
     /// and of the fields of its spec `in_dim`, `num_classes` and `layers` alone mean something.
     Custom,
+    /// A model of another crate, which a spec describes whole.
+    Submitted(&'static ModelDescription),
 }
 
 impl ModelKind {
-    /// All kinds that a spec describes whole.
+    /// All kinds of this crate that a spec describes whole.
     pub const ALL: [ModelKind; 5] = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Mlp];
 }
 
 impl fmt::Display for ModelKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}").to_lowercase())
+        f.pad(match self {
+            ModelKind::Gcn => "gcn",
+            ModelKind::Sage => "sage",
+            ModelKind::Gat => "gat",
+            ModelKind::Gin => "gin",
+            ModelKind::Mlp => "mlp",
+            ModelKind::Custom => "custom",
+            ModelKind::Submitted(model) => model.name,
+        })
     }
 }
 
@@ -40,10 +54,24 @@ impl FromStr for ModelKind {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        ModelKind::ALL.into_iter().chain([ModelKind::Custom]).find(|kind| kind.to_string() == s).ok_or_else(|| {
-            let what = "not a kind of model; use one of gcn, sage, gat, gin, mlp, custom".to_string();
-            Error::new(format!("{s:?}"), ErrorKind::Parse(what))
-        })
+        let submitted = ModelDescription::linked().into_iter().map(ModelKind::Submitted);
+        let kinds: Vec<ModelKind> = ModelKind::ALL.into_iter().chain([ModelKind::Custom]).chain(submitted).collect();
+        let found = kinds.iter().find(|kind| kind.to_string() == s).copied();
+        found.ok_or_else(|| unknown(s, "kind of model", kinds.iter().map(ModelKind::to_string)))
+    }
+}
+
+impl From<ModelKind> for String {
+    fn from(kind: ModelKind) -> Self {
+        kind.to_string()
+    }
+}
+
+impl TryFrom<String> for ModelKind {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        name.parse()
     }
 }
 
@@ -136,6 +164,19 @@ pub struct ModelSpec {
     /// graph's own are all, as with PyG's `add_self_loops=False`.
     #[serde(default = "default_self_loops")]
     pub self_loops: bool,
+    /// The loss that it is trained and scored by. Default cross-entropy.
+    #[serde(default, skip_serializing_if = "is_cross_entropy")]
+    pub loss: LossKind,
+    /// Settings of a model of another crate, by name; the defaults where they are not given.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub settings: Map<String, Value>,
+    /// Settings of a loss of another crate, by name; the defaults where they are not given.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub loss_settings: Map<String, Value>,
+}
+
+fn is_cross_entropy(loss: &LossKind) -> bool {
+    *loss == LossKind::CrossEntropy
 }
 
 fn default_hidden() -> usize {
@@ -166,21 +207,6 @@ const MAX_WIDTH: usize = i32::MAX as usize;
 const MAX_LAYERS: usize = 1024;
 const MAX_HEADS: usize = 1 << 16;
 
-/// Widths of one layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LayerShape {
-    /// Width of its input.
-    pub in_dim: usize,
-    /// Width of its output.
-    pub out_dim: usize,
-    /// Attention heads; 1 for all but GAT.
-    pub heads: usize,
-    /// Width of one head.
-    pub head_dim: usize,
-    /// Whether it is the model's last layer.
-    pub last: bool,
-}
-
 impl ModelSpec {
     /// A model with the defaults.
     pub fn new(kind: ModelKind, in_dim: usize, num_classes: usize) -> Self {
@@ -202,6 +228,9 @@ impl ModelSpec {
             l2_normalize: false,
             train_eps: false,
             self_loops: default_self_loops(),
+            loss: LossKind::default(),
+            settings: Map::new(),
+            loss_settings: Map::new(),
         }
     }
 
@@ -263,7 +292,48 @@ impl ModelSpec {
         if self.kind != ModelKind::Gcn && !self.self_loops {
             return wrong("self_loops", format!("a {} adds none; leave it out", self.kind));
         }
+        if self.kind == ModelKind::Custom && self.loss != LossKind::CrossEntropy {
+            return wrong("loss", "a custom model has a loss of its own; leave it out".to_string());
+        }
+        self.settings().check("model.settings")?;
+        self.loss_settings().check("model.loss_settings")?;
+        if let ModelKind::Submitted(model) = self.kind {
+            (model.check)(self.settings()).or_else(|what| wrong("settings", what))?;
+        }
+        if let LossKind::Submitted(loss) = self.loss {
+            (loss.check)(self.loss_settings()).or_else(|what| wrong("loss_settings", what))?;
+        }
         Ok(())
+    }
+
+    /// The settings of a model of another crate; there are none of others.
+    pub fn settings(&self) -> Settings<'_> {
+        let specs = if let ModelKind::Submitted(model) = self.kind { model.settings } else { &[] };
+        Settings { specs, given: &self.settings }
+    }
+
+    /// The settings of a loss of another crate; there are none of cross-entropy.
+    pub fn loss_settings(&self) -> Settings<'_> {
+        let specs = if let LossKind::Submitted(loss) = self.loss { loss.settings } else { &[] };
+        Settings { specs, given: &self.loss_settings }
+    }
+
+    /// What a mean of its loss is called, `cross-entropy` or `focal loss`; empty for a custom model, whose loss is its operator's own.
+    pub fn loss_title(&self) -> String {
+        match (self.kind, self.loss) {
+            (ModelKind::Custom, _) => String::new(),
+            (_, LossKind::CrossEntropy) => self.loss.to_string(),
+            (_, LossKind::Submitted(loss)) => format!("{} loss", loss.name),
+        }
+    }
+
+    /// The model or loss of another crate, which operators with layers and losses of their own alone do not train.
+    pub fn submitted(&self) -> Option<String> {
+        match (self.kind, self.loss) {
+            (ModelKind::Submitted(model), _) => Some(format!("the model {}", model.name)),
+            (_, LossKind::Submitted(loss)) => Some(format!("the loss {}", loss.name)),
+            _ => None,
+        }
     }
 
     /// Widths of layer `layer`.

@@ -3,85 +3,10 @@
 use morphgl_registry::{Error, NamedTensor, Result};
 
 use crate::random::uniforms;
-use crate::{Attention, LayerShape, ModelKind, ModelSpec, Normalization};
-
-/// Initial values of a parameter.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Init {
-    /// One value for all elements.
-    Constant(f32),
-    /// Uniform between minus and plus the bound.
-    Uniform(f32),
-}
-
-/// One parameter of a model.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ParameterSpec {
-    /// PyG's name, as in its `state_dict`.
-    pub name: String,
-    /// Lengths of its dimensions, slowest first.
-    pub shape: Vec<usize>,
-    /// The layer it belongs to.
-    pub layer: usize,
-    /// Its initial values.
-    pub init: Init,
-    /// Whether it has a gradient; running statistics of batch normalisation have none.
-    pub trainable: bool,
-}
-
-impl ParameterSpec {
-    /// Number of elements, `usize::MAX` where there are more.
-    pub fn len(&self) -> usize {
-        self.shape.iter().fold(1, |len: usize, &dim| len.saturating_mul(dim))
-    }
-
-    /// Whether it has no element.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// Bound of Glorot and Bengio's uniform initialisation.
-fn glorot(rows: usize, columns: usize) -> Init {
-    Init::Uniform((6.0 / (rows as f32 + columns as f32)).sqrt())
-}
-
-/// Bound of torch's initialisation of a linear layer, weight and bias alike.
-fn linear(fan_in: usize) -> Init {
-    Init::Uniform(1.0 / (fan_in as f32).sqrt())
-}
+use crate::{Attention, Init, LayerShape, ModelKind, ModelSpec, Normalization, ParameterList, ParameterSpec};
 
 const ZEROS: Init = Init::Constant(0.0);
 const ONES: Init = Init::Constant(1.0);
-
-/// Parameters of a model, appended layer by layer.
-struct ParameterList {
-    /// Start of the names.
-    prefix: String,
-    layer: usize,
-    specs: Vec<ParameterSpec>,
-}
-
-impl ParameterList {
-    fn push(&mut self, name: &str, shape: &[usize], init: Init) {
-        let name = format!("{}.{name}", self.prefix);
-        self.specs.push(ParameterSpec { name, shape: shape.to_vec(), layer: self.layer, init, trainable: true });
-    }
-
-    fn statistic(&mut self, name: &str, shape: &[usize], init: Init) {
-        self.push(name, shape, init);
-        self.last_is_trained(false);
-    }
-
-    fn last_is_trained(&mut self, trainable: bool) {
-        self.specs.last_mut().expect("just pushed").trainable = trainable;
-    }
-
-    fn linear(&mut self, name: &str, out_dim: usize, in_dim: usize) {
-        self.push(&format!("{name}weight"), &[out_dim, in_dim], linear(in_dim));
-        self.push(&format!("{name}bias"), &[out_dim], linear(in_dim));
-    }
-}
 
 impl ModelSpec {
     /// Every parameter in the order of PyG's `state_dict`: layers, then normalisations. None of a custom model, which only its
@@ -127,34 +52,35 @@ impl ModelSpec {
         match self.kind {
             ModelKind::Gcn => {
                 list.push("bias", &[out_dim], ZEROS);
-                list.push("lin.weight", &[out_dim, in_dim], glorot(out_dim, in_dim));
+                list.push("lin.weight", &[out_dim, in_dim], Init::glorot(out_dim, in_dim));
             }
             ModelKind::Sage => {
-                list.linear("lin_l.", out_dim, in_dim);
-                list.push("lin_r.weight", &[out_dim, in_dim], linear(in_dim));
+                list.linear("lin_l", out_dim, in_dim);
+                list.push("lin_r.weight", &[out_dim, in_dim], Init::linear(in_dim));
             }
             ModelKind::Gat if self.attention == Attention::Gat => {
-                list.push("att_src", &[1, heads, head_dim], glorot(heads, head_dim));
-                list.push("att_dst", &[1, heads, head_dim], glorot(heads, head_dim));
+                list.push("att_src", &[1, heads, head_dim], Init::glorot(heads, head_dim));
+                list.push("att_dst", &[1, heads, head_dim], Init::glorot(heads, head_dim));
                 list.push("bias", &[out_dim], ZEROS);
-                list.push("lin.weight", &[all_heads, in_dim], glorot(all_heads, in_dim));
+                list.push("lin.weight", &[all_heads, in_dim], Init::glorot(all_heads, in_dim));
             }
             ModelKind::Gat => {
-                list.push("att", &[1, heads, head_dim], glorot(heads, head_dim));
+                list.push("att", &[1, heads, head_dim], Init::glorot(heads, head_dim));
                 list.push("bias", &[out_dim], ZEROS);
                 for side in ["lin_l", "lin_r"] {
-                    list.push(&format!("{side}.weight"), &[all_heads, in_dim], glorot(all_heads, in_dim));
-                    list.push(&format!("{side}.bias"), &[all_heads], linear(in_dim));
+                    list.push(&format!("{side}.weight"), &[all_heads, in_dim], Init::glorot(all_heads, in_dim));
+                    list.push(&format!("{side}.bias"), &[all_heads], Init::linear(in_dim));
                 }
             }
             ModelKind::Gin => {
                 list.push("eps", &[1], ZEROS);
                 list.last_is_trained(self.train_eps);
-                list.linear("nn.lins.0.", out_dim, in_dim);
-                list.linear("nn.lins.1.", out_dim, out_dim);
+                list.linear("nn.lins.0", out_dim, in_dim);
+                list.linear("nn.lins.1", out_dim, out_dim);
             }
             ModelKind::Mlp => list.linear("", out_dim, in_dim),
             ModelKind::Custom => {}
+            ModelKind::Submitted(model) => (model.parameters)(self.settings(), shape, list),
         }
     }
 }

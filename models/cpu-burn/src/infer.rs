@@ -3,11 +3,27 @@
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::FeatureMatrix;
 use morphgl_layers::{Features, Pass, adjacency, values};
-use morphgl_model_core::{Chunk, Input, Layers, Limits};
+use morphgl_model_core::{Chunk, Input, Layers, Limits, ModelKind, ModelSpec};
 use rayon::prelude::*;
 
 /// Maximum size of a chunk, unless a single row exceeds it.
-pub(crate) const LIMITS: Limits = Limits { bytes: 256 << 20, edges: 4 << 20, rows: 1 << 17 };
+const LIMITS: Limits = Limits { bytes: 256 << 20, edges: 4 << 20, rows: 1 << 17 };
+/// Rows per edge that a model of another crate may hold at a time: sources, destinations, and a message made of them.
+const ROWS_PER_EDGE: usize = 4;
+
+/// Bytes per edge of a chunk, in the widest layer: a model of another crate may have rows of messages, ours have none.
+pub(crate) fn edge_bytes(spec: &ModelSpec) -> usize {
+    let width = (0..spec.layers).map(|layer| spec.layer(layer).out_dim).max().unwrap_or(0);
+    if matches!(spec.kind, ModelKind::Submitted(_)) { ROWS_PER_EDGE * 4 * width } else { 0 }
+}
+
+/// The limits of a model's chunks.
+pub(crate) fn limits(spec: &ModelSpec) -> Limits {
+    match edge_bytes(spec) {
+        0 => LIMITS,
+        bytes => Limits { edges: (LIMITS.bytes / bytes).clamp(1, LIMITS.edges), ..LIMITS },
+    }
+}
 
 /// Layers of a model in evaluation.
 pub(crate) struct Model<'a>(pub(crate) &'a Pass<'a>);

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::Dataset;
-use morphgl_layers::{Adjacency, BatchStatistics, Features, Mode, Parameters, Pass, adjacency, values};
+use morphgl_layers::{
+    Adjacency, BatchStatistics, Features, Mode, Parameters, Pass, adjacency, score, submitted_losses, values,
+};
 use morphgl_model_core::{
     ParameterSpec, TrainingSpec, broken_parameter, check_batch, check_context, check_first_layer, check_loss,
     check_tensors, given_mask_nodes, infer, infer_bytes, initial_parameters, mask_nodes, nothing_accumulated,
@@ -20,7 +22,7 @@ use morphgl_registry::{
 use rayon::prelude::*;
 
 use crate::KEY;
-use crate::infer::{LIMITS, Model};
+use crate::infer::{Model, edge_bytes, limits};
 use crate::optimizer::Optimizer;
 
 /// Momentum of batch normalisation's running statistics, as in torch.
@@ -112,15 +114,21 @@ impl CpuBurn {
         let logits = self.logits(batch, &parameters, mode, &device, &mut statistics)?;
         let classes = self.spec.model.num_classes;
         let out = values(logits.clone().inner());
-        let score = Score::of(&out, &batch.labels, classes);
+        let losses = submitted_losses(&self.spec.model, &logits, &batch.labels);
+        let score = score(&self.spec.model, &out, &batch.labels, losses.as_ref());
         check_loss(KEY, batch.id, &score)?;
         self.last = Some(batch.id);
         if score.count == 0 {
             return Ok(score);
         }
-        // The loss enters the graph through its gradient: d(sum of logits * g) = g d(logits).
-        let gradient = TensorData::new(loss_gradient(&out, &batch.labels, classes), [batch.num_seeds, classes]);
-        let mut grads = (logits * Tensor::from_data(gradient, &device)).sum().backward();
+        let mut grads = match losses {
+            Some(losses) => losses.sum().backward(),
+            // Cross-entropy enters the graph through its gradient: d(sum of logits * g) = g d(logits).
+            None => {
+                let gradient = TensorData::new(loss_gradient(&out, &batch.labels, classes), [batch.num_seeds, classes]);
+                (logits * Tensor::from_data(gradient, &device)).sum().backward()
+            }
+        };
         for (p, sums) in self.trainable.iter().zip(&mut self.gradients) {
             // A parameter that no output depends on has no gradient: it is 0.
             if let Some(grad) = parameters.get(&p.name).grad_remove(&mut grads) {
@@ -146,7 +154,13 @@ impl CpuBurn {
         let device = Device::flex();
         let parameters = Parameters::new(&self.parameters, &device);
         let logits = self.logits(batch, &parameters, Mode::Evaluation, &device, &mut Vec::new())?;
-        Ok(Score::of(&values(logits), &batch.labels, self.spec.model.num_classes))
+        Ok(self.score_of(logits, &batch.labels))
+    }
+
+    /// The score of logits, by the model's loss.
+    fn score_of(&self, logits: Tensor<2>, labels: &[i32]) -> Score {
+        let losses = submitted_losses(&self.spec.model, &logits, labels);
+        score(&self.spec.model, &values(logits), labels, losses.as_ref())
     }
 
     fn update(&mut self) -> Result<()> {
@@ -239,6 +253,12 @@ impl Training for CpuBurn {
         Ok(Handle::ready(score, start.elapsed()))
     }
 
+    fn score_logits(&mut self, logits: &[f32], labels: &[i32], num_classes: usize) -> Result<Score> {
+        let rows = TensorData::new(logits.to_vec(), [labels.len(), num_classes]);
+        let pool = Arc::clone(&self.pool);
+        Ok(pool.install(|| self.score_of(Tensor::from_data(rows, &Device::flex()), labels)))
+    }
+
     fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>> {
         let (pool, spec) = (Arc::clone(&self.pool), &self.spec.model);
         Some(check_first_layer(KEY, spec, &self.dataset, batch).map(|(features, block)| {
@@ -261,11 +281,13 @@ impl Training for CpuBurn {
         pool.install(|| {
             let parameters = Parameters::new(&self.parameters, &Device::flex());
             let pass = Pass { spec: &self.spec.model, parameters: &parameters, mode: Mode::Evaluation };
-            infer((KEY, pass.spec), &mut Model(&pass), (&self.dataset, nodes), LIMITS, peers)
+            infer((KEY, pass.spec), &mut Model(&pass), (&self.dataset, nodes), limits(pass.spec), peers)
         })
     }
 
     fn infer_bytes(&self) -> Option<u64> {
-        Some(infer_bytes(&self.spec.model, &self.dataset, LIMITS))
+        let (model, limits) = (&self.spec.model, limits(&self.spec.model));
+        let edges = self.dataset.topology.num_edges().min(limits.edges as u64);
+        Some(infer_bytes(model, &self.dataset, limits) + edges * edge_bytes(model) as u64)
     }
 }

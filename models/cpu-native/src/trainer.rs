@@ -8,7 +8,7 @@ use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_core::{
     Limits, ModelSpec, ParameterSpec, TrainingSpec, broken_parameter, check_batch, check_context, check_first_layer,
     check_loss, check_tensors, given_mask_nodes, infer, initial_parameters, mask_nodes, nothing_accumulated,
-    source_degrees, start_threads,
+    refuse_submitted, source_degrees, start_threads,
 };
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{
@@ -79,6 +79,7 @@ impl CpuNative {
 
     fn build(key: Key, level: SimdLevel, context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
+        refuse_submitted(&spec.model)?;
         let supported = if has_tiles(level) { supports_on_tiles(&spec) } else { supports(&spec) };
         supported.map_err(|message| Error::setting("model", message))?;
         check_context(key.clone(), context, &spec)?;

@@ -66,7 +66,7 @@ impl<'a> Edges<'a> {
                 // SAFETY: as above; an edge has an output, a source a degree.
                 unsafe { gpu.launch(&gpu.kernels.train_convolution, shape, arguments) }?;
             }
-            ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom => {}
+            ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => {}
         }
         Ok(edges)
     }

@@ -207,7 +207,7 @@ impl<'a> Pass<'_, 'a> {
             }
             ModelKind::Gin => self.gin(layer, input, edges, first),
             ModelKind::Gat => self.gat(layer, input, edges),
-            ModelKind::Mlp | ModelKind::Custom => {
+            ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => {
                 unreachable!("a perceptron has no edges, and a custom model is refused")
             }
         }
@@ -308,7 +308,7 @@ pub(crate) fn parameter(kind: ModelKind, layer: usize, name: &str) -> String {
 /// Name of a layer's last bias.
 pub(crate) fn bias_name(kind: ModelKind) -> &'static str {
     match kind {
-        ModelKind::Gcn | ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom => "bias",
+        ModelKind::Gcn | ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => "bias",
         ModelKind::Sage => "lin_l.bias",
         ModelKind::Gin => "nn.lins.1.bias",
     }

@@ -172,7 +172,7 @@ fn send(
         weights: block.weights.as_ref().map(|_| region(4)),
     };
     let edges = match model.spec.kind {
-        ModelKind::Mlp | ModelKind::Custom => None,
+        ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => None,
         _ => Some(Edges::new(gpu, model.spec, device_block, region(3))?),
     };
     let mut pass = Pass { gpu, model, mode: Mode::Evaluation };

@@ -8,7 +8,7 @@ use morphgl_graph_store::{Dataset, Dtype};
 use morphgl_model_core::{
     BlockSizes, GivenLengths, Limits, ModelKind, ModelSpec, Normalization, TrainingSpec, blocks_chain,
     check_first_layer, check_given, check_model, check_tensors, infer_bytes, initial_parameters, nothing_accumulated,
-    optimizer_state, read_optimizer_state, refused_importance,
+    optimizer_state, read_optimizer_state, refuse_submitted, refused_importance,
 };
 use morphgl_registry::{
     BatchId, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, SingleProcess,
@@ -81,6 +81,7 @@ impl CudaNative {
     /// An invalid spec or one that does not fit the dataset, a place that is no usable CUDA device, or an invalid option.
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
+        refuse_submitted(&spec.model)?;
         check_model(context, &spec)?;
         let gpu = Gpu::new(&Device::open(&context.place, &KEY)?, Options::parse(&context.options)?.precision())?;
         let draw_keys = context.dataset.topology.draw_keys().filter(|_| spec.model.has_dropout());
@@ -139,7 +140,7 @@ impl CudaNative {
         let mut layers = Vec::with_capacity(model.layers);
         for layer in 0..model.layers {
             let (edges, rows) = match model.kind {
-                ModelKind::Mlp | ModelKind::Custom => (None, batch.num_seeds),
+                ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => (None, batch.num_seeds),
                 kind => {
                     let block = block(&batch.blocks[layer]);
                     let of_inputs = Floats::from(&batch.degrees);

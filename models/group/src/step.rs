@@ -259,6 +259,10 @@ impl Training for GroupTraining {
         self.inner.score(batch)
     }
 
+    fn score_logits(&mut self, logits: &[f32], labels: &[i32], num_classes: usize) -> Result<Score> {
+        self.inner.score_logits(logits, labels, num_classes)
+    }
+
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
         self.inner.infer(nodes)
     }

@@ -60,6 +60,7 @@ pub struct Adjacency {
     pub(crate) coefficients: Coefficients,
     pub(crate) self_loops: Option<Vec<f32>>,
     transposed: OnceLock<Transposed>,
+    edge_rows: OnceLock<Vec<u32>>,
 }
 
 impl Adjacency {
@@ -85,6 +86,7 @@ impl Adjacency {
             coefficients,
             self_loops,
             transposed: OnceLock::new(),
+            edge_rows: OnceLock::new(),
         }
     }
 
@@ -142,9 +144,25 @@ impl Adjacency {
         Self::new(block, Coefficients::Edges(coefficients), loops)
     }
 
+    /// Number of destination nodes.
+    pub fn num_dst(&self) -> usize {
+        self.num_dst
+    }
+
+    /// Number of source nodes, the destination nodes first.
+    pub fn num_src(&self) -> usize {
+        self.num_src
+    }
+
     /// Number of edges, without self loops.
-    pub(crate) fn num_edges(&self) -> usize {
+    pub fn num_edges(&self) -> usize {
         self.indices.len()
+    }
+
+    /// The destination row of each edge, built at the first call.
+    pub(crate) fn edge_rows(&self) -> &[u32] {
+        self.edge_rows
+            .get_or_init(|| (0..self.num_dst).flat_map(|row| self.row(row).map(move |_| row as u32)).collect())
     }
 
     #[inline]

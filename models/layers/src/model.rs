@@ -1,12 +1,11 @@
-//! A model: parameters by name, and the forward pass layer by layer.
+//! A model: the forward pass layer by layer.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::FeatureView;
 use morphgl_model_core::{Attention, Dropout, DropoutSite, ModelKind, ModelSpec, Normalization};
-use morphgl_registry::{BatchId, Block, NamedTensor};
+use morphgl_registry::{BatchId, Block};
 
 use crate::adjacency::{Adjacency, Degrees, GcnNorm};
 use crate::attention::AttentionOptions;
@@ -15,37 +14,8 @@ use crate::epilogue::epilogue;
 use crate::features::{Features, prefix};
 use crate::mask::Mask;
 use crate::normalization::{BatchStatistics, batch_norm, batch_norm_running, layer_norm};
-
-/// A model's parameters as tensors of a device, by name. All are matrices: `[n]` is `[1, n]`, `[1, h, c]` is `[1, h * c]`.
-#[derive(Debug)]
-pub struct Parameters {
-    tensors: HashMap<String, Tensor<2>>,
-}
-
-impl Parameters {
-    /// Copies the parameters to a device; on an autodiff device they require gradients.
-    pub fn new<'a>(tensors: impl IntoIterator<Item = &'a NamedTensor>, device: &Device) -> Self {
-        let autodiff = device.is_autodiff();
-        let tensors = tensors.into_iter().map(|t| {
-            let shape = match t.shape.as_slice() {
-                [rows, cols] => [*rows, *cols],
-                other => [1, other.iter().product()],
-            };
-            let tensor = Tensor::from_data(TensorData::new(t.values.clone(), shape), device);
-            (t.name.clone(), if autodiff { tensor.require_grad() } else { tensor })
-        });
-        Self { tensors: tensors.collect() }
-    }
-
-    /// The tensor of this name.
-    ///
-    /// # Panics
-    ///
-    /// When the model has none.
-    pub fn get(&self, name: &str) -> Tensor<2> {
-        self.tensors.get(name).unwrap_or_else(|| panic!("the model has no parameter {name}")).clone()
-    }
-}
+use crate::parameters::Parameters;
+use crate::submission::{LayerInput, layers_of};
 
 /// Whether a forward pass trains, and the mini-batch of its dropout masks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +52,7 @@ pub fn adjacency(spec: &ModelSpec, block: &Block, in_degrees: &[f32]) -> Option<
         ModelKind::Sage => Adjacency::mean(block),
         ModelKind::Gin => Adjacency::sum(block, in_degrees),
         ModelKind::Gat => Adjacency::edges(block),
+        ModelKind::Submitted(model) => (layers_of(model).adjacency)(spec, block, in_degrees),
         ModelKind::Mlp | ModelKind::Custom => return None,
     }))
 }
@@ -151,7 +122,7 @@ impl Pass<'_> {
         let spec = self.spec;
         let (out, bias) = self.convolve(layer, x, adjacency);
         let (last, num_rows) = (spec.layer(layer).last, out.dims()[0]);
-        let (mut out, mut bias) = (out, Some(bias));
+        let (mut out, mut bias) = (out, bias);
         if last || spec.l2_normalize || spec.normalization != Normalization::None {
             out = epilogue(out, bias.take(), None, None);
         }
@@ -172,14 +143,19 @@ impl Pass<'_> {
         }
     }
 
-    /// The convolution without its last bias, and that bias.
-    fn convolve(&self, layer: usize, x: &Features, adjacency: Option<&Arc<Adjacency>>) -> (Tensor<2>, Tensor<2>) {
+    /// The convolution without its last bias, and that bias; that of a submitted model is whole.
+    fn convolve(
+        &self,
+        layer: usize,
+        x: &Features,
+        adjacency: Option<&Arc<Adjacency>>,
+    ) -> (Tensor<2>, Option<Tensor<2>>) {
         let Self { spec, parameters, mode } = *self;
         let shape = spec.layer(layer);
         let get = |name: &str| parameters.get(&format!("convs.{layer}.{name}"));
         let Some(adjacency) = adjacency else {
             let get = |name: &str| parameters.get(&format!("lins.{layer}.{name}"));
-            return (x.linear(get("weight"), x.num_rows()), get("bias"));
+            return (x.linear(get("weight"), x.num_rows()), Some(get("bias")));
         };
         let attention = || AttentionOptions {
             heads: shape.heads,
@@ -188,7 +164,7 @@ impl Pass<'_> {
             dropout: mode.dropout(layer, DropoutSite::Attention, spec.attention_dropout),
         };
         let heads = |out| if shape.last { convolution::mean_heads(out, shape.heads) } else { out };
-        match spec.kind {
+        let (out, bias) = match spec.kind {
             ModelKind::Gcn => (convolution::gcn(x, adjacency, get("lin.weight")), get("bias")),
             ModelKind::Sage => {
                 (convolution::sage(x, adjacency, get("lin_l.weight"), get("lin_r.weight")), get("lin_l.bias"))
@@ -211,8 +187,14 @@ impl Pass<'_> {
                 };
                 (heads(out), get("bias"))
             }
+            ModelKind::Submitted(model) => {
+                let out = (layers_of(model).layer)(&LayerInput { spec, layer, shape, x, adjacency, parameters });
+                assert_eq!(out.dims(), [adjacency.num_dst, shape.out_dim], "output of layer {layer} of {model:?}");
+                return (out, None);
+            }
             ModelKind::Mlp | ModelKind::Custom => unreachable!("a perceptron has no adjacency, nor has a custom model"),
-        }
+        };
+        (out, Some(bias))
     }
 
     fn normalize(&self, layer: usize, x: Tensor<2>, statistics: &mut Vec<BatchStatistics>) -> Tensor<2> {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::FeatureView;
 use morphgl_layers::{
-    Adjacency, AttentionOptions, Degrees, Features, GcnNorm, Mask, aggregate_beside_self, batch_norm, epilogue, gat,
-    gatv2, gcn, gin, l2_normalize, layer_norm, mean_heads, sage, values,
+    Adjacency, AttentionOptions, Coefficients, Degrees, Features, GcnNorm, Mask, aggregate_beside_self, batch_norm,
+    edge_destinations, edge_sources, epilogue, gat, gatv2, gcn, gin, l2_normalize, layer_norm, mean_heads, sage,
+    sum_edges, values,
 };
 use morphgl_model_core::{Activation, Dropout, DropoutSite};
 use morphgl_registry::Block;
@@ -110,6 +111,24 @@ fn graphsage() {
         });
     }
     check("aggregate beside self", &[[7, 3]], |t| aggregate_beside_self(t[0].clone(), &adjacency));
+}
+
+#[test]
+fn messages_per_edge() {
+    let num_edges = block().num_edges();
+    let sum = || Adjacency::sum(&block(), &[3.0, 0.0, 5.0, 4.5, 1.0, 1.0, 1.0]);
+    for adjacency in [Adjacency::edges(&block()), Adjacency::mean(&block()), sum(), gcn_block_of_edges()].map(Arc::new)
+    {
+        let num_dst = adjacency.num_dst();
+        check("sources of edges", &[[7, 3]], |t| edge_sources(t[0].clone(), &adjacency));
+        check("destinations of edges", &[[num_dst, 3]], |t| edge_destinations(t[0].clone(), &adjacency));
+        check("sum of edges", &[[num_edges, 3]], |t| sum_edges(t[0].clone(), &adjacency));
+    }
+}
+
+fn gcn_block_of_edges() -> Adjacency {
+    let coefficients = (0..block().num_edges()).map(|edge| 0.5 + edge as f32).collect();
+    Adjacency::new(&block(), Coefficients::Edges(coefficients), None)
 }
 
 #[test]

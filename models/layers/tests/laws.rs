@@ -6,8 +6,8 @@ use burn_tensor::{Device, Tensor, TensorData};
 use half::f16;
 use morphgl_graph_store::FeatureView;
 use morphgl_layers::{
-    Adjacency, AttentionOptions, Coefficients, Features, Mask, aggregate, aggregate_beside_self, epilogue,
-    gat_attention, values,
+    Adjacency, AttentionOptions, Coefficients, Features, Mask, aggregate, aggregate_beside_self, edge_destinations,
+    edge_sources, epilogue, gat_attention, sum_edges, values,
 };
 use morphgl_model_core::{Activation, Dropout, DropoutSite};
 use morphgl_registry::Block;
@@ -18,17 +18,17 @@ fn tensor(values: Vec<f32>, cols: usize, device: &Device) -> Tensor<2> {
     Tensor::from_data(TensorData::new(values, [rows, cols]), device)
 }
 
-/// A random block, with a random coefficient per edge and a row.
-fn adjacency() -> impl Strategy<Value = (Arc<Adjacency>, usize, usize)> {
-    (1usize..70, 0usize..60).prop_flat_map(|(num_dst, more)| {
+/// A random block, with a random coefficient per edge, and per row with `loops`.
+fn adjacency(loops: bool) -> impl Strategy<Value = (Arc<Adjacency>, usize, usize)> {
+    (1usize..70, 0usize..60).prop_flat_map(move |(num_dst, more)| {
         let num_src = num_dst + more;
         let rows = prop::collection::vec(prop::collection::vec((0..num_src as u32, -2.0f32..2.0), 0..6), num_dst);
-        (rows, prop::collection::vec(-1.0f32..1.0, num_dst), any::<bool>()).prop_map(move |(rows, loops, own)| {
+        (rows, prop::collection::vec(-1.0f32..1.0, num_dst), any::<bool>()).prop_map(move |(rows, values, own)| {
             let mut indptr = vec![0];
             rows.iter().for_each(|row| indptr.push(indptr[indptr.len() - 1] + row.len() as u32));
             let (indices, weights): (Vec<u32>, Vec<f32>) = rows.into_iter().flatten().unzip();
             let block = Block { num_dst, num_src, indptr, indices, weights: None, importance: false };
-            let adjacency = Adjacency::new(&block, Coefficients::Edges(weights), own.then_some(loops));
+            let adjacency = Adjacency::new(&block, Coefficients::Edges(weights), (own && loops).then_some(values));
             (Arc::new(adjacency), num_dst, num_src)
         })
     })
@@ -41,7 +41,7 @@ fn numbers(len: usize, salt: u32) -> Vec<f32> {
 proptest! {
     /// <A x, y> = <x, Aᵀ y>, where Aᵀ y is what backward gives.
     #[test]
-    fn backward_is_the_transpose((adjacency, num_dst, num_src) in adjacency(), cols in 1usize..9, beside: bool) {
+    fn backward_is_the_transpose((adjacency, num_dst, num_src) in adjacency(true), cols in 1usize..9, beside: bool) {
         let device = Device::flex().autodiff();
         let x = tensor(numbers(num_src * cols, 1), cols, &device).require_grad();
         let run = if beside { aggregate_beside_self } else { aggregate };
@@ -52,6 +52,20 @@ proptest! {
         let left = f64::from(values(inner.inner().reshape([1, 1]))[0]);
         let right: f64 = values(x.inner()).iter().zip(&grad).map(|(&x, &g)| f64::from(x) * f64::from(g)).sum();
         prop_assert!((left - right).abs() < 1e-4 * (1.0 + left.abs()), "{left} {right}");
+    }
+
+    /// Messages per edge that are the sources' rows sum to what aggregation without messages gives, bit for bit.
+    #[test]
+    fn messages_of_sources_sum_to_the_aggregate((adjacency, num_dst, num_src) in adjacency(false), cols in 1usize..9) {
+        let device = Device::flex();
+        let x = tensor(numbers(num_src * cols, 1), cols, &device);
+        let summed = values(sum_edges(edge_sources(x.clone(), &adjacency), &adjacency));
+        let expected: Vec<f32> = values(aggregate(x.clone(), &adjacency));
+        prop_assert_eq!(&summed, &expected);
+        // A row of destinations comes back as often as it has edges.
+        let ones = tensor(vec![1.0; num_dst * cols], cols, &device);
+        let weights = values(sum_edges(edge_destinations(ones, &adjacency), &adjacency));
+        prop_assert_eq!(weights, values(aggregate(tensor(vec![1.0; num_src * cols], cols, &device), &adjacency)));
     }
 
     /// Sparse rows give what dense rows give, in every stored type, with and without dropout.

@@ -40,6 +40,9 @@ pub struct Subject<'a> {
     /// Whether it has a model of its own ([`Description::with_own_model`]), in the place of the suite's: of the job's model it reads
     /// `in_dim`, `num_classes` and `layers`, and its loss and optimizer are its own.
     pub own_model: bool,
+    /// Models and losses that other crates submitted, in the place of the suite's models: fields of the spec, such as
+    /// `{"kind": "gated", "loss": "focal"}`. Empty for the suite's.
+    pub submitted: &'a [Value],
     /// Its options, each of which is set.
     pub options: &'a [OptionSpec],
     /// Whether a sanitizer slows it down a hundred times. Which memory it accesses is then seen as well without training a model to
@@ -62,6 +65,7 @@ impl<'a> Subject<'a> {
             deterministic: true,
             takes_given_rows: description.takes_given_rows,
             own_model: description.own_model,
+            submitted: &[],
             options: description.options,
             sanitized: false,
         }
@@ -82,8 +86,10 @@ impl fmt::Debug for Subject<'_> {
 pub fn check(subject: &Subject<'_>) {
     let dataset = Arc::new(tiny());
     let run = Run { subject, dataset };
-    if !subject.own_model {
+    if !subject.own_model && subject.submitted.is_empty() {
         numbers::forward_is_the_reference(&run);
+    }
+    if !subject.own_model {
         numbers::dropout_is_a_function_of_the_batch(&run);
         state::the_first_step_is_adams(&run);
     }
@@ -162,9 +168,10 @@ fn layers(model: &Value) -> usize {
 impl Run<'_> {
     /// The models that the operator is checked with.
     fn models(&self) -> Vec<(&'static str, Value)> {
-        match self.subject.own_model {
-            true => vec![("a model of its own", model(json!({"kind": "custom"})))],
-            false => models(),
+        match (self.subject.own_model, self.subject.submitted) {
+            (true, _) => vec![("a model of its own", model(json!({"kind": "custom"})))],
+            (false, []) => models(),
+            (false, submitted) => submitted.iter().map(|fields| ("submitted", model(fields.clone()))).collect(),
         }
     }
 

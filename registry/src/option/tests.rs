@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::Key;
 
 const SPECS: [OptionSpec; 4] = [
     OptionSpec::new("cache_bytes", OptionType::Count, "1024", "size of the cache").of_budget(OptionRole::HostBudget),
@@ -12,7 +13,7 @@ const SPECS: [OptionSpec; 4] = [
 #[test]
 fn unknown_names_are_refused_with_the_nearest_one_and_wrong_types_with_the_right_one() {
     let key: Key = "Batching_CPU_Fake".parse().expect("a key");
-    let check = |given: Value| check(&key, &SPECS, &given).map_err(|e| e.to_string());
+    let check = |given: Value| check_options(&key, &SPECS, &given).map_err(|e| e.to_string());
     assert_eq!(check(Value::Null), Ok(()));
     assert_eq!(check(json!({"cache_bytes": 7, "hotness": "none", "peers": ["cuda:1"]})), Ok(()));
     let refused = |given: Value, part: &str| {

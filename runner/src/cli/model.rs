@@ -1,7 +1,10 @@
 //! The options of the model and its optimizer.
 
 use clap::Args;
-use morphgl_model_core::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn};
+use morphgl_model_core::{
+    Activation, Attention, LossKind, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn,
+};
+use serde_json::Value;
 
 use super::batch::BatchArgs;
 use super::usage::Usage;
@@ -11,9 +14,19 @@ use super::values;
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
     /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison); heads and attention are read by
-    /// GAT alone. custom: one that a training operator of another crate brings
+    /// GAT alone. custom: one that a training operator of another crate brings. Other names: models of linked crates, which
+    /// `morphgl ops` lists
     #[arg(long, default_value = "sage")]
     model: ModelKind,
+    /// Setting of a model of a linked crate, which `morphgl ops --options` lists; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = values::named)]
+    model_option: Vec<(String, Value)>,
+    /// Loss: cross-entropy, or one of a linked crate, which `morphgl ops` lists
+    #[arg(long, default_value = "cross-entropy")]
+    loss: LossKind,
+    /// Setting of a loss of a linked crate, which `morphgl ops --options` lists; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = values::named)]
+    loss_option: Vec<(String, Value)>,
     /// Number of layers [default: as many as fanouts are given to --sampler neighbor, else 3]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
     layers: Option<u16>,
@@ -95,6 +108,9 @@ impl ModelArgs {
             l2_normalize: self.l2_normalize,
             train_eps: self.train_eps,
             self_loops: self.self_loops == "add",
+            loss: self.loss,
+            settings: self.model_option.iter().cloned().collect(),
+            loss_settings: self.loss_option.iter().cloned().collect(),
             ..ModelSpec::new(self.model, in_dim, num_classes)
         }
     }
@@ -114,7 +130,11 @@ impl ModelArgs {
         for checked in [spec.validate(), self.optimizer().validate()] {
             // The context of the error is a field: `model.input_dropout` is set by --input-dropout.
             checked.map_err(|e| {
-                let field = e.context.rsplit('.').next().unwrap_or_default().replace('_', "-");
+                let field = match e.context.rsplit('.').next().unwrap_or_default() {
+                    "settings" => "model-option".to_string(),
+                    "loss_settings" => "loss-option".to_string(),
+                    field => field.replace('_', "-"),
+                };
                 Usage::error(e.to_string().replacen(&e.context, &format!("--{field}"), 1))
             })?;
         }

@@ -1,6 +1,7 @@
 //! `morphgl ops`: the operators, and the routes they form here.
 
 use clap::Parser;
+use morphgl_model_core::{LossDescription, ModelDescription};
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{OptionSpec, Phase, Status};
 use serde_json::json;
@@ -24,11 +25,7 @@ pub(crate) struct Args {
 fn options(status: &[Status<'_>]) -> String {
     let mut text = String::new();
     for d in status.iter().map(|s| s.description).filter(|d| !(d.options.is_empty() && d.counters.is_empty())) {
-        text += &format!("{}\n", d.key);
-        for o in d.options {
-            let unit = if o.unit.is_empty() { String::new() } else { format!(" ({})", o.unit) };
-            text += &format!("  {} = {}{unit}, default {}\n      {}\n", o.name, o.kind, o.default, o.help);
-        }
+        text += &format!("{}\n{}", d.key, settings_text(d.options));
         let counters: Vec<&str> = d.counters.iter().map(|c| c.name).collect();
         if !counters.is_empty() {
             text += &format!("  counts {}\n", counters.join(", "));
@@ -36,7 +33,37 @@ fn options(status: &[Status<'_>]) -> String {
         text.push('\n');
     }
     text += "set one with --set KEY.NAME=VALUE\n";
+    for (what, name, settings) in
+        submitted().iter().filter(|s| !s.settings.is_empty()).map(|s| (s.what, s.name, s.settings))
+    {
+        text += &format!("\n--{what} {name}\n{}set one with --{what}-option NAME=VALUE\n", settings_text(settings));
+    }
     text
+}
+
+/// A model or a loss of a linked crate.
+struct Submitted {
+    what: &'static str,
+    name: &'static str,
+    summary: &'static str,
+    settings: &'static [OptionSpec],
+}
+
+fn submitted() -> Vec<Submitted> {
+    let models = ModelDescription::linked().into_iter();
+    let models = models.map(|m| Submitted { what: "model", name: m.name, summary: m.summary, settings: m.settings });
+    let losses = LossDescription::linked().into_iter();
+    models
+        .chain(losses.map(|l| Submitted { what: "loss", name: l.name, summary: l.summary, settings: l.settings }))
+        .collect()
+}
+
+fn settings_text(options: &[OptionSpec]) -> String {
+    let line = |o: &OptionSpec| {
+        let unit = if o.unit.is_empty() { String::new() } else { format!(" ({})", o.unit) };
+        format!("  {} = {}{unit}, default {}\n      {}\n", o.name, o.kind, o.default, o.help)
+    };
+    options.iter().map(line).collect()
 }
 
 fn option(o: &OptionSpec) -> serde_json::Value {
@@ -78,6 +105,13 @@ pub(crate) fn run(args: &Args, context: &RunContext) -> anyhow::Result<Outcome> 
     }
     text += "\n";
     text += &show::table(&["operator", "places", "available", "summary"], &rows, &[0, 1, 2, 3]);
+    let submitted = submitted();
+    if !submitted.is_empty() {
+        let rows: Vec<Vec<String>> =
+            submitted.iter().map(|s| vec![format!("--{} {}", s.what, s.name), s.summary.to_string()]).collect();
+        text += "\n";
+        text += &show::table(&["of linked crates", "summary"], &rows, &[0, 1]);
+    }
     text += "\nroutes\n";
     for (i, r) in routes.iter().enumerate() {
         text += &format!("{i}: {} → {} → {} (trained at {})\n", r.batching, r.transferring, r.training, r.trained_at);
@@ -101,8 +135,16 @@ pub(crate) fn run(args: &Args, context: &RunContext) -> anyhow::Result<Outcome> 
             })
         })
         .collect();
+    let listed = |what: &str| {
+        let of = submitted.iter().filter(|s| s.what == what);
+        let entry = |s: &Submitted| json!({ "name": s.name, "summary": s.summary, "settings": s.settings.iter().map(option).collect::<Vec<_>>() });
+        of.map(entry).collect::<Vec<_>>()
+    };
     Ok(Outcome::new(
         text,
-        json!({ "machine": machine, "isa": SimdLevel::current().name(), "operators": operators, "routes": routes }),
+        json!({
+            "machine": machine, "isa": SimdLevel::current().name(), "operators": operators, "routes": routes,
+            "models": listed("model"), "losses": listed("loss"),
+        }),
     ))
 }

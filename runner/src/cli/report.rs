@@ -182,6 +182,8 @@ pub(crate) fn of_plan(profile: Option<&Profile>, plans: &Plans, rows: &[Changed]
 /// Inputs of a run's report.
 pub(crate) struct Run<'a> {
     pub(crate) title: String,
+    /// What the mean loss is of; empty where the training operator alone knows.
+    pub(crate) loss: String,
     pub(crate) dataset: &'a Dataset,
     pub(crate) profile: &'a Profile,
     pub(crate) problem: &'a Problem,
@@ -207,6 +209,7 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     let rows = what_if::changed(run.problem, run.plan, &what_if::each_twice(run.problem)).unwrap_or_default();
     let mut page = common(Some(run.profile), run.plans, run.plan, &rows, run.simulated);
     page.title = run.title;
+    page.loss = run.loss;
     page.dataset = dataset(run.dataset);
     page.summary = format!(
         "{} nodes, {} edges, {} features, {} classes.",

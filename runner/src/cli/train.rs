@@ -340,6 +340,7 @@ fn train(args: &Args, setup: Setup, context: &RunContext, show: Show) -> anyhow:
     let run = report::Run {
         trainers: &parts,
         title: format!("{} on {}", configured.job.spec.model.kind, dataset.name),
+        loss: configured.job.spec.model.loss_title(),
         dataset: &dataset,
         profile: &state.profile,
         problem: &state.problem,

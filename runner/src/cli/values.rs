@@ -73,6 +73,14 @@ pub(crate) fn setting(text: &str) -> Result<(Key, String, Value), String> {
     Ok((key, name.to_string(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
 }
 
+/// Reads a setting by name, whose value is JSON or else text.
+pub(crate) fn named(text: &str) -> Result<(String, Value), String> {
+    let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+        return Err("expected NAME=VALUE; `morphgl ops --options` lists names".to_string());
+    };
+    Ok((name.to_string(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
+}
+
 /// Bytes with or without a unit: `8GiB` or `8G`, `500MiB`, `1.5GB`, `4096`; in upper or lower case.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();

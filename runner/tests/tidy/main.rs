@@ -63,7 +63,9 @@ fn every_crate_has_a_readme_tests_and_an_example_of_its_own() {
 fn operator_crates_run_their_phase_s_suite_and_know_no_other_operator() {
     let operators: Vec<PathBuf> = rust_crates()
         .filter(|c| {
-            rust_files(&c.join("src")).iter().any(|f| fs::read_to_string(f).expect("there").contains("submit!"))
+            let text = |file: &PathBuf| fs::read_to_string(file).expect("there");
+            // `morphgl-layers` submits for others, by its macros.
+            rust_files(&c.join("src")).iter().any(|f| text(f).replace("__inventory::submit!", "").contains("submit!"))
         })
         .filter(|c| !c.ends_with("registry"))
         .collect();

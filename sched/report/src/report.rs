@@ -33,6 +33,8 @@ pub struct Report {
     pub bottleneck: Option<String>,
     /// The phase for which it bounds the plan: it may be busy for a part of the epoch alone, as where one core of two trains.
     pub bottleneck_phase: Option<Phase>,
+    /// What the mean loss is of, such as `cross-entropy`; empty where not known.
+    pub loss: String,
     /// The epoch whose model is kept.
     pub best_epoch: Option<u32>,
     /// Test accuracy, 0 to 1.

@@ -194,7 +194,8 @@ pub(crate) fn curves(report: &Report) -> String {
         }
         section("", heading, "", &chart(report, title, scale, series))
     };
-    curve("Loss", "Mean loss", Scale::Plain, [|e| e.loss, |e| e.valid_loss])
+    let loss = if report.loss.is_empty() { "loss" } else { &report.loss };
+    curve("Loss", &format!("Mean {loss}"), Scale::Plain, [|e| e.loss, |e| e.valid_loss])
         + &curve("Accuracy", "Share of nodes right", Scale::Percent, [|e| e.train_accuracy, |e| e.valid_accuracy])
 }
 

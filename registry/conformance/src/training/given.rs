@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::graph::batch_with_given;
 use super::numbers::differences;
-use super::{Run, Trainer, accumulate, close, gradients, layers, model, models, parameters, refusal, score, step};
+use super::{Run, Trainer, accumulate, close, gradients, layers, model, parameters, refusal, score, step};
 
 /// Runs every check.
 pub(super) fn check(run: &Run<'_>) {
-    for (what, model) in layered() {
+    for (what, model) in layered(run) {
         given_rows_stand_for_computed_ones(run, what, &model);
     }
     dropout_follows_draw_keys(run);
@@ -26,8 +26,9 @@ fn seeds(model: &Value) -> &'static [u32] {
 }
 
 /// Models with a second layer, without dropout and with dropout of the first layer's output.
-fn layered() -> impl Iterator<Item = (&'static str, Value)> {
-    let layered = models()
+fn layered(run: &Run<'_>) -> impl Iterator<Item = (&'static str, Value)> {
+    let layered = run
+        .models()
         .into_iter()
         .filter(|(_, m)| layers(m) > 1 && m["kind"] != "mlp" && m.get("normalization") != Some(&json!("batch")));
     let deep = ("three layers of gcn", model(json!({"kind": "gcn", "layers": 3})));
@@ -96,7 +97,7 @@ fn dropout_follows_draw_keys(run: &Run<'_>) {
 fn no_given_rows_change_nothing(run: &Run<'_>) {
     let sage = model(json!({"kind": "sage", "dropout": 0.4}));
     let batch = with_given(run, &mut run.build(&sage), &sage, |_| true);
-    for (what, model) in layered() {
+    for (what, model) in layered(run) {
         let none = Some(Box::new(GivenRows::default()));
         let batches = [None, none].map(|given| HostBatch { given, ..run.host_batch(&model, seeds(&model), 1) });
         let [expected, found] = batches.map(|batch| {
@@ -121,7 +122,7 @@ fn no_given_rows_change_nothing(run: &Run<'_>) {
 /// Gradients agree with finite differences of the loss as a function of the parameters with the given rows constant.
 fn gradients_with_given_rows_are_differences(run: &Run<'_>) {
     // Each with dropout, which leaves nothing out of the pass.
-    for (what, model) in layered().filter(|(_, model)| model["dropout"] != 0.0) {
+    for (what, model) in layered(run).filter(|(_, model)| model["dropout"] != 0.0) {
         let mut trainer = run.build(&model);
         accumulate(&mut trainer, &run.batch(&model, seeds(&model), 0));
         step(&mut trainer);
