@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod check;
+mod gated;
 pub mod labor;
 pub mod mapped;
 
