@@ -6,6 +6,7 @@
 pub mod graphs;
 mod laws;
 pub mod reference;
+pub mod strategy;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,6 +41,12 @@ impl Case {
         let fanouts: Fanouts = "4,3".parse().expect("fanouts");
         let settings = SamplerSettings { batch_size: 16, seed: 11, ..fanouts.into() };
         Self { dataset: Arc::new(dataset), seeds, settings, gather: true }
+    }
+
+    /// What an operator at `place` with `options` is built from.
+    pub fn context(&self, place: Place, options: Value) -> BatchingContext {
+        let Self { dataset, seeds, settings, gather } = self.clone();
+        BatchingContext { dataset, seeds, settings, gather, place, options }
     }
 
     /// The same with other settings.
@@ -108,14 +115,7 @@ impl Subject<'_> {
         let Build::Batching(build) = self.description.build else {
             panic!("{} is not of phase Batching", self.description.key)
         };
-        build(&BatchingContext {
-            dataset: Arc::clone(&case.dataset),
-            seeds: case.seeds.clone(),
-            settings: case.settings.clone(),
-            gather: case.gather,
-            place: self.place.clone(),
-            options: self.options.clone(),
-        })
+        build(&case.context(self.place.clone(), self.options.clone()))
     }
 
     pub(crate) fn build_valid(&self, case: &Case) -> Box<dyn Batching> {

@@ -5,6 +5,7 @@
 mod given;
 mod graph;
 mod numbers;
+pub mod random;
 mod reference;
 mod state;
 mod store;

@@ -1,19 +1,14 @@
 //! Subgraphs by enumeration: which nodes a mini-batch has is compared with their exact probability.
 
+mod draws;
+
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use morphgl_batching_cpu::CpuShadow;
-use morphgl_conformance::batching::graphs;
-use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Expansion, Fanouts, NeighborSettings, Place, SamplerSettings, Sampling,
-    SeedSet, ShadowSettings,
-};
+use morphgl_registry::{Expansion, Fanouts, HostBatch, NeighborSettings, SamplerSettings, Sampling, ShadowSettings};
 
 /// In-neighbours of each node: 0 has four, of which 3 and 4 have two each.
 const ROWS: [&[u32]; 8] = [&[1, 2, 3, 4], &[0, 5], &[5], &[6, 7], &[5, 6], &[0], &[3], &[7]];
-/// Mini-batches drawn.
-const TRIALS: u32 = 200_000;
 
 /// All subsets of `k` elements of `of`, or `of` itself where it has no more.
 fn subsets(of: &[u32], k: usize) -> Vec<Vec<u32>> {
@@ -43,35 +38,9 @@ fn expected() -> HashMap<u32, f64> {
 
 #[test]
 fn nodes_have_their_probability() {
-    let rows: Vec<Vec<u32>> = ROWS.iter().map(|row| row.to_vec()).collect();
     let fanouts: Fanouts = "2,1".parse().expect("fanouts");
     let hops = NeighborSettings { expansion: Expansion::New, ..fanouts.into() };
-    let sampler = CpuShadow::new(&BatchingContext {
-        dataset: Arc::new(graphs::dataset(&rows, None)),
-        seeds: SeedSet::new("seeds", &[0], ROWS.len()).expect("node 0"),
-        settings: SamplerSettings { seed: 17, ..Sampling::Shadow(ShadowSettings { hops, layers: 1 }).into() },
-        gather: false,
-        place: Place::Host,
-        options: Default::default(),
-    });
-    let mut worker = sampler.and_then(|sampler| sampler.worker(1)).expect("a worker");
-    let mut counts: HashMap<u32, u32> = HashMap::new();
-    for epoch in 0..TRIALS {
-        let handle = worker.prepare(BatchId { epoch, index: 0 }, None).expect("a mini-batch");
-        let (batch, _) = handle.wait().expect("a mini-batch");
-        let nodes = &batch.host().expect("in host memory").input_nodes;
-        *counts.entry(nodes.iter().fold(0, |bits, v| bits | 1 << v)).or_default() += 1;
-    }
-    let expected = expected();
-    assert!(counts.keys().all(|nodes| expected.contains_key(nodes)), "impossible nodes: {counts:?}");
-    let statistic: f64 = expected
-        .iter()
-        .map(|(nodes, p)| {
-            let (count, mean) = (f64::from(counts.get(nodes).copied().unwrap_or(0)), p * f64::from(TRIALS));
-            (count - mean).powi(2) / mean
-        })
-        .sum();
-    // Chi-square beyond mean + 4 deviations has a probability below 1e-3 at these degrees of freedom.
-    let freedom = (expected.len() - 1) as f64;
-    assert!(statistic < freedom + 4.0 * (2.0 * freedom).sqrt(), "{statistic} with {freedom} degrees of freedom");
+    let settings = SamplerSettings { seed: 17, ..Sampling::Shadow(ShadowSettings { hops, layers: 1 }).into() };
+    let outcome = |batch: &HostBatch| batch.input_nodes.iter().fold(0, |bits, v| bits | 1u32 << v);
+    draws::check(&ROWS, settings, CpuShadow::new, outcome, &expected());
 }

@@ -1,16 +1,14 @@
 //! Walks by enumeration: visits of a node's neighbours are compared with their exact probabilities.
 
+mod draws;
+
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use morphgl_batching_cpu::CpuWalk;
-use morphgl_conformance::batching::graphs;
-use morphgl_registry::{BatchId, Batching, BatchingContext, Place, SamplerSettings, Sampling, SeedSet, WalkSettings};
+use morphgl_registry::{HostBatch, SamplerSettings, Sampling, WalkSettings};
 
 /// In-neighbours of each node; 1 twice among those of 0, and 4 has none.
 const ROWS: [&[u32]; 5] = [&[1, 1, 2, 3], &[2, 0], &[4], &[1, 4, 0], &[]];
-/// Mini-batches drawn.
-const TRIALS: u32 = 200_000;
 
 /// Adds the probability of each path of at most `left` further steps from its last node.
 fn walks(path: &mut Vec<u32>, left: u32, probability: f64, restart: f64, paths: &mut HashMap<Vec<u32>, f64>) {
@@ -51,35 +49,11 @@ fn walks_have_their_probability() {
     let mut expected: HashMap<Vec<(u32, u32)>, f64> = HashMap::new();
     paths.iter().for_each(|(path, p)| *expected.entry(neighbors(path)).or_default() += p);
     assert!((expected.values().sum::<f64>() - 1.0).abs() < 1e-12, "all walks");
-    let rows: Vec<Vec<u32>> = ROWS.iter().map(|row| row.to_vec()).collect();
-    let sampler = CpuWalk::new(&BatchingContext {
-        dataset: Arc::new(graphs::dataset(&rows, None)),
-        seeds: SeedSet::new("seeds", &[0], ROWS.len()).expect("node 0"),
-        settings: SamplerSettings { seed: 5, ..Sampling::Walk(walk).into() },
-        gather: false,
-        place: Place::Host,
-        options: Default::default(),
-    });
-    let mut worker = sampler.and_then(|sampler| sampler.worker(1)).expect("a worker");
-    let mut counts: HashMap<Vec<(u32, u32)>, u32> = HashMap::new();
-    for epoch in 0..TRIALS {
-        let handle = worker.prepare(BatchId { epoch, index: 0 }, None).expect("a mini-batch");
-        let (batch, _) = handle.wait().expect("a mini-batch");
-        let batch = batch.host().expect("in host memory");
+    let outcome = |batch: &HostBatch| -> Vec<(u32, u32)> {
         let block = &batch.blocks[0];
         let visits = block.weights.as_ref().expect("importance").iter().map(|&w| w as u32);
-        let found = block.row(0).iter().map(|&local| batch.input_nodes[local as usize]).zip(visits).collect();
-        *counts.entry(found).or_default() += 1;
-    }
-    assert!(counts.keys().all(|found| expected.contains_key(found)), "impossible neighbours: {counts:?}");
-    let statistic: f64 = expected
-        .iter()
-        .map(|(found, p)| {
-            let (count, mean) = (f64::from(counts.get(found).copied().unwrap_or(0)), p * f64::from(TRIALS));
-            (count - mean).powi(2) / mean
-        })
-        .sum();
-    // Chi-square beyond mean + 4 deviations has a probability below 1e-3 at these degrees of freedom.
-    let freedom = (expected.len() - 1) as f64;
-    assert!(statistic < freedom + 4.0 * (2.0 * freedom).sqrt(), "{statistic} with {freedom} degrees of freedom");
+        block.row(0).iter().map(|&local| batch.input_nodes[local as usize]).zip(visits).collect()
+    };
+    let settings = SamplerSettings { seed: 5, ..Sampling::Walk(walk).into() };
+    draws::check(&ROWS, settings, CpuWalk::new, outcome, &expected);
 }

@@ -2,54 +2,17 @@
 
 mod common;
 
-use std::num::NonZeroU32;
-use std::sync::Arc;
-
 use common::{available, check, placements};
-use morphgl_conformance::batching::{Case, graphs, hops};
-use morphgl_registry::{Expansion, Fanout, Fanouts, NeighborSettings, Pick, SamplerSettings, SeedSet};
+use morphgl_conformance::batching::{Case, graphs, strategy};
+use morphgl_registry::Pick;
 use proptest::prelude::*;
 use serde_json::json;
-
-fn settings() -> impl Strategy<Value = SamplerSettings> {
-    let fanout = prop_oneof![4 => 1u32..9, 1 => 30u32..50, 2 => Just(0)];
-    let fanout = fanout.prop_map(|k| NonZeroU32::new(k).map_or(Fanout::All, Fanout::AtMost));
-    let choices = (any::<bool>(), any::<bool>(), any::<bool>());
-    (prop::collection::vec(fanout, 1..4), 1usize..12, any::<u64>(), choices).prop_map(
-        |(fanouts, batch_size, seed, (new, weighted, shuffle))| {
-            let hops = NeighborSettings {
-                fanouts: Fanouts(fanouts),
-                expansion: if new { Expansion::New } else { Expansion::All },
-                pick: if weighted { Pick::Weighted } else { Pick::Uniform },
-            };
-            SamplerSettings { batch_size, seed, shuffle, ..hops.into() }
-        },
-    )
-}
-
-fn case() -> impl Strategy<Value = Case> {
-    let rows = (1u32..60).prop_flat_map(|n| {
-        let row = prop_oneof![3 => prop::collection::vec(0..n, 0..15), 1 => prop::collection::vec(0..n, 0..70)];
-        let seeds = prop::sample::subsequence((0..n).collect::<Vec<_>>(), 1..=n.min(30) as usize);
-        (prop::collection::vec(row, n as usize), seeds)
-    });
-    (rows, any::<bool>(), settings()).prop_map(|((rows, seeds), weights, mut settings)| {
-        let num_edges = rows.iter().map(Vec::len).sum::<usize>();
-        let weights = weights.then(|| (0..num_edges).map(|e| (e * 7 % 5) as f32 * 0.5).collect::<Vec<f32>>());
-        if weights.is_none() {
-            hops(&mut settings).pick = Pick::Uniform;
-        }
-        let dataset = Arc::new(graphs::dataset(&rows, weights));
-        let seeds = SeedSet::new("seeds", &seeds, rows.len()).expect("a subsequence of the nodes");
-        Case { dataset, seeds, settings, gather: true }
-    })
-}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..Default::default() })]
 
     #[test]
-    fn batches_are_the_reference_s(case in case()) {
+    fn batches_are_the_reference_s(case in strategy::case()) {
         if !available() {
             return Ok(());
         }

@@ -6,30 +6,15 @@ use std::sync::Arc;
 
 use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_batching_disk_neighbor::{DiskNeighbor, Options};
-use morphgl_conformance::batching::{graphs, hops};
+use morphgl_conformance::batching::{graphs, hops, strategy};
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{Dataset, Dtype};
 use morphgl_hotness::{CachePolicy, PolicyKind};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, CACHE_HITS, CACHE_REQUESTS, Counters, Expansion, Fanout, Fanouts, HostBatch,
-    MiniBatch, NeighborSettings, Pick, Place, SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, CACHE_HITS, CACHE_REQUESTS, Counters, HostBatch, MiniBatch, Pick, Place,
+    SamplerSettings, SeedSet,
 };
 use proptest::prelude::*;
-
-fn settings() -> impl Strategy<Value = SamplerSettings> {
-    let fanout = (0u32..7).prop_map(|k| std::num::NonZeroU32::new(k).map_or(Fanout::All, Fanout::AtMost));
-    let choices = (any::<bool>(), any::<bool>(), any::<bool>());
-    (prop::collection::vec(fanout, 1..5), 1usize..40, any::<u64>(), choices).prop_map(
-        |(fanouts, batch_size, seed, (new, weighted, shuffle))| {
-            let hops = NeighborSettings {
-                fanouts: Fanouts(fanouts),
-                expansion: if new { Expansion::New } else { Expansion::All },
-                pick: if weighted { Pick::Weighted } else { Pick::Uniform },
-            };
-            SamplerSettings { batch_size, seed, shuffle, ..hops.into() }
-        },
-    )
-}
 
 /// Every policy that a cache can be filled by.
 fn policies() -> Vec<CachePolicy> {
@@ -111,7 +96,7 @@ proptest! {
 
     #[test]
     fn batches_equal_those_of_the_sampler_in_memory(
-        num_nodes in 1usize..1500, degree in 0usize..40, weights: bool, settings in settings(), options in options(),
+        num_nodes in 1usize..1500, degree in 0usize..40, weights: bool, settings in strategy::settings(1..40), options in options(),
         epoch: u32,
     ) {
         let mut settings = settings;

@@ -8,7 +8,7 @@ use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_graph_store::FeatureMatrix;
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, BatchingWorker, HostBatch, MiniBatch, Place, Transferring, TransferringContext,
+    BatchId, Batching, BatchingWorker, HostBatch, MiniBatch, Place, Transferring, TransferringContext,
 };
 use morphgl_transferring_cpu_host::CpuHost;
 
@@ -63,11 +63,9 @@ struct Pipeline {
 impl Pipeline {
     /// A single thread batches and transfers.
     fn new(case: &Case) -> Self {
-        let Case { dataset, seeds, settings, gather } = case.clone();
-        let context = TransferringContext::new(Arc::clone(&dataset), Place::Host, Place::Host);
+        let context = TransferringContext::new(Arc::clone(&case.dataset), Place::Host, Place::Host);
         let transfer = CpuHost::new(&context).expect("the host to the host");
-        let options = serde_json::Value::Null;
-        let context = BatchingContext { gather, options, ..BatchingContext::new(dataset, seeds, settings) };
+        let context = case.context(Place::Host, serde_json::Value::Null);
         let worker = CpuNeighbor::new(&context).and_then(|sampler| sampler.worker(1)).expect("a worker");
         Self { worker, transfer }
     }

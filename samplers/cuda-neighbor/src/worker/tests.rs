@@ -1,5 +1,4 @@
 use morphgl_conformance::batching::{Case, graphs, reference};
-use morphgl_registry::BatchingContext;
 
 use super::*;
 use crate::CudaNeighbor;
@@ -8,9 +7,8 @@ use crate::CudaNeighbor;
 #[test]
 fn stamps_run_out() {
     let case = Case { gather: false, ..Case::new(graphs::random(200, 6, false)) };
-    let Case { dataset, seeds, settings, gather } = case.clone();
-    let (place, options) = ("cuda:0".parse().expect("a place"), serde_json::Value::Null);
-    let sampler = CudaNeighbor::new(&BatchingContext { dataset, seeds, settings, gather, place, options });
+    let context = case.context("cuda:0".parse().expect("a place"), serde_json::Value::Null);
+    let sampler = CudaNeighbor::new(&context);
     let mut worker = Worker::new(sampler.expect("built").shared(), 1).expect("a worker");
     let mut stamps = Vec::new();
     for epoch in 0..8 {

@@ -12,8 +12,7 @@ pub(crate) fn available() -> bool {
 }
 
 pub(crate) fn context(case: &Case, options: Value) -> BatchingContext {
-    let Case { dataset, seeds, settings, gather } = case.clone();
-    BatchingContext { dataset, seeds, settings, gather, place: "cuda:0".parse().expect("a place"), options }
+    case.context("cuda:0".parse().expect("a place"), options)
 }
 
 #[track_caller]

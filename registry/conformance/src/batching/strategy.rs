@@ -1,0 +1,47 @@
+//! Strategies of proptest for batching operators: any settings of neighbour sampling, and any small graph.
+
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::sync::Arc;
+
+use morphgl_registry::{Expansion, Fanout, Fanouts, NeighborSettings, Pick, SamplerSettings, SeedSet};
+use proptest::prelude::*;
+
+use super::{Case, graphs, hops};
+
+/// Neighbour sampling of one to four hops, in mini-batches of one of `batch_sizes`.
+pub fn settings(batch_sizes: Range<usize>) -> impl Strategy<Value = SamplerSettings> {
+    let fanout = prop_oneof![4 => 1u32..9, 1 => 30u32..50, 2 => Just(0)];
+    let fanout = fanout.prop_map(|k| NonZeroU32::new(k).map_or(Fanout::All, Fanout::AtMost));
+    let choices = (any::<bool>(), any::<bool>(), any::<bool>());
+    (prop::collection::vec(fanout, 1..5), batch_sizes, any::<u64>(), choices).prop_map(
+        |(fanouts, batch_size, seed, (new, weighted, shuffle))| {
+            let hops = NeighborSettings {
+                fanouts: Fanouts(fanouts),
+                expansion: if new { Expansion::New } else { Expansion::All },
+                pick: if weighted { Pick::Weighted } else { Pick::Uniform },
+            };
+            SamplerSettings { batch_size, seed, shuffle, ..hops.into() }
+        },
+    )
+}
+
+/// Up to 59 nodes with up to 69 in-neighbours each, with or without weights, some of the nodes as seeds, and [`settings`] that the
+/// graph allows.
+pub fn case() -> impl Strategy<Value = Case> {
+    let rows = (1u32..60).prop_flat_map(|n| {
+        let row = prop_oneof![3 => prop::collection::vec(0..n, 0..15), 1 => prop::collection::vec(0..n, 0..70)];
+        let seeds = prop::sample::subsequence((0..n).collect::<Vec<_>>(), 1..=n as usize);
+        (prop::collection::vec(row, n as usize), seeds)
+    });
+    (rows, any::<bool>(), settings(1..12)).prop_map(|((rows, seeds), weights, mut settings)| {
+        let num_edges = rows.iter().map(Vec::len).sum::<usize>();
+        let weights = weights.then(|| (0..num_edges).map(|e| (e * 7 % 5) as f32 * 0.5).collect::<Vec<f32>>());
+        if weights.is_none() {
+            hops(&mut settings).pick = Pick::Uniform;
+        }
+        let dataset = Arc::new(graphs::dataset(&rows, weights));
+        let seeds = SeedSet::new("seeds", &seeds, rows.len()).expect("a subsequence of the nodes");
+        Case { dataset, seeds, settings, gather: true }
+    })
+}
