@@ -1,6 +1,8 @@
 //! What a run works in: passed to whatever opens, builds, measures and trains.
 
+use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::Result;
 use morphgl_execute::Stop;
@@ -10,21 +12,23 @@ use morphgl_registry::Registry;
 
 use crate::AllocatorHooks;
 use crate::memory::ProcessMemory;
-use crate::ranks::Ranks;
+use crate::observer::{Observer, OfOtherRank, Silent};
+use crate::ranks::{self, Ranks};
 
 /// What a process has once, and all of its runs share: memory, and the ranks of MPI.
 #[derive(Debug, Default)]
 pub struct Process {
     memory: ProcessMemory,
     ranks: OnceLock<Ranks>,
-    is_program: bool,
+    /// Whether a signal has asked the program to end; `None` in a process that is not one command.
+    interrupted: Option<fn() -> bool>,
 }
 
 impl Process {
-    /// The process of a program that is one command: signals and the number of threads are the command's affair. All others call
-    /// commands, or train by the library, and have [`Process::default`].
-    pub(crate) fn program() -> Self {
-        Self { is_program: true, ..Self::default() }
+    /// The process of a program that is one command, which `interrupted` says whether a signal has asked to end: signals and the
+    /// number of threads are the command's affair. All others call commands, or train by the library, and have [`Process::default`].
+    pub(crate) fn program(interrupted: fn() -> bool) -> Self {
+        Self { interrupted: Some(interrupted), ..Self::default() }
     }
 
     /// The same process, whose allocator has these hooks. Without them the allocator decides.
@@ -34,7 +38,12 @@ impl Process {
 
     /// Whether signals and the number of threads are a single command's affair.
     pub(crate) fn is_program(&self) -> bool {
-        self.is_program
+        self.interrupted.is_some()
+    }
+
+    /// Says whether a signal has asked the program to end.
+    pub(crate) fn interrupted(&self) -> fn() -> bool {
+        self.interrupted.unwrap_or(|| false)
     }
 
     pub(crate) fn memory(&self) -> &ProcessMemory {
@@ -60,30 +69,72 @@ pub struct RunContext {
     process: Arc<Process>,
     registry: Arc<Registry>,
     stop: Stop,
+    observer: Arc<dyn Observer>,
     shards: Option<Arc<Shards>>,
     /// Held by a run with little memory.
     small_pages: Arc<OnceLock<Arc<SmallPages>>>,
 }
 
 impl RunContext {
-    /// A run in a process of its own, which nobody stops.
+    /// A run in a process of its own, which nobody stops or watches.
     ///
     /// # Errors
     ///
     /// As [`RunContext::of`].
     pub fn new() -> Result<Self> {
-        Self::of(&Arc::default(), Stop::new())
+        Self::of(&Arc::default(), Stop::new(), Arc::new(Silent))
     }
 
-    /// A run in this process, which `stop` ends: the operators that this program is linked with are collected, and each is probed on
-    /// this machine, once.
+    /// A run in this process, which `stop` ends and `observer` watches: the operators that this program is linked with are
+    /// collected, and each is probed on this machine, once. Of several ranks the first alone is watched.
     ///
     /// # Errors
     ///
     /// Two linked crates register the same key.
-    pub fn of(process: &Arc<Process>, stop: Stop) -> Result<Self> {
+    pub fn of(process: &Arc<Process>, stop: Stop, observer: Arc<dyn Observer>) -> Result<Self> {
         let (process, registry) = (Arc::clone(process), Arc::new(Registry::collect()?));
-        Ok(Self { process, registry, stop, shards: None, small_pages: Arc::default() })
+        let observer = match process.ranks() {
+            Some(ranks) if !ranks.is_first() => Arc::new(OfOtherRank(observer)),
+            _ => observer,
+        };
+        Ok(Self { process, registry, stop, observer, shards: None, small_pages: Arc::default() })
+    }
+
+    /// As [`RunContext::of`], of a process that a launcher of MPI may have started as one of several ranks: it joins the others. MPI is
+    /// initialized before operators are probed, because drivers may start threads. Each wait for other ranks is limited, and
+    /// gradients are added up in buckets of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunContext::of`], and ranks that cannot be joined.
+    pub fn of_ranks(
+        process: &Arc<Process>,
+        stop: Stop,
+        observer: Arc<dyn Observer>,
+        limit: Duration,
+        bucket_bytes: Option<u64>,
+    ) -> Result<Self> {
+        let heeded = || {
+            observer.heeds(&stop);
+            stop.clone()
+        };
+        ranks::enter(process, limit, bucket_bytes, heeded)?;
+        Self::of(process, stop, observer)
+    }
+
+    /// As [`RunContext::of_ranks`], for inference: ranks may be joined already, and an interruption ends them at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunContext::of_ranks`].
+    pub fn of_inference(
+        process: &Arc<Process>,
+        stop: Stop,
+        observer: Arc<dyn Observer>,
+        limit: Duration,
+    ) -> Result<Self> {
+        ranks::enter_to_infer(process, limit)?;
+        Self::of(process, stop, observer)
     }
 
     /// The operators this program is linked with, and the machine.
@@ -94,6 +145,25 @@ impl RunContext {
     /// What ends the run.
     pub fn stop(&self) -> &Stop {
         &self.stop
+    }
+
+    /// What ends the run in order from now on, which the observer is told.
+    pub(crate) fn heed_stop(&self) -> Stop {
+        self.observer.heeds(&self.stop);
+        self.stop.clone()
+    }
+
+    /// Who watches the run.
+    pub fn observer(&self) -> &Arc<dyn Observer> {
+        &self.observer
+    }
+
+    pub(crate) fn remark(&self, text: impl Display) {
+        self.observer.remark(&text);
+    }
+
+    pub(crate) fn line(&self, text: impl Display) {
+        self.observer.line(&text);
     }
 
     pub(crate) fn process(&self) -> &Process {
@@ -113,6 +183,11 @@ impl RunContext {
 
     pub(crate) fn ranks(&self) -> Option<&Ranks> {
         self.process.ranks()
+    }
+
+    /// Whether this is the rank of MPI that says and writes what comes out; `true` of a process alone.
+    pub fn is_first_rank(&self) -> bool {
+        self.ranks().is_none_or(Ranks::is_first)
     }
 
     /// The view that mini-batches get their features from; `None` where this process has all rows.

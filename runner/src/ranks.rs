@@ -1,6 +1,8 @@
 //! The ranks of an MPI run, of which this process is one: who they are, and what has to be the same at all.
 
+mod inference;
 mod launch;
+mod training;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -13,6 +15,8 @@ use morphgl_registry::{Machine, NamedTensor};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
+pub(crate) use self::inference::{enter_to_infer, gathering_bytes};
+pub(crate) use self::training::{check_shard, enter};
 use crate::Group;
 
 /// Compared by all ranks.

@@ -3,7 +3,7 @@
 use morphgl_formats::Options;
 
 use super::show;
-use super::usage::Usage;
+use crate::usage::Usage;
 
 /// Bytes of the process itself: the program and its libraries. Measured: 13 MiB.
 const PROGRAM: u64 = 16 << 20;

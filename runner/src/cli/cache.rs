@@ -15,12 +15,12 @@ use morphgl_platform::replace_file;
 use morphgl_registry::{Batching, SamplerSettings};
 use morphgl_report::{LineChart, Scale, Series, line_chart_svg};
 
-use super::batch::{BatchArgs, Resolved};
-use super::data::DataArgs;
-use super::show::Show;
-use super::usage::{OrUsage, Usage};
-use super::{Outcome, run_dir, values};
-use crate::{JobConfig, OperatorBuilder, RunContext, TrainingSpec, routes};
+use super::{Invocation, Outcome};
+use crate::session::data::Source;
+use crate::session::options::batch::{MiniBatches, Resolved};
+use crate::session::{BatchOptions, DataOptions, run_dir};
+use crate::usage::{OrUsage, Usage};
+use crate::{JobConfig, OperatorBuilder, RunContext, TrainingSpec, routes, values};
 
 mod lists;
 mod table;
@@ -44,9 +44,9 @@ a byte. Hits are counted in the epochs that training would run; hindsight ranks 
 has more hits.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(super) data: DataArgs,
+    pub(super) data: DataOptions,
     #[command(flatten)]
-    batch: BatchArgs,
+    batch: BatchOptions,
     /// Policies to compare [default: all]
     #[arg(help_heading = "Caches", long, value_delimiter = ',', value_name = "POLICY,…")]
     policies: Vec<PolicyKind>,
@@ -70,7 +70,7 @@ pub(crate) struct Args {
 
 /// The options that a run has already decided.
 fn described() -> Vec<Id> {
-    let command = BatchArgs::augment_args(DataArgs::augment_args(clap::Command::new("described")));
+    let command = BatchOptions::augment_args(DataOptions::augment_args(clap::Command::new("described")));
     command.get_arguments().map(|argument| argument.get_id().clone()).filter(|id| id != "threads").collect()
 }
 
@@ -82,7 +82,7 @@ struct Ranked {
     lists: Vec<u32>,
 }
 
-pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Outcome> {
+pub(crate) fn run(args: &Args, context: &RunContext, call: &Invocation<'_>) -> Result<Outcome> {
     let policies = if args.policies.is_empty() { &PolicyKind::ALL[..] } else { &args.policies };
     if args.save.is_some() && policies.len() != 1 {
         return Err(Usage::error("--save: it keeps the scores of one policy; name it with --policies"));
@@ -90,10 +90,10 @@ pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Outco
     if let Some(share) = args.shares.iter().find(|share| !(0.0..=100.0).contains(*share)) {
         return Err(Usage::error(format!("--shares: {share} is no percentage; give numbers from 0 to 100")));
     }
-    let sampled = Sampled::open(args, context, show)?;
+    let sampled = Sampled::open(args, context, call.dataset.as_ref())?;
     let counted = sampled.count(args.epochs)?;
     let lists = Lists::of(&sampled);
-    let bar = show.bar("{msg:26} {bar:40} {pos}/{len}  {eta}", policies.len() as u64);
+    let bar = call.show.bar("{msg:26} {bar:40} {pos}/{len}  {eta}", policies.len() as u64);
     let mut ranked = Vec::new();
     for &kind in policies {
         bar.set_message(kind.to_string());
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Outco
                 ranked.push(Ranked { kind, seconds, order, lists });
             }
             // A policy that was not asked for by name may not fit the kind of sampling.
-            Err(e) if args.policies.is_empty() => show.say(format_args!("left out: {kind}: {e:#}")),
+            Err(e) if args.policies.is_empty() => context.remark(format_args!("left out: {kind}: {e:#}")),
             Err(e) => return Err(e).or_usage(format_args!("--policies {kind}")),
         }
         bar.inc(1);
@@ -149,11 +149,11 @@ struct Counted {
 }
 
 impl Sampled {
-    fn open(args: &Args, context: &RunContext, show: Show) -> Result<Self> {
-        let batch = args.batch.resolve(context)?;
+    fn open(args: &Args, context: &RunContext, given: Option<&Arc<Dataset>>) -> Result<Self> {
+        let batch = MiniBatches::of(&args.batch).resolve(context)?;
         let (dataset, config) = match &args.run {
-            Some(dir) => Self::of_run(dir, args.batch.threads, show)?,
-            None => Self::of_options(args, &batch, show)?,
+            Some(dir) => Self::of_run(dir, args.batch.threads, context)?,
+            None => Self::of_options(args, &batch, context, given)?,
         };
         let registry = context.registry();
         let routes = routes(registry, &config.operators, config.sampler.sampling.kind())?;
@@ -164,21 +164,27 @@ impl Sampled {
         Ok(Self { dataset, settings: config.sampler, batching, threads })
     }
 
-    fn of_options(args: &Args, batch: &Resolved<'_>, show: Show) -> Result<(Arc<Dataset>, JobConfig)> {
-        let dataset = args.data.open(show)?;
+    fn of_options(
+        args: &Args,
+        resolved: &Resolved<'_>,
+        context: &RunContext,
+        given: Option<&Arc<Dataset>>,
+    ) -> Result<(Arc<Dataset>, JobConfig)> {
+        let batch = resolved.batch();
+        let dataset = Source::of(&args.data, given).open(context)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
-        let model = ModelSpec { layers: args.batch.num_layers(), ..model };
-        args.batch.check_sampling(&model)?;
-        let config = batch.job(TrainingSpec { model, optimizer: Default::default() });
+        let model = ModelSpec { layers: batch.num_layers(), ..model };
+        batch.check_sampling(&model)?;
+        let config = resolved.job(TrainingSpec { model, optimizer: Default::default() });
         Ok((dataset, config))
     }
 
     /// What a run sampled. Its operators are not needed: any makes the same mini-batches.
-    fn of_run(dir: &Path, threads: Option<usize>, show: Show) -> Result<(Arc<Dataset>, JobConfig)> {
+    fn of_run(dir: &Path, threads: Option<usize>, context: &RunContext) -> Result<(Arc<Dataset>, JobConfig)> {
         let run_dir::Configured { dataset, job, .. } = run_dir::Configured::read(dir)?;
         // What was left on disk is larger than memory.
         let mmap = job.disk_bytes.is_some();
-        let dataset = DataArgs { dataset, mmap, no_verify: mmap, given: None, divided: false }.open(show)?;
+        let dataset = Source::of(&DataOptions { dataset, mmap, no_verify: mmap }, None).open(context)?;
         Ok((dataset, JobConfig { sampler: job.sampler, threads, ..JobConfig::new(job.spec) }))
     }
 

@@ -6,10 +6,9 @@ use clap::{CommandFactory, FromArgMatches};
 use morphgl_graph_store::Dataset;
 use serde_json::Value;
 
-use super::data::DataArgs;
 use super::show::{Show, one_line};
-use super::usage::Usage;
-use super::{Cli, Command, run, simd_level, train};
+use super::{Cli, Command, Invocation, run, simd_level, train};
+use crate::usage::Usage;
 use crate::{Process, Stop};
 
 /// Why a command failed.
@@ -59,26 +58,19 @@ pub fn call(call: Call<'_>) -> Result<Value, Failure> {
         train::refuse_options(&matches)?;
         Ok(cli)
     });
-    let mut command = parsed.map_err(failed)?.command;
-    if let Some(dataset) = dataset {
-        let data = command.data_mut().ok_or_else(|| failed(Usage::error("this command reads no dataset")))?;
-        data.given = Some(dataset);
+    let command = parsed.map_err(failed)?.command;
+    if dataset.is_some() && !command.reads_dataset() {
+        return Err(failed(Usage::error("this command reads no dataset")));
     }
-    let outcome = run(&mut command, (process, stop), Show { quiet, json: true }).map_err(failed)?;
+    let outcome = run(&command, &Invocation { process, stop, dataset, show: Show { quiet, json: true } });
+    let outcome = outcome.map_err(failed)?;
     outcome.unwritten.map_or(Ok(outcome.json), |error| Err(failed(error)))
 }
 
 impl Command {
-    /// The options of the dataset that the command reads.
-    fn data_mut(&mut self) -> Option<&mut DataArgs> {
-        match self {
-            Command::Profile(args) => Some(&mut args.planned.data),
-            Command::Plan(args) => Some(&mut args.planned.data),
-            Command::Train(args) => Some(&mut args.planned.data),
-            Command::Evaluate(args) => Some(&mut args.trained.data),
-            Command::Predict(args) => Some(&mut args.trained.data),
-            Command::Cache(args) => Some(&mut args.data),
-            _ => None,
-        }
+    /// Whether the command takes a dataset in memory.
+    fn reads_dataset(&self) -> bool {
+        use Command::{Cache, Evaluate, Plan, Predict, Profile, Train};
+        matches!(self, Profile(_) | Plan(_) | Train(_) | Evaluate(_) | Predict(_) | Cache(_))
     }
 }

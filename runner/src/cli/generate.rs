@@ -8,9 +8,10 @@ use morphgl_graph_store::Dtype;
 
 use super::budget::beside_program;
 use super::show::{Show, Stages};
-use super::usage::Usage;
-use super::{Outcome, info, values};
+use super::{Outcome, info};
 use crate::memory::small_pages;
+use crate::usage::Usage;
+use crate::values;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {

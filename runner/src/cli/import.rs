@@ -12,9 +12,10 @@ use morphgl_graph_store::Dtype;
 
 use super::node_files::NodeArgs;
 use super::show::{Show, Stages};
-use super::usage::Usage;
-use super::{Outcome, budget, info, values};
+use super::{Outcome, budget, info};
 use crate::memory::small_pages;
+use crate::usage::Usage;
+use crate::values;
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
-use morphgl_graph_store::{
-    ArrayFile, ArrayMeta, Dataset, DatasetPath, IsolatedNodes, Load, OpenOptions, unknown_neighbor,
-};
+use morphgl_graph_store::{ArrayFile, Dataset, DatasetPath, IsolatedNodes, Load, OpenOptions, unknown_neighbor};
 use morphgl_platform::excerpt;
 use serde_json::json;
 
-use super::{Outcome, paths, show};
+use super::{Outcome, show};
+use crate::paths;
+use crate::session::data::{num_bytes, overlap};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -58,11 +58,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         outcome.json["checked"] = true.into();
     }
     Ok(outcome)
-}
-
-/// The remark about nodes that are in several splits.
-pub(crate) fn overlap(repeated: usize) -> String {
-    format!("{repeated} nodes are in more than one split: their accuracy says nothing of unseen nodes")
 }
 
 /// Describes the valid dataset at `path`; needs one bit of memory per node, and a buffer.
@@ -208,10 +203,6 @@ fn labelled_of_splits(dataset: &DatasetPath, labelled: u64, num_nodes: u64) -> a
         *count = Some(of_split);
     }
     Ok(counts)
-}
-
-pub(crate) fn num_bytes(array: &ArrayMeta) -> u64 {
-    array.shape.iter().product::<u64>() * array.dtype.size() as u64
 }
 
 /// Calls `f` with the bytes of each element of an array.

@@ -8,7 +8,7 @@ use anyhow::Context;
 use morphgl_platform::discard_unfinished;
 
 use super::last_words;
-use crate::{Process, RunContext, Stop};
+use crate::Stop;
 
 /// Handler of a stop request, called with the exit status of its signal.
 type Action = Box<dyn Fn(u8) + Send>;
@@ -33,18 +33,8 @@ const TERM: u8 = 143;
 /// A SIGTERM so long after the one before is another request: `timeout` signals the process and then its group.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The flag that a stop sets. In a program that is one command, signals set it from now on; a Ctrl-C or a SIGTERM after that ends it
-/// at once.
-pub(crate) fn stop(context: &RunContext) -> Stop {
-    listen_for(context.process(), context.stop())
-}
-
-/// The same for a command without operators.
-pub(crate) fn listen_for(process: &Process, stop: &Stop) -> Stop {
-    let stop = stop.clone();
-    if !process.is_program() {
-        return stop;
-    }
+/// From now on, signals request `stop`; a Ctrl-C or a SIGTERM after that ends the process at once.
+pub(crate) fn heed(stop: &Stop) {
     let requested = stop.clone();
     let first = OnceLock::new();
     let action = move |status| {
@@ -61,12 +51,16 @@ pub(crate) fn listen_for(process: &Process, stop: &Stop) -> Stop {
         requested.request();
     };
     *INTERRUPT.action.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
-    stop
 }
 
 /// The exit status of the signal that asked this command to stop.
 pub(crate) fn status() -> Option<u8> {
     Some(INTERRUPT.status.load(Ordering::SeqCst)).filter(|&status| status != 0)
+}
+
+/// Whether a signal has asked this command to stop.
+pub(crate) fn is_requested() -> bool {
+    status().is_some()
 }
 
 /// Does not return if a signal is ending the process: what the command says then is about files that are being removed.

@@ -1,46 +1,25 @@
 //! The command line: parses it, runs one command, prints its outcome.
 
-mod batch;
 mod bench;
 mod budget;
 mod cache;
 mod call;
-mod checkpoints;
-mod choices;
 mod completions;
-mod data;
-mod durations;
 mod evaluate;
 mod generate;
 mod import;
-mod inference;
 mod info;
 mod interrupt;
 mod last_words;
-mod layer_split;
-mod limits;
-mod model;
 mod node_files;
 mod ops;
-mod paths;
 mod plan;
-mod plan_arg;
-mod planned;
 mod predict;
 mod profile;
-mod ranks;
 mod reorder;
-mod report;
-mod run_dir;
 mod screen;
 mod show;
-mod status;
-mod threads;
 mod train;
-mod trainers;
-mod usage;
-mod values;
-mod what_if;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -49,9 +28,11 @@ pub use call::{Call, Failure, call};
 pub use last_words::out_of_memory;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use morphgl_graph_store::Dataset;
 use morphgl_platform::SimdLevel;
 
-use crate::{AllocatorHooks, Process, RunContext, Stop};
+use crate::usage::Usage;
+use crate::{AllocatorHooks, Observer, Process, RunContext, Stop};
 
 const ABOUT: &str = "Trains graph neural networks by mini-batches on graphs larger than an accelerator's memory, on \
 whatever machine it finds.";
@@ -110,6 +91,22 @@ enum Command {
     Completions(completions::Args),
 }
 
+/// What a command is run with, besides its options.
+struct Invocation<'a> {
+    process: &'a Arc<Process>,
+    stop: &'a Stop,
+    /// The dataset in place of the default one or of the directory that the options name.
+    dataset: Option<Arc<Dataset>>,
+    show: show::Show,
+}
+
+impl Invocation<'_> {
+    /// Who watches what the command does.
+    fn observer(&self) -> Arc<dyn Observer> {
+        Arc::new(screen::Terminal::new(self.show, self.process.is_program()))
+    }
+}
+
 /// The result of a command, as text and as JSON.
 struct Outcome {
     text: String,
@@ -128,27 +125,28 @@ impl Outcome {
 
 /// Runs the command line of this process, for binaries linked with further operators.
 pub fn main() -> ExitCode {
-    run_in(Process::program())
+    run_in(Process::program(interrupt::is_requested))
 }
 
 /// As [`main`], in a process whose allocator has these hooks.
 pub fn main_with(hooks: AllocatorHooks) -> ExitCode {
-    run_in(Process::program().with_allocator(hooks))
+    run_in(Process::program(interrupt::is_requested).with_allocator(hooks))
 }
 
 fn run_in(process: Process) -> ExitCode {
     let process = Arc::new(process);
     let matches = Cli::command().get_matches();
-    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let show = show::Show { quiet: cli.quiet, json: cli.json };
     last_words::name_refused_threads();
     if let Err(error) = interrupt::listen() {
         show.error(&error, None);
         return ExitCode::FAILURE;
     }
-    let result = simd_level()
-        .and_then(|()| train::refuse_options(&matches))
-        .and_then(|()| run(&mut cli.command, (&process, &Stop::new()), show));
+    let result = simd_level().and_then(|()| train::refuse_options(&matches)).and_then(|()| {
+        let call = Invocation { process: &process, stop: &Stop::new(), dataset: None, show };
+        run(&cli.command, &call)
+    });
     interrupt::wait_if_ending();
     let ranks = process.ranks();
     if let (Err(error), Some(ranks)) = (&result, ranks) {
@@ -162,7 +160,7 @@ fn run_in(process: Process) -> ExitCode {
         }
         (Err(error), None) => {
             show.error(&error, ranks);
-            if error.is::<usage::Usage>() { 2 } else { 1 }
+            if error.is::<Usage>() { 2 } else { 1 }
         }
     };
     ranks.into_iter().for_each(|ranks| ranks.end(status));
@@ -171,25 +169,25 @@ fn run_in(process: Process) -> ExitCode {
 
 /// Refuses a SIMD level in the environment that does not exist or that the processor lacks.
 fn simd_level() -> anyhow::Result<()> {
-    SimdLevel::requested().map(|_| ()).map_err(|error| usage::Usage::error(error.to_string()))
+    SimdLevel::requested().map(|_| ()).map_err(|error| Usage::error(error.to_string()))
 }
 
-fn run(command: &mut Command, (process, stop): (&Arc<Process>, &Stop), show: show::Show) -> anyhow::Result<Outcome> {
+fn run(command: &Command, call: &Invocation<'_>) -> anyhow::Result<Outcome> {
     // Commands without operators probe no devices.
-    let context = || RunContext::of(process, stop.clone());
+    let (show, context) = (call.show, || RunContext::of(call.process, call.stop.clone(), call.observer()));
     match command {
         Command::Ops(args) => ops::run(args, &context()?),
         Command::Generate(args) => generate::run(args, show),
         Command::Import(args) => import::run(args, show),
         Command::Info(args) => info::run(args),
         Command::Reorder(args) => reorder::run(args, show),
-        Command::Profile(args) => profile::run(args, &context()?, show),
-        Command::Plan(args) => plan::run(args, &context()?, show),
-        Command::Train(args) => train::run(args, (process, stop), show),
-        Command::Evaluate(args) => evaluate::run(args, (process, stop), show),
-        Command::Predict(args) => predict::run(args, (process, stop), show),
-        Command::Cache(args) => cache::run(args, &context()?, show),
-        Command::Bench(args) => bench::run(args, (process, stop), show),
+        Command::Profile(args) => profile::run(args, context()?, call),
+        Command::Plan(args) => plan::run(args, context()?, call),
+        Command::Train(args) => train::run(args, call),
+        Command::Evaluate(args) => evaluate::run(args, call),
+        Command::Predict(args) => predict::run(args, call),
+        Command::Cache(args) => cache::run(args, &context()?, call),
+        Command::Bench(args) => bench::run(args, call),
         Command::Completions(args) => completions::run(args),
     }
 }

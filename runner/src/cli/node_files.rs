@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use morphgl_formats::{Column, NodeColumns, NodeFiles, UnknownNodes};
 
-use super::usage::Usage;
-use super::values::column;
+use crate::usage::Usage;
+use crate::values::column;
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Nodes, in files of their own (.npy, csv, tsv; Parquet, Feather with --features arrow)")]

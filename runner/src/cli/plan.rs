@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args as _, Id, Parser};
 use indicatif::HumanCount;
-use morphgl_plan::WhatIf;
+use morphgl_plan::{Time, WhatIf};
 use morphgl_platform::replace_file;
 use morphgl_report::{SvgOptions, svg};
 use serde_json::json;
 
-use super::Outcome;
-use super::durations::ManualDurations;
-use super::planned::{Measured, PlannedArgs, Wanted};
-use super::report;
-use super::show::{self, Show};
-use super::usage::OrUsage;
-use super::what_if;
+use super::profile::session;
+use super::show;
+use super::{Invocation, Outcome};
+use crate::session::durations::ManualDurations;
+use crate::session::report;
+use crate::session::what_if::{self, Changed};
+use crate::session::{Measured, PlanningOptions};
+use crate::usage::OrUsage;
 use crate::{
-    Partitioner, Plans, Problem, Profile, RunContext, Scheduler, Shares, Simulated, SplitPlan, Unified,
-    predicted_timeline,
+    Partitioner, Plans, Problem, Profile, RunContext, Scheduler, Simulated, SplitPlan, Unified, predicted_timeline,
 };
 
 #[derive(Debug, Parser)]
@@ -33,7 +33,7 @@ use crate::{
 transferring-device=4ms,training=10ms,batches=1179 --timeline plan.svg --report plan.html")]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(super) planned: PlannedArgs,
+    pub(super) planned: PlanningOptions,
     /// Plans from a saved profile instead of measuring
     #[arg(help_heading = "Plan", long, value_name = "FILE", conflicts_with_all = measured(), conflicts_with = "durations")]
     profile: Option<PathBuf>,
@@ -59,7 +59,7 @@ const PLANNING: [&str; 4] = ["threads", "memory", "device_memory", "buffer"];
 
 /// The options of what is measured, which conflict with a profile or durations: nothing is measured then.
 fn measured() -> Vec<Id> {
-    let command = PlannedArgs::augment_args(clap::Command::new("measured"));
+    let command = PlanningOptions::augment_args(clap::Command::new("measured"));
     let ids = command.get_arguments().map(|argument| argument.get_id().clone());
     ids.filter(|id| !PLANNING.contains(&id.as_str())).collect()
 }
@@ -69,7 +69,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("{}: cannot be written; choose another file", path.display()))
 }
 
-pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Outcome> {
+pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Result<Outcome> {
     type Planned = (Option<Profile>, Problem, Plans, Option<Unified>, Option<SplitPlan>);
     let (profile, problem, plans, unified, split): Planned = if let Some(durations) = &args.durations {
         let problem = durations.problem(args.planned.limits.options()).or_usage("--durations")?;
@@ -82,11 +82,7 @@ pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Outco
         let plans = Scheduler::schedule(&problem)?;
         (Some(profile), problem, plans, None, None)
     } else {
-        let (dataset, mut config) = args.planned.open(context, show)?;
-        config.every_device = true;
-        let split = args.planned.split.allowed(None, context)?;
-        let wanted = Wanted { evaluates: true, epochs: None, group: Some(Shares::default()), split };
-        let measured = args.planned.measure(context, &dataset, config, wanted, show)?;
+        let measured = session(&args.planned, context.clone(), call).plan()?;
         let Measured { profile, problem, plans, unified, split, .. } = measured;
         (Some(profile), problem, plans, unified.transpose()?, split.transpose()?)
     };
@@ -100,7 +96,7 @@ pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Outco
     }
     text += &best.caches.iter().map(|cache| format!("cache: {cache}\n")).collect::<String>();
     if !rows.is_empty() {
-        text += &format!("\n{}", what_if::table(&rows));
+        text += &format!("\n{}", table(&rows));
     }
     text += &unified.iter().map(|unified| format!("{unified}\n")).collect::<String>();
     text += &split.iter().map(|split| format!("{split}\n")).collect::<String>();
@@ -127,6 +123,17 @@ pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Outco
         text,
         json!({ "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile, "unified": unified, "layer_split": split }),
     ))
+}
+
+/// What the changes give, one line each.
+fn table(rows: &[Changed]) -> String {
+    let row = |c: &Changed| {
+        let p = &c.plan.prediction;
+        let (epoch, speed_up) = (Time(p.epoch_seconds).to_string(), format!("{:.2}x", c.speed_up));
+        vec![c.change.clone(), epoch, speed_up, p.bottleneck.to_string(), c.plan.schedule.to_string()]
+    };
+    let header = ["what if", "epoch", "speed-up", "bottleneck", "plan"];
+    show::table(&header, &rows.iter().map(row).collect::<Vec<_>>(), &[0, 3, 4])
 }
 
 #[cfg(test)]

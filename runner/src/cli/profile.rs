@@ -1,6 +1,7 @@
 //! `morphgl profile`: measures every phase on this machine.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Parser;
 use indicatif::HumanCount;
@@ -8,9 +9,9 @@ use morphgl_plan::Time;
 use morphgl_profile::Statistics;
 use serde_json::json;
 
-use super::Outcome;
-use super::planned::{Measured, PlannedArgs, Wanted};
-use super::show::{self, Show};
+use super::show;
+use super::{Invocation, Outcome};
+use crate::session::{PlanningOptions, Session, SessionConfig};
 use crate::{Profile, RunContext};
 
 #[derive(Debug, Parser)]
@@ -20,20 +21,27 @@ use crate::{Profile, RunContext};
   morphgl plan --profile cora-profile.json")]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(super) planned: PlannedArgs,
+    pub(super) planned: PlanningOptions,
     /// Writes the profile to a file, for `morphgl plan --profile`
     #[arg(help_heading = "Profile", long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Args, context: &RunContext, show: Show) -> anyhow::Result<Outcome> {
-    let (dataset, config) = args.planned.open(context, show)?;
-    let Measured { profile, .. } =
-        args.planned.measure(context, &dataset, config, Wanted { evaluates: true, ..Wanted::default() }, show)?;
+pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> anyhow::Result<Outcome> {
+    let profile = session(&args.planned, context, call).measure()?.profile;
     if let Some(path) = &args.save {
         profile.save(path)?;
     }
     Ok(Outcome::new(describe(&profile), json!({ "profile": profile })))
+}
+
+/// A session that profiles and plans by these options.
+pub(super) fn session(planning: &PlanningOptions, context: RunContext, call: &Invocation<'_>) -> Session {
+    let session = Session::new(context, SessionConfig { planning: planning.clone(), ..SessionConfig::default() });
+    match &call.dataset {
+        Some(dataset) => session.on(Arc::clone(dataset)),
+        None => session,
+    }
 }
 
 fn describe(profile: &Profile) -> String {

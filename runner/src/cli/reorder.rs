@@ -14,10 +14,11 @@ use morphgl_registry::{Fanouts, SamplerSettings};
 use morphgl_tiering::{Order, ReorderOptions, reorder};
 use serde_json::json;
 
-use super::bench::cpu_seconds;
 use super::show::{Show, Stages};
-use super::usage::Usage;
-use super::{Outcome, info, values};
+use super::{Outcome, info};
+use crate::load::cpu_seconds;
+use crate::usage::Usage;
+use crate::values;
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:

@@ -1,14 +1,93 @@
-//! Output during training: the progress bar and the table of epochs.
+//! Output while a run goes on: remarks, progress bars, and the table of epochs.
+
+use std::fmt::Display;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
+use morphgl_profile::Progress;
 
+use super::interrupt;
 use super::show::Show;
-use crate::{BatchDone, EpochRow, Event};
+use crate::{BatchDone, Beginning, EpochRow, Event, Observer, Stop};
+
+/// Shows a run on the terminal.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    show: Show,
+    /// Whether the process is this one command, which signals stop.
+    is_program: bool,
+    /// Of the measurements under way.
+    bar: Mutex<Option<ProgressBar>>,
+    /// Of the training under way.
+    screen: Mutex<Option<Screen>>,
+}
+
+impl Terminal {
+    pub(super) fn new(show: Show, is_program: bool) -> Self {
+        Self { show, is_program, bar: Mutex::default(), screen: Mutex::default() }
+    }
+
+    fn screen(&self) -> MutexGuard<'_, Option<Screen>> {
+        self.screen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bar(&self) -> MutexGuard<'_, Option<ProgressBar>> {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Terminal {
+    fn remark(&self, text: &dyn Display) {
+        match (&*self.screen(), &*self.bar()) {
+            (Some(Screen { bar, .. }), _) | (None, Some(bar)) => bar.suspend(|| self.show.say(text)),
+            (None, None) => self.show.say(text),
+        }
+    }
+
+    fn line(&self, text: &dyn Display) {
+        match &*self.screen() {
+            Some(screen) => screen.bar.suspend(|| self.show.line(text)),
+            None => self.show.line(text),
+        }
+    }
+
+    fn measures(&self, progress: Option<&Progress>) {
+        let mut bar = self.bar();
+        match progress {
+            None => bar.take().iter().for_each(ProgressBar::finish_and_clear),
+            Some(progress) => {
+                let bar = bar.get_or_insert_with(|| self.show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0));
+                bar.set_length(progress.total as u64);
+                bar.set_position(progress.done as u64);
+                bar.set_message(progress.what.clone());
+            }
+        }
+    }
+
+    fn begins(&self, beginning: Beginning) {
+        *self.screen() = Some(Screen::new(self.show, beginning));
+    }
+
+    fn observe(&self, event: &Event<'_>) {
+        self.screen().iter_mut().for_each(|screen| screen.show(event));
+    }
+
+    fn ends(&self) {
+        self.screen().take().iter().for_each(|screen| screen.bar.finish_and_clear());
+    }
+
+    fn heeds(&self, stop: &Stop) {
+        if self.is_program {
+            interrupt::heed(stop);
+        }
+    }
+}
 
 /// The progress bar and the table of epochs.
-pub(super) struct Screen {
+#[derive(Debug)]
+struct Screen {
     show: Show,
-    pub(super) bar: ProgressBar,
+    bar: ProgressBar,
     max_epochs: u32,
     /// Whether early stopping may end the run sooner.
     open: bool,
@@ -21,14 +100,16 @@ const BAR: &str = "{msg:24} {bar:30} {pos}/{len} batches  {per_sec}  ETA {eta}";
 const OPEN_BAR: &str = "{spinner} {msg:40} {pos} of at most {len} batches  {per_sec}";
 
 impl Screen {
-    /// For `max_epochs` epochs; with `open` early stopping may end sooner, and the table has only evaluated epochs.
-    pub(super) fn new(show: Show, num_batches: usize, max_epochs: u32, open: bool) -> Self {
+    /// Where early stopping may end training sooner, the table has only evaluated epochs.
+    fn new(show: Show, beginning: Beginning) -> Self {
+        let Beginning { steps_per_epoch, epochs: max_epochs, open, done } = beginning;
         show.line("epoch     loss  train     valid     seconds  batches/s   M edges/s  waiting");
-        let bar = show.bar(if open { OPEN_BAR } else { BAR }, num_batches as u64 * u64::from(max_epochs));
+        let bar = show.bar(if open { OPEN_BAR } else { BAR }, steps_per_epoch as u64 * u64::from(max_epochs));
+        bar.set_position(done);
         Self { show, bar, max_epochs, open, loss: f64::NAN }
     }
 
-    pub(super) fn show(&mut self, event: &Event<'_>) {
+    fn show(&mut self, event: &Event<'_>) {
         match event {
             Event::Begins(_) | Event::Ended(_) | Event::Followed(..) | Event::Added(..) | Event::Exported(..) => {}
             Event::Trained(batch) => self.batch(batch),

@@ -6,12 +6,13 @@ use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use morphgl_formats::Progress;
 use morphgl_platform::limit_cure;
 
 use super::Outcome;
 use crate::ranks::Ranks;
+pub(crate) use crate::words::{bytes, one_line, plural};
 
 /// Amount and form of the output.
 #[derive(Debug, Clone, Copy)]
@@ -102,20 +103,6 @@ fn escape_json(c: char) -> std::vec::IntoIter<char> {
     format!("\\u{:04x}", u32::from(c)).chars().collect::<Vec<_>>().into_iter()
 }
 
-/// An error and its causes on one line, without causes whose text is already there.
-pub(crate) fn one_line(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain() {
-        let cause = cause.to_string().replace('\n', " ");
-        // Errors of this workspace repeat the system's message without its number.
-        let message = cause.split(" (os error").next().unwrap_or_default().to_lowercase();
-        if !text.to_lowercase().contains(&message) {
-            text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
-        }
-    }
-    text
-}
-
 /// Progress bars of the stages of an import or a generation, one after the other.
 #[derive(Debug)]
 pub(crate) struct Stages {
@@ -178,22 +165,4 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>], left: &[usize]) -> St
     let mut text = line(header.to_vec());
     rows.iter().for_each(|row| text += &line(row.iter().map(String::as_str).collect()));
     text
-}
-
-/// Bytes with one decimal, in the largest unit of which there is at least one.
-pub(crate) fn bytes(n: u64) -> String {
-    match (n.max(1).ilog2() / 10).min(4) {
-        0 => format!("{n} B"),
-        power => format!("{:.1} {}iB", n as f64 / 1024f64.powi(power as i32), char::from(b"BKMGT"[power as usize])),
-    }
-}
-
-/// A count and its noun, in the plural unless it is 1.
-pub(crate) fn plural(n: u64, noun: &str) -> String {
-    let ending = match noun.ends_with("batch") {
-        _ if n == 1 => "",
-        true => "es",
-        false => "s",
-    };
-    format!("{} {noun}{ending}", HumanCount(n))
 }

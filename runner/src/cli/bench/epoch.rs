@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::measurement::Measurement;
 use super::{source, timed};
-use crate::cli::interrupt;
-use crate::cli::planned::{self, Measured, PlannedArgs, Wanted};
 use crate::cli::show::Show;
+use crate::session::PlanningOptions;
+use crate::session::measure::{self, Measured, Planned, Wanted};
 use crate::{Event, Executor, ExecutorSettings, RunContext, median};
 
 #[derive(Debug, Parser)]
@@ -24,7 +24,7 @@ By default, hidden layers are 256 wide for GraphSAGE, GIN and MLP, 16 for GCN, 6
 Profiling and planning are not counted; the document has their seconds.")]
 pub(super) struct Args {
     #[command(flatten)]
-    planned: PlannedArgs,
+    planned: PlanningOptions,
     /// Epochs measured; the median counts
     #[arg(help_heading = "Measurement", long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
@@ -34,22 +34,22 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measurement> {
-    let PlannedArgs { data, model, batch, .. } = &args.planned;
-    let model = model.with_peers_defaults();
-    model.check(batch)?;
-    let batch = batch.resolve(context)?;
-    let mut dataset = data.open(show)?;
-    let config = planned::config(&dataset, &model, &batch)?;
+    let planned = Planned::of(&args.planned, None);
+    let model = args.planned.model.with_peers_defaults();
+    model.check(planned.batch)?;
+    let batch = planned.batch.resolve(context)?;
+    let mut dataset = planned.source.open(context)?;
+    let config = measure::config(&dataset, &model, &batch)?;
     if let Some(batches) = args.batches {
         keep_training_nodes(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));
     }
     let wanted = Wanted { epochs: Some(args.repeats), ..Wanted::default() };
-    let measured = args.planned.measure(context, &dataset, config.clone(), wanted, show)?;
+    let measured = planned.measure(context, &dataset, config.clone(), wanted)?;
     let Measured { job, profile, problem, plans, .. } = measured;
-    let (plan, threads, stop) = (plans.chosen().clone(), job.threads(), interrupt::stop(context));
-    profile.selections.iter().for_each(|selection| show.say(selection));
-    show.say(format_args!("plan: {plan}"));
-    plan.caches.iter().for_each(|cache| show.say(format_args!("cache: {cache}")));
+    let (plan, threads, stop) = (plans.chosen().clone(), job.threads(), context.heed_stop());
+    profile.selections.iter().for_each(|selection| context.remark(selection));
+    context.remark(format_args!("plan: {plan}"));
+    plan.caches.iter().for_each(|cache| context.remark(format_args!("cache: {cache}")));
     let mut executor = Executor::new(job, &plan, Some(problem), ExecutorSettings::default())?;
     let mut replanned = 0;
     let timed = timed(0..args.repeats, show, &stop, |epoch| {

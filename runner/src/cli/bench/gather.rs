@@ -11,7 +11,6 @@ use serde_json::json;
 use super::measurement::Measurement;
 use super::source::{self, BatchSequence, Source, SourceArgs};
 use super::{check, timed};
-use crate::cli::interrupt;
 use crate::cli::show::Show;
 use crate::{RunContext, Stop, build, median};
 
@@ -24,9 +23,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   morphgl bench gather products --within               all threads on one mini-batch at a time";
 
 pub(super) fn run(args: &SourceArgs, context: &RunContext, show: Show) -> Result<Measurement> {
-    let source = Source::open(args, false, context, show)?;
+    let source = Source::open(args, false, context)?;
     let matrix = build::features(&source.dataset)?;
-    let stop = interrupt::stop(context);
+    let stop = context.heed_stop();
     let batches = input_nodes(&source, args.amount.batches.unwrap_or(BATCHES), &stop)?;
     let rows: usize = batches.iter().map(Vec::len).sum();
     let max_rows = batches.iter().map(Vec::len).max().unwrap_or(0);

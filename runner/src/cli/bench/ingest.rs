@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -15,12 +14,12 @@ use morphgl_registry::Machine;
 use serde_json::json;
 
 use super::check;
-use super::load::{Load, cpu_seconds};
 use super::measurement::Measurement;
-use crate::cli::show::{Show, Stages};
-use crate::cli::{import, interrupt};
+use crate::cli::show::Stages;
+use crate::cli::{Invocation, import};
+use crate::load::{Load, cpu_seconds};
+use crate::median;
 use crate::unwritten::unwritten;
-use crate::{Process, Stop, median};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -55,7 +54,7 @@ struct Run {
     peak_rss_bytes: u64,
 }
 
-pub(super) fn run(args: &Args, (process, stop): (&Arc<Process>, &Stop), show: Show) -> Result<Measurement> {
+pub(super) fn run(args: &Args, call: &Invocation<'_>) -> Result<Measurement> {
     let threads = match args.threads {
         Some(threads) => {
             rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global()?;
@@ -84,19 +83,20 @@ pub(super) fn run(args: &Args, (process, stop): (&Arc<Process>, &Stop), show: Sh
         discard_unfinished();
         error.exit()
     });
-    let stop = interrupt::listen_for(process, stop);
+    call.observer().heeds(call.stop);
+    let stop = call.stop;
     let once = || -> Result<Run> {
-        check(&stop)?;
-        process.memory().take_peak();
+        check(stop)?;
+        call.process.memory().take_peak();
         let (start, cpu) = (Instant::now(), cpu_seconds());
-        let stages = Stages::new(show);
+        let stages = Stages::new(call.show);
         let dataset = import::import(&import, &stages)?;
         let seconds = start.elapsed().as_secs_f64();
         stages.finish();
         let cpu_seconds = cpu.zip(cpu_seconds()).map(|(before, after)| after - before);
         let edges = Meta::read(&dataset)?.num_edges;
         fs::remove_dir_all(&dataset).with_context(|| format!("{}: cannot be removed", dataset.display()))?;
-        Ok(Run { seconds, cpu_seconds, edges, peak_rss_bytes: process.memory().take_peak() })
+        Ok(Run { seconds, cpu_seconds, edges, peak_rss_bytes: call.process.memory().take_peak() })
     };
     once()?;
     let load = Load::now();

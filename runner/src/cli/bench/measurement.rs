@@ -4,8 +4,8 @@ use indicatif::HumanCount;
 use morphgl_platform::SimdLevel;
 use serde_json::{Value, json};
 
-use super::load::Cores;
 use crate::cli::{Outcome, show};
+use crate::load::Cores;
 use crate::median;
 
 /// One measurement.

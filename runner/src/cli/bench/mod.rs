@@ -3,25 +3,22 @@
 mod epoch;
 mod gather;
 mod ingest;
-mod load;
 mod measurement;
 mod prepare;
 mod sample;
 mod source;
 mod step;
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
-pub(crate) use self::load::cpu_seconds;
-use self::load::{Cores, Load};
 use self::source::SourceArgs;
-use super::Outcome;
 use super::show::Show;
-use crate::{Process, RunContext, Stop};
+use super::{Invocation, Outcome};
+use crate::load::{Cores, Load};
+use crate::{RunContext, Stop};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -79,17 +76,17 @@ impl Amount {
     }
 }
 
-pub(crate) fn run(args: &Args, (process, stop): (&Arc<Process>, &Stop), show: Show) -> Result<Outcome> {
-    let context = || RunContext::of(process, stop.clone());
+pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> Result<Outcome> {
+    let (show, context) = (call.show, || RunContext::of(call.process, call.stop.clone(), call.observer()));
     let measurement = match &args.command {
         Command::Sample(args) => sample::run(args, &context()?, show),
         Command::Gather(args) => gather::run(args, &context()?, show),
         Command::Prepare(args) => prepare::run(args, &context()?, show),
         Command::Step(args) => step::run(args, &context()?, show),
         Command::Epoch(args) => epoch::run(args, &context()?, show),
-        Command::Ingest(args) => ingest::run(args, (process, stop), show),
+        Command::Ingest(args) => ingest::run(args, call),
     }?;
-    Ok(measurement.outcome(process.memory().peak()))
+    Ok(measurement.outcome(call.process.memory().peak()))
 }
 
 /// Seconds and result of every repeat, and the cores kept busy meanwhile.

@@ -16,7 +16,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   morphgl bench prepare products --within              all threads on one mini-batch at a time";
 
 pub(super) fn run(args: &SourceArgs, context: &RunContext, show: Show) -> Result<Measurement> {
-    let source = Source::open(args, true, context, show)?;
+    let source = Source::open(args, true, context)?;
     let matrix = build::features(&source.dataset)?;
     let settings = if args.within { PoolSettings::here(source.threads) } else { PoolSettings::ahead(source.threads) };
     let mut pool = Pool::new(&source.route.batching, source.batching.as_ref(), settings)?;

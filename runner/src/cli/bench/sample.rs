@@ -22,7 +22,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 type Worker = (Box<dyn BatchingWorker>, Option<MiniBatch>);
 
 pub(super) fn run(args: &SourceArgs, context: &RunContext, show: Show) -> Result<Measurement> {
-    let source = Source::open(args, false, context, show)?;
+    let source = Source::open(args, false, context)?;
     let (num_workers, threads) = if args.within { (1, source.threads) } else { (source.threads, 1) };
     let mut workers: Vec<Worker> =
         (0..num_workers).map(|_| Ok((source.batching.worker(threads)?, None))).collect::<Result<_>>()?;

@@ -11,19 +11,18 @@ use serde_json::{Value, json};
 
 use super::measurement::Measurement;
 use super::{Amount, Timed, timed};
-use crate::cli::batch::BatchArgs;
-use crate::cli::data::DataArgs;
-use crate::cli::interrupt;
 use crate::cli::show::Show;
+use crate::session::options::batch::MiniBatches;
+use crate::session::{BatchOptions, DataOptions, data};
 use crate::{JobConfig, OperatorBuilder, RunContext, Stop, TrainingSpec, median, routes};
 
 /// The options of a measurement of batching, without a model.
 #[derive(Debug, clap::Args)]
 pub(super) struct SourceArgs {
     #[command(flatten)]
-    data: DataArgs,
+    data: DataOptions,
     #[command(flatten)]
-    batch: BatchArgs,
+    batch: BatchOptions,
     #[command(flatten)]
     pub(super) amount: Amount,
     /// All threads work on one mini-batch at a time, instead of each thread on its own
@@ -43,9 +42,9 @@ pub(super) struct Source {
 
 impl Source {
     /// Opens the dataset and builds the operator for its training nodes; the default fanouts are those of three layers.
-    pub(super) fn open(args: &SourceArgs, gather: bool, context: &RunContext, show: Show) -> Result<Self> {
-        let batch = args.batch.resolve(context)?;
-        let dataset = args.data.open(show)?;
+    pub(super) fn open(args: &SourceArgs, gather: bool, context: &RunContext) -> Result<Self> {
+        let batch = MiniBatches::of(&args.batch).resolve(context)?;
+        let dataset = data::Source::of(&args.data, None).open(context)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
         let config = batch.job(TrainingSpec { model, optimizer: Default::default() });
         let registry = context.registry();
@@ -72,7 +71,7 @@ impl Source {
         show: Show,
         mut make: impl FnMut(BatchSequence, u32, &Stop) -> Result<BatchCounts>,
     ) -> Result<(Measurement, Timed<BatchCounts>)> {
-        let (batches_per_epoch, stop) = (self.num_batches(), interrupt::stop(&self.context));
+        let (batches_per_epoch, stop) = (self.num_batches(), self.context.heed_stop());
         let count = args.amount.batches.unwrap_or(batches_per_epoch);
         let repeats = args.amount.repeats;
         let sequence = |repeat| BatchSequence::of_repeat(batches_per_epoch, repeat, count);

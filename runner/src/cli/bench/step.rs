@@ -11,11 +11,11 @@ use serde_json::json;
 use super::measurement::Measurement;
 use super::source::{self, BatchCounts, BatchSequence};
 use super::{Amount, check, timed};
-use crate::cli::batch::BatchArgs;
-use crate::cli::data::DataArgs;
-use crate::cli::model::ModelArgs;
 use crate::cli::show::Show;
-use crate::cli::{interrupt, planned};
+use crate::session::data::Source;
+use crate::session::measure;
+use crate::session::options::batch::MiniBatches;
+use crate::session::{BatchOptions, DataOptions, ModelOptions};
 use crate::{Job, RunContext, Stop, median};
 
 /// Default number of mini-batches, trained on round-robin.
@@ -34,27 +34,28 @@ By default, hidden layers are 256 wide for GraphSAGE, GIN and MLP, 16 for GCN, 6
 those at one place the one with the fastest mini-batches, among places the one with the fastest step.")]
 pub(super) struct Args {
     #[command(flatten)]
-    data: DataArgs,
+    data: DataOptions,
     #[command(flatten)]
-    model: ModelArgs,
+    model: ModelOptions,
     #[command(flatten)]
-    batch: BatchArgs,
+    batch: BatchOptions,
     #[command(flatten)]
     amount: Amount,
 }
 
 pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measurement> {
     let model = args.model.with_peers_defaults();
-    model.check(&args.batch)?;
-    let batch = args.batch.resolve(context)?;
-    let dataset = args.data.open(show)?;
-    let config = planned::config(&dataset, &model, &batch)?;
+    let batch = MiniBatches::of(&args.batch);
+    model.check(batch)?;
+    let batch = batch.resolve(context)?;
+    let dataset = Source::of(&args.data, None).open(context)?;
+    let config = measure::config(&dataset, &model, &batch)?;
     let mut job = Job::new(context, dataset, config)?;
-    job.unbuilt.iter().for_each(|why| show.say(format_args!("left out: {why}")));
-    let (threads, stop) = (job.threads(), interrupt::stop(context));
+    job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));
+    let (threads, stop) = (job.threads(), context.heed_stop());
     let watch = Watch { stop: &|| stop.is_requested(), memory: None };
     job.select(&Settings::new(threads), &watch, &mut |_| ())?;
-    job.selections().iter().for_each(|selection| show.say(selection));
+    job.selections().iter().for_each(|selection| context.remark(selection));
     for trainer in &mut job.operators.trainers {
         trainer.operator.set_threads(threads)?;
     }

@@ -1,0 +1,157 @@
+//! Training as a library: a [`Session`] opens a dataset, measures, plans, trains and resumes; [`Trained`] evaluates and predicts.
+//!
+//! The command line and the Python package are made of these; whatever they can do, a program can.
+
+pub(crate) mod choices;
+pub(crate) mod data;
+pub(crate) mod durations;
+pub(crate) mod measure;
+pub(crate) mod modes;
+pub(crate) mod options;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod run_dir;
+pub(crate) mod trained;
+pub(crate) mod trainers;
+pub(crate) mod what_if;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use morphgl_graph_store::Dataset;
+
+pub use self::measure::Measured;
+pub use self::options::{
+    BatchOptions, DataOptions, LimitOptions, ModelOptions, PlanChoice, PlanningOptions, SessionConfig,
+    StalenessOptions, TrainingOptions,
+};
+pub use self::run::RunResult;
+pub use self::run_dir::checkpoints::Every;
+pub use self::trained::{InferenceConfig, Predictions, Scores, SplitScore, Trained};
+pub use crate::values::Cache;
+
+use self::data::Source;
+use self::measure::{Planned, Wanted};
+use self::options::batch::MiniBatches;
+use self::run_dir::Configured;
+use crate::{RunContext, Shares};
+
+/// A dataset and what is asked for, in a context. Sessions work beside each other in one process.
+#[derive(Debug, Clone)]
+pub struct Session {
+    context: RunContext,
+    config: SessionConfig,
+    /// The dataset itself, in the place of that in the directory.
+    given: Option<Arc<Dataset>>,
+    /// The configuration of the run that this one takes after.
+    like: Option<Box<Configured>>,
+    /// Whether activities are recorded for another rank's run directory.
+    records: bool,
+}
+
+impl Session {
+    /// A session on the dataset that `config` names.
+    pub fn new(context: RunContext, config: SessionConfig) -> Self {
+        Self { context, config, given: None, like: None, records: false }
+    }
+
+    /// The same session on a dataset in memory. A run directory names the directory in the options, where there is one.
+    pub fn on(self, dataset: Arc<Dataset>) -> Self {
+        Self { given: Some(dataset), ..self }
+    }
+
+    /// The same session, which trains as a run did whose `config.toml` is this file: its model, mini-batches, seed, operators and
+    /// length; on its dataset where none is given. Options of the sampler, the length and what is written replace the run's.
+    ///
+    /// # Errors
+    ///
+    /// A file that is no `config.toml` of a run.
+    pub fn like(mut self, config_toml: &Path) -> anyhow::Result<Self> {
+        let configured = Configured::read_file(config_toml)?;
+        let SessionConfig { planning, training } = &mut self.config;
+        let data = &mut planning.data;
+        if data.dataset.is_none() && self.given.is_none() {
+            data.dataset.clone_from(&configured.dataset);
+            (data.mmap, data.no_verify) = (configured.mmap, configured.no_verify);
+        }
+        training.init = training.init.take().or_else(|| configured.init.clone());
+        planning.batch.threads = planning.batch.threads.or(configured.job.threads);
+        self.like = Some(Box::new(configured));
+        self.batch().differences().iter().for_each(|how| self.context.remark(how));
+        Ok(self)
+    }
+
+    /// Opens the dataset, builds the operators, measures every phase on this machine, and plans; one trainer at each place, and all
+    /// together where that is asked for.
+    ///
+    /// # Errors
+    ///
+    /// Options or a dataset that do not fit, too little memory, a failing operator; each names the option or file and the cure.
+    pub fn plan(&self) -> anyhow::Result<Measured> {
+        let (dataset, config) = self.planned().open(&self.context)?;
+        let split = self.config.planning.split.allowed(None, &self.context)?;
+        let wanted = Wanted { evaluates: true, epochs: None, group: Some(Shares::default()), split };
+        let config = crate::JobConfig { every_device: true, ..config };
+        self.planned().measure(&self.context, &dataset, config, wanted)
+    }
+
+    /// As [`Session::plan`], for one trainer alone, on the first device of each backend.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::plan`].
+    pub fn measure(&self) -> anyhow::Result<Measured> {
+        let (dataset, config) = self.planned().open(&self.context)?;
+        let wanted = Wanted { evaluates: true, ..Wanted::default() };
+        self.planned().measure(&self.context, &dataset, config, wanted)
+    }
+
+    /// Measures, plans, trains and evaluates; again planned where durations change.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::plan`], and a run directory that cannot be written or holds a run.
+    pub fn train(&self) -> anyhow::Result<RunResult> {
+        run::train(&self.of_rank(false), None)
+    }
+
+    /// Goes on with the run in this directory from its last checkpoint, by its own options: the result is bit for bit that of
+    /// training without interruption. Of the session's options the number of epochs, limits of time, checkpoints, and where the
+    /// model is written count.
+    ///
+    /// # Errors
+    ///
+    /// A directory without a run, or another dataset than the run's; as [`Session::train`].
+    pub fn resume(&self, dir: &Path) -> anyhow::Result<RunResult> {
+        run::train(&self.of_rank(true), Some(dir))
+    }
+
+    /// The part of this session that one rank of several does: a part of the threads and of the memory; rank 0 alone writes files.
+    fn of_rank(&self, is_resumed: bool) -> Self {
+        let mut own = self.clone();
+        let Some(ranks) = self.context.ranks() else { return own };
+        let SessionConfig { planning, training } = &mut own.config;
+        planning.batch.threads = Some(ranks.threads(planning.batch.threads));
+        planning.limits.memory = ranks.memory(planning.limits.memory);
+        if !ranks.is_first() {
+            own.records = is_resumed || training.run.is_some();
+            (training.run, training.save, training.checkpoint_every) = (None, None, None);
+        }
+        own
+    }
+
+    fn source(&self) -> Source<'_> {
+        // What other ranks hold is never read to this rank's memory.
+        let divided = self.context.ranks().is_some() && self.config.training.shard.is_some();
+        Source { divided, ..Source::of(&self.config.planning.data, self.given.as_ref()) }
+    }
+
+    fn batch(&self) -> MiniBatches<'_> {
+        let run = self.like.as_ref().map(|configured| &configured.job.sampler);
+        MiniBatches { options: &self.config.planning.batch, run }
+    }
+
+    fn planned(&self) -> Planned<'_> {
+        Planned { options: &self.config.planning, source: self.source(), batch: self.batch() }
+    }
+}

@@ -1,0 +1,258 @@
+//! From options to a job, its profile and its plans.
+
+use std::sync::Arc;
+
+use indicatif::HumanCount;
+use morphgl_graph_store::Dataset;
+use morphgl_model_core::ModelSpec;
+use morphgl_profile::{MemoryLimit, Progress, RouteProfile, Watch};
+use morphgl_registry::Machine;
+
+use super::choices::Choices;
+use super::data::Source;
+use super::options::batch::{MiniBatches, Resolved};
+use super::options::limits::{self, Known};
+use super::options::{ModelOptions, PlanningOptions};
+use crate::budget::Purpose;
+use crate::sufficient::{PROGRAM, START};
+use crate::{
+    Allowed, GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, RunContext,
+    Scheduler, Shares, SplitPlan, TrainingSpec, Unified, memory, words,
+};
+
+/// What a profile and its plans are for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wanted {
+    /// Memory is left for evaluation.
+    pub(crate) evaluates: bool,
+    /// Number of epochs, where it is known: a cache of another size has to pay within them.
+    pub(crate) epochs: Option<u32>,
+    /// Several trainers are measured and planned together, too, with mini-batches divided so.
+    pub(crate) group: Option<Shares>,
+    /// Layer-split training is measured and planned, too.
+    pub(crate) split: Option<Allowed>,
+}
+
+/// A job, its profile, and its plans.
+#[derive(Debug)]
+pub struct Measured {
+    /// The job, with the operators that were built and kept.
+    pub job: Job,
+    /// Durations and sizes of every phase on every route.
+    pub profile: Profile,
+    /// What was planned.
+    pub problem: Problem,
+    /// The best plans of one trainer, by strategy and route.
+    pub plans: Plans,
+    /// The best plan of several trainers together, where it was asked for and there are several.
+    pub unified: Option<anyhow::Result<Unified>>,
+    /// The best plan of layer-split training, where it was asked for.
+    pub split: Option<anyhow::Result<SplitPlan>>,
+    /// Peak memory besides the plan's caches, buffers and workers: dataset (unless it is mapped or on disk), model, a step's own
+    /// memory and its mini-batches; and evaluation's own cache and a worker.
+    pub held_bytes: u64,
+    /// Training operators that earlier runs on the dataset chose.
+    pub(crate) choices: Choices,
+}
+
+/// What is planned: options, the dataset they are for, and mini-batches, which may be those of an earlier run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Planned<'a> {
+    pub(crate) options: &'a PlanningOptions,
+    pub(crate) source: Source<'a>,
+    pub(crate) batch: MiniBatches<'a>,
+}
+
+impl<'a> Planned<'a> {
+    /// What these options alone ask for.
+    pub(crate) fn of(options: &'a PlanningOptions, given: Option<&'a Arc<Dataset>>) -> Self {
+        Self { options, source: Source::of(&options.data, given), batch: MiniBatches::of(&options.batch) }
+    }
+
+    /// Opens the dataset, and returns it with the configuration of the job.
+    pub(crate) fn open(self, context: &RunContext) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
+        self.options.model.check(self.batch)?;
+        let batch = self.batch.resolve(context)?;
+        if let Some(memory) = self.options.limits.memory.filter(|&memory| memory < START) {
+            let why = format!("the program alone takes {}", words::bytes(START));
+            return Err(self.too_little_to_open(memory, &why, &batch));
+        }
+        let (dataset, disk_bytes) =
+            self.source.open_within(self.options.limits.memory, self.options.batch.batching.as_ref(), context)?;
+        if let (Some(memory), Some(0)) = (self.options.limits.memory, disk_bytes) {
+            let program = words::bytes(PROGRAM);
+            let why =
+                format!("the dataset is left on disk, and beside the program's {program} nothing is left to read it");
+            return Err(self.too_little_to_open(memory, &why, &batch));
+        }
+        let config = config(&dataset, &self.options.model, &batch)?;
+        let (cache, cache_bytes) =
+            self.options.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));
+        Ok((dataset, JobConfig { disk_bytes, cache, cache_bytes, ..config }))
+    }
+
+    /// The error for too little `memory` to open the dataset, with the memory and the batch size that suffice.
+    fn too_little_to_open(self, memory: u64, why: &str, batch: &Resolved<'_>) -> anyhow::Error {
+        match self.source.sizes() {
+            Ok((sizes, dim, classes)) => {
+                let model = self.options.model.spec(dim, classes, self.batch);
+                let config = batch.job(TrainingSpec { model, optimizer: self.options.model.optimizer() });
+                limits::too_little(memory, why, Known::Nothing, sizes, &config)
+            }
+            Err(unknown) => unknown,
+        }
+    }
+
+    /// The error for too little `memory` for a job, with the memory and the batch size that suffice.
+    fn too_little(self, memory: u64, why: &str, known: Known, config: &JobConfig) -> anyhow::Error {
+        match self.source.sizes() {
+            Ok((sizes, ..)) => limits::too_little(memory, why, known, sizes, config),
+            Err(unknown) => unknown,
+        }
+    }
+
+    /// The limits where the program needs `held` bytes besides caches, buffers and workers.
+    ///
+    /// # Errors
+    ///
+    /// More than is allowed.
+    fn limits_beside(self, config: &JobConfig, held: u64) -> anyhow::Result<Limits> {
+        match self.options.limits.memory.filter(|&memory| memory < held) {
+            Some(memory) => {
+                let held = words::bytes(held);
+                let why = format!("{held} are held before anything is buffered (dataset, model, a step)");
+                Err(self.too_little(memory, &why, Known::Nothing, config))
+            }
+            None => Ok(self.options.limits.this_machine(held)),
+        }
+    }
+
+    /// Builds the job, profiles its routes, and plans.
+    pub(crate) fn measure(
+        self,
+        context: &RunContext,
+        dataset: &Arc<Dataset>,
+        config: JobConfig,
+        wanted: Wanted,
+    ) -> anyhow::Result<Measured> {
+        let Wanted { evaluates, epochs, group, split } = wanted;
+        let mut job = Job::new(context, Arc::clone(dataset), config)?;
+        job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));
+        job.on_disk().iter().for_each(|how| context.remark(how));
+        let threads = job.threads();
+        let choices = Choices::of(&job);
+        let mut profiler = Profiler::new(threads);
+        if !self.options.fresh {
+            profiler.settings.preferred = choices.preferred();
+        }
+        if let Some(seconds) = self.options.profile_seconds {
+            profiler.settings.budget = seconds;
+            profiler.settings.epochs = None;
+        }
+        let stop = context.heed_stop();
+        // The system reclaims the pages of a mapped dataset when it needs the memory.
+        let mapped = dataset.topology.indices().is_mapped() && job.config.disk_bytes.is_none();
+        let peak = || context.memory().take_peak().saturating_sub(if mapped { memory::mapped_files() } else { 0 });
+        peak();
+        let held = peak();
+        self.limits_beside(&job.config, held)?;
+        let memory = MemoryLimit { limit: self.options.limits.process(held), peak: &peak };
+        if let (Some(limit), None) = (self.options.limits.memory, context.ranks())
+            && let Some(excess) = job.admit(memory)?
+        {
+            let why = format!("a step on {} seeds takes the process to {}", excess.seeds, words::bytes(excess.bytes));
+            let known = Known::Tried(excess, self.source.held(job.config.disk_bytes)?);
+            return Err(self.too_little(limit, &why, known, &job.config));
+        }
+        if let Some(ranks) = context.ranks() {
+            ranks.select(&mut job, &profiler, Some(memory))?;
+        }
+        let observer = context.observer();
+        let mut progress = |p: &Progress| observer.measures(Some(p));
+        let mut measure = |job: &mut Job| profiler.measure(job, &stop, Some(memory), &mut progress);
+        let mut profile = match context.ranks() {
+            Some(ranks) => job.with_shares(ranks.group.division(), ranks.group.rank(), measure),
+            None => measure(&mut job),
+        }?;
+        let group = match group {
+            Some(shares) => GroupProfile::measure(&mut job, &profiler.settings, &stop, Some(memory), &mut progress)?
+                .map(|measured| (measured, shares)),
+            None => None,
+        };
+        observer.measures(None);
+        // The workers of a plan keep their memory while an evaluation worker batches.
+        let worker = |r: &RouteProfile| r.largest.worker_bytes + r.largest.batched_bytes;
+        let evaluation =
+            profile.routes.iter().map(worker).max().filter(|_| evaluates).map_or(0, |worker| {
+                worker + Purpose::EvaluationBesideTraining.host_bytes(&job.config, false).unwrap_or(0)
+            });
+        let held_bytes = profile.held_bytes.saturating_sub(profile.cache_bytes()) + evaluation;
+        let limits = Limits { epochs, ..self.limits_beside(&job.config, held_bytes)? };
+        let config = job.config.clone();
+        let planned = |profile: &Profile, limits: Limits| {
+            let problem = Partitioner::partition(profile, threads, limits);
+            let plans = Scheduler::schedule(&problem);
+            plans.map(|plans| (problem, plans)).map_err(|unfit| {
+                let (needed, free) = (unfit.minimum.all_host(), unfit.limits.host_bytes);
+                match (self.options.limits.memory, free.is_some_and(|free| needed > free)) {
+                    (Some(memory), true) => {
+                        let (held, buffers) = (words::bytes(held_bytes), words::bytes(needed));
+                        let why = format!("buffers and workers take {buffers} at least, all else {held}");
+                        self.too_little(memory, &why, Known::Needed(limits::needed(held_bytes, needed)), &config)
+                    }
+                    _ => anyhow::Error::from(unfit).context(format!("all else takes {}", words::bytes(held_bytes))),
+                }
+            })
+        };
+        if let Some(ranks) = context.ranks() {
+            let predict = |profile: &Profile| Ok(planned(profile, limits)?.1.chosen().prediction.epoch_seconds);
+            ranks.keep_one_route(&mut job, &mut profile, predict)?;
+        }
+        let (mut problem, mut plans) = planned(&profile, limits)?;
+        if group.is_none() && split.is_none() && context.ranks().is_none() {
+            let overhead = job.rehearse(plans.chosen(), &stop)?;
+            if overhead > 0.0 {
+                (problem, plans) = planned(&profile, Limits { overhead, ..limits })?;
+            }
+        }
+        let split = split.map(|allowed| {
+            let mut progress = |p: &Progress| {
+                observer.measures(Some(&Progress { what: format!("layer split: {}", p.what), ..p.clone() }));
+            };
+            let watch = Watch { stop: &|| stop.is_requested(), memory: Some(memory) };
+            let plan =
+                SplitPlan::measure(&mut job, &profile, allowed, &profiler.settings, limits, &watch, &mut progress);
+            observer.measures(None);
+            plan
+        });
+        let unified = group.map(|(measured, shares)| Unified::plan(&profile, &measured, shares, threads, limits));
+        Ok(Measured { job, profile, problem, plans, unified, split, held_bytes, choices })
+    }
+}
+
+/// The job the options describe on `dataset`.
+pub(crate) fn config(dataset: &Dataset, model: &ModelOptions, batch: &Resolved<'_>) -> anyhow::Result<JobConfig> {
+    let spec = model.spec(dataset.feature_dim(), dataset.num_classes, batch.batch());
+    refuse_larger_than_memory(&spec, Machine::probe().available_bytes)?;
+    Ok(batch.job(TrainingSpec { model: spec, optimizer: model.optimizer() }))
+}
+
+/// Refuses a model larger than memory: a single label that is too large suffices to make one.
+fn refuse_larger_than_memory(spec: &ModelSpec, free: u64) -> anyhow::Result<()> {
+    // An invalid model is refused when it is built.
+    if spec.validate().is_err() || free == 0 {
+        return Ok(());
+    }
+    let values: f64 = spec.parameters().iter().map(|p| p.shape.iter().map(|&n| n as f64).product::<f64>()).sum();
+    // f32 parameters, and those of the best epoch; gradients and moments may be on a device.
+    let bytes = (values * 8.0) as u64;
+    if bytes > free {
+        let (bytes, free, classes) = (words::bytes(bytes), words::bytes(free), HumanCount(spec.num_classes as u64));
+        anyhow::bail!(
+            "model: parameters for a width of {} and {classes} classes take at least {bytes}, {free} are free; \
+             use a smaller --hidden, or look for a label that is too large",
+            spec.hidden
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Layer-split training: rows of the first layer of hot nodes are computed beside training, within a bound of staleness.
+
+use morphgl_layer_split::{SplitStatistics, StaleRows};
+use morphgl_plan::Time;
+use morphgl_report::Stale;
+use serde_json::{Value, json};
+
+use super::{Ended, Mode, Start, Summary};
+use crate::session::Session;
+use crate::session::measure::Measured;
+use crate::session::run::state::RunState;
+use crate::{Executor, ExecutorSettings, Job, Plan, RunContext, SplitPlan, words};
+
+/// One trainer that splits layers.
+#[derive(Debug)]
+pub(crate) struct LayerSplit {
+    pub(crate) split: SplitPlan,
+}
+
+impl LayerSplit {
+    /// The split to train with: where the hot ratio was given, or it is predicted to be faster than exact training, an epoch of which
+    /// takes `exact` seconds, for `epochs`.
+    pub(crate) fn choose(
+        session: &Session,
+        context: &RunContext,
+        measured: &mut Measured,
+        exact: f64,
+        epochs: u32,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(planned) = measured.split.take() else { return Ok(None) };
+        let asked = session.config.planning.split.hot_ratio.is_some();
+        let split = match planned {
+            Ok(split) => split,
+            Err(e) if asked => return Err(e.context("--hot-ratio: layers cannot be split")),
+            Err(e) => {
+                context.remark(format_args!("layer split: {}; training is exact", words::one_line(&e)));
+                return Ok(None);
+            }
+        };
+        let seconds = split.epoch_seconds(epochs);
+        if !asked && seconds >= exact {
+            let (split, exact) = (Time(seconds), Time(exact));
+            context.line(format_args!("layer split: {split} per epoch predicted, exact training {exact}: not split"));
+            return Ok(None);
+        }
+        Ok(Some(Self { split }))
+    }
+}
+
+impl Mode for LayerSplit {
+    fn plan(&self) -> &Plan {
+        self.split.plan()
+    }
+
+    fn account(&self) -> Option<String> {
+        Some(self.split.to_string())
+    }
+
+    fn held(&self) -> Option<(&'static str, u64)> {
+        Some(("given rows", self.split.bytes))
+    }
+
+    fn keep(&self, state: &mut RunState) {
+        state.split = Some(self.split.clone());
+    }
+
+    fn executor(&self, job: Job, start: Start, settings: ExecutorSettings) -> anyhow::Result<Executor> {
+        Executor::split(job, &self.split, start, settings)
+    }
+
+    fn summarise(&self, ended: Ended<'_>) -> anyhow::Result<Vec<Summary>> {
+        let statistics = ended.trainer.executor.split_statistics();
+        let summary = statistics.map(|statistics| {
+            let (text, json) = summary(&self.split, statistics);
+            Summary { field: "layer_split", json, text }
+        });
+        Ok(summary.into_iter().collect())
+    }
+
+    fn staleness(&self, executor: &Executor) -> Vec<Stale> {
+        let stale = |StaleRows { steps, batches, rows }| Stale { steps, batches, rows };
+        let statistics = executor.split_statistics();
+        statistics.map_or(Vec::new(), |given| given.staleness().into_iter().map(stale).collect())
+    }
+}
+
+/// What was given and computed beside training, as text and JSON.
+fn summary(plan: &SplitPlan, statistics: &SplitStatistics) -> (String, Value) {
+    let all = statistics.all();
+    let sum = |of: fn(&morphgl_layer_split::SuperBatchStatistics) -> f64| all.iter().map(of).sum::<f64>();
+    let share = sum(|s| s.given as f64) / sum(|s| s.occurrences as f64).max(1.0);
+    let (choosing, computing) = (sum(|s| s.choosing), sum(|s| s.computing));
+    let text = format!(
+        "layer split: {:.1}% of rows of the first layer were given; {} super-batches, {} to choose their hot nodes, {} to \
+         compute their rows\n",
+        100.0 * share,
+        all.len(),
+        Time(choosing),
+        Time(computing)
+    );
+    let ratios = [all.first(), all.last()].map(|s| s.map(|s| s.ratio));
+    let text = match ratios {
+        [Some(first), Some(last)] if plan.max_ratio.is_some() => {
+            format!("{text}the hot ratio went from {:.1}% to {:.1}%\n", 100.0 * first, 100.0 * last)
+        }
+        _ => text,
+    };
+    let json = json!({
+        "plan": plan, "hot_ratios": ratios, "super_batches": all.len(), "given_share": share, "hot_nodes": sum(|s| s.hot as f64),
+        "staleness": statistics.staleness(), "choosing_seconds": choosing, "computing_seconds": computing,
+    });
+    (text, json)
+}

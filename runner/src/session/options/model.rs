@@ -1,0 +1,145 @@
+//! The model and its optimizer.
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use morphgl_model_core::{
+    Activation, Attention, LossKind, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn,
+};
+use serde_json::Value;
+
+use super::batch::MiniBatches;
+use crate::usage::Usage;
+use crate::values;
+
+/// The model and its optimizer.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Model")]
+pub struct ModelOptions {
+    /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison); heads and attention are read by
+    /// GAT alone. custom: one that a training operator of another crate brings. Other names: models of linked crates, which
+    /// `morphgl ops` lists
+    #[arg(long, default_value = "sage")]
+    pub model: ModelKind,
+    /// Setting of a model of a linked crate, which `morphgl ops --options` lists; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = values::named)]
+    pub model_option: Vec<(String, Value)>,
+    /// Loss: cross-entropy, or one of a linked crate, which `morphgl ops` lists
+    #[arg(long, default_value = "cross-entropy")]
+    pub loss: LossKind,
+    /// Setting of a loss of a linked crate, which `morphgl ops --options` lists; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = values::named)]
+    pub loss_option: Vec<(String, Value)>,
+    /// Number of layers [default: as many as fanouts are given to --sampler neighbor, else 3]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub layers: Option<u16>,
+    /// Width of hidden layers, all heads together [default: 256]
+    #[arg(long)]
+    pub hidden: Option<usize>,
+    /// GAT: attention heads of hidden layers [default: 4]
+    #[arg(long)]
+    pub heads: Option<usize>,
+    /// GAT: attention heads of the last layer, averaged
+    #[arg(long, default_value_t = 1)]
+    pub output_heads: usize,
+    /// GAT: how an edge is scored
+    #[arg(long, value_parser = values::one_of::<Attention, _>(["gat", "gatv2"]), default_value = "gat")]
+    pub attention: Attention,
+    /// Fraction of the hidden layers' outputs that is dropped
+    #[arg(long, value_parser = values::finite::<f32>, default_value_t = 0.5)]
+    pub dropout: f32,
+    /// Fraction of the input features that is dropped
+    #[arg(long, value_parser = values::finite::<f32>, default_value_t = 0.0)]
+    pub input_dropout: f32,
+    /// GAT: share of the attention coefficients that is dropped
+    #[arg(long, value_parser = values::finite::<f32>, default_value_t = 0.0)]
+    pub attention_dropout: f32,
+    /// Activation after every layer but the last
+    #[arg(long, value_parser = values::one_of::<Activation, _>(["relu", "elu"]), default_value = "relu")]
+    pub activation: Activation,
+    /// Normalization between a hidden layer and its activation
+    #[arg(long, value_parser = values::one_of::<Normalization, _>(["none", "layer", "batch"]), default_value = "none")]
+    pub normalization: Normalization,
+    /// Hidden layers after the first add their input to their output
+    #[arg(long)]
+    pub residual: bool,
+    /// GraphSAGE: scale every layer's output rows to length 1
+    #[arg(long)]
+    pub l2_normalize: bool,
+    /// GIN: trains epsilon, which stays 0 otherwise
+    #[arg(long)]
+    pub train_eps: bool,
+    /// GCN: add a self-loop to every node, besides those of the graph; or use the graph's alone (PyG's add_self_loops=False)
+    #[arg(long, value_parser = PossibleValuesParser::new(["add", "graph"]).map(|which| which == "add"), default_value = "add")]
+    pub self_loops: bool,
+    /// Learning rate of Adam
+    #[arg(long, value_parser = values::finite::<f64>, default_value_t = 0.003)]
+    pub lr: f64,
+    /// Weight decay of Adam, coupled (L2) as torch's
+    #[arg(long, value_parser = values::finite::<f64>, default_value_t = 0.0)]
+    pub weight_decay: f64,
+    /// Weight decay on the first layer alone, as in Kipf and Welling's GCN
+    #[arg(long)]
+    pub decay_first_layer: bool,
+}
+
+impl ModelOptions {
+    /// The options with the defaults of other systems' benchmarks: their hidden widths, and one head.
+    pub(crate) fn with_peers_defaults(&self) -> Self {
+        let hidden = match self.model {
+            ModelKind::Gcn => 16,
+            ModelKind::Gat => 64,
+            _ => 256,
+        };
+        Self { hidden: self.hidden.or(Some(hidden)), heads: self.heads.or(Some(1)), ..self.clone() }
+    }
+
+    /// The model for a number of features and classes.
+    pub(crate) fn spec(&self, in_dim: usize, num_classes: usize, batch: MiniBatches<'_>) -> ModelSpec {
+        ModelSpec {
+            hidden: self.hidden.unwrap_or(256),
+            layers: self.layers.map_or(batch.num_layers(), usize::from),
+            heads: self.heads.unwrap_or(4),
+            output_heads: self.output_heads,
+            attention: self.attention,
+            dropout: self.dropout,
+            input_dropout: self.input_dropout,
+            attention_dropout: self.attention_dropout,
+            activation: self.activation,
+            residual: self.residual,
+            normalization: self.normalization,
+            l2_normalize: self.l2_normalize,
+            train_eps: self.train_eps,
+            self_loops: self.self_loops,
+            loss: self.loss,
+            settings: self.model_option.iter().cloned().collect(),
+            loss_settings: self.loss_option.iter().cloned().collect(),
+            ..ModelSpec::new(self.model, in_dim, num_classes)
+        }
+    }
+
+    pub(crate) fn optimizer(&self) -> OptimizerSpec {
+        OptimizerSpec {
+            lr: self.lr,
+            weight_decay: self.weight_decay,
+            weight_decay_on: if self.decay_first_layer { WeightDecayOn::FirstLayer } else { WeightDecayOn::All },
+            ..OptimizerSpec::default()
+        }
+    }
+
+    /// Refuses options that are wrong for every dataset, before one is read.
+    pub(crate) fn check(&self, batch: MiniBatches<'_>) -> anyhow::Result<()> {
+        let spec = self.spec(1, 1, batch);
+        for checked in [spec.validate(), self.optimizer().validate()] {
+            // The context of the error is a field: `model.input_dropout` is set by --input-dropout.
+            checked.map_err(|e| {
+                let field = match e.context.rsplit('.').next().unwrap_or_default() {
+                    "settings" => "model-option".to_string(),
+                    "loss_settings" => "loss-option".to_string(),
+                    field => field.replace('_', "-"),
+                };
+                Usage::error(e.to_string().replacen(&e.context, &format!("--{field}"), 1))
+            })?;
+        }
+        batch.check_sampling(&spec)
+    }
+}

@@ -1,0 +1,67 @@
+//! How far rows may be behind their parameters.
+
+use super::PlanChoice;
+use crate::usage::Usage;
+use crate::{Allowed, RunContext};
+
+/// Layer-split training.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Layer split")]
+pub struct StalenessOptions {
+    /// Allows rows of the first layer that are up to so many steps old: those of hot nodes are computed once for several
+    /// mini-batches, beside training, where that is predicted to be faster. It changes results within this bound
+    #[arg(long, value_name = "STEPS", default_value_t = 0, hide_default_value = true)]
+    pub allow_staleness: u64,
+    /// The share of nodes that are hot, from 0, which is exact training, to 1. It trains so even where exact training is predicted
+    /// to be faster, and in the longest super-batches that --allow-staleness has, so that two runs have the same bits
+    /// [default: of several shares and lengths that are measured the fastest]
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    pub hot_ratio: Option<f64>,
+    /// Lets the hot ratio follow measured times up to this one: lower where computing the rows of hot nodes takes longer than
+    /// training meanwhile, higher where it takes less. For devices, whose training leaves cores idle; no two runs then have the
+    /// same bits [default: the ratio stays]
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    pub max_hot_ratio: Option<f64>,
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let ratio: f64 = text.parse().map_err(|_| "a number from 0 to 1 is needed".to_string())?;
+    if (0.0..=1.0).contains(&ratio) { Ok(ratio) } else { Err("a number from 0 to 1 is needed".to_string()) }
+}
+
+impl StalenessOptions {
+    /// What is allowed; `None` trains exactly.
+    ///
+    /// # Errors
+    ///
+    /// A hot ratio without staleness, or staleness under MPI or with a plan of the user's.
+    pub(crate) fn allowed(&self, plan: Option<&PlanChoice>, context: &RunContext) -> anyhow::Result<Option<Allowed>> {
+        if self.allow_staleness == 0 {
+            let named = self.hot_ratio.map(|ratio| ("--hot-ratio", ratio));
+            return match named.or(self.max_hot_ratio.map(|ratio| ("--max-hot-ratio", ratio))) {
+                Some((option, ratio)) => {
+                    Err(Usage::error(format!("{option} {ratio}: no row may be stale; give --allow-staleness too")))
+                }
+                None => Ok(None),
+            };
+        }
+        if context.ranks().is_some() {
+            return Err(Usage::error("--allow-staleness: ranks of MPI train exactly; leave it out"));
+        }
+        if plan.is_some_and(|plan| !matches!(plan, PlanChoice::Auto)) {
+            return Err(Usage::error("--allow-staleness: layers are split by a plan of their own; leave --plan out"));
+        }
+        let Self { allow_staleness: staleness, hot_ratio, max_hot_ratio } = *self;
+        if let (Some(ratio), Some(most)) = (hot_ratio, max_hot_ratio)
+            && ratio > most
+        {
+            return Err(Usage::error(format!(
+                "--hot-ratio {ratio}: it is above --max-hot-ratio {most}; give a lower one"
+            )));
+        }
+        if hot_ratio == Some(0.0) || max_hot_ratio == Some(0.0) {
+            return Ok(None);
+        }
+        Ok(Some(Allowed { staleness, hot_ratio, max_hot_ratio }))
+    }
+}

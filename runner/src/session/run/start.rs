@@ -1,0 +1,205 @@
+//! The beginning of a run: from options to a plan.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use anyhow::Context;
+use morphgl_graph_store::{Dataset, Schema};
+use morphgl_model_core::{ModelFile, ModelSpec};
+use morphgl_plan::RouteKeys;
+use morphgl_registry::{NamedTensor, Registry};
+
+use super::state::{MachineState, RunState};
+use super::summary::configuration;
+use super::{Setup, nothing_validated};
+use crate::build::label;
+use crate::ranks::{Ranks, gathering_bytes};
+use crate::session::choices::Choices;
+use crate::session::measure::{Measured, Wanted};
+use crate::session::modes::group::Group;
+use crate::session::modes::{self, Mode};
+use crate::session::options::plan::choose_training;
+use crate::session::run_dir::{Configured, RunDir};
+use crate::session::trained::{self, Inference};
+use crate::session::{Session, data};
+use crate::{Evaluation, Job, JobConfig, Profile, Progress, RunContext, Simulated, budget};
+
+/// Opens the dataset, profiles and plans.
+pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<Setup> {
+    let training = &session.config.training;
+    let plan_of_file = training.plan.read()?;
+    let init = training.init.as_deref().map(ModelFile::open).transpose()?;
+    let (dataset, mut config) = session.planned().open(context)?;
+    if let Some(configured) = &session.like {
+        config = configured.job_on(&dataset, config);
+    }
+    if let Some(plan) = &plan_of_file {
+        choose_training(plan, context.registry(), &mut config);
+    }
+    let requested = session.evaluation();
+    let mut evaluation = match config.disk_bytes {
+        _ if training.shard.is_some() => requested.unwrap_or(Evaluation::Sampled),
+        Some(_) => Inference::OnDisk.choose(requested, context)?,
+        None => requested.unwrap_or_default(),
+    };
+    let validated = dataset.any_labelled(&dataset.splits.valid);
+    let unread = training.patience.map(|_| "--patience").or(training.evaluate_every.map(|_| "--evaluate-every"));
+    if let Some(option) = unread.filter(|_| !validated) {
+        return Err(nothing_validated(option));
+    }
+    let mut divided = None;
+    if let Some(ranks) = context.ranks() {
+        ranks.check_same(&facts(session, &dataset, &config, requested)?)?;
+        divided = training.shard.map(|hot| ranks.share_features(&dataset, &config, hot)).transpose()?;
+    }
+    let context = &divided.map_or_else(|| context.clone(), |shards| context.with_shards(shards));
+    let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
+    let epochs = session.options(steps, evaluation, validated).least_epochs();
+    let group = Group::wanted(session, context, &config);
+    config.every_device = group.is_some();
+    let split = session.config.planning.split.allowed(Some(&training.plan), context)?;
+    let wanted = Wanted { evaluates: evaluation != Evaluation::None, epochs: Some(epochs), group, split };
+    let mut measured = session.planned().measure(context, &dataset, config.clone(), wanted)?;
+    if let (Some(path), Some(file)) = (&training.init, init) {
+        initialize(&mut measured.job, path, file, context)?;
+    }
+    let mode = modes::choose(session, context, &mut measured, plan_of_file, epochs)?;
+    config.every_device = mode.every_device();
+    let Measured { job, profile, problem, plans, held_bytes, choices, .. } = measured;
+    let plan = mode.plan();
+    let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.all_host());
+    if evaluation == Evaluation::Full {
+        let needed = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
+        let needed = needed.map(|needed| needed + gathering_bytes(context));
+        evaluation = Inference::InMemory { needed, available }.choose(requested, context)?;
+    }
+    if let Some(ranks) = context.ranks() {
+        evaluation = ranks.agree_on_evaluation(evaluation)?;
+    }
+    let mut options = session.options(plan.num_batches(), evaluation, validated);
+    options.evaluation_workers = trained::fewer_workers(&problem, plan, available);
+    let path = session.config.planning.data.dataset.as_deref();
+    let configured = Configured {
+        dataset: path.map(std::path::absolute).transpose()?,
+        mmap: session.config.planning.data.mmap,
+        no_verify: session.config.planning.data.no_verify,
+        init: training.init.clone(),
+        training: options,
+        job: config,
+    };
+    // The run directory is created late, so that a command that fails earlier can be repeated.
+    let run_dir =
+        training.run.as_deref().map(|dir| RunDir::create(dir, &mut |remark| context.remark(remark))).transpose()?;
+    if let Some(dir) = &run_dir {
+        dir.write_plan(plan)?;
+    }
+    tell(mode.as_ref(), &profile, choices, context);
+    if job.config.caches() && !plan.schedule.shares.iter().any(|share| caches(job.registry(), &share.keys)) {
+        context.remark(format_args!("--cache {}: the plan uses no operator with a cache", configured.job.cache));
+    }
+    let machine = MachineState::current(job.threads());
+    let mut state = RunState {
+        profile,
+        problem,
+        plan: plan.clone(),
+        held_bytes,
+        open: training.epochs.is_none() && session.like.as_ref().is_none_or(|c| c.training.patience.is_some()),
+        dataset: dataset.path.checksums(),
+        machine,
+        unified: None,
+        ranks: context.ranks().map_or(1, |ranks| ranks.group.size()),
+        split: None,
+    };
+    mode.keep(&mut state);
+    Ok(Setup {
+        simulated: Simulated::of(job.registry()),
+        schema: data::schema(&dataset, context),
+        dataset,
+        job: Some(job),
+        configured,
+        state,
+        plans,
+        mode,
+        run_dir,
+        progress: Progress::default(),
+        resumed: None,
+    })
+}
+
+/// Begins with the parameters of a file.
+fn initialize(
+    job: &mut Job,
+    path: &Path,
+    mut file: ModelFile<BufReader<File>>,
+    context: &RunContext,
+) -> anyhow::Result<()> {
+    let spec = job.config.spec.model.clone();
+    let set = file.parameters(&spec).map_err(anyhow::Error::from).and_then(|p| job.set_parameters(&p).map(|()| p));
+    let parameters =
+        set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
+    if let Some(parameters) = reordered(&file.schema(&spec)?, &spec, parameters, &job.dataset, context)? {
+        job.set_parameters(&parameters)?;
+    }
+    Ok(())
+}
+
+/// Says how the run trains, and keeps the choices of operators for the next one.
+fn tell(mode: &dyn Mode, profile: &Profile, mut choices: Choices, context: &RunContext) {
+    mode.routes().iter().for_each(|keys| context.line(keys));
+    profile.selections.iter().for_each(|selection| context.line(selection));
+    choices.remarks(&profile.selections).iter().for_each(|remark| context.remark(remark));
+    if context.is_first_rank() {
+        choices.keep(&profile.selections);
+    }
+    let plan = mode.plan();
+    context.line(format_args!("plan: {plan}"));
+    mode.account().iter().for_each(|account| context.line(account));
+    plan.caches.iter().for_each(|cache| context.line(format_args!("cache: {cache}")));
+}
+
+/// Initial parameters in the order of the dataset's features and classes, where the model has them in another one.
+fn reordered(
+    schema: &Schema,
+    spec: &ModelSpec,
+    parameters: Vec<NamedTensor>,
+    dataset: &Dataset,
+    context: &RunContext,
+) -> anyhow::Result<Option<Vec<NamedTensor>>> {
+    let fitting = trained::fit(spec, schema, dataset, context)?;
+    if !fitting.is_permutation() {
+        anyhow::bail!("{}: other features or classes than the model's; train anew, without --init", label(dataset));
+    }
+    Ok(fitting.changes_model().then(|| fitting.apply(spec, parameters)).transpose()?.map(|(_, parameters)| parameters))
+}
+
+/// What has to be the same at all ranks of a run.
+fn facts(
+    session: &Session,
+    dataset: &Dataset,
+    config: &JobConfig,
+    evaluation: Option<Evaluation>,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let mut facts = Ranks::facts(&dataset.name, &dataset.path.checksums())?;
+    // What a rank may have of its own: threads, and what its memory allows.
+    let config = JobConfig { threads: None, disk_bytes: None, cache_bytes: None, ..config.clone() };
+    let validated = dataset.any_labelled(&dataset.splits.valid);
+    let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
+    let options = session.options(steps, evaluation.unwrap_or_default(), validated);
+    facts.extend(facts_of_ranks(session));
+    facts.extend(configuration(&config, &options));
+    Ok(facts)
+}
+
+/// Options of ranks that have to be the same at all.
+pub(super) fn facts_of_ranks(session: &Session) -> [(String, String); 2] {
+    let training = &session.config.training;
+    let bucket = training.gradient_bucket.map_or("default".to_string(), |bytes| bytes.to_string());
+    let shard = training.shard.map_or("none".to_string(), |hot| format!("{hot:?}"));
+    [("--shard".to_string(), shard), ("--gradient-bucket".to_string(), bucket)]
+}
+
+/// Whether an operator of the plan's route has a cache.
+fn caches(registry: &Registry, keys: &RouteKeys) -> bool {
+    budget::caches(registry, &keys.batching) || budget::caches(registry, &keys.transferring)
+}
