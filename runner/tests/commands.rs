@@ -80,7 +80,7 @@ fn import_describes_what_it_made() {
     let json = bench.json(&args);
     assert_eq!((&json["num_nodes"], &json["num_edges"], &json["weighted"]), (&4.into(), &1.into(), &false.into()));
     assert_eq!((&json["degree"]["no_in_edges"], &json["degree"]["isolated"]), (&3.into(), &2.into()));
-    let notes = ["columns: source 3, target 2 of 4; left out: id, minutes", "1 self-loops were dropped"];
+    let notes = ["columns: source 3, target 2 of 4; left out: id, minutes", "1 self-loop was dropped"];
     assert_eq!(json["provenance"]["notes"], serde_json::json!(notes));
     let text = bench.text(&["info", "t"]);
     assert!(notes.iter().all(|note| text.contains(&format!("note      {note}\n"))), "{text}");

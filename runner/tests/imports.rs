@@ -55,7 +55,7 @@ fn nodes_that_a_table_does_not_list() {
         (&json["num_nodes"], &json["num_edges"], &json["degree"]["isolated"]),
         (&5.into(), &3.into(), &1.into())
     );
-    let note = "1 edges were left out: toy.content does not list 1 of their ids: 99";
+    let note = "1 edge was left out: toy.content does not list 1 of its ids: 99";
     assert!(json["provenance"]["notes"].as_array().expect("a list").iter().any(|said| said == note), "{json:#}");
     let text = bench.text(&[&args[..], &["--unknown-nodes", "drop", "--force"]].concat());
     assert!(text.contains(note), "{text}");

@@ -44,8 +44,12 @@ pub(crate) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The name of a dataset by its source: without the ending of its format, and before it that of its compression.
+/// The name of a dataset by its source: a directory's whole name, a file's without the ending of its format, and before it that of
+/// its compression.
 pub(crate) fn stem(path: &Path) -> Option<String> {
+    if path.is_dir() {
+        return Some(path.file_name()?.to_string_lossy().into_owned());
+    }
     let is_compressed =
         path.extension().is_some_and(|ending| ["gz", "bz2", "xz", "zst"].iter().any(|known| ending == *known));
     let inner = if is_compressed { Path::new(path.file_stem()?) } else { path };

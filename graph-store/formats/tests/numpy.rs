@@ -301,6 +301,17 @@ fn scipys_matrices_point_one_way() {
         .check_refused("format.npy: a scipy matrix of format \"bsr\"; save it with .tocsr(), .tocsc() or .tocoo()");
 }
 
+/// What follows a dot in a directory's name is no ending.
+#[test]
+fn a_dataset_has_the_whole_name_of_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, target) = (dir.path().join("ogbn-1.5"), dir.path().join("dataset"));
+    let arrays = Arrays::new().put("src", &[0i64, 1], None).put("dst", &[1i64, 2], None);
+    std::fs::rename(arrays.0.path(), &source).unwrap();
+    numpy::import(&source, &target, NumpyOptions::default(), &Options::default(), &Silent).unwrap();
+    assert_eq!(morphgl_graph_store::Meta::read(&target).unwrap().name, "ogbn-1.5");
+}
+
 /// Arrays that are ignored and odd data of nodes are in the notes of the dataset.
 #[test]
 fn notes_say_what_is_odd() {

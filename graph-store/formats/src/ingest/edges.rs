@@ -8,6 +8,7 @@ use morphgl_ingest::{CscBuilder, DuplicateWeights, EdgeOptions};
 use super::unlisted;
 use crate::Ingest;
 use crate::files::invalid;
+use crate::tabular::lists::{counted, were};
 
 /// Takes edges in any order, sorts them within the memory budget and writes the graph.
 ///
@@ -91,19 +92,22 @@ impl EdgeSink<'_, '_> {
         if let Some(announced) =
             ingest.announced_edges.filter(|&announced| announced != num_edges + ingest.left_out_edges)
         {
-            ingest.note(format!("{num_edges} edges, but the header says {announced}: the file may be cut short"));
+            ingest.note(format!(
+                "{}, but the header says {announced}: the file may be cut short",
+                counted(num_edges, "edge")
+            ));
         }
         let progress = ingest.progress();
         progress.stage("sort", Some(csc.pending()));
         let dropped = csc.finish(num_nodes, &mut ingest.writer, |edges| progress.advance(edges))?;
         if dropped.self_loops > 0 {
-            ingest.note(format!("{} self-loops were dropped", dropped.self_loops));
+            ingest.note(format!("{} dropped", were(dropped.self_loops, "self-loop")));
         }
         if dropped.duplicates > 0 {
             let reverse = if ingest.options().symmetrise { ", both directions counted" } else { "" };
             let adds = ingest.options().duplicate_weights == DuplicateWeights::Add;
             let how = if adds { "merged, their weights added" } else { "dropped" };
-            ingest.note(format!("{} duplicate edges were {how}{reverse}", dropped.duplicates));
+            ingest.note(format!("{} {how}{reverse}", were(dropped.duplicates, "duplicate edge")));
         }
         ingest.num_nodes = Some(num_nodes);
         Ok(num_nodes)

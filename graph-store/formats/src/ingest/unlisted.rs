@@ -7,7 +7,7 @@ use super::nodes::Keys;
 use crate::Ingest;
 use crate::files::{file_name, invalid};
 use crate::ranks::Ranks;
-use crate::tabular::lists::{NAMED, first_of};
+use crate::tabular::lists::{NAMED, first_of, were};
 use crate::text::{Id, Pairs};
 
 /// The ids that the node table lists.
@@ -93,7 +93,8 @@ impl Ingest<'_> {
     /// Notes edges that were left out, and the ids that the node table does not list: their number, and the first ones.
     pub(crate) fn note_unlisted(&mut self, edges: u64, count: u64, named: Vec<String>) {
         let Some((table, _)) = self.listed_keys().filter(|_| edges > 0) else { return };
-        let what = format!("{edges} edges were left out: {} does not list {count} of their ids", file_name(table));
+        let (were, of) = (were(edges, "edge"), if edges == 1 { "its" } else { "their" });
+        let what = format!("{were} left out: {} does not list {count} of {of} ids", file_name(table));
         self.note(format!("{what}: {}", first_of(named, count)));
         self.left_out_edges = edges;
     }

@@ -91,6 +91,16 @@ pub(crate) fn first_of(named: Vec<String>, count: u64) -> String {
     named.join(", ") + if count > named.len() as u64 { ", …" } else { "" }
 }
 
+/// A number of things for a message: "1 edge", "2 edges".
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What was done to a number of things begins so: "1 edge was", "2 edges were".
+pub(crate) fn were(count: u64, noun: &str) -> String {
+    format!("{} {}", counted(count, noun), if count == 1 { "was" } else { "were" })
+}
+
 /// Columns for a message: names of one word with rising numbers are one entry (`f0…f63`); without names, numbers.
 pub(crate) fn listed(header: &Header, columns: &[usize]) -> String {
     if !header.named {

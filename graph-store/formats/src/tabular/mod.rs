@@ -164,7 +164,8 @@ pub(crate) fn is_missing(text: &[u8]) -> bool {
 
 /// The note of lines that were left out as comments where ids are text.
 pub(crate) fn comments_note(path: &Path, count: u64) -> String {
-    format!("{}: {count} lines before the first row begin with # or %, and were left out", file_name(path))
+    let (lines, ends) = (lists::counted(count, "line"), if count == 1 { "begins" } else { "begin" });
+    format!("{}: {lines} before the first row {ends} with # or %: left out", file_name(path))
 }
 
 /// The value of a field that is a boolean.

@@ -120,7 +120,7 @@ pub(crate) const CASES: &[(&str, &str, &str)] = &[
     (
         "% bip unweighted\na x\nb a\n",
         "strings columns=src+dst apart",
-        "src:a>dst:x src:b>dst:a | e.csv: 1 lines before the first row",
+        "src:a>dst:x src:b>dst:a | e.csv: 1 line before the first row",
     ),
     ("0 1\n0 0\n", "apart", "0>1 0>2 | two kinds of nodes: the id i of column 2 is the node id i + 1"),
     ("0 1\n0 0\n", "apart nodes=2", "!e.csv, line 1: node 1 does not exist, there are 1 nodes in its column"),
@@ -188,7 +188,7 @@ pub(crate) const CASES: &[(&str, &str, &str)] = &[
     (
         "# made by hand\nalice;#rust\n#rust;bob\n",
         "strings columns=src+dst",
-        "#rust>bob alice>#rust | e.csv: 1 lines before the first row begin with # or %, and were left out",
+        "#rust>bob alice>#rust | e.csv: 1 line before the first row begins with # or %: left out",
     ),
     ("src\tdst\n%41\t%42\n", "strings", "%41>%42 | columns"),
     ("src,dst\nhttp://a#b,#b\n#b,http://a#b\n", "strings", "#b>http://a#b http://a#b>#b | columns"),
@@ -369,11 +369,11 @@ pub(crate) const CASES: &[(&str, &str, &str)] = &[
     ("0 1 16777216\n", "", "0>1:16777216 | the third"),
     ("5 9 16777217\n", "compact", "5>9:16777216 | the third"),
     ("0 1\n1 1\n0 1\n", "", "0>1 0>1 1>1"),
-    ("0 1\n1 1\n0 1\n", "loops duplicates", "0>1 | 1 self-loops were dropped | 1 duplicate edges were dropped"),
+    ("0 1\n1 1\n0 1\n", "loops duplicates", "0>1 | 1 self-loop was dropped | 1 duplicate edge was dropped"),
     ("0 1\n1 0\n1 1\n", "symmetrise", "0>1 1>0 1>1 | 2 duplicate edges were dropped, both directions counted"),
     (
         "0 1\n1 0\n1 1\n",
         "symmetrise loops",
-        "0>1 1>0 | 1 self-loops were dropped | 2 duplicate edges were dropped, both directions counted",
+        "0>1 1>0 | 1 self-loop was dropped | 2 duplicate edges were dropped, both directions counted",
     ),
 ];

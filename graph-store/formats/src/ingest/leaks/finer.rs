@@ -10,6 +10,8 @@ use super::{AROUND, MAPPED, Rounding};
 const MAX_VALUES: usize = 256;
 /// Minimum number of labelled nodes per value, on average.
 const NODES_PER_VALUE: usize = 4;
+/// Minimum number of labelled nodes: features of a few nodes, as of examples, tell them apart anyway.
+const MIN_LABELLED: usize = 40;
 /// Maximum number of columns that are expected to look like a code by chance.
 const BY_CHANCE: f64 = 1e-3;
 /// Columns that are searched at a time: their values take 2 MiB at most.
@@ -30,6 +32,9 @@ pub(super) fn columns<T: Element + Into<f32>>(
     rounding: &Rounding<'_>,
 ) -> Vec<usize> {
     let num_labelled = labels.iter().filter(|&&label| label >= 0).count();
+    if num_labelled < MIN_LABELLED {
+        return Vec::new();
+    }
     let share = largest_share(labels, num_labelled);
     let mut found = Vec::new();
     for start in (0..dim).step_by(COLUMNS) {

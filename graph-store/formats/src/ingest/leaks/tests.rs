@@ -80,3 +80,14 @@ proptest! {
         prop_assert_eq!(&found, &codes.iter().copied().filter(|column| Some(*column) != spoilt).collect::<Vec<_>>());
     }
 }
+
+/// A code of 16 nodes and four values of two classes is no remark; of 40 it is one.
+#[test]
+fn finer_codes_of_few_nodes_are_none() {
+    let found = |num_nodes: usize| {
+        let features: Vec<f32> = (0..num_nodes).map(|node| (node % 4) as f32).collect();
+        let labels: Vec<i32> = (0..num_nodes as i32).map(|node| node % 2).collect();
+        finer::columns(&Array::from(features), 1, &labels, &Rounding::of::<f32>(None))
+    };
+    assert_eq!([16, 39, 40].map(found), [vec![], vec![], vec![0]]);
+}

@@ -10,7 +10,7 @@ use crate::files::{file_name, invalid};
 use crate::ingest::features::{self, BATCH_VALUES};
 use crate::npy::open_array;
 use crate::splits::{self, EITHER};
-use crate::tabular::lists::{NAMED, first_of};
+use crate::tabular::lists::{NAMED, counted, first_of};
 use crate::{Ingest, UnknownNodes};
 
 /// The node of each row of a file.
@@ -92,8 +92,9 @@ impl Ingest<'_> {
                     let nodes = index.nodes(&path, keys, num_nodes, (drop_unknown, is_list && trains))?;
                     let unknown = nodes.iter().filter(|&&node| node == u32::MAX).count();
                     if let (Some(table), 1..) = (&node_table, unknown) {
-                        let what = format!("{unknown} rows of nodes that {} does not list", file_name(table));
-                        self.note(format!("{}: {what} were left out", file_name(&path)));
+                        let (rows, were) = (counted(unknown as u64, "row"), if unknown == 1 { "was" } else { "were" });
+                        let what = format!("{rows} of nodes that {} does not list {were} left out", file_name(table));
+                        self.note(format!("{}: {what}", file_name(&path)));
                     }
                     let is_strict = is_node_table && self.options().nodes.unknown_nodes == Some(UnknownNodes::Refuse);
                     if features.is_some() || is_strict {
@@ -164,7 +165,8 @@ impl Ingest<'_> {
         let nodes: Vec<u32> = (0..rows as u64).map(|id| index.node(id).unwrap_or(u32::MAX)).collect();
         let unused = nodes.iter().filter(|&&node| node == u32::MAX).count();
         let what = "row i is the node of id i";
-        self.note(format!("{}: {what}; {unused} rows of ids without an edge were left out", file_name(path)));
+        let (unused, were) = (counted(unused as u64, "row"), if unused == 1 { "was" } else { "were" });
+        self.note(format!("{}: {what}; {unused} of ids without an edge {were} left out", file_name(path)));
         Ok(RowNodes::Listed(nodes))
     }
 
