@@ -172,10 +172,25 @@ def test_models_that_this_package_does_not_train_say_what_does(learnable):
         assert "Burn" not in str(refused.value), "an operator that the wheel does not have"
 
 
+def test_models_and_losses_of_other_crates_are_named_to_the_command(monkeypatch):
+    class Named(Exception):
+        pass
+
+    def run(words, *_):
+        assert {"--model=gated", "--model-option=aggregation=mean", "--loss=focal", "--loss-option=gamma=1.5"} <= set(words)
+        raise Named
+
+    monkeypatch.setattr(morphgl.commands._morphgl, "run", run)
+    with pytest.raises(Named):
+        morphgl.train(None, "gated", model_option={"aggregation": "mean"}, loss="focal", loss_option={"gamma": 1.5})
+
+
 def test_what_train_does_not_take_is_refused_by_name(learnable):
     for name in ("loss", "scheduler"):
         with pytest.raises(NotImplementedError, match=f"{name}: train minimises the cross-entropy"):
             morphgl.train(learnable, "sage", **{name: object()})
+    with pytest.raises(NotImplementedError, match="loss: train minimises the cross-entropy"):
+        morphgl.train(learnable, object(), loss="focal")
     with pytest.raises(ValueError, match="hiden: no such option; did you mean hidden?"):
         morphgl.train(learnable, "sage", hiden=16)
 

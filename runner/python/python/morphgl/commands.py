@@ -252,14 +252,17 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         The directory of a run to go on with; a module is given again.
     progress
         Whether progress is shown on stderr.
-    loss, scheduler
-        Not supported yet: the loss is cross-entropy, the learning rate the optimizer's own.
+    loss
+        Of MorphGL's own models: "cross-entropy" (default), or a loss of a crate that the package was built with, by name. A module is
+        trained by cross-entropy.
+    scheduler
+        Not supported yet: the learning rate is the optimizer's own.
     options
         Those of `morphgl train --help` by name: `num_neighbors`, `batch_size`, `epochs`, `patience`, `evaluation`, `plan`, `run`,
         `memory`, `cache`, `seed`, `threads`, `sampler`, …
     """
     for name, value in (("loss", loss), ("scheduler", scheduler)):
-        if value is not None:
+        if value is not None and not (name == "loss" and isinstance(model, str) and isinstance(value, str)):
             raise NotImplementedError(f"{name}: train minimises the cross-entropy of the seeds' classes at the optimizer's learning rate; "
                                       f"for a {name} of your own write the loop over a NeighborLoader")
     if graph is not None and not isinstance(graph, (str, os.PathLike, Graph)):
@@ -267,7 +270,7 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
     if isinstance(model, str):
         if optimizer is not None or forward is not None or output is not None:
             raise ValueError(f'model: "{model}" has an optimizer and mini-batches of its own; leave optimizer, forward and output out')
-        return train_own(graph, model, init, resume, progress, options)
+        return train_own(graph, model, init, resume, progress, {"loss": loss, **options})
     if init is not None:
         raise ValueError("init: a module has its parameters; load them by module.load_state_dict")
     import torch
