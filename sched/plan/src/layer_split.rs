@@ -2,6 +2,7 @@
 
 mod problem;
 mod ratio;
+mod rows;
 mod search;
 
 use morphgl_registry::Phase;
@@ -9,12 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::numbers::{MAX_SECONDS, MAX_THREADS, is_amount, within, wrong};
 use crate::problem::{cores, exclusive};
-use crate::simulate::{self, GivenRowTimes, GivenRows, Simulation, Span};
+use crate::simulate::{self, Simulation, Span};
 use crate::{Invalid, PerPhase, Plan, Plans, Schedule, Seconds};
 
 pub use problem::{SplitPoint, SplitProblem};
 pub use ratio::next_ratio;
 pub use search::layer_split;
+
+use rows::{GivenRowTimes, GivenRows};
 
 /// What layer-split training adds to a schedule of one route, whose durations are those of mini-batches with given rows.
 ///
@@ -63,12 +66,16 @@ impl Split {
             .try_for_each(|phase| self.exact[phase].check(&format_args!("exact {}", phase.noun())).map(drop))
     }
 
-    fn given_rows(&self, epoch: u32) -> GivenRows {
+    fn given_rows(&self, batches: usize, epoch: u32) -> GivenRows {
         GivenRows {
+            batches,
             super_batch: self.super_batch.clamp(1, u32::MAX as usize) as u32,
             exact: (epoch == 0).then(|| Phase::ALL.map(|phase| self.exact[phase])),
             seconds: self.embedding.mean,
             threads: self.threads as f64,
+            rows: Vec::new(),
+            due: None,
+            trained: Vec::new(),
         }
     }
 }
@@ -157,7 +164,8 @@ pub fn split_timeline(schedule: &Schedule, split: &Split, epoch: u32) -> SplitSi
 fn run(schedule: &Schedule, split: &Split, epoch: u32, record: bool) -> SplitSimulation {
     let (shares, cores) = (schedule.shares.len(), cores(&schedule.resources));
     assert!(shares == 1, "a layer-split schedule has one share, not {shares}, on {cores} cores");
-    let (simulation, rows) = simulate::run(schedule, Some(&split.given_rows(epoch)), record);
+    let mut rows = split.given_rows(schedule.num_batches(), epoch);
+    let simulation = simulate::run(schedule, &mut rows, record);
     let share = &schedule.shares[0];
     let exclusive = |phase: Phase| exclusive(&schedule.resources, &share.hardware[phase]);
     let overlap = exclusive(Phase::Transferring) & exclusive(Phase::Training) == 0;
@@ -166,7 +174,7 @@ fn run(schedule: &Schedule, split: &Split, epoch: u32, record: bool) -> SplitSim
         let deadline = due.max(before - ahead);
         Embedding { super_batch: i + 1, span, deadline }
     };
-    SplitSimulation { simulation, embeddings: rows.into_iter().enumerate().map(embedding).collect() }
+    SplitSimulation { simulation, embeddings: rows.times().into_iter().enumerate().map(embedding).collect() }
 }
 
 /// A layer-split plan: an ordinary plan of mini-batches with given rows, and what computes these.

@@ -63,12 +63,12 @@ pub struct Simulation {
 ///
 /// O(mini-batches · (workers + resources)).
 pub fn simulate(schedule: &Schedule) -> Simulation {
-    run(schedule, None, false).0
+    run(schedule, &mut NoSideTasks, false)
 }
 
 /// As [`simulate`], with all activities.
 pub fn timeline(schedule: &Schedule) -> Simulation {
-    run(schedule, None, true).0
+    run(schedule, &mut NoSideTasks, true)
 }
 
 /// A schedule with its simulation.
@@ -77,38 +77,54 @@ pub(crate) fn simulated(schedule: Schedule) -> (Schedule, Simulation) {
     (schedule, simulation)
 }
 
-/// A layer-split epoch of one share. Rows of a super-batch are computed while the one before it trains, and its first transfer
-/// waits for them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct GivenRows {
-    /// Mini-batches of a super-batch.
-    pub(crate) super_batch: u32,
-    /// Seconds of each phase in the first super-batch, where it has no given rows. `None` where the epoch before has computed them;
-    /// then this one computes those of the next one's first super-batch while its last one trains, and ends with them at the
-    /// earliest.
-    pub(crate) exact: Option<[Seconds; 3]>,
-    /// Seconds of computing the rows of a super-batch, alone on the cores.
-    pub(crate) seconds: f64,
-    /// Threads that compute them.
-    pub(crate) threads: f64,
+/// Tasks on the cores beside the mini-batches of one share, which begin with phases of
+/// mini-batches, and transfers wait for their ends. The defaults have none.
+pub(crate) trait SideTasks {
+    /// Threads on the cores that every task takes, one task at a time.
+    fn threads(&self) -> f64 {
+        0.0
+    }
+
+    /// Mini-batches that may be transferred, by the tasks that have ended.
+    fn transferable(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Seconds of the phases of a mini-batch; `None` for those of the schedule.
+    fn seconds(&self, _number: u32) -> Option<&[Seconds; 3]> {
+        None
+    }
+
+    /// Whether [`SideTasks::waits`] is to be called when the next transfer waits for a task and for nothing else.
+    fn observes_waits(&self) -> bool {
+        false
+    }
+
+    /// The next transfer waits for a task alone, from `time` at the latest.
+    fn waits(&mut self, _time: f64) {}
+
+    /// A phase of a mini-batch begins. Returns the seconds, alone on the cores, of a task that begins at the same time.
+    fn begins(&mut self, _phase: Phase, _number: u32, _time: f64) -> Option<f64> {
+        None
+    }
+
+    /// The oldest task ends.
+    fn task_ends(&mut self, _span: Span) {}
+
+    /// A phase of a mini-batch ends.
+    fn ends(&mut self, _phase: Phase, _number: u32, _time: f64) {}
 }
 
-/// The rows of one super-batch.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct GivenRowTimes {
-    /// Span of their computation.
-    pub(crate) span: Span,
-    /// Time at which the super-batch's first transfer could begin if the rows were computed.
-    pub(crate) due: f64,
-    /// End of the training of the super-batch before.
-    pub(crate) before: f64,
-}
+/// Mini-batches alone.
+struct NoSideTasks;
 
-/// A phase of a mini-batch, or the rows of the next super-batch.
+impl SideTasks for NoSideTasks {}
+
+/// A phase of a mini-batch, or a task beside them.
 #[derive(Debug, Clone, Copy)]
 enum Task {
     Phase { step: Step, number: u32, batch: u32, worker: usize },
-    Rows,
+    Side,
 }
 
 impl Task {
@@ -148,7 +164,7 @@ fn slow(schedule: &Schedule, running: &mut [Running], now: f64) {
     for r in running {
         let share = match r.task {
             Task::Phase { step, .. } => Some((step.phase, &schedule.shares[step.share])),
-            Task::Rows => None,
+            Task::Side => None,
         };
         let slowed = match share.map(|(phase, share)| (phase, share.contention, share.workers)) {
             _ if r.threads <= 0.0 => 1.0,
@@ -167,15 +183,15 @@ fn slow(schedule: &Schedule, running: &mut [Running], now: f64) {
     }
 }
 
-/// Simulates an epoch, of one share where it has given rows; all rows that it computes come with it.
-pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) -> (Simulation, Vec<GivenRowTimes>) {
+/// Simulates an epoch with these tasks beside its mini-batches, of one share where there are any.
+pub(crate) fn run<S: SideTasks>(schedule: &Schedule, side: &mut S, record: bool) -> Simulation {
     let n = schedule.num_batches();
     let mut choose = policy::of(schedule);
     let mut state = State::new(schedule);
-    state.transferable = given.map_or(u32::MAX, |g| g.super_batch);
+    state.transferable = side.transferable();
     let sizes = state.free;
     let threads: Vec<_> = schedule.shares.iter().map(|s| schedule.threads_on_cores(s).map(|t| t as f64)).collect();
-    let can_slow = can_slow(schedule, &threads, given.map_or(0.0, |g| g.threads));
+    let can_slow = can_slow(schedule, &threads, side.threads());
     let seconds: Vec<[Seconds; 3]> = schedule.shares.iter().map(ScheduleShare::seconds).collect();
     let mut ends = vec![0.0; schedule.resources.len()];
     let mut busy = vec![0.0; schedule.resources.len()];
@@ -186,15 +202,12 @@ pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) 
     let mut order = Vec::with_capacity(3 * n);
     let mut activities = Vec::with_capacity(if record { 3 * n } else { 0 });
     let (mut time, mut next, mut peak, mut first_fill) = (0.0_f64, 0_u32, [0, 0], None);
-    let (mut rows, mut due): (Vec<GivenRowTimes>, Option<f64>) = (Vec::new(), None);
-    // Ends of training of super-batches.
-    let mut trained: Vec<f64> = Vec::new();
 
     loop {
         let before = running.len();
         loop {
-            if given.is_some() && due.is_none() && waits_for_rows(&state) {
-                due = Some(time);
+            if side.observes_waits() && waits_for_task(&state) {
+                side.waits(time);
             }
             let Some(step) = choose(&Snapshot { state: &state, time, ends: &ends, seconds: &seconds }) else { break };
             let number = state.begin(step);
@@ -210,24 +223,11 @@ pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) 
             if step.phase == Phase::Training {
                 first_fill.get_or_insert(time);
             }
-            let exact = given.filter(|g| number < g.super_batch).and_then(|g| g.exact.as_ref());
-            let of_share = exact.unwrap_or(&seconds[step.share]);
-            let took = of_share[step.phase as usize].mean;
-            let begins = |g: &&GivenRows| number.is_multiple_of(g.super_batch);
-            match (step.phase, given.filter(begins)) {
-                (Phase::Training, Some(g))
-                    if g.exact.is_none() || n as u64 > u64::from(number) + u64::from(g.super_batch) =>
-                {
-                    let shared = shared.expect("rows are computed on cores");
-                    busy[shared] += g.seconds * g.threads;
-                    let end = time + g.seconds;
-                    running.push(Running { task: Task::Rows, threads: g.threads, start: time, end, rate: 1.0 });
-                }
-                (Phase::Transferring, Some(_)) if number > 0 => {
-                    let of_batch = rows.last_mut().expect("rows are computed before they are transferred");
-                    of_batch.due = due.take().unwrap_or(time);
-                }
-                _ => {}
+            let took = side.seconds(number).unwrap_or(&seconds[step.share])[step.phase as usize].mean;
+            if let Some(took) = side.begins(step.phase, number, time) {
+                let (shared, threads) = (shared.expect("tasks beside mini-batches run on cores"), side.threads());
+                busy[shared] += took * threads;
+                running.push(Running { task: Task::Side, threads, start: time, end: time + took, rate: 1.0 });
             }
             let held = state.specs[step.share].exclusive[step.phase as usize];
             for i in (0..ends.len()).filter(|i| held >> i & 1 == 1) {
@@ -257,16 +257,12 @@ pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) 
             }
             let Running { task, start, .. } = running.swap_remove(i);
             let Task::Phase { step, number, batch, worker } = task else {
-                rows.push(GivenRowTimes { span: Span { start, end: time }, due: time, before: time });
-                state.transferable = state.transferable.saturating_add(given.map_or(0, |g| g.super_batch));
+                side.task_ends(Span { start, end: time });
+                state.transferable = side.transferable();
                 continue;
             };
             state.end(step, number);
-            let is_last = |g: &GivenRows| (number + 1).is_multiple_of(g.super_batch) || number as usize + 1 == n;
-            let ends = |g: &&GivenRows| step.phase == Phase::Training && is_last(g);
-            if given.filter(ends).is_some() {
-                trained.push(time);
-            }
+            side.ends(step.phase, number, time);
             if step.phase == Phase::Batching {
                 idle[step.share].push(worker);
             }
@@ -284,18 +280,13 @@ pub(crate) fn run(schedule: &Schedule, given: Option<&GivenRows>, record: bool) 
         "a policy left mini-batches behind: {} of {n} trained by {schedule}",
         state.trained
     );
-    rows.iter_mut().zip(&trained).for_each(|(rows, end)| rows.before = *end);
-    // The next epoch's first transfer is due when this one is trained.
-    if let (Some(last), Some(end), true) = (rows.last_mut(), trained.last(), given.is_some_and(|g| g.exact.is_none())) {
-        last.due = *end;
-    }
     activities.sort_by(|a, b| a.span.start.total_cmp(&b.span.start).then(a.id.cmp(&b.id)));
     let first_fill_seconds = first_fill.unwrap_or(0.0);
-    (Simulation { seconds: time, first_fill_seconds, busy, peak, order: Order::new(order), activities }, rows)
+    Simulation { seconds: time, first_fill_seconds, busy, peak, order: Order::new(order), activities }
 }
 
-/// Whether the first share's next transfer would begin now if its given rows were there.
-fn waits_for_rows(state: &State) -> bool {
+/// Whether the first share's next transfer would begin now if it waited for no task.
+fn waits_for_task(state: &State) -> bool {
     // Every policy of one share trains before it transfers.
-    state.waits_for_rows(Step { share: 0, phase: Phase::Transferring }) && state.step(0, Phase::Training).is_none()
+    state.waits_for_task(Step { share: 0, phase: Phase::Transferring }) && state.step(0, Phase::Training).is_none()
 }

@@ -52,7 +52,8 @@ pub(crate) struct State {
     pub(crate) free: [usize; 2],
     /// Mini-batches trained.
     pub(crate) trained: u32,
-    /// Mini-batches of each share that may be transferred: those whose given rows are computed. No limit in exact training.
+    /// Mini-batches of each share that may be transferred: those for which no task beside them has to
+    /// end first. No limit without such tasks.
     pub(crate) transferable: u32,
 }
 
@@ -113,21 +114,21 @@ impl State {
         self.buffer(step).is_none_or(|buffer| self.free[buffer] > 0)
     }
 
-    /// Whether the step may begin now: its mini-batch, given rows, worker or lane, buffer slot and resources are available.
+    /// Whether the step may begin now: its mini-batch, the tasks it waits for, worker or lane, buffer slot and resources are available.
     pub(crate) fn can_begin(&self, step: Step) -> bool {
-        self.has_rows(step) && self.can_begin_with_rows(step)
+        self.is_admitted(step) && self.can_begin_admitted(step)
     }
 
-    fn has_rows(&self, step: Step) -> bool {
+    fn is_admitted(&self, step: Step) -> bool {
         step.phase != Phase::Transferring || self.progress[step.share].begun[step.phase as usize] < self.transferable
     }
 
-    /// Whether the step waits for given rows and for nothing else.
-    pub(crate) fn waits_for_rows(&self, step: Step) -> bool {
-        !self.has_rows(step) && self.can_begin_with_rows(step)
+    /// Whether the step waits for a task beside mini-batches and for nothing else.
+    pub(crate) fn waits_for_task(&self, step: Step) -> bool {
+        !self.is_admitted(step) && self.can_begin_admitted(step)
     }
 
-    fn can_begin_with_rows(&self, step: Step) -> bool {
+    fn can_begin_admitted(&self, step: Step) -> bool {
         let (spec, progress) = (&self.specs[step.share], &self.progress[step.share]);
         let has_work = match step.phase {
             Phase::Batching => progress.begun[0] < spec.batches && progress.batching < spec.workers,
