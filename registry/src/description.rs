@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Accelerator, At, Batching, BatchingContext, CounterSpec, Key, Machine, OptionSpec, Phase, Result, SamplerKind,
+    Accelerator, At, Batching, BatchingContext, CounterSpec, Key, Machine, OptionSpec, Phase, Result, SamplingSpec,
     Training, TrainingContext, Transferring, TransferringContext, option,
 };
 
@@ -89,7 +89,7 @@ pub struct Description {
     /// Whether it is a transferring operator that gathers features where it writes mini-batches: batching then leaves them out.
     pub gathers_features: bool,
     /// The kinds of sampling of a batching operator, whose settings it reads.
-    pub samplers: &'static [SamplerKind],
+    pub samplers: &'static [SamplingSpec],
     /// Whether a batching operator makes the same mini-batches as every other interchangeable one of its kinds.
     pub interchangeable: bool,
     /// Whether it is a training operator with a model of its own (`--model custom`), and trains no other.
@@ -123,7 +123,7 @@ impl Description {
             takes_given_rows: false,
             features: FeatureFill::OnRequest,
             gathers_features: false,
-            samplers: &[SamplerKind::Neighbor],
+            samplers: &[SamplingSpec::NEIGHBOR],
             interchangeable: false,
             own_model: false,
             options: &[],
@@ -144,13 +144,13 @@ impl Description {
     }
 
     /// The same batching operator, which reads the settings of these kinds of sampling.
-    pub const fn sampling(mut self, samplers: &'static [SamplerKind]) -> Self {
+    pub const fn sampling(mut self, samplers: &'static [SamplingSpec]) -> Self {
         self.samplers = samplers;
         self
     }
 
-    /// The same batching operator, with the claim that its mini-batches are those of the reference of its kinds, bit for bit and
-    /// whatever its options are; `morphgl_conformance::batching::run` proves it. Plans and evaluation choose among such
+    /// The same batching operator, with the claim that its mini-batches are those of every other such operator of its kinds, bit
+    /// for bit and whatever its options are; `morphgl_conformance::batching` proves it. Plans and evaluation choose among such
     /// operators. One without the claim samples only where it is named.
     ///
     /// # Panics
@@ -240,9 +240,9 @@ impl Description {
 
     /// Whether a batching operator samples by `kind` where the user named `chosen`, or none: an operator that is not
     /// interchangeable has to be named.
-    pub fn samples(&self, kind: SamplerKind, chosen: Option<&Key>) -> bool {
+    pub fn samples(&self, kind: &str, chosen: Option<&Key>) -> bool {
         let named = chosen.map_or(self.interchangeable, |chosen| *chosen == self.key);
-        named && self.samplers.contains(&kind)
+        named && self.samplers.iter().any(|spec| spec.name == kind)
     }
 
     /// Checks names and types of the options given to the operator, an object by name or `null`.
@@ -265,4 +265,20 @@ impl Description {
         self.accelerators = accelerators;
         self
     }
+}
+
+impl SamplingSpec {
+    /// The kinds by which the linked operators sample: those of this crate first, then by name.
+    pub fn linked() -> Vec<Self> {
+        samplings(inventory::iter::<Description>.into_iter())
+    }
+}
+
+/// The kinds of some operators, each once: those of this crate first, then by name.
+pub(crate) fn samplings<'a>(descriptions: impl Iterator<Item = &'a Description>) -> Vec<SamplingSpec> {
+    let rank = |name: &str| SamplingSpec::BUILT_IN.iter().position(|spec| spec.name == name).unwrap_or(usize::MAX);
+    let mut specs: Vec<SamplingSpec> = descriptions.flat_map(|d| d.samplers).copied().collect();
+    specs.sort_by_key(|spec| (rank(spec.name), spec.name));
+    specs.dedup_by_key(|spec| spec.name);
+    specs
 }

@@ -14,6 +14,7 @@ mod operator;
 mod option;
 mod place;
 mod route;
+mod sampling;
 mod settings;
 
 pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, GivenRows, HostBatch, MiniBatch};
@@ -33,8 +34,9 @@ pub use operator::{
 pub use option::{OptionRole, OptionSpec, OptionType, check_options};
 pub use place::{At, Place};
 pub use route::Route;
+pub use sampling::SamplingSpec;
 pub use settings::{
-    Expansion, Fanout, Fanouts, NeighborSettings, Pick, SamplerKind, SamplerSettings, Sampling, SeedSet,
+    CustomSettings, Expansion, Fanout, Fanouts, NeighborSettings, Pick, SamplerSettings, Sampling, SeedSet,
     ShadowSettings, WalkSettings,
 };
 

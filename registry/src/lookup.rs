@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     Batching, BatchingContext, Build, Description, Error, ErrorKind, Key, Machine, Phase, Place, Result, Route,
-    Training, TrainingContext, Transferring, TransferringContext, Unavailable, route,
+    SamplingSpec, Training, TrainingContext, Transferring, TransferringContext, Unavailable, description, route,
 };
 
 /// All registered operators, sorted by key, and the machine on which each was probed once.
@@ -45,11 +45,21 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// Two descriptions have the same key.
+    /// Two descriptions have the same key, or declare different kinds of sampling by the same name.
     pub fn new(mut descriptions: Vec<Description>, mut machine: Machine) -> Result<Self> {
         descriptions.sort_by(|a, b| a.key.cmp(&b.key));
         if let Some(pair) = descriptions.windows(2).find(|pair| pair[0].key == pair[1].key) {
             return Err(Error::new(&pair[0].key, ErrorKind::Duplicate));
+        }
+        let samplings = description::samplings(descriptions.iter());
+        for (description, spec) in descriptions.iter().flat_map(|d| d.samplers.iter().map(move |spec| (d, spec))) {
+            let mut known = SamplingSpec::BUILT_IN.iter().chain(&samplings);
+            if known.find(|known| known.name == spec.name) != Some(spec) {
+                let name = spec.name;
+                let what =
+                    format!("another operator declares the sampler {name} with other settings; unlink one of them");
+                return Err(Error::setting(&description.key, what));
+            }
         }
         for description in &descriptions {
             for found in (description.accelerators)(&machine) {
@@ -65,6 +75,25 @@ impl Registry {
         };
         let operators = descriptions.into_iter().map(probed).collect();
         Ok(Self { operators, machine })
+    }
+
+    /// The kinds of sampling of all operators: those of this crate first, then by name.
+    pub fn samplings(&self) -> Vec<SamplingSpec> {
+        description::samplings(self.operators.iter().map(|o| &o.description))
+    }
+
+    /// Finds a kind of sampling by its name.
+    ///
+    /// # Errors
+    ///
+    /// No operator samples so; the error lists the kinds that exist.
+    pub fn sampling(&self, kind: &str) -> Result<SamplingSpec> {
+        let (all, is_it) = (self.samplings(), |spec: &&SamplingSpec| spec.name == kind);
+        all.iter().find(is_it).copied().ok_or_else(|| {
+            let names: Vec<&str> = all.iter().map(|spec| spec.name).collect();
+            let what = format!("no operator that is linked here samples by {kind:?}; there are {}", names.join(", "));
+            Error::setting("sampler", what)
+        })
     }
 
     /// The machine.

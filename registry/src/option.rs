@@ -112,13 +112,22 @@ impl OptionSpec {
         };
         let mut values: Vec<Value> = Vec::new();
         for text in [self.default].iter().chain(self.examples).chain(all) {
-            let value = serde_json::from_str(text).ok().filter(|value| self.takes(value));
-            let value = value.unwrap_or_else(|| Value::from(*text));
-            if self.takes(&value) && !values.contains(&value) {
+            if let Some(value) = self.read(text).filter(|value| !values.contains(value)) {
                 values.push(value);
             }
         }
         values
+    }
+
+    /// The default where it is a value; `None` where it is in words.
+    pub fn default_value(&self) -> Option<Value> {
+        self.read(self.default)
+    }
+
+    /// The value that a text is, as `--set` reads it; `None` where it is of another type.
+    fn read(&self, text: &str) -> Option<Value> {
+        let value = serde_json::from_str(text).ok().filter(|value| self.takes(value));
+        Some(value.unwrap_or_else(|| Value::from(text))).filter(|value| self.takes(value))
     }
 
     /// Whether `value` is of the option's type; its range is for the operator to check.
@@ -156,7 +165,7 @@ fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&
     scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, k)| k)
 }
 
-/// Checks names and types of the options given to `key`, an operator or what else has options.
+/// Checks names and types of the options given to `key`, an operator, a kind of sampling or what else has options.
 ///
 /// # Errors
 ///

@@ -5,9 +5,11 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
-use crate::{Error, Result};
+use crate::{Error, OptionSpec, Result, SamplingSpec};
 
 /// Neighbours sampled per node at one hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,27 +93,72 @@ impl WalkSettings {
     }
 }
 
-/// A kind of sampling.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum SamplerKind {
-    /// Neighbour sampling.
-    Neighbor,
-    /// ShaDow sampling.
-    Shadow,
-    /// Random walks.
-    Walk,
+/// Sampling of a kind that an operator of another crate declares.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CustomSettings {
+    /// Name of the kind.
+    #[serde(rename = "sampler")]
+    pub kind: String,
+    /// Number of blocks, one per layer of the model.
+    pub layers: usize,
+    /// Hops by fanouts, one per layer; `None` where the kind has none.
+    #[serde(flatten, skip_deserializing)]
+    pub hops: Option<NeighborSettings>,
+    /// Settings by name; those that are missing have the default of the kind.
+    #[serde(default)]
+    pub settings: Map<String, Value>,
 }
 
-impl fmt::Display for SamplerKind {
+impl CustomSettings {
+    /// The value of a setting of the kind, or its default.
+    pub fn value(&self, setting: &OptionSpec) -> Value {
+        let given = self.settings.get(setting.name).cloned();
+        given.or_else(|| setting.default_value()).unwrap_or_default()
+    }
+
+    /// Checks the settings against the declaration of their kind, of values names and types; their ranges are for the operator to check.
+    ///
+    /// # Errors
+    ///
+    /// As [`SamplingSpec::check_values`]; fanouts that it does not read, no fanouts where it reads
+    /// them, or not one per layer.
+    pub fn check(&self, spec: &SamplingSpec) -> Result<()> {
+        let context = format!("sampler {}", spec.name);
+        spec.check_values(&Value::Object(self.settings.clone()))?;
+        let hops = self.hops.as_ref().map(|hops| hops.fanouts.0.len());
+        match hops {
+            None if spec.by_fanouts => Err(Error::setting(context, "it samples by fanouts; give one per layer")),
+            Some(_) if !spec.by_fanouts => Err(Error::setting(context, "it does not read fanouts; leave them out")),
+            Some(hops) if hops != self.layers => {
+                let what = format!("{hops} fanouts for {} layers; give one per layer", self.layers);
+                Err(Error::setting(context, what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The settings with these fields.
+    fn read(fields: Value) -> serde_json::Result<Self> {
+        // An optional flattened field would take malformed fanouts for none.
+        let has_hops = ["fanouts", "expansion", "pick"].iter().any(|field| fields.get(field).is_some());
+        let hops = if has_hops { Some(serde_json::from_value(fields.clone())?) } else { None };
+        Ok(Self { hops, ..serde_json::from_value(fields)? })
+    }
+}
+
+impl fmt::Display for CustomSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}").to_lowercase())
+        write!(f, "{}, ", self.kind)?;
+        match &self.hops {
+            Some(hops) => write!(f, "{hops}")?,
+            None => write!(f, "{} layers", self.layers)?,
+        }
+        self.settings.iter().try_for_each(|(name, value)| write!(f, ", {name}={value}"))
     }
 }
 
 /// How the neighbourhood of seeds is sampled.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "sampler", rename_all = "lowercase")]
 pub enum Sampling {
     /// Neighbour sampling.
@@ -120,15 +167,35 @@ pub enum Sampling {
     Shadow(ShadowSettings),
     /// Random walks.
     Walk(WalkSettings),
+    /// A kind that an operator of another crate declares ([`SamplingSpec`]).
+    #[serde(untagged)]
+    Custom(CustomSettings),
+}
+
+impl<'de> Deserialize<'de> for Sampling {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let fields = Map::deserialize(deserializer)?;
+        let kind = fields.get("sampler").ok_or_else(|| D::Error::missing_field("sampler"))?;
+        let kind = kind.as_str().unwrap_or_default().to_string();
+        let fields = Value::Object(fields);
+        let read = match () {
+            () if kind == SamplingSpec::NEIGHBOR.name => serde_json::from_value(fields).map(Sampling::Neighbor),
+            () if kind == SamplingSpec::SHADOW.name => serde_json::from_value(fields).map(Sampling::Shadow),
+            () if kind == SamplingSpec::WALK.name => serde_json::from_value(fields).map(Sampling::Walk),
+            () => CustomSettings::read(fields).map(Sampling::Custom),
+        };
+        read.map_err(D::Error::custom)
+    }
 }
 
 impl Sampling {
-    /// Its kind.
-    pub fn kind(&self) -> SamplerKind {
+    /// The name of its kind.
+    pub fn kind(&self) -> &str {
         match self {
-            Sampling::Neighbor(_) => SamplerKind::Neighbor,
-            Sampling::Shadow(_) => SamplerKind::Shadow,
-            Sampling::Walk(_) => SamplerKind::Walk,
+            Sampling::Neighbor(_) => SamplingSpec::NEIGHBOR.name,
+            Sampling::Shadow(_) => SamplingSpec::SHADOW.name,
+            Sampling::Walk(_) => SamplingSpec::WALK.name,
+            Sampling::Custom(custom) => &custom.kind,
         }
     }
 
@@ -138,22 +205,24 @@ impl Sampling {
             Sampling::Neighbor(neighbor) => neighbor.fanouts.0.len(),
             Sampling::Shadow(shadow) => shadow.layers,
             Sampling::Walk(walk) => walk.layers,
+            Sampling::Custom(custom) => custom.layers,
         }
     }
 
-    /// The hops by fanouts, where the kind has any.
+    /// The hops by fanouts, where the kind is of this crate and has any: of those of another crate it is not known which nodes a
+    /// hop finds.
     pub fn hops(&self) -> Option<&NeighborSettings> {
         match self {
             Sampling::Neighbor(hops) | Sampling::Shadow(ShadowSettings { hops, .. }) => Some(hops),
-            Sampling::Walk(_) => None,
+            Sampling::Walk(_) | Sampling::Custom(_) => None,
         }
     }
 
-    /// The hops by fanouts, to be changed.
+    /// The hops of [`Sampling::hops`], to be changed.
     pub fn hops_mut(&mut self) -> Option<&mut NeighborSettings> {
         match self {
             Sampling::Neighbor(hops) | Sampling::Shadow(ShadowSettings { hops, .. }) => Some(hops),
-            Sampling::Walk(_) => None,
+            Sampling::Walk(_) | Sampling::Custom(_) => None,
         }
     }
 }
@@ -168,6 +237,7 @@ impl fmt::Display for Sampling {
                 "{walks} walks of at most {length} steps that end with probability {restart}, the {neighbors} most visited, \
                  {layers} layers"
             ),
+            Sampling::Custom(custom) => custom.fmt(f),
         }
     }
 }
@@ -248,7 +318,7 @@ impl SamplerSettings {
     pub fn neighbor(&self) -> Result<&NeighborSettings> {
         match &self.sampling {
             Sampling::Neighbor(neighbor) => Ok(neighbor),
-            other => Err(self.wrong_kind(SamplerKind::Neighbor, other.kind())),
+            _ => Err(self.wrong_kind(&SamplingSpec::NEIGHBOR)),
         }
     }
 
@@ -260,7 +330,7 @@ impl SamplerSettings {
     pub fn shadow(&self) -> Result<&ShadowSettings> {
         match &self.sampling {
             Sampling::Shadow(shadow) => Ok(shadow),
-            other => Err(self.wrong_kind(SamplerKind::Shadow, other.kind())),
+            _ => Err(self.wrong_kind(&SamplingSpec::SHADOW)),
         }
     }
 
@@ -272,11 +342,24 @@ impl SamplerSettings {
     pub fn walk(&self) -> Result<&WalkSettings> {
         match &self.sampling {
             Sampling::Walk(walk) => Ok(walk),
-            other => Err(self.wrong_kind(SamplerKind::Walk, other.kind())),
+            _ => Err(self.wrong_kind(&SamplingSpec::WALK)),
         }
     }
 
-    fn wrong_kind(&self, wanted: SamplerKind, found: SamplerKind) -> Error {
+    /// The settings of a kind that another crate declares, of checked names and types.
+    ///
+    /// # Errors
+    ///
+    /// Another kind of sampling, and as [`CustomSettings::check`].
+    pub fn custom(&self, spec: &SamplingSpec) -> Result<&CustomSettings> {
+        match &self.sampling {
+            Sampling::Custom(custom) if custom.kind == spec.name => custom.check(spec).map(|()| custom),
+            _ => Err(self.wrong_kind(spec)),
+        }
+    }
+
+    fn wrong_kind(&self, wanted: &SamplingSpec) -> Error {
+        let (wanted, found) = (wanted.name, self.sampling.kind());
         let what =
             format!("this operator samples by {wanted}, the settings are of {found}; choose an operator of that kind");
         Error::setting("sampler", what)

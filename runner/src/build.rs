@@ -8,7 +8,7 @@ use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_group::ShardedBatching;
 use morphgl_model_core::ModelKind;
 use morphgl_registry::{
-    Batching, BatchingContext, Error, ErrorKind, NeighborSettings, Phase, Place, Registry, Route, SamplerKind,
+    Batching, BatchingContext, CustomSettings, Error, ErrorKind, NeighborSettings, Phase, Place, Registry, Route,
     SamplerSettings, Sampling, SamplingSetting, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
 };
 
@@ -32,15 +32,16 @@ pub fn default_dataset() -> Dataset {
 /// # Errors
 ///
 /// An operator that does not exist or is not available, or no route with them; the error lists what exists.
-pub fn routes(registry: &Registry, wanted: &OperatorChoice, kind: SamplerKind) -> Result<Vec<Route>> {
+pub fn routes(registry: &Registry, wanted: &OperatorChoice, kind: &str) -> Result<Vec<Route>> {
     let wanted = [&wanted.batching, &wanted.transferring, &wanted.training].map(Option::as_ref);
     for key in wanted.into_iter().flatten() {
         registry.get(key)?;
     }
+    registry.sampling(kind)?;
     if let Some(batching) = wanted[0] {
         let samplers = registry.get(batching)?.samplers;
-        if !samplers.contains(&kind) {
-            bail!("{batching} does not sample by {kind}; give --sampler {}, or no --batching", samplers[0]);
+        if samplers.iter().all(|spec| spec.name != kind) {
+            bail!("{batching} does not sample by {kind}; give --sampler {}, or no --batching", samplers[0].name);
         }
     }
     let mut routes = registry.routes();
@@ -50,6 +51,15 @@ pub fn routes(registry: &Registry, wanted: &OperatorChoice, kind: SamplerKind) -
         let keys = [&r.batching, &r.transferring, &r.training];
         wanted.iter().zip(keys).all(|(wanted, key)| wanted.is_none_or(|wanted| wanted == key))
     });
+    let status = registry.status();
+    let by_name = status.iter().map(|s| s.description).filter(|d| d.samples(kind, Some(&d.key))).collect::<Vec<_>>();
+    if routes.is_empty() && wanted[0].is_none() && by_name.iter().all(|d| !d.interchangeable) {
+        let keys: Vec<String> = by_name.iter().map(|d| d.key.to_string()).collect();
+        bail!(
+            "sampler {kind}: operators that sample so run where they are named; give --batching {}",
+            keys.join(" or ")
+        );
+    }
     if routes.is_empty() {
         bail!(
             "no route batching → transferring → training fits ({n} in all); `morphgl ops` lists operators and routes"
@@ -115,7 +125,8 @@ pub(crate) fn features(dataset: &Dataset) -> Result<&FeatureMatrix> {
 /// The message for mini-batches that do not have one block per layer.
 pub(crate) fn layers_mismatch(sampling: &Sampling, layers: usize) -> String {
     match sampling {
-        Sampling::Neighbor(NeighborSettings { fanouts, .. }) => {
+        Sampling::Neighbor(NeighborSettings { fanouts, .. })
+        | Sampling::Custom(CustomSettings { hops: Some(NeighborSettings { fanouts, .. }), .. }) => {
             let hops = fanouts.0.len();
             format!("--fanouts {fanouts}: {hops} hops for a model of {layers} layers; give one fanout per layer")
         }

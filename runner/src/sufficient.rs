@@ -1,7 +1,7 @@
 //! Memory that suffices for a job, computed from its sizes before anything is measured.
 
 use morphgl_model_core::{ModelKind, ModelSpec};
-use morphgl_registry::{Fanout, Fanouts, Sampling};
+use morphgl_registry::{CustomSettings, Fanout, Fanouts, Sampling};
 
 use crate::JobConfig;
 
@@ -56,6 +56,9 @@ impl Sizes {
                 let fanout = walk.neighbors.try_into().map_or(Fanout::All, Fanout::AtMost);
                 Fanouts(vec![fanout; walk.layers])
             }
+            // The fanouts of another crate's kind bound the mean.
+            Sampling::Custom(CustomSettings { hops: Some(hops), .. }) => hops.fanouts.clone(),
+            Sampling::Custom(custom) => Fanouts(vec![Fanout::All; custom.layers]),
         };
         let (mut nodes, mut edges) = (vec![batch_size.min(self.nodes)], Vec::new());
         for fanout in fanouts.0 {
@@ -78,7 +81,8 @@ impl Sizes {
         let model = &config.spec.model;
         let (nodes, edges) = self.hops(&config.sampler.sampling, batch_size);
         let inputs = nodes[nodes.len() - 1];
-        let weights = if self.weighted || matches!(config.sampler.sampling, Sampling::Walk(_)) { 2 } else { 1 };
+        let importance = matches!(config.sampler.sampling, Sampling::Walk(_) | Sampling::Custom(_));
+        let weights = if self.weighted || importance { 2 } else { 1 };
         let blocks: u64 = edges.iter().map(|e| 4 * weights * e).sum::<u64>() + nodes.iter().map(|n| 4 * n).sum::<u64>();
         let batch = blocks + inputs * (8 + self.row_bytes);
         let worker = blocks + inputs * WORKER_NODE + self.nodes * TABLE_NODE;

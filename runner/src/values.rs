@@ -8,7 +8,7 @@ use morphgl_formats::Format;
 use morphgl_formats::edge_list::Column;
 use morphgl_graph_store::Dtype;
 use morphgl_hotness::{CachePolicy, PolicyKind};
-use morphgl_registry::Key;
+use morphgl_registry::{Key, SamplingSpec};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -79,6 +79,13 @@ pub(crate) fn named(text: &str) -> Result<(String, Value), String> {
         return Err("expected NAME=VALUE; `morphgl ops --options` lists names".to_string());
     };
     Ok((name.to_string(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
+}
+
+/// The name of a kind of sampling by which a linked operator samples.
+pub(crate) fn sampler() -> PossibleValuesParser {
+    PossibleValuesParser::new(
+        SamplingSpec::linked().into_iter().map(|spec| PossibleValue::new(spec.name).help(spec.help)),
+    )
 }
 
 /// Bytes with or without a unit: `8GiB` or `8G`, `500MiB`, `1.5GB`, `4096`; in upper or lower case.

@@ -13,7 +13,7 @@ use morphgl_execute::{Control, Event};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::Dataset;
 use morphgl_plan::{Hardware, Memory, Resource, RouteKeys, Schedule, ScheduleShare, Seconds};
-use morphgl_registry::{Fanouts, RouteOperators, SamplerKind, Sampling, TrainingOperator};
+use morphgl_registry::{Fanouts, RouteOperators, Sampling, SamplingSpec, TrainingOperator};
 
 /// The system's allocator, counting calls and bytes of all threads.
 struct Counting;
@@ -178,7 +178,7 @@ fn by_job(dataset: &Arc<Dataset>, schedule: &Schedule) -> Epoch {
 /// With features gathered by batching or by transferring.
 fn by_hand(dataset: &Arc<Dataset>, schedule: &Schedule, gather: Gather) -> Epoch {
     let (context, config) = (context(), config());
-    let route = routes(context.registry(), &config.operators, SamplerKind::Neighbor).expect("a route").remove(0);
+    let route = routes(context.registry(), &config.operators, SamplingSpec::NEIGHBOR.name).expect("a route").remove(0);
     let builder = OperatorBuilder { dataset, config: &config, context: &context };
     let gathers = matches!(gather, Gather::Batching);
     let batching = builder.batching(&route, gathers).expect("a sampler");

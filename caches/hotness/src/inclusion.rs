@@ -1,6 +1,6 @@
 //! The probability that a node is in a mini-batch, propagated outward from the seeds.
 
-use morphgl_registry::{Error, Expansion, Result, SamplerKind, SamplerSettings};
+use morphgl_registry::{Error, Expansion, Result, SamplerSettings, Sampling};
 use rayon::prelude::*;
 
 use crate::policy::check_seeds;
@@ -62,7 +62,7 @@ impl Policy for Inclusion {
             });
         }
         drop(missed);
-        if settings.sampling.kind() == SamplerKind::Shadow {
+        if matches!(settings.sampling, Sampling::Shadow(_)) {
             // The rows of all nodes found are read once more, for the edges among them.
             rows.iter_mut().zip(&included).for_each(|(row, p)| *row += batches * p);
         }

@@ -1,7 +1,9 @@
 //! The work of seeds: aggregations that each of them is expected to cause.
 
 use morphgl_graph_store::Topology;
-use morphgl_registry::{Expansion, Fanout, NeighborSettings, Pick, Sampling, ShadowSettings, WalkSettings};
+use morphgl_registry::{
+    CustomSettings, Expansion, Fanout, NeighborSettings, Pick, Sampling, ShadowSettings, WalkSettings,
+};
 use rayon::prelude::*;
 
 /// The work of every node as the only seed of a mini-batch: expected edges, summed over its blocks.
@@ -15,6 +17,7 @@ use rayon::prelude::*;
 ///   one the rows of the seeds.
 /// - **Random walks:** a node's neighbours are the distinct nodes of the first steps, and every later step as one more node, up
 ///   to the maximum; they are expanded as if all were in-neighbours.
+/// - **Kinds of other crates:** as neighbour sampling by their fanouts; without any, every seed has the same work.
 ///
 /// The result is the same on any number of threads of the current rayon pool.
 ///
@@ -38,6 +41,10 @@ pub fn work(topology: &Topology, sampling: &Sampling) -> Vec<f32> {
             found
         }
         Sampling::Walk(walks) => expected(topology, &Walked(walks), Count::Edges),
+        Sampling::Custom(CustomSettings { hops: Some(hops), .. }) => {
+            expected(topology, &Hops::new(topology, hops), Count::Edges)
+        }
+        Sampling::Custom(_) => vec![1.0; topology.num_nodes()],
     }
 }
 

@@ -45,6 +45,7 @@ fn batching(dataset: &Arc<Dataset>, sampling: &Sampling, seeds: &[u32], batch_si
         Sampling::Neighbor(_) => Box::new(CpuNeighbor::new(&context).expect("valid")),
         Sampling::Shadow(_) => Box::new(CpuShadow::new(&context).expect("valid")),
         Sampling::Walk(_) => Box::new(CpuWalk::new(&context).expect("valid")),
+        Sampling::Custom(custom) => panic!("no operator here samples by {}", custom.kind),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The suite of phase Batching.
 //!
 //! [`run`] is for every batching operator. Where its description claims that it is interchangeable
-//! ([`Description::interchangeable`]), mini-batches equal those of [`reference::sample`], field for field.
+//! ([`Description::interchangeable`]), mini-batches equal those of [`reference::sample`], field for field. Of a kind of sampling
+//! that another crate declares there is no reference: [`equal`] compares the operators that sample by it.
 
 pub mod graphs;
 mod laws;
@@ -13,11 +14,11 @@ use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, BatchingWorker, Build, Description, Expansion, Fanouts, FeatureFill, HostBatch,
-    MiniBatch, NeighborSettings, Pick, Place, Result, SamplerKind, SamplerSettings, Sampling, SeedSet, ShadowSettings,
-    WalkSettings,
+    BatchId, Batching, BatchingContext, BatchingWorker, Build, CustomSettings, Description, Expansion, Fanouts,
+    FeatureFill, HostBatch, MiniBatch, NeighborSettings, Pick, Place, Result, SamplerSettings, Sampling, SamplingSpec,
+    SeedSet, ShadowSettings, WalkSettings,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// One set of inputs of an operator.
 #[derive(Debug, Clone)]
@@ -74,14 +75,18 @@ impl Case {
         self.with_hops(|hops| hops.fanouts = fanouts.parse().expect("fanouts"))
     }
 
-    /// The same by another kind of sampling, three layers deep.
-    fn by(&self, kind: SamplerKind) -> Self {
+    /// The same by another kind of sampling: three layers deep, but for fanouts that are layers.
+    fn by(&self, spec: &SamplingSpec) -> Self {
         let hops = self.settings.sampling.hops().cloned().unwrap_or_default();
-        let sampling = match kind {
-            SamplerKind::Neighbor => Sampling::Neighbor(hops),
-            SamplerKind::Shadow => Sampling::Shadow(ShadowSettings { hops, layers: 3 }),
-            SamplerKind::Walk => Sampling::Walk(WalkSettings { neighbors: 4, ..WalkSettings::of_layers(3) }),
-            other => panic!("the suite has no reference of sampling by {other}"),
+        let sampling = match *spec {
+            SamplingSpec::NEIGHBOR => Sampling::Neighbor(hops),
+            SamplingSpec::SHADOW => Sampling::Shadow(ShadowSettings { hops, layers: 3 }),
+            SamplingSpec::WALK => Sampling::Walk(WalkSettings { neighbors: 4, ..WalkSettings::of_layers(3) }),
+            SamplingSpec { name, by_fanouts, .. } => {
+                let hops = by_fanouts.then_some(hops);
+                let layers = hops.as_ref().map_or(3, |hops| hops.fanouts.0.len());
+                Sampling::Custom(CustomSettings { kind: name.to_string(), layers, hops, settings: Map::new() })
+            }
         };
         self.with(|s| s.sampling = sampling)
     }
@@ -188,26 +193,87 @@ pub fn run(description: &Description) {
     let Some(place) = crate::output_place(description) else { return };
     assert!(!description.samplers.is_empty(), "a batching operator samples by one kind at least");
     let subject = Subject { description, place, options: Value::Null };
-    for &kind in description.samplers {
-        properties(&subject, kind);
-        options(&subject, kind);
-        match kind {
+    for spec in description.samplers {
+        properties(&subject, spec);
+        options(&subject, spec);
+        settings(&subject, spec);
+        match *spec {
             _ if !description.interchangeable => {}
-            SamplerKind::Neighbor => neighbor_is_the_reference(&subject),
-            SamplerKind::Shadow => shadow_is_the_reference(&subject),
-            SamplerKind::Walk => walk_is_the_reference(&subject),
-            other => panic!("the suite has no reference of sampling by {other}"),
+            SamplingSpec::NEIGHBOR => neighbor_is_the_reference(&subject),
+            SamplingSpec::SHADOW => shadow_is_the_reference(&subject),
+            SamplingSpec::WALK => walk_is_the_reference(&subject),
+            _ => {}
         }
     }
 }
 
+/// Tests that two operators make the same mini-batches by the kind of sampling `spec`, which both describe and which has no
+/// reference: with its defaults, and with each of its settings set. Skips operators that cannot run on this machine.
+///
+/// # Panics
+///
+/// When a mini-batch differs, or one of the operators does not sample by the kind.
+pub fn equal(spec: &SamplingSpec, descriptions: [&Description; 2]) {
+    let samples = |description: &Description| assert!(description.samplers.contains(spec), "{}", description.key);
+    descriptions.into_iter().for_each(samples);
+    let [Some(one), Some(other)] = descriptions.map(crate::output_place) else { return };
+    let subject = |description, place| Subject { description, place, options: Value::Null };
+    let (one, other) = (subject(descriptions[0], one), subject(descriptions[1], other));
+    for case in cases() {
+        let case = case.by(spec);
+        laws::batches_equal_those_of(&one, &other, &case);
+        each_setting(&one, spec, &case, |case| laws::batches_equal_those_of(&one, &other, case));
+    }
+}
+
+/// Calls `checked` with each setting of a kind of another crate set to each of the values to try, where the operator takes it.
+fn each_setting(subject: &Subject<'_>, spec: &SamplingSpec, case: &Case, checked: impl Fn(&Case)) {
+    let built = |settings: Value| {
+        let case = case.with(|s| {
+            if let (Sampling::Custom(custom), Value::Object(settings)) = (&mut s.sampling, settings) {
+                custom.settings = settings;
+            }
+        });
+        subject.build(&case).map(|_| case)
+    };
+    crate::set_each_option(spec.settings, built, |_, case| checked(&case));
+}
+
+/// With each setting of a kind of another crate set, an operator makes valid mini-batches, each a function of its id; every setting
+/// has a default, which is what a mini-batch without the setting is made by; unknown settings and fanouts out of place are refused.
+fn settings(subject: &Subject<'_>, spec: &SamplingSpec) {
+    let case = Case::new(graphs::random(60, 5, false)).by(spec);
+    let Sampling::Custom(custom) = &case.settings.sampling else { return };
+    for setting in spec.settings {
+        assert!(setting.default_value().is_some(), "setting {}: its default is no value", setting.name);
+    }
+    let defaults = CustomSettings { settings: spec.defaults(), ..custom.clone() };
+    let defaults = case.with(|s| s.sampling = Sampling::Custom(defaults));
+    assert_eq!(subject.epoch(&case, 0), subject.epoch(&defaults, 0), "the settings that are left out are the defaults");
+    each_setting(subject, spec, &case, |case| {
+        laws::batches_fit_the_graph(subject, case);
+        laws::batches_are_a_function_of_their_id(subject, case);
+        laws::shares_have_their_seeds(subject, case);
+        laws::reordering_renames_the_nodes(subject, case);
+    });
+    let refuse = |what: &str, wrong: CustomSettings| {
+        let error = subject.build(&case.with(|s| s.sampling = Sampling::Custom(wrong))).err();
+        let error = error.unwrap_or_else(|| panic!("{what} has to be refused"));
+        crate::one_line(what, &error.to_string());
+    };
+    let unknown = [("no-setting".to_string(), Value::Null)].into_iter().collect();
+    refuse("a setting that the kind does not have", CustomSettings { settings: unknown, ..custom.clone() });
+    let hops = custom.hops.is_none().then(NeighborSettings::default);
+    refuse("fanouts out of place", CustomSettings { hops, ..custom.clone() });
+}
+
 /// With each of its options set, an operator makes valid mini-batches, each a function of its id; an interchangeable one the same
 /// ones as without.
-fn options(subject: &Subject<'_>, kind: SamplerKind) {
-    let &Subject { description, ref place, .. } = subject;
+fn options(without: &Subject<'_>, spec: &SamplingSpec) {
+    let &Subject { description, ref place, .. } = without;
     // Some seeds repeat.
     let seeds: Vec<u32> = (0..32).map(|i| i * i % 60).collect();
-    let case = Case::new(graphs::random(60, 5, false)).of(&seeds).by(kind);
+    let case = Case::new(graphs::random(60, 5, false)).of(&seeds).by(spec);
     let built = |options: Value| {
         let subject = Subject { description, place: place.clone(), options };
         subject.build(&case).map(|_| subject)
@@ -215,22 +281,24 @@ fn options(subject: &Subject<'_>, kind: SamplerKind) {
     crate::set_each_option(description.options, built, |_, subject| {
         laws::batches_fit_the_graph(&subject, &case);
         laws::batches_are_a_function_of_their_id(&subject, &case);
-        if description.interchangeable {
-            laws::batches_equal_the_reference(&subject, &case);
+        match &case.settings.sampling {
+            _ if !description.interchangeable => {}
+            Sampling::Custom(_) => laws::batches_equal_those_of(&subject, without, &case),
+            _ => laws::batches_equal_the_reference(&subject, &case),
         }
     });
 }
 
-fn properties(subject: &Subject<'_>, kind: SamplerKind) {
+fn properties(subject: &Subject<'_>, spec: &SamplingSpec) {
     for case in cases() {
-        let case = case.by(kind);
+        let case = case.by(spec);
         laws::batches_fit_the_graph(subject, &case);
         laws::every_seed_comes_as_often_as_given(subject, &case);
         laws::batches_are_a_function_of_their_id(subject, &case);
         laws::shares_have_their_seeds(subject, &case);
         laws::reordering_renames_the_nodes(subject, &case);
     }
-    let case = Case::new(graphs::random(120, 7, true)).by(kind);
+    let case = Case::new(graphs::random(120, 7, true)).by(spec);
     laws::seed_and_epoch_change_the_draws(subject, &case);
     laws::features_are_left_out_when_asked(subject, &case);
     laws::impossible_requests_are_refused(subject, &case);
@@ -279,7 +347,7 @@ fn shadow_is_the_reference(subject: &Subject<'_>) {
         }
     }
     let weighted = Case::new(graphs::random(120, 7, true)).with_hops(|h| h.pick = Pick::Weighted);
-    laws::batches_equal_the_reference(subject, &weighted.by(SamplerKind::Shadow));
+    laws::batches_equal_the_reference(subject, &weighted.by(&SamplingSpec::SHADOW));
 }
 
 fn walk_is_the_reference(subject: &Subject<'_>) {

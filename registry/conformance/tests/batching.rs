@@ -5,11 +5,11 @@ use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use morphgl_conformance::batching::{Case, reference, run};
+use morphgl_conformance::batching::{Case, equal, reference, run};
 use morphgl_graph_store::{Dataset, Topology};
 use morphgl_registry::{
     At, BatchId, Batching, BatchingContext, BatchingWorker, Build, Description, Error, Handle, Hardware, HostBatch,
-    Key, MiniBatch, OptionSpec, OptionType, Phase, Result,
+    Key, MiniBatch, OptionSpec, OptionType, Phase, Result, Sampling, SamplingSpec,
 };
 
 /// The reference as an operator, with a fault.
@@ -161,4 +161,56 @@ fn a_sampler_with_other_mini_batches_conforms_where_it_does_not_claim_to_be_inte
 fn an_option_without_a_known_value_is_found() {
     const OPTIONS: [OptionSpec; 1] = [OptionSpec::new("bytes", OptionType::Count, "half of the memory", "a size")];
     refused::<0>(sampler::<0>().with_options(&OPTIONS), "option bytes: no value is known");
+}
+
+const ROUNDS: OptionSpec = OptionSpec::new("rounds", OptionType::Count, "0", "other draws").such_as(&["3"]);
+const OWN: SamplingSpec = SamplingSpec::new("own", "neighbours of our own").by_fanouts().with_settings(&[ROUNDS]);
+
+/// Neighbour sampling as a kind of another crate, with a setting that changes the draws.
+fn build_own<const FAULT: u8>(context: &BatchingContext) -> Result<Box<dyn Batching>> {
+    let mut context = context.clone();
+    let custom = match &context.settings.sampling {
+        // Fault 15: settings are not checked.
+        Sampling::Custom(custom) if FAULT == 15 => custom,
+        _ => context.settings.custom(&OWN)?,
+    };
+    // Fault 14: a setting that is left out is not its default.
+    let rounds = if FAULT == 14 && custom.settings.is_empty() { Some(5) } else { custom.value(&ROUNDS).as_u64() };
+    let hops = custom.hops.clone().unwrap_or_default();
+    context.settings.seed += 1000 * rounds.unwrap_or(0);
+    context.settings.sampling = Sampling::Neighbor(hops);
+    build::<FAULT>(&context)
+}
+
+fn own<const FAULT: u8>(interchangeable: bool) -> Description {
+    let key = Key::new(Phase::Batching, Hardware::CPU, "Own");
+    let description =
+        Description::new(key, "a kind of its own", At::Host, At::Host, Build::Batching(build_own::<FAULT>));
+    let description = description.sampling(&[OWN]).with_options(&[DEPTH]);
+    if interchangeable { description.interchangeable() } else { description }
+}
+
+#[test]
+fn a_kind_of_another_crate_is_checked_by_every_property_and_against_its_other_operators() {
+    run(&own::<0>(true));
+    // Its mini-batches have no reference: rows may be in any order.
+    run(&own::<7>(true));
+    run(&own::<12>(false));
+    refused::<5>(own::<5>(false), "more often than the graph has it");
+    refused::<12>(own::<12>(true), "input nodes of");
+    refused::<15>(own::<15>(false), "a setting that the kind does not have");
+    equal(&OWN, [&own::<0>(true), &own::<13>(true)]);
+    for other in [own::<7>(true), sampler::<0>()] {
+        let panic = catch_unwind(|| equal(&OWN, [&own::<0>(true), &other])).expect_err("they differ");
+        let message = morphgl_registry::panic_message(panic.as_ref());
+        assert!(message.contains("by two operators") || message.contains("Batching_CPU_Reference"), "{message}");
+    }
+}
+
+#[test]
+fn a_setting_that_is_not_its_default_where_it_is_left_out_is_found() {
+    refused::<14>(own::<14>(false), "the permutation of epoch 0");
+    const WORDS: OptionSpec = OptionSpec::new("words", OptionType::Count, "as many", "a number").such_as(&["1"]);
+    const KIND: SamplingSpec = SamplingSpec::new("own", "a kind").by_fanouts().with_settings(&[WORDS]);
+    refused::<0>(own::<0>(false).sampling(&[KIND]), "setting words: its default is no value");
 }

@@ -18,6 +18,12 @@ use morphgl_training_cpu_native as _;
 use morphgl_transferring_cpu_host as _;
 use pyo3::prelude::*;
 
+/// The kinds of sampling of the linked operators, and whether each reads fanouts.
+#[pyfunction]
+fn samplers() -> Vec<(&'static str, bool)> {
+    morphgl_registry::SamplingSpec::linked().into_iter().map(|spec| (spec.name, spec.by_fanouts)).collect()
+}
+
 /// Whether importers take a column of this name for ids.
 #[pyfunction]
 fn is_id_column(name: &str) -> bool {
@@ -33,6 +39,7 @@ fn _morphgl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<loader::Epoch>()?;
     module.add_class::<batch::Batch>()?;
     module.add_function(wrap_pyfunction!(csc::csc, module)?)?;
+    module.add_function(wrap_pyfunction!(samplers, module)?)?;
     module.add_function(wrap_pyfunction!(is_id_column, module)?)?;
     module.add_function(wrap_pyfunction!(command::run, module)?)
 }

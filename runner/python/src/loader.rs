@@ -8,7 +8,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use morphgl_execute::{Pool, PoolSettings, Stop};
 use morphgl_graph_store::{Dataset, Load, OpenOptions};
 use morphgl_registry::{
-    At, Batching, BatchingContext, Error, Key, Place, Registry, SamplerKind, SamplerSettings, SeedSet,
+    At, Batching, BatchingContext, Error, Key, Place, Registry, SamplerSettings, Sampling, SeedSet,
 };
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -67,10 +67,10 @@ impl Loader {
         };
         let seeds = borrowed::<u32>("input_nodes", seeds)?;
         let settings: SamplerSettings = serde_json::from_str(settings).map_err(invalid)?;
-        let kind = settings.sampling.kind();
-        let form = match (form, kind) {
+        let kind = settings.sampling.kind().to_string();
+        let form = match (form, &settings.sampling) {
             ("blocks", _) => Form::Blocks,
-            (_, SamplerKind::Shadow) => Form::Induced,
+            (_, Sampling::Shadow(_)) => Form::Induced,
             _ => Form::Edges,
         };
         let num_nodes = dataset.num_nodes();
@@ -82,14 +82,15 @@ impl Loader {
             let status = registry.status();
             let found = status.iter().find(|s| {
                 let from = if disk.is_some() { At::Disk } else { At::Host };
-                let samples = s.description.reads == from && s.description.samples(kind, None);
+                let samples = s.description.reads == from && s.description.samples(&kind, None);
                 samples && s.availability.is_ok()
             });
             let key = found.map(|s| s.description.key.clone()).ok_or_else(|| {
-                Error::setting(
-                    "sampler",
-                    format!("{kind} does not read from disk; leave memory and cache out, or sample by neighbor"),
-                )
+                let cure = match disk {
+                    Some(_) => "does not read from disk; leave memory and cache out, or sample by neighbor",
+                    None => "has no interchangeable operator in host memory; load by another sampler",
+                };
+                Error::setting("sampler", format!("{kind} {cure}"))
             })?;
             let place = Place::Host;
             let context = BatchingContext { dataset: Arc::clone(&dataset), seeds, settings, gather, place, options };

@@ -106,6 +106,8 @@ def test_wrong_options_name_themselves(learnable):
         ({"dropout": 2.0}, "--dropout: 2 is not a share"),
         ({"training": "Training_CPU_Torch"}, "give a torch module to morphgl.train"),
         ({"batch_size": 0}, "--batch-size"),
+        ({"sampler": "labor"}, "(?s)labor.*neighbor, shadow, walk"),
+        ({"sampler_option": {"layer_dependency": True}}, '--sampler-option: sampler neighbor: "layer_dependency" is none of its options'),
     ]:
         with pytest.raises(ValueError, match=message):
             morphgl.train(learnable, "sage", epochs=1, **options)

@@ -20,7 +20,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) trained: InferenceConfig,
     /// With all neighbours, or on sampled mini-batches [default: full; sampled where that does not fit in
-    /// memory, and with --sampler shadow and walk]
+    /// memory, and with any --sampler but neighbor]
     #[arg(long, value_parser = values::one_of::<Evaluation, _>(["full", "sampled"]))]
     evaluation: Option<Evaluation>,
 }

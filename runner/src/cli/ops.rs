@@ -3,7 +3,7 @@
 use clap::Parser;
 use morphgl_model_core::{LossDescription, ModelDescription};
 use morphgl_platform::SimdLevel;
-use morphgl_registry::{OptionSpec, Phase, Status};
+use morphgl_registry::{OptionSpec, Phase, SamplingSpec, Status};
 use serde_json::json;
 
 use super::{Outcome, show};
@@ -12,18 +12,25 @@ use crate::RunContext;
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl ops
-  morphgl ops --options                                        options for --set, and counters
+  morphgl ops --options                                        kinds of sampling, options for --set, and counters
   morphgl ops --options --json | jq '.operators[] | {key, options}'
   morphgl ops --json | jq '.operators[] | select(.available).key'")]
 pub(crate) struct Args {
-    /// Lists the counters of every operator, and its options for --set
+    /// Lists the kinds of sampling with their settings for --sampler-option, and of every operator the options for --set and the
+    /// counters
     #[arg(long)]
     options: bool,
 }
 
-/// The options and counters of every operator that has any.
-fn options(status: &[Status<'_>]) -> String {
+/// The kinds of sampling and their settings, and the options and counters of every operator that has any.
+fn options(samplings: &[SamplingSpec], status: &[Status<'_>]) -> String {
     let mut text = String::new();
+    for spec in samplings {
+        let fanouts = if spec.by_fanouts { "; reads --fanouts" } else { "" };
+        text += &format!("--sampler {}\n  {}{fanouts}\n", spec.name, spec.help);
+        text += &settings_text(spec.settings);
+    }
+    text += "\nset one with --sampler-option NAME=VALUE\n\n";
     for d in status.iter().map(|s| s.description).filter(|d| !(d.options.is_empty() && d.counters.is_empty())) {
         text += &format!("{}\n{}", d.key, settings_text(d.options));
         let counters: Vec<&str> = d.counters.iter().map(|c| c.name).collect();
@@ -117,7 +124,7 @@ pub(crate) fn run(args: &Args, context: &RunContext) -> anyhow::Result<Outcome> 
         text += &format!("{i}: {} → {} → {} (trained at {})\n", r.batching, r.transferring, r.training, r.trained_at);
     }
     if args.options {
-        text = options(&status);
+        text = options(&registry.samplings(), &status);
     }
     let operators: Vec<_> = status
         .iter()
@@ -129,12 +136,18 @@ pub(crate) fn run(args: &Args, context: &RunContext) -> anyhow::Result<Outcome> 
                 "available": s.availability.is_ok(), "reference": d.reference,
                 "reason": s.availability.as_ref().err().map(|u| &u.reason),
                 "simulated": d.simulated, "queues": d.queues, "features": d.features, "gathers_features": d.gathers_features,
-                "samplers": d.samplers, "interchangeable": d.interchangeable, "own_model": d.own_model,
+                "samplers": d.samplers.iter().map(|spec| spec.name).collect::<Vec<_>>(), "interchangeable": d.interchangeable, "own_model": d.own_model,
                 "options": d.options.iter().map(option).collect::<Vec<_>>(),
                 "counters": d.counters.iter().map(|c| json!({ "name": c.name, "help": c.help })).collect::<Vec<_>>(),
             })
         })
         .collect();
+    let samplers = registry.samplings();
+    let samplers = samplers.iter().map(|spec| {
+        let settings: Vec<_> = spec.settings.iter().map(option).collect();
+        json!({ "name": spec.name, "help": spec.help, "by_fanouts": spec.by_fanouts, "settings": settings })
+    });
+    let samplers: Vec<_> = samplers.collect();
     let listed = |what: &str| {
         let of = submitted.iter().filter(|s| s.what == what);
         let entry = |s: &Submitted| json!({ "name": s.name, "summary": s.summary, "settings": s.settings.iter().map(option).collect::<Vec<_>>() });
@@ -144,7 +157,7 @@ pub(crate) fn run(args: &Args, context: &RunContext) -> anyhow::Result<Outcome> 
         text,
         json!({
             "machine": machine, "isa": SimdLevel::current().name(), "operators": operators, "routes": routes,
-            "models": listed("model"), "losses": listed("loss"),
+            "samplers": samplers, "models": listed("model"), "losses": listed("loss"),
         }),
     ))
 }

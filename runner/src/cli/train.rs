@@ -41,7 +41,7 @@ pub(crate) struct Args {
 const FREE: [&str; 7] = ["resume", "epochs", "save", "time_limit", "checkpoint_every", "shard", "gradient_bucket"];
 
 /// Options that may be given beside `--config`: where it trains, what it writes, and the sampler's, which replace the run's.
-const FREE_OF_CONFIG: [&str; 33] = [
+const FREE_OF_CONFIG: [&str; 34] = [
     "config",
     "dataset",
     "mmap",
@@ -67,6 +67,7 @@ const FREE_OF_CONFIG: [&str; 33] = [
     "hot_ratio",
     "max_hot_ratio",
     "sampler",
+    "sampler_option",
     "fanouts",
     "batch_size",
     "expansion",

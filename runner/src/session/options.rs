@@ -92,7 +92,7 @@ pub struct TrainingOptions {
     #[arg(long)]
     pub patience: Option<u32>,
     /// How to evaluate: with all neighbours, on sampled mini-batches, or not at all
-    /// [default: full; sampled where that does not fit in memory, and with --sampler shadow and walk]
+    /// [default: full; sampled where that does not fit in memory, and with any --sampler but neighbor]
     #[arg(long, value_parser = values::one_of::<Evaluation, _>(["full", "sampled", "none"]))]
     pub evaluation: Option<Evaluation>,
     /// Epochs between evaluations [default: 1; without --epochs, as many as make 5 steps]

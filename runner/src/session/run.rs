@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use morphgl_graph_store::{Dataset, Schema};
-use morphgl_registry::BatchId;
+use morphgl_registry::{BatchId, SamplingSpec};
 use serde_json::{Value, json};
 
 use self::state::RunState;
@@ -151,6 +151,10 @@ pub(super) fn train(session: &Session, resumed: Option<&Path>) -> Result<RunResu
         result.text += &summary.text;
     }
     result.text += &trainers::in_words(&parts);
+    let sampling = &configured.job.sampler.sampling;
+    if sampling.kind() != SamplingSpec::NEIGHBOR.name {
+        result.text += &format!("mini-batches sampled by {sampling}\n");
+    }
     json["trainers"] = json!((!parts.is_empty()).then_some(&parts));
     json["training"] = serde_json::to_value(options)?;
     json["training"]["sampled_by"] = json!(sampled_by(&setup));

@@ -2,8 +2,8 @@
 
 use morphgl_graph_store::Topology;
 use morphgl_registry::{
-    Error, Fanout, NeighborSettings, Pick, Result, SamplerSettings, Sampling, SamplingSetting, SeedSet, ShadowSettings,
-    WalkSettings,
+    CustomSettings, Error, Fanout, NeighborSettings, Pick, Result, SamplerSettings, Sampling, SamplingSetting, SeedSet,
+    ShadowSettings, WalkSettings,
 };
 
 use crate::stream::HOP_BITS;
@@ -57,6 +57,10 @@ pub fn check_limits(
             check_hops(hops, weights)?;
         }
         Sampling::Walk(walk) => check_walk(walk)?,
+        Sampling::Custom(CustomSettings { layers, hops, .. }) => {
+            check_layers(*layers)?;
+            hops.as_ref().map_or(Ok(()), |hops| check_hops(hops, weights))?;
+        }
     }
     let degree = largest_degree();
     if degree > u64::from(u32::MAX) {

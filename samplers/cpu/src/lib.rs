@@ -11,7 +11,7 @@ pub use walk::CpuWalk;
 // Graph and contract, so that this crate alone samples.
 pub use {morphgl_graph_store as graph_store, morphgl_registry as registry};
 
-use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, SamplerKind};
+use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, SamplingSpec};
 
 /// Neighbour sampling.
 pub const NEIGHBOR: Description = Description::new(
@@ -31,7 +31,7 @@ pub const SHADOW: Description = Description::new(
     At::Host,
     Build::Batching(|context| Ok(Box::new(CpuShadow::new(context)?))),
 )
-.sampling(&[SamplerKind::Shadow])
+.sampling(&[SamplingSpec::SHADOW])
 .interchangeable();
 
 /// Random walks.
@@ -42,7 +42,7 @@ pub const WALK: Description = Description::new(
     At::Host,
     Build::Batching(|context| Ok(Box::new(CpuWalk::new(context)?))),
 )
-.sampling(&[SamplerKind::Walk])
+.sampling(&[SamplingSpec::WALK])
 .interchangeable();
 
 morphgl_registry::submit! { NEIGHBOR }

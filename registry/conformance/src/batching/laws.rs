@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use morphgl_registry::{
-    BatchId, Block, GivenNodes, HostBatch, MiniBatch, NeighborSettings, SamplerKind, SamplerSettings, Sampling,
-    WalkSettings,
+    BatchId, Block, GivenNodes, HostBatch, MiniBatch, NeighborSettings, SamplerSettings, Sampling, WalkSettings,
 };
 
 use super::{Case, Subject, graphs, ids, on_host, prepare, reference, worker};
@@ -41,9 +40,11 @@ pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
             };
             let repeats = (0..batch.num_seeds).map(|seed| (seed, first[&nodes[seed]]));
             assert!(repeats.into_iter().all(|(a, b)| row(a) == row(b)), "occurrences of a seed have equal rows");
-            let walks = case.settings.sampling.kind() == SamplerKind::Walk;
-            assert_eq!(block.importance, walks, "weights are importance where the sampler gives any");
             match &case.settings.sampling {
+                Sampling::Custom(_) if block.importance => {
+                    let weights = block.weights.as_ref().map(Vec::len);
+                    assert_eq!(weights, Some(block.num_edges()), "importance of every edge");
+                }
                 Sampling::Walk(walk) => rows_have_importance(block, walk),
                 _ => edges_are_the_graphs(block, &batch, case),
             }
@@ -72,6 +73,7 @@ fn block_is_valid(block: &Block) {
 
 /// Rows hold distinct neighbours in descending order of whole visits.
 fn rows_have_importance(block: &Block, walk: &WalkSettings) {
+    assert!(block.importance, "weights are importance where the sampler gives any");
     let weights = block.weights.as_ref().expect("importance of every edge");
     assert_eq!(weights.len(), block.num_edges(), "importance of every edge");
     for row in 0..block.num_dst {
@@ -92,6 +94,7 @@ fn rows_have_importance(block: &Block, walk: &WalkSettings) {
 /// The block's edges are a sub-multiset of the graph's.
 fn edges_are_the_graphs(block: &Block, batch: &HostBatch, case: &Case) {
     let topology = &case.dataset.topology;
+    assert!(!block.importance, "weights are importance where the sampler gives any");
     assert_eq!(block.weights.is_some(), topology.weights().is_some(), "weights where the graph has them");
     for row in 0..block.num_dst {
         let node = batch.input_nodes[row];
@@ -265,9 +268,13 @@ pub(super) fn impossible_requests_are_refused(subject: &Subject<'_>, case: &Case
         Sampling::Neighbor(hops) => hops.fanouts.0.clear(),
         Sampling::Shadow(shadow) => shadow.layers = 0,
         Sampling::Walk(walk) => walk.layers = 0,
+        Sampling::Custom(custom) => {
+            custom.layers = 0;
+            custom.hops.iter_mut().for_each(|hops| hops.fanouts.0.clear());
+        }
     });
-    let other = match case.settings.sampling.kind() {
-        SamplerKind::Walk => Sampling::Neighbor(NeighborSettings::default()),
+    let other = match case.settings.sampling {
+        Sampling::Walk(_) => Sampling::Neighbor(NeighborSettings::default()),
         _ => Sampling::Walk(WalkSettings::of_layers(2)),
     };
     refuse("another kind of sampling", &|s| s.sampling = other.clone());
@@ -306,6 +313,15 @@ pub(super) fn batches_equal_the_reference(subject: &Subject<'_>, case: &Case) {
         assert_eq!(batch.blocks, expected.blocks, "blocks of {}, {:?}", batch.id, case.settings);
         batch.input_nodes.clone_from(&expected.input_nodes);
         assert_eq!(batch, expected, "{}", case.settings.sampling);
+    }
+}
+
+/// Mini-batches of two operators are equal, field for field, but for features where one of them gathers none.
+pub(super) fn batches_equal_those_of(subject: &Subject<'_>, other: &Subject<'_>, case: &Case) {
+    let case = Case { gather: case.gather && subject.gathers() && other.gathers(), ..case.clone() };
+    for (batch, expected) in subject.epoch(&case, 3).into_iter().zip(other.epoch(&case, 3)) {
+        assert_eq!(batch.input_nodes, expected.input_nodes, "input nodes of {}, {:?}", batch.id, case.settings);
+        assert_eq!(batch, expected, "{} by two operators, {}", batch.id, case.settings.sampling);
     }
 }
 

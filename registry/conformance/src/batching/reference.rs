@@ -16,6 +16,10 @@ use morphgl_sampler_core::ln;
 use super::Case;
 
 /// The mini-batch `id` of the case.
+///
+/// # Panics
+///
+/// As [`sample_share`].
 pub fn sample(case: &Case, id: BatchId) -> HostBatch {
     sample_share(case, id, 0..usize::MAX)
 }
@@ -24,7 +28,7 @@ pub fn sample(case: &Case, id: BatchId) -> HostBatch {
 ///
 /// # Panics
 ///
-/// When the share begins behind the last seed.
+/// When the share begins behind the last seed, or the kind of sampling is another crate's.
 pub fn sample_share(case: &Case, id: BatchId, share: Range<usize>) -> HostBatch {
     let (dataset, settings) = (&*case.dataset, &case.settings);
     let order = order(case, id.epoch);
@@ -43,6 +47,7 @@ pub fn sample_share(case: &Case, id: BatchId, share: Range<usize>) -> HostBatch 
             (nodes, blocks)
         }
         Sampling::Walk(settings) => walk(case, id, seeds, settings),
+        Sampling::Custom(custom) => panic!("there is no reference of sampling by {}", custom.kind),
     };
     assemble(case, id, seeds, (nodes, blocks))
 }

@@ -1,5 +1,9 @@
-//! LABOR-0 (Balin & Çatalyürek, NeurIPS 2023): neighbours are kept by random numbers of their own, so that the nodes of a
-//! mini-batch share neighbours, and fewer are read for the same fanouts. A batching operator with an option and a counter.
+//! LABOR-0 (Layer-Neighbor Sampling; Balin & Çatalyürek, NeurIPS 2023, arXiv:2210.13339): one random number per source node and hop
+//! decides on all its edges, so that the nodes of a mini-batch share neighbours, and fewer are read for the same fanouts.
+//!
+//! A batching operator with a kind of sampling of its own, whose settings change mini-batches, an option that does not, and counters.
+//! All kept edges of a row had the same probability, min(1, fanout / degree): the paper's estimator is then the mean of the kept
+//! neighbours, which is what models compute.
 
 use std::mem;
 use std::ops::Range;
@@ -8,7 +12,7 @@ use std::sync::Arc;
 use morphgl_registry::{
     At, BatchId, Batching, BatchingContext, BatchingWorker, Block, Build, CounterSpec, Counters, Description, Error,
     Expansion, Fanout, Handle, Hardware, HostBatch, Key, MiniBatch, NeighborSettings, OptionSpec, OptionType, Phase,
-    Pick, Result,
+    Pick, Result, SamplingSetting, SamplingSpec,
 };
 use morphgl_sampler_core::{HostBatching, HostWorker, Relabel, Row, SampleSeeds, Stream, check_threads};
 
@@ -17,11 +21,26 @@ pub const KEY: Key = Key::new(Phase::Batching, Hardware::CPU, "Labor");
 
 const LAYER_DEPENDENCY: OptionSpec =
     OptionSpec::new("layer_dependency", OptionType::Bool, "false", "draw the same random numbers at every hop");
+const BATCH_DEPENDENCY: OptionSpec =
+    OptionSpec::new("batch_dependency", OptionType::Count, "1", "successive mini-batches with the same random numbers")
+        .such_as(&["3"])
+        .in_unit("mini-batches");
+
+/// The kind of sampling, `--sampler labor`.
+pub const LABOR: SamplingSpec = SamplingSpec::new("labor", "neighbours that the nodes of a mini-batch share (LABOR-0)")
+    .by_fanouts()
+    .with_settings(&[LAYER_DEPENDENCY, BATCH_DEPENDENCY]);
+
+const RESERVE: OptionSpec = OptionSpec::new("reserve", OptionType::Count, "0", "memory reserved for each block")
+    .such_as(&["5000"])
+    .in_unit("edges");
 
 /// Number of input nodes.
 pub const NODES: CounterSpec = CounterSpec::new("input_nodes", "input nodes of mini-batches");
+/// Number of edges.
+pub const EDGES: CounterSpec = CounterSpec::new("kept_edges", "edges of mini-batches");
 
-/// The description that is registered. Its mini-batches are its own: it does not claim to be interchangeable with other samplers.
+/// The description that is registered.
 pub const DESCRIPTION: Description = Description::new(
     KEY,
     "samples k hops of neighbours that the nodes of a mini-batch share (LABOR-0)",
@@ -29,8 +48,10 @@ pub const DESCRIPTION: Description = Description::new(
     At::Host,
     Build::Batching(|context| Ok(Box::new(Labor::new(context)?))),
 )
-.with_options(&[LAYER_DEPENDENCY])
-.with_counters(&[NODES]);
+.sampling(&[LABOR])
+.interchangeable()
+.with_options(&[RESERVE])
+.with_counters(&[NODES, EDGES]);
 
 morphgl_registry::submit! { DESCRIPTION }
 
@@ -38,18 +59,34 @@ morphgl_registry::submit! { DESCRIPTION }
 #[derive(Debug)]
 pub struct Labor {
     host: Arc<HostBatching>,
-    settings: NeighborSettings,
+    settings: Settings,
+}
+
+/// Settings of the kind, and the option.
+#[derive(Debug, Clone)]
+struct Settings {
+    hops: NeighborSettings,
     layer_dependency: bool,
+    batch_dependency: u32,
+    reserve: usize,
 }
 
 impl Labor {
     fn new(context: &BatchingContext) -> Result<Self> {
-        let settings = context.settings.neighbor()?.clone();
-        if settings.pick == Pick::Weighted {
-            return Err(Error::setting(KEY, "it picks neighbours uniformly; leave --weighted out"));
+        let custom = context.settings.custom(&LABOR)?;
+        let hops = custom.hops.clone().expect("a kind by fanouts has hops");
+        if hops.pick == Pick::Weighted {
+            return Err(Error::sampling(SamplingSetting::WeightedPick, "labor picks uniformly; leave it out"));
         }
-        let layer_dependency = context.options[LAYER_DEPENDENCY.name].as_bool().unwrap_or(false);
-        Ok(Self { host: Arc::new(HostBatching::new(context)?), settings, layer_dependency })
+        let layer_dependency = custom.value(&LAYER_DEPENDENCY) == true;
+        let number = |value: Option<u64>| value.and_then(|value| u32::try_from(value).ok());
+        let refused = |name: &str, cure: &str| Error::setting(KEY, format!("{name} is out of range; give {cure}"));
+        let batch_dependency = number(custom.value(&BATCH_DEPENDENCY).as_u64()).filter(|&batches| batches > 0);
+        let batch_dependency = batch_dependency.ok_or_else(|| refused(BATCH_DEPENDENCY.name, "1 to 2^32 - 1"))?;
+        let reserve = number(context.options[RESERVE.name].as_u64().or(Some(0)));
+        let reserve = reserve.ok_or_else(|| refused(RESERVE.name, "at most 2^32 - 1"))? as usize;
+        let settings = Settings { hops, layer_dependency, batch_dependency, reserve };
+        Ok(Self { host: Arc::new(HostBatching::new(context)?), settings })
     }
 }
 
@@ -61,8 +98,7 @@ impl Batching for Labor {
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         check_threads(threads)?;
         let relabel = Relabel::for_graph(self.host.dataset.num_nodes(), |_| 0);
-        let Self { settings, layer_dependency, .. } = self;
-        let sampler = Sampler { settings: settings.clone(), layer_dependency: *layer_dependency, relabel };
+        let sampler = Sampler { settings: self.settings.clone(), relabel };
         Ok(Box::new(Counting(HostWorker::new(Arc::clone(&self.host), threads, sampler)?)))
     }
 }
@@ -70,28 +106,29 @@ impl Batching for Labor {
 /// The sampling of one worker, on one thread.
 #[derive(Debug)]
 struct Sampler {
-    settings: NeighborSettings,
-    layer_dependency: bool,
+    settings: Settings,
     relabel: Relabel,
 }
 
 impl SampleSeeds for Sampler {
     fn sample(&mut self, host: &HostBatching, seeds: &[u32], batch: &mut HostBatch) -> Result<()> {
-        let Self { settings, layer_dependency, relabel } = self;
+        let Self { settings: Settings { hops, layer_dependency, batch_dependency, reserve }, relabel } = self;
         let topology = &host.dataset.topology;
         let (id, weights) = (batch.id, topology.weights());
+        let drawn = BatchId { index: id.index / *batch_dependency, ..id };
         relabel.start(mem::take(&mut batch.input_nodes));
         relabel.add_seeds(seeds);
         batch.num_seeds = seeds.len();
-        batch.blocks.resize_with(settings.fanouts.0.len(), Block::default);
+        batch.blocks.resize_with(hops.fanouts.0.len(), Block::default);
         let mut newest = 0;
         // blocks[0] is the hop farthest from the seeds.
-        for (hop, (block, &fanout)) in batch.blocks.iter_mut().rev().zip(&settings.fanouts.0).enumerate() {
-            let first = if settings.expansion == Expansion::New { newest } else { 0 };
+        for (hop, (block, &fanout)) in batch.blocks.iter_mut().rev().zip(&hops.fanouts.0).enumerate() {
+            let first = if hops.expansion == Expansion::New { newest } else { 0 };
             let hop = if *layer_dependency { 0 } else { hop as u32 };
             newest = relabel.nodes().len();
             *block =
                 Block { num_dst: newest, indptr: vec![0], weights: weights.map(|_| Vec::new()), ..Block::default() };
+            block.indices.reserve(*reserve);
             for (row, &node) in relabel.nodes().iter().enumerate() {
                 // An edge is kept where its source's number is below fanout / degree, whatever node it leads to.
                 let kept = match fanout {
@@ -101,7 +138,7 @@ impl SampleSeeds for Sampler {
                 };
                 for edge in topology.edge_range(node) {
                     let source = topology.indices()[edge];
-                    let row = Row { seed: host.settings.seed, batch: id, hop, node: topology.draw_key(source) };
+                    let row = Row { seed: host.settings.seed, batch: drawn, hop, node: topology.draw_key(source) };
                     if f64::from(row.block(Stream::Sampling, 0)[0]) < kept * 2f64.powi(32) {
                         block.indices.push(source);
                         block.weights.iter_mut().zip(weights).for_each(|(kept, all)| kept.push(all[edge]));
@@ -122,7 +159,7 @@ impl SampleSeeds for Sampler {
     }
 }
 
-/// A worker that counts input nodes.
+/// A worker that counts.
 struct Counting(HostWorker<Sampler>);
 
 impl BatchingWorker for Counting {
@@ -133,7 +170,9 @@ impl BatchingWorker for Counting {
         recycled: Option<MiniBatch>,
     ) -> Result<Handle<MiniBatch>> {
         let (batch, took) = self.0.prepare_share(id, share, recycled)?.wait()?;
-        let counted = Counters::NONE.with(&NODES, batch.host()?.input_nodes.len() as u64);
+        let HostBatch { input_nodes, blocks, .. } = batch.host()?;
+        let edges: usize = blocks.iter().map(Block::num_edges).sum();
+        let counted = Counters::NONE.with(&NODES, input_nodes.len() as u64).with(&EDGES, edges as u64);
         Ok(Handle::ready(batch, took).counting(counted))
     }
 }

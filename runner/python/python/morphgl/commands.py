@@ -164,7 +164,7 @@ def arguments(options):
         if value is True:
             words.append(option)
         elif isinstance(value, dict):
-            words += [f"{option}={key}={entry}" for key, entry in value.items()]
+            words += [f"{option}={key}={json.dumps(entry) if isinstance(entry, bool) else entry}" for key, entry in value.items()]
         elif option == "--fanouts" and not isinstance(value, str):
             words.append(f"{option}={','.join(str(int(n)) for n in value)}")
         elif isinstance(value, (list, tuple)):
@@ -259,7 +259,7 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         Not supported yet: the learning rate is the optimizer's own.
     options
         Those of `morphgl train --help` by name: `num_neighbors`, `batch_size`, `epochs`, `patience`, `evaluation`, `plan`, `run`,
-        `memory`, `cache`, `seed`, `threads`, `sampler`, …
+        `memory`, `cache`, `seed`, `threads`, `sampler`, …; `sampler_option={…}` are settings of a sampler that an operator crate declares
     """
     for name, value in (("loss", loss), ("scheduler", scheduler)):
         if value is not None and not (name == "loss" and isinstance(model, str) and isinstance(value, str)):
@@ -299,10 +299,12 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
 def module_options(options, optimizer, output):
     """The options of a run that trains a module."""
     sampler = options.get("sampler", "neighbor")
-    if sampler == "walk" and output != "dgl" and options.get("layers", 3) > 1:
-        raise ValueError('sampler: the hops of walks have edges of their own; give output="dgl", or layers=1')
+    by_fanouts = dict(_morphgl.samplers()).get(sampler, True)
+    if not by_fanouts and output != "dgl" and options.get("layers", 3) > 1:
+        what = "walks" if sampler == "walk" else sampler
+        raise ValueError(f'sampler: the hops of {what} have edges of their own; give output="dgl", or layers=1')
     ours = {"model": "custom", "training": "Training_CPU_Torch"}
-    if sampler == "neighbor" and output != "dgl":
+    if by_fanouts and sampler != "shadow" and output != "dgl":
         ours["expansion"] = "new"
     if sampler == "shadow" and output != "dgl":
         ours["layers"] = 1

@@ -50,7 +50,6 @@ class Batch(Brief):
 
 
 OUTPUTS = ("pyg", "torch", "numpy", "dgl")
-SAMPLERS = ("neighbor", "shadow", "walk")
 
 # Arguments of PyG's and torch's loaders whose defaults alone are supported: the default, and what to do instead.
 UNSUPPORTED = {
@@ -61,7 +60,7 @@ UNSUPPORTED = {
     "temporal_strategy": ("uniform", "mini-batches are not temporal; leave it out"),
     "time_attr": (None, "mini-batches are not temporal; leave it out"),
     "transform_sampler_output": (None, "sampling and gathering are one step; give transform, which takes the mini-batch"),
-    "neighbor_sampler": (None, 'operators sample; choose one by sampler="neighbor", "shadow" or "walk"'),
+    "neighbor_sampler": (None, 'operators sample; choose one by sampler="neighbor", "shadow", "walk" or that of an operator crate'),
     "directed": (True, 'edges are those that were sampled; for induced subgraphs give sampler="shadow"'),
     "num_workers": (0, "there are no worker processes; give threads, or leave it out for all cores"),
     "persistent_workers": (False, "there are no worker processes; leave it out"),
@@ -124,7 +123,10 @@ class NeighborLoader:
         Whether neighbours are picked by edge weight.
     sampler
         "neighbor", "shadow" (all edges among the nodes that the hops find, `layers` blocks) or "walk" (random walks: `walks` from
-        each node of at most `walk_length` steps, ended with probability `restart`, the `neighbors` most visited, `layers` hops).
+        each node of at most `walk_length` steps, ended with probability `restart`, the `neighbors` most visited, `layers` hops);
+        or a kind of an operator crate that the package links, by fanouts or with `layers` blocks.
+    sampler_option
+        Settings of such a kind by name.
     features
         Whether features are gathered.
     edge_ids
@@ -142,7 +144,7 @@ class NeighborLoader:
 
     def _make(self, data, num_neighbors, *, input_nodes=None, weight_attr=None, transform=None, batch_size=1024, output=None,
               shuffle=False, drop_last=False, seed=0, threads=None, prefetch=2, expansion=None, weighted=False, sampler=None,
-              layers=None, walks=10, walk_length=3, restart=0.5, neighbors=10, features=True, edge_ids=False, memory=None, cache=None,
+              layers=None, walks=10, walk_length=3, restart=0.5, neighbors=10, sampler_option=None, features=True, edge_ids=False, memory=None, cache=None,
               pin_memory=False, **others):
         refuse_unsupported(others)
         num_neighbors = hops_of(num_neighbors)
@@ -159,12 +161,17 @@ class NeighborLoader:
             raise ValueError("edge_ids: the graph did not keep the positions of its edges; give edge_ids=True where it is made, too")
         self.graph = graph
         self.output = choose("output", output or default_output(), OUTPUTS)
-        choose("sampler", sampler, SAMPLERS)
+        samplers = dict(_morphgl.samplers())
+        choose("sampler", sampler, samplers)
+        ours = sampler in ("neighbor", "shadow", "walk")
+        if sampler_option and ours:
+            raise ValueError(f"sampler_option: {sampler} has none; leave it out")
         blocks = self.output == "dgl"
-        if sampler == "walk" and not blocks and (layers or len(num_neighbors)) > 1:
-            raise ValueError('sampler: the hops of walks have edges of their own; give output="dgl", or layers=1')
+        if not samplers[sampler] and not blocks and (layers or len(num_neighbors)) > 1:
+            what = "walks" if sampler == "walk" else sampler
+            raise ValueError(f'sampler: the hops of {what} have edges of their own; give output="dgl", or layers=1')
         expansion = choose("expansion", expansion or ("all" if blocks else "new"), ("all", "new"))
-        if expansion == "all" and not blocks and sampler == "neighbor":
+        if expansion == "all" and not blocks and samplers[sampler] and sampler != "shadow":
             raise ValueError('expansion: hops that expand all nodes have edges of their own; give output="dgl", or expansion="new"')
         if isinstance(input_nodes, str):
             seeds = graph.split(choose("input_nodes", input_nodes, ("train", "valid", "test"))).view(np.uint32)
@@ -180,7 +187,8 @@ class NeighborLoader:
         fanouts = ",".join(str(fanout(n)) for n in num_neighbors)
         hops = {"fanouts": fanouts, "expansion": expansion, "pick": "weighted" if weighted else "uniform"}
         layers = layers or len(num_neighbors)
-        settings = {
+        other = {**(hops if samplers[sampler] else {}), "layers": layers, "settings": dict(sampler_option or {})}
+        settings = other if not ours else {
             "neighbor": hops,
             "shadow": {**hops, "layers": layers},
             "walk": {"layers": layers, "walks": walks, "length": walk_length, "restart": restart, "neighbors": neighbors},

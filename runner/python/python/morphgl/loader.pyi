@@ -1,6 +1,6 @@
 import os
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 from .graph import Graph
 
@@ -62,6 +62,7 @@ class NeighborLoader:
         walk_length: int = 3,
         restart: float = 0.5,
         neighbors: int = 10,
+        sampler_option: Optional[Dict[str, Any]] = None,
         features: bool = True,
         edge_ids: bool = False,
         memory: Union[int, str, None] = None,

@@ -6,8 +6,8 @@ use clap::Args;
 use morphgl_hotness::CachePolicy;
 use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_registry::{
-    Expansion, Fanouts, Key, NeighborSettings, OptionRole, Pick, SamplerKind, SamplerSettings, Sampling,
-    ShadowSettings, WalkSettings,
+    CustomSettings, Expansion, Fanouts, Key, NeighborSettings, OptionRole, Pick, SamplerSettings, Sampling,
+    SamplingSpec, ShadowSettings, WalkSettings,
 };
 use serde_json::{Map, Value};
 
@@ -19,10 +19,12 @@ use crate::{Evaluation, JobConfig, OperatorChoice, RunContext, TrainingSpec, rou
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Mini-batches and machine")]
 pub struct BatchOptions {
-    /// How neighbourhoods are sampled: neighbor, by fanouts; shadow, all edges among the nodes that hops by fanouts find; walk,
-    /// the nodes that random walks visit most often, weighted by their visits (sage and gat) [default: neighbor]
-    #[arg(long, value_parser = values::one_of::<SamplerKind, _>(["neighbor", "shadow", "walk"]))]
-    pub sampler: Option<SamplerKind>,
+    /// How neighbourhoods are sampled (walk: for sage and gat) [default: neighbor]
+    #[arg(long, value_parser = values::sampler())]
+    pub sampler: Option<String>,
+    /// Set a setting of a sampler that a linked operator declares; may be repeated. `morphgl ops --options` lists names and values
+    #[arg(long, value_name = "NAME=VALUE", value_parser = values::named)]
+    pub sampler_option: Vec<(String, Value)>,
     /// Neighbours sampled per node, the seeds' own hop first; -1 for all [default: 15,10,5, cut to the number of
     /// layers; shadow: 10,5, whatever that number]
     #[arg(long, allow_hyphen_values = true)]
@@ -115,6 +117,7 @@ impl<'a> MiniBatches<'a> {
         let options = self.options;
         let given = [
             ("--sampler", options.sampler.is_some()),
+            ("--sampler-option", !options.sampler_option.is_empty()),
             ("--fanouts", options.fanouts.is_some()),
             ("--batch-size", options.batch_size.is_some()),
             ("--expansion", options.expansion.is_some()),
@@ -129,10 +132,15 @@ impl<'a> MiniBatches<'a> {
         (!given.is_empty()).then(|| format!("samples as the run did, but for {}", given.join(", ")))
     }
 
-    /// The kind of sampling: the one given, or that of the run, or by neighbours.
-    fn kind(self) -> SamplerKind {
+    /// The name of the kind of sampling: the one given, or that of the run, or by neighbours.
+    fn kind(self) -> &'a str {
         let of_run = self.run.map(|run| run.sampling.kind());
-        self.options.sampler.or(of_run).unwrap_or(SamplerKind::Neighbor)
+        self.options.sampler.as_deref().or(of_run).unwrap_or(SamplingSpec::NEIGHBOR.name)
+    }
+
+    /// The kind of sampling; `None` where it is that of a run, and no linked operator samples so.
+    fn spec(self) -> Option<SamplingSpec> {
+        SamplingSpec::linked().into_iter().find(|spec| spec.name == self.kind())
     }
 
     /// Seed of all randomness.
@@ -142,7 +150,8 @@ impl<'a> MiniBatches<'a> {
 
     /// Refuses options that the kind of sampling does not read, and mini-batches without one block per layer.
     pub(crate) fn check_sampling(self, model: &ModelSpec) -> anyhow::Result<()> {
-        let kind = self.kind();
+        // A kind that is not linked is refused where its operators are looked up.
+        let Some(spec) = self.spec() else { return Ok(()) };
         let of_walks = [
             ("--walks", self.options.walks.is_some()),
             ("--walk-length", self.options.walk_length.is_some()),
@@ -154,11 +163,14 @@ impl<'a> MiniBatches<'a> {
             ("--weighted", self.options.weighted),
             ("--expansion", self.options.expansion.is_some()),
         ];
-        let unread = if kind == SamplerKind::Walk { &of_hops[..] } else { &of_walks[..] };
-        if let Some((option, _)) = unread.iter().find(|(_, given)| *given) {
-            return Err(Usage::error(format!("{option}: --sampler {kind} does not read it; leave it out")));
+        let of_walks = of_walks.into_iter().filter(|_| spec != SamplingSpec::WALK);
+        let of_hops = of_hops.into_iter().filter(|_| !spec.by_fanouts);
+        if let Some((option, _)) = of_walks.chain(of_hops).find(|(_, given)| *given) {
+            return Err(Usage::error(format!("{option}: --sampler {} does not read it; leave it out", spec.name)));
         }
-        if kind == SamplerKind::Walk && matches!(model.kind, ModelKind::Gcn | ModelKind::Gin) {
+        let options = Value::Object(self.options.sampler_option.iter().cloned().collect());
+        spec.check_values(&options).or_usage("--sampler-option")?;
+        if spec == SamplingSpec::WALK && matches!(model.kind, ModelKind::Gcn | ModelKind::Gin) {
             let what =
                 format!("--sampler walk: {} does not read the importance of neighbours; use sage or gat", model.kind);
             return Err(Usage::error(what));
@@ -172,7 +184,8 @@ impl<'a> MiniBatches<'a> {
 
     /// Number of layers of a model for which none is given: of the run's, or as many as hops, where they are layers.
     pub(crate) fn num_layers(self) -> usize {
-        let hops = self.options.fanouts.as_ref().filter(|_| self.kind() == SamplerKind::Neighbor);
+        let are_layers = self.spec().is_some_and(|spec| spec.by_fanouts && spec != SamplingSpec::SHADOW);
+        let hops = self.options.fanouts.as_ref().filter(|_| are_layers);
         let of_run = self.run.map(|run| run.sampling.num_layers());
         of_run.or(hops.map(|fanouts| fanouts.0.len())).unwrap_or(3)
     }
@@ -180,7 +193,7 @@ impl<'a> MiniBatches<'a> {
     /// How a model is evaluated that is trained on such mini-batches, where this is not said: `None` as its memory allows. With
     /// all neighbours, a model trained on subgraphs or walks would be another one.
     pub(crate) fn evaluation(self) -> Option<Evaluation> {
-        (self.kind() != SamplerKind::Neighbor).then_some(Evaluation::Sampled)
+        (self.kind() != SamplingSpec::NEIGHBOR.name).then_some(Evaluation::Sampled)
     }
 
     /// The sampler settings for a model.
@@ -192,24 +205,49 @@ impl<'a> MiniBatches<'a> {
     }
 
     fn sampling(self, model: &ModelSpec) -> Sampling {
-        let kind = self.kind();
+        let (kind, options) = (self.kind(), self.options);
         let of_run = self.run.map(|run| &run.sampling).filter(|sampling| sampling.kind() == kind);
-        let mut sampling = of_run.cloned().unwrap_or_else(|| default_sampling(kind, model));
+        let mut sampling = of_run.cloned().unwrap_or_else(|| self.default_sampling(model));
+        let given = |hops: &mut NeighborSettings| {
+            let NeighborSettings { fanouts, expansion, pick } = hops;
+            *fanouts = options.fanouts.clone().unwrap_or_else(|| fanouts.clone());
+            *expansion = options.expansion.unwrap_or(*expansion);
+            *pick = if options.weighted { Pick::Weighted } else { *pick };
+        };
         match &mut sampling {
-            Sampling::Neighbor(hops) | Sampling::Shadow(ShadowSettings { hops, .. }) => {
-                let NeighborSettings { fanouts, expansion, pick } = hops;
-                *fanouts = self.options.fanouts.clone().unwrap_or_else(|| fanouts.clone());
-                *expansion = self.options.expansion.unwrap_or(*expansion);
-                *pick = if self.options.weighted { Pick::Weighted } else { *pick };
-            }
+            Sampling::Neighbor(hops) | Sampling::Shadow(ShadowSettings { hops, .. }) => given(hops),
             Sampling::Walk(WalkSettings { walks, length, restart, neighbors, layers: _ }) => {
-                *walks = self.options.walks.unwrap_or(*walks);
-                *length = self.options.walk_length.unwrap_or(*length);
-                *restart = self.options.restart.unwrap_or(*restart);
-                *neighbors = self.options.neighbors.unwrap_or(*neighbors);
+                *walks = options.walks.unwrap_or(*walks);
+                *length = options.walk_length.unwrap_or(*length);
+                *restart = options.restart.unwrap_or(*restart);
+                *neighbors = options.neighbors.unwrap_or(*neighbors);
+            }
+            Sampling::Custom(CustomSettings { layers, hops, settings, .. }) => {
+                hops.iter_mut().for_each(given);
+                *layers = hops.as_ref().map_or(*layers, |hops| hops.fanouts.0.len());
+                settings.extend(options.sampler_option.iter().cloned());
             }
         }
         sampling
+    }
+
+    /// Sampling for a model, where nothing but the kind is said.
+    fn default_sampling(self, model: &ModelSpec) -> Sampling {
+        let one_per_layer = || NeighborSettings::from(crate::default_fanouts(model));
+        match self.spec() {
+            Some(SamplingSpec::SHADOW) => {
+                let two_hops: Fanouts = "10,5".parse().expect("the default fanouts are valid");
+                Sampling::Shadow(ShadowSettings { hops: two_hops.into(), layers: model.layers })
+            }
+            Some(SamplingSpec::WALK) => Sampling::Walk(WalkSettings::of_layers(model.layers)),
+            None | Some(SamplingSpec::NEIGHBOR) => Sampling::Neighbor(one_per_layer()),
+            Some(spec) => Sampling::Custom(CustomSettings {
+                kind: spec.name.to_string(),
+                layers: model.layers,
+                hops: spec.by_fanouts.then(one_per_layer),
+                settings: spec.defaults(),
+            }),
+        }
     }
 
     fn operators(self) -> OperatorChoice {
@@ -252,18 +290,5 @@ impl<'a> MiniBatches<'a> {
             threads::start(context.process(), threads)?;
         }
         Ok(Resolved { batch: self, operators, options })
-    }
-}
-
-/// Sampling of a kind for a model, where nothing else is said.
-fn default_sampling(kind: SamplerKind, model: &ModelSpec) -> Sampling {
-    let hops = |fanouts: Fanouts| NeighborSettings { fanouts, expansion: Expansion::All, pick: Pick::Uniform };
-    match kind {
-        SamplerKind::Shadow => {
-            let two_hops = "10,5".parse().expect("the default fanouts are valid");
-            Sampling::Shadow(ShadowSettings { hops: hops(two_hops), layers: model.layers })
-        }
-        SamplerKind::Walk => Sampling::Walk(WalkSettings::of_layers(model.layers)),
-        _ => Sampling::Neighbor(hops(crate::default_fanouts(model))),
     }
 }

@@ -29,7 +29,7 @@ pub struct ModelOptions {
     /// Setting of a loss of a linked crate, which `morphgl ops --options` lists; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = values::named)]
     pub loss_option: Vec<(String, Value)>,
-    /// Number of layers [default: as many as fanouts are given to --sampler neighbor, else 3]
+    /// Number of layers [default: as many as fanouts, where the sampler has one per layer, else 3]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub layers: Option<u16>,
     /// Width of hidden layers, all heads together [default: 256]
