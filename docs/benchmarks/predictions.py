@@ -15,14 +15,15 @@ import tempfile
 
 CORA = pathlib.Path(__file__).parents[2] / "testdata" / "planetoid" / "ind.cora"
 JOBS = {
-    "Cora, GCN": ["cora", "--model", "gcn", "--fanouts=-1,-1", "--hidden", "16", "--threads", "2"],
-    "Cora, GCN, one thread": ["cora", "--model", "gcn", "--fanouts=-1,-1", "--hidden", "16", "--threads", "1"],
-    "Cora, GraphSAGE": ["cora", "--model", "sage", "--fanouts", "10,5", "--hidden", "64", "--threads", "2"],
-    "Cora, GraphSAGE, one thread": ["cora", "--model", "sage", "--fanouts", "10,5", "--hidden", "64", "--threads", "1"],
-    "Cora, GAT": ["cora", "--model", "gat", "--fanouts", "10,10", "--hidden", "64", "--threads", "2"],
-    "Cora, MLP": ["cora", "--model", "mlp", "--layers", "2", "--threads", "2"],
-    "SBM of 3,000 nodes, GraphSAGE": ["sbm", "--fanouts", "10,5", "--hidden", "64", "--batch-size", "256", "--threads", "2"],
-    "SBM of 3,000 nodes, GAT": ["sbm", "--model", "gat", "--fanouts", "5,5", "--hidden", "32", "--batch-size", "512", "--threads", "2"],
+    "Cora, GCN of width 256": ["cora", "--model", "gcn", "--fanouts=-1,-1", "--hidden", "256", "--threads", "2"],
+    "Cora, GraphSAGE, one thread": ["cora", "--fanouts", "10,5", "--hidden", "256", "--threads", "1"],
+    "Cora, GraphSAGE": ["cora", "--fanouts", "10,5", "--hidden", "256", "--threads", "2"],
+    "Cora, GAT": ["cora", "--model", "gat", "--fanouts", "10,10", "--hidden", "256", "--threads", "2"],
+    "Cora, MLP of width 1024": ["cora", "--model", "mlp", "--layers", "2", "--hidden", "1024", "--threads", "2"],
+    "SBM of 3,000 nodes, GraphSAGE": ["sbm3", "--fanouts", "10,5", "--hidden", "64", "--batch-size", "256", "--threads", "2"],
+    "SBM of 3,000 nodes, GAT": ["sbm3", "--model", "gat", "--fanouts", "5,5", "--hidden", "32", "--threads", "2"],
+    "SBM of 10,000 nodes, GraphSAGE": ["sbm10", "--fanouts", "10,5", "--hidden", "64", "--threads", "2"],
+    "SBM of 10,000 nodes, GCN": ["sbm10", "--model", "gcn", "--fanouts", "10,5", "--hidden", "64", "--threads", "2"],
 }
 
 
@@ -42,7 +43,8 @@ def main():
             return json.loads(done.stdout)
 
         morphgl("import", "planetoid", CORA, "-o", "cora")
-        morphgl("generate", "sbm", "--nodes", "3000", "-o", "sbm")
+        for thousands in (3, 10):
+            morphgl("generate", "sbm", "--nodes", f"{thousands}000", "-o", f"sbm{thousands}")
         for run in range(args.runs):
             for job, words in JOBS.items():
                 done = morphgl("train", *words, "--epochs", "30", "--evaluation", "none")
