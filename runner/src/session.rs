@@ -5,6 +5,7 @@
 pub(crate) mod choices;
 pub(crate) mod data;
 pub(crate) mod durations;
+pub(crate) mod hit_rates;
 pub(crate) mod measure;
 pub(crate) mod modes;
 pub(crate) mod options;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
 
+pub use self::hit_rates::{Counted, Sampled};
 pub use self::measure::Measured;
 pub use self::options::{
     BatchOptions, DataOptions, LimitOptions, ModelOptions, PlanChoice, PlanningOptions, SessionConfig,

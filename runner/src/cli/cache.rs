@@ -2,30 +2,23 @@
 
 use std::io::Write;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Args as _, Id, Parser};
-use morphgl_graph_store::Dataset;
-use morphgl_hotness::{Hindsight, Hotness, Policy, PolicyKind, coverage, hottest};
-use morphgl_model_core::{ModelKind, ModelSpec};
+use morphgl_hotness::{PolicyKind, coverage, hottest};
 use morphgl_platform::replace_file;
-use morphgl_registry::{Batching, SamplerSettings};
 use morphgl_report::{LineChart, Scale, Series, line_chart_svg};
 
 use super::{Invocation, Outcome};
-use crate::session::data::Source;
-use crate::session::options::batch::{MiniBatches, Resolved};
-use crate::session::{BatchOptions, DataOptions, run_dir};
+use crate::session::hit_rates::lists::Lists;
+use crate::session::{BatchOptions, Counted, DataOptions, Sampled, run_dir};
 use crate::usage::{OrUsage, Usage};
-use crate::{JobConfig, OperatorBuilder, RunContext, TrainingSpec, routes, values};
+use crate::{RunContext, values};
 
-mod lists;
 mod table;
 
-use lists::Lists;
 use table::Table;
 
 /// Shares of the nodes in the plot, in percent.
@@ -90,7 +83,10 @@ pub(crate) fn run(args: &Args, context: &RunContext, call: &Invocation<'_>) -> R
     if let Some(share) = args.shares.iter().find(|share| !(0.0..=100.0).contains(*share)) {
         return Err(Usage::error(format!("--shares: {share} is no percentage; give numbers from 0 to 100")));
     }
-    let sampled = Sampled::open(args, context, call.dataset.as_ref())?;
+    let sampled = match &args.run {
+        Some(dir) => Sampled::of_run(context, dir, &args.batch)?,
+        None => Sampled::new(context, (&args.data, &args.batch), call.dataset.as_ref())?,
+    };
     let counted = sampled.count(args.epochs)?;
     let lists = Lists::of(&sampled);
     let bar = call.show.bar("{msg:26} {bar:40} {pos}/{len}  {eta}", policies.len() as u64);
@@ -131,84 +127,6 @@ pub(crate) fn run(args: &Args, context: &RunContext, call: &Invocation<'_>) -> R
         run_dir::write_hit_rates(dir, &chart, &table.json())?;
     }
     Ok(Outcome::new(table.text(), table.json()))
-}
-
-/// A dataset, and the batching operator whose accesses are counted.
-struct Sampled {
-    dataset: Arc<Dataset>,
-    settings: SamplerSettings,
-    batching: Box<dyn Batching>,
-    threads: usize,
-}
-
-/// The accesses of an epoch, on average, and the time that sampling one takes.
-struct Counted {
-    hotness: Hotness,
-    epochs: u32,
-    seconds: f64,
-}
-
-impl Sampled {
-    fn open(args: &Args, context: &RunContext, given: Option<&Arc<Dataset>>) -> Result<Self> {
-        let batch = MiniBatches::of(&args.batch).resolve(context)?;
-        let (dataset, config) = match &args.run {
-            Some(dir) => Self::of_run(dir, args.batch.threads, context)?,
-            None => Self::of_options(args, &batch, context, given)?,
-        };
-        let registry = context.registry();
-        let routes = routes(registry, &config.operators, config.sampler.sampling.kind())?;
-        let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;
-        let builder = OperatorBuilder { dataset: &dataset, config: &config, context };
-        let batching = builder.batching(&route, false)?;
-        let threads = config.num_threads(registry);
-        Ok(Self { dataset, settings: config.sampler, batching, threads })
-    }
-
-    fn of_options(
-        args: &Args,
-        resolved: &Resolved<'_>,
-        context: &RunContext,
-        given: Option<&Arc<Dataset>>,
-    ) -> Result<(Arc<Dataset>, JobConfig)> {
-        let batch = resolved.batch();
-        let dataset = Source::of(&args.data, given).open(context)?;
-        let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
-        let model = ModelSpec { layers: batch.num_layers(), ..model };
-        batch.check_sampling(&model)?;
-        let config = resolved.job(TrainingSpec { model, optimizer: Default::default() });
-        Ok((dataset, config))
-    }
-
-    /// What a run sampled. Its operators are not needed: any makes the same mini-batches.
-    fn of_run(dir: &Path, threads: Option<usize>, context: &RunContext) -> Result<(Arc<Dataset>, JobConfig)> {
-        let run_dir::Configured { dataset, job, .. } = run_dir::Configured::read(dir)?;
-        // What was left on disk is larger than memory.
-        let mmap = job.disk_bytes.is_some();
-        let dataset = Source::of(&DataOptions { dataset, mmap, no_verify: mmap }, None).open(context)?;
-        Ok((dataset, JobConfig { sampler: job.sampler, threads, ..JobConfig::new(job.spec) }))
-    }
-
-    fn count(&self, epochs: NonZeroU32) -> Result<Counted> {
-        let (begun, epochs) = (Instant::now(), epochs.get());
-        let policy = Hindsight { batching: self.batching.as_ref(), epochs: 0..epochs, threads: self.threads };
-        let hotness = policy.score(&self.dataset.topology, &self.dataset.splits.train, &self.settings)?;
-        Ok(Counted { hotness, epochs, seconds: begun.elapsed().as_secs_f64() / f64::from(epochs) })
-    }
-
-    fn score(&self, kind: PolicyKind) -> Result<Hotness> {
-        let policy = kind.policy_of(self.settings.seed, self.batching.as_ref(), self.threads);
-        let policy = policy.context("it counts the epochs of a training; name another policy")?;
-        Ok(policy.score(&self.dataset.topology, &self.dataset.splits.train, &self.settings)?)
-    }
-
-    /// Number of rows that a share in percent is.
-    fn rows(&self, percent: f64) -> usize {
-        (self.dataset.num_nodes() as f64 * percent / 100.0).round() as usize
-    }
-
-    fn row_bytes(&self) -> u64 {
-        self.dataset.features.as_ref().map_or(0, |features| features.row_bytes() as u64)
-    }
 }
 
 /// Hit rate against cache size, as the survey's Fig. 15; and the hit rate that a run `measured`, whatever its cache.

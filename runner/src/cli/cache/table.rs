@@ -6,9 +6,10 @@ use morphgl_plan::Time;
 use morphgl_tiering::{SECTOR, WarpPattern};
 use serde_json::{Value, json};
 
-use super::lists::{Cached, Lists};
-use super::{Counted, Ranked, Sampled};
+use super::Ranked;
 use crate::cli::show;
+use crate::session::hit_rates::lists::{Cached, Lists};
+use crate::session::{Counted, Sampled};
 
 /// Caches of feature rows and of adjacency lists.
 pub(super) struct Table<'a> {

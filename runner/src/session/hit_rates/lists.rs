@@ -7,23 +7,23 @@ use morphgl_registry::Sampling;
 use super::Sampled;
 
 /// The lists of a graph as `morphgl-row-cache` holds them: 4 bytes per neighbour, and 4 for where the list ends.
-pub(super) struct Lists<'a> {
+pub(crate) struct Lists<'a> {
     topology: &'a Topology,
     /// Number of lists with neighbours, and their bytes.
-    pub(super) len: u64,
-    pub(super) bytes: u64,
+    pub(crate) len: u64,
+    pub(crate) bytes: u64,
 }
 
 /// What a cache of some bytes holds and serves.
-pub(super) struct Cached {
-    pub(super) lists: usize,
-    pub(super) bytes: u64,
-    pub(super) hit_rate: f64,
+pub(crate) struct Cached {
+    pub(crate) lists: usize,
+    pub(crate) bytes: u64,
+    pub(crate) hit_rate: f64,
 }
 
 impl<'a> Lists<'a> {
     /// The lists of the sampled graph; `None` where blocks are not hops, so that they do not tell which lists were read.
-    pub(super) fn of(sampled: &'a Sampled) -> Option<Self> {
+    pub(crate) fn of(sampled: &'a Sampled) -> Option<Self> {
         let topology = &sampled.dataset.topology;
         let mut lists = Self { topology, len: 0, bytes: 0 };
         for v in 0..topology.num_nodes() as u32 {
@@ -43,12 +43,12 @@ impl<'a> Lists<'a> {
     }
 
     /// The order in which lists are cached, by the scores of nodes.
-    pub(super) fn order(&self, scores: &[f32]) -> Vec<u32> {
+    pub(crate) fn order(&self, scores: &[f32]) -> Vec<u32> {
         hottest_by_byte(scores, |v| self.bytes_of(v))
     }
 
     /// Caches of shares of the bytes of all lists, in percent, filled in `order`.
-    pub(super) fn cached(&self, accesses: &[f32], order: &[u32], shares: &[f64]) -> Vec<Cached> {
+    pub(crate) fn cached(&self, accesses: &[f32], order: &[u32], shares: &[f64]) -> Vec<Cached> {
         let budgets: Vec<u64> = shares.iter().map(|share| (self.bytes as f64 * share / 100.0).round() as u64).collect();
         let entries = entries_within(order, |v| self.bytes_of(v), &budgets);
         let rates = coverage(accesses, order, &entries);
