@@ -32,7 +32,7 @@ impl Task {
 
     /// Some training nodes repeat.
     fn oversample(&mut self) {
-        let splits = &mut Arc::get_mut(&mut self.dataset).expect("the only reference").splits;
+        let splits = &mut Arc::make_mut(&mut self.dataset).splits;
         splits.train = [&splits.train[..], &splits.train[..60], &splits.train[..9]].concat().into();
     }
 
