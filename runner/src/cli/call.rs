@@ -46,11 +46,13 @@ pub fn call(call: Call<'_>) -> Result<Value, Failure> {
     let failed = |error: anyhow::Error| Failure { message: one_line(&error), usage: error.is::<Usage>() };
     let matches = Cli::command().no_binary_name(true).try_get_matches_from(arguments).map_err(|error| {
         let text = error.render().to_string();
-        let mut lines = text.trim_start_matches("error: ").lines();
+        let mut lines = text.trim_start_matches("error: ").lines().map(str::trim);
         let mut message = lines.next().unwrap_or_default().to_string();
-        if let Some(tip) = lines.find_map(|line| line.trim().strip_prefix("tip: ")) {
-            message += &format!("; {tip}");
-        }
+        let hint = |line: &str| {
+            let values = line.strip_prefix('[').and_then(|line| line.strip_suffix(']'));
+            line.strip_prefix("tip: ").or(values).map(str::to_string)
+        };
+        message.extend(lines.find_map(hint).map(|hint| format!("; {hint}")));
         Failure { message, usage: true }
     })?;
     let parsed = Cli::from_arg_matches(&matches).map_err(anyhow::Error::from).and_then(|cli| {

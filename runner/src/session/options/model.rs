@@ -1,7 +1,7 @@
 //! The model and its optimizer.
 
-use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Args};
 use morphgl_model_core::{
     Activation, Attention, LossKind, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn,
 };
@@ -69,7 +69,7 @@ pub struct ModelOptions {
     #[arg(long)]
     pub train_eps: bool,
     /// GCN: add a self-loop to every node, besides those of the graph; or use the graph's alone (PyG's add_self_loops=False)
-    #[arg(long, value_parser = PossibleValuesParser::new(["add", "graph"]).map(|which| which == "add"), default_value = "add")]
+    #[arg(long, action = ArgAction::Set, value_parser = self_loops(), default_value = "add")]
     pub self_loops: bool,
     /// Learning rate of Adam
     #[arg(long, value_parser = values::finite::<f64>, default_value_t = 0.003)]
@@ -80,6 +80,11 @@ pub struct ModelOptions {
     /// Weight decay on the first layer alone, as in Kipf and Welling's GCN
     #[arg(long)]
     pub decay_first_layer: bool,
+}
+
+/// Reads whether a self-loop is added to every node.
+fn self_loops() -> impl TypedValueParser<Value = bool> {
+    PossibleValuesParser::new(["add", "graph"]).map(|which| which == "add")
 }
 
 impl ModelOptions {
