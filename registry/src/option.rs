@@ -165,7 +165,7 @@ fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&
     scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, k)| k)
 }
 
-/// Checks names and types of the options given to `key`, an operator, a kind of sampling or what else has options.
+/// Checks names and types of the options given to `key`: an operator, a kind of sampling, a model or a loss.
 ///
 /// # Errors
 ///

@@ -15,7 +15,7 @@ pub struct Beginning {
     pub epochs: u32,
     /// Whether early stopping may end training sooner.
     pub open: bool,
-    /// Mini-batches that are trained already, in a run that is resumed.
+    /// Mini-batches that were trained before this process, where the run is resumed; else 0.
     pub done: u64,
 }
 

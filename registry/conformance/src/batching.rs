@@ -75,7 +75,7 @@ impl Case {
         self.with_hops(|hops| hops.fanouts = fanouts.parse().expect("fanouts"))
     }
 
-    /// The same by another kind of sampling: three layers deep, but for fanouts that are layers.
+    /// The same case by another kind of sampling. Kinds that do not take one fanout per layer have three layers.
     fn by(&self, spec: &SamplingSpec) -> Self {
         let hops = self.settings.sampling.hops().cloned().unwrap_or_default();
         let sampling = match *spec {

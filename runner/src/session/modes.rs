@@ -22,7 +22,7 @@ use group::Group;
 use layer_split::LayerSplit;
 use ranks::OfRanks;
 
-/// Where an executor begins: the first mini-batch, and whether a state is restored there.
+/// Where an executor begins: its first mini-batch, and whether the state of a checkpoint is restored there.
 pub(crate) type Start = (BatchId, bool);
 
 /// What a mode adds to the result of a run: a field of its JSON, and lines of its text.

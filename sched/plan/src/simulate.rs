@@ -77,10 +77,10 @@ pub(crate) fn simulated(schedule: Schedule) -> (Schedule, Simulation) {
     (schedule, simulation)
 }
 
-/// Tasks on the cores beside the mini-batches of one share, which begin with phases of
-/// mini-batches, and transfers wait for their ends. The defaults have none.
+/// Tasks on the cores beside the mini-batches of one share: they are started by phases of mini-batches, and transfers wait for them
+/// to end. With the defaults there are none.
 pub(crate) trait SideTasks {
-    /// Threads on the cores that every task takes, one task at a time.
+    /// Threads that a task occupies on the cores; tasks run one after the other.
     fn threads(&self) -> f64 {
         0.0
     }

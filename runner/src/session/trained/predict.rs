@@ -32,7 +32,7 @@ pub struct Predictions {
 }
 
 impl Trained {
-    /// The nodes that are meant: `all`, those of a split (`train`, `valid`, `test`), or those of a file with one id or name per line, as
+    /// The nodes that `wanted` names: `all`, those of a split (`train`, `valid`, `test`), or those of a file with one id or name per line, as
     /// the graph's source has them.
     ///
     /// # Errors
