@@ -14,7 +14,11 @@ mod torch;
 // Operators register themselves where they are linked.
 use morphgl_batching_cpu as _;
 use morphgl_batching_disk_neighbor as _;
+#[cfg(feature = "walk-through")]
+use morphgl_training_cpu_burn as _;
 use morphgl_training_cpu_native as _;
+#[cfg(feature = "walk-through")]
+use morphgl_transferring_cpu_checked as _;
 use morphgl_transferring_cpu_host as _;
 use pyo3::prelude::*;
 

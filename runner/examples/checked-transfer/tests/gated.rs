@@ -21,10 +21,18 @@ fn the_model_and_the_loss_conform() {
     check(&Subject { submitted: &models, ..Subject::new(&morphgl_training_cpu_burn::DESCRIPTION) });
 }
 
-/// The walk-through of a model and a loss outside of the repository.
+/// The walk-through of a model and a loss outside of the repository, and the binary that it links.
 #[test]
 fn the_model_and_the_loss_conform_outside_of_the_workspace() {
-    outside::conforms("## A model and a loss\n", include_str!("../src/gated.rs"));
+    let binary = outside::conforms("## A model and a loss\n", include_str!("../src/gated.rs"), "morphgl");
+    let line =
+        "train --model gated --loss focal --epochs 2 --hidden 8 --threads 1 --profile-seconds 0.1 --json";
+    let output = Command::new(binary).args(line.split_whitespace()).output().expect("the binary starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    let model = &report["config"]["spec"]["model"];
+    assert_eq!((model["kind"].as_str(), model["loss"].as_str()), (Some("gated"), Some("focal")));
+    assert_eq!(report["epochs"].as_array().map(Vec::len), Some(2));
 }
 
 struct Morphgl {
@@ -126,6 +134,26 @@ fn a_loss_is_trained_with_built_in_models() {
     assert_eq!(key, "Training_CPU_Burn");
     assert!(of(&focal) < of(&entropy), "a focal loss is below the cross-entropy");
     assert!(entropy["config"]["spec"]["model"].get("loss").is_none(), "the default is not written");
+}
+
+/// A submitted loss is the one that early stopping watches: the best epoch is the one with the highest accuracy, then the least loss.
+#[test]
+fn early_stopping_goes_by_the_loss() {
+    let morphgl = Morphgl::new();
+    let train = "train graph --model sage --loss focal --loss-option gamma=3 --lr 0.3 --patience 2 --epochs 60 --evaluation full";
+    let report = morphgl.json(&format!("{train} {SMALL}"));
+    let epochs = report["epochs"].as_array().expect("a list");
+    assert!(epochs.len() < 60 && report["ended"] == "patience", "{} epochs, {}", epochs.len(), report["ended"]);
+    let score = |epoch: &Value| {
+        let of = |name: &str| epoch[name].as_f64().expect("a figure");
+        (of("valid_accuracy"), -of("valid_loss"))
+    };
+    let best = (0..epochs.len()).max_by(|&a, &b| {
+        let (a, b) = (score(&epochs[a]), score(&epochs[b]));
+        a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
+    assert_eq!(report["best_epoch"].as_u64().map(|epoch| epoch as usize), best);
+    assert_eq!(epochs.len(), best.expect("an epoch") + 3, "two epochs without a better one");
 }
 
 #[test]

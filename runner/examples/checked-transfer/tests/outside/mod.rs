@@ -1,12 +1,13 @@
 //! The crates of `docs/add-an-operator.md`, built outside of the workspace.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Runs the test of the crate that a section of the document builds: manifest and test are those of the document, the file is `lib`.
+/// With `features`, for which the manifest has a binary, the binary's path is returned.
 #[track_caller]
-pub(crate) fn conforms(section: &str, lib: &str) {
+pub(crate) fn conforms(section: &str, lib: &str, features: &str) -> PathBuf {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().expect("the repository");
     let document = fs::read_to_string(repository.join("docs/add-an-operator.md")).expect("the document");
     let section = document.split_once(section).expect("its section").1.split("\n## ").next().expect("its text");
@@ -31,9 +32,11 @@ pub(crate) fn conforms(section: &str, lib: &str) {
     write("tests/conformance.rs", &code("rust\n", "fn conforms()"));
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["test", "--offline", "--quiet", "--test", "conformance"]).current_dir(dir.path());
+    cargo
+        .args(["test", "--offline", "--quiet", "--test", "conformance", "--features", features])
+        .current_dir(dir.path());
     // Of the workspace's build, neither its target directory nor its flags.
-    cargo.env("CARGO_TARGET_DIR", target).env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    cargo.env("CARGO_TARGET_DIR", &target).env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     // Compiled as fast as possible: the suite is small.
     cargo.envs([
         ("CARGO_PROFILE_DEV_OPT_LEVEL", "0"),
@@ -43,4 +46,6 @@ pub(crate) fn conforms(section: &str, lib: &str) {
     let output = cargo.output().expect("cargo starts");
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     assert!(output.status.success() && out.contains("1 passed"), "{out}\n{err}");
+    let name = manifest.split("[[bin]]\nname = \"").nth(1).and_then(|rest| rest.split('"').next()).expect("a binary");
+    target.join("debug").join(name)
 }
