@@ -10,7 +10,7 @@
 #            NEW/raw/parts.txt is removed
 #   PARTS    those to run, in this order (default: all)
 #   MODELS   of the parts turns and peers (sage gcn gat)
-#   GRIDS    of the part grids: options of the zero-copy gather, one a word
+#   GRIDS    of the part grids: options of the zero-copy gather, one per word
 #   SHRINK   by how many times the graphs have fewer nodes, for a rehearsal on the emulated device (1); the probe of translation is then
 #            small as well, and rates mean nothing
 #   WHEELS   of the part wholegraph: a folder with the wheels of pylibwholegraph and what it needs beside torch

@@ -6,7 +6,7 @@
 Makes a random graph of --edges edges in DIR as csv, csv.gz, npy, Parquet and Feather (the last two want pyarrow), where they
 are not there yet. `bv` in --files is the WebGraph BV graph whose basename is --bv; it wants builds with `--features bv`.
 OLD is another build of morphgl; what it cannot read is measured by the newer one alone. With --cores both run on these
-cores alone (taskset). FILE gets a line a run, and standard output the table. CPU seconds are user and system time: on a
+cores alone (taskset). FILE gets one line per run, and standard output the table. CPU seconds are user and system time: on a
 shared machine they spread less than seconds do.
 """
 import argparse

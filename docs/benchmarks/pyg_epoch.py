@@ -105,7 +105,7 @@ def loader(graph):
 
 def csr_layers(batch):
     """The adjacency of each layer, a CSR matrix of its targets by its sources. GCN's has the values of `gcn_norm`, self-loops
-    among them; SAGE's has ones. Whoever computes them once a mini-batch spares each layer the work."""
+    among them; SAGE's has ones. Whoever computes them once per mini-batch spares each layer the work."""
     layers = []
     for i in range(len(FANOUTS)):
         hops = len(FANOUTS) - i

@@ -13,7 +13,7 @@ On a machine with other programs CPU seconds, of the same calls, spread less tha
 - scipy: `matrix[order][:, order]` of a CSR matrix, and `features[order]`.
 - DGL: `dgl.reorder_graph(node_permute_algo="custom")` of a graph with its features, edges ordered by destination.
 
-FILE gets a line a run, and standard output the table. `--bench N` adds N rounds of `morphgl bench sample` and `gather` on the
+FILE gets one line per run, and standard output the table. `--bench N` adds N rounds of `morphgl bench sample` and `gather` on the
 dataset and on the copy.
 """
 import argparse

@@ -29,8 +29,8 @@ ulimit -d 200000
 for features in "" "--shard inclusion:16MiB"; do
   # shellcheck disable=SC2086
   if mpirun --oversubscribe --bind-to none -n 4 "$program" $train $features >report 2>errors; then
-    echo "with 195 MiB a process, ${features:-whole}: trained"
+    echo "with 195 MiB per process, ${features:-whole}: trained"
   else
-    echo "with 195 MiB a process, ${features:-whole}: failed: $(grep -m 1 -E 'memory|error' errors)"
+    echo "with 195 MiB per process, ${features:-whole}: failed: $(grep -m 1 -E 'memory|error' errors)"
   fi
 done

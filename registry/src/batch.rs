@@ -56,7 +56,7 @@ impl Block {
     }
 }
 
-/// Input features of a mini-batch, one row an input node, in their stored type.
+/// Input features of a mini-batch, one row per input node, in their stored type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchFeatures {
     /// Values per row.

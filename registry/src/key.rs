@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// A phase of mini-batch training (morphgl §II).
+/// A phase of mini-batch training (MorphGL paper, §II).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
     /// Sample the seeds' neighbourhood, and gather features where the operator does so.

@@ -47,7 +47,7 @@ impl Machine {
         let (total, available) = match (field("MemTotal:"), field("MemAvailable:")) {
             // Without `/proc`, as in some containers: free memory is then without the page cache.
             (0, _) => system_memory().map_or((0, 0), |[total, free]| (total, free)),
-            told => told,
+            reported => reported,
         };
         // Without `/proc`, the cgroup of the mount, which is a container's own.
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_else(|_| "0::/\n".to_string());

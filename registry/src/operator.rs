@@ -113,7 +113,7 @@ pub trait Batching: fmt::Debug + Send + Sync {
 
 /// Which nodes' rows of the first layer's output are given, so that samplers do not expand them ([`GivenRows`](crate::GivenRows)).
 pub trait GivenNodes: fmt::Debug + Send + Sync {
-    /// Marks those of `nodes` whose rows a mini-batch is given: `marks` gets an entry a node. May wait until they are chosen.
+    /// Marks those of `nodes` whose rows a mini-batch is given: `marks` gets one entry per node. May wait until they are chosen.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl Score {
     ///
     /// # Panics
     ///
-    /// When there are not `num_classes` logits a label.
+    /// When there are not `num_classes` logits per label.
     pub fn of(logits: &[f32], labels: &[i32], num_classes: usize) -> Self {
         assert_eq!(logits.len(), labels.len() * num_classes, "logits and labels x classes");
         let mut score = Self::default();
@@ -235,7 +235,7 @@ pub struct NamedTensor {
 /// Gradients accumulated since the last step.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Gradients {
-    /// Sum of the seeds' gradients, a tensor a parameter.
+    /// Sum of the seeds' gradients, one tensor per parameter.
     pub tensors: Vec<NamedTensor>,
     /// Seeds summed over.
     pub count: u64,

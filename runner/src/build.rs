@@ -271,7 +271,7 @@ impl OperatorBuilder<'_> {
     ///
     /// The operator's own.
     pub fn transferring(self, route: &Route, gather: bool) -> Result<Box<dyn Transferring>> {
-        // Checking seeds takes a byte a node. A dataset without training nodes is evaluated on, without caches.
+        // Checking seeds takes one byte per node. A dataset without training nodes is evaluated on, without caches.
         let sampled = budget::caches(self.context.registry(), &route.transferring).then(|| self.seeds().ok()).flatten();
         let context = TransferringContext {
             dataset: Arc::clone(self.dataset),

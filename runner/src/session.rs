@@ -43,7 +43,7 @@ use crate::{RunContext, Shares};
 pub struct Session {
     context: RunContext,
     config: SessionConfig,
-    /// The dataset itself, in the place of that in the directory.
+    /// A dataset in memory, used instead of the directory that the configuration names.
     given: Option<Arc<Dataset>>,
     /// The configuration of the run that this one takes after.
     like: Option<Box<Configured>>,

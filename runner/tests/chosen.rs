@@ -122,7 +122,7 @@ fn form(job: &mut Job) -> (bool, String) {
 /// A single test, because of the global `MILLIS`.
 #[test]
 fn the_faster_operator_is_kept_in_its_own_form() {
-    // Half a second a step against some milliseconds, on the busiest machine.
+    // Half a second per step against some milliseconds, on the busiest machine.
     let small = Arc::new(sbm(&SbmConfig { nodes: 600, classes: 3, ..SbmConfig::default() }).expect("a graph"));
     MILLIS.store(500, Ordering::SeqCst);
     let mut slow = job(&small, 8, None);

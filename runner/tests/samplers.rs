@@ -107,7 +107,7 @@ fn adjacency_lists_are_cached_by_accesses_a_byte() {
     lists.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)).then(a.cmp(&b)));
     let (all, accesses) = (lists.iter().map(|&v| bytes(v)).sum::<u64>(), f64::from(scores[900..].iter().sum::<f32>()));
     assert_eq!(json["lists"], json!({ "accesses": accesses, "lists": lists.len(), "bytes": all }));
-    let cached = json["policies"][0]["lists"].as_array().expect("a size a share");
+    let cached = json["policies"][0]["lists"].as_array().expect("one size per share");
     assert_eq!(cached.len(), 4);
     for (size, share) in cached.iter().zip([0.0, 0.03, 0.4, 1.0]) {
         let (mut held, mut hits, mut number) = (0, 0.0, 0);

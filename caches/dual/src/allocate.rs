@@ -22,7 +22,7 @@ const ROUNDS: usize = 8;
 /// # Complexity
 ///
 /// Three passes over the nodes, and three more each time that an entry which did not fit left more than a thousandth of the
-/// budget (seven times at most). 512 KiB and a bit a node for each kind, and 512 KiB.
+/// budget (seven times at most). 512 KiB and one bit per node for each kind, and 512 KiB.
 pub fn allocate<const N: usize>(num_nodes: u32, kinds: [Kind<'_>; N], budget: u64) -> [Option<CacheShare>; N] {
     assert!(N <= 8, "{N} kinds, at most 8");
     let all = kinds.map(|kind| {

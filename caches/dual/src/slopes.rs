@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Seconds that a cache hit saves, measured by whoever reads on a miss (the slopes of DUCATI's benefit model: running time
+/// Seconds that a cache hit saves, measured by the caller that reads on a miss (the slopes of DUCATI's benefit model: running time
 /// against hits, for each of the two tasks).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Slopes {

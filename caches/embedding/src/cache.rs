@@ -77,7 +77,7 @@ impl EmbeddingCache {
     ///
     /// # Errors
     ///
-    /// A super-batch without nodes or with rows, or not a row a node.
+    /// A super-batch without nodes or with rows, or not one row per node.
     pub fn publish(&self, super_batch: u64, version: u64, values: Vec<f32>) -> Result<Vec<f32>> {
         let mut state = self.lock();
         let wrong = |what: String| Err(Error::OutOfOrder { super_batch, what });

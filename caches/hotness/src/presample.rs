@@ -11,10 +11,10 @@ use crate::{Graph, Hotness, Policy};
 /// §6; the survey of mini-batch training systems, §VI-B3).
 ///
 /// Of each epoch all mini-batches are counted, or the first ones scaled to a whole epoch: a random sample of its seeds, where
-/// epochs are shuffled. The epochs are the last of the counter's range, `u32::MAX` and those before it.
+/// epochs are shuffled. Their numbers count down from `u32::MAX`, so that no run trains them.
 ///
-/// Features are counted exactly for any sampler. Rows are the rows of blocks that have edges, so the hops that expand a node
-/// where each block is a hop; for a sampler whose blocks are something else, they only tell which nodes have many.
+/// Features are counted exactly for any sampler. Accesses of CSR rows are block rows with
+/// edges: the hops that expand a node, where each block is a hop. For other samplers they only rank the nodes.
 ///
 /// `seeds` and `settings` of [`Policy::score`] are ignored: the sampler was built with its own.
 ///
@@ -41,20 +41,20 @@ pub struct PreSample<'a> {
 
 impl PreSample<'_> {
     /// Number of mini-batches of an epoch that are counted.
-    fn batches_an_epoch(&self) -> usize {
+    fn batches_per_epoch(&self) -> usize {
         let all = self.batching.num_batches();
         self.batches.map_or(all, |batches| batches.min(all))
     }
 
     /// Number of mini-batches that are counted.
     pub fn num_counted(&self) -> f64 {
-        f64::from(self.epochs) * self.batches_an_epoch() as f64
+        f64::from(self.epochs) * self.batches_per_epoch() as f64
     }
 }
 
 impl Policy for PreSample<'_> {
     fn score(&self, graph: &dyn Graph, _: &[u32], _: &SamplerSettings) -> Result<Hotness> {
-        let batches = self.batches_an_epoch();
+        let batches = self.batches_per_epoch();
         if batches == 0 || self.epochs == 0 {
             let what = format!("{batches} mini-batches of {} epochs have no accesses; give at least 1", self.epochs);
             return Err(Error::setting("pre-sampling", what));

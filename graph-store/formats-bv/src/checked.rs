@@ -68,7 +68,7 @@ pub(crate) struct Checked<D> {
     decoder: D,
     bounds: Bounds,
     min_interval: u64,
-    /// The last lists, by the node modulo their number.
+    /// Ring buffer of the most recent lists: that of node `v` at `v % lists.len()`.
     lists: Vec<List>,
     /// The node after the one that is decoded.
     node: u64,

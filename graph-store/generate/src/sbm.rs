@@ -31,7 +31,7 @@ pub struct SbmConfig {
     pub dtype: Dtype,
     /// Fraction of the edges whose ends are of one class; default 0.65.
     pub homophily: f64,
-    /// Length scale of the class means, where the noise about them has deviation 1; default 0.27.
+    /// Standard deviation of each coordinate of the class means; the noise around them has 1. Default 0.27.
     pub signal: f64,
     /// Fraction of the nodes whose label is redrawn among all classes; default 0.
     pub label_noise: f64,

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let start = Instant::now();
         reader.read(&file, 0, 4096, &fetches, &mut [0; 4096])?;
         let rate = reader.stats().reads as f64 / start.elapsed().as_secs_f64();
-        println!("{depth:>3} in flight: {rate:.0} reads a second by {}", reader.method());
+        println!("{depth:>3} in flight: {rate:.0} reads per second by {}", reader.method());
     }
     if given.is_none() {
         std::fs::remove_file(own)?;

@@ -38,7 +38,7 @@ pub fn system_memory() -> Option<[u64; 2]> {
     None
 }
 
-/// Bytes of memory that this process has had at most, by `getrusage`; `None` where the system does not tell.
+/// Peak resident set size of this process in bytes, by `getrusage`; `None` where the system does not report it.
 pub fn peak_memory() -> Option<u64> {
     #[cfg(target_os = "linux")]
     {

@@ -41,7 +41,7 @@ impl SimdLevel {
     ];
     const NAMES: [&str; 4] = ["portable", "avx2", "avx512", "amx"];
 
-    /// The level in force: the processor's highest, capped by `MORPHGL_ISA`. Decided once a process.
+    /// The level in force: the processor's highest, capped by `MORPHGL_ISA`. Decided once per process.
     ///
     /// # Panics
     ///

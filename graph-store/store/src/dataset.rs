@@ -50,7 +50,7 @@ impl Splits {
     }
 
     /// Number of nodes that are in more than one split, each counted once for every split but the first: their accuracy says
-    /// nothing of unseen nodes. O(nodes of the splits) time, a byte a node of memory.
+    /// nothing of unseen nodes. O(nodes of the splits) time, one byte of memory per node.
     ///
     /// # Panics
     ///
@@ -70,7 +70,7 @@ impl Splits {
     }
 
     /// Number of training nodes, as they are listed, besides the first occurrence of each: 0 where all are distinct. O(training
-    /// nodes) time, a byte a node of memory.
+    /// nodes) time, one byte of memory per node.
     ///
     /// # Panics
     ///

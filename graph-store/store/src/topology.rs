@@ -52,7 +52,7 @@ impl Topology {
     ///
     /// # Complexity
     ///
-    /// O(nodes) time, a bit a node of memory.
+    /// O(nodes) time, one bit of memory per node.
     pub fn with_draw_keys(self, keys: impl Into<Array<u32>>) -> Result<Self, String> {
         let keys = keys.into();
         crate::check::permutation("draw_keys", &keys, self.num_nodes())

@@ -96,7 +96,7 @@ pub fn check_batch<'a>(
     let blocks = if model.reads_graph() { &batch.blocks[..] } else { &[] };
     if model.reads_graph() && blocks.len() != model.layers {
         let (blocks, layers) = (blocks.len(), model.layers);
-        return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
+        return wrong(format!("it has {blocks} blocks for {layers} layers; give one fanout per layer"));
     }
     if let Some(refused) = refused_importance(model, blocks.iter().any(|block| block.importance)) {
         return wrong(refused);

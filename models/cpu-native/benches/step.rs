@@ -6,7 +6,7 @@
 //! 15,10,5 and 1,024 seeds by Batching_CPU_Neighbor. The rounds of both operators alternate, also with those of `direct` (the
 //! step without features in the mini-batch), of the gather that `direct` avoids and, on processors with AMX, of the operator
 //! without tiles. The peak FLOP/s is that of the instructions of the model's widest GEMMs; skipped zeros count as operations,
-//! so a step can exceed the peak. A GEMM's share of the peak is the median, the least and the most of the rounds, each beside
+//! so a step can exceed the peak. A GEMM's share of the peak is the median, minimum and maximum of the rounds, each beside
 //! the peak of the same round.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 

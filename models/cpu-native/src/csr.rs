@@ -20,7 +20,7 @@ pub(crate) fn check_offsets(indptr: &[u32], edges: usize) {
     assert!(indptr.windows(2).fold(true, |all, w| all & (w[0] <= w[1])), "offsets that ascend");
 }
 
-/// Outputs of the sort, an element an edge; positions and coefficients are skipped where their slices are empty.
+/// Outputs of the sort, one element per edge; positions and coefficients are skipped where their slices are empty.
 pub(crate) struct Sorted<'a> {
     pub(crate) rows: &'a mut [u32],
     pub(crate) edges: &'a mut [u32],

@@ -97,7 +97,7 @@ pub(crate) struct Context<'a> {
     pub(crate) parameters: &'a [f32],
     /// The block and its coefficients; `None` for a model that reads no graph.
     pub(crate) graph: Option<(&'a Block, &'a Adjacency)>,
-    /// The input, at least a row a source node; empty where `nonzeros` replace it.
+    /// The input, at least one row per source node; empty where `nonzeros` replace it.
     pub(crate) x: InputRows<'a>,
     pub(crate) nonzeros: Option<&'a SparseInput>,
     /// The node of each row of the input; read by dropout alone.

@@ -46,8 +46,8 @@ impl<'a> Csr<'a> {
         check_offsets(indptr, columns.len());
         check_rows(columns, num_rows);
         assert!(coefficients.is_none_or(|c| c.len() == columns.len()), "a coefficient per entry");
-        assert!(scales.is_none_or(|s| s.len() == indptr.len() - 1), "a scale a row");
-        assert!(loops.is_none_or(|l| l.len() <= num_rows), "an input row a self loop");
+        assert!(scales.is_none_or(|s| s.len() == indptr.len() - 1), "one scale per row");
+        assert!(loops.is_none_or(|l| l.len() <= num_rows), "an input row per self-loop");
         Self { indptr, columns, num_rows, coefficients, scales, loops, loop_rows: None }
     }
 

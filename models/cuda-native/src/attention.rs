@@ -51,7 +51,7 @@ pub(crate) struct Attended<'a> {
 /// Launches a kernel of kernels/attention.cu.
 fn run(gpu: &Gpu, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<()> {
     // SAFETY: callers give the kernel's arguments; arrays of positions have edges + rows elements per head, those of
-    // nodes a row of all heads per source or destination node, as the passes take them.
+    // nodes one row of all heads per source or destination node, as the passes take them.
     unsafe { gpu.launch(kernel, shape, arguments) }
 }
 

@@ -22,8 +22,8 @@ pub(crate) struct Seeds<'a> {
 /// the logits, and opens or shuts the gate.
 pub(crate) fn score(gpu: &mut Gpu, state: &State, seeds: Seeds<'_>, gradient: Option<Region>) -> Result<()> {
     let Seeds { count, classes, labels, logits } = seeds;
-    assert!(logits.len() >= count * classes && labels.len() >= count, "logits and a label a seed");
-    assert!(gradient.is_none_or(|g| g.len() >= count * classes), "a gradient a logit");
+    assert!(logits.len() >= count * classes && labels.len() >= count, "logits and one label per seed");
+    assert!(gradient.is_none_or(|g| g.len() >= count * classes), "one gradient per logit");
     let (losses, marks) = (gpu.take(2 * count)?, gpu.take(count)?);
     let arguments = arguments![gpu, logits, labels, gradient, losses, marks, count, classes];
     // SAFETY: the kernel's arguments; a seed has logits, a label, two words of loss and a mark; warps are whole.

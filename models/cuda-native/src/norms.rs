@@ -129,7 +129,7 @@ impl Normalized {
         }
     }
 
-    /// Updates the running statistics by the mini-batch's, if the gate is open.
+    /// Updates the running mean and variance with the mini-batch's, by `MOMENTUM`, unless `gate` is 0 on the device.
     pub(crate) fn blend(&self, gpu: &Gpu, gate: &morphgl_cuda::Buffer<u32>, running: [Floats<'_>; 2]) -> Result<()> {
         let Statistics::Columns { sums, squares } = self.statistics else { return Ok(()) };
         let [rows, columns] = self.output.sizes();

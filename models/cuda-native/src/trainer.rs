@@ -222,7 +222,7 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dt
     }
     if reads && blocks.len() != model.layers {
         let (blocks, layers) = (blocks.len(), model.layers);
-        return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
+        return wrong(format!("it has {blocks} blocks for {layers} layers; give one fanout per layer"));
     }
     let importance = blocks.iter().any(|block| block.importance);
     if let Some(refused) = refused(model, importance) {

@@ -53,7 +53,7 @@ pub(crate) fn transpose(gpu: &mut Gpu, block: Block<'_>, row_of: Option<Region>,
     let (counts, totals) = (gpu.take(blocks << digit)?, gpu.take(1 << digit)?);
     let run = |kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]| {
         // SAFETY: each kernel's arguments, as kernels/transpose.cu has them: arrays of edges, whose indices are sources,
-        // of which each has an offset; a count per value of the digit and block, a total a value.
+        // of which each has an offset; a count per value of the digit and block, a total per value.
         unsafe { gpu.launch(kernel, shape, arguments) }
     };
     let (kernels, ends) = (&gpu.kernels, block.indptr);

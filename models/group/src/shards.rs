@@ -67,7 +67,7 @@ impl Layout {
         blocks.map(move |block| block * BLOCK..((block + 1) * BLOCK).min(self.num_rows))
     }
 
-    /// Copies a trainer's part of `matrix`; the pages of a mapped one are given back.
+    /// Copies a trainer's part of `matrix`; the pages of a mapped one are released.
     pub fn copy(self, matrix: &FeatureMatrix, rank: usize) -> Arc<Vec<u8>> {
         let num_rows: usize = self.part(rank).map(|rows| rows.len()).sum();
         let mut part = Vec::with_capacity(num_rows * matrix.row_bytes());

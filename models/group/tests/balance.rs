@@ -115,14 +115,14 @@ proptest! {
         let (straight, swapped) = (machine.balanced(&[1.0, 1.0]), machine.balanced(&[1.0, 1.0]));
         for first in (0..96).step_by(swap + 1) {
             let all: Vec<usize> = (first..=first + swap).collect();
-            let told: Vec<_> = all.iter().map(|&p| (p, seconds(p, &shares(&straight, p, 2)))).collect();
-            for (position, _) in &told {
+            let reported: Vec<_> = all.iter().map(|&p| (p, seconds(p, &shares(&straight, p, 2)))).collect();
+            for (position, _) in &reported {
                 prop_assert_eq!(shares(&straight, *position, 2), shares(&swapped, *position, 2));
             }
-            for (position, seconds) in &told {
+            for (position, seconds) in &reported {
                 straight.observe(id(*position), seconds).expect("in an epoch");
             }
-            for (i, (position, seconds)) in told.iter().rev().enumerate() {
+            for (i, (position, seconds)) in reported.iter().rev().enumerate() {
                 swapped.observe(id(*position), seconds).expect("in an epoch");
                 if i == 0 {
                     let resumed = machine.balanced(&[1.0, 1.0]).import(&swapped.export()).expect("exported");

@@ -57,8 +57,8 @@ impl HotRatio {
         self.ratio = (follow.next)(ratio, busy, seconds.max(0.0)).min(follow.most);
     }
 
-    /// While the current super-batch was trained, rows of nodes chosen by `ratio` were computed and others chosen, in so many
-    /// seconds.
+    /// Notes that choosing nodes and computing the rows of those chosen by `ratio` took `seconds` while the current super-batch
+    /// was trained.
     pub(crate) fn computed(&mut self, ratio: f64, seconds: f64) {
         if let Some(current) = &mut self.current {
             current.computed = Some((ratio, seconds));

@@ -26,14 +26,14 @@ pub struct SuperBatchStatistics {
     pub computing: f64,
 }
 
-/// Mini-batches whose given rows were equally stale.
+/// One bin of the histogram of staleness: mini-batches whose given rows were equally stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct StaleRows {
     /// Their staleness: steps between the parameters that rows were computed with and those that they were used with.
     pub steps: u64,
-    /// The mini-batches.
+    /// Number of these mini-batches.
     pub batches: u64,
-    /// Their given rows.
+    /// Number of their given rows.
     pub rows: u64,
 }
 

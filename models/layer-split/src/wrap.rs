@@ -39,7 +39,7 @@ pub(crate) struct Snapshot {
     pub(crate) parameters: Vec<NamedTensor>,
 }
 
-/// What the thread of the first layer is told.
+/// A message to the thread of the first layer.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A super-batch begins.
@@ -240,7 +240,7 @@ impl SplitTraining {
             let snapshot = Snapshot { super_batch, step, began: Instant::now(), parameters };
             self.snapshots.drain(..self.snapshots.len().saturating_sub(1));
             self.snapshots.push(snapshot.clone());
-            // After a failure of the first layer's thread nobody receives this; whoever reads rows is told of it.
+            // After a failure of the first layer's thread nobody receives this; readers of rows get the error.
             let _ = self.messages.send(Message::Begins(snapshot));
         }
         batch.given_version().map_or(Ok(()), |version| self.cache.check(step, version).map_err(|e| failed(id, e)))

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::graph::Graph;
 use crate::loader::SIGNALS;
-use crate::torch::Loan;
+use crate::torch::TrainerGuard;
 
 /// The interpreter's process, which its commands share.
 static PROCESS: LazyLock<Arc<Process>> = LazyLock::new(Arc::default);
@@ -28,7 +28,7 @@ pub(crate) fn run(
     quiet: bool,
 ) -> PyResult<String> {
     let dataset = graph.map(|graph| Arc::clone(&graph.0));
-    let loan = trainer.map(Loan::new).transpose()?;
+    let guard = trainer.map(TrainerGuard::new).transpose()?;
     let stop = Stop::new();
     let of_command = stop.clone();
     let (send, done) = bounded(1);
@@ -61,7 +61,7 @@ pub(crate) fn run(
         Some(Ok(document)) => Ok(document.to_string()),
         Some(Err(Failure { message, usage: true })) => Err(PyValueError::new_err(message)),
         // The module's own exception says where it was raised; what MorphGL was at is added.
-        Some(Err(Failure { message, .. })) => match loan.as_ref().and_then(Loan::raised) {
+        Some(Err(Failure { message, .. })) => match guard.as_ref().and_then(TrainerGuard::raised) {
             Some(error) => {
                 let error = error.clone_ref(py);
                 let _ = error.value(py).call_method1("add_note", (message,));

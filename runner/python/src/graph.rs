@@ -211,7 +211,7 @@ fn matrix(features: &Bound<'_, PyAny>, bf16: bool, num_nodes: usize) -> PyResult
         return Err(PyValueError::new_err(format!("x: its shape is {shape:?}, give one of [nodes, features]")));
     };
     if rows != num_nodes || dim == 0 {
-        let what = format!("x: its shape is {shape:?}, give [{num_nodes}, features]: a row a node");
+        let what = format!("x: its shape is {shape:?}, give [{num_nodes}, features]: one row per node");
         return Err(PyValueError::new_err(what));
     }
     let dtype: String = features.getattr("dtype")?.getattr("name")?.extract()?;

@@ -104,7 +104,7 @@ impl Loader {
         Ok(Self { dataset, key, batching, settings, form, edges, pool, spares, process: std::process::id() })
     }
 
-    /// Mini-batches of an epoch.
+    /// Number of mini-batches per epoch.
     #[getter]
     fn num_batches(&self) -> usize {
         self.batching.num_batches()

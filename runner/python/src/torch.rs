@@ -29,7 +29,7 @@ submit! {
         At::Host,
         Build::Training(|context| Ok(Box::new(Torch::new(context)?) as Box<dyn Training>)),
     )
-    .with_probe(|_| match &*slot(&LENT) {
+    .with_probe(|_| match &*slot(&TRAINER) {
         Some(_) => Ok(()),
         None => Err(Unavailable { reason: "give a torch module to morphgl.train".to_string() }),
     })
@@ -37,7 +37,7 @@ submit! {
 }
 
 /// The `ModuleTrainer` of the command that runs.
-static LENT: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+static TRAINER: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 /// What Python raised in it last.
 static RAISED: Mutex<Option<PyErr>> = Mutex::new(None);
 
@@ -46,17 +46,17 @@ fn slot<T>(slot: &Mutex<Option<T>>) -> std::sync::MutexGuard<'_, Option<T>> {
 }
 
 /// Makes `trainer` the one that the operator trains, while the value lives.
-pub(crate) struct Loan;
+pub(crate) struct TrainerGuard;
 
-impl Loan {
+impl TrainerGuard {
     /// Refuses a second module beside one that a command trains.
     pub(crate) fn new(trainer: Py<PyAny>) -> PyResult<Self> {
-        let mut lent = slot(&LENT);
-        if lent.is_some() {
+        let mut current = slot(&TRAINER);
+        if current.is_some() {
             let what = "another command trains a torch module in this process; wait for its end";
             return Err(PyRuntimeError::new_err(what));
         }
-        *lent = Some(trainer);
+        *current = Some(trainer);
         *slot(&RAISED) = None;
         Ok(Self)
     }
@@ -67,9 +67,9 @@ impl Loan {
     }
 }
 
-impl Drop for Loan {
+impl Drop for TrainerGuard {
     fn drop(&mut self) {
-        *slot(&LENT) = None;
+        *slot(&TRAINER) = None;
     }
 }
 
@@ -88,9 +88,9 @@ struct Torch {
 }
 
 /// A tensor on its way to Python: name, shape, elements.
-type Given = (String, Vec<usize>, Buffer);
-/// A tensor from Python, whose elements are an array of numpy.
-type Taken<'py> = (String, Vec<usize>, Bound<'py, PyAny>);
+type ToPython = (String, Vec<usize>, Buffer);
+/// A tensor from Python: name, shape, elements as a numpy array.
+type FromPython<'py> = (String, Vec<usize>, Bound<'py, PyAny>);
 
 impl Torch {
     fn new(context: &TrainingContext) -> Result<Self> {
@@ -99,7 +99,7 @@ impl Torch {
             let what = format!("it trains torch modules, and no {}; leave --training out", spec.model.kind);
             return Err(Error::setting(KEY, what));
         }
-        let trainer = Python::attach(|py| slot(&LENT).as_ref().map(|trainer| trainer.clone_ref(py)));
+        let trainer = Python::attach(|py| slot(&TRAINER).as_ref().map(|trainer| trainer.clone_ref(py)));
         let trainer =
             trainer.ok_or_else(|| Error::setting(KEY, "there is no torch module; give one to morphgl.train"))?;
         let mut operator = Self {
@@ -163,7 +163,7 @@ impl Torch {
     fn take(&self, method: &str) -> Result<Vec<NamedTensor>> {
         Python::attach(|py| {
             let taken = self.trainer.bind(py).call_method0(method);
-            let tensors = taken.and_then(|tensors| tensors_of(tensors.extract::<Vec<Taken<'_>>>()?));
+            let tensors = taken.and_then(|tensors| tensors_of(tensors.extract::<Vec<FromPython<'_>>>()?));
             tensors.map_err(|error| raised(py, &KEY, error))
         })
     }
@@ -180,15 +180,15 @@ fn raised(py: Python<'_>, context: &dyn Display, error: PyErr) -> Error {
     Error::failed(context, text)
 }
 
-fn tensors_of(taken: Vec<Taken<'_>>) -> PyResult<Vec<NamedTensor>> {
-    let tensor = |(name, shape, values): Taken<'_>| {
+fn tensors_of(taken: Vec<FromPython<'_>>) -> PyResult<Vec<NamedTensor>> {
+    let tensor = |(name, shape, values): FromPython<'_>| {
         let values = borrowed::<f32>(&name, &values)?.to_vec();
         Ok(NamedTensor { name, shape, values })
     };
     taken.into_iter().map(tensor).collect()
 }
 
-fn given(tensors: &[NamedTensor]) -> Vec<Given> {
+fn given(tensors: &[NamedTensor]) -> Vec<ToPython> {
     let tensor = |tensor: &NamedTensor| {
         let owner = Arc::new(tensor.values.clone());
         // SAFETY: the owner keeps the elements, which nothing else has.
@@ -269,7 +269,7 @@ impl Training for Torch {
         Ok(logits)
     }
 
-    /// Features, the edges as pairs of i64, and twice a message an edge of the features' width: what a layer of message passing
+    /// Features, the edges as pairs of i64, and twice a message per edge, of the features' width: what a layer of message passing
     /// takes. A module may take more.
     fn infer_bytes(&self) -> Option<u64> {
         let Dataset { topology, features, .. } = &*self.dataset;

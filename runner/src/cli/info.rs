@@ -34,7 +34,7 @@ const NOTE_LINES: usize = 3;
 const SPLITS: [&str; 3] = ["train", "valid", "test"];
 /// Bytes read at a time.
 const BUFFER: usize = 256 << 10;
-/// Sources that are looked up before the search for isolated nodes may end, and their memory is given back.
+/// Sources that are looked up before the search for isolated nodes may end, and their memory is released.
 const SOURCES: usize = 256 << 10;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -160,7 +160,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     Ok(Outcome::new(text, json))
 }
 
-/// Number of edges from a node to itself, in one pass over the edges, whose memory is given back meanwhile.
+/// Number of edges from a node to itself, in one pass over the edges, whose memory is released meanwhile.
 /// # Errors
 ///
 /// The files were changed since the dataset was opened: an edge comes from a node that does not exist.

@@ -43,7 +43,7 @@ struct Part {
     features: Option<FeaturePart>,
 }
 
-/// A rank's part of the feature rows, and what its mini-batches read of them, an epoch.
+/// A rank's part of the feature rows, and what its mini-batches read of them per epoch.
 #[derive(Debug, Serialize, Deserialize)]
 struct FeaturePart {
     held_bytes: u64,

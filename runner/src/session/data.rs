@@ -19,9 +19,9 @@ use crate::{RunContext, words};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) options: &'a DataOptions,
-    /// The dataset itself, in the place of that in the directory.
+    /// A dataset in memory, used instead of the directory that the options name.
     pub(crate) given: Option<&'a Arc<Dataset>>,
-    /// Whether the features alone are mapped, of which this process reads a part.
+    /// Whether ranks divide the features (`--shard`): they are mapped, not loaded, and this process reads its part of the rows.
     pub(crate) divided: bool,
 }
 

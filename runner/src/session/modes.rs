@@ -17,7 +17,7 @@ use super::measure::Measured;
 use super::run::state::RunState;
 use super::{Session, options::PlanChoice};
 use crate::{Executor, ExecutorSettings, Job, Plan, Problem, Recorder, RunContext, Simulated, Stop, Trainer};
-use alone::Alone;
+use alone::OneTrainer;
 use group::Group;
 use layer_split::LayerSplit;
 use ranks::OfRanks;
@@ -119,7 +119,7 @@ pub(crate) fn choose(
     }
     // Only an automatic plan may be replaced during the run.
     let replanned = matches!(session.config.training.plan, PlanChoice::Auto).then(|| measured.problem.clone());
-    Ok(Box::new(Alone { plan, replanned }))
+    Ok(Box::new(OneTrainer { plan, replanned }))
 }
 
 /// The mode of a run that is resumed, at this plan; `replanned` is the problem that it is planned by again, where it is.
@@ -137,6 +137,6 @@ pub(crate) fn resume(
     }
     match context.ranks() {
         Some(_) => Box::new(OfRanks::resume(context, plan.clone())),
-        None => Box::new(Alone { plan: plan.clone(), replanned: replanned.cloned() }),
+        None => Box::new(OneTrainer { plan: plan.clone(), replanned: replanned.cloned() }),
     }
 }

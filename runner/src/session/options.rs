@@ -125,11 +125,11 @@ pub struct TrainingOptions {
     pub run: Option<PathBuf>,
     /// Under mpirun, divides the rows of the features among the ranks: each holds its part, and copies of the rows that a policy of
     /// `morphgl cache` ranks first, in at most so much memory, for example inclusion:1GiB; it reads all others from the ranks
-    /// that hold them. Evaluation then samples
+    /// that hold them. Evaluation is then on sampled mini-batches
     #[arg(long, value_name = "POLICY:SIZE", num_args = 0..=1, value_parser = values::cache)]
     pub shard: Option<Option<Cache>>,
-    /// Time or number of mini-batches between checkpoints within an epoch, for example 600s, 10m, 2h or 500b; there are others
-    /// between epochs as often as they take at most 1% of the time [default: 10m, and at most 1% of the time]
+    /// Time or number of mini-batches between checkpoints within an epoch, for example 600s, 10m, 2h or 500b. Checkpoints
+    /// between epochs are written too, as long as they take at most 1% of the time [default: 10m, and at most 1% of the time]
     #[arg(long, value_name = "INTERVAL")]
     pub checkpoint_every: Option<Every>,
     /// Starts from the parameters of this safetensors file, ours or a PyG `state_dict` saved as one

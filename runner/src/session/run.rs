@@ -236,7 +236,8 @@ fn run(session: &Session, setup: &mut Setup) -> Result<Done> {
     let mut recorder = recorded.then(|| mode.recorder(simulated));
     let run_dir = setup.run_dir.take().map(RefCell::new);
     let state_of_run = serde_json::to_value(&*state)?;
-    let mut keeper = Checkpoints::new(run_dir.as_ref(), state_of_run, training.checkpoint_every, context.observer());
+    let mut checkpoints =
+        Checkpoints::new(run_dir.as_ref(), state_of_run, training.checkpoint_every, context.observer());
     let (progress, resumed) = (std::mem::take(&mut setup.progress), setup.resumed.take());
     let first = BatchId { epoch: progress.epoch, index: resumed.as_ref().map_or(0, |r| r.batches as u32) };
     let executor = mode.executor(job.take().expect("a run trains once"), (first, resumed.is_some()), settings)?;
@@ -252,7 +253,7 @@ fn run(session: &Session, setup: &mut Setup) -> Result<Done> {
     match resumed {
         None => {
             context.observer().begins(beginning);
-            trainer.keep(&progress, &mut keeper)?;
+            trainer.keep(&progress, &mut checkpoints)?;
             run_dir.as_ref().map_or(Ok(()), |dir| dir.borrow().begin(configured))?;
         }
         Some(Resumption { position, training, batches, at }) => {
@@ -265,7 +266,7 @@ fn run(session: &Session, setup: &mut Setup) -> Result<Done> {
         }
     }
     let mut warned = false;
-    let trained = trainer.train_from(progress, &mut keeper, &stop, &mut |event| {
+    let trained = trainer.train_from(progress, &mut checkpoints, &stop, &mut |event| {
         context.observer().observe(event);
         recorder.iter_mut().for_each(|recorder| recorder.observe(event));
         // A failed metrics write never stops training; it is retried with the next epoch and at the end.
@@ -277,7 +278,7 @@ fn run(session: &Session, setup: &mut Setup) -> Result<Done> {
         }
     });
     context.observer().ends();
-    let costs = run_dir.as_ref().map(|_| keeper.costs());
+    let costs = run_dir.as_ref().map(|_| checkpoints.costs());
     let run_dir = run_dir.map(RefCell::into_inner);
     let report = trained.inspect_err(|_| {
         // The error is what matters; a status that cannot be written stays that of a run that was killed.

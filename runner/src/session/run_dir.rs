@@ -57,7 +57,7 @@ const MAX_REPORT: u64 = 1 << 30;
 /// Number of checkpoints that are kept.
 const KEPT: u64 = 2;
 
-/// The folder of checkpoints, and the ending of their names, which are numbers.
+/// The directory of checkpoints, and their file extension; a file's name is the checkpoint's number.
 const CHECKPOINTS: (&str, &str) = ("checkpoints", "checkpoint");
 
 fn checkpoint_path(dir: &Path, number: u64) -> PathBuf {

@@ -192,7 +192,7 @@ fn written_through_the_layer(case: &Case, dir: &Path, template: &Path, points: &
 #[derive(Default)]
 struct Tally {
     tried: BTreeMap<Fault, usize>,
-    /// Trials whose point did not come: the number of writes of some files hangs on measured durations.
+    /// Trials whose point did not come: the number of writes of some files depends on measured durations.
     missed: usize,
 }
 

@@ -20,7 +20,7 @@ struct Words {
 /// As [`floyd_lanes`](crate::lanes::floyd_lanes), which is the reference.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn floyd_halves(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) -> u32 {
-    assert!(picks.len() <= MAX_LANES_FANOUT, "{} picks a row", picks.len());
+    assert!(picks.len() <= MAX_LANES_FANOUT, "{} picks per row", picks.len());
     let mut rejected = 0;
     for half in 0..2 {
         rejected |= floyd_of_half(row, lanes, half, picks) << (half * HALF);

@@ -92,8 +92,8 @@ pub fn sample_hops(
     Ok(())
 }
 
-/// Leaves out the given nodes that the last hop has found, local ids from `newest` on: they become the last source nodes of its
-/// block, and the sampler goes on with the others. The memory of `recycled` is used for them.
+/// Removes from the frontier those of the last hop's new nodes (local ids from `newest` on) whose rows are given: they become
+/// the last source nodes of its block, and the next hop expands the others. The memory of `recycled` is used for them.
 fn leave_out(
     sampler: &mut impl HopSampler,
     given: &dyn GivenNodes,

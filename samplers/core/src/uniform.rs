@@ -131,7 +131,7 @@ fn large(row: &Row, degree: u32, out: &mut [u32], chosen: &mut Vec<u64>) {
 ///
 /// O(fanout²) vector operations for sixteen rows, no memory beyond the stack.
 pub fn pick_uniform_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) {
-    assert!(picks.len() <= MAX_LANES_FANOUT, "{} picks a row are more than {MAX_LANES_FANOUT}", picks.len());
+    assert!(picks.len() <= MAX_LANES_FANOUT, "{} picks per row are more than {MAX_LANES_FANOUT}", picks.len());
     let min_degree = lanes.degrees.iter().min().copied().unwrap_or(0);
     assert!(min_degree as usize > picks.len(), "{} picks of a row of {min_degree} neighbours", picks.len());
     let mut rejected = dispatch::floyd(SimdLevel::current(), row, lanes, picks);

@@ -34,8 +34,8 @@ pub fn count_positive(weights: &[f32], at_most: usize) -> usize {
 ///
 /// # Complexity
 ///
-/// O(degree) bounds of times, in SIMD registers; O(len · (1 + ln(degree / len))) expected times and O(log(len)) each for the
-/// ones that are kept, where weights are about equal. `len` candidates of scratch.
+/// O(degree) lower bounds of times, in SIMD registers. Where weights are about equal, O(len · (1 + ln(degree / len))) expected
+/// exact times, and O(log(len)) per position that enters the heap. Scratch for `len` positions.
 pub fn pick_weighted(row: &Row, weights: &[f32], out: &mut [u32], scratch: &mut PickScratch) {
     let len = out.len();
     if len == 0 {

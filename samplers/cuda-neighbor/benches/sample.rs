@@ -206,22 +206,22 @@ fn main() -> Result<()> {
         println!("{}: {nodes} nodes, {num_edges} edges, fanouts {fanouts}, batch size {batch_size}", accelerator.name);
         println!("{:40} {:>10} {:>10} {:>10}  M/s", "", "min", "median", "max");
     }
-    let print = |what: &str, unit: &str, mut all: Vec<f64>, nodes_an_edge: Option<f64>| {
+    let print = |what: &str, unit: &str, mut all: Vec<f64>, nodes_per_edge: Option<f64>| {
         let raw = all.clone();
         let [min, mid, max] = median(&mut all);
         if options.json {
-            let line = json!({"what": what, "unit": unit, "median": mid, "all": raw, "nodes_an_edge": nodes_an_edge,
+            let line = json!({"what": what, "unit": unit, "median": mid, "all": raw, "nodes_per_edge": nodes_per_edge,
                 "device": accelerator.name, "fanouts": options.fanouts, "batch_size": options.batch_size});
             println!("{line}");
         } else {
-            let note = nodes_an_edge.map_or(String::new(), |r| format!(", {r:.2} input nodes per edge"));
+            let note = nodes_per_edge.map_or(String::new(), |r| format!(", {r:.2} input nodes per edge"));
             println!("{what:40} {:10.1} {:10.1} {:10.1}  {unit}{note}", min / 1e6, mid / 1e6, max / 1e6);
         }
     };
     for (what, topology) in cases {
         let sampler = CudaNeighbor::new(&context(topology)?)?;
-        let (rates, nodes_an_edge) = sample(&sampler, &device, &options)?;
-        print(what, "edges/s", rates, Some(nodes_an_edge));
+        let (rates, nodes_per_edge) = sample(&sampler, &device, &options)?;
+        print(what, "edges/s", rates, Some(nodes_per_edge));
     }
     print("limit: random reads, device", "reads/s", limit(&device, &dataset.topology, true, &options)?, None);
     print("limit: random reads, host", "reads/s", limit(&device, &dataset.topology, false, &options)?, None);

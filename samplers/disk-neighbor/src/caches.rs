@@ -39,7 +39,7 @@ pub(crate) struct Caches {
     pub(crate) shape: Option<Shape>,
 }
 
-/// Accesses an epoch, counted in so many mini-batches.
+/// Accesses per epoch, counted in so many mini-batches.
 pub(crate) struct Counted {
     pub(crate) hotness: Hotness,
     pub(crate) batches: f64,

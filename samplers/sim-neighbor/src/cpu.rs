@@ -45,7 +45,7 @@ impl Batching for CpuSimNeighbor {
         Ok(self.start(self.shared.sampler(threads)?))
     }
 
-    /// Such a worker takes as long.
+    /// A worker with given nodes takes the same configured duration.
     fn worker_with_given(
         &self,
         threads: usize,

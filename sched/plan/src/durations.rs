@@ -1,4 +1,4 @@
-//! Durations of a route's phases, a mini-batch.
+//! Durations of a route's phases, per mini-batch.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct PoolPoint {
     pub seconds: Seconds,
 }
 
-/// Durations of the phases of one route, a mini-batch.
+/// Durations of the phases of one route, per mini-batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked", into = "Unchecked")]
 pub struct Durations {

@@ -137,7 +137,7 @@ impl GroupProblem {
     ///
     /// When there are not as many shares as members.
     pub fn predicted(&self, shares: Vec<f64>) -> GroupPlan {
-        assert_eq!(shares.len(), self.members.len(), "a share a trainer");
+        assert_eq!(shares.len(), self.members.len(), "one share per trainer");
         let used = || self.members.iter().zip(&shares).filter(|(_, share)| **share > 0.0);
         let all_reduce = if used().count() > 1 { self.all_reduce } else { 0.0 };
         let slowest = |line: fn(&Member) -> Linear| {

@@ -29,7 +29,7 @@ fn expect(plan: &Plan, schedule: (Policy, usize, usize, usize), epoch: f64) {
 #[test]
 fn slow_batching_gets_the_workers() {
     let m = machine(99, 4, &[(1, 1, 1.0), (2, 1, 0.5), (3, 1, 1.0 / 3.0)], &[(1, 0.1)]);
-    // 33 rounds of three mini-batches a second each; the last round's three are then trained.
+    // 33 rounds of three mini-batches that take a second each; the last round's three are then trained.
     let plans = plan(&m.problem()).expect("there is memory");
     expect(plans.best(), (Policy::Pipeline, 3, 1, 1), 33.0 + 0.3);
     assert_eq!(plans.best().prediction.bottleneck, Bottleneck { resource: "CPU".to_string(), phase: Phase::Batching });

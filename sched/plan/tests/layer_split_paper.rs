@@ -13,7 +13,7 @@
 //! - seconds of the bottom layer on the CPU, as a multiple of feature collection: to the 1.52 of the layer split (L);
 //! - share of the bottom layer's vertices that are hot: to the 1.96 of hot reuse (H).
 //!
-//! Left over: how much of the CPU's bottom layer remains when each hot vertex is computed once a super-batch. No table says, and
+//! Left over: how much of the CPU's bottom layer remains when each hot vertex is computed once per super-batch. No table says, and
 //! it moves the third step most, so the table below has it at 0, 0.02, 0.05 and 0.1. The 1.65 of the super-batch pipeline (S) is
 //! predicted by the planner, not fitted. That every step was serial before it is our reading of section 5.4: hiding given rows
 //! alone could not gain as much.
@@ -61,7 +61,7 @@ struct Fit {
     cpu: f64,
     /// Share of the bottom layer's vertices that are hot.
     hot: f64,
-    /// Share of the CPU's bottom layer that is left when hot vertices are computed once a super-batch.
+    /// Share of the CPU's bottom layer that is left when hot vertices are computed once per super-batch.
     once: f64,
 }
 
@@ -88,7 +88,7 @@ impl Graph {
         Load { phases, rows: 0.0 }
     }
 
-    /// Hot vertices once a super-batch on the CPU; the others, and their features, as in the baseline.
+    /// Hot vertices once per super-batch on the CPU; the others, and their features, as in the baseline.
     fn hot_reuse(&self, fit: Fit) -> Load {
         let Load { phases: [sampling, gathering, training], .. } = self.baseline();
         let [feature, hidden] = self.dims;

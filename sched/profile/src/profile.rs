@@ -74,11 +74,11 @@ pub struct RouteProfile {
     pub bytes_per_batch: f64,
     /// Peak bytes of the measured mini-batches and of a worker.
     pub largest: PeakBytes,
-    /// Batching, one sample a pool.
+    /// Batching, one sample per pool.
     pub batching: Vec<PoolSample>,
     /// Transferring.
     pub transferring: Statistics,
-    /// Training, one sample a count of threads.
+    /// Training, one sample per count of threads.
     pub training: Vec<TrainingSample>,
     /// Interference of batching and training, one sample per split of the cores.
     #[serde(alias = "together")]
@@ -110,7 +110,7 @@ pub struct Profile {
     pub selections: Vec<Selection>,
     /// The routes, in the order they were given.
     pub routes: Vec<RouteProfile>,
-    /// Points not measured, because the budget was spent, they do not fit in memory, or phases failed at once that succeeded alone.
+    /// Points not measured, because the budget was spent, they do not fit in memory, or phases failed concurrently that succeeded alone.
     pub skipped: Vec<String>,
     /// Seconds that profiling took, the choice among training operators included.
     pub seconds: f64,

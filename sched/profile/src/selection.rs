@@ -87,7 +87,7 @@ impl CandidateProfile {
         let steps = count(self.steps(), "step");
         match (self.outcome, &self.reason) {
             (Outcome::Unable, reason) => format!("cannot: {}", reason.as_deref().unwrap_or("no reason is known")),
-            (Outcome::Abandoned, _) => format!("given up after {steps}"),
+            (Outcome::Abandoned, _) => format!("stopped after {steps}"),
             _ if self.steps() == 0 => "the only one that can".to_string(),
             _ => steps,
         }

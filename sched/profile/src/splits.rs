@@ -46,7 +46,7 @@ pub(crate) fn next(profile: &Profile, host_bytes: Option<u64>) -> Option<(usize,
     })
 }
 
-/// Adds to each of the `measured` splits those with more workers: more workers slow training no less.
+/// Adds to each of the `measured` splits those with more workers, which are assumed to slow training at least as much.
 fn with_more_workers(measured: Vec<InterferencePoint>, cores: usize) -> Vec<InterferencePoint> {
     let mut all = measured.clone();
     for t in &measured {

@@ -9,7 +9,7 @@ use crate::budget::{Sampling, check_stop};
 use crate::pool::full_batches;
 use crate::{Error, Result};
 
-/// Bytes of a worker's own buffers an input node, at most: ids, a hash table at most half full, positions, degrees.
+/// Maximum bytes of a worker's own buffers per input node: ids, a hash table at most half full, positions, degrees.
 const WORKER_NODE_BYTES: u64 = 64;
 
 /// Peak bytes of the measured mini-batches and of a worker.
@@ -21,7 +21,7 @@ pub struct PeakBytes {
     /// A mini-batch where it is trained, counted in the same way.
     pub ready_bytes: u64,
     /// A worker at its place besides mini-batches, as it reports; otherwise an upper estimate of its buffers in host memory:
-    /// the mini-batch without features, and 64 an input node; on a device 0.
+    /// the mini-batch without features, and 64 per input node; on a device 0.
     pub worker_bytes: u64,
 }
 

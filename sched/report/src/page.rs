@@ -18,7 +18,7 @@ const SCRIPTS: [&str; 3] = [include_str!("model.js"), include_str!("timeline.js"
 /// It follows the reader's choice of light or dark, fits narrow screens and paper, and shows all but zooming without scripts.
 ///
 /// # Complexity
-/// O(n log n) time for n activities; about 20 bytes an activity, up to some tens of thousands of each timeline,
+/// O(n log n) time for n activities; about 20 bytes per activity, up to some tens of thousands of each timeline,
 /// of which the middle is then embedded as density.
 pub fn html(report: &Report) -> String {
     let title = escape(if report.title.is_empty() { "MorphGL report" } else { &report.title });

@@ -144,7 +144,7 @@ pub struct TrainingCandidate {
     pub place: String,
     /// Whether it was chosen.
     pub chosen: bool,
-    /// The outcome in words, such as `given up after 1 step`, or the reason why it cannot train the model.
+    /// The outcome in words, such as `stopped after 1 step`, or the reason why it cannot train the model.
     pub outcome: String,
     /// Mini-batches that were timed.
     pub steps: usize,

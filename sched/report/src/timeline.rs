@@ -20,7 +20,7 @@ impl Work {
     /// All of them, the phases first.
     pub const ALL: [Work; 4] = [Work::Batching, Work::Transferring, Work::Training, Work::AllReduce];
 
-    /// Its letter: that of the phase in MorphGL's figures, and A.
+    /// Its letter in a timeline: B, T or M for a phase, as in the MorphGL paper's figures, and A for an all-reduce.
     pub(crate) fn letter(self) -> char {
         ['B', 'T', 'M', 'A'][self as usize]
     }

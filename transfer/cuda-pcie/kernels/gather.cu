@@ -127,7 +127,7 @@ extern "C" __global__ void gather_count(const uint32_t* nodes, uint32_t num_node
 }
 MORPHGL_KERNEL(gather_count)
 
-// Counts the nodes whose rows are cached, once a warp.
+// Counts the nodes whose rows are cached, once per warp.
 extern "C" __global__ void gather_hits(
     const uint32_t* nodes, uint32_t num_nodes, const uint64_t* bitmap, uint32_t* hits
 ) {

@@ -13,12 +13,12 @@ const MAX_TIMED: usize = 64;
 /// Accesses of each node while no row is cached.
 #[derive(Debug)]
 pub(crate) struct AccessCounts {
-    /// Accesses by mini-batches of even and of odd number: the rows that one half ranks are judged by the other.
+    /// Accesses by mini-batches of even and of odd number: rows are ranked by one half, and the ranking is evaluated on the other.
     accesses: [Buffer<u32>; 2],
     kernel: Kernel,
     counted: u32,
     left: u32,
-    /// Begin and end of the first gathers.
+    /// Events before and after each of the first gathers.
     gathers: Vec<(Event, Event)>,
     /// Durations of the first whole transfers that were waited for.
     transfers: Vec<Duration>,

@@ -47,6 +47,7 @@ impl<T: Pod> ShardedBuffer<T> {
         self.0.get().addresses.address()
     }
 
+    /// The streams that were given work on the addresses.
     pub(crate) fn users(&self) -> &Users {
         self.0.users()
     }

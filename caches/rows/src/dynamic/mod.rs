@@ -113,7 +113,7 @@ impl DynamicCache {
     ///
     /// # Complexity
     ///
-    /// O(1) expected, and the copy; SIEVE's hand passes each row once a hit, amortised.
+    /// O(1) expected, and the copy; SIEVE's hand passes each row once per hit, amortised.
     pub fn insert(&self, node: u32, row: &[u8]) -> bool {
         assert_eq!(row.len(), self.row_bytes, "bytes of the row and of a row of the cache");
         self.shard(node).is_some_and(|shard| shard.insert(node, row))

@@ -16,7 +16,7 @@ use crate::tabular::lists;
 
 /// Columns that are compared at a time, as bytes: where features are sparse, most of them are equal.
 const BLOCK: usize = 64;
-/// Mapped bytes that are read before pages are given back, and the bytes that are mapped around one that is read.
+/// Mapped bytes that are read before pages are released, and the bytes that are mapped around one that is read.
 pub(super) const MAPPED: usize = 8 << 20;
 const AROUND: usize = 64 << 10;
 

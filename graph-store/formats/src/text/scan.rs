@@ -146,7 +146,7 @@ impl<'t> Scan<'t> {
     }
 }
 
-/// Bytes of the longest plain line: two numbers of 16 digits, and two bytes behind them.
+/// Bytes of the longest plain line: two numbers of 16 digits, each with the separator or newline after it.
 const PLAIN: usize = 34;
 
 /// A number of at most 16 digits at `from`, and the index of the byte behind it; `None` without a digit.

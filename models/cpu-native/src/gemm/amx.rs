@@ -101,7 +101,7 @@ impl Tiles {
         let line = GROUP * chunks;
         assert!(
             chunks > 0 && left.len() >= 2 * line && right.len() >= 2 * line,
-            "two lines of {chunks} chunks a factor"
+            "two lines of {chunks} chunks per factor"
         );
         assert!(stride >= BLOCK && out.len() >= (BLOCK - 1) * stride + BLOCK, "an output of 32 x 32 elements");
         // SAFETY: the tiles are configured, and the lengths are checked. `between` does not use the tiles, which nothing but

@@ -145,7 +145,7 @@ unsafe fn add<S: Simd, T: Element, const V: usize, const PARTIAL: bool>(
     from: *const T,
     last: usize,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instructions, and that `from` has all elements that are loaded.
     unsafe {
         let coefficient = S::splat(coefficient);
         for (v, sum) in sums.iter_mut().enumerate() {

@@ -80,7 +80,7 @@ pub fn mapped(dataset: &Dataset, dir: &Path) -> Dataset {
     Dataset::open(dir, OpenOptions { load: Load::Mmap, verify: true }).expect("what was written")
 }
 
-/// Overwrites the mapped array in place, so that whoever has mapped the file reads `values` from now on.
+/// Overwrites the mapped array in place, so that every mapping of the file reads `values` from now on.
 pub fn overwrite<T: Element>(array: &Array<T>, values: &[T]) {
     assert_eq!(array.len(), values.len(), "elements");
     let file = array.file().expect("a mapped array");

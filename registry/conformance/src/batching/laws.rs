@@ -86,7 +86,7 @@ fn rows_have_importance(block: &Block, walk: &WalkSettings) {
         assert!(visits.iter().all(|&v| v >= 1.0 && v.fract() == 0.0), "row {row} has numbers of visits");
         assert!(
             visits.iter().sum::<f32>() <= (walk.walks * walk.length) as f32,
-            "row {row} has a visit a step at most"
+            "row {row} has at most one visit per step"
         );
     }
 }

@@ -25,8 +25,7 @@ fn the_model_and_the_loss_conform() {
 #[test]
 fn the_model_and_the_loss_conform_outside_of_the_workspace() {
     let binary = outside::conforms("## A model and a loss\n", include_str!("../src/gated.rs"), "morphgl");
-    let line =
-        "train --model gated --loss focal --epochs 2 --hidden 8 --threads 1 --profile-seconds 0.1 --json";
+    let line = "train --model gated --loss focal --epochs 2 --hidden 8 --threads 1 --profile-seconds 0.1 --json";
     let output = Command::new(binary).args(line.split_whitespace()).output().expect("the binary starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");

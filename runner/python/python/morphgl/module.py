@@ -44,7 +44,7 @@ class ModuleTrainer:
         y = torch.from_dlpack(batch.y)[:size].to(self.device)
         logits = self.forward(self.module, self.placed(MAKE[self.output](batch, False)))
         if logits.shape[0] not in (size, batch.n_id.shape[0]) or logits.dim() != 2:
-            raise ValueError(f"model: its output has shape {list(logits.shape)}; give [nodes, classes], a row a node of the mini-batch "
+            raise ValueError(f"model: its output has shape {list(logits.shape)}; give [nodes, classes], one row per node of the mini-batch "
                              f"({batch.n_id.shape[0]}) or a seed ({size})")
         return logits[:size], y
 

@@ -121,7 +121,7 @@ impl<'a> Table<'a> {
         text
     }
 
-    /// A row a policy, a column a share, and `more` columns.
+    /// One row per policy, one column per share, and `more` columns.
     fn table(&self, of: &str, more: &[&str], row: impl Fn(&Judged<'_>) -> Vec<String>) -> String {
         let shares: Vec<String> = self.shares.iter().map(|share| format!("{share}% {of}")).collect();
         let header = [&["policy"][..], &shares.iter().map(String::as_str).collect::<Vec<_>>()[..], more].concat();

@@ -5,13 +5,13 @@ use crate::{Executor, ExecutorSettings, Job, Plan, Problem};
 
 /// One trainer.
 #[derive(Debug)]
-pub(crate) struct Alone {
+pub(crate) struct OneTrainer {
     pub(crate) plan: Plan,
     /// The problem that plans are made of during the run; `None` keeps the plan.
     pub(crate) replanned: Option<Problem>,
 }
 
-impl Mode for Alone {
+impl Mode for OneTrainer {
     fn plan(&self) -> &Plan {
         &self.plan
     }

@@ -158,7 +158,7 @@ fn tell(mode: &dyn Mode, profile: &Profile, mut choices: Choices, context: &RunC
     plan.caches.iter().for_each(|cache| context.line(format_args!("cache: {cache}")));
 }
 
-/// Initial parameters in the order of the dataset's features and classes, where the model has them in another one.
+/// The initial parameters, permuted to the dataset's order of features and classes; `None` where that is the model's order.
 fn reordered(
     schema: &Schema,
     spec: &ModelSpec,

@@ -25,7 +25,7 @@ pub(crate) struct RunState {
     /// The plan of a group of trainers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unified: Option<Unified>,
-    /// Ranks of MPI that trained it, each with the threads of `machine`.
+    /// Number of MPI ranks that trained it, each with the threads of `machine`.
     #[serde(default = "one")]
     pub(crate) ranks: usize,
     /// The plan of layer-split training.

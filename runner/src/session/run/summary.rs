@@ -69,7 +69,7 @@ pub(super) fn configuration(config: &JobConfig, options: &TrainOptions) -> Vec<(
     rows
 }
 
-/// Counters of all epochs, a line an operator.
+/// Counters of all epochs, one line per operator.
 fn counter_lines(counters: &CountersByOperator) -> String {
     let line = |(operator, counters): (&String, &BTreeMap<String, u64>)| {
         let text = |(name, &n): (&String, &u64)| match name.ends_with("_bytes") {

@@ -50,11 +50,11 @@ impl Steps {
 /// The most visited neighbours of some nodes, and the buffers of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Walks {
-    /// Number of neighbours up to each node's last.
+    /// Where each node's neighbours end in `neighbors`.
     pub(crate) ends: Vec<usize>,
     /// The neighbours, node after node.
     pub(crate) neighbors: Vec<u32>,
-    /// Their visits.
+    /// Number of visits to each of `neighbors`.
     pub(crate) visits: Vec<f32>,
     /// Random words of each step: walk after walk, node after node.
     words: Vec<[u32; 4]>,

@@ -7,7 +7,7 @@ use crate::state::{State, Step};
 use crate::{Schedule, ScheduleShare};
 
 /// The interleaved policy (ours). A *joint* route batches where it trains and holds device and bus at once; *streamed* routes hold
-/// one of them at a time. Changing between the two idles one resource, so it is done once a group, when the busier resource
+/// one of them at a time. Changing between the two idles one resource, so it is done once per group, when the busier resource
 /// becomes free; until then the other begins nothing that would end later.
 ///
 /// A group begins when its share of the epoch's work is due, or early when nothing else can begin.
