@@ -16,6 +16,8 @@ mod place;
 mod route;
 mod sampling;
 mod settings;
+mod training;
+mod wrapper;
 
 pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, GivenRows, HostBatch, MiniBatch};
 pub use built::{Operators, RouteOperators, TrainingOperator};
@@ -28,8 +30,7 @@ pub use key::{Hardware, Key, Phase, Resource};
 pub use lookup::{Registry, Status};
 pub use machine::{Accelerator, Machine};
 pub use operator::{
-    Batching, BatchingContext, BatchingWorker, GatherRows, GivenNodes, GradientReady, Gradients, NamedTensor, Score,
-    SingleProcess, Training, TrainingContext, Transferring, TransferringContext,
+    Batching, BatchingContext, BatchingWorker, GivenNodes, TrainingContext, Transferring, TransferringContext,
 };
 pub use option::{OptionRole, OptionSpec, OptionType, check_options};
 pub use place::{At, Place};
@@ -39,6 +40,8 @@ pub use settings::{
     CustomSettings, Expansion, Fanout, Fanouts, NeighborSettings, Pick, SamplerSettings, Sampling, SeedSet,
     ShadowSettings, WalkSettings,
 };
+pub use training::{GatherRows, GradientReady, Gradients, ModelState, NamedTensor, Score, SingleProcess, Training};
+pub use wrapper::TrainingWrapper;
 
 #[doc(hidden)]
 pub use inventory as __inventory;

@@ -15,8 +15,8 @@ use morphgl_graph_store::Dataset;
 use morphgl_plan::{Bytes, Candidate, Durations, Hardware as Phases, Resource, RouteKeys};
 use morphgl_profile::{Outcome, Selection, Settings, Watch};
 use morphgl_registry::{
-    At, BatchId, Build, Description, Error, Gradients, Handle, Hardware, Key, MiniBatch, NamedTensor, Phase, Pick,
-    Result, SamplerSettings, Score, Training, submit,
+    At, BatchId, Build, Description, Error, Gradients, Handle, Hardware, Key, MiniBatch, ModelState, NamedTensor,
+    Phase, Pick, Result, SamplerSettings, Score, Training, submit,
 };
 
 /// Milliseconds of a step; real operators need some milliseconds.
@@ -46,25 +46,12 @@ submit! {
     .with_own_model()
 }
 
-impl Training for Asleep {
-    fn set_threads(&mut self, _threads: usize) -> Result<()> {
-        Ok(())
-    }
-    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        assert!(batch.host()?.features.is_some(), "it does not read the store");
-        let start = Instant::now();
-        thread::sleep(Duration::from_millis(MILLIS.load(Ordering::SeqCst)));
-        Ok(Handle::ready(Score::default(), start.elapsed()))
-    }
+impl ModelState for Asleep {
     fn gradients(&mut self) -> Result<Gradients> {
         Ok(Gradients::default())
     }
     fn set_gradients(&mut self, _gradients: &Gradients) -> Result<()> {
         Ok(())
-    }
-    fn step(&mut self) -> Result<Handle<()>> {
-        self.steps += 1;
-        Ok(Handle::ready((), Duration::ZERO))
     }
     fn parameters(&self) -> Result<Vec<NamedTensor>> {
         Ok(Vec::new())
@@ -78,6 +65,22 @@ impl Training for Asleep {
     fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
         self.steps = state[0].values[0] as u64;
         Ok(())
+    }
+}
+
+impl Training for Asleep {
+    fn set_threads(&mut self, _threads: usize) -> Result<()> {
+        Ok(())
+    }
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        assert!(batch.host()?.features.is_some(), "it does not read the store");
+        let start = Instant::now();
+        thread::sleep(Duration::from_millis(MILLIS.load(Ordering::SeqCst)));
+        Ok(Handle::ready(Score::default(), start.elapsed()))
+    }
+    fn step(&mut self) -> Result<Handle<()>> {
+        self.steps += 1;
+        Ok(Handle::ready((), Duration::ZERO))
     }
     fn score(&mut self, _batch: &MiniBatch) -> Result<Handle<Score>> {
         Ok(Handle::ready(Score::default(), Duration::ZERO))

@@ -16,8 +16,8 @@ use morphgl_model_core::{
     source_degrees, start_threads,
 };
 use morphgl_registry::{
-    BatchId, GatherRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, SingleProcess, Training,
-    TrainingContext,
+    BatchId, GatherRows, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Result, Score,
+    SingleProcess, Training, TrainingContext,
 };
 use rayon::prelude::*;
 
@@ -192,20 +192,7 @@ fn loss_gradient(logits: &[f32], labels: &[i32], num_classes: usize) -> Vec<f32>
     gradient
 }
 
-impl Training for CpuBurn {
-    fn set_threads(&mut self, threads: usize) -> Result<()> {
-        if threads != self.pool.current_num_threads() {
-            self.pool = start_threads(KEY, threads)?;
-        }
-        Ok(())
-    }
-
-    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
-        let score = pool.install(|| self.forward_backward(batch))?;
-        Ok(Handle::ready(score, start.elapsed()))
-    }
-
+impl ModelState for CpuBurn {
     fn gradients(&mut self) -> Result<Gradients> {
         let tensors = self.trainable.iter().zip(&self.gradients);
         let tensors =
@@ -218,15 +205,6 @@ impl Training for CpuBurn {
         self.gradients.iter_mut().zip(ordered).for_each(|(own, t)| own.copy_from_slice(&t.values));
         self.count = gradients.count;
         Ok(())
-    }
-
-    fn step(&mut self) -> Result<Handle<()>> {
-        let (start, pool) = (Instant::now(), Arc::clone(&self.pool));
-        if self.count == 0 {
-            return Err(nothing_accumulated(KEY));
-        }
-        pool.install(|| self.update())?;
-        Ok(Handle::ready((), start.elapsed()))
     }
 
     fn parameters(&self) -> Result<Vec<NamedTensor>> {
@@ -245,6 +223,30 @@ impl Training for CpuBurn {
 
     fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
         self.optimizer.set_state(&self.trainable, state)
+    }
+}
+
+impl Training for CpuBurn {
+    fn set_threads(&mut self, threads: usize) -> Result<()> {
+        if threads != self.pool.current_num_threads() {
+            self.pool = start_threads(KEY, threads)?;
+        }
+        Ok(())
+    }
+
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
+        let score = pool.install(|| self.forward_backward(batch))?;
+        Ok(Handle::ready(score, start.elapsed()))
+    }
+
+    fn step(&mut self) -> Result<Handle<()>> {
+        let (start, pool) = (Instant::now(), Arc::clone(&self.pool));
+        if self.count == 0 {
+            return Err(nothing_accumulated(KEY));
+        }
+        pool.install(|| self.update())?;
+        Ok(Handle::ready((), start.elapsed()))
     }
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {

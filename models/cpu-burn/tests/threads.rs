@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Topology};
 use morphgl_registry::{
-    BatchFeatures, BatchId, Block, HostBatch, MiniBatch, NamedTensor, Place, Training, TrainingContext,
+    BatchFeatures, BatchId, Block, HostBatch, MiniBatch, ModelState, NamedTensor, Place, Training, TrainingContext,
 };
 use morphgl_training_cpu_burn::CpuBurn;
 use serde_json::json;

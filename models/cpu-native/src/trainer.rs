@@ -12,7 +12,7 @@ use morphgl_model_core::{
 };
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{
-    BatchFeatures, BatchId, Error, GatherRows, GradientReady, Gradients, Handle, HostBatch, Key, MiniBatch,
+    BatchFeatures, BatchId, Error, GatherRows, GradientReady, Gradients, Handle, HostBatch, Key, MiniBatch, ModelState,
     NamedTensor, Result, Score, SingleProcess, Training, TrainingContext,
 };
 
@@ -215,6 +215,35 @@ fn flatten(tensors: &[&NamedTensor], values: &mut [f32]) {
     values.iter_mut().zip(elements).for_each(|(value, element)| *value = *element);
 }
 
+impl ModelState for CpuNative {
+    fn gradients(&mut self) -> Result<Gradients> {
+        Ok(Gradients { tensors: self.tensors(&self.gradients), count: self.count })
+    }
+
+    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
+        flatten(&check_tensors("gradients", &self.specs, &gradients.tensors)?, &mut self.gradients);
+        self.count = gradients.count;
+        Ok(())
+    }
+
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        Ok(self.tensors(&self.parameters))
+    }
+
+    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
+        flatten(&check_tensors("parameters", &self.specs, parameters)?, &mut self.parameters);
+        Ok(())
+    }
+
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        Ok(self.optimizer.state(&self.specs))
+    }
+
+    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
+        self.optimizer.set_state(&self.specs, state)
+    }
+}
+
 impl Training for CpuNative {
     fn set_threads(&mut self, threads: usize) -> Result<()> {
         if threads != self.pool.current_num_threads() {
@@ -234,16 +263,6 @@ impl Training for CpuNative {
         Ok(Handle::ready(score, start.elapsed()))
     }
 
-    fn gradients(&mut self) -> Result<Gradients> {
-        Ok(Gradients { tensors: self.tensors(&self.gradients), count: self.count })
-    }
-
-    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
-        flatten(&check_tensors("gradients", &self.specs, &gradients.tensors)?, &mut self.gradients);
-        self.count = gradients.count;
-        Ok(())
-    }
-
     fn step(&mut self) -> Result<Handle<()>> {
         let (start, pool) = (Instant::now(), Arc::clone(&self.pool));
         if self.count == 0 {
@@ -251,23 +270,6 @@ impl Training for CpuNative {
         }
         pool.install(|| self.update())?;
         Ok(Handle::ready((), start.elapsed()))
-    }
-
-    fn parameters(&self) -> Result<Vec<NamedTensor>> {
-        Ok(self.tensors(&self.parameters))
-    }
-
-    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
-        flatten(&check_tensors("parameters", &self.specs, parameters)?, &mut self.parameters);
-        Ok(())
-    }
-
-    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        Ok(self.optimizer.state(&self.specs))
-    }
-
-    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
-        self.optimizer.set_state(&self.specs, state)
     }
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
 use common::{batch, context, host, model};
 use morphgl_graph_store::Dtype;
-use morphgl_registry::{HostBatch, Training};
+use morphgl_registry::{HostBatch, ModelState, Training};
 use morphgl_training_cpu_native::CpuNative;
 use serde_json::json;
 

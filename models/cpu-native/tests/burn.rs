@@ -5,7 +5,7 @@ mod common;
 use common::{batch, context, host, model};
 use morphgl_graph_store::Dtype;
 use morphgl_platform::SimdLevel;
-use morphgl_registry::{NamedTensor, Training};
+use morphgl_registry::{ModelState, NamedTensor, Training};
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cpu_native::CpuNative;
 use serde_json::{Value, json};

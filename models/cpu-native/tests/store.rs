@@ -7,7 +7,7 @@ use std::sync::Arc;
 use common::{Random, batch, context, host, model};
 use half::{bf16, f16};
 use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix};
-use morphgl_registry::{BatchFeatures, HostBatch, Training, TrainingContext};
+use morphgl_registry::{BatchFeatures, HostBatch, ModelState, Training, TrainingContext};
 use morphgl_training_cpu_native::CpuNative;
 use proptest::prelude::*;
 use serde_json::{Value, json};

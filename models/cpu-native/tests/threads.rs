@@ -4,7 +4,7 @@ mod common;
 
 use common::{batch, context, host, model};
 use morphgl_graph_store::Dtype;
-use morphgl_registry::Training;
+use morphgl_registry::{ModelState, Training};
 use morphgl_training_cpu_native::CpuNative;
 use serde_json::json;
 

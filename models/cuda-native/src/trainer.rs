@@ -11,8 +11,8 @@ use morphgl_model_core::{
     optimizer_state, read_optimizer_state, refuse_submitted, refused_importance,
 };
 use morphgl_registry::{
-    BatchId, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, SingleProcess,
-    Training, TrainingContext,
+    BatchId, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Result, Score,
+    SingleProcess, Training, TrainingContext,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -258,27 +258,7 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dt
     Ok((Words::Bytes(&features.bytes), features.dtype, rows))
 }
 
-impl Training for CudaNative {
-    fn set_threads(&mut self, threads: usize) -> Result<()> {
-        if threads == 0 {
-            return Err(Error::setting(KEY, "it is given 0 threads; give it at least one"));
-        }
-        self.threads = threads;
-        Ok(())
-    }
-
-    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        let id = batch.id();
-        let handle = self.run(batch, true)?;
-        (self.last, self.accumulated) = (Some(id), true);
-        Ok(handle)
-    }
-
-    /// Steps run in stream order, and each outcome has a pinned buffer of its own.
-    fn queue_depth(&self) -> usize {
-        2
-    }
-
+impl ModelState for CudaNative {
     fn gradients(&mut self) -> Result<Gradients> {
         let count = self.state.counters.to_vec(&self.gpu.stream)?[0];
         let values = self.state.gradients.to_vec(&self.gpu.stream)?;
@@ -293,13 +273,6 @@ impl Training for CudaNative {
         upload(&self.gpu.stream, &counters, &mut self.state.counters)?;
         self.accumulated = gradients.count > 0;
         Ok(())
-    }
-
-    fn step(&mut self) -> Result<Handle<()>> {
-        if !std::mem::take(&mut self.accumulated) {
-            return Err(nothing_accumulated(KEY));
-        }
-        self.state.step(&self.gpu, &self.layout, &self.spec.optimizer, self.last)
     }
 
     fn parameters(&self) -> Result<Vec<NamedTensor>> {
@@ -333,6 +306,35 @@ impl Training for CudaNative {
             upload(stream, &values, buffer)?;
         }
         Ok(())
+    }
+}
+
+impl Training for CudaNative {
+    fn set_threads(&mut self, threads: usize) -> Result<()> {
+        if threads == 0 {
+            return Err(Error::setting(KEY, "it is given 0 threads; give it at least one"));
+        }
+        self.threads = threads;
+        Ok(())
+    }
+
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        let id = batch.id();
+        let handle = self.run(batch, true)?;
+        (self.last, self.accumulated) = (Some(id), true);
+        Ok(handle)
+    }
+
+    /// Steps run in stream order, and each outcome has a pinned buffer of its own.
+    fn queue_depth(&self) -> usize {
+        2
+    }
+
+    fn step(&mut self) -> Result<Handle<()>> {
+        if !std::mem::take(&mut self.accumulated) {
+            return Err(nothing_accumulated(KEY));
+        }
+        self.state.step(&self.gpu, &self.layout, &self.spec.optimizer, self.last)
     }
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{Random, batch, block, context, dataset, give, model, place, transfer};
 use morphgl_graph_store::Dtype;
-use morphgl_registry::{HostBatch, MiniBatch, NamedTensor, Place, Training};
+use morphgl_registry::{HostBatch, MiniBatch, ModelState, NamedTensor, Place, Training};
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cuda_native::CudaNative;
 use serde_json::{Value, json};

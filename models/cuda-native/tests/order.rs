@@ -5,7 +5,7 @@ mod common;
 use common::{batch, context, dataset, give, model, place, transfer};
 use morphgl_conformance::available;
 use morphgl_graph_store::Dtype;
-use morphgl_registry::{Gradients, HostBatch, Training};
+use morphgl_registry::{Gradients, HostBatch, ModelState, Training};
 use morphgl_training_cuda_native::CudaNative;
 use serde_json::json;
 

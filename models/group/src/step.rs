@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use morphgl_registry::{
-    BatchId, CounterSpec, Counters, Error, GatherRows, GradientReady, Gradients, Handle, Measured, MiniBatch,
-    NamedTensor, Result, Score, Training,
+    BatchId, CounterSpec, Counters, Error, GradientReady, Handle, Measured, MiniBatch, Result, Score, Training,
+    TrainingWrapper,
 };
 
 use crate::overlap::{Reduced, all_reduce_while, buckets};
@@ -185,9 +185,13 @@ fn read(all: &[Vec<u8>], own: StepStatistics) -> crate::Result<Vec<StepStatistic
     Ok(read)
 }
 
-impl Training for GroupTraining {
-    fn set_threads(&mut self, threads: usize) -> Result<()> {
-        self.inner.set_threads(threads)
+impl TrainingWrapper for GroupTraining {
+    fn inner(&self) -> &dyn Training {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Training {
+        &mut *self.inner
     }
 
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
@@ -201,16 +205,9 @@ impl Training for GroupTraining {
         accumulate_share(&mut *self.inner, batch, complete)
     }
 
-    fn gradients(&mut self) -> Result<Gradients> {
-        self.inner.gradients()
-    }
-
-    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
-        self.inner.set_gradients(gradients)
-    }
-
-    fn step(&mut self) -> Result<Handle<()>> {
-        self.inner.step()
+    /// A step ends with the exchange of all trainers; none is pending beside it.
+    fn queue_depth(&self) -> usize {
+        1
     }
 
     /// The score is that of the whole mini-batch, at every trainer; the duration is this trainer's, without exchanges.
@@ -237,41 +234,5 @@ impl Training for GroupTraining {
             self.exchange.leave(&e.to_string());
         }
         trained
-    }
-
-    fn parameters(&self) -> Result<Vec<NamedTensor>> {
-        self.inner.parameters()
-    }
-
-    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
-        self.inner.set_parameters(parameters)
-    }
-
-    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        self.inner.optimizer_state()
-    }
-
-    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
-        self.inner.set_optimizer_state(state)
-    }
-
-    fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        self.inner.score(batch)
-    }
-
-    fn score_logits(&mut self, logits: &[f32], labels: &[i32], num_classes: usize) -> Result<Score> {
-        self.inner.score_logits(logits, labels, num_classes)
-    }
-
-    fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
-        self.inner.infer(nodes)
-    }
-
-    fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
-        self.inner.infer_together(nodes, peers)
-    }
-
-    fn infer_bytes(&self) -> Option<u64> {
-        self.inner.infer_bytes()
     }
 }

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use morphgl_embedding_cache::EmbeddingCache;
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, CacheCurve, CounterSpec, Counters, Error, GatherRows, GivenNodes, GivenRows,
-    GradientReady, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, RouteOperators, Score, Training,
-    Transferring,
+    BatchId, Batching, BatchingWorker, CacheCurve, CounterSpec, Counters, Error, GivenNodes, GivenRows, GradientReady,
+    Handle, MiniBatch, NamedTensor, Result, RouteOperators, Score, Training, TrainingWrapper, Transferring,
 };
 
 use crate::{SplitStatistics, SuperBatches};
@@ -257,9 +256,13 @@ impl Drop for SplitTraining {
     }
 }
 
-impl Training for SplitTraining {
-    fn set_threads(&mut self, threads: usize) -> Result<()> {
-        self.inner.set_threads(threads)
+impl TrainingWrapper for SplitTraining {
+    fn inner(&self) -> &dyn Training {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Training {
+        &mut *self.inner
     }
 
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
@@ -272,14 +275,6 @@ impl Training for SplitTraining {
         self.inner.accumulate_last(batch, complete)
     }
 
-    fn gradients(&mut self) -> Result<Gradients> {
-        self.inner.gradients()
-    }
-
-    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
-        self.inner.set_gradients(gradients)
-    }
-
     fn step(&mut self) -> Result<Handle<()>> {
         self.stepped();
         self.inner.step()
@@ -289,18 +284,6 @@ impl Training for SplitTraining {
         self.begin(batch)?;
         self.stepped();
         self.inner.train(batch)
-    }
-
-    fn queue_depth(&self) -> usize {
-        self.inner.queue_depth()
-    }
-
-    fn parameters(&self) -> Result<Vec<NamedTensor>> {
-        self.inner.parameters()
-    }
-
-    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
-        self.inner.set_parameters(parameters)
     }
 
     /// The optimizer's state, and the snapshots, with which a resumed run has the same rows.
@@ -321,29 +304,5 @@ impl Training for SplitTraining {
         self.snapshots.clone_from(&snapshots);
         let _ = self.messages.send(Message::Restored(snapshots));
         Ok(())
-    }
-
-    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>> {
-        self.inner.first_layer(batch, rows)
-    }
-
-    fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        self.inner.score(batch)
-    }
-
-    fn score_logits(&mut self, logits: &[f32], labels: &[i32], num_classes: usize) -> Result<Score> {
-        self.inner.score_logits(logits, labels, num_classes)
-    }
-
-    fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
-        self.inner.infer(nodes)
-    }
-
-    fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
-        self.inner.infer_together(nodes, peers)
-    }
-
-    fn infer_bytes(&self) -> Option<u64> {
-        self.inner.infer_bytes()
     }
 }

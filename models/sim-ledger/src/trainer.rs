@@ -1,7 +1,7 @@
 //! The operator.
 
 use morphgl_registry::{
-    DeviceBatch, Error, Gradients, Handle, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
+    DeviceBatch, Error, Gradients, Handle, MiniBatch, ModelState, NamedTensor, Result, Score, Training, TrainingContext,
 };
 use morphgl_sim::{Device, SimBatch, Stream, Work};
 
@@ -77,26 +77,7 @@ fn learns_nothing<T>() -> Result<T> {
     Err(Error::setting(KEY, "the simulated accelerator learns nothing; evaluate with --evaluate none"))
 }
 
-impl Training for SimLedger {
-    /// Ignored: no host threads are used.
-    fn set_threads(&mut self, _threads: usize) -> Result<()> {
-        Ok(())
-    }
-
-    /// Occupies the device, with given rows for a shorter time ([`SimBatch::training_part`]), verifies the mini-batch's content and
-    /// records it. The score counts labelled seeds; its loss is 0.
-    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        let batch = SimBatch::on(&self.device, batch)?.clone();
-        let features = self.features;
-        let (id, part) = (batch.id(), batch.training_part());
-        Ok(self.stream.submit_part(id, part, batch, move |state, batch| accumulate(state, batch, features)))
-    }
-
-    /// One step runs while the next is queued; the simulated stream keeps their order.
-    fn queue_depth(&self) -> usize {
-        2
-    }
-
+impl ModelState for SimLedger {
     /// No tensors, and the number of labelled seeds since the last step.
     fn gradients(&mut self) -> Result<Gradients> {
         let count = self.stream.after(|state| Ok(state.count)).wait()?.0;
@@ -107,18 +88,6 @@ impl Training for SimLedger {
         check_empty("gradients", &gradients.tensors)?;
         let count = gradients.count;
         self.update(move |state| (state.count, state.accumulated) = (count, count > 0))
-    }
-
-    /// Takes no time.
-    fn step(&mut self) -> Result<Handle<()>> {
-        Ok(self.stream.after(|state| {
-            if !state.accumulated {
-                let what = "nothing was accumulated since the last step; accumulate a mini-batch first";
-                return Err(Error::setting(KEY, what));
-            }
-            (state.count, state.accumulated) = (0, false);
-            Ok(())
-        }))
     }
 
     /// The ledger, see [`Ledger::from_tensors`].
@@ -139,6 +108,39 @@ impl Training for SimLedger {
 
     fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
         check_empty("the optimizer's state", state)
+    }
+}
+
+impl Training for SimLedger {
+    /// Ignored: no host threads are used.
+    fn set_threads(&mut self, _threads: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Occupies the device, with given rows for a shorter time ([`SimBatch::training_part`]), verifies the mini-batch's content and
+    /// records it. The score counts labelled seeds; its loss is 0.
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        let batch = SimBatch::on(&self.device, batch)?.clone();
+        let features = self.features;
+        let (id, part) = (batch.id(), batch.training_part());
+        Ok(self.stream.submit_part(id, part, batch, move |state, batch| accumulate(state, batch, features)))
+    }
+
+    /// One step runs while the next is queued; the simulated stream keeps their order.
+    fn queue_depth(&self) -> usize {
+        2
+    }
+
+    /// Takes no time.
+    fn step(&mut self) -> Result<Handle<()>> {
+        Ok(self.stream.after(|state| {
+            if !state.accumulated {
+                let what = "nothing was accumulated since the last step; accumulate a mini-batch first";
+                return Err(Error::setting(KEY, what));
+            }
+            (state.count, state.accumulated) = (0, false);
+            Ok(())
+        }))
     }
 
     /// Always an error: nothing was learned.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use morphgl_conformance::training::{batch, tiny};
-use morphgl_registry::{Gradients, HostBatch, MiniBatch, NamedTensor, Training, TrainingContext};
+use morphgl_registry::{Gradients, HostBatch, MiniBatch, ModelState, NamedTensor, Training, TrainingContext};
 use morphgl_sim::{Device, SimBatch, digest};
 use morphgl_training_sim_ledger::{Entry, KEY, SimLedger};
 

@@ -7,8 +7,8 @@ use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_batching_sim_neighbor::{CpuSimNeighbor, SimNeighbor};
 use morphgl_conformance::batching::graphs;
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Fanouts, Handle, MiniBatch, Place, SamplerSettings, SeedSet, Training,
-    TrainingContext, Transferring, TransferringContext,
+    BatchId, Batching, BatchingContext, Fanouts, Handle, MiniBatch, ModelState, Place, SamplerSettings, SeedSet,
+    Training, TrainingContext, Transferring, TransferringContext,
 };
 use morphgl_sim::{Device, digest};
 use morphgl_training_sim_ledger::{Ledger, SimLedger};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use morphgl_conformance::training::{Subject, check};
 use morphgl_graph_store::{Dataset, FeatureView};
 use morphgl_registry::{
-    At, BatchFeatures, Build, Description, Error, Gradients, Handle, Hardware, Key, MiniBatch, NamedTensor, OptionSpec,
-    OptionType, Phase, Result, Score, Training, TrainingContext,
+    At, BatchFeatures, Build, Description, Error, Gradients, Handle, Hardware, Key, MiniBatch, ModelState, NamedTensor,
+    OptionSpec, OptionType, Phase, Result, Score, Training, TrainingContext,
 };
 
 const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Focal");
@@ -112,6 +112,34 @@ impl Focal {
     }
 }
 
+impl ModelState for Focal {
+    fn gradients(&mut self) -> Result<Gradients> {
+        Ok(self.gradients.clone())
+    }
+
+    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
+        Self::set(&mut self.gradients.tensors, &gradients.tensors)?;
+        self.gradients.count = gradients.count;
+        Ok(())
+    }
+
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        Ok(vec![self.weight.clone()])
+    }
+
+    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
+        Self::set(std::slice::from_mut(&mut self.weight), parameters)
+    }
+
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        Ok(Vec::new())
+    }
+
+    fn set_optimizer_state(&mut self, _: &[NamedTensor]) -> Result<()> {
+        Ok(())
+    }
+}
+
 impl Training for Focal {
     fn set_threads(&mut self, threads: usize) -> Result<()> {
         if threads == 0 { Err(Error::setting(KEY, "0 threads; give one")) } else { Ok(()) }
@@ -133,16 +161,6 @@ impl Training for Focal {
         Ok(Handle::ready(score, Duration::ZERO))
     }
 
-    fn gradients(&mut self) -> Result<Gradients> {
-        Ok(self.gradients.clone())
-    }
-
-    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
-        Self::set(&mut self.gradients.tensors, &gradients.tensors)?;
-        self.gradients.count = gradients.count;
-        Ok(())
-    }
-
     fn step(&mut self) -> Result<Handle<()>> {
         let Gradients { tensors, count } = &self.gradients;
         if *count == 0 {
@@ -155,22 +173,6 @@ impl Training for Focal {
         }
         self.clear();
         Ok(Handle::ready((), Duration::ZERO))
-    }
-
-    fn parameters(&self) -> Result<Vec<NamedTensor>> {
-        Ok(vec![self.weight.clone()])
-    }
-
-    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
-        Self::set(std::slice::from_mut(&mut self.weight), parameters)
-    }
-
-    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        Ok(Vec::new())
-    }
-
-    fn set_optimizer_state(&mut self, _: &[NamedTensor]) -> Result<()> {
-        Ok(())
     }
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {

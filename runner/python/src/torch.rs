@@ -9,7 +9,7 @@ use morphgl_graph_store::{Dataset, FeatureView, Topology};
 use morphgl_model_core::{ModelKind, TrainingSpec};
 use morphgl_registry::{
     At, BatchFeatures, BatchId, Block, Build, Description, Error, Gradients, Handle, Hardware, HostBatch, Key,
-    MiniBatch, NamedTensor, Phase, Result, Score, Training, TrainingContext, Unavailable, submit,
+    MiniBatch, ModelState, NamedTensor, Phase, Result, Score, Training, TrainingContext, Unavailable, submit,
 };
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyRuntimeError;
@@ -201,17 +201,7 @@ fn given(tensors: &[NamedTensor]) -> Vec<ToPython> {
     tensors.iter().map(tensor).collect()
 }
 
-impl Training for Torch {
-    fn set_threads(&mut self, threads: usize) -> Result<()> {
-        self.tell("set_threads", (threads,))
-    }
-
-    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        let score = self.score_of(batch, "accumulate")?;
-        self.accumulated = true;
-        Ok(score)
-    }
-
+impl ModelState for Torch {
     fn gradients(&mut self) -> Result<Gradients> {
         Ok(Gradients { tensors: self.take("gradients")?, count: self.ask(&KEY, "count", ())? })
     }
@@ -219,15 +209,6 @@ impl Training for Torch {
     fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
         self.accumulated = true;
         self.tell("set_gradients", (given(&gradients.tensors), gradients.count))
-    }
-
-    fn step(&mut self) -> Result<Handle<()>> {
-        if !std::mem::take(&mut self.accumulated) {
-            return Err(Error::setting(KEY, "nothing was accumulated; accumulate a mini-batch before a step"));
-        }
-        let start = Instant::now();
-        self.tell("step", ())?;
-        Ok(Handle::ready((), start.elapsed()))
     }
 
     fn parameters(&self) -> Result<Vec<NamedTensor>> {
@@ -244,6 +225,27 @@ impl Training for Torch {
 
     fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
         self.give("set_optimizer_state", state)
+    }
+}
+
+impl Training for Torch {
+    fn set_threads(&mut self, threads: usize) -> Result<()> {
+        self.tell("set_threads", (threads,))
+    }
+
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        let score = self.score_of(batch, "accumulate")?;
+        self.accumulated = true;
+        Ok(score)
+    }
+
+    fn step(&mut self) -> Result<Handle<()>> {
+        if !std::mem::take(&mut self.accumulated) {
+            return Err(Error::setting(KEY, "nothing was accumulated; accumulate a mini-batch before a step"));
+        }
+        let start = Instant::now();
+        self.tell("step", ())?;
+        Ok(Handle::ready((), start.elapsed()))
     }
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {

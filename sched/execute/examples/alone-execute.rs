@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use morphgl_execute::{Control, Executor, Settings, Stop};
 use morphgl_plan::{Hardware, Policy, Resource, RouteKeys, Schedule, ScheduleShare, Seconds};
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Operators, Phase, Place,
-    Result, Route, RouteOperators, Score, Training, TrainingOperator, Transferring,
+    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Operators,
+    Phase, Place, Result, Route, RouteOperators, Score, Training, TrainingOperator, Transferring,
 };
 
 /// An operator of all three phases: sleeps, and delivers a mini-batch of one node.
@@ -61,20 +61,7 @@ impl Transferring for Sleepy {
     }
 }
 
-impl Training for Sleepy {
-    fn set_threads(&mut self, _: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        let score = Score { loss_sum: 0.0, correct: 0, count: batch.num_seeds() as u64 };
-        Ok(Handle::ready(score, work(self.sleep / 2)))
-    }
-
-    fn step(&mut self) -> Result<Handle<()>> {
-        Ok(Handle::ready((), Duration::ZERO))
-    }
-
+impl ModelState for Sleepy {
     fn gradients(&mut self) -> Result<Gradients> {
         Ok(Gradients::default())
     }
@@ -97,6 +84,21 @@ impl Training for Sleepy {
 
     fn set_optimizer_state(&mut self, _: &[NamedTensor]) -> Result<()> {
         Ok(())
+    }
+}
+
+impl Training for Sleepy {
+    fn set_threads(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        let score = Score { loss_sum: 0.0, correct: 0, count: batch.num_seeds() as u64 };
+        Ok(Handle::ready(score, work(self.sleep / 2)))
+    }
+
+    fn step(&mut self) -> Result<Handle<()>> {
+        Ok(Handle::ready((), Duration::ZERO))
     }
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {

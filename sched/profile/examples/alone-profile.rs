@@ -9,8 +9,8 @@ use std::time::Duration;
 use morphgl_plan::{Limits, plan};
 use morphgl_profile::{Settings, Watch, profile};
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, Machine, MiniBatch, NamedTensor, Operators, Phase,
-    Place, Result, Route, RouteOperators, Score, Training, TrainingOperator, Transferring,
+    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, Machine, MiniBatch, ModelState, NamedTensor,
+    Operators, Phase, Place, Result, Route, RouteOperators, Score, Training, TrainingOperator, Transferring,
 };
 
 /// An operator of all three phases, which sleeps for 3 ms, no time and 5 ms.
@@ -45,22 +45,12 @@ impl Transferring for Asleep {
     }
 }
 
-impl Training for Asleep {
-    fn set_threads(&mut self, _threads: usize) -> Result<()> {
-        Ok(())
-    }
-    fn accumulate(&mut self, _batch: &MiniBatch) -> Result<Handle<Score>> {
-        thread::sleep(Duration::from_millis(5));
-        Ok(Handle::ready(Score::default(), Duration::from_millis(5)))
-    }
+impl ModelState for Asleep {
     fn gradients(&mut self) -> Result<Gradients> {
         Ok(Gradients::default())
     }
     fn set_gradients(&mut self, _gradients: &Gradients) -> Result<()> {
         Ok(())
-    }
-    fn step(&mut self) -> Result<Handle<()>> {
-        Ok(Handle::ready((), Duration::ZERO))
     }
     fn parameters(&self) -> Result<Vec<NamedTensor>> {
         Ok(Vec::new())
@@ -73,6 +63,19 @@ impl Training for Asleep {
     }
     fn set_optimizer_state(&mut self, _state: &[NamedTensor]) -> Result<()> {
         Ok(())
+    }
+}
+
+impl Training for Asleep {
+    fn set_threads(&mut self, _threads: usize) -> Result<()> {
+        Ok(())
+    }
+    fn accumulate(&mut self, _batch: &MiniBatch) -> Result<Handle<Score>> {
+        thread::sleep(Duration::from_millis(5));
+        Ok(Handle::ready(Score::default(), Duration::from_millis(5)))
+    }
+    fn step(&mut self) -> Result<Handle<()>> {
+        Ok(Handle::ready((), Duration::ZERO))
     }
     fn score(&mut self, _batch: &MiniBatch) -> Result<Handle<Score>> {
         Ok(Handle::ready(Score::default(), Duration::ZERO))

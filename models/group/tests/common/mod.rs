@@ -10,9 +10,9 @@ use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_graph_store::Dataset;
 use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupMember, HostExchange, join};
 use morphgl_registry::{
-    BatchId, BatchingContext, GradientReady, Gradients, Handle, MiniBatch, NamedTensor, Operators, Phase, Place,
-    Result, Route, RouteOperators, SamplerSettings, Score, SeedSet, Training, TrainingContext, TrainingOperator,
-    TransferringContext,
+    BatchId, BatchingContext, Gradients, Handle, MiniBatch, ModelState, NamedTensor, Operators, Phase, Place, Result,
+    Route, RouteOperators, SamplerSettings, Score, SeedSet, Training, TrainingContext, TrainingOperator,
+    TrainingWrapper, TransferringContext,
 };
 use morphgl_training_cpu_native::CpuNative;
 use morphgl_transferring_cpu_host::CpuHost;
@@ -50,44 +50,21 @@ struct Observed {
     seen: Seen,
 }
 
-impl Training for Observed {
-    fn set_threads(&mut self, threads: usize) -> Result<()> {
-        self.inner.set_threads(threads)
+impl TrainingWrapper for Observed {
+    fn inner(&self) -> &dyn Training {
+        &self.inner
     }
-    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        self.inner.accumulate(batch)
-    }
-    fn accumulate_last(&mut self, batch: &MiniBatch, complete: GradientReady<'_>) -> Result<Handle<Score>> {
-        self.inner.accumulate_last(batch, complete)
-    }
-    fn gradients(&mut self) -> Result<Gradients> {
-        self.inner.gradients()
-    }
-    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
-        self.inner.set_gradients(gradients)
+    fn inner_mut(&mut self) -> &mut dyn Training {
+        &mut self.inner
     }
     fn step(&mut self) -> Result<Handle<()>> {
         let gradients = self.inner.gradients()?;
         self.seen.lock().expect("no test panics with it").push(gradients);
         self.inner.step()
     }
-    fn parameters(&self) -> Result<Vec<NamedTensor>> {
-        self.inner.parameters()
-    }
-    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
-        self.inner.set_parameters(parameters)
-    }
-    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        self.inner.optimizer_state()
-    }
-    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
-        self.inner.set_optimizer_state(state)
-    }
-    fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        self.inner.score(batch)
-    }
-    fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
-        self.inner.infer(nodes)
+    fn train(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        let accumulating = self.inner.accumulate(batch)?;
+        Ok(accumulating.then(TrainingWrapper::step(self)))
     }
 }
 

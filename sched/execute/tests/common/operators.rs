@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, DeviceBatch, Gradients, Handle, HostBatch, Key, Measured, MiniBatch,
+    BatchId, Batching, BatchingWorker, DeviceBatch, Gradients, Handle, HostBatch, Key, Measured, MiniBatch, ModelState,
     NamedTensor, Phase, Place, Result, Score, Training, Transferring, Wait,
 };
 
@@ -229,6 +229,34 @@ impl Wait<Score> for Queued {
     }
 }
 
+impl ModelState for FakeTraining {
+    fn gradients(&mut self) -> Result<Gradients> {
+        Ok(Gradients::default())
+    }
+
+    fn set_gradients(&mut self, _: &Gradients) -> Result<()> {
+        Ok(())
+    }
+
+    /// The number of mini-batches trained.
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        let trained = self.machine.observed().trained.len() as f32;
+        Ok(vec![NamedTensor { name: "trained".to_string(), shape: vec![1], values: vec![trained] }])
+    }
+
+    fn set_parameters(&mut self, _: &[NamedTensor]) -> Result<()> {
+        Ok(())
+    }
+
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        Ok(Vec::new())
+    }
+
+    fn set_optimizer_state(&mut self, _: &[NamedTensor]) -> Result<()> {
+        Ok(())
+    }
+}
+
 impl Training for FakeTraining {
     fn set_threads(&mut self, threads: usize) -> Result<()> {
         self.machine.observed().training_threads = threads;
@@ -260,32 +288,6 @@ impl Training for FakeTraining {
     fn step(&mut self) -> Result<Handle<()>> {
         self.machine.observed().steps += 1;
         Ok(Handle::ready((), Duration::ZERO))
-    }
-
-    fn gradients(&mut self) -> Result<Gradients> {
-        Ok(Gradients::default())
-    }
-
-    fn set_gradients(&mut self, _: &Gradients) -> Result<()> {
-        Ok(())
-    }
-
-    /// The number of mini-batches trained.
-    fn parameters(&self) -> Result<Vec<NamedTensor>> {
-        let trained = self.machine.observed().trained.len() as f32;
-        Ok(vec![NamedTensor { name: "trained".to_string(), shape: vec![1], values: vec![trained] }])
-    }
-
-    fn set_parameters(&mut self, _: &[NamedTensor]) -> Result<()> {
-        Ok(())
-    }
-
-    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        Ok(Vec::new())
-    }
-
-    fn set_optimizer_state(&mut self, _: &[NamedTensor]) -> Result<()> {
-        Ok(())
     }
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {

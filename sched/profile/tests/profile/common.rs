@@ -12,8 +12,8 @@ use crate::memory::{STEP, WORKER};
 use morphgl_profile::{Profile, Progress, Selection, Settings, Watch, profile, select};
 use morphgl_registry::{
     BatchId, Batching, BatchingWorker, Block, DeviceBatch, Error, Gradients, Handle, HostBatch, Key, Machine,
-    MiniBatch, NamedTensor, Operators, Phase, Place, Result, Route, RouteOperators, Score, Training, TrainingOperator,
-    Transferring,
+    MiniBatch, ModelState, NamedTensor, Operators, Phase, Place, Result, Route, RouteOperators, Score, Training,
+    TrainingOperator, Transferring,
 };
 
 /// Milliseconds of the phases on one thread; batching and training with t threads take a t-th of them.
@@ -245,6 +245,30 @@ impl SharedTraining {
     }
 }
 
+impl ModelState for SharedTraining {
+    fn gradients(&mut self) -> Result<Gradients> {
+        Ok(Gradients { tensors: Vec::new(), count: self.state().accumulated })
+    }
+    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
+        self.state().accumulated = gradients.count;
+        Ok(())
+    }
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        Ok(tensor("weight", self.state().parameter))
+    }
+    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
+        self.state().parameter = parameters[0].values[0];
+        Ok(())
+    }
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        Ok(tensor("steps", self.state().steps as f32))
+    }
+    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
+        self.state().steps = state[0].values[0] as u64;
+        Ok(())
+    }
+}
+
 impl Training for SharedTraining {
     fn set_threads(&mut self, threads: usize) -> Result<()> {
         let mut fake = self.state();
@@ -277,27 +301,6 @@ impl Training for SharedTraining {
         fake.steps += 1;
         fake.accumulated = 0;
         Ok(Handle::ready((), Duration::ZERO))
-    }
-    fn gradients(&mut self) -> Result<Gradients> {
-        Ok(Gradients { tensors: Vec::new(), count: self.state().accumulated })
-    }
-    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
-        self.state().accumulated = gradients.count;
-        Ok(())
-    }
-    fn parameters(&self) -> Result<Vec<NamedTensor>> {
-        Ok(tensor("weight", self.state().parameter))
-    }
-    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
-        self.state().parameter = parameters[0].values[0];
-        Ok(())
-    }
-    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        Ok(tensor("steps", self.state().steps as f32))
-    }
-    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
-        self.state().steps = state[0].values[0] as u64;
-        Ok(())
     }
     fn score(&mut self, _: &MiniBatch) -> Result<Handle<Score>> {
         Ok(Handle::ready(Score::default(), Duration::ZERO))
