@@ -6,6 +6,7 @@
 mod runs;
 mod support;
 
+use morphgl_graph_store::{Dataset, DatasetWriter, FeatureMatrix, OpenOptions};
 use runs::{Training, alike, newest};
 use serde_json::Value;
 use support::Bench;
@@ -250,6 +251,54 @@ fn a_dataset_left_on_disk_is_copied_unless_the_gather_is_named() {
                 count("host_rows") > 0 && 0 < count("cache_hits") && count("cache_hits") < count("cache_requests")
             ),
             _ => assert!(count("cache_hits") > 0),
+        }
+    }
+}
+
+/// The graph of `small` with edge weights, a seventh of them 0.
+fn weighted(bench: &Bench) {
+    let small = Dataset::open(bench.path().join("small"), OpenOptions::default()).expect("sound");
+    let mut writer = DatasetWriter::create(bench.path().join("weighted"), false).expect("a fresh path");
+    let weights: Vec<f32> = (0..small.topology.num_edges()).map(|e| (e % 7) as f32 * 0.3).collect();
+    let Some(FeatureMatrix::F32 { data, dim }) = &small.features else { panic!("f32 features") };
+    writer.array("indptr", small.topology.indptr(), None).expect("room");
+    writer.array("indices", small.topology.indices(), None).expect("room");
+    writer.array("weights", &weights, None).expect("room");
+    writer.array("features", data, Some(*dim)).expect("room");
+    writer.array("labels", small.labels.as_ref().expect("labels"), None).expect("room");
+    writer.array("train", &small.splits.train, None).expect("room");
+    writer.array("valid", &small.splits.valid, None).expect("room");
+    writer.finish("weighted", small.num_classes, Default::default()).expect("arrays that fit");
+}
+
+/// A reordered dataset trains to the losses of the original by both samplers, bit for bit, whatever of its topology is cached.
+#[test]
+fn a_reordered_dataset_trains_as_the_original() {
+    let Some(bench) = bench() else { return };
+    weighted(&bench);
+    for (data, pick) in [("small", &[][..]), ("weighted", &[]), ("weighted", &["--weighted"])] {
+        let hot = format!("{data}-hot");
+        bench.text(&["reorder", data, "-o", &hot, "--force"]);
+        let scores = |dataset: &str, batching: &str, transferring: &str, extra: &[&str]| {
+            let train = TRAIN.map(|word| if word == "small" { dataset } else { word });
+            let route = ["--batching", batching, "--transferring", transferring, "--dropout", "0.5"];
+            let run = bench.json(&[&train[..], &route, pick, extra].concat());
+            let score =
+                |e: &Value| ["loss", "train_accuracy", "valid_loss", "valid_accuracy"].map(|name| e[name].clone());
+            run["epochs"].as_array().expect("a list").iter().map(score).collect::<Vec<_>>()
+        };
+        let expected = scores(data, ON_HOST, DMA, &[]);
+        assert!(expected.iter().flatten().all(|score| score.is_number()), "{expected:?}");
+        assert_eq!(scores(&hot, ON_HOST, DMA, &[]), expected, "{data} {pick:?} by the host");
+        assert_eq!(scores(data, ON_DEVICE, ZERO_COPY, &[]), expected, "{data} {pick:?} in its order");
+        let cached = ["topology=cached", "topology_bytes=9000"].map(|option| format!("{ON_DEVICE}.{option}"));
+        let features = format!("{ZERO_COPY}.cache_bytes=2000");
+        for extra in [
+            &[][..],
+            &["--set", &format!("{ON_DEVICE}.topology=host"), "--cache", "none"],
+            &["--set", &cached[0], "--set", &cached[1], "--set", &features, "--cache", "in-degree"],
+        ] {
+            assert_eq!(scores(&hot, ON_DEVICE, ZERO_COPY, extra), expected, "{data} {pick:?} {extra:?}");
         }
     }
 }

@@ -23,12 +23,13 @@ __device__ void sort_keys(uint64_t* keys, uint32_t n) {
 }
 
 // Positions of the picked edges of each row. `scratch` has 16 bytes per pick and block, or is null: then shared memory is used.
+// `row_key` as of `sample_pick`.
 //
 // Floyd's rule: draw i is replaced by `first + i` if its number was picked before: by an earlier draw of the same number, or,
 // since only draw m is replaced by first + m, by draw m = number - first if that was replaced. So draws need no order.
 // Launch bounds of 8 blocks per multiprocessor: for more, the compiler spills registers.
 extern "C" __global__ void __launch_bounds__(BLOCK, 8)
-sample_pick_large(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
+sample_pick_large(const uint32_t* row_key, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
                   const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
                   uint32_t epoch, uint64_t seed, uint64_t* scratch, uint64_t* picked) {
     DYNAMIC_SHARED(uint64_t, fast);
@@ -44,7 +45,7 @@ sample_pick_large(const uint32_t* dst, const uint64_t* row_start, const uint32_t
             for (uint32_t p = threadIdx.x; p < len; p += BLOCK) out[p] = start + p;
             continue;
         }
-        const uint32_t first = len - fanout, node = dst[row];
+        const uint32_t first = len - fanout, node = row_key[row];
         for (uint32_t i = threadIdx.x; i < fanout; i += BLOCK) {
             drawn[i] = sampling_draw(i, first + i, hop, node, index, epoch, seed);
             keys[i] = (uint64_t)drawn[i] << 32 | i;

@@ -131,23 +131,28 @@ sample_nodes(const uint32_t* order, uint64_t first, uint32_t num, uint32_t* node
 }
 MORPHGL_KERNEL(sample_nodes)
 
-// Start and length of the rows of nodes from `counts[from]` on: from the graph's offsets, or, with cached rows, from the
-// lookup tables (`lens`). Two lanes handle a node: both offsets are one access over the bus.
+// Start and length of the rows of nodes from `counts[from]` on: from the graph's offsets, or, with cached rows of any nodes, from
+// the lookup tables (`lens`). Rows of the first `cached_rows` nodes are cached as they lie, so their offsets are the graph's. In a
+// reordered graph also the draw keys of the nodes (`row_key`). Two lanes handle a node: both offsets are one access over the bus.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_locate(const uint32_t* nodes, const uint64_t* counts, int32_t from, uint32_t to, const uint64_t* starts,
-              const uint32_t* lens, const float* weight_sums, uint64_t* row_start, uint32_t* row_len, float* degrees) {
+              const uint32_t* lens, uint32_t cached_rows, const uint32_t* draw_keys, const float* weight_sums,
+              uint64_t* row_start, uint32_t* row_len, uint32_t* row_key, float* degrees) {
     const uint64_t end = counts[to], pair = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) / 2;
     const uint32_t second = threadIdx.x & 1u, lane_pair = threadIdx.x % WARP / 2;
     for (uint64_t base = entry_or_0(counts, from) + pair - lane_pair; base < end;
          base += (uint64_t)gridDim.x * (BLOCK / 2)) {
         const uint64_t i = base + lane_pair, node = i < end ? nodes[i] : 0;
         uint64_t start = 0;
+        uint32_t key = 0;
         if (i < end) start = second && lens ? lens[node] : starts[node + second];
+        if (i < end && second && row_key) key = draw_keys[node];
         const uint64_t next = __shfl_down_sync(ALL_LANES, start, 1);
+        if (i < end && second && row_key) row_key[i] = key;
         if (i >= end || second) continue;
         const uint32_t len = (uint32_t)(lens ? next : next - start);
         if (row_start) {
-            row_start[i] = start;
+            row_start[i] = node < cached_rows ? start | CACHED : start;
             row_len[i] = len;
         }
         degrees[i] = weight_sums ? weight_sums[node] : (float)len;
@@ -201,8 +206,9 @@ MORPHGL_KERNEL(sample_row_offsets)
 
 // Picks at most 32 edges per row by a group of `width` lanes, which also reads them: each lane draws once (Floyd), then
 // the draws are resolved in sequence, and each pick finds its rank. A row that is read whole is one access of its lines.
+// `row_key` are the numbers of the rows' nodes in the counters of random numbers.
 extern "C" __global__ void __launch_bounds__(BLOCK)
-sample_pick(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
+sample_pick(const uint32_t* row_key, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
             const uint64_t* counts, int32_t first, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
             uint32_t epoch, uint64_t seed, uint32_t width, const uint32_t* indices, const uint32_t* cached,
             const float* weights, const float* cached_weights, uint32_t* nodes, uint32_t* slots, float* out_weights,
@@ -221,7 +227,7 @@ sample_pick(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_
         if (__any_sync(ALL_LANES, draws)) {
             const uint32_t last = len - fanout + member;
             uint32_t drawn = 0xffffffffu;
-            if (draws && member < fanout) drawn = sampling_draw(member, last, hop, dst[row], index, epoch, seed);
+            if (draws && member < fanout) drawn = sampling_draw(member, last, hop, row_key[row], index, epoch, seed);
             uint32_t chosen = drawn;
             for (uint32_t i = 1; i < fanout; i++) {
                 const uint32_t other = __shfl_sync(ALL_LANES, drawn, (int)i, (int)width);

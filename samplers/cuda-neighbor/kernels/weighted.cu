@@ -71,10 +71,10 @@ sample_count_positive(const float* weights, const float* cached, const uint64_t*
 }
 MORPHGL_KERNEL(sample_count_positive)
 
-// Positions of the picked edges of each row that a warp handles.
+// Positions of the picked edges of each row that a warp handles; `row_key` as of `sample_pick`.
 // Launch bounds of 6 blocks per multiprocessor: for more, the compiler spills registers.
 extern "C" __global__ void __launch_bounds__(BLOCK, 6)
-sample_pick_weighted(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
+sample_pick_weighted(const uint32_t* row_key, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
                      const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
                      uint32_t epoch, uint64_t seed, const float* weights, const float* cached, const uint32_t* positive,
                      uint64_t* picked) {
@@ -100,7 +100,7 @@ sample_pick_weighted(const uint32_t* dst, const uint64_t* row_start, const uint3
             continue;
         }
         // Lane i has the i-th smallest time so far.
-        const Clocks clocks = {hop, dst[row], index, epoch, seed};
+        const Clocks clocks = {hop, row_key[row], index, epoch, seed};
         uint64_t time = ~0ull;
         uint32_t position = ~0u;
         for (uint32_t base = 0; base < skip + len; base += WARP) {
@@ -152,7 +152,7 @@ __device__ uint32_t block_rank(bool flag, uint32_t* shared, uint32_t& total) {
 // Positions of the picked edges of the other rows, one block per row: radix select finds the time of the last pick digit by
 // digit, and the positions with earlier times are written in order.
 extern "C" __global__ void __launch_bounds__(BLOCK)
-sample_pick_weighted_long(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len,
+sample_pick_weighted_long(const uint32_t* row_key, const uint64_t* row_start, const uint32_t* row_len,
                           const uint32_t* indptr, const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout,
                           uint32_t hop, uint32_t index, uint32_t epoch, uint64_t seed, const float* weights,
                           const float* cached, const uint32_t* positive, uint64_t* picked) {
@@ -164,7 +164,7 @@ sample_pick_weighted_long(const uint32_t* dst, const uint64_t* row_start, const 
         const bool draws = positive[row] > fanout;
         if (len <= LONG_ROW && !(draws && fanout > WARP)) continue;
         const float* of = row_weights(weights, cached, start);
-        const Clocks clocks = {hop, dst[row], index, epoch, seed};
+        const Clocks clocks = {hop, row_key[row], index, epoch, seed};
         uint64_t* out = picked + indptr[row];
         // Wraps around before the row: then it is above the length.
         const uint64_t skip = before_row(of, len), mine = threadIdx.x - skip, end = skip + len;

@@ -1,21 +1,17 @@
 //! Adjacency cache: a static selection of CSR rows for device memory by hotness, within a budget.
 
-use morphgl_dual_cache::{Kind, allocate};
+use morphgl_dual_cache::{CacheShare, Kind, allocate, allocate_prefixes};
 use morphgl_graph_store::Topology;
 use morphgl_registry::NeighborSettings;
-
-/// Bytes per node of the lookup tables: start and length of its row.
-pub(crate) const ROW_TABLE_BYTES: u64 = 12;
 
 /// Bit of a row's start that marks a cached row.
 pub(crate) const CACHED: u64 = 1 << 63;
 
-/// The selected rows, as the device's lookup tables.
+/// The selected rows, and how the device finds them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SelectedRows {
-    // Invariant: one of both per node; marked starts are offsets into the cached rows, which are packed in node order.
-    pub(crate) starts: Vec<u64>,
-    pub(crate) lens: Vec<u32>,
+    /// `None` where they are those of the first `rows` nodes: a node's number is compared, and the offsets are the graph's.
+    pub(crate) tables: Option<RowTables>,
     /// Number of cached rows.
     pub rows: u64,
     /// Number of edges of cached rows.
@@ -24,18 +20,40 @@ pub struct SelectedRows {
     pub bytes: u64,
 }
 
+/// Lookup tables of cached rows of any nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RowTables {
+    // Invariant: one of both per node; marked starts are offsets into the cached rows, which are packed in node order.
+    pub(crate) starts: Vec<u64>,
+    pub(crate) lens: Vec<u32>,
+}
+
 impl SelectedRows {
     /// Whether the row of `node` is cached.
     pub fn contains(&self, node: u32) -> bool {
-        self.starts[node as usize] & CACHED != 0
+        match &self.tables {
+            Some(tables) => tables.starts[node as usize] & CACHED != 0,
+            None => u64::from(node) < self.rows,
+        }
     }
+}
+
+/// Bytes of device memory per node besides rows: what finds them (the graph's offsets for those of the first nodes, else start
+/// and length), sums of weights, and draw keys.
+pub(crate) fn table_bytes(topology: &Topology, of_first_nodes: bool) -> u64 {
+    let nodes = topology.num_nodes() as u64;
+    let columns = u64::from(topology.weights().is_some()) + u64::from(topology.draw_keys().is_some());
+    4 * columns * nodes + if of_first_nodes { 8 * (nodes + 1) } else { 12 * nodes }
 }
 
 /// Greedy knapsack over CSR rows: bus reads saved per byte. `hotness` is the number of accesses of each row in an epoch;
 /// each saves as many reads as a hop takes neighbours, averaged over the hops.
 ///
-/// All device memory is charged to `budget`: rows (with weights, if any), tables of 12 bytes per node, and the
-/// weight sum per node. `None` if the tables exceed the budget.
+/// Of a reordered graph the rows of the first nodes are selected instead, as many as fit, where they save as many reads: they
+/// are found by comparison (DUCATI, SIGMOD'23), with smaller tables.
+///
+/// All device memory is charged to `budget`: rows (with weights, if any), tables of 12 bytes per node (8 where the rows are those
+/// of the first nodes), and per node the weight sum and the draw key, if any. `None` if the tables exceed the budget.
 ///
 /// Callers that divide device memory between features and rows pass the rows' part as the budget.
 ///
@@ -45,18 +63,36 @@ impl SelectedRows {
 ///
 /// # Complexity
 ///
-/// Five passes over the nodes; 12 bytes per node.
+/// Five passes over the nodes, eight of a reordered graph; 12 bytes per node.
 pub fn select_rows(topology: &Topology, hotness: &[f32], hops: &NeighborSettings, budget: u64) -> Option<SelectedRows> {
     let num_nodes = topology.num_nodes();
     assert_eq!(hotness.len(), num_nodes, "hotness and nodes");
-    let (edge, node) = if topology.weights().is_some() { (8, ROW_TABLE_BYTES + 4) } else { (4, ROW_TABLE_BYTES) };
-    let tables = node * num_nodes as u64;
-    let rows_budget = budget.checked_sub(tables)?;
+    let edge = if topology.weights().is_some() { 8 } else { 4 };
     let fanouts = &hops.fanouts.0;
     let reads = |degree: u64| fanouts.iter().map(|f| f.take(degree) as f32).sum::<f32>() / fanouts.len() as f32;
     let saving = |v: u32| hotness[v as usize] * reads(topology.degree(v));
     let bytes = |v: u32| edge * topology.degree(v);
-    let [share] = allocate(num_nodes as u32, [Kind { saving: &saving, bytes: &bytes, tables: 0 }], rows_budget);
+    let kind = Kind { saving: &saving, bytes: &bytes, tables: 0 };
+
+    let tables = table_bytes(topology, false);
+    let any = budget.checked_sub(tables).map(|budget| {
+        let [share] = allocate(num_nodes as u32, [kind], budget);
+        share
+    });
+    let first_tables = table_bytes(topology, true);
+    let first = topology.draw_keys().and_then(|_| budget.checked_sub(first_tables)).map(|budget| {
+        let nothing = Kind { saving: &|_| 0.0, bytes: &|_| u64::MAX, tables: 0 };
+        let [share, _] = allocate_prefixes(num_nodes as u32, [kind, nothing], budget);
+        share
+    });
+    let saved = |share: &Option<CacheShare>| share.as_ref().map_or(0.0, |share| share.saving);
+    if let Some(first) = first.filter(|first| any.as_ref().is_none_or(|any| saved(first) >= saved(any))) {
+        let rows = first.map_or(0, |share| share.map.len());
+        let edges = topology.indptr()[rows];
+        return Some(SelectedRows { tables: None, rows: rows as u64, edges, bytes: first_tables + edge * edges });
+    }
+
+    let share = any?;
     let selected = |v: u32| share.as_ref().is_some_and(|share| share.map.get(v).is_some());
     let (mut rows, mut edges) = (0, 0);
     let (mut starts, mut lens) = (Vec::with_capacity(num_nodes), Vec::with_capacity(num_nodes));
@@ -71,7 +107,7 @@ pub fn select_rows(topology: &Topology, hotness: &[f32], hops: &NeighborSettings
             starts.push(topology.edge_range(v).start as u64);
         }
     }
-    Some(SelectedRows { starts, lens, rows, edges, bytes: tables + edge * edges })
+    Some(SelectedRows { tables: Some(RowTables { starts, lens }), rows, edges, bytes: tables + edge * edges })
 }
 
 #[cfg(test)]

@@ -63,12 +63,15 @@ impl<'a> HopLaunch<'a> {
         &self.scratch.picked
     }
 
-    /// Arguments for rows: nodes, starts, lengths, output offsets, and the expanded range.
+    /// Arguments for rows: the nodes' numbers in the counters of random numbers, starts, lengths, output offsets, and the
+    /// expanded range.
     fn rows(&self) -> [Argument<'a>; 7] {
         let SizeIndices { first, rows, .. } = self.sizes;
-        let (nodes, scratch) = (self.nodes.into(), self.scratch);
+        let scratch = self.scratch;
+        let keys = if self.launch.shared.graph.draw_keys.is_some() { &scratch.key } else { self.nodes };
+        check_len(keys, self.bounds.rows);
         let (start, len, indptr) = ((&scratch.start).into(), (&scratch.len).into(), (&self.arrays.indptr).into());
-        [nodes, start, len, indptr, (&scratch.counts).into(), first.into(), rows.into()]
+        [keys.into(), start, len, indptr, (&scratch.counts).into(), first.into(), rows.into()]
     }
 
     /// Arguments for picks: those for rows and draws.

@@ -11,7 +11,7 @@ use morphgl_registry::Result;
 use rayon::prelude::*;
 
 use crate::TopologyPlacement;
-use crate::cache::{ROW_TABLE_BYTES, SelectedRows};
+use crate::cache::{SelectedRows, table_bytes};
 use crate::options::Options;
 
 /// An array that kernels read, in device memory or in mapped host memory.
@@ -75,9 +75,13 @@ impl Request {
 /// A graph as one device reads it.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    /// CSR offsets, or with `lens` the starts of [`SelectedRows`].
+    /// CSR offsets, or with `lens` the starts of `RowTables`.
     pub(crate) starts: Column<u64>,
     pub(crate) lens: Option<Buffer<u32>>,
+    /// Number of first nodes whose rows are cached, where these are found without tables.
+    pub(crate) cached_rows: u32,
+    /// Draw keys of the nodes, if the graph was reordered.
+    pub(crate) draw_keys: Option<Column<u32>>,
     pub(crate) indices: Column<u32>,
     pub(crate) cached: Option<Buffer<u32>>,
     pub(crate) weights: Option<Column<f32>>,
@@ -96,17 +100,17 @@ pub(crate) struct Graph {
 /// Bytes of device memory for a whole topology.
 pub(crate) fn whole_bytes(topology: &Topology) -> u64 {
     let (nodes, edges) = (topology.num_nodes() as u64, topology.num_edges());
-    match topology.weights() {
+    let whole = match topology.weights() {
         Some(_) => 8 * (nodes + 1) + 8 * edges + 4 * nodes,
         None => 8 * (nodes + 1) + 4 * edges,
-    }
+    };
+    whole + if topology.draw_keys().is_some() { 4 * nodes } else { 0 }
 }
 
 /// Minimum bytes of a useful cache: the lookup tables and a sixteenth of the rows.
 pub(crate) fn min_cache_bytes(topology: &Topology) -> u64 {
     let weights = u64::from(topology.weights().is_some());
-    let tables = (ROW_TABLE_BYTES + 4 * weights) * topology.num_nodes() as u64;
-    tables + (4 + 4 * weights) * topology.num_edges() / 16
+    table_bytes(topology, topology.draw_keys().is_some()) + (4 + 4 * weights) * topology.num_edges() / 16
 }
 
 impl Graph {
@@ -123,13 +127,18 @@ impl Graph {
             None if on_device => (TopologyPlacement::Device, whole_bytes(topology)),
             None => (TopologyPlacement::Host, 0),
         };
+        // Arrays of one element per node.
+        let by_node = placement != TopologyPlacement::Host;
+        let tables = selected.and_then(|selected| selected.tables.as_ref());
         let (weights, sums) = (topology.weights(), weight_sums(topology).map(Array::from));
         Ok(Self {
-            starts: match selected {
-                Some(selected) => Column::Device(Buffer::of(stream, &selected.starts)?),
-                None => Column::new(stream, topology.indptr(), on_device)?,
+            starts: match tables {
+                Some(tables) => Column::Device(Buffer::of(stream, &tables.starts)?),
+                None => Column::new(stream, topology.indptr(), by_node)?,
             },
-            lens: selected.map(|selected| Buffer::of(stream, &selected.lens)).transpose()?,
+            lens: tables.map(|tables| Buffer::of(stream, &tables.lens)).transpose()?,
+            cached_rows: selected.filter(|_| tables.is_none()).map_or(0, |selected| selected.rows as u32),
+            draw_keys: topology.draw_keys().map(|keys| Column::new(stream, keys, by_node)).transpose()?,
             indices: Column::new(stream, topology.indices(), on_device)?,
             cached: selected.map(|selected| upload_rows(stream, topology, topology.indices(), selected)).transpose()?,
             weights: weights.map(|weights| Column::new(stream, weights, on_device)).transpose()?,
@@ -137,9 +146,7 @@ impl Graph {
                 .zip(selected)
                 .map(|(weights, selected)| upload_rows(stream, topology, weights, selected))
                 .transpose()?,
-            weight_sums: sums
-                .map(|sums| Column::new(stream, &sums, placement != TopologyPlacement::Host))
-                .transpose()?,
+            weight_sums: sums.map(|sums| Column::new(stream, &sums, by_node)).transpose()?,
             ready: stream.record(false)?,
             placement,
             bytes,
@@ -154,11 +161,15 @@ impl Graph {
         let words = [&self.lens, &self.cached].into_iter().flatten().map(Buffer::num_bytes).sum::<u64>();
         let floats = [&self.weights, &self.weight_sums].into_iter().flatten().map(Column::num_bytes).sum::<u64>();
         let cached = self.cached_weights.as_ref().map_or(0, Buffer::num_bytes);
-        self.starts.num_bytes() + self.indices.num_bytes() + words + floats + cached
+        let keys = self.draw_keys.as_ref().map_or(0, Column::num_bytes);
+        self.starts.num_bytes() + self.indices.num_bytes() + keys + words + floats + cached
     }
 
     fn matches(&self, device: &Device, topology: &Topology, request: Request) -> bool {
-        let arrays = |t: &Topology| (t.indptr().as_ptr_range(), t.indices().as_ptr(), t.weights().map(|w| w.as_ptr()));
+        let arrays = |t: &Topology| {
+            let (weights, keys) = (t.weights().map(|w| w.as_ptr()), t.draw_keys().map(|keys| keys.as_ptr()));
+            (t.indptr().as_ptr_range(), t.indices().as_ptr(), weights, keys)
+        };
         self.device.is(device) && request.is_served_by(&self.request) && arrays(&self.topology) == arrays(topology)
     }
 }

@@ -99,20 +99,23 @@ impl<'a> Launch<'a> {
         self.run(&self.kernels().sample_nodes, self.grid(u64::from(num)), arguments)
     }
 
-    /// Looks up the rows of at most `limit` nodes: those between entries `from` and `to` of `counts`.
+    /// Looks up degrees, and into `rows` starts and lengths of rows and draw keys, of at most `limit` nodes: those between
+    /// entries `from` and `to` of `counts`.
     pub(crate) fn locate(
         &self,
         nodes: &Buffer<u32>,
         (counts, from, to, limit): (&Buffer<u64>, i32, u32, u64),
-        rows: Option<(&Buffer<u64>, &Buffer<u32>)>,
+        rows: Option<(&Buffer<u64>, &Buffer<u32>, &Buffer<u32>)>,
         degrees: &Buffer<f32>,
     ) -> Result<()> {
         check_len(nodes, limit);
         check_len(degrees, limit);
-        let (start, len) = rows.unzip();
+        let graph = &self.shared.graph;
+        let (start, len) = rows.map(|(start, len, _)| (start, len)).unzip();
         start.inspect(|start| check_len(start, limit));
         len.inspect(|len| check_len(len, limit));
-        let graph = &self.shared.graph;
+        let key = rows.filter(|_| graph.draw_keys.is_some()).map(|(_, _, key)| key);
+        key.inspect(|key| check_len(key, limit));
         let arguments = [
             nodes.into(),
             counts.into(),
@@ -120,9 +123,12 @@ impl<'a> Launch<'a> {
             to.into(),
             (&graph.starts).into(),
             graph.lens.as_ref().into(),
+            graph.cached_rows.into(),
+            graph.draw_keys.as_ref().into(),
             graph.weight_sums.as_ref().into(),
             start.into(),
             len.into(),
+            key.into(),
             degrees.into(),
         ];
         self.run(&self.kernels().sample_locate, self.grid(2 * limit), arguments)

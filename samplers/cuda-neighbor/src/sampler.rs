@@ -27,7 +27,7 @@ impl CudaNeighbor {
     ///
     /// # Errors
     ///
-    /// A place that is no CUDA device, a reordered graph (its kernels draw by the numbers of nodes alone), settings that [`check_settings`] refuses, invalid options, and a device that fails or
+    /// A place that is no CUDA device, settings that [`check_settings`] refuses, invalid options, and a device that fails or
     /// lacks memory for topology and mini-batches.
     ///
     /// # Complexity
@@ -58,11 +58,6 @@ impl CudaNeighbor {
         let topology = &context.dataset.topology;
         context.settings.neighbor()?;
         check_settings(topology, &context.seeds, &context.settings)?;
-        if topology.draw_keys().is_some() {
-            let message = "it does not read the draw keys of a reordered dataset; use Batching_CPU_Neighbor, or the dataset \
-                           before it was reordered";
-            return Err(Error::setting(&KEY, message));
-        }
         let device = Device::open(&context.place, &KEY)?;
         let stream = Stream::new(&device, false)?;
         let degrees = Arc::new(Degrees::new(topology));

@@ -19,6 +19,8 @@ pub(crate) struct Scratch {
     /// Start and length of each node's row.
     pub(crate) start: Buffer<u64>,
     pub(crate) len: Buffer<u32>,
+    /// Draw key of each node, of a reordered graph.
+    pub(crate) key: Buffer<u32>,
     /// Edges of positive weight of each node's row, for weighted picks.
     pub(crate) positive: Buffer<u32>,
     /// Hash-table slot of each edge's source node.
@@ -46,6 +48,7 @@ impl Scratch {
             table: Table { entries: Buffer::new(&stream, 0)?, value_bits: 0, direct: false, stamp: 0 },
             start: Buffer::new(&stream, 0)?,
             len: Buffer::new(&stream, 0)?,
+            key: Buffer::new(&stream, 0)?,
             positive: Buffer::new(&stream, 0)?,
             slots: Buffer::new(&stream, 0)?,
             firsts: Buffer::new(&stream, 0)?,
@@ -60,9 +63,12 @@ impl Scratch {
     }
 
     /// Grows per-node arrays to `nodes`, preserving the first `preserved`.
-    pub(crate) fn grow_nodes(&mut self, nodes: u64, preserved: u64, weighted: bool) -> Result<()> {
+    pub(crate) fn grow_nodes(&mut self, nodes: u64, preserved: u64, (weighted, keyed): (bool, bool)) -> Result<()> {
         grow(&self.stream, &mut self.start, nodes, preserved)?;
         grow(&self.stream, &mut self.len, nodes, preserved)?;
+        if keyed {
+            grow(&self.stream, &mut self.key, nodes, preserved)?;
+        }
         if weighted {
             grow(&self.stream, &mut self.positive, nodes, preserved)?;
         }
@@ -111,7 +117,7 @@ impl Scratch {
 
     pub(crate) fn num_bytes(&self) -> u64 {
         let wide = [&self.counts, &self.table.entries, &self.start, &self.sums, &self.picked, &self.large];
-        let narrow = [&self.len, &self.positive, &self.slots, &self.firsts];
+        let narrow = [&self.len, &self.key, &self.positive, &self.slots, &self.firsts];
         wide.map(Buffer::num_bytes).iter().chain(&narrow.map(Buffer::num_bytes)).sum()
     }
 }

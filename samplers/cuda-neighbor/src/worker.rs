@@ -123,9 +123,9 @@ fn make(
         let rows = raise(&mut scratch.peak_rows[hop], bounds.rows);
         let indptr = Buffer::new(&scratch.stream, rows as usize + 1)?;
         {
-            let Scratch { counts, start, len, positive, sums, .. } = &*scratch;
+            let Scratch { counts, start, len, key, positive, sums, .. } = &*scratch;
             let launch = Launch { shared, stream: &scratch.stream };
-            launch.locate(&nodes, (counts, previous, hop as u32, bounds.rows), Some((start, len)), &degrees)?;
+            launch.locate(&nodes, (counts, previous, hop as u32, bounds.rows), Some((start, len, key)), &degrees)?;
             if shared.weighted() {
                 launch.count_positive((&bounds, sizes, limit), counts, (start, len), positive)?;
             }
@@ -208,7 +208,7 @@ fn make(
 
 /// Grows the stream's per-node memory; returns whether the hash table is new.
 fn grow_nodes(shared: &Shared, scratch: &mut Scratch, reach: Reach, preserved: u64) -> Result<bool> {
-    scratch.grow_nodes(scratch.peak_nodes, preserved, shared.weighted())?;
+    scratch.grow_nodes(scratch.peak_nodes, preserved, (shared.weighted(), shared.graph.draw_keys.is_some()))?;
     scratch.grow_table(reach.nodes, shared.degrees.num_nodes(), reach.values)
 }
 

@@ -2,10 +2,13 @@
 
 mod common;
 
-use common::{available, context, expected, host, sampler};
+use std::sync::Arc;
+
+use common::{available, check, context, expected, host, reordered, sampler};
 use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY, TopologyPlacement, select_rows};
 use morphgl_conformance::batching::{Case, graphs, hops};
 use morphgl_cuda::{CudaBatch, Device};
+use morphgl_graph_store::Dataset;
 use morphgl_hotness::{Policy, PolicyKind, PreSample};
 use morphgl_registry::{BatchId, Batching, BatchingContext, Handle, MiniBatch, Pick, Place};
 use serde_json::{Value, json};
@@ -153,6 +156,82 @@ fn placement_follows_the_budget() {
     assert_eq!(placement(12 * 500 + edges / 4), TopologyPlacement::Cached);
     assert_eq!(placement(12 * 500 + edges / 4 - 8), TopologyPlacement::Host);
     assert_eq!(placement(0), TopologyPlacement::Host);
+}
+
+/// The draw keys of a reordered graph lie beside the topology, within the same budget.
+#[test]
+fn draw_keys_are_charged_to_the_budget() {
+    if !available() {
+        return;
+    }
+    let case = reordered(&Case::new(graphs::random(500, 40, false)));
+    let edges = case.dataset.topology.num_edges();
+    let whole = 8 * 501 + 4 * edges + 4 * 500;
+    let placed = |bytes: u64| {
+        let sampler = sampler(&case, json!({"topology_bytes": bytes}));
+        (sampler.topology(), sampler.topology_bytes())
+    };
+    assert_eq!(placed(whole), (TopologyPlacement::Device, whole));
+    let (placement, bytes) = placed(whole - 1);
+    assert!(placement == TopologyPlacement::Cached && bytes < whole, "{placement:?}, {bytes} bytes");
+    let tables = 8 * 501 + 4 * 500;
+    assert_eq!(placed(tables + edges / 4).0, TopologyPlacement::Cached);
+    assert_eq!(placed(tables + edges / 4 - 8), (TopologyPlacement::Host, 0));
+}
+
+/// Of a graph reordered by hotness the rows of the first nodes are cached, and found without tables.
+#[test]
+fn rows_of_the_first_nodes_need_no_tables() {
+    if !available() {
+        return;
+    }
+    for weights in [false, true] {
+        let case = reordered(&Case::new(graphs::random(500, 8, weights)));
+        let topology = &case.dataset.topology;
+        let hops = case.settings.neighbor().expect("fanouts");
+        let edge = if weights { 8 } else { 4 };
+        let tables = 8 * 501 + 4 * 500 + if weights { 4 * 500 } else { 0 };
+        for rows in [0, 100, 500] {
+            // Room for the rows that are accessed, but not for other tables.
+            let edges = topology.indptr()[rows];
+            let hotness: Vec<f32> = (0..500).map(|v| if v < rows { 1.0 } else { 0.0 }).collect();
+            let budget = tables + edge * edges;
+            let selected = select_rows(topology, &hotness, hops, budget).expect("room");
+            assert_eq!((selected.edges, selected.bytes), (edges, budget));
+            assert!((0..500).all(|v| selected.contains(v) == (u64::from(v) < selected.rows)));
+            let options = json!({"topology": "cached", "topology_bytes": budget});
+            let with = CudaNeighbor::with_hotness(&context(&case, options), &hotness).expect("built");
+            assert_eq!((with.topology(), with.topology_bytes()), (TopologyPlacement::Cached, budget));
+            let mut worker = with.worker(1).expect("a worker");
+            for index in 0..with.num_batches() as u32 {
+                let batch = worker.prepare(id(2, index), None).and_then(|h| h.wait()).expect("a mini-batch").0;
+                assert_eq!(host(&batch), expected(&case, id(2, index)));
+            }
+        }
+        // Where other rows save more, with their tables, these are cached.
+        let last: Vec<f32> = (0..500).map(|v| if v < 400 { 0.0 } else { 1.0 }).collect();
+        let budget = tables + 4 * 500 + edge * (topology.num_edges() - topology.indptr()[400]);
+        let selected = select_rows(topology, &last, hops, budget).expect("room");
+        assert!((0..500).all(|v| selected.contains(v) == (v >= 400 && topology.degree(v) > 0)));
+        check(&case, json!({"topology": "cached", "topology_bytes": budget}));
+    }
+}
+
+/// Graphs of the same arrays with other draw keys are not shared.
+#[test]
+fn draw_keys_tell_graphs_apart() {
+    if !available() {
+        return;
+    }
+    let case = reordered(&Case::new(graphs::random(300, 9, false)));
+    let mut other = Dataset::clone(&case.dataset);
+    let keys: Vec<u32> = (0..300).rev().collect();
+    other.topology = other.topology.with_draw_keys(keys).expect("a permutation");
+    let other = Case { dataset: Arc::new(other), ..case.clone() };
+    let first = sampler(&case, Value::Null);
+    check(&other, Value::Null);
+    check(&case, Value::Null);
+    drop(first);
 }
 
 #[track_caller]

@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{available, check, placements};
+use common::{available, check, host, placements, reordered, sampler};
 use morphgl_conformance::batching::{Case, graphs, strategy};
-use morphgl_registry::Pick;
+use morphgl_registry::{BatchId, Batching, Expansion, HostBatch, Pick};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -16,12 +16,14 @@ proptest! {
         if !available() {
             return Ok(());
         }
-        for options in placements(&case) {
-            check(&case, options);
+        for case in [reordered(&case), case] {
+            for options in placements(&case) {
+                check(&case, options);
+            }
+            // The host queries the size of every hop.
+            check(&case, json!({"topology": "host", "hop_bytes": 0, "in_flight": 2}));
+            check(&case, json!({"topology": "device", "hop_bytes": 2000}));
         }
-        // The host queries the size of every hop.
-        check(&case, json!({"topology": "host", "hop_bytes": 0, "in_flight": 2}));
-        check(&case, json!({"topology": "device", "hop_bytes": 2000}));
     }
 }
 
@@ -40,10 +42,45 @@ fn long_rows_and_large_picks() {
                     continue;
                 }
                 let case = case.with_fanouts(fanouts).with_hops(|h| h.pick = pick);
-                for options in placements(&case) {
-                    check(&case, options);
+                for case in [reordered(&case), case] {
+                    placements(&case).into_iter().for_each(|options| check(&case, options));
                 }
             }
+        }
+    }
+}
+
+/// Mini-batches of a reordered graph are those of the original but for the numbers of the nodes: with seeds that repeat, both
+/// picks and expansions, all of the topology on the device, and cached rows.
+#[test]
+fn a_reordered_graph_gives_the_same_mini_batches() {
+    if !available() {
+        return;
+    }
+    for (pick, expansion) in [
+        (Pick::Uniform, Expansion::All),
+        (Pick::Uniform, Expansion::New),
+        (Pick::Weighted, Expansion::All),
+        (Pick::Weighted, Expansion::New),
+    ] {
+        let seeds: Vec<u32> = (0..120).map(|i| i * 7 % 90).collect();
+        let original = Case::new(graphs::random(400, 9, true)).of(&seeds).with_fanouts("4,40,3");
+        let original = original.with_hops(|h| (h.pick, h.expansion) = (pick, expansion)).with(|s| s.batch_size = 50);
+        let case = reordered(&original);
+        let keys = case.dataset.topology.draw_keys().expect("a reordered graph");
+        let budget = 20 * 400 + 8 * case.dataset.topology.num_edges() / 3;
+        for options in [json!({}), json!({"cache": "in-degree", "topology": "cached", "topology_bytes": budget})] {
+            let batches = |case: &Case| {
+                let mut worker = sampler(case, options.clone()).worker(1).expect("a worker");
+                let ids = (0..3).map(|index| BatchId { epoch: 4, index });
+                ids.map(|id| host(&worker.prepare(id, None).and_then(|h| h.wait()).expect("a mini-batch").0))
+                    .collect::<Vec<_>>()
+            };
+            for (batch, expected) in batches(&case).into_iter().zip(batches(&original)) {
+                let named = batch.input_nodes.iter().map(|&v| keys[v as usize]).collect();
+                assert_eq!(HostBatch { input_nodes: named, ..batch }, expected, "{pick:?} {expansion:?} {options}");
+            }
+            check(&case, options);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{available, placements, sampler};
+use common::{available, placements, reordered, sampler};
 use morphgl_batching_cuda_neighbor::KEY;
 #[cfg(feature = "emulate")]
 use morphgl_batching_cuda_neighbor::TopologyPlacement;
@@ -76,8 +76,8 @@ fn memory_is_reused_and_accounted() {
         return;
     }
     let case = Case::new(graphs::random(600, 9, true)).with(|s| s.batch_size = 20);
-    for options in placements(&case) {
-        check(&case, options);
+    for case in [&case, &reordered(&case)] {
+        placements(case).into_iter().for_each(|options| check(case, options));
     }
     check(&case.with_hops(|h| h.pick = Pick::Weighted), Value::Null);
     let all = case.with_fanouts("-1,40");
@@ -90,6 +90,8 @@ fn memory_is_reused_and_accounted() {
         check_reported_bytes(&case.with_hops(|h| h.pick = Pick::Weighted), Value::Null);
         check_reported_bytes(&case.with_fanouts("-1,40"), Value::Null);
         check_reported_bytes(&case.with(|s| s.shuffle = false), Value::Null);
+        let case = reordered(&case);
+        placements(&case).into_iter().for_each(|options| check_reported_bytes(&case, options));
         check_sharing();
     }
 }

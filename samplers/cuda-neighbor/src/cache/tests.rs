@@ -33,3 +33,25 @@ fn rows_are_ranked_by_reads_saved_per_byte() {
     check(&[3.0, 1.0, 1.0, 1.0, 1.0], "-1", 76, Some(&[0]));
     check(&[3.0, 1.0, 0.0, 1.0, 1.0], "-1", 1000, Some(&[0, 1, 3, 4]));
 }
+
+/// With draw keys the rows of the first nodes are selected where these save as many reads, found by the graph's offsets.
+#[test]
+fn rows_of_the_first_nodes_are_selected_of_a_reordered_graph() {
+    let topology = star().with_draw_keys(vec![1, 0, 2, 4, 3]).expect("a permutation");
+    let settings = NeighborSettings::from("-1".parse::<Fanouts>().expect("fanouts"));
+    let select = |hotness: &[f32], budget: u64| select_rows(&topology, hotness, &settings, budget);
+    // Offsets and draw keys; four bytes per edge.
+    let tables = 8 * 6 + 4 * 5;
+    assert_eq!(select(&[1.0; 5], tables - 1), None);
+    for (budget, rows, edges) in [(0, 0, 0), (15, 0, 0), (16, 1, 4), (23, 2, 5), (31, 4, 7), (32, 5, 8), (99, 5, 8)] {
+        let selected = select(&[5.0, 4.0, 3.0, 2.0, 1.0], tables + budget).expect("room");
+        let bytes = tables + 4 * edges;
+        assert_eq!(selected, SelectedRows { tables: None, rows, edges, bytes }, "{budget} bytes");
+    }
+    // The first row is cold: with room for tables as well, others save more.
+    let cold = [1.0, 40.0, 30.0, 20.0, 10.0];
+    let selected = select(&cold, 12 * 5 + 4 * 5 + 16).expect("room");
+    assert!(selected.tables.is_some() && (0..5).all(|v| selected.contains(v) == (v > 0)), "{selected:?}");
+    // Rows at the end that save nothing are left out.
+    assert_eq!(select(&[5.0, 4.0, 0.0, 0.0, 0.0], 1000).expect("room").rows, 2);
+}

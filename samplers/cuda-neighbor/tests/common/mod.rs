@@ -1,8 +1,10 @@
 //! Helpers of the tests.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::sync::Arc;
+
 use morphgl_batching_cuda_neighbor::{CudaNeighbor, DESCRIPTION};
-use morphgl_conformance::batching::{Case, reference};
+use morphgl_conformance::batching::{Case, graphs, reference};
 use morphgl_registry::{BatchId, Batching, BatchingContext, HostBatch, MiniBatch};
 use serde_json::Value;
 
@@ -49,10 +51,18 @@ pub(crate) fn check(case: &Case, options: Value) {
     }
 }
 
+/// The case on the graph in another order, with draw keys: the same mini-batches but for the numbers of the nodes.
+pub(crate) fn reordered(case: &Case) -> Case {
+    let (dataset, new_of_old) = graphs::reordered(&case.dataset);
+    let seeds: Vec<u32> = case.seeds.nodes().iter().map(|&v| new_of_old[v as usize]).collect();
+    Case { dataset: Arc::new(dataset), ..case.clone() }.of(&seeds)
+}
+
 /// Options of all placements of the topology, for the graph of `case`.
 pub(crate) fn placements(case: &Case) -> [Value; 3] {
     let topology = &case.dataset.topology;
     let (node, edge) = if topology.weights().is_some() { (16, 8) } else { (12, 4) };
+    let node = if topology.draw_keys().is_some() { node + 4 } else { node };
     // About a third of the rows' bytes, and at least one row.
     let largest = (0..topology.num_nodes() as u32).map(|v| topology.degree(v)).max().unwrap_or(0);
     let rows = edge * (topology.num_edges() / 3).max(largest);
