@@ -19,7 +19,7 @@
 #
 #   facts        0.2  machine, driver, operators of both builds; then the graphs are made beside the other parts
 #   translation  1.9  gathers by kind of host memory, size of the table, order of the ids and grid (NEW)
-#   grids        1.2  epochs whose rows all come from the host, by grid of the gather (NEW), and as OLD does it
+#   grids        1.2  epochs whose rows all come from the host, by order and grid of the gather (NEW), and as OLD does it
 #   turns        1.9  epochs by the plan `device`, OLD and NEW in turns, three models
 #   regime       3.3  features and topology on the host: plans auto, device, pipeline and paper with 16, 4, 2 and 8 threads (NEW)
 #   benches      1.5  benchmarks of gather, by three lengths of rows, and step, NEW and OLD
@@ -175,7 +175,7 @@ quarter_grids() {
   for grid in new old; do
     side grids.jsonl $grid grid products sage "$most" device --transferring "$ZERO_COPY" --set "$uncached"
   done
-  for grid in ${GRIDS:-share=0.1 share=0.4 share=0.05 share=1}; do
+  for grid in ${GRIDS:-order=nodes order=pages lines=384 lines=1536 lines=12288}; do
     side grids.jsonl new grid products sage "$most" device --transferring "$ZERO_COPY" --set "$uncached" --set "$ZERO_COPY.$grid"
   done
 }

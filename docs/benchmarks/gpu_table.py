@@ -8,7 +8,7 @@ RAW = pathlib.Path(sys.argv[1])
 RESOURCES = ["CPU", "PCIe", "CUDA"]
 GRAPHS = [("products", "products-like"), ("large", "larger than the device memory allowed: 3.2 GB, 3 GiB")]
 PLANS = ["auto", "pipeline", "device"]
-GRIDS = ("grids.jsonl", "Epochs whose rows all come from the host, by grid of the gather",
+GRIDS = ("grids.jsonl", "Epochs whose rows all come from the host, by order and grid of the gather",
          "GraphSAGE by `device`; the cache of rows has no bytes. *training* beside that of the turns, where rows lie on the device, "
          "is what the gather costs it.")
 

@@ -93,7 +93,7 @@ impl Machine {
         let mut command = Command::new("bash");
         command.arg(script).args(arguments).current_dir(self.0.path());
         let given =
-            [("PATH", &*path), ("OUT", "out"), ("GRIDS", "share=1"), ("MORPHGL_CUBLAS", "x"), ("MORPHGL_NVRTC", "x")];
+            [("PATH", &*path), ("OUT", "out"), ("GRIDS", "lines=96"), ("MORPHGL_CUBLAS", "x"), ("MORPHGL_NVRTC", "x")];
         let output = command.envs(given).envs(variables.iter().copied()).output().expect("bash is there");
         let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{arguments:?} {variables:?}: {said}");
@@ -123,7 +123,7 @@ fn quarter_runs_every_part_and_no_failure_ends_another() {
             "| on_node | 200 | 4 | sorted | 8.5 |",
             "block copy 2.0 GB/s",
             "| grid old | products | sage |",
-            ".share=1` | 0.250 0.250 |",
+            ".lines=96` | 0.250 0.250 |",
             "| gcn | 0.250 | 0.250 | 1.000 |",
             "| 2 | 0.250 | 0.250 | 0.250 | 0.250 | 1.000 | 0.500 |",
             "- bench step-old: passed",

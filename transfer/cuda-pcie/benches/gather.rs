@@ -1,13 +1,13 @@
-//! GB/s of the gather from host memory and from device memory, alternating with block copies; with accessible peers also from
-//! the memory of all devices; and of the naive gather from host memory, the baseline.
+//! GB/s of the gather from host memory, in the order of the nodes and in that of their pages, and from device memory, alternating
+//! with block copies; with accessible peers also from the memory of all devices; and of the naive gather from host memory, the baseline.
 //!
 //! Three byte counts of the same gather: the rows themselves; the 32-byte sectors that they touch, the minimum that memory and
 //! bus move; and the 128-byte lines. An unaligned row touches one line more than its length: one of 200 bytes 2.5 on average.
 //! The share is the ratio of the lines' rate to the block copy's.
 //!
 //! `cargo bench -p morphgl-transferring-cuda --bench gather -- [--json] [--row-bytes 200,400,512,1024,1044]
-//! [--table 4294967296] [--share 0.2]`: lengths of rows, bytes of their table, which is beyond every cache of host and device
-//! unless given, and the share of the multiprocessors. Needs a CUDA device.
+//! [--table 4294967296] [--lines 768]`: lengths of rows, bytes of their table, which is beyond every cache of host and device
+//! unless given, and the lines in flight over the bus. Needs a CUDA device.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn main() -> Result<(), Failure> {
     let after = |name: &str| all.iter().position(|a| a == name).and_then(|i| all.get(i + 1)).map(String::as_str);
     let json = all.iter().any(|a| a == "--json");
     let table_bytes: usize = after("--table").unwrap_or("4294967296").parse()?;
-    let share: f64 = after("--share").unwrap_or("0.2").parse()?;
+    let in_flight: u32 = after("--lines").unwrap_or("768").parse()?;
     let lengths = after("--row-bytes").unwrap_or("200,400,512,1024,1044").split(',').map(str::parse);
     let lengths: Vec<usize> = lengths.collect::<Result<_, _>>()?;
     let place: Place = "cuda:0".parse()?;
@@ -46,22 +46,27 @@ fn main() -> Result<(), Failure> {
     let peers = accessible(&device)?;
     if !json {
         println!(
-            "{device:?}, peers {peers:?}\nrow bytes  from      access   GB/s (min-max)         sectors   lines   block copy   share"
+            "{device:?}, peers {peers:?}\nrow bytes  from      access   order  GB/s (min-max)         sectors   lines   block copy   share"
         );
     }
     for row_bytes in lengths {
         let num_nodes = table_bytes / row_bytes;
         let dataset = Arc::new(table(num_nodes, row_bytes)?);
         let nodes = scattered(num_nodes, BATCH / row_bytes);
-        let cases = [From::Host, From::Device, From::Peers].map(|from| (from, "aligned"));
-        for (from, access) in [(From::Host, "naive")].into_iter().chain(cases) {
+        for (from, access, order) in [
+            (From::Host, "naive", "nodes"),
+            (From::Host, "aligned", "nodes"),
+            (From::Host, "aligned", "pages"),
+            (From::Device, "aligned", "nodes"),
+            (From::Peers, "aligned", "nodes"),
+        ] {
             let peers = match from {
                 From::Peers if peers.is_empty() => continue,
                 From::Peers => &peers[..],
                 _ => &[],
             };
             let cached = from != From::Host;
-            let options = json!({"presample": 0, "peers": peers, "access": access, "share": share});
+            let options = json!({"presample": 0, "peers": peers, "access": access, "lines": in_flight, "order": order});
             let name = format!("{from:?}").to_lowercase();
             let (at, to) = (place.clone(), place.clone());
             let context = TransferringContext { options, ..TransferringContext::new(Arc::clone(&dataset), at, to) };
@@ -83,12 +88,12 @@ fn main() -> Result<(), Failure> {
             // Cached rows are packed like those of the host, so both touch about as many units.
             let [sectors, lines] = [SECTOR, LINE].map(|unit| gather * touched(&nodes, row_bytes, unit));
             if json {
-                let line = json!({"what": "gather", "unit": "GB/s", "row_bytes": row_bytes, "from": name, "access": access, "peers": peers,
-                    "table": table_bytes, "share_of_multiprocessors": share, "median": gather, "all": gathers, "sectors": sectors, "lines": lines, "block_copy": copies, "device": format!("{device:?}")});
+                let line = json!({"what": "gather", "unit": "GB/s", "row_bytes": row_bytes, "from": name, "access": access, "order": order, "peers": peers,
+                    "table": table_bytes, "lines_in_flight": in_flight, "median": gather, "all": gathers, "sectors": sectors, "lines": lines, "block_copy": copies, "device": format!("{device:?}")});
                 println!("{line}");
             } else {
                 println!(
-                    "{row_bytes:<10} {name:<9} {access:<8} {gather:6.1} ({min:.1}-{max:.1})   {sectors:7.1} {lines:7.1} {copy:12.1} {:7.2}",
+                    "{row_bytes:<10} {name:<9} {access:<8} {order:<5} {gather:7.1} ({min:.1}-{max:.1})   {sectors:7.1} {lines:7.1} {copy:12.1} {:7.2}",
                     lines / copy
                 );
             }

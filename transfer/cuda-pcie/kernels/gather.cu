@@ -52,11 +52,12 @@ enum class Access {
 //
 // A warp handles 32 rows: each lane looks one of them up, so that the dependent loads of all lookups overlap. Then groups of
 // `Lanes` lanes copy four rows each at a time; lanes after a row's last byte are idle. `Unit` is the type that one lane moves;
-// its size divides the address and the length of every row.
+// its size divides the address and the length of every row. Rows are read as `order` lists their numbers, and written each to its own
+// place; null: one after the other.
 template <typename Unit, uint32_t Lanes, Access access>
 __device__ __forceinline__ void gather(
-    const uint32_t* __restrict__ nodes, const uint32_t* __restrict__ slots, uint32_t num_rows, const Table table,
-    uint8_t* __restrict__ out
+    const uint32_t* __restrict__ nodes, const uint32_t* __restrict__ slots, const uint32_t* __restrict__ order,
+    uint32_t num_rows, const Table table, uint8_t* __restrict__ out
 ) {
     const uint32_t groups = WARP / Lanes, row_bytes = table.row_bytes;
     const uint32_t lane = threadIdx.x % WARP, group = lane / Lanes, offset = lane % Lanes * (uint32_t)sizeof(Unit);
@@ -64,13 +65,16 @@ __device__ __forceinline__ void gather(
     const uint64_t warps = gridDim.x * (uint64_t)blockDim.x / WARP;
     for (uint64_t first = warp * WARP; first < num_rows; first += warps * WARP) {
         const uint32_t count = (uint32_t)min(num_rows - first, (uint64_t)WARP);
-        const uint64_t own = lane < count ? (uint64_t)table.row(nodes[first + lane], slots[first + lane]) : 0;
+        uint32_t place = lane < count ? (uint32_t)first + lane : 0;
+        if (order != nullptr && lane < count) place = order[place];
+        const uint64_t own = lane < count ? (uint64_t)table.row(nodes[place], slots[place]) : 0;
         for (uint32_t start = 0; start < count; start += ROWS * groups) {
             const uint8_t* from[ROWS];
-            uint32_t skip[ROWS], most = 0;
+            uint32_t to[ROWS], skip[ROWS], most = 0;
             for (int r = 0; r < ROWS; r++) {
-                // Every lane takes part in the shuffle; a missing row has address 0 and no bytes.
+                // Every lane takes part in the shuffles; a missing row has address 0 and no bytes.
                 const uint64_t address = __shfl_sync(ALL_LANES, own, start + r * groups + group);
+                to[r] = __shfl_sync(ALL_LANES, place, start + r * groups + group);
                 from[r] = reinterpret_cast<const uint8_t*>(address);
                 skip[r] = access == Access::Aligned ? (uint32_t)(address % LINE) : 0;
                 most = max(most, skip[r]);
@@ -85,8 +89,7 @@ __device__ __forceinline__ void gather(
                 }
                 for (int r = 0; r < ROWS; r++) {
                     if (from[r] != nullptr && at >= skip[r] && at - skip[r] < row_bytes) {
-                        const uint64_t row = first + start + r * groups + group;
-                        *reinterpret_cast<Unit*>(out + row * row_bytes + (at - skip[r])) = moved[r];
+                        *reinterpret_cast<Unit*>(out + to[r] * (uint64_t)row_bytes + (at - skip[r])) = moved[r];
                     }
                 }
             }
@@ -96,12 +99,12 @@ __device__ __forceinline__ void gather(
 
 #define GATHER(name, Unit, Lanes, access)                                                                             \
     extern "C" __global__ void name(                                                                                  \
-        const uint32_t* nodes, const uint32_t* slots, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host,     \
-        const uint64_t* bitmap, const uint32_t* prefix, const uint32_t* ranks, const uint8_t* const* parts,           \
-        uint32_t num_parts, uint8_t* out                                                                              \
+        const uint32_t* nodes, const uint32_t* slots, const uint32_t* order, uint32_t num_rows, uint32_t row_bytes,   \
+        const uint8_t* host, const uint64_t* bitmap, const uint32_t* prefix, const uint32_t* ranks,                   \
+        const uint8_t* const* parts, uint32_t num_parts, uint8_t* out                                                 \
     ) {                                                                                                               \
         const Table table{host, bitmap, prefix, ranks, parts, num_parts, row_bytes};                                  \
-        gather<Unit, Lanes, Access::access>(nodes, slots, num_rows, table, out);                                      \
+        gather<Unit, Lanes, Access::access>(nodes, slots, order, num_rows, table, out);                               \
     }                                                                                                                 \
     MORPHGL_KERNEL(name)
 
@@ -117,6 +120,52 @@ GATHER(gather_short_rows_16, Unit16, 16, Aligned)
 GATHER(gather_naive_rows_1, uint8_t, 32, Naive)
 GATHER(gather_naive_rows_2, uint16_t, 32, Naive)
 GATHER(gather_naive_rows_4, uint32_t, 32, Naive)
+
+// One pass of a radix sort puts the rows of a mini-batch in the order of their pages: rows are counted by bucket, the counts summed to
+// the place of each bucket's first row, and the rows' numbers written there. A bucket is 2^shift bytes of the address space; the
+// first one has the table's first byte. Rows of a bucket have no order.
+
+// Adds one to the counter of each row's bucket; gives the row's number, and what the counter was before, to `place`.
+template <typename Place>
+__device__ __forceinline__ void by_bucket(
+    const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host, uint32_t shift, uint32_t* counters,
+    Place place
+) {
+    const uint64_t threads = gridDim.x * (uint64_t)blockDim.x, table = (uint64_t)host;
+    for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < num_rows; i += threads) {
+        const uint64_t bucket = ((table + nodes[i] * (uint64_t)row_bytes) >> shift) - (table >> shift);
+        place((uint32_t)i, atomicAdd(&counters[bucket], 1u));
+    }
+}
+
+extern "C" __global__ void gather_order_count(
+    const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host, uint32_t shift, uint32_t* counts
+) {
+    by_bucket(nodes, num_rows, row_bytes, host, shift, counts, [](uint32_t, uint32_t) {});
+}
+MORPHGL_KERNEL(gather_order_count)
+
+// Exclusive prefix sums in place, by one block of 1,024 threads.
+extern "C" __global__ void __launch_bounds__(1024) gather_order_scan(uint32_t num_buckets, uint32_t* counts) {
+    __shared__ uint32_t sums[32];
+    uint32_t before = 0;
+    for (uint32_t first = 0; first < num_buckets; first += blockDim.x) {
+        const uint32_t bucket = first + threadIdx.x;
+        uint32_t total;
+        const uint32_t sum = block_scan<32>(bucket < num_buckets ? counts[bucket] : 0, sums, total);
+        if (bucket < num_buckets) counts[bucket] = before + sum;
+        before += total;
+    }
+}
+MORPHGL_KERNEL(gather_order_scan)
+
+extern "C" __global__ void gather_order_place(
+    const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host, uint32_t shift, uint32_t* places,
+    uint32_t* order
+) {
+    by_bucket(nodes, num_rows, row_bytes, host, shift, places, [=](uint32_t row, uint32_t place) { order[place] = row; });
+}
+MORPHGL_KERNEL(gather_order_place)
 
 // Counts the accesses of each node.
 extern "C" __global__ void gather_count(const uint32_t* nodes, uint32_t num_nodes, uint32_t* accesses) {

@@ -11,13 +11,13 @@ use morphgl_registry::{
 };
 use morphgl_row_cache::NodeMap;
 
-use crate::HOST_ROWS;
 use crate::cache::Cache;
 use crate::counting::AccessCounts;
 use crate::disk::Tally;
 use crate::options::Options;
 use crate::ranking::{Ranking, rank};
 use crate::rows::DatasetRows;
+use crate::{HOST_ROWS, PAGE_ORDERED_ROWS};
 
 /// Gathers feature rows by a CUDA device: cached ones from its memory and that of its peers, the others from host memory in
 /// place.
@@ -32,9 +32,11 @@ pub struct Gather {
     options: Options,
 }
 
-/// What a gather read besides mapped memory.
+/// How a gather read its rows.
 #[derive(Debug)]
 pub(crate) struct Gathered {
+    /// Whether they were put in the order of their pages.
+    by_page: bool,
     /// Of rows that were staged, the bytes of their table, and where they came from.
     staged: Option<(u64, Tally)>,
 }
@@ -63,7 +65,7 @@ impl Gather {
         let peers = peers.iter().map(|peer| Stream::new(peer, false)).collect::<Result<_>>()?;
         let dataset = &context.dataset;
         let gathers = context.gather && dataset.features.is_some();
-        let rows = gathers.then(|| DatasetRows::new(operator, device, dataset, &options)).transpose()?;
+        let rows = gathers.then(|| DatasetRows::new(operator, &stream, dataset, &options)).transpose()?;
         let mut gather = Self { stream, peers, rows, cache: CacheState::Off, options };
         gather.start_cache(operator, context)?;
         Ok(gather)
@@ -263,13 +265,14 @@ impl Gather {
         let (matrix, num_rows) = (rows.matrix(), batch.input_nodes.len());
         let mut bytes = Buffer::new(&self.stream, num_rows * matrix.row_bytes())?;
         let start = matches!(self.cache, CacheState::Counting(_)).then(|| self.stream.record(true)).transpose()?;
-        rows.gather(&self.stream, (&batch.input_nodes, num_rows), (self.cache(), staged.as_ref()), &mut bytes)?;
+        let nodes = (&batch.input_nodes, num_rows);
+        let by_page = rows.gather(&self.stream, nodes, (self.cache(), staged.as_ref()), &mut bytes)?;
         if let (CacheState::Counting(counts), Some(start)) = (&mut self.cache, start) {
             counts.gathered(start, self.stream.record(true)?);
         }
         batch.features = Some(CudaFeatures { dim: matrix.dim(), dtype: matrix.dtype(), bytes });
         batch.ready = self.stream.record(false)?;
-        Ok(Some(Gathered { staged: staged.map(|staged| (staged.table_bytes(), staged.tally)) }))
+        Ok(Some(Gathered { by_page, staged: staged.map(|staged| (staged.table_bytes(), staged.tally)) }))
     }
 
     /// Counters of a gather whose `nodes` are in host memory: bytes over the link, cache hits if there is a cache, and reads from
@@ -277,7 +280,8 @@ impl Gather {
     ///
     /// O(nodes), on the host.
     pub(crate) fn counters(&self, nodes: &[u32], gathered: &Gathered) -> Counters {
-        let counted = counters(nodes.len(), self.row_bytes(), self.cache().map(|cache| cache.hits(nodes)));
+        let hits = self.cache().map(|cache| cache.hits(nodes));
+        let counted = counters((nodes.len(), self.row_bytes()), hits, gathered.by_page);
         let Some((table_bytes, Tally { host_rows, disk })) = gathered.staged else { return counted };
         let counted = counted.with(&LINK_BYTES, table_bytes).with(&HOST_ROWS, host_rows);
         counted.with(&DISK_READS, disk.reads).with(&DISK_BYTES, disk.bytes)
@@ -285,11 +289,15 @@ impl Gather {
 
     /// As [`Gather::counters`], of a mini-batch whose nodes the device has: hits are counted there, and are read once the stream's
     /// work is done.
-    pub(crate) fn queue_counters(&self, batch: &CudaBatch) -> Result<impl FnOnce() -> Counters + Send + use<>> {
-        let (num_rows, row_bytes) = (batch.input_nodes.len(), self.row_bytes());
+    pub(crate) fn queue_counters(
+        &self,
+        batch: &CudaBatch,
+        gathered: &Gathered,
+    ) -> Result<impl FnOnce() -> Counters + Send + use<>> {
+        let (num_rows, row_bytes, by_page) = (batch.input_nodes.len(), self.row_bytes(), gathered.by_page);
         let hits = self.cache().map(|cache| cache.queue_hits(&self.stream, &batch.input_nodes, num_rows));
         let hits = hits.transpose()?;
-        Ok(move || counters(num_rows, row_bytes, hits.map(|hits| hits[0] as usize)))
+        Ok(move || counters((num_rows, row_bytes), hits.map(|hits| hits[0] as usize), by_page))
     }
 
     fn row_bytes(&self) -> usize {
@@ -308,12 +316,15 @@ impl Gather {
     }
 }
 
-/// Counters of a gather of so many rows, of which so many were cached; `None` without a cache.
-fn counters(num_rows: usize, row_bytes: usize, hits: Option<usize>) -> Counters {
+/// Counters of a gather of so many rows, each of so many bytes, of which so many were cached (`None` without a cache).
+fn counters((num_rows, row_bytes): (usize, usize), hits: Option<usize>, by_page: bool) -> Counters {
     let link_bytes = (num_rows - hits.unwrap_or(0)) * row_bytes;
-    let counted = Counters::NONE.with(&LINK_BYTES, link_bytes as u64);
-    match hits {
-        Some(hits) => counted.with(&CACHE_REQUESTS, num_rows as u64).with(&CACHE_HITS, hits as u64),
-        None => counted,
+    let mut counted = Counters::NONE.with(&LINK_BYTES, link_bytes as u64);
+    if let Some(hits) = hits {
+        counted = counted.with(&CACHE_REQUESTS, num_rows as u64).with(&CACHE_HITS, hits as u64);
+    }
+    match by_page {
+        true => counted.with(&PAGE_ORDERED_ROWS, num_rows as u64),
+        false => counted,
     }
 }

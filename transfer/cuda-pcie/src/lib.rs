@@ -7,6 +7,7 @@ mod dma;
 mod dma_gather;
 mod gather;
 mod options;
+mod order;
 mod ranking;
 mod rows;
 mod shared;
@@ -15,6 +16,7 @@ mod zero_copy;
 pub use dma::PcieDma;
 pub use dma_gather::DmaGather;
 pub use gather::Gather;
+pub use order::PAGE_ORDERED_ROWS;
 pub use zero_copy::ZeroCopy;
 
 use morphgl_cuda::{BACKEND, CUDA, Staging, accelerators, probe};
@@ -63,7 +65,7 @@ pub const ZERO_COPY: Description = Description::new(
 .with_accelerators(accelerators)
 .queueing()
 .with_options(&options::SPECS)
-.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS]);
+.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS, PAGE_ORDERED_ROWS]);
 
 /// The copy and gather for mini-batches of the host.
 pub const DMA_GATHER: Description = Description::new(
@@ -78,7 +80,7 @@ pub const DMA_GATHER: Description = Description::new(
 .queueing()
 .gathering_features()
 .with_options(&options::STAGED_SPECS)
-.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS, HOST_ROWS, DISK_READS, DISK_BYTES])
+.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS, PAGE_ORDERED_ROWS, HOST_ROWS, DISK_READS, DISK_BYTES])
 .taking_given_rows();
 
 morphgl_registry::submit! { DMA }
@@ -86,10 +88,11 @@ morphgl_registry::submit! { ZERO_COPY }
 morphgl_registry::submit! { DMA_GATHER }
 
 morphgl_cuda::module! {
-    /// Gathers rows, and counts accesses.
+    /// Gathers rows, puts them in order, and counts accesses.
     static KERNELS = "kernels/gather.cu" {
         gather_rows_1, gather_rows_2, gather_rows_4, gather_rows_8, gather_rows_16,
         gather_short_rows_8, gather_short_rows_16,
-        gather_naive_rows_1, gather_naive_rows_2, gather_naive_rows_4, gather_count, gather_hits
+        gather_naive_rows_1, gather_naive_rows_2, gather_naive_rows_4,
+        gather_order_count, gather_order_scan, gather_order_place, gather_count, gather_hits
     }
 }

@@ -6,6 +6,8 @@ use morphgl_registry::{Error, Key, Machine, OptionRole, OptionSpec, OptionType, 
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::order::Order;
+
 /// Which bytes of a row a warp loads at a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -31,15 +33,17 @@ pub(crate) struct Options {
     /// Features stay on disk: bytes of host memory for the hottest of the rows that no device caches. `None` maps all features in
     /// host memory.
     pub(crate) host_bytes: Option<u64>,
-    /// Fraction of the multiprocessors that gather rows from the host.
-    pub(crate) share: f64,
+    /// Lines of 128 bytes that are in flight over the bus at a time.
+    pub(crate) lines: u32,
+    /// In which order rows are read from host memory.
+    pub(crate) order: Order,
     /// Which bytes of a row a warp loads at a time.
     pub(crate) access: Access,
     /// Other devices that hot rows are spread over: `"none"`, `"all"`, or a list of places.
     peers: Value,
 }
 
-pub(crate) const SPECS: [OptionSpec; 6] = [
+pub(crate) const SPECS: [OptionSpec; 7] = [
     OptionSpec::new("cache", OptionType::Text, "auto", "what ranks the rows: auto, none or a hotness policy")
         .such_as(&["none", "in-degree"])
         .of_cache_policy(),
@@ -59,13 +63,15 @@ pub(crate) const SPECS: [OptionSpec; 6] = [
     )
     .such_as(&["0", "1"])
     .in_unit("mini-batches"),
+    OptionSpec::new("lines", OptionType::Count, "768", "128-byte lines of host memory that are in flight at a time")
+        .such_as(&["1", "3072"])
+        .in_unit("lines"),
     OptionSpec::new(
-        "share",
-        OptionType::Number,
-        "0.2",
-        "share of the multiprocessors that read host memory, above 0, at most 1",
-    )
-    .such_as(&["1.0"]),
+        "order",
+        OptionType::Choice(&["auto", "nodes", "pages"]),
+        "auto",
+        "rows as the mini-batch lists its nodes, or by their addresses in host memory; auto measures both",
+    ),
     OptionSpec::new(
         "access",
         OptionType::Choice(&["aligned", "naive"]),
@@ -104,7 +110,8 @@ impl Default for Options {
             cache_bytes: None,
             presample: 64,
             host_bytes: None,
-            share: 0.2,
+            lines: 768,
+            order: Order::Auto,
             access: Access::Aligned,
             peers: Value::Null,
         }
@@ -115,10 +122,11 @@ impl Options {
     pub(crate) fn of(operator: &Key, value: &Value) -> Result<Self> {
         let options = Option::<Self>::deserialize(value);
         let options = options.map_err(|e| Error::setting(operator, format!("options: {e}")))?.unwrap_or_default();
-        if !(options.share > 0.0 && options.share <= 1.0) {
-            let message =
-                format!("{} of the multiprocessors cannot gather; give a share above 0, at most 1", options.share);
-            return Err(Error::setting(operator, message));
+        if options.lines == 0 {
+            return Err(Error::setting(
+                operator,
+                "options: lines: with none in flight no row is read; give at least 1",
+            ));
         }
         Ok(options)
     }

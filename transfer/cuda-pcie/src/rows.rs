@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
-use morphgl_cuda::{Buffer, Device, Kernel, Mapped, Pinned, Shape, Stream};
+use morphgl_cuda::{Buffer, Kernel, Mapped, Pinned, Shape, Stream};
 use morphgl_graph_store::{Dataset, FeatureMatrix};
+use morphgl_platform::splitmix64;
 use morphgl_registry::{Key, Result};
 use morphgl_row_cache::NodeMap;
 
@@ -12,13 +14,28 @@ use crate::KERNELS;
 use crate::cache::Cache;
 use crate::disk::{DiskRows, Tally};
 use crate::options::{Access, Options};
+use crate::order::{Order, PageOrder};
 
-/// Threads of a block; each looks up a row.
-const THREADS: u32 = 512;
+/// Threads of a warp, and of a block; each looks up a row.
+const WARP: usize = 32;
+const THREADS: u32 = 128;
+/// Rows that a group of lanes loads at a time, as the kernel has it.
+const ROWS: usize = 4;
+/// Bytes of a line, the unit of the bus.
+const LINE: usize = 128;
 /// Maximum bytes of a row copied by half a warp: two lines, three if unaligned.
 const SHORT: usize = 256;
 /// Maximum bytes that a lane of the naive gather loads: a value of PyTorch-Direct's.
 const VALUE: usize = 4;
+/// Of a table of fewer bytes, addresses are translated fast in any order: from one of 256 MiB an H200 read 42 GB/s of the link's 55.
+const MIN_TABLE: usize = 64 << 20;
+/// Fewer rows from the host are not put in order unless the options say so. Some 3,000 are read at a time (24 blocks of 128 threads),
+/// which span most of the table in any order where they are a large part of the mini-batch; and four launches have to pay.
+const MIN_ROWS: usize = 1 << 14;
+/// Sample by which the order is chosen: at most so many rows of so many bytes, gathered so many times each way.
+const SAMPLE_ROWS: usize = 1 << 18;
+const SAMPLE_BYTES: usize = 32 << 20;
+const SAMPLES: usize = 3;
 
 /// The dataset's feature rows, as the device reads those that are not cached.
 #[derive(Debug)]
@@ -27,6 +44,14 @@ pub(crate) struct DatasetRows {
     source: Source,
     kernel: Kernel,
     blocks: Blocks,
+    order: Option<Ordering>,
+}
+
+/// The order of pages, in which mini-batches are gathered with at least so many rows from the host.
+#[derive(Debug)]
+struct Ordering {
+    pages: PageOrder,
+    min_rows: usize,
 }
 
 #[derive(Debug)]
@@ -56,13 +81,18 @@ impl Staged {
 
 #[derive(Debug, Clone, Copy)]
 struct Blocks {
-    /// Blocks that keep the bus busy when every row is read from host memory.
+    /// Blocks that have as many lines in flight as wanted when every row is read from host memory.
     sharing: usize,
     /// Blocks that fill every multiprocessor.
     all: usize,
 }
 
 impl Blocks {
+    /// Blocks for `lines` lines in flight, of which each block has `each`, on a device that runs `all` blocks.
+    fn new(lines: usize, each: usize, all: usize) -> Self {
+        Self { sharing: lines.div_ceil(each).clamp(1, all), all }
+    }
+
     /// Blocks for a mini-batch whose rows are read from host memory with probability `host_share`. They grow as the share
     /// falls, so that the number of host reads in flight is constant; with none, the whole device gathers.
     fn of(self, host_share: f64) -> usize {
@@ -71,10 +101,17 @@ impl Blocks {
     }
 }
 
+/// Lines that a block has in flight while `lanes` lanes, of `unit` bytes each, load a row.
+fn lines_in_flight(row_bytes: usize, lanes: usize, unit: usize) -> usize {
+    let rows = ROWS * (WARP / lanes) * (THREADS as usize / WARP);
+    rows * row_bytes.min(lanes * unit).div_ceil(LINE).max(1)
+}
+
 impl DatasetRows {
-    /// Maps the features of `dataset`, or opens their file where the options leave them on disk; rows of the host are gathered by
-    /// the options' share of the multiprocessors.
-    pub(crate) fn new(operator: &Key, device: &Device, dataset: &Arc<Dataset>, options: &Options) -> Result<Self> {
+    /// Maps the features of `dataset`, or opens their file where the options leave them on disk; chooses the order in which rows are
+    /// read, by a sample where the options leave it open.
+    pub(crate) fn new(operator: &Key, stream: &Stream, dataset: &Arc<Dataset>, options: &Options) -> Result<Self> {
+        let device = stream.device();
         let matrix = dataset.features.as_ref().expect("the caller has checked");
         let (source, address) = match options.host_bytes {
             // Pinned memory is aligned to any unit.
@@ -89,17 +126,58 @@ impl DatasetRows {
         // The largest unit a lane can move: cached rows are aligned to their length, too.
         let aligned = |unit: usize| address.is_multiple_of(unit) && matrix.row_bytes().is_multiple_of(unit);
         let unit = [16, 8, 4, 2].into_iter().find(|&unit| aligned(unit)).unwrap_or(1);
-        let kernel = match options.access {
-            Access::Naive => format!("gather_naive_rows_{}", unit.min(VALUE)),
-            Access::Aligned if unit >= 8 && matrix.row_bytes() <= SHORT => format!("gather_short_rows_{unit}"),
-            Access::Aligned => format!("gather_rows_{unit}"),
+        let (kernel, lanes, unit) = match options.access {
+            Access::Naive => ("gather_naive_rows", WARP, unit.min(VALUE)),
+            Access::Aligned if unit >= 8 && matrix.row_bytes() <= SHORT => ("gather_short_rows", WARP / 2, unit),
+            Access::Aligned => ("gather_rows", WARP, unit),
         };
-        let kernel = KERNELS.kernel(device, &kernel)?;
-        let multiprocessors = device.properties()?.multiprocessors as usize;
-        let each = kernel.occupancy(THREADS, 0)?.max(1) as usize;
-        let sharing = ((multiprocessors as f64 * options.share) as usize).max(1);
-        let blocks = Blocks { sharing: sharing * each, all: multiprocessors * each };
-        Ok(Self { dataset: Arc::clone(dataset), source, kernel, blocks })
+        let kernel = KERNELS.kernel(device, &format!("{kernel}_{unit}"))?;
+        let all = device.properties()?.multiprocessors as usize * kernel.occupancy(THREADS, 0)?.max(1) as usize;
+        let blocks = Blocks::new(options.lines as usize, lines_in_flight(matrix.row_bytes(), lanes, unit), all);
+        let mut rows = Self { dataset: Arc::clone(dataset), source, kernel, blocks, order: None };
+        rows.choose_order(stream, options.order)?;
+        Ok(rows)
+    }
+
+    /// Chooses the order in which rows are read from host memory. Rows on disk are staged in the order of the mini-batch, and so read
+    /// front to back whatever is chosen.
+    fn choose_order(&mut self, stream: &Stream, order: Order) -> Result<()> {
+        let Source::Mapped(table) = &self.source else { return Ok(()) };
+        let min_rows = match order {
+            _ if table.is_empty() => return Ok(()),
+            Order::Nodes => return Ok(()),
+            Order::Auto if table.len() < MIN_TABLE => return Ok(()),
+            Order::Auto => MIN_ROWS,
+            Order::Pages => 0,
+        };
+        let pages = PageOrder::new(stream.device(), table.address(), table.len() as u64)?;
+        if order == Order::Pages || self.is_faster_by(&pages, stream)? {
+            self.order = Some(Ordering { pages, min_rows });
+        }
+        Ok(())
+    }
+
+    /// Whether a sample of the rows is gathered faster by pages than as it lists them, the order itself included: by the shortest of
+    /// some gathers each way.
+    fn is_faster_by(&self, pages: &PageOrder, stream: &Stream) -> Result<bool> {
+        let (row_bytes, num_nodes) = (self.matrix().row_bytes(), self.matrix().num_rows() as u64);
+        let num_rows = (SAMPLE_BYTES / row_bytes).clamp(1, SAMPLE_ROWS);
+        let nodes: Vec<u32> = (0..num_rows as u64).map(|i| (splitmix64(i) % num_nodes) as u32).collect();
+        let (nodes, mut out) = (Buffer::of(stream, &nodes)?, Buffer::new(stream, num_rows * row_bytes)?);
+        let mut shortest = [Duration::MAX; 2];
+        for round in 0..=SAMPLES {
+            for (pages, shortest) in [None, Some(pages)].into_iter().zip(&mut shortest) {
+                let start = stream.record(true)?;
+                self.gather_by(pages, stream, (&nodes, num_rows), (None, None), &mut out)?;
+                let end = stream.record(true)?;
+                end.synchronize()?;
+                // The first round loads the kernels.
+                if round > 0 {
+                    *shortest = end.elapsed(&start)?.min(*shortest);
+                }
+            }
+        }
+        Ok(shortest[1] < shortest[0])
     }
 
     /// Whether they are read from the dataset's file.
@@ -153,9 +231,26 @@ impl DatasetRows {
         self.dataset.features.as_ref().expect("the dataset has features")
     }
 
-    /// Gathers the rows of the first `num_rows` of `nodes`; those on disk have to be staged.
+    /// Gathers the rows of the first `num_rows` of `nodes`; those on disk have to be staged. Returns whether they were put in the order
+    /// of their pages.
     pub(crate) fn gather(
         &self,
+        stream: &Stream,
+        nodes: (&Buffer<u32>, usize),
+        (cache, staged): (Option<&Cache>, Option<&Staged>),
+        out: &mut Buffer<u8>,
+    ) -> Result<bool> {
+        let from_host = (nodes.1 as f64 * host_share(cache)) as usize;
+        let order = self.order.as_ref().filter(|order| from_host >= order.min_rows);
+        self.gather_by(order.map(|order| &order.pages), stream, nodes, (cache, staged), out)?;
+        Ok(order.is_some())
+    }
+
+    /// As [`DatasetRows::gather`], in an order. Cached rows are put in it, too: spread over the mini-batch they leave as many reads of the
+    /// host in flight as [`Blocks::of`] counts on.
+    fn gather_by(
+        &self,
+        pages: Option<&PageOrder>,
         stream: &Stream,
         (nodes, num_rows): (&Buffer<u32>, usize),
         (cache, staged): (Option<&Cache>, Option<&Staged>),
@@ -166,8 +261,11 @@ impl DatasetRows {
         if num_rows * row_bytes == 0 {
             return Ok(());
         }
-        let blocks =
-            self.blocks.of(cache.map_or(1.0, |cache| cache.host_share)).min(num_rows.div_ceil(THREADS as usize));
+        let blocks = self.blocks.of(host_share(cache)).min(num_rows.div_ceil(THREADS as usize));
+        let order = match (&self.source, pages) {
+            (Source::Mapped(table), Some(pages)) => Some(pages.of(stream, (nodes, num_rows), (table, row_bytes))?),
+            _ => None,
+        };
         let host = match (&self.source, staged) {
             (Source::Mapped(table), _) => table.into(),
             (Source::Disk(_), staged) => (&staged.expect("rows on disk are staged").rows).into(),
@@ -175,6 +273,7 @@ impl DatasetRows {
         let arguments = &mut [
             nodes.into(),
             staged.map_or(nodes, |staged| &staged.slots).into(),
+            order.as_ref().into(),
             (num_rows as u32).into(),
             (row_bytes as u32).into(),
             host,
@@ -185,9 +284,15 @@ impl DatasetRows {
             (cache.map_or(0, |c| c.rows.parts().len()) as u32).into(),
             out.into(),
         ];
-        // SAFETY: the arguments are the kernel's; nodes are those of the dataset, and `out` has `num_rows` rows.
+        // SAFETY: the arguments are the kernel's; nodes are those of the dataset, the order has each of their numbers once, and `out` has
+        // `num_rows` rows.
         unsafe { stream.launch(&self.kernel, Shape::linear(blocks, THREADS), arguments) }
     }
+}
+
+/// Expected share of the rows that are read from host memory.
+fn host_share(cache: Option<&Cache>) -> f64 {
+    cache.map_or(1.0, |cache| cache.host_share)
 }
 
 #[cfg(test)]

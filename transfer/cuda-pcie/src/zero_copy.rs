@@ -15,8 +15,8 @@ pub struct ZeroCopy {
 }
 
 impl ZeroCopy {
-    /// Builds the operator. Options `access`, `cache`, `cache_bytes`, `peers`, `presample` (0 for no cache) and `share` are described in
-    /// the crate's documentation.
+    /// Builds the operator. Options `access`, `cache`, `cache_bytes`, `lines`, `order`, `peers` and `presample` (0 for no cache) are
+    /// described in the crate's documentation.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Transferring for ZeroCopy {
         gather.stream().wait(&batch.ready)?;
         let start = gather.stream().record(true)?;
         let gathered = gather.fill_in(&mut batch, None)?;
-        let counters = gathered.map(|_| gather.queue_counters(&batch)).transpose()?;
+        let counters = gathered.map(|gathered| gather.queue_counters(&batch, &gathered)).transpose()?;
         let (end, shared) = (gather.stream().record(true)?, Arc::clone(&self.gather));
         Ok(pending_counting(start, end, move |took| {
             let Some(counters) = counters else { return Ok((MiniBatch::Device(batch), Counters::NONE)) };

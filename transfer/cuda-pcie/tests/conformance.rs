@@ -199,8 +199,9 @@ fn invalid_settings_are_refused_with_cures() {
     }
     let case = Case::new(with_rows(30, 8));
     for (options, expected) in [
-        (json!({"share": 0.0}), "a share above 0"),
-        (json!({"share": 1.5}), "a share above 0"),
+        (json!({"lines": 0}), "lines: with none in flight no row is read; give at least 1"),
+        (json!({"order": "sorted"}), "unknown variant `sorted`, expected one of `auto`, `nodes`, `pages`"),
+        (json!({"share": 0.2}), "unknown field `share`"),
         (json!({"cached": 1}), "unknown field"),
         (json!({"cache": "hot"}), "\"hot\": no cache policy; give auto, none, lru, sieve, in-degree"),
         (json!({"cache": "lru"}), "cache lru: rows on a device stay as they were filled; name a hotness policy"),

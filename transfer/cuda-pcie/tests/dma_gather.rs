@@ -139,7 +139,7 @@ fn operators_of_a_device_and_dataset_share_a_cache() {
     let device_s = operator(&case, options.clone()).expect("the device is available");
     let mut host_s = dma_gather(&case, json!({"presample": 0, "depth": 2}));
     let others = [
-        dma_gather(&case, json!({"presample": 0, "share": 0.5})),
+        dma_gather(&case, json!({"presample": 0, "lines": 9})),
         dma_gather(&Case::new(with_rows(120, 36)), options.clone()),
         DmaGather::new(&TransferringContext { gather: false, ..context(&case, options.clone()) }).expect("a device"),
     ];
@@ -167,7 +167,7 @@ fn invalid_settings_are_refused_with_cures() {
         (context(&case, json!({"depth": 0})), "a depth of 0"),
         (context(&case, json!({"depth": "deep"})), "options: depth: invalid type"),
         (context(&case, json!({"deep": 1})), "unknown field"),
-        (context(&case, json!({"share": 0.0})), "a share above 0"),
+        (context(&case, json!({"lines": 0})), "give at least 1"),
         (context(&case, json!({"access": "shifted"})), "unknown variant"),
         (context(&case, json!({"peers": ["cuda:0"]})), "cuda:0 is the device that gathers"),
     ] {
@@ -183,7 +183,7 @@ fn run(case: &Case, place: &Place, fail: u64) -> morphgl_registry::Result<u64> {
 
     let device = Device::open(place, &morphgl_transferring_cuda::DMA_GATHER_KEY)?;
     emulation::fail_from(&device, fail);
-    let options = json!({"presample": 1, "cache_bytes": 2 * 16 + 8 + 10 * 12, "depth": 1});
+    let options = json!({"presample": 1, "cache_bytes": 2 * 16 + 8 + 10 * 12, "depth": 1, "order": "pages"});
     let mut operator = DmaGather::new(&TransferringContext { to: place.clone(), ..context(case, options) })?;
     for index in 0..2 {
         let whole = reference::sample(case, BatchId { epoch: 0, index });

@@ -113,14 +113,15 @@ fn gathers() {
     for row_bytes in [1u64, 2, 36, 100, 128, 400, 1044] {
         let case = Case::new(with_rows(130, row_bytes as usize));
         let hotness: Vec<f32> = (0..130).map(|v| (v * 37 % 131) as f32).collect();
-        for (peers, devices) in [
-            (json!("none"), 1),
-            (json!("all"), places.len()),
-            (json!(reversed), places.len()),
-            (json!(others[..others.len().min(1)]), 1 + others.len().min(1)),
+        for (peers, devices, order) in [
+            (json!("none"), 1, "nodes"),
+            (json!("all"), places.len(), "nodes"),
+            (json!("all"), places.len(), "pages"),
+            (json!(reversed), places.len(), "auto"),
+            (json!(others[..others.len().min(1)]), 1 + others.len().min(1), "pages"),
         ] {
-            let mut operator =
-                operator(&case, json!({"presample": 0, "peers": peers})).expect("all devices are accessible");
+            let options = json!({"presample": 0, "peers": peers, "order": order});
+            let mut operator = operator(&case, options).expect("all devices are accessible");
             for rows in [40, 0, 1, 130] {
                 let rank = if devices > 1 { 4 * devices as u64 } else { 0 };
                 let budget = 3 * 16 + 8 * devices as u64 + rows * (row_bytes + rank);

@@ -25,7 +25,7 @@ fn counted(operator: &mut ZeroCopy, case: &Case, nodes: &[u32], granule: u64) ->
     let batch = upload(&stream(), &batch);
     let matrix = case.dataset.features.as_ref().expect("features");
     let gather = || operator.transfer(batch).and_then(|handle| handle.wait()).expect("no failure");
-    emulation::count_loads(matrix.view().as_bytes(), granule as usize, gather).1
+    emulation::count_loads(matrix.view().as_bytes(), granule as usize, gather).1.touched
 }
 
 fn pattern(access: &str, row_bytes: u64) -> WarpPattern {

@@ -22,7 +22,7 @@ fn a_steady_state_allocates_nothing() {
     let mut operator =
         operator(&case, json!({"presample": 2, "cache_bytes": 40_000})).expect("the device is available");
     let (dataset, to) = (Arc::clone(&case.dataset), place());
-    let options = json!({"presample": 2, "cache_bytes": 40_000, "depth": 2, "share": 0.5});
+    let options = json!({"presample": 2, "cache_bytes": 40_000, "depth": 2, "lines": 9, "order": "pages"});
     let context = TransferringContext { dataset, from: Place::Host, to, gather: true, sampled: None, options };
     let mut from_host = DmaGather::new(&context).expect("the device is available");
     let mut settled = 0;

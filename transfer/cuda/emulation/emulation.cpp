@@ -135,16 +135,32 @@ struct Scheduler {
 
 thread_local Scheduler scheduler;
 
-// Distinct granules of a range of memory that each load of a warp touches.
+// Distinct granules of a range of memory that each load of a warp touches, and how often a warp comes to one.
 struct LoadCount {
     uintptr_t begin = 0, end = 0;
     size_t granule = 1;
-    uint64_t touched = 0;
+    uint64_t touched = 0, visits = 0;
     // Warp, its meetings, its loads since, and granule, of the loads of the running block.
     std::set<std::array<uint64_t, 4>> of_block;
 };
 
 thread_local LoadCount load_count;
+
+// Adds up the loads of the block that has ended.
+void count_block() {
+    LoadCount& count = load_count;
+    count.touched += count.of_block.size();
+    // Loads of a warp between two of its meetings are in flight together, and have no order.
+    uint64_t warp = 0, meetings = 0;
+    std::set<uint64_t> before, now;
+    for (const auto& [of, met, load, granule] : count.of_block) {
+        if (of != warp) now.clear();
+        if (of != warp || met != meetings) before = std::exchange(now, {});
+        (warp = of, meetings = met);
+        if (now.insert(granule).second && before.count(granule) == 0) count.visits++;
+    }
+    count.of_block.clear();
+}
 
 void run_threads();
 
@@ -348,8 +364,7 @@ bool run_block() {
         if (!ran && s.live > 0 && !release_waiting()) return false;
     }
     acquire(&s.end);
-    load_count.touched += load_count.of_block.size();
-    load_count.of_block.clear();
+    count_block();
     return true;
 }
 
@@ -439,7 +454,7 @@ extern "C" void morphgl_emulation_bound(void* address, size_t bytes, size_t capa
 // Begins to count the granules of a range of memory that loads touch, in kernels that this host thread runs.
 extern "C" void morphgl_emulation_count_loads(const void* begin, size_t bytes, size_t granule) {
     const uintptr_t first = reinterpret_cast<uintptr_t>(begin);
-    emulation::load_count = {first, first + bytes, granule, 0, {}};
+    emulation::load_count = {first, first + bytes, granule, 0, 0, {}};
     emulation::counting_loads = true;
 }
 
@@ -448,6 +463,9 @@ extern "C" uint64_t morphgl_emulation_counted_loads() {
     emulation::counting_loads = false;
     return emulation::load_count.touched;
 }
+
+// The sum over warps of the times that they come to a granule, having left it or for the first time.
+extern "C" uint64_t morphgl_emulation_counted_visits() { return emulation::load_count.visits; }
 
 // Runs a kernel. Returns 0, or 1 if threads wait for ever at different barriers, 2 for an invalid launch.
 extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, const unsigned grid[3],

@@ -168,7 +168,8 @@ impl<T: Pod> Mapped<T> {
         self.refused.as_deref()
     }
 
-    pub(crate) fn address(&self) -> Address {
+    /// The address at which the device reads it.
+    pub fn address(&self) -> Address {
         self.address
     }
 
