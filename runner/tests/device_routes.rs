@@ -76,19 +76,28 @@ fn losses_are_the_same_by_every_route() {
     assert!(expected.iter().all(|loss| loss.is_finite() && *loss > 0.0), "{expected:?}");
     assert_eq!(losses(&epochs(&bench, ON_DEVICE, ZERO_COPY, &[])), expected);
     // Rows of 32 bytes; five words of the bitmap, and an address.
-    let options = |cache: u64, access: &str| {
+    let options = |cache: u64, access: &str, order: &str| {
         let set = |option: String| ["--set".to_string(), format!("{DMA_GATHER}.{option}")];
         let cache_bytes = if cache == 0 { 0 } else { 5 * 16 + 8 + 32 * cache };
-        let options = [format!("cache_bytes={cache_bytes}"), format!("access={access}"), "presample=2".into()];
-        options.map(set).concat()
+        let [access, order] = [format!("access={access}"), format!("order={order}")];
+        [format!("cache_bytes={cache_bytes}"), access, order, "presample=2".into()].map(set).concat()
     };
     let mut link_bytes = Vec::new();
-    for (cached, access) in [(0, "aligned"), (0, "naive"), (50, "aligned"), (50, "naive"), (300, "aligned")] {
-        let options = options(cached, access);
+    for (cached, access, order) in [
+        (0, "aligned", "nodes"),
+        (0, "naive", "pages"),
+        (50, "aligned", "pages"),
+        (50, "naive", "nodes"),
+        (300, "aligned", "auto"),
+    ] {
+        let options = options(cached, access, order);
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let gathered = epochs(&bench, ON_HOST, DMA_GATHER, &options);
-        assert_eq!(losses(&gathered), expected, "{cached} rows cached, {access}");
+        assert_eq!(losses(&gathered), expected, "{cached} rows cached, {access}, by {order}");
         let last = &gathered[1];
+        // What was chosen is told: auto leaves a small table in the order of the nodes.
+        let by_page = last["report"]["counters"][DMA_GATHER]["page_ordered_rows"].as_u64();
+        assert_eq!(by_page > Some(0), order == "pages", "{by_page:?}");
         if cached > 0 {
             let [requests, hits] = ["cache_requests", "cache_hits"].map(|name| counter(last, DMA_GATHER, name));
             assert!(0 < hits && (hits < requests) == (cached < 300), "{hits} of {requests}");

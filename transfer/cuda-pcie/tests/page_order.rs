@@ -123,7 +123,7 @@ fn auto_measures_large_tables_alone() {
     let place = "cuda:64".parse().expect("a place");
     let device = Device::open(&place, &ZERO_COPY_KEY).expect("it is emulated");
     let stream = morphgl_cuda::Stream::new(&device, false).expect("a stream");
-    let row_bytes = 4096;
+    let row_bytes = 1024;
     for (num_nodes, measured) in [((64 << 20) / row_bytes, true), ((64 << 20) / row_bytes - 1, false)] {
         let dataset = Arc::new(with_pages(num_nodes, row_bytes));
         let before = statistics(&device).launches;
