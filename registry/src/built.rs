@@ -37,6 +37,18 @@ pub struct Operators {
 }
 
 impl Operators {
+    /// The operators of a single route.
+    pub fn of(
+        route: Route,
+        batching: Arc<dyn Batching>,
+        transferring: Box<dyn Transferring>,
+        operator: Box<dyn Training>,
+    ) -> Self {
+        let trainers =
+            vec![TrainingOperator { key: route.training.clone(), place: route.trained_at.clone(), operator }];
+        Self { routes: vec![RouteOperators { route, batching, transferring }], trainers }
+    }
+
     /// Index of the training operator that `route` leads to.
     pub fn trainer(&self, route: &Route) -> Option<usize> {
         self.trainers.iter().position(|t| t.key == route.training && t.place == route.trained_at)

@@ -29,6 +29,15 @@ pub struct Route {
     pub queueing: Vec<Phase>,
 }
 
+impl Route {
+    /// A route from a dataset in host memory, whose features batching gathers, and none of whose operators queues its work. A
+    /// struct expression changes what differs.
+    pub fn new([batching, transferring, training]: [Key; 3], batched_at: Place, trained_at: Place) -> Self {
+        let (read_at, gathering, queueing) = (Place::Host, Phase::Batching, Vec::new());
+        Self { batching, transferring, training, read_at, batched_at, trained_at, gathering, queueing }
+    }
+}
+
 /// The gathering phase in a file that does not name it.
 fn gathered_by_batching() -> Phase {
     Phase::Batching

@@ -12,8 +12,8 @@ use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::{LayerSplit, Settings, SplitStatistics, SuperBatches};
 use morphgl_registry::{
-    BatchId, BatchingContext, Fanouts, Handle, MiniBatch, NamedTensor, Operators, Phase, Place, Route, RouteOperators,
-    SamplerSettings, Score, SeedSet, TrainingContext, TrainingOperator, TransferringContext,
+    BatchId, BatchingContext, Fanouts, Handle, MiniBatch, NamedTensor, Operators, Place, Route, SamplerSettings, Score,
+    SeedSet, TrainingContext, TransferringContext,
 };
 use morphgl_training_cpu_native::CpuNative;
 use morphgl_training_cuda_native::{CudaNative, DESCRIPTION, KEY};
@@ -54,23 +54,11 @@ impl Task {
     fn operators(&self) -> Operators {
         let batching = BatchingContext::new(Arc::clone(&self.dataset), self.seeds(), self.sampler.clone());
         let transferring = TransferringContext::new(Arc::clone(&self.dataset), Place::Host, place());
-        let route = Route {
-            batching: morphgl_batching_cpu::NEIGHBOR.key,
-            transferring: morphgl_transferring_cuda::DMA_KEY,
-            training: KEY,
-            read_at: Place::Host,
-            batched_at: Place::Host,
-            trained_at: place(),
-            gathering: Phase::Batching,
-            queueing: Vec::new(),
-        };
+        let keys = [morphgl_batching_cpu::NEIGHBOR.key, morphgl_transferring_cuda::DMA_KEY, KEY];
         let batching = Arc::new(CpuNeighbor::new(&batching).expect("the sampler"));
         let transferring = Box::new(PcieDma::new(&transferring).expect("the copy"));
         let operator = Box::new(CudaNative::new(&self.training(place())).expect("the trainer"));
-        Operators {
-            routes: vec![RouteOperators { route, batching, transferring }],
-            trainers: vec![TrainingOperator { key: KEY, place: place(), operator }],
-        }
+        Operators::of(Route::new(keys, Place::Host, place()), batching, transferring, operator)
     }
 
     fn split(&self, len: u32, hot_ratio: f64, resumed: Option<BatchId>) -> (Operators, SplitStatistics) {

@@ -11,8 +11,8 @@ use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
 use morphgl_group::{BUCKET_BYTES, Balanced, Division, GroupMember, HostExchange, Weights, join, work};
 use morphgl_registry::{
-    BatchId, BatchingContext, Fanouts, Handle, Operators, Phase, Place, Route, RouteOperators, SamplerSettings,
-    SeedSet, TrainingContext, TrainingOperator, TransferringContext,
+    BatchId, BatchingContext, Fanouts, Handle, Operators, Place, Route, SamplerSettings, SeedSet, TrainingContext,
+    TransferringContext,
 };
 use morphgl_sampler_core::Epochs;
 use morphgl_training_cpu_burn::CpuBurn;
@@ -56,19 +56,10 @@ fn operators(
         true => (morphgl_training_cpu_burn::KEY, Box::new(CpuBurn::new(&context).expect("a model"))),
         false => (morphgl_training_cpu_native::KEY, Box::new(CpuNative::new(&context).expect("a model"))),
     };
-    let route = Route {
-        batching: morphgl_batching_cpu::NEIGHBOR.key,
-        transferring: morphgl_transferring_cpu_host::DESCRIPTION.key,
-        training: key.clone(),
-        read_at: Place::Host,
-        batched_at: Place::Host,
-        trained_at: Place::Host,
-        gathering: Phase::Batching,
-        queueing: Vec::new(),
-    };
+    let keys = [morphgl_batching_cpu::NEIGHBOR.key, morphgl_transferring_cpu_host::DESCRIPTION.key, key];
     let (batching, transferring) = (batching.expect("settings"), transferring.expect("no options"));
-    let route = RouteOperators { route, batching: Arc::new(batching), transferring: Box::new(transferring) };
-    Operators { routes: vec![route], trainers: vec![TrainingOperator { key, place: Place::Host, operator }] }
+    let route = Route::new(keys, Place::Host, Place::Host);
+    Operators::of(route, Arc::new(batching), Box::new(transferring), operator)
 }
 
 /// Seconds of each of `epochs` of two trainers by a division, the first one, which warms up, left out.

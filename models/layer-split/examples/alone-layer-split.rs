@@ -12,8 +12,8 @@ use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{Dataset, OpenOptions};
 use morphgl_layer_split::{LayerSplit, Settings, SuperBatches};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Build, Fanouts, Key, Operators, Phase, Place, Route, RouteOperators,
-    SamplerSettings, SeedSet, Training, TrainingContext, TrainingOperator, TransferringContext,
+    BatchId, Batching, BatchingContext, Build, Fanouts, Operators, Place, Route, SamplerSettings, SeedSet, Training,
+    TrainingContext, TransferringContext,
 };
 use serde_json::{Value, json};
 
@@ -125,21 +125,7 @@ fn operators(
         gather: false,
         ..TransferringContext::new(Arc::clone(dataset), Place::Host, Place::Host)
     })?;
-    let key: Key = "Training_CPU_Native".parse()?;
-    let (read_at, batched_at, trained_at) = (Place::Host, Place::Host, Place::Host);
-    let (transfer, gathering, training) = (host.key.clone(), Phase::Batching, key.clone());
-    let batched = "Batching_CPU_Neighbor".parse()?;
-    let route = Route {
-        batching: batched,
-        transferring: transfer,
-        training,
-        read_at,
-        batched_at,
-        trained_at,
-        gathering,
-        queueing: Vec::new(),
-    };
-    let routes = vec![RouteOperators { route, batching, transferring }];
-    let trainers = vec![TrainingOperator { key, place: Place::Host, operator: trainer(dataset, spec)? }];
-    Ok(Operators { routes, trainers })
+    let keys = ["Batching_CPU_Neighbor".parse()?, host.key.clone(), "Training_CPU_Native".parse()?];
+    let route = Route::new(keys, Place::Host, Place::Host);
+    Ok(Operators::of(route, batching, transferring, trainer(dataset, spec)?))
 }

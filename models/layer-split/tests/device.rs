@@ -7,8 +7,8 @@ use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::{LayerSplit, Settings, SplitStatistics, SuperBatches};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, DeviceBatch, Fanouts, MiniBatch, Operators, Phase, Place, Route,
-    RouteOperators, SamplerSettings, SeedSet, TrainingContext, TrainingOperator, TransferringContext,
+    BatchId, Batching, BatchingContext, DeviceBatch, Fanouts, MiniBatch, Operators, Place, Route, SamplerSettings,
+    SeedSet, TrainingContext, TransferringContext,
 };
 use morphgl_sim::{Config, Device, SimBatch};
 use morphgl_training_sim_ledger::{Ledger, SimLedger};
@@ -56,28 +56,18 @@ impl Task {
         };
         let batching = CpuSimNeighbor::new(&context, &self.device).expect("the sampler");
         let to = TransferringContext { options, ..TransferringContext::new(dataset, Place::Host, place()) };
-        let key = morphgl_training_sim_ledger::KEY;
-        let route = Route {
-            batching: morphgl_batching_sim_neighbor::CPU_KEY,
-            transferring: DMA_KEY,
-            training: key.clone(),
-            read_at: Place::Host,
-            batched_at: Place::Host,
-            trained_at: place(),
-            gathering: Phase::Batching,
-            queueing: Vec::new(),
-        };
+        let keys = [morphgl_batching_sim_neighbor::CPU_KEY, DMA_KEY, morphgl_training_sim_ledger::KEY];
         let super_batches = SuperBatches { batches: batching.num_batches() as u32, len: LEN };
         let transferring = Box::new(SimDma::new(&to, &self.device).expect("the copy"));
-        let routes = vec![RouteOperators { route, batching: Arc::new(batching), transferring }];
         let ledger = SimLedger::new(&self.training(place()), &self.device).expect("the ledger");
-        let trainers = vec![TrainingOperator { key, place: place(), operator: Box::new(ledger) }];
+        let route = Route::new(keys, Place::Host, place());
+        let operators = Operators::of(route, Arc::new(batching), transferring, Box::new(ledger));
         let first_layer = morphgl_training_cpu_native::CpuNative::new(&self.training(Place::Host)).expect("a trainer");
         let (start, resumed) = (resumed.unwrap_or_default(), resumed.is_some());
         let settings =
             Settings { super_batches, hot_ratio: 0.6, follow: None, width: 8, learns: false, start, resumed };
         let inputs = (&self.dataset, &seeds, &self.sampler);
-        let split = LayerSplit::new(Operators { routes, trainers }, Box::new(first_layer), inputs, settings);
+        let split = LayerSplit::new(operators, Box::new(first_layer), inputs, settings);
         let split = split.expect("it is split");
         (split.operators, split.statistics)
     }

@@ -7,8 +7,7 @@ use morphgl_graph_store::Dataset;
 use morphgl_layer_split::{HotQueue, LayerSplit, Settings, SplitStatistics, SuperBatches};
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, BatchingWorker, Counters, Fanouts, HostBatch, Key, MiniBatch, NamedTensor,
-    Operators, Place, Route, RouteOperators, SamplerSettings, SeedSet, Training, TrainingContext, TrainingOperator,
-    Transferring, TransferringContext,
+    Operators, Place, Route, SamplerSettings, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
 };
 use serde_json::{Value, json};
 
@@ -58,20 +57,11 @@ impl Task {
         };
         let description = &morphgl_transferring_cpu_host::DESCRIPTION;
         let morphgl_registry::Build::Transferring(build) = description.build else { panic!("it transfers") };
-        let key: Key = "Training_CPU_Native".parse().expect("a key");
-        let route = Route {
-            batching: "Batching_CPU_Neighbor".parse().expect("a key"),
-            transferring: description.key.clone(),
-            training: key.clone(),
-            read_at: Place::Host,
-            batched_at: Place::Host,
-            trained_at: Place::Host,
-            gathering: morphgl_registry::Phase::Batching,
-            queueing: Vec::new(),
-        };
+        let key = |text: &str| text.parse::<Key>().expect("a key");
+        let keys = [key("Batching_CPU_Neighbor"), description.key.clone(), key("Training_CPU_Native")];
         let transferring = build(&context).expect("the transfer");
-        let routes = vec![RouteOperators { route, batching: self.batching(), transferring }];
-        Operators { routes, trainers: vec![TrainingOperator { key, place: Place::Host, operator: self.trainer() }] }
+        let route = Route::new(keys, Place::Host, Place::Host);
+        Operators::of(route, self.batching(), transferring, self.trainer())
     }
 
     fn split(&self, len: u32, hot_ratio: f64) -> (Operators, SplitStatistics) {

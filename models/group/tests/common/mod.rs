@@ -10,9 +10,8 @@ use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_graph_store::Dataset;
 use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupMember, HostExchange, join};
 use morphgl_registry::{
-    BatchId, BatchingContext, Gradients, Handle, MiniBatch, ModelState, NamedTensor, Operators, Phase, Place, Result,
-    Route, RouteOperators, SamplerSettings, Score, SeedSet, Training, TrainingContext, TrainingOperator,
-    TrainingWrapper, TransferringContext,
+    BatchId, BatchingContext, Gradients, Handle, MiniBatch, ModelState, NamedTensor, Operators, Place, Result, Route,
+    SamplerSettings, Score, SeedSet, Training, TrainingContext, TrainingWrapper, TransferringContext,
 };
 use morphgl_training_cpu_native::CpuNative;
 use morphgl_transferring_cpu_host::CpuHost;
@@ -76,27 +75,16 @@ impl Task {
         let batching = CpuNeighbor::new(&BatchingContext::new(Arc::clone(&dataset), seeds, self.settings.clone()));
         let transferring = CpuHost::new(&TransferringContext::new(Arc::clone(&dataset), Place::Host, Place::Host));
         let training = CpuNative::new(&TrainingContext { seed: 1, ..TrainingContext::new(dataset, self.spec.clone()) });
-        let route = Route {
-            batching: morphgl_batching_cpu::NEIGHBOR.key,
-            transferring: morphgl_transferring_cpu_host::DESCRIPTION.key,
-            training: morphgl_training_cpu_native::KEY,
-            read_at: Place::Host,
-            batched_at: Place::Host,
-            trained_at: Place::Host,
-            gathering: Phase::Batching,
-            queueing: Vec::new(),
-        };
-        let (key, place) = (route.training.clone(), route.trained_at.clone());
+        let keys = [
+            morphgl_batching_cpu::NEIGHBOR.key,
+            morphgl_transferring_cpu_host::DESCRIPTION.key,
+            morphgl_training_cpu_native::KEY,
+        ];
         let inner = training.expect("a model for this dataset");
         let operator = Box::new(Observed { inner, seen: Arc::clone(seen) });
-        Operators {
-            routes: vec![RouteOperators {
-                route,
-                batching: Arc::new(batching.expect("settings for this dataset")),
-                transferring: Box::new(transferring.expect("it has no options")),
-            }],
-            trainers: vec![TrainingOperator { key, place, operator }],
-        }
+        let batching = Arc::new(batching.expect("settings for this dataset"));
+        let transferring = Box::new(transferring.expect("it has no options"));
+        Operators::of(Route::new(keys, Place::Host, Place::Host), batching, transferring, operator)
     }
 
     /// Trains epochs with one trainer, outside any group.

@@ -1,5 +1,5 @@
 use morphgl_profile::{PeakBytes, PoolSample, RouteProfile, Statistics, TrainingSample, VERSION};
-use morphgl_registry::{Machine, Phase, Route};
+use morphgl_registry::{Machine, Route};
 
 use super::*;
 
@@ -23,16 +23,7 @@ fn route(on_device: bool, training: f64) -> RouteProfile {
         seconds: seconds(if on_device { training } else { training / threads as f64 }),
     };
     RouteProfile {
-        route: Route {
-            batching: key("Batching_CPU_Neighbor"),
-            transferring: key(transferring),
-            training: key(trainer),
-            read_at: Place::Host,
-            batched_at: Place::Host,
-            trained_at: place(on_device),
-            gathering: Phase::Batching,
-            queueing: Vec::new(),
-        },
+        route: Route::new(["Batching_CPU_Neighbor", transferring, trainer].map(key), Place::Host, place(on_device)),
         edges_per_batch: 1.0,
         bytes_per_batch: 1.0,
         largest: PeakBytes::default(),

@@ -8,8 +8,8 @@ use morphgl_execute::{EpochReport, Executor, Result, Settings, Stop};
 use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
 use morphgl_plan::{Bytes, Candidate, Durations, Hardware, Limits, Problem, Resource, RouteKeys, Schedule};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Fanouts, Operators, Phase, Place, Route, RouteOperators, SamplerSettings,
-    SeedSet, TrainingContext, TrainingOperator, TransferringContext,
+    BatchId, Batching, BatchingContext, Fanouts, Operators, Place, Route, RouteOperators, SamplerSettings, SeedSet,
+    TrainingContext, TrainingOperator, TransferringContext,
 };
 use morphgl_sim::{Config, Device};
 use morphgl_training_sim_ledger::{KEY as LEDGER_KEY, Ledger, SimLedger};
@@ -145,17 +145,10 @@ fn place() -> Place {
 
 /// The routes: batched by the host and copied; batched by the device and gathered there.
 fn routes() -> [Route; 2] {
-    let route = |batching: &morphgl_registry::Key, transferring: &morphgl_registry::Key, batched_at| Route {
-        batching: batching.clone(),
-        transferring: transferring.clone(),
-        training: LEDGER_KEY.clone(),
-        read_at: Place::Host,
-        batched_at,
-        trained_at: place(),
-        gathering: Phase::Batching,
-        queueing: Vec::new(),
-    };
-    [route(&CPU_KEY, &DMA_KEY, Place::Host), route(&DEVICE_KEY, &GATHER_KEY, place())]
+    [
+        Route::new([CPU_KEY, DMA_KEY, LEDGER_KEY], Place::Host, place()),
+        Route::new([DEVICE_KEY, GATHER_KEY, LEDGER_KEY], place(), place()),
+    ]
 }
 
 /// A ring of `n` nodes, all of them to train on, whose feature is their own id.
