@@ -3,37 +3,38 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use morphgl::{
     Event, Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, OperatorChoice, OptimizerSpec, Policy,
     Problem, RunContext, Stop, TrainOptions, Trainer, TrainingSpec, default_dataset,
 };
+use morphgl_conformance::fake::Fake;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
 use morphgl_plan::{Bytes, Candidate, Durations, Hardware as Phases, Resource, RouteKeys};
 use morphgl_profile::{Outcome, Selection, Settings, Watch};
 use morphgl_registry::{
-    At, BatchId, Build, Description, Error, Gradients, Handle, Hardware, Key, MiniBatch, ModelState, NamedTensor,
-    Phase, Pick, Result, SamplerSettings, Score, Training, submit,
+    At, BatchId, Build, Description, Error, Handle, Hardware, Key, Phase, Pick, SamplerSettings, submit,
 };
 
 /// Milliseconds of a step; real operators need some milliseconds.
 static MILLIS: AtomicU64 = AtomicU64::new(0);
 
-/// Learns nothing; a step takes [`MILLIS`].
-#[derive(Debug)]
-struct Asleep {
-    steps: u64,
-}
-
 const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Asleep");
 const NATIVE: &str = "Training_CPU_Native";
 
 submit! {
-    Description::new(KEY, "sleeps", At::Host, At::Host, Build::Training(|_| Ok(Box::new(Asleep { steps: 0 }))))
-        .as_reference()
+    Description::new(KEY, "sleeps", At::Host, At::Host, Build::Training(|_| Ok(Box::new(asleep())))).as_reference()
+}
+
+/// Learns nothing; a step takes [`MILLIS`].
+fn asleep() -> Fake {
+    let mut fake = Fake::new(&KEY.to_string(), &Arc::default());
+    fake.takes(|call| {
+        assert!(call.batch.features.is_some(), "it does not read the store");
+        MILLIS.load(Ordering::SeqCst) as f64
+    });
+    fake
 }
 
 /// Has a model of its own, and is here given none.
@@ -44,50 +45,6 @@ submit! {
         Err(Error::setting(ASIDE, "it was given no model; give it one"))
     }))
     .with_own_model()
-}
-
-impl ModelState for Asleep {
-    fn gradients(&mut self) -> Result<Gradients> {
-        Ok(Gradients::default())
-    }
-    fn set_gradients(&mut self, _gradients: &Gradients) -> Result<()> {
-        Ok(())
-    }
-    fn parameters(&self) -> Result<Vec<NamedTensor>> {
-        Ok(Vec::new())
-    }
-    fn set_parameters(&mut self, _parameters: &[NamedTensor]) -> Result<()> {
-        Ok(())
-    }
-    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        Ok(vec![NamedTensor { name: "steps".to_string(), shape: vec![1], values: vec![self.steps as f32] }])
-    }
-    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
-        self.steps = state[0].values[0] as u64;
-        Ok(())
-    }
-}
-
-impl Training for Asleep {
-    fn set_threads(&mut self, _threads: usize) -> Result<()> {
-        Ok(())
-    }
-    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        assert!(batch.host()?.features.is_some(), "it does not read the store");
-        let start = Instant::now();
-        thread::sleep(Duration::from_millis(MILLIS.load(Ordering::SeqCst)));
-        Ok(Handle::ready(Score::default(), start.elapsed()))
-    }
-    fn step(&mut self) -> Result<Handle<()>> {
-        self.steps += 1;
-        Ok(Handle::ready((), Duration::ZERO))
-    }
-    fn score(&mut self, _batch: &MiniBatch) -> Result<Handle<Score>> {
-        Ok(Handle::ready(Score::default(), Duration::ZERO))
-    }
-    fn infer(&mut self, _nodes: &[u32]) -> Result<Vec<f32>> {
-        Ok(Vec::new())
-    }
 }
 
 fn job(dataset: &Arc<Dataset>, width: usize, training: Option<&str>) -> Job {

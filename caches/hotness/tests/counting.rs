@@ -3,14 +3,12 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{any_graph, graph, sampler, settings};
-use morphgl_batching_cpu::CpuNeighbor;
+use morphgl_conformance::fake::{Fake, Fault};
 use morphgl_graph_store::Topology;
 use morphgl_hotness::{Hindsight, Hotness, Inclusion, Policy, PreSample, Smoothed, WeightedReversePageRank};
-use morphgl_registry::{BatchId, Batching, BatchingWorker, Error, Handle, MiniBatch, Result, SamplerSettings};
-use morphgl_registry::{Sampling, WalkSettings};
+use morphgl_registry::{BatchId, Batching, SamplerSettings, Sampling, WalkSettings};
 use proptest::prelude::*;
 
 #[test]
@@ -133,46 +131,6 @@ proptest! {
     }
 }
 
-/// A sampler that fails at one mini-batch, and counts those that it prepared.
-#[derive(Debug)]
-struct Failing {
-    sampler: CpuNeighbor,
-    at: u32,
-    prepared: Arc<AtomicUsize>,
-}
-
-struct FailingWorker {
-    worker: Box<dyn BatchingWorker>,
-    at: u32,
-    prepared: Arc<AtomicUsize>,
-}
-
-impl Batching for Failing {
-    fn num_batches(&self) -> usize {
-        self.sampler.num_batches()
-    }
-
-    fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        let (worker, prepared) = (self.sampler.worker(threads)?, Arc::clone(&self.prepared));
-        Ok(Box::new(FailingWorker { worker, at: self.at, prepared }))
-    }
-}
-
-impl BatchingWorker for FailingWorker {
-    fn prepare_share(
-        &mut self,
-        id: BatchId,
-        seeds: std::ops::Range<usize>,
-        recycled: Option<MiniBatch>,
-    ) -> Result<Handle<MiniBatch>> {
-        if id.index == self.at {
-            return Err(Error::setting(id, "the disk fails"));
-        }
-        self.prepared.fetch_add(1, Ordering::Relaxed);
-        self.worker.prepare_share(id, seeds, recycled)
-    }
-}
-
 fn ring(num_nodes: u32) -> (Topology, Vec<u32>, SamplerSettings) {
     let edges: Vec<(u32, u32)> = (0..num_nodes).map(|v| ((v + 1) % num_nodes, v)).collect();
     (graph(num_nodes as usize, &edges), (0..num_nodes).collect(), settings("1", 1))
@@ -181,14 +139,16 @@ fn ring(num_nodes: u32) -> (Topology, Vec<u32>, SamplerSettings) {
 #[test]
 fn a_failing_sampler_ends_the_count() {
     let (graph, seeds, settings) = ring(2000);
-    let failing = Failing { sampler: sampler(&graph, &seeds, &settings), at: 3, prepared: Arc::default() };
+    let log = Arc::default();
+    let mut failing = Fake { num_batches: 2000, content: Arc::new(|_| ()), ..Fake::new("Batching_CPU_Fake", &log) };
+    failing.fails(|call| (call.batch.id.index == 3).then_some(Fault::Error("the disk fails at mini-batch 3")));
     let policy = PreSample { batching: &failing, epochs: 5, batches: None, threads: 1 };
     let error = policy.score(&graph, &seeds, &settings).expect_err("fails").to_string();
-    assert!(error.contains("mini-batch 3") && error.contains("the disk fails"), "{error}");
-    assert_eq!(failing.prepared.load(Ordering::Relaxed), 3);
+    assert!(error.contains("the disk fails at mini-batch 3"), "{error}");
+    assert_eq!(log.record().prepared.len(), 4, "none after it");
     let policy = PreSample { threads: 4, ..policy };
     let error = policy.score(&graph, &seeds, &settings).expect_err("fails").to_string();
-    assert!(error.contains("mini-batch 3") && error.contains("the disk fails"), "{error}");
+    assert!(error.contains("the disk fails at mini-batch 3"), "{error}");
 }
 
 #[test]

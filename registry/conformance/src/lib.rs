@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod batching;
+pub mod fake;
 pub mod training;
 pub mod transferring;
 

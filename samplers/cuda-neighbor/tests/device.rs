@@ -7,6 +7,7 @@ use std::sync::Arc;
 use common::{available, check, context, expected, host, reordered, sampler};
 use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY, TopologyPlacement, select_rows};
 use morphgl_conformance::batching::{Case, graphs, hops};
+use morphgl_conformance::fake::Fake;
 use morphgl_cuda::{CudaBatch, Device};
 use morphgl_graph_store::Dataset;
 use morphgl_hotness::{Policy, PolicyKind, PreSample};
@@ -49,33 +50,16 @@ fn accesses_are_counted_as_on_the_host() {
     if !available() {
         return;
     }
-    #[derive(Debug)]
-    struct OnHost(CudaNeighbor);
-    struct Worker(Box<dyn morphgl_registry::BatchingWorker>);
-    impl Batching for OnHost {
-        fn num_batches(&self) -> usize {
-            self.0.num_batches()
-        }
-        fn worker(&self, threads: usize) -> morphgl_registry::Result<Box<dyn morphgl_registry::BatchingWorker>> {
-            Ok(Box::new(Worker(self.0.worker(threads)?)))
-        }
-    }
-    impl morphgl_registry::BatchingWorker for Worker {
-        fn prepare_share(
-            &mut self,
-            id: BatchId,
-            share: std::ops::Range<usize>,
-            _: Option<MiniBatch>,
-        ) -> morphgl_registry::Result<Handle<MiniBatch>> {
-            let (batch, took) = self.0.prepare_share(id, share, None)?.wait()?;
-            Ok(Handle::ready(MiniBatch::Host(host(&batch)), took))
-        }
-    }
     let case = Case::new(graphs::random(300, 6, false)).with_fanouts("3,2,2");
     for batches in [None, Some(2usize)] {
         let sampler = sampler(&case, json!({"presample_batches": batches}));
         let counted = sampler.presample(1).expect("counted");
-        let on_host = OnHost(sampler);
+        let mut on_host = Fake::new("Batching_CPU_Fake", &Arc::default());
+        on_host.num_batches = sampler.num_batches();
+        on_host.content = Arc::new(move |batch| {
+            let mut worker = sampler.worker(1).expect("a worker");
+            *batch = host(&worker.prepare(batch.id, None).and_then(Handle::wait).expect("a mini-batch").0);
+        });
         let policy = PreSample { batching: &on_host, epochs: 1, batches, threads: 1 };
         let expected = policy.score(&case.dataset.topology, case.seeds.nodes(), &case.settings).expect("scored");
         assert_eq!(counted, expected);

@@ -3,11 +3,9 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use common::{
-    FakeMachine, Fault, cpu, device, dual, executor, expected_order, interleaved, no_thread_is_left, schedule,
-    with_timeout,
+    Fakes, Fault, any_schedule, cpu, device, dual, executor, expected_order, interleaved, schedule, with_timeout,
 };
 use morphgl_execute::{BatchDone, Control, EpochReport, Event, Executor, Settings, Stop};
 use morphgl_plan::{Phase, Policy, Schedule};
@@ -68,15 +66,15 @@ fn check(delays: Vec<[u64; 3]>, schedule: &Schedule) -> Vec<u32> {
 #[track_caller]
 fn check_queue(delays: Vec<[u64; 3]>, schedule: &Schedule, depth: usize) -> Vec<u32> {
     let n = schedule.num_batches();
-    let machine = Arc::new(FakeMachine { delays, depth, ..FakeMachine::new(n) });
-    let mut executor = executor(&machine, schedule, RECORD);
+    let fakes = Fakes { delays, depth, ..Fakes::new(n) };
+    let mut executor = executor(&fakes, schedule, RECORD);
     assert_eq!(executor.num_batches() as usize, n);
     let all: Vec<u32> = (0..n as u32).collect();
     let expected: Vec<u32> = expected_order(schedule);
     for epoch in 0..2 {
         let (report, events) = run(&mut executor, epoch, &all);
         assert_eq!((report.epoch, report.stopped, &report.remaining[..]), (epoch, false, &[][..]), "{schedule}");
-        assert_eq!((report.batches, report.seeds, report.score.count), (n, 4 * n as u64, 4 * n as u64));
+        assert_eq!((report.batches, report.seeds, report.score.count), (n, 2 * n as u64, 2 * n as u64));
         assert_eq!(report.score.loss_sum, all.iter().copied().map(f64::from).sum::<f64>());
         let streamed = schedule.shares.iter().any(|s| !s.in_place);
         assert!(report.peak_batched <= if streamed { schedule.batched } else { 0 }, "{}", report.peak_batched);
@@ -120,37 +118,37 @@ fn check_queue(delays: Vec<[u64; 3]>, schedule: &Schedule, depth: usize) -> Vec<
         assert!(spent <= report.seconds, "{spent} s of {} s in one lane", report.seconds);
     }
     {
-        let observed = machine.observed();
-        assert_eq!(observed.steps, 2 * n);
-        let mut prepared = observed.prepared.clone();
+        let (record, checks, training) = (fakes.record(), fakes.checks(), *fakes.training());
+        assert_eq!(training.steps, 2 * n as u64);
+        let mut prepared = record.prepared.clone();
         prepared.sort();
         let both: Vec<BatchId> =
             (0..2).flat_map(|epoch| all.iter().map(move |&index| BatchId { epoch, index })).collect();
         assert_eq!(prepared, both, "each is prepared once");
-        assert!(observed.live.is_empty());
-        assert!(observed.queued == 0 && observed.peak_queued <= depth, "{} queued", observed.peak_queued);
+        assert!(checks.live.is_empty());
+        assert!(record.queued.now == 0 && record.queued.peak <= depth, "{:?} queued", record.queued);
         // A mini-batch that is moved is in both buffers' memory.
-        assert!(observed.peak_batched <= schedule.batched + 1, "{} batched", observed.peak_batched);
-        assert!(observed.peak_ready <= schedule.ready + 1, "{} ready, one of them in training", observed.peak_ready);
+        assert!(checks.batched.peak <= schedule.batched + 1, "{:?} batched", checks.batched);
+        assert!(checks.ready.peak <= schedule.ready + 1, "{:?} ready, one of them in training", checks.ready);
         if schedule.policy == Policy::Sequential {
-            assert!(observed.peak_active <= 1, "one phase at a time");
+            assert!(record.active.peak <= 1, "one phase at a time");
         }
         if matches!(&schedule.shares[..], [share] if share.in_place) {
             assert!(
-                observed.buffers as usize <= schedule.ready + 1,
+                checks.buffers as usize <= schedule.ready + 1,
                 "{} buffers made, epochs share them",
-                observed.buffers
+                checks.buffers
             );
         }
         let workers: usize = schedule.shares.iter().map(|s| s.workers).sum();
-        assert_eq!(observed.worker_threads.len(), workers, "workers are kept");
-        assert_eq!(observed.training_threads, schedule.training_threads.max(1));
-        let alive = machine.peak_alive.load(Ordering::SeqCst);
+        assert_eq!(record.worker_threads.len(), workers, "workers are kept");
+        assert_eq!(training.threads, schedule.training_threads.max(1));
+        let alive = record.on_device.peak;
         assert!(alive <= schedule.ready + 1, "{alive} mini-batches in the device's memory, spares counted");
     }
     drop(executor);
-    assert_eq!(machine.alive.load(Ordering::SeqCst), 0, "mini-batches are dropped");
-    no_thread_is_left(&machine);
+    assert_eq!(fakes.record().on_device.now, 0, "mini-batches are dropped");
+    fakes.no_thread_is_left();
     expected
 }
 
@@ -173,27 +171,6 @@ fn one_slow_mini_batch_changes_no_order_and_fills_no_memory() {
             with_timeout(move || check(delays, &schedule));
         }
     }
-}
-
-/// Any schedule of one or both routes, for any durations it was planned with.
-fn any_schedule() -> impl Strategy<Value = Schedule> {
-    let seconds = || [0.0f64..4.0, 0.0f64..4.0, 0.0f64..4.0];
-    let sizes = [1usize..5, 1usize..5];
-    (0usize..7, 1usize..12, 1usize..12, 1usize..4, sizes, 1usize..5, 0usize..3, seconds(), seconds()).prop_map(
-        |(kind, a, b, workers, sizes, group, keep, first, second)| {
-            let (host, device) = ((0, a, workers, first), (1, b, 1, second));
-            let [batched, ready] = sizes;
-            match kind {
-                0 => schedule(Policy::Sequential, &[(2, a, 1, first)], [0, 1]),
-                1 => schedule(Policy::Pipeline, &[(2, a, workers, first)], [0, ready]),
-                2 => schedule(Policy::Pipeline, &[host], sizes),
-                3 => schedule(Policy::Pipeline, &[device], sizes),
-                4 => schedule(Policy::DualBuffer, &[host, device], [batched + workers, ready]),
-                5 => Schedule { group, keep, ..schedule(Policy::Interleaved, &[host, device], sizes) },
-                _ => schedule(Policy::Pipeline, &[host, device], sizes),
-            }
-        },
-    )
 }
 
 proptest! {
@@ -232,13 +209,13 @@ fn plans_of_one_route_train_the_same_in_the_same_order() {
 fn a_pipeline_batches_transfers_and_trains_at_once() {
     // Without timing: the first mini-batch's training waits until three are prepared, which needs other threads.
     with_timeout(|| {
-        let machine = Arc::new(FakeMachine::new(6));
+        let fakes = Fakes::new(6);
         let schedule = cpu(Policy::Pipeline, 6, 2, 3);
-        let mut executor = executor(&machine, &schedule, Settings::default());
-        let watched = Arc::clone(&machine);
+        let mut executor = executor(&fakes, &schedule, Settings::default());
+        let watched = Arc::clone(&fakes.log);
         let mut observe = |e: &Event<'_>| {
             if matches!(e, Event::Ended(a) if a.phase == Phase::Transferring && a.id.index == 0) {
-                while watched.observed().prepared.len() < 3 {
+                while watched.record().prepared.len() < 3 {
                     std::thread::yield_now();
                 }
             }
@@ -255,18 +232,18 @@ fn the_next_mini_batch_is_queued_before_the_one_in_training_is_waited_for() {
     with_timeout(|| {
         for (depth, expected) in [(1, 0), (2, 2), (3, 3)] {
             let fault = Some((morphgl_registry::Phase::Training, 0, Fault::Hang));
-            let machine = Arc::new(FakeMachine { depth, fault, ..FakeMachine::new(24) });
+            let fakes = Fakes { depth, fault, ..Fakes::new(24) };
             let schedule = schedule(Policy::Pipeline, &[(0, 24, 2, [1.0, 1.0, 4.0])], [4, 4]);
-            let mut executor = executor(&machine, &schedule, Settings::default());
+            let mut executor = executor(&fakes, &schedule, Settings::default());
             let all: Vec<u32> = (0..24).collect();
             let mut observe = |e: &Event<'_>| {
                 if matches!(e, Event::Ended(a) if a.phase == Phase::Transferring && a.id.index == 4) {
-                    machine.release_hung();
+                    fakes.log.release();
                 }
                 Control::Continue
             };
             executor.train(0, &all, &Stop::new(), &mut observe).expect("nothing fails");
-            assert_eq!(machine.observed().peak_queued, expected, "at depth {depth}");
+            assert_eq!(fakes.record().queued.peak, expected, "at depth {depth}");
         }
     });
 }
@@ -274,42 +251,42 @@ fn the_next_mini_batch_is_queued_before_the_one_in_training_is_waited_for() {
 #[test]
 fn a_schedule_can_change_between_parts_of_an_epoch() {
     with_timeout(|| {
-        let machine = Arc::new(FakeMachine::new(40));
+        let fakes = Fakes::new(40);
         let schedules = [
             device(10, 2),
             dual(5, 5, 2, [4, 2]),
             Schedule { training_threads: 3, ..interleaved(4, 6, 3, [4, 2], 2) },
             schedule(Policy::Pipeline, &[(0, 10, 1, [1.0; 3])], [2, 2]),
         ];
-        let mut executor = executor(&machine, &schedules[0], Settings::default());
+        let mut executor = executor(&fakes, &schedules[0], Settings::default());
         for (i, schedule) in schedules.iter().enumerate() {
             executor.set_schedule(schedule).expect("workers can be made");
             assert_eq!(executor.schedule(), schedule);
             let part: Vec<u32> = (10 * i as u32..10 * (i as u32 + 1)).collect();
             let (report, _) = run(&mut executor, 0, &part);
             assert_eq!(report.batches, 10);
-            assert_eq!(machine.observed().training_threads, schedule.training_threads);
+            assert_eq!(fakes.training().threads, schedule.training_threads);
         }
-        let mut trained: Vec<u32> = machine.observed().trained.iter().map(|id| id.index).collect();
+        let mut trained: Vec<u32> = fakes.record().trained.iter().map(|id| id.index).collect();
         trained.sort_unstable();
         assert_eq!(trained, (0..40).collect::<Vec<_>>());
-        assert!(machine.peak_alive.load(Ordering::SeqCst) <= 3);
+        assert!(fakes.record().on_device.peak <= 3);
     });
 }
 
 #[test]
 fn operators_are_lent_between_epochs() {
     with_timeout(|| {
-        let machine = Arc::new(FakeMachine::new(4));
+        let fakes = Fakes::new(4);
         let schedule = dual(2, 2, 1, [2, 1]);
-        let mut executor = executor(&machine, &schedule, Settings::default());
+        let mut executor = executor(&fakes, &schedule, Settings::default());
         let (_, _) = run(&mut executor, 0, &[0, 1, 2, 3]);
         assert_eq!(executor.training_key().to_string(), "Training_DEV_Fake");
         let (route, _, training) = executor.share_mut(0).expect("nothing is lost");
         assert_eq!(route.batching.to_string(), "Batching_CPU_Fake");
         training.set_threads(5).expect("a fake");
-        assert_eq!(machine.observed().training_threads, 5);
+        assert_eq!(fakes.training().threads, 5);
         executor.training_mut().expect("nothing is lost").set_threads(6).expect("a fake");
-        assert_eq!(machine.observed().training_threads, 6);
+        assert_eq!(fakes.training().threads, 6);
     });
 }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{FakeMachine, Fault, cpu, device, dual, executor, interleaved, no_thread_is_left, schedule, with_timeout};
+use common::{Fakes, Fault, cpu, device, dual, executor, interleaved, schedule, with_timeout};
 use morphgl_execute::{Control, Error, ErrorKind, Event, Executor, Settings, Stop};
 use morphgl_plan::{Policy, Schedule};
 use morphgl_registry::{BatchId, Operators, Phase};
@@ -56,8 +56,8 @@ fn fail(phase: Phase, at: u32, fault: Fault, schedule: &Schedule) -> Error {
 fn fail_queued(phase: Phase, at: u32, fault: Fault, schedule: &Schedule, depth: usize) -> Error {
     let schedule = schedule.clone();
     with_timeout(move || {
-        let machine = Arc::new(FakeMachine { fault: Some((phase, at, fault)), depth, ..FakeMachine::new(N) });
-        let mut executor = executor(&machine, &schedule, Settings::default());
+        let fakes = Fakes { fault: Some((phase, at, fault)), depth, ..Fakes::new(N) };
+        let mut executor = executor(&fakes, &schedule, Settings::default());
         let mut trained = Vec::new();
         let outcome = executor.train(0, &all(), &Stop::new(), &mut |e| {
             if let Event::Trained(done) = e {
@@ -71,7 +71,7 @@ fn fail_queued(phase: Phase, at: u32, fault: Fault, schedule: &Schedule, depth: 
         assert_eq!(error.batch, Some(BatchId { epoch: 0, index: at }));
         assert!(!trained.iter().any(|id| id.index == at), "the failed mini-batch was not trained");
         if fault != Fault::LateError && fault != Fault::LatePanic {
-            assert_eq!(machine.observed().trained, trained, "every step was reported");
+            assert_eq!(fakes.record().trained, trained, "every step was reported");
         }
         if let ErrorKind::Panicked(_) = error.kind {
             let again =
@@ -81,10 +81,13 @@ fn fail_queued(phase: Phase, at: u32, fault: Fault, schedule: &Schedule, depth: 
             assert!(executor.share_mut(0).is_err());
         }
         drop(executor);
-        no_thread_is_left(&machine);
+        fakes.no_thread_is_left();
         error
     })
 }
+
+/// What an operator says that cannot allocate.
+const NO_MEMORY: &str = "4096 bytes cannot be allocated; make mini-batches smaller";
 
 const AT: [u32; 3] = [0, 7, N as u32 - 1];
 
@@ -94,9 +97,9 @@ fn an_error_names_operator_and_mini_batch() {
         for phase in Phase::ALL {
             for at in AT {
                 for (fault, what) in [
-                    (Fault::Error, "injected error"),
+                    (Fault::ERROR, "injected error"),
                     (Fault::LateError, "injected error"),
-                    (Fault::Memory, "4096 bytes cannot be allocated; make mini-batches smaller"),
+                    (Fault::Error(NO_MEMORY), NO_MEMORY),
                 ] {
                     let error = fail(phase, at, fault, &schedule);
                     assert!(matches!(error.kind, ErrorKind::Failed(_)));
@@ -136,8 +139,8 @@ fn the_delivery_of_another_mini_batch_is_a_failure() {
 
 /// Runs an epoch in which one operator hangs; returns when its thread, released, has ended too.
 fn hang(phase: Phase, at: u32, limit: Duration, schedule: &Schedule, depth: usize) {
-    let machine = Arc::new(FakeMachine { fault: Some((phase, at, Fault::Hang)), depth, ..FakeMachine::new(N) });
-    let mut executor = executor(&machine, schedule, Settings { limit: Some(limit), record: false });
+    let fakes = Fakes { fault: Some((phase, at, Fault::Hang)), depth, ..Fakes::new(N) };
+    let mut executor = executor(&fakes, schedule, Settings { limit: Some(limit), record: false });
     let start = Instant::now();
     let error = executor.train(0, &all(), &Stop::new(), &mut continue_training).expect_err("it hangs");
     let took = start.elapsed();
@@ -151,11 +154,11 @@ fn hang(phase: Phase, at: u32, limit: Duration, schedule: &Schedule, depth: usiz
     drop(executor);
     // Owners left by the hanging thread alone: its operator and its mini-batch on the device; of each queued mini-batch, the work
     // and the memory.
-    let left = Arc::strong_count(&machine) - 1;
+    let left = Arc::strong_count(&fakes.log) - 1;
     assert!((1..=2 + 2 * depth).contains(&left), "{left} owners left");
-    machine.release_hung();
+    fakes.log.release();
     let patience = Instant::now();
-    while Arc::strong_count(&machine) > 1 {
+    while Arc::strong_count(&fakes.log) > 1 {
         assert!(patience.elapsed() < Duration::from_secs(300), "the thread ends when it is released");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -182,10 +185,10 @@ fn a_hang_is_reported_after_the_limit_and_leaves_one_thread() {
 fn a_limit_that_no_step_exceeds_changes_nothing() {
     for schedule in schedules() {
         with_timeout(move || {
-            let machine = Arc::new(FakeMachine { delays: vec![[2_000, 1_000, 1_000]; N], ..FakeMachine::new(N) });
+            let fakes = Fakes { delays: vec![[2_000, 1_000, 1_000]; N], ..Fakes::new(N) };
             // Far more than a step takes, less than the epoch.
             for limit in [Duration::from_secs(300), Duration::MAX] {
-                let mut executor = executor(&machine, &schedule, Settings { limit: Some(limit), record: false });
+                let mut executor = executor(&fakes, &schedule, Settings { limit: Some(limit), record: false });
                 let report = executor.train(0, &all(), &Stop::new(), &mut continue_training).expect("nothing hangs");
                 assert_eq!(report.batches, N);
             }
@@ -197,9 +200,8 @@ fn a_limit_that_no_step_exceeds_changes_nothing() {
 fn an_executor_trains_after_an_error() {
     for schedule in schedules() {
         with_timeout(move || {
-            let machine =
-                Arc::new(FakeMachine { fault: Some((Phase::Batching, 3, Fault::Error)), ..FakeMachine::new(2 * N) });
-            let mut executor = executor(&machine, &schedule, Settings::default());
+            let fakes = Fakes { fault: Some((Phase::Batching, 3, Fault::ERROR)), ..Fakes::new(2 * N) };
+            let mut executor = executor(&fakes, &schedule, Settings::default());
             executor.train(0, &all(), &Stop::new(), &mut continue_training).expect_err("a fault is injected");
             let others: Vec<u32> = (N as u32..2 * N as u32).collect();
             let report =
@@ -230,8 +232,8 @@ fn early(at: usize, by_stop: bool, delays: Vec<[u64; 3]>, schedule: &Schedule) {
 
 #[track_caller]
 fn early_queued(at: usize, by_stop: bool, delays: Vec<[u64; 3]>, schedule: &Schedule, depth: usize) {
-    let machine = Arc::new(FakeMachine { delays, depth, ..FakeMachine::new(N) });
-    let mut executor = executor(&machine, schedule, Settings::default());
+    let fakes = Fakes { delays, depth, ..Fakes::new(N) };
+    let mut executor = executor(&fakes, schedule, Settings::default());
     let (stop, mut events, mut left) = (Stop::new(), 0, None);
     let report = executor.train(0, &all(), &stop, &mut |e| {
         events += 1;
@@ -248,26 +250,26 @@ fn early_queued(at: usize, by_stop: bool, delays: Vec<[u64; 3]>, schedule: &Sche
         Control::Cut
     });
     let report = report.expect("neither is a failure");
-    let trained = |machine: &FakeMachine| machine.observed().trained.iter().map(|id| id.index).collect::<Vec<u32>>();
-    let mut whole = [trained(&machine), report.remaining.clone()].concat();
+    let trained = |fakes: &Fakes| fakes.record().trained.iter().map(|id| id.index).collect::<Vec<u32>>();
+    let mut whole = [trained(&fakes), report.remaining.clone()].concat();
     whole.sort_unstable();
     assert_eq!(whole, all(), "trained and remaining");
     assert!(report.remaining.is_sorted());
-    assert_eq!(report.batches, trained(&machine).len());
+    assert_eq!(report.batches, trained(&fakes).len());
     assert_eq!(report.stopped, by_stop && !report.remaining.is_empty());
     if let (Some(left), false) = (left, by_stop) {
         assert_eq!(report.remaining.len(), left, "a cut keeps what was not begun");
-        assert_eq!(machine.observed().prepared.len(), N - left, "and finishes what was");
+        assert_eq!(fakes.record().prepared.len(), N - left, "and finishes what was");
     }
     executor.set_schedule(&shrunk(schedule, report.remaining.len())).expect("the same operators");
     let rest = executor.train(0, &report.remaining, &Stop::new(), &mut continue_training).expect("nothing fails");
     assert!(rest.remaining.is_empty() && !rest.stopped);
-    let mut whole = trained(&machine);
+    let mut whole = trained(&fakes);
     whole.sort_unstable();
     assert_eq!(whole, all(), "each once");
-    assert_eq!(machine.observed().steps, N);
+    assert_eq!(fakes.training().steps, N as u64);
     drop(executor);
-    no_thread_is_left(&machine);
+    fakes.no_thread_is_left();
 }
 
 #[test]
@@ -301,12 +303,12 @@ proptest! {
 fn a_stop_from_another_thread_ends_a_run_that_waits() {
     for schedule in schedules() {
         with_timeout(move || {
-            let machine = Arc::new(FakeMachine { delays: vec![[10_000, 0, 0]; N], ..FakeMachine::new(N) });
+            let fakes = Fakes { delays: vec![[10_000, 0, 0]; N], ..Fakes::new(N) };
             let stop = Stop::new();
-            let mut executor = executor(&machine, &schedule, Settings::default());
+            let mut executor = executor(&fakes, &schedule, Settings::default());
             let report = std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    while machine.observed().prepared.is_empty() {
+                    while fakes.record().prepared.is_empty() {
                         std::thread::yield_now();
                     }
                     stop.request();
@@ -324,11 +326,11 @@ fn a_stop_before_the_start_does_nothing() {
     let stop = Stop::new();
     stop.request();
     for schedule in schedules() {
-        let machine = Arc::new(FakeMachine::new(N));
-        let report = executor(&machine, &schedule, Settings::default()).train(0, &all(), &stop, &mut continue_training);
+        let fakes = Fakes::new(N);
+        let report = executor(&fakes, &schedule, Settings::default()).train(0, &all(), &stop, &mut continue_training);
         let report = report.expect("a stop is no failure");
         assert_eq!((report.batches, report.remaining, report.stopped), (0, all(), true));
-        assert!(machine.observed().prepared.is_empty());
+        assert!(fakes.record().prepared.is_empty());
     }
 }
 
@@ -336,8 +338,8 @@ fn a_stop_before_the_start_does_nothing() {
 fn an_observers_panic_reaches_the_caller_and_leaves_no_thread() {
     for schedule in schedules() {
         with_timeout(move || {
-            let machine = Arc::new(FakeMachine::new(N));
-            let mut executor = executor(&machine, &schedule, Settings::default());
+            let fakes = Fakes::new(N);
+            let mut executor = executor(&fakes, &schedule, Settings::default());
             let mut observe = |e: &Event| {
                 assert!(!matches!(e, Event::Trained(done) if done.left == 0), "the observer's own fault");
                 Control::Continue
@@ -346,7 +348,7 @@ fn an_observers_panic_reaches_the_caller_and_leaves_no_thread() {
             catch_unwind(run).expect_err("the panic is the caller's to see");
             executor.train(1, &all(), &Stop::new(), &mut continue_training).expect("no operator is lost");
             drop(executor);
-            no_thread_is_left(&machine);
+            fakes.no_thread_is_left();
         });
     }
 }
@@ -358,9 +360,9 @@ fn refused(outcome: Result<impl std::fmt::Debug, Error>, what: &str) {
 
 #[test]
 fn impossible_schedules_and_epochs_are_refused_with_the_cure() {
-    let machine = Arc::new(FakeMachine::new(N));
+    let fakes = Fakes::new(N);
     let good = dual(N / 2, N / 2, 1, [2, 2]);
-    let make = |schedule: &Schedule| Executor::new(common::operators(&machine, &good), schedule, Settings::default());
+    let make = |schedule: &Schedule| Executor::new(common::operators(&fakes, &good), schedule, Settings::default());
     let mut executor = make(&good).expect("it is good");
     let mut train = |batches: &[u32]| executor.train(0, batches, &Stop::new(), &mut continue_training);
     refused(train(&[0, 1]), "2 mini-batches are to be trained, the schedule is for 16; plan again");
@@ -400,12 +402,12 @@ fn impossible_schedules_and_epochs_are_refused_with_the_cure() {
     // A refused schedule changes nothing.
     refused(executor.set_schedule(&single), what);
     assert_eq!(executor.schedule(), &good);
-    let mut doubled = common::operators(&machine, &good);
-    doubled.routes.extend(common::operators(&machine, &good).routes);
+    let mut doubled = common::operators(&fakes, &good);
+    doubled.routes.extend(common::operators(&fakes, &good).routes);
     let what = "Batching_DEV+PCIe_Fake: twice with Transferring_DEV+PCIe_Fake; give the routes of one device";
     refused(Executor::new(doubled, &good, Settings::default()), what);
-    let mut unequal = common::operators(&machine, &good);
-    unequal.routes[1] = common::operators(&Arc::new(FakeMachine::new(N + 1)), &good).routes.remove(1);
+    let mut unequal = common::operators(&fakes, &good);
+    unequal.routes[1] = common::operators(&Fakes::new(N + 1), &good).routes.remove(1);
     let what = "Batching_CPU_Fake: 17 mini-batches per epoch, another route has 16; give all routes the same seeds";
     refused(Executor::new(unequal, &good, Settings::default()), what);
     let what = "there is no training operator; give one at least";

@@ -2,13 +2,10 @@
 
 mod common;
 
-use std::sync::Arc;
-
-use common::{
-    FakeBatching, FakeMachine, FakeTraining, FakeTransferring, Fault, content, no_thread_is_left, with_timeout,
-};
+use common::{Fakes, Fault, nodes, with_timeout};
+use morphgl_conformance::fake::Fake;
 use morphgl_execute::{Pool, PoolSettings, Stop, prepare};
-use morphgl_registry::{BatchId, Key, MiniBatch, Phase, Score, Transferring};
+use morphgl_registry::{BatchId, MiniBatch, Phase, Score, Transferring};
 use proptest::prelude::*;
 
 fn all_settings() -> Vec<PoolSettings> {
@@ -16,20 +13,13 @@ fn all_settings() -> Vec<PoolSettings> {
     vec![PoolSettings::here(3), ahead(1, 0), ahead(1, 4), ahead(2, 1), ahead(8, 0), ahead(8, 8)]
 }
 
-fn batching_key() -> Key {
-    "Batching_CPU_Fake".parse().expect("a key")
+fn transferring(fakes: &Fakes) -> Fake {
+    fakes.operator("Transferring_CPU_Fake", true)
 }
 
-fn transferring_key() -> Key {
-    "Transferring_CPU_Fake".parse().expect("a key")
-}
-
-fn transferring(machine: &Arc<FakeMachine>) -> FakeTransferring {
-    FakeTransferring { key: transferring_key(), machine: Arc::clone(machine), in_place: true }
-}
-
-fn pool(machine: &Arc<FakeMachine>, settings: PoolSettings) -> Pool {
-    Pool::new(&batching_key(), &FakeBatching::host(machine), settings).expect("a pool")
+fn pool(fakes: &Fakes, settings: PoolSettings) -> Pool {
+    let batching = fakes.operator("Batching_CPU_Fake", true);
+    Pool::new(&batching.key, &batching, settings).expect("a pool")
 }
 
 fn ids(epoch: u32, range: std::ops::Range<u32>) -> Vec<BatchId> {
@@ -39,31 +29,32 @@ fn ids(epoch: u32, range: std::ops::Range<u32>) -> Vec<BatchId> {
 /// Prepares two epochs, the second in two parts, and checks reports and the operators' records.
 #[track_caller]
 fn check(delays: Vec<[u64; 3]>, num_batches: usize, settings: PoolSettings) {
-    let machine = Arc::new(FakeMachine { delays, ..FakeMachine::new(num_batches) });
+    let fakes = Fakes { delays, ..Fakes::new(num_batches) };
     let end = num_batches as u32;
-    let mut pool = pool(&machine, settings);
+    let mut pool = pool(&fakes, settings);
     assert_eq!(pool.num_batches(), end);
-    let (mut transferring, key) = (transferring(&machine), transferring_key());
+    let mut transferring = transferring(&fakes);
+    let key = transferring.key.clone();
     for (epoch, range) in [(0, 0..end), (1, 0..end / 3), (1, end / 3..end)] {
-        let mut consume = |batch: &MiniBatch| FakeTraining::check_batch(&machine, batch);
+        let mut consume = |batch: &MiniBatch| fakes.train(batch);
         let transfer = Some((&key, &mut transferring as &mut dyn Transferring));
         let report = prepare(&mut pool, transfer, epoch, range.clone(), &Stop::new(), &mut consume);
         let report = report.expect("nothing fails");
         assert_eq!((report.next, report.stopped), (range.end, false));
         assert_eq!(report.score.loss_sum, range.clone().map(f64::from).sum::<f64>());
-        assert_eq!(report.score.count, 4 * range.len() as u64);
+        assert_eq!(report.score.count, 2 * range.len() as u64);
         assert!(report.peak_in_flight <= settings.window(), "{} in flight", report.peak_in_flight);
     }
     let expected: Vec<BatchId> = [ids(0, 0..end), ids(1, 0..end)].concat();
-    let observed = machine.observed();
-    assert_eq!(observed.trained, expected);
-    let mut prepared = observed.prepared.clone();
+    let (record, checks) = (fakes.record(), fakes.checks());
+    assert_eq!(record.trained, expected);
+    let mut prepared = record.prepared.clone();
     prepared.sort();
     assert_eq!(prepared, expected, "each is prepared once");
-    assert!(observed.live.is_empty());
-    assert!(observed.peak_live <= settings.window(), "{} buffers live", observed.peak_live);
-    assert!(observed.buffers as usize <= settings.window(), "{} buffers made, epochs share them", observed.buffers);
-    assert_eq!(observed.worker_threads, vec![settings.threads_per_worker; settings.workers.max(1)], "workers are kept");
+    assert!(checks.live.is_empty());
+    assert!(checks.peak_live <= settings.window(), "{} buffers live", checks.peak_live);
+    assert!(checks.buffers as usize <= settings.window(), "{} buffers made, epochs share them", checks.buffers);
+    assert_eq!(record.worker_threads, vec![settings.threads_per_worker; settings.workers.max(1)], "workers are kept");
 }
 
 #[test]
@@ -99,14 +90,14 @@ proptest! {
 #[test]
 fn workers_prepare_while_the_caller_works() {
     // Without timing: the first mini-batch's consumer waits until the second has been prepared, which needs another thread.
-    let machine = Arc::new(FakeMachine::new(2));
+    let fakes = Fakes::new(2);
     with_timeout(move || {
-        let mut pool = pool(&machine, PoolSettings::ahead(1));
+        let mut pool = pool(&fakes, PoolSettings::ahead(1));
         let mut consume = |batch: &MiniBatch| {
-            while machine.observed().prepared.len() < 2 {
+            while fakes.record().prepared.len() < 2 {
                 std::thread::yield_now();
             }
-            FakeTraining::check_batch(&machine, batch)
+            fakes.train(batch)
         };
         prepare(&mut pool, None, 0, 0..2, &Stop::new(), &mut consume).expect("nothing fails");
     });
@@ -116,8 +107,8 @@ fn workers_prepare_while_the_caller_works() {
 fn a_loader_is_an_iterator() {
     for settings in all_settings() {
         with_timeout(move || {
-            let machine = Arc::new(FakeMachine::new(20));
-            let mut pool = pool(&machine, settings);
+            let fakes = Fakes::new(20);
+            let mut pool = pool(&fakes, settings);
             // All of an epoch, half of the mini-batches recycled, the others kept.
             let mut kept = Vec::new();
             let mut loader = pool.load(3, 0..20, &Stop::new()).expect("a loader");
@@ -125,8 +116,8 @@ fn a_loader_is_an_iterator() {
             while let Some(batch) = loader.next() {
                 let batch = batch.expect("nothing fails");
                 assert_eq!(batch.id(), BatchId { epoch: 3, index: next });
-                assert_eq!(batch.host().expect("on the host").input_nodes, content(batch.id()));
-                FakeTraining::check_batch(&machine, &batch).expect("nothing fails");
+                assert_eq!(batch.host().expect("on the host").input_nodes, nodes(batch.id()));
+                fakes.train(&batch).expect("nothing fails");
                 if next % 2 == 0 {
                     loader.recycle(batch)
                 } else {
@@ -140,7 +131,7 @@ fn a_loader_is_an_iterator() {
             for batch in &kept {
                 assert_eq!(
                     batch.host().expect("on the host").input_nodes,
-                    content(batch.id()),
+                    nodes(batch.id()),
                     "kept mini-batches are unchanged"
                 );
             }
@@ -152,25 +143,25 @@ fn a_loader_is_an_iterator() {
 fn a_loader_dropped_early_ends_its_threads() {
     for settings in all_settings() {
         with_timeout(move || {
-            let machine = Arc::new(FakeMachine::new(1000));
-            let mut pool = pool(&machine, settings);
+            let fakes = Fakes::new(1000);
+            let mut pool = pool(&fakes, settings);
             for _ in 0..3 {
                 let mut loader = pool.load(0, 0..1000, &Stop::new()).expect("a loader");
                 loader.next().expect("there are more").expect("nothing fails");
                 drop(loader);
-                let observed = machine.observed().prepared.len();
+                let observed = fakes.record().prepared.len();
                 assert!(observed <= 3 * (settings.window() + 1), "{observed} prepared");
             }
             drop(pool);
-            no_thread_is_left(&machine);
+            fakes.no_thread_is_left();
         });
     }
 }
 
 #[test]
 fn more_mini_batches_than_there_are_is_an_error() {
-    let machine = Arc::new(FakeMachine::new(3));
-    let mut pool = pool(&machine, PoolSettings::ahead(1));
+    let fakes = Fakes::new(3);
+    let mut pool = pool(&fakes, PoolSettings::ahead(1));
     let error = pool.load(0, 0..4, &Stop::new()).expect_err("there are three");
     let text = "Batching_CPU_Fake: mini-batches up to 4 are asked for, an epoch has 3; ask for fewer";
     assert_eq!(error.to_string(), text);
@@ -178,8 +169,8 @@ fn more_mini_batches_than_there_are_is_an_error() {
 
 #[test]
 fn scores_are_the_callers() {
-    let machine = Arc::new(FakeMachine::new(5));
-    let mut pool = pool(&machine, PoolSettings::ahead(2));
+    let fakes = Fakes::new(5);
+    let mut pool = pool(&fakes, PoolSettings::ahead(2));
     let mut consume = |_: &MiniBatch| Ok(Score { loss_sum: 0.5, correct: 1, count: 2 });
     let report = prepare(&mut pool, None, 0, 0..1, &Stop::new(), &mut consume).expect("nothing fails");
     assert_eq!(report.score, Score { loss_sum: 0.5, correct: 1, count: 2 });
@@ -189,25 +180,25 @@ fn scores_are_the_callers() {
 fn a_failure_names_operator_and_mini_batch() {
     for settings in all_settings() {
         for phase in [Phase::Batching, Phase::Transferring, Phase::Training] {
-            for fault in [Fault::Error, Fault::Panic, Fault::OtherBatch] {
+            for fault in [Fault::ERROR, Fault::Panic, Fault::OtherBatch] {
                 if phase == Phase::Training && fault == Fault::OtherBatch {
                     continue;
                 }
                 with_timeout(move || {
                     let at = 7;
-                    let machine = Arc::new(FakeMachine { fault: Some((phase, at, fault)), ..FakeMachine::new(24) });
-                    let (mut pool, mut operator, key) =
-                        (pool(&machine, settings), transferring(&machine), transferring_key());
-                    let mut consume = |batch: &MiniBatch| FakeTraining::check_batch(&machine, batch);
+                    let fakes = Fakes { fault: Some((phase, at, fault)), ..Fakes::new(24) };
+                    let (mut pool, mut operator) = (pool(&fakes, settings), transferring(&fakes));
+                    let key = operator.key.clone();
+                    let mut consume = |batch: &MiniBatch| fakes.train(batch);
                     let transfer = Some((&key, &mut operator as &mut dyn Transferring));
                     let outcome = prepare(&mut pool, transfer, 0, 0..24, &Stop::new(), &mut consume);
                     let error = outcome.expect_err("a fault is injected");
                     let who = match phase {
-                        Phase::Batching => Some(batching_key()),
-                        Phase::Transferring => Some(transferring_key()),
+                        Phase::Batching => Some("Batching_CPU_Fake".to_string()),
+                        Phase::Transferring => Some(key.to_string()),
                         Phase::Training => None,
                     };
-                    assert_eq!(error.operator.as_deref(), who.as_ref());
+                    assert_eq!(error.operator.as_ref().map(ToString::to_string), who);
                     assert_eq!(error.batch, Some(BatchId { epoch: 0, index: at }));
                     let what = match fault {
                         Fault::Panic => "panicked: injected panic",
@@ -215,9 +206,9 @@ fn a_failure_names_operator_and_mini_batch() {
                         _ => "injected error",
                     };
                     assert!(error.to_string().contains(what), "{error}");
-                    assert_eq!(machine.observed().trained, ids(0, 0..at), "all before it, none after");
+                    assert_eq!(fakes.record().trained, ids(0, 0..at), "all before it, none after");
                     drop((pool, operator));
-                    no_thread_is_left(&machine);
+                    fakes.no_thread_is_left();
                 });
             }
         }
@@ -228,15 +219,15 @@ fn a_failure_names_operator_and_mini_batch() {
 fn of_two_failures_the_first_in_order_is_reported() {
     // Batching fails at 5, long before the slow caller fails at 2: the window is wide.
     with_timeout(|| {
-        let machine = Arc::new(FakeMachine { fault: Some((Phase::Batching, 5, Fault::Error)), ..FakeMachine::new(24) });
-        let mut pool = pool(&machine, PoolSettings { queue: 20, ..PoolSettings::ahead(4) });
+        let fakes = Fakes { fault: Some((Phase::Batching, 5, Fault::ERROR)), ..Fakes::new(24) };
+        let mut pool = pool(&fakes, PoolSettings { queue: 20, ..PoolSettings::ahead(4) });
         let mut consume = |batch: &MiniBatch| {
-            while machine.observed().prepared.len() < 8 {
+            while fakes.record().prepared.len() < 8 {
                 std::thread::yield_now();
             }
             match batch.id().index {
                 2 => Err(morphgl_registry::Error::failed("evaluation", "no")),
-                _ => FakeTraining::check_batch(&machine, batch),
+                _ => fakes.train(batch),
             }
         };
         let outcome = prepare(&mut pool, None, 0, 0..24, &Stop::new(), &mut consume);
@@ -249,8 +240,8 @@ fn of_two_failures_the_first_in_order_is_reported() {
 #[test]
 fn a_pool_loses_a_worker_by_each_panic_and_reports_the_last() {
     with_timeout(|| {
-        let machine = Arc::new(FakeMachine { fault: Some((Phase::Batching, 0, Fault::Panic)), ..FakeMachine::new(24) });
-        let mut pool = pool(&machine, PoolSettings::ahead(2));
+        let fakes = Fakes { fault: Some((Phase::Batching, 0, Fault::Panic)), ..Fakes::new(24) };
+        let mut pool = pool(&fakes, PoolSettings::ahead(2));
         for _ in 0..2 {
             let mut loader = pool.load(0, 0..1, &Stop::new()).expect("workers are left");
             assert!(matches!(loader.next(), Some(Err(_))));
@@ -266,13 +257,13 @@ fn a_stop_ends_after_the_current_mini_batch() {
     for settings in all_settings() {
         for at in [0, 5, 23] {
             with_timeout(move || {
-                let machine = Arc::new(FakeMachine { delays: vec![[300, 0, 0]; 24], ..FakeMachine::new(24) });
-                let (mut pool, stop) = (pool(&machine, settings), Stop::new());
+                let fakes = Fakes { delays: vec![[300, 0, 0]; 24], ..Fakes::new(24) };
+                let (mut pool, stop) = (pool(&fakes, settings), Stop::new());
                 let mut consume = |batch: &MiniBatch| {
                     if batch.id().index == at {
                         stop.request();
                     }
-                    FakeTraining::check_batch(&machine, batch)
+                    fakes.train(batch)
                 };
                 let report = prepare(&mut pool, None, 0, 0..24, &stop, &mut consume);
                 let report = report.expect("a stop is no failure");
@@ -280,7 +271,7 @@ fn a_stop_ends_after_the_current_mini_batch() {
                 assert_eq!(report.stopped, at + 1 < 24);
                 let rest = prepare(&mut pool, None, 0, report.next..24, &Stop::new(), &mut consume);
                 assert!(!rest.expect("nothing fails").stopped);
-                assert_eq!(machine.observed().trained, ids(0, 0..24));
+                assert_eq!(fakes.record().trained, ids(0, 0..24));
             });
         }
     }
@@ -291,20 +282,20 @@ fn a_stop_from_another_thread_ends_a_caller_that_waits() {
     // Batching is in the first mini-batch's sleep when the stop is requested: the caller is asleep then.
     for settings in all_settings() {
         with_timeout(move || {
-            let machine = Arc::new(FakeMachine { delays: vec![[20_000, 0, 0]; 24], ..FakeMachine::new(24) });
-            let (mut pool, stop) = (pool(&machine, settings), Stop::new());
+            let fakes = Fakes { delays: vec![[20_000, 0, 0]; 24], ..Fakes::new(24) };
+            let (mut pool, stop) = (pool(&fakes, settings), Stop::new());
             let report = std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    while machine.observed().prepared.is_empty() {
+                    while fakes.record().prepared.is_empty() {
                         std::thread::yield_now();
                     }
                     stop.request();
                 });
-                let mut consume = |batch: &MiniBatch| FakeTraining::check_batch(&machine, batch);
+                let mut consume = |batch: &MiniBatch| fakes.train(batch);
                 prepare(&mut pool, None, 0, 0..24, &stop, &mut consume).expect("a stop is no failure")
             });
             assert!(report.stopped);
-            assert_eq!(machine.observed().trained, ids(0, 0..report.next));
+            assert_eq!(fakes.record().trained, ids(0, 0..report.next));
         });
     }
 }

@@ -2,9 +2,7 @@
 
 mod common;
 
-use std::sync::Arc;
-
-use common::{FakeMachine, Fault, cpu, dual, executor, expected_order, interleaved, schedule, with_timeout};
+use common::{Fakes, Fault, any_schedule, cpu, dual, executor, expected_order, interleaved, schedule, with_timeout};
 use morphgl_execute::{Control, EpochReport, ErrorKind, Event, Settings, Stop};
 use morphgl_plan::{Phase, Policy, Schedule};
 use proptest::prelude::*;
@@ -13,8 +11,8 @@ fn all(schedule: &Schedule) -> Vec<u32> {
     (0..schedule.num_batches() as u32).collect()
 }
 
-fn trained(machine: &FakeMachine) -> Vec<u32> {
-    machine.observed().trained.iter().map(|id| id.index).collect()
+fn trained(fakes: &Fakes) -> Vec<u32> {
+    fakes.record().trained.iter().map(|id| id.index).collect()
 }
 
 /// What two reports of the same mini-batches have in common: all but times and what depends on them.
@@ -28,8 +26,8 @@ fn sums(report: &EpochReport) -> (usize, u64, u64, f64, u64, Vec<usize>, Vec<u32
 /// mini-batches trained when it came.
 #[track_caller]
 fn export(schedule: &Schedule, depth: usize, at: usize) -> Option<(EpochReport, usize)> {
-    let machine = Arc::new(FakeMachine { depth, ..FakeMachine::new(schedule.num_batches()) });
-    let mut executor = executor(&machine, schedule, Settings::default());
+    let fakes = Fakes { depth, ..Fakes::new(schedule.num_batches()) };
+    let mut executor = executor(&fakes, schedule, Settings::default());
     let (mut count, mut exported) = (0, None);
     let report = executor.train(0, &all(schedule), &Stop::new(), &mut |event| {
         match event {
@@ -50,38 +48,17 @@ fn export(schedule: &Schedule, depth: usize, at: usize) -> Option<(EpochReport, 
         Control::Continue
     });
     assert_eq!(report.expect("nothing fails").batches, schedule.num_batches());
-    assert_eq!(trained(&machine), expected_order(schedule), "an export changes no order");
+    assert_eq!(trained(&fakes), expected_order(schedule), "an export changes no order");
     exported
 }
 
 /// Continues after `so_far`; returns the order of training and the report.
 #[track_caller]
 fn continued(schedule: &Schedule, depth: usize, so_far: EpochReport) -> (Vec<u32>, EpochReport) {
-    let machine = Arc::new(FakeMachine { depth, ..FakeMachine::new(schedule.num_batches()) });
-    let mut executor = executor(&machine, schedule, Settings::default());
+    let fakes = Fakes { depth, ..Fakes::new(schedule.num_batches()) };
+    let mut executor = executor(&fakes, schedule, Settings::default());
     let report = executor.train_on(0, &all(schedule), so_far, &Stop::new(), &mut |_| Control::Continue);
-    (trained(&machine), report.expect("nothing fails"))
-}
-
-/// Any schedule of one or both routes, for any durations it was planned with.
-fn any_schedule() -> impl Strategy<Value = Schedule> {
-    let seconds = || [0.0f64..4.0, 0.0f64..4.0, 0.0f64..4.0];
-    let sizes = [1usize..5, 1usize..5];
-    (0usize..7, 1usize..12, 1usize..12, 1usize..4, sizes, 1usize..5, 0usize..3, seconds(), seconds()).prop_map(
-        |(kind, a, b, workers, sizes, group, keep, first, second)| {
-            let (host, device) = ((0, a, workers, first), (1, b, 1, second));
-            let [batched, ready] = sizes;
-            match kind {
-                0 => schedule(Policy::Sequential, &[(2, a, 1, first)], [0, 1]),
-                1 => schedule(Policy::Pipeline, &[(2, a, workers, first)], [0, ready]),
-                2 => schedule(Policy::Pipeline, &[host], sizes),
-                3 => schedule(Policy::Pipeline, &[device], [0, ready]),
-                4 => schedule(Policy::DualBuffer, &[host, device], [batched + workers, ready]),
-                5 => Schedule { group, keep, ..schedule(Policy::Interleaved, &[host, device], sizes) },
-                _ => schedule(Policy::Pipeline, &[host, device], sizes),
-            }
-        },
-    )
+    (trained(&fakes), report.expect("nothing fails"))
 }
 
 proptest! {
@@ -110,11 +87,11 @@ proptest! {
     fn stopped_parts_are_the_undisturbed_order(schedule in any_schedule(), every in 1usize..5, depth in 1usize..4) {
         with_timeout(move || {
             let order = expected_order(&schedule);
-            let machine = Arc::new(FakeMachine { depth, ..FakeMachine::new(order.len()) });
+            let fakes = Fakes { depth, ..Fakes::new(order.len()) };
             let mut so_far = EpochReport::default();
             loop {
                 // Each part by an executor of its own, as by another process.
-                let mut executor = executor(&machine, &schedule, Settings::default());
+                let mut executor = executor(&fakes, &schedule, Settings::default());
                 let stop = Stop::new();
                 let mut count = 0;
                 let report = executor.train_on(0, &all(&schedule), so_far, &stop, &mut |event| {
@@ -129,7 +106,7 @@ proptest! {
                     break;
                 }
             }
-            assert_eq!(trained(&machine), order);
+            assert_eq!(trained(&fakes), order);
             let whole = continued(&schedule, depth, EpochReport::default()).1;
             assert_eq!(sums(&so_far), sums(&whole));
         });
@@ -158,19 +135,19 @@ fn a_position_of_another_schedule_is_refused() {
         let schedule = dual(6, 6, 2, [4, 3]);
         let (so_far, _) = export(&schedule, 1, 5).expect("an export");
         assert!(so_far.shares[0].batches > 1, "{so_far:?}");
-        let machine = Arc::new(FakeMachine::new(12));
+        let fakes = Fakes::new(12);
         for (wrong, report) in [
             (interleaved(1, 11, 3, [5, 4], 3), so_far.clone()),
             (cpu(Policy::Pipeline, 12, 2, 3), so_far.clone()),
             (schedule.clone(), EpochReport { epoch: 1, ..so_far.clone() }),
             (schedule, EpochReport { batches: 13, ..so_far }),
         ] {
-            let mut executor = executor(&machine, &wrong, Settings::default());
+            let mut executor = executor(&fakes, &wrong, Settings::default());
             let refused = executor.train_on(0, &all(&wrong), report, &Stop::new(), &mut |_| Control::Continue);
             let error = refused.expect_err("another schedule").to_string();
             assert!(error.contains("another schedule"), "{error}");
         }
-        assert!(trained(&machine).is_empty());
+        assert!(trained(&fakes).is_empty());
     });
 }
 
@@ -178,14 +155,12 @@ fn a_position_of_another_schedule_is_refused() {
 #[test]
 fn failures_around_an_export() {
     with_timeout(|| {
-        for fault in [Fault::Error, Fault::Panic, Fault::LateError, Fault::LatePanic] {
+        for fault in [Fault::ERROR, Fault::Panic, Fault::LateError, Fault::LatePanic] {
             for depth in 1..4 {
                 for at in 0..8 {
-                    let machine =
-                        FakeMachine { depth, fault: Some((Phase::Training, at, fault)), ..FakeMachine::new(8) };
-                    let machine = Arc::new(machine);
+                    let fakes = Fakes { depth, fault: Some((Phase::Training, at, fault)), ..Fakes::new(8) };
                     let schedule = schedule(Policy::Pipeline, &[(0, 8, 2, [1.0, 1.0, 4.0])], [4, 4]);
-                    let mut executor = executor(&machine, &schedule, Settings::default());
+                    let mut executor = executor(&fakes, &schedule, Settings::default());
                     let outcome = executor.train(0, &all(&schedule), &Stop::new(), &mut |event| match event {
                         Event::Trained(_) => Control::Export,
                         Event::Exported(..) => Control::Continue,

@@ -1,190 +1,149 @@
-//! Fake operators with given durations and faults, which record their calls and check the exclusive use of resources.
+//! Fake operators that check the exclusive use of resources and the ownership of buffers, and schedules for them.
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
-mod operators;
 mod schedules;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-pub(crate) use operators::{FakeBatching, FakeTraining, FakeTransferring};
-pub(crate) use schedules::{cpu, device, dual, executor, expected_order, hardware, interleaved, operators, schedule};
+pub(crate) use morphgl_conformance::fake::Fault;
+pub(crate) use schedules::{
+    any_schedule, cpu, device, dual, executor, expected_order, hardware, interleaved, operators, schedule,
+};
 
-use morphgl_registry::{BatchId, Error, Handle, Measured, Phase, Result, Wait};
+use morphgl_conformance::fake::{Call, Fake, Gauge, Log, Record, State, content};
+use morphgl_registry::{BatchId, HostBatch, MiniBatch, Phase, Resource, Result, Score, Training};
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Fault {
-    Error,
-    /// The error of an operator that cannot allocate.
-    Memory,
-    Panic,
-    /// Fails when its handle is waited on.
-    LateError,
-    LatePanic,
-    /// Delivers another mini-batch than the requested one.
-    OtherBatch,
-    /// Waits until it is released.
-    Hang,
-}
-
-/// The behaviour of the fake operators, and a record of their calls.
+/// The behaviour of the fake operators of a test, and what they have done.
 #[derive(Debug, Default)]
-pub(crate) struct FakeMachine {
+pub(crate) struct Fakes {
     pub(crate) num_batches: usize,
     /// Microseconds of batching, transferring, training of a mini-batch; 0 beyond the end.
     pub(crate) delays: Vec<[u64; 3]>,
     pub(crate) fault: Option<(Phase, u32, Fault)>,
     /// Queue depth of training; with 0 and 1, it computes when it is called.
     pub(crate) depth: usize,
-    pub(crate) observed: Mutex<Observed>,
-    /// Number of device mini-batches in memory.
-    pub(crate) alive: AtomicUsize,
-    pub(crate) peak_alive: AtomicUsize,
-    /// Whether hanging operators may continue.
-    pub(crate) released: Mutex<bool>,
-    pub(crate) release: Condvar,
+    pub(crate) log: Arc<Log>,
+    pub(crate) training: Arc<Mutex<State>>,
+    pub(crate) checks: Arc<Mutex<Checks>>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Observed {
-    /// Mini-batches in the order of training.
-    pub(crate) trained: Vec<BatchId>,
-    pub(crate) steps: usize,
-    /// Number of mini-batches queued at training.
-    pub(crate) queued: usize,
-    pub(crate) peak_queued: usize,
-    pub(crate) prepared: Vec<BatchId>,
+pub(crate) struct Checks {
+    /// Number of buffers made: each has its number as its only label.
+    pub(crate) buffers: i32,
     /// Buffers between batching and the end of training, those dropped there included.
     pub(crate) live: HashSet<i32>,
     pub(crate) peak_live: usize,
-    /// Number of buffers made: each has its number as its only label.
-    pub(crate) buffers: i32,
-    pub(crate) training_threads: usize,
-    pub(crate) worker_threads: Vec<usize>,
+    /// Mini-batches from the beginning of their batching to the end of their transfer.
+    pub(crate) batched: Gauge,
+    /// Mini-batches from the beginning of their transfer, or of their batching in place, to the end of their training.
+    pub(crate) ready: Gauge,
     /// Mini-batch of the phase that uses each exclusive resource: never more than one.
-    in_use: HashMap<&'static str, BatchId>,
-    /// Number of running phases.
-    pub(crate) active: usize,
-    pub(crate) peak_active: usize,
-    /// Mini-batches from the beginning of their batching to the end of their transfer (`batched`), and from there to the end of
-    /// their training (`ready`).
-    pub(crate) batched: usize,
-    pub(crate) peak_batched: usize,
-    pub(crate) ready: usize,
-    pub(crate) peak_ready: usize,
+    in_use: HashMap<Resource, BatchId>,
 }
 
-/// The content of a mini-batch, which depends on its id alone.
-pub(crate) fn content(id: BatchId) -> Vec<u32> {
-    (0..16).map(|i| id.epoch * 1_000_003 + id.index * 101 + i).collect()
+/// The nodes of a mini-batch, which depend on its id alone.
+pub(crate) fn nodes(id: BatchId) -> Vec<u32> {
+    let mut batch = HostBatch { id, ..HostBatch::default() };
+    content(&mut batch);
+    batch.input_nodes
 }
 
-/// The use of exclusive resources by a running phase, until it is dropped.
-pub(crate) struct ResourceGuard<'a> {
-    machine: &'a FakeMachine,
-    resources: Vec<&'static str>,
-}
+impl Checks {
+    fn begin(&mut self, call: &Call<'_>, in_place: bool) {
+        let (id, batch) = (call.batch.id, call.batch);
+        for resource in call.key.hardware.resources().iter().filter(|r| **r != Resource::CPU) {
+            let other = self.in_use.insert(*resource, id);
+            assert_eq!(other, None, "{resource} is used by {id} and by another mini-batch");
+        }
+        match call.key.phase {
+            Phase::Batching => {
+                assert!(self.live.insert(batch.labels[0]), "the buffer of {id} has another owner");
+                self.peak_live = self.peak_live.max(self.live.len());
+                if in_place { self.ready.add(1) } else { self.batched.add(1) }
+            }
+            Phase::Transferring if in_place => {}
+            Phase::Transferring => self.ready.add(1),
+            Phase::Training => assert_eq!(batch.input_nodes, nodes(id), "content of {id}"),
+        }
+    }
 
-impl Drop for ResourceGuard<'_> {
-    fn drop(&mut self) {
-        let mut observed = self.machine.observed();
-        observed.active -= 1;
-        for resource in &self.resources {
-            observed.in_use.remove(resource);
+    fn end(&mut self, call: &Call<'_>, in_place: bool) {
+        self.in_use.retain(|resource, _| !call.key.hardware.resources().contains(resource));
+        match call.key.phase {
+            Phase::Transferring if !in_place => self.batched.subtract(1),
+            Phase::Training => {
+                assert!(self.live.remove(&call.batch.labels[0]), "{} was not live", call.batch.id);
+                self.ready.subtract(1);
+            }
+            _ => {}
         }
     }
 }
 
-impl FakeMachine {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Fakes {
     pub(crate) fn new(num_batches: usize) -> Self {
         Self { num_batches, ..Self::default() }
     }
 
-    pub(crate) fn observed(&self) -> std::sync::MutexGuard<'_, Observed> {
-        self.observed.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub(crate) fn record(&self) -> MutexGuard<'_, Record> {
+        self.log.record()
     }
 
-    /// Lets hanging operators continue.
-    pub(crate) fn release_hung(&self) {
-        *self.released.lock().expect("not poisoned") = true;
-        self.release.notify_all();
+    pub(crate) fn checks(&self) -> MutexGuard<'_, Checks> {
+        lock(&self.checks)
     }
 
-    /// Begins the use of the exclusive ones of `resources`.
-    pub(crate) fn acquire(&self, resources: &[&'static str], id: BatchId) -> ResourceGuard<'_> {
-        let resources: Vec<&str> = resources.iter().copied().filter(|r| *r != "CPU").collect();
-        let mut observed = self.observed();
-        observed.active += 1;
-        observed.peak_active = observed.peak_active.max(observed.active);
-        for resource in &resources {
-            let other = observed.in_use.insert(resource, id);
-            assert_eq!(other, None, "{resource} is used by {id} and by another mini-batch");
+    pub(crate) fn training(&self) -> MutexGuard<'_, State> {
+        lock(&self.training)
+    }
+
+    /// An operator of mini-batches that are trained where they are batched (`in_place`) or moved.
+    pub(crate) fn operator(&self, key: &str, in_place: bool) -> Fake {
+        let mut fake = Fake { num_batches: self.num_batches, depth: self.depth, ..Fake::new(key, &self.log) };
+        if fake.key.phase == Phase::Training {
+            fake.state = Arc::clone(&self.training);
         }
-        drop(observed);
-        ResourceGuard { machine: self, resources }
-    }
-
-    pub(crate) fn act(&self, phase: Phase, id: BatchId) -> Result<()> {
-        let delay = self.delays.get(id.index as usize).map_or(0, |d| d[phase as usize]);
-        if delay > 0 {
+        let checks = Arc::clone(&self.checks);
+        fake.content = Arc::new(move |batch| {
+            content(batch);
+            if batch.labels.is_empty() {
+                let mut checks = lock(&checks);
+                batch.labels.push(checks.buffers);
+                checks.buffers += 1;
+            }
+        });
+        let (checks, delays) = (Arc::clone(&self.checks), self.delays.clone());
+        fake.act = Arc::new(move |call| {
+            let start = Instant::now();
+            lock(&checks).begin(call, in_place);
+            let delay = delays.get(call.batch.id.index as usize).map_or(0, |d| d[call.key.phase as usize]);
             thread::sleep(Duration::from_micros(delay));
+            lock(&checks).end(call, in_place);
+            Ok(start.elapsed())
+        });
+        if let Some((_, index, fault)) = self.fault.filter(|(phase, ..)| *phase == fake.key.phase) {
+            fake.fails(move |call| (call.batch.id.index == index).then_some(fault));
         }
-        match self.fault_of(phase, id) {
-            Some(Fault::Error) => Err(Error::failed("fake", "injected error")),
-            Some(Fault::Memory) => {
-                Err(Error::failed("fake", "4096 bytes cannot be allocated; make mini-batches smaller"))
-            }
-            Some(Fault::Panic) => panic!("injected panic"),
-            Some(Fault::Hang) => {
-                let mut released = self.released.lock().expect("not poisoned");
-                while !*released {
-                    released = self.release.wait(released).expect("not poisoned");
-                }
-                Ok(())
-            }
-            _ => Ok(()),
-        }
+        fake
     }
 
-    fn fault_of(&self, phase: Phase, id: BatchId) -> Option<Fault> {
-        self.fault.filter(|(p, i, _)| (*p, *i) == (phase, id.index)).map(|f| f.2)
+    /// Trains on a mini-batch, as the caller of a pool does.
+    pub(crate) fn train(&self, batch: &MiniBatch) -> Result<Score> {
+        self.operator("Training_CPU_Fake", true).accumulate(batch)?.wait().map(|(score, _)| score)
     }
 
-    /// The id that is delivered when `id` is requested.
-    pub(crate) fn delivered_id(&self, phase: Phase, id: BatchId) -> BatchId {
-        match self.fault_of(phase, id) {
-            Some(Fault::OtherBatch) => BatchId { index: id.index + 1, ..id },
-            _ => id,
-        }
-    }
-
-    /// The handle of finished work, or one that fails when it is waited for.
-    pub(crate) fn handle<T: Send + 'static>(&self, phase: Phase, id: BatchId, value: T, took: Duration) -> Handle<T> {
-        match self.fault_of(phase, id) {
-            Some(fault @ (Fault::LateError | Fault::LatePanic)) => Handle::pending(FailingHandle(fault)),
-            _ => Handle::ready(value, took),
-        }
-    }
-
-    pub(crate) fn count_device_batch(&self) {
-        let alive = self.alive.fetch_add(1, Ordering::SeqCst) + 1;
-        self.peak_alive.fetch_max(alive, Ordering::SeqCst);
-    }
-}
-
-struct FailingHandle(Fault);
-
-impl<T> Wait<T> for FailingHandle {
-    fn is_ready(&self) -> bool {
-        false
-    }
-
-    fn wait(self: Box<Self>) -> Result<(T, Measured)> {
-        assert!(self.0 != Fault::LatePanic, "injected panic");
-        Err(Error::failed("fake", "injected error"))
+    /// Checks that the test is the record's only owner: no thread is left that has an operator.
+    #[track_caller]
+    pub(crate) fn no_thread_is_left(&self) {
+        assert_eq!(Arc::strong_count(&self.log), 1, "a thread is left");
     }
 }
 
@@ -201,10 +160,4 @@ pub(crate) fn with_timeout<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'st
         }
         Err(e) => panic!("timeout: {e}"),
     }
-}
-
-/// Checks that the test is the machine's only owner: no thread is left that has an operator.
-#[track_caller]
-pub(crate) fn no_thread_is_left(machine: &Arc<FakeMachine>) {
-    assert_eq!(Arc::strong_count(machine), 1, "a thread is left");
 }

@@ -1,13 +1,14 @@
 //! Routes of fake operators on a fake CPU, PCIe and device, and schedules for them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
+use morphgl_conformance::fake::route;
 use morphgl_execute::{Executor, Settings};
 use morphgl_plan::{Hardware, Phase, Policy, Resource, RouteKeys, Schedule, ScheduleShare, Seconds, simulate};
-use morphgl_registry::{Key, Operators, Place, Route, RouteOperators, TrainingOperator};
+use morphgl_registry::{Key, Operators};
+use proptest::prelude::Strategy;
 
-use super::{FakeBatching, FakeMachine, FakeTraining, FakeTransferring};
+use super::Fakes;
 
 fn key(s: &str) -> Key {
     s.parse().expect("a valid key")
@@ -83,39 +84,41 @@ pub(crate) fn interleaved(host: usize, device: usize, workers: usize, sizes: [us
     Schedule { policy: Policy::Interleaved, group, ..dual(host, device, workers, sizes) }
 }
 
-/// The operators of the routes that a schedule uses.
-pub(crate) fn operators(machine: &Arc<FakeMachine>, schedule: &Schedule) -> Operators {
-    let on_cpu = schedule.shares.iter().any(|s| s.keys.training == key(ROUTES[2][2]));
-    let place = |device: bool| if device { "dev:0".parse().expect("a place") } else { Place::Host };
-    let machine = || Arc::clone(machine);
-    let route = |i: usize| {
-        let [batching, transferring, training] = ROUTES[i].map(key);
-        let fake_batching =
-            FakeBatching { key: batching.clone(), machine: machine(), in_place: i > 0, on_device: i == 1 };
-        let fake_transferring = FakeTransferring { key: transferring.clone(), machine: machine(), in_place: i > 0 };
-        RouteOperators {
-            route: Route {
-                batching,
-                transferring,
-                training,
-                read_at: Place::Host,
-                batched_at: place(i == 1),
-                trained_at: place(i < 2),
-                gathering: Phase::Batching,
-                queueing: Vec::new(),
-            },
-            batching: Arc::new(fake_batching),
-            transferring: Box::new(fake_transferring),
-        }
-    };
-    let (routes, training) =
-        if on_cpu { (vec![route(2)], ROUTES[2][2]) } else { (vec![route(1), route(0)], ROUTES[0][2]) };
-    let operator = Box::new(FakeTraining { key: key(training), machine: machine() });
-    Operators { routes, trainers: vec![TrainingOperator { key: key(training), place: place(!on_cpu), operator }] }
+/// Any schedule of one or both routes, for any durations it was planned with.
+pub(crate) fn any_schedule() -> impl Strategy<Value = Schedule> {
+    let seconds = || [0.0f64..4.0, 0.0f64..4.0, 0.0f64..4.0];
+    let sizes = [1usize..5, 1usize..5];
+    (0usize..7, 1usize..12, 1usize..12, 1usize..4, sizes, 1usize..5, 0usize..3, seconds(), seconds()).prop_map(
+        |(kind, a, b, workers, sizes, group, keep, first, second)| {
+            let (host, device) = ((0, a, workers, first), (1, b, 1, second));
+            let [batched, ready] = sizes;
+            match kind {
+                0 => schedule(Policy::Sequential, &[(2, a, 1, first)], [0, 1]),
+                1 => schedule(Policy::Pipeline, &[(2, a, workers, first)], [0, ready]),
+                2 => schedule(Policy::Pipeline, &[host], sizes),
+                3 => schedule(Policy::Pipeline, &[device], sizes),
+                4 => schedule(Policy::DualBuffer, &[host, device], [batched + workers, ready]),
+                5 => Schedule { group, keep, ..schedule(Policy::Interleaved, &[host, device], sizes) },
+                _ => schedule(Policy::Pipeline, &[host, device], sizes),
+            }
+        },
+    )
 }
 
-pub(crate) fn executor(machine: &Arc<FakeMachine>, schedule: &Schedule, settings: Settings) -> Executor {
-    Executor::new(operators(machine, schedule), schedule, settings).expect("fakes can be built")
+/// The operators of the routes that a schedule uses.
+pub(crate) fn operators(fakes: &Fakes, schedule: &Schedule) -> Operators {
+    let on_cpu = schedule.shares.iter().any(|s| s.keys.training == key(ROUTES[2][2]));
+    let used = if on_cpu { vec![2] } else { vec![1, 0] };
+    let training = fakes.operator(ROUTES[used[0]][2], true);
+    let routes = used.into_iter().map(|i| {
+        let [batching, transferring] = [0, 1].map(|phase| fakes.operator(ROUTES[i][phase], i > 0));
+        route(&batching, &transferring, &training)
+    });
+    Operators { routes: routes.collect(), trainers: vec![training.trainer()] }
+}
+
+pub(crate) fn executor(fakes: &Fakes, schedule: &Schedule, settings: Settings) -> Executor {
+    Executor::new(operators(fakes, schedule), schedule, settings).expect("fakes can be built")
 }
 
 /// Positions of the mini-batches in the order of training, by the schedule's own simulation.

@@ -1,18 +1,18 @@
 //! Phases that overlap on a device.
 
-use crate::common::{Fakes, Times, npu, unlimited};
+use crate::common::{Fakes, Times, unlimited};
 use crate::in_one_of_thirty;
+use morphgl_conformance::fake::Fault;
 use morphgl_plan::{Limits, Resource, Strategy};
 use morphgl_profile::{Profile, Settings};
 use morphgl_registry::Phase;
 
 /// One route on a device that queues, whose phases only wait and so do not slow each other.
 fn device(times: Times) -> Fakes {
-    let mut fakes = Fakes::new(60, times);
-    (fakes.routes, fakes.trainers) = (Vec::new(), Vec::new());
-    fakes.add_trainer("Training_NPU_Queueing", npu(), times);
-    fakes.add_route(60, times, ["Batching_NPU+PCIe_Queueing", "Transferring_NPU_Queueing"], "Training_NPU_Queueing");
-    fakes.routes[0].0.queueing = Phase::ALL.to_vec();
+    let mut fakes = Fakes::none();
+    fakes.add_trainer("Training_NPU_Queueing", times);
+    fakes.add_route(60, times, ["Batching_NPU+PCIe_Queueing", "Transferring_NPU_Queueing"], 0);
+    fakes.routes[0].queueing = Phase::ALL.to_vec();
     fakes
 }
 
@@ -58,7 +58,9 @@ fn a_profile_plans_as_it_was_measured_whatever_operators_are_linked() {
 #[test]
 fn a_device_without_memory_for_all_phases_is_planned_without_overlap() {
     let mut fakes = device(Times { batching: 1, transferring: 1, training: 2 });
-    fakes.routes[0].1.room = 2;
+    let log = std::sync::Arc::clone(&fakes.log);
+    let full = Fault::Error("the device has no memory left");
+    fakes.routes[0].batching.fails(move |_| (log.record().on_device.now > 2).then_some(full));
     let p = fakes.profile(&unlimited(1)).expect("each phase alone succeeds");
     fakes.check_unchanged();
     assert_eq!(p.routes[0].overlapped, None);

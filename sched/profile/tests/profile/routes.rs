@@ -1,9 +1,11 @@
 //! Several routes, their planning problem, and interference.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::common::{Fakes, Fault, QUICK, Times, unlimited};
+use crate::common::{Fakes, QUICK, Times, fail, unlimited};
 use crate::in_one_of_thirty;
+use morphgl_conformance::fake::{Fake, Fault};
 use morphgl_plan::{Contention, Limits, Policy, Resource};
 use morphgl_profile::Settings;
 use morphgl_registry::Phase;
@@ -28,8 +30,8 @@ fn the_problem_has_the_routes_hardware() {
     assert_eq!(used(2), ["NPU:0+PCIe:0", "NPU:0", "NPU:0"]);
     assert_eq!([0, 1, 2].map(|i| (of(i).in_place, of(i).on_host)), [(true, true), (false, false), (true, false)]);
     // A device's mini-batches and its worker take there what they say.
-    assert_eq!([0, 1, 2].map(|i| (of(i).bytes.batched, of(i).bytes.ready)), [(35, 35), (35, 50), (50, 50)]);
-    assert_eq!([0, 1, 2].map(|i| of(i).bytes.worker), [275, 275, 1250]);
+    assert_eq!([0, 1, 2].map(|i| (of(i).bytes.batched, of(i).bytes.ready)), [(40, 40), (40, 80), (80, 80)]);
+    assert_eq!([0, 1, 2].map(|i| of(i).bytes.worker), [280, 280, 1250]);
     let plans = morphgl_plan::plan(&problem).expect("it fits");
     assert!(plans.all().len() >= 6, "{plans}");
 }
@@ -49,10 +51,10 @@ fn shared_operators_are_measured_once() {
     assert_eq!(device.training.iter().map(|s| s.threads).collect::<Vec<_>>(), [1]);
     assert_eq!(host.training.iter().map(|s| s.threads).collect::<Vec<_>>(), [1, 2]);
     // One to warm up and three measured, at 1 and 2 threads; and once on the device.
-    assert_eq!(fakes.training(0).total_steps, 8);
-    assert_eq!(fakes.training(1).total_steps, 4);
+    assert_eq!(fakes.steps(0), 8);
+    assert_eq!(fakes.steps(1), 4);
     // The device's memory has the mini-batch in training and the next one, at most.
-    assert_eq!(fakes.record.most_on_device.load(Ordering::SeqCst), 2);
+    assert_eq!(fakes.log.record().on_device.peak, 2);
 }
 
 #[test]
@@ -61,8 +63,8 @@ fn a_sampler_that_gathers_is_measured_apart_from_one_that_does_not() {
     fakes.routes.remove(0);
     // The same sampler, whose features the next operator gathers.
     let before = ["Batching_CPU_Fake", "Transferring_NPU+PCIe_Fake"];
-    fakes.add_route(60, Times { batching: 1, ..QUICK }, before, "Training_NPU_Fake");
-    fakes.routes[2].0.gathering = Phase::Transferring;
+    fakes.add_route(60, Times { batching: 1, ..QUICK }, before, 1);
+    fakes.routes[2].gathering = Phase::Transferring;
     let p = fakes.profile(&Settings { splits: 0, ..unlimited(2) }).expect("nothing fails");
     let [gathers, _, leaves_out] = &p.routes[..] else { panic!("three routes") };
     assert_eq!(gathers.batching.len(), leaves_out.batching.len(), "the same pools");
@@ -73,12 +75,26 @@ fn a_sampler_that_gathers_is_measured_apart_from_one_that_does_not() {
     assert_eq!((used.batching.join("+"), used.transferring.join("+")), ("CPU".into(), "NPU:0+PCIe:0".into()));
 }
 
+/// Lets a step take so many milliseconds, and `slowed` times as long more for each worker that prepares a mini-batch when it
+/// begins; counts the steps beside any.
+fn count_beside(training: &mut Fake, millis: f64, slowed: f64) -> Arc<AtomicUsize> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    training.takes(move |call| {
+        let workers = call.running[Phase::Batching as usize];
+        counted.fetch_add(usize::from(workers > 0), Ordering::SeqCst);
+        millis * (1.0 + slowed * workers as f64)
+    });
+    count
+}
+
 #[test]
 fn interference_is_measured_at_the_plans_split() {
     in_one_of_thirty(|| {
         let mut fakes = Fakes::new(400, Times { batching: 6, transferring: 0, training: 12 });
-        fakes.routes[0].1.slowed = 2.0;
-        fakes.training(0).slowed = 1.5;
+        let training = Phase::Training as usize;
+        fakes.routes[0].batching.takes(move |call| if call.running[training] > 0 { 12.0 } else { 6.0 });
+        let beside = count_beside(&mut fakes.trainers[0], 12.0, 1.5);
         let p = fakes.profile(&unlimited(2)).expect("nothing fails");
         fakes.check_unchanged();
         let r = &p.routes[0];
@@ -92,7 +108,7 @@ fn interference_is_measured_at_the_plans_split() {
         let measured = measured.ok_or_else(|| format!("{plan} is not among {:?}", r.interference))?;
         assert!(measured.training.samples.len() == 3 && measured.batching.samples.len() >= workers, "{measured:?}");
         // Workers were at work in every sample of training.
-        let beside = fakes.training(0).beside.iter().filter(|&&b| b > 0).count();
+        let beside = beside.load(Ordering::SeqCst);
         if beside < 3 * r.interference.len() {
             return Err(format!("{beside} steps beside batching"));
         }
@@ -131,12 +147,13 @@ fn without_interference_few_splits_are_measured() {
 fn interference_is_not_measured_on_different_hardware() {
     let mut fakes = Fakes::with_device(60, QUICK);
     fakes.routes.remove(0);
+    let beside = count_beside(&mut fakes.trainers[1], QUICK.training as f64, 0.0);
     let p = fakes.profile(&unlimited(2)).expect("nothing fails");
     assert!(p.routes.iter().all(|r| r.interference.is_empty()));
-    assert!(fakes.training(1).beside.iter().all(|&b| b == 0));
+    assert_eq!(beside.load(Ordering::SeqCst), 0);
     // Nor is that of a host's route far slower than the device's.
     let mut fakes = Fakes::with_device(60, Times { batching: 2, transferring: 0, training: 0 });
-    fakes.training(0).times.training = 60;
+    fakes.trainers[0].takes(|_| 60.0);
     let p = fakes.profile(&unlimited(2)).expect("nothing fails");
     assert!(p.routes[0].interference.is_empty(), "{:?}", p.routes[0].interference);
 }
@@ -148,21 +165,21 @@ fn operators_that_fail_while_interference_is_measured_are_named() {
     let settings = unlimited(2);
     let mut fakes = Fakes::new(400, QUICK);
     fakes.profile(&Settings { splits: 0, ..settings.clone() }).expect("nothing fails");
-    let alone = fakes.training(0).total_steps;
-    for fault in [Fault::Error, Fault::Panic] {
+    let alone = fakes.steps(0);
+    for fault in [Fault::ERROR, Fault::Panic] {
         let mut fakes = Fakes::new(400, QUICK);
-        fakes.training(0).fault = Some((alone + 1, fault));
+        fail(&mut fakes.trainers[0], alone, fault);
         let error = fakes.profile(&settings).expect_err("a fault is injected");
         assert_eq!(error.context, "Training_CPU_Fake");
         fakes.check_unchanged();
     }
-    for fault in [Fault::Error, Fault::Panic] {
+    for fault in [Fault::ERROR, Fault::Panic] {
         let mut fakes = Fakes::new(400, Times { batching: 1, transferring: 0, training: 600 });
         // Alone some dozens of mini-batches are prepared, during half a second of training hundreds.
-        fakes.routes[0].1.fault = Some((120, fault));
+        fail(&mut fakes.routes[0].batching, 120, fault);
         let error = fakes.profile(&Settings { batches: 1, ..settings.clone() }).expect_err("a fault is injected");
         assert_eq!(error.context, "Batching_CPU_Fake");
-        assert!(fakes.training(0).total_steps >= 4, "training had been measured alone");
+        assert!(fakes.steps(0) >= 4, "training had been measured alone");
         fakes.check_unchanged();
     }
 }

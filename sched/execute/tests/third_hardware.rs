@@ -1,18 +1,111 @@
 //! Hardware extends the system without changes elsewhere: operators of an invented accelerator are found, profiled, planned
 //! and run by the same registry and the same `sched` as those of the CPU.
 
-mod npu;
-
 use std::sync::Arc;
+use std::time::Duration;
 
-use morphgl_execute::{Control, Executor, Settings, Stop};
+use morphgl_conformance::fake::Fake;
+use morphgl_execute::{Control, Event, Executor, Settings, Stop};
 use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
 use morphgl_plan::{Limits, Policy};
 use morphgl_profile::{Profile, Statistics};
 use morphgl_registry::{
-    BatchingContext, Description, Machine, Operators, Place, Registry, Route, RouteOperators, SamplerSettings, SeedSet,
-    TrainingContext, TrainingOperator, TransferringContext,
+    Accelerator, At, BatchFeatures, BatchingContext, Block, Build, Description, Hardware, HostBatch, Key, Machine,
+    Operators, Phase, Place, Registry, Resource, Route, RouteOperators, SamplerSettings, SeedSet, TrainingContext,
+    TrainingOperator, TransferringContext,
 };
+
+const NPU: Resource = Resource::new("NPU");
+const NPU_ONLY: Hardware = Hardware::new(&[NPU]);
+const NPU_PCIE: Hardware = Hardware::new(&[NPU, Resource::PCIE]);
+const PCIE: Hardware = Hardware::new(&[Resource::PCIE]);
+const DEVICE: At = At::Device("npu");
+const BATCHING: Build = Build::Batching(|context| {
+    let num_batches = context.seeds.nodes().len().div_ceil(context.settings.batch_size);
+    let (place, context) = (context.place.clone(), context.clone());
+    let content = Arc::new(move |batch: &mut HostBatch| of_ring(&context, batch));
+    Ok(Box::new(Fake { place, num_batches, content, ..fake(Phase::Batching, 5) }))
+});
+const TRANSFERRING: Build = Build::Transferring(|context| {
+    let (place, from) = (context.to.clone(), context.from.clone());
+    let mut fake = Fake { place, ..fake(Phase::Transferring, 1) };
+    fake.fails(move |call| {
+        assert_eq!(*call.from, from, "the place a mini-batch comes from");
+        None
+    });
+    Ok(Box::new(fake))
+});
+const TRAINING: Build = Build::Training(|context| {
+    let dataset = Arc::clone(&context.dataset);
+    let mut fake = Fake { place: context.place.clone(), ..fake(Phase::Training, 9) };
+    fake.fails(move |call| {
+        let own = features(&dataset, call.batch.seeds());
+        assert_eq!(call.batch.features, Some(own), "each seed's own features");
+        None
+    });
+    Ok(Box::new(fake))
+});
+
+/// An operator of the invented accelerator, which says that its calls take so many microseconds.
+fn fake(phase: Phase, micros: u64) -> Fake {
+    let key = Key::new(phase, NPU_ONLY, "Fake").to_string();
+    Fake { act: Arc::new(move |_| Ok(Duration::from_micros(micros))), ..Fake::new(&key, &Arc::default()) }
+}
+
+fn host_operators() -> Vec<Description> {
+    let key = |phase, name| Key::new(phase, Hardware::CPU, name);
+    vec![
+        Description::new(key(Phase::Batching, "Ring"), "batches a ring", At::Host, At::Host, BATCHING),
+        Description::new(key(Phase::Transferring, "Keep"), "moves nothing", At::Host, At::Host, TRANSFERRING),
+        Description::new(key(Phase::Training, "Count"), "counts steps", At::Host, At::Host, TRAINING),
+    ]
+}
+
+fn npu_operators() -> Vec<Description> {
+    let keep = Key::new(Phase::Transferring, NPU_ONLY, "Keep");
+    let count = Key::new(Phase::Training, NPU_ONLY, "Count");
+    let ring = Key::new(Phase::Batching, NPU_PCIE, "Ring");
+    let copy = Key::new(Phase::Transferring, PCIE, "Copy");
+    vec![
+        Description::new(ring, "batches a ring on the device", At::Host, DEVICE, BATCHING).with_accelerators(|_| {
+            let place = |index| Place::Device { backend: "npu".into(), index };
+            let npu = |i| Accelerator { place: place(i), name: "invented".into(), memory_bytes: 1 << 20 };
+            vec![npu(0), npu(1)]
+        }),
+        Description::new(copy, "copies to the device", At::Host, DEVICE, TRANSFERRING),
+        Description::new(keep, "leaves it on the device", DEVICE, DEVICE, TRANSFERRING),
+        Description::new(count, "counts steps on the device", DEVICE, DEVICE, TRAINING),
+    ]
+}
+
+fn copy_back() -> Description {
+    let back = Key::new(Phase::Transferring, NPU_PCIE, "Back");
+    Description::new(back, "copies to the host", DEVICE, At::Host, TRANSFERRING)
+}
+
+/// Fills in the seeds of a mini-batch and their features.
+fn of_ring(context: &BatchingContext, batch: &mut HostBatch) {
+    let mut all = context.seeds.nodes().chunks(context.settings.batch_size);
+    let input_nodes = all.nth(batch.id.index as usize).expect("a mini-batch of the epoch").to_vec();
+    let n = input_nodes.len();
+    *batch = HostBatch {
+        id: batch.id,
+        num_seeds: n,
+        degrees: vec![1.0; n],
+        given: None,
+        labels: vec![0; n],
+        blocks: vec![Block { num_dst: n, num_src: n, indptr: vec![0; n + 1], ..Block::default() }],
+        features: Some(features(&context.dataset, &input_nodes)),
+        input_nodes,
+    };
+}
+
+fn features(dataset: &Dataset, nodes: &[u32]) -> BatchFeatures {
+    let matrix = dataset.features.as_ref().expect("the ring has features");
+    let mut features = BatchFeatures::like(matrix);
+    matrix.gather_rows(nodes, features.resize(nodes.len(), matrix.dim(), matrix.dtype()));
+    features
+}
 
 /// A ring of `n` nodes whose feature is their own id.
 fn dataset(n: u32) -> Arc<Dataset> {
@@ -79,9 +172,9 @@ fn operators(registry: &Registry, dataset: &Arc<Dataset>, routes: &[Route]) -> O
 
 #[test]
 fn new_operators_add_routes_without_other_changes() {
-    let cpu = registry(npu::host_operators());
+    let cpu = registry(host_operators());
     assert_eq!(names(&cpu.routes()), ["Batching_CPU_Ring Transferring_CPU_Keep Training_CPU_Count @host"]);
-    let both = registry([npu::host_operators(), npu::npu_operators()].concat());
+    let both = registry([host_operators(), npu_operators()].concat());
     assert_eq!(
         names(&both.routes()),
         [
@@ -97,7 +190,7 @@ fn new_operators_add_routes_without_other_changes() {
 
 #[test]
 fn mini_batches_of_a_device_may_be_trained_on_the_host() {
-    let operators = [npu::host_operators(), npu::npu_operators(), vec![npu::copy_back()]].concat();
+    let operators = [host_operators(), npu_operators(), vec![copy_back()]].concat();
     let names = names(&registry(operators).routes());
     let back = "Batching_NPU+PCIe_Ring Transferring_NPU+PCIe_Back Training_CPU_Count @host";
     assert_eq!(names.iter().filter(|n| *n == back).count(), 2, "one per device: {names:?}");
@@ -122,7 +215,7 @@ fn with_fixed_durations(mut profile: Profile) -> Profile {
 
 #[test]
 fn routes_are_profiled_planned_and_run_together_by_the_same_code() {
-    let registry = registry([npu::host_operators(), npu::npu_operators()].concat());
+    let registry = registry([host_operators(), npu_operators()].concat());
     let dataset = dataset(64);
     let mut places: Vec<_> = registry.routes().into_iter().map(|r| r.trained_at).collect();
     places.sort();
@@ -148,11 +241,19 @@ fn routes_are_profiled_planned_and_run_together_by_the_same_code() {
                 let mut executor =
                     Executor::new(operators, &plan.schedule, Settings::default()).expect("the plan's own routes");
                 let all: Vec<u32> = (0..executor.num_batches()).collect();
-                let report = executor.train(0, &all, &Stop::new(), &mut |_| Control::Continue).expect("no fault");
+                let mut trained = Vec::new();
+                let report = executor.train(0, &all, &Stop::new(), &mut |event| {
+                    trained.extend(if let Event::Trained(done) = event { Some(done.id.index) } else { None });
+                    Control::Continue
+                });
+                let report = report.expect("no fault");
+                // What was trained on, by the executor and by the operator, whose losses are the mini-batches' indices.
+                trained.sort_unstable();
+                assert_eq!(trained, all, "{place} {plan}");
+                assert_eq!((report.score.loss_sum, report.score.count), (21.0, 64), "{place} {plan}");
                 assert_eq!((report.batches, report.seeds), (7, 64), "{place} {plan}");
                 let training = executor.training_mut().expect("no operator is lost");
-                let seen = training.parameters().expect("what was counted");
-                assert_eq!(seen[0].values, [1.0; 64], "every seed once, its own feature with it: {place} {plan}");
+                assert_eq!(training.parameters().expect("its steps")[0].values, [7.0], "{place} {plan}");
                 mixed += usize::from(matches!(plan.schedule.policy, Policy::DualBuffer | Policy::Interleaved));
             }
             assert!(!is_set || (mixed > 0) == (routes.len() > 1), "both routes of a device at once: {plans}");
