@@ -4,6 +4,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use common::{operator, stream, with_rows};
@@ -48,20 +49,31 @@ fn with_pages(num_nodes: usize, row_bytes: usize) -> Dataset {
     Dataset { features: Some(FeatureMatrix::U8 { data, dim: row_bytes }), ..with_rows(num_nodes, 0) }
 }
 
+/// The same features, their first byte so many bytes into an allocation.
+fn moved(dataset: Dataset, begin: usize) -> Dataset {
+    let matrix = dataset.features.as_ref().expect("features");
+    let memory = Arc::new([&vec![0; begin][..], matrix.view().as_bytes()].concat());
+    let (values, dim) = (NonNull::from(&memory[begin..]), matrix.row_bytes());
+    // SAFETY: the owner keeps the bytes, which nobody writes.
+    let data = unsafe { Array::from_foreign(values.cast(), values.len(), memory) }.expect("bytes are aligned");
+    Dataset { features: Some(FeatureMatrix::U8 { data, dim }), ..dataset }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
-    /// For any mini-batch, repeated nodes included, any length of rows, cache and grid.
+    /// For any mini-batch, repeated nodes included, any length of rows, alignment, cache and grid.
     #[test]
     fn rows_by_page_are_rows_by_node(
         (num_nodes, nodes) in (1usize..700).prop_flat_map(|num_nodes| {
             (Just(num_nodes), prop::collection::vec(0..num_nodes as u32, 0..900))
         }),
         row_bytes in prop_oneof![0usize..1100, (1usize..70).prop_map(|n| 8 * n), (1usize..70).prop_map(|n| 16 * n)],
+        begin in prop_oneof![Just(0usize), 0usize..32],
         cached in prop_oneof![Just(0.0), 0.0..1.0, Just(1.0)],
         access in prop::sample::select(vec!["aligned", "naive"]),
         lines in prop::sample::select(vec![1, 100, 768]),
     ) {
-        let case = Case::new(with_rows(num_nodes, row_bytes));
+        let case = Case::new(moved(with_rows(num_nodes, row_bytes), begin));
         let expected = rows(case.dataset.features.as_ref().expect("features"), &nodes);
         for order in ["nodes", "pages"] {
             let options = json!({"presample": 0, "access": access, "lines": lines, "order": order});
