@@ -20,7 +20,7 @@ use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_generate::{RmatConfig, SbmConfig, rmat, sbm};
 use morphgl_graph_store::Topology;
 use morphgl_hotness::{Graph, Hindsight, Hotness, Policy, PolicyKind, coverage, hottest};
-use morphgl_registry::{BatchId, Batching, Result};
+use morphgl_registry::{BatchId, Batching};
 
 struct Options {
     nodes: usize,
@@ -108,23 +108,6 @@ fn sample_epoch(sampler: &CpuNeighbor, threads: usize) {
     });
 }
 
-/// A graph that can only be scanned.
-struct Scanned<'a>(&'a Topology);
-
-impl Graph for Scanned<'_> {
-    fn num_nodes(&self) -> usize {
-        self.0.num_nodes()
-    }
-
-    fn degree(&self, node: u32) -> Result<u64> {
-        Graph::degree(self.0, node)
-    }
-
-    fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()> {
-        self.0.scan(row)
-    }
-}
-
 /// Prints one table for one graph and its seeds.
 fn compare(what: &str, graph: &Topology, seeds: &[u32], options: &Options) {
     let num_nodes = graph.num_nodes();
@@ -168,7 +151,7 @@ fn compare(what: &str, graph: &Topology, seeds: &[u32], options: &Options) {
         };
         let (mut all, rounds) = ([Vec::new(), Vec::new()], options.rounds.max(1));
         for _ in 0..rounds {
-            all[0].push(seconds(|| timed(0, &Scanned(graph))));
+            all[0].push(seconds(|| timed(0, &common::Scanned(graph))));
             all[1].push(seconds(|| timed(1, graph)));
         }
         let [sequential, parallel] = all.map(median);

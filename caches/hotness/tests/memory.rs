@@ -7,35 +7,17 @@ mod counting;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{graph, sampler, settings};
+use common::{Scanned, graph, sampler, settings};
 use counting::{NOW, PEAK};
-use morphgl_graph_store::Topology;
-use morphgl_hotness::{Graph, Hindsight, Policy, PolicyKind};
-use morphgl_registry::{Expansion, Result, SamplerSettings, Sampling};
-
-/// A graph that can only be scanned.
-struct Scanned(Topology);
-
-impl Graph for Scanned {
-    fn num_nodes(&self) -> usize {
-        self.0.num_nodes()
-    }
-
-    fn degree(&self, node: u32) -> Result<u64> {
-        Ok(self.0.degree(node))
-    }
-
-    fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()> {
-        Graph::scan(&self.0, row)
-    }
-}
+use morphgl_hotness::{Hindsight, Policy, PolicyKind};
+use morphgl_registry::{Expansion, SamplerSettings, Sampling};
 
 const NODES: usize = 1 << 20;
 /// Threads, and a sampler's buffers.
 const BESIDE: usize = NODES / 2;
 
 #[track_caller]
-fn check(kind: PolicyKind, policy: &dyn Policy, scanned: &Scanned, settings: &SamplerSettings) {
+fn check(kind: PolicyKind, policy: &dyn Policy, scanned: &Scanned<'_>, settings: &SamplerSettings) {
     PEAK.store(NOW.load(Relaxed), Relaxed);
     let before = NOW.load(Relaxed);
     let hotness = policy.score(scanned, &[7, 100], settings).expect("scores");
@@ -48,13 +30,14 @@ fn check(kind: PolicyKind, policy: &dyn Policy, scanned: &Scanned, settings: &Sa
 #[test]
 fn scores_take_the_bytes_a_node_that_they_say() {
     let edges: Vec<(u32, u32)> = (0..2000).map(|i| (i * 31 % 1000, i)).collect();
-    let scanned = Scanned(graph(NODES, &edges));
+    let graph = graph(NODES, &edges);
+    let scanned = Scanned(&graph);
     let all = settings("3,2", 1);
     let mut new = all.clone();
     if let Sampling::Neighbor(hops) = &mut new.sampling {
         hops.expansion = Expansion::New;
     }
-    let batching = sampler(&scanned.0, &[7, 100], &all);
+    let batching = sampler(&graph, &[7, 100], &all);
     for kind in PolicyKind::ALL {
         match kind.policy(1) {
             Some(policy) => [&all, &new].into_iter().for_each(|settings| check(kind, &*policy, &scanned, settings)),

@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{any_graph, check, graph, sampler, settings};
+use common::{Scanned, any_graph, check, graph, sampler, settings};
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Topology;
-use morphgl_hotness::{Graph, Hindsight, Hotness, InDegree, Inclusion, OutDegree, Policy, PreSample, Random};
+use morphgl_hotness::{Hindsight, Hotness, InDegree, Inclusion, OutDegree, Policy, PreSample, Random};
 use morphgl_hotness::{PolicyKind, coverage, hottest};
 use morphgl_platform::splitmix64;
-use morphgl_registry::{Expansion, Result, SamplerSettings};
+use morphgl_registry::{Expansion, SamplerSettings};
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
@@ -71,23 +71,6 @@ fn random_scores_are_a_function_of_seed_and_node() {
     // Seeds that differ by one give independent scores: products of two have a mean of 1/4 and a variance of 7/144.
     let product = mean(&mut a.iter().zip(b.iter()).map(|(x, y)| x * y));
     assert!((product - 0.25).abs() < 5.0 * (7.0 / 144.0f64).sqrt() / 50_000f64.sqrt());
-}
-
-/// A graph that can only be scanned.
-struct Scanned<'a>(&'a Topology);
-
-impl Graph for Scanned<'_> {
-    fn num_nodes(&self) -> usize {
-        self.0.num_nodes()
-    }
-
-    fn degree(&self, node: u32) -> Result<u64> {
-        Graph::degree(self.0, node)
-    }
-
-    fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()> {
-        self.0.scan(row)
-    }
 }
 
 #[test]

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use morphgl_conformance::batching::graphs;
 use morphgl_conformance::fake::Fake;
 use morphgl_execute::{Control, Event, Executor, Settings, Stop};
-use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::Dataset;
 use morphgl_plan::{Limits, Policy};
 use morphgl_profile::{Profile, Statistics};
 use morphgl_registry::{
@@ -107,21 +108,6 @@ fn features(dataset: &Dataset, nodes: &[u32]) -> BatchFeatures {
     features
 }
 
-/// A ring of `n` nodes whose feature is their own id.
-fn dataset(n: u32) -> Arc<Dataset> {
-    let indptr: Vec<u64> = (0..=u64::from(n)).collect();
-    let indices: Vec<u32> = (0..n).map(|v| (v + 1) % n).collect();
-    let features: Vec<f32> = (0..n).map(|v| v as f32).collect();
-    let all: Vec<u32> = (0..n).collect();
-    Arc::new(Dataset {
-        features: Some(FeatureMatrix::F32 { data: features.into(), dim: 1 }),
-        labels: Some(vec![0; n as usize].into()),
-        num_classes: 1,
-        splits: Splits { train: all.into(), valid: Vec::new().into(), test: Vec::new().into() },
-        ..Dataset::new("ring", Topology::new(indptr, indices, None).expect("a ring"))
-    })
-}
-
 fn machine() -> Machine {
     Machine { cpu: "test".into(), cores: 2, memory_bytes: 1 << 30, available_bytes: 1 << 29, accelerators: Vec::new() }
 }
@@ -136,11 +122,12 @@ fn names(routes: &[Route]) -> Vec<String> {
 }
 
 fn build(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> RouteOperators {
+    let all: Vec<u32> = (0..dataset.num_nodes() as u32).collect();
     let batching = BatchingContext {
         place: route.batched_at.clone(),
         ..BatchingContext::new(
             Arc::clone(dataset),
-            SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).expect("a split"),
+            SeedSet::new("all nodes", &all, all.len()).expect("distinct nodes"),
             SamplerSettings { batch_size: 10, ..SamplerSettings::default() },
         )
     };
@@ -216,7 +203,7 @@ fn with_fixed_durations(mut profile: Profile) -> Profile {
 #[test]
 fn routes_are_profiled_planned_and_run_together_by_the_same_code() {
     let registry = registry([host_operators(), npu_operators()].concat());
-    let dataset = dataset(64);
+    let dataset = Arc::new(graphs::cycle(64));
     let mut places: Vec<_> = registry.routes().into_iter().map(|r| r.trained_at).collect();
     places.sort();
     places.dedup();

@@ -5,8 +5,26 @@ use std::sync::Arc;
 
 use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_graph_store::{Dataset, Topology};
-use morphgl_registry::{BatchingContext, Fanouts, Place, SamplerSettings, SeedSet};
+use morphgl_hotness::Graph;
+use morphgl_registry::{BatchingContext, Fanouts, Place, Result, SamplerSettings, SeedSet};
 use proptest::prelude::*;
+
+/// A graph that can only be scanned.
+pub(crate) struct Scanned<'a>(pub(crate) &'a Topology);
+
+impl Graph for Scanned<'_> {
+    fn num_nodes(&self) -> usize {
+        self.0.num_nodes()
+    }
+
+    fn degree(&self, node: u32) -> Result<u64> {
+        Graph::degree(self.0, node)
+    }
+
+    fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()> {
+        self.0.scan(row)
+    }
+}
 
 pub(crate) fn settings(fanouts: &str, batch_size: usize) -> SamplerSettings {
     SamplerSettings { batch_size, ..fanouts.parse::<Fanouts>().expect("fanouts").into() }

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use morphgl_batching_sim_neighbor::{CPU_KEY, CpuSimNeighbor, DEVICE_KEY, SimNeighbor};
+use morphgl_conformance::batching::graphs;
 use morphgl_execute::{EpochReport, Executor, Result, Settings, Stop};
-use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::Dataset;
 use morphgl_plan::{Bytes, Candidate, Durations, Hardware, Limits, Problem, Resource, RouteKeys, Schedule};
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Fanouts, Operators, Place, Route, RouteOperators, SamplerSettings, SeedSet,
@@ -39,7 +40,7 @@ impl Rig {
         );
         let config: Config = text.parse().expect("a configuration");
         let device = Device::new(place(), config);
-        Self { n, millis, workers, dataset: ring((n * BATCH) as u32), device }
+        Self { n, millis, workers, dataset: Arc::new(graphs::cycle(n * BATCH)), device }
     }
 
     /// The planning problem of these durations.
@@ -71,13 +72,14 @@ impl Rig {
     }
 
     fn batching(&self, place: Place) -> BatchingContext {
+        let all: Vec<u32> = (0..self.dataset.num_nodes() as u32).collect();
         let fanouts: Fanouts = "2".parse().expect("a fanout");
         BatchingContext {
             gather: place == Place::Host,
             place,
             ..BatchingContext::new(
                 Arc::clone(&self.dataset),
-                SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes()).expect("seeds"),
+                SeedSet::new("all nodes", &all, all.len()).expect("seeds"),
                 SamplerSettings { batch_size: BATCH, ..fanouts.into() },
             )
         }
@@ -149,19 +151,4 @@ fn routes() -> [Route; 2] {
         Route::new([CPU_KEY, DMA_KEY, LEDGER_KEY], Place::Host, place()),
         Route::new([DEVICE_KEY, GATHER_KEY, LEDGER_KEY], place(), place()),
     ]
-}
-
-/// A ring of `n` nodes, all of them to train on, whose feature is their own id.
-fn ring(n: u32) -> Arc<Dataset> {
-    let indptr: Vec<u64> = (0..=u64::from(n)).map(|v| 2 * v).collect();
-    let indices: Vec<u32> = (0..n).flat_map(|v| [(v + 1) % n, (v + n - 1) % n]).collect();
-    let features: Vec<f32> = (0..n).map(|v| v as f32).collect();
-    let all: Vec<u32> = (0..n).collect();
-    Arc::new(Dataset {
-        features: Some(FeatureMatrix::F32 { data: features.into(), dim: 1 }),
-        labels: Some(vec![0; n as usize].into()),
-        num_classes: 1,
-        splits: Splits { train: all.into(), valid: Vec::new().into(), test: Vec::new().into() },
-        ..Dataset::new("ring", Topology::new(indptr, indices, None).expect("a ring"))
-    })
 }

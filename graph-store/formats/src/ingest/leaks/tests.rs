@@ -11,6 +11,18 @@ fn expected(features: &[f32], dim: usize, labels: &[i32]) -> Vec<usize> {
     (0..dim).filter(|&column| has_one_value(column) && differs(column)).collect()
 }
 
+/// The features as they are stored, and what their rows were divided by.
+fn stored(features: &[f32], dim: usize, normalize: bool) -> (Vec<f32>, Option<Vec<f32>>) {
+    let mut stored = features.to_vec();
+    if !normalize {
+        return (stored, None);
+    }
+    let sums: Vec<f32> = features.chunks(dim).map(|row| row.iter().map(|v| v.abs()).sum()).collect();
+    let rows = stored.chunks_mut(dim).zip(&sums).filter(|(_, sum)| **sum > 0.0);
+    rows.for_each(|(row, sum)| row.iter_mut().for_each(|v| *v /= sum));
+    (stored, Some(sums))
+}
+
 proptest! {
     #[test]
     fn columns_with_one_value_per_class_are_found(
@@ -27,13 +39,8 @@ proptest! {
                 features[node * dim + column % dim] = (label ^ code) as f32 - 0.5;
             }
         }
-        let mut stored = features.clone();
-        let sums: Vec<f32> = features.chunks(dim).map(|row| row.iter().map(|v| v.abs()).sum()).collect();
-        if normalize {
-            let rows = stored.chunks_mut(dim).zip(&sums).filter(|(_, sum)| **sum > 0.0);
-            rows.for_each(|(row, sum)| row.iter_mut().for_each(|v| *v /= sum));
-        }
-        let rounding = Rounding::of::<f32>(normalize.then_some(&sums[..]));
+        let (stored, sums) = stored(&features, dim, normalize);
+        let rounding = Rounding::of::<f32>(sums.as_deref());
         let found = columns(&Array::from(stored), dim, &labels, &rounding);
         prop_assert_eq!(found, expected(&features, dim, &labels));
     }
@@ -69,13 +76,8 @@ proptest! {
                 row[column] = 1.0 + ((fine[node] + 1) % (num_classes * per_class) * 37 % 101) as f32;
             }
         }
-        let mut stored = features.clone();
-        let sums: Vec<f32> = features.chunks(dim).map(|row| row.iter().map(|v| v.abs()).sum()).collect();
-        if normalize {
-            let rows = stored.chunks_mut(dim).zip(&sums).filter(|(_, sum)| **sum > 0.0);
-            rows.for_each(|(row, sum)| row.iter_mut().for_each(|v| *v /= sum));
-        }
-        let rounding = Rounding::of::<f32>(normalize.then_some(&sums[..]));
+        let (stored, sums) = stored(&features, dim, normalize);
+        let rounding = Rounding::of::<f32>(sums.as_deref());
         let found = finer::columns(&Array::from(stored), dim, &labels, &rounding);
         prop_assert_eq!(&found, &codes.iter().copied().filter(|column| Some(*column) != spoilt).collect::<Vec<_>>());
     }
