@@ -13,7 +13,8 @@ struct alignas(16) Unit16 {
 // Rows on the host, all of the dataset's or those of a mini-batch, and the rows cached on devices.
 //
 // Bit `node % 64` of `bitmap[node / 64]` marks a cached row, whose position is the number of earlier bits: those of its word,
-// and `prefix_counts[node / 64]`. A single part has the rows in node order; several have them round-robin by rank: rank r is row
+// and `prefix_counts[node / 64]`. Without a bitmap the rows of the first `first_nodes` nodes are cached, at their numbers. A single
+// part has the rows in node order; several have them round-robin by rank, without `ranks` the position: rank r is row
 // r / num_parts of part r % num_parts.
 struct Table {
     const uint8_t* host;
@@ -21,16 +22,21 @@ struct Table {
     const uint32_t* prefix_counts;
     const uint32_t* ranks;
     const uint8_t* const* parts;
-    uint32_t num_parts, row_bytes;
+    uint32_t first_nodes, num_parts, row_bytes;
 
     // Address of a node's row; `slot` is its position among the host's.
     __device__ __forceinline__ const uint8_t* row(uint32_t node, uint32_t slot) const {
-        const uint64_t word = bitmap == nullptr ? 0 : bitmap[node / 64], bit = 1ull << node % 64;
-        if ((word & bit) == 0) return host + slot * (uint64_t)row_bytes;
-        uint64_t position = prefix_counts[node / 64] + __popcll(word & (bit - 1));
+        uint64_t position = node;
+        bool cached = node < first_nodes;
+        if (bitmap != nullptr) {
+            const uint64_t word = bitmap[node / 64], bit = 1ull << node % 64;
+            cached = (word & bit) != 0;
+            if (cached) position = prefix_counts[node / 64] + __popcll(word & (bit - 1));
+        }
+        if (!cached) return host + slot * (uint64_t)row_bytes;
         uint32_t part = 0;
         if (num_parts > 1) {
-            const uint32_t rank = ranks[position];
+            const uint32_t rank = ranks == nullptr ? (uint32_t)position : ranks[position];
             part = rank % num_parts;
             position = rank / num_parts;
         }
@@ -100,10 +106,10 @@ __device__ __forceinline__ void gather(
 #define GATHER(name, Unit, Lanes, access)                                                                             \
     extern "C" __global__ void name(                                                                                  \
         const uint32_t* nodes, const uint32_t* slots, const uint32_t* order, uint32_t num_rows, uint32_t row_bytes,   \
-        const uint8_t* host, const uint64_t* bitmap, const uint32_t* prefix, const uint32_t* ranks,                   \
-        const uint8_t* const* parts, uint32_t num_parts, uint8_t* out                                                 \
+        const uint8_t* host, const uint64_t* bitmap, const uint32_t* prefix, uint32_t first_nodes,                    \
+        const uint32_t* ranks, const uint8_t* const* parts, uint32_t num_parts, uint8_t* out                          \
     ) {                                                                                                               \
-        const Table table{host, bitmap, prefix, ranks, parts, num_parts, row_bytes};                                  \
+        const Table table{host, bitmap, prefix, ranks, parts, first_nodes, num_parts, row_bytes};                     \
         gather<Unit, Lanes, Access::access>(nodes, slots, order, num_rows, table, out);                               \
     }                                                                                                                 \
     MORPHGL_KERNEL(name)
@@ -178,12 +184,13 @@ MORPHGL_KERNEL(gather_count)
 
 // Counts the nodes whose rows are cached, once per warp.
 extern "C" __global__ void gather_hits(
-    const uint32_t* nodes, uint32_t num_nodes, const uint64_t* bitmap, uint32_t* hits
+    const uint32_t* nodes, uint32_t num_nodes, const uint64_t* bitmap, uint32_t first_nodes, uint32_t* hits
 ) {
     const uint64_t threads = gridDim.x * (uint64_t)blockDim.x;
     uint32_t own = 0;
     for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < num_nodes; i += threads) {
-        own += (uint32_t)(bitmap[nodes[i] / 64] >> nodes[i] % 64 & 1);
+        const uint32_t node = nodes[i];
+        own += bitmap == nullptr ? node < first_nodes : (uint32_t)(bitmap[node / 64] >> node % 64 & 1);
     }
     for (uint32_t lanes = WARP / 2; lanes > 0; lanes /= 2) own += __shfl_down_sync(ALL_LANES, own, lanes);
     if (threadIdx.x % WARP == 0 && own > 0) atomicAdd(hits, own);

@@ -17,13 +17,20 @@ const ADDRESS: u64 = 8;
 /// Copies the rows of nodes.
 pub(crate) type ReadRows<'a> = &'a dyn Fn(&[u32], &mut [u8]) -> Result<()>;
 
-/// Cached rows, and a bitmap with prefix counts: bit `node % 64` of word `node / 64` marks a cached node, whose position is
-/// the number of bits before it.
+/// A bitmap with prefix counts: bit `node % 64` of word `node / 64` marks a cached node, whose position is the number of bits
+/// before it.
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub(crate) struct Tables {
     pub(crate) bitmap: Buffer<u64>,
     pub(crate) prefix_counts: Buffer<u32>,
-    /// Hotness rank of each cached row, with several devices.
+}
+
+/// Cached rows, and what finds them.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    /// `None` where the first nodes are cached, as of a dataset reordered by hotness: a row's position is its number.
+    pub(crate) tables: Option<Tables>,
+    /// Hotness rank of each cached row, with several devices; without tables its position.
     pub(crate) ranks: Option<Buffer<u32>>,
     /// The rows, one part per device: in node order on a single device, else rank `r` is row `r / devices` of device
     /// `r % devices`.
@@ -36,17 +43,18 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Whether all rows fit the budgets, given in bytes with a stream of each device, as [`Cache::fill`] counts them.
+    /// Whether all rows fit the budgets, given in bytes with a stream of each device, as [`Cache::fill`] counts them: all nodes
+    /// need no tables.
     pub(crate) fn fits_all(devices: &[(&Stream, u64)], matrix: &FeatureMatrix) -> bool {
-        let num_nodes = matrix.num_rows();
-        max_rows(devices, num_nodes, matrix.row_bytes() as u64).is_some_and(|max| max >= num_nodes as u64)
+        let (tables, num_rows) = (first_nodes_bytes(devices.len() as u64), matrix.num_rows() as u64);
+        max_rows(devices, tables, matrix.row_bytes() as u64).is_some_and(|max| max >= num_rows)
     }
 
     /// Least bytes of the gathering device for its tables and a row, where the budgets have no room for them.
     pub(crate) fn needed_for_a_row(devices: &[(&Stream, u64)], matrix: &FeatureMatrix) -> Option<u64> {
         let (num_nodes, row_bytes) = (matrix.num_rows(), matrix.row_bytes() as u64);
         let (tables, ranks) = table_bytes(devices.len() as u64, num_nodes);
-        let max = max_rows(devices, num_nodes, row_bytes).unwrap_or(0);
+        let max = max_rows(devices, (tables, ranks), row_bytes).unwrap_or(0);
         (max < devices.len() as u64).then_some(tables + ranks + row_bytes)
     }
 
@@ -64,26 +72,44 @@ impl Cache {
     }
 
     /// Caches the hottest rows of `matrix`, which `read` copies, that fit the budgets, given in bytes with a stream of each device; the
-    /// first device gathers, and its budget includes the lookup tables. `None` if no row is worth caching.
+    /// first device gathers, and its budget includes the lookup tables, which are left out where the hottest rows are those of
+    /// the first nodes. `None` if no row is worth caching.
     pub(crate) fn fill(
         devices: &[(&Stream, u64)],
         (matrix, read): (&FeatureMatrix, ReadRows<'_>),
         hotness: &[f32],
     ) -> Result<Option<Self>> {
         let (num_nodes, row_bytes) = (matrix.num_rows(), matrix.row_bytes());
-        let Some(max) = max_rows(devices, num_nodes, row_bytes as u64) else { return Ok(None) };
-        // Rows are counted, which all take the same bytes; the tables were charged above.
-        let kind = Kind { saving: &|node| hotness[node as usize], bytes: &|_| 1, tables: 0 };
-        let [Some(CacheShare { map, .. })] = allocate(num_nodes as u32, [kind], max) else { return Ok(None) };
+        let num_devices = devices.len() as u64;
+        let first = max_rows(devices, first_nodes_bytes(num_devices), row_bytes as u64);
+        let first = first.and_then(|max| hottest_are_first(hotness, max));
+        let map = match first {
+            Some(len) => NodeMap::prefix(len),
+            None => {
+                let tables = table_bytes(num_devices, num_nodes);
+                let Some(max) = max_rows(devices, tables, row_bytes as u64) else { return Ok(None) };
+                // Rows are counted, which all take the same bytes; the tables were charged above.
+                let kind = Kind { saving: &|node| hotness[node as usize], bytes: &|_| 1, tables: 0 };
+                let [Some(CacheShare { map, .. })] = allocate(num_nodes as u32, [kind], max) else { return Ok(None) };
+                map
+            }
+        };
         let mut nodes: Vec<u32> = map.nodes().collect();
         let all: f64 = hotness.iter().map(|&heat| f64::from(heat)).sum();
         let cached: f64 = nodes.iter().map(|&node| f64::from(hotness[node as usize])).sum();
         // Rounding must not make the share negative.
         let host_share = (1.0 - cached / all).max(0.0);
         let gathering = devices[0].0;
-        let ranks = (devices.len() > 1).then(|| Buffer::of(gathering, &rank(&mut nodes, hotness))).transpose()?;
-        let (bitmap, prefix_counts): (Vec<u64>, Vec<u32>) = map.words().unzip();
-        let (bitmap, prefix_counts) = (Buffer::of(gathering, &bitmap)?, Buffer::of(gathering, &prefix_counts)?);
+        let ranked = devices.len() > 1 && !map.is_prefix();
+        let ranks = ranked.then(|| Buffer::of(gathering, &rank(&mut nodes, hotness))).transpose()?;
+        let tables = match map.is_prefix() {
+            true => None,
+            false => {
+                let (bitmap, prefix_counts): (Vec<u64>, Vec<u32>) = map.words().unzip();
+                let bitmap = Buffer::of(gathering, &bitmap)?;
+                Some(Tables { bitmap, prefix_counts: Buffer::of(gathering, &prefix_counts)? })
+            }
+        };
         let mut parts = Vec::with_capacity(devices.len());
         for (i, (stream, _)) in devices.iter().enumerate() {
             let part: Vec<u32> = nodes.iter().copied().skip(i).step_by(devices.len()).collect();
@@ -97,7 +123,12 @@ impl Cache {
         }
         let cached = ShardedBuffer::new(gathering, parts)?;
         let count_hits = KERNELS.kernel(gathering.device(), "gather_hits")?;
-        Ok(Some(Self { bitmap, prefix_counts, ranks, rows: cached, map, count_hits, host_share }))
+        Ok(Some(Self { tables, ranks, rows: cached, map, count_hits, host_share }))
+    }
+
+    /// Number of cached rows where they are those of the first nodes, found without tables.
+    pub(crate) fn first_nodes(&self) -> u32 {
+        if self.tables.is_some() { 0 } else { self.map.len() as u32 }
     }
 
     /// Queues a kernel that counts cache hits among the first `len` of `nodes`, and the copy of the count to the host: read it after
@@ -105,7 +136,9 @@ impl Cache {
     pub(crate) fn queue_hits(&self, stream: &Stream, nodes: &Buffer<u32>, len: usize) -> Result<Pinned<u32>> {
         let mut hits = Buffer::new(stream, 1)?;
         stream.fill(&mut hits, 0)?;
-        let arguments = &mut [nodes.into(), (len as u32).into(), (&self.bitmap).into(), (&mut hits).into()];
+        let bitmap = self.tables.as_ref().map(|tables| &tables.bitmap);
+        let arguments =
+            &mut [nodes.into(), (len as u32).into(), bitmap.into(), self.first_nodes().into(), (&mut hits).into()];
         // SAFETY: the arguments are the kernel's, and nodes are those of the dataset.
         unsafe { stream.launch(&self.count_hits, Shape::covering(len, 256), arguments)? };
         let mut counted = Pinned::new(stream.device(), 1)?;
@@ -121,10 +154,10 @@ impl Cache {
     }
 }
 
-/// Number of rows that fit the budgets round-robin; `None` if the tables exceed the first device's budget.
-fn max_rows(devices: &[(&Stream, u64)], num_nodes: usize, row_bytes: u64) -> Option<u64> {
+/// Number of rows that fit the budgets round-robin, beside tables and ranks as of [`table_bytes`]; `None` if the tables exceed the
+/// first device's budget.
+fn max_rows(devices: &[(&Stream, u64)], (tables, ranks): (u64, u64), row_bytes: u64) -> Option<u64> {
     let (row_bytes, num_devices) = (row_bytes.max(1), devices.len() as u64);
-    let (tables, ranks) = table_bytes(num_devices, num_nodes);
     let first = (devices[0].1.checked_sub(tables)? / (row_bytes + ranks)).saturating_mul(num_devices);
     // Round-robin: a device has as many rows as those before it, or one less.
     let max = |(i, (_, budget)): (u64, &(_, u64))| (budget / row_bytes).saturating_mul(num_devices).saturating_add(i);
@@ -135,6 +168,21 @@ fn max_rows(devices: &[(&Stream, u64)], num_nodes: usize, row_bytes: u64) -> Opt
 fn table_bytes(num_devices: u64, num_nodes: usize) -> (u64, u64) {
     let ranks = if num_devices > 1 { RANK * num_devices } else { 0 };
     (NodeMap::num_bytes_of(num_nodes) + ADDRESS * num_devices, ranks)
+}
+
+/// [`table_bytes`] where the rows of the first nodes are cached: addresses alone.
+fn first_nodes_bytes(num_devices: u64) -> (u64, u64) {
+    (ADDRESS * num_devices, 0)
+}
+
+/// Number of first nodes that are the hottest `max`, less those whose hotness is 0; `None` if the hottest are others.
+fn hottest_are_first(hotness: &[f32], max: u64) -> Option<u32> {
+    let max = hotness.len().min(max as usize);
+    let len = hotness[..max].iter().take_while(|&&heat| heat > 0.0).count();
+    let (first, others) = hotness.split_at(len);
+    // Where there is room for more, what else is hot would be cached as well.
+    let limit = if len < max { 0.0 } else { first.iter().copied().fold(f32::INFINITY, f32::min) };
+    (len > 0 && others.iter().all(|&heat| heat <= limit)).then_some(len as u32)
 }
 
 /// Sorts nodes by hotness, the hottest first; returns the rank of each former position.

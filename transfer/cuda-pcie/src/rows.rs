@@ -270,6 +270,7 @@ impl DatasetRows {
             (Source::Mapped(table), _) => table.into(),
             (Source::Disk(_), staged) => (&staged.expect("rows on disk are staged").rows).into(),
         };
+        let tables = cache.and_then(|cache| cache.tables.as_ref());
         let arguments = &mut [
             nodes.into(),
             staged.map_or(nodes, |staged| &staged.slots).into(),
@@ -277,8 +278,9 @@ impl DatasetRows {
             (num_rows as u32).into(),
             (row_bytes as u32).into(),
             host,
-            cache.map(|c| &c.bitmap).into(),
-            cache.map(|c| &c.prefix_counts).into(),
+            tables.map(|tables| &tables.bitmap).into(),
+            tables.map(|tables| &tables.prefix_counts).into(),
+            cache.map_or(0, Cache::first_nodes).into(),
             cache.and_then(|c| c.ranks.as_ref()).into(),
             cache.map(|c| &c.rows).into(),
             (cache.map_or(0, |c| c.rows.parts().len()) as u32).into(),

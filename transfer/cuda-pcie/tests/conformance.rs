@@ -86,16 +86,18 @@ fn hits_are_counted_on_the_device() {
     };
     let (nodes, counters) = measure(&mut operator, 0);
     assert_eq!(counters, Counters::NONE.with(&LINK_BYTES, 20 * nodes.len() as u64));
-    for every in [1, 3, 1000] {
-        let hotness: Vec<f32> = (0..3000).map(|node| if node % every == 0 { 1.0 } else { 0.0 }).collect();
+    // Multiples of a number, below a limit: the first nodes are found without a bitmap.
+    for (every, below) in [(1, 3000), (3, 3000), (1000, 3000), (1, 700)] {
+        let is_hot = |node: u32| node.is_multiple_of(every) && node < below;
+        let hotness: Vec<f32> = (0..3000).map(|node| if is_hot(node) { 1.0 } else { 0.0 }).collect();
         operator.gather().fill_cache(&hotness, u64::MAX).expect("enough memory");
         for index in 0..2 {
             let (nodes, counters) = measure(&mut operator, index);
-            let (requests, hits) = (nodes.len(), nodes.iter().filter(|node| **node % every == 0).count());
+            let (requests, hits) = (nodes.len(), nodes.iter().filter(|&&node| is_hot(node)).count());
             assert!(requests > 1024, "{requests}");
             let expected = Counters::NONE.with(&LINK_BYTES, 20 * (requests - hits) as u64);
             let expected = expected.with(&CACHE_REQUESTS, requests as u64).with(&CACHE_HITS, hits as u64);
-            assert_eq!(counters, expected, "every {every}, mini-batch {index}");
+            assert_eq!(counters, expected, "every {every} below {below}, mini-batch {index}");
         }
     }
 }
@@ -145,8 +147,8 @@ fn all_rows_are_cached_at_construction_if_they_fit() {
     }
     let case = Case::new(with_rows(120, 36));
     let stream = stream();
-    // Two words of the bitmap, and an address.
-    let all = 2 * 16 + 8 + 120 * 36;
+    // An address; all nodes need no bitmap.
+    let all = 8 + 120 * 36;
     for (options, cached) in [
         (json!(null), 120),
         (json!({"cache_bytes": all}), 120),

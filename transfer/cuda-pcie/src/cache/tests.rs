@@ -47,3 +47,22 @@ fn rows_are_assigned_round_robin_by_rank() {
     check(&hotness, &[u64::MAX, u64::MAX, 1], &[&[2], &[7], &[]]);
     check(&hotness, &[16 + 16 - 1, u64::MAX], &[]);
 }
+
+/// Where the hottest rows are those of the first nodes, they are cached without tables and ranks: an address takes 8 bytes.
+#[test]
+fn rows_of_the_first_nodes_need_no_tables() {
+    let hotness = [9.0, 7.0, 7.0, 8.0, 5.0, 3.0, 3.0, 1.0, 0.0, 0.0];
+    check(&hotness, &[8 + 4 * 2], &[&[0, 1, 2, 3]]);
+    check(&hotness, &[8 + 6 * 2 + 1], &[&[0, 1, 2, 3, 4, 5]]);
+    check(&hotness, &[u64::MAX], &[&[0, 1, 2, 3, 4, 5, 6, 7]]);
+    check(&hotness, &[16 + 2 * 2, u64::MAX], &[&[0, 2], &[1, 3]]);
+    check(&hotness, &[u64::MAX; 3], &[&[0, 3, 6], &[1, 4, 7], &[2, 5]]);
+    check(&hotness, &[8 + 2 - 1], &[]);
+    // Node 3 is hotter than node 1: a bitmap is needed, and has no room.
+    check(&hotness, &[8 + 2 * 2], &[]);
+    check(&[1.0; 10], &[8 + 10 * 2], &[&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]]);
+    let lens = [&[0.0, 1.0][..], &[1.0, 0.0, 1.0], &[1.0, 1.0, 2.0], &[2.0, 1.0, 1.0], &[2.0, 1.0, 0.0]];
+    assert_eq!(lens.map(|hotness| hottest_are_first(hotness, 2)), [None, None, None, Some(2), Some(2)]);
+    assert_eq!(lens.map(|hotness| hottest_are_first(hotness, 3)), [None, None, Some(3), Some(3), Some(2)]);
+    assert_eq!(hottest_are_first(&[1.0], 0), None);
+}
