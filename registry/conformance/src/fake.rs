@@ -26,7 +26,7 @@ pub enum Fault {
     Error(&'static str),
     /// It panics.
     Panic,
-    /// It waits for [`Log::release`], and succeeds.
+    /// It waits for [`Log::release`], and succeeds; by [`Fake::fails`] alone.
     Hang,
     /// It succeeds, and its handle returns an error.
     LateError,
@@ -217,11 +217,16 @@ impl Fake {
 
     /// Lets calls that `fault` chooses as they begin fail at their end.
     pub fn fails(&mut self, fault: impl Fn(&Call<'_>) -> Option<Fault> + Send + Sync + 'static) {
-        let act = Arc::clone(&self.act);
+        let (act, log) = (Arc::clone(&self.act), Arc::clone(&self.log));
         self.act = Arc::new(move |call| {
             let fault = fault(call);
             let took = act(call)?;
-            fault.map_or(Ok(took), Err)
+            match fault {
+                Some(Fault::Hang) => drop(log.released.wait_while(log.record(), |record| !record.released)),
+                Some(fault) => return Err(fault),
+                None => {}
+            }
+            Ok(took)
         });
     }
 
@@ -265,12 +270,8 @@ impl Fake {
             record.running[phase as usize] += 1;
             running
         };
-        let mut outcome = (self.act)(&Call { key: &self.key, batch, from, nth, threads, running });
+        let outcome = (self.act)(&Call { key: &self.key, batch, from, nth, threads, running });
         let mut record = self.log.record();
-        if outcome == Err(Fault::Hang) {
-            record = self.log.released.wait_while(record, |r| !r.released).unwrap_or_else(PoisonError::into_inner);
-            outcome = Ok(Duration::ZERO);
-        }
         record.running[phase as usize] -= 1;
         record.active.subtract(1);
         record.bytes.subtract(bytes);

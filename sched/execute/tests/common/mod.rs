@@ -6,7 +6,7 @@ mod schedules;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) use morphgl_conformance::fake::Fault;
 pub(crate) use schedules::{
@@ -120,18 +120,21 @@ impl Fakes {
                 checks.buffers += 1;
             }
         });
-        let (checks, delays) = (Arc::clone(&self.checks), self.delays.clone());
-        fake.act = Arc::new(move |call| {
-            let start = Instant::now();
-            lock(&checks).begin(call, in_place);
-            let delay = delays.get(call.batch.id.index as usize).map_or(0, |d| d[call.key.phase as usize]);
-            thread::sleep(Duration::from_micros(delay));
-            lock(&checks).end(call, in_place);
-            Ok(start.elapsed())
+        let delays = self.delays.clone();
+        fake.takes(move |call| {
+            let micros = delays.get(call.batch.id.index as usize).map_or(0, |d| d[call.key.phase as usize]);
+            micros as f64 / 1e3 * call.threads as f64
         });
         if let Some((_, index, fault)) = self.fault.filter(|(phase, ..)| *phase == fake.key.phase) {
             fake.fails(move |call| (call.batch.id.index == index).then_some(fault));
         }
+        let (act, checks) = (Arc::clone(&fake.act), Arc::clone(&self.checks));
+        fake.act = Arc::new(move |call| {
+            lock(&checks).begin(call, in_place);
+            let outcome = act(call);
+            lock(&checks).end(call, in_place);
+            outcome
+        });
         fake
     }
 
