@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The cache of an operator, and the seconds that it would save with other sizes: of batching in host memory, of transferring in
-/// the memory of the device.
+/// The cache of an operator, and the seconds that it would save with other sizes: of batching in the memory where it samples, of
+/// transferring in the memory of the device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CacheCurve {
     /// Bytes that the operator holds besides its workers: the cache with all that it needs. A batching operator built with another
-    /// value of its option of [`OptionRole::HostBudget`](crate::OptionRole::HostBudget) holds at most so many, a transferring one
+    /// value of its option of [`OptionRole::HostBudget`](crate::OptionRole::HostBudget), on a device of
+    /// [`OptionRole::DeviceBudget`](crate::OptionRole::DeviceBudget), holds at most so many, a transferring one
     /// after [`Transferring::resize_cache`](crate::Transferring::resize_cache).
     pub bytes: u64,
     /// Bytes that are free in the same memory, of which a larger cache, mini-batches and workers take; `None` where the planner

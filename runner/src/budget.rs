@@ -20,7 +20,7 @@ pub(crate) enum Purpose {
     EvaluationBesideTraining,
     /// Evaluation without training.
     Evaluation,
-    /// Training, with a host memory budget of so many bytes, chosen with the plan.
+    /// Training, with a budget of so many bytes of the memory where it samples, chosen with the plan.
     Resized(u64),
 }
 
@@ -72,8 +72,11 @@ pub(crate) fn takes_host_memory(registry: &Registry, key: &Key) -> bool {
 fn default(config: &JobConfig, spec: &OptionSpec, purpose: Purpose, gathers: bool) -> Option<Value> {
     match spec.role {
         OptionRole::HostBudget => purpose.host_bytes(config, gathers).map(Value::from),
-        // No device budget is given: operators divide free device memory themselves.
-        OptionRole::DeviceBudget => None,
+        // Until sizes are planned, operators divide free device memory themselves.
+        OptionRole::DeviceBudget => match purpose {
+            Purpose::Resized(bytes) => Some(bytes.into()),
+            _ => None,
+        },
         OptionRole::CachePolicy if purpose.is_training() => {
             Some(config.cache).filter(|&policy| policy != CachePolicy::Auto).map(|policy| policy.to_string().into())
         }
@@ -84,14 +87,16 @@ fn default(config: &JobConfig, spec: &OptionSpec, purpose: Purpose, gathers: boo
     }
 }
 
-/// Whether the user set the memory of the operator's cache: of a batching operator its part of the host's, of a transferring one
-/// the size of its cache. Then no plan changes it.
+/// Whether the user set the memory of the operator's cache: of a batching operator its part of the host's or the device's, of a
+/// transferring one the size of its cache. Then no plan changes it.
 pub(crate) fn is_fixed(config: &JobConfig, registry: &Registry, key: &Key) -> Result<bool> {
-    let role = match key.phase {
-        Phase::Transferring => OptionRole::CacheBytes,
-        _ => OptionRole::HostBudget,
+    let of_cache = key.phase == Phase::Transferring;
+    let is_size = |spec: &&OptionSpec| match spec.role {
+        OptionRole::CacheBytes => of_cache,
+        OptionRole::HostBudget | OptionRole::DeviceBudget => !of_cache,
+        _ => false,
     };
-    let mut budgets = registry.get(key)?.options.iter().filter(|spec| spec.role == role);
-    let is_set = config.options.get(key).is_some_and(|given| budgets.any(|spec| given.contains_key(spec.name)));
-    Ok(is_set || role == OptionRole::CacheBytes && config.cache_bytes.is_some())
+    let mut sizes = registry.get(key)?.options.iter().filter(is_size);
+    let is_set = config.options.get(key).is_some_and(|given| sizes.any(|spec| given.contains_key(spec.name)));
+    Ok(is_set || of_cache && config.cache_bytes.is_some())
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use morphgl_graph_store::Dataset;
 use morphgl_group::{Division, SeedShare, ShareBatching};
 use morphgl_model_core::ModelKind;
-use morphgl_plan::{CacheMemory, CacheSize};
+use morphgl_plan::CacheSize;
 use morphgl_profile::Selection;
 use morphgl_registry::{
     BatchId, Batching, Key, NamedTensor, Operators, Phase, Place, Registry, Route, RouteOperators, TrainingOperator,
@@ -234,14 +234,16 @@ impl Job {
         })
     }
 
-    /// Gives caches these sizes: those on devices are resized, and batching operators with another size are built again.
+    /// Gives caches these sizes: those of transferring operators are resized, and batching operators with another size are built
+    /// again.
     ///
     /// # Errors
     ///
     /// A cache that cannot be filled, or an operator that cannot be built; the job cannot be used then.
     pub(crate) fn resize_caches(&mut self, sizes: &[CacheSize]) -> Result<()> {
-        let (on_devices, on_host): (Vec<_>, Vec<_>) = sizes.iter().partition(|s| s.memory == CacheMemory::Device);
-        for CacheSize { operator: key, bytes, .. } in on_devices {
+        let (transferring, batching): (Vec<_>, Vec<_>) =
+            sizes.iter().partition(|s| s.operator.phase == Phase::Transferring);
+        for CacheSize { operator: key, bytes, .. } in transferring {
             for RouteOperators { route, transferring, .. } in &mut self.operators.routes {
                 // A plan from a file may have another size than the user's.
                 let is_fixed = budget::is_fixed(&self.config, self.context.registry(), &route.transferring)?;
@@ -250,7 +252,7 @@ impl Job {
                 }
             }
         }
-        for CacheSize { operator: key, bytes, .. } in on_host {
+        for CacheSize { operator: key, bytes, .. } in batching {
             let is_resized = |r: &RouteOperators| r.route.batching == *key;
             let Some(first) = self.operators.routes.iter().find(|r| is_resized(r)) else { continue };
             let held = first.batching.cache().map_or(*bytes, |cache| cache.bytes);

@@ -158,6 +158,49 @@ fn the_cache_of_a_device_is_sized_with_the_plan() {
     }
 }
 
+/// The planner divides the device's memory among adjacency lists, rows and mini-batches; how much is cached changes no loss.
+#[test]
+fn lists_and_rows_of_a_device_are_sized_together() {
+    let Some(bench) = bench() else { return };
+    // Adjacency lists of 4.8 MB, rows of 4.1 MB.
+    let dense =
+        ["generate", "sbm", "-o", "dense", "--nodes", "4000", "--degree", "300", "--classes", "4", "--dim", "256"];
+    bench.text(&[&dense[..], &["--split", "0.5,0.2,0.2"]].concat());
+    let train: Vec<&str> = TRAIN.iter().map(|&word| if word == "small" { "dense" } else { word }).collect();
+    let run = |extra: &[&str]| {
+        let route = ["--batching", ON_DEVICE, "--transferring", ZERO_COPY, "--evaluation", "none"];
+        let mut command = bench.command(&[&train[..], &route, extra, &["--json"]].concat());
+        // Less than twice as much as the lists, so that they are cached while the profile is measured.
+        let output = command.env("MORPHGL_CUDA_MEMORY", "9000000").output().expect("the binary starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let planned = run(&[]);
+    let (caches, memory) = (planned["plan"]["caches"].as_array().expect("a list"), &planned["plan"]["memory"]);
+    let operators: Vec<&Value> = caches.iter().map(|cache| &cache["operator"]).collect();
+    assert_eq!(operators, [ON_DEVICE, ZERO_COPY]);
+    assert!(caches.iter().all(|cache| cache["memory"] == "device"), "{caches:?}");
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value}: {planned:#}"));
+    let held: u64 = caches.iter().map(|cache| number(&cache["bytes"])).sum();
+    assert_eq!(number(&memory["device_caches"]), held, "bytes to the byte");
+    let route = &planned["profile"]["routes"][0];
+    let curves = [&route["cache"], &route["device_cache"]];
+    let free = curves.iter().map(|curve| number(&curve["free_bytes"])).min().expect("two");
+    let limit = (free + curves.iter().map(|curve| number(&curve["bytes"])).sum::<u64>()) / 10 * 9;
+    assert_eq!(number(&caches[0]["left_bytes"]), limit - held);
+    assert!(number(&memory["device"]) + held <= limit, "{memory} of {limit}");
+    // A size that the user gives is kept, and the other one is planned.
+    let given = run(&["--set", &format!("{ON_DEVICE}.topology_bytes=2000000")]);
+    let sizes: Vec<&Value> =
+        given["plan"]["caches"].as_array().expect("a list").iter().map(|c| &c["operator"]).collect();
+    assert_eq!(sizes, [ZERO_COPY]);
+    let losses = |json: &Value| losses(json["epochs"].as_array().expect("a list"));
+    let none = run(&["--cache", "none"]);
+    assert_eq!(none["plan"].get("caches"), None);
+    assert_eq!((losses(&planned), losses(&given)), (losses(&none), losses(&none)));
+}
+
 /// Batched by the host and by the device in turns, killed three times and resumed: the bits of an undisturbed run.
 #[test]
 fn a_run_of_two_routes_is_resumed_exactly() {

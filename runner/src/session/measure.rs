@@ -127,6 +127,60 @@ impl<'a> Planned<'a> {
         }
     }
 
+    /// How long operators are measured, and which ones first.
+    fn profiler(self, threads: usize, choices: &Choices) -> Profiler {
+        let mut profiler = Profiler::new(threads);
+        if !self.options.fresh {
+            profiler.settings.preferred = choices.preferred();
+        }
+        if let Some(seconds) = self.options.profile_seconds {
+            profiler.settings.budget = seconds;
+            profiler.settings.epochs = None;
+        }
+        profiler
+    }
+
+    /// Tries a step, where memory is limited.
+    ///
+    /// # Errors
+    ///
+    /// The step takes more than is allowed.
+    fn admit(self, job: &mut Job, memory: MemoryLimit<'_>) -> anyhow::Result<()> {
+        let Some(limit) = self.options.limits.memory else { return Ok(()) };
+        let Some(excess) = job.admit(memory)? else { return Ok(()) };
+        let why = format!("a step on {} seeds takes the process to {}", excess.seeds, words::bytes(excess.bytes));
+        let known = Known::Tried(excess, self.source.held(job.config.disk_bytes)?);
+        Err(self.too_little(limit, &why, known, &job.config))
+    }
+
+    /// The problem of a profile, and its plans.
+    ///
+    /// # Errors
+    ///
+    /// No plan fits what the limits leave beside `held_bytes`.
+    fn schedule(
+        self,
+        profile: &Profile,
+        threads: usize,
+        limits: Limits,
+        (config, held_bytes): (&JobConfig, u64),
+    ) -> anyhow::Result<(Problem, Plans)> {
+        let problem = Partitioner::partition(profile, threads, limits);
+        let unfit = match Scheduler::schedule(&problem) {
+            Ok(plans) => return Ok((problem, plans)),
+            Err(unfit) => unfit,
+        };
+        let (needed, free) = (unfit.minimum.all_host(), unfit.limits.host_bytes);
+        let held = words::bytes(held_bytes);
+        match self.options.limits.memory.filter(|_| free.is_some_and(|free| needed > free)) {
+            Some(memory) => {
+                let why = format!("buffers and workers take {} at least, all else {held}", words::bytes(needed));
+                Err(self.too_little(memory, &why, Known::Needed(limits::needed(held_bytes, needed)), config))
+            }
+            None => Err(anyhow::Error::from(unfit).context(format!("all else takes {held}"))),
+        }
+    }
+
     /// Builds the job, profiles its routes, and plans.
     pub(crate) fn measure(
         self,
@@ -139,16 +193,8 @@ impl<'a> Planned<'a> {
         let mut job = Job::new(context, Arc::clone(dataset), config)?;
         job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));
         job.on_disk().iter().for_each(|how| context.remark(how));
-        let threads = job.threads();
-        let choices = Choices::of(&job);
-        let mut profiler = Profiler::new(threads);
-        if !self.options.fresh {
-            profiler.settings.preferred = choices.preferred();
-        }
-        if let Some(seconds) = self.options.profile_seconds {
-            profiler.settings.budget = seconds;
-            profiler.settings.epochs = None;
-        }
+        let (threads, choices) = (job.threads(), Choices::of(&job));
+        let profiler = self.profiler(threads, &choices);
         let stop = context.heed_stop();
         // The system reclaims the pages of a mapped dataset when it needs the memory.
         let mapped = dataset.topology.indices().is_mapped() && job.config.disk_bytes.is_none();
@@ -157,15 +203,9 @@ impl<'a> Planned<'a> {
         let held = peak();
         self.limits_beside(&job.config, held)?;
         let memory = MemoryLimit { limit: self.options.limits.process(held), peak: &peak };
-        if let (Some(limit), None) = (self.options.limits.memory, context.ranks())
-            && let Some(excess) = job.admit(memory)?
-        {
-            let why = format!("a step on {} seeds takes the process to {}", excess.seeds, words::bytes(excess.bytes));
-            let known = Known::Tried(excess, self.source.held(job.config.disk_bytes)?);
-            return Err(self.too_little(limit, &why, known, &job.config));
-        }
-        if let Some(ranks) = context.ranks() {
-            ranks.select(&mut job, &profiler, Some(memory))?;
+        match context.ranks() {
+            Some(ranks) => ranks.select(&mut job, &profiler, Some(memory))?,
+            None => self.admit(&mut job, memory)?,
         }
         let observer = context.observer();
         let mut progress = |p: &Progress| observer.measures(Some(p));
@@ -180,30 +220,11 @@ impl<'a> Planned<'a> {
             None => None,
         };
         observer.measures(None);
-        // The workers of a plan keep their memory while an evaluation worker batches.
-        let worker = |r: &RouteProfile| r.largest.worker_bytes + r.largest.batched_bytes;
-        let evaluation =
-            profile.routes.iter().map(worker).max().filter(|_| evaluates).map_or(0, |worker| {
-                worker + Purpose::EvaluationBesideTraining.host_bytes(&job.config, false).unwrap_or(0)
-            });
+        let evaluation = if evaluates { evaluation_bytes(&profile, &job.config) } else { 0 };
         let held_bytes = profile.held_bytes.saturating_sub(profile.cache_bytes()) + evaluation;
         let limits = Limits { epochs, ..self.limits_beside(&job.config, held_bytes)? };
         let config = job.config.clone();
-        let planned = |profile: &Profile, limits: Limits| {
-            let problem = Partitioner::partition(profile, threads, limits);
-            let plans = Scheduler::schedule(&problem);
-            plans.map(|plans| (problem, plans)).map_err(|unfit| {
-                let (needed, free) = (unfit.minimum.all_host(), unfit.limits.host_bytes);
-                match (self.options.limits.memory, free.is_some_and(|free| needed > free)) {
-                    (Some(memory), true) => {
-                        let (held, buffers) = (words::bytes(held_bytes), words::bytes(needed));
-                        let why = format!("buffers and workers take {buffers} at least, all else {held}");
-                        self.too_little(memory, &why, Known::Needed(limits::needed(held_bytes, needed)), &config)
-                    }
-                    _ => anyhow::Error::from(unfit).context(format!("all else takes {}", words::bytes(held_bytes))),
-                }
-            })
-        };
+        let planned = |profile: &Profile, limits| self.schedule(profile, threads, limits, (&config, held_bytes));
         if let Some(ranks) = context.ranks() {
             let predict = |profile: &Profile| Ok(planned(profile, limits)?.1.chosen().prediction.epoch_seconds);
             ranks.keep_one_route(&mut job, &mut profile, predict)?;
@@ -228,6 +249,13 @@ impl<'a> Planned<'a> {
         let unified = group.map(|(measured, shares)| Unified::plan(&profile, &measured, shares, threads, limits));
         Ok(Measured { job, profile, problem, plans, unified, split, held_bytes, choices })
     }
+}
+
+/// Bytes of evaluation beside a plan, whose workers keep their memory while another one batches for evaluation.
+fn evaluation_bytes(profile: &Profile, config: &JobConfig) -> u64 {
+    let worker = |r: &RouteProfile| r.largest.worker_bytes + r.largest.batched_bytes;
+    let beside = Purpose::EvaluationBesideTraining.host_bytes(config, false).unwrap_or(0);
+    profile.routes.iter().map(worker).max().map_or(0, |worker| worker + beside)
 }
 
 /// The job the options describe on `dataset`.

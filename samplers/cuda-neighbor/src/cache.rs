@@ -1,6 +1,6 @@
 //! Adjacency cache: a static selection of CSR rows for device memory by hotness, within a budget.
 
-use morphgl_dual_cache::{CacheShare, Kind, allocate, allocate_prefixes};
+use morphgl_dual_cache::{CacheShare, Kind, allocate, allocate_prefixes, savings};
 use morphgl_graph_store::Topology;
 use morphgl_registry::NeighborSettings;
 
@@ -46,6 +46,50 @@ pub(crate) fn table_bytes(topology: &Topology, of_first_nodes: bool) -> u64 {
     4 * columns * nodes + if of_first_nodes { 8 * (nodes + 1) } else { 12 * nodes }
 }
 
+/// The CSR rows that may be cached.
+pub(crate) struct CsrRows<'a> {
+    pub(crate) topology: &'a Topology,
+    /// Accesses of each row in an epoch.
+    pub(crate) hotness: &'a [f32],
+    pub(crate) hops: &'a NeighborSettings,
+}
+
+impl CsrRows<'_> {
+    /// Neighbours that an epoch reads of a row: its accesses times what a hop takes, averaged over the hops.
+    fn saving(&self, node: u32) -> f32 {
+        let (degree, fanouts) = (self.topology.degree(node), &self.hops.fanouts.0);
+        let reads = fanouts.iter().map(|f| f.take(degree) as f32).sum::<f32>() / fanouts.len() as f32;
+        self.hotness[node as usize] * reads
+    }
+
+    fn bytes(&self, node: u32) -> u64 {
+        self.edge_bytes() * self.topology.degree(node)
+    }
+
+    fn edge_bytes(&self) -> u64 {
+        if self.topology.weights().is_some() { 8 } else { 4 }
+    }
+
+    /// Neighbours that an epoch reads of the selected rows.
+    pub(crate) fn reads(&self, selected: &SelectedRows) -> f64 {
+        let nodes = 0..self.topology.num_nodes() as u32;
+        nodes.filter(|&node| selected.contains(node)).map(|node| f64::from(self.saving(node))).sum()
+    }
+
+    /// As [`CsrRows::reads`], of the rows that [`select_rows`] selects within each of the ascending `budgets`, in one pass.
+    pub(crate) fn reads_within(&self, budgets: &[u64]) -> Vec<f64> {
+        let (saving, bytes) = (|v: u32| self.saving(v), |v: u32| self.bytes(v));
+        let tables = table_bytes(self.topology, self.topology.draw_keys().is_some());
+        savings(self.topology.num_nodes() as u32, [Kind { saving: &saving, bytes: &bytes, tables }], budgets)
+    }
+
+    /// Bytes of device memory that all rows and their tables take.
+    pub(crate) fn all_bytes(&self) -> u64 {
+        let tables = table_bytes(self.topology, self.topology.draw_keys().is_some());
+        tables + self.edge_bytes() * self.topology.num_edges()
+    }
+}
+
 /// Greedy knapsack over CSR rows: bus reads saved per byte. `hotness` is the number of accesses of each row in an epoch;
 /// each saves as many reads as a hop takes neighbours, averaged over the hops.
 ///
@@ -67,11 +111,8 @@ pub(crate) fn table_bytes(topology: &Topology, of_first_nodes: bool) -> u64 {
 pub fn select_rows(topology: &Topology, hotness: &[f32], hops: &NeighborSettings, budget: u64) -> Option<SelectedRows> {
     let num_nodes = topology.num_nodes();
     assert_eq!(hotness.len(), num_nodes, "hotness and nodes");
-    let edge = if topology.weights().is_some() { 8 } else { 4 };
-    let fanouts = &hops.fanouts.0;
-    let reads = |degree: u64| fanouts.iter().map(|f| f.take(degree) as f32).sum::<f32>() / fanouts.len() as f32;
-    let saving = |v: u32| hotness[v as usize] * reads(topology.degree(v));
-    let bytes = |v: u32| edge * topology.degree(v);
+    let rows = CsrRows { topology, hotness, hops };
+    let (saving, bytes, edge) = (|v: u32| rows.saving(v), |v: u32| rows.bytes(v), rows.edge_bytes());
     let kind = Kind { saving: &saving, bytes: &bytes, tables: 0 };
 
     let tables = table_bytes(topology, false);

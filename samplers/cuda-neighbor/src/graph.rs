@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use morphgl_cuda::{Argument, Buffer, Device, Event, Mapped, Stream, Upload};
 use morphgl_graph_store::{Array, Element, Topology};
 use morphgl_hotness::CachePolicy;
-use morphgl_registry::Result;
+use morphgl_registry::{CacheCurve, Result};
 use rayon::prelude::*;
 
 use crate::TopologyPlacement;
@@ -63,12 +63,13 @@ impl Request {
         Self { placement, bytes, cache, cache_bytes }
     }
 
-    /// Whether a graph made by `other` serves. Without a policy and size of its own, as for evaluation, it takes what is there:
-    /// mini-batches do not depend on what is cached.
+    /// Whether a graph made by `other` serves. Without a policy and size of its own, as for evaluation, it takes what is there, also
+    /// where the size was planned: mini-batches do not depend on what is cached.
     fn is_served_by(&self, other: &Self) -> bool {
         let asks_for_no_cache = self.cache == CachePolicy::Auto && self.cache_bytes.is_none();
         let same_cache = (self.cache, self.cache_bytes) == (other.cache, other.cache_bytes);
-        (self.placement, self.bytes) == (other.placement, other.bytes) && (same_cache || asks_for_no_cache)
+        let same_bytes = self.bytes == other.bytes || asks_for_no_cache && self.bytes.is_none();
+        self.placement == other.placement && same_bytes && (same_cache || asks_for_no_cache)
     }
 }
 
@@ -92,6 +93,8 @@ pub(crate) struct Graph {
     pub(crate) ready: Event,
     pub(crate) placement: TopologyPlacement,
     pub(crate) bytes: u64,
+    /// What other sizes of its cache would save, where that was measured.
+    pub(crate) curve: Option<CacheCurve>,
     device: Device,
     topology: Topology,
     request: Request,
@@ -150,6 +153,7 @@ impl Graph {
             ready: stream.record(false)?,
             placement,
             bytes,
+            curve: None,
             device: stream.device().clone(),
             topology: topology.clone(),
             request,

@@ -12,6 +12,7 @@ mod presample;
 mod sampler;
 mod scratch;
 mod shared;
+mod slope;
 mod worker;
 
 pub use cache::{SelectedRows, select_rows};

@@ -52,7 +52,7 @@ pub(crate) const SPECS: [OptionSpec; 8] = [
     OptionSpec::new(
         "topology_bytes",
         OptionType::Count,
-        "half of the free device memory",
+        "half of the free device memory, then planned",
         "device memory of the topology",
     )
     .such_as(&["1048576"])

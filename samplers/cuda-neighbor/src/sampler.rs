@@ -1,19 +1,21 @@
 //! The operator.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use morphgl_cuda::{Device, Stream};
 use morphgl_hotness::{CachePolicy, Hotness, PolicyKind};
-use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result};
+use morphgl_registry::{Batching, BatchingContext, BatchingWorker, CacheCurve, Error, Result};
 use morphgl_sampler_core::check_settings;
 
 use crate::bounds::Degrees;
+use crate::cache::CsrRows;
 use crate::graph::{self, Graph, Request};
 use crate::options::Options;
 use crate::presample::presample;
 use crate::shared::Shared;
 use crate::worker::Worker;
-use crate::{KEY, TopologyPlacement, select_rows};
+use crate::{KEY, TopologyPlacement, select_rows, slope};
 
 /// Phase Batching by neighbour sampling on a CUDA device, `Batching_CUDA+PCIe_Neighbor`.
 #[derive(Debug, Clone)]
@@ -93,6 +95,11 @@ impl CudaNeighbor {
     pub fn topology_bytes(&self) -> u64 {
         self.shared.graph.bytes
     }
+
+    /// As [`CudaNeighbor::topology_bytes`], with the capacity of buffers that is not used.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.shared.graph.num_bytes()
+    }
 }
 
 #[cfg(all(test, feature = "emulate"))]
@@ -110,7 +117,7 @@ fn place(
     degrees: &Arc<Degrees>,
     hotness: Option<&[f32]>,
 ) -> Result<Graph> {
-    let (topology, device) = (&context.dataset.topology, stream.device());
+    let (start, topology, device) = (Instant::now(), &context.dataset.topology, stream.device());
     let request = Request::of(options);
     let graph = |on_device, selected| Graph::new(stream, topology, on_device, selected, request);
     let budget = match options.topology_bytes {
@@ -151,7 +158,27 @@ fn place(
                 );
                 Error::setting(&KEY, message)
             })?;
-            graph(false, Some(&selected))
+            let mut cached = graph(false, Some(&selected))?;
+            // Sizes that the user gives are kept.
+            if (options.topology_bytes, options.cache_bytes) == (None, None) {
+                let timed = |graph| {
+                    let shared = Arc::new(Shared::new(context, device, options, graph, degrees)?);
+                    slope::batch_seconds(&shared)
+                };
+                let graph = Arc::new(cached);
+                let (before, batch_seconds) = (timed(on_host)?, timed(Arc::clone(&graph))?);
+                cached = Arc::into_inner(graph).expect("its workers have ended");
+                let rows = CsrRows { topology, hotness, hops: context.settings.neighbor()? };
+                let from_nothing = options.topology == TopologyPlacement::Auto && options.cache == CachePolicy::Auto;
+                cached.curve = Some(CacheCurve {
+                    bytes: cached.bytes,
+                    free_bytes: None,
+                    build_seconds: start.elapsed().as_secs_f64(),
+                    batch_seconds,
+                    points: slope::points(&rows, &selected, before - batch_seconds, from_nothing),
+                });
+            }
+            Ok(cached)
         }
     }
 }
@@ -187,6 +214,13 @@ fn rank(
 impl Batching for CudaNeighbor {
     fn num_batches(&self) -> usize {
         self.shared.num_batches()
+    }
+
+    /// Where hot adjacency lists are cached by default: what other sizes of `topology_bytes` would save, by mini-batches timed with the
+    /// topology on the host and with that cache.
+    fn cache(&self) -> Option<CacheCurve> {
+        let curve = self.shared.graph.curve.clone()?;
+        Some(CacheCurve { free_bytes: self.shared.device.free_bytes().ok(), ..curve })
     }
 
     /// A worker is a few streams of the device; more host threads do not speed it up.

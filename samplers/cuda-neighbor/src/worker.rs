@@ -77,11 +77,10 @@ impl BatchingWorker for Worker {
         self.make(id, share, None)
     }
 
-    /// Peak scratch memory of a stream times the number of streams, seed orders, and topology.
+    /// Peak scratch memory of a stream times the number of streams, and seed orders. The topology is the operator's, not a worker's.
     fn num_bytes(&self) -> Option<u64> {
         let scratch = self.scratch.iter().map(Scratch::num_bytes).max().unwrap_or(0);
-        let shared = self.shared.orders.num_bytes() + self.shared.graph.num_bytes();
-        Some(self.scratch.len() as u64 * scratch + shared)
+        Some(self.scratch.len() as u64 * scratch + self.shared.orders.num_bytes())
     }
 }
 

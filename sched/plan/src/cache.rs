@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 use crate::numbers::{MAX_SECONDS, check_bytes};
 use crate::{Invalid, Time};
 
-/// Intervals between the sizes that are tried of a cache.
-const INTERVALS: u64 = 16;
 /// Maximum slowdown of an operator by a smaller cache that a plan assumes.
 const SLOWEST: f64 = 1e6;
 
@@ -61,15 +59,25 @@ impl Cache {
         check_bytes(&self.operator, most.max(self.curve.free_bytes.unwrap_or(0)))
     }
 
-    /// Sizes to try within `limit` bytes, ascending; the smallest even if it exceeds the limit.
-    pub(crate) fn sizes(&self, limit: u64) -> Vec<u64> {
-        let [least, .., most] = &self.curve.points[..] else { return Vec::new() };
-        let (least, span) = (least.bytes, most.bytes.min(limit).saturating_sub(least.bytes));
-        // Wide enough for any number of bytes.
-        let size = |i: u64| least + (u128::from(span) * u128::from(i) / u128::from(INTERVALS)) as u64;
-        let mut sizes: Vec<u64> = (0..=INTERVALS).map(size).collect();
-        sizes.dedup();
-        sizes
+    /// The smallest size of the curve.
+    pub(crate) fn least(&self) -> u64 {
+        self.curve.points.first().map_or(self.curve.bytes, |point| point.bytes)
+    }
+
+    /// The largest size of the curve: a larger one saves no more.
+    pub(crate) fn most(&self) -> u64 {
+        self.curve.points.last().map_or(self.curve.bytes, |point| point.bytes)
+    }
+
+    pub(crate) fn sizes_of_points(&self) -> impl Iterator<Item = u64> + '_ {
+        self.curve.points.iter().map(|point| point.bytes)
+    }
+
+    /// The least bytes that save as much as `bytes` do.
+    pub(crate) fn needed(&self, bytes: u64) -> u64 {
+        let bytes = bytes.min(self.most());
+        let same = self.curve.points.iter().find(|p| p.saved_seconds >= self.saved(bytes));
+        same.map_or(bytes, |point| point.bytes.min(bytes))
     }
 
     /// The size that saves most within the limit of its memory: as profiled without a limit, which leaves nothing to divide.
@@ -90,7 +98,7 @@ impl Cache {
     }
 
     /// Seconds that a size saves per mini-batch: linear between points, constant beyond them.
-    fn saved(&self, bytes: u64) -> f64 {
+    pub(crate) fn saved(&self, bytes: u64) -> f64 {
         let points = &self.curve.points;
         let after = points.partition_point(|p| p.bytes < bytes);
         match (points[..after].last(), points.get(after)) {

@@ -5,6 +5,7 @@ mod bound;
 mod cache;
 mod check;
 mod curve;
+mod division;
 mod durations;
 mod error;
 mod group;

@@ -1,8 +1,11 @@
 //! The sizes of caches, chosen with the plan: a larger cache, or more workers and larger buffers.
 
+use crate::division::divide;
 use crate::memory::{DoesNotFit, Memory};
 use crate::{Cache, CacheSize, Plans, Problem, Schedule, bound};
 
+/// Intervals between the sums of bytes that are tried.
+const INTERVALS: u64 = 16;
 /// Fraction of the epoch that other sizes than the profiled ones must save.
 const GAIN: f64 = 0.02;
 /// Tolerance of ties: another size is better only if its epoch is below this factor times the shortest one so far.
@@ -11,20 +14,22 @@ const BETTER: f64 = 0.999;
 /// The plans that `plan` makes of the problem with caches as profiled, or with the sizes of the shortest epoch, where that
 /// saves at least [`GAIN`] of it and, over the epochs of the limits, more than building the caches again.
 ///
-/// Sizes are tried evenly from the smallest of the curve to the largest within the limit, and then what the best plan leaves.
-/// Several caches are sized one after the other.
+/// Sizes are tried evenly from the smallest of the curve to the largest within the limit, and then what the best plan leaves. The
+/// caches that a route keeps in one memory are sized together, each sum of their bytes divided by [`divide`]; others are sized one
+/// after the other.
 pub(crate) fn choose(
     problem: &Problem,
     plan: impl Fn(&Problem) -> Result<Plans, DoesNotFit>,
 ) -> Result<Plans, DoesNotFit> {
     let profiled = plan(problem);
     let mut best = (problem.clone(), profiled.clone());
-    for cache in problem.caches.iter().filter(|c| c.is_resizable()) {
+    for caches in together(problem) {
         // Without a limit there is nothing to divide.
-        let Some(limit) = problem.limits.of(cache.memory) else { continue };
+        let Some(limit) = problem.limits.of(caches[0].memory) else { continue };
         let base = best.0.clone();
-        let attempt = |bytes: u64, best: &mut (Problem, Result<Plans, DoesNotFit>)| {
-            let resized = base.resized(&cache.operator, bytes);
+        let attempt = |total: u64, best: &mut (Problem, Result<Plans, DoesNotFit>)| {
+            let sizes = divide(&caches, total);
+            let resized = caches.iter().zip(sizes).fold(base.clone(), |p, (c, bytes)| p.resized(&c.operator, bytes));
             if bound(&resized) < BETTER * seconds(&best.1) {
                 let found = plan(&resized);
                 if is_better(&found, &best.1) {
@@ -32,11 +37,12 @@ pub(crate) fn choose(
                 }
             }
         };
-        cache.sizes(limit).into_iter().for_each(|bytes| attempt(bytes, &mut best));
-        if let (Ok(plans), Some(most)) = (&best.1, cache.curve.points.last()) {
-            let size = best.0.caches.iter().find(|c| c.operator == cache.operator).map_or(0, |c| c.curve.bytes);
-            let rest = limit.saturating_sub(plans.best().memory.all(cache.memory));
-            attempt(size.saturating_add(rest).min(most.bytes), &mut best);
+        totals(&caches, limit).into_iter().for_each(|total| attempt(total, &mut best));
+        if let Ok(plans) = &best.1 {
+            let is_one = |c: &&Cache| caches.iter().any(|other| other.operator == c.operator);
+            let held: u64 = best.0.caches.iter().filter(is_one).map(|c| c.curve.bytes).sum();
+            let rest = limit.saturating_sub(plans.best().memory.all(caches[0].memory));
+            attempt(held.saturating_add(rest), &mut best);
         }
     }
     let (_, best) = best;
@@ -44,6 +50,37 @@ pub(crate) fn choose(
         (Ok(before), Ok(after)) if !pays(problem, before, after) => profiled,
         _ => best,
     }
+}
+
+/// The caches whose sizes can be chosen, each once: those of the batching and the transferring operator of a route together, where
+/// the same memory holds both.
+fn together(problem: &Problem) -> Vec<Vec<&Cache>> {
+    let resizable = || problem.caches.iter().filter(|c| c.is_resizable());
+    let mut groups: Vec<Vec<&Cache>> = Vec::new();
+    let is_in = |groups: &[Vec<&Cache>], cache: &Cache| groups.iter().flatten().any(|c| c.operator == cache.operator);
+    for route in problem.routes() {
+        let pair: Vec<&Cache> = resizable().filter(|c| route.keys.uses(c) && !is_in(&groups, c)).collect();
+        if let [a, b] = pair[..]
+            && a.memory == b.memory
+        {
+            groups.push(pair);
+        }
+    }
+    let single: Vec<_> = resizable().filter(|c| !is_in(&groups, c)).map(|c| vec![c]).collect();
+    groups.extend(single);
+    groups
+}
+
+/// Sums of bytes to try within `limit`, ascending; the smallest even if it exceeds the limit.
+fn totals(caches: &[&Cache], limit: u64) -> Vec<u64> {
+    let sum = |bytes: fn(&Cache) -> u64| caches.iter().fold(0u64, |sum, cache| sum.saturating_add(bytes(cache)));
+    let least = sum(Cache::least);
+    let span = sum(Cache::most).min(limit).saturating_sub(least);
+    // Wide enough for any number of bytes.
+    let total = |i: u64| least + (u128::from(span) * u128::from(i) / u128::from(INTERVALS)) as u64;
+    let mut totals: Vec<u64> = (0..=INTERVALS).map(total).collect();
+    totals.dedup();
+    totals
 }
 
 /// Predicted seconds of the best plan; infinite where none fits.

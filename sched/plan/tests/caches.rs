@@ -161,6 +161,42 @@ fn device(device_bytes: Option<u64>, saved: f64) -> Problem {
     problem.with_caches(vec![cache]).expect("the curve is valid").with_limits(Limits { device_bytes, ..two.limits() })
 }
 
+/// As [`device`], with a cache of the sampler's adjacency lists beside that of rows: all lists take 60 MiB, of which the first 20 save
+/// most.
+fn device_with_lists(device_bytes: u64) -> Problem {
+    let (problem, device_bytes) = (device(Some(device_bytes), 0.009), Some(device_bytes));
+    let points = [(0, 0.0), (20, 0.0012), (60, 0.0016)];
+    let points = points.map(|(mib, saved_seconds)| CachePoint { bytes: mib * MIB, saved_seconds }).to_vec();
+    let curve =
+        CacheCurve { bytes: 30 * MIB, free_bytes: Some(120 * MIB), build_seconds: 0.0, batch_seconds: 0.002, points };
+    let key = problem.routes()[0].keys.batching.clone();
+    let lists = Cache { operator: key, memory: CacheMemory::Device, curve };
+    let caches = problem.caches().iter().cloned().chain([lists]).collect();
+    let limits = Limits { device_bytes, ..TwoRoutes::new(300, 2, [10.0, 10.0, 0.002, 0.010, 0.004]).limits() };
+    problem.with_caches(caches).expect("the curves are valid").with_limits(limits)
+}
+
+/// DUCATI's one budget: with little memory the first lists, which save most per byte, then rows, then all of both.
+#[test]
+fn the_memory_of_a_device_is_divided_between_lists_rows_and_buffers() {
+    let mut sizes = Vec::new();
+    for limit in [40, 60, 100, 150, 1000] {
+        let chosen = plan(&device_with_lists(limit * MIB)).expect("it fits").best().clone();
+        assert!(chosen.memory.all_device() <= limit * MIB, "{limit} MiB: {:?}", chosen.memory);
+        let of = |phase: &str| {
+            let found = chosen.caches.iter().find(|c| c.operator.to_string().starts_with(phase));
+            found.expect("both caches are used").bytes
+        };
+        let (lists, rows) = (of("Batching"), of("Transferring"));
+        assert_eq!(chosen.memory.device_caches, lists + rows, "bytes to the byte");
+        sizes.push((lists / MIB, rows / MIB));
+    }
+    // 15 MiB are a worker's and a mini-batch's. Rows up to 50 MiB save more per byte than lists, and lists up to 20 more than other rows.
+    assert_eq!(sizes[0].0, 0, "{sizes:?}");
+    assert!(sizes[2].0 >= 15 && sizes[2].1 >= 50, "{sizes:?}");
+    assert_eq!(sizes[4], (60, 100), "{sizes:?}");
+}
+
 #[test]
 fn the_memory_of_a_device_is_divided_between_its_cache_and_buffers() {
     let epoch = |plan: &Plan| plan.prediction.epoch_seconds;

@@ -47,11 +47,13 @@ impl Profile {
         problem.with_limits(Limits { device_bytes, ..limits })
     }
 
-    /// The caches of the batching operators in host memory, and of the transferring operators in the device's.
+    /// The caches of the batching operators in the memory where they sample, and of the transferring operators in the device's.
     fn caches(&self) -> Vec<Cache> {
         let mut caches: Vec<Cache> = Vec::new();
         for RouteProfile { route, cache, device_cache, .. } in &self.routes {
-            let of_batching = (&route.batching, CacheMemory::Host, cache);
+            let on_host = route.batched_at == Place::Host;
+            let memory = if on_host { CacheMemory::Host } else { CacheMemory::Device };
+            let of_batching = (&route.batching, memory, cache);
             for (key, memory, curve) in [of_batching, (&route.transferring, CacheMemory::Device, device_cache)] {
                 if let Some(curve) = curve.clone().filter(|_| caches.iter().all(|c| c.operator != *key)) {
                     caches.push(Cache { operator: key.clone(), memory, curve });
@@ -64,8 +66,11 @@ impl Profile {
     /// The limit of device memory for the caches whose sizes can be chosen, buffers and workers, where the user sets none: nine
     /// tenths of what such caches hold and of what is free beside them.
     fn device_bytes(&self) -> Option<u64> {
-        let resizable = self.routes.iter().filter_map(|r| r.device_cache.as_ref()).filter(|c| !c.points.is_empty());
-        resizable.filter_map(|c| Some(c.free_bytes?.saturating_add(c.bytes) / 10 * 9)).min()
+        let caches =
+            self.caches().into_iter().filter(|c| c.memory == CacheMemory::Device && !c.curve.points.is_empty());
+        let (held, free): (Vec<u64>, Vec<Option<u64>>) = caches.map(|c| (c.curve.bytes, c.curve.free_bytes)).unzip();
+        let free = free.into_iter().flatten().min()?;
+        Some(held.into_iter().fold(free, u64::saturating_add) / 10 * 9)
     }
 
     /// Bytes of the batching operators' caches in host memory, which are part of [`Profile::held_bytes`] where that was measured.

@@ -230,7 +230,7 @@ impl Gather {
         let Some(savings) = counts.savings(&self.stream)? else { return Ok(None) };
         let num_devices = 1 + self.peers.len();
         let points = savings.points(num_devices as u64, Cache::bytes(num_devices, rows.matrix()));
-        let free_bytes = Some(self.stream.device().unallocated_bytes()?);
+        let free_bytes = Some(self.stream.device().free_bytes()?);
         Ok(Some(CacheCurve { bytes: 0, free_bytes, build_seconds: 0.0, batch_seconds: savings.batch_seconds, points }))
     }
 

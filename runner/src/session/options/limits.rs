@@ -18,7 +18,7 @@ pub struct LimitOptions {
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub memory: Option<u64>,
     /// Device memory for mini-batches in flight, the workers that sample there and caches whose size is planned, for example 2GiB;
-    /// the model and other caches come on top of it [default: with a cache to plan nine tenths of what is free, else no limit]
+    /// the model, a topology that is not cached by parts, and other caches come on top of it [default: with a cache to plan nine tenths of what is free, else no limit]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub device_memory: Option<u64>,
     /// Maximum length of the ready queue: mini-batches that wait for training
