@@ -287,17 +287,20 @@ impl Gather {
         counted.with(&DISK_READS, disk.reads).with(&DISK_BYTES, disk.bytes)
     }
 
-    /// As [`Gather::counters`], of a mini-batch whose nodes the device has: hits are counted there, and are read once the stream's
-    /// work is done.
+    /// As [`Gather::counters`], of a mini-batch whose nodes the device has: hits are counted there, unless all rows are cached, and are
+    /// read once the stream's work is done.
     pub(crate) fn queue_counters(
         &self,
         batch: &CudaBatch,
         gathered: &Gathered,
     ) -> Result<impl FnOnce() -> Counters + Send + use<>> {
         let (num_rows, row_bytes, by_page) = (batch.input_nodes.len(), self.row_bytes(), gathered.by_page);
-        let hits = self.cache().map(|cache| cache.queue_hits(&self.stream, &batch.input_nodes, num_rows));
-        let hits = hits.transpose()?;
-        Ok(move || counters((num_rows, row_bytes), hits.map(|hits| hits[0] as usize), by_page))
+        let holds_all =
+            |cache: &&Cache| self.rows.as_ref().is_some_and(|rows| cache.map.len() == rows.matrix().num_rows());
+        let all = self.cache().filter(holds_all).map(|_| num_rows);
+        let counted = self.cache().filter(|_| all.is_none());
+        let counted = counted.map(|cache| cache.queue_hits(&self.stream, &batch.input_nodes, num_rows)).transpose()?;
+        Ok(move || counters((num_rows, row_bytes), all.or_else(|| counted.map(|hits| hits[0] as usize)), by_page))
     }
 
     fn row_bytes(&self) -> usize {

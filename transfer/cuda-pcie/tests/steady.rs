@@ -39,4 +39,14 @@ fn a_steady_state_allocates_nothing() {
             _ => assert_eq!(statistics(stream.device()).allocations, settled, "in round {round}"),
         }
     }
+
+    // Where all rows are cached, all are hits: no kernel counts them.
+    let mut launches = |cached: usize| {
+        let hotness: Vec<f32> = (0..900).map(|node| if node < cached { 1.0 } else { 0.0 }).collect();
+        assert_eq!(operator.gather().fill_cache(&hotness, u64::MAX).expect("enough memory"), cached);
+        let before = statistics(stream.device()).launches;
+        check(&mut operator, &stream, &case, 0);
+        statistics(stream.device()).launches - before
+    };
+    assert_eq!(launches(900) + 1, launches(899));
 }
