@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Whether two builds of morphgl compute the same: losses, accuracies, predictions and datasets of fifteen jobs, bit for bit.
+"""Whether two builds of morphgl compute the same: losses, accuracies, predictions and datasets of sixteen jobs, bit for bit.
 
     same_results.py --old OLD_BINARY --new NEW_BINARY
 
-Every job runs with both builds (a group of trainers only where there are two devices, as with MORPHGL_EMULATION=devices=2), and its figures are compared as they stand in `--json`: no tolerance. Training operators are
+Every job runs with both builds (a group of trainers only where there are two devices, as with MORPHGL_EMULATION=devices=2; ranks only
+with --ranks), and its figures are compared as they stand in `--json`: no tolerance. Training operators are
 named, since which of them is faster may differ from run to run. Exits with 1 where a job differs."""
 
 import argparse
@@ -20,15 +21,16 @@ NATIVE = ["--training", "Training_CPU_Native"]
 BURN = ["--training", "Training_CPU_Burn"]
 
 
-def run(binary, *arguments):
-    done = subprocess.run([binary, *arguments, "--json", "--quiet"], capture_output=True, text=True)
+def run(binary, *arguments, ranks=1):
+    mpi = ["mpirun", "--oversubscribe", "--bind-to", "none", "--allow-run-as-root", "-n", str(ranks)] if ranks > 1 else []
+    done = subprocess.run([*mpi, binary, *arguments, "--json", "--quiet"], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{binary} {' '.join(arguments)}: {done.stderr.strip()}")
     return json.loads(done.stdout)
 
 
-def losses(binary, *arguments):
-    report = run(binary, "train", *arguments)
+def losses(binary, *arguments, ranks=1):
+    report = run(binary, "train", *arguments, ranks=ranks)
     epochs = [(e["loss"], e["train_accuracy"], e["valid_loss"], e["valid_accuracy"]) for e in report["epochs"]]
     return epochs, report["test_loss"], report["test_accuracy"]
 
@@ -38,7 +40,7 @@ def checksums(binary, dataset):
     return sorted((name, a["shape"], a["xxh3"]) for name, a in arrays.items())
 
 
-def jobs(binary, folder):
+def jobs(binary, folder, ranks):
     """Yields each job's name and figures."""
     sbm, rmat, edges = (str(folder / name) for name in ("sbm", "rmat", "edges"))
     run(binary, "generate", "sbm", "-o", sbm, "--nodes", "20000", "--seed", "5")
@@ -76,6 +78,8 @@ def jobs(binary, folder):
         yield "sage, a group of devices", losses(binary, sbm, *SMALL[:-2], *group, "--evaluation", "sampled")
     else:
         yield "sage, a group of devices: none here, not compared", None
+    if ranks:
+        yield "sage, two ranks", losses(binary, sbm, *SMALL[:-2], *NATIVE, "--threads", "1", ranks=2)
     sampled = run(binary, "bench", "sample", sbm, "--batch-size", "512", "--seed", "3")
     yield "sampled edges", (sampled["batches"], sampled["edges_per_batch"])
 
@@ -84,10 +88,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--old", required=True, help="the build to compare with")
     parser.add_argument("--new", required=True, help="the build to check")
+    parser.add_argument("--ranks", action="store_true", help="train by two ranks, too: both builds have MPI, and mpirun is there")
     arguments = parser.parse_args()
     different = 0
     with tempfile.TemporaryDirectory() as a, tempfile.TemporaryDirectory() as b:
-        pairs = zip(jobs(arguments.old, pathlib.Path(a)), jobs(arguments.new, pathlib.Path(b)))
+        pairs = zip(*(jobs(binary, pathlib.Path(folder), arguments.ranks) for binary, folder in [(arguments.old, a), (arguments.new, b)]))
         for (name, old), (_, new) in pairs:
             same = old == new
             different += not same
