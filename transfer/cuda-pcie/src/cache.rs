@@ -1,21 +1,19 @@
 //! Feature cache in the memory of one or several devices, filled by counted accesses.
 
+use std::sync::Arc;
+
 use morphgl_cuda::{Buffer, Device, Kernel, Pinned, Shape, ShardedBuffer, Stream};
 use morphgl_dual_cache::{CacheShare, Kind, allocate};
 use morphgl_graph_store::FeatureMatrix;
-use morphgl_registry::{Error, Result};
+use morphgl_registry::Result;
 use morphgl_row_cache::NodeMap;
 
 use crate::KERNELS;
+use crate::pool::{self, Pool, ReadRows};
 
-/// Bytes of rows gathered and uploaded at a time while a cache is filled.
-const CHUNK: usize = 32 << 20;
 /// Bytes per cached row for its rank, with several devices; bytes per device for its address.
-const RANK: u64 = 4;
-const ADDRESS: u64 = 8;
-
-/// Copies the rows of nodes.
-pub(crate) type ReadRows<'a> = &'a dyn Fn(&[u32], &mut [u8]) -> Result<()>;
+pub(crate) const RANK: u64 = 4;
+pub(crate) const ADDRESS: u64 = 8;
 
 /// A bitmap with prefix counts: bit `node % 64` of word `node / 64` marks a cached node, whose position is the number of bits
 /// before it.
@@ -32,14 +30,11 @@ pub(crate) struct Cache {
     pub(crate) tables: Option<Tables>,
     /// Hotness rank of each cached row, with several devices; without tables its position.
     pub(crate) ranks: Option<Buffer<u32>>,
-    /// The rows, one part per device: in node order on a single device, else rank `r` is row `r / devices` of device
-    /// `r % devices`.
+    /// The pool's rows, as this device reads them.
     pub(crate) rows: ShardedBuffer<u8>,
-    /// The cached nodes, for counting on the host.
-    pub(crate) map: NodeMap,
     count_hits: Kernel,
-    /// Expected miss rate: share of accesses to rows that are not cached, by the hotness they were chosen by.
-    pub(crate) host_share: f64,
+    /// The rows, which gathers of other devices may read, too.
+    pub(crate) pool: Arc<Pool>,
 }
 
 impl Cache {
@@ -64,71 +59,58 @@ impl Cache {
         (tables, matrix.row_bytes() as u64 + ranks)
     }
 
-    /// Number of cached rows by device.
+    /// The nodes whose rows are cached.
+    pub(crate) fn map(&self) -> &NodeMap {
+        &self.pool.map
+    }
+
+    /// Number of cached rows by device, in the order of the pool.
     pub(crate) fn rows_by_device(&self) -> impl Iterator<Item = (&Device, usize)> {
-        let num_devices = self.rows.parts().len();
-        let rows = move |i| (self.map.len() + num_devices - 1 - i) / num_devices;
+        let (num_rows, num_devices) = (self.map().len(), self.rows.parts().len());
+        let rows = move |i| (num_rows + num_devices - 1 - i) / num_devices;
         self.rows.parts().iter().enumerate().map(move |(i, part)| (part.device(), rows(i)))
     }
 
     /// Caches the hottest rows of `matrix`, which `read` copies, that fit the budgets, given in bytes with a stream of each device; the
     /// first device gathers, and its budget includes the lookup tables, which are left out where the hottest rows are those of
-    /// the first nodes. `None` if no row is worth caching.
+    /// the first nodes. Where a gather of this process holds rows of the matrix on the same devices, these are taken, whatever
+    /// `hotness` is. `None` if no row is worth caching, or the budget has no room for the tables.
     pub(crate) fn fill(
         devices: &[(&Stream, u64)],
         (matrix, read): (&FeatureMatrix, ReadRows<'_>),
         hotness: &[f32],
     ) -> Result<Option<Self>> {
-        let (num_nodes, row_bytes) = (matrix.num_rows(), matrix.row_bytes());
-        let num_devices = devices.len() as u64;
-        let first = max_rows(devices, first_nodes_bytes(num_devices), row_bytes as u64);
-        let first = first.and_then(|max| hottest_are_first(hotness, max));
-        let map = match first {
-            Some(len) => NodeMap::prefix(len),
-            None => {
-                let tables = table_bytes(num_devices, num_nodes);
-                let Some(max) = max_rows(devices, tables, row_bytes as u64) else { return Ok(None) };
-                // Rows are counted, which all take the same bytes; the tables were charged above.
-                let kind = Kind { saving: &|node| hotness[node as usize], bytes: &|_| 1, tables: 0 };
-                let [Some(CacheShare { map, .. })] = allocate(num_nodes as u32, [kind], max) else { return Ok(None) };
-                map
-            }
+        let make = || match chosen(devices, matrix, hotness) {
+            Some(map) => Pool::new(devices, (matrix, read), map, hotness).map(Some),
+            None => Ok(None),
         };
-        let mut nodes: Vec<u32> = map.nodes().collect();
-        let all: f64 = hotness.iter().map(|&heat| f64::from(heat)).sum();
-        let cached: f64 = nodes.iter().map(|&node| f64::from(hotness[node as usize])).sum();
-        // Rounding must not make the share negative.
-        let host_share = (1.0 - cached / all).max(0.0);
-        let gathering = devices[0].0;
-        let ranked = devices.len() > 1 && !map.is_prefix();
-        let ranks = ranked.then(|| Buffer::of(gathering, &rank(&mut nodes, hotness))).transpose()?;
-        let tables = match map.is_prefix() {
+        let Some(pool) = pool::shared(devices, matrix, make)? else { return Ok(None) };
+        let (gathering, budget) = devices[0];
+        match pool.table_bytes(matrix.num_rows()) <= budget {
+            true => Self::new(gathering, pool).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// What the stream's device needs to read the rows of the pool.
+    fn new(gathering: &Stream, pool: Arc<Pool>) -> Result<Self> {
+        let tables = match pool.map.is_prefix() {
             true => None,
             false => {
-                let (bitmap, prefix_counts): (Vec<u64>, Vec<u32>) = map.words().unzip();
+                let (bitmap, prefix_counts): (Vec<u64>, Vec<u32>) = pool.map.words().unzip();
                 let bitmap = Buffer::of(gathering, &bitmap)?;
                 Some(Tables { bitmap, prefix_counts: Buffer::of(gathering, &prefix_counts)? })
             }
         };
-        let mut parts = Vec::with_capacity(devices.len());
-        for (i, (stream, _)) in devices.iter().enumerate() {
-            let part: Vec<u32> = nodes.iter().copied().skip(i).step_by(devices.len()).collect();
-            // Errors name the device, which may be a peer.
-            parts.push(
-                upload_rows(stream, (matrix.row_bytes(), read), &part).map_err(|e| Error {
-                    context: format!("{}, rows on {}", e.context, stream.device().place()),
-                    ..e
-                })?,
-            );
-        }
-        let cached = ShardedBuffer::new(gathering, parts)?;
+        let ranks = pool.ranks.as_ref().map(|ranks| Buffer::of(gathering, ranks)).transpose()?;
+        let rows = ShardedBuffer::new(gathering, Arc::clone(&pool.parts))?;
         let count_hits = KERNELS.kernel(gathering.device(), "gather_hits")?;
-        Ok(Some(Self { tables, ranks, rows: cached, map, count_hits, host_share }))
+        Ok(Self { tables, ranks, rows, count_hits, pool })
     }
 
     /// Number of cached rows where they are those of the first nodes, found without tables.
     pub(crate) fn first_nodes(&self) -> u32 {
-        if self.tables.is_some() { 0 } else { self.map.len() as u32 }
+        if self.tables.is_some() { 0 } else { self.map().len() as u32 }
     }
 
     /// Queues a kernel that counts cache hits among the first `len` of `nodes`, and the copy of the count to the host: read it after
@@ -150,8 +132,22 @@ impl Cache {
     ///
     /// O(nodes), on the host.
     pub(crate) fn hits(&self, nodes: &[u32]) -> usize {
-        nodes.iter().filter(|&&node| self.map.get(node).is_some()).count()
+        nodes.iter().filter(|&&node| self.map().get(node).is_some()).count()
     }
+}
+
+/// The nodes of the hottest rows that fit the budgets, as of [`Cache::fill`]; `None` if none is worth caching.
+fn chosen(devices: &[(&Stream, u64)], matrix: &FeatureMatrix, hotness: &[f32]) -> Option<NodeMap> {
+    let (num_nodes, row_bytes, num_devices) = (matrix.num_rows(), matrix.row_bytes() as u64, devices.len() as u64);
+    let first = max_rows(devices, first_nodes_bytes(num_devices), row_bytes);
+    if let Some(len) = first.and_then(|max| hottest_are_first(hotness, max)) {
+        return Some(NodeMap::prefix(len));
+    }
+    let max = max_rows(devices, table_bytes(num_devices, num_nodes), row_bytes)?;
+    // Rows are counted, which all take the same bytes; the tables were charged above.
+    let kind = Kind { saving: &|node| hotness[node as usize], bytes: &|_| 1, tables: 0 };
+    let [share] = allocate(num_nodes as u32, [kind], max);
+    share.map(|CacheShare { map, .. }| map)
 }
 
 /// Number of rows that fit the budgets round-robin, beside tables and ranks as of [`table_bytes`]; `None` if the tables exceed the
@@ -183,31 +179,6 @@ fn hottest_are_first(hotness: &[f32], max: u64) -> Option<u32> {
     // Where there is room for more, what else is hot would be cached as well.
     let limit = if len < max { 0.0 } else { first.iter().copied().fold(f32::INFINITY, f32::min) };
     (len > 0 && others.iter().all(|&heat| heat <= limit)).then_some(len as u32)
-}
-
-/// Sorts nodes by hotness, the hottest first; returns the rank of each former position.
-fn rank(nodes: &mut [u32], hotness: &[f32]) -> Vec<u32> {
-    let mut positions: Vec<u32> = (0..nodes.len() as u32).collect();
-    let heat = |position: u32| hotness[nodes[position as usize] as usize];
-    positions.sort_unstable_by(|&a, &b| heat(b).total_cmp(&heat(a)).then(a.cmp(&b)));
-    let sorted: Vec<u32> = positions.iter().map(|&position| nodes[position as usize]).collect();
-    let mut ranks = vec![0; nodes.len()];
-    (0u32..).zip(&positions).for_each(|(rank, &position)| ranks[position as usize] = rank);
-    nodes.copy_from_slice(&sorted);
-    ranks
-}
-
-/// Uploads the rows of `nodes`, packed.
-fn upload_rows(stream: &Stream, (row_bytes, read): (usize, ReadRows<'_>), nodes: &[u32]) -> Result<Buffer<u8>> {
-    let mut uploaded = Buffer::new(stream, nodes.len() * row_bytes)?;
-    let mut at = 0;
-    for nodes in nodes.chunks((CHUNK / row_bytes.max(1)).max(1)) {
-        let mut chunk = Pinned::<u8>::new(stream.device(), nodes.len() * row_bytes)?;
-        read(nodes, &mut chunk)?;
-        stream.copy(&chunk, 0..chunk.len(), &mut uploaded, at)?;
-        at += chunk.len();
-    }
-    Ok(uploaded)
 }
 
 #[cfg(all(test, feature = "emulate"))]

@@ -141,7 +141,7 @@ impl Gather {
         self.fill(&scores, budgets)?;
         let (Some(rows), Some(host_bytes)) = (&self.rows, self.options.host_bytes) else { return Ok(()) };
         let (num_rows, row_bytes) = (rows.matrix().num_rows(), rows.matrix().row_bytes() as u64);
-        let is_on_device = |node: u32| self.cache().is_some_and(|cache| cache.map.get(node).is_some());
+        let is_on_device = |node: u32| self.cache().is_some_and(|cache| cache.map().get(node).is_some());
         let saving = |node: u32| if is_on_device(node) { 0.0 } else { scores[node as usize] };
         let kind = Kind { saving: &saving, bytes: &|_| row_bytes, tables: NodeMap::num_bytes_of(num_rows) };
         let [share] = allocate(num_rows as u32, [kind], host_bytes);
@@ -176,7 +176,8 @@ impl Gather {
     /// bytes for rows on each device, on the gathering one including the lookup tables. Returns the number of cached rows.
     ///
     /// Rows are assigned to devices round-robin by rank, beginning with the gathering one; all cache equally many, as the
-    /// smallest budget allows.
+    /// smallest budget allows. Where another gather of this process has cached rows of the same features on the same devices, it is
+    /// these that are read, whatever `hotness` is: all gathers share one pool (Data Tiering, §4).
     ///
     /// # Errors
     ///
@@ -214,10 +215,10 @@ impl Gather {
 
     /// Number of cached rows.
     pub fn num_cached_rows(&self) -> usize {
-        self.cache().map_or(0, |cache| cache.map.len())
+        self.cache().map_or(0, |cache| cache.map().len())
     }
 
-    /// Number of cached rows by device, the gathering one first; empty without a cache.
+    /// Number of cached rows by device, first the one whose gather filled the pool; empty without a cache.
     pub fn cached_rows_by_device(&self) -> Vec<(Place, usize)> {
         let rows = self.cache().into_iter().flat_map(Cache::rows_by_device);
         rows.map(|(device, rows)| (device.place().clone(), rows)).collect()
@@ -296,7 +297,7 @@ impl Gather {
     ) -> Result<impl FnOnce() -> Counters + Send + use<>> {
         let (num_rows, row_bytes, by_page) = (batch.input_nodes.len(), self.row_bytes(), gathered.by_page);
         let holds_all =
-            |cache: &&Cache| self.rows.as_ref().is_some_and(|rows| cache.map.len() == rows.matrix().num_rows());
+            |cache: &&Cache| self.rows.as_ref().is_some_and(|rows| cache.map().len() == rows.matrix().num_rows());
         let all = self.cache().filter(holds_all).map(|_| num_rows);
         let counted = self.cache().filter(|_| all.is_none());
         let counted = counted.map(|cache| cache.queue_hits(&self.stream, &batch.input_nodes, num_rows)).transpose()?;

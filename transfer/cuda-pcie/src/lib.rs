@@ -8,6 +8,7 @@ mod dma_gather;
 mod gather;
 mod options;
 mod order;
+mod pool;
 mod ranking;
 mod rows;
 mod shared;

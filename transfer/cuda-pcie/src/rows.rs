@@ -215,7 +215,7 @@ impl DatasetRows {
         let Source::Disk(rows) = &self.source else { return Ok(None) };
         let mut missing = Vec::with_capacity(nodes.len());
         let slot = |&node: &u32| {
-            if cache.is_some_and(|cache| cache.map.get(node).is_some()) {
+            if cache.is_some_and(|cache| cache.map().get(node).is_some()) {
                 return 0;
             }
             missing.push(node);
@@ -294,7 +294,7 @@ impl DatasetRows {
 
 /// Expected share of the rows that are read from host memory.
 fn host_share(cache: Option<&Cache>) -> f64 {
-    cache.map_or(1.0, |cache| cache.host_share)
+    cache.map_or(1.0, |cache| cache.pool.host_share)
 }
 
 #[cfg(test)]

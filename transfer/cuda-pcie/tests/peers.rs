@@ -23,6 +23,7 @@ fn in_a_process_of_its_own() {
         Ok("apart") => apart(),
         Ok("budgets") => budgets(),
         Ok("tiers") => tiers(),
+        Ok("pools") => pools(),
         _ => return,
     }
     println!("the part is done");
@@ -64,6 +65,67 @@ fn a_reordered_dataset_lies_where_its_tiers_say() {
     for devices in 1..=3 {
         run("tiers", &format!("devices={devices}"));
     }
+}
+
+#[test]
+fn gathers_of_all_devices_share_one_pool() {
+    for devices in [1, 2, 4] {
+        run("pools", &format!("devices={devices}"));
+    }
+}
+
+/// The gathers of n devices hold n times as many rows as that of one, each row on one device and read right by all; what is read of each
+/// device differs by 2% at most.
+fn pools() {
+    let places: Vec<Place> = accelerators(&Machine::probe()).into_iter().map(|a| a.place).collect();
+    let (num_devices, num_nodes, row_bytes) = (places.len() as u64, 3000, 400);
+    let devices: Vec<Device> =
+        places.iter().map(|place| Device::open(place, &ZERO_COPY_KEY).expect("the device is available")).collect();
+    let case = Case::new(with_rows(num_nodes, row_bytes));
+    let on = |place: &Place, peers: &str| {
+        let (dataset, options) = (Arc::clone(&case.dataset), json!({"presample": 0, "peers": peers}));
+        let (from, to) = (place.clone(), place.clone());
+        ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, sampled: None, options }).expect("memory")
+    };
+    // A row is read once per mini-batch at most: the hottest are equally hot, the others by a power law.
+    let hotness: Vec<f32> = (0..num_nodes).map(|node| (50.0 / (node + 1) as f32).min(1.0)).collect();
+    let budget = |rows: u64| 8 * num_devices + rows * row_bytes as u64;
+    let alone = on(&places[0], "none").gather().fill_cache(&hotness, budget(700)).expect("enough memory");
+
+    let free = || devices.iter().map(|device| device.free_bytes().expect("a number")).collect::<Vec<u64>>();
+    let empty = free();
+    let mut gathers: Vec<ZeroCopy> = places.iter().map(|place| on(place, "all")).collect();
+    let cached = gathers[0].gather().fill_cache(&hotness, budget(700)).expect("enough memory");
+    assert_eq!(cached, (alone * places.len()).min(num_nodes));
+    let before = free();
+    // What another gather has counted does not move rows.
+    let reversed: Vec<f32> = hotness.iter().rev().copied().collect();
+    for gather in &mut gathers[1..] {
+        assert_eq!(gather.gather().fill_cache(&reversed, budget(700)).expect("enough memory"), cached);
+    }
+    for (before, after) in before.iter().zip(free()) {
+        assert!(before - after < 4096, "{} bytes on a device for a second gather", before - after);
+    }
+    for (gather, device) in gathers.iter_mut().zip(&devices) {
+        let stream = Stream::new(device, false).expect("a stream");
+        (0..2).for_each(|index| check(gather, &stream, &case, index));
+    }
+
+    let (cached, all) = (cached as u32, num_nodes as u32);
+    let division = Division { devices: num_devices as u32, replicated: 0, interleaved: cached, host: all - cached };
+    let tiers = Tiers::new(all, division).expect("all rows");
+    let heat = |device| tiers.device_rows(device).map(|row| f64::from(hotness[row as usize])).sum::<f64>();
+    let heats: Vec<f64> = (0..num_devices as u32).map(heat).collect();
+    let [least, most] = [f64::min, f64::max].map(|of| heats.iter().copied().reduce(of).expect("a device"));
+    assert!(most <= 1.02 * least, "{heats:?}");
+
+    // The rows stay as long as a gather reads them.
+    let mut last = gathers.pop().expect("a gather");
+    drop(gathers);
+    let stream = Stream::new(devices.last().expect("a device"), false).expect("a stream");
+    check(&mut last, &stream, &case, 2);
+    drop(last);
+    assert_eq!(free(), empty, "the memory is free again");
 }
 
 /// Rows in the order of their hotness are cached where `Tiers` places them, and the device's gather, the view of the same tiers

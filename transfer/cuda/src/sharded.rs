@@ -1,5 +1,7 @@
 //! Arrays in parts on several devices, read by one of them.
 
+use std::sync::Arc;
+
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
@@ -10,26 +12,26 @@ use crate::stream::Stream;
 /// Read-only buffers on several devices, read in place by kernels of one device by peer access. As a kernel argument it is
 /// an array of the parts' addresses.
 ///
-/// Dropping it waits for the work of its readers; each part then returns to the pool of its device.
+/// Dropping it waits for the work of its readers. Each part returns to the memory of its device when nothing else shares the parts.
 #[derive(Debug)]
 pub struct ShardedBuffer<T: Pod>(Guarded<Shards<T>>);
 
 #[derive(Debug)]
 struct Shards<T: Pod> {
     addresses: Buffer<u64>,
-    parts: Vec<Buffer<T>>,
+    parts: Arc<[Buffer<T>]>,
 }
 
 impl<T: Pod> ShardedBuffer<T> {
-    /// Makes `parts` readable by the stream's device. Blocks until pending work on the parts is done, so that readers need no
+    /// Makes `parts`, which several readers may share, readable by the stream's device. Blocks until pending work on the parts is done, so that readers need no
     /// event of it.
     ///
     /// # Errors
     ///
     /// The device has no access to a part ([`crate::Device::reaches`]), work on a part failed, or memory is full.
-    pub fn new(stream: &Stream, parts: Vec<Buffer<T>>) -> Result<Self> {
-        let reader = stream.device();
-        for part in &parts {
+    pub fn new(stream: &Stream, parts: impl Into<Arc<[Buffer<T>]>>) -> Result<Self> {
+        let (reader, parts) = (stream.device(), parts.into());
+        for part in parts.iter() {
             reader.reach(part.device())?;
             part.users().wait()?;
         }

@@ -25,7 +25,7 @@ fn check(hotness: &[f32], budgets: &[u64], expected: &[&[u8]]) {
     };
     let parts: Vec<Vec<u8>> = streams.iter().zip(cache.rows.parts()).map(down).collect();
     assert_eq!(parts, expected, "nodes on each device");
-    assert_eq!(cache.map.len(), parts.iter().map(Vec::len).sum::<usize>());
+    assert_eq!(cache.map().len(), parts.iter().map(Vec::len).sum::<usize>());
     assert_eq!(
         cache.rows_by_device().map(|(_, rows)| rows).collect::<Vec<_>>(),
         parts.iter().map(Vec::len).collect::<Vec<_>>()

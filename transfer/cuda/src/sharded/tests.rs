@@ -25,7 +25,7 @@ fn parts_are_read_in_place_and_kept_until_then() {
         let streams = streams(5, late);
         let len = 999;
         let part = |n: usize| (n as u32..len).step_by(devices.len()).map(|i| i * i).collect::<Vec<u32>>();
-        let parts = devices.iter().enumerate().map(|(n, &device)| upload(&streams[device], &part(n))).collect();
+        let parts: Vec<_> = devices.iter().enumerate().map(|(n, &device)| upload(&streams[device], &part(n))).collect();
         let reader = &streams[0];
         let sharded = ShardedBuffer::new(reader, parts).expect("the parts are accessible");
         assert_eq!(sharded.parts().len(), devices.len());
