@@ -159,6 +159,31 @@ fn devices_train_as_one() {
     assert!(how.starts_with("added over host memory: ") && how.contains("MORPHGL_NCCL"), "{how}");
 }
 
+/// Trainers whose gathers cache rows on each other's devices read one pool: to the bits of trainers without a cache.
+#[test]
+fn devices_share_a_pool_of_rows() {
+    const GATHER: &str = "Transferring_CUDA+PCIe_DmaGather";
+    let Some(devices) = Devices::new() else { return };
+    let devices = devices.with(2);
+    let on_devices = ["--training", TRAINING, "--batching", "Batching_CPU_Neighbor", "--transferring", GATHER];
+    let shared = [&TRAIN[..], &on_devices, &["--plan", "unified", "--shares", "equal"]].concat();
+    let none = devices.json(&[&shared[..], &["--cache", "none"]].concat(), &[]);
+    for replicated in [0, 100] {
+        // Room for a sixth of the rows, and tables.
+        let words = ["peers=all", "presample=2", "cache_bytes=15000", &format!("replicated={replicated}")]
+            .map(|word| format!("{GATHER}.{word}"));
+        let set: Vec<&str> = words.iter().flat_map(|word| ["--set", word]).collect();
+        let pooled = devices.json(&[&shared[..], &set].concat(), &[]);
+        assert_eq!(losses(&pooled), losses(&none), "{replicated} replicated");
+        let count = |name: &'static str| by_trainer(&pooled, |t| t["counters"][GATHER][name].as_u64().unwrap_or(0));
+        let (requests, hits) = (count("cache_requests"), count("cache_hits"));
+        assert!(
+            hits.iter().zip(&requests).all(|(hits, requests)| 0 < *hits && hits < requests),
+            "{hits:?} {requests:?}"
+        );
+    }
+}
+
 /// Seconds of the bars of a run's trace, and their number: by lane and kind of work.
 fn bars(run: &Path) -> BTreeMap<(String, String), (f64, usize)> {
     let trace: Value = serde_json::from_slice(&fs::read(run.join("trace.json")).expect("written")).expect("JSON");

@@ -14,15 +14,15 @@ struct alignas(16) Unit16 {
 //
 // Bit `node % 64` of `bitmap[node / 64]` marks a cached row, whose position is the number of earlier bits: those of its word,
 // and `prefix_counts[node / 64]`. Without a bitmap the rows of the first `first_nodes` nodes are cached, at their numbers. A single
-// part has the rows in node order; several have them round-robin by rank, without `ranks` the position: rank r is row
-// r / num_parts of part r % num_parts.
+// part has the rows in node order. Of several each has the rows of the first `replicated` ranks, without `ranks` of the first positions;
+// those of rank replicated + r follow round-robin: row r / num_parts of part r % num_parts. This device's own part is `own`.
 struct Table {
     const uint8_t* host;
     const uint64_t* bitmap;
     const uint32_t* prefix_counts;
     const uint32_t* ranks;
     const uint8_t* const* parts;
-    uint32_t first_nodes, num_parts, row_bytes;
+    uint32_t first_nodes, num_parts, own, replicated, row_bytes;
 
     // Address of a node's row; `slot` is its position among the host's.
     __device__ __forceinline__ const uint8_t* row(uint32_t node, uint32_t slot) const {
@@ -37,8 +37,9 @@ struct Table {
         uint32_t part = 0;
         if (num_parts > 1) {
             const uint32_t rank = ranks == nullptr ? (uint32_t)position : ranks[position];
-            part = rank % num_parts;
-            position = rank / num_parts;
+            const uint32_t spread = rank - min(rank, replicated);
+            part = rank < replicated ? own : spread % num_parts;
+            position = rank < replicated ? rank : replicated + spread / num_parts;
         }
         return parts[part] + position * row_bytes;
     }
@@ -107,9 +108,10 @@ __device__ __forceinline__ void gather(
     extern "C" __global__ void name(                                                                                  \
         const uint32_t* nodes, const uint32_t* slots, const uint32_t* order, uint32_t num_rows, uint32_t row_bytes,   \
         const uint8_t* host, const uint64_t* bitmap, const uint32_t* prefix, uint32_t first_nodes,                    \
-        const uint32_t* ranks, const uint8_t* const* parts, uint32_t num_parts, uint8_t* out                          \
+        const uint32_t* ranks, const uint8_t* const* parts, uint32_t num_parts, uint32_t own, uint32_t replicated,    \
+        uint8_t* out                                                                                                  \
     ) {                                                                                                               \
-        const Table table{host, bitmap, prefix, ranks, parts, first_nodes, num_parts, row_bytes};                     \
+        const Table table{host, bitmap, prefix, ranks, parts, first_nodes, num_parts, own, replicated, row_bytes};    \
         gather<Unit, Lanes, Access::access>(nodes, slots, order, num_rows, table, out);                               \
     }                                                                                                                 \
     MORPHGL_KERNEL(name)

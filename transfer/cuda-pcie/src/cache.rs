@@ -32,6 +32,8 @@ pub(crate) struct Cache {
     pub(crate) ranks: Option<Buffer<u32>>,
     /// The pool's rows, as this device reads them.
     pub(crate) rows: ShardedBuffer<u8>,
+    /// The part of these rows that lies on this device.
+    pub(crate) own: u32,
     count_hits: Kernel,
     /// The rows, which gathers of other devices may read, too.
     pub(crate) pool: Arc<Pool>,
@@ -40,16 +42,17 @@ pub(crate) struct Cache {
 impl Cache {
     /// Whether all rows fit the budgets, given in bytes with a stream of each device, as [`Cache::fill`] counts them: all nodes
     /// need no tables.
-    pub(crate) fn fits_all(devices: &[(&Stream, u64)], matrix: &FeatureMatrix) -> bool {
+    pub(crate) fn fits_all(devices: &[(&Stream, u64)], matrix: &FeatureMatrix, replicated: u32) -> bool {
         let (tables, num_rows) = (first_nodes_bytes(devices.len() as u64), matrix.num_rows() as u64);
-        max_rows(devices, tables, matrix.row_bytes() as u64).is_some_and(|max| max >= num_rows)
+        let (max, _) = max_rows(devices, tables, matrix.row_bytes() as u64, replicated).unwrap_or_default();
+        max >= num_rows
     }
 
     /// Least bytes of the gathering device for its tables and a row, where the budgets have no room for them.
     pub(crate) fn needed_for_a_row(devices: &[(&Stream, u64)], matrix: &FeatureMatrix) -> Option<u64> {
         let (num_nodes, row_bytes) = (matrix.num_rows(), matrix.row_bytes() as u64);
         let (tables, ranks) = table_bytes(devices.len() as u64, num_nodes);
-        let max = max_rows(devices, (tables, ranks), row_bytes).unwrap_or(0);
+        let (max, _) = max_rows(devices, (tables, ranks), row_bytes, 0).unwrap_or_default();
         (max < devices.len() as u64).then_some(tables + ranks + row_bytes)
     }
 
@@ -66,22 +69,20 @@ impl Cache {
 
     /// Number of cached rows by device, in the order of the pool.
     pub(crate) fn rows_by_device(&self) -> impl Iterator<Item = (&Device, usize)> {
-        let (num_rows, num_devices) = (self.map().len(), self.rows.parts().len());
-        let rows = move |i| (num_rows + num_devices - 1 - i) / num_devices;
-        self.rows.parts().iter().enumerate().map(move |(i, part)| (part.device(), rows(i)))
+        self.rows.parts().iter().map(Buffer::device).zip(self.pool.rows_by_part())
     }
 
     /// Caches the hottest rows of `matrix`, which `read` copies, that fit the budgets, given in bytes with a stream of each device; the
     /// first device gathers, and its budget includes the lookup tables, which are left out where the hottest rows are those of
-    /// the first nodes. Where a gather of this process holds rows of the matrix on the same devices, these are taken, whatever
+    /// the first nodes. With several devices each gets the `replicated` hottest. Where a gather of this process holds rows of the matrix on the same devices, these are taken, whatever
     /// `hotness` is. `None` if no row is worth caching, or the budget has no room for the tables.
     pub(crate) fn fill(
         devices: &[(&Stream, u64)],
         (matrix, read): (&FeatureMatrix, ReadRows<'_>),
-        hotness: &[f32],
+        (hotness, replicated): (&[f32], u32),
     ) -> Result<Option<Self>> {
-        let make = || match chosen(devices, matrix, hotness) {
-            Some(map) => Pool::new(devices, (matrix, read), map, hotness).map(Some),
+        let make = || match chosen(devices, matrix, (hotness, replicated)) {
+            Some(chosen) => Pool::new(devices, (matrix, read), chosen, hotness).map(Some),
             None => Ok(None),
         };
         let Some(pool) = pool::shared(devices, matrix, make)? else { return Ok(None) };
@@ -105,7 +106,9 @@ impl Cache {
         let ranks = pool.ranks.as_ref().map(|ranks| Buffer::of(gathering, ranks)).transpose()?;
         let rows = ShardedBuffer::new(gathering, Arc::clone(&pool.parts))?;
         let count_hits = KERNELS.kernel(gathering.device(), "gather_hits")?;
-        Ok(Self { tables, ranks, rows, count_hits, pool })
+        let own = pool.parts.iter().position(|part| part.device().is(gathering.device()));
+        let own = own.expect("the gathering device is one of the pool's") as u32;
+        Ok(Self { tables, ranks, rows, own, count_hits, pool })
     }
 
     /// Number of cached rows where they are those of the first nodes, found without tables.
@@ -136,28 +139,46 @@ impl Cache {
     }
 }
 
-/// The nodes of the hottest rows that fit the budgets, as of [`Cache::fill`]; `None` if none is worth caching.
-fn chosen(devices: &[(&Stream, u64)], matrix: &FeatureMatrix, hotness: &[f32]) -> Option<NodeMap> {
+/// The nodes of the hottest rows that fit the budgets, and the number of those that are replicated, as of [`Cache::fill`]; `None` if
+/// none is worth caching.
+fn chosen(
+    devices: &[(&Stream, u64)],
+    matrix: &FeatureMatrix,
+    (hotness, replicated): (&[f32], u32),
+) -> Option<(NodeMap, u32)> {
     let (num_nodes, row_bytes, num_devices) = (matrix.num_rows(), matrix.row_bytes() as u64, devices.len() as u64);
-    let first = max_rows(devices, first_nodes_bytes(num_devices), row_bytes);
-    if let Some(len) = first.and_then(|max| hottest_are_first(hotness, max)) {
-        return Some(NodeMap::prefix(len));
+    let first = max_rows(devices, first_nodes_bytes(num_devices), row_bytes, replicated);
+    if let Some((len, replicated)) = first.and_then(|(max, r)| Some((hottest_are_first(hotness, max)?, r))) {
+        return Some((NodeMap::prefix(len), replicated));
     }
-    let max = max_rows(devices, table_bytes(num_devices, num_nodes), row_bytes)?;
+    let (max, replicated) = max_rows(devices, table_bytes(num_devices, num_nodes), row_bytes, replicated)?;
     // Rows are counted, which all take the same bytes; the tables were charged above.
     let kind = Kind { saving: &|node| hotness[node as usize], bytes: &|_| 1, tables: 0 };
     let [share] = allocate(num_nodes as u32, [kind], max);
-    share.map(|CacheShare { map, .. }| map)
+    share.map(|CacheShare { map, .. }| (map, replicated))
 }
 
-/// Number of rows that fit the budgets round-robin, beside tables and ranks as of [`table_bytes`]; `None` if the tables exceed the
+/// Number of rows that fit the budgets, of which `replicated` on every device and the others round-robin, beside tables and ranks as of
+/// [`table_bytes`]; and the number of replicated rows, which is less where a device has no room for all. `None` if the tables exceed the
 /// first device's budget.
-fn max_rows(devices: &[(&Stream, u64)], (tables, ranks): (u64, u64), row_bytes: u64) -> Option<u64> {
+fn max_rows(
+    devices: &[(&Stream, u64)],
+    (tables, ranks): (u64, u64),
+    row_bytes: u64,
+    replicated: u32,
+) -> Option<(u64, u32)> {
     let (row_bytes, num_devices) = (row_bytes.max(1), devices.len() as u64);
-    let first = (devices[0].1.checked_sub(tables)? / (row_bytes + ranks)).saturating_mul(num_devices);
+    let replicated = if num_devices > 1 { u64::from(replicated) } else { 0 };
+    // Bytes of the first device for a replicated row with its rank, and for a row that it alone has, with those of its peers.
+    let (copied, own) = (row_bytes + ranks / num_devices, row_bytes + ranks);
+    let room = devices[0].1.checked_sub(tables)?;
+    let others = devices.iter().skip(1).map(|(_, budget)| budget / row_bytes);
+    let replicated = others.clone().fold(replicated.min(room / copied), u64::min);
+    let first = ((room - replicated * copied) / own).saturating_mul(num_devices);
     // Round-robin: a device has as many rows as those before it, or one less.
-    let max = |(i, (_, budget)): (u64, &(_, u64))| (budget / row_bytes).saturating_mul(num_devices).saturating_add(i);
-    Some((0..).zip(devices).skip(1).map(max).fold(first, u64::min))
+    let max = |(i, rows): (u64, u64)| (rows - replicated).saturating_mul(num_devices).saturating_add(i);
+    let spread = (1..).zip(others).map(max).fold(first, u64::min);
+    Some((replicated.saturating_add(spread), replicated as u32))
 }
 
 /// Bytes of the gathering device for its tables, and for the ranks of one of its rows and those of its peers.

@@ -96,11 +96,14 @@ pub(crate) struct Savings {
 }
 
 impl Savings {
-    /// The same by bytes of one of `num_devices` devices, which hold equally many rows: `tables`, and `row` for each of its rows.
-    pub(crate) fn points(&self, num_devices: u64, (tables, row): (u64, u64)) -> Vec<CachePoint> {
+    /// The same by bytes of one of `num_devices` devices, which hold equally many rows, the first `replicated` all of them: `tables`, and
+    /// `row` for each of its rows.
+    pub(crate) fn points(&self, num_devices: u64, (tables, row): (u64, u64), replicated: u32) -> Vec<CachePoint> {
+        let replicated = if num_devices > 1 { u64::from(replicated) } else { 0 };
         let mut points = vec![CachePoint { bytes: 0, saved_seconds: 0.0 }];
         for &(rows, saved_seconds) in self.by_rows.iter().filter(|(rows, _)| *rows > 0) {
-            let bytes = tables + rows.div_ceil(num_devices) * row;
+            let copies = rows.min(replicated);
+            let bytes = tables + (copies + (rows - copies).div_ceil(num_devices)) * row;
             match points.last_mut().filter(|last| last.bytes == bytes) {
                 Some(last) => last.saved_seconds = saved_seconds,
                 None => points.push(CachePoint { bytes, saved_seconds }),

@@ -98,7 +98,7 @@ impl Gather {
             return Ok(());
         }
         let (devices, num_rows) = (self.with_budgets(&budgets), rows.matrix().num_rows());
-        if Cache::fits_all(&devices, rows.matrix()) {
+        if Cache::fits_all(&devices, rows.matrix(), self.options.replicated) {
             return self.fill(&vec![1.0; num_rows], &budgets);
         }
         let count = match cache {
@@ -198,9 +198,11 @@ impl Gather {
         self.cache = CacheState::Off;
         let Some(rows) = &self.rows else { return Ok(()) };
         assert_eq!(hotness.len(), rows.matrix().num_rows(), "hotness has one value per node");
-        if let Some(cache) =
-            Cache::fill(&self.with_budgets(budgets), (rows.matrix(), &|nodes, out| rows.read(nodes, out)), hotness)?
-        {
+        if let Some(cache) = Cache::fill(
+            &self.with_budgets(budgets),
+            (rows.matrix(), &|nodes, out| rows.read(nodes, out)),
+            (hotness, self.options.replicated),
+        )? {
             self.cache = CacheState::Filled(Box::new(cache));
         }
         Ok(())
@@ -230,7 +232,8 @@ impl Gather {
         let (CacheState::Counting(counts), Some(rows)) = (&self.cache, &self.rows) else { return Ok(None) };
         let Some(savings) = counts.savings(&self.stream)? else { return Ok(None) };
         let num_devices = 1 + self.peers.len();
-        let points = savings.points(num_devices as u64, Cache::bytes(num_devices, rows.matrix()));
+        let points =
+            savings.points(num_devices as u64, Cache::bytes(num_devices, rows.matrix()), self.options.replicated);
         let free_bytes = Some(self.stream.device().free_bytes()?);
         Ok(Some(CacheCurve { bytes: 0, free_bytes, build_seconds: 0.0, batch_seconds: savings.batch_seconds, points }))
     }

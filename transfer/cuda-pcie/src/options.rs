@@ -41,9 +41,11 @@ pub(crate) struct Options {
     pub(crate) access: Access,
     /// Other devices that hot rows are spread over: `"none"`, `"all"`, or a list of places.
     peers: Value,
+    /// With peers, hottest rows of which every device holds a copy.
+    pub(crate) replicated: u32,
 }
 
-pub(crate) const SPECS: [OptionSpec; 7] = [
+pub(crate) const SPECS: [OptionSpec; 8] = [
     OptionSpec::new("cache", OptionType::Text, "auto", "what ranks the rows: auto, none or a hotness policy")
         .such_as(&["none", "in-degree"])
         .of_cache_policy(),
@@ -79,6 +81,9 @@ pub(crate) const SPECS: [OptionSpec; 7] = [
         "whole 128-byte lines, or from a row's first byte on, the baseline",
     ),
     OptionSpec::new("peers", OptionType::Places, "none", "other devices that cache rows: none, all, or places"),
+    OptionSpec::new("replicated", OptionType::Count, "0", "hottest rows of which each of several devices holds a copy")
+        .such_as(&["0", "100"])
+        .in_unit("rows"),
 ];
 
 /// Host memory for rows of a dataset that is left on disk.
@@ -114,6 +119,7 @@ impl Default for Options {
             order: Order::Auto,
             access: Access::Aligned,
             peers: Value::Null,
+            replicated: 0,
         }
     }
 }

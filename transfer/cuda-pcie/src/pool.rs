@@ -15,17 +15,19 @@ const CHUNK: usize = 32 << 20;
 /// Copies the rows of nodes.
 pub(crate) type ReadRows<'a> = &'a dyn Fn(&[u32], &mut [u8]) -> Result<()>;
 
-/// Rows of one feature matrix on one or several devices, each row on one of them (Data Tiering, §4 and Appendix A, without its
-/// replicated rows).
+/// Rows of one feature matrix on one or several devices: the hottest on each of them, the others on one each (Data Tiering, §4 and
+/// Appendix A).
 #[derive(Debug)]
 pub(crate) struct Pool {
     /// The nodes whose rows are there.
     pub(crate) map: NodeMap,
     /// Hotness rank of each row, with several devices and rows of other nodes than the first ones.
     pub(crate) ranks: Option<Vec<u32>>,
-    /// The rows, one part per device: in node order on a single device, else rank `r` is row `r / devices` of device
-    /// `r % devices`; without ranks a row's rank is its position.
+    /// The rows, one part per device: in node order on a single device; else the `replicated` first ranks on each, and of the later
+    /// ones number `r` as row `r / devices` of device `r % devices`. Without ranks a row's rank is its position.
     pub(crate) parts: Arc<[Buffer<u8>]>,
+    /// Number of hottest rows that every device has, with several devices.
+    pub(crate) replicated: u32,
     /// Expected miss rate: share of accesses to rows that are not there, by the hotness they were chosen by.
     pub(crate) host_share: f64,
     /// Address of the matrix.
@@ -33,33 +35,45 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Uploads the rows of the nodes of `map`, the hottest to the first device, and so on round-robin.
+    /// Uploads the rows of the nodes of `map`: the hottest `replicated` to every device, the hottest of the others to the first, and so on
+    /// round-robin.
     pub(crate) fn new(
         devices: &[(&Stream, u64)],
         (matrix, read): (&FeatureMatrix, ReadRows<'_>),
-        map: NodeMap,
+        (map, replicated): (NodeMap, u32),
         hotness: &[f32],
     ) -> Result<Self> {
         let mut nodes: Vec<u32> = map.nodes().collect();
+        let replicated = if devices.len() > 1 { replicated } else { 0 };
         let all: f64 = hotness.iter().map(|&heat| f64::from(heat)).sum();
         let cached: f64 = nodes.iter().map(|&node| f64::from(hotness[node as usize])).sum();
         // Rounding must not make the share negative.
         let host_share = (1.0 - cached / all).max(0.0);
         let ranks = (devices.len() > 1 && !map.is_prefix()).then(|| rank(&mut nodes, hotness));
+        let (everywhere, spread) = nodes.split_at((replicated as usize).min(nodes.len()));
         let upload = |(i, (stream, _)): (usize, &(&Stream, u64))| {
-            let part: Vec<u32> = nodes.iter().copied().skip(i).step_by(devices.len()).collect();
+            let part: Vec<u32> =
+                everywhere.iter().chain(spread.iter().skip(i).step_by(devices.len())).copied().collect();
             // Errors name the device, which may be a peer.
             upload_rows(stream, (matrix.row_bytes(), read), &part)
                 .map_err(|e| Error { context: format!("{}, rows on {}", e.context, stream.device().place()), ..e })
         };
         let parts: Arc<[Buffer<u8>]> = devices.iter().enumerate().map(upload).collect::<Result<_>>()?;
-        Ok(Self { map, ranks, parts, host_share, matrix: address(matrix) })
+        let replicated = everywhere.len() as u32;
+        Ok(Self { map, ranks, parts, replicated, host_share, matrix: address(matrix) })
     }
 
     /// Bytes that a gathering device needs to find rows of a matrix of `num_nodes` rows.
     pub(crate) fn table_bytes(&self, num_nodes: usize) -> u64 {
         let tables = if self.map.is_prefix() { 0 } else { NodeMap::num_bytes_of(num_nodes) };
         tables + ADDRESS * self.parts.len() as u64 + self.ranks.as_ref().map_or(0, |ranks| RANK * ranks.len() as u64)
+    }
+
+    /// Number of rows of each part.
+    pub(crate) fn rows_by_part(&self) -> impl Iterator<Item = usize> {
+        let (replicated, num_parts) = (self.replicated as usize, self.parts.len());
+        let spread = self.map.len() - replicated;
+        (0..num_parts).map(move |i| replicated + (spread + num_parts - 1 - i) / num_parts)
     }
 
     /// Whether it has rows of `matrix` on exactly these devices.

@@ -284,6 +284,8 @@ impl DatasetRows {
             cache.and_then(|c| c.ranks.as_ref()).into(),
             cache.map(|c| &c.rows).into(),
             (cache.map_or(0, |c| c.rows.parts().len()) as u32).into(),
+            cache.map_or(0, |c| c.own).into(),
+            cache.map_or(0, |c| c.pool.replicated).into(),
             out.into(),
         ];
         // SAFETY: the arguments are the kernel's; nodes are those of the dataset, the order has each of their numbers once, and `out` has

@@ -74,29 +74,37 @@ fn gathers_of_all_devices_share_one_pool() {
     }
 }
 
-/// The gathers of n devices hold n times as many rows as that of one, each row on one device and read right by all; what is read of each
-/// device differs by 2% at most.
+/// Rows that are read once per mini-batch at most, of which the hottest are equally hot, and the others by a power law; and without that
+/// limit, where the hottest are replicated.
 fn pools() {
+    let limited = |node: usize| (50.0 / (node + 1) as f32).min(1.0);
+    pool(&(0..3000).map(limited).collect::<Vec<f32>>(), 0);
+    pool(&(0..3000).map(|node| 50.0 / (node + 1) as f32).collect::<Vec<f32>>(), 100);
+}
+
+/// The gathers of n devices hold n times as many rows as that of one but for those replicated, each row on one device and read right by
+/// all; what is read of each device by others differs by 2% at most.
+fn pool(hotness: &[f32], replicated: u32) {
     let places: Vec<Place> = accelerators(&Machine::probe()).into_iter().map(|a| a.place).collect();
-    let (num_devices, num_nodes, row_bytes) = (places.len() as u64, 3000, 400);
+    let (num_devices, num_nodes, row_bytes) = (places.len() as u64, hotness.len(), 400);
     let devices: Vec<Device> =
         places.iter().map(|place| Device::open(place, &ZERO_COPY_KEY).expect("the device is available")).collect();
     let case = Case::new(with_rows(num_nodes, row_bytes));
     let on = |place: &Place, peers: &str| {
-        let (dataset, options) = (Arc::clone(&case.dataset), json!({"presample": 0, "peers": peers}));
+        let (dataset, options) =
+            (Arc::clone(&case.dataset), json!({"presample": 0, "peers": peers, "replicated": replicated}));
         let (from, to) = (place.clone(), place.clone());
         ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, sampled: None, options }).expect("memory")
     };
-    // A row is read once per mini-batch at most: the hottest are equally hot, the others by a power law.
-    let hotness: Vec<f32> = (0..num_nodes).map(|node| (50.0 / (node + 1) as f32).min(1.0)).collect();
     let budget = |rows: u64| 8 * num_devices + rows * row_bytes as u64;
-    let alone = on(&places[0], "none").gather().fill_cache(&hotness, budget(700)).expect("enough memory");
+    let alone = on(&places[0], "none").gather().fill_cache(hotness, budget(700)).expect("enough memory");
 
     let free = || devices.iter().map(|device| device.free_bytes().expect("a number")).collect::<Vec<u64>>();
     let empty = free();
     let mut gathers: Vec<ZeroCopy> = places.iter().map(|place| on(place, "all")).collect();
-    let cached = gathers[0].gather().fill_cache(&hotness, budget(700)).expect("enough memory");
-    assert_eq!(cached, (alone * places.len()).min(num_nodes));
+    let cached = gathers[0].gather().fill_cache(hotness, budget(700)).expect("enough memory");
+    let copies = if num_devices > 1 { replicated as usize } else { 0 };
+    assert_eq!((alone, cached), (700, (copies + (alone - copies) * places.len()).min(num_nodes)));
     let before = free();
     // What another gather has counted does not move rows.
     let reversed: Vec<f32> = hotness.iter().rev().copied().collect();
@@ -111,10 +119,12 @@ fn pools() {
         (0..2).for_each(|index| check(gather, &stream, &case, index));
     }
 
-    let (cached, all) = (cached as u32, num_nodes as u32);
-    let division = Division { devices: num_devices as u32, replicated: 0, interleaved: cached, host: all - cached };
+    let (cached, copies, all) = (cached as u32, copies as u32, num_nodes as u32);
+    let division =
+        Division { devices: num_devices as u32, replicated: copies, interleaved: cached - copies, host: all - cached };
     let tiers = Tiers::new(all, division).expect("all rows");
-    let heat = |device| tiers.device_rows(device).map(|row| f64::from(hotness[row as usize])).sum::<f64>();
+    let spread = |device| tiers.device_rows(device).filter(|&row| row >= copies);
+    let heat = |device| spread(device).map(|row| f64::from(hotness[row as usize])).sum::<f64>();
     let heats: Vec<f64> = (0..num_devices as u32).map(heat).collect();
     let [least, most] = [f64::min, f64::max].map(|of| heats.iter().copied().reduce(of).expect("a device"));
     assert!(most <= 1.02 * least, "{heats:?}");
@@ -136,14 +146,15 @@ fn tiers() {
     for row_bytes in [1usize, 36, 480] {
         let case = Case::new(with_rows(130, row_bytes));
         let hotness: Vec<f32> = (0..130).map(|v| (130 - v) as f32).collect();
-        let mut operator =
-            operator(&case, json!({"presample": 0, "peers": "all"})).expect("all devices are accessible");
-        for rows in [0, 1, 17, 43, 130] {
+        for (rows, replicated) in [(0, 0), (1, 0), (17, 0), (43, 0), (130, 0), (1, 5), (17, 5), (43, 43), (130, 60)] {
+            let options = json!({"presample": 0, "peers": "all", "replicated": replicated});
+            let mut operator = operator(&case, options).expect("all devices are accessible");
             // The first nodes need an address per device, and no tables.
             let budget = 8 * u64::from(devices) + rows * row_bytes as u64;
             let cached = operator.gather().fill_cache(&hotness, budget).expect("enough memory") as u32;
-            assert_eq!(cached, (rows as u32 * devices).min(130));
-            let division = Division { devices, replicated: 0, interleaved: cached, host: 130 - cached };
+            let copies = if devices > 1 { replicated.min(rows as u32) } else { 0 };
+            assert_eq!(cached, (copies + (rows as u32 - copies) * devices).min(130));
+            let division = Division { devices, replicated: copies, interleaved: cached - copies, host: 130 - cached };
             let tiers = Tiers::new(130, division).expect("all rows");
             let by_device: Vec<u32> =
                 operator.gather().cached_rows_by_device().iter().map(|(_, rows)| *rows as u32).collect();

@@ -10,6 +10,11 @@ fn streams(devices: usize) -> Vec<Stream> {
 
 #[track_caller]
 fn check(hotness: &[f32], budgets: &[u64], expected: &[&[u8]]) {
+    check_replicated((hotness, 0), budgets, expected);
+}
+
+#[track_caller]
+fn check_replicated((hotness, replicated): (&[f32], u32), budgets: &[u64], expected: &[&[u8]]) {
     let matrix = FeatureMatrix::U8 { data: (0..20).collect::<Vec<u8>>().into(), dim: 2 };
     let read = |nodes: &[u32], out: &mut [u8]| {
         matrix.gather_rows(nodes, out);
@@ -17,7 +22,7 @@ fn check(hotness: &[f32], budgets: &[u64], expected: &[&[u8]]) {
     };
     let streams = streams(budgets.len());
     let devices: Vec<_> = streams.iter().zip(budgets.iter().copied()).collect();
-    let Some(cache) = Cache::fill(&devices, (&matrix, &read), hotness).expect("enough memory") else {
+    let Some(cache) = Cache::fill(&devices, (&matrix, &read), (hotness, replicated)).expect("enough memory") else {
         return assert!(expected.is_empty(), "nothing is cached");
     };
     let down = |(stream, part): (&Stream, &Buffer<u8>)| {
@@ -25,7 +30,8 @@ fn check(hotness: &[f32], budgets: &[u64], expected: &[&[u8]]) {
     };
     let parts: Vec<Vec<u8>> = streams.iter().zip(cache.rows.parts()).map(down).collect();
     assert_eq!(parts, expected, "nodes on each device");
-    assert_eq!(cache.map().len(), parts.iter().map(Vec::len).sum::<usize>());
+    let copies = cache.pool.replicated as usize * (budgets.len() - 1);
+    assert_eq!(cache.map().len(), parts.iter().map(Vec::len).sum::<usize>() - copies);
     assert_eq!(
         cache.rows_by_device().map(|(_, rows)| rows).collect::<Vec<_>>(),
         parts.iter().map(Vec::len).collect::<Vec<_>>()
@@ -46,6 +52,22 @@ fn rows_are_assigned_round_robin_by_rank() {
     check(&hotness, &[u64::MAX, 2 * 2], &[&[2, 4, 0], &[7, 5]]);
     check(&hotness, &[u64::MAX, u64::MAX, 1], &[&[2], &[7], &[]]);
     check(&hotness, &[16 + 16 - 1, u64::MAX], &[]);
+}
+
+#[test]
+fn every_device_has_the_replicated_rows() {
+    // By rank: 2, 7, 4, 5, 0, 9, 8, 3, 6.
+    let hotness = [5.0, 0.0, 9.0, 1.0, 7.0, 7.0, 0.5, 8.0, 2.0, 3.0];
+    check_replicated((&hotness, 2), &[u64::MAX], &[&[0, 2, 3, 4, 5, 6, 7, 8, 9]]);
+    check_replicated((&hotness, 2), &[u64::MAX; 2], &[&[2, 7, 4, 0, 8, 6], &[2, 7, 5, 9, 3]]);
+    check_replicated((&hotness, 100), &[u64::MAX; 2], &[&[2, 7, 4, 5, 0, 9, 8, 3, 6], &[2, 7, 4, 5, 0, 9, 8, 3, 6]]);
+    // A replicated row has one rank, and of the first device's own rows each has a second one, of the peer's.
+    check_replicated((&hotness, 2), &[16 + 16 + 2 * (2 + 4) + 2 + 8, u64::MAX], &[&[2, 7, 4], &[2, 7, 5]]);
+    check_replicated((&hotness, 2), &[16 + 16 + 2 * (2 + 4) + 2 + 7, u64::MAX], &[&[2, 7], &[2, 7]]);
+    // Where a device has no room for all copies, there are fewer.
+    check_replicated((&hotness, 3), &[u64::MAX, 2 * 2], &[&[2, 7, 4], &[2, 7]]);
+    let first = [9.0, 7.0, 7.0, 8.0, 5.0, 3.0, 3.0, 1.0, 0.0, 0.0];
+    check_replicated((&first, 1), &[u64::MAX; 3], &[&[0, 1, 4, 7], &[0, 2, 5], &[0, 3, 6]]);
 }
 
 /// Where the hottest rows are those of the first nodes, they are cached without tables and ranks: an address takes 8 bytes.

@@ -23,7 +23,7 @@ fn accesses_by_chance_promise_no_more_than_their_share() {
 fn points_begin_without_a_cache() {
     let savings = Savings { batch_seconds: 2.0, by_rows: vec![(2, 0.5), (9, 0.9), (10, 1.0)] };
     let points = |num_devices| {
-        let points = savings.points(num_devices, (40, 8)).into_iter();
+        let points = savings.points(num_devices, (40, 8), 0).into_iter();
         points.map(|p| (p.bytes, p.saved_seconds)).collect::<Vec<_>>()
     };
     assert_eq!(points(1), [(0, 0.0), (56, 0.5), (112, 0.9), (120, 1.0)]);
