@@ -9,11 +9,7 @@ use morphgl_registry::Result;
 use morphgl_row_cache::NodeMap;
 
 use crate::KERNELS;
-use crate::pool::{self, Pool, ReadRows};
-
-/// Bytes per cached row for its rank, with several devices; bytes per device for its address.
-pub(crate) const RANK: u64 = 4;
-pub(crate) const ADDRESS: u64 = 8;
+use crate::pool::{self, ADDRESS, Pool, RANK, ReadRows};
 
 /// A bitmap with prefix counts: bit `node % 64` of word `node / 64` marks a cached node, whose position is the number of bits
 /// before it.

@@ -7,10 +7,11 @@ use morphgl_graph_store::FeatureMatrix;
 use morphgl_registry::{Error, Result};
 use morphgl_row_cache::NodeMap;
 
-use crate::cache::{ADDRESS, RANK};
-
 /// Bytes of rows gathered and uploaded at a time while a pool is filled.
 const CHUNK: usize = 32 << 20;
+/// Bytes per cached row for its rank, with several devices; bytes per device for its address.
+pub(crate) const RANK: u64 = 4;
+pub(crate) const ADDRESS: u64 = 8;
 
 /// Copies the rows of nodes.
 pub(crate) type ReadRows<'a> = &'a dyn Fn(&[u32], &mut [u8]) -> Result<()>;
