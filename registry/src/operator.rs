@@ -103,7 +103,7 @@ pub trait Batching: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The operator's cache in host memory, whose size the planner then chooses; `None` without one. It is asked after workers
+    /// The operator's cache in the memory where it samples, whose size the planner then chooses; `None` without one. It is asked after workers
     /// have made some mini-batches, which may tell what sizes save.
     fn cache(&self) -> Option<CacheCurve> {
         None

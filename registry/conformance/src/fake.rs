@@ -26,7 +26,7 @@ pub enum Fault {
     Error(&'static str),
     /// It panics.
     Panic,
-    /// It waits for [`Log::release`], and succeeds; by [`Fake::fails`] alone.
+    /// The call blocks until [`Log::release`], and then succeeds. Only [`Fake::fails`] injects it.
     Hang,
     /// It succeeds, and its handle returns an error.
     LateError,

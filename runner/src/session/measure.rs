@@ -127,7 +127,7 @@ impl<'a> Planned<'a> {
         }
     }
 
-    /// How long operators are measured, and which ones first.
+    /// The profiler with the time that the options allow; training operators that earlier runs chose are measured first.
     fn profiler(self, threads: usize, choices: &Choices) -> Profiler {
         let mut profiler = Profiler::new(threads);
         if !self.options.fresh {

@@ -20,7 +20,7 @@ pub struct SelectedRows {
     pub bytes: u64,
 }
 
-/// Lookup tables of cached rows of any nodes.
+/// Lookup tables for cached rows whose nodes are not simply the first ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowTables {
     // Invariant: one of both per node; marked starts are offsets into the cached rows, which are packed in node order.
@@ -93,7 +93,7 @@ impl CsrRows<'_> {
 /// Greedy knapsack over CSR rows: bus reads saved per byte. `hotness` is the number of accesses of each row in an epoch;
 /// each saves as many reads as a hop takes neighbours, averaged over the hops.
 ///
-/// Of a reordered graph the rows of the first nodes are selected instead, as many as fit, where they save as many reads: they
+/// In a reordered graph, the rows of as many first nodes as fit are selected instead, if they save at least as many reads: they
 /// are found by comparison (DUCATI, SIGMOD'23), with smaller tables.
 ///
 /// All device memory is charged to `budget`: rows (with weights, if any), tables of 12 bytes per node (8 where the rows are those

@@ -27,7 +27,7 @@ pub enum TopologyPlacement {
 pub(crate) struct Options {
     /// Placement of the topology. Default auto.
     pub(crate) topology: TopologyPlacement,
-    /// Bytes of device memory for the topology, look-up tables included. Default half of what is free.
+    /// Bytes of device memory for the topology, look-up tables included. Default half of what is free; a run then plans it where lists are cached.
     pub(crate) topology_bytes: Option<u64>,
     /// What ranks the CSR rows that are cached; `none` caches none.
     pub(crate) cache: CachePolicy,

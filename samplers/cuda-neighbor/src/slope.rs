@@ -31,9 +31,11 @@ pub(crate) fn batch_seconds(shared: &Arc<Shared>) -> Result<f64> {
     Ok(took[took.len() / 2].as_secs_f64())
 }
 
-/// Seconds per mini-batch that caches of ascending sizes save: those that `selected` saves beside the topology on the host, which is
-/// `saved` seconds, per neighbour read from it; no list is taken to be dearer than another. `from_nothing` says whether a cache of 0
-/// bytes is a size. Empty where the selected rows are never read.
+/// Seconds per mini-batch that caches of ascending sizes save, compared with the whole topology on the host.
+///
+/// The cache of the `selected` rows was measured to save `saved` seconds. Divided by the neighbours that it serves, that is the
+/// saving per neighbour, which is taken to be the same for all rows. A cache of 0 bytes is among the sizes if `from_nothing`. Empty if
+/// the selected rows are never read.
 ///
 /// # Complexity
 ///

@@ -52,8 +52,8 @@ pub(crate) fn choose(
     }
 }
 
-/// The caches whose sizes can be chosen, each once: those of the batching and the transferring operator of a route together, where
-/// the same memory holds both.
+/// The caches whose sizes can be chosen, in groups that share a budget: the caches of a route's batching and transferring operators
+/// are one group if the same memory holds both, and every other cache is a group of its own.
 fn together(problem: &Problem) -> Vec<Vec<&Cache>> {
     let resizable = || problem.caches.iter().filter(|c| c.is_resizable());
     let mut groups: Vec<Vec<&Cache>> = Vec::new();

@@ -69,7 +69,7 @@ impl PageOrder {
         let rows = (num_rows as u32, row_bytes as u32);
         let arguments =
             &mut [nodes.into(), rows.0.into(), rows.1.into(), table.into(), self.shift.into(), (&mut counts).into()];
-        // SAFETY: the arguments are the kernel's; rows of the dataset's nodes lie in the table, whose every byte has a bucket.
+        // SAFETY: the arguments are the kernel's. Each node's row lies in the table, and each byte of the table has a counter.
         unsafe { stream.launch(&self.count, shape, arguments)? };
         let arguments = &mut [self.num_buckets.into(), (&mut counts).into()];
         // SAFETY: the arguments are the kernel's, and there are so many counts.

@@ -93,7 +93,7 @@ pub(crate) fn shared(
     matrix: &FeatureMatrix,
     make: impl FnOnce() -> Result<Option<Pool>>,
 ) -> Result<Option<Arc<Pool>>> {
-    // A pool lives as long as a gather of its matrix, so that no other matrix has its address.
+    // The address identifies the matrix: each gather that reads a pool keeps its matrix in memory, and the last one drops the pool.
     static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
     if devices.len() == 1 {
         return Ok(make()?.map(Arc::new));
