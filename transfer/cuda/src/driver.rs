@@ -97,6 +97,14 @@ pub(crate) struct Gemm {
     pub(crate) beta: f32,
 }
 
+/// Priority of a stream: blocks of a higher one get multiprocessors first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Priority {
+    Low,
+    Normal,
+    High,
+}
+
 /// Kind of memory of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryKind {
@@ -151,7 +159,7 @@ pub(crate) trait Driver: Any + fmt::Debug + Send + Sync {
     unsafe fn register(&self, pointer: *const u8, bytes: usize, read_only: bool) -> Outcome<Address>;
     fn unregister(&self, pointer: *const u8);
 
-    fn new_stream(&self, high_priority: bool) -> Outcome<Id>;
+    fn new_stream(&self, priority: Priority) -> Outcome<Id>;
     fn free_stream(&self, stream: Id);
     fn synchronize(&self, stream: Id) -> Outcome<()>;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use morphgl_registry::Result;
 
 use crate::device::Device;
-use crate::driver::{Id, Outcome};
+use crate::driver::{Id, Outcome, Priority};
 
 /// A queue of device work, executed in order. Only events order the work of two streams.
 ///
@@ -18,13 +18,26 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Creates a stream; one of high priority gets multiprocessors first.
+    /// Creates a stream: of high priority, whose blocks get multiprocessors first, or of the middle one.
     ///
     /// # Errors
     ///
     /// The driver creates none, or the device has 64 streams already.
     pub fn new(device: &Device, high_priority: bool) -> Result<Self> {
-        let id = device.check(device.driver().new_stream(high_priority))?;
+        Self::of(device, if high_priority { Priority::High } else { Priority::Normal })
+    }
+
+    /// Creates a stream of the lowest priority: its blocks get the multiprocessors that others leave idle.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::new`].
+    pub fn of_low_priority(device: &Device) -> Result<Self> {
+        Self::of(device, Priority::Low)
+    }
+
+    fn of(device: &Device, priority: Priority) -> Result<Self> {
+        let id = device.check(device.driver().new_stream(priority))?;
         let number = device.pools().add_stream(id).inspect_err(|_| device.driver().free_stream(id));
         Ok(Self { device: device.clone(), id, number: device.check(number)? })
     }

@@ -15,7 +15,7 @@ use self::blocks::Blocks;
 use self::queue::{QueueItem, Queues, Recording};
 pub(crate) use self::settings::Settings;
 use self::work::Work;
-use crate::driver::{Address, Driver, Failure, Gemm, Id, MemoryKind, Outcome, Peer, Precision, Shape};
+use crate::driver::{Address, Driver, Failure, Gemm, Id, MemoryKind, Outcome, Peer, Precision, Priority, Shape};
 use crate::lock::lock;
 use crate::module::{EmulatedKernel, Module};
 
@@ -197,7 +197,7 @@ impl Driver for EmulatedDevice {
         self.state().registered.remove(&(pointer as usize)).expect("pages are registered before they are unregistered");
     }
 
-    fn new_stream(&self, _: bool) -> Outcome<Id> {
+    fn new_stream(&self, _: Priority) -> Outcome<Id> {
         self.enter("cuStreamCreateWithPriority")?;
         Ok(self.id())
     }

@@ -13,7 +13,7 @@ use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUfunction, CUs
 
 use self::api::Cuda;
 use self::probe::DeviceInfo;
-use crate::driver::{Address, Driver, Failure, Gemm, Id, Outcome, Peer, Precision, Shape};
+use crate::driver::{Address, Driver, Failure, Gemm, Id, Outcome, Peer, Precision, Priority, Shape};
 use crate::library::call;
 use crate::module::Module;
 
@@ -24,7 +24,7 @@ pub(crate) struct CudaDevice {
     info: DeviceInfo,
     device: sys::CUdevice,
     context: Context,
-    /// Range of stream priorities, the highest last.
+    /// The lowest and the highest priority of streams.
     priorities: [i32; 2],
     blas: blas::Blas,
     modules: modules::Modules,
@@ -210,14 +210,18 @@ impl Driver for CudaDevice {
         self.leave(|| unsafe { call!(self.cuda, cuMemHostUnregister(pointer.cast_mut().cast())) });
     }
 
-    fn new_stream(&self, high_priority: bool) -> Outcome<Id> {
+    fn new_stream(&self, priority: Priority) -> Outcome<Id> {
         self.enter()?;
         let mut made = std::ptr::null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        let [low, high] = self.priorities;
+        let priority = match priority {
+            Priority::Low => low,
+            Priority::Normal => (low + high) / 2,
+            Priority::High => high,
+        };
         // SAFETY: it writes a handle.
-        unsafe {
-            call!(self.cuda, cuStreamCreateWithPriority(&mut made, flags, self.priorities[usize::from(high_priority)]))
-        }?;
+        unsafe { call!(self.cuda, cuStreamCreateWithPriority(&mut made, flags, priority)) }?;
         Ok(made as usize as Id)
     }
 
