@@ -14,6 +14,8 @@ pub enum OptionType {
     Bool,
     /// A whole number from 0.
     Count,
+    /// A whole number from 0, or `auto`.
+    AutoOrCount,
     /// A finite number.
     Number,
     /// One of these words.
@@ -135,6 +137,7 @@ impl OptionSpec {
         match self.kind {
             OptionType::Bool => value.is_boolean(),
             OptionType::Count => value.is_u64(),
+            OptionType::AutoOrCount => value.is_u64() || value == "auto",
             OptionType::Number => value.is_number(),
             OptionType::Choice(words) => value.as_str().is_some_and(|word| words.contains(&word)),
             OptionType::Places => value.is_string() || value.as_array().is_some_and(|a| a.iter().all(Value::is_string)),
@@ -149,6 +152,7 @@ impl fmt::Display for OptionType {
         f.pad(match self {
             OptionType::Bool => "true or false",
             OptionType::Count => "whole number",
+            OptionType::AutoOrCount => "auto or a whole number",
             OptionType::Number => "number",
             OptionType::Choice(words) => return f.pad(&words.join(", ")),
             OptionType::Places => "list of places",

@@ -10,6 +10,7 @@ use morphgl_row_cache::NodeMap;
 
 use crate::KERNELS;
 use crate::pool::{self, ADDRESS, Pool, RANK, ReadRows};
+use crate::replication::{Replication, Rows, fastest};
 
 /// A bitmap with prefix counts: bit `node % 64` of word `node / 64` marks a cached node, whose position is the number of bits
 /// before it.
@@ -17,6 +18,17 @@ use crate::pool::{self, ADDRESS, Pool, RANK, ReadRows};
 pub(crate) struct Tables {
     pub(crate) bitmap: Buffer<u64>,
     pub(crate) prefix_counts: Buffer<u32>,
+}
+
+/// Rows in the memory of devices, as the kernel finds them; see its `Table`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeviceRows<'a> {
+    pub(crate) tables: Option<&'a Tables>,
+    pub(crate) first_nodes: u32,
+    pub(crate) ranks: Option<&'a Buffer<u32>>,
+    pub(crate) parts: &'a ShardedBuffer<u8>,
+    pub(crate) own: u32,
+    pub(crate) replicated: u32,
 }
 
 /// Cached rows, and what finds them.
@@ -36,26 +48,42 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Whether all rows fit the budgets, given in bytes with a stream of each device, as [`Cache::fill`] counts them: all nodes
-    /// need no tables.
-    pub(crate) fn fits_all(devices: &[(&Stream, u64)], matrix: &FeatureMatrix, replicated: u32) -> bool {
-        let (tables, num_rows) = (first_nodes_bytes(devices.len() as u64), matrix.num_rows() as u64);
-        let (max, _) = max_rows(devices, tables, matrix.row_bytes() as u64, replicated).unwrap_or_default();
-        max >= num_rows
+    /// Whether all rows fit the budgets, given in bytes of each device, as [`Cache::fill`] counts them: all nodes need no tables.
+    pub(crate) fn fits_all(budgets: &[u64], matrix: &FeatureMatrix, replication: Replication) -> bool {
+        let replicated = match replication {
+            Replication::Rows(rows) => rows,
+            Replication::Fastest(_) => 0,
+        };
+        let tables = first_nodes_bytes(budgets.len() as u64);
+        let room = max_rows(budgets, tables, matrix.row_bytes() as u64, replicated);
+        room.is_some_and(|rows| rows.cached >= matrix.num_rows() as u64)
     }
 
     /// Least bytes of the gathering device for its tables and a row, where the budgets have no room for them.
-    pub(crate) fn needed_for_a_row(devices: &[(&Stream, u64)], matrix: &FeatureMatrix) -> Option<u64> {
+    pub(crate) fn needed_for_a_row(budgets: &[u64], matrix: &FeatureMatrix) -> Option<u64> {
         let (num_nodes, row_bytes) = (matrix.num_rows(), matrix.row_bytes() as u64);
-        let (tables, ranks) = table_bytes(devices.len() as u64, num_nodes);
-        let (max, _) = max_rows(devices, (tables, ranks), row_bytes, 0).unwrap_or_default();
-        (max < devices.len() as u64).then_some(tables + ranks + row_bytes)
+        let (tables, ranks) = table_bytes(budgets.len() as u64, num_nodes);
+        let room = max_rows(budgets, (tables, ranks), row_bytes, 0);
+        room.is_none_or(|rows| rows.cached < budgets.len() as u64).then_some(tables + ranks + row_bytes)
+    }
+
+    /// Rows that are cached with so many bytes of each of `num_devices` devices and so many rows replicated, or fewer.
+    pub(crate) fn room(num_devices: usize, matrix: &FeatureMatrix, bytes: u64, replicated: u32) -> Rows {
+        let tables = table_bytes(num_devices as u64, matrix.num_rows());
+        let rows = max_rows(&vec![bytes; num_devices], tables, matrix.row_bytes() as u64, replicated);
+        rows.unwrap_or(Rows { cached: 0, replicated: 0 })
     }
 
     /// Bytes of the gathering device for its tables, and for one row more with `num_devices` devices, each of which holds as many.
     pub(crate) fn bytes(num_devices: usize, matrix: &FeatureMatrix) -> (u64, u64) {
         let (tables, ranks) = table_bytes(num_devices as u64, matrix.num_rows());
         (tables, matrix.row_bytes() as u64 + ranks)
+    }
+
+    /// Bytes of the gathering device that it takes, as budgets count them.
+    pub(crate) fn num_bytes(&self, matrix: &FeatureMatrix) -> u64 {
+        let rows = self.pool.rows_by_part().nth(self.own as usize).unwrap_or(0) as u64;
+        self.pool.table_bytes(matrix.num_rows()) + rows * matrix.row_bytes() as u64
     }
 
     /// The nodes whose rows are cached.
@@ -70,14 +98,16 @@ impl Cache {
 
     /// Caches the hottest rows of `matrix`, which `read` copies, that fit the budgets, given in bytes with a stream of each device; the
     /// first device gathers, and its budget includes the lookup tables, which are left out where the hottest rows are those of
-    /// the first nodes. With several devices each gets the `replicated` hottest. Where a gather of this process holds rows of the matrix on the same devices, these are taken, whatever
-    /// `hotness` is. `None` if no row is worth caching, or the budget has no room for the tables.
+    /// the first nodes. With several devices each gets as many of the hottest as `replication` says. Where a gather of this process
+    /// holds rows of the matrix on the same devices, these are taken, whatever `hotness` is. `None` if no row is worth caching, or the
+    /// budget has no room for the tables.
     pub(crate) fn fill(
         devices: &[(&Stream, u64)],
         (matrix, read): (&FeatureMatrix, ReadRows<'_>),
-        (hotness, replicated): (&[f32], u32),
+        (hotness, replication): (&[f32], Replication),
     ) -> Result<Option<Self>> {
-        let make = || match chosen(devices, matrix, (hotness, replicated)) {
+        let budgets: Vec<u64> = devices.iter().map(|(_, budget)| *budget).collect();
+        let make = || match chosen(&budgets, matrix, (hotness, replication)) {
             Some(chosen) => Pool::new(devices, (matrix, read), chosen, hotness).map(Some),
             None => Ok(None),
         };
@@ -105,6 +135,18 @@ impl Cache {
         let own = pool.parts.iter().position(|part| part.device().is(gathering.device()));
         let own = own.expect("the gathering device is one of the pool's") as u32;
         Ok(Self { tables, ranks, rows, own, count_hits, pool })
+    }
+
+    /// The rows as the gather's kernel finds them.
+    pub(crate) fn device_rows(&self) -> DeviceRows<'_> {
+        DeviceRows {
+            tables: self.tables.as_ref(),
+            first_nodes: self.first_nodes(),
+            ranks: self.ranks.as_ref(),
+            parts: &self.rows,
+            own: self.own,
+            replicated: self.pool.replicated,
+        }
     }
 
     /// Number of cached rows where they are those of the first nodes, found without tables.
@@ -138,43 +180,53 @@ impl Cache {
 /// The nodes of the hottest rows that fit the budgets, and the number of those that are replicated, as of [`Cache::fill`]; `None` if
 /// none is worth caching.
 fn chosen(
-    devices: &[(&Stream, u64)],
+    budgets: &[u64],
     matrix: &FeatureMatrix,
-    (hotness, replicated): (&[f32], u32),
+    (hotness, replication): (&[f32], Replication),
 ) -> Option<(NodeMap, u32)> {
-    let (num_nodes, row_bytes, num_devices) = (matrix.num_rows(), matrix.row_bytes() as u64, devices.len() as u64);
-    let first = max_rows(devices, first_nodes_bytes(num_devices), row_bytes, replicated);
-    if let Some((len, replicated)) = first.and_then(|(max, r)| Some((hottest_are_first(hotness, max)?, r))) {
-        return Some((NodeMap::prefix(len), replicated));
+    let (num_nodes, row_bytes, num_devices) = (matrix.num_rows(), matrix.row_bytes() as u64, budgets.len() as u64);
+    let fitting = |tables: (u64, u64), heat: &dyn Fn() -> Vec<f32>| {
+        let room = |replicated| max_rows(budgets, tables, row_bytes, replicated);
+        let none = room(0)?;
+        match replication {
+            Replication::Rows(replicated) => room(replicated),
+            Replication::Fastest(seconds) => {
+                let room_or_none = |replicated| room(replicated).unwrap_or(none);
+                room(fastest(heat().into_iter(), room_or_none, num_devices, seconds))
+            }
+        }
+    };
+    let first = fitting(first_nodes_bytes(num_devices), &|| hotness.to_vec());
+    if let Some((len, rows)) = first.and_then(|rows| Some((hottest_are_first(hotness, rows.cached)?, rows))) {
+        return Some((NodeMap::prefix(len), rows.replicated));
     }
-    let (max, replicated) = max_rows(devices, table_bytes(num_devices, num_nodes), row_bytes, replicated)?;
+    let sorted = || {
+        let mut heat: Vec<f32> = hotness.iter().copied().filter(|&heat| heat > 0.0).collect();
+        heat.sort_unstable_by(|a, b| b.total_cmp(a));
+        heat
+    };
+    let rows = fitting(table_bytes(num_devices, num_nodes), &sorted)?;
     // Rows are counted, which all take the same bytes; the tables were charged above.
     let kind = Kind { saving: &|node| hotness[node as usize], bytes: &|_| 1, tables: 0 };
-    let [share] = allocate(num_nodes as u32, [kind], max);
-    share.map(|CacheShare { map, .. }| (map, replicated))
+    let [share] = allocate(num_nodes as u32, [kind], rows.cached);
+    share.map(|CacheShare { map, .. }| (map, rows.replicated))
 }
 
-/// Number of rows that fit the budgets, of which `replicated` on every device and the others round-robin, beside tables and ranks as of
-/// [`table_bytes`]; and the number of replicated rows, which is less where a device has no room for all. `None` if the tables exceed the
-/// first device's budget.
-fn max_rows(
-    devices: &[(&Stream, u64)],
-    (tables, ranks): (u64, u64),
-    row_bytes: u64,
-    replicated: u32,
-) -> Option<(u64, u32)> {
-    let (row_bytes, num_devices) = (row_bytes.max(1), devices.len() as u64);
+/// Rows that fit the budgets, of which `replicated` on every device and the others round-robin, beside tables and ranks as of
+/// [`table_bytes`]; fewer are replicated where a device has no room for all. `None` if the tables exceed the first device's budget.
+fn max_rows(budgets: &[u64], (tables, ranks): (u64, u64), row_bytes: u64, replicated: u32) -> Option<Rows> {
+    let (row_bytes, num_devices) = (row_bytes.max(1), budgets.len() as u64);
     let replicated = if num_devices > 1 { u64::from(replicated) } else { 0 };
     // Bytes of the first device for a replicated row with its rank, and for a row that it alone has, with those of its peers.
     let (copied, own) = (row_bytes + ranks / num_devices, row_bytes + ranks);
-    let room = devices[0].1.checked_sub(tables)?;
-    let others = devices.iter().skip(1).map(|(_, budget)| budget / row_bytes);
+    let room = budgets[0].checked_sub(tables)?;
+    let others = budgets[1..].iter().map(|budget| budget / row_bytes);
     let replicated = others.clone().fold(replicated.min(room / copied), u64::min);
     let first = ((room - replicated * copied) / own).saturating_mul(num_devices);
     // Round-robin: a device has as many rows as those before it, or one less.
     let max = |(i, rows): (u64, u64)| (rows - replicated).saturating_mul(num_devices).saturating_add(i);
     let spread = (1..).zip(others).map(max).fold(first, u64::min);
-    Some((replicated.saturating_add(spread), replicated as u32))
+    Some(Rows { cached: replicated.saturating_add(spread), replicated: replicated as u32 })
 }
 
 /// Bytes of the gathering device for its tables, and for the ranks of one of its rows and those of its peers.

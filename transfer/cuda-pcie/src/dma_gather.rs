@@ -64,12 +64,12 @@ impl Transferring for DmaGather {
         let end = gather.stream().record(true)?;
         // Counted once the device has its work.
         let mut counters = Counters::NONE.with(&LINK_BYTES, num_bytes);
-        let timed = gathered.is_some().then(|| Arc::clone(&self.gather));
-        if let Some(gathered) = gathered {
-            counters += gather.counters(&batch.input_nodes, &gathered);
+        if let Some(gathered) = &gathered {
+            counters += gather.counters(&batch.input_nodes, gathered);
         }
+        let timed = gathered.map(|gathered| (Arc::clone(&self.gather), gathered));
         Ok(pending_counting(start, end, move |took| {
-            timed.into_iter().for_each(|gather| gather.lock().transferred(took));
+            timed.into_iter().for_each(|(gather, gathered)| gather.lock().transferred(took, &gathered));
             Ok((sent.into_batch(), counters))
         }))
     }

@@ -1,6 +1,6 @@
 //! The gather of feature rows, with its cache.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use morphgl_cuda::{Buffer, CudaBatch, CudaFeatures, Device, Stream};
 use morphgl_dual_cache::{Kind, allocate};
@@ -12,10 +12,11 @@ use morphgl_registry::{
 use morphgl_row_cache::NodeMap;
 
 use crate::cache::Cache;
-use crate::counting::AccessCounts;
+use crate::counting::{AccessCounts, Counted};
 use crate::disk::Tally;
-use crate::options::Options;
+use crate::options::{Options, Replicated};
 use crate::ranking::{Ranking, rank};
+use crate::replication::Replication;
 use crate::rows::DatasetRows;
 use crate::{HOST_ROWS, PAGE_ORDERED_ROWS};
 
@@ -28,7 +29,15 @@ pub struct Gather {
     peers: Vec<Stream>,
     /// Rows to gather; `None` if there are none.
     rows: Option<DatasetRows>,
+    /// How many rows a pool has on every device.
+    replication: Replication,
     cache: CacheState,
+    /// What the counts told by which rows are cached, until a plan has chosen the size.
+    counted: Option<Box<Counted>>,
+    /// Seconds of filling the cache.
+    fill_seconds: f64,
+    /// Whether a plan has chosen the size, with which the next mini-batch fills the cache where there is none.
+    resized: bool,
     options: Options,
 }
 
@@ -37,8 +46,19 @@ pub struct Gather {
 pub(crate) struct Gathered {
     /// Whether they were put in the order of their pages.
     by_page: bool,
+    timing: Timing,
     /// Of rows that were staged, the bytes of their table, and where they came from.
     staged: Option<(u64, Tally)>,
+}
+
+/// What the duration of a gather tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timing {
+    /// All rows were read from host memory, while accesses were counted.
+    Uncached,
+    Cached,
+    /// Nothing: the cache was filled before.
+    Filling,
 }
 
 #[derive(Debug)]
@@ -60,13 +80,22 @@ impl Gather {
         context: &TransferringContext,
         options: Options,
     ) -> Result<Self> {
-        let stream = Stream::new(device, true)?;
+        // Its blocks wait for the link: training gets the multiprocessors first.
+        let stream = Stream::of_low_priority(device)?;
         let peers = options.peers(operator, device)?;
-        let peers = peers.iter().map(|peer| Stream::new(peer, false)).collect::<Result<_>>()?;
+        let peers: Vec<Stream> = peers.iter().map(|peer| Stream::new(peer, false)).collect::<Result<_>>()?;
         let dataset = &context.dataset;
         let gathers = context.gather && dataset.features.is_some();
         let rows = gathers.then(|| DatasetRows::new(operator, &stream, dataset, &options)).transpose()?;
-        let mut gather = Self { stream, peers, rows, cache: CacheState::Off, options };
+        let replication = match (options.replicated, &rows) {
+            (Replicated::Rows(rows), _) => Replication::Rows(rows),
+            (Replicated::Auto, Some(rows)) if !peers.is_empty() => {
+                rows.seconds(&stream, &peers)?.map_or(Replication::Rows(0), Replication::Fastest)
+            }
+            (Replicated::Auto, _) => Replication::Rows(0),
+        };
+        let (cache, counted, fill_seconds, resized) = (CacheState::Off, None, 0.0, false);
+        let mut gather = Self { stream, peers, rows, replication, cache, counted, fill_seconds, resized, options };
         gather.start_cache(operator, context)?;
         Ok(gather)
     }
@@ -89,21 +118,20 @@ impl Gather {
         if cache == CachePolicy::None {
             return Ok(());
         }
-        // Half: mini-batches have not allocated their memory yet.
-        let budgets = self.budgets([1, 2])?;
+        let budgets = self.budgets()?;
         if rows.are_on_disk() {
             return self.fill_tiers(operator, context, &budgets);
         }
         if cache == CachePolicy::Auto && presample == 0 || cache_bytes == Some(0) {
             return Ok(());
         }
-        let (devices, num_rows) = (self.with_budgets(&budgets), rows.matrix().num_rows());
-        if Cache::fits_all(&devices, rows.matrix(), self.options.replicated) {
+        let num_rows = rows.matrix().num_rows();
+        if Cache::fits_all(&budgets, rows.matrix(), self.replication) {
             return self.fill(&vec![1.0; num_rows], &budgets);
         }
         let count = match cache {
             CachePolicy::By(kind) => {
-                if let Some(least) = Cache::needed_for_a_row(&devices, rows.matrix()) {
+                if let Some(least) = Cache::needed_for_a_row(&budgets, rows.matrix()) {
                     let message = format!(
                         "options: cache {kind}: {} bytes have no room for a row and its tables; give cache_bytes of at \
                          least {least} on each device, or cache none",
@@ -158,12 +186,12 @@ impl Gather {
         std::iter::once(&self.stream).chain(&self.peers)
     }
 
-    /// Budget of each device: option `cache_bytes`, or the given fraction of its unallocated memory. Idle blocks of the pool
-    /// are left to mini-batches.
-    fn budgets(&self, [part, of]: [u64; 2]) -> Result<Vec<u64>> {
+    /// Budget of each device: option `cache_bytes`, or half of its unallocated memory, until a plan chooses. Idle blocks of the
+    /// pool are left to mini-batches.
+    fn budgets(&self) -> Result<Vec<u64>> {
         let budget = |stream: &Stream| match self.options.cache_bytes {
             Some(bytes) => Ok(bytes),
-            None => Ok(stream.device().unallocated_bytes()? / of * part),
+            None => Ok(stream.device().unallocated_bytes()? / 2),
         };
         self.streams().map(budget).collect()
     }
@@ -187,6 +215,7 @@ impl Gather {
     ///
     /// When `hotness` does not have one value per node.
     pub fn fill_cache(&mut self, hotness: &[f32], budget: u64) -> Result<usize> {
+        (self.counted, self.resized) = (None, false);
         let budgets = vec![budget; 1 + self.peers.len()];
         self.fill(hotness, &budgets)?;
         Ok(self.num_cached_rows())
@@ -196,15 +225,17 @@ impl Gather {
     fn fill(&mut self, hotness: &[f32], budgets: &[u64]) -> Result<()> {
         // The previous cache releases its memory first.
         self.cache = CacheState::Off;
+        let start = Instant::now();
         let Some(rows) = &self.rows else { return Ok(()) };
         assert_eq!(hotness.len(), rows.matrix().num_rows(), "hotness has one value per node");
         if let Some(cache) = Cache::fill(
             &self.with_budgets(budgets),
             (rows.matrix(), &|nodes, out| rows.read(nodes, out)),
-            (hotness, self.options.replicated),
+            (hotness, self.replication),
         )? {
             self.cache = CacheState::Filled(Box::new(cache));
         }
+        self.fill_seconds = start.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -226,34 +257,67 @@ impl Gather {
         rows.map(|(device, rows)| (device.place().clone(), rows)).collect()
     }
 
-    /// What caches of other sizes would save, while accesses are counted and two mini-batches were: their counts, and the
-    /// durations of their gathers, tell. `None` once rows are cached, and where none are to be.
+    /// What caches of other sizes would save, once two mini-batches were counted: their counts, and the durations of their gathers,
+    /// tell. `None` where no accesses are counted, and once a plan has chosen a size and it is filled.
     pub(crate) fn curve(&self) -> Result<Option<CacheCurve>> {
-        let (CacheState::Counting(counts), Some(rows)) = (&self.cache, &self.rows) else { return Ok(None) };
-        let Some(savings) = counts.savings(&self.stream)? else { return Ok(None) };
-        let num_devices = 1 + self.peers.len();
-        let points =
-            savings.points(num_devices as u64, Cache::bytes(num_devices, rows.matrix()), self.options.replicated);
+        let Some(rows) = &self.rows else { return Ok(None) };
+        let savings = match (&self.cache, &self.counted) {
+            (CacheState::Counting(counts), _) => counts.savings(&self.stream)?,
+            (_, Some(counted)) => counted.savings()?,
+            _ => None,
+        };
+        let Some(savings) = savings else { return Ok(None) };
+        let (num_devices, matrix) = (1 + self.peers.len(), rows.matrix());
+        let row_bytes = Cache::bytes(num_devices, matrix);
+        let points = match self.replication {
+            Replication::Rows(replicated) => savings.points(num_devices as u64, row_bytes, replicated),
+            Replication::Fastest(seconds) => {
+                let room = |bytes, replicated| Cache::room(num_devices, matrix, bytes, replicated);
+                savings.points_of_fastest(num_devices as u64, row_bytes, room, seconds)
+            }
+        };
+        let batch_seconds = match &self.counted {
+            Some(counted) => counted.batch_seconds(&savings, self.num_cached_rows() as u64),
+            None => savings.batch_seconds,
+        };
         let free_bytes = Some(self.stream.device().free_bytes()?);
-        Ok(Some(CacheCurve { bytes: 0, free_bytes, build_seconds: 0.0, batch_seconds: savings.batch_seconds, points }))
+        let build_seconds = self.fill_seconds;
+        Ok(Some(CacheCurve { bytes: self.num_cached_bytes(), free_bytes, build_seconds, batch_seconds, points }))
     }
 
-    /// The rows to be cached take at most `bytes` of each device, on the gathering one including the lookup tables: none where
-    /// these have no room. Rows that are cached already stay.
+    /// Bytes of the device that the cache takes, lookup tables included.
+    fn num_cached_bytes(&self) -> u64 {
+        let (rows, cache) = (self.rows.as_ref(), self.cache());
+        rows.zip(cache).map_or(0, |(rows, cache)| cache.num_bytes(rows.matrix()))
+    }
+
+    /// The rows cached by counted accesses take at most `bytes` of each device, on the gathering one including the lookup tables: none
+    /// where these have no room. A cache of another size gives its memory back now, so that every gather of a shared pool does before
+    /// one of them fills the next; the next mini-batch fills it. Rows that were cached by anything else stay.
     pub(crate) fn resize(&mut self, bytes: u64) {
-        let CacheState::Counting(_) = &self.cache else { return };
-        self.options.cache_bytes = Some(bytes);
+        let is_counting = matches!(self.cache, CacheState::Counting(_));
+        if !is_counting && self.counted.is_none() {
+            return;
+        }
+        (self.options.cache_bytes, self.resized) = (Some(bytes), true);
         let budgets = vec![bytes; 1 + self.peers.len()];
-        let devices = self.with_budgets(&budgets);
-        if self.rows.as_ref().is_some_and(|rows| Cache::needed_for_a_row(&devices, rows.matrix()).is_some()) {
+        let has_room =
+            self.rows.as_ref().is_some_and(|rows| Cache::needed_for_a_row(&budgets, rows.matrix()).is_none());
+        let stays = if is_counting { has_room } else { bytes == self.num_cached_bytes() };
+        if !stays {
             self.cache = CacheState::Off;
         }
     }
 
     /// Notes how long a whole transfer took that this gather is a part of.
-    pub(crate) fn transferred(&mut self, took: Duration) {
-        if let CacheState::Counting(counts) = &mut self.cache {
-            counts.transferred(took);
+    pub(crate) fn transferred(&mut self, took: Duration, gathered: &Gathered) {
+        if gathered.timing == Timing::Filling {
+            return;
+        }
+        match (&mut self.cache, &mut self.counted) {
+            (CacheState::Counting(counts), _) => counts.transferred(took),
+            (_, Some(counted)) => counted.transferred(took, gathered.timing == Timing::Uncached),
+            _ => {}
         }
     }
 
@@ -263,12 +327,17 @@ impl Gather {
         if batch.features.is_some() || self.rows.is_none() {
             return Ok(None);
         }
-        self.count(batch)?;
+        let fills = self.fill_resized()? || self.count(batch)?;
         let rows = self.rows.as_ref().expect("checked above");
         let staged = nodes.map_or(Ok(None), |nodes| rows.stage(&self.stream, nodes, self.cache()))?;
         let (matrix, num_rows) = (rows.matrix(), batch.input_nodes.len());
         let mut bytes = Buffer::new(&self.stream, num_rows * matrix.row_bytes())?;
-        let start = matches!(self.cache, CacheState::Counting(_)).then(|| self.stream.record(true)).transpose()?;
+        let timing = match self.cache {
+            _ if fills => Timing::Filling,
+            CacheState::Counting(_) => Timing::Uncached,
+            _ => Timing::Cached,
+        };
+        let start = (timing == Timing::Uncached).then(|| self.stream.record(true)).transpose()?;
         let nodes = (&batch.input_nodes, num_rows);
         let by_page = rows.gather(&self.stream, nodes, (self.cache(), staged.as_ref()), &mut bytes)?;
         if let (CacheState::Counting(counts), Some(start)) = (&mut self.cache, start) {
@@ -276,7 +345,7 @@ impl Gather {
         }
         batch.features = Some(CudaFeatures { dim: matrix.dim(), dtype: matrix.dtype(), bytes });
         batch.ready = self.stream.record(false)?;
-        Ok(Some(Gathered { by_page, staged: staged.map(|staged| (staged.table_bytes(), staged.tally)) }))
+        Ok(Some(Gathered { by_page, timing, staged: staged.map(|staged| (staged.table_bytes(), staged.tally)) }))
     }
 
     /// Counters of a gather whose `nodes` are in host memory: bytes over the link, cache hits if there is a cache, and reads from
@@ -311,15 +380,27 @@ impl Gather {
         self.rows.as_ref().map_or(0, |rows| rows.matrix().row_bytes())
     }
 
-    /// Counts the accesses of a mini-batch, and fills the cache after the last one that is counted.
-    fn count(&mut self, batch: &CudaBatch) -> Result<()> {
-        let CacheState::Counting(counts) = &mut self.cache else { return Ok(()) };
-        if counts.add(&self.stream, &batch.input_nodes, batch.input_nodes.len())? {
-            let hotness = counts.hotness(&self.stream)?;
-            let budgets = self.budgets([3, 4])?;
-            self.fill(&hotness, &budgets)?;
+    /// Fills the cache of the size that a plan has chosen, after counting; returns whether it did.
+    fn fill_resized(&mut self) -> Result<bool> {
+        if !self.resized || matches!(self.cache, CacheState::Counting(_)) {
+            return Ok(false);
         }
-        Ok(())
+        self.resized = false;
+        let counted = self.counted.take().filter(|_| self.cache().is_none());
+        counted.map_or(Ok(false), |counted| self.fill(&counted.hotness, &self.budgets()?).map(|()| true))
+    }
+
+    /// Counts the accesses of a mini-batch, and fills the cache after the last one that is counted; returns whether it did.
+    fn count(&mut self, batch: &CudaBatch) -> Result<bool> {
+        let CacheState::Counting(counts) = &mut self.cache else { return Ok(false) };
+        if !counts.add(&self.stream, &batch.input_nodes, batch.input_nodes.len())? {
+            return Ok(false);
+        }
+        let counted = counts.finish(&self.stream)?;
+        self.fill(&counted.hotness, &self.budgets()?)?;
+        // A plan may still choose the size.
+        self.counted = (!std::mem::take(&mut self.resized)).then(|| Box::new(counted));
+        Ok(true)
     }
 }
 

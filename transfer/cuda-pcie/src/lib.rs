@@ -10,6 +10,7 @@ mod options;
 mod order;
 mod pool;
 mod ranking;
+mod replication;
 mod rows;
 mod shared;
 mod zero_copy;

@@ -25,8 +25,8 @@ pub(crate) enum Access {
 pub(crate) struct Options {
     /// What ranks the rows that are cached.
     pub(crate) cache: CachePolicy,
-    /// Bytes of each device's memory for hot rows, on the gathering one including the lookup tables. Default three quarters
-    /// of its unallocated memory when the cache is filled.
+    /// Bytes of each device's memory for hot rows, on the gathering one including the lookup tables. Default half of its
+    /// unallocated memory when the cache is filled, until a plan chooses.
     pub(crate) cache_bytes: Option<u64>,
     /// With `cache` auto, mini-batches whose accesses are counted before the cache is filled.
     pub(crate) presample: u32,
@@ -42,7 +42,29 @@ pub(crate) struct Options {
     /// Other devices that hot rows are spread over: `"none"`, `"all"`, or a list of places.
     peers: Value,
     /// With peers, hottest rows of which every device holds a copy.
-    pub(crate) replicated: u32,
+    pub(crate) replicated: Replicated,
+}
+
+/// Number of hottest rows of which every device of a pool holds a copy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
+pub(crate) enum Replicated {
+    /// As many as make the expected gather shortest.
+    #[default]
+    Auto,
+    Rows(u32),
+}
+
+impl TryFrom<Value> for Replicated {
+    type Error = String;
+
+    fn try_from(value: Value) -> std::result::Result<Self, String> {
+        match value.as_u64().map(u32::try_from) {
+            Some(Ok(rows)) => Ok(Self::Rows(rows)),
+            None if value == "auto" => Ok(Self::Auto),
+            _ => Err(format!("replicated: {value}; give auto, or a number of rows below 2^32")),
+        }
+    }
 }
 
 pub(crate) const SPECS: [OptionSpec; 8] = [
@@ -52,7 +74,7 @@ pub(crate) const SPECS: [OptionSpec; 8] = [
     OptionSpec::new(
         "cache_bytes",
         OptionType::Count,
-        "3/4 of the free device memory",
+        "half of the free device memory, then planned",
         "device memory of the row cache",
     )
     .such_as(&["65536"])
@@ -81,9 +103,14 @@ pub(crate) const SPECS: [OptionSpec; 8] = [
         "whole 128-byte lines, or from a row's first byte on, the baseline",
     ),
     OptionSpec::new("peers", OptionType::Places, "none", "other devices that cache rows: none, all, or places"),
-    OptionSpec::new("replicated", OptionType::Count, "0", "hottest rows of which each of several devices holds a copy")
-        .such_as(&["0", "100"])
-        .in_unit("rows"),
+    OptionSpec::new(
+        "replicated",
+        OptionType::AutoOrCount,
+        "auto",
+        "hottest rows of which each of several devices holds a copy; auto chooses by measured seconds",
+    )
+    .such_as(&["0", "100"])
+    .in_unit("rows"),
 ];
 
 /// Host memory for rows of a dataset that is left on disk.
@@ -119,7 +146,7 @@ impl Default for Options {
             order: Order::Auto,
             access: Access::Aligned,
             peers: Value::Null,
-            replicated: 0,
+            replicated: Replicated::Auto,
         }
     }
 }

@@ -4,17 +4,18 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use morphgl_cuda::{Buffer, Kernel, Mapped, Pinned, Shape, Stream};
+use morphgl_cuda::{Buffer, Kernel, Mapped, Pinned, Shape, ShardedBuffer, Stream};
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_platform::splitmix64;
 use morphgl_registry::{Key, Result};
 use morphgl_row_cache::NodeMap;
 
 use crate::KERNELS;
-use crate::cache::Cache;
+use crate::cache::{Cache, DeviceRows};
 use crate::disk::{DiskRows, Tally};
 use crate::options::{Access, Options};
 use crate::order::{Order, PageOrder};
+use crate::replication::RowSeconds;
 
 /// Threads of a warp, and of a block; each looks up a row.
 const WARP: usize = 32;
@@ -32,10 +33,13 @@ const MIN_TABLE: usize = 64 << 20;
 /// Fewer rows from the host are not put in order unless the options say so. Some 3,000 are read at a time (24 blocks of 128 threads),
 /// which span most of the table in any order where they are a large part of the mini-batch; and four launches have to pay.
 const MIN_ROWS: usize = 1 << 14;
-/// Sample by which the order is chosen: at most so many rows of so many bytes, gathered so many times each way.
+/// Sample by which the order is chosen, and the number of replicated rows: at most so many rows of so many bytes, gathered so many times
+/// each way.
 const SAMPLE_ROWS: usize = 1 << 18;
 const SAMPLE_BYTES: usize = 32 << 20;
 const SAMPLES: usize = 3;
+/// Share of each device's unallocated memory for the sample by which the seconds of a row are measured: 1 / `SAMPLE_SHARE`.
+const SAMPLE_SHARE: u64 = 16;
 
 /// The dataset's feature rows, as the device reads those that are not cached.
 #[derive(Debug)]
@@ -168,7 +172,7 @@ impl DatasetRows {
         for round in 0..=SAMPLES {
             for (pages, shortest) in [None, Some(pages)].into_iter().zip(&mut shortest) {
                 let start = stream.record(true)?;
-                self.gather_by(pages, stream, (&nodes, num_rows), (None, None), &mut out)?;
+                self.gather_by(pages, stream, (&nodes, num_rows), (None, 1.0, None), &mut out)?;
                 let end = stream.record(true)?;
                 end.synchronize()?;
                 // The first round loads the kernels.
@@ -178,6 +182,40 @@ impl DatasetRows {
             }
         }
         Ok(shortest[1] < shortest[0])
+    }
+
+    /// Mean seconds of a row that a sample gathers from the stream's device, from each of the `peers` (their mean) and from host memory:
+    /// by the shortest of some gathers each. `None` where host memory does not have the rows.
+    pub(crate) fn seconds(&self, stream: &Stream, peers: &[Stream]) -> Result<Option<RowSeconds>> {
+        let row_bytes = self.matrix().row_bytes();
+        if self.are_on_disk() || row_bytes == 0 || self.matrix().num_rows() == 0 {
+            return Ok(None);
+        }
+        let mut room = SAMPLE_BYTES as u64;
+        for stream in peers.iter().chain([stream]) {
+            room = room.min(stream.device().unallocated_bytes()? / SAMPLE_SHARE);
+        }
+        let num_rows = (room as usize / row_bytes).clamp(1, SAMPLE_ROWS.min(self.matrix().num_rows()));
+        let mut out = Buffer::new(stream, num_rows * row_bytes)?;
+        let random = |below: u64| (0..num_rows as u64).map(|i| (splitmix64(i) % below) as u32).collect::<Vec<u32>>();
+        let nodes = Buffer::of(stream, &random(self.matrix().num_rows() as u64))?;
+        let host = seconds_per_row(stream, num_rows, || {
+            self.gather(stream, (&nodes, num_rows), (None, None), &mut out).map(drop)
+        })?;
+        let nodes = Buffer::of(stream, &random(num_rows as u64))?;
+        let mut from = |holder: &Stream| {
+            let mut rows = Buffer::<u8>::new(holder, num_rows * row_bytes)?;
+            holder.fill(&mut rows, 0)?;
+            let parts = ShardedBuffer::new(stream, vec![rows])?;
+            let (tables, ranks, first_nodes) = (None, None, num_rows as u32);
+            let cached = DeviceRows { tables, first_nodes, ranks, parts: &parts, own: 0, replicated: 0 };
+            seconds_per_row(stream, num_rows, || {
+                self.gather_by(None, stream, (&nodes, num_rows), (Some(cached), 0.0, None), &mut out)
+            })
+        };
+        let own = from(stream)?;
+        let peers = peers.iter().map(from).collect::<Result<Vec<f64>>>()?;
+        Ok(Some(RowSeconds { own, peer: peers.iter().sum::<f64>() / peers.len().max(1) as f64, host }))
     }
 
     /// Whether they are read from the dataset's file.
@@ -242,18 +280,19 @@ impl DatasetRows {
     ) -> Result<bool> {
         let from_host = (nodes.1 as f64 * host_share(cache)) as usize;
         let order = self.order.as_ref().filter(|order| from_host >= order.min_rows);
-        self.gather_by(order.map(|order| &order.pages), stream, nodes, (cache, staged), out)?;
+        let cached = (cache.map(Cache::device_rows), host_share(cache), staged);
+        self.gather_by(order.map(|order| &order.pages), stream, nodes, cached, out)?;
         Ok(order.is_some())
     }
 
-    /// As [`DatasetRows::gather`], in an order. Cached rows are put in it, too: spread over the mini-batch they leave as many reads of the
-    /// host in flight as [`Blocks::of`] counts on.
+    /// As [`DatasetRows::gather`], in an order, with rows on devices and the expected share of the others. Cached rows are put in the
+    /// order, too: spread over the mini-batch they leave as many reads of the host in flight as [`Blocks::of`] counts on.
     fn gather_by(
         &self,
         pages: Option<&PageOrder>,
         stream: &Stream,
         (nodes, num_rows): (&Buffer<u32>, usize),
-        (cache, staged): (Option<&Cache>, Option<&Staged>),
+        (cached, host_share, staged): (Option<DeviceRows<'_>>, f64, Option<&Staged>),
         out: &mut Buffer<u8>,
     ) -> Result<()> {
         let row_bytes = self.matrix().row_bytes();
@@ -261,7 +300,7 @@ impl DatasetRows {
         if num_rows * row_bytes == 0 {
             return Ok(());
         }
-        let blocks = self.blocks.of(host_share(cache)).min(num_rows.div_ceil(THREADS as usize));
+        let blocks = self.blocks.of(host_share).min(num_rows.div_ceil(THREADS as usize));
         let order = match (&self.source, pages) {
             (Source::Mapped(table), Some(pages)) => Some(pages.of(stream, (nodes, num_rows), (table, row_bytes))?),
             _ => None,
@@ -270,7 +309,7 @@ impl DatasetRows {
             (Source::Mapped(table), _) => table.into(),
             (Source::Disk(_), staged) => (&staged.expect("rows on disk are staged").rows).into(),
         };
-        let tables = cache.and_then(|cache| cache.tables.as_ref());
+        let tables = cached.and_then(|rows| rows.tables);
         let arguments = &mut [
             nodes.into(),
             staged.map_or(nodes, |staged| &staged.slots).into(),
@@ -280,18 +319,33 @@ impl DatasetRows {
             host,
             tables.map(|tables| &tables.bitmap).into(),
             tables.map(|tables| &tables.prefix_counts).into(),
-            cache.map_or(0, Cache::first_nodes).into(),
-            cache.and_then(|c| c.ranks.as_ref()).into(),
-            cache.map(|c| &c.rows).into(),
-            (cache.map_or(0, |c| c.rows.parts().len()) as u32).into(),
-            cache.map_or(0, |c| c.own).into(),
-            cache.map_or(0, |c| c.pool.replicated).into(),
+            cached.map_or(0, |rows| rows.first_nodes).into(),
+            cached.and_then(|rows| rows.ranks).into(),
+            cached.map(|rows| rows.parts).into(),
+            (cached.map_or(0, |rows| rows.parts.parts().len()) as u32).into(),
+            cached.map_or(0, |rows| rows.own).into(),
+            cached.map_or(0, |rows| rows.replicated).into(),
             out.into(),
         ];
         // SAFETY: the arguments are the kernel's; nodes are those of the dataset, the order has each of their numbers once, and `out` has
         // `num_rows` rows.
         unsafe { stream.launch(&self.kernel, Shape::linear(blocks, THREADS), arguments) }
     }
+}
+
+/// Seconds per row of work of a stream: of the shortest of some times, after one that loads the kernels.
+fn seconds_per_row(stream: &Stream, num_rows: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut shortest = Duration::MAX;
+    for round in 0..=SAMPLES {
+        let start = stream.record(true)?;
+        work()?;
+        let end = stream.record(true)?;
+        end.synchronize()?;
+        if round > 0 {
+            shortest = end.elapsed(&start)?.min(shortest);
+        }
+    }
+    Ok(shortest.as_secs_f64() / num_rows as f64)
 }
 
 /// Expected share of the rows that are read from host memory.

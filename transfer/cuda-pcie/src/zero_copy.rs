@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard};
 use morphgl_cuda::{CudaBatch, pending_counting};
 use morphgl_registry::{CacheCurve, Counters, Error, Handle, MiniBatch, Result, Transferring, TransferringContext};
 
+use crate::gather::Gathered;
 use crate::shared::SharedGather;
 use crate::{Gather, ZERO_COPY_KEY};
 
@@ -48,11 +49,12 @@ impl Transferring for ZeroCopy {
         gather.stream().wait(&batch.ready)?;
         let start = gather.stream().record(true)?;
         let gathered = gather.fill_in(&mut batch, None)?;
-        let counters = gathered.map(|gathered| gather.queue_counters(&batch, &gathered)).transpose()?;
+        let queue = |gathered: Gathered| Ok((gather.queue_counters(&batch, &gathered)?, gathered));
+        let counted = gathered.map(queue).transpose()?;
         let (end, shared) = (gather.stream().record(true)?, Arc::clone(&self.gather));
         Ok(pending_counting(start, end, move |took| {
-            let Some(counters) = counters else { return Ok((MiniBatch::Device(batch), Counters::NONE)) };
-            shared.lock().transferred(took);
+            let Some((counters, gathered)) = counted else { return Ok((MiniBatch::Device(batch), Counters::NONE)) };
+            shared.lock().transferred(took, &gathered);
             Ok((MiniBatch::Device(batch), counters()))
         }))
     }

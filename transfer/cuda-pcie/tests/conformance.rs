@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use common::{check, operator, place, stream, upload, with_rows};
@@ -134,9 +135,56 @@ fn counts_tell_what_sizes_save_until_one_is_chosen() {
             operator.resize_cache(bytes).expect("it is not filled yet");
         }
         (0..2).for_each(|index| check(&mut operator, &stream, &case, index));
-        assert_eq!(operator.cache(), None, "{chosen:?}");
+        // Until a size is chosen, the counts still tell what others save.
+        assert_eq!(operator.cache().map(|curve| curve.bytes), chosen.is_none().then(|| bytes(10)), "{chosen:?}");
         assert_eq!(operator.gather().num_cached_rows(), cached, "{chosen:?}");
         check(&mut operator, &stream, &case, 2);
+    }
+}
+
+/// On a fast device a profile passes the mini-batches that are counted: the cache is filled, and then has the size that is planned.
+#[test]
+fn a_size_is_chosen_after_the_cache_was_filled() {
+    if !available(&ZERO_COPY) {
+        return;
+    }
+    let case = Case::new(with_rows(120, 36));
+    let stream = stream();
+    let bytes = |rows: u64| 2 * 16 + 8 + 36 * rows;
+    for (chosen, cached) in
+        [(bytes(25), 25), (bytes(4), 4), (bytes(10), 10), (bytes(10) + 1, 10), (bytes(0), 0), (0, 0)]
+    {
+        let mut operator = operator(&case, json!({"cache_bytes": bytes(10)})).expect("the device is available");
+        (0..63).for_each(|index| check(&mut operator, &stream, &case, index % 3));
+        assert_eq!((operator.cache().map(|curve| curve.bytes), operator.gather().num_cached_rows()), (Some(0), 0));
+        // The 64th mini-batch is the last that is counted; no later one has been waited for at first.
+        for index in 63..90 {
+            check(&mut operator, &stream, &case, index % 3);
+            let curve = operator.cache().expect("the counts are kept");
+            assert_eq!((curve.bytes, operator.gather().num_cached_rows()), (bytes(10), 10));
+            assert!((curve.batch_seconds > 0.0 || index == 63) && curve.build_seconds > 0.0, "{curve:?}");
+            assert_eq!([&curve.points[0], curve.points.last().expect("points")].map(|p| p.bytes), [0, bytes(120)]);
+        }
+        let held = stream.device().free_bytes().expect("a number");
+        operator.resize_cache(chosen).expect("it is filled again");
+        check(&mut operator, &stream, &case, 0);
+        assert_eq!(operator.gather().num_cached_rows(), cached, "{chosen} bytes");
+        let free = stream.device().free_bytes().expect("a number");
+        let expected = match cached {
+            0 => Ordering::Greater,
+            25 => Ordering::Less,
+            // The pool's smallest block has room for either.
+            _ => Ordering::Equal,
+        };
+        assert_eq!(free.cmp(&held), expected, "{chosen} bytes: {held} and {free} are free");
+        assert_eq!(operator.cache(), None, "the size is chosen");
+        (0..3).for_each(|index| check(&mut operator, &stream, &case, index));
+        // A caller's own hotness replaces it, and no later size does.
+        let hotness: Vec<f32> = (0..120).map(|v| (v * 37 % 120) as f32).collect();
+        assert_eq!(operator.gather().fill_cache(&hotness, bytes(7)).expect("enough memory"), 7);
+        operator.resize_cache(bytes(20)).expect("nothing to do");
+        check(&mut operator, &stream, &case, 1);
+        assert_eq!(operator.gather().num_cached_rows(), 7);
     }
 }
 
@@ -211,6 +259,7 @@ fn invalid_settings_are_refused_with_cures() {
         (json!({"cache": "smoothed", "cache_bytes": 16 + 8 + 8}), "give presample:K"),
         // A word of the bitmap, and an address.
         (json!({"cache": "random", "cache_bytes": 16 + 8 + 7}), "cache_bytes of at least 32 "),
+        (json!({"replicated": "all"}), "replicated: \"all\"; give auto, or a number of rows below 2^32"),
         (json!({"peers": "some"}), "options: peers: \"some\"; give \"none\", \"all\" or a list"),
         (json!({"peers": ["cuda"]}), "\"cuda\" is no place; give such as \"cuda:1\""),
         (json!({"peers": ["cuda:0"]}), "cuda:0 is the device that gathers"),

@@ -24,6 +24,8 @@ fn in_a_process_of_its_own() {
         Ok("budgets") => budgets(),
         Ok("tiers") => tiers(),
         Ok("pools") => pools(),
+        Ok("replicated") => replicated(),
+        Ok("planned") => planned(),
         _ => return,
     }
     println!("the part is done");
@@ -71,6 +73,115 @@ fn a_reordered_dataset_lies_where_its_tiers_say() {
 fn gathers_of_all_devices_share_one_pool() {
     for devices in [1, 2, 4] {
         run("pools", &format!("devices={devices}"));
+    }
+}
+
+#[test]
+fn the_number_of_replicated_rows_is_chosen() {
+    for devices in [1, 2, 3] {
+        run("replicated", &format!("devices={devices}"));
+    }
+}
+
+#[test]
+fn a_pool_is_filled_once_with_the_planned_size() {
+    for devices in [1, 2, 3] {
+        run("planned", &format!("devices={devices}"));
+    }
+}
+
+/// Whatever number is chosen on a device whose memory is the host's, rows fit the budget and are read right by all gathers.
+fn replicated() {
+    let places: Vec<Place> = accelerators(&Machine::probe()).into_iter().map(|a| a.place).collect();
+    let num_devices = places.len() as u64;
+    let case = Case::new(with_rows(2000, 200));
+    let limit = |rows: u64| 32 * 16 + 8 * num_devices + rows * (200 + 4 * num_devices);
+    for hot in [2000usize, 500] {
+        let hotness: Vec<f32> =
+            (0..2000).map(|v| if v % 4 < hot / 500 { 1e4 / (1 + v) as f32 } else { 0.0 }).rev().collect();
+        for rows in [1, 100, 500, 3000] {
+            let on = |place: &Place| {
+                let (dataset, options) = (Arc::clone(&case.dataset), json!({"presample": 0, "peers": "all"}));
+                let (from, to) = (place.clone(), place.clone());
+                let context = TransferringContext { dataset, from, to, gather: true, sampled: None, options };
+                ZeroCopy::new(&context).expect("memory")
+            };
+            let mut gathers: Vec<ZeroCopy> = places.iter().map(on).collect();
+            for (gather, place) in gathers.iter_mut().zip(&places) {
+                let cached = gather.gather().fill_cache(&hotness, limit(rows)).expect("enough memory");
+                let by_device: Vec<usize> =
+                    gather.gather().cached_rows_by_device().iter().map(|(_, rows)| *rows).collect();
+                let spread = by_device.iter().sum::<usize>() - cached;
+                assert!(cached <= hot && (num_devices > 1 || spread == 0), "{cached} of {hot}: {by_device:?}");
+                // On the first device each row takes its bytes, and a rank of each cached one.
+                let held = by_device[0] as u64 * 200 + if num_devices > 1 { 4 * cached as u64 } else { 0 };
+                assert!(32 * 16 + 8 * num_devices + held <= limit(rows), "{by_device:?} of {rows}");
+                assert!(rows < 3000 || cached == hot, "all rows fit: {cached} of {hot}");
+                let device = Device::open(place, &ZERO_COPY_KEY).expect("the device is available");
+                let stream = Stream::new(&device, false).expect("a stream");
+                (0..2).for_each(|index| check(gather, &stream, &case, index));
+            }
+        }
+    }
+}
+
+/// The gathers of all devices have counted and cached; then a plan gives them another size: each gives its memory back, the first that
+/// gathers fills the pool, and the others read it.
+fn planned() {
+    let places: Vec<Place> = accelerators(&Machine::probe()).into_iter().map(|a| a.place).collect();
+    let num_devices = places.len() as u64;
+    let devices: Vec<Device> =
+        places.iter().map(|place| Device::open(place, &ZERO_COPY_KEY).expect("the device is available")).collect();
+    let streams: Vec<Stream> = devices.iter().map(|device| Stream::new(device, false).expect("a stream")).collect();
+    let case = Case::new(with_rows(900, 4000));
+    let bytes =
+        |rows: u64| 15 * 16 + 8 * num_devices + rows * (4000 + if num_devices > 1 { 4 * num_devices } else { 0 });
+    for replicated in [json!(0), json!("auto")] {
+        let on = |place: &Place| {
+            let options = json!({"presample": 6, "peers": "all", "cache_bytes": bytes(20), "replicated": replicated});
+            let (dataset, from, to) = (Arc::clone(&case.dataset), place.clone(), place.clone());
+            ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, sampled: None, options })
+                .expect("memory")
+        };
+        let mut gathers: Vec<ZeroCopy> = places.iter().map(on).collect();
+        for index in 0..9 {
+            for (gather, stream) in gathers.iter_mut().zip(&streams) {
+                check(gather, stream, &case, index % 3);
+            }
+        }
+        let free = || devices.iter().map(|device| device.free_bytes().expect("a number")).collect::<Vec<u64>>();
+        let rows_on_first =
+            |gather: &mut ZeroCopy| gather.gather().cached_rows_by_device().first().map_or(0, |(_, rows)| *rows);
+        for gather in &mut gathers {
+            let curve = gather.cache().expect("the counts are kept");
+            assert!(curve.bytes > 0 && curve.bytes <= bytes(20) && curve.points.len() > 1, "{curve:?}");
+            assert_eq!(
+                curve.points.last().map(|p| p.bytes),
+                Some(bytes(if replicated == json!(0) { 900u64.div_ceil(num_devices) } else { 900 }))
+            );
+        }
+        let before = free();
+        gathers.iter_mut().for_each(|gather| gather.resize_cache(bytes(60)).expect("it is filled later"));
+        assert!(free().iter().zip(&before).all(|(after, before)| after > before), "the memory is free again");
+        let mut last = None;
+        for (gather, stream) in gathers.iter_mut().zip(&streams) {
+            let before = free();
+            check(gather, stream, &case, 0);
+            let taken: Vec<u64> =
+                before.iter().zip(free()).map(|(before, after)| before.saturating_sub(after)).collect();
+            // 60 rows on each device take 240,000 bytes there; tables and ranks less than 8,192.
+            let pool_is_filled = taken.iter().all(|&taken| taken > 50 * 4000);
+            assert_eq!(pool_is_filled, last.is_none(), "{taken:?} bytes of each device");
+            assert!(last.is_none() || taken.iter().all(|&taken| taken < 8192), "{taken:?} bytes for a second gather");
+            let cached = gather.gather().num_cached_rows();
+            assert!(*last.get_or_insert(cached) == cached && rows_on_first(gather) <= 60, "{cached} rows");
+            assert_eq!(gather.cache(), None);
+        }
+        for index in 0..3 {
+            for (gather, stream) in gathers.iter_mut().zip(&streams) {
+                check(gather, stream, &case, index);
+            }
+        }
     }
 }
 
@@ -194,7 +305,7 @@ fn gathers() {
             (json!(reversed), places.len(), "auto"),
             (json!(others[..others.len().min(1)]), 1 + others.len().min(1), "pages"),
         ] {
-            let options = json!({"presample": 0, "peers": peers, "order": order});
+            let options = json!({"presample": 0, "peers": peers, "order": order, "replicated": 0});
             let mut operator = operator(&case, options).expect("all devices are accessible");
             for rows in [40, 0, 1, 130] {
                 let rank = if devices > 1 { 4 * devices as u64 } else { 0 };
@@ -242,10 +353,11 @@ fn budgets() {
     let other = Stream::new(&device, false).expect("a stream");
     let taken = Buffer::<u8>::new(&other, 800_000).expect("memory");
     let free = device.unallocated_bytes().expect("a number");
-    let mut gather = operator(&case, json!({"presample": 2, "peers": "all"})).expect("the peer is accessible");
+    let mut gather =
+        operator(&case, json!({"presample": 2, "peers": "all", "replicated": 0})).expect("the peer is accessible");
     let stream = stream();
     (0..3).for_each(|index| check(&mut gather, &stream, &case, index));
-    let rows = (free / 4 * 3 / 1000) as usize;
+    let rows = (free / 2 / 1000) as usize;
     let expected =
         [("cuda:0", rows + 1), ("cuda:1", rows)].map(|(place, rows)| (place.parse().expect("a place"), rows));
     assert_eq!(gather.gather().cached_rows_by_device(), expected, "{free} bytes are free on the peer");
@@ -253,7 +365,8 @@ fn budgets() {
     drop(gather);
     assert_eq!(device.free_bytes().expect("a number"), free, "the peer's memory is released");
 
-    let mut gather = operator(&case, json!({"presample": 0, "peers": "all"})).expect("the peer is accessible");
+    let mut gather =
+        operator(&case, json!({"presample": 0, "peers": "all", "replicated": 0})).expect("the peer is accessible");
     let error = gather.gather().fill_cache(&[1.0; 300], 200_000).expect_err("the peer's memory is full").to_string();
     assert!(error.starts_with("Transferring_CUDA+PCIe_ZeroCopy, rows on cuda:1: cuMemAlloc_v2: "), "{error}");
     check(&mut gather, &stream, &case, 0);
@@ -268,7 +381,8 @@ fn part(case: &Case, place: &Place, peer: &Place, fail: [u64; 2]) -> Result<[u64
     let devices = [Device::open(place, &ZERO_COPY_KEY)?, Device::open(peer, &ZERO_COPY_KEY)?];
     devices.iter().zip(fail).for_each(|(device, call)| emulation::fail_from(device, call));
     let (dataset, from, to) = (Arc::clone(&case.dataset), place.clone(), place.clone());
-    let options = json!({"presample": 0, "peers": [peer.to_string()]});
+    // Where the number of replicated rows is chosen, it and the number of calls vary from run to run.
+    let options = json!({"presample": 0, "peers": [peer.to_string()], "replicated": 0});
     let mut operator = ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, sampled: None, options })?;
     operator.gather().fill_cache(&vec![1.0; case.dataset.num_nodes()], u64::MAX)?;
     let whole = reference::sample(case, BatchId { epoch: 0, index: 0 });

@@ -1,5 +1,6 @@
 use super::*;
 use crate::ZERO_COPY_KEY;
+use crate::replication::RowSeconds;
 
 fn streams(devices: usize) -> Vec<Stream> {
     let device = |i| {
@@ -22,7 +23,8 @@ fn check_replicated((hotness, replicated): (&[f32], u32), budgets: &[u64], expec
     };
     let streams = streams(budgets.len());
     let devices: Vec<_> = streams.iter().zip(budgets.iter().copied()).collect();
-    let Some(cache) = Cache::fill(&devices, (&matrix, &read), (hotness, replicated)).expect("enough memory") else {
+    let replication = Replication::Rows(replicated);
+    let Some(cache) = Cache::fill(&devices, (&matrix, &read), (hotness, replication)).expect("enough memory") else {
         return assert!(expected.is_empty(), "nothing is cached");
     };
     let down = |(stream, part): (&Stream, &Buffer<u8>)| {
@@ -87,4 +89,23 @@ fn rows_of_the_first_nodes_need_no_tables() {
     assert_eq!(lens.map(|hotness| hottest_are_first(hotness, 2)), [None, None, None, Some(2), Some(2)]);
     assert_eq!(lens.map(|hotness| hottest_are_first(hotness, 3)), [None, None, Some(3), Some(3), Some(2)]);
     assert_eq!(hottest_are_first(&[1.0], 0), None);
+}
+
+/// The number of replicated rows is that of the fewest seconds within the budgets, tables and ranks included.
+#[test]
+fn rows_are_replicated_where_that_is_faster() {
+    let matrix = FeatureMatrix::U8 { data: vec![0; 20].into(), dim: 2 };
+    // By rank: 2, 7, 4, 5, 0, 9, 8, 3, 6.
+    let hotness = [5.0, 0.0, 9.0, 1.0, 7.0, 7.0, 0.5, 8.0, 2.0, 3.0];
+    let chosen = |budget: u64, own, peer, host| {
+        let seconds = Replication::Fastest(RowSeconds { own, peer, host });
+        let (map, replicated) = chosen(&[budget; 2], &matrix, (&hotness, seconds)).expect("rows fit");
+        (map.nodes().collect::<Vec<u32>>(), replicated)
+    };
+    // Two rows on each device and their ranks; a replicated one needs one rank.
+    let budget = 16 + 16 + 2 * (2 + 2 * 4);
+    assert_eq!(chosen(budget, 1.0, 1.0, 9.0), (vec![2, 4, 5, 7], 0));
+    assert_eq!(chosen(budget, 1.0, 9.0, 9.0), (vec![2, 4, 7], 3));
+    // Room for all: those that are never read are not cached, and all others are everywhere.
+    assert_eq!(chosen(1000, 1.0, 2.0, 9.0), (vec![0, 2, 3, 4, 5, 6, 7, 8, 9], 9));
 }
