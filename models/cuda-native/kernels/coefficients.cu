@@ -19,6 +19,17 @@ extern "C" __global__ void train_rescale(const uint32_t* indptr, const float* we
 }
 MORPHGL_KERNEL(train_rescale)
 
+// Edge coefficients of a mean by importance: the share of each edge in the weights of its row.
+extern "C" __global__ void train_shares(const uint32_t* indptr, const float* weights, float* of_edges, uint32_t rows) {
+    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    const uint32_t begin = indptr[row], end = indptr[row + 1];
+    float sum = 0.0f;
+    for (uint32_t e = begin; e < end; e++) sum += weights[e];
+    for (uint32_t e = begin; e < end; e++) of_edges[e] = weights[e] / sum;
+}
+MORPHGL_KERNEL(train_shares)
+
 __device__ __forceinline__ float inverse(float degree) { return degree > 0.0f ? 1.0f / degree : 0.0f; }
 
 // Edge and self-loop coefficients of a graph convolution: weight divided by the root of both degrees, which include the weight `added`

@@ -34,23 +34,25 @@ impl<'a> Edges<'a> {
     /// Computes the coefficients of a model, except for means; `degrees` are those of the source nodes in the whole graph.
     pub(crate) fn new(gpu: &mut Gpu, model: &ModelSpec, block: Block<'a>, degrees: Words<'a>) -> Result<Self> {
         let kind = model.kind;
-        let Block { num_dst, num_src, num_edges, indptr, indices, weights } = block;
+        let Block { num_dst, num_src, num_edges, indptr, indices, weights, importance } = block;
         assert!(indptr.len() > num_dst && indices.len() >= num_edges, "a block's arrays");
         assert!(num_dst <= num_src, "{num_dst} destination of {num_src} source nodes");
         assert!(weights.is_none_or(|w| w.len() >= num_edges), "a weight per edge");
         assert!(!Self::reads_degrees(kind) || degrees.len() >= num_src, "a degree per source node");
-        let mut edges = Self {
-            block,
-            of_edges: None,
-            of_rows: None,
-            mean: kind == ModelKind::Sage,
-            loops: None,
-            row_of: None,
-            transposed: None,
-        };
+        let mut edges =
+            Self { block, of_edges: None, of_rows: None, mean: false, loops: None, row_of: None, transposed: None };
         let shape = each(num_dst);
         match kind {
-            ModelKind::Sage => edges.of_rows = Some(gpu.take(num_dst)?),
+            ModelKind::Sage => match weights.filter(|_| importance) {
+                Some(weights) => {
+                    let out = gpu.take(num_edges)?;
+                    edges.of_edges = Some(out);
+                    let arguments = arguments![gpu, indptr, weights, out, num_dst];
+                    // SAFETY: the kernel's arguments; a row has an offset, an edge a weight and an output.
+                    unsafe { gpu.launch(&gpu.kernels.train_shares, shape, arguments) }?;
+                }
+                None => (edges.of_rows, edges.mean) = (Some(gpu.take(num_dst)?), true),
+            },
             ModelKind::Gin => {
                 let out = gpu.take(num_dst)?;
                 edges.of_rows = Some(out);

@@ -170,6 +170,7 @@ fn send(
         indptr: region(1),
         indices: region(2),
         weights: block.weights.as_ref().map(|_| region(4)),
+        importance: block.importance,
     };
     let edges = match model.spec.kind {
         ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => None,

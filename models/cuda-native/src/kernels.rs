@@ -31,7 +31,7 @@ kernels! {
         train_left_backward, train_right_backward,
         train_widen_f32, train_widen_f16, train_widen_bf16, train_widen_u8,
     }
-    COEFFICIENTS = "kernels/coefficients.cu" { train_rescale, train_convolution }
+    COEFFICIENTS = "kernels/coefficients.cu" { train_rescale, train_shares, train_convolution }
     TRANSPOSE = "kernels/transpose.cu" {
         train_sort_count, train_sort_scan, train_sort_move, train_sort_starts, train_rows_of_edges,
     }

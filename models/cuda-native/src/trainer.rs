@@ -6,9 +6,9 @@ use std::sync::Arc;
 use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, CudaGivenRows, Device, Floats, Precision};
 use morphgl_graph_store::{Dataset, Dtype};
 use morphgl_model_core::{
-    BlockSizes, GivenLengths, Limits, ModelKind, ModelSpec, Normalization, TrainingSpec, blocks_chain,
-    check_first_layer, check_given, check_model, check_tensors, infer_bytes, initial_parameters, nothing_accumulated,
-    optimizer_state, read_optimizer_state, refuse_submitted, refused_importance,
+    BlockSizes, GivenLengths, Limits, ModelKind, Normalization, TrainingSpec, blocks_chain, check_first_layer,
+    check_given, check_model, check_tensors, infer_bytes, initial_parameters, nothing_accumulated, optimizer_state,
+    read_optimizer_state, refuse_submitted, refused_importance,
 };
 use morphgl_registry::{
     BatchId, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Result, Score,
@@ -199,14 +199,8 @@ fn block(block: &CudaBlock) -> Block<'_> {
         indptr: Words::Indices(&block.indptr),
         indices: Words::Indices(&block.indices),
         weights: block.weights.as_ref().map(|w| Words::Floats(w.into())),
+        importance: block.importance,
     }
-}
-
-/// Why mini-batches whose edges have `importance` are not trained.
-fn refused(model: &ModelSpec, importance: bool) -> Option<String> {
-    let sage = importance && model.kind == ModelKind::Sage;
-    let by_kernels = || "its kernels do not weigh GraphSAGE's mean by importance; train on the CPU".to_string();
-    refused_importance(model, importance).or_else(|| sage.then(by_kernels))
 }
 
 /// Features of a mini-batch, checked against the model as far as the host knows them.
@@ -225,7 +219,7 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dt
         return wrong(format!("it has {blocks} blocks for {layers} layers; give one fanout per layer"));
     }
     let importance = blocks.iter().any(|block| block.importance);
-    if let Some(refused) = refused(model, importance) {
+    if let Some(refused) = refused_importance(model, importance) {
         return wrong(refused);
     }
     let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
@@ -345,7 +339,7 @@ impl Training for CudaNative {
         let (spec, [values, gradients]) = (&self.spec.model, self.state.views());
         let model = Model { spec, layout: &self.layout, values, gradients };
         Some(check_first_layer(KEY, spec, &self.dataset, batch).and_then(|(features, block)| {
-            if let Some(refused) = refused(spec, block.importance) {
+            if let Some(refused) = refused_importance(spec, block.importance) {
                 return Err(Error::setting(format!("{KEY}, {}", batch.id), refused));
             }
             first_layer(&mut self.gpu, model, features, batch, (self.threads, rows))

@@ -15,6 +15,8 @@ pub(crate) struct Block<'a> {
     pub(crate) indptr: Words<'a>,
     pub(crate) indices: Words<'a>,
     pub(crate) weights: Option<Words<'a>>,
+    /// Whether the weights are the edges' importance, by which GraphSAGE weighs its mean.
+    pub(crate) importance: bool,
 }
 
 /// The transposed block: offsets by source, and for each edge (in edge order within a source) its row and edge id.

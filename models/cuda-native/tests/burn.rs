@@ -230,6 +230,31 @@ fn hubs() {
     }
 }
 
+/// GraphSAGE's mean by importance, where a layer sums first and where it multiplies first, and of long rows; a GAT does not read it.
+#[test]
+fn importance() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
+    let important = |batch: &mut HostBatch| batch.blocks.iter_mut().for_each(|block| block.importance = true);
+    for (kind, nodes, hidden) in
+        [("sage", &NODES[..], 24), ("sage", &[100, 95, 90, 85], 8), ("sage", &NODES, 7), ("gat", &NODES, 16)]
+    {
+        for dtype in [Dtype::F32, Dtype::F16] {
+            let model = model(kind, 60, 5, json!({"hidden": hidden, "heads": 2}));
+            check_changed(&model, nodes, dtype, true, &important);
+        }
+    }
+    let hub = |batch: &mut HostBatch| {
+        let (block, mut random) = (&mut batch.blocks[1], Random(4));
+        block.indices.extend((0..1500).map(|_| random.below(block.num_src) as u32));
+        block.weights.iter_mut().for_each(|weights| weights.extend((0..1500).map(|i| 1.0 + (i % 3) as f32)));
+        *block.indptr.last_mut().expect("an end") += 1500;
+        important(batch);
+    };
+    check_changed(&model("sage", 20, 4, json!({"hidden": 24})), &NODES, Dtype::F32, true, &hub);
+}
+
 /// Blocks that read fewer rows than the layer before made, and fewer seeds than the last one makes.
 #[test]
 fn rows_that_nobody_reads() {

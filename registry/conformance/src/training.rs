@@ -4,6 +4,7 @@
 
 mod given;
 mod graph;
+mod importance;
 mod numbers;
 pub mod random;
 mod reference;
@@ -89,6 +90,7 @@ pub fn check(subject: &Subject<'_>) {
     let run = Run { subject, dataset };
     if !subject.own_model && subject.submitted.is_empty() {
         numbers::forward_is_the_reference(&run);
+        importance::check(&run);
     }
     if !subject.own_model {
         numbers::dropout_is_a_function_of_the_batch(&run);

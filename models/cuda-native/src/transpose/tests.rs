@@ -28,6 +28,7 @@ fn transposed_by(blocks: usize, known: bool, num_src: usize, rows: &[Vec<u32>]) 
         indptr: up(&indptr).into(),
         indices: up(&indices).into(),
         weights: None,
+        importance: false,
     };
     let row_of = known.then(|| rows_of_edges(&mut gpu, block).expect("a launch"));
     let result = transpose(&mut gpu, block, row_of, blocks).expect("launches");

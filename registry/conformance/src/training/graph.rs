@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix, Splits};
-use morphgl_registry::{BatchId, Fanout, Fanouts, HostBatch, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Fanout, Fanouts, HostBatch, SamplerSettings, Sampling, SeedSet, WalkSettings};
 
 use crate::batching::{Case, graphs, reference};
 
@@ -70,6 +70,15 @@ pub(super) fn batch_with_given(
 ) -> HostBatch {
     let sampled = reference::sample_with_given(&case(dataset, seeds, hops), BatchId { epoch, index: 0 }, given);
     HostBatch { id: BatchId { epoch, index: 3 }, ..sampled }
+}
+
+/// The mini-batch of `seeds` with the nodes that walks visit, some of them several times, at each of `hops` hops.
+pub(super) fn walked(dataset: &Dataset, seeds: &[u32], hops: usize, epoch: u32) -> HostBatch {
+    let walk = WalkSettings { walks: 7, length: 3, restart: 0.2, neighbors: 4, ..WalkSettings::of_layers(hops) };
+    let case = case(dataset, seeds, hops).with(|s| s.sampling = Sampling::Walk(walk));
+    let walked = reference::sample(&case, BatchId { epoch, index: 0 });
+    assert!(walked.blocks.iter().all(|b| b.weights.iter().flatten().any(|&visits| visits > 1.0)), "{walked:?}");
+    HostBatch { id: BatchId { epoch, index: 3 }, ..walked }
 }
 
 fn case(dataset: &Dataset, seeds: &[u32], hops: usize) -> Case {

@@ -36,7 +36,7 @@ pub(super) fn forward_is_the_reference(run: &Run<'_>) {
 }
 
 #[track_caller]
-fn same_score(what: &str, actual: &Score, expected: &Score) {
+pub(super) fn same_score(what: &str, actual: &Score, expected: &Score) {
     assert_eq!((actual.correct, actual.count), (expected.correct, expected.count), "{what}: correct and counted seeds");
     let (a, e) = (actual.loss_sum, expected.loss_sum);
     assert!((a - e).abs() < 1e-4 * e.abs().max(1.0), "{what}: the loss is {a}, expected {e}");
