@@ -74,8 +74,12 @@ struct Edges {
 
     // Number of edges between the begin of the line and edge `at` of the graph.
     __device__ __forceinline__ uint32_t in_line(uint64_t at) const {
-        const uint32_t* from = (at & CACHED ? cached : indices) + (at & ~CACHED);
-        return (uint32_t)((uint64_t)from % LINE / sizeof(uint32_t));
+        return (uint32_t)((uint64_t)address(at) % LINE / sizeof(uint32_t));
+    }
+
+    // Address of edge `at` of the graph.
+    __device__ __forceinline__ const uint32_t* address(uint64_t at) const {
+        return (at & CACHED ? cached : indices) + (at & ~CACHED);
     }
 
     // Reads edge `at` of the graph as the hop's edge `e`; `known` nodes precede the hop.
@@ -204,24 +208,68 @@ sample_row_offsets(const uint32_t* lens, uint64_t* counts, int32_t first, uint32
 }
 MORPHGL_KERNEL(sample_row_offsets)
 
+// Puts the rows that a hop expands in the order of the pages of their lists in host memory. A bucket is 2^shift bytes of the address
+// space; the first one has the first edge. Cached rows, which are read from device memory, stay spread among the others by the number
+// of their nodes.
+struct Lists {
+    const uint32_t* nodes;
+    const uint64_t* row_start;
+    uint64_t table;
+    uint32_t num_nodes, num_buckets, shift;
+
+    __device__ __forceinline__ uint64_t operator()(uint64_t row) const {
+        const uint64_t start = row_start[row];
+        if (start & CACHED) return nodes[row] * (uint64_t)num_buckets / num_nodes;
+        // An empty row at the end of the graph begins after the last edge.
+        return min(((table + start * sizeof(uint32_t)) >> shift) - (table >> shift), (uint64_t)num_buckets - 1);
+    }
+};
+
+extern "C" __global__ void sample_order_count(
+    const uint32_t* nodes, const uint64_t* row_start, const uint64_t* counts, int32_t first, uint32_t rows,
+    const uint32_t* indices, uint32_t num_nodes, uint32_t num_buckets, uint32_t shift, uint32_t* counters
+) {
+    const Lists lists{nodes, row_start, (uint64_t)indices, num_nodes, num_buckets, shift};
+    by_bucket(entry_or_0(counts, first), counts[rows], counters, lists, [](uint32_t, uint32_t) {});
+}
+MORPHGL_KERNEL(sample_order_count)
+
+extern "C" __global__ void __launch_bounds__(1024) sample_order_scan(uint32_t num_buckets, uint32_t* counters) {
+    __shared__ uint32_t sums[32];
+    scan_buckets(num_buckets, counters, sums);
+}
+MORPHGL_KERNEL(sample_order_scan)
+
+extern "C" __global__ void sample_order_place(
+    const uint32_t* nodes, const uint64_t* row_start, const uint64_t* counts, int32_t first, uint32_t rows,
+    const uint32_t* indices, uint32_t num_nodes, uint32_t num_buckets, uint32_t shift, uint32_t* places, uint32_t* order
+) {
+    const Lists lists{nodes, row_start, (uint64_t)indices, num_nodes, num_buckets, shift};
+    const auto to = [=](uint32_t row, uint32_t place) { order[place] = row; };
+    by_bucket(entry_or_0(counts, first), counts[rows], places, lists, to);
+}
+MORPHGL_KERNEL(sample_order_place)
+
 // Picks at most 32 edges per row by a group of `width` lanes, which also reads them: each lane draws once (Floyd), then
 // the draws are resolved in sequence, and each pick finds its rank. A row that is read whole is one access of its lines.
-// `row_key` are the numbers of the rows' nodes in the counters of random numbers.
+// `row_key` are the numbers of the rows' nodes in the counters of random numbers. Rows are handled as `order` lists them; null: one
+// after the other. Each has its own place among the edges either way.
+// There are fewer than 2^31 rows.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_pick(const uint32_t* row_key, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
             const uint64_t* counts, int32_t first, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
-            uint32_t epoch, uint64_t seed, uint32_t width, const uint32_t* indices, const uint32_t* cached,
-            const float* weights, const float* cached_weights, uint32_t* nodes, uint32_t* slots, float* out_weights,
-            uint64_t* entries, uint32_t mask, uint32_t layout, uint64_t stamp) {
+            uint32_t epoch, uint64_t seed, uint32_t width, const uint32_t* order, const uint32_t* indices,
+            const uint32_t* cached, const float* weights, const float* cached_weights, uint32_t* nodes, uint32_t* slots,
+            float* out_weights, uint64_t* entries, uint32_t mask, uint32_t layout, uint64_t stamp) {
     const Table table = {entries, mask, layout, stamp};
     const Edges edges = {indices, cached, weights, cached_weights, nodes, slots, out_weights};
-    const uint64_t n = counts[rows];
+    const uint32_t from = (uint32_t)entry_or_0(counts, first), n = (uint32_t)counts[rows];
     const uint32_t lane = threadIdx.x % WARP, member = lane % width, shift = lane - member;
-    const uint64_t step = (uint64_t)gridDim.x * (BLOCK / width);
-    uint64_t base = entry_or_0(counts, first) + ((uint64_t)blockIdx.x * BLOCK + threadIdx.x - lane) / width;
-    for (; base < n; base += step) {
-        const uint64_t row = base + lane / width;
-        const uint32_t len = row < n ? row_len[row] : 0;
+    const uint32_t step = gridDim.x * BLOCK / width;
+    for (uint32_t base = from + (blockIdx.x * BLOCK + threadIdx.x - lane) / width; base < n; base += step) {
+        const uint32_t place = base + lane / width;
+        const uint32_t row = order != nullptr && place < n ? order[place - from] : place;
+        const uint32_t len = place < n ? row_len[row] : 0;
         const bool draws = len > fanout;
         uint32_t position = member, rank = member;
         if (__any_sync(ALL_LANES, draws)) {
@@ -244,9 +292,9 @@ sample_pick(const uint32_t* row_key, const uint64_t* row_start, const uint32_t* 
                 rank = less;
             }
         }
-        if (member < min(fanout, len)) {
-            edges.read(table, (uint32_t)n, indptr[row] + rank, row_start[row] + position);
-        }
+        const bool reads = member < min(fanout, len);
+        WARP_LOAD(reads ? edges.address(row_start[row] + position) : nullptr, sizeof(uint32_t));
+        if (reads) edges.read(table, n, indptr[row] + rank, row_start[row] + position);
     }
 }
 MORPHGL_KERNEL(sample_pick)

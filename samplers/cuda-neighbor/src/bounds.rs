@@ -92,18 +92,32 @@ impl Degrees {
     }
 }
 
+/// What a hop's device memory depends on besides its bounds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct HopMemory {
+    /// Whether edges have weights.
+    pub(crate) weights: bool,
+    /// Whether one kernel picks and another reads.
+    pub(crate) picked: bool,
+    /// Whether nodes have draw keys.
+    pub(crate) keyed: bool,
+    /// Whether rows are put in an order.
+    pub(crate) ordered: bool,
+}
+
 impl HopBounds {
     /// The same bounds with a given number of edges.
     pub(crate) fn with_edges(self, edges: u64, num_nodes: u64) -> Self {
         Self { edges, nodes: self.rows.saturating_add(edges).min(num_nodes + self.repeats), ..self }
     }
 
-    /// Bytes of device memory for its edges and the nodes they may reach, in the mini-batch and in scratch memory; `picked`
-    /// says whether one kernel picks and another reads.
-    pub(crate) fn bytes(&self, weights: bool, picked: bool) -> u64 {
-        let edge = 8 + if weights { 4 } else { 0 } + if picked { 8 } else { 0 };
-        // Per node: id, degree, row and up to three hash-table entries.
-        self.edges.saturating_mul(edge).saturating_add((self.nodes - self.rows).saturating_mul(20 + 24))
+    /// Bytes of device memory for its edges and the nodes they may reach, in the mini-batch and in scratch memory.
+    pub(crate) fn bytes(&self, memory: HopMemory) -> u64 {
+        let HopMemory { weights, picked, keyed, ordered } = memory;
+        let edge = 8 + 4 * u64::from(weights) + 8 * u64::from(picked);
+        // Per node: id, degree, row, up to three hash-table entries, draw key, and number in the order.
+        let node = 20 + 24 + 4 * u64::from(keyed) + 4 * u64::from(ordered);
+        self.edges.saturating_mul(edge).saturating_add((self.nodes - self.rows).saturating_mul(node))
     }
 }
 

@@ -76,6 +76,12 @@ impl CsrRows<'_> {
         nodes.filter(|&node| selected.contains(node)).map(|node| f64::from(self.saving(node))).sum()
     }
 
+    /// The share of an epoch's reads that is of rows besides the selected ones.
+    pub(crate) fn share_besides(&self, selected: &SelectedRows) -> f64 {
+        let all: f64 = (0..self.topology.num_nodes() as u32).map(|node| f64::from(self.saving(node))).sum();
+        if all > 0.0 { (1.0 - self.reads(selected) / all).max(0.0) } else { 1.0 }
+    }
+
     /// As [`CsrRows::reads`], of the rows that [`select_rows`] selects within each of the ascending `budgets`, in one pass.
     pub(crate) fn reads_within(&self, budgets: &[u64]) -> Vec<f64> {
         let (saving, bytes) = (|v: u32| self.saving(v), |v: u32| self.bytes(v));

@@ -5,7 +5,7 @@ use morphgl_registry::Result;
 
 use crate::bounds::HopBounds;
 use crate::kernels::{BLOCK, Draws, GROUP, SizeIndices};
-use crate::launch::{Launch, check_len, large_scratch, word_blocks};
+use crate::launch::{Launch, WARPS, check_len, large_scratch, word_blocks};
 use crate::scratch::Scratch;
 
 /// Output arrays of a hop.
@@ -27,6 +27,8 @@ pub(crate) struct HopLaunch<'a> {
     draws: Draws,
     nodes: &'a Buffer<u32>,
     arrays: &'a HopArrays,
+    /// Whether the scratch memory has the order in which rows are read.
+    is_ordered: bool,
 }
 
 impl<'a> HopLaunch<'a> {
@@ -36,7 +38,7 @@ impl<'a> HopLaunch<'a> {
         scratch: &'a Scratch,
         (bounds, sizes, draws): (&'a HopBounds, SizeIndices, Draws),
         nodes: &'a Buffer<u32>,
-        arrays: &'a HopArrays,
+        (arrays, is_ordered): (&'a HopArrays, bool),
     ) -> Self {
         check_len(nodes, bounds.nodes);
         check_len(&scratch.start, bounds.rows);
@@ -45,7 +47,7 @@ impl<'a> HopLaunch<'a> {
         check_len(&arrays.indptr, bounds.rows + 1);
         check_len(&arrays.indices, bounds.edges);
         arrays.weights.iter().for_each(|weights| check_len(weights, bounds.edges));
-        Self { launch, scratch, bounds, sizes, draws, nodes, arrays }
+        Self { launch, scratch, bounds, sizes, draws, nodes, arrays, is_ordered }
     }
 
     pub(crate) fn run(&self) -> Result<()> {
@@ -102,14 +104,17 @@ impl<'a> HopLaunch<'a> {
     /// Picks at most 32 edges per row, and reads them.
     fn pick(&self) -> Result<()> {
         let width = self.draws.fanout.next_power_of_two();
-        let grid = self.launch.grid(self.bounds.expanded * u64::from(width));
-        let arguments = self.picks().chain([width.into()]).chain(self.reads());
+        // Each lane that draws reads a line of its own.
+        let lines = u64::from(BLOCK / width * self.draws.fanout);
+        let grid = self.launch.reading_grid(self.bounds.expanded * u64::from(width), lines);
+        let order = self.is_ordered.then_some(&self.scratch.order);
+        let arguments = self.picks().chain([width.into(), order.into()]).chain(self.reads());
         self.launch.run(&self.launch.kernels().sample_pick, grid, arguments)
     }
 
     /// Reads all edges of all rows.
     fn take_all(&self) -> Result<()> {
-        let grid = self.launch.grid(self.bounds.edges.div_ceil(8));
+        let grid = self.launch.reading_grid(self.bounds.edges.div_ceil(8), WARPS);
         let arguments = [(&self.scratch.start).into(), (&self.arrays.indptr).into()].into_iter().chain(self.sizes());
         self.launch.run(&self.launch.kernels().sample_take_all, grid, arguments.chain(self.reads()))
     }
@@ -132,8 +137,9 @@ impl<'a> HopLaunch<'a> {
         let (launch, kernels) = (self.launch, self.launch.kernels());
         let (graph, positive) = (&launch.shared.graph, &self.scratch.positive);
         check_len(positive, self.bounds.rows);
-        let long = Shape::linear(self.bounds.expanded.clamp(1, launch.shared.max_blocks) as usize, BLOCK);
-        let grid = launch.grid(self.bounds.expanded * 32);
+        // A block per row.
+        let long = launch.reading_grid(self.bounds.expanded * u64::from(BLOCK), WARPS);
+        let grid = launch.reading_grid(self.bounds.expanded * 32, WARPS);
         for (kernel, shape) in [(&kernels.sample_pick_weighted, grid), (&kernels.sample_pick_weighted_long, long)] {
             let weights = [graph.weights.as_ref().into(), graph.cached_weights.as_ref().into()];
             launch.run(kernel, shape, self.picks().chain(weights).chain([positive.into(), self.picked().into()]))?;
@@ -142,7 +148,7 @@ impl<'a> HopLaunch<'a> {
     }
 
     fn read(&self) -> Result<()> {
-        let grid = self.launch.grid(self.bounds.edges);
+        let grid = self.launch.reading_grid(self.bounds.edges, u64::from(BLOCK));
         let arguments = [self.picked().into()].into_iter().chain(self.sizes()).chain(self.reads());
         self.launch.run(&self.launch.kernels().sample_read, grid, arguments)
     }

@@ -1,7 +1,7 @@
 //! The topology in device-readable memory.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytemuck::Pod;
 use morphgl_cuda::{Argument, Buffer, Device, Event, Mapped, Stream, Upload};
@@ -89,6 +89,10 @@ pub(crate) struct Graph {
     pub(crate) cached_weights: Option<Buffer<f32>>,
     /// Sum of each node's edge weights, if the graph has weights.
     pub(crate) weight_sums: Option<Column<f32>>,
+    /// Expected share of the neighbours that are read from host memory.
+    pub(crate) host_share: f64,
+    /// Whether lists on the host are read faster in the order of their pages, once it was measured.
+    pub(crate) by_page: OnceLock<bool>,
     /// Event after all uploads.
     pub(crate) ready: Event,
     pub(crate) placement: TopologyPlacement,
@@ -150,6 +154,8 @@ impl Graph {
                 .map(|(weights, selected)| upload_rows(stream, topology, weights, selected))
                 .transpose()?,
             weight_sums: sums.map(|sums| Column::new(stream, &sums, by_node)).transpose()?,
+            host_share: if on_device { 0.0 } else { 1.0 },
+            by_page: OnceLock::new(),
             ready: stream.record(false)?,
             placement,
             bytes,
@@ -158,6 +164,14 @@ impl Graph {
             topology: topology.clone(),
             request,
         })
+    }
+
+    /// The neighbours in host memory, where any are read from there.
+    pub(crate) fn lists_on_host(&self) -> Option<&Mapped<u32>> {
+        match &self.indices {
+            Column::Host(lists) => Some(lists),
+            Column::Device(_) => None,
+        }
     }
 
     /// Bytes of its device buffers, unused capacity included.

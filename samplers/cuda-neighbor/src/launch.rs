@@ -7,6 +7,7 @@ use morphgl_cuda::{Argument, Buffer, Kernel, Shape, Stream};
 use morphgl_registry::Result;
 
 use crate::bounds::HopBounds;
+use crate::graph::Column;
 use crate::kernels::{BLOCK, Kernels, SizeIndices, Table};
 use crate::shared::Shared;
 
@@ -17,6 +18,8 @@ const SCAN_ROWS: u64 = 1024;
 /// Minimum words of 32 edges of a block: two rounds of its four warps, each a chain of dependent random reads. Few, so that
 /// small hops have a warp on every multiprocessor.
 const SCAN_WORDS: u64 = 8;
+/// Warps of a block; each reads a line at a time of a row that it reads whole.
+pub(crate) const WARPS: u64 = BLOCK as u64 / 32;
 const ARGUMENTS: usize = 32;
 /// Bytes of shared memory available to every launch.
 const SHARED: usize = 48 << 10;
@@ -64,6 +67,12 @@ impl<'a> Launch<'a> {
     /// Launch shape for `threads` threads, capped at what fills the device.
     pub(crate) fn grid(&self, threads: u64) -> Shape {
         Shape::linear(threads.div_ceil(u64::from(BLOCK)).clamp(1, self.shared.max_blocks) as usize, BLOCK)
+    }
+
+    /// As [`Launch::grid`] of a kernel that reads the graph, of which a block has `lines` lines of host memory in flight.
+    pub(crate) fn reading_grid(&self, threads: u64, lines: u64) -> Shape {
+        let blocks = threads.div_ceil(u64::from(BLOCK)).clamp(1, self.shared.reading_blocks(lines));
+        Shape::linear(blocks as usize, BLOCK)
     }
 
     /// Launches a kernel; callers compose its arguments from groups shared by several kernels.
@@ -131,7 +140,12 @@ impl<'a> Launch<'a> {
             key.into(),
             degrees.into(),
         ];
-        self.run(&self.kernels().sample_locate, self.grid(2 * limit), arguments)
+        // Two lanes read a node's offsets, which lie together.
+        let grid = match &graph.starts {
+            Column::Host(_) => self.reading_grid(2 * limit, u64::from(BLOCK / 2)),
+            Column::Device(_) => self.grid(2 * limit),
+        };
+        self.run(&self.kernels().sample_locate, grid, arguments)
     }
 
     /// Computes row offsets and number of edges of the hop; `lens` are the rows' candidates.
@@ -174,7 +188,8 @@ impl<'a> Launch<'a> {
             fanout.saturating_add(1).into(),
             positive.into(),
         ];
-        self.run(&self.kernels().sample_count_positive, self.grid(bounds.expanded * 32), arguments)
+        let grid = self.reading_grid(bounds.expanded * 32, WARPS);
+        self.run(&self.kernels().sample_count_positive, grid, arguments)
     }
 
     /// Counts an access of each of at most `limit` nodes between entries `from` and `to` of `counts`; with `lens`, only of

@@ -1,5 +1,6 @@
 //! Options of the operator.
 
+use morphgl_cuda::Order;
 use morphgl_hotness::CachePolicy;
 use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
 use serde::Deserialize;
@@ -39,6 +40,10 @@ pub(crate) struct Options {
     pub(crate) presample_batches: Option<u32>,
     /// Mini-batches in flight per worker, each on a stream of its own. Default 2.
     pub(crate) in_flight: usize,
+    /// Lines of 128 bytes of host memory that are in flight over the bus at a time.
+    pub(crate) lines: u32,
+    /// In which order lists are read from host memory.
+    pub(crate) order: Order,
     /// Bytes that a hop may take by its upper bound; beyond, the host queries its size first. Default 1/256 of the
     /// device's memory, at least 64 MiB.
     pub(crate) hop_bytes: Option<u64>,
@@ -47,7 +52,7 @@ pub(crate) struct Options {
 const PLACEMENTS: OptionType = OptionType::Choice(&["auto", "device", "cached", "host"]);
 
 /// The options as the registry lists them.
-pub(crate) const SPECS: [OptionSpec; 8] = [
+pub(crate) const SPECS: [OptionSpec; 10] = [
     OptionSpec::new("topology", PLACEMENTS, "auto", "placement of the topology"),
     OptionSpec::new(
         "topology_bytes",
@@ -81,6 +86,15 @@ pub(crate) const SPECS: [OptionSpec; 8] = [
     OptionSpec::new("in_flight", OptionType::Count, "2", "mini-batches of a worker in flight, 1 to 16")
         .such_as(&["1", "16"])
         .in_unit("mini-batches"),
+    OptionSpec::new("lines", OptionType::Count, "1536", "128-byte lines of host memory that are in flight at a time")
+        .such_as(&["1", "3072"])
+        .in_unit("lines"),
+    OptionSpec::new(
+        "order",
+        OptionType::Choice(&["auto", "nodes", "pages"]),
+        "auto",
+        "lists in host memory as the mini-batch lists its nodes, or by their addresses; auto measures both",
+    ),
     OptionSpec::new(
         "hop_bytes",
         OptionType::Count,
@@ -101,6 +115,8 @@ impl Default for Options {
             presample_epochs: 1,
             presample_batches: None,
             in_flight: 2,
+            lines: 1536,
+            order: Order::Auto,
             hop_bytes: None,
         }
     }
@@ -115,6 +131,9 @@ impl Options {
         if options.in_flight == 0 || options.in_flight > 16 {
             let message = format!("options: in_flight is {}; give 1 to 16", options.in_flight);
             return Err(Error::setting(&KEY, message));
+        }
+        if options.lines == 0 {
+            return Err(Error::setting(&KEY, "options: lines: with none in flight no list is read; give at least 1"));
         }
         if options.presample_epochs == 0 || options.presample_batches == Some(0) {
             let message = "options: pre-sampling needs a mini-batch; give at least 1";

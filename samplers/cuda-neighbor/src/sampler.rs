@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_cuda::{Device, Stream};
+use morphgl_cuda::{Device, Mapped, Order, Stream};
 use morphgl_hotness::{CachePolicy, Hotness, PolicyKind};
 use morphgl_registry::{Batching, BatchingContext, BatchingWorker, CacheCurve, Error, Result};
 use morphgl_sampler_core::check_settings;
@@ -69,9 +69,24 @@ impl CudaNeighbor {
             Some(_) => Arc::new(make()?),
             None => graph::shared(&device, topology, Request::of(&options), make)?,
         };
-        let shared = Arc::new(Shared::new(context, &device, &options, graph, &degrees)?);
-        shared.check_memory(options.in_flight)?;
-        Ok(Self { shared, options })
+        let sharing = |by_page| {
+            let shared = Shared::new(context, &device, &options, (Arc::clone(&graph), &degrees), by_page)?;
+            shared.check_memory(options.in_flight)?;
+            Ok(Arc::new(shared))
+        };
+        let lists = graph.lists_on_host().map_or(0, Mapped::len);
+        let by_page = match (options.order, graph.by_page.get()) {
+            (Order::Nodes, _) => false,
+            (Order::Pages, _) => true,
+            (Order::Auto, _) if lists * size_of::<u32>() < Order::MIN_TABLE => false,
+            (Order::Auto, Some(&by_page)) => by_page,
+            (Order::Auto, None) => {
+                let seconds = |by_page| slope::batch_seconds(&sharing(by_page)?);
+                let (by_node, by_page) = (seconds(false)?, seconds(true)?);
+                *graph.by_page.get_or_init(|| by_page < by_node)
+            }
+        };
+        Ok(Self { shared: sharing(by_page)?, options })
     }
 
     /// Pre-samples `epochs` epochs on the device: accesses of features and of rows, per epoch.
@@ -159,16 +174,17 @@ fn place(
                 Error::setting(&KEY, message)
             })?;
             let mut cached = graph(false, Some(&selected))?;
+            let rows = CsrRows { topology, hotness, hops: context.settings.neighbor()? };
+            cached.host_share = rows.share_besides(&selected);
             // Sizes that the user gives are kept.
             if (options.topology_bytes, options.cache_bytes) == (None, None) {
                 let timed = |graph| {
-                    let shared = Arc::new(Shared::new(context, device, options, graph, degrees)?);
+                    let shared = Arc::new(Shared::new(context, device, options, (graph, degrees), false)?);
                     slope::batch_seconds(&shared)
                 };
                 let graph = Arc::new(cached);
                 let (before, batch_seconds) = (timed(on_host)?, timed(Arc::clone(&graph))?);
                 cached = Arc::into_inner(graph).expect("its workers have ended");
-                let rows = CsrRows { topology, hotness, hops: context.settings.neighbor()? };
                 let from_nothing = options.topology == TopologyPlacement::Auto && options.cache == CachePolicy::Auto;
                 cached.curve = Some(CacheCurve {
                     bytes: cached.bytes,
@@ -207,7 +223,7 @@ fn rank(
         }
         _ => options.presample_epochs,
     };
-    let shared = Arc::new(Shared::new(context, device, options, Arc::clone(on_host), degrees)?);
+    let shared = Arc::new(Shared::new(context, device, options, (Arc::clone(on_host), degrees), false)?);
     Ok(presample(&shared, epochs, options.presample_batches)?.rows)
 }
 

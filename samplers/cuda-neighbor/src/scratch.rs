@@ -31,6 +31,9 @@ pub(crate) struct Scratch {
     pub(crate) picked: Buffer<u64>,
     /// Draws of picks that exceed shared memory.
     pub(crate) large: Buffer<u64>,
+    /// Rows in the order of their pages, and the counters by which they are put in it.
+    pub(crate) order: Buffer<u32>,
+    pub(crate) buckets: Buffer<u32>,
     /// Pinned copy of `counts` for size queries between hops.
     pub(crate) sizes: Pinned<u64>,
     /// Peak capacities so far: nodes, and rows and edges of each hop.
@@ -55,6 +58,8 @@ impl Scratch {
             sums: Buffer::new(&stream, 0)?,
             picked: Buffer::new(&stream, 0)?,
             large: Buffer::new(&stream, 0)?,
+            order: Buffer::new(&stream, 0)?,
+            buckets: Buffer::new(&stream, 0)?,
             stream,
             peak_nodes: 0,
             peak_rows: vec![0; hops],
@@ -117,7 +122,7 @@ impl Scratch {
 
     pub(crate) fn num_bytes(&self) -> u64 {
         let wide = [&self.counts, &self.table.entries, &self.start, &self.sums, &self.picked, &self.large];
-        let narrow = [&self.len, &self.key, &self.positive, &self.slots, &self.firsts];
+        let narrow = [&self.len, &self.key, &self.positive, &self.slots, &self.firsts, &self.order, &self.buckets];
         wide.map(Buffer::num_bytes).iter().chain(&narrow.map(Buffer::num_bytes)).sum()
     }
 }

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use morphgl_cuda::Device;
+use morphgl_cuda::{Device, Order, PageOrder};
 use morphgl_registry::{BatchId, BatchingContext, Error, NeighborSettings, Pick, Result};
 use morphgl_sampler_core::seed_positions;
 
 use crate::KEY;
-use crate::bounds::{Degrees, HopBounds, MAX_VALUE};
+use crate::bounds::{Degrees, HopBounds, HopMemory, MAX_VALUE};
 use crate::graph::Graph;
 use crate::kernels::Kernels;
 use crate::options::Options;
@@ -30,7 +30,18 @@ pub(crate) struct Shared {
     /// Seed of all randomness.
     pub(crate) seed: u64,
     pub(crate) orders: Orders,
+    /// Lines of host memory in flight.
+    lines: u32,
+    /// The order of pages of lists on the host, where they are read in it.
+    pub(crate) order: Option<ListOrder>,
     hop_bytes: u64,
+}
+
+/// The order of pages, in which hops are read that may read at least so many neighbours from host memory.
+#[derive(Debug)]
+pub(crate) struct ListOrder {
+    pub(crate) pages: PageOrder,
+    min_reads: usize,
 }
 
 /// Sizes reachable without a query by the host: up to the last hop, or to the first one with too large a bound.
@@ -47,18 +58,28 @@ impl Shared {
         context: &BatchingContext,
         device: &Device,
         options: &Options,
-        graph: Arc<Graph>,
-        degrees: &Arc<Degrees>,
+        (graph, degrees): (Arc<Graph>, &Arc<Degrees>),
+        by_page: bool,
     ) -> Result<Self> {
         let settings = &context.settings;
         let hops = settings.neighbor()?.clone();
         let shuffle = settings.shuffle.then_some(settings.seed);
         let properties = device.properties()?;
+        let kernels = Kernels::load(device)?;
+        let order = graph.lists_on_host().filter(|lists| by_page && !lists.is_empty()).map(|lists| {
+            let [count, scan, place] =
+                [&kernels.sample_order_count, &kernels.sample_order_scan, &kernels.sample_order_place];
+            let bytes = (lists.len() * size_of::<u32>()) as u64;
+            let pages = PageOrder::new([count.clone(), scan.clone(), place.clone()], lists.address(), bytes);
+            ListOrder { pages, min_reads: if options.order == Order::Pages { 0 } else { Order::MIN_READS } }
+        });
         Ok(Self {
             device: device.clone(),
             graph,
             degrees: Arc::clone(degrees),
-            kernels: Kernels::load(device)?,
+            kernels,
+            lines: options.lines,
+            order,
             max_blocks: u64::from(properties.multiprocessors) * 16,
             hops,
             batch_size: settings.batch_size,
@@ -81,11 +102,30 @@ impl Shared {
         seed_positions(self.orders.len(), self.batch_size, id, share)
     }
 
+    /// Maximum blocks of a kernel that reads the graph over the bus, of which each has `lines` lines in flight there: as many as keep the
+    /// link busy, whose requests bound what is read, and more the fewer reads come over it.
+    pub(crate) fn reading_blocks(&self, lines: u64) -> u64 {
+        blocks(u64::from(self.lines), lines, self.graph.host_share, self.max_blocks)
+    }
+
+    /// The order in which the lists of a hop of these bounds are read, if it is another than that of the nodes.
+    pub(crate) fn order_of(&self, bounds: &HopBounds) -> Option<&PageOrder> {
+        let from_host = bounds.edges as f64 * self.graph.host_share;
+        self.order.as_ref().filter(|order| from_host >= order.min_reads as f64).map(|order| &order.pages)
+    }
+
+    /// What memory of hops depends on.
+    fn hop_memory(&self, picked: bool) -> HopMemory {
+        let graph = &self.graph;
+        let (weights, keyed) = (graph.weights.is_some(), graph.draw_keys.is_some());
+        HopMemory { weights, picked, keyed, ordered: self.order.is_some() }
+    }
+
     /// Refuses mini-batches whose upper bounds exceed the free device memory.
     pub(crate) fn check_memory(&self, in_flight: usize) -> Result<()> {
-        let weights = self.graph.weights.is_some();
+        let memory = self.hop_memory(false);
         let hops = self.bounds_from(0, self.first_hop()).take_while(|bounds| self.fits(bounds));
-        let bytes: u64 = hops.map(|bounds| bounds.bytes(weights, false)).sum();
+        let bytes: u64 = hops.map(|bounds| bounds.bytes(memory)).sum();
         let (all, free) = (bytes.saturating_mul(in_flight as u64), self.device.free_bytes()?);
         if all > free {
             let message = format!(
@@ -113,7 +153,7 @@ impl Shared {
 
     /// Whether a hop is allocated by its upper bounds.
     pub(crate) fn fits(&self, bounds: &HopBounds) -> bool {
-        let bytes = bounds.bytes(self.graph.weights.is_some(), self.weighted());
+        let bytes = bounds.bytes(self.hop_memory(self.weighted()));
         bytes <= self.hop_bytes && bounds.edges <= MAX_VALUE / 2
     }
 
@@ -133,5 +173,33 @@ impl Shared {
             return Err(Error::setting(id, message));
         }
         Ok(reach)
+    }
+}
+
+/// Blocks for so many lines in flight, of which each block has `each`, where a read is from host memory with probability `host_share`; at
+/// most `max`.
+fn blocks(lines: u64, each: u64, host_share: f64, max: u64) -> u64 {
+    // A division by 0 is infinity, which is clamped as well.
+    ((lines.div_ceil(each) as f64 / host_share) as u64).clamp(1, max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::blocks;
+
+    #[test]
+    fn blocks_are_as_many_as_lines_are_in_flight() {
+        for (lines, each, host_share, expected) in [
+            (1536, 128, 1.0, 12),
+            (1536, 80, 1.0, 20),
+            (1536, 4, 1.0, 384),
+            (1, 128, 1.0, 1),
+            (1536, 128, 0.5, 24),
+            (1536, 128, 0.01, 1200),
+            (1536, 128, 0.0, 2112),
+            (1 << 30, 4, 1.0, 2112),
+        ] {
+            assert_eq!(blocks(lines, each, host_share, 2112), expected, "{lines} lines, {each} each, {host_share}");
+        }
     }
 }

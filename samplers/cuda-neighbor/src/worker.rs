@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, LastUse, Pinned, Stream, pending};
+use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, LastUse, PageOrder, Pinned, Stream, pending};
 use morphgl_registry::{BatchId, BatchingWorker, Expansion, Fanout, Handle, MiniBatch, Result};
 
 use crate::bounds::HopBounds;
 use crate::expand::{HopArrays, HopLaunch};
 use crate::kernels::{Draws, GROUP, SizeIndices};
-use crate::launch::{Launch, large_scratch};
+use crate::launch::{Launch, check_len, large_scratch};
 use crate::scratch::{Scratch, grow, raise};
 use crate::shared::{Reach, Shared};
 
@@ -156,9 +156,14 @@ fn make(
         let indices = Buffer::new(&scratch.stream, edges as usize)?;
         let weights = shared.graph.weights.as_ref().map(|_| Buffer::new(&scratch.stream, edges as usize));
         let arrays = HopArrays { indptr, indices, weights: weights.transpose()? };
+        let reads_by_order = !shared.weighted() && !large && fanout != Fanout::All;
+        let order = shared.order_of(&bounds).filter(|_| reads_by_order);
+        if let Some(order) = order {
+            put_in_order(shared, scratch, order, (&bounds, sizes), &nodes)?;
+        }
         let draws = Draws { fanout: limit, hop: hop as u32, id, seed: shared.seed };
         let launch = Launch { shared, stream: &scratch.stream };
-        HopLaunch::new(launch, scratch, (&bounds, sizes, draws), &nodes, &arrays).run()?;
+        HopLaunch::new(launch, scratch, (&bounds, sizes, draws), &nodes, (&arrays, order.is_some())).run()?;
         blocks.push(arrays);
         if let Some(&next) = fanouts.get(hop + 1) {
             bounds = shared.degrees.after(&bounds, shared.hops.expansion, next);
@@ -203,6 +208,33 @@ fn make(
         }
         Ok(batch.into_batch())
     }))
+}
+
+/// Puts the rows that a hop expands in the order of the pages of their lists.
+fn put_in_order(
+    shared: &Shared,
+    scratch: &mut Scratch,
+    order: &PageOrder,
+    (bounds, sizes): (&HopBounds, SizeIndices),
+    nodes: &Buffer<u32>,
+) -> Result<()> {
+    let Scratch { stream, start, counts, order: rows, buckets, peak_nodes, .. } = scratch;
+    grow(stream, buckets, order.num_buckets().into(), 0)?;
+    grow(stream, rows, *peak_nodes, 0)?;
+    check_len(start, bounds.rows);
+    let items = [
+        nodes.into(),
+        (&*start).into(),
+        (&*counts).into(),
+        sizes.first.into(),
+        sizes.rows.into(),
+        (&shared.graph.indices).into(),
+        (shared.degrees.num_nodes() as u32).into(),
+        order.num_buckets().into(),
+    ];
+    // SAFETY: the arguments are the kernels'. The hop's rows are those between the entries of `counts`, at most `expanded`; each begins
+    // in the table of neighbours or at its end, and its node is one of the graph's.
+    unsafe { order.sort(stream, (bounds.expanded as usize, &items), buckets, rows) }
 }
 
 /// Grows the stream's per-node memory; returns whether the hash table is new.

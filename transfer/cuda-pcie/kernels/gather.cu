@@ -129,41 +129,28 @@ GATHER(gather_naive_rows_1, uint8_t, 32, Naive)
 GATHER(gather_naive_rows_2, uint16_t, 32, Naive)
 GATHER(gather_naive_rows_4, uint32_t, 32, Naive)
 
-// One pass of a radix sort puts the rows of a mini-batch in the order of their pages: rows are counted by bucket, the counts summed to
-// the place of each bucket's first row, and the rows' numbers written there. A bucket is 2^shift bytes of the address space; the
-// first one has the table's first byte. Rows of a bucket have no order.
+// Puts the rows of a mini-batch in the order of their pages. A bucket is 2^shift bytes of the address space; the first one has the
+// table's first byte.
+struct Pages {
+    const uint32_t* nodes;
+    uint32_t row_bytes, shift;
+    uint64_t table;
 
-// Adds one to the counter of each row's bucket; gives the row's number, and what the counter was before, to `place`.
-template <typename Place>
-__device__ __forceinline__ void by_bucket(
-    const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host, uint32_t shift, uint32_t* counters,
-    Place place
-) {
-    const uint64_t threads = gridDim.x * (uint64_t)blockDim.x, table = (uint64_t)host;
-    for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < num_rows; i += threads) {
-        const uint64_t bucket = ((table + nodes[i] * (uint64_t)row_bytes) >> shift) - (table >> shift);
-        place((uint32_t)i, atomicAdd(&counters[bucket], 1u));
+    __device__ __forceinline__ uint64_t operator()(uint64_t i) const {
+        return ((table + nodes[i] * (uint64_t)row_bytes) >> shift) - (table >> shift);
     }
-}
+};
 
 extern "C" __global__ void gather_order_count(
     const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host, uint32_t shift, uint32_t* counts
 ) {
-    by_bucket(nodes, num_rows, row_bytes, host, shift, counts, [](uint32_t, uint32_t) {});
+    by_bucket(0, num_rows, counts, Pages{nodes, row_bytes, shift, (uint64_t)host}, [](uint32_t, uint32_t) {});
 }
 MORPHGL_KERNEL(gather_order_count)
 
-// Exclusive prefix sums in place, by one block of 1,024 threads.
 extern "C" __global__ void __launch_bounds__(1024) gather_order_scan(uint32_t num_buckets, uint32_t* counts) {
     __shared__ uint32_t sums[32];
-    uint32_t before = 0;
-    for (uint32_t first = 0; first < num_buckets; first += blockDim.x) {
-        const uint32_t bucket = first + threadIdx.x;
-        uint32_t total;
-        const uint32_t sum = block_scan<32>(bucket < num_buckets ? counts[bucket] : 0, sums, total);
-        if (bucket < num_buckets) counts[bucket] = before + sum;
-        before += total;
-    }
+    scan_buckets(num_buckets, counts, sums);
 }
 MORPHGL_KERNEL(gather_order_scan)
 
@@ -171,7 +158,8 @@ extern "C" __global__ void gather_order_place(
     const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host, uint32_t shift, uint32_t* places,
     uint32_t* order
 ) {
-    by_bucket(nodes, num_rows, row_bytes, host, shift, places, [=](uint32_t row, uint32_t place) { order[place] = row; });
+    const Pages pages{nodes, row_bytes, shift, (uint64_t)host};
+    by_bucket(0, num_rows, places, pages, [=](uint32_t row, uint32_t place) { order[place] = row; });
 }
 MORPHGL_KERNEL(gather_order_place)
 

@@ -7,7 +7,6 @@ mod dma;
 mod dma_gather;
 mod gather;
 mod options;
-mod order;
 mod pool;
 mod ranking;
 mod replication;
@@ -18,7 +17,7 @@ mod zero_copy;
 pub use dma::PcieDma;
 pub use dma_gather::DmaGather;
 pub use gather::Gather;
-pub use order::PAGE_ORDERED_ROWS;
+pub use rows::PAGE_ORDERED_ROWS;
 pub use zero_copy::ZeroCopy;
 
 use morphgl_cuda::{BACKEND, CUDA, Staging, accelerators, probe};

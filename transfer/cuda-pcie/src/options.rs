@@ -1,12 +1,10 @@
 //! Options of the operator.
 
-use morphgl_cuda::{BACKEND, Device, Staging, accelerators};
+use morphgl_cuda::{BACKEND, Device, Order, Staging, accelerators};
 use morphgl_hotness::CachePolicy;
 use morphgl_registry::{Error, Key, Machine, OptionRole, OptionSpec, OptionType, Place, Result};
 use serde::Deserialize;
 use serde_json::Value;
-
-use crate::order::Order;
 
 /// Which bytes of a row a warp loads at a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]

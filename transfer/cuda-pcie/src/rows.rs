@@ -4,18 +4,21 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use morphgl_cuda::{Buffer, Kernel, Mapped, Pinned, Shape, ShardedBuffer, Stream};
+use morphgl_cuda::{Buffer, Kernel, Mapped, Order, PageOrder, Pinned, Shape, ShardedBuffer, Stream};
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_platform::splitmix64;
-use morphgl_registry::{Key, Result};
+use morphgl_registry::{CounterSpec, Key, Result};
 use morphgl_row_cache::NodeMap;
 
 use crate::KERNELS;
 use crate::cache::{Cache, DeviceRows};
 use crate::disk::{DiskRows, Tally};
 use crate::options::{Access, Options};
-use crate::order::{Order, PageOrder};
 use crate::replication::RowSeconds;
+
+/// Rows that were gathered in the order of their addresses; it tells what `auto` has chosen.
+pub const PAGE_ORDERED_ROWS: CounterSpec =
+    CounterSpec::new("page_ordered_rows", "rows gathered in the order of their addresses in host memory");
 
 /// Threads of a warp, and of a block; each looks up a row.
 const WARP: usize = 32;
@@ -28,11 +31,6 @@ const LINE: usize = 128;
 const SHORT: usize = 256;
 /// Maximum bytes that a lane of the naive gather loads: a value of PyTorch-Direct's.
 const VALUE: usize = 4;
-/// Of a table of fewer bytes, addresses are translated fast in any order: from one of 256 MiB an H200 read 42 GB/s of the link's 55.
-const MIN_TABLE: usize = 64 << 20;
-/// Fewer rows from the host are not put in order unless the options say so. Some 3,000 are read at a time (24 blocks of 128 threads),
-/// which span most of the table in any order where they are a large part of the mini-batch; and four launches have to pay.
-const MIN_ROWS: usize = 1 << 14;
 /// Sample by which the order is chosen, and the number of replicated rows: at most so many rows of so many bytes, gathered so many times
 /// each way.
 const SAMPLE_ROWS: usize = 1 << 18;
@@ -150,11 +148,14 @@ impl DatasetRows {
         let min_rows = match order {
             _ if table.is_empty() => return Ok(()),
             Order::Nodes => return Ok(()),
-            Order::Auto if table.len() < MIN_TABLE => return Ok(()),
-            Order::Auto => MIN_ROWS,
+            Order::Auto if table.len() < Order::MIN_TABLE => return Ok(()),
+            Order::Auto => Order::MIN_READS,
             Order::Pages => 0,
         };
-        let pages = PageOrder::new(stream.device(), table.address(), table.len() as u64)?;
+        let kernels = ["gather_order_count", "gather_order_scan", "gather_order_place"]
+            .map(|name| KERNELS.kernel(stream.device(), name));
+        let [count, scan, place] = kernels;
+        let pages = PageOrder::new([count?, scan?, place?], table.address(), table.len() as u64);
         if order == Order::Pages || self.is_faster_by(&pages, stream)? {
             self.order = Some(Ordering { pages, min_rows });
         }
@@ -302,7 +303,14 @@ impl DatasetRows {
         }
         let blocks = self.blocks.of(host_share).min(num_rows.div_ceil(THREADS as usize));
         let order = match (&self.source, pages) {
-            (Source::Mapped(table), Some(pages)) => Some(pages.of(stream, (nodes, num_rows), (table, row_bytes))?),
+            (Source::Mapped(table), Some(pages)) => {
+                let mut counts = Buffer::new(stream, pages.num_buckets() as usize)?;
+                let mut order = Buffer::new(stream, num_rows)?;
+                let items = [nodes.into(), (num_rows as u32).into(), (row_bytes as u32).into(), table.into()];
+                // SAFETY: the arguments are the kernels', and each node's row begins in the table.
+                unsafe { pages.sort(stream, (num_rows, &items), &mut counts, &mut order)? };
+                Some(order)
+            }
             _ => None,
         };
         let host = match (&self.source, staged) {

@@ -46,6 +46,30 @@ __device__ T block_scan(T value, T* shared, T& total) {
     return sum - value;
 }
 
+// One pass of a radix sort puts items in the order of buckets: items are counted by bucket, the counts summed to the place of each
+// bucket's first item, and the items' numbers written there. Items of a bucket have no order.
+
+// Adds one to the counter of the bucket of each item from `first` to `end`; gives the item, and what the counter was before, to `place`.
+template <typename Bucket, typename Place>
+__device__ __forceinline__ void by_bucket(uint64_t first, uint64_t end, uint32_t* counters, Bucket bucket, Place place) {
+    const uint64_t threads = gridDim.x * (uint64_t)blockDim.x;
+    for (uint64_t i = first + blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < end; i += threads) {
+        place((uint32_t)i, atomicAdd(&counters[bucket(i)], 1u));
+    }
+}
+
+// Exclusive prefix sums of the counts in place, by one block of 1,024 threads with `sums` of 32 elements in shared memory.
+__device__ __forceinline__ void scan_buckets(uint32_t num_buckets, uint32_t* counts, uint32_t* sums) {
+    uint32_t before = 0;
+    for (uint32_t first = 0; first < num_buckets; first += blockDim.x) {
+        const uint32_t bucket = first + threadIdx.x;
+        uint32_t total;
+        const uint32_t sum = block_scan<32>(bucket < num_buckets ? counts[bucket] : 0, sums, total);
+        if (bucket < num_buckets) counts[bucket] = before + sum;
+        before += total;
+    }
+}
+
 // Philox4x32-10 (Salmon et al., SC'11): four random words for a counter and a key, as in morphgl-sampler-core.
 struct Words {
     uint32_t word[4];

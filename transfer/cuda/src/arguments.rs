@@ -7,7 +7,7 @@ use crate::memory::{Buffer, Pinned, Users};
 use crate::{Mapped, ShardedBuffer};
 
 /// A kernel argument: a number by value, memory by address.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Argument<'a> {
     pub(crate) value: [u8; 8],
     /// The users of the memory, to be marked by the launch.

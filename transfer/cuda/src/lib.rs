@@ -20,6 +20,7 @@ mod mapped;
 mod memory;
 mod module;
 mod nccl;
+mod order;
 mod pinning;
 mod pool;
 mod probe;
@@ -49,6 +50,7 @@ pub use memory::{Buffer, Pinned};
 #[doc(hidden)]
 pub use module::EmulatedKernel;
 pub use module::Module;
+pub use order::{Order, PageOrder};
 pub use probe::{accelerators, probe};
 pub use sharded::ShardedBuffer;
 pub use staging::Staging;

@@ -58,8 +58,8 @@ pub(crate) fn reordered(case: &Case) -> Case {
     Case { dataset: Arc::new(dataset), ..case.clone() }.of(&seeds)
 }
 
-/// Options of all placements of the topology, for the graph of `case`.
-pub(crate) fn placements(case: &Case) -> [Value; 3] {
+/// Options of all placements of the topology, for the graph of `case`, and both orders of lists on the host.
+pub(crate) fn placements(case: &Case) -> [Value; 5] {
     let topology = &case.dataset.topology;
     let (node, edge) = if topology.weights().is_some() { (16, 8) } else { (12, 4) };
     let node = if topology.draw_keys().is_some() { node + 4 } else { node };
@@ -71,5 +71,7 @@ pub(crate) fn placements(case: &Case) -> [Value; 3] {
         serde_json::json!({"topology": "device"}),
         serde_json::json!({"topology": "host", "in_flight": 1}),
         serde_json::json!({"topology": "cached", "topology_bytes": budget, "in_flight": 3}),
+        serde_json::json!({"topology": "host", "order": "pages", "lines": 1}),
+        serde_json::json!({"topology": "cached", "topology_bytes": budget, "order": "pages"}),
     ]
 }
