@@ -20,6 +20,8 @@ impl CounterSpec {
 
 /// Bytes that cross the link between host and device.
 pub const LINK_BYTES: CounterSpec = CounterSpec::new("link_bytes", "bytes moved between host and device");
+/// Bytes that one device copies from another.
+pub const PEER_BYTES: CounterSpec = CounterSpec::new("peer_bytes", "bytes copied from one device to another");
 /// Rows looked up in a cache.
 pub const CACHE_REQUESTS: CounterSpec = CounterSpec::new("cache_requests", "rows looked up in the cache");
 /// Requested feature rows that were in the cache.

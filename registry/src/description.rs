@@ -88,6 +88,9 @@ pub struct Description {
     pub features: FeatureFill,
     /// Whether it is a transferring operator that gathers features where it writes mini-batches: batching then leaves them out.
     pub gathers_features: bool,
+    /// Whether it is a transferring operator that copies from one device to another of its backend: its routes batch on one and
+    /// train on another.
+    pub between_devices: bool,
     /// The kinds of sampling of a batching operator, whose settings it reads.
     pub samplers: &'static [SamplingSpec],
     /// Whether a batching operator makes the same mini-batches as every other interchangeable one of its kinds.
@@ -123,6 +126,7 @@ impl Description {
             takes_given_rows: false,
             features: FeatureFill::OnRequest,
             gathers_features: false,
+            between_devices: false,
             samplers: &[SamplingSpec::NEIGHBOR],
             interchangeable: false,
             own_model: false,
@@ -190,6 +194,21 @@ impl Description {
             "an operator that gathers in place of batching transfers"
         );
         self.gathers_features = true;
+        self
+    }
+
+    /// The same transferring operator, which copies from one device to another of its backend: it makes routes that batch on one and
+    /// train on another, and none of a single device.
+    ///
+    /// # Panics
+    ///
+    /// When it is not of phase Transferring, or does not move mini-batches from a device to a device; in a constant, at compile
+    /// time.
+    pub const fn between_devices(mut self) -> Self {
+        let transfers = matches!(self.build, Build::Transferring(_));
+        let devices = matches!((self.reads, self.writes), (At::Device(_), At::Device(_)));
+        assert!(transfers && devices, "an operator between devices transfers from a device to a device");
+        self.between_devices = true;
         self
     }
 

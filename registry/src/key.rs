@@ -61,6 +61,8 @@ impl Resource {
     pub const CPU: Resource = Resource::new("CPU");
     /// The link between host and devices.
     pub const PCIE: Resource = Resource::new("PCIe");
+    /// The links by which devices of a backend reach each other's memory.
+    pub const PEER: Resource = Resource::new("Peer");
 
     /// Names a resource.
     ///

@@ -30,6 +30,11 @@ pub struct Route {
 }
 
 impl Route {
+    /// Whether it batches on one device and trains on another of the same backend.
+    pub fn is_between_devices(&self) -> bool {
+        same_backend(&self.batched_at, &self.trained_at) && self.batched_at != self.trained_at
+    }
+
     /// A route from a dataset in host memory, whose features batching gathers, and none of whose operators queues its work. A
     /// struct expression changes what differs.
     pub fn new([batching, transferring, training]: [Key; 3], batched_at: Place, trained_at: Place) -> Self {
@@ -49,7 +54,8 @@ fn same_backend(a: &Place, b: &Place) -> bool {
 
 /// Every chain of `operators` whose places match on `machine`, sorted. The dataset lies in host memory or on disk.
 ///
-/// A device is one place: a chain never changes from one device of a backend to another.
+/// A chain changes from one device of a backend to another where its transferring operator copies between devices, and nowhere
+/// else.
 pub(crate) fn find(operators: &[&Description], machine: &Machine) -> Vec<Route> {
     let of = |phase| operators.iter().filter(move |d| d.key.phase == phase);
     let places = |at: At| -> Vec<Place> {
@@ -66,7 +72,8 @@ pub(crate) fn find(operators: &[&Description], machine: &Machine) -> Vec<Route> 
                     false => Phase::Batching,
                 };
                 for trained_at in places(transferring.writes) {
-                    if same_backend(&batched_at, &trained_at) && batched_at != trained_at {
+                    let changes = batched_at != trained_at;
+                    if same_backend(&batched_at, &trained_at) && changes != transferring.between_devices {
                         continue;
                     }
                     for training in of(Phase::Training).filter(|d| d.reads.matches(&trained_at)) {

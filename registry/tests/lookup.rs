@@ -1,7 +1,8 @@
 //! Lookup: sorted, without duplicates, with errors that list what exists.
 
 use morphgl_registry::{
-    At, Build, Description, Error, FeatureFill, Hardware, Key, Machine, Phase, Registry, Resource, Route, Unavailable,
+    Accelerator, At, Build, Description, Error, FeatureFill, Hardware, Key, Machine, Phase, Registry, Resource, Route,
+    Unavailable,
 };
 
 fn machine() -> Machine {
@@ -126,4 +127,43 @@ fn routes_through_a_reference_come_last() {
     let names: Vec<_> = routes.iter().map(|r| r.training.operator()).collect();
     assert_eq!(names, ["Zebra", "Abacus"]);
     assert!(!registry.is_reference(&routes[0]) && registry.is_reference(&routes[1]));
+}
+
+/// The operators of a backend with so many devices, one of which copies between them.
+fn of_devices(number: u32) -> Registry {
+    const NPU: At = At::Device("npu");
+    const ON_NPU: Hardware = Hardware::new(&[Resource::new("NPU")]);
+    let key = |phase, name| Key::new(phase, ON_NPU, name);
+    let moves = |name| {
+        let build = Build::Transferring(|_| Err(Error::setting("test", "is never built")));
+        Description::new(key(Phase::Transferring, name), "moves", NPU, NPU, build)
+    };
+    let samples = Description { key: key(Phase::Batching, "Neighbor"), writes: NPU, ..CPU };
+    let build = Build::Training(|_| Err(Error::setting("test", "is never built")));
+    let trains = Description::new(key(Phase::Training, "Native"), "trains", NPU, NPU, build);
+    let device = |index| {
+        let place = morphgl_registry::Place::Device { backend: "npu".into(), index };
+        Accelerator { place, name: "NPU".into(), memory_bytes: 1 }
+    };
+    let machine = Machine { accelerators: (0..number).map(device).collect(), ..machine() };
+    let operators = vec![samples, moves("Keep"), moves("Copy").between_devices().gathering_features(), trains];
+    Registry::new(operators, machine).expect("no key twice")
+}
+
+#[test]
+fn a_route_changes_devices_by_an_operator_between_them_alone() {
+    let places = |number: u32| -> Vec<(String, String, String)> {
+        let routes = of_devices(number).routes();
+        let of = |r: &Route| {
+            assert_eq!(r.is_between_devices(), r.transferring.operator() == "Copy", "{r:?}");
+            (r.transferring.operator().to_string(), r.batched_at.to_string(), r.trained_at.to_string())
+        };
+        routes.iter().map(of).collect()
+    };
+    let route = |name: &str, from: u32, to: u32| (name.to_string(), format!("npu:{from}"), format!("npu:{to}"));
+    assert_eq!(places(0), []);
+    assert_eq!(places(1), [route("Keep", 0, 0)]);
+    let between = [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)].map(|(from, to)| route("Copy", from, to));
+    let same = [0, 1, 2].map(|index| route("Keep", index, index));
+    assert_eq!(places(3), [&between[..], &same].concat());
 }

@@ -1,5 +1,6 @@
 //! Operators built for a dataset and a configuration, and the routes to choose from.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -7,9 +8,11 @@ use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_group::ShardedBatching;
 use morphgl_model_core::ModelKind;
+use morphgl_plan::RouteKeys;
 use morphgl_registry::{
-    Batching, BatchingContext, CustomSettings, Error, ErrorKind, NeighborSettings, Phase, Place, Registry, Route,
-    SamplerSettings, Sampling, SamplingSetting, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
+    Batching, BatchingContext, CustomSettings, Error, ErrorKind, NeighborSettings, Operators, Phase, Place, Registry,
+    Route, SamplerSettings, Sampling, SamplingSetting, SeedSet, Training, TrainingContext, Transferring,
+    TransferringContext,
 };
 
 use rayon::prelude::*;
@@ -85,6 +88,29 @@ pub(crate) fn job_routes(registry: &Registry, config: &JobConfig) -> Result<Vec<
         bail!("model.kind: {what}; name one of gcn, sage, gat, gin, mlp");
     }
     Ok(routes)
+}
+
+/// Of the routes of the same operators, which lead to several devices, the one that trains on the first device: of those that
+/// batch on another, the one that batches on the first of them. Devices of a backend are taken to be alike.
+pub(crate) fn to_first_devices(routes: Vec<Route>) -> Vec<Route> {
+    let mut first: Vec<Route> = Vec::new();
+    for route in routes {
+        let keys = |r: &Route| RouteKeys::from(r);
+        let places = |r: &Route| (r.trained_at.clone(), r.batched_at.clone());
+        match first.iter_mut().find(|known| keys(known) == keys(&route)) {
+            Some(known) if places(&route) < places(known) => *known = route,
+            Some(_) => {}
+            None => first.push(route),
+        }
+    }
+    first
+}
+
+/// Keeps the first of the routes that are told apart only by the device that batches: a plan names operators.
+pub(crate) fn keep_first_of_each(operators: &mut Operators) {
+    let mut seen = BTreeSet::new();
+    let ends = |r: &Route| (RouteKeys::from(r), r.trained_at.clone());
+    operators.routes.retain(|r| seen.insert(ends(&r.route)));
 }
 
 /// Whether a route can train on features that ranks divide among themselves: they are filled in when the host has batched.
@@ -167,7 +193,7 @@ impl OperatorBuilder<'_> {
     /// As [`routes`] and [`OperatorBuilder::training`]; no operator has a custom model; no route reads a dataset on disk.
     pub fn first_route(self) -> Result<(Route, Box<dyn Training>)> {
         let (mut first, mut left_out) = (None, String::new());
-        let mut routes = job_routes(self.context.registry(), self.config)?;
+        let mut routes = to_first_devices(job_routes(self.context.registry(), self.config)?);
         // A device's gather pins all features and fills a cache, which one pass does not pay for.
         routes.sort_by_key(|route| (self.context.registry().is_reference(route), route.gathering));
         for route in routes {

@@ -11,6 +11,7 @@ use morphgl_plan::{Drift, PaceHistory, Plan, Plans, Problem, Replanned, Replanne
 use morphgl_registry::{BatchId, Score, Training};
 
 use crate::budget::Purpose;
+use crate::build::keep_first_of_each;
 use crate::evaluate::Sampled;
 use crate::position::{PartialEpoch, Position, append};
 use crate::split::SplitPlan;
@@ -59,6 +60,7 @@ impl Executor {
         job.resize_caches(&plan.caches)?;
         let problem = problem.map(|problem| problem.settled(&plan.caches));
         let Job { dataset, config, context, mut operators, group, .. } = job;
+        keep_first_of_each(&mut operators);
         if let Some(group) = &group {
             operators = group.join(operators, dataset.splits.train.len(), config.sampler.batch_size)?;
         }

@@ -15,7 +15,7 @@ use morphgl_registry::{
 };
 
 use crate::budget::{self, Purpose};
-use crate::build::{OperatorBuilder, job_routes, label, layers_mismatch, left_on_disk, takes_shards};
+use crate::build::{OperatorBuilder, job_routes, label, layers_mismatch, left_on_disk, takes_shards, to_first_devices};
 use crate::usage::Usage;
 use crate::{Group, JobConfig, RunContext};
 
@@ -55,9 +55,10 @@ impl Job {
     pub fn new(context: &RunContext, dataset: Arc<Dataset>, config: JobConfig) -> Result<Self> {
         let context = context.clone();
         let mut routes = job_routes(context.registry(), &config)?;
-        let keys = |r: &Route| (r.batching.clone(), r.transferring.clone(), r.training.clone());
-        if !config.every_device {
-            routes.dedup_by_key(|r| keys(r));
+        match config.every_device {
+            // The last devices batch for the first, whatever their numbers: each pair once.
+            true => routes.retain(|r| !r.is_between_devices() || r.batched_at > r.trained_at),
+            false => routes = to_first_devices(routes),
         }
         let (operators, unable, selections, unbuilt) = (Operators::default(), Vec::new(), Vec::new(), Vec::new());
         let (group, several_places) = (None, false);

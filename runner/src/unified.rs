@@ -20,6 +20,7 @@ use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, SeedSet};
 use morphgl_sampler_core::Epochs;
 
 use crate::Job;
+use crate::build::keep_first_of_each;
 use crate::engine::Ends;
 
 pub use plan::{GroupProfile, Shares, Unified, UnifiedTrainer};
@@ -303,5 +304,7 @@ fn take(operators: &mut Operators, training: &Key, place: &Place) -> Option<Oper
     let is_own = |r: &RouteOperators| (&r.route.training, &r.route.trained_at) == (&trainer.key, &trainer.place);
     let (own, others) = std::mem::take(&mut operators.routes).into_iter().partition(is_own);
     operators.routes = others;
-    Some(Operators { routes: own, trainers: vec![trainer] })
+    let mut own = Operators { routes: own, trainers: vec![trainer] };
+    keep_first_of_each(&mut own);
+    Some(own)
 }

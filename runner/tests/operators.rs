@@ -20,10 +20,12 @@ fn the_registered_keys_are_these() {
     if cfg!(feature = "sim") {
         wanted.extend(["Batching_CPU_SimNeighbor", "Batching_PCIe+SIM_Neighbor"]);
         wanted.extend(["Transferring_PCIe+SIM_SimGather", "Transferring_PCIe_SimDma", "Training_SIM_Ledger"]);
+        wanted.push("Transferring_PCIe+Peer+SIM_SimCopy");
     }
     if cfg!(feature = "cuda") {
         wanted.extend(["Batching_CUDA+PCIe_Neighbor", "Training_CUDA_Native", "Transferring_PCIe_Dma"]);
         wanted.extend(["Transferring_CUDA+PCIe_DmaGather", "Transferring_CUDA+PCIe_ZeroCopy"]);
+        wanted.push("Transferring_CUDA+PCIe+Peer_Copy");
     }
     wanted.sort_unstable();
     keys.sort_unstable();

@@ -59,6 +59,72 @@ fn every_plan_runs_as_predicted_and_is_reported_as_simulated() {
     }
 }
 
+/// Runs on so many simulated devices, of which one alone samples, gathers and trains in 6 ms, and copies from another, gathers and
+/// trains in 3; the host's workers are slow.
+fn on_devices(bench: &Bench, number: usize, args: &[&str]) -> Value {
+    let devices = format!(",slow=batching-cpu*20@0:0,transferring-peer=1ms,devices={number}");
+    let output = run(bench, &devices, args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_simulated_device_samples_for_another() {
+    const COPY: &str = "Transferring_PCIe+Peer+SIM_SimCopy";
+    let bench = Bench::new();
+    bench.small();
+    let args = |run: &'static str| [&TRAIN[..], &["2", "--run", run, "--json"]].concat();
+    let alone = on_devices(&bench, 1, &args("alone"));
+    let both = on_devices(&bench, 2, &args("both"));
+    let seconds = |json: &Value| json["plan"]["prediction"]["epoch_seconds"].as_f64().expect("a number");
+    assert!(seconds(&both) < 0.8 * seconds(&alone), "{} s and {} s", seconds(&both), seconds(&alone));
+    let shares = both["plan"]["schedule"]["shares"].as_array().expect("a list");
+    let copies = shares.iter().find(|share| share["keys"]["transferring"] == COPY);
+    let copies = copies.unwrap_or_else(|| panic!("no share is sampled by the other device: {}", both["plan"]));
+    assert_eq!(copies["hardware"]["batching"], serde_json::json!(["PCIe:1", "SIM:1"]));
+    for json in [&alone, &both] {
+        let epochs = json["epochs"].as_array().expect("epochs");
+        assert!(epochs.iter().all(|epoch| epoch["report"]["batches"] == json["profile"]["num_batches"]));
+    }
+}
+
+/// Order, mini-batches and their content are those of an undisturbed run.
+#[test]
+fn a_run_on_two_devices_is_resumed_exactly() {
+    let bench = Bench::new();
+    bench.small();
+    let by_other = ["--batching", "Batching_PCIe+SIM_Neighbor", "--transferring", "Transferring_PCIe+Peer+SIM_SimCopy"];
+    let args = [&TRAIN[..], &["3", "--plan", "pipeline"], &by_other].concat();
+    let output = run(&bench, ",devices=2", &[&args[..], &["--run", "undisturbed"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (expected, killed) = (bench.path().join("undisturbed"), bench.path().join("killed"));
+    let (_, json) = killed_three_times(&bench, &killed, &args, ",devices=2");
+    assert_eq!(metrics(&killed), metrics(&expected));
+    assert_eq!(last(&killed).training, last(&expected).training);
+    assert!(json["resumed"]["epoch"].is_number(), "{json:#}");
+}
+
+/// Devices of one name and size are alike: of the routes between them, one is measured.
+#[test]
+fn routes_between_devices_that_are_alike_are_measured_once() {
+    let bench = Bench::new();
+    bench.small();
+    let args = ["plan", "small", "--batch-size", "8", "--layers", "1", "--fanouts", "2", "--profile-seconds", "1"];
+    let trained = ["--training", "Training_SIM_Ledger", "--threads", "2", "--json"];
+    let json = on_devices(&bench, 3, &[&args[..], &trained].concat());
+    let routes = json["profile"]["routes"].as_array().expect("a list");
+    let between: Vec<&Value> =
+        routes.iter().filter(|r| r["route"]["transferring"] == "Transferring_PCIe+Peer+SIM_SimCopy").collect();
+    let places = |r: &&Value| [&r["route"]["batched_at"], &r["route"]["trained_at"]].map(Value::to_string).join(" to ");
+    let pairs: Vec<String> = between.iter().map(places).collect();
+    let expected = [["sim:1", "sim:0"], ["sim:2", "sim:0"], ["sim:2", "sim:1"]];
+    assert_eq!(pairs, expected.map(|pair| pair.map(|place| format!("\"{place}\"")).join(" to ")));
+    for other in &between[1..] {
+        assert_eq!(other["transferring"], between[0]["transferring"], "the same samples");
+        assert_eq!(other["batching"], between[0]["batching"]);
+    }
+}
+
 /// Arguments of layer-split training on the simulated accelerator.
 const SPLIT: [&str; 21] = [
     "train",
@@ -312,5 +378,5 @@ fn without_the_variable_there_is_no_simulated_accelerator() {
         assert_eq!(operator["available"], false);
         assert!(operator["reason"].as_str().is_some_and(|r| r.contains("MORPHGL_SIM")), "{operator}");
     }
-    assert_eq!(count, 5);
+    assert_eq!(count, 6);
 }

@@ -121,7 +121,9 @@ pub(crate) fn run(args: &Args, context: &RunContext) -> anyhow::Result<Outcome> 
     }
     text += "\nroutes\n";
     for (i, r) in routes.iter().enumerate() {
-        text += &format!("{i}: {} → {} → {} (trained at {})\n", r.batching, r.transferring, r.training, r.trained_at);
+        let batched = if r.is_between_devices() { format!("batched at {}, ", r.batched_at) } else { String::new() };
+        let (keys, trained) = (format!("{} → {} → {}", r.batching, r.transferring, r.training), &r.trained_at);
+        text += &format!("{i}: {keys} ({batched}trained at {trained})\n");
     }
     if args.options {
         text = options(&registry.samplings(), &status);
@@ -136,6 +138,7 @@ pub(crate) fn run(args: &Args, context: &RunContext) -> anyhow::Result<Outcome> 
                 "available": s.availability.is_ok(), "reference": d.reference,
                 "reason": s.availability.as_ref().err().map(|u| &u.reason),
                 "simulated": d.simulated, "queues": d.queues, "features": d.features, "gathers_features": d.gathers_features,
+                "between_devices": d.between_devices,
                 "samplers": d.samplers.iter().map(|spec| spec.name).collect::<Vec<_>>(), "interchangeable": d.interchangeable, "own_model": d.own_model,
                 "options": d.options.iter().map(option).collect::<Vec<_>>(),
                 "counters": d.counters.iter().map(|c| json!({ "name": c.name, "help": c.help })).collect::<Vec<_>>(),

@@ -90,9 +90,13 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
     let rows = what_if::changed(&problem, best, &args.what_if)?;
     let mut text = format!("{plans}\nplan: {best}\n");
     text += &profile.iter().flat_map(|p| &p.selections).map(|s| format!("{s}\n")).collect::<String>();
-    if best.memory.host + best.memory.device > 0 {
-        let (host, device) = (show::bytes(best.memory.host), show::bytes(best.memory.device));
-        text += &format!("buffers and workers take at most {host} on the host, {device} on the device\n");
+    if best.memory.host + best.memory.device + best.memory.sampler > 0 {
+        let [host, device, sampler] = [best.memory.host, best.memory.device, best.memory.sampler].map(show::bytes);
+        let sampler = match best.memory.sampler {
+            0 => String::new(),
+            _ => format!(", {sampler} on the one that samples for it"),
+        };
+        text += &format!("buffers and workers take at most {host} on the host, {device} on the device{sampler}\n");
     }
     text += &best.caches.iter().map(|cache| format!("cache: {cache}\n")).collect::<String>();
     if !rows.is_empty() {

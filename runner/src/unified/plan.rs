@@ -91,12 +91,19 @@ impl GroupProfile {
     ) -> Result<Option<Self>> {
         let num_seeds = job.dataset.splits.train.len().min(job.config.sampler.batch_size);
         let all_reduce = all_reduce_seconds(&mut job.operators.trainers)?;
+        // Every device trains: none batches for another.
+        let is_own = |RouteOperators { route, .. }: &RouteOperators, (key, place): &Trainer| {
+            (&route.training, &route.trained_at) == (key, place) && !route.is_between_devices()
+        };
+        let all_reduce = all_reduce.map(|(mut trainers, seconds)| {
+            trainers.retain(|trainer| job.operators.routes.iter().any(|route| is_own(route, trainer)));
+            (trainers, seconds)
+        });
         let Some((trainers, all_reduce)) = all_reduce.filter(|(trainers, _)| trainers.len() > 1 && num_seeds > 1)
         else {
             return Ok(None);
         };
-        let is_of =
-            |route: &RouteOperators| trainers.contains(&(route.route.training.clone(), route.route.trained_at.clone()));
+        let is_of = |route: &RouteOperators| trainers.iter().any(|trainer| is_own(route, trainer));
         let all = std::mem::take(&mut job.operators);
         let (trains, idle) =
             all.trainers.into_iter().partition(|t| trainers.contains(&(t.key.clone(), t.place.clone())));
@@ -167,7 +174,8 @@ impl Unified {
         // By trainer, its fastest plan on one core, on two, and so on.
         let mut plans: Vec<Vec<(Plan, Member)>> = Vec::new();
         for (key, place) in &trainers {
-            let [whole, part] = [profile, &measured.part].map(|profile| profile.of_trainer(key, place));
+            let [mut whole, part] = [profile, &measured.part].map(|profile| profile.of_trainer(key, place));
+            whole.routes.retain(|r| !r.route.is_between_devices());
             let on = |cores: usize| {
                 let plans = morphgl_plan::plan(&whole.problem(cores, limits))?;
                 let single = plans.all().iter().find(|plan| plan.schedule.shares.len() == 1);

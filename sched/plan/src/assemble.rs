@@ -55,7 +55,10 @@ pub(crate) fn schedule(
         schedule.ready += schedule.workers(true);
     }
     if schedule.workers(false) > 0 {
-        schedule.batched = limits.batched.max(schedule.workers(false));
+        // A device's memory is small: it holds no more mini-batches for another one than that holds for itself.
+        let apart = schedule.shares.iter().any(|s| s.batches_apart(&schedule.resources));
+        let most = if apart { limits.batched.min(limits.ready) } else { limits.batched };
+        schedule.batched = most.max(schedule.workers(false));
     }
     schedule
 }

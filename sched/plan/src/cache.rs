@@ -18,7 +18,7 @@ pub enum CacheMemory {
     /// The host's.
     #[default]
     Host,
-    /// The training device's.
+    /// A device's: of batching the one that batches, of transferring the one that trains.
     Device,
 }
 

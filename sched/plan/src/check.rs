@@ -18,8 +18,10 @@ impl Plan {
         check_names(self.schedule.shares.iter().map(|share| (&share.keys, &share.hardware)), &self.schedule.resources)?;
         self.caches.iter().try_for_each(|cache| check_key(&cache.operator))?;
         self.schedule.check()?;
-        let Memory { host, device, caches, device_caches } = self.memory;
+        let Memory { host, device, caches, device_caches, sampler, sampler_caches } = self.memory;
+        let of_sampler = [("sampler", sampler), ("sampler_caches", sampler_caches)];
         let memory = [("host", host), ("device", device), ("caches", caches), ("device_caches", device_caches)];
+        let memory = memory.into_iter().chain(of_sampler);
         for (name, bytes) in memory.map(|(name, bytes)| (format!("memory.{name}"), bytes)) {
             check_bytes(&name, bytes)?;
         }

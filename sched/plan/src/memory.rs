@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CacheMemory, Limits, Policy, Problem, Schedule};
+use crate::{CacheMemory, Limits, Policy, Problem, Schedule, ScheduleShare};
 
 /// Peak bytes of a schedule's buffers, workers and caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -19,6 +19,16 @@ pub struct Memory {
     /// Caches in the device's memory.
     #[serde(default)]
     pub device_caches: u64,
+    /// Buffers and workers in the memory of a device that batches for the one that trains.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub sampler: u64,
+    /// Caches in the memory of that device.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub sampler_caches: u64,
+}
+
+fn is_none(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 impl Memory {
@@ -32,12 +42,22 @@ impl Memory {
         self.device.saturating_add(self.device_caches)
     }
 
-    /// Bytes of one memory, caches included.
+    /// Bytes in the memory of a device that batches for the one that trains, caches included.
+    pub fn all_sampler(&self) -> u64 {
+        self.sampler.saturating_add(self.sampler_caches)
+    }
+
+    /// Bytes of one memory, caches included: of devices, of the fuller one.
     pub(crate) fn all(&self, memory: CacheMemory) -> u64 {
         match memory {
             CacheMemory::Host => self.all_host(),
-            CacheMemory::Device => self.all_device(),
+            CacheMemory::Device => self.all_device().max(self.all_sampler()),
         }
+    }
+
+    /// Bytes of all memories.
+    pub(crate) fn total(&self) -> u64 {
+        [self.all_host(), self.all_device(), self.all_sampler()].into_iter().fold(0, u64::saturating_add)
     }
 
     fn fits(&self, limits: &Limits) -> bool {
@@ -46,12 +66,12 @@ impl Memory {
 }
 
 /// The error when no schedule fits the limits.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DoesNotFit {
     /// Bytes of the smallest schedule.
     pub minimum: Memory,
     /// The limits.
-    pub limits: Limits,
+    pub limits: Box<Limits>,
 }
 
 impl fmt::Display for DoesNotFit {
@@ -65,7 +85,7 @@ impl fmt::Display for DoesNotFit {
             write!(f, " of the host's {} left for buffers", mib(bytes))?;
         }
         if let Some(bytes) = self.limits.device_bytes {
-            write!(f, " and {} of the device's {}", mib(self.minimum.all_device()), mib(bytes))?;
+            write!(f, " and {} of the device's {}", mib(self.minimum.all(CacheMemory::Device)), mib(bytes))?;
         }
         f.write_str("; allow more memory, or make mini-batches smaller (batch size, fanouts)")
     }
@@ -76,28 +96,46 @@ impl std::error::Error for DoesNotFit {}
 /// Peak bytes of `schedule`. A mini-batch in training counts in addition to those in the ready buffer.
 pub fn memory(problem: &Problem, schedule: &Schedule) -> Memory {
     let mut memory = Memory::default();
-    let (mut batched, mut ready, mut on_host) = (0, 0, false);
+    let (mut ready, mut on_host) = (0, false);
+    // Of the host, and of a device that batches for the one that trains: bytes of a mini-batch, and shares that move theirs.
+    let [mut of_host, mut of_sampler] = [(0, 0); 2];
     for share in &schedule.shares {
         let Some(route) = problem.routes.iter().find(|r| r.keys == share.keys) else { continue };
+        let on_sampler = share.batches_apart(&problem.resources);
         // A worker's memory is at the place where it batches.
-        let place = if share.in_place && !route.on_host { &mut memory.device } else { &mut memory.host };
+        let place = match share.in_place && !route.on_host {
+            true => &mut memory.device,
+            false if on_sampler => &mut memory.sampler,
+            false => &mut memory.host,
+        };
         *place += share.workers as u64 * route.bytes.worker;
         ready = ready.max(route.bytes.ready);
         on_host |= route.on_host;
         if !share.in_place {
-            batched = batched.max(route.bytes.batched);
+            let (batched, moving): &mut (u64, u64) = if on_sampler { &mut of_sampler } else { &mut of_host };
+            (*batched, *moving) = ((*batched).max(route.bytes.batched), *moving + 1);
         }
     }
-    for cache in problem.caches.iter().filter(|c| schedule.shares.iter().any(|s| s.keys.uses(c))) {
-        let held = match cache.memory {
-            CacheMemory::Host => &mut memory.caches,
-            CacheMemory::Device => &mut memory.device_caches,
+    for cache in &problem.caches {
+        let on_sampler = |s: &ScheduleShare| s.batches_apart(&problem.resources) && s.keys.batching == cache.operator;
+        let users = || schedule.shares.iter().filter(|s| s.keys.uses(cache));
+        let places = match cache.memory {
+            CacheMemory::Host => [(&mut memory.caches, users().next().is_some()), (&mut memory.device_caches, false)],
+            CacheMemory::Device => [
+                (&mut memory.device_caches, !users().all(on_sampler)),
+                (&mut memory.sampler_caches, users().any(on_sampler)),
+            ],
         };
-        *held = held.saturating_add(cache.curve.bytes);
+        for (held, _) in places.into_iter().filter(|(_, is_there)| *is_there) {
+            *held = held.saturating_add(cache.curve.bytes);
+        }
     }
     // A mini-batch being transferred exists at both places.
-    let moving = schedule.shares.iter().filter(|s| !s.in_place).count() as u64;
-    memory.host += (schedule.batched as u64 + moving) * batched;
+    for (place, (batched, moving)) in [(&mut memory.host, of_host), (&mut memory.sampler, of_sampler)] {
+        if moving > 0 {
+            *place += (schedule.batched as u64 + moving) * batched;
+        }
+    }
     // In a sequential schedule the ready buffer is empty while training runs.
     let in_training = u64::from(schedule.policy != Policy::Sequential);
     *if on_host { &mut memory.host } else { &mut memory.device } += (schedule.ready as u64 + in_training) * ready;
@@ -139,6 +177,6 @@ pub(crate) fn does_not_fit(problem: &Problem, schedules: &[Schedule]) -> DoesNot
         (s.batched, s.ready) = (s.batched.min(1), 1);
         memory(problem, &s)
     };
-    let minimum = schedules.iter().map(smallest).min_by_key(|m| (m.all_host().saturating_add(m.all_device()), m.host));
-    DoesNotFit { minimum: minimum.unwrap_or_default(), limits: problem.limits }
+    let minimum = schedules.iter().map(smallest).min_by_key(|m| (m.total(), m.host));
+    DoesNotFit { minimum: minimum.unwrap_or_default(), limits: Box::new(problem.limits) }
 }

@@ -31,7 +31,8 @@ pub(crate) fn plan(problem: &Problem, a: usize, b: usize) -> Option<(Schedule, S
         (true, false) => (b, a),
         _ => return None,
     };
-    if problem.routes[host].in_place || problem.on_cores(&problem.routes[host].hardware.training) {
+    let candidate = &problem.routes[host];
+    if candidate.in_place || candidate.batches_apart(problem) || problem.on_cores(&candidate.hardware.training) {
         return None;
     }
     let n = problem.num_batches;

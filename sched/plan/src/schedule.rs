@@ -64,6 +64,11 @@ impl ScheduleShare {
     pub(crate) fn seconds(&self) -> [Seconds; 3] {
         [self.batching, self.transferring, self.training]
     }
+
+    /// Whether its mini-batches lie on a device before they are moved to where they are trained: no thread on the cores makes them.
+    pub(crate) fn batches_apart(&self, resources: &[Resource]) -> bool {
+        !self.in_place && !Resource::on_cores(resources, &self.hardware.batching)
+    }
 }
 
 /// A policy, the routes' shares, and buffer sizes.

@@ -77,6 +77,11 @@ impl crate::Candidate {
     pub(crate) fn is_batched_by_device(&self, problem: &Problem) -> bool {
         problem.exclusive(&self.hardware.batching) & problem.exclusive(&self.hardware.training) != 0
     }
+
+    /// As [`ScheduleShare::batches_apart`](crate::ScheduleShare::batches_apart).
+    pub(crate) fn batches_apart(&self, problem: &Problem) -> bool {
+        !self.in_place && !problem.on_cores(&self.hardware.batching)
+    }
 }
 
 /// The schedule with the minimum simulated time. Those whose own lower bound is not below it are not simulated.

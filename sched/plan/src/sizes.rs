@@ -1,8 +1,8 @@
 //! The sizes of caches, chosen with the plan: a larger cache, or more workers and larger buffers.
 
 use crate::division::divide;
-use crate::memory::{DoesNotFit, Memory};
-use crate::{Cache, CacheSize, Plans, Problem, Schedule, bound};
+use crate::memory::DoesNotFit;
+use crate::{Cache, CacheMemory, CacheSize, Plans, Problem, Schedule, bound};
 
 /// Intervals between the sums of bytes that are tried.
 const INTERVALS: u64 = 16;
@@ -58,7 +58,8 @@ fn together(problem: &Problem) -> Vec<Vec<&Cache>> {
     let resizable = || problem.caches.iter().filter(|c| c.is_resizable());
     let mut groups: Vec<Vec<&Cache>> = Vec::new();
     let is_in = |groups: &[Vec<&Cache>], cache: &Cache| groups.iter().flatten().any(|c| c.operator == cache.operator);
-    for route in problem.routes() {
+    // The caches of a route that batches on one device and trains on another lie in two memories.
+    for route in problem.routes().iter().filter(|r| !r.batches_apart(problem)) {
         let pair: Vec<&Cache> = resizable().filter(|c| route.keys.uses(c) && !is_in(&groups, c)).collect();
         if let [a, b] = pair[..]
             && a.memory == b.memory
@@ -91,13 +92,9 @@ fn seconds(plans: &Result<Plans, DoesNotFit>) -> f64 {
 /// Whether the plans have a shorter epoch; of problems that do not fit, whether the memory needed is less.
 fn is_better(found: &Result<Plans, DoesNotFit>, best: &Result<Plans, DoesNotFit>) -> bool {
     match (found, best) {
-        (Err(found), Err(best)) => all(&found.minimum) < all(&best.minimum),
+        (Err(found), Err(best)) => found.minimum.total() < best.minimum.total(),
         _ => seconds(found) < BETTER * seconds(best),
     }
-}
-
-fn all(memory: &Memory) -> u64 {
-    memory.all_host().saturating_add(memory.all_device())
 }
 
 /// Whether the other sizes are worth building the caches again.
@@ -114,8 +111,13 @@ fn pays(problem: &Problem, before: &Plans, after: &Plans) -> bool {
 pub(crate) fn of_schedule(problem: &Problem, resized: &Problem, schedule: &Schedule) -> Vec<CacheSize> {
     let is_used = |c: &Cache| schedule.shares.iter().any(|s| s.keys.uses(c));
     let used = || problem.caches.iter().zip(&resized.caches).filter(|(cache, _)| is_used(cache));
-    let all = |memory| {
-        let bytes = used().filter(|(c, _)| c.memory == memory).map(|(_, planned)| planned.curve.bytes);
+    let apart = schedule.shares.iter().all(|s| s.batches_apart(&problem.resources));
+    let is_beside = |a: &Cache, b: &Cache| {
+        let (on_devices, phases) = (a.memory == CacheMemory::Device, [a.operator.phase, b.operator.phase]);
+        a.memory == b.memory && (!(apart && on_devices) || phases[0] == phases[1])
+    };
+    let beside = |cache: &Cache| {
+        let bytes = used().filter(|(c, _)| is_beside(c, cache)).map(|(_, planned)| planned.curve.bytes);
         bytes.fold(0u64, u64::saturating_add)
     };
     let size = |(profiled, planned): (&Cache, &Cache)| CacheSize {
@@ -124,7 +126,7 @@ pub(crate) fn of_schedule(problem: &Problem, resized: &Problem, schedule: &Sched
         profiled_bytes: profiled.curve.bytes,
         bytes: planned.curve.bytes,
         saved_seconds: (1.0 - profiled.factor(planned.curve.bytes)) * profiled.curve.batch_seconds,
-        left_bytes: problem.limits.of(profiled.memory).map(|limit| limit.saturating_sub(all(profiled.memory))),
+        left_bytes: problem.limits.of(profiled.memory).map(|limit| limit.saturating_sub(beside(profiled))),
     };
     used().map(size).collect()
 }

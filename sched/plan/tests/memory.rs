@@ -30,7 +30,7 @@ fn memory_is_the_sum_of_buffers_and_workers() {
     let problem = problem(&two, None, None);
     let schedule = two.schedule(morphgl_plan::Policy::Interleaved, 100, (2, 1));
     // The host: four workers, 64 batched and one being moved. The device: its own worker, 10 ready and one in training.
-    let expected = Memory { host: 4 * MIB + 65 * 3 * MIB, device: MIB + 11 * 2 * MIB, caches: 0, device_caches: 0 };
+    let expected = Memory { host: 4 * MIB + 65 * 3 * MIB, device: MIB + 11 * 2 * MIB, ..Memory::default() };
     assert_eq!(memory(&problem, &schedule), expected);
     for p in plan(&problem).expect("there is no limit").all() {
         assert_eq!(p.memory, memory(&problem, &p.schedule));
@@ -59,7 +59,7 @@ fn plans_are_made_smaller_until_they_fit() {
 fn the_error_of_memory_states_the_minimum() {
     let refused = plan(&problem(&two(), None, Some(MIB))).expect_err("a mini-batch is needed");
     // Sequentially, the device holds one at a time, and its worker.
-    assert_eq!(refused.minimum, Memory { host: 0, device: 3 * MIB, caches: 0, device_caches: 0 });
+    assert_eq!(refused.minimum, Memory { host: 0, device: 3 * MIB, ..Memory::default() });
     assert_eq!(
         refused.to_string(),
         "no plan fits in memory: the smallest needs 0.0 MiB and 3.0 MiB of the device's 1.0 MiB; allow more memory, or make \

@@ -150,6 +150,8 @@ fn every_number_of_a_plan_has_bounds() {
         ("device", "memory.device"),
         ("caches", "memory.caches"),
         ("device_caches", "memory.device_caches"),
+        ("sampler", "memory.sampler"),
+        ("sampler_caches", "memory.sampler_caches"),
     ] {
         let text = refusal(&|json| json["memory"][field] = huge.clone());
         assert!(text.contains(part), "{text}");

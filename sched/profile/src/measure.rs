@@ -8,8 +8,8 @@ use morphgl_registry::{Machine, MiniBatch, Operators, Place, Route};
 use crate::budget::{Budget, SETTLE, Sampling, describe_pool};
 use crate::memory::MemoryMonitor;
 use crate::points::{
-    Point, Points, add_pool, add_training, check, describe_training, known_training, same_batching, same_training,
-    same_transferring, selected, training_seconds,
+    Point, Points, add_pool, add_training, check, describe_training, known_training, same_batching,
+    same_between_devices, same_training, same_transferring, selected, training_seconds,
 };
 use crate::problem::overlaps;
 use crate::profile::{Counts, on_host};
@@ -41,7 +41,8 @@ const KEPT: usize = 2;
 /// Always measured, as a plan needs them: the smallest and the largest pool, transferring, training at the largest count of
 /// threads, and all phases at once where they overlap on a device. Other points that exceed the budget, and pools that exceed
 /// `watch.memory`, are listed in [`Profile::skipped`]; one worker, and a step, are measured in any case. An operator at a place
-/// that two routes share is measured once.
+/// that two routes share is measured once, and so are routes of the same operators from one device to another: devices of one name
+/// and as much memory are alike.
 /// `selections` are earlier outcomes of [`select`](crate::select()): their time is a part of the budget, and their samples of the
 /// chosen operators are used where there is no time for others.
 /// Parameters and optimizer state of training are restored; `set_threads` is not.
@@ -60,7 +61,7 @@ pub fn profile(
 ) -> Result<Profile> {
     let num_batches = check(operators)?;
     let points = Points::new(settings);
-    let total = points.count(operators, settings);
+    let total = points.count(operators, machine, settings);
     let before = selected(selections, num_batches);
     let mut budget = Budget::new(settings, (num_batches, total), before, watch.stop, progress);
     let memory = MemoryMonitor::new(watch.memory);
@@ -78,7 +79,12 @@ pub fn profile(
     };
     let unplannable = |e: morphgl_plan::Invalid| Error::operators("what was measured", e.to_string());
     for i in 0..measurement.operators.routes.len() {
-        let route = measurement.needed(i, &profile.routes, &mut budget)?;
+        let route = &measurement.operators.routes[i].route;
+        let like = profile.routes.iter().find(|r| same_between_devices(&r.route, route, machine));
+        let route = match like {
+            Some(like) => RouteProfile { route: route.clone(), ..like.clone() },
+            None => measurement.needed(i, &profile.routes, &mut budget)?,
+        };
         profile.routes.push(route);
     }
     let problem = profile.build(settings.cores.max(1), RouteProfile::durations).map_err(unplannable)?;

@@ -1,6 +1,7 @@
 //! The points to measure, and the routes that share them.
 
-use morphgl_registry::{Operators, Route};
+use morphgl_plan::RouteKeys;
+use morphgl_registry::{Machine, Operators, Place, Route};
 
 use crate::budget::count;
 use crate::problem::overlaps;
@@ -42,8 +43,10 @@ impl Points {
     }
 
     /// Number of points of all routes, shared ones counted once.
-    pub(crate) fn count(&self, operators: &Operators, settings: &Settings) -> usize {
-        let routes: Vec<&Route> = operators.routes.iter().map(|r| &r.route).collect();
+    pub(crate) fn count(&self, operators: &Operators, machine: &Machine, settings: &Settings) -> usize {
+        let all: Vec<&Route> = operators.routes.iter().map(|r| &r.route).collect();
+        let is_measured = |i: &usize| !all[..*i].iter().any(|r| same_between_devices(r, all[*i], machine));
+        let routes: Vec<&Route> = (0..all.len()).filter(is_measured).map(|i| all[i]).collect();
         let of = |(i, route): (usize, &&Route)| {
             let new = |same: fn(&Route, &Route) -> bool| !routes[..i].iter().any(|r| same(r, route));
             let pools = if on_host(&route.batching) && new(same_batching) { self.pools.len() } else { 0 };
@@ -132,6 +135,21 @@ pub(crate) fn same_transferring(a: &Route, b: &Route) -> bool {
 
 pub(crate) fn same_training(a: &Route, b: &Route) -> bool {
     a.training == b.training && a.trained_at == b.trained_at
+}
+
+/// Whether both routes go from one device to another by the same operators, and their devices are alike: one of them is measured.
+pub(crate) fn same_between_devices(a: &Route, b: &Route, machine: &Machine) -> bool {
+    let device = |place: &Place| machine.accelerators.iter().find(|accelerator| accelerator.place == *place);
+    let alike = |a: &Place, b: &Place| {
+        let both = device(a).zip(device(b));
+        a == b || both.is_some_and(|(a, b)| (&a.name, a.memory_bytes) == (&b.name, b.memory_bytes))
+    };
+    let keys = |r: &Route| RouteKeys::from(r);
+    [a, b].iter().all(|r| r.is_between_devices())
+        && keys(a) == keys(b)
+        && (&a.read_at, a.gathering) == (&b.read_at, b.gathering)
+        && alike(&a.batched_at, &b.batched_at)
+        && alike(&a.trained_at, &b.trained_at)
 }
 
 /// Number of mini-batches of an epoch, the same on every route.

@@ -16,7 +16,7 @@ const MARGIN: f64 = 1.25;
 /// Bounds of a profile from a file, so that planning from it ends soon: mini-batches of an epoch, routes, and splits of the
 /// cores at which interference was measured.
 const MAX_BATCHES: usize = 10_000_000;
-const MAX_ROUTES: usize = 64;
+const MAX_ROUTES: usize = 256;
 const MAX_SPLITS: usize = 1024;
 
 impl Profile {
@@ -196,24 +196,31 @@ fn held(route: &Route) -> impl Iterator<Item = (bool, String)> {
 }
 
 /// Names of the resources each phase of a route uses, by [`used`]. What is not the processor of an operator at a device is
-/// that device's own: its name has the device's number.
+/// that device's own: its name has the device's number. A transfer between two devices of a backend holds the links among devices
+/// ([`Resource::PEER`](morphgl_registry::Resource::PEER)) at both ends, and everything else where it leaves mini-batches.
 fn hardware(route: &Route) -> [Vec<String>; 3] {
+    use morphgl_registry::Resource;
     let Route { batching, transferring, training, batched_at, trained_at, .. } = route;
-    let device = |places: &[&Place]| {
-        places.iter().find_map(|place| match place {
-            Place::Device { index, .. } => Some(*index),
-            _ => None,
-        })
+    let device = |place: &Place| match place {
+        Place::Device { index, .. } => Some(*index),
+        Place::Host | Place::Disk => None,
     };
-    let names = |key: &Key, places: &[&Place]| {
-        let number = device(places);
-        let name = |r: &morphgl_registry::Resource| match number {
-            Some(number) if *r != morphgl_registry::Resource::CPU => format!("{r}:{number}"),
-            _ => r.to_string(),
+    let [batches, trains] = [batched_at, trained_at].map(device);
+    let moves = if route.is_between_devices() { trains } else { batches.or(trains) };
+    let names = |key: &Key, number: Option<u32>, from: Option<u32>| {
+        let name = |r: &Resource| -> Vec<String> {
+            match number {
+                Some(number) if *r != Resource::CPU => {
+                    let other = from.filter(|_| *r == Resource::PEER);
+                    other.into_iter().chain([number]).map(|number| format!("{r}:{number}")).collect()
+                }
+                _ => vec![r.to_string()],
+            }
         };
-        used(key).map(name).collect()
+        used(key).flat_map(name).collect()
     };
-    [names(batching, &[batched_at]), names(transferring, &[batched_at, trained_at]), names(training, &[trained_at])]
+    let from = batches.filter(|_| route.is_between_devices());
+    [names(batching, batches, None), names(transferring, moves, from), names(training, trains, None)]
 }
 
 /// Whether the phases of a route overlap on one device: batching and training hold it, and all three operators queue their work.

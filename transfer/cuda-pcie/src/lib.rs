@@ -7,6 +7,7 @@ mod dma;
 mod dma_gather;
 mod gather;
 mod options;
+mod peer_copy;
 mod pool;
 mod ranking;
 mod replication;
@@ -17,6 +18,7 @@ mod zero_copy;
 pub use dma::PcieDma;
 pub use dma_gather::DmaGather;
 pub use gather::Gather;
+pub use peer_copy::{PEER_COPY, PEER_COPY_KEY, PeerCopy};
 pub use rows::PAGE_ORDERED_ROWS;
 pub use zero_copy::ZeroCopy;
 
@@ -36,8 +38,7 @@ pub const ZERO_COPY_KEY: Key = Key::new(Phase::Transferring, HARDWARE, "ZeroCopy
 pub const DMA_GATHER_KEY: Key = Key::new(Phase::Transferring, HARDWARE, "DmaGather");
 
 /// Rows of a dataset on disk that no device holds, and host memory does.
-pub const HOST_ROWS: CounterSpec =
-    CounterSpec::new("host_rows", "rows found in host memory, of a dataset left on disk");
+pub const HOST_ROWS: CounterSpec = CounterSpec::new("host_rows", "rows in host memory, of a dataset left on disk");
 
 /// The copy by the device's copy engine.
 pub const DMA: Description = Description::new(
@@ -83,7 +84,6 @@ pub const DMA_GATHER: Description = Description::new(
 .with_options(&options::STAGED_SPECS)
 .with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS, PAGE_ORDERED_ROWS, HOST_ROWS, DISK_READS, DISK_BYTES])
 .taking_given_rows();
-
 morphgl_registry::submit! { DMA }
 morphgl_registry::submit! { ZERO_COPY }
 morphgl_registry::submit! { DMA_GATHER }

@@ -133,6 +133,25 @@ pub(crate) const STAGED_SPECS: [OptionSpec; SPECS.len() + 2] = {
     specs
 };
 
+/// Whether devices that reach each other's memory copy through the host's.
+const THROUGH_HOST: OptionSpec = OptionSpec::new(
+    "through_host",
+    OptionType::Bool,
+    "false",
+    "copies through pinned host memory even where the devices reach each other's memory",
+);
+
+/// [`SPECS`], and the way of mini-batches from another device.
+pub(crate) const PEER_SPECS: [OptionSpec; SPECS.len() + 1] = {
+    let mut specs = [THROUGH_HOST; SPECS.len() + 1];
+    let mut i = 0;
+    while i < SPECS.len() {
+        specs[i] = SPECS[i];
+        i += 1;
+    }
+    specs
+};
+
 impl Default for Options {
     fn default() -> Self {
         Self {

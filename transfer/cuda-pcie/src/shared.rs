@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use morphgl_cuda::Device;
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{CacheCurve, Key, Result, SamplerSettings, SeedSet, TransferringContext};
+use morphgl_registry::{CacheCurve, Error, Key, Result, SamplerSettings, SeedSet, TransferringContext};
 use serde_json::Value;
 
 use crate::gather::Gather;
@@ -48,6 +48,19 @@ impl SharedGather {
         });
         gathers.push(Arc::downgrade(&shared));
         Ok(shared)
+    }
+
+    /// [`SharedGather::open`] for mini-batches of a device, of which the host does not know the rows that they need.
+    ///
+    /// # Errors
+    ///
+    /// The option `host_bytes`, and as [`SharedGather::open`].
+    pub(crate) fn open_in_memory(operator: &Key, context: &TransferringContext, options: &Value) -> Result<Arc<Self>> {
+        if options.get("host_bytes").is_some() {
+            let message = "options: host_bytes: the host does not know which rows its mini-batches need; give none, and features in memory";
+            return Err(Error::setting(operator, message));
+        }
+        Self::open(operator, context, options)
     }
 
     pub(crate) fn device(&self) -> &Device {

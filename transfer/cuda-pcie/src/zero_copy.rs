@@ -29,11 +29,7 @@ impl ZeroCopy {
             let message = format!("it fills in mini-batches in place, and cannot go from {from} to {to}");
             return Err(Error::setting(ZERO_COPY_KEY, message));
         }
-        if options.get("host_bytes").is_some() {
-            let message = "options: host_bytes: the host does not know which rows its mini-batches need; give none, and features in memory";
-            return Err(Error::setting(ZERO_COPY_KEY, message));
-        }
-        Ok(Self { gather: SharedGather::open(&ZERO_COPY_KEY, context, options)? })
+        Ok(Self { gather: SharedGather::open_in_memory(&ZERO_COPY_KEY, context, options)? })
     }
 
     /// The gather and its cache, which operators of the same device, dataset and options share.

@@ -4,10 +4,9 @@
 
 mod common;
 
-use std::process::Command;
 use std::sync::Arc;
 
-use common::{check, operator, stream, with_rows};
+use common::{check, operator, run, stream, with_rows};
 use morphgl_conformance::batching::{Case, reference};
 use morphgl_cuda::{Buffer, CudaBatch, Device, Stream, accelerators, emulation};
 use morphgl_registry::{BatchId, HostBatch, Machine, MiniBatch, Place, Result, Transferring, TransferringContext};
@@ -29,19 +28,6 @@ fn in_a_process_of_its_own() {
         _ => return,
     }
     println!("the part is done");
-}
-
-/// Runs a part on an emulation with these settings.
-#[track_caller]
-fn run(part: &str, settings: &str) {
-    let late = std::env::var("MORPHGL_EMULATION").is_ok_and(|words| words.split(',').any(|word| word == "late"));
-    let settings = format!("{}{settings}", if late { "late," } else { "" });
-    let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
-    command.args(["--exact", "in_a_process_of_its_own", "--nocapture", "--test-threads", "1"]);
-    let output = command.env("MORPHGL_TEST_PART", part).env("MORPHGL_EMULATION", &settings).output();
-    let output = output.expect("the program starts");
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && text.contains("the part is done"), "{part} with {settings}: {text}");
 }
 
 #[test]

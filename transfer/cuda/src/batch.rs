@@ -138,7 +138,7 @@ impl CudaBatch {
         self.memory().for_each(|block| unsafe { block.settle() });
     }
 
-    fn memory(&self) -> impl Iterator<Item = &MemoryBlock> {
+    pub(crate) fn memory(&self) -> impl Iterator<Item = &MemoryBlock> {
         let nodes = [self.input_nodes.block(), self.degrees.block(), self.labels.block()];
         let hops = self.blocks.iter().flat_map(|block| {
             [block.indptr.block(), block.indices.block()].into_iter().chain(block.weights.as_ref().map(Buffer::block))

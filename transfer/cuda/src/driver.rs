@@ -168,13 +168,15 @@ pub(crate) trait Driver: Any + fmt::Debug + Send + Sync {
     fn record(&self, event: Id, stream: Id) -> Outcome<()>;
     /// Orders the stream's later work after the event.
     fn wait(&self, stream: Id, event: Id) -> Outcome<()>;
+    /// [`Driver::wait`] for an event of another device; both drivers are of one kind.
+    fn wait_across(&self, stream: Id, other: &dyn Driver, event: Id) -> Outcome<()>;
     /// Whether the event has happened, without waiting.
     fn is_done(&self, event: Id) -> Outcome<bool>;
     /// Blocks without spinning.
     fn wait_for(&self, event: Id) -> Outcome<()>;
     fn elapsed(&self, start: Id, end: Id) -> Outcome<Duration>;
 
-    /// Copies between any two of host and device.
+    /// Copies between any two of the host, this device and one that it has access to.
     ///
     /// # Safety
     ///

@@ -59,15 +59,13 @@ impl Stream {
         Ok(event)
     }
 
-    /// Orders later work of this stream after the event.
-    ///
-    /// # Panics
-    ///
-    /// When the event belongs to another device.
+    /// Orders later work of this stream after the event, which may be another device's.
     pub fn wait(&self, event: &Event) -> Result<()> {
-        let (device, other) = (self.device(), &event.device);
-        assert!(device.is(other), "work of {device:?} is to wait for an event of {other:?}; wait for it on the host");
-        self.check(self.device().driver().wait(self.id(), event.id))
+        let (driver, other) = (self.device().driver(), &event.device);
+        self.check(match self.device().is(other) {
+            true => driver.wait(self.id(), event.id),
+            false => driver.wait_across(self.id(), other.driver(), event.id),
+        })
     }
 }
 

@@ -15,6 +15,7 @@ mod event;
 mod gemm;
 mod kernel;
 mod library;
+mod link;
 mod lock;
 mod mapped;
 mod memory;
@@ -45,6 +46,7 @@ pub use driver::{Precision, Shape};
 pub use event::{Event, pending, pending_counting};
 pub use gemm::{Floats, Transpose};
 pub use kernel::Kernel;
+pub use link::DeviceLink;
 pub use mapped::{HostMemory, Mapped};
 pub use memory::{Buffer, Pinned};
 #[doc(hidden)]

@@ -67,9 +67,18 @@ impl Block {
         self.users.device.driver().bound(self.address, len, self.capacity);
     }
 
+    /// Bytes in use.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Bytes of the block, unused capacity included.
     pub(crate) fn num_bytes(&self) -> u64 {
         self.capacity as u64
+    }
+
+    pub(crate) fn users(&self) -> &Users {
+        &self.users
     }
 
     /// # Safety

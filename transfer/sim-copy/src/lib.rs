@@ -2,15 +2,19 @@
 
 mod operators;
 
-pub use operators::{SimDma, SimGather};
+pub use operators::{SimCopy, SimDma, SimGather};
 
-use morphgl_registry::{At, Build, Description, Hardware, Key, LINK_BYTES, Phase, Resource};
+use morphgl_registry::{At, Build, Description, Hardware, Key, LINK_BYTES, PEER_BYTES, Phase, Resource};
 use morphgl_sim::{OPTIONS, SIM, accelerators, device, probe};
 
 /// Name of the copy from the host: `Transferring_PCIe_SimDma`.
 pub const DMA_KEY: Key = Key::new(Phase::Transferring, Hardware::new(&[Resource::PCIE]), "SimDma");
 /// Name of the gather on the device: `Transferring_PCIe+SIM_SimGather`.
 pub const GATHER_KEY: Key = Key::new(Phase::Transferring, Hardware::new(&[Resource::PCIE, SIM]), "SimGather");
+
+/// Name of the copy from another device: `Transferring_PCIe+Peer+SIM_SimCopy`.
+pub const COPY_KEY: Key =
+    Key::new(Phase::Transferring, Hardware::new(&[Resource::PCIE, Resource::PEER, SIM]), "SimCopy");
 
 /// The copy from the host.
 pub const DMA: Description = Description::new(
@@ -41,5 +45,25 @@ pub const GATHER: Description = Description::new(
 .with_counters(&[LINK_BYTES])
 .as_simulated();
 
+/// The copy from another device.
+pub const COPY: Description = Description::new(
+    COPY_KEY,
+    "copies mini-batches from one simulated accelerator to another, which gathers their features, for a configured duration",
+    At::Device("sim"),
+    At::Device("sim"),
+    Build::Transferring(|c| {
+        let [from, to] = [device(&COPY_KEY, &c.from, &c.options)?, device(&COPY_KEY, &c.to, &c.options)?];
+        Ok(Box::new(SimCopy::new(c, &from, &to)?))
+    }),
+)
+.with_probe(probe)
+.with_accelerators(accelerators)
+.gathering_features()
+.between_devices()
+.with_options(&OPTIONS)
+.with_counters(&[PEER_BYTES, LINK_BYTES])
+.as_simulated();
+
 morphgl_registry::submit! { DMA }
 morphgl_registry::submit! { GATHER }
+morphgl_registry::submit! { COPY }

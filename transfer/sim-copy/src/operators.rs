@@ -1,14 +1,15 @@
-//! The copy from the host, and the gather on the device.
+//! The copies from the host and from another device, and the gather on the device.
 
 use std::sync::Arc;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::{
-    Counters, DeviceBatch, Error, Handle, Key, LINK_BYTES, MiniBatch, Place, Result, Transferring, TransferringContext,
+    Counters, DeviceBatch, Error, Handle, Key, LINK_BYTES, MiniBatch, PEER_BYTES, Place, Result, Transferring,
+    TransferringContext,
 };
 use morphgl_sim::{Device, SimBatch, Stream, Work, gather_features};
 
-use crate::{DMA_KEY, GATHER_KEY};
+use crate::{COPY_KEY, DMA_KEY, GATHER_KEY};
 
 /// State of an operator.
 #[derive(Debug)]
@@ -22,16 +23,24 @@ struct Transfers {
 impl Transfers {
     /// Refuses places other than from `from` to the device.
     fn new(key: &Key, context: &TransferringContext, device: &Device, from: &Place, work: Work) -> Result<Self> {
-        let TransferringContext { dataset, from: given_from, to: given_to, gather, .. } = context;
-        let to = device.place();
-        if [given_from, given_to] != [from, to] {
-            let message =
-                format!("it goes from {from} to {to}, not from {given_from} to {given_to}; give these places");
-            return Err(Error::setting(key, message));
-        }
-        let dataset = (*gather && dataset.features.is_some()).then(|| Arc::clone(dataset));
-        Ok(Self { device: device.clone(), stream: Stream::new(device, key, work, ())?, dataset })
+        check_places(key, context, [from, device.place()])?;
+        Ok(Self::over(device, Stream::new(device, key, work, ())?, context))
     }
+
+    fn over(device: &Device, stream: Stream<()>, context: &TransferringContext) -> Self {
+        let gathers = context.gather && context.dataset.features.is_some();
+        let dataset = gathers.then(|| Arc::clone(&context.dataset));
+        Self { device: device.clone(), stream, dataset }
+    }
+}
+
+fn check_places(key: &Key, context: &TransferringContext, [from, to]: [&Place; 2]) -> Result<()> {
+    let TransferringContext { from: given_from, to: given_to, .. } = context;
+    if [given_from, given_to] != [from, to] {
+        let message = format!("it goes from {from} to {to}, not from {given_from} to {given_to}; give these places");
+        return Err(Error::setting(key, message));
+    }
+    Ok(())
 }
 
 fn matrix(dataset: &Option<Arc<Dataset>>) -> Option<&FeatureMatrix> {
@@ -104,5 +113,51 @@ impl Transferring for SimGather {
             Ok(ours.into_batch())
         });
         Ok(gathered.counting(counters))
+    }
+}
+
+/// Phase Transferring from one simulated accelerator to another, `Transferring_PCIe+Peer+SIM_SimCopy`.
+#[derive(Debug)]
+pub struct SimCopy {
+    from: Device,
+    transfers: Transfers,
+}
+
+impl SimCopy {
+    /// Builds the operator between two devices; the context's options are ignored.
+    ///
+    /// # Errors
+    ///
+    /// Places other than from the one device to the other, one device twice, or no thread can be started.
+    pub fn new(context: &TransferringContext, from: &Device, to: &Device) -> Result<Self> {
+        check_places(&COPY_KEY, context, [from.place(), to.place()])?;
+        if from.place() == to.place() {
+            let message =
+                format!("it goes from one device to another, not from {0} to {0}; give two places", to.place());
+            return Err(Error::setting(COPY_KEY, message));
+        }
+        let stream = Stream::between(from, to, &COPY_KEY, Work::TransferringPeer, ())?;
+        Ok(Self { from: from.clone(), transfers: Transfers::over(to, stream, context) })
+    }
+}
+
+impl Transferring for SimCopy {
+    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
+        let source = SimBatch::on(&self.from, &batch)?.clone();
+        drop(batch);
+        let (device, dataset) = (self.transfers.device.clone(), self.transfers.dataset.clone());
+        let row_bytes = matrix(&dataset).map_or(0, FeatureMatrix::row_bytes);
+        let counters = Counters::NONE
+            .with(&PEER_BYTES, source.num_array_bytes() as u64)
+            .with(&LINK_BYTES, (source.num_missing_rows() * row_bytes) as u64);
+        // The source occupies its device's memory until the copy is done.
+        let copied = self.transfers.stream.submit(source.id(), source, move |(), source| {
+            let mut copied = SimBatch::copy(&device, &COPY_KEY, source.content()?)?;
+            if let Some(matrix) = matrix(&dataset) {
+                copied.gather(matrix)?;
+            }
+            Ok(copied.into_batch())
+        });
+        Ok(copied.counting(counters))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use morphgl_conformance::transferring::{run, run_from};
 use morphgl_registry::{Build, Place};
 use morphgl_sim::{Config, Device, SimBatch, available};
-use morphgl_transferring_sim_copy::{DMA, GATHER, GATHER_KEY, SimDma, SimGather};
+use morphgl_transferring_sim_copy::{COPY, COPY_KEY, DMA, GATHER, GATHER_KEY, SimCopy, SimDma, SimGather};
 
 /// The device of all operators here.
 fn device() -> &'static Device {
@@ -28,4 +28,19 @@ fn the_gather_on_the_device() {
     run_from(&description, device().place(), &mut |batch, _| {
         SimBatch::copy(device(), &GATHER_KEY, &batch).expect("memory").into_batch()
     });
+}
+
+#[test]
+fn the_copy_from_another_device() {
+    static OTHER: OnceLock<Device> = OnceLock::new();
+    fn other() -> &'static Device {
+        let place = || Place::Device { backend: "sim".into(), index: 1 };
+        OTHER.get_or_init(|| Device::new(place(), Config::instant(1)))
+    }
+    let mut description = available(COPY);
+    description.build = Build::Transferring(|c| Ok(Box::new(SimCopy::new(c, other(), device())?)));
+    run_from(&description, other().place(), &mut |batch, _| {
+        SimBatch::copy(other(), &COPY_KEY, &batch).expect("memory").into_batch()
+    });
+    assert_eq!(other().statistics().memory_used, 0, "a mini-batch that was moved has left its device");
 }

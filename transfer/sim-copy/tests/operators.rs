@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use morphgl_conformance::batching::{Case, graphs, reference};
-use morphgl_registry::{BatchId, DeviceBatch, HostBatch, MiniBatch, Transferring, TransferringContext};
+use morphgl_registry::{
+    BatchId, Counters, DeviceBatch, HostBatch, LINK_BYTES, MiniBatch, PEER_BYTES, Transferring, TransferringContext,
+};
 use morphgl_sim::{Device, SimBatch};
-use morphgl_transferring_sim_copy::{GATHER_KEY, SimDma, SimGather};
+use morphgl_transferring_sim_copy::{COPY_KEY, GATHER_KEY, SimCopy, SimDma, SimGather};
 
 fn device(config: &str) -> Device {
     Device::new("sim:0".parse().expect("a place"), config.parse().expect("a configuration"))
@@ -118,4 +120,63 @@ fn other_places_are_refused() {
     let mut gather = SimGather::new(&context("sim:0", "sim:0"), &device).expect("built");
     let error = gather.transfer(MiniBatch::Host(batch(0))).expect_err("it reads device memory");
     assert_eq!(refused(error), "mini-batch 0 of epoch 0: expected on the simulated device at sim:0, lies at host");
+}
+
+/// Two devices of a configuration, and a copy from the second to the first.
+fn pair(config: &str) -> (Device, Device, SimCopy) {
+    let [to, from] = ["sim:0", "sim:1"]
+        .map(|place| Device::new(place.parse().expect("a place"), config.parse().expect("a configuration")));
+    let copy = SimCopy::new(&context("sim:1", "sim:0"), &from, &to).expect("built");
+    (to, from, copy)
+}
+
+#[test]
+fn a_copy_between_devices_occupies_both_links_and_frees_its_source() {
+    let (to, from, mut copy) = pair("transferring-peer=30ms,memory=1");
+    let sampled = HostBatch { features: None, ..batch(0) };
+    for _ in 0..2 {
+        // Each device has memory for one mini-batch.
+        let ours = SimBatch::copy(&from, &COPY_KEY, &sampled).expect("the mini-batch before has left").into_batch();
+        let handle = copy.transfer(ours).expect("queued");
+        let (moved, measured) = handle.measured().expect("moved");
+        assert!(measured.busy >= Duration::from_millis(30), "{measured:?}");
+        let features = batch(0).num_bytes() - sampled.num_bytes();
+        let counters = Counters::NONE.with(&PEER_BYTES, sampled.num_bytes() as u64).with(&LINK_BYTES, features as u64);
+        assert_eq!(measured.counters, counters);
+        assert_eq!(moved.to_host().expect("intact").into_owned(), batch(0));
+        assert_eq!((from.statistics().memory_used, to.statistics().memory_used), (0, 1));
+    }
+    let [s, t] = [&from, &to].map(Device::statistics);
+    assert_eq!([s.peer, t.peer].map(|link| link.operations), [2, 2], "the links of both");
+    assert_eq!([s.pcie.operations, s.sim.operations], [0, 0], "the device that sampled goes on");
+    assert_eq!([t.pcie.operations, t.sim.operations], [2, 2], "features are gathered where they are read");
+}
+
+#[test]
+fn copies_in_opposite_directions_do_not_wait_for_each_other() {
+    let (first, second, mut back) = pair("transferring-peer=1ms,memory=8");
+    let mut there = SimCopy::new(&context("sim:0", "sim:1"), &first, &second).expect("built");
+    for _ in 0..100 {
+        let [a, b] = [&first, &second].map(|d| SimBatch::copy(d, &COPY_KEY, &batch(0)).expect("memory").into_batch());
+        let handles = [there.transfer(a), back.transfer(b)].map(|handle| handle.expect("queued"));
+        handles.into_iter().for_each(|handle| drop(handle.wait().expect("moved")));
+    }
+    assert_eq!((first.statistics().memory_used, second.statistics().memory_used), (0, 0));
+}
+
+#[test]
+fn a_copy_ends_with_its_operator_while_it_waits_for_the_other_device() {
+    let (to, from, mut copy) = pair("transferring-peer=0s,fault=transferring-peer:hang@0:0");
+    let mut other = SimCopy::new(&context("sim:0", "sim:1"), &to, &from).expect("built");
+    let hanging = other.transfer(SimBatch::copy(&to, &COPY_KEY, &batch(0)).expect("memory").into_batch());
+    while from.statistics().hanging == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let waiting = copy.transfer(SimBatch::copy(&from, &COPY_KEY, &batch(1)).expect("memory").into_batch());
+    std::thread::sleep(Duration::from_millis(20));
+    drop(copy);
+    let error = waiting.and_then(|handle| handle.wait()).expect_err("its operator was dropped").to_string();
+    assert!(error.contains("the operator was dropped before this was done"), "{error}");
+    drop(other);
+    drop(hanging);
 }

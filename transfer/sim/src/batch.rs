@@ -111,6 +111,11 @@ impl SimBatch {
         if left_out > 0.0 { edges / (edges + left_out) } else { 1.0 }
     }
 
+    /// Bytes of its arrays.
+    pub fn num_array_bytes(&self) -> usize {
+        self.slot.batch.num_bytes()
+    }
+
     /// Number of nodes whose features are missing: all input nodes, or none.
     pub fn num_missing_rows(&self) -> usize {
         let batch = &self.slot.batch;

@@ -20,6 +20,8 @@ pub enum Work {
     TransferringDevice,
     /// `training`: the device trains a mini-batch.
     Training,
+    /// `transferring-peer`: a mini-batch is copied from another device, and its features are gathered.
+    TransferringPeer,
 }
 
 /// A change of speed during a run: `slow=training*2@0:500`.
@@ -65,11 +67,13 @@ pub struct Fault {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "String")]
 pub struct Config {
-    /// Duration of each [`Work`], in the order of [`Work::ALL`], before noise and changes of speed. Default 20, 3, 8, 4 and
-    /// 5 ms.
-    pub durations: [Duration; 5],
+    /// Duration of each [`Work`], in the order of [`Work::ALL`], before noise and changes of speed. Default 20, 3, 8, 4, 5
+    /// and 4 ms.
+    pub durations: [Duration; 6],
     /// Capacity of device memory in mini-batches. Default 14.
     pub memory: usize,
+    /// Number of devices of this configuration. Default 1.
+    pub devices: u32,
     /// Coefficient of variation of every duration. Default 0: durations are constant.
     pub noise: f64,
     /// Changes of speed; those of the same work multiply. Default none.
@@ -84,8 +88,9 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            durations: [20, 3, 8, 4, 5].map(Duration::from_millis),
+            durations: [20, 3, 8, 4, 5, 4].map(Duration::from_millis),
             memory: 14,
+            devices: 1,
             noise: 0.0,
             slow: Vec::new(),
             faults: Vec::new(),
@@ -97,7 +102,7 @@ impl Default for Config {
 impl Config {
     /// A device with durations of zero and memory for `memory` mini-batches, for tests of content.
     pub fn instant(memory: usize) -> Self {
-        Self { memory, durations: [Duration::ZERO; 5], ..Self::default() }
+        Self { memory, durations: [Duration::ZERO; 6], ..Self::default() }
     }
 
     /// Duration of `work` for the mini-batch `id`: a function of the configuration and of both, the same in every run.

@@ -4,11 +4,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use morphgl_registry::{BatchId, Error, Key, Place, Result};
+use morphgl_registry::{BatchId, Error, Hardware, Key, Place, Resource, Result};
 
 use crate::memory::Memory;
 use crate::resources::{Closed, Resources, Statistics, Stop};
 use crate::{Config, FaultKind, Work};
+
+/// What a transfer occupies of the device that it reads from.
+static LINKS: Hardware = Hardware::new(&[Resource::PEER]);
 
 /// A handle to a simulated device. Clones refer to the same device.
 #[derive(Clone)]
@@ -78,8 +81,9 @@ impl Device {
 
     /// Usage of resources and memory so far, without operations in flight.
     pub fn statistics(&self) -> Statistics {
-        let (([pcie, sim], hanging), (memory_used, memory_peak)) = (self.0.resources.uses(), self.0.memory.used());
-        Statistics { pcie, sim, memory_used, memory_peak, hanging }
+        let (([pcie, sim, peer], hanging), (memory_used, memory_peak)) =
+            (self.0.resources.uses(), self.0.memory.used());
+        Statistics { pcie, sim, peer, memory_used, memory_peak, hanging }
     }
 
     /// Ends all operations that hang now ([`FaultKind::Hang`], [`Statistics::hanging`]); each of them fails. Later ones still
@@ -102,23 +106,33 @@ impl Device {
     ///
     /// By [`FaultKind::Panic`], or when `run` does.
     pub fn operate<T>(&self, operation: Operation<'_>, run: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
-        self.operate_until(operation, &Stop::default(), run)
+        self.operate_until(operation, None, &Stop::default(), run)
     }
 
+    /// [`Device::operate`], which also occupies the links of the device that it reads `from`.
     pub(crate) fn operate_until<T>(
         &self,
         operation: Operation<'_>,
+        from: Option<&Device>,
         stop: &Stop,
         run: impl FnOnce() -> Result<T>,
     ) -> Result<(T, Duration)> {
         let Operation { key, work, id, part } = operation;
         let closed = |Closed| operation.error("the operator was dropped before this was done".to_string());
-        let held = self.0.resources.acquire(&key.hardware, stop).map_err(closed)?;
+        // In the order of places, so that transfers in opposite directions do not wait for each other.
+        let mut devices: Vec<&Device> = from.into_iter().chain([self]).collect();
+        devices.sort_by(|a, b| a.place().cmp(b.place()));
+        let held = devices.into_iter().map(|device| {
+            let hardware = if device.is(self) { &key.hardware } else { &LINKS };
+            device.0.resources.acquire(hardware, stop).map_err(closed)
+        });
+        let held = held.collect::<Result<Vec<_>>>()?;
+        let since = held.iter().map(|guard| guard.since).max().expect("its own resources");
         self.fail(operation, stop)?;
         let value = run()?;
         let duration = self.config().duration(work, id).mul_f64(part);
-        self.0.resources.sleep_until(held.since + duration, stop).map_err(closed)?;
-        Ok((value, held.since.elapsed()))
+        self.0.resources.sleep_until(since + duration, stop).map_err(closed)?;
+        Ok((value, since.elapsed()))
     }
 
     /// Injects the configured fault.

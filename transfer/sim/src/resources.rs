@@ -11,7 +11,7 @@ use morphgl_registry::{Hardware, Resource};
 pub const SIM: Resource = Resource::new("SIM");
 
 /// The resources of a device, in the order of the bits of [`Needs`].
-const RESOURCES: [Resource; 2] = [Resource::PCIE, SIM];
+const RESOURCES: [Resource; 3] = [Resource::PCIE, SIM, Resource::PEER];
 
 /// Set of those of [`RESOURCES`] that an operation occupies.
 type Needs = u8;
@@ -34,6 +34,8 @@ pub struct Statistics {
     pub pcie: Use,
     /// The device itself.
     pub sim: Use,
+    /// Its links to other devices.
+    pub peer: Use,
     /// Mini-batches in its memory.
     pub memory_used: usize,
     /// Peak number of mini-batches in its memory.
@@ -69,7 +71,7 @@ struct State {
     // Invariant: tickets ascend.
     queue: VecDeque<(u64, Needs)>,
     next: u64,
-    uses: [Use; 2],
+    uses: [Use; 3],
     /// Number of releases of hanging operations.
     released: u64,
     hanging: usize,
@@ -165,7 +167,7 @@ impl Resources {
     }
 
     /// Usage in the order of [`RESOURCES`], and the number of hanging operations.
-    pub(crate) fn uses(&self) -> ([Use; 2], usize) {
+    pub(crate) fn uses(&self) -> ([Use; 3], usize) {
         let state = self.lock();
         (state.uses, state.hanging)
     }

@@ -39,19 +39,24 @@ pub fn probe(_: &Machine) -> std::result::Result<(), Unavailable> {
     }
 }
 
-/// The device `sim:0`, if the environment configures it.
-pub fn accelerators(machine: &Machine) -> Vec<Accelerator> {
-    if probe(machine).is_ok() { found(machine) } else { Vec::new() }
+/// The devices `sim:0`, `sim:1`, … that the environment configures.
+pub fn accelerators(_: &Machine) -> Vec<Accelerator> {
+    let devices = parse(environment()).and_then(Result::ok).map_or(0, |config| config.devices);
+    (0..devices).map(accelerator).collect()
 }
 
 /// The device `sim:0`, regardless of the environment.
 pub fn found(_: &Machine) -> Vec<Accelerator> {
-    // Its memory is counted in mini-batches, not in bytes.
-    vec![Accelerator { place: place(), name: "simulated accelerator".to_string(), memory_bytes: 0 }]
+    vec![accelerator(0)]
 }
 
-fn place() -> Place {
-    Place::Device { backend: "sim".into(), index: 0 }
+fn accelerator(index: u32) -> Accelerator {
+    // Its memory is counted in mini-batches, not in bytes.
+    Accelerator { place: place(index), name: "simulated accelerator".to_string(), memory_bytes: 0 }
+}
+
+fn place(index: u32) -> Place {
+    Place::Device { backend: "sim".into(), index }
 }
 
 /// Makes an operator available regardless of the environment, for programs and tests that configure every operator by its
@@ -77,7 +82,7 @@ pub const OPTIONS: [OptionSpec; 1] = [OptionSpec::new(
 /// An invalid or missing configuration, another option, or a place that is no simulated device.
 pub fn device(key: &Key, at: &Place, options: &Value) -> Result<Device> {
     let at = match at {
-        Place::Host => place(),
+        Place::Host => place(0),
         Place::Device { backend, .. } if backend == "sim" => at.clone(),
         other => {
             let message = format!("it runs on a simulated device, not at {other}; choose an operator of that device");

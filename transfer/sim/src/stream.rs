@@ -18,6 +18,8 @@ use crate::{Device, Operation, Work};
 /// Dropping it cancels running and queued operations (their handles fail) and joins the thread.
 pub struct Stream<S> {
     device: Device,
+    /// The device that its operations read from, whose links they occupy, too.
+    from: Option<Device>,
     key: Key,
     work: Work,
     stop: Arc<Stop>,
@@ -33,12 +35,26 @@ impl<S: Send + 'static> Stream<S> {
     /// # Errors
     ///
     /// No thread can be started.
-    pub fn new(device: &Device, key: &Key, work: Work, mut state: S) -> Result<Self> {
+    pub fn new(device: &Device, key: &Key, work: Work, state: S) -> Result<Self> {
+        Self::start(device, None, key, work, state)
+    }
+
+    /// As [`Stream::new`], for operations that read from another device: they occupy its links to devices
+    /// ([`Resource::PEER`](morphgl_registry::Resource::PEER)) besides the resources of the operator's key at `device`.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started.
+    pub fn between(from: &Device, device: &Device, key: &Key, work: Work, state: S) -> Result<Self> {
+        Self::start(device, Some(from.clone()), key, work, state)
+    }
+
+    fn start(device: &Device, from: Option<Device>, key: &Key, work: Work, mut state: S) -> Result<Self> {
         let (sender, jobs) = channel::<Job<S>>();
         let run = move || jobs.into_iter().for_each(|job| job(&mut state));
         let thread = Builder::new().name(format!("sim {work}")).spawn(run).map_err(|e| Error::failed(key, e))?;
         let (device, key, stop) = (device.clone(), key.clone(), Arc::default());
-        Ok(Self { device, key, work, stop, jobs: Some(sender), thread: Some(thread) })
+        Ok(Self { device, from, key, work, stop, jobs: Some(sender), thread: Some(thread) })
     }
 
     /// Queues an operation for the mini-batch `id`: [`Device::operate`] with `run`. Its `input` lives until the operation is
@@ -62,10 +78,11 @@ impl<S: Send + 'static> Stream<S> {
         mut input: K,
         run: impl FnOnce(&mut S, &mut K) -> Result<T> + Send + 'static,
     ) -> Handle<T> {
-        let (device, key, work, stop) = (self.device.clone(), self.key.clone(), self.work, Arc::clone(&self.stop));
+        let (device, from) = (self.device.clone(), self.from.clone());
+        let (key, work, stop) = (self.key.clone(), self.work, Arc::clone(&self.stop));
         self.push(format!("{key}, {id}"), move |state| {
             let operation = Operation { key: &key, work, id, part };
-            let outcome = device.operate_until(operation, &stop, || run(state, &mut input));
+            let outcome = device.operate_until(operation, from.as_ref(), &stop, || run(state, &mut input));
             drop(input);
             outcome
         })
@@ -99,7 +116,8 @@ impl<S: Send + 'static> Stream<S> {
 
 impl<S> Drop for Stream<S> {
     fn drop(&mut self) {
-        self.device.close(&self.stop);
+        // The thread may wait at either device.
+        [Some(&self.device), self.from.as_ref()].into_iter().flatten().for_each(|device| device.close(&self.stop));
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
             // Panics of jobs are caught and resumed by their waiters: the thread itself does not panic.

@@ -10,12 +10,25 @@ use crate::{Config, Fault, FaultKind, Slow, Work};
 
 impl Work {
     /// All works, in printing order.
-    pub const ALL: [Work; 5] =
-        [Work::BatchingCpu, Work::TransferringPcie, Work::BatchingDevice, Work::TransferringDevice, Work::Training];
+    pub const ALL: [Work; 6] = [
+        Work::BatchingCpu,
+        Work::TransferringPcie,
+        Work::BatchingDevice,
+        Work::TransferringDevice,
+        Work::Training,
+        Work::TransferringPeer,
+    ];
 
     /// Its name in a configuration.
     pub const fn name(self) -> &'static str {
-        ["batching-cpu", "transferring-pcie", "batching-device", "transferring-device", "training"][self as usize]
+        match self {
+            Work::BatchingCpu => "batching-cpu",
+            Work::TransferringPcie => "transferring-pcie",
+            Work::BatchingDevice => "batching-device",
+            Work::TransferringDevice => "transferring-device",
+            Work::Training => "training",
+            Work::TransferringPeer => "transferring-peer",
+        }
     }
 }
 
@@ -39,6 +52,9 @@ impl fmt::Display for FaultKind {
     }
 }
 
+/// Maximum number of devices: each has threads of its own.
+const MAX_DEVICES: u32 = 64;
+
 /// Units of durations, in nanoseconds, the largest first.
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000), ("ns", 1)];
 
@@ -50,7 +66,7 @@ impl fmt::Display for Config {
                 UNITS.into_iter().find(|(_, size)| nanos.is_multiple_of(u128::from(*size))).unwrap_or(("ns", 1));
             write!(f, "{work}={}{unit},", nanos / u128::from(size))?;
         }
-        write!(f, "memory={},noise={}", self.memory, self.noise)?;
+        write!(f, "memory={},devices={},noise={}", self.memory, self.devices, self.noise)?;
         for Slow { work, factor, from } in &self.slow {
             write!(f, ",slow={work}*{factor}@{}:{}", from.epoch, from.index)?;
         }
@@ -81,6 +97,11 @@ impl FromStr for Config {
                     let cure = "not a number of mini-batches; give at least 1, for example memory=14";
                     config.memory = value.parse().ok().filter(|n| *n > 0).ok_or_else(|| wrong(part, cure))?;
                 }
+                "devices" => {
+                    let cure = "not a number of devices; give 1 to 64, for example devices=2";
+                    let devices = value.parse().ok().filter(|n| (1..=MAX_DEVICES).contains(n));
+                    config.devices = devices.ok_or_else(|| wrong(part, cure))?;
+                }
                 "noise" => config.noise = number(part, value)?,
                 "name" if value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') => {
                     config.name = value.to_string();
@@ -105,7 +126,7 @@ fn wrong(part: &str, cure: &str) -> Error {
 fn work(part: &str, name: &str) -> Result<Work> {
     Work::ALL.into_iter().find(|w| w.name() == name).ok_or_else(|| {
         let works = Work::ALL.map(Work::name).join(", ");
-        wrong(part, &format!("{name:?} is unknown; there are {works}, memory, noise, slow, fault and name"))
+        wrong(part, &format!("{name:?} is unknown; there are {works}, memory, devices, noise, slow, fault and name"))
     })
 }
 

@@ -28,8 +28,9 @@ fn kind() -> impl Strategy<Value = FaultKind> {
 
 prop_compose! {
     fn any_config()(
-        nanos in prop::array::uniform5(prop_oneof![0u64..10_000_000_000, (0u64..5000).prop_map(|ms| ms * 1_000_000)]),
+        nanos in prop::array::uniform6(prop_oneof![0u64..10_000_000_000, (0u64..5000).prop_map(|ms| ms * 1_000_000)]),
         memory in 1usize..1000,
+        devices in 1u32..=64,
         noise in 0.0f64..2.0,
         slow in prop::collection::vec((work(), 0.0f64..9.0, batch()), 0..3),
         faults in prop::collection::vec((work(), kind(), batch()), 0..3),
@@ -37,7 +38,7 @@ prop_compose! {
     ) -> Config {
         let slow = slow.into_iter().map(|(work, factor, from)| Slow { work, factor, from }).collect();
         let faults = faults.into_iter().map(|(work, kind, at)| Fault { work, kind, at }).collect();
-        Config { memory, noise, slow, faults, name, durations: nanos.map(Duration::from_nanos) }
+        Config { memory, devices, noise, slow, faults, name, durations: nanos.map(Duration::from_nanos) }
     }
 }
 
@@ -68,7 +69,8 @@ fn parts_are_optional_and_units_are_read() {
     assert_eq!(config.durations[3], Config::default().durations[3]);
     assert_eq!(
         config.to_string(),
-        "batching-cpu=20ms,transferring-pcie=2500us,batching-device=1s,transferring-device=4ms,training=300us,memory=3,noise=0.1"
+        "batching-cpu=20ms,transferring-pcie=2500us,batching-device=1s,transferring-device=4ms,training=300us,\
+         transferring-peer=4ms,memory=3,devices=1,noise=0.1"
     );
 }
 
@@ -86,9 +88,12 @@ fn invalid_parts_are_named_with_their_cure() {
     refused("training=99999999999999s", "give a number with a unit");
     refused(
         "trainig=5ms",
-        "there are batching-cpu, transferring-pcie, batching-device, transferring-device, training, memory",
+        "there are batching-cpu, transferring-pcie, batching-device, transferring-device, training, \
+         transferring-peer, memory, devices",
     );
     refused("memory=0", "give at least 1");
+    refused("devices=0", "give 1 to 64, for example devices=2");
+    refused("devices=65", "give 1 to 64");
     refused("noise=nan", "give a number from 0 to 1000");
     refused("slow=training*2", "slow=training*2@0:500");
     refused("fault=training:explode@0:1", "error, panic, hang or memory");

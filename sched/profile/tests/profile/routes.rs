@@ -8,7 +8,7 @@ use crate::in_one_of_thirty;
 use morphgl_conformance::fake::{Fake, Fault};
 use morphgl_plan::{Contention, Limits, Policy, Resource};
 use morphgl_profile::Settings;
-use morphgl_registry::Phase;
+use morphgl_registry::{Phase, Route};
 
 #[test]
 fn the_problem_has_the_routes_hardware() {
@@ -73,6 +73,24 @@ fn a_sampler_that_gathers_is_measured_apart_from_one_that_does_not() {
     let problem = p.problem(2, Limits::default());
     let used = &problem.routes()[2].hardware;
     assert_eq!((used.batching.join("+"), used.transferring.join("+")), ("CPU".into(), "NPU:0+PCIe:0".into()));
+}
+
+#[test]
+fn a_transfer_between_devices_holds_the_links_of_both() {
+    let mut fakes = Fakes::with_device(60, QUICK);
+    let mut p = fakes.profile(&Settings { splits: 0, ..unlimited(2) }).expect("nothing fails");
+    let between = &mut p.routes[2].route;
+    between.transferring = "Transferring_NPU+PCIe+Peer_Fake".parse().expect("a key");
+    between.batched_at = "npu:1".parse().expect("a place");
+    assert!(between.is_between_devices());
+    let problem = p.problem(2, Limits::default());
+    let route = &problem.routes()[2];
+    let held = [&route.hardware.batching, &route.hardware.transferring, &route.hardware.training];
+    assert_eq!(held.map(|names| names.join("+")), ["NPU:1+PCIe:1", "NPU:0+PCIe:0+Peer:1+Peer:0", "NPU:0"]);
+    assert!(!route.in_place && !route.on_host);
+    // A file keeps the places.
+    let text = serde_json::to_string(&p.routes[2].route).expect("plain data");
+    assert_eq!(serde_json::from_str::<Route>(&text).expect("a route"), p.routes[2].route);
 }
 
 /// Lets a step take so many milliseconds, and `slowed` times as long more for each worker that prepares a mini-batch when it

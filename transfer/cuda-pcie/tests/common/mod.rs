@@ -1,6 +1,7 @@
 //! An operator on a CUDA device or the emulated one, compared with the reference.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+use std::process::Command;
 use std::sync::Arc;
 
 use morphgl_conformance::batching::{Case, graphs, reference};
@@ -47,4 +48,17 @@ pub(crate) fn with_rows(num_nodes: usize, row_bytes: usize) -> Dataset {
     let data: Vec<u8> = (0..num_nodes * row_bytes).map(|i| (i * 7 + i / 251) as u8).collect();
     dataset.features = Some(FeatureMatrix::U8 { data: data.into(), dim: row_bytes });
     dataset
+}
+
+/// Runs the test `in_a_process_of_its_own` as this part, on an emulation with these settings.
+#[track_caller]
+pub(crate) fn run(part: &str, settings: &str) {
+    let late = std::env::var("MORPHGL_EMULATION").is_ok_and(|words| words.split(',').any(|word| word == "late"));
+    let settings = format!("{}{settings}", if late { "late," } else { "" });
+    let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
+    command.args(["--exact", "in_a_process_of_its_own", "--nocapture", "--test-threads", "1"]);
+    let output = command.env("MORPHGL_TEST_PART", part).env("MORPHGL_EMULATION", &settings).output();
+    let output = output.expect("the program starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.contains("the part is done"), "{part} with {settings}: {text}");
 }

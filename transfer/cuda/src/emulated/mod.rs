@@ -5,6 +5,7 @@ mod queue;
 mod settings;
 mod work;
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use self::blocks::Blocks;
-use self::queue::{QueueItem, Queues, Recording};
+use self::queue::{QueueItem, Recording, StreamId, queues};
 pub(crate) use self::settings::Settings;
 use self::work::Work;
 use crate::driver::{Address, Driver, Failure, Gemm, Id, MemoryKind, Outcome, Peer, Precision, Priority, Shape};
@@ -31,7 +32,8 @@ pub(crate) struct EmulatedDevice {
     index: u32,
     settings: Settings,
     state: Mutex<State>,
-    queues: Mutex<Queues>,
+    /// Its number among all that the process has opened.
+    number: u64,
     /// Number of calls so far, and number of the first call that fails.
     pub(crate) calls: AtomicU64,
     pub(crate) failing: AtomicU64,
@@ -50,9 +52,10 @@ struct State {
 impl EmulatedDevice {
     /// Device number `index` of a machine with these settings.
     pub(crate) fn new(index: u32, settings: Settings) -> Self {
-        let failing = AtomicU64::new(u64::MAX);
-        let (state, queues, calls) = Default::default();
-        Self { index, settings, state, queues, calls, failing }
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        let (failing, number) = (AtomicU64::new(u64::MAX), OPENED.fetch_add(1, Ordering::Relaxed));
+        let (state, calls) = Default::default();
+        Self { index, settings, state, number, calls, failing }
     }
 
     /// Bytes of host memory that are registered.
@@ -77,7 +80,12 @@ impl EmulatedDevice {
         if number >= self.failing.load(Ordering::Relaxed) {
             return Err(Failure::new(call, format!("call {number} is made to fail")));
         }
-        lock(&self.queues).check()
+        // Without queues work fails at once.
+        if self.settings.late { queues().check(self.number) } else { Ok(()) }
+    }
+
+    fn stream(&self, stream: Id) -> StreamId {
+        StreamId { device: self.number, stream }
     }
 
     fn take(&self, call: &'static str, bytes: usize, kind: MemoryKind) -> Outcome<Address> {
@@ -98,7 +106,7 @@ impl EmulatedDevice {
     /// As for the driver's functions.
     unsafe fn submit(&self, stream: Id, work: Work) -> Outcome<()> {
         if self.settings.late {
-            return lock(&self.queues).push(stream, QueueItem::Work(work));
+            return queues().push(self.stream(stream), QueueItem::Work(work));
         }
         // SAFETY: the caller's promise.
         unsafe { work.run() }
@@ -106,6 +114,12 @@ impl EmulatedDevice {
 
     fn recording(&self, event: Id) -> Option<Arc<Recording>> {
         self.state().events.get(&event).expect("an event is used until it is freed").clone()
+    }
+}
+
+impl Drop for EmulatedDevice {
+    fn drop(&mut self) {
+        queues().remove(self.number);
     }
 }
 
@@ -207,7 +221,7 @@ impl Driver for EmulatedDevice {
     fn synchronize(&self, stream: Id) -> Outcome<()> {
         self.enter("cuStreamSynchronize")?;
         // SAFETY: the submitters' promise.
-        unsafe { lock(&self.queues).drain(stream) }
+        unsafe { queues().drain(self.stream(stream)) }
     }
 
     fn new_event(&self, _: bool) -> Outcome<Id> {
@@ -223,9 +237,9 @@ impl Driver for EmulatedDevice {
 
     fn record(&self, event: Id, stream: Id) -> Outcome<()> {
         self.enter("cuEventRecord")?;
-        let recording = Recording::new(stream, !self.settings.late);
+        let recording = Recording::new(self.stream(stream), !self.settings.late);
         if self.settings.late {
-            lock(&self.queues).push(stream, QueueItem::Record(Arc::clone(&recording)))?;
+            queues().push(self.stream(stream), QueueItem::Record(Arc::clone(&recording)))?;
         }
         self.state().events.insert(event, Some(recording)).expect("an event is used until it is freed");
         Ok(())
@@ -234,7 +248,17 @@ impl Driver for EmulatedDevice {
     fn wait(&self, stream: Id, event: Id) -> Outcome<()> {
         self.enter("cuStreamWaitEvent")?;
         match self.recording(event) {
-            Some(recording) if self.settings.late => lock(&self.queues).push(stream, QueueItem::Wait(recording)),
+            Some(recording) if self.settings.late => queues().push(self.stream(stream), QueueItem::Wait(recording)),
+            _ => Ok(()),
+        }
+    }
+
+    fn wait_across(&self, stream: Id, other: &dyn Driver, event: Id) -> Outcome<()> {
+        self.enter("cuStreamWaitEvent")?;
+        let other: &dyn Any = other;
+        let other: &Self = other.downcast_ref().expect("with the feature `emulate` every device is emulated");
+        match other.recording(event) {
+            Some(recording) if self.settings.late => queues().push(self.stream(stream), QueueItem::Wait(recording)),
             _ => Ok(()),
         }
     }
@@ -244,7 +268,7 @@ impl Driver for EmulatedDevice {
         let Some(recording) = self.recording(event) else { return Ok(true) };
         if recording.happened().is_none() && recording.poll() {
             // SAFETY: the submitters' promise.
-            unsafe { lock(&self.queues).reach(&recording) }?;
+            unsafe { queues().reach(&recording) }?;
         }
         Ok(recording.happened().is_some())
     }
@@ -253,7 +277,7 @@ impl Driver for EmulatedDevice {
         self.enter("cuEventSynchronize")?;
         let Some(recording) = self.recording(event) else { return Ok(()) };
         // SAFETY: the submitters' promise.
-        unsafe { lock(&self.queues).reach(&recording) }
+        unsafe { queues().reach(&recording) }
     }
 
     fn elapsed(&self, start: Id, end: Id) -> Outcome<Duration> {
@@ -314,7 +338,7 @@ impl Driver for EmulatedDevice {
     fn library_stream(&self, stream: Id) -> Outcome<*mut c_void> {
         self.enter("cuCtxSetCurrent")?;
         // SAFETY: the submitters' promise.
-        unsafe { lock(&self.queues).drain(stream) }?;
+        unsafe { queues().drain(self.stream(stream)) }?;
         Ok(stream as usize as *mut c_void)
     }
 }

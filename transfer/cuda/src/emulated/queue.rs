@@ -3,22 +3,30 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use super::work::Work;
 use crate::driver::{Failure, Id, Outcome};
+use crate::lock::lock;
+
+/// A stream, with the number of its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct StreamId {
+    pub(super) device: u64,
+    pub(super) stream: Id,
+}
 
 /// One recording of an event.
 #[derive(Debug)]
 pub(super) struct Recording {
-    stream: Id,
+    stream: StreamId,
     happened: OnceLock<Instant>,
     polls: AtomicU32,
 }
 
 impl Recording {
-    pub(super) fn new(stream: Id, happened: bool) -> Arc<Self> {
+    pub(super) fn new(stream: StreamId, happened: bool) -> Arc<Self> {
         let recording = Self { stream, happened: OnceLock::new(), polls: AtomicU32::new(0) };
         if happened {
             recording.happen();
@@ -47,22 +55,35 @@ pub(super) enum QueueItem {
     Wait(Arc<Recording>),
 }
 
+/// The streams of all devices: work of one may wait for work of another.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    items: HashMap<Id, VecDeque<QueueItem>>,
-    /// Failure of queued work, sticky as on a device: every later call fails with it.
-    broken: Option<String>,
+    items: HashMap<StreamId, VecDeque<QueueItem>>,
+    /// By device, failure of queued work, sticky as on a device: every later call fails with it.
+    broken: HashMap<u64, String>,
+}
+
+/// The streams of the process.
+pub(super) fn queues() -> MutexGuard<'static, Queues> {
+    static QUEUES: LazyLock<Mutex<Queues>> = LazyLock::new(Mutex::default);
+    lock(&QUEUES)
 }
 
 impl Queues {
-    pub(super) fn push(&mut self, stream: Id, item: QueueItem) -> Outcome<()> {
-        self.check()?;
+    pub(super) fn push(&mut self, stream: StreamId, item: QueueItem) -> Outcome<()> {
+        self.check(stream.device)?;
         self.items.entry(stream).or_default().push_back(item);
         Ok(())
     }
 
-    pub(super) fn check(&self) -> Outcome<()> {
-        match &self.broken {
+    /// Forgets a device that is closed.
+    pub(super) fn remove(&mut self, device: u64) {
+        self.items.retain(|stream, _| stream.device != device);
+        self.broken.remove(&device);
+    }
+
+    pub(super) fn check(&self, device: u64) -> Outcome<()> {
+        match self.broken.get(&device) {
             None => Ok(()),
             Some(why) => Err(Failure::new("cuCtxSynchronize", format!("earlier work failed: {why}"))),
         }
@@ -88,7 +109,7 @@ impl Queues {
     /// # Safety
     ///
     /// As [`Queues::reach`].
-    pub(super) unsafe fn drain(&mut self, stream: Id) -> Outcome<()> {
+    pub(super) unsafe fn drain(&mut self, stream: StreamId) -> Outcome<()> {
         // SAFETY: the caller's promise.
         while unsafe { self.step(stream) }?.is_some() {}
         Ok(())
@@ -99,14 +120,14 @@ impl Queues {
     /// # Safety
     ///
     /// As [`Queues::reach`].
-    unsafe fn step(&mut self, stream: Id) -> Outcome<Option<()>> {
-        self.check()?;
+    unsafe fn step(&mut self, stream: StreamId) -> Outcome<Option<()>> {
+        self.check(stream.device)?;
         let Some(item) = self.items.get_mut(&stream).and_then(VecDeque::pop_front) else { return Ok(None) };
         match item {
             QueueItem::Work(work) => {
                 // SAFETY: the caller's promise.
                 if let Err(why) = unsafe { work.run() } {
-                    self.broken = Some(why.to_string());
+                    self.broken.insert(stream.device, why.to_string());
                     return Err(why);
                 }
             }

@@ -270,6 +270,11 @@ impl Driver for CudaDevice {
         unsafe { call!(self.cuda, cuStreamWaitEvent(stream(on), event(id), 0)) }
     }
 
+    fn wait_across(&self, on: Id, _: &dyn Driver, id: Id) -> Outcome<()> {
+        // A stream may wait for an event of any context.
+        self.wait(on, id)
+    }
+
     fn is_done(&self, id: Id) -> Outcome<bool> {
         self.enter()?;
         // SAFETY: it is the driver's.
