@@ -8,11 +8,17 @@ use std::time::Duration;
 /// A temporary directory to run the binary in.
 pub(crate) struct Bench {
     dir: tempfile::TempDir,
+    on_host: bool,
 }
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().expect("a temporary directory") }
+        Self { dir: tempfile::tempdir().expect("a temporary directory"), on_host: false }
+    }
+
+    /// One whose programs find no emulated device, whose memory would be the host's.
+    pub(crate) fn on_host() -> Self {
+        Self { on_host: true, ..Self::new() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -22,6 +28,9 @@ impl Bench {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_morphgl"));
         command.args(args).current_dir(self.dir.path());
+        if self.on_host {
+            command.env("MORPHGL_EMULATION", "devices=0");
+        }
         command
     }
 

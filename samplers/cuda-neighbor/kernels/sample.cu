@@ -3,8 +3,9 @@
 #include "morphgl.cuh"
 
 #define BLOCK 128u
-// Marks the offset of a cached row, which counts from the first cached row.
+// Marks the offset of a cached row, which counts from the first row of its part; the bits below the mark are the number of the part.
 #define CACHED (1ull << 63)
+#define PART 56
 // Bytes of a line: a warp's aligned reads cross the bus as whole lines.
 #define LINE 128ull
 
@@ -65,10 +66,17 @@ struct Table {
     }
 };
 
+// Address of element `at` of an edge array: in a part of the cached rows, on this device or a peer, or in the whole array.
+template <typename T>
+__device__ __forceinline__ const T* element(const T* whole, const T* const* cached, uint64_t at) {
+    if ((at & CACHED) == 0) return whole + at;
+    return cached[(at & ~CACHED) >> PART] + (at & ((1ull << PART) - 1));
+}
+
 // Source and destination arrays of edges.
 struct Edges {
-    const uint32_t *indices, *cached;
-    const float *weights, *cached_weights;
+    const uint32_t *indices, *const *cached;
+    const float *weights, *const *cached_weights;
     uint32_t *nodes, *slots;
     float* out_weights;
 
@@ -78,18 +86,14 @@ struct Edges {
     }
 
     // Address of edge `at` of the graph.
-    __device__ __forceinline__ const uint32_t* address(uint64_t at) const {
-        return (at & CACHED ? cached : indices) + (at & ~CACHED);
-    }
+    __device__ __forceinline__ const uint32_t* address(uint64_t at) const { return element(indices, cached, at); }
 
     // Reads edge `at` of the graph as the hop's edge `e`; `known` nodes precede the hop.
     __device__ __forceinline__ void read(const Table& table, uint32_t known, uint32_t e, uint64_t at) const {
-        const bool hot = (at & CACHED) != 0;
-        at &= ~CACHED;
-        const uint32_t node = hot ? cached[at] : indices[at];
+        const uint32_t node = *address(at);
         nodes[e] = node;
         slots[e] = table.insert(node, known + e);
-        if (out_weights) out_weights[e] = hot ? cached_weights[at] : weights[at];
+        if (out_weights) out_weights[e] = *element(weights, cached_weights, at);
     }
 };
 
@@ -259,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_pick(const uint32_t* row_key, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
             const uint64_t* counts, int32_t first, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
             uint32_t epoch, uint64_t seed, uint32_t width, const uint32_t* order, const uint32_t* indices,
-            const uint32_t* cached, const float* weights, const float* cached_weights, uint32_t* nodes, uint32_t* slots,
+            const uint32_t* const* cached, const float* weights, const float* const* cached_weights, uint32_t* nodes, uint32_t* slots,
             float* out_weights, uint64_t* entries, uint32_t mask, uint32_t layout, uint64_t stamp) {
     const Table table = {entries, mask, layout, stamp};
     const Edges edges = {indices, cached, weights, cached_weights, nodes, slots, out_weights};
@@ -304,8 +308,8 @@ MORPHGL_KERNEL(sample_pick)
 // Launch bounds of 10 blocks per multiprocessor: for more, the compiler spills registers.
 extern "C" __global__ void __launch_bounds__(BLOCK, 10)
 sample_take_all(const uint64_t* row_start, const uint32_t* indptr, const uint64_t* counts, uint32_t rows,
-                uint32_t num_edges, const uint32_t* indices, const uint32_t* cached, const float* weights,
-                const float* cached_weights, uint32_t* nodes, uint32_t* slots, float* out_weights, uint64_t* entries,
+                uint32_t num_edges, const uint32_t* indices, const uint32_t* const* cached, const float* weights,
+                const float* const* cached_weights, uint32_t* nodes, uint32_t* slots, float* out_weights, uint64_t* entries,
                 uint32_t mask, uint32_t layout, uint64_t stamp) {
     const Table table = {entries, mask, layout, stamp};
     const Edges edges = {indices, cached, weights, cached_weights, nodes, slots, out_weights};
@@ -351,7 +355,7 @@ __device__ __forceinline__ uint64_t run_begin(const Edges& edges, const uint64_t
 // Reads edges that another kernel picked. A warp handles runs of about 32; in a row read whole they begin with lines.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_read(const uint64_t* picked, const uint64_t* counts, uint32_t rows, uint32_t num_edges, const uint32_t* indices,
-            const uint32_t* cached, const float* weights, const float* cached_weights, uint32_t* nodes, uint32_t* slots,
+            const uint32_t* const* cached, const float* weights, const float* const* cached_weights, uint32_t* nodes, uint32_t* slots,
             float* out_weights, uint64_t* entries, uint32_t mask, uint32_t layout, uint64_t stamp) {
     const Table table = {entries, mask, layout, stamp};
     const Edges edges = {indices, cached, weights, cached_weights, nodes, slots, out_weights};

@@ -2,13 +2,16 @@
 #include "morphgl.cuh"
 
 #define BLOCK 128u
+// As of sample.cu: marks the offset of a cached row, and below the number of its part.
 #define CACHED (1ull << 63)
+#define PART 56
 // Longer rows are handled by a block, and so are picks of more than a warp's lanes.
 #define LONG_ROW 4096u
 
 // The row's weights, cached or not.
-__device__ __forceinline__ const float* row_weights(const float* weights, const float* cached, uint64_t start) {
-    return (start & CACHED ? cached : weights) + (start & ~CACHED);
+__device__ __forceinline__ const float* row_weights(const float* weights, const float* const* cached, uint64_t start) {
+    if ((start & CACHED) == 0) return weights + start;
+    return cached[(start & ~CACHED) >> PART] + (start & ((1ull << PART) - 1));
 }
 
 // Number of weights between the begin of the line and the row's first: lanes that begin there read a long row line by line,
@@ -51,7 +54,7 @@ struct Clocks {
 
 // Edges of positive weight of each row, counted up to `at_most`, by a warp.
 extern "C" __global__ void __launch_bounds__(BLOCK)
-sample_count_positive(const float* weights, const float* cached, const uint64_t* row_start, const uint32_t* row_len,
+sample_count_positive(const float* weights, const float* const* cached, const uint64_t* row_start, const uint32_t* row_len,
                       const uint64_t* counts, int32_t from, uint32_t rows, uint32_t at_most, uint32_t* positive) {
     const uint32_t lane = threadIdx.x % WARP;
     const uint64_t n = counts[rows], warps = (uint64_t)gridDim.x * (BLOCK / WARP);
@@ -76,7 +79,7 @@ MORPHGL_KERNEL(sample_count_positive)
 extern "C" __global__ void __launch_bounds__(BLOCK, 6)
 sample_pick_weighted(const uint32_t* row_key, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
                      const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
-                     uint32_t epoch, uint64_t seed, const float* weights, const float* cached, const uint32_t* positive,
+                     uint32_t epoch, uint64_t seed, const float* weights, const float* const* cached, const uint32_t* positive,
                      uint64_t* picked) {
     const uint32_t lane = threadIdx.x % WARP, before = (1u << lane) - 1;
     const uint64_t n = counts[rows], warps = (uint64_t)gridDim.x * (BLOCK / WARP);
@@ -155,7 +158,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_pick_weighted_long(const uint32_t* row_key, const uint64_t* row_start, const uint32_t* row_len,
                           const uint32_t* indptr, const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout,
                           uint32_t hop, uint32_t index, uint32_t epoch, uint64_t seed, const float* weights,
-                          const float* cached, const uint32_t* positive, uint64_t* picked) {
+                          const float* const* cached, const uint32_t* positive, uint64_t* picked) {
     __shared__ uint32_t shared[BLOCK / WARP], histogram[256], digit, rest;
     const uint64_t n = counts[rows];
     for (uint64_t row = (from < 0 ? 0 : counts[from]) + blockIdx.x; row < n; row += gridDim.x) {

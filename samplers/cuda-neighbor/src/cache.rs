@@ -4,8 +4,9 @@ use morphgl_dual_cache::{CacheShare, Kind, allocate, allocate_prefixes, savings}
 use morphgl_graph_store::Topology;
 use morphgl_registry::NeighborSettings;
 
-/// Bit of a row's start that marks a cached row.
+/// Bit of a row's start that marks a cached row, and lowest bit of the number of the part that has it.
 pub(crate) const CACHED: u64 = 1 << 63;
+pub(crate) const PART: u32 = 56;
 
 /// The selected rows, and how the device finds them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,14 +17,17 @@ pub struct SelectedRows {
     pub rows: u64,
     /// Number of edges of cached rows.
     pub edges: u64,
-    /// Bytes of device memory for rows and tables.
+    /// Bytes of memory of the device for rows and tables, of several devices of the one with most.
     pub bytes: u64,
+    /// Number of edges of the rows of each part, one per device.
+    pub(crate) part_edges: Vec<u64>,
 }
 
 /// Lookup tables for cached rows whose nodes are not simply the first ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowTables {
-    // Invariant: one of both per node; marked starts are offsets into the cached rows, which are packed in node order.
+    // Invariant: one of both per node; marked starts are the number of a part and an offset into its rows, which are packed in node
+    // order.
     pub(crate) starts: Vec<u64>,
     pub(crate) lens: Vec<u32>,
 }
@@ -35,6 +39,12 @@ impl SelectedRows {
             Some(tables) => tables.starts[node as usize] & CACHED != 0,
             None => u64::from(node) < self.rows,
         }
+    }
+
+    /// The number of the part that has the row of `node`, if it is cached.
+    pub(crate) fn part(&self, node: u32) -> Option<usize> {
+        let start = self.tables.as_ref().map_or(0, |tables| tables.starts[node as usize]);
+        self.contains(node).then_some(((start & !CACHED) >> PART) as usize)
     }
 }
 
@@ -52,6 +62,8 @@ pub(crate) struct CsrRows<'a> {
     /// Accesses of each row in an epoch.
     pub(crate) hotness: &'a [f32],
     pub(crate) hops: &'a NeighborSettings,
+    /// Number of devices that cache them, each other rows.
+    pub(crate) num_devices: usize,
 }
 
 impl CsrRows<'_> {
@@ -82,17 +94,48 @@ impl CsrRows<'_> {
         if all > 0.0 { (1.0 - self.reads(selected) / all).max(0.0) } else { 1.0 }
     }
 
-    /// As [`CsrRows::reads`], of the rows that [`select_rows`] selects within each of the ascending `budgets`, in one pass.
+    /// As [`CsrRows::reads`], of the rows that fit each of the ascending `budgets` of every device, in one pass.
     pub(crate) fn reads_within(&self, budgets: &[u64]) -> Vec<f64> {
         let (saving, bytes) = (|v: u32| self.saving(v), |v: u32| self.bytes(v));
-        let tables = table_bytes(self.topology, self.topology.draw_keys().is_some());
-        savings(self.topology.num_nodes() as u32, [Kind { saving: &saving, bytes: &bytes, tables }], budgets)
+        let (tables, num_devices) = (self.table_bytes(), self.num_devices as u64);
+        let all = |&budget: &u64| {
+            budget.checked_sub(tables).map_or(budget, |rows| tables.saturating_add(rows.saturating_mul(num_devices)))
+        };
+        let budgets: Vec<u64> = budgets.iter().map(all).collect();
+        savings(self.topology.num_nodes() as u32, [Kind { saving: &saving, bytes: &bytes, tables }], &budgets)
     }
 
-    /// Bytes of device memory that all rows and their tables take.
+    /// The rows with a part, packed there in node order, and their tables.
+    fn packed(&self, num_parts: usize, part: impl Fn(u32) -> Option<usize>) -> SelectedRows {
+        let num_nodes = self.topology.num_nodes();
+        let (mut rows, mut part_edges) = (0, vec![0; num_parts]);
+        let (mut starts, mut lens) = (Vec::with_capacity(num_nodes), Vec::with_capacity(num_nodes));
+        for v in 0..num_nodes as u32 {
+            let degree = self.topology.degree(v);
+            lens.push(degree as u32);
+            starts.push(match part(v) {
+                Some(part) => CACHED | (part as u64) << PART | part_edges[part],
+                None => self.topology.edge_range(v).start as u64,
+            });
+            if let Some(part) = part(v) {
+                rows += 1;
+                part_edges[part] += degree;
+            }
+        }
+        let most = part_edges.iter().copied().max().unwrap_or(0);
+        let bytes = table_bytes(self.topology, false) + self.edge_bytes() * most;
+        let (tables, edges) = (Some(RowTables { starts, lens }), part_edges.iter().sum());
+        SelectedRows { tables, rows, edges, bytes, part_edges }
+    }
+
+    /// Bytes of the tables where the best case for their size holds: on one device the rows of the first nodes of a reordered graph.
+    fn table_bytes(&self) -> u64 {
+        table_bytes(self.topology, self.num_devices == 1 && self.topology.draw_keys().is_some())
+    }
+
+    /// Bytes of each device that all rows and their tables take.
     pub(crate) fn all_bytes(&self) -> u64 {
-        let tables = table_bytes(self.topology, self.topology.draw_keys().is_some());
-        tables + self.edge_bytes() * self.topology.num_edges()
+        self.table_bytes() + (self.edge_bytes() * self.topology.num_edges()).div_ceil(self.num_devices as u64)
     }
 }
 
@@ -117,7 +160,7 @@ impl CsrRows<'_> {
 pub fn select_rows(topology: &Topology, hotness: &[f32], hops: &NeighborSettings, budget: u64) -> Option<SelectedRows> {
     let num_nodes = topology.num_nodes();
     assert_eq!(hotness.len(), num_nodes, "hotness and nodes");
-    let rows = CsrRows { topology, hotness, hops };
+    let rows = CsrRows { topology, hotness, hops, num_devices: 1 };
     let (saving, bytes, edge) = (|v: u32| rows.saving(v), |v: u32| rows.bytes(v), rows.edge_bytes());
     let kind = Kind { saving: &saving, bytes: &bytes, tables: 0 };
 
@@ -136,25 +179,36 @@ pub fn select_rows(topology: &Topology, hotness: &[f32], hops: &NeighborSettings
     if let Some(first) = first.filter(|first| any.as_ref().is_none_or(|any| saved(first) >= saved(any))) {
         let rows = first.map_or(0, |share| share.map.len());
         let edges = topology.indptr()[rows];
-        return Some(SelectedRows { tables: None, rows: rows as u64, edges, bytes: first_tables + edge * edges });
+        let (rows, bytes, part_edges) = (rows as u64, first_tables + edge * edges, vec![edges]);
+        return Some(SelectedRows { tables: None, rows, edges, bytes, part_edges });
     }
 
     let share = any?;
-    let selected = |v: u32| share.as_ref().is_some_and(|share| share.map.get(v).is_some());
-    let (mut rows, mut edges) = (0, 0);
-    let (mut starts, mut lens) = (Vec::with_capacity(num_nodes), Vec::with_capacity(num_nodes));
-    for v in 0..num_nodes as u32 {
-        let degree = topology.degree(v);
-        lens.push(degree as u32);
-        if selected(v) {
-            starts.push(CACHED | edges);
-            rows += 1;
-            edges += degree;
-        } else {
-            starts.push(topology.edge_range(v).start as u64);
+    let is_selected = |v: u32| share.as_ref().is_some_and(|share| share.map.get(v).is_some());
+    Some(rows.packed(1, |v| is_selected(v).then_some(0)))
+}
+
+/// As [`select_rows`], for several devices that hold different rows, each within `budget` beside its own tables: as many times the
+/// rows of one. The rows that save most are assigned first, each to the device with the most room, so that their reads are spread as
+/// their bytes are; one that fits nowhere is left out. `None` if the tables exceed the budget.
+pub(crate) fn select_spread(rows: &CsrRows<'_>, budget: u64) -> Option<SelectedRows> {
+    let CsrRows { topology, num_devices, .. } = *rows;
+    let tables = table_bytes(topology, false);
+    let room = budget.checked_sub(tables)?;
+    let (saving, bytes) = (|v: u32| rows.saving(v), |v: u32| rows.bytes(v));
+    let kind = Kind { saving: &saving, bytes: &bytes, tables: 0 };
+    let [share] = allocate(topology.num_nodes() as u32, [kind], room.saturating_mul(num_devices as u64));
+    let mut nodes: Vec<u32> = share.iter().flat_map(|share| share.map.nodes()).collect();
+    nodes.sort_by(|&a, &b| rows.saving(b).total_cmp(&rows.saving(a)));
+    let mut parts = vec![u8::MAX; topology.num_nodes()];
+    let mut left = vec![room; num_devices];
+    for node in nodes {
+        let most = (0..num_devices).rev().max_by_key(|&part| left[part]).expect("a device");
+        if let Some(rest) = left[most].checked_sub(rows.bytes(node)) {
+            (left[most], parts[node as usize]) = (rest, most as u8);
         }
     }
-    Some(SelectedRows { tables: Some(RowTables { starts, lens }), rows, edges, bytes: tables + edge * edges })
+    Some(rows.packed(num_devices, |v| Some(parts[v as usize] as usize).filter(|&part| part < num_devices)))
 }
 
 #[cfg(test)]

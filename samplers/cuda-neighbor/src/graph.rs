@@ -4,15 +4,15 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytemuck::Pod;
-use morphgl_cuda::{Argument, Buffer, Device, Event, Mapped, Stream, Upload};
+use morphgl_cuda::{Argument, Buffer, Device, Event, Mapped, ShardedBuffer, Stream};
 use morphgl_graph_store::{Array, Element, Topology};
-use morphgl_hotness::CachePolicy;
 use morphgl_registry::{CacheCurve, Result};
 use rayon::prelude::*;
 
 use crate::TopologyPlacement;
-use crate::cache::{SelectedRows, table_bytes};
-use crate::options::Options;
+use crate::cache::table_bytes;
+use crate::lists::CachedLists;
+use crate::options::Request;
 
 /// An array that kernels read, in device memory or in mapped host memory.
 #[derive(Debug)]
@@ -48,31 +48,6 @@ impl<'a, T: Pod> From<&'a Column<T>> for Argument<'a> {
     }
 }
 
-/// Options that choose a graph's memory: placement, bytes of device memory, and what ranks cached rows.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Request {
-    pub(crate) placement: TopologyPlacement,
-    pub(crate) bytes: Option<u64>,
-    pub(crate) cache: CachePolicy,
-    pub(crate) cache_bytes: Option<u64>,
-}
-
-impl Request {
-    pub(crate) fn of(options: &Options) -> Self {
-        let Options { topology: placement, topology_bytes: bytes, cache, cache_bytes, .. } = *options;
-        Self { placement, bytes, cache, cache_bytes }
-    }
-
-    /// Whether a graph made by `other` serves. Without a policy and size of its own, as for evaluation, it takes what is there, also
-    /// where the size was planned: mini-batches do not depend on what is cached.
-    fn is_served_by(&self, other: &Self) -> bool {
-        let asks_for_no_cache = self.cache == CachePolicy::Auto && self.cache_bytes.is_none();
-        let same_cache = (self.cache, self.cache_bytes) == (other.cache, other.cache_bytes);
-        let same_bytes = self.bytes == other.bytes || asks_for_no_cache && self.bytes.is_none();
-        self.placement == other.placement && same_bytes && (same_cache || asks_for_no_cache)
-    }
-}
-
 /// A graph as one device reads it.
 #[derive(Debug)]
 pub(crate) struct Graph {
@@ -84,9 +59,9 @@ pub(crate) struct Graph {
     /// Draw keys of the nodes, if the graph was reordered.
     pub(crate) draw_keys: Option<Column<u32>>,
     pub(crate) indices: Column<u32>,
-    pub(crate) cached: Option<Buffer<u32>>,
+    pub(crate) cached: Option<ShardedBuffer<u32>>,
     pub(crate) weights: Option<Column<f32>>,
-    pub(crate) cached_weights: Option<Buffer<f32>>,
+    pub(crate) cached_weights: Option<ShardedBuffer<f32>>,
     /// Sum of each node's edge weights, if the graph has weights.
     pub(crate) weight_sums: Option<Column<f32>>,
     /// Expected share of the neighbours that are read from host memory.
@@ -99,6 +74,8 @@ pub(crate) struct Graph {
     pub(crate) bytes: u64,
     /// What other sizes of its cache would save, where that was measured.
     pub(crate) curve: Option<CacheCurve>,
+    /// The lists of several devices, which samplers of the others take as long as this one reads them.
+    _shared_lists: Option<Arc<CachedLists>>,
     device: Device,
     topology: Topology,
     request: Request,
@@ -121,14 +98,15 @@ pub(crate) fn min_cache_bytes(topology: &Topology) -> u64 {
 }
 
 impl Graph {
-    /// The topology on the device or on the host, or, with `selected`, cached.
+    /// The topology on the device or on the host, or, with `lists`, cached.
     pub(crate) fn new(
         stream: &Stream,
         topology: &Topology,
         on_device: bool,
-        selected: Option<&SelectedRows>,
+        lists: Option<&Arc<CachedLists>>,
         request: Request,
     ) -> Result<Self> {
+        let selected = lists.map(|lists| &lists.selected);
         let (placement, bytes) = match selected {
             Some(selected) => (TopologyPlacement::Cached, selected.bytes),
             None if on_device => (TopologyPlacement::Device, whole_bytes(topology)),
@@ -147,19 +125,20 @@ impl Graph {
             cached_rows: selected.filter(|_| tables.is_none()).map_or(0, |selected| selected.rows as u32),
             draw_keys: topology.draw_keys().map(|keys| Column::new(stream, keys, by_node)).transpose()?,
             indices: Column::new(stream, topology.indices(), on_device)?,
-            cached: selected.map(|selected| upload_rows(stream, topology, topology.indices(), selected)).transpose()?,
+            cached: lists.map(|lists| ShardedBuffer::new(stream, Arc::clone(&lists.indices))).transpose()?,
             weights: weights.map(|weights| Column::new(stream, weights, on_device)).transpose()?,
-            cached_weights: weights
-                .zip(selected)
-                .map(|(weights, selected)| upload_rows(stream, topology, weights, selected))
+            cached_weights: lists
+                .and_then(|lists| lists.weights.as_ref())
+                .map(|weights| ShardedBuffer::new(stream, Arc::clone(weights)))
                 .transpose()?,
             weight_sums: sums.map(|sums| Column::new(stream, &sums, by_node)).transpose()?,
-            host_share: if on_device { 0.0 } else { 1.0 },
+            host_share: lists.map_or(if on_device { 0.0 } else { 1.0 }, |lists| lists.host_share),
             by_page: OnceLock::new(),
             ready: stream.record(false)?,
             placement,
             bytes,
             curve: None,
+            _shared_lists: lists.filter(|lists| lists.indices.len() > 1).cloned(),
             device: stream.device().clone(),
             topology: topology.clone(),
             request,
@@ -176,14 +155,15 @@ impl Graph {
 
     /// Bytes of its device buffers, unused capacity included.
     pub(crate) fn num_bytes(&self) -> u64 {
-        let words = [&self.lens, &self.cached].into_iter().flatten().map(Buffer::num_bytes).sum::<u64>();
+        let lens = self.lens.as_ref().map_or(0, Buffer::num_bytes);
+        let lists = self.cached.as_ref().map_or(0, ShardedBuffer::num_bytes);
         let floats = [&self.weights, &self.weight_sums].into_iter().flatten().map(Column::num_bytes).sum::<u64>();
-        let cached = self.cached_weights.as_ref().map_or(0, Buffer::num_bytes);
+        let cached = self.cached_weights.as_ref().map_or(0, ShardedBuffer::num_bytes);
         let keys = self.draw_keys.as_ref().map_or(0, Column::num_bytes);
-        self.starts.num_bytes() + self.indices.num_bytes() + keys + words + floats + cached
+        self.starts.num_bytes() + self.indices.num_bytes() + keys + lens + lists + floats + cached
     }
 
-    fn matches(&self, device: &Device, topology: &Topology, request: Request) -> bool {
+    fn matches(&self, device: &Device, topology: &Topology, request: &Request) -> bool {
         let arrays = |t: &Topology| {
             let (weights, keys) = (t.weights().map(|w| w.as_ptr()), t.draw_keys().map(|keys| keys.as_ptr()));
             (t.indptr().as_ptr_range(), t.indices().as_ptr(), weights, keys)
@@ -196,7 +176,7 @@ impl Graph {
 pub(crate) fn shared(
     device: &Device,
     topology: &Topology,
-    request: Request,
+    request: &Request,
     make: impl FnOnce() -> Result<Graph>,
 ) -> Result<Arc<Graph>> {
     static GRAPHS: Mutex<Vec<Weak<Graph>>> = Mutex::new(Vec::new());
@@ -209,20 +189,6 @@ pub(crate) fn shared(
     let graph = Arc::new(make()?);
     graphs.push(Arc::downgrade(&graph));
     Ok(graph)
-}
-
-/// Uploads the selected rows of an edge array, packed.
-fn upload_rows<T: Pod>(
-    stream: &Stream,
-    topology: &Topology,
-    values: &[T],
-    selected: &SelectedRows,
-) -> Result<Buffer<T>> {
-    let mut rows = Upload::new(stream, selected.edges as usize)?;
-    for node in (0..topology.num_nodes() as u32).filter(|&node| selected.contains(node)) {
-        rows.push(&values[topology.edge_range(node)])?;
-    }
-    rows.finish()
 }
 
 /// Sum of each node's edge weights in f64, in CSC order, rounded once.

@@ -6,6 +6,7 @@ mod expand;
 mod graph;
 mod kernels;
 mod launch;
+mod lists;
 mod options;
 mod order;
 mod presample;

@@ -4,6 +4,7 @@ use morphgl_cuda::Order;
 use morphgl_hotness::CachePolicy;
 use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::KEY;
 
@@ -34,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) cache: CachePolicy,
     /// Bytes of device memory for cached rows and their tables, within `topology_bytes`. Default all of these.
     pub(crate) cache_bytes: Option<u64>,
+    /// Other devices that cached rows are spread over: `"none"`, `"all"`, or a list of places.
+    pub(crate) peers: Value,
     /// Epochs pre-sampled to find the hot rows, with `cache` auto. Default 1.
     pub(crate) presample_epochs: u32,
     /// Maximum mini-batches sampled per such epoch. Default all.
@@ -52,7 +55,7 @@ pub(crate) struct Options {
 const PLACEMENTS: OptionType = OptionType::Choice(&["auto", "device", "cached", "host"]);
 
 /// The options as the registry lists them.
-pub(crate) const SPECS: [OptionSpec; 10] = [
+pub(crate) const SPECS: [OptionSpec; 11] = [
     OptionSpec::new("topology", PLACEMENTS, "auto", "placement of the topology"),
     OptionSpec::new(
         "topology_bytes",
@@ -78,6 +81,7 @@ pub(crate) const SPECS: [OptionSpec; 10] = [
     )
     .such_as(&["65536"])
     .of_budget(OptionRole::CacheBytes),
+    OptionSpec::new("peers", OptionType::Places, "none", "other devices that cache CSR rows: none, all, or places"),
     OptionSpec::new("presample_epochs", OptionType::Count, "1", "epochs pre-sampled to rank CSR rows, with cache auto")
         .in_unit("epochs"),
     OptionSpec::new("presample_batches", OptionType::Count, "all", "maximum mini-batches of each such epoch")
@@ -112,6 +116,7 @@ impl Default for Options {
             topology_bytes: None,
             cache: CachePolicy::Auto,
             cache_bytes: None,
+            peers: Value::Null,
             presample_epochs: 1,
             presample_batches: None,
             in_flight: 2,
@@ -124,7 +129,7 @@ impl Default for Options {
 
 impl Options {
     /// Parses options; `null` gives the defaults.
-    pub(crate) fn read(value: &serde_json::Value) -> Result<Self> {
+    pub(crate) fn read(value: &Value) -> Result<Self> {
         let options = Option::<Self>::deserialize(value);
         let options = options.map_err(|e| Error::setting(&KEY, format!("options: {e}; correct them")))?;
         let options = options.unwrap_or_default();
@@ -151,5 +156,39 @@ impl Options {
             return Err(Error::setting(&KEY, message));
         }
         Ok(options)
+    }
+}
+
+/// Options that choose a graph's memory: placement, bytes of device memory, and what ranks cached rows.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Request {
+    pub(crate) placement: TopologyPlacement,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) cache: CachePolicy,
+    pub(crate) cache_bytes: Option<u64>,
+    pub(crate) peers: Value,
+}
+
+impl Request {
+    pub(crate) fn of(options: &Options) -> Self {
+        let Options { topology: placement, topology_bytes: bytes, cache, cache_bytes, .. } = *options;
+        Self { placement, bytes, cache, cache_bytes, peers: options.peers.clone() }
+    }
+
+    /// Whether the same rows are cached, on whichever devices: each names the others as its peers.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        let Self { placement, bytes, cache, cache_bytes, peers: _ } = self;
+        (*placement, *bytes, *cache, *cache_bytes) == (other.placement, other.bytes, other.cache, other.cache_bytes)
+    }
+
+    /// Whether a graph made by `other` serves. Without a policy and size of its own, as for evaluation, it takes what is there, also
+    /// where the size was planned: mini-batches do not depend on what is cached.
+    pub(crate) fn is_served_by(&self, other: &Self) -> bool {
+        let asks_for_no_cache = self.cache == CachePolicy::Auto && self.cache_bytes.is_none();
+        let same_cache = (self.cache, self.cache_bytes) == (other.cache, other.cache_bytes);
+        let same_bytes = self.bytes == other.bytes || asks_for_no_cache && self.bytes.is_none();
+        (self.placement, &self.peers) == (other.placement, &other.peers)
+            && same_bytes
+            && (same_cache || asks_for_no_cache)
     }
 }

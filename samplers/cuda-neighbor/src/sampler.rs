@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_cuda::{Device, Mapped, Order, Stream};
+use morphgl_cuda::{Device, Mapped, Order, Stream, peers};
 use morphgl_hotness::{CachePolicy, Hotness, PolicyKind};
 use morphgl_registry::{Batching, BatchingContext, BatchingWorker, CacheCurve, Error, Result};
 use morphgl_sampler_core::check_settings;
 
 use crate::bounds::Degrees;
-use crate::cache::CsrRows;
-use crate::graph::{self, Graph, Request};
-use crate::options::Options;
+use crate::cache::{CsrRows, select_spread};
+use crate::graph::{self, Graph};
+use crate::lists::CachedLists;
+use crate::options::{Options, Request};
 use crate::presample::presample;
 use crate::shared::Shared;
 use crate::worker::Worker;
-use crate::{KEY, TopologyPlacement, select_rows, slope};
+use crate::{KEY, TopologyPlacement, lists, select_rows, slope};
 
 /// Phase Batching by neighbour sampling on a CUDA device, `Batching_CUDA+PCIe_Neighbor`.
 #[derive(Debug, Clone)]
@@ -67,7 +68,7 @@ impl CudaNeighbor {
         let make = || place(context, &stream, &options, &degrees, hotness);
         let graph = match hotness {
             Some(_) => Arc::new(make()?),
-            None => graph::shared(&device, topology, Request::of(&options), make)?,
+            None => graph::shared(&device, topology, &Request::of(&options), make)?,
         };
         let sharing = |by_page| {
             let shared = Shared::new(context, &device, &options, (Arc::clone(&graph), &degrees), by_page)?;
@@ -134,7 +135,7 @@ fn place(
 ) -> Result<Graph> {
     let (start, topology, device) = (Instant::now(), &context.dataset.topology, stream.device());
     let request = Request::of(options);
-    let graph = |on_device, selected| Graph::new(stream, topology, on_device, selected, request);
+    let graph = |on_device, lists| Graph::new(stream, topology, on_device, lists, request.clone());
     let budget = match options.topology_bytes {
         Some(bytes) => bytes,
         None => device.free_bytes()? / 2,
@@ -157,27 +158,50 @@ fn place(
         TopologyPlacement::Auto | TopologyPlacement::Cached => {
             // Mapped until the cached graph has mapped the same arrays, so that they are pinned once.
             let on_host = Arc::new(graph(false, None)?);
-            let ranked;
-            let hotness = match hotness {
-                Some(hotness) => hotness,
-                None => {
-                    ranked = rank(context, device, options, &on_host, degrees)?;
-                    &ranked
+            let hops = context.settings.neighbor()?;
+            let others = peers(&KEY, device, &options.peers)?;
+            let streams = std::iter::once(device).chain(&others).map(|device| Stream::new(device, false));
+            let streams = streams.collect::<Result<Vec<Stream>>>()?;
+            let num_devices = streams.len();
+            let mut budget = budget.min(options.cache_bytes.unwrap_or(u64::MAX));
+            if options.topology_bytes.is_none() {
+                for peer in &others {
+                    budget = budget.min(peer.free_bytes()? / 2);
                 }
+            }
+            // What the rows were ranked by, where this sampler selected them.
+            let mut ranked: Option<Arc<[f32]>> = None;
+            let mut select = || {
+                let hotness = match hotness {
+                    Some(hotness) => hotness.into(),
+                    None => rank(context, device, options, &on_host, degrees)?,
+                };
+                let rows = CsrRows { topology, hotness: &hotness, hops, num_devices };
+                let selected = match num_devices {
+                    1 => select_rows(topology, &hotness, hops, budget),
+                    _ => select_spread(&rows, budget),
+                };
+                let selected = selected.ok_or_else(|| {
+                    let message = format!(
+                        "{budget} bytes of topology_bytes and cache_bytes have no room for the tables by which cached rows \
+                         are found; give {min_cache} or more, or topology host"
+                    );
+                    Error::setting(&KEY, message)
+                })?;
+                let host_share = rows.share_besides(&selected);
+                ranked = Some(hotness);
+                CachedLists::new(&streams, topology, (selected, host_share), &request)
             };
-            let budget = budget.min(options.cache_bytes.unwrap_or(u64::MAX));
-            let selected = select_rows(topology, hotness, context.settings.neighbor()?, budget).ok_or_else(|| {
-                let message = format!(
-                    "{budget} bytes of topology_bytes and cache_bytes have no room for the tables by which cached rows are \
-                     found; give {min_cache} or more, or topology host"
-                );
-                Error::setting(&KEY, message)
-            })?;
-            let mut cached = graph(false, Some(&selected))?;
-            let rows = CsrRows { topology, hotness, hops: context.settings.neighbor()? };
-            cached.host_share = rows.share_besides(&selected);
+            // Those of a given hotness are not shared.
+            let lists = match hotness {
+                Some(_) => Arc::new(select()?),
+                None => lists::shared(&streams, topology, &request, select)?,
+            };
+            let mut cached = graph(false, Some(&lists))?;
             // Sizes that the user gives are kept.
-            if (options.topology_bytes, options.cache_bytes) == (None, None) {
+            let is_planned = (options.topology_bytes, options.cache_bytes) == (None, None);
+            if let Some(hotness) = ranked.filter(|_| is_planned) {
+                let rows = CsrRows { topology, hotness: &hotness, hops, num_devices };
                 let timed = |graph| {
                     let shared = Arc::new(Shared::new(context, device, options, (graph, degrees), false)?);
                     slope::batch_seconds(&shared)
@@ -186,14 +210,15 @@ fn place(
                 let (before, batch_seconds) = (timed(on_host)?, timed(Arc::clone(&graph))?);
                 cached = Arc::into_inner(graph).expect("its workers have ended");
                 let from_nothing = options.topology == TopologyPlacement::Auto && options.cache == CachePolicy::Auto;
-                cached.curve = Some(CacheCurve {
+                let _ = lists.curve.set(CacheCurve {
                     bytes: cached.bytes,
                     free_bytes: None,
                     build_seconds: start.elapsed().as_secs_f64(),
                     batch_seconds,
-                    points: slope::points(&rows, &selected, before - batch_seconds, from_nothing),
+                    points: slope::points(&rows, &lists.selected, before - batch_seconds, from_nothing),
                 });
             }
+            cached.curve = lists.curve.get().cloned();
             Ok(cached)
         }
     }

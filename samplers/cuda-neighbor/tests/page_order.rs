@@ -3,17 +3,16 @@
 
 mod common;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use common::{check, host, sampler};
+use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY};
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_cuda::{Device, emulation, statistics};
 use morphgl_graph_store::{Array, Dataset, Topology};
 use morphgl_platform::{Pages, splitmix64};
-use morphgl_registry::{BatchId, Batching, Expansion, Pick};
+use morphgl_registry::{BatchId, Batching, Expansion, Pick, Place};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Threads of a block and of a warp.
 const THREADS: usize = 128;
@@ -99,15 +98,16 @@ proptest! {
 /// With auto, neighbours of 64 MiB are measured, once for all samplers of the graph, whatever was chosen; fewer are not.
 #[test]
 fn auto_measures_large_tables_alone() {
-    let place = "cuda:0".parse().expect("a place");
-    let device = Device::open(&place, &morphgl_batching_cuda_neighbor::KEY).expect("it is emulated");
+    // A device of its own: launches are counted.
+    let place: Place = "cuda:64".parse().expect("a place");
+    let device = Device::open(&place, &KEY).expect("it is emulated");
     for (num_nodes, measured) in [(1 << 16, true), ((1 << 16) - 1, false)] {
         let seeds: Vec<u32> = (0..64).collect();
         let case = Case::new(regular(num_nodes, 256)).of(&seeds).with_fanouts("3,2");
         let options = json!({"topology": "host"});
         let launches = || {
             let before = statistics(&device).launches;
-            let made = Arc::new(sampler(&case, options.clone()));
+            let made = CudaNeighbor::new(&case.context(place.clone(), options.clone())).expect("the case is valid");
             (statistics(&device).launches > before, made)
         };
         let (first, sampler) = launches();

@@ -1,8 +1,8 @@
 //! Options of the operator.
 
-use morphgl_cuda::{BACKEND, Device, Order, Staging, accelerators};
+use morphgl_cuda::{Device, Order, Staging, peers};
 use morphgl_hotness::CachePolicy;
-use morphgl_registry::{Error, Key, Machine, OptionRole, OptionSpec, OptionType, Place, Result};
+use morphgl_registry::{Error, Key, OptionRole, OptionSpec, OptionType, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -183,47 +183,6 @@ impl Options {
 
     /// Opens the peers, all of which `device` must have access to.
     pub(crate) fn peers(&self, operator: &Key, device: &Device) -> Result<Vec<Device>> {
-        let wrong = |message: String| Error::setting(operator, format!("options: peers: {message}"));
-        let parse = |place: &Value| {
-            let parsed = place.as_str().and_then(|text| text.parse().ok());
-            parsed.ok_or_else(|| wrong(format!("{place} is no place; give such as \"{BACKEND}:1\"")))
-        };
-        let places: Vec<Place> = match &self.peers {
-            Value::Null => Vec::new(),
-            Value::String(word) if word == "none" => Vec::new(),
-            Value::String(word) if word == "all" => {
-                let places = accelerators(&Machine::probe()).into_iter().map(|accelerator| accelerator.place);
-                places.filter(|place| place != device.place()).collect()
-            }
-            Value::Array(list) => list.iter().map(parse).collect::<Result<_>>()?,
-            other => {
-                let places = format!("[\"{BACKEND}:1\"]");
-                return Err(wrong(format!("{other}; give \"none\", \"all\" or a list of places such as {places}")));
-            }
-        };
-        for (i, place) in places.iter().enumerate() {
-            if place == device.place() {
-                return Err(wrong(format!(
-                    "{place} is the device that gathers, which caches rows anyway; leave it out"
-                )));
-            }
-            if places[..i].contains(place) {
-                return Err(wrong(format!("{place} is named twice; leave one out")));
-            }
-        }
-        let (mut accessible, mut apart) = (Vec::new(), Vec::new());
-        for place in &places {
-            let peer = Device::open(place, operator)?;
-            match device.reaches(&peer)? {
-                true => accessible.push(peer),
-                false => apart.push(place.to_string()),
-            }
-        }
-        if apart.is_empty() {
-            return Ok(accessible);
-        }
-        let names: Vec<String> = accessible.iter().map(|peer| format!("\"{}\"", peer.place())).collect();
-        let (apart, names) = (apart.join(", "), names.join(", "));
-        Err(wrong(format!("{} cannot read the memory of {apart}; give [{names}]", device.place())))
+        peers(operator, device, &self.peers)
     }
 }

@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use common::{check, operator, place, stream, upload, with_rows};
@@ -165,18 +164,9 @@ fn a_size_is_chosen_after_the_cache_was_filled() {
             assert!((curve.batch_seconds > 0.0 || index == 63) && curve.build_seconds > 0.0, "{curve:?}");
             assert_eq!([&curve.points[0], curve.points.last().expect("points")].map(|p| p.bytes), [0, bytes(120)]);
         }
-        let held = stream.device().free_bytes().expect("a number");
         operator.resize_cache(chosen).expect("it is filled again");
         check(&mut operator, &stream, &case, 0);
         assert_eq!(operator.gather().num_cached_rows(), cached, "{chosen} bytes");
-        let free = stream.device().free_bytes().expect("a number");
-        let expected = match cached {
-            0 => Ordering::Greater,
-            25 => Ordering::Less,
-            // The pool's smallest block has room for either.
-            _ => Ordering::Equal,
-        };
-        assert_eq!(free.cmp(&held), expected, "{chosen} bytes: {held} and {free} are free");
         assert_eq!(operator.cache(), None, "the size is chosen");
         (0..3).for_each(|index| check(&mut operator, &stream, &case, index));
         // A caller's own hotness replaces it, and no later size does.
@@ -262,7 +252,7 @@ fn invalid_settings_are_refused_with_cures() {
         (json!({"replicated": "all"}), "replicated: \"all\"; give auto, or a number of rows below 2^32"),
         (json!({"peers": "some"}), "options: peers: \"some\"; give \"none\", \"all\" or a list"),
         (json!({"peers": ["cuda"]}), "\"cuda\" is no place; give such as \"cuda:1\""),
-        (json!({"peers": ["cuda:0"]}), "cuda:0 is the device that gathers"),
+        (json!({"peers": ["cuda:0"]}), "cuda:0 is the device of the operator itself"),
         (json!({"peers": ["cuda:1", "cuda:1"]}), "cuda:1 is named twice"),
         (json!({"peers": ["sim:0"]}), "it runs on CUDA devices, not at sim:0"),
     ] {

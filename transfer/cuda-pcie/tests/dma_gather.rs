@@ -169,7 +169,7 @@ fn invalid_settings_are_refused_with_cures() {
         (context(&case, json!({"deep": 1})), "unknown field"),
         (context(&case, json!({"lines": 0})), "give at least 1"),
         (context(&case, json!({"access": "shifted"})), "unknown variant"),
-        (context(&case, json!({"peers": ["cuda:0"]})), "cuda:0 is the device that gathers"),
+        (context(&case, json!({"peers": ["cuda:0"]})), "cuda:0 is the device of the operator itself"),
     ] {
         let error = DmaGather::new(&context).expect_err("refused").to_string();
         assert!(error.contains(expected) && error.starts_with("Transferring_CUDA+PCIe_DmaGather: "), "{error}");

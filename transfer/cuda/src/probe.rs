@@ -27,6 +27,9 @@ fn devices() -> Result<Vec<Accelerator>, String> {
         let place = morphgl_registry::Place::Device { backend: crate::BACKEND.into(), index };
         Ok(Accelerator { place, name: driver.name(), memory_bytes })
     };
+    if settings.devices == 0 {
+        return Err("MORPHGL_EMULATION has devices=0".to_string());
+    }
     (0..settings.devices).map(device).collect()
 }
 

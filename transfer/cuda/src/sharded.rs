@@ -45,6 +45,13 @@ impl<T: Pod> ShardedBuffer<T> {
         &self.0.get().parts
     }
 
+    /// Bytes of the reader's memory: its own part, and the addresses of all, unused capacity included.
+    pub fn num_bytes(&self) -> u64 {
+        let Shards { addresses, parts } = self.0.get();
+        let own = parts.iter().filter(|part| part.device().is(addresses.device()));
+        addresses.num_bytes() + own.map(Buffer::num_bytes).sum::<u64>()
+    }
+
     pub(crate) fn address(&self) -> Address {
         self.0.get().addresses.address()
     }

@@ -1,4 +1,5 @@
 use morphgl_registry::Fanouts;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -46,7 +47,11 @@ fn rows_of_the_first_nodes_are_selected_of_a_reordered_graph() {
     for (budget, rows, edges) in [(0, 0, 0), (15, 0, 0), (16, 1, 4), (23, 2, 5), (31, 4, 7), (32, 5, 8), (99, 5, 8)] {
         let selected = select(&[5.0, 4.0, 3.0, 2.0, 1.0], tables + budget).expect("room");
         let bytes = tables + 4 * edges;
-        assert_eq!(selected, SelectedRows { tables: None, rows, edges, bytes }, "{budget} bytes");
+        assert_eq!(
+            selected,
+            SelectedRows { tables: None, rows, edges, bytes, part_edges: vec![edges] },
+            "{budget} bytes"
+        );
     }
     // The first row is cold: with room for tables as well, others save more.
     let cold = [1.0, 40.0, 30.0, 20.0, 10.0];
@@ -54,4 +59,49 @@ fn rows_of_the_first_nodes_are_selected_of_a_reordered_graph() {
     assert!(selected.tables.is_some() && (0..5).all(|v| selected.contains(v) == (v > 0)), "{selected:?}");
     // Rows at the end that save nothing are left out.
     assert_eq!(select(&[5.0, 4.0, 0.0, 0.0, 0.0], 1000).expect("room").rows, 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    /// Several devices hold disjoint rows, each within the budget, packed in node order; all rows where these fit, and otherwise about as
+    /// many bytes on each device.
+    #[test]
+    fn rows_are_spread_over_devices(
+        degrees in prop::collection::vec(0u64..30, 1..60),
+        num_devices in 2usize..6,
+        room in 0u64..1500,
+    ) {
+        let num_nodes = degrees.len();
+        let indptr: Vec<u64> = std::iter::once(0).chain(degrees.iter().scan(0, |sum, d| { *sum += d; Some(*sum) })).collect();
+        let indices: Vec<u32> = (0..degrees.iter().sum::<u64>()).map(|i| (i * 7 % num_nodes as u64) as u32).collect();
+        let topology = Topology::new(indptr, indices, None).expect("a graph");
+        let hotness: Vec<f32> = (0..num_nodes).map(|v| 1.0 + (v * 37 % 101) as f32).collect();
+        let hops = NeighborSettings::from("3".parse::<Fanouts>().expect("fanouts"));
+        let rows = CsrRows { topology: &topology, hotness: &hotness, hops: &hops, num_devices };
+        let tables = 12 * num_nodes as u64;
+        prop_assert!(select_spread(&rows, tables - 1).is_none());
+        let selected = select_spread(&rows, tables + room).expect("the tables fit");
+        let largest = *degrees.iter().max().expect("a node");
+        let mut edges = vec![0; num_devices];
+        let tables_of = selected.tables.as_ref().expect("tables");
+        for (v, &degree) in (0u32..).zip(&degrees) {
+            match selected.part(v) {
+                Some(part) => {
+                    prop_assert_eq!(tables_of.starts[v as usize], CACHED | (part as u64) << PART | edges[part]);
+                    edges[part] += degree;
+                }
+                None => prop_assert_eq!(tables_of.starts[v as usize], topology.indptr()[v as usize]),
+            }
+            prop_assert_eq!(u64::from(tables_of.lens[v as usize]), degree);
+        }
+        prop_assert_eq!(&edges, &selected.part_edges);
+        prop_assert_eq!(selected.edges, edges.iter().sum::<u64>());
+        let most = *edges.iter().max().expect("a device");
+        prop_assert!(selected.bytes == tables + 4 * most && selected.bytes <= tables + room);
+        let all: u64 = degrees.iter().sum();
+        if 4 * (all.div_ceil(num_devices as u64) + largest) <= room {
+            prop_assert_eq!(selected.edges, all);
+        }
+        prop_assert!(most - edges.iter().min().expect("a device") <= largest, "{:?}", edges);
+    }
 }
