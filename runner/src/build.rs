@@ -1,6 +1,7 @@
 //! Operators built for a dataset and a configuration, and the routes to choose from.
 
-use std::collections::BTreeSet;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -10,9 +11,9 @@ use morphgl_group::ShardedBatching;
 use morphgl_model_core::ModelKind;
 use morphgl_plan::RouteKeys;
 use morphgl_registry::{
-    Batching, BatchingContext, CustomSettings, Error, ErrorKind, NeighborSettings, Operators, Phase, Place, Registry,
-    Route, SamplerSettings, Sampling, SamplingSetting, SeedSet, Training, TrainingContext, Transferring,
-    TransferringContext,
+    Batching, BatchingContext, CustomSettings, Error, ErrorKind, Key, NeighborSettings, Operators, Phase, Place,
+    Registry, Route, RouteOperators, SamplerSettings, Sampling, SamplingSetting, SeedSet, Training, TrainingContext,
+    Transferring, TransferringContext,
 };
 
 use rayon::prelude::*;
@@ -106,11 +107,23 @@ pub(crate) fn to_first_devices(routes: Vec<Route>) -> Vec<Route> {
     first
 }
 
-/// Keeps the first of the routes that are told apart only by the device that batches: a plan names operators.
-pub(crate) fn keep_first_of_each(operators: &mut Operators) {
-    let mut seen = BTreeSet::new();
-    let ends = |r: &Route| (RouteKeys::from(r), r.trained_at.clone());
-    operators.routes.retain(|r| seen.insert(ends(&r.route)));
+/// Keeps one of the routes that are told apart only by the device that batches, since a plan names operators: that of the least
+/// device, or of the greatest.
+pub(crate) fn keep_one_of_each(operators: &mut Operators, which: Ordering) {
+    let ends = |r: &RouteOperators| (RouteKeys::from(&r.route), r.route.trained_at.clone());
+    let mut kept = BTreeMap::new();
+    for route in &operators.routes {
+        let place = kept.entry(ends(route)).or_insert_with(|| route.route.batched_at.clone());
+        if route.route.batched_at.cmp(place) == which {
+            place.clone_from(&route.route.batched_at);
+        }
+    }
+    operators.routes.retain(|route| kept[&ends(route)] == route.route.batched_at);
+}
+
+/// Whether the trainers of a group may train by a route: it batches on no device that trains.
+pub(crate) fn serves_group(route: &Route, trainers: &[(Key, Place)]) -> bool {
+    !route.is_between_devices() || trainers.iter().all(|(_, place)| *place != route.batched_at)
 }
 
 /// Whether a route can train on features that ranks divide among themselves: they are filled in when the host has batched.

@@ -1,5 +1,6 @@
 //! The last of the four steps of morphgl's Listing 1: execute, and plan again.
 
+use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use morphgl_plan::{Drift, PaceHistory, Plan, Plans, Problem, Replanned, Replanne
 use morphgl_registry::{BatchId, Score, Training};
 
 use crate::budget::Purpose;
-use crate::build::keep_first_of_each;
+use crate::build::keep_one_of_each;
 use crate::evaluate::Sampled;
 use crate::position::{PartialEpoch, Position, append};
 use crate::split::SplitPlan;
@@ -60,7 +61,7 @@ impl Executor {
         job.resize_caches(&plan.caches)?;
         let problem = problem.map(|problem| problem.settled(&plan.caches));
         let Job { dataset, config, context, mut operators, group, .. } = job;
-        keep_first_of_each(&mut operators);
+        keep_one_of_each(&mut operators, Ordering::Less);
         if let Some(group) = &group {
             operators = group.join(operators, dataset.splits.train.len(), config.sampler.batch_size)?;
         }

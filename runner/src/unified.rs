@@ -2,6 +2,7 @@
 
 mod plan;
 
+use std::cmp::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -20,7 +21,7 @@ use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, SeedSet};
 use morphgl_sampler_core::Epochs;
 
 use crate::Job;
-use crate::build::keep_first_of_each;
+use crate::build::keep_one_of_each;
 use crate::engine::Ends;
 
 pub use plan::{GroupProfile, Shares, Unified, UnifiedTrainer};
@@ -305,6 +306,7 @@ fn take(operators: &mut Operators, training: &Key, place: &Place) -> Option<Oper
     let (own, others) = std::mem::take(&mut operators.routes).into_iter().partition(is_own);
     operators.routes = others;
     let mut own = Operators { routes: own, trainers: vec![trainer] };
-    keep_first_of_each(&mut own);
+    // The last devices sample for the others.
+    keep_one_of_each(&mut own, Ordering::Greater);
     Some(own)
 }

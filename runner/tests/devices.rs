@@ -310,6 +310,70 @@ fn each_device_samples_and_caches_for_itself() {
     }
 }
 
+/// A device that trains nothing samples for the one that trains: to the bits of one device, and of a run that is interrupted and
+/// resumed.
+#[test]
+fn a_device_samples_for_another() {
+    const COPY: &str = "Transferring_CUDA+PCIe+Peer_Copy";
+    let Some(devices) = Devices::new() else { return };
+    let devices = devices.with(2);
+    let by_device = ["--training", TRAINING, "--batching", "Batching_CUDA+PCIe_Neighbor", "--transferring"];
+    let train = |transferring: &str, extra: &[&str]| {
+        devices.json(&[&TRAIN[..], &by_device, &[transferring], extra].concat(), &[])
+    };
+    let alone = train("Transferring_CUDA+PCIe_ZeroCopy", &["--plan", "sequential"]);
+    for plan in ["sequential", "pipeline", "auto"] {
+        let both = train(COPY, &["--plan", plan]);
+        assert_eq!(losses(&both), losses(&alone), "{plan}");
+        let plan = &both["plan"];
+        let hardware = &plan["schedule"]["shares"][0]["hardware"];
+        let held = ["batching", "transferring", "training"].map(|phase| hardware[phase].to_string());
+        let link = "[\"CUDA:0\",\"PCIe:0\",\"Peer:1\",\"Peer:0\"]";
+        assert_eq!(held, ["[\"CUDA:1\",\"PCIe:1\"]", link, "[\"CUDA:0\"]"]);
+        let memory = &plan["memory"];
+        assert!(amount(&memory["sampler"]) > 0 && amount(&memory["device"]) > 0, "{memory}");
+        let counters = &both["counters"][COPY];
+        assert!(amount(&counters["peer_bytes"]) > 0, "{counters}");
+    }
+    // Without peer access, through host memory.
+    let route = [&TRAIN[..], &by_device, &[COPY, "--plan", "pipeline"]].concat();
+    let apart = devices.json(&route, &[("MORPHGL_EMULATION", "devices=2,apart=0-1")]);
+    assert_eq!(losses(&apart), losses(&alone));
+    let counters = &apart["counters"][COPY];
+    assert!(amount(&counters["link_bytes"]) >= 2 * amount(&counters["peer_bytes"]), "{counters}");
+    // A single device has no such route.
+    let single = [("MORPHGL_EMULATION", "devices=1")];
+    let refused = devices.run(&route, &single);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && error.contains("no route batching"), "{error}");
+}
+
+/// A device that trains nothing samples for all trainers of a group, each of which has a worker of one sampler: to the bits of trainers
+/// that sample for themselves.
+#[test]
+fn a_device_samples_for_a_group() {
+    const COPY: &str = "Transferring_CUDA+PCIe+Peer_Copy";
+    let Some(devices) = Devices::new() else { return };
+    let group = ["--plan", "unified", "--shares", "equal", "--training", TRAINING, "--batching"];
+    let route =
+        |transferring| [&TRAIN[..], &group, &["Batching_CUDA+PCIe_Neighbor", "--transferring", transferring]].concat();
+    let own = devices.with(2);
+    let alone = own.json(&route("Transferring_CUDA+PCIe_ZeroCopy"), &[]);
+    let devices = own.with(3);
+    let shared = devices.json(&route(COPY), &[]);
+    assert_eq!(losses(&shared), losses(&alone));
+    let trainers = shared["unified"]["trainers"].as_array().expect("a list");
+    let mut places = places_of(&shared["unified"]["trainers"]);
+    places.sort_unstable();
+    assert_eq!(places, ["cuda:0", "cuda:1"]);
+    for trainer in trainers {
+        let hardware = &trainer["plan"]["schedule"]["shares"][0]["hardware"];
+        assert_eq!(hardware["batching"], serde_json::json!(["CUDA:2", "PCIe:2"]), "{}", trainer["place"]);
+    }
+    let copied = by_trainer(&shared, |trainer| amount(&trainer["counters"][COPY]["peer_bytes"]));
+    assert!(copied.len() == 2 && copied.iter().all(|&bytes| bytes > 0), "{copied:?}");
+}
+
 #[test]
 fn the_cpu_and_all_devices_share_every_step() {
     let Some(devices) = Devices::new() else { return };

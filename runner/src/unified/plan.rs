@@ -11,6 +11,7 @@ use morphgl_profile::{MemoryLimit, Profile, Progress, Settings, Watch};
 use morphgl_registry::{Key, Operators, Place, RouteOperators, TrainingOperator};
 use serde::{Deserialize, Serialize};
 
+use crate::build::serves_group;
 use crate::usage::Usage;
 use crate::{ExchangeKind, Job, Stop, engine};
 
@@ -91,9 +92,9 @@ impl GroupProfile {
     ) -> Result<Option<Self>> {
         let num_seeds = job.dataset.splits.train.len().min(job.config.sampler.batch_size);
         let all_reduce = all_reduce_seconds(&mut job.operators.trainers)?;
-        // Every device trains: none batches for another.
+        let able = all_reduce.as_ref().map_or_else(Vec::new, |(trainers, _)| trainers.clone());
         let is_own = |RouteOperators { route, .. }: &RouteOperators, (key, place): &Trainer| {
-            (&route.training, &route.trained_at) == (key, place) && !route.is_between_devices()
+            (&route.training, &route.trained_at) == (key, place) && serves_group(route, &able)
         };
         let all_reduce = all_reduce.map(|(mut trainers, seconds)| {
             trainers.retain(|trainer| job.operators.routes.iter().any(|route| is_own(route, trainer)));
@@ -175,7 +176,7 @@ impl Unified {
         let mut plans: Vec<Vec<(Plan, Member)>> = Vec::new();
         for (key, place) in &trainers {
             let [mut whole, part] = [profile, &measured.part].map(|profile| profile.of_trainer(key, place));
-            whole.routes.retain(|r| !r.route.is_between_devices());
+            whole.routes.retain(|r| part.routes.iter().any(|measured| measured.route == r.route));
             let on = |cores: usize| {
                 let plans = morphgl_plan::plan(&whole.problem(cores, limits))?;
                 let single = plans.all().iter().find(|plan| plan.schedule.shares.len() == 1);
