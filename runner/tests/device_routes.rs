@@ -8,7 +8,7 @@ mod support;
 
 use morphgl_graph_store::{Dataset, DatasetWriter, FeatureMatrix, OpenOptions};
 use runs::{Training, alike, newest};
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::Bench;
 
 const DMA: &str = "Transferring_PCIe_Dma";
@@ -354,6 +354,62 @@ fn a_reordered_dataset_trains_as_the_original() {
         ] {
             assert_eq!(scores(&hot, ON_DEVICE, ZERO_COPY, extra), expected, "{data} {pick:?} {extra:?}");
         }
+    }
+}
+
+/// Subgraphs and walks that the device samples train to the losses of those of the host, bit for bit, wherever the topology lies and
+/// in another order of the nodes; and the CPU trains on them alike, importance included.
+#[test]
+fn subgraphs_and_walks_of_the_device_train_as_those_of_the_host() {
+    let Some(bench) = bench() else { return };
+    bench.text(&["reorder", "small", "-o", "hot"]);
+    let of_hops = |word: &&str| !["--fanouts", "4,3", "--training", "Training_CUDA_Native"].contains(word);
+    let train: Vec<&str> = TRAIN.iter().copied().filter(of_hops).collect();
+    let walk = ["--sampler", "walk", "--walks", "6", "--walk-length", "3", "--restart", "0.3", "--neighbors", "5"];
+    for (name, sampler) in [("Shadow", &["--sampler", "shadow", "--fanouts", "4,3"][..]), ("Walk", &walk)] {
+        let [on_host, on_device] = ["CPU", "CUDA+PCIe"].map(|hardware| format!("Batching_{hardware}_{name}"));
+        let run = |dataset: &str, memory: Option<&str>, extra: &[&str]| {
+            let train: Vec<&str> = train.iter().map(|&word| if word == "small" { dataset } else { word }).collect();
+            let mut command =
+                bench.command(&[&train[..], sampler, extra, &["--evaluation", "sampled", "--json"]].concat());
+            let output = command.envs(memory.map(|bytes| ("MORPHGL_CUDA_MEMORY", bytes))).output();
+            let output = output.expect("the binary starts");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+        };
+        let scores = |json: &Value| -> Vec<Value> {
+            let of = |e: &Value| json!([e["loss"], e["valid_loss"], e["valid_accuracy"]]);
+            json["epochs"].as_array().expect("a list").iter().map(of).collect()
+        };
+        for model in ["sage", "gat"] {
+            let model = ["--model", model, "--training", "Training_CUDA_Native"];
+            let by = |batching: &str, transferring: &str, dataset: &str, memory: Option<&str>, more: &[&str]| {
+                let route = ["--batching", batching, "--transferring", transferring];
+                let json = run(dataset, memory, &[&model[..], &route, more].concat());
+                assert_eq!(json["plan"]["schedule"]["shares"][0]["keys"]["batching"], batching);
+                scores(&json)
+            };
+            let expected = by(&on_host, DMA, "small", None, &[]);
+            assert!(expected.iter().all(|score| score[0].as_f64() > Some(0.0)), "{expected:?}");
+            assert_eq!(by(&on_device, ZERO_COPY, "small", None, &[]), expected, "{name} {model:?}");
+            assert_eq!(by(&on_device, ZERO_COPY, "hot", None, &["--cache", "in-degree"]), expected, "{name} {model:?}");
+            let cached = ["topology=cached", "topology_bytes=9000"].map(|option| format!("{on_device}.{option}"));
+            let cached = ["--set", &cached[0], "--set", &cached[1]];
+            assert_eq!(by(&on_device, ZERO_COPY, "small", None, &cached), expected, "{name} {model:?}");
+            // Less than twice as much as the topology, which then stays on the host.
+            let little = by(&on_device, ZERO_COPY, "small", Some("2000000"), &["--cache", "none"]);
+            assert_eq!(little, expected, "{name} {model:?} with little memory");
+        }
+        // Both samplers are among those that plans choose of.
+        let planned = run("small", None, &["--training", "Training_CUDA_Native"]);
+        let routes = planned["profile"]["routes"].as_array().expect("a list");
+        for key in [&on_host, &on_device] {
+            assert!(routes.iter().any(|route| route["route"]["batching"] == **key), "{key}: {routes:#?}");
+        }
+        let losses = |json: &Value| losses(json["epochs"].as_array().expect("a list"));
+        let by_cpu = run("small", None, &["--training", "Training_CPU_Native", "--batching", &on_host]);
+        let apart = apart(&losses(&planned), &losses(&by_cpu));
+        assert!(apart < 1e-5, "{name}: {apart:e}: {:?} and {:?}", losses(&planned), losses(&by_cpu));
     }
 }
 

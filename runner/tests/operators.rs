@@ -23,7 +23,8 @@ fn the_registered_keys_are_these() {
         wanted.push("Transferring_PCIe+Peer+SIM_SimCopy");
     }
     if cfg!(feature = "cuda") {
-        wanted.extend(["Batching_CUDA+PCIe_Neighbor", "Training_CUDA_Native", "Transferring_PCIe_Dma"]);
+        wanted.extend(["Batching_CUDA+PCIe_Neighbor", "Batching_CUDA+PCIe_Shadow", "Batching_CUDA+PCIe_Walk"]);
+        wanted.extend(["Training_CUDA_Native", "Transferring_PCIe_Dma"]);
         wanted.extend(["Transferring_CUDA+PCIe_DmaGather", "Transferring_CUDA+PCIe_ZeroCopy"]);
         wanted.push("Transferring_CUDA+PCIe+Peer_Copy");
     }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY};
+use morphgl_batching_cuda_neighbor::{CudaSampler, NEIGHBOR};
 use morphgl_cuda::{Buffer, CudaBatch, Device, Mapped, Pinned, Shape, Stream};
 use morphgl_graph_store::{Array, Dataset, Topology};
 use morphgl_platform::philox::philox4x32_10;
@@ -100,7 +100,7 @@ fn median(values: &mut [f64]) -> [f64; 3] {
 }
 
 /// Edges per second of each round, and nodes per edge.
-fn sample(sampler: &CudaNeighbor, device: &Device, options: &Options) -> Result<(Vec<f64>, f64)> {
+fn sample(sampler: &CudaSampler, device: &Device, options: &Options) -> Result<(Vec<f64>, f64)> {
     let mut worker = sampler.worker(1)?;
     let all = sampler.num_batches() as u32;
     let mut index = 0;
@@ -174,7 +174,7 @@ fn main() -> Result<()> {
         println!("no CUDA device: nothing is measured");
         return Ok(());
     };
-    let device = Device::open(&accelerator.place, &KEY)?;
+    let device = Device::open(&accelerator.place, &NEIGHBOR.key)?;
     let topology = graph(options.nodes, options.degree);
     let (num_edges, nodes) = (topology.num_edges(), u64::from(options.nodes));
     let dataset = Arc::new(Dataset::new("power law", topology));
@@ -219,7 +219,7 @@ fn main() -> Result<()> {
         }
     };
     for (what, topology) in cases {
-        let sampler = CudaNeighbor::new(&context(topology)?)?;
+        let sampler = CudaSampler::new(&context(topology)?)?;
         let (rates, nodes_per_edge) = sample(&sampler, &device, &options)?;
         print(what, "edges/s", rates, Some(nodes_per_edge));
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use morphgl_batching_cuda_neighbor::CudaNeighbor;
+use morphgl_batching_cuda_neighbor::CudaSampler;
 use morphgl_graph_store::{Dataset, Topology};
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Fanouts, Machine, MiniBatch, Result, SamplerSettings, SeedSet,
@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     let dataset = Dataset::new("ring", topology.expect("a valid graph"));
     let seeds: Vec<u32> = (0..n).collect();
     let fanouts: Fanouts = "3,2".parse()?;
-    let sampler = CudaNeighbor::new(&BatchingContext {
+    let sampler = CudaSampler::new(&BatchingContext {
         dataset: Arc::new(dataset),
         seeds: SeedSet::new("all nodes", &seeds, n as usize)?,
         settings: SamplerSettings { batch_size: 400, ..fanouts.into() },

@@ -3,25 +3,6 @@
 
 #define BLOCK 128u
 
-// Bitonic sort, ascending. Each step compares pairs whose lower position gets the lesser key, so that a key beyond the end
-// would stay there: `n` need not be a power of two.
-__device__ void sort_keys(uint64_t* keys, uint32_t n) {
-    for (uint32_t width = 2; width / 2 < n; width *= 2) {
-        for (uint32_t by = width / 2; by > 0; by /= 2) {
-            const uint32_t flip = by == width / 2 ? width - 1 : by;
-            for (uint32_t a = threadIdx.x; a < n; a += BLOCK) {
-                const uint32_t b = a ^ flip;
-                if (b > a && b < n && keys[a] > keys[b]) {
-                    const uint64_t key = keys[a];
-                    keys[a] = keys[b];
-                    keys[b] = key;
-                }
-            }
-            __syncthreads();
-        }
-    }
-}
-
 // Positions of the picked edges of each row. `scratch` has 16 bytes per pick and block, or is null: then shared memory is used.
 // `row_key` as of `sample_pick`.
 //
@@ -51,7 +32,7 @@ sample_pick_large(const uint32_t* row_key, const uint64_t* row_start, const uint
             keys[i] = (uint64_t)drawn[i] << 32 | i;
         }
         __syncthreads();
-        sort_keys(keys, fanout);
+        block_sort<BLOCK>(keys, fanout);
         for (uint32_t s = threadIdx.x; s < fanout; s += BLOCK) {
             again[(uint32_t)keys[s]] = s > 0 && keys[s] >> 32 == keys[s - 1] >> 32;
         }
@@ -62,7 +43,7 @@ sample_pick_large(const uint32_t* row_key, const uint64_t* row_start, const uint
             keys[i] = again[m] ? first + i : drawn[i];
         }
         __syncthreads();
-        sort_keys(keys, fanout);
+        block_sort<BLOCK>(keys, fanout);
         for (uint32_t s = threadIdx.x; s < fanout; s += BLOCK) out[s] = start + keys[s];
         __syncthreads();
     }

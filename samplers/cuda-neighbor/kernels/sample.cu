@@ -3,75 +3,8 @@
 #include "morphgl.cuh"
 
 #define BLOCK 128u
-// Marks the offset of a cached row, which counts from the first row of its part; the bits below the mark are the number of the part.
-#define CACHED (1ull << 63)
-#define PART 56
 // Bytes of a line: a warp's aligned reads cross the bus as whole lines.
 #define LINE 128ull
-
-__device__ __forceinline__ uint64_t load_relaxed(const uint64_t* at) {
-#ifdef MORPHGL_EMULATION
-    return __atomic_load_n(at, __ATOMIC_RELAXED);
-#else
-    return *(const volatile uint64_t*)at;
-#endif
-}
-
-__device__ __forceinline__ void store_relaxed(uint64_t* at, uint64_t value) {
-#ifdef MORPHGL_EMULATION
-    __atomic_store_n(at, value, __ATOMIC_RELAXED);
-#else
-    *(volatile uint64_t*)at = value;
-#endif
-}
-
-// Hash table of a mini-batch's nodes, by open addressing. An entry is stamp, node, value, from the highest bit on; one with
-// another stamp is empty. A value is a local id, or, in the hop that adds the node, the number of nodes before the hop plus
-// the smallest position among the hop's edges: so the smallest value always wins.
-struct Table {
-    uint64_t* entries;
-    uint32_t mask, layout;  // low byte of the layout: shift of the hash; second byte: bits of a value
-    uint64_t stamp;
-
-    __device__ __forceinline__ uint32_t bits() const { return layout >> 8; }
-
-    __device__ __forceinline__ uint64_t entry(uint32_t node, uint32_t value) const {
-        return (stamp << 32 | node) << bits() | value;
-    }
-
-    // Value of the entry at `slot`.
-    __device__ __forceinline__ uint32_t value(uint32_t slot) const {
-        return (uint32_t)(load_relaxed(&entries[slot]) & ((1ull << bits()) - 1));
-    }
-
-    // Lowers the node's value to `value`; returns its slot.
-    __device__ __forceinline__ uint32_t insert(uint32_t node, uint32_t value) const {
-        const uint64_t ours = entry(node, value);
-        const uint32_t shift = layout & 255u;
-        // Direct addressing: a slot for each node of the graph.
-        uint32_t slot = shift == 0 ? node : (node * 0x9E3779B1u) >> shift;
-        for (;;) {
-            uint64_t seen = load_relaxed(&entries[slot]);
-            if (seen >> bits() >> 32 != stamp) {
-                const uint64_t old = atomicCAS(&entries[slot], seen, ours);
-                if (old == seen) return slot;
-                seen = old;
-            }
-            if (seen >> bits() == ours >> bits()) {
-                if (ours < seen) atomicMin(&entries[slot], ours);
-                return slot;
-            }
-            slot = (slot + 1) & mask;
-        }
-    }
-};
-
-// Address of element `at` of an edge array: in a part of the cached rows, on this device or a peer, or in the whole array.
-template <typename T>
-__device__ __forceinline__ const T* element(const T* whole, const T* const* cached, uint64_t at) {
-    if ((at & CACHED) == 0) return whole + at;
-    return cached[(at & ~CACHED) >> PART] + (at & ((1ull << PART) - 1));
-}
 
 // Source and destination arrays of edges.
 struct Edges {
@@ -89,7 +22,7 @@ struct Edges {
     __device__ __forceinline__ const uint32_t* address(uint64_t at) const { return element(indices, cached, at); }
 
     // Reads edge `at` of the graph as the hop's edge `e`; `known` nodes precede the hop.
-    __device__ __forceinline__ void read(const Table& table, uint32_t known, uint32_t e, uint64_t at) const {
+    __device__ __forceinline__ void read(const NodeTable& table, uint32_t known, uint32_t e, uint64_t at) const {
         const uint32_t node = *address(at);
         nodes[e] = node;
         slots[e] = table.insert(node, known + e);
@@ -128,7 +61,7 @@ __device__ uint64_t sum_before(const uint64_t* sums, uint64_t* shared) {
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_nodes(const uint32_t* order, uint64_t first, uint32_t num, uint32_t* nodes, uint64_t* counts, uint64_t* entries,
              uint32_t mask, uint32_t layout, uint64_t stamp) {
-    const Table table = {entries, mask, layout, stamp};
+    const NodeTable table = {entries, mask, layout, stamp};
     const uint64_t thread = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
     if (thread == 0 && counts) counts[0] = num;
     for (uint64_t i = thread; i < num; i += (uint64_t)gridDim.x * BLOCK) {
@@ -265,7 +198,7 @@ sample_pick(const uint32_t* row_key, const uint64_t* row_start, const uint32_t* 
             uint32_t epoch, uint64_t seed, uint32_t width, const uint32_t* order, const uint32_t* indices,
             const uint32_t* const* cached, const float* weights, const float* const* cached_weights, uint32_t* nodes, uint32_t* slots,
             float* out_weights, uint64_t* entries, uint32_t mask, uint32_t layout, uint64_t stamp) {
-    const Table table = {entries, mask, layout, stamp};
+    const NodeTable table = {entries, mask, layout, stamp};
     const Edges edges = {indices, cached, weights, cached_weights, nodes, slots, out_weights};
     const uint32_t from = (uint32_t)entry_or_0(counts, first), n = (uint32_t)counts[rows];
     const uint32_t lane = threadIdx.x % WARP, member = lane % width, shift = lane - member;
@@ -311,7 +244,7 @@ sample_take_all(const uint64_t* row_start, const uint32_t* indptr, const uint64_
                 uint32_t num_edges, const uint32_t* indices, const uint32_t* const* cached, const float* weights,
                 const float* const* cached_weights, uint32_t* nodes, uint32_t* slots, float* out_weights, uint64_t* entries,
                 uint32_t mask, uint32_t layout, uint64_t stamp) {
-    const Table table = {entries, mask, layout, stamp};
+    const NodeTable table = {entries, mask, layout, stamp};
     const Edges edges = {indices, cached, weights, cached_weights, nodes, slots, out_weights};
     const uint32_t n = (uint32_t)counts[rows], lane = threadIdx.x % WARP;
     const uint64_t all = counts[num_edges], warp = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) / WARP;
@@ -357,7 +290,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_read(const uint64_t* picked, const uint64_t* counts, uint32_t rows, uint32_t num_edges, const uint32_t* indices,
             const uint32_t* const* cached, const float* weights, const float* const* cached_weights, uint32_t* nodes, uint32_t* slots,
             float* out_weights, uint64_t* entries, uint32_t mask, uint32_t layout, uint64_t stamp) {
-    const Table table = {entries, mask, layout, stamp};
+    const NodeTable table = {entries, mask, layout, stamp};
     const Edges edges = {indices, cached, weights, cached_weights, nodes, slots, out_weights};
     const uint64_t all = counts[num_edges];
     const uint32_t n = (uint32_t)counts[rows], lane = threadIdx.x % WARP;
@@ -374,7 +307,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_firsts(const uint32_t* slots, const uint64_t* counts, uint32_t rows, uint32_t num_edges, uint64_t* entries,
               uint32_t mask, uint32_t layout, uint64_t stamp, uint32_t* firsts, uint64_t* sums) {
     __shared__ uint64_t shared[BLOCK / WARP];
-    const Table table = {entries, mask, layout, stamp};
+    const NodeTable table = {entries, mask, layout, stamp};
     const uint64_t all = counts[num_edges], words = (all + WARP - 1) / WARP, end = share_begin(words, blockIdx.x + 1);
     const uint32_t lane = threadIdx.x % WARP, known = (uint32_t)counts[rows];
     uint64_t sum = 0;
@@ -400,7 +333,7 @@ sample_relabel(const uint32_t* firsts, const uint64_t* sums, const uint32_t* fou
             uint32_t* nodes) {
     __shared__ uint64_t shared[BLOCK / WARP];
     __shared__ uint32_t tile_bits[BLOCK], tile_rank[BLOCK];
-    const Table table = {entries, mask, layout, stamp};
+    const NodeTable table = {entries, mask, layout, stamp};
     const uint64_t words = (counts[num_edges] + WARP - 1) / WARP, end = share_begin(words, blockIdx.x + 1);
     const uint32_t lane = threadIdx.x % WARP;
     uint64_t base = counts[rows] + sum_before(sums, shared);
@@ -431,7 +364,7 @@ MORPHGL_KERNEL(sample_relabel)
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_indices(const uint32_t* slots, const uint64_t* counts, uint32_t num_edges, uint64_t* entries, uint32_t mask,
                uint32_t layout, uint64_t stamp, uint32_t* indices) {
-    const Table table = {entries, mask, layout, stamp};
+    const NodeTable table = {entries, mask, layout, stamp};
     const uint64_t all = counts[num_edges];
     for (uint64_t e = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; e < all; e += (uint64_t)gridDim.x * BLOCK) {
         indices[e] = table.value(slots[e]);

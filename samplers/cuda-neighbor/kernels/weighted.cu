@@ -2,16 +2,12 @@
 #include "morphgl.cuh"
 
 #define BLOCK 128u
-// As of sample.cu: marks the offset of a cached row, and below the number of its part.
-#define CACHED (1ull << 63)
-#define PART 56
 // Longer rows are handled by a block, and so are picks of more than a warp's lanes.
 #define LONG_ROW 4096u
 
 // The row's weights, cached or not.
 __device__ __forceinline__ const float* row_weights(const float* weights, const float* const* cached, uint64_t start) {
-    if ((start & CACHED) == 0) return weights + start;
-    return cached[(start & ~CACHED) >> PART] + (start & ((1ull << PART) - 1));
+    return element(weights, cached, start);
 }
 
 // Number of weights between the begin of the line and the row's first: lanes that begin there read a long row line by line,

@@ -48,6 +48,11 @@ impl Degrees {
         Self { num_nodes: topology.num_nodes() as u64, counts }
     }
 
+    /// Degrees of a graph in which all nodes have the same.
+    pub(crate) fn all(num_nodes: usize, degree: u64) -> Self {
+        Self { num_nodes: num_nodes as u64, counts: vec![(degree, num_nodes as u64)] }
+    }
+
     /// Maximum number of edges of `rows` distinct nodes with at most `fanout` edges each.
     fn edges(&self, rows: u64, fanout: Fanout) -> u64 {
         let (mut left, mut edges) = (rows, 0u64);
@@ -87,8 +92,19 @@ impl Degrees {
         self.hop(hop.nodes, expanded, hop.repeats, fanout)
     }
 
+    /// Bounds of the subgraph that the nodes of `hop` induce: its rows are all of them.
+    pub(crate) fn subgraph(&self, hop: &HopBounds) -> HopBounds {
+        let all = self.after(hop, Expansion::All, Fanout::All);
+        HopBounds { nodes: all.rows, ..all }
+    }
+
     pub(crate) fn num_nodes(&self) -> u64 {
         self.num_nodes
+    }
+
+    /// The largest degree.
+    pub(crate) fn largest(&self) -> u64 {
+        self.counts.first().map_or(0, |&(degree, _)| degree)
     }
 }
 
@@ -97,7 +113,7 @@ impl Degrees {
 pub(crate) struct HopMemory {
     /// Whether edges have weights.
     pub(crate) weights: bool,
-    /// Whether one kernel picks and another reads.
+    /// Whether one kernel finds edges and another reads them.
     pub(crate) picked: bool,
     /// Whether nodes have draw keys.
     pub(crate) keyed: bool,

@@ -3,19 +3,11 @@
 use morphgl_cuda::{Argument, Buffer, Shape};
 use morphgl_registry::Result;
 
+use crate::arrays::HopArrays;
 use crate::bounds::HopBounds;
 use crate::kernels::{BLOCK, Draws, GROUP, SizeIndices};
 use crate::launch::{Launch, WARPS, check_len, large_scratch, word_blocks};
 use crate::scratch::Scratch;
-
-/// Output arrays of a hop.
-#[derive(Debug)]
-pub(crate) struct HopArrays {
-    pub(crate) indptr: Buffer<u32>,
-    /// Global ids first, then local ids.
-    pub(crate) indices: Buffer<u32>,
-    pub(crate) weights: Option<Buffer<f32>>,
-}
 
 /// Arguments of the hop's kernels.
 #[derive(Debug, Clone, Copy)]
@@ -44,15 +36,13 @@ impl<'a> HopLaunch<'a> {
         check_len(&scratch.start, bounds.rows);
         check_len(&scratch.len, bounds.rows);
         check_len(&scratch.slots, bounds.edges);
-        check_len(&arrays.indptr, bounds.rows + 1);
-        check_len(&arrays.indices, bounds.edges);
-        arrays.weights.iter().for_each(|weights| check_len(weights, bounds.edges));
+        arrays.check(bounds);
         Self { launch, scratch, bounds, sizes, draws, nodes, arrays, is_ordered }
     }
 
     pub(crate) fn run(&self) -> Result<()> {
         match self.draws.fanout {
-            _ if self.launch.shared.weighted() => self.pick_weighted()?,
+            _ if self.launch.shared.kind.weighted() => self.pick_weighted()?,
             u32::MAX => self.take_all()?,
             fanout if fanout > GROUP => self.pick_large()?,
             _ => self.pick()?,
@@ -81,19 +71,15 @@ impl<'a> HopLaunch<'a> {
         self.rows().into_iter().chain(self.draws.arguments())
     }
 
-    /// Arguments for reading edges into the outputs and the hash table.
+    /// Arguments for reading edges of the graph, or of the one that walks made, into the outputs and the hash table.
     fn reads(&self) -> impl Iterator<Item = Argument<'a>> + use<'a> {
-        let (graph, arrays) = (&self.launch.shared.graph, self.arrays);
-        let edges = [
-            (&graph.indices).into(),
-            graph.cached.as_ref().into(),
-            graph.weights.as_ref().into(),
-            graph.cached_weights.as_ref().into(),
-            (&arrays.indices).into(),
-            (&self.scratch.slots).into(),
-            arrays.weights.as_ref().into(),
-        ];
-        edges.into_iter().chain(self.scratch.table.arguments())
+        let (graph, arrays, scratch) = (&self.launch.shared.graph, self.arrays, self.scratch);
+        let from = match self.launch.shared.kind.walks() {
+            Some(_) => [(&scratch.visited).into(), Argument::NULL, (&scratch.visits).into(), Argument::NULL],
+            None => graph.edges(),
+        };
+        let to = [(&arrays.indices).into(), (&scratch.slots).into(), arrays.weights.as_ref().into()];
+        from.into_iter().chain(to).chain(scratch.table.arguments())
     }
 
     /// Arguments for the entries of `counts` with the number of nodes before the hop and of its edges.
@@ -114,7 +100,12 @@ impl<'a> HopLaunch<'a> {
 
     /// Reads all edges of all rows.
     fn take_all(&self) -> Result<()> {
-        let grid = self.launch.reading_grid(self.bounds.edges.div_ceil(8), WARPS);
+        let threads = self.bounds.edges.div_ceil(8);
+        let grid = match self.launch.shared.kind.walks() {
+            // The graph that walks made is in device memory.
+            Some(_) => self.launch.grid(threads),
+            None => self.launch.reading_grid(threads, WARPS),
+        };
         let arguments = [(&self.scratch.start).into(), (&self.arrays.indptr).into()].into_iter().chain(self.sizes());
         self.launch.run(&self.launch.kernels().sample_take_all, grid, arguments.chain(self.reads()))
     }

@@ -153,6 +153,12 @@ impl Graph {
         }
     }
 
+    /// Edges as kernels read them: neighbours and weights, those of the cached rows behind each.
+    pub(crate) fn edges(&self) -> [Argument<'_>; 4] {
+        let (weights, cached_weights) = (self.weights.as_ref().into(), self.cached_weights.as_ref().into());
+        [(&self.indices).into(), self.cached.as_ref().into(), weights, cached_weights]
+    }
+
     /// Bytes of its device buffers, unused capacity included.
     pub(crate) fn num_bytes(&self) -> u64 {
         let lens = self.lens.as_ref().map_or(0, Buffer::num_bytes);

@@ -15,6 +15,8 @@ morphgl_cuda::kernels! {
         WEIGHTED = "kernels/weighted.cu" {
             sample_count_positive, sample_pick_weighted, sample_pick_weighted_long,
         }
+        SHADOW = "kernels/shadow.cu" { shadow_induce, shadow_induce_long, shadow_copy }
+        WALK = "kernels/walk.cu" { walk_few, walk_many }
     }
 }
 

@@ -1,10 +1,12 @@
 #![doc = include_str!("../README.md")]
 
+mod arrays;
 mod bounds;
 mod cache;
 mod expand;
 mod graph;
 mod kernels;
+mod kind;
 mod launch;
 mod lists;
 mod options;
@@ -12,33 +14,54 @@ mod order;
 mod presample;
 mod sampler;
 mod scratch;
+mod shadow;
 mod shared;
 mod slope;
+mod walk;
 mod worker;
 
 pub use cache::{SelectedRows, select_rows};
 pub use options::TopologyPlacement;
-pub use sampler::CudaNeighbor;
+pub use sampler::CudaSampler;
 
 use morphgl_cuda::{BACKEND, CUDA, accelerators, probe};
-use morphgl_registry::{At, Build, Description, FeatureFill, Hardware, Key, Phase, Resource};
+use morphgl_registry::{At, Build, Description, FeatureFill, Hardware, Key, Phase, Resource, SamplingSpec};
 
-/// The operator's name: `Batching_CUDA+PCIe_Neighbor`.
-pub const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA, Resource::PCIE]), "Neighbor");
-
-/// What this crate registers.
-pub const DESCRIPTION: Description = Description::new(
-    KEY,
+/// Neighbour sampling, `Batching_CUDA+PCIe_Neighbor`.
+pub const NEIGHBOR: Description = describe(
+    "Neighbor",
     "samples k hops of neighbours on a CUDA device, of a graph in its memory, in the host's or in both",
-    At::Host,
-    At::Device(BACKEND),
-    Build::Batching(|context| Ok(Box::new(CudaNeighbor::new(context)?))),
-)
-.with_probe(probe)
-.with_accelerators(accelerators)
-.queueing()
-.filling(FeatureFill::Never)
-.with_options(&options::SPECS)
-.interchangeable();
+    Build::Batching(|context| Ok(Box::new(CudaSampler::neighbor(context)?))),
+);
 
-morphgl_registry::submit! { DESCRIPTION }
+/// ShaDow sampling, `Batching_CUDA+PCIe_Shadow`.
+pub const SHADOW: Description = describe(
+    "Shadow",
+    "samples ShaDow subgraphs on a CUDA device: all edges among the nodes of a few hops",
+    Build::Batching(|context| Ok(Box::new(CudaSampler::shadow(context)?))),
+)
+.sampling(&[SamplingSpec::SHADOW]);
+
+/// Random walks, `Batching_CUDA+PCIe_Walk`.
+pub const WALK: Description = describe(
+    "Walk",
+    "samples neighbours by random walks on a CUDA device, with their visits as importance",
+    Build::Batching(|context| Ok(Box::new(CudaSampler::walk(context)?))),
+)
+.sampling(&[SamplingSpec::WALK])
+.with_options(options::SPECS_OF_WALKS);
+
+const fn describe(name: &'static str, summary: &'static str, build: Build) -> Description {
+    let key = Key::new(Phase::Batching, Hardware::new(&[CUDA, Resource::PCIE]), name);
+    Description::new(key, summary, At::Host, At::Device(BACKEND), build)
+        .with_probe(probe)
+        .with_accelerators(accelerators)
+        .queueing()
+        .filling(FeatureFill::Never)
+        .with_options(&options::SPECS)
+        .interchangeable()
+}
+
+morphgl_registry::submit! { NEIGHBOR }
+morphgl_registry::submit! { SHADOW }
+morphgl_registry::submit! { WALK }

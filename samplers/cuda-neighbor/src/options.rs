@@ -1,4 +1,4 @@
-//! Options of the operator.
+//! Options of the operators.
 
 use morphgl_cuda::Order;
 use morphgl_hotness::CachePolicy;
@@ -6,7 +6,7 @@ use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::KEY;
+use crate::kind::Kind;
 
 /// Placement of the topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -94,12 +94,6 @@ pub(crate) const SPECS: [OptionSpec; 11] = [
         .such_as(&["1", "3072"])
         .in_unit("lines"),
     OptionSpec::new(
-        "order",
-        OptionType::Choice(&["auto", "nodes", "pages"]),
-        "auto",
-        "lists in host memory as the mini-batch lists its nodes, or by their addresses; auto measures both",
-    ),
-    OptionSpec::new(
         "hop_bytes",
         OptionType::Count,
         "1/256 of the device memory",
@@ -107,7 +101,16 @@ pub(crate) const SPECS: [OptionSpec; 11] = [
     )
     .such_as(&["1", "1048576"])
     .in_unit("bytes"),
+    OptionSpec::new(
+        "order",
+        OptionType::Choice(&["auto", "nodes", "pages"]),
+        "auto",
+        "lists in host memory as the mini-batch lists its nodes, or by their addresses; auto measures both",
+    ),
 ];
+
+/// Those of walks: all but the order of lists, of which a step reads one neighbour.
+pub(crate) const SPECS_OF_WALKS: &[OptionSpec] = SPECS.split_at(SPECS.len() - 1).0;
 
 impl Default for Options {
     fn default() -> Self {
@@ -128,32 +131,37 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Parses options; `null` gives the defaults.
-    pub(crate) fn read(value: &Value) -> Result<Self> {
+    /// Parses options of a kind's operator; `null` gives the defaults.
+    pub(crate) fn read(kind: &Kind, value: &Value) -> Result<Self> {
+        let key = &kind.key;
         let options = Option::<Self>::deserialize(value);
-        let options = options.map_err(|e| Error::setting(&KEY, format!("options: {e}; correct them")))?;
+        let options = options.map_err(|e| Error::setting(key, format!("options: {e}; correct them")))?;
         let options = options.unwrap_or_default();
         if options.in_flight == 0 || options.in_flight > 16 {
             let message = format!("options: in_flight is {}; give 1 to 16", options.in_flight);
-            return Err(Error::setting(&KEY, message));
+            return Err(Error::setting(key, message));
         }
         if options.lines == 0 {
-            return Err(Error::setting(&KEY, "options: lines: with none in flight no list is read; give at least 1"));
+            return Err(Error::setting(key, "options: lines: with none in flight no list is read; give at least 1"));
         }
         if options.presample_epochs == 0 || options.presample_batches == Some(0) {
             let message = "options: pre-sampling needs a mini-batch; give at least 1";
-            return Err(Error::setting(&KEY, message));
+            return Err(Error::setting(key, message));
+        }
+        if kind.walks().is_some() && options.order != Order::Auto {
+            let message = "options: order: a step of a walk reads one neighbour, in no order; leave it out";
+            return Err(Error::setting(key, message));
         }
         if matches!(options.cache, CachePolicy::Lru | CachePolicy::Sieve) {
             let message = format!(
                 "options: cache {}: CSR rows on a device stay as they were filled; name a hotness policy",
                 options.cache
             );
-            return Err(Error::setting(&KEY, message));
+            return Err(Error::setting(key, message));
         }
         if options.cache == CachePolicy::None && options.topology == TopologyPlacement::Cached {
             let message = "options: topology cached with cache none caches nothing; give topology host, or a policy";
-            return Err(Error::setting(&KEY, message));
+            return Err(Error::setting(key, message));
         }
         Ok(options)
     }

@@ -11,26 +11,27 @@ use morphgl_sampler_core::check_settings;
 use crate::bounds::Degrees;
 use crate::cache::{CsrRows, select_spread};
 use crate::graph::{self, Graph};
+use crate::kind::Kind;
 use crate::lists::CachedLists;
 use crate::options::{Options, Request};
 use crate::presample::presample;
 use crate::shared::Shared;
 use crate::worker::Worker;
-use crate::{KEY, TopologyPlacement, lists, select_rows, slope};
+use crate::{TopologyPlacement, lists, select_rows, slope};
 
-/// Phase Batching by neighbour sampling on a CUDA device, `Batching_CUDA+PCIe_Neighbor`.
+/// Phase Batching on a CUDA device, by the kind of sampling of its settings: `Batching_CUDA+PCIe_Neighbor`, `…_Shadow` or `…_Walk`.
 #[derive(Debug, Clone)]
-pub struct CudaNeighbor {
+pub struct CudaSampler {
     shared: Arc<Shared>,
     options: Options,
 }
 
-impl CudaNeighbor {
+impl CudaSampler {
     /// Builds the operator. `context.gather` is ignored: transferring gathers features on the device.
     ///
     /// # Errors
     ///
-    /// A place that is no CUDA device, settings that [`check_settings`] refuses, invalid options, and a device that fails or
+    /// A kind of sampling of another crate, a place that is no CUDA device, settings that [`check_settings`] refuses, invalid options, and a device that fails or
     /// lacks memory for topology and mini-batches.
     ///
     /// # Complexity
@@ -41,42 +42,74 @@ impl CudaNeighbor {
         Self::build(context, None)
     }
 
-    /// [`CudaNeighbor::new`] with a given hotness for cached rows instead of pre-sampling: accesses of each node's row in an
+    /// [`CudaSampler::new`] for neighbour sampling alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`CudaSampler::new`], and another kind of sampling.
+    pub fn neighbor(context: &BatchingContext) -> Result<Self> {
+        context.settings.neighbor()?;
+        Self::new(context)
+    }
+
+    /// [`CudaSampler::new`] for ShaDow alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`CudaSampler::new`], and another kind of sampling.
+    pub fn shadow(context: &BatchingContext) -> Result<Self> {
+        context.settings.shadow()?;
+        Self::new(context)
+    }
+
+    /// [`CudaSampler::new`] for random walks alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`CudaSampler::new`], and another kind of sampling.
+    pub fn walk(context: &BatchingContext) -> Result<Self> {
+        context.settings.walk()?;
+        Self::new(context)
+    }
+
+    /// [`CudaSampler::new`] with a given hotness for cached rows instead of pre-sampling: accesses of each node's row in an
     /// epoch, as [`Hotness::rows`].
     ///
     /// # Errors
     ///
-    /// As [`CudaNeighbor::new`], and a hotness of the wrong length.
+    /// As [`CudaSampler::new`], and a hotness of the wrong length.
     pub fn with_hotness(context: &BatchingContext, hotness: &[f32]) -> Result<Self> {
         let nodes = context.dataset.num_nodes();
         if hotness.len() != nodes {
             let message = format!("hotness of {} nodes, and the graph has {nodes}; give one per node", hotness.len());
-            return Err(Error::setting(&KEY, message));
+            return Err(Error::setting(Kind::of(&context.settings)?.key, message));
         }
         Self::build(context, Some(hotness))
     }
 
     fn build(context: &BatchingContext, hotness: Option<&[f32]>) -> Result<Self> {
-        let options = Options::read(&context.options)?;
         let topology = &context.dataset.topology;
-        context.settings.neighbor()?;
         check_settings(topology, &context.seeds, &context.settings)?;
-        let device = Device::open(&context.place, &KEY)?;
+        let kind = Kind::of(&context.settings)?;
+        let options = Options::read(&kind, &context.options)?;
+        let device = Device::open(&context.place, &kind.key)?;
         let stream = Stream::new(&device, false)?;
-        let degrees = Arc::new(Degrees::new(topology));
+        let degrees = Arc::new(kind.degrees(topology));
         // A graph with a given hotness is not shared with other operators.
-        let make = || place(context, &stream, &options, &degrees, hotness);
+        let make = || place(context, &stream, &options, (&kind, &degrees), hotness);
         let graph = match hotness {
             Some(_) => Arc::new(make()?),
             None => graph::shared(&device, topology, &Request::of(&options), make)?,
         };
         let sharing = |by_page| {
-            let shared = Shared::new(context, &device, &options, (Arc::clone(&graph), &degrees), by_page)?;
+            let shared = Shared::new(context, &device, &options, (Arc::clone(&graph), &kind, &degrees), by_page)?;
             shared.check_memory(options.in_flight)?;
             Ok(Arc::new(shared))
         };
         let lists = graph.lists_on_host().map_or(0, Mapped::len);
         let by_page = match (options.order, graph.by_page.get()) {
+            // Steps of walks are read one by one.
+            _ if kind.walks().is_some() => false,
             (Order::Nodes, _) => false,
             (Order::Pages, _) => true,
             (Order::Auto, _) if lists * size_of::<u32>() < Order::MIN_TABLE => false,
@@ -97,7 +130,7 @@ impl CudaNeighbor {
     /// Zero epochs, or a device that fails.
     pub fn presample(&self, epochs: u32) -> Result<Hotness> {
         if epochs == 0 {
-            return Err(Error::setting(&KEY, "pre-sampling needs an epoch; give at least 1"));
+            return Err(Error::setting(&self.shared.kind.key, "pre-sampling needs an epoch; give at least 1"));
         }
         presample(&self.shared, epochs, self.options.presample_batches)
     }
@@ -112,14 +145,14 @@ impl CudaNeighbor {
         self.shared.graph.bytes
     }
 
-    /// As [`CudaNeighbor::topology_bytes`], with the capacity of buffers that is not used.
+    /// As [`CudaSampler::topology_bytes`], with the capacity of buffers that is not used.
     pub fn allocated_bytes(&self) -> u64 {
         self.shared.graph.num_bytes()
     }
 }
 
 #[cfg(all(test, feature = "emulate"))]
-impl CudaNeighbor {
+impl CudaSampler {
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -130,7 +163,7 @@ fn place(
     context: &BatchingContext,
     stream: &Stream,
     options: &Options,
-    degrees: &Arc<Degrees>,
+    (kind, degrees): (&Kind, &Arc<Degrees>),
     hotness: Option<&[f32]>,
 ) -> Result<Graph> {
     let (start, topology, device) = (Instant::now(), &context.dataset.topology, stream.device());
@@ -148,7 +181,7 @@ fn place(
                 "the topology takes {whole} bytes of device memory, more than the {budget} it may have; give more by \
                  topology_bytes, or topology cached or host"
             );
-            Err(Error::setting(&KEY, message))
+            Err(Error::setting(&kind.key, message))
         }
         TopologyPlacement::Device => graph(true, None),
         TopologyPlacement::Host => graph(false, None),
@@ -158,8 +191,8 @@ fn place(
         TopologyPlacement::Auto | TopologyPlacement::Cached => {
             // Mapped until the cached graph has mapped the same arrays, so that they are pinned once.
             let on_host = Arc::new(graph(false, None)?);
-            let hops = context.settings.neighbor()?;
-            let others = peers(&KEY, device, &options.peers)?;
+            let reads = kind.reads();
+            let others = peers(&kind.key, device, &options.peers)?;
             let streams = std::iter::once(device).chain(&others).map(|device| Stream::new(device, false));
             let streams = streams.collect::<Result<Vec<Stream>>>()?;
             let num_devices = streams.len();
@@ -174,11 +207,11 @@ fn place(
             let mut select = || {
                 let hotness = match hotness {
                     Some(hotness) => hotness.into(),
-                    None => rank(context, device, options, &on_host, degrees)?,
+                    None => rank(context, device, options, &on_host, (kind, degrees))?,
                 };
-                let rows = CsrRows { topology, hotness: &hotness, hops, num_devices };
+                let rows = CsrRows { topology, hotness: &hotness, hops: &reads, num_devices };
                 let selected = match num_devices {
-                    1 => select_rows(topology, &hotness, hops, budget),
+                    1 => select_rows(topology, &hotness, &reads, budget),
                     _ => select_spread(&rows, budget),
                 };
                 let selected = selected.ok_or_else(|| {
@@ -186,7 +219,7 @@ fn place(
                         "{budget} bytes of topology_bytes and cache_bytes have no room for the tables by which cached rows \
                          are found; give {min_cache} or more, or topology host"
                     );
-                    Error::setting(&KEY, message)
+                    Error::setting(&kind.key, message)
                 })?;
                 let host_share = rows.share_besides(&selected);
                 ranked = Some(hotness);
@@ -201,9 +234,9 @@ fn place(
             // Sizes that the user gives are kept.
             let is_planned = (options.topology_bytes, options.cache_bytes) == (None, None);
             if let Some(hotness) = ranked.filter(|_| is_planned) {
-                let rows = CsrRows { topology, hotness: &hotness, hops, num_devices };
+                let rows = CsrRows { topology, hotness: &hotness, hops: &reads, num_devices };
                 let timed = |graph| {
-                    let shared = Arc::new(Shared::new(context, device, options, (graph, degrees), false)?);
+                    let shared = Arc::new(Shared::new(context, device, options, (graph, kind, degrees), false)?);
                     slope::batch_seconds(&shared)
                 };
                 let graph = Arc::new(cached);
@@ -231,28 +264,28 @@ fn rank(
     device: &Device,
     options: &Options,
     on_host: &Arc<Graph>,
-    degrees: &Arc<Degrees>,
+    (kind, degrees): (&Kind, &Arc<Degrees>),
 ) -> Result<Arc<[f32]>> {
     let (topology, settings) = (&context.dataset.topology, &context.settings);
     let epochs = match options.cache {
         CachePolicy::By(PolicyKind::PreSample { epochs }) => epochs.get(),
-        CachePolicy::By(kind) => {
+        CachePolicy::By(policy) => {
             let unscored = || {
                 let message = format!(
-                    "options: cache {kind}: it is not scored by the topology alone; give presample:K, or another policy"
+                    "options: cache {policy}: it is not scored by the topology alone; give presample:K, or another policy"
                 );
-                Error::setting(&KEY, message)
+                Error::setting(&kind.key, message)
             };
-            let policy = kind.policy(settings.seed).ok_or_else(unscored)?;
+            let policy = policy.policy(settings.seed).ok_or_else(unscored)?;
             return Ok(policy.score(topology, context.seeds.nodes(), settings)?.rows);
         }
         _ => options.presample_epochs,
     };
-    let shared = Arc::new(Shared::new(context, device, options, (Arc::clone(on_host), degrees), false)?);
+    let shared = Arc::new(Shared::new(context, device, options, (Arc::clone(on_host), kind, degrees), false)?);
     Ok(presample(&shared, epochs, options.presample_batches)?.rows)
 }
 
-impl Batching for CudaNeighbor {
+impl Batching for CudaSampler {
     fn num_batches(&self) -> usize {
         self.shared.num_batches()
     }

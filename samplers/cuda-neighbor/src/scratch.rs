@@ -1,11 +1,12 @@
 //! Scratch memory of a stream, reused by its mini-batches.
 
-use bytemuck::Pod;
 use morphgl_cuda::{Buffer, Device, Pinned, Stream};
 use morphgl_registry::Result;
 
-use crate::kernels::Table;
-use crate::launch::{row_blocks, word_blocks};
+use crate::arrays::{HopArrays, grow};
+use crate::kernels::{SizeIndices, Table};
+use crate::kind::Walks;
+use crate::launch::{large_scratch, row_blocks, word_blocks};
 
 const MIN_ENTRIES: u64 = 64;
 
@@ -21,7 +22,7 @@ pub(crate) struct Scratch {
     pub(crate) len: Buffer<u32>,
     /// Draw key of each node, of a reordered graph.
     pub(crate) key: Buffer<u32>,
-    /// Edges of positive weight of each node's row, for weighted picks.
+    /// Edges of each node's row that count: of positive weight, for weighted picks; of the subgraph.
     pub(crate) positive: Buffer<u32>,
     /// Hash-table slot of each edge's source node.
     pub(crate) slots: Buffer<u32>,
@@ -29,25 +30,31 @@ pub(crate) struct Scratch {
     pub(crate) sums: Buffer<u64>,
     /// Positions of picked edges, if one kernel picks and another reads.
     pub(crate) picked: Buffer<u64>,
-    /// Draws of picks that exceed shared memory.
+    /// Arrays of a hop, where the mini-batch does not keep them.
+    pub(crate) hop: Option<HopArrays>,
+    /// Draws of picks, and visits of walks, that exceed shared memory.
     pub(crate) large: Buffer<u64>,
     /// Rows in the order of their pages, and the counters by which they are put in it.
     pub(crate) order: Buffer<u32>,
     pub(crate) buckets: Buffer<u32>,
+    /// The nodes that walks from each node visit most often, and the visits, with room for as many of each node.
+    pub(crate) visited: Buffer<u32>,
+    pub(crate) visits: Buffer<f32>,
     /// Pinned copy of `counts` for size queries between hops.
     pub(crate) sizes: Pinned<u64>,
-    /// Peak capacities so far: nodes, and rows and edges of each hop.
+    /// Peak capacities so far: nodes, and rows and edges of each hop and of what is made of them.
     pub(crate) peak_nodes: u64,
     pub(crate) peak_rows: Vec<u64>,
     pub(crate) peak_edges: Vec<u64>,
 }
 
 impl Scratch {
-    pub(crate) fn new(device: &Device, hops: usize) -> Result<Self> {
+    /// For so many hops, and `more` blocks besides theirs.
+    pub(crate) fn new(device: &Device, hops: usize, more: usize) -> Result<Self> {
         let stream = Stream::new(device, false)?;
         Ok(Self {
-            counts: Buffer::new(&stream, 2 * hops + 1)?,
-            sizes: Pinned::new(device, 2 * hops + 1)?,
+            counts: Buffer::new(&stream, 2 * hops + 1 + more)?,
+            sizes: Pinned::new(device, 2 * hops + 1 + more)?,
             table: Table { entries: Buffer::new(&stream, 0)?, value_bits: 0, direct: false, stamp: 0 },
             start: Buffer::new(&stream, 0)?,
             len: Buffer::new(&stream, 0)?,
@@ -57,24 +64,27 @@ impl Scratch {
             firsts: Buffer::new(&stream, 0)?,
             sums: Buffer::new(&stream, 0)?,
             picked: Buffer::new(&stream, 0)?,
+            hop: None,
             large: Buffer::new(&stream, 0)?,
             order: Buffer::new(&stream, 0)?,
             buckets: Buffer::new(&stream, 0)?,
+            visited: Buffer::new(&stream, 0)?,
+            visits: Buffer::new(&stream, 0)?,
             stream,
             peak_nodes: 0,
-            peak_rows: vec![0; hops],
-            peak_edges: vec![0; hops],
+            peak_rows: vec![0; hops + more],
+            peak_edges: vec![0; hops + more],
         })
     }
 
     /// Grows per-node arrays to `nodes`, preserving the first `preserved`.
-    pub(crate) fn grow_nodes(&mut self, nodes: u64, preserved: u64, (weighted, keyed): (bool, bool)) -> Result<()> {
+    pub(crate) fn grow_nodes(&mut self, nodes: u64, preserved: u64, (counted, keyed): (bool, bool)) -> Result<()> {
         grow(&self.stream, &mut self.start, nodes, preserved)?;
         grow(&self.stream, &mut self.len, nodes, preserved)?;
         if keyed {
             grow(&self.stream, &mut self.key, nodes, preserved)?;
         }
-        if weighted {
+        if counted {
             grow(&self.stream, &mut self.positive, nodes, preserved)?;
         }
         Ok(())
@@ -92,6 +102,14 @@ impl Scratch {
         grow(&self.stream, &mut self.firsts, words, 0)?;
         grow(&self.stream, &mut self.picked, if picked { edges } else { 0 }, 0)?;
         grow(&self.stream, &mut self.sums, word_blocks(words) as u64, 0)
+    }
+
+    /// Grows the memory of walks from `rows` nodes by at most `max_blocks` thread blocks.
+    pub(crate) fn grow_walks(&mut self, walks: Walks, rows: u64, max_blocks: u64) -> Result<()> {
+        let (words, _) = large_scratch(walks.steps(), max_blocks);
+        grow(&self.stream, &mut self.large, words as u64, 0)?;
+        grow(&self.stream, &mut self.visited, rows * u64::from(walks.keep), 0)?;
+        grow(&self.stream, &mut self.visits, rows * u64::from(walks.keep), 0)
     }
 
     /// Empties the table for another mini-batch.
@@ -120,26 +138,26 @@ impl Scratch {
         Ok(true)
     }
 
+    /// Waits for the exact numbers of rows and edges of a hop or subgraph, since its upper bounds are too large to allocate.
+    pub(crate) fn query_sizes(&mut self, indices: SizeIndices) -> Result<(u64, u64)> {
+        self.stream.copy(&self.counts, 0..self.counts.len(), &mut self.sizes, 0)?;
+        self.stream.record(false)?.synchronize()?;
+        Ok((self.sizes[indices.rows as usize], self.sizes[indices.edges as usize]))
+    }
+
     pub(crate) fn num_bytes(&self) -> u64 {
         let wide = [&self.counts, &self.table.entries, &self.start, &self.sums, &self.picked, &self.large];
-        let narrow = [&self.len, &self.key, &self.positive, &self.slots, &self.firsts, &self.order, &self.buckets];
-        wide.map(Buffer::num_bytes).iter().chain(&narrow.map(Buffer::num_bytes)).sum()
+        let narrow = [&self.len, &self.key, &self.positive, &self.slots, &self.firsts, &self.visited];
+        let narrow = narrow.into_iter().chain([&self.order, &self.buckets]).map(Buffer::num_bytes);
+        wide.map(Buffer::num_bytes).into_iter().chain(narrow).sum::<u64>()
+            + self.visits.num_bytes()
+            + self.hop.as_ref().map_or(0, HopArrays::num_bytes)
     }
 }
 
 fn clear(stream: &Stream, table: &mut Table) -> Result<()> {
     stream.fill(&mut table.entries, 0)?;
     table.stamp = 1;
-    Ok(())
-}
-
-/// Grows `buffer` to at least `len` elements, preserving the first `preserved`.
-pub(crate) fn grow<T: Pod>(stream: &Stream, buffer: &mut Buffer<T>, len: u64, preserved: u64) -> Result<()> {
-    if (buffer.len() as u64) < len {
-        let mut grown = Buffer::new(stream, len as usize)?;
-        stream.copy(buffer, 0..buffer.len().min(preserved as usize), &mut grown, 0)?;
-        *buffer = grown;
-    }
     Ok(())
 }
 

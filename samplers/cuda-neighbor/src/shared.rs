@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_cuda::{Device, Order, PageOrder};
-use morphgl_registry::{BatchId, BatchingContext, Error, NeighborSettings, Pick, Result};
+use morphgl_registry::{BatchId, BatchingContext, Error, Fanout, Result};
 use morphgl_sampler_core::seed_positions;
 
-use crate::KEY;
 use crate::bounds::{Degrees, HopBounds, HopMemory, MAX_VALUE};
 use crate::graph::Graph;
 use crate::kernels::Kernels;
+use crate::kind::{Blocks, Kind};
 use crate::options::Options;
 use crate::order::Orders;
 
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     pub(crate) kernels: Kernels,
     /// Maximum blocks of a grid: those that fill the device.
     pub(crate) max_blocks: u64,
-    pub(crate) hops: NeighborSettings,
+    pub(crate) kind: Kind,
     pub(crate) batch_size: usize,
     /// Seed of all randomness.
     pub(crate) seed: u64,
@@ -58,11 +58,10 @@ impl Shared {
         context: &BatchingContext,
         device: &Device,
         options: &Options,
-        (graph, degrees): (Arc<Graph>, &Arc<Degrees>),
+        (graph, kind, degrees): (Arc<Graph>, &Kind, &Arc<Degrees>),
         by_page: bool,
     ) -> Result<Self> {
         let settings = &context.settings;
-        let hops = settings.neighbor()?.clone();
         let shuffle = settings.shuffle.then_some(settings.seed);
         let properties = device.properties()?;
         let kernels = Kernels::load(device)?;
@@ -81,7 +80,7 @@ impl Shared {
             lines: options.lines,
             order,
             max_blocks: u64::from(properties.multiprocessors) * 16,
-            hops,
+            kind: kind.clone(),
             batch_size: settings.batch_size,
             seed: settings.seed,
             orders: Orders::new(context.seeds.clone(), context.dataset.labels.clone(), shuffle),
@@ -89,8 +88,13 @@ impl Shared {
         })
     }
 
-    pub(crate) fn weighted(&self) -> bool {
-        self.hops.pick == Pick::Weighted
+    /// Whether blocks of the hops have weights.
+    pub(crate) fn has_weights(&self) -> bool {
+        match self.kind.blocks {
+            Blocks::Hops => self.graph.weights.is_some(),
+            Blocks::Subgraph(_) => false,
+            Blocks::Walks(_) => true,
+        }
     }
 
     pub(crate) fn num_batches(&self) -> usize {
@@ -115,37 +119,51 @@ impl Shared {
     }
 
     /// What memory of hops depends on.
-    fn hop_memory(&self, picked: bool) -> HopMemory {
-        let graph = &self.graph;
-        let (weights, keyed) = (graph.weights.is_some(), graph.draw_keys.is_some());
-        HopMemory { weights, picked, keyed, ordered: self.order.is_some() }
+    fn hop_memory(&self) -> HopMemory {
+        let picked = self.kind.weighted() || self.kind.walks().is_some();
+        let keyed = self.graph.draw_keys.is_some();
+        HopMemory { weights: self.has_weights(), picked, keyed, ordered: self.order.is_some() }
     }
 
     /// Refuses mini-batches whose upper bounds exceed the free device memory.
     pub(crate) fn check_memory(&self, in_flight: usize) -> Result<()> {
-        let memory = self.hop_memory(false);
-        let hops = self.bounds_from(0, self.first_hop()).take_while(|bounds| self.fits(bounds));
-        let bytes: u64 = hops.map(|bounds| bounds.bytes(memory)).sum();
+        let memory = self.hop_memory();
+        let hops: Vec<HopBounds> =
+            self.bounds_from(0, self.first_hop()).take_while(|bounds| self.fits(bounds)).collect();
+        let mut bytes: u64 = hops.iter().map(|bounds| bounds.bytes(memory)).sum();
+        if let Some((layers, last)) = self.kind.subgraphs().zip(hops.last().filter(|_| hops.len() == self.num_hops())) {
+            let subgraph = self.degrees.subgraph(last);
+            bytes += if self.fits_subgraph(&subgraph, layers) { self.subgraph_bytes(&subgraph, layers) } else { 0 };
+        }
         let (all, free) = (bytes.saturating_mul(in_flight as u64), self.device.free_bytes()?);
         if all > free {
             let message = format!(
                 "{in_flight} mini-batches under way take up to {all} bytes of device memory, and {free} are free; give a \
                  smaller batch size or fanouts, or a smaller in_flight or topology_bytes"
             );
-            return Err(Error::setting(&KEY, message));
+            return Err(Error::setting(&self.kind.key, message));
         }
         Ok(())
     }
 
+    pub(crate) fn num_hops(&self) -> usize {
+        self.kind.hops.fanouts.0.len()
+    }
+
     pub(crate) fn first_hop(&self) -> HopBounds {
+        self.of_seeds(self.kind.hops.fanouts.0[0])
+    }
+
+    /// Bounds of a hop that expands the seeds.
+    pub(crate) fn of_seeds(&self, fanout: Fanout) -> HopBounds {
         let seeds = self.batch_size.min(self.orders.len()) as u64;
-        self.degrees.first_hop(seeds, self.orders.num_repeats() as u64, self.hops.fanouts.0[0])
+        self.degrees.first_hop(seeds, self.orders.num_repeats() as u64, fanout)
     }
 
     /// `bounds`, which are those of hop `hop`, and the bounds of all later hops.
     fn bounds_from(&self, hop: usize, bounds: HopBounds) -> impl Iterator<Item = HopBounds> {
-        let later = self.hops.fanouts.0[hop + 1..].iter().scan(bounds, |bounds, &fanout| {
-            *bounds = self.degrees.after(bounds, self.hops.expansion, fanout);
+        let later = self.kind.hops.fanouts.0[hop + 1..].iter().scan(bounds, |bounds, &fanout| {
+            *bounds = self.degrees.after(bounds, self.kind.hops.expansion, fanout);
             Some(*bounds)
         });
         std::iter::once(bounds).chain(later)
@@ -153,8 +171,18 @@ impl Shared {
 
     /// Whether a hop is allocated by its upper bounds.
     pub(crate) fn fits(&self, bounds: &HopBounds) -> bool {
-        let bytes = bounds.bytes(self.hop_memory(self.weighted()));
-        bytes <= self.hop_bytes && bounds.edges <= MAX_VALUE / 2
+        bounds.bytes(self.hop_memory()) <= self.hop_bytes && bounds.edges <= MAX_VALUE / 2
+    }
+
+    /// The same of a subgraph in so many blocks.
+    pub(crate) fn fits_subgraph(&self, bounds: &HopBounds, layers: usize) -> bool {
+        self.subgraph_bytes(bounds, layers) <= self.hop_bytes && bounds.edges <= MAX_VALUE / 2
+    }
+
+    /// Bytes of the edges of a subgraph in all its blocks.
+    fn subgraph_bytes(&self, bounds: &HopBounds, layers: usize) -> u64 {
+        let edge = if self.graph.weights.is_some() { 8 } else { 4 };
+        bounds.edges.saturating_mul(layers as u64 * edge)
     }
 
     /// Reach of mini-batch `id` from hop `hop` on; if `exact`, the bounds are that hop's sizes, and it is always included.

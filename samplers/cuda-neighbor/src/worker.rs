@@ -3,14 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, LastUse, PageOrder, Pinned, Stream, pending};
+use morphgl_cuda::{Buffer, CudaBatch, LastUse, PageOrder, Pinned, Stream, pending};
 use morphgl_registry::{BatchId, BatchingWorker, Expansion, Fanout, Handle, MiniBatch, Result};
 
+use crate::arrays::{HopArrays, grow, with_len};
 use crate::bounds::HopBounds;
-use crate::expand::{HopArrays, HopLaunch};
+use crate::expand::HopLaunch;
 use crate::kernels::{Draws, GROUP, SizeIndices};
 use crate::launch::{Launch, check_len, large_scratch};
-use crate::scratch::{Scratch, grow, raise};
+use crate::scratch::{Scratch, raise};
+use crate::shadow::induce;
 use crate::shared::{Reach, Shared};
 
 /// Access counters per node, for pre-sampling.
@@ -41,9 +43,9 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(shared: &Arc<Shared>, in_flight: usize) -> Result<Self> {
-        let hops = shared.hops.fanouts.0.len();
+        let (hops, more) = (shared.num_hops(), shared.kind.num_more());
         let scratch: Vec<Scratch> =
-            (0..in_flight).map(|_| Scratch::new(&shared.device, hops)).collect::<Result<_>>()?;
+            (0..in_flight).map(|_| Scratch::new(&shared.device, hops, more)).collect::<Result<_>>()?;
         scratch.iter().try_for_each(|scratch| scratch.stream.wait(&shared.graph.ready))?;
         Ok(Self { shared: Arc::clone(shared), scratch, next: 0 })
     }
@@ -92,7 +94,8 @@ fn make(
     counters: Option<&Counters>,
 ) -> Result<Handle<MiniBatch>> {
     let seeds = shared.seeds(id, share)?;
-    let fanouts = &shared.hops.fanouts.0;
+    let (fanouts, walks, subgraphs) = (&shared.kind.hops.fanouts.0, shared.kind.walks(), shared.kind.subgraphs());
+    let weighted = shared.kind.weighted();
     let hops = fanouts.len() as u32;
     let order = shared.orders.get(id.epoch, &scratch.stream)?;
     let start = scratch.stream.record(true)?;
@@ -112,7 +115,7 @@ fn make(
     let mut blocks = Vec::with_capacity(fanouts.len());
     for (hop, &fanout) in fanouts.iter().enumerate() {
         let previous = hop as i32 - 1;
-        let first = if shared.hops.expansion == Expansion::All { -1 } else { previous };
+        let first = if shared.kind.hops.expansion == Expansion::All { -1 } else { previous };
         let sizes = SizeIndices { first, rows: hop as u32, edges: hops + 1 + hop as u32 };
         let limit = match fanout {
             Fanout::All => u32::MAX,
@@ -120,22 +123,29 @@ fn make(
         };
         scratch.grow_row_sums(bounds.rows)?;
         let rows = raise(&mut scratch.peak_rows[hop], bounds.rows);
-        let indptr = Buffer::new(&scratch.stream, rows as usize + 1)?;
+        let mut arrays = scratch.hop.take().map_or_else(|| HopArrays::empty(&scratch.stream), Ok)?;
+        arrays.grow_rows(&scratch.stream, rows)?;
         {
             let Scratch { counts, start, len, key, positive, sums, .. } = &*scratch;
             let launch = Launch { shared, stream: &scratch.stream };
             launch.locate(&nodes, (counts, previous, hop as u32, bounds.rows), Some((start, len, key)), &degrees)?;
-            if shared.weighted() {
+            if weighted {
                 launch.count_positive((&bounds, sizes, limit), counts, (start, len), positive)?;
             }
-            let lens = if shared.weighted() { positive } else { len };
-            launch.offsets((&bounds, sizes, limit), lens, counts, sums, &indptr)?;
-            if let Some(counters) = counters {
+            let lens = if weighted { positive } else { len };
+            if walks.is_none() {
+                launch.offsets((&bounds, sizes, limit), lens, counts, sums, &arrays.indptr)?;
+            }
+            if let Some(counters) = counters.filter(|_| walks.is_none()) {
                 launch.count(&nodes, Some(lens), (counts, first, hop as u32, bounds.rows), &counters.rows)?;
             }
         }
         if !shared.fits(&bounds) {
-            bounds = query_sizes(shared, scratch, sizes, bounds)?;
+            let (rows, edges) = scratch.query_sizes(sizes)?;
+            // Walks have not begun: they may find as many edges as they keep.
+            let edges = walks.map_or(edges, |walks| rows * u64::from(walks.keep));
+            let exact = HopBounds { rows, expanded: bounds.expanded.min(rows), ..bounds };
+            bounds = exact.with_edges(edges, shared.degrees.num_nodes());
             let reach = shared.reach(id, hop, bounds, true)?;
             let capacity = raise(&mut scratch.peak_nodes, reach.nodes);
             grow(&scratch.stream, &mut nodes, capacity, bounds.rows)?;
@@ -147,35 +157,57 @@ fn make(
             }
         }
         let edges = raise(&mut scratch.peak_edges[hop], bounds.edges);
-        let large = !shared.weighted() && fanout != Fanout::All && limit > GROUP;
-        scratch.grow_edges(edges, shared.weighted() || large)?;
+        let large = !weighted && fanout != Fanout::All && limit > GROUP;
+        scratch.grow_edges(edges, weighted || large)?;
         if large {
             let (words, _) = large_scratch(limit, shared.max_blocks);
             grow(&scratch.stream, &mut scratch.large, words as u64, 0)?;
         }
-        let indices = Buffer::new(&scratch.stream, edges as usize)?;
-        let weights = shared.graph.weights.as_ref().map(|_| Buffer::new(&scratch.stream, edges as usize));
-        let arrays = HopArrays { indptr, indices, weights: weights.transpose()? };
-        let reads_by_order = !shared.weighted() && !large && fanout != Fanout::All;
+        arrays.grow_edges(&scratch.stream, edges, shared.has_weights())?;
+        let reads_by_order = !weighted && !large && fanout != Fanout::All;
         let order = shared.order_of(&bounds).filter(|_| reads_by_order);
         if let Some(order) = order {
             put_in_order(shared, scratch, order, (&bounds, sizes), &nodes)?;
         }
         let draws = Draws { fanout: limit, hop: hop as u32, id, seed: shared.seed };
+        if let Some(walks) = walks {
+            scratch.grow_walks(walks, bounds.rows, shared.max_blocks)?;
+            let launch = Launch { shared, stream: &scratch.stream };
+            launch.walk(walks, (&bounds, sizes, draws), &nodes, scratch, counters.map(|counters| &counters.rows))?;
+            let Scratch { counts, len, sums, .. } = &*scratch;
+            launch.offsets((&bounds, sizes, limit), len, counts, sums, &arrays.indptr)?;
+        }
         let launch = Launch { shared, stream: &scratch.stream };
         HopLaunch::new(launch, scratch, (&bounds, sizes, draws), &nodes, (&arrays, order.is_some())).run()?;
-        blocks.push(arrays);
+        match subgraphs {
+            Some(_) => scratch.hop = Some(arrays),
+            None => blocks.push(arrays.of(hop, hop + 1, sizes.edges)),
+        }
         if let Some(&next) = fanouts.get(hop + 1) {
-            bounds = shared.degrees.after(&bounds, shared.hops.expansion, next);
+            bounds = shared.degrees.after(&bounds, shared.kind.hops.expansion, next);
         }
     }
 
-    let stream = &scratch.stream;
-    let launch = Launch { shared, stream };
-    launch.locate(&nodes, (&scratch.counts, hops as i32 - 1, hops, bounds.nodes), None, &degrees)?;
-    if let Some(counters) = counters {
-        launch.count(&nodes, None, (&scratch.counts, -1, hops, bounds.nodes), &counters.nodes)?;
+    // The hop farthest from the seeds comes first.
+    blocks.reverse();
+    {
+        let Scratch { stream, counts, start, len, key, .. } = &*scratch;
+        let launch = Launch { shared, stream };
+        // A subgraph reads the rows of the last nodes, too.
+        let rows = subgraphs.map(|_| (start, len, key));
+        launch.locate(&nodes, (counts, hops as i32 - 1, hops, bounds.nodes), rows, &degrees)?;
+        if let Some(counters) = counters {
+            let all = (counts, -1, hops, bounds.nodes);
+            launch.count(&nodes, None, all, &counters.nodes)?;
+            if rows.is_some() {
+                launch.count(&nodes, Some(len), all, &counters.rows)?;
+            }
+        }
     }
+    if let Some(layers) = subgraphs {
+        blocks = induce(shared, scratch, id, &bounds, layers)?;
+    }
+    let stream = &scratch.stream;
     let num_seeds = seeds.len();
     let mut labels = Buffer::new(stream, if order.labels.is_empty() { 0 } else { num_seeds })?;
     if !order.labels.is_empty() {
@@ -194,7 +226,7 @@ fn make(
             num_seeds,
             input_nodes: with_len(nodes, counts[hops as usize]),
             degrees: with_len(degrees, counts[hops as usize]),
-            blocks: blocks.into_iter().enumerate().rev().map(|(hop, arrays)| arrays.block(hop, &counts)).collect(),
+            blocks: blocks.into_iter().map(|block| block.with(&counts, walks.is_some())).collect(),
             features: None,
             given: None,
             labels,
@@ -239,37 +271,9 @@ fn put_in_order(
 
 /// Grows the stream's per-node memory; returns whether the hash table is new.
 fn grow_nodes(shared: &Shared, scratch: &mut Scratch, reach: Reach, preserved: u64) -> Result<bool> {
-    scratch.grow_nodes(scratch.peak_nodes, preserved, (shared.weighted(), shared.graph.draw_keys.is_some()))?;
+    let counted = shared.kind.weighted() || shared.kind.subgraphs().is_some();
+    scratch.grow_nodes(scratch.peak_nodes, preserved, (counted, shared.graph.draw_keys.is_some()))?;
     scratch.grow_table(reach.nodes, shared.degrees.num_nodes(), reach.values)
-}
-
-/// Waits for the hop's exact sizes, since its upper bounds are too large to allocate.
-fn query_sizes(shared: &Shared, scratch: &mut Scratch, indices: SizeIndices, bounds: HopBounds) -> Result<HopBounds> {
-    scratch.stream.copy(&scratch.counts, 0..scratch.counts.len(), &mut scratch.sizes, 0)?;
-    scratch.stream.record(false)?.synchronize()?;
-    let (rows, edges) = (scratch.sizes[indices.rows as usize], scratch.sizes[indices.edges as usize]);
-    let exact = HopBounds { rows, expanded: bounds.expanded.min(rows), ..bounds };
-    Ok(exact.with_edges(edges, shared.degrees.num_nodes()))
-}
-
-impl HopArrays {
-    fn block(self, hop: usize, counts: &[u64]) -> CudaBlock {
-        let (num_dst, num_src) = (counts[hop], counts[hop + 1]);
-        let edges = counts[counts.len() / 2 + 1 + hop];
-        CudaBlock {
-            num_dst: num_dst as usize,
-            num_src: num_src as usize,
-            indptr: with_len(self.indptr, num_dst + 1),
-            indices: with_len(self.indices, edges),
-            weights: self.weights.map(|weights| with_len(weights, edges)),
-            importance: false,
-        }
-    }
-}
-
-fn with_len<T: bytemuck::Pod>(mut buffer: Buffer<T>, len: u64) -> Buffer<T> {
-    buffer.set_len(len as usize);
-    buffer
 }
 
 #[cfg(all(test, feature = "emulate"))]

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{available, check, context, expected, host, reordered, sampler};
-use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY, TopologyPlacement, select_rows};
+use morphgl_batching_cuda_neighbor::{CudaSampler, NEIGHBOR, TopologyPlacement, select_rows};
 use morphgl_conformance::batching::{Case, graphs, hops};
 use morphgl_conformance::fake::Fake;
 use morphgl_cuda::{CudaBatch, Device};
@@ -19,7 +19,7 @@ fn id(epoch: u32, index: u32) -> BatchId {
 }
 
 fn device() -> Device {
-    Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("the device is available")
+    Device::open(&"cuda:0".parse().expect("a place"), &NEIGHBOR.key).expect("the device is available")
 }
 
 /// Mini-batches in flight have memory of their own, and equal those made one at a time.
@@ -81,7 +81,7 @@ fn rows_are_cached_within_the_budget() {
     assert!(sampler.topology_bytes() <= budget && sampler.topology_bytes() > 12 * 500, "{}", sampler.topology_bytes());
     let mut hotness = vec![0f32; 500];
     hotness[7] = 1.0;
-    let with = CudaNeighbor::with_hotness(&context(&case, options), &hotness).expect("built");
+    let with = CudaSampler::with_hotness(&context(&case, options), &hotness).expect("built");
     assert_eq!(with.topology_bytes(), 12 * 500 + 4 * topology.degree(7));
     let selected = select_rows(topology, &hotness, case.settings.neighbor().expect("fanouts"), budget).expect("a row");
     assert_eq!((selected.rows, selected.edges, selected.contains(7)), (1, topology.degree(7), true));
@@ -184,7 +184,7 @@ fn rows_of_the_first_nodes_need_no_tables() {
             assert_eq!((selected.edges, selected.bytes), (edges, budget));
             assert!((0..500).all(|v| selected.contains(v) == (u64::from(v) < selected.rows)));
             let options = json!({"topology": "cached", "topology_bytes": budget});
-            let with = CudaNeighbor::with_hotness(&context(&case, options), &hotness).expect("built");
+            let with = CudaSampler::with_hotness(&context(&case, options), &hotness).expect("built");
             assert_eq!((with.topology(), with.topology_bytes()), (TopologyPlacement::Cached, budget));
             let mut worker = with.worker(1).expect("a worker");
             for index in 0..with.num_batches() as u32 {
@@ -222,7 +222,7 @@ fn draw_keys_tell_graphs_apart() {
 fn refused(change: impl FnOnce(&mut BatchingContext), message: &str) {
     let mut context = context(&Case::new(graphs::random(120, 7, false)), Value::Null);
     change(&mut context);
-    let error = CudaNeighbor::new(&context).expect_err("refused").to_string();
+    let error = CudaSampler::new(&context).expect_err("refused").to_string();
     assert!(error.contains(message), "{error}");
     assert!(!error.contains('\n') && !error.ends_with('.'), "{error}");
 }
@@ -259,7 +259,7 @@ fn invalid_settings_are_refused_with_cures() {
     assert!(sampler.presample(0).expect_err("refused").to_string().contains("give at least 1"));
     let error = sampler.worker(1).expect("a worker").prepare(id(0, 9), None).expect_err("refused").to_string();
     assert_eq!(error, "mini-batch 9 of epoch 0: an epoch has 1; ask for an index below that");
-    let hotness = CudaNeighbor::with_hotness(&context(&Case::new(graphs::cycle(6)), Value::Null), &[1.0]);
+    let hotness = CudaSampler::with_hotness(&context(&Case::new(graphs::cycle(6)), Value::Null), &[1.0]);
     assert!(hotness.expect_err("refused").to_string().contains("hotness of 1 nodes"));
 }
 
@@ -272,7 +272,7 @@ fn a_mini_batch_beyond_device_memory_is_refused() {
     }
     let case = Case::new(graphs::random(60_000, 30, false));
     let case = case.with(|s| s.batch_size = 20_000).with_fanouts(&["30"; 20].join(","));
-    let error = CudaNeighbor::new(&context(&case, json!({"in_flight": 16, "hop_bytes": 1u64 << 40})));
+    let error = CudaSampler::new(&context(&case, json!({"in_flight": 16, "hop_bytes": 1u64 << 40})));
     let error = error.expect_err("refused").to_string();
     assert!(error.contains("16 mini-batches under way take up to") && error.contains("; give a smaller"), "{error}");
 }
@@ -285,6 +285,6 @@ fn the_operator_is_registered() {
     }
     let registry = morphgl_registry::Registry::collect().expect("no key twice");
     let context = context(&Case::new(graphs::cycle(6)), Value::Null);
-    let operator = registry.batching(&KEY, &context).expect("the device is available");
+    let operator = registry.batching(&NEIGHBOR.key, &context).expect("the device is available");
     assert_eq!(operator.num_batches(), 1);
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use morphgl_batching_cuda_neighbor::KEY;
+use morphgl_batching_cuda_neighbor::NEIGHBOR;
 use morphgl_cuda::{Buffer, Device, Pinned, Shape, Stream};
 use morphgl_registry::BatchId;
 use morphgl_sampler_core::{Row, Stream as Words, bounded};
@@ -16,7 +16,7 @@ fn rejected_words_are_replaced_as_on_the_host() {
     if !common::available() {
         return;
     }
-    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("the device is available");
+    let device = Device::open(&"cuda:0".parse().expect("a place"), &NEIGHBOR.key).expect("the device is available");
     let stream = Stream::new(&device, false).expect("a stream");
     let kernel = DRAWS.kernel(&device, "draws_of_a_row").expect("a kernel");
     let row = Row { seed: 0xFEDC_BA98_7654_3210, batch: BatchId { epoch: 5, index: 77 }, hop: 63, node: 0x8000_0001 };

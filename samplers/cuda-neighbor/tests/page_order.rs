@@ -4,7 +4,7 @@
 mod common;
 
 use common::{check, host, sampler};
-use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY};
+use morphgl_batching_cuda_neighbor::{CudaSampler, NEIGHBOR};
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_cuda::{Device, emulation, statistics};
 use morphgl_graph_store::{Array, Dataset, Topology};
@@ -100,14 +100,14 @@ proptest! {
 fn auto_measures_large_tables_alone() {
     // A device of its own: launches are counted.
     let place: Place = "cuda:64".parse().expect("a place");
-    let device = Device::open(&place, &KEY).expect("it is emulated");
+    let device = Device::open(&place, &NEIGHBOR.key).expect("it is emulated");
     for (num_nodes, measured) in [(1 << 16, true), ((1 << 16) - 1, false)] {
         let seeds: Vec<u32> = (0..64).collect();
         let case = Case::new(regular(num_nodes, 256)).of(&seeds).with_fanouts("3,2");
         let options = json!({"topology": "host"});
         let launches = || {
             let before = statistics(&device).launches;
-            let made = CudaNeighbor::new(&case.context(place.clone(), options.clone())).expect("the case is valid");
+            let made = CudaSampler::new(&case.context(place.clone(), options.clone())).expect("the case is valid");
             (statistics(&device).launches > before, made)
         };
         let (first, sampler) = launches();

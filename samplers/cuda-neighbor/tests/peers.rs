@@ -6,10 +6,10 @@ mod common;
 use std::process::Command;
 
 use common::{expected, host};
-use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY, TopologyPlacement};
+use morphgl_batching_cuda_neighbor::{CudaSampler, NEIGHBOR, TopologyPlacement};
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_cuda::{Device, accelerators};
-use morphgl_registry::{BatchId, Batching, Machine, Pick, Place};
+use morphgl_registry::{BatchId, Batching, Machine, Pick, Place, Sampling, ShadowSettings, WalkSettings};
 use serde_json::{Value, json};
 
 #[test]
@@ -52,8 +52,8 @@ fn places() -> Vec<Place> {
     accelerators(&Machine::probe()).into_iter().map(|a| a.place).collect()
 }
 
-fn sampler(case: &Case, place: &Place, options: &Value) -> CudaNeighbor {
-    CudaNeighbor::new(&case.context(place.clone(), options.clone())).expect("the case is valid")
+fn sampler(case: &Case, place: &Place, options: &Value) -> CudaSampler {
+    CudaSampler::new(&case.context(place.clone(), options.clone())).expect("the case is valid")
 }
 
 /// n samplers hold n times as many lists as one, each on one device, and sample what the reference does; a second sampler takes tables
@@ -62,7 +62,7 @@ fn lists() {
     let places = places();
     let num_devices = places.len() as u64;
     let devices: Vec<Device> =
-        places.iter().map(|place| Device::open(place, &KEY).expect("the device is available")).collect();
+        places.iter().map(|place| Device::open(place, &NEIGHBOR.key).expect("the device is available")).collect();
     let free = || devices.iter().map(|device| device.free_bytes().expect("a number")).collect::<Vec<u64>>();
     for (weights, pick, order) in
         [(false, Pick::Uniform, "nodes"), (true, Pick::Uniform, "pages"), (true, Pick::Weighted, "nodes")]
@@ -108,6 +108,20 @@ fn lists() {
         drop((batch, worker, last));
         assert_eq!(free(), empty, "the memory is free again");
     }
+    // Subgraphs and walks read lists on every device, too.
+    let hops = Case::new(graphs::random(900, 200, false));
+    let shadow = ShadowSettings { hops: hops.settings.sampling.hops().expect("fanouts").clone(), layers: 2 };
+    for sampling in [Sampling::Shadow(shadow), Sampling::Walk(WalkSettings::of_layers(2))] {
+        let case = hops.with(|s| s.sampling = sampling);
+        let bytes = 12 * 900 + 4 * case.dataset.topology.num_edges() / 5;
+        let options = json!({"topology": "cached", "topology_bytes": bytes, "peers": "all", "cache": "in-degree"});
+        let samplers: Vec<CudaSampler> = places.iter().map(|place| sampler(&case, place, &options)).collect();
+        for sampler in &samplers {
+            let id = BatchId { epoch: 3, index: 1 };
+            let made = sampler.worker(1).and_then(|mut worker| worker.prepare(id, None)?.wait()).expect("a mini-batch");
+            assert_eq!(host(&made.0), expected(&case, id), "{num_devices} devices, {}", case.settings.sampling);
+        }
+    }
 }
 
 /// An inaccessible peer is an error that names the accessible ones.
@@ -118,9 +132,9 @@ fn apart() {
         [(json!(["cuda:2"]), "give []"), (json!("all"), "[\"cuda:1\"]"), (json!(["cuda:0"]), "leave it out")]
     {
         let context = case.context("cuda:0".parse().expect("a place"), options(peers));
-        let error = CudaNeighbor::new(&context).expect_err("refused").to_string();
+        let error = CudaSampler::new(&context).expect_err("refused").to_string();
         assert!(error.contains("options: peers: cuda:") && error.ends_with(cure), "{error}");
     }
     let context = case.context("cuda:0".parse().expect("a place"), options(json!(["cuda:1"])));
-    CudaNeighbor::new(&context).expect("the peer is accessible");
+    CudaSampler::new(&context).expect("the peer is accessible");
 }

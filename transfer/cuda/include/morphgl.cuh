@@ -70,6 +70,26 @@ __device__ __forceinline__ void scan_buckets(uint32_t num_buckets, uint32_t* cou
     }
 }
 
+// Bitonic sort by a block of so many threads, ascending. Each step compares pairs whose lower position gets the lesser key, so
+// that a key beyond the end would stay there: `n` need not be a power of two.
+template <uint32_t Threads>
+__device__ void block_sort(uint64_t* keys, uint32_t n) {
+    for (uint32_t width = 2; width / 2 < n; width *= 2) {
+        for (uint32_t by = width / 2; by > 0; by /= 2) {
+            const uint32_t flip = by == width / 2 ? width - 1 : by;
+            for (uint32_t a = threadIdx.x; a < n; a += Threads) {
+                const uint32_t b = a ^ flip;
+                if (b > a && b < n && keys[a] > keys[b]) {
+                    const uint64_t key = keys[a];
+                    keys[a] = keys[b];
+                    keys[b] = key;
+                }
+            }
+            __syncthreads();
+        }
+    }
+}
+
 // Philox4x32-10 (Salmon et al., SC'11): four random words for a counter and a key, as in morphgl-sampler-core.
 struct Words {
     uint32_t word[4];
@@ -118,6 +138,93 @@ __device__ __forceinline__ uint32_t sampling_draw(uint32_t i, uint32_t last, uin
         return philox(1u << 28 | hop << 22 | (64 * i + r / 4), node, index, epoch, k0, k1).at(r);
     });
 }
+
+// Marks the offset of a cached row of a graph, which counts from the first row of its part; the bits below the mark are the number of
+// the part.
+#define CACHED (1ull << 63)
+#define PART 56
+
+// Address of element `at` of an edge array: in a part of the cached rows, on this device or a peer, or in the whole array.
+template <typename T>
+__device__ __forceinline__ const T* element(const T* whole, const T* const* cached, uint64_t at) {
+    if ((at & CACHED) == 0) return whole + at;
+    return cached[(at & ~CACHED) >> PART] + (at & ((1ull << PART) - 1));
+}
+
+__device__ __forceinline__ uint64_t load_relaxed(const uint64_t* at) {
+#ifdef MORPHGL_EMULATION
+    return __atomic_load_n(at, __ATOMIC_RELAXED);
+#else
+    return *(const volatile uint64_t*)at;
+#endif
+}
+
+__device__ __forceinline__ void store_relaxed(uint64_t* at, uint64_t value) {
+#ifdef MORPHGL_EMULATION
+    __atomic_store_n(at, value, __ATOMIC_RELAXED);
+#else
+    *(volatile uint64_t*)at = value;
+#endif
+}
+
+// The value of a node without an entry: values have fewer bits.
+#define NO_ENTRY 0xffffffffu
+
+// Hash table of a sampled mini-batch's nodes, by open addressing. An entry is stamp, node, value, from the highest bit on; one
+// with another stamp is empty. A value is a local id, or, in the hop that adds the node, the number of nodes before the hop
+// plus the smallest position among the hop's edges: so the smallest value always wins.
+struct NodeTable {
+    uint64_t* entries;
+    uint32_t mask, layout;  // low byte of the layout: shift of the hash; second byte: bits of a value
+    uint64_t stamp;
+
+    __device__ __forceinline__ uint32_t bits() const { return layout >> 8; }
+
+    __device__ __forceinline__ uint64_t entry(uint32_t node, uint32_t value) const {
+        return (stamp << 32 | node) << bits() | value;
+    }
+
+    __device__ __forceinline__ uint32_t first_slot(uint32_t node) const {
+        const uint32_t shift = layout & 255u;
+        // Direct addressing: a slot for each node of the graph.
+        return shift == 0 ? node : (node * 0x9E3779B1u) >> shift;
+    }
+
+    // Value of the entry at `slot`.
+    __device__ __forceinline__ uint32_t value(uint32_t slot) const {
+        return (uint32_t)(load_relaxed(&entries[slot]) & ((1ull << bits()) - 1));
+    }
+
+    // Lowers the node's value to `value`; returns its slot.
+    __device__ __forceinline__ uint32_t insert(uint32_t node, uint32_t value) const {
+        const uint64_t ours = entry(node, value);
+        uint32_t slot = first_slot(node);
+        for (;;) {
+            uint64_t seen = load_relaxed(&entries[slot]);
+            if (seen >> bits() >> 32 != stamp) {
+                const uint64_t old = atomicCAS(&entries[slot], seen, ours);
+                if (old == seen) return slot;
+                seen = old;
+            }
+            if (seen >> bits() == ours >> bits()) {
+                if (ours < seen) atomicMin(&entries[slot], ours);
+                return slot;
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    // Value of the node's entry, `NO_ENTRY` without one; while nothing is inserted.
+    __device__ __forceinline__ uint32_t find(uint32_t node) const {
+        uint32_t slot = first_slot(node);
+        for (;;) {
+            const uint64_t seen = entries[slot];
+            if (seen >> bits() >> 32 != stamp) return NO_ENTRY;
+            if ((uint32_t)(seen >> bits()) == node) return (uint32_t)(seen & ((1ull << bits()) - 1));
+            slot = (slot + 1) & mask;
+        }
+    }
+};
 
 // Exact values of an f16 and a bf16, given by their bits.
 __device__ __forceinline__ float half_value(uint16_t bits) {

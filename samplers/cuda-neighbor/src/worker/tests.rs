@@ -1,14 +1,14 @@
 use morphgl_conformance::batching::{Case, graphs, reference};
 
 use super::*;
-use crate::CudaNeighbor;
+use crate::CudaSampler;
 
 /// A table is cleared before its stamps wrap around.
 #[test]
 fn stamps_run_out() {
     let case = Case { gather: false, ..Case::new(graphs::random(200, 6, false)) };
     let context = case.context("cuda:0".parse().expect("a place"), serde_json::Value::Null);
-    let sampler = CudaNeighbor::new(&context);
+    let sampler = CudaSampler::new(&context);
     let mut worker = Worker::new(sampler.expect("built").shared(), 1).expect("a worker");
     let mut stamps = Vec::new();
     for epoch in 0..8 {

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use morphgl_batching_cuda_neighbor::{CudaNeighbor, DESCRIPTION};
+use morphgl_batching_cuda_neighbor::{CudaSampler, NEIGHBOR};
 use morphgl_conformance::batching::{Case, graphs, reference};
-use morphgl_registry::{BatchId, Batching, BatchingContext, HostBatch, MiniBatch};
+use morphgl_registry::{BatchId, Batching, BatchingContext, HostBatch, MiniBatch, Sampling};
 use serde_json::Value;
 
 /// Whether there is a device; without one, prints a notice.
 pub(crate) fn available() -> bool {
-    morphgl_conformance::available(&DESCRIPTION)
+    morphgl_conformance::available(&NEIGHBOR)
 }
 
 pub(crate) fn context(case: &Case, options: Value) -> BatchingContext {
@@ -18,8 +18,8 @@ pub(crate) fn context(case: &Case, options: Value) -> BatchingContext {
 }
 
 #[track_caller]
-pub(crate) fn sampler(case: &Case, options: Value) -> CudaNeighbor {
-    CudaNeighbor::new(&context(case, options)).expect("the case is valid")
+pub(crate) fn sampler(case: &Case, options: Value) -> CudaSampler {
+    CudaSampler::new(&context(case, options)).expect("the case is valid")
 }
 
 /// The reference's mini-batch, without features, which are left to transferring.
@@ -58,7 +58,7 @@ pub(crate) fn reordered(case: &Case) -> Case {
     Case { dataset: Arc::new(dataset), ..case.clone() }.of(&seeds)
 }
 
-/// Options of all placements of the topology, for the graph of `case`, and both orders of lists on the host.
+/// Options of all placements of the topology, for the graph of `case`, and both orders of lists on the host, where the kind has them.
 pub(crate) fn placements(case: &Case) -> [Value; 5] {
     let topology = &case.dataset.topology;
     let (node, edge) = if topology.weights().is_some() { (16, 8) } else { (12, 4) };
@@ -67,11 +67,17 @@ pub(crate) fn placements(case: &Case) -> [Value; 5] {
     let largest = (0..topology.num_nodes() as u32).map(|v| topology.degree(v)).max().unwrap_or(0);
     let rows = edge * (topology.num_edges() / 3).max(largest);
     let budget = node * topology.num_nodes() as u64 + rows;
+    let by_page = |mut options: Value| {
+        if !matches!(case.settings.sampling, Sampling::Walk(_)) {
+            options["order"] = "pages".into();
+        }
+        options
+    };
     [
         serde_json::json!({"topology": "device"}),
         serde_json::json!({"topology": "host", "in_flight": 1}),
         serde_json::json!({"topology": "cached", "topology_bytes": budget, "in_flight": 3}),
-        serde_json::json!({"topology": "host", "order": "pages", "lines": 1}),
-        serde_json::json!({"topology": "cached", "topology_bytes": budget, "order": "pages"}),
+        by_page(serde_json::json!({"topology": "host", "lines": 1})),
+        by_page(serde_json::json!({"topology": "cached", "topology_bytes": budget})),
     ]
 }
