@@ -132,6 +132,9 @@ pub struct GivenRows {
     pub degrees: Vec<f32>,
     /// The rows, one per node, before dropout; empty until transferring fills them in.
     pub rows: Vec<f32>,
+    /// What each of the first layer's weights multiplies for these nodes, a matrix of a row per node for each: with them the rows have
+    /// their part in the gradients of the first layer. None where the model has no such matrices.
+    pub inputs: Vec<Vec<f32>>,
     /// Optimizer steps before the parameters that the rows were computed with.
     pub version: u64,
 }
@@ -174,7 +177,9 @@ impl HostBatch {
     pub fn num_bytes(&self) -> usize {
         let block = |b: &Block| 4 * (b.indptr.len() + b.indices.len() + b.weights.as_ref().map_or(0, Vec::len));
         let features = self.features.as_ref().map_or(0, |f| f.as_bytes().len());
-        let given = self.given.as_ref().map_or(0, |g| 4 * (g.nodes.len() + g.degrees.len() + g.rows.len()));
+        let given = self.given.as_ref().map_or(0, |g| {
+            4 * (g.nodes.len() + g.degrees.len() + g.rows.len() + g.inputs.iter().map(Vec::len).sum::<usize>())
+        });
         given
             + 4 * (self.input_nodes.len() + self.degrees.len() + self.labels.len())
             + self.blocks.iter().map(block).sum::<usize>()

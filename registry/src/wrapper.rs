@@ -64,7 +64,7 @@ training_wrapper! {
         fn accumulate_last(batch: &MiniBatch, complete: GradientReady<'_>) -> Result<Handle<Score>>;
         fn step() -> Result<Handle<()>>;
         fn train(batch: &MiniBatch) -> Result<Handle<Score>>;
-        fn first_layer(batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>>;
+        fn first_layer(batch: &HostBatch, rows: &mut Vec<f32>, inputs: &mut [Vec<f32>]) -> Option<Result<()>>;
         fn score(batch: &MiniBatch) -> Result<Handle<Score>>;
         fn score_logits(logits: &[f32], labels: &[i32], num_classes: usize) -> Result<Score>;
         fn infer(nodes: &[u32]) -> Result<Vec<f32>>;

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Job, OperatorBuilder};
 
-/// Hot ratios that are measured. Rows of hot nodes have no part in the first layer's gradient: larger ratios may cost accuracy on
-/// small graphs, and are left to the user (`docs/performance/layer-split.md`).
+/// Hot ratios that are measured. With larger ones most rows of the first layer are stale, which may cost accuracy on small graphs: they
+/// are left to the user (`docs/performance/layer-split.md`).
 const RATIOS: [f64; 3] = [0.0625, 0.125, 0.25];
 
 /// A plan of layer-split training.
@@ -199,10 +199,10 @@ impl Measured {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Option<Self>> {
         let first_layer = first_layer(job, route)?;
-        let trial = Trial::new(first_layer, (&job.dataset, &seeds(job)?, &job.config.sampler), split)?;
+        let trial = Trial::new(first_layer, (&job.dataset, &seeds(job)?, &job.config.sampler), split.clone())?;
         let beside = trial.statistics;
         let trial = Arc::new(trial);
-        let bytes = 8 * (max_ratio * beside.nodes as f64).ceil() as u64 * split.width as u64;
+        let bytes = 8 * (max_ratio * beside.nodes as f64).ceil() as u64 * split.widths().iter().sum::<usize>() as u64;
         let host_bytes = match limits.host_bytes {
             Some(free) if free < bytes => return Ok(None),
             free => free.map(|free| free - bytes),
@@ -225,9 +225,10 @@ impl Measured {
 }
 
 fn settings_of(job: &Job, route: usize, super_batches: SuperBatches, hot_ratio: f64) -> Result<Split> {
-    let (width, learns) = (job.config.spec.model.layer(0).out_dim, learns(job, route)?);
-    let start = BatchId::default();
-    Ok(Split { super_batches, hot_ratio, follow: None, width, learns, start, resumed: false })
+    let model = &job.config.spec.model;
+    let (width, input_widths) = (model.layer(0).out_dim, model.given_input_widths());
+    let (learns, start) = (learns(job, route)?, BatchId::default());
+    Ok(Split { super_batches, hot_ratio, follow: None, width, input_widths, learns, start, resumed: false })
 }
 
 /// Whether the training operator of a route learns.

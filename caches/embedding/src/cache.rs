@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Embeddings of the nodes of super-batches.
 #[derive(Debug)]
 pub struct EmbeddingCache {
-    width: usize,
+    widths: Vec<usize>,
     bound: u64,
     state: Mutex<State>,
     changed: Condvar,
@@ -33,18 +33,19 @@ struct SuperBatch {
 #[derive(Debug)]
 struct VersionedRows {
     version: u64,
-    values: Vec<f32>,
+    matrices: Vec<Vec<f32>>,
 }
 
 impl EmbeddingCache {
-    /// A cache of rows of `width` elements, which may be used up to `bound` steps after the parameters they were computed with.
-    pub fn new(width: usize, bound: u64) -> Self {
-        Self { width, bound, state: Mutex::default(), changed: Condvar::new() }
+    /// A cache of matrices of these widths, each with a row per node, which may be used up to `bound` steps after the parameters they
+    /// were computed with.
+    pub fn new(widths: Vec<usize>, bound: u64) -> Self {
+        Self { widths, bound, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Elements of a row.
-    pub fn width(&self) -> usize {
-        self.width
+    /// Elements of a row of each matrix.
+    pub fn widths(&self) -> &[usize] {
+        &self.widths
     }
 
     /// The largest staleness, in steps.
@@ -72,13 +73,14 @@ impl EmbeddingCache {
         Ok(())
     }
 
-    /// Sets the rows of `super_batch`, in ascending order of their nodes, computed with the parameters after `version` steps.
-    /// Drops the super-batches before the one before it, and returns the memory of one's rows, empty where they are being read.
+    /// Sets the rows of `super_batch`, in ascending order of their nodes, computed with the parameters after `version` steps; a
+    /// matrix may be empty, and is so to its readers. Drops the super-batches before the one before it, and returns the memory of one's
+    /// matrices, none where they are being read.
     ///
     /// # Errors
     ///
-    /// A super-batch without nodes or with rows, or not one row per node.
-    pub fn publish(&self, super_batch: u64, version: u64, values: Vec<f32>) -> Result<Vec<f32>> {
+    /// A super-batch without nodes or with rows; another number of matrices, or not one row per node.
+    pub fn publish(&self, super_batch: u64, version: u64, matrices: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>> {
         let mut state = self.lock();
         let wrong = |what: String| Err(Error::OutOfOrder { super_batch, what });
         let Some(found) = state.super_batches.iter_mut().find(|s| s.number == super_batch) else {
@@ -87,17 +89,20 @@ impl EmbeddingCache {
         if found.rows.is_some() {
             return wrong("it has rows already".to_string());
         }
-        if values.len() != found.nodes.len() * self.width {
-            let (nodes, width) = (found.nodes.len(), self.width);
-            return wrong(format!("it has {nodes} nodes of width {width}, and rows of {} elements", values.len()));
+        let fits =
+            |(matrix, width): (&Vec<f32>, &usize)| matrix.is_empty() || matrix.len() == found.nodes.len() * width;
+        if matrices.len() != self.widths.len() || !matrices.iter().zip(&self.widths).all(fits) {
+            let lengths: Vec<usize> = matrices.iter().map(Vec::len).collect();
+            let (nodes, widths) = (found.nodes.len(), &self.widths);
+            return wrong(format!("it has {nodes} nodes, rows of {widths:?} elements, and matrices of {lengths:?}"));
         }
-        found.rows = Some(Arc::new(VersionedRows { version, values }));
+        found.rows = Some(Arc::new(VersionedRows { version, matrices }));
         let mut freed = Vec::new();
         while let Some(old) = state.super_batches.pop_front_if(|s| s.number + 1 < super_batch) {
-            freed = old.rows.and_then(Arc::into_inner).map_or(freed, |rows| rows.values);
+            freed = old.rows.and_then(Arc::into_inner).map_or(freed, |rows| rows.matrices);
         }
         self.changed.notify_all();
-        freed.clear();
+        freed.iter_mut().for_each(Vec::clear);
         Ok(freed)
     }
 
@@ -143,7 +148,8 @@ impl EmbeddingCache {
         self.wait_for(super_batch, |s| s.rows.as_ref().map(|_| ()))
     }
 
-    /// Copies the rows of `nodes` to `rows`, to be used at `step`, and returns their version. Waits until they are published.
+    /// Copies the rows of `nodes` in every matrix to `out`, to be used at `step`, and returns their version. Waits until they are
+    /// published.
     ///
     /// # Errors
     ///
@@ -151,16 +157,19 @@ impl EmbeddingCache {
     ///
     /// # Complexity
     ///
-    /// O(nodes · width).
-    pub fn read(&self, super_batch: u64, step: u64, nodes: &[u32], rows: &mut Vec<f32>) -> Result<u64> {
+    /// O(nodes · widths).
+    pub fn read(&self, super_batch: u64, step: u64, nodes: &[u32], out: &mut [&mut Vec<f32>]) -> Result<u64> {
         let (map, found) =
             self.wait_for(super_batch, |s| Some((Arc::clone(&s.nodes), Arc::clone(s.rows.as_ref()?))))?;
         self.check(step, found.version)?;
-        rows.clear();
-        rows.reserve(nodes.len() * self.width);
-        for &node in nodes {
-            let index = map.get(node).ok_or(Error::Missing { node, super_batch })?;
-            rows.extend_from_slice(&found.values[index * self.width..][..self.width]);
+        let index = |&node: &u32| map.get(node).ok_or(Error::Missing { node, super_batch });
+        let indices: Vec<usize> = nodes.iter().map(index).collect::<Result<_>>()?;
+        for ((rows, matrix), &width) in out.iter_mut().zip(&found.matrices).zip(&self.widths) {
+            rows.clear();
+            if !matrix.is_empty() {
+                rows.reserve(nodes.len() * width);
+                indices.iter().for_each(|index| rows.extend_from_slice(&matrix[index * width..][..width]));
+            }
         }
         Ok(found.version)
     }
@@ -180,7 +189,8 @@ impl EmbeddingCache {
 
     /// Bytes of the rows that are held.
     pub fn num_bytes(&self) -> u64 {
-        let rows = |s: &SuperBatch| s.rows.as_ref().map_or(0, |rows| 4 * rows.values.len());
+        let rows =
+            |s: &SuperBatch| s.rows.as_ref().map_or(0, |rows| 4 * rows.matrices.iter().map(Vec::len).sum::<usize>());
         self.lock().super_batches.iter().map(rows).sum::<usize>() as u64
     }
 }

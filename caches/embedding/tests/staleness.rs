@@ -43,7 +43,7 @@ impl Sides<'_> {
         } else if self.published == 0 || self.step > (self.published - 1) * self.n {
             let began = self.published.saturating_sub(1) * self.n;
             let version = if self.faulty { began.saturating_sub(self.n) } else { began };
-            self.cache.publish(self.published, version, rows(self.published, version))?;
+            self.cache.publish(self.published, version, vec![rows(self.published, version)])?;
             self.published += 1;
         }
         Ok(())
@@ -57,7 +57,7 @@ impl Sides<'_> {
         }
         let nodes: Vec<u32> = self.cache.nodes(super_batch)?.nodes().collect();
         let mut read = Vec::new();
-        let version = self.cache.read(super_batch, self.step, &nodes, &mut read)?;
+        let version = self.cache.read(super_batch, self.step, &nodes, &mut [&mut read])?;
         for (row, node) in read.chunks(2).zip(nodes) {
             assert_eq!(row, [node as f32, version as f32], "the row of node {node} in super-batch {super_batch}");
         }
@@ -70,7 +70,7 @@ impl Sides<'_> {
 }
 
 fn run(n: u64, bound: u64, faulty: bool, turns: &[bool]) -> Result<u64, Error> {
-    let cache = EmbeddingCache::new(2, bound);
+    let cache = EmbeddingCache::new(vec![2], bound);
     let mut sides = Sides { cache: &cache, n, step: 0, chosen: 0, published: 0, faulty, largest: 0 };
     for &computes in turns {
         if computes { sides.compute() } else { sides.train() }?;
@@ -114,7 +114,7 @@ fn without_the_check_the_same_run_reads_stale_rows() {
 #[test]
 fn a_million_reads_on_threads_keep_the_bound() {
     let (n, super_batches, readers) = (8, 400, 4);
-    let cache = EmbeddingCache::new(2, 2 * n - 1);
+    let cache = EmbeddingCache::new(vec![2], 2 * n - 1);
     let (snapshots, received) = channel::<(u64, u64)>();
     let reads = AtomicU64::new(0);
     let delay = |at: u64| {
@@ -128,7 +128,7 @@ fn a_million_reads_on_threads_keep_the_bound() {
             let publish = |super_batch, version| {
                 cache.choose(super_batch, map(super_batch)).expect("in order");
                 delay(version + 7);
-                cache.publish(super_batch, version, rows(super_batch, version)).expect("in order");
+                cache.publish(super_batch, version, vec![rows(super_batch, version)]).expect("in order");
             };
             publish(0, 0);
             received.iter().for_each(|(super_batch, step)| publish(super_batch + 1, step));
@@ -146,7 +146,8 @@ fn a_million_reads_on_threads_keep_the_bound() {
                         let mut row = Vec::new();
                         for i in 0..80 {
                             let node = ((reader * 80 + i) * 2 + super_batch % 2) as u32 % NODES;
-                            let version = cache.read(super_batch, step, &[node], &mut row).expect("within the bound");
+                            let version =
+                                cache.read(super_batch, step, &[node], &mut [&mut row]).expect("within the bound");
                             assert_eq!(row, [node as f32, version as f32]);
                             assert!(step - version < 2 * n, "step {step} reads version {version}");
                             reads.fetch_add(1, Ordering::Relaxed);

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::{ModelSpec, Normalization};
+use crate::{ModelKind, ModelSpec, Normalization};
 use morphgl_registry::{BatchId, Block, Error, GivenRows, HostBatch, Key, Result};
 
 /// Lengths of the arrays of a mini-batch's given rows, in host memory or on a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenLengths {
     /// Number of nodes.
     pub nodes: usize,
@@ -14,11 +14,31 @@ pub struct GivenLengths {
     pub degrees: usize,
     /// Number of elements of all rows.
     pub elements: usize,
+    /// Number of elements of each matrix that a weight multiplies.
+    pub inputs: Vec<usize>,
 }
 
 impl From<&GivenRows> for GivenLengths {
-    fn from(GivenRows { nodes, degrees, rows, .. }: &GivenRows) -> Self {
-        Self { nodes: nodes.len(), degrees: degrees.len(), elements: rows.len() }
+    fn from(GivenRows { nodes, degrees, rows, inputs, .. }: &GivenRows) -> Self {
+        let inputs = inputs.iter().map(Vec::len).collect();
+        Self { nodes: nodes.len(), degrees: degrees.len(), elements: rows.len(), inputs }
+    }
+}
+
+impl ModelSpec {
+    /// Widths of the matrices that come along with given rows ([`GivenRows::inputs`]), one for each of the first layer's weights: the
+    /// aggregated features for GCN, these and the node's own for GraphSAGE. With them and the rows themselves the first layer's
+    /// gradient is complete (neutronorch §4.2), as far as the rows are those of the parameters at hand.
+    ///
+    /// None for the other models: attention has gradients by every neighbour's row, the perceptron of GIN and normalizations by what is
+    /// inside the layer. Their given rows have no part in the first layer's gradient.
+    pub fn given_input_widths(&self) -> Vec<usize> {
+        let plain = self.normalization == Normalization::None && !self.l2_normalize && !self.has_residual(0);
+        match self.kind {
+            ModelKind::Gcn if plain => vec![self.in_dim],
+            ModelKind::Sage if plain => vec![self.in_dim; 2],
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -26,9 +46,9 @@ impl From<&GivenRows> for GivenLengths {
 ///
 /// # Errors
 ///
-/// A model without a second layer that reads the graph, one with batch normalization, or rows of another number or width.
+/// A model without a second layer that reads the graph, one with batch normalization, or rows or inputs of another number or width.
 pub fn check_given(key: &Key, model: &ModelSpec, id: BatchId, given: Option<GivenLengths>) -> Result<usize> {
-    let Some(GivenLengths { nodes: count, degrees, elements }) = given else { return Ok(0) };
+    let Some(GivenLengths { nodes: count, degrees, elements, inputs }) = given else { return Ok(0) };
     let wrong = |what: String| Err(Error::setting(format!("{key}, {id}"), what));
     if !model.reads_graph() || model.layers < 2 {
         return wrong("it has given rows, and the model has no second layer that reads them".to_string());
@@ -42,6 +62,13 @@ pub fn check_given(key: &Key, model: &ModelSpec, id: BatchId, given: Option<Give
     if elements != count * width || degrees != count {
         return wrong(format!(
             "it has {count} given nodes of width {width}, {elements} elements and {degrees} degrees"
+        ));
+    }
+    if !inputs.is_empty() && inputs != model.given_input_widths().iter().map(|width| count * width).collect::<Vec<_>>()
+    {
+        return wrong(format!(
+            "it has {count} given nodes, and inputs of {inputs:?} elements; the weights multiply rows of {:?}",
+            model.given_input_widths()
         ));
     }
     Ok(count)

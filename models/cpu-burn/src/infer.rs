@@ -42,7 +42,7 @@ impl Layers for Model<'_> {
         let spec = self.0.spec;
         let in_dim = spec.layer(layer).in_dim;
         let input = match input {
-            Input::Features(features) => Features::gather(features.view(), in_dim, &chunk.nodes, &Device::flex()),
+            Input::Features(features) => Features::gather(features.view(), in_dim, &chunk.nodes, None, &Device::flex()),
             Input::Rows(x) => Features::Dense(gather(x, in_dim, &chunk.nodes)),
         };
         let block = adjacency(spec, &chunk.block, &chunk.degrees);

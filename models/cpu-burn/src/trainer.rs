@@ -8,7 +8,7 @@ use std::time::Instant;
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::Dataset;
 use morphgl_layers::{
-    Adjacency, BatchStatistics, Features, Mode, Parameters, Pass, adjacency, score, submitted_losses, values,
+    Adjacency, BatchStatistics, Features, Given, Mode, Parameters, Pass, adjacency, score, submitted_losses, values,
 };
 use morphgl_model_core::{
     ParameterSpec, TrainingSpec, broken_parameter, check_batch, check_context, check_first_layer, check_loss,
@@ -99,8 +99,8 @@ impl CpuBurn {
         let features = batch.features.as_ref().expect("checked above");
         let features = pass.read_features(features.view(), rows, device);
         let nodes = given_mask_nodes(KEY, model, &self.dataset.topology, batch)?;
-        let given = batch.given.as_ref().map_or(&[][..], |given| &given.rows);
-        Ok(pass.forward(features, &blocks, (given, &nodes), batch.num_seeds, statistics))
+        let (rows, inputs) = batch.given.as_ref().map_or((&[][..], &[][..]), |given| (&given.rows, &given.inputs));
+        Ok(pass.forward(features, &blocks, Given { rows, inputs, nodes: &nodes }, batch.num_seeds, statistics))
     }
 
     fn forward_backward(&mut self, batch: &HostBatch) -> Result<Score> {
@@ -261,16 +261,25 @@ impl Training for CpuBurn {
         Ok(pool.install(|| self.score_of(Tensor::from_data(rows, &Device::flex()), labels)))
     }
 
-    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>> {
+    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>, inputs: &mut [Vec<f32>]) -> Option<Result<()>> {
         let (pool, spec) = (Arc::clone(&self.pool), &self.spec.model);
-        Some(check_first_layer(KEY, spec, &self.dataset, batch).map(|(features, block)| {
+        Some(check_first_layer(KEY, spec, &self.dataset, batch).and_then(|(features, block)| {
+            let (nodes, topology) = (&batch.input_nodes, &self.dataset.topology);
+            let keys: Arc<[u32]> = mask_nodes(KEY, spec, topology, batch, nodes.len())?.into();
             pool.install(|| {
-                let parameters = Parameters::new(&self.parameters, &Device::flex());
+                let (device, parameters) = (Device::flex(), Parameters::new(&self.parameters, &Device::flex()));
+                let reading = Mode::Training { seed: self.seed, id: batch.id, nodes: &keys };
+                let dropout = Pass { spec, parameters: &parameters, mode: reading }.input_dropout();
                 let pass = Pass { spec, parameters: &parameters, mode: Mode::Evaluation };
-                let input = Features::gather(features.view(), features.dim(), &batch.input_nodes, &Device::flex());
+                let input = Features::gather(features.view(), features.dim(), nodes, dropout.as_ref(), &device);
                 let block = adjacency(spec, block, &batch.degrees);
                 rows.extend(values(pass.layer(0, &input, block.as_ref(), &mut Vec::new())));
+                if let (Some(block), false) = (&block, inputs.is_empty()) {
+                    let computed = pass.first_inputs(&input, block);
+                    inputs.iter_mut().zip(computed).for_each(|(all, input)| all.extend(values(input)));
+                }
             });
+            Ok(())
         }))
     }
 

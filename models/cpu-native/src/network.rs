@@ -77,6 +77,8 @@ pub(crate) struct Input<'a> {
     pub(crate) second_degrees: &'a [f32],
     /// Rows of the first layer's output after those that are computed, before dropout.
     pub(crate) given: &'a [f32],
+    /// What each of the first layer's weights multiplies for these rows; none where they have no part in its gradient.
+    pub(crate) given_inputs: &'a [Vec<f32>],
     /// Nodes of these rows, which key the dropout masks; empty without dropout.
     pub(crate) given_nodes: &'a [u32],
     /// The features of the first `rows` input nodes, or of the whole store if there are `nodes`.
@@ -96,6 +98,7 @@ impl<'a> Input<'a> {
         degrees: &[],
         second_degrees: &[],
         given: &[],
+        given_inputs: &[],
         given_nodes: &[],
         features: FeatureView::F32(&[]),
         rows: 0,
@@ -267,19 +270,31 @@ impl Network {
         }
     }
 
-    /// Appends the first layer's output over the only block to `rows`, in evaluation mode.
-    pub(crate) fn first_layer(&mut self, parameters: &[f32], input: Input<'_>, rows: &mut Vec<f32>) {
+    /// Appends the first layer's output over the only block to `rows`, with dropout of the features alone, and what its weights
+    /// multiply to `weight_inputs`, if there are any.
+    pub(crate) fn first_layer(
+        &mut self,
+        parameters: &[f32],
+        (input, mode): (Input<'_>, Mode),
+        rows: &mut Vec<f32>,
+        weight_inputs: &mut [Vec<f32>],
+    ) {
         let Self { layers, inputs, .. } = self;
-        let (first, sparse, mode) = (&mut layers[0], inputs.nonzeros.is_some(), Mode::Evaluation);
+        let (first, sparse) = (&mut layers[0], inputs.nonzeros.is_some());
         first.choose_order(input.blocks.first(), sparse);
+        if !weight_inputs.is_empty() && !sparse {
+            first.order = Order::AggregateFirst;
+        }
         inputs.adjacencies[0].prepare(&inputs.spec, &input.blocks[0], input.degrees);
         if sparse {
             inputs.read_nonzeros(first, input, mode);
         } else {
             inputs.read_dense(first, input, mode);
         }
-        first.forward(inputs.context((0, None), parameters, input, mode), mode);
+        let context = inputs.context((0, None), parameters, input, mode);
+        first.forward(context, Mode::Evaluation);
         rows.extend_from_slice(first.out.read(input.num_dst(0) * first.shape.out_dim));
+        first.append_inputs(context, weight_inputs);
     }
 
     /// Scores a mini-batch in evaluation mode.
@@ -322,7 +337,11 @@ impl Network {
                 None => Upstream::Rows(loss_gradient),
                 Some(next) => next.upstream(inputs.graph(input, l + 1), input.num_dst(l + 1)),
             };
-            layer.backward(inputs.context((l, before.last()), parameters, input, mode), upstream, gradients);
+            let context = inputs.context((l, before.last()), parameters, input, mode);
+            if l == 0 && !input.given_inputs.is_empty() {
+                layer.backward_given(context, upstream, (input.given_inputs, input.given_nodes), gradients);
+            }
+            layer.backward(context, upstream, gradients);
             times.backward[l] = start.elapsed().as_secs_f64();
             let first = first_elements[l];
             complete(first, &gradients[first..end]);

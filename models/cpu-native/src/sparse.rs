@@ -174,6 +174,25 @@ impl SparseInput {
         Csr::new((&self.indptr, &self.columns, self.dim), Some(&self.values), None, None)
     }
 
+    /// Adds row `row` times `factor` to `out`.
+    fn add_row(&self, row: usize, factor: f32, out: &mut [f32]) {
+        let row = self.indptr[row] as usize..self.indptr[row + 1] as usize;
+        self.columns[row.clone()].iter().zip(&self.values[row]).for_each(|(&c, v)| out[c as usize] += factor * v);
+    }
+
+    /// Writes the first `num_rows` rows to `out`, with zeros; or, with a sparse matrix, its rows of the product with these.
+    pub(crate) fn densify(&self, matrix: Option<&Csr<'_>>, num_rows: usize, out: &mut [f32]) {
+        parallel::row_blocks(num_rows, [(out, self.dim)], &|rows, [out]| {
+            out.fill(0.0);
+            for (row, out) in rows.zip(out.chunks_exact_mut(self.dim)) {
+                match matrix {
+                    Some(csr) => csr.entries(row).for_each(|(factor, source)| self.add_row(source, factor, out)),
+                    None => self.add_row(row, 1.0, out),
+                }
+            }
+        });
+    }
+
     /// Adds the gradient of a weight, `[width, dim]`, that multiplies the rows of a side, to `out`; `grad` is the gradient of
     /// the product, `width` elements per row, and `sums` is scratch.
     pub(crate) fn gradient(

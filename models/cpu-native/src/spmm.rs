@@ -67,6 +67,14 @@ impl<'a> Csr<'a> {
         self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
 
+    /// The input rows of an output row, each with its coefficient; that of the self loop comes last.
+    pub(crate) fn entries(&self, row: usize) -> impl Iterator<Item = (f32, usize)> {
+        let scale = self.scales.map_or(1.0, |scales| scales[row]);
+        let entry =
+            move |entry: usize| (scale * self.coefficients.map_or(1.0, |c| c[entry]), self.columns[entry] as usize);
+        self.row(row).map(entry).chain(self.self_loop(row))
+    }
+
     /// The coefficient and the input row of an output row's self loop.
     #[inline(always)]
     fn self_loop(&self, row: usize) -> Option<(f32, usize)> {

@@ -195,11 +195,14 @@ fn input<'a>(
         gathered.or(store.map(FeatureMatrix::view)).expect("`check_batch` refuses a mini-batch without them");
     let HostBatch { degrees, labels, .. } = batch;
     let given = batch.given.as_ref().map_or(&[][..], |given| &given.rows);
+    let given_inputs = batch.given.as_ref().filter(|given| !given.nodes.is_empty());
+    let given_inputs = given_inputs.map_or(&[][..], |given| &given.inputs);
     Ok(Input {
         blocks,
         degrees,
         second_degrees,
         given,
+        given_inputs,
         given_nodes: &[],
         features,
         rows,
@@ -280,14 +283,22 @@ impl Training for CpuNative {
         Ok(Handle::ready(score, start.elapsed()))
     }
 
-    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>> {
+    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>, inputs: &mut [Vec<f32>]) -> Option<Result<()>> {
         let (pool, dataset) = (Arc::clone(&self.pool), Arc::clone(&self.dataset));
-        Some(check_first_layer(self.key.clone(), &self.spec.model, &dataset, batch).map(|(store, _)| {
+        let (key, model) = (self.key.clone(), &self.spec.model);
+        let mode = match model.input_dropout > 0.0 {
+            true => Mode::Training { seed: self.seed, id: batch.id },
+            false => Mode::Evaluation,
+        };
+        Some(check_first_layer(key.clone(), model, &dataset, batch).and_then(|(store, _)| {
             let HostBatch { blocks, degrees, input_nodes, .. } = batch;
-            let nodes = Some((store, &input_nodes[..]));
+            let (rows_read, nodes) = (input_nodes.len(), Some((store, &input_nodes[..])));
+            let mask_nodes = mask_nodes(key, model, &dataset.topology, batch, rows_read)?;
+            let features = store.view();
             let input =
-                Input { blocks, degrees, features: store.view(), rows: input_nodes.len(), nodes, ..Input::NONE };
-            pool.install(|| self.network.first_layer(&self.parameters, input, rows));
+                Input { blocks, degrees, features, rows: rows_read, nodes, mask_nodes: &mask_nodes, ..Input::NONE };
+            pool.install(|| self.network.first_layer(&self.parameters, (input, mode), rows, inputs));
+            Ok(())
         }))
     }
 

@@ -13,12 +13,12 @@ use crate::gpu::{Mask, Words};
 use crate::input::Input;
 
 impl<'a> Pass<'_, 'a> {
-    fn gradient(&self, layer: usize, name: &str) -> Floats<'a> {
+    pub(crate) fn gradient(&self, layer: usize, name: &str) -> Floats<'a> {
         self.model.gradient(&parameter(self.model.spec.kind, layer, name))
     }
 
     /// Computes the gradients of a layer's parameters from that of its output, which is overwritten; and, if `rows` is given,
-    /// that of the first `rows` rows of its input, in a new region. Given rows come after those, and have no gradient.
+    /// that of the first `rows` rows of its input, in a new region. Given rows, which come last, have one where it is of use.
     pub(crate) fn layer_backward(
         &mut self,
         mut layer: Layer<'a>,

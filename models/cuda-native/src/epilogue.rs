@@ -137,8 +137,8 @@ pub(crate) fn total(gpu: &Gpu, x: Region, out: Floats<'_>) -> Result<()> {
 }
 
 /// `out = x + y`, or a copy of `x`; `out` may be one of them.
-pub(crate) fn add<'a>(gpu: &Gpu, x: impl Into<Words<'a>>, y: Option<Region>, out: Region) -> Result<()> {
-    let x = x.into();
+pub(crate) fn add<'a>(gpu: &Gpu, x: impl Into<Words<'a>>, y: Option<Region>, out: impl Into<Words<'a>>) -> Result<()> {
+    let (x, out) = (x.into(), out.into());
     assert!(x.len() >= out.len() && y.is_none_or(|y| y.len() >= out.len()), "a sum of as many");
     let arguments = arguments![gpu, x, y, out, out.len() as u64];
     // SAFETY: the kernel's arguments, as long as asserted.

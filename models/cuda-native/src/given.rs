@@ -2,13 +2,13 @@
 
 use morphgl_cuda::{Buffer, CudaBatch, CudaGivenRows, Floats};
 use morphgl_graph_store::Dtype;
-use morphgl_model_core::DropoutSite;
+use morphgl_model_core::{DropoutSite, LayerShape, ModelKind};
 use morphgl_registry::Result;
 
 use crate::arena::Region;
 use crate::edges::InputRows;
-use crate::epilogue::{add, widen};
-use crate::forward::Pass;
+use crate::epilogue::{Factors, add, column_sums, epilogue_backward, widen};
+use crate::forward::{Pass, bias_name};
 use crate::gpu::{Gpu, MaskNodes, Words};
 use crate::norms::Matrix;
 
@@ -26,6 +26,16 @@ impl<'a> Given<'a> {
         Some(Self { given, nodes: MaskNodes { nodes: &given.nodes, keys } })
     }
 
+    /// Number of rows.
+    pub(crate) fn count(&self) -> usize {
+        self.given.nodes.len()
+    }
+
+    /// Whether what the first layer's weights multiply came along.
+    pub(crate) fn has_inputs(&self) -> bool {
+        !self.given.inputs.is_empty()
+    }
+
     /// Degrees of the second block's source nodes: those of the nodes whose rows are computed, then those of the given ones.
     pub(crate) fn degrees(&self, gpu: &mut Gpu, computed: Floats<'_>) -> Result<Region> {
         let given = Floats::from(&self.given.degrees);
@@ -36,7 +46,7 @@ impl<'a> Given<'a> {
     }
 }
 
-impl Pass<'_, '_> {
+impl<'a> Pass<'_, 'a> {
     /// Copies the first layer's output, and the given rows with its dropout after it, to a new region.
     pub(crate) fn append(&mut self, computed: Matrix, Given { given, nodes }: Given<'_>) -> Result<Matrix> {
         let Matrix { region: first, columns } = computed;
@@ -56,5 +66,35 @@ impl Pass<'_, '_> {
             add(self.gpu, rows, None, last)?;
         }
         Ok(Matrix { region, columns })
+    }
+
+    /// Adds the gradients of the first layer's weights and bias by given rows, of which `output` and `gradient` are what the second
+    /// layer has read and its gradient; after the first layer's own backward pass, which sets those gradients.
+    pub(crate) fn given_backward(&mut self, given: Given<'a>, output: Region, gradient: Region) -> Result<()> {
+        let spec = self.model.spec;
+        let LayerShape { in_dim, out_dim, .. } = spec.layer(0);
+        let mark = self.gpu.mark();
+        // Copies, since given rows need not begin where kernels may read four elements at a time.
+        let mut copy = |from: Region| -> Result<Region> {
+            let to = self.gpu.take(from.len())?;
+            add(self.gpu, from, None, to)?;
+            Ok(to)
+        };
+        let (output, gradient) = (copy(output)?, copy(gradient)?);
+        let mask = self.mode.mask_of(given.nodes, 0, DropoutSite::Hidden, spec.dropout);
+        epilogue_backward(self.gpu, gradient, out_dim, None, (output, Some(spec.activation), mask))?;
+        let (sums, bias) = (self.gpu.take(out_dim)?, self.gradient(0, bias_name(spec.kind)));
+        column_sums(self.gpu, gradient, out_dim, Factors::default(), sums)?;
+        add(self.gpu, bias, Some(sums), bias)?;
+        let weights: &[&str] = match spec.kind {
+            ModelKind::Gcn => &["lin.weight"],
+            _ => &["lin_l.weight", "lin_r.weight"],
+        };
+        for (input, name) in given.given.inputs.iter().zip(weights) {
+            let sizes = [given.count(), out_dim, in_dim];
+            self.gpu.linear_weight(sizes, gradient, Floats::from(input), self.gradient(0, name), true)?;
+        }
+        self.gpu.release(mark);
+        Ok(())
     }
 }

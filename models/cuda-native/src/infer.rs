@@ -78,7 +78,7 @@ pub(crate) fn infer(
     infer_in_chunks((KEY, model.spec), &mut layers, of, limits, peers)
 }
 
-/// Appends the first layer's output over the only block of `batch` to `out`, in evaluation mode.
+/// Appends the first layer's output over the only block of `batch` to `out`, without any dropout.
 pub(crate) fn first_layer(
     gpu: &mut Gpu,
     model: Model<'_>,

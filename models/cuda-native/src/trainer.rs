@@ -177,11 +177,24 @@ impl CudaNative {
         let batch_norm = model.normalization == Normalization::Batch;
         let norms: Vec<_> =
             layers.iter().filter(|_| batch_norm).filter_map(|l| Some((l.layer, l.normalized?))).collect();
+        let mut of_given = None;
         while let Some(layer) = layers.pop() {
-            let rows = layers.last().map(|before| before.output.rows());
+            let computed = layers.last().map(|before| before.output.rows());
+            // The last rows of the second layer's input are given.
+            let given = given.filter(|given| layer.layer == 1 && given.has_inputs());
+            let rows = computed.map(|rows| rows + given.map_or(0, |given| given.count()));
+            let (own, read) = (computed.unwrap_or(0) * layer.shape.in_dim, layer.input.rows.words);
             if let Some(input_gradient) = pass.layer_backward(layer, gradient, rows)? {
                 gradient = input_gradient;
             }
+            if let (Some(given), Words::Region(read)) = (given, read) {
+                let [read, of_rows] = [read, gradient].map(|all| all.from(own, all.len() - own));
+                of_given = Some((given, read, of_rows));
+                gradient = gradient.first(own);
+            }
+        }
+        if let Some((given, output, gradient)) = of_given {
+            pass.given_backward(given, output, gradient)?;
         }
         state.accumulate(pass.gpu, layout)?;
         for (layer, norm) in norms {
@@ -243,6 +256,7 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dt
         nodes: given.nodes.len(),
         degrees: given.degrees.len(),
         elements: given.rows.len(),
+        inputs: given.inputs.iter().map(Buffer::len).collect(),
     };
     let num_given = check_given(&KEY, model, batch.id, batch.given.as_ref().map(lengths))?;
     let sizes = |b: &CudaBlock| BlockSizes { num_dst: b.num_dst, num_src: b.num_src, offsets: b.indptr.len() };
@@ -335,12 +349,18 @@ impl Training for CudaNative {
         self.run(batch, false)
     }
 
-    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>) -> Option<Result<()>> {
+    /// What the weights multiply is left out, and a model with dropout of its features refused: beside a device an operator of the host
+    /// computes given rows.
+    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>, _: &mut [Vec<f32>]) -> Option<Result<()>> {
         let (spec, [values, gradients]) = (&self.spec.model, self.state.views());
         let model = Model { spec, layout: &self.layout, values, gradients };
         Some(check_first_layer(KEY, spec, &self.dataset, batch).and_then(|(features, block)| {
             if let Some(refused) = refused_importance(spec, block.importance) {
                 return Err(Error::setting(format!("{KEY}, {}", batch.id), refused));
+            }
+            if spec.input_dropout > 0.0 {
+                let what = "it computes its first layer without input dropout; let an operator of the host do it";
+                return Err(Error::setting(KEY, what));
             }
             first_layer(&mut self.gpu, model, features, batch, (self.threads, rows))
         }))

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use common::{Random, batch, block, context, dataset, give, model, place, transfer};
 use morphgl_graph_store::Dtype;
+use morphgl_model_core::TrainingSpec;
 use morphgl_registry::{HostBatch, MiniBatch, ModelState, NamedTensor, Place, Training};
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cuda_native::CudaNative;
@@ -275,6 +276,11 @@ fn rows_that_nobody_reads() {
     }
 }
 
+/// Widths of what the first layer's weights multiply for given rows.
+fn widths(model: &Value) -> Vec<usize> {
+    TrainingSpec::from_json(&json!({"model": model})).expect("a spec").model.given_input_widths()
+}
+
 /// Given rows after computed ones that end anywhere in a word of four, in products-first layers too.
 #[test]
 fn given_rows() {
@@ -294,7 +300,10 @@ fn given_rows() {
                 model["heads"] = if model["heads"].is_null() { json!(2) } else { model["heads"].clone() };
                 (model["hidden"], model["dropout"]) = (json!(hidden), json!(dropout));
                 model["layers"] = json!(nodes.len() - 1);
-                check_changed(&model, nodes, Dtype::F16, kind == "gcn", &|batch| give(batch, count, hidden));
+                for inputs in [Vec::new(), widths(&model)] {
+                    let change = |batch: &mut HostBatch| give(batch, count, hidden, &inputs);
+                    check_changed(&model, nodes, Dtype::F16, kind == "gcn", &change);
+                }
             }
         }
     }
@@ -304,7 +313,7 @@ fn given_rows() {
     ] {
         let mut model = model("gat", 20, 4, more);
         (model["hidden"], model["dropout"]) = (json!(33), json!(0.4));
-        check_changed(&model, &NODES, Dtype::F32, false, &|batch| give(batch, 77, 33));
+        check_changed(&model, &NODES, Dtype::F32, false, &|batch| give(batch, 77, 33, &[]));
     }
 }
 

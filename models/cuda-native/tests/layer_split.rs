@@ -65,7 +65,16 @@ impl Task {
         let operators = self.operators();
         let super_batches = SuperBatches { batches: operators.routes[0].batching.num_batches() as u32, len };
         let (start, resumed) = (resumed.unwrap_or_default(), resumed.is_some());
-        let settings = Settings { super_batches, hot_ratio, follow: None, width: 8, learns: true, start, resumed };
+        let settings = Settings {
+            super_batches,
+            hot_ratio,
+            follow: None,
+            width: 8,
+            input_widths: vec![],
+            learns: true,
+            start,
+            resumed,
+        };
         let first_layer = Box::new(CpuNative::new(&self.training(Place::Host)).expect("a trainer of the host"));
         let inputs = (&self.dataset, &self.seeds(), &self.sampler);
         let split = LayerSplit::new(operators, first_layer, inputs, settings).expect("it is split");

@@ -94,7 +94,7 @@ fn a_steady_state_takes_no_memory() {
         for (nodes, given) in sizes.into_iter().flat_map(|nodes| [(nodes, 0), (nodes, 70)]) {
             let mut batch = batch(&nodes, SIZES, Dtype::F32, false, 3);
             if given > 0 {
-                give(&mut batch, given, 16);
+                give(&mut batch, given, 16, &[]);
             }
             trainer.accumulate(&transfer(batch)).and_then(|h| h.wait()).expect("accumulated");
             trainer.step().and_then(|h| h.wait()).expect("a step");
@@ -116,7 +116,7 @@ fn given_rows_that_are_no_numbers_change_nothing() {
         let run = |broken: bool| {
             let mut trainer = build(kind);
             let [mut first, mut second, mut third] = [0, 1, 2].map(good);
-            [&mut first, &mut second, &mut third].into_iter().for_each(|batch| give(batch, 30, 16));
+            [&mut first, &mut second, &mut third].into_iter().for_each(|batch| give(batch, 30, 16, &[]));
             let mut handles = vec![trainer.accumulate(&transfer(first)).expect("it is queued")];
             if broken {
                 second.given.as_mut().expect("rows").rows.fill(f32::NAN);

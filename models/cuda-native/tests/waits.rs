@@ -50,7 +50,7 @@ fn steps() {
             // Given rows take two copies and their dropout, and two copies of degrees.
             batches.extend((4..6).map(|seed| {
                 let mut batch = of_seed(seed);
-                give(&mut batch, 30, 16);
+                give(&mut batch, 30, 16, &[]);
                 (transfer(batch), launches + 5)
             }));
         }

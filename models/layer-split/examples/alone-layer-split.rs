@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{Dataset, OpenOptions};
 use morphgl_layer_split::{LayerSplit, Settings, SuperBatches};
+use morphgl_model_core::TrainingSpec;
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Build, Fanouts, Operators, Place, Route, SamplerSettings, SeedSet, Training,
     TrainingContext, TransferringContext,
@@ -42,6 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             hot_ratio,
             follow: None,
             width: hidden,
+            input_widths: TrainingSpec::from_json(&spec)?.model.given_input_widths(),
             learns: true,
             start: BatchId::default(),
             resumed: false,

@@ -40,19 +40,21 @@ impl FirstLayer {
         Ok(Self { host, hops, settings: settings.neighbor()?.clone(), trainer, batch: HostBatch::default() })
     }
 
-    /// Writes the rows of `nodes` by these parameters to `rows`, with the neighbours that the last hop of mini-batch `id` draws.
+    /// Writes the rows of `nodes` by these parameters to the first of `matrices`, with the neighbours that the last hop of mini-batch
+    /// `id` draws, and to the others what the first layer's weights multiply, as far as the operator hands it out.
     pub(crate) fn compute(
         &mut self,
         id: BatchId,
         nodes: &[u32],
         parameters: &[NamedTensor],
-        rows: &mut Vec<f32>,
+        matrices: &mut [Vec<f32>],
     ) -> Result<()> {
         self.trainer.set_parameters(parameters)?;
-        rows.clear();
+        matrices.iter_mut().for_each(Vec::clear);
+        let (rows, inputs) = matrices.split_first_mut().expect("a matrix of rows");
         for nodes in nodes.chunks(CHUNK) {
             self.sample(id, nodes)?;
-            self.trainer.first_layer(&self.batch, rows).unwrap_or_else(|| {
+            self.trainer.first_layer(&self.batch, rows, inputs).unwrap_or_else(|| {
                 Err(Error::setting("layer split", "this training operator does not compute its first layer alone"))
             })?;
         }

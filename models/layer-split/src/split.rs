@@ -18,7 +18,7 @@ use crate::wrap::{self, GivenRowSource, Hot, Message, Snapshot, SplitTraining};
 use crate::{Follow, HotQueue, SplitStatistics, SuperBatchStatistics, SuperBatches};
 
 /// How training is split.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// The super-batches.
     pub super_batches: SuperBatches,
@@ -29,6 +29,8 @@ pub struct Settings {
     pub follow: Option<Follow>,
     /// Width of the first layer's output.
     pub width: usize,
+    /// Widths of what its weights multiply, where given rows have their part in its gradient.
+    pub input_widths: Vec<usize>,
     /// Whether the training operator learns: its parameters are the model's. Else, as on a simulated device, rows are computed
     /// with the first layer's initial ones.
     pub learns: bool,
@@ -36,6 +38,18 @@ pub struct Settings {
     pub start: BatchId,
     /// Whether training goes on from a checkpoint: the optimizer's state is set before the first mini-batch.
     pub resumed: bool,
+}
+
+impl Settings {
+    /// Widths of the matrices of hot nodes: of the first layer's output, then of what its weights multiply.
+    pub fn widths(&self) -> Vec<usize> {
+        [&[self.width], &self.input_widths[..]].concat()
+    }
+
+    /// Empty matrices.
+    pub(crate) fn matrices(&self) -> Vec<Vec<f32>> {
+        vec![Vec::new(); 1 + self.input_widths.len()]
+    }
 }
 
 /// Layer-split training of one training operator.
@@ -65,13 +79,13 @@ impl LayerSplit {
         let (Some(trainer), true) = (trainers.pop(), trainers.is_empty()) else {
             return Err(Error::setting("layer split", "one training operator trains; keep one"));
         };
-        let Settings { super_batches, hot_ratio, width, .. } = settings;
+        let Settings { super_batches, hot_ratio, .. } = settings;
         let most = settings.follow.map_or(1.0, |follow| follow.most.min(1.0));
         if !(0.0..=most).contains(&hot_ratio) {
             return Err(Error::setting("hot ratio", format!("it is {hot_ratio}; give a number from 0 to {most}")));
         }
         let fixed = (!settings.learns).then(|| first_layer.parameters()).transpose()?;
-        let cache = Arc::new(EmbeddingCache::new(width, super_batches.bound()));
+        let cache = Arc::new(EmbeddingCache::new(settings.widths(), super_batches.bound()));
         let (messages, received) = channel();
         let statistics = SplitStatistics::default();
         let own = FirstLayerThread {
@@ -79,7 +93,7 @@ impl LayerSplit {
             queue: HotQueue::new(dataset, seeds, sampler, super_batches, 1)?,
             first_layer: FirstLayer::new(dataset, seeds, sampler, first_layer)?,
             num_nodes: dataset.num_nodes(),
-            rows: Vec::new(),
+            matrices: Vec::new(),
             statistics: statistics.clone(),
             hot_ratio: HotRatio::new(hot_ratio, settings.follow, super_batches),
             settings,
@@ -103,8 +117,8 @@ struct FirstLayerThread {
     queue: HotQueue,
     first_layer: FirstLayer,
     num_nodes: usize,
-    /// The memory of the rows to be computed next.
-    rows: Vec<f32>,
+    /// The memory of what is computed next.
+    matrices: Vec<Vec<f32>>,
     statistics: SplitStatistics,
     hot_ratio: HotRatio,
     settings: Settings,
@@ -138,7 +152,7 @@ impl FirstLayerThread {
             None => {
                 let failed = |e| Error::failed("layer split", e);
                 self.cache.choose(first, map(self.num_nodes, &[])).map_err(failed)?;
-                self.cache.publish(first, 0, Vec::new()).map_err(failed)?;
+                self.cache.publish(first, 0, self.settings.matrices()).map_err(failed)?;
             }
         }
         let mut next = self.choose(first + 1)?;
@@ -168,12 +182,13 @@ impl FirstLayerThread {
         let failed = |e| Error::failed("layer split", e);
         let nodes: Vec<u32> = self.cache.nodes(super_batch).map_err(failed)?.nodes().collect();
         let id = self.settings.super_batches.ids(super_batch).next().unwrap_or_default();
-        let mut rows = std::mem::take(&mut self.rows);
-        self.first_layer.compute(id, &nodes, &snapshot.parameters, &mut rows)?;
+        let mut matrices = std::mem::take(&mut self.matrices);
+        matrices.resize_with(self.cache.widths().len(), Vec::new);
+        self.first_layer.compute(id, &nodes, &snapshot.parameters, &mut matrices)?;
         chosen.computing = start.elapsed().as_secs_f64();
         // Before the rows are published: who reads them may compare what was read with these statistics.
         self.statistics.push(chosen);
-        self.rows = self.cache.publish(super_batch, snapshot.step, rows).map_err(failed)?;
+        self.matrices = self.cache.publish(super_batch, snapshot.step, matrices).map_err(failed)?;
         Ok(())
     }
 

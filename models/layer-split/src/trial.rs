@@ -22,8 +22,8 @@ pub struct Trial {
     settings: Settings,
     num_nodes: usize,
     queue: Mutex<(HotQueue, BTreeMap<u64, Arc<NodeMap>>)>,
-    /// Rows of the hot nodes of one super-batch.
-    rows: Vec<f32>,
+    /// Rows of the hot nodes of one super-batch, and what the first layer's weights multiply for them.
+    matrices: Vec<Vec<f32>>,
     /// What that super-batch took beside training.
     pub statistics: SuperBatchStatistics,
 }
@@ -54,14 +54,14 @@ impl Trial {
         // The first time, memory is new.
         queue.of(super_batch)?;
         let (nodes, mut statistics) = hottest(&mut queue, super_batch, settings.hot_ratio)?;
-        let mut rows = Vec::new();
-        first_layer.compute(start, &nodes, &parameters, &mut rows)?;
+        let mut matrices = settings.matrices();
+        first_layer.compute(start, &nodes, &parameters, &mut matrices)?;
         let computing = Instant::now();
-        first_layer.compute(start, &nodes, &parameters, &mut rows)?;
+        first_layer.compute(start, &nodes, &parameters, &mut matrices)?;
         statistics.computing = computing.elapsed().as_secs_f64();
         let map = Arc::new(crate::split::map(num_nodes, &nodes));
         let queue = Mutex::new((queue, BTreeMap::from([(super_batch, map)])));
-        Ok(Self { settings, num_nodes, queue, rows, statistics })
+        Ok(Self { settings, num_nodes, queue, matrices, statistics })
     }
 
     /// The operators of a route, whose mini-batches are given rows.
@@ -95,14 +95,19 @@ impl GivenNodes for Trial {
 impl GivenRowSource for Trial {
     /// Rows of nodes that the one super-batch does not have are some other node's.
     fn fill(&self, _: BatchId, given: &mut GivenRows) -> Result<(Counters, Duration)> {
-        let (start, width) = (Instant::now(), self.settings.width);
-        let count = (self.rows.len() / width).max(1);
-        given.rows.clear();
-        given.rows.reserve(given.nodes.len() * width);
-        for &node in &given.nodes {
-            let row = node as usize % count * width;
-            given.rows.extend_from_slice(&self.rows[row..row + width]);
+        let start = Instant::now();
+        let inputs = self.settings.input_widths.len();
+        given.inputs.resize_with(inputs, Vec::new);
+        let out = std::iter::once(&mut given.rows).chain(&mut given.inputs);
+        for ((rows, matrix), width) in out.zip(&self.matrices).zip(self.settings.widths()) {
+            let count = (matrix.len() / width).max(1);
+            rows.clear();
+            rows.reserve(given.nodes.len() * width);
+            for &node in given.nodes.iter().filter(|_| !matrix.is_empty()) {
+                rows.extend_from_slice(&matrix[node as usize % count * width..][..width]);
+            }
         }
+        given.inputs.retain(|input| !input.is_empty());
         Ok((Counters::NONE, start.elapsed()))
     }
 }

@@ -137,8 +137,11 @@ impl GivenRowSource for Hot {
         let (super_batch, step, waiting) = (self.super_batches.of(id), self.super_batches.position(id), Instant::now());
         self.cache.wait(super_batch).map_err(|e| failed(id, e))?;
         let filling = Instant::now();
-        let read = self.cache.read(super_batch, step, &given.nodes, &mut given.rows);
+        given.inputs.resize_with(self.cache.widths().len() - 1, Vec::new);
+        let mut out: Vec<&mut Vec<f32>> = std::iter::once(&mut given.rows).chain(&mut given.inputs).collect();
+        let read = self.cache.read(super_batch, step, &given.nodes, &mut out);
         given.version = read.map_err(|e| failed(id, e))?;
+        given.inputs.retain(|input| !input.is_empty());
         let (staleness, rows) = (step - given.version, given.nodes.len() as u64);
         self.statistics.read(staleness, rows, (filling - waiting).as_secs_f64());
         let counters = Counters::NONE

@@ -64,8 +64,16 @@ impl Task {
         let operators = Operators::of(route, Arc::new(batching), transferring, Box::new(ledger));
         let first_layer = morphgl_training_cpu_native::CpuNative::new(&self.training(Place::Host)).expect("a trainer");
         let (start, resumed) = (resumed.unwrap_or_default(), resumed.is_some());
-        let settings =
-            Settings { super_batches, hot_ratio: 0.6, follow: None, width: 8, learns: false, start, resumed };
+        let settings = Settings {
+            super_batches,
+            hot_ratio: 0.6,
+            follow: None,
+            width: 8,
+            input_widths: vec![12],
+            learns: false,
+            start,
+            resumed,
+        };
         let inputs = (&self.dataset, &seeds, &self.sampler);
         let split = LayerSplit::new(operators, Box::new(first_layer), inputs, settings);
         let split = split.expect("it is split");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::{HotQueue, LayerSplit, Settings, SplitStatistics, SuperBatches};
+use morphgl_model_core::TrainingSpec;
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, BatchingWorker, Counters, Fanouts, HostBatch, Key, MiniBatch, NamedTensor,
     Operators, Place, Route, SamplerSettings, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
@@ -16,6 +17,7 @@ struct Task {
     settings: SamplerSettings,
     spec: Value,
     width: usize,
+    input_widths: Vec<usize>,
 }
 
 impl Task {
@@ -26,7 +28,9 @@ impl Task {
         let mut spec = json!({"in_dim": 12, "num_classes": 4, "hidden": 8, "layers": fanouts.0.len()});
         spec.as_object_mut().expect("an object").extend(model.as_object().expect("an object").clone());
         let settings = SamplerSettings { batch_size: 32, seed: 5, ..fanouts.into() };
-        Self { dataset: Arc::new(dataset), settings, spec: json!({"model": spec, "optimizer": {"lr": lr}}), width: 8 }
+        let spec = json!({"model": spec, "optimizer": {"lr": lr}});
+        let input_widths = TrainingSpec::from_json(&spec).expect("a spec").model.given_input_widths();
+        Self { dataset: Arc::new(dataset), settings, spec, width: 8, input_widths }
     }
 
     /// Some training nodes repeat.
@@ -72,8 +76,9 @@ impl Task {
     fn split_from(&self, len: u32, hot_ratio: f64, resumed: Option<BatchId>) -> (Operators, SplitStatistics) {
         let super_batches = SuperBatches { batches: self.batching().num_batches() as u32, len };
         let (start, resumed) = (resumed.unwrap_or_default(), resumed.is_some());
+        let (width, input_widths) = (self.width, self.input_widths.clone());
         let settings =
-            Settings { super_batches, hot_ratio, follow: None, width: self.width, learns: true, start, resumed };
+            Settings { super_batches, hot_ratio, follow: None, width, input_widths, learns: true, start, resumed };
         let inputs = (&self.dataset, &self.seeds(), &self.settings);
         let split = LayerSplit::new(self.operators(), self.trainer(), inputs, settings).expect("it is split");
         (split.operators, split.statistics)
@@ -245,8 +250,16 @@ fn a_failing_first_layer_ends_training_with_its_reason() {
     let other = Task::new("4,3", json!({"kind": "gcn"}), 0.01);
     let super_batches = SuperBatches { batches: task.batching().num_batches() as u32, len: 1 };
     let start = BatchId::default();
-    let settings =
-        Settings { super_batches, hot_ratio: 1.0, follow: None, width: 8, learns: true, start, resumed: false };
+    let settings = Settings {
+        super_batches,
+        hot_ratio: 1.0,
+        follow: None,
+        width: 8,
+        input_widths: vec![],
+        learns: true,
+        start,
+        resumed: false,
+    };
     let inputs = (&task.dataset, &task.seeds(), &task.settings);
     let split = LayerSplit::new(task.operators(), other.trainer(), inputs, settings).expect("it is split");
     let Operators { mut routes, mut trainers } = split.operators;

@@ -70,18 +70,23 @@ impl Features {
         Features::Dense(Tensor::from_data(TensorData::new(values, [num_rows, dim]), device))
     }
 
-    /// Gathers the rows of `nodes` from the matrix `view`, without dropout.
+    /// Gathers the rows of `nodes` from the matrix `view`, with `dropout`.
     ///
     /// # Complexity
     ///
     /// O(nodes · dim).
-    pub fn gather(view: FeatureView<'_>, dim: usize, nodes: &[u32], device: &Device) -> Self {
+    pub fn gather(view: FeatureView<'_>, dim: usize, nodes: &[u32], dropout: Option<&Mask>, device: &Device) -> Self {
         if view.is_sparse(dim) {
-            let rows = SparseRows::read(view, dim, nodes.len(), |row| nodes[row] as usize, None);
+            let rows = SparseRows::read(view, dim, nodes.len(), |row| nodes[row] as usize, dropout);
             return Features::Sparse(Arc::new(rows));
         }
         let mut out = Matrix::zeros(nodes.len(), dim);
-        for_rows(&mut out, |row, out| view.part(nodes[row] as usize * dim, dim).to_f32(out));
+        for_rows(&mut out, |row, out| {
+            view.part(nodes[row] as usize * dim, dim).to_f32(out);
+            if let Some(mask) = dropout {
+                mask.apply(row, dim, out);
+            }
+        });
         Features::Dense(Tensor::from_data(TensorData::new(out.values, [nodes.len(), dim]), device))
     }
 

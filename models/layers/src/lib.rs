@@ -25,7 +25,7 @@ pub use edges::{edge_destinations, edge_sources, sum_edges};
 pub use epilogue::epilogue;
 pub use features::{Features, SparseRows};
 pub use mask::Mask;
-pub use model::{Mode, Pass, adjacency};
+pub use model::{Given, Mode, Pass, adjacency};
 pub use normalization::{BatchStatistics, batch_norm, batch_norm_running, layer_norm, values};
 pub use parameters::Parameters;
 pub use submission::{LayerInput, LossInput, SubmittedLoss, SubmittedModel, score, submitted_losses};

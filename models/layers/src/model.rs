@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::FeatureView;
-use morphgl_model_core::{Attention, Dropout, DropoutSite, ModelKind, ModelSpec, Normalization};
+use morphgl_model_core::{Activation, Attention, Dropout, DropoutSite, ModelKind, ModelSpec, Normalization};
 use morphgl_registry::{BatchId, Block};
 
 use crate::adjacency::{Adjacency, Degrees, GcnNorm};
+use crate::aggregate::aggregate;
 use crate::attention::AttentionOptions;
 use crate::convolution;
 use crate::epilogue::epilogue;
@@ -57,6 +58,18 @@ pub fn adjacency(spec: &ModelSpec, block: &Block, in_degrees: &[f32]) -> Option<
     }))
 }
 
+/// Rows of the first layer's output that a mini-batch brings along: fields as those of
+/// [`GivenRows`](morphgl_registry::GivenRows).
+#[derive(Debug, Clone, Copy)]
+pub struct Given<'a> {
+    /// The rows, before dropout.
+    pub rows: &'a [f32],
+    /// What each of the first layer's weights multiplies for them; none where they have no part in its gradient.
+    pub inputs: &'a [Vec<f32>],
+    /// Their nodes, for dropout.
+    pub nodes: &'a [u32],
+}
+
 /// A forward pass: a model with its parameters, training or not.
 #[derive(Debug, Clone, Copy)]
 pub struct Pass<'a> {
@@ -69,14 +82,19 @@ pub struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// The dropout of the features; none in evaluation.
+    pub fn input_dropout(&self) -> Option<Mask> {
+        self.mode.dropout(0, DropoutSite::Input, self.spec.input_dropout)
+    }
+
     /// Reads the first `rows` rows of the input features, with their dropout.
     pub fn read_features(&self, view: FeatureView<'_>, rows: usize, device: &Device) -> Features {
-        let dropout = self.mode.dropout(0, DropoutSite::Input, self.spec.input_dropout);
+        let dropout = self.input_dropout();
         Features::read(view.part(0, rows * self.spec.in_dim), self.spec.in_dim, dropout.as_ref(), device)
     }
 
-    /// All layers over a mini-batch's blocks; returns the logits of its first `num_seeds` nodes. Rows that are `given`, with their
-    /// nodes for dropout, follow those of the first layer's output; no gradient flows into them.
+    /// All layers over a mini-batch's blocks; returns the logits of its first `num_seeds` nodes. Rows that are `given` follow those of
+    /// the first layer's output.
     /// Statistics of batch normalisation are pushed to `statistics`.
     ///
     /// # Panics
@@ -86,7 +104,7 @@ impl Pass<'_> {
         &self,
         features: Features,
         blocks: &[Option<Arc<Adjacency>>],
-        (given, given_nodes): (&[f32], &[u32]),
+        given: Given<'_>,
         num_seeds: usize,
         statistics: &mut Vec<BatchStatistics>,
     ) -> Tensor<2> {
@@ -94,19 +112,59 @@ impl Pass<'_> {
         let mut x = features;
         for (l, block) in blocks.iter().enumerate() {
             let mut out = self.layer(l, &x, block.as_ref(), statistics);
-            if l == 0 && !given.is_empty() {
-                let [_, width] = out.dims();
-                let mut rows = given.to_vec();
-                if let Some(mask) = self.mode.dropout(0, DropoutSite::Hidden, self.spec.dropout) {
-                    mask.dropout.apply(given_nodes, &mut rows);
-                }
-                let rows = TensorData::new(rows, [given.len() / width, width]);
-                out = Tensor::cat(vec![out.clone(), Tensor::from_data(rows, &out.device())], 0);
+            if l == 0 && !given.rows.is_empty() {
+                let rows = self.given_rows(given, &out);
+                out = Tensor::cat(vec![out, rows], 0);
             }
             x = Features::Dense(out);
         }
         let Features::Dense(logits) = x else { unreachable!("a model has a layer") };
         prefix(logits, num_seeds)
+    }
+
+    /// Given rows with their dropout, as wide as the `computed` ones. Where their inputs came along, their gradient flows through the
+    /// derivative at the rows themselves into the first layer's weights and bias.
+    fn given_rows(&self, given: Given<'_>, computed: &Tensor<2>) -> Tensor<2> {
+        let [_, width] = computed.dims();
+        let tensor = |values: Vec<f32>, width: usize| {
+            let count = values.len() / width;
+            Tensor::from_data(TensorData::new(values, [count, width]), &computed.device())
+        };
+        let dropout = self.mode.dropout(0, DropoutSite::Hidden, self.spec.dropout);
+        let dropout = dropout.map(|mask| Mask { nodes: given.nodes.into(), ..mask });
+        let get = |name: &str| self.parameters.get(&format!("convs.0.{name}"));
+        let (names, bias): (&[&str], _) = match self.spec.kind {
+            ModelKind::Gcn => (&["lin.weight"], "bias"),
+            _ => (&["lin_l.weight", "lin_r.weight"], "lin_l.bias"),
+        };
+        let products = given
+            .inputs
+            .iter()
+            .zip(names)
+            .map(|(input, name)| tensor(input.clone(), self.spec.in_dim).matmul(get(name).transpose()));
+        let Some(sum) = products.reduce(|a, b| a + b) else {
+            return epilogue(tensor(given.rows.to_vec(), width), None, None, dropout);
+        };
+        let linear = epilogue(sum, Some(get(bias)), None, None);
+        // What the activation makes these rows of, and a term of value 0 that has the gradient.
+        let before = |&row: &f32| match self.spec.activation {
+            Activation::Elu if row < 0.0 => row.ln_1p(),
+            Activation::Relu | Activation::Elu => row,
+        };
+        let rows = tensor(given.rows.iter().map(before).collect(), width) + (linear.clone() - linear.detach());
+        epilogue(rows, None, Some(self.spec.activation), dropout)
+    }
+
+    /// What each of the first layer's weights multiplies for the destination nodes of `adjacency`
+    /// ([`ModelSpec::given_input_widths`]), a matrix for each.
+    pub fn first_inputs(&self, x: &Features, adjacency: &Arc<Adjacency>) -> Vec<Tensor<2>> {
+        let rows = match x {
+            Features::Dense(rows) => prefix(rows.clone(), adjacency.num_src),
+            // The nonzeros times the identity.
+            Features::Sparse(_) => x.linear(Tensor::eye(x.dim(), &self.parameters.device()), adjacency.num_src),
+        };
+        let inputs = [aggregate(rows.clone(), adjacency), prefix(rows, adjacency.num_dst)];
+        inputs.into_iter().take(self.spec.given_input_widths().len()).collect()
     }
 
     /// One layer, with its normalisation, activation and dropout.

@@ -93,7 +93,7 @@ proptest! {
         let weight = tensor(numbers(5 * dim, 3), dim, &Device::flex());
         // Gathered rows are the matrix's rows.
         let nodes: Vec<u32> = (0..rows as u32).rev().chain([0]).collect();
-        let gathered = values(Features::gather(view, dim, &nodes, &Device::flex()).linear(weight.clone(), nodes.len()));
+        let gathered = values(Features::gather(view, dim, &nodes, None, &Device::flex()).linear(weight.clone(), nodes.len()));
         let all = values(Features::read(view, dim, None, &Device::flex()).linear(weight.clone(), rows));
         for (row, &v) in gathered.chunks_exact(5).zip(&nodes) {
             prop_assert_eq!(row, &all[v as usize * 5..(v as usize + 1) * 5]);

@@ -49,6 +49,8 @@ pub struct CudaGivenRows {
     pub degrees: Buffer<f32>,
     /// The rows, one per node, before dropout.
     pub rows: Buffer<f32>,
+    /// What each of the first layer's weights multiplies for these nodes.
+    pub inputs: Vec<Buffer<f32>>,
     /// Optimizer steps before the parameters that the rows were computed with.
     pub version: u64,
 }
@@ -143,10 +145,9 @@ impl CudaBatch {
         let hops = self.blocks.iter().flat_map(|block| {
             [block.indptr.block(), block.indices.block()].into_iter().chain(block.weights.as_ref().map(Buffer::block))
         });
-        let given = self
-            .given
-            .iter()
-            .flat_map(|CudaGivenRows { nodes, degrees, rows, .. }| [nodes.block(), degrees.block(), rows.block()]);
+        let given = self.given.iter().flat_map(|CudaGivenRows { nodes, degrees, rows, inputs, .. }| {
+            [nodes.block(), degrees.block(), rows.block()].into_iter().chain(inputs.iter().map(Buffer::block))
+        });
         let features = self.features.as_ref().map(|features| features.bytes.block());
         nodes.into_iter().chain(hops).chain(features).chain(given)
     }
@@ -179,6 +180,7 @@ impl CudaBatch {
                 nodes: Buffer::of(stream, &given.nodes)?,
                 degrees: Buffer::of(stream, &given.degrees)?,
                 rows: Buffer::of(stream, &given.rows)?,
+                inputs: given.inputs.iter().map(|input| Buffer::of(stream, input)).collect::<Result<_>>()?,
                 version: given.version,
             })
         });
@@ -258,6 +260,7 @@ impl DeviceBatch for CudaBatch {
                 nodes: given.nodes.to_vec(&stream)?,
                 degrees: given.degrees.to_vec(&stream)?,
                 rows: given.rows.to_vec(&stream)?,
+                inputs: given.inputs.iter().map(|input| input.to_vec(&stream)).collect::<Result<_>>()?,
                 version: given.version,
             }))
         });

@@ -116,11 +116,12 @@ impl Copies<'_> {
             Ok(CudaFeatures { dim: *dim, dtype: *dtype, bytes: self.array(bytes)? })
         });
         let features = features.transpose()?;
-        let given = batch.given.as_ref().map(|CudaGivenRows { nodes, degrees, rows, version }| -> Result<_> {
+        let given = batch.given.as_ref().map(|CudaGivenRows { nodes, degrees, rows, inputs, version }| -> Result<_> {
             Ok(CudaGivenRows {
                 nodes: self.array(nodes)?,
                 degrees: self.array(degrees)?,
                 rows: self.array(rows)?,
+                inputs: inputs.iter().map(|input| self.array(input)).collect::<Result<_>>()?,
                 version: *version,
             })
         });

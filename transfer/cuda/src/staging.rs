@@ -82,6 +82,7 @@ impl Staging {
         let given = batch.given.as_ref().map(|given| -> Result<CudaGivenRows> {
             Ok(CudaGivenRows {
                 rows: arena.send(stream, &given.rows)?,
+                inputs: given.inputs.iter().map(|input| arena.send(stream, input)).collect::<Result<_>>()?,
                 nodes: arena.send(stream, &given.nodes)?,
                 degrees: arena.send(stream, &given.degrees)?,
                 version: given.version,
@@ -121,7 +122,10 @@ impl Staging {
 fn sizes(batch: &HostBatch) -> impl Iterator<Item = usize> + '_ {
     let block = |b: &Block| [b.indptr.len(), b.indices.len(), b.weights.as_ref().map_or(0, Vec::len)];
     let others = [batch.input_nodes.len(), batch.degrees.len(), batch.labels.len()];
-    let given = batch.given.iter().flat_map(|given| [given.nodes.len(), given.degrees.len(), given.rows.len()]);
+    let given = batch.given.iter().flat_map(|given| {
+        let inputs = given.inputs.iter().map(Vec::len);
+        [given.nodes.len(), given.degrees.len(), given.rows.len()].into_iter().chain(inputs)
+    });
     batch.blocks.iter().flat_map(block).chain(others).chain(given).map(|elements| 4 * elements)
 }
 

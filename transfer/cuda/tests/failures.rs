@@ -100,7 +100,13 @@ fn batches(device: &Device) -> Result<u64> {
         degrees: vec![2.0, 3.0],
         blocks: vec![block],
         features: None,
-        given: Some(Box::new(GivenRows { nodes: vec![6], degrees: vec![1.0], rows: vec![0.5, -1.0], version: 3 })),
+        given: Some(Box::new(GivenRows {
+            nodes: vec![6],
+            degrees: vec![1.0],
+            rows: vec![0.5, -1.0],
+            version: 3,
+            ..GivenRows::default()
+        })),
         labels: vec![1],
     };
     let mut batch = CudaBatch::upload(&stream, &host)?;

@@ -86,7 +86,13 @@ fn given_rows_leave_out_the_edges_that_computed_ones_would_have() {
     // Half as many rows are given as computed, so half as many edges of the first layer are left out.
     let (edges, first, rows) = (batch.num_edges() as f64, batch.blocks[0].num_edges() as f64, batch.blocks[0].num_dst);
     let nodes = vec![0; rows / 2];
-    let given = GivenRows { degrees: vec![1.0; nodes.len()], rows: vec![0.5; nodes.len()], nodes, version: 7 };
+    let given = GivenRows {
+        degrees: vec![1.0; nodes.len()],
+        rows: vec![0.5; nodes.len()],
+        nodes,
+        version: 7,
+        inputs: Vec::new(),
+    };
     let left_out = first * given.nodes.len() as f64 / rows as f64;
     batch.given = Some(Box::new(given));
     let copied = SimBatch::copy(&device, &key, &batch).expect("memory for two");

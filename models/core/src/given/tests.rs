@@ -32,17 +32,20 @@ fn blocks_chain_by_the_rows_that_are_computed_and_given() {
 #[test]
 fn errors_name_the_fault_of_given_rows() {
     let model = ModelSpec { layers: 2, hidden: 8, ..ModelSpec::new(ModelKind::Sage, 3, 2) };
-    let fits = GivenLengths { nodes: 3, degrees: 3, elements: 24 };
+    let fits = || GivenLengths { nodes: 3, degrees: 3, elements: 24, inputs: vec![9, 9] };
     let check =
         |model: &ModelSpec, given| check_given(&KEY, model, BatchId::default(), given).map_err(|e| e.to_string());
-    assert_eq!(check(&model, Some(fits)), Ok(3));
+    assert_eq!(check(&model, Some(fits())), Ok(3));
+    assert_eq!(check(&model, Some(GivenLengths { inputs: Vec::new(), ..fits() })), Ok(3));
     assert_eq!(check(&model, None), Ok(0));
     for (model, given, expected) in [
-        (model.clone(), GivenLengths { elements: 0, ..fits }, "3 given nodes of width 8, 0 elements and 3 degrees"),
-        (model.clone(), GivenLengths { degrees: 2, ..fits }, "3 given nodes of width 8, 24 elements and 2 degrees"),
-        (ModelSpec { layers: 1, ..model.clone() }, fits, "no second layer"),
-        (ModelSpec { kind: ModelKind::Mlp, ..model.clone() }, fits, "no second layer"),
-        (ModelSpec { normalization: Normalization::Batch, ..model.clone() }, fits, "batch normalization"),
+        (model.clone(), GivenLengths { elements: 0, ..fits() }, "3 given nodes of width 8, 0 elements and 3 degrees"),
+        (model.clone(), GivenLengths { degrees: 2, ..fits() }, "3 given nodes of width 8, 24 elements and 2 degrees"),
+        (model.clone(), GivenLengths { inputs: vec![9, 6], ..fits() }, "inputs of [9, 6] elements"),
+        (ModelSpec { kind: ModelKind::Gcn, ..model.clone() }, fits(), "the weights multiply rows of [3]"),
+        (ModelSpec { layers: 1, ..model.clone() }, fits(), "no second layer"),
+        (ModelSpec { kind: ModelKind::Mlp, ..model.clone() }, fits(), "no second layer"),
+        (ModelSpec { normalization: Normalization::Batch, ..model.clone() }, fits(), "batch normalization"),
     ] {
         let error = check(&model, Some(given)).expect_err("refused");
         assert!(error.starts_with("Training_CPU_Test, mini-batch 0") && error.contains(expected), "{error}");

@@ -39,7 +39,7 @@ pub(super) struct Buffers {
     transformed_grad: Buffer,
     scratch: Buffer,
     vectors: Vec<f32>,
-    lane_sums: Buffer,
+    pub(super) lane_sums: Buffer,
 }
 
 /// Gradient of a layer's output, as the next layer or the loss provides it.
@@ -54,7 +54,7 @@ pub(crate) enum Upstream<'a> {
 
 impl Upstream<'_> {
     /// Writes the gradient of rows `rows` of the output.
-    fn fill(&self, level: SimdLevel, rows: Range<usize>, width: usize, out: &mut [f32]) {
+    pub(super) fn fill(&self, level: SimdLevel, rows: Range<usize>, width: usize, out: &mut [f32]) {
         let (direct, aggregated) = match *self {
             Upstream::Rows(direct) => (direct, None),
             Upstream::Aggregated { csr, sums, root } => (root, csr.map(|csr| (csr, sums))),
@@ -79,20 +79,20 @@ impl Upstream<'_> {
 
 /// Division of rows into lanes of whole blocks.
 #[derive(Clone, Copy)]
-struct Lanes {
+pub(super) struct Lanes {
     rows: usize,
     rows_per_lane: usize,
-    count: usize,
+    pub(super) count: usize,
 }
 
 impl Lanes {
-    fn new(rows: usize) -> Self {
+    pub(super) fn new(rows: usize) -> Self {
         let rows_per_lane = rows.div_ceil(LANES).next_multiple_of(ROWS).max(ROWS);
         Self { rows, rows_per_lane, count: rows.div_ceil(rows_per_lane) }
     }
 
     /// The blocks of a lane, each with its first row inside of the lane.
-    fn blocks(self, lane: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
+    pub(super) fn blocks(self, lane: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
         let lane = parallel::block(lane, self.rows_per_lane, self.rows);
         lane.clone().step_by(ROWS).map(move |start| (start..(start + ROWS).min(lane.end), start - lane.start))
     }
@@ -370,7 +370,7 @@ impl Layer {
 const TASK: usize = 1 << 12;
 
 /// Adds the sums of all lanes, `lane_size` elements each, to the gradients; `ranges` are those of a lane's parts, in order.
-fn add_lanes<'a>(
+pub(super) fn add_lanes<'a>(
     level: SimdLevel,
     lanes: &[f32],
     lane_size: usize,

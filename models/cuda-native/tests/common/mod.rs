@@ -22,8 +22,9 @@ pub(crate) fn transfer(batch: HostBatch) -> MiniBatch {
     CudaBatch::upload(&stream, &batch).expect("memory").into_batch()
 }
 
-/// Gives a mini-batch `count` rows of `width` columns, as the last source nodes of its second block, which gets new edges.
-pub(crate) fn give(batch: &mut HostBatch, count: usize, width: usize) {
+/// Gives a mini-batch `count` rows of `width` columns, as the last source nodes of its second block, which gets new edges; and as many of
+/// `inputs` columns, one matrix each.
+pub(crate) fn give(batch: &mut HostBatch, count: usize, width: usize, inputs: &[usize]) {
     let mut random = Random(u64::from(batch.id.index) + 77);
     let (first, second) = (batch.blocks[0].num_dst, &batch.blocks[1]);
     batch.blocks[1] = block(first + count, second.num_dst, 4, second.weights.is_some(), &mut random);
@@ -31,7 +32,9 @@ pub(crate) fn give(batch: &mut HostBatch, count: usize, width: usize) {
         // Nodes of other masks than those of any row's number.
         nodes: (0..count as u32).map(|i| 10_000 + 3 * i).collect(),
         degrees: (0..count).map(|_| 1.0 + random.below(9) as f32).collect(),
-        rows: (0..count * width).map(|_| random.unit()).collect(),
+        // With a gradient: rows that an activation can give.
+        rows: (0..count * width).map(|_| random.unit().max(if inputs.is_empty() { -1.0 } else { 0.0 })).collect(),
+        inputs: inputs.iter().map(|width| (0..count * width).map(|_| random.unit()).collect()).collect(),
         version: 3,
     }));
 }

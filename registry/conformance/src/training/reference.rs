@@ -17,7 +17,7 @@ type RowVectors = Vec<Vec<f64>>;
 pub fn logits(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> RowVectors {
     let kind = model["kind"].as_str().expect("a kind");
     let layers = layers(model);
-    let gcn = Norm::Gcn { added: if model["self_loops"] == false { 0.0 } else { 1.0 } };
+    let gcn = Norm::gcn(model);
     let mut x = features(dataset);
     for layer in 0..layers {
         let last = layer + 1 == layers;
@@ -72,6 +72,20 @@ pub fn logits(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> R
     x
 }
 
+/// What each of the first layer's weights multiplies for `nodes`, row after row, with all neighbours: a matrix for each weight, none for a
+/// model whose given rows have no part in the first layer's gradient.
+pub(super) fn first_inputs(dataset: &Dataset, model: &Value, nodes: &[u32]) -> Vec<Vec<f32>> {
+    let x = features(dataset);
+    let plain = model.get("normalization").is_none() && model["l2_normalize"] != true;
+    let inputs = match model["kind"].as_str() {
+        Some("gcn") if plain => vec![aggregate(dataset, &x, Norm::gcn(model))],
+        Some("sage") if plain => vec![aggregate(dataset, &x, Norm::Mean), x],
+        _ => Vec::new(),
+    };
+    let rows = |input: RowVectors| nodes.iter().flat_map(|&v| input[v as usize].clone()).map(|x| x as f32).collect();
+    inputs.into_iter().map(rows).collect()
+}
+
 fn leaky(x: f64) -> f64 {
     if x > 0.0 { x } else { 0.2 * x }
 }
@@ -101,6 +115,12 @@ enum Norm {
     Gcn {
         added: f64,
     },
+}
+
+impl Norm {
+    fn gcn(model: &Value) -> Self {
+        Norm::Gcn { added: if model["self_loops"] == false { 0.0 } else { 1.0 } }
+    }
 }
 
 fn aggregate(dataset: &Dataset, x: &RowVectors, norm: Norm) -> RowVectors {

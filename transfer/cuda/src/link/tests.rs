@@ -37,7 +37,13 @@ fn batch(index: u32) -> HostBatch {
         degrees: floats(900),
         blocks: vec![block(Some(floats(777))), block(None)],
         features: Some(features),
-        given: Some(Box::new(GivenRows { nodes: numbers(7), degrees: floats(7), rows: floats(70), version: 4 })),
+        given: Some(Box::new(GivenRows {
+            nodes: numbers(7),
+            degrees: floats(7),
+            rows: floats(70),
+            inputs: vec![floats(21), floats(14)],
+            version: 4,
+        })),
         labels: Vec::new(),
     }
 }
