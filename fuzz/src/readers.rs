@@ -66,6 +66,7 @@ pub const READERS: &[Reader] = &[
     Reader { name: "plan", files: &["cpu.json", "device.json"], tokens: JSON, run: plan },
     Reader { name: "profile", files: &["cpu.json"], tokens: JSON, run: profile },
     Reader { name: "config", files: &["sage.toml"], tokens: TEXT, run: config },
+    Reader { name: "machine", files: &["eight-v100.toml"], tokens: TEXT, run: machine },
 ];
 
 impl Reader {
@@ -163,6 +164,16 @@ fn profile(sandbox: &Sandbox, _: usize, bytes: &[u8]) -> Outcome {
             let problem = profile.problem(profile.machine.cores, Default::default());
             let _ = morphgl_plan::plan(&problem).map(|plans| plans.best().check().expect("the planner's own"));
         }
+    })
+}
+
+fn machine(_: &Sandbox, _: usize, bytes: &[u8]) -> Outcome {
+    let Ok(text) = morphgl_platform::text(bytes.to_vec()) else { return Outcome::Refused };
+    checked(morphgl_sim::MachineDescription::parse("machine", &text), |machine| {
+        let places: Vec<_> = machine.machine().accelerators.into_iter().map(|device| device.place).collect();
+        let seconds = machine.in_use_by_all().all_reduce(&places, 1e6);
+        assert!(seconds.is_finite() && seconds >= 0.0, "{seconds} s");
+        assert!(places.iter().all(|place| machine.device(place).is_some()));
     })
 }
 

@@ -10,6 +10,8 @@ use crate::{Counters, Result};
 pub struct Measured {
     /// Duration on the resource.
     pub busy: Duration,
+    /// In virtual time, the wait for others before the work was done, besides `busy`; zero in real time, which clocks measure.
+    pub waited: Duration,
     /// Counters.
     pub counters: Counters,
 }
@@ -29,14 +31,19 @@ pub struct Handle<T> {
 }
 
 enum State<T> {
-    Ready(T, Duration),
+    Ready(T, [Duration; 2]),
     Pending(Box<dyn Wait<T>>),
 }
 
 impl<T> Handle<T> {
     /// Completed work.
     pub fn ready(value: T, took: Duration) -> Self {
-        Self { state: State::Ready(value, took), counters: Counters::NONE }
+        Self { state: State::Ready(value, [took, Duration::ZERO]), counters: Counters::NONE }
+    }
+
+    /// Completed work that waited for others in virtual time ([`Measured::waited`]).
+    pub fn ready_after(value: T, took: Duration, waited: Duration) -> Self {
+        Self { state: State::Ready(value, [took, waited]), counters: Counters::NONE }
     }
 
     /// Work that is still running.
@@ -67,7 +74,7 @@ impl<T> Handle<T> {
     /// Waits for the work; returns its result, duration and counters.
     pub fn measured(self) -> Result<(T, Measured)> {
         match self.state {
-            State::Ready(value, busy) => Ok((value, Measured { busy, counters: self.counters })),
+            State::Ready(value, [busy, waited]) => Ok((value, Measured { busy, waited, counters: self.counters })),
             State::Pending(work) => {
                 let (value, mut measured) = work.wait()?;
                 measured.counters += self.counters;
@@ -84,11 +91,11 @@ impl<T> Handle<T> {
     {
         match (self, next) {
             (
-                Handle { state: State::Ready(value, took), mut counters },
+                Handle { state: State::Ready(value, first), mut counters },
                 Ok(Handle { state: State::Ready((), then), counters: more }),
             ) => {
                 counters += more;
-                Handle { state: State::Ready(value, took + then), counters }
+                Handle { state: State::Ready(value, [first[0] + then[0], first[1] + then[1]]), counters }
             }
             (first, next) => Handle::pending(InOrder { first, next }),
         }
@@ -111,6 +118,7 @@ impl<T: Send> Wait<T> for InOrder<T> {
         let (value, mut measured) = self.first.measured()?;
         let ((), then) = next?;
         measured.busy += then.busy;
+        measured.waited += then.waited;
         measured.counters += then.counters;
         Ok((value, measured))
     }
@@ -119,7 +127,7 @@ impl<T: Send> Wait<T> for InOrder<T> {
 impl<T> fmt::Debug for Handle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            State::Ready(_, took) => write!(f, "Handle(ready, {took:?})"),
+            State::Ready(_, [took, _]) => write!(f, "Handle(ready, {took:?})"),
             State::Pending(_) => write!(f, "Handle(pending)"),
         }
     }

@@ -3,6 +3,7 @@
 mod batch;
 mod built;
 mod cache;
+mod clock;
 mod counter;
 mod description;
 mod error;
@@ -22,6 +23,7 @@ mod wrapper;
 pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, GivenRows, HostBatch, MiniBatch};
 pub use built::{Operators, RouteOperators, TrainingOperator};
 pub use cache::{CacheCurve, CachePoint};
+pub use clock::VirtualClock;
 pub use counter::{CACHE_HITS, CACHE_REQUESTS, CounterSpec, Counters, DISK_BYTES, DISK_READS, LINK_BYTES, PEER_BYTES};
 pub use description::{Build, Description, FeatureFill, Unavailable};
 pub use error::{Error, ErrorKind, Result, SamplingSetting, panic_message};

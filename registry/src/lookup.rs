@@ -41,6 +41,24 @@ impl Registry {
         Self::new(inventory::iter::<Description>.into_iter().cloned().collect(), Machine::probe())
     }
 
+    /// The simulated ones of the operators that the linked crates submitted, on a described machine with its accelerators: all are
+    /// available there but those between devices, whose connections no description has yet, and no other operator is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Registry::collect`].
+    pub fn described(machine: Machine) -> Result<Self> {
+        let simulated = inventory::iter::<Description>
+            .into_iter()
+            .filter(|operator| operator.simulated && !operator.between_devices);
+        let on_it = |description: &Description| Description {
+            probe: |_| Ok(()),
+            accelerators: |_| Vec::new(),
+            ..description.clone()
+        };
+        Self::new(simulated.map(on_it).collect(), machine)
+    }
+
     /// A registry of `descriptions` on `machine`, whose accelerators are added. Every operator is probed here, and never again.
     ///
     /// # Errors

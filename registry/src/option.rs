@@ -43,6 +43,8 @@ pub enum OptionRole {
     CachePolicy,
     /// The limit of all caches of a run (`--cache POLICY:SIZE`), in bytes; its default where there is none.
     CacheBytes,
+    /// The described machine that the run is simulated on (`--machine`); its default where there is none.
+    Machine,
 }
 
 /// One option of an operator, as `morphgl ops --options` lists it.
@@ -89,6 +91,12 @@ impl OptionSpec {
     /// The same option, set by the run's cache policy where the user does not set it.
     pub const fn of_cache_policy(mut self) -> Self {
         self.role = OptionRole::CachePolicy;
+        self
+    }
+
+    /// The same option, set by the machine that the run is simulated on.
+    pub const fn of_machine(mut self) -> Self {
+        self.role = OptionRole::Machine;
         self
     }
 

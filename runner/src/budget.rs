@@ -4,7 +4,8 @@
 use anyhow::Result;
 use morphgl_hotness::CachePolicy;
 use morphgl_registry::{Key, OptionRole, OptionSpec, Phase, Registry};
-use serde_json::{Map, Value};
+use morphgl_sim::MachineDescription;
+use serde_json::{Map, Value, json};
 
 use crate::JobConfig;
 
@@ -57,6 +58,12 @@ pub(crate) fn options(
     Ok(if options.is_empty() { Value::Null } else { Value::Object(options) })
 }
 
+/// The described machine as the job's operators use it: where there are some on every device, these work at once.
+pub(crate) fn machine(config: &JobConfig) -> Option<MachineDescription> {
+    let machine = config.machine.as_ref()?;
+    Some(if config.every_device { machine.in_use_by_all() } else { machine.clone() })
+}
+
 /// Whether the operator takes the run's cache policy.
 pub(crate) fn caches(registry: &Registry, key: &Key) -> bool {
     let takes = |spec: &OptionSpec| spec.role == OptionRole::CachePolicy;
@@ -81,6 +88,7 @@ fn default(config: &JobConfig, spec: &OptionSpec, purpose: Purpose, gathers: boo
             Some(config.cache).filter(|&policy| policy != CachePolicy::Auto).map(|policy| policy.to_string().into())
         }
         OptionRole::CacheBytes => config.cache_bytes.filter(|_| purpose.is_training()).map(Value::from),
+        OptionRole::Machine => machine(config).map(|machine| json!(machine)),
         OptionRole::Setting | OptionRole::CachePolicy => {
             spec.single_pass.filter(|_| !purpose.is_training()).map(Value::from)
         }

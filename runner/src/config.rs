@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use morphgl_hotness::CachePolicy;
 use morphgl_model_core::{ModelKind, ModelSpec, TrainingSpec};
 use morphgl_registry::{Fanout, Fanouts, Key, NeighborSettings, Registry, SamplerSettings};
+use morphgl_sim::MachineDescription;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -40,6 +41,9 @@ pub struct JobConfig {
     /// Maximum bytes of an operator's cache; `None` leaves it to the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u64>,
+    /// The described machine that the job is simulated on; `None` on the one that there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineDescription>,
 }
 
 fn is_auto(policy: &CachePolicy) -> bool {
@@ -75,6 +79,7 @@ impl JobConfig {
             disk_bytes: None,
             cache: CachePolicy::Auto,
             cache_bytes: None,
+            machine: None,
         }
     }
 

@@ -9,6 +9,7 @@ use morphgl_execute::Stop;
 use morphgl_group::Shards;
 use morphgl_platform::SmallPages;
 use morphgl_registry::Registry;
+use morphgl_sim::MachineDescription;
 
 use crate::AllocatorHooks;
 use crate::memory::ProcessMemory;
@@ -71,6 +72,8 @@ pub struct RunContext {
     stop: Stop,
     observer: Arc<dyn Observer>,
     shards: Option<Arc<Shards>>,
+    /// The described machine that the run is simulated on; `None` on the one that there is.
+    machine: Option<Arc<MachineDescription>>,
     /// Held by a run with little memory.
     small_pages: Arc<OnceLock<Arc<SmallPages>>>,
 }
@@ -97,7 +100,23 @@ impl RunContext {
             Some(ranks) if !ranks.is_first() => Arc::new(OfOtherRank(observer)),
             _ => observer,
         };
-        Ok(Self { process, registry, stop, observer, shards: None, small_pages: Arc::default() })
+        let (shards, machine) = (None, None);
+        Ok(Self { process, registry, stop, observer, shards, machine, small_pages: Arc::default() })
+    }
+
+    /// The same run, simulated on a described machine: its operators are the simulated ones, and its time is virtual.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunContext::of`].
+    pub fn on_machine(&self, machine: MachineDescription) -> Result<Self> {
+        let registry = Arc::new(Registry::described(machine.machine())?);
+        Ok(Self { registry, machine: Some(Arc::new(machine)), ..self.clone() })
+    }
+
+    /// The described machine that the run is simulated on.
+    pub fn machine(&self) -> Option<&MachineDescription> {
+        self.machine.as_deref()
     }
 
     /// As [`RunContext::of`], of a process that a launcher of MPI may have started as one of several ranks: it joins the others. MPI is

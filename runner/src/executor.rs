@@ -9,7 +9,7 @@ use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings,
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::SplitStatistics;
 use morphgl_plan::{Drift, PaceHistory, Plan, Plans, Problem, Replanned, Replanner};
-use morphgl_registry::{BatchId, Score, Training};
+use morphgl_registry::{BatchId, Score, Training, VirtualClock};
 
 use crate::budget::Purpose;
 use crate::build::keep_one_of_each;
@@ -57,7 +57,19 @@ impl Executor {
     /// # Errors
     ///
     /// A plan of operators that the job does not have, or of another number of mini-batches; or a cache that cannot be built.
-    pub fn new(mut job: Job, plan: &Plan, problem: Option<Problem>, settings: ExecutorSettings) -> Result<Self> {
+    pub fn new(job: Job, plan: &Plan, problem: Option<Problem>, settings: ExecutorSettings) -> Result<Self> {
+        let clock = job.context.machine().map(|_| VirtualClock::default());
+        Self::timed(job, plan, problem, settings, clock)
+    }
+
+    /// [`Executor::new`] in the virtual time of a clock, or in real time.
+    fn timed(
+        mut job: Job,
+        plan: &Plan,
+        problem: Option<Problem>,
+        settings: ExecutorSettings,
+        clock: Option<VirtualClock>,
+    ) -> Result<Self> {
         job.resize_caches(&plan.caches)?;
         let problem = problem.map(|problem| problem.settled(&plan.caches));
         let Job { dataset, config, context, mut operators, group, .. } = job;
@@ -65,7 +77,10 @@ impl Executor {
         if let Some(group) = &group {
             operators = group.join(operators, dataset.splits.train.len(), config.sampler.batch_size)?;
         }
-        let inner = morphgl_execute::Executor::new(operators, &plan.schedule, settings)?;
+        let mut inner = morphgl_execute::Executor::new(operators, &plan.schedule, settings)?;
+        if let Some(clock) = clock {
+            inner = inner.in_virtual_time(clock);
+        }
         let (plan, drifted, paces) = (plan.clone(), false, PaceHistory::default());
         let (plans, changed, within, followers, split) = (None, None, None, None, None);
         Ok(Self {
@@ -97,7 +112,7 @@ impl Executor {
         }
         let (operators, followers) = Followers::new(&mut job, unified, start, settings)?;
         job.operators = operators;
-        let executor = Self::new(job, &unified.leading_plan(), None, settings)?;
+        let executor = Self::timed(job, &unified.leading_plan(), None, settings, followers.clock())?;
         Ok(Self { followers: Some(followers), ..executor })
     }
 

@@ -234,7 +234,9 @@ impl Group {
         let exchange = Box::new(self.exchange.clone());
         let division = Arc::clone(&self.division);
         let (stop, observe, bucket_bytes) = (Some(stop), None, self.bucket_bytes);
-        let member = GroupMember { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes };
+        let virtual_steps = None;
+        let member =
+            GroupMember { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes, virtual_steps };
         Ok(morphgl_group::join(operators, member)?)
     }
 

@@ -14,11 +14,8 @@ use morphgl_training_cpu_native as _;
 #[cfg(feature = "cpu")]
 use morphgl_transferring_cpu_host as _;
 
-#[cfg(feature = "sim")]
 use morphgl_batching_sim_neighbor as _;
-#[cfg(feature = "sim")]
 use morphgl_training_sim_ledger as _;
-#[cfg(feature = "sim")]
 use morphgl_transferring_sim_copy as _;
 
 #[cfg(feature = "cuda")]

@@ -6,6 +6,7 @@ pub(crate) mod choices;
 pub(crate) mod data;
 pub(crate) mod durations;
 pub(crate) mod hit_rates;
+pub(crate) mod machine;
 pub(crate) mod measure;
 pub(crate) mod modes;
 pub(crate) mod options;
@@ -90,11 +91,12 @@ impl Session {
     ///
     /// Options or a dataset that do not fit, too little memory, a failing operator; each names the option or file and the cure.
     pub fn plan(&self) -> anyhow::Result<Measured> {
-        let (dataset, config) = self.planned().open(&self.context)?;
-        let split = self.config.planning.split.allowed(None, &self.context)?;
+        let own = self.on_its_machine()?;
+        let (dataset, config) = own.planned().open(&own.context)?;
+        let split = own.config.planning.split.allowed(None, &own.context)?;
         let wanted = Wanted { evaluates: true, epochs: None, group: Some(Shares::default()), split };
         let config = crate::JobConfig { every_device: true, ..config };
-        self.planned().measure(&self.context, &dataset, config, wanted)
+        own.planned().measure(&own.context, &dataset, config, wanted)
     }
 
     /// As [`Session::plan`], for one trainer alone, on the first device of each backend.
@@ -103,9 +105,10 @@ impl Session {
     ///
     /// As [`Session::plan`].
     pub fn measure(&self) -> anyhow::Result<Measured> {
-        let (dataset, config) = self.planned().open(&self.context)?;
+        let own = self.on_its_machine()?;
+        let (dataset, config) = own.planned().open(&own.context)?;
         let wanted = Wanted { evaluates: true, ..Wanted::default() };
-        self.planned().measure(&self.context, &dataset, config, wanted)
+        own.planned().measure(&own.context, &dataset, config, wanted)
     }
 
     /// Measures, plans, trains and evaluates; again planned where durations change.
@@ -114,7 +117,7 @@ impl Session {
     ///
     /// As [`Session::plan`], and a run directory that cannot be written or holds a run.
     pub fn train(&self) -> anyhow::Result<RunResult> {
-        run::train(&self.of_rank(false), None)
+        run::train(&self.on_its_machine()?.of_rank(false), None)
     }
 
     /// Goes on with the run in this directory from its last checkpoint, by its own options: the result is bit for bit that of
@@ -125,7 +128,7 @@ impl Session {
     ///
     /// A directory without a run, or another dataset than the run's; as [`Session::train`].
     pub fn resume(&self, dir: &Path) -> anyhow::Result<RunResult> {
-        run::train(&self.of_rank(true), Some(dir))
+        run::train(&self.on_machine_of(dir)?.of_rank(true), Some(dir))
     }
 
     /// The part of this session that one rank of several does: a part of the threads and of the memory; rank 0 alone writes files.

@@ -14,10 +14,11 @@ use morphgl_execute::{
     add_counters, add_trainers,
 };
 use morphgl_group::{
-    AbortHandle, AllReduceHook, BUCKET_BYTES, Balanced, Division, GroupMember, StopTogether, Weights, join, work,
+    AbortHandle, AllReduceHook, BUCKET_BYTES, Balanced, Division, GroupMember, StopTogether, VirtualSteps, Weights,
+    join, work,
 };
-use morphgl_plan::{Schedule, Span};
-use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, SeedSet};
+use morphgl_plan::{Schedule, Span, Time};
+use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, SeedSet, VirtualClock};
 use morphgl_sampler_core::Epochs;
 
 use crate::Job;
@@ -44,6 +45,8 @@ pub(crate) struct Followers {
     messages: Receiver<Message>,
     /// When they began to train last.
     begun: Instant,
+    /// In virtual time, the instant that stands for its beginning, and the clock of the leading trainer.
+    virtual_time: Option<(Instant, VirtualClock)>,
 }
 
 /// What a trainer does besides leading, for the observer of the leading one.
@@ -132,6 +135,10 @@ impl Followers {
         let num_values = gradients.iter().flat_map(|g| &g.tensors).map(|tensor| tensor.values.len()).sum();
         let Ends { exchanges, abort_handles, how } = Ends::new(unified.exchange, &trainers, num_values, limit)?;
         let (mut leading, mut executors, mut placed) = (None, Vec::new(), Vec::new());
+        let (all_reduce, origin) = (Duration::from_secs_f64(unified.all_reduce_seconds), Instant::now());
+        let is_virtual = job.context.machine().is_some();
+        let how = if is_virtual { format!("simulated, {} per step", Time(unified.all_reduce_seconds)) } else { how };
+        let mut clocks = Vec::new();
         for (exchange, trainer) in exchanges.into_iter().zip(&unified.trainers) {
             let schedule = &trainer.plan.schedule;
             let key = &schedule.shares[0].keys.training;
@@ -153,16 +160,24 @@ impl Followers {
                 let _ = sender.send(Message::Added(rank, id, from, to));
             }));
             let (stop, observe, bucket_bytes) = (Some(stop), Some(observe), BUCKET_BYTES);
-            let member = GroupMember { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes };
+            let clock = is_virtual.then(VirtualClock::default);
+            let virtual_steps = clock.clone().map(|clock| VirtualSteps { clock, all_reduce, origin });
+            let member =
+                GroupMember { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes, virtual_steps };
             let operators = join(operators, member)?;
             match &leading {
                 None => leading = Some(operators),
                 Some(_) => {
-                    let executor = morphgl_execute::Executor::new(operators, schedule, settings)?;
+                    let mut executor = morphgl_execute::Executor::new(operators, schedule, settings)?;
+                    if let Some(clock) = clock.clone() {
+                        executor = executor.in_virtual_time(clock);
+                    }
                     executors.push((executor, schedule.clone()));
                 }
             }
+            clocks.extend(clock);
         }
+        let virtual_time = clocks.into_iter().next().map(|clock| (origin, clock));
         Ok((
             leading.expect("a group has a trainer"),
             Self {
@@ -174,6 +189,7 @@ impl Followers {
                 sender,
                 messages,
                 begun: Instant::now(),
+                virtual_time,
             },
         ))
     }
@@ -181,6 +197,11 @@ impl Followers {
     /// What adds up gradients, and why that was chosen.
     pub(crate) fn exchange(&self) -> &str {
         &self.exchange
+    }
+
+    /// In virtual time, the clock of the leading trainer.
+    pub(crate) fn clock(&self) -> Option<VirtualClock> {
+        self.virtual_time.as_ref().map(|(_, clock)| clock.clone())
     }
 
     /// What the others have done that the leading trainer's observer was not told yet.
@@ -213,7 +234,7 @@ impl Followers {
         let agreed = Stop::new();
         replace(&self.stops.requested, stop.clone());
         replace(&self.stops.agreed, agreed.clone());
-        self.begun = Instant::now();
+        self.begun = self.virtual_time.as_ref().map_or_else(Instant::now, |(origin, _)| *origin);
         let (abort_handles, executors) = (&self.abort_handles, &mut self.executors);
         let others = Others { messages: &self.messages, begun: self.begun, before };
         let (sender, agreed) = (&self.sender, &agreed);

@@ -17,11 +17,10 @@ fn the_registered_keys_are_these() {
         ]);
         wanted.extend(["Transferring_CPU_Host", "Training_CPU_Burn", "Training_CPU_Native", "Training_CPU_NativeAmx"]);
     }
-    if cfg!(feature = "sim") {
-        wanted.extend(["Batching_CPU_SimNeighbor", "Batching_PCIe+SIM_Neighbor"]);
-        wanted.extend(["Transferring_PCIe+SIM_SimGather", "Transferring_PCIe_SimDma", "Training_SIM_Ledger"]);
-        wanted.push("Transferring_PCIe+Peer+SIM_SimCopy");
-    }
+    wanted.extend(["Batching_CPU_SimNeighbor", "Batching_PCIe+SIM_Neighbor"]);
+    wanted.extend(["Transferring_CPU_SimHost", "Transferring_PCIe+SIM_SimGather", "Transferring_PCIe_SimDma"]);
+    wanted.extend(["Training_CPU_SimLedger", "Training_SIM_Ledger"]);
+    wanted.push("Transferring_PCIe+Peer+SIM_SimCopy");
     if cfg!(feature = "cuda") {
         wanted.extend(["Batching_CUDA+PCIe_Neighbor", "Batching_CUDA+PCIe_Shadow", "Batching_CUDA+PCIe_Walk"]);
         wanted.extend(["Training_CUDA_Native", "Transferring_PCIe_Dma"]);

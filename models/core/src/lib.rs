@@ -11,6 +11,7 @@ mod parameters;
 mod random;
 mod state;
 mod submission;
+mod work;
 
 // What training operators share.
 mod checks;
@@ -30,6 +31,7 @@ pub use parameters::{check_tensors, initial_parameters};
 pub use random::{Dropout, DropoutSite, RowPart};
 pub use state::{Moments, optimizer_state, read_optimizer_state};
 pub use submission::{CheckSettings, LossDescription, ModelDescription, Settings};
+pub use work::StepWork;
 
 pub use checks::{
     broken_parameter, check_batch, check_context, check_loss, check_model, nothing_accumulated, refuse_submitted,

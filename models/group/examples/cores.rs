@@ -83,6 +83,7 @@ fn epochs(
                 stop: None,
                 observe: None,
                 bucket_bytes: BUCKET_BYTES,
+                virtual_steps: None,
             };
             scope.spawn(move || {
                 let threads = pair.threads[rank];

@@ -6,7 +6,7 @@ use morphgl_registry::{Error, Operators, Result, RouteOperators, TrainingOperato
 
 use crate::share::{SeedShare, ShareBatching, ShareTransferring};
 use crate::step::GroupTraining;
-use crate::{AllReduceHook, Division, Exchange, StopTogether};
+use crate::{AllReduceHook, Division, Exchange, StopTogether, VirtualSteps};
 
 /// A trainer's place in a group.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct GroupMember {
     /// Bytes from which on a bucket of gradients is all-reduced while backward goes on; 0 all-reduces all of them after it. The
     /// same at all trainers; [`BUCKET_BYTES`](crate::BUCKET_BYTES) is a good value.
     pub bucket_bytes: usize,
+    /// How steps last in virtual time; `None` in real time.
+    pub virtual_steps: Option<VirtualSteps>,
 }
 
 /// The operators of one trainer of a group: its routes make and move its share of each mini-batch, and `train` of its training
@@ -36,7 +38,7 @@ pub struct GroupMember {
 /// There is not exactly one training operator.
 pub fn join(operators: Operators, member: GroupMember) -> Result<Operators> {
     let Operators { routes, mut trainers } = operators;
-    let GroupMember { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes } = member;
+    let GroupMember { exchange, division, num_seeds, batch_size, stop, observe, bucket_bytes, virtual_steps } = member;
     let (Some(trainer), true) = (trainers.pop(), trainers.is_empty()) else {
         return Err(Error::setting("group", "a trainer of a group has one training operator; keep one"));
     };
@@ -48,7 +50,8 @@ pub fn join(operators: Operators, member: GroupMember) -> Result<Operators> {
     });
     let TrainingOperator { key, place, operator: inner } = trainer;
     let (buckets, values, last) = (Vec::new(), Vec::new(), None);
-    let operator = GroupTraining { inner, exchange, division, stop, observe, bucket_bytes, buckets, values, last };
+    let operator =
+        GroupTraining { inner, exchange, division, stop, observe, bucket_bytes, virtual_steps, buckets, values, last };
     let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];
     Ok(Operators { routes: routes.collect(), trainers })
 }

@@ -23,5 +23,5 @@ pub use join::{GroupMember, join};
 pub use overlap::BUCKET_BYTES;
 pub use shards::{Layout, ReadRows, ShardedBatching, Shards};
 pub use share::{SeedShare, ShareBatching};
-pub use step::{AllReduceHook, StopTogether};
+pub use step::{AllReduceHook, StopTogether, VirtualSteps};
 pub use work::work;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use morphgl_registry::{
     BatchId, CounterSpec, Counters, Error, GradientReady, Handle, Measured, MiniBatch, Result, Score, Training,
-    TrainingWrapper,
+    TrainingWrapper, VirtualClock,
 };
 
 use crate::overlap::{Reduced, all_reduce_while, buckets};
@@ -51,6 +51,17 @@ impl fmt::Debug for AllReduceHook {
     }
 }
 
+/// How the steps of a trainer last in virtual time: it is done when the last trainer's work is, and the all-reduce after it.
+#[derive(Debug, Clone)]
+pub struct VirtualSteps {
+    /// The clock of this trainer's executor.
+    pub clock: VirtualClock,
+    /// Duration of an all-reduce.
+    pub all_reduce: Duration,
+    /// The instant that stands for the beginning of virtual time where a hook is called. The same at all trainers.
+    pub origin: Instant,
+}
+
 /// Training operator whose steps are those of its group: the gradients of all trainers are all-reduced before each.
 #[derive(Debug)]
 pub(crate) struct GroupTraining {
@@ -61,6 +72,7 @@ pub(crate) struct GroupTraining {
     pub(crate) observe: Option<AllReduceHook>,
     /// Bytes from which on a bucket of gradients is all-reduced while backward goes on; 0 all-reduces all of them after it.
     pub(crate) bucket_bytes: usize,
+    pub(crate) virtual_steps: Option<VirtualSteps>,
     /// Lengths of the gradients' buckets; empty before the first step.
     pub(crate) buckets: Vec<usize>,
     /// The gradients, tensor after tensor.
@@ -83,6 +95,8 @@ struct StepStatistics {
     count: u64,
     /// From the end of the last step to that of training on the share.
     seconds: f64,
+    /// When training on the share ended in virtual time, in nanoseconds; 0 in real time.
+    ended: u64,
     stop: u64,
 }
 
@@ -101,14 +115,15 @@ impl GroupTraining {
         Ok((score, measured, reduced.map_err(|e| Error::failed(batch.id(), e))?))
     }
 
-    /// Steps with the gradients of all trainers. Returns the score of the whole mini-batch.
+    /// Steps with the gradients of all trainers, `seconds` after the last step. Returns the score of the whole mini-batch, and the
+    /// instant at which the step is done in virtual time.
     fn step_together(
         &mut self,
         batch: &MiniBatch,
         score: Score,
-        seconds: f64,
+        (seconds, ended): (f64, Duration),
         reduced: &Reduced,
-    ) -> Result<(Score, Handle<()>, Counters)> {
+    ) -> Result<(Score, Handle<()>, Counters, Duration)> {
         let mut gradients = self.inner.gradients()?;
         let id = batch.id();
         let stop = self.stop.as_ref().is_some_and(|stop| (stop.requested)());
@@ -120,16 +135,22 @@ impl GroupTraining {
             labelled: score.count,
             count: gradients.count,
             seconds,
+            ended: ended.as_nanos() as u64,
             stop: u64::from(stop),
         };
         let start = Instant::now();
         let all = self.exchange.all_gather(bytemuck::bytes_of(&own)).and_then(|all| read(&all, own));
         let all = all.map_err(|e| Error::failed(id, e))?;
-        let end = Instant::now();
+        let last = Duration::from_nanos(all.iter().map(|t| t.ended).max().unwrap_or(0));
+        let done = last + self.virtual_steps.as_ref().map_or(Duration::ZERO, |steps| steps.all_reduce);
+        let (start, end, total) = match &self.virtual_steps {
+            Some(steps) => (steps.origin + ended, steps.origin + done, done.saturating_sub(ended)),
+            None => (start, Instant::now(), reduced.total + start.elapsed()),
+        };
         if let Some(AllReduceHook(observe)) = &self.observe {
             reduced.spans.iter().chain([&(start, end)]).for_each(|&(from, to)| observe(id, from, to));
         }
-        let micros = (reduced.total + (end - start)).as_micros() as u64;
+        let micros = total.as_micros() as u64;
         gradients.count = all.iter().map(|t| t.count).sum();
         let mut rest = &self.values[..];
         for tensor in &mut gradients.tensors {
@@ -152,7 +173,17 @@ impl GroupTraining {
             .with(&EXCHANGE_MICROS, micros)
             .with(&EXCHANGE_HIDDEN_MICROS, reduced.hidden.as_micros() as u64)
             .with(&IMBALANCE_MICROS, (behind * 1e6) as u64);
-        Ok((score, step, counters))
+        Ok((score, step, counters, done))
+    }
+
+    /// In virtual time, the instants at which the last step of the epoch was done, or else this one begins, and at which this trainer's
+    /// own work on its share is done, which takes so long; zero in real time.
+    fn own_work(&self, epoch: u32, busy: Duration) -> (Duration, Duration) {
+        let Some(VirtualSteps { clock, origin, .. }) = &self.virtual_steps else { return Default::default() };
+        let ended = clock.now() + busy;
+        let last = self.last.filter(|(of, _)| *of == epoch).map(|(_, end)| end.saturating_duration_since(*origin));
+        // An epoch that is gone on with counts from 0 again.
+        (last.filter(|last| *last <= ended).unwrap_or_else(|| clock.now()), ended)
     }
 }
 
@@ -220,14 +251,21 @@ impl TrainingWrapper for GroupTraining {
             let last = self.last.filter(|(epoch, _)| *epoch == batch.id().epoch);
             let start = last.map_or_else(Instant::now, |(_, end)| end);
             let (own, accumulating, reduced) = self.accumulate_together(batch)?;
-            let seconds = reduced.work_ended.saturating_duration_since(start).as_secs_f64();
-            let (score, step, exchanged) = self.step_together(batch, own, seconds, &reduced)?;
+            let (last, ended) = self.own_work(batch.id().epoch, accumulating.busy);
+            let seconds = match self.virtual_steps {
+                Some(_) => ended - last,
+                None => reduced.work_ended.saturating_duration_since(start),
+            };
+            let of_share = (seconds.as_secs_f64(), ended);
+            let (score, step, exchanged, done) = self.step_together(batch, own, of_share, &reduced)?;
             let ((), stepping) = step.measured()?;
-            self.last = Some((batch.id().epoch, Instant::now()));
+            let end = self.virtual_steps.as_ref().map_or_else(Instant::now, |steps| steps.origin + done);
+            self.last = Some((batch.id().epoch, end));
             let mut counters = accumulating.counters.with(&EXCHANGE_BYTES, self.exchange.bytes_sent() - sent);
             counters += exchanged;
             counters += stepping.counters;
-            Ok(Handle::ready(score, accumulating.busy + stepping.busy).counting(counters))
+            let (busy, waited) = (accumulating.busy + stepping.busy, done.saturating_sub(ended));
+            Ok(Handle::ready_after(score, busy, waited).counting(counters))
         };
         let trained: Result<_> = together();
         if let Err(e) = &trained {

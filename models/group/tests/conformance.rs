@@ -25,6 +25,7 @@ fn build(context: &TrainingContext) -> Result<Box<dyn Training>> {
         stop: None,
         observe: None,
         bucket_bytes: 64,
+        virtual_steps: None,
     };
     Ok(join(Operators { routes: Vec::new(), trainers }, member)?.trainers.remove(0).operator)
 }

@@ -1,19 +1,28 @@
 //! The operator.
 
+use std::time::Duration;
+
+use morphgl_model_core::{ModelSpec, TrainingSpec};
 use morphgl_registry::{
-    DeviceBatch, Error, Gradients, Handle, MiniBatch, ModelState, NamedTensor, Result, Score, Training, TrainingContext,
+    BatchId, DeviceBatch, Error, Gradients, Handle, HostBatch, Key, MiniBatch, ModelState, NamedTensor, Place, Result,
+    Score, Training, TrainingContext,
 };
-use morphgl_sim::{Device, SimBatch, Stream, Work};
+use morphgl_sim::{Device, SimBatch, StepWork, Stream, Work, digest};
 
-use crate::{KEY, Ledger};
+use crate::{HOST_KEY, KEY, Ledger};
 
-/// Phase Training on the simulated accelerator, `Training_SIM_Ledger`; learns nothing.
+/// Phase Training on the simulated accelerator, `Training_SIM_Ledger`, and on the host of a described machine,
+/// `Training_CPU_SimLedger`; learns nothing.
 #[derive(Debug)]
 pub struct SimLedger {
     device: Device,
     stream: Stream<State>,
     /// Whether mini-batches must have features.
     features: bool,
+    /// The model, on a described machine: its work takes time.
+    model: Option<ModelSpec>,
+    /// Threads on the host.
+    threads: usize,
 }
 
 /// State of the stream's thread.
@@ -27,18 +36,34 @@ struct State {
 }
 
 impl SimLedger {
-    /// Builds the operator on a device. The context's spec and options are ignored.
+    /// Builds the operator on a device, or on the host of a described machine. The context's options are ignored, and so is its spec
+    /// but on a described machine.
     ///
     /// # Errors
     ///
-    /// A place other than the device's, or no thread can be started.
+    /// A place other than the device's; on a described machine a model whose work is not known; or no thread can be started.
     pub fn new(context: &TrainingContext, device: &Device) -> Result<Self> {
         if context.place != *device.place() {
             let what = format!("it trains at {}, not at {}; give that place", device.place(), context.place);
             return Err(Error::setting(KEY, what));
         }
+        let model = device.is_virtual().then(|| model(context)).transpose()?;
         let stream = Stream::new(device, &KEY, Work::Training, State::default())?;
-        Ok(Self { device: device.clone(), stream, features: context.dataset.features.is_some() })
+        let (features, threads) = (context.dataset.features.is_some(), context.threads);
+        Ok(Self { device: device.clone(), stream, features, model, threads })
+    }
+
+    /// Trains a mini-batch of the host of a described machine, at once.
+    fn accumulate_on_host(&mut self, batch: &HostBatch) -> Result<Handle<Score>> {
+        if self.features && batch.features.is_none() {
+            return Err(lacks_features(&HOST_KEY, batch));
+        }
+        let (id, threads, digest) = (batch.id, self.threads, digest(batch));
+        let count = labelled(batch);
+        self.update(move |state| state.record(id, digest, count))?;
+        let seconds = self.device.host_seconds(|machine| machine.host_training(threads, work(&self.model, batch)));
+        let took = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        Ok(Handle::ready(Score { loss_sum: 0.0, correct: 0, count }, took))
     }
 
     /// The ledger, after all queued work.
@@ -60,16 +85,46 @@ impl SimLedger {
     }
 }
 
+impl State {
+    fn record(&mut self, id: BatchId, digest: u64, count: u64) {
+        self.ledger.add(id, digest);
+        self.count += count;
+        self.accumulated = true;
+    }
+}
+
+/// The model of a context, if the work of its steps is known.
+fn model(context: &TrainingContext) -> Result<ModelSpec> {
+    let model = TrainingSpec::from_json(&context.spec)?.model;
+    if model.step_work(&[], 0).is_none() {
+        let what = format!("the operations of {} are not known; simulate one of gcn, sage, gat, gin, mlp", model.kind);
+        return Err(Error::setting(KEY, what));
+    }
+    Ok(model)
+}
+
+/// The work of a step; none where durations are configured.
+fn work(model: &Option<ModelSpec>, batch: &HostBatch) -> StepWork {
+    let work = model.as_ref().and_then(|model| model.step_work(&batch.blocks, batch.num_seeds));
+    work.map_or(StepWork::default(), |work| StepWork { flops: work.flops, bytes: work.bytes })
+}
+
+fn labelled(batch: &HostBatch) -> u64 {
+    batch.labels.iter().filter(|l| **l >= 0).count() as u64
+}
+
+fn lacks_features(key: &Key, batch: &HostBatch) -> Error {
+    let what = "it has no features; let batching gather them, or transfer it with Transferring_PCIe+SIM_SimGather";
+    Error::setting(format!("{key}, {}", batch.id), what)
+}
+
 fn accumulate(state: &mut State, batch: &SimBatch, features: bool) -> Result<Score> {
     let content = batch.content()?;
     if features && content.features.is_none() {
-        let what = "it has no features; let batching gather them, or transfer it with Transferring_PCIe+SIM_SimGather";
-        return Err(Error::setting(format!("{KEY}, {}", batch.id()), what));
+        return Err(lacks_features(&KEY, content));
     }
-    let count = content.labels.iter().filter(|l| **l >= 0).count() as u64;
-    state.ledger.add(batch.id(), batch.expected_digest());
-    state.count += count;
-    state.accumulated = true;
+    let count = labelled(content);
+    state.record(batch.id(), batch.expected_digest(), count);
     Ok(Score { loss_sum: 0.0, correct: 0, count })
 }
 
@@ -112,18 +167,27 @@ impl ModelState for SimLedger {
 }
 
 impl Training for SimLedger {
-    /// Ignored: no host threads are used.
-    fn set_threads(&mut self, _threads: usize) -> Result<()> {
+    /// Threads of the host of a described machine; no threads of this process are used.
+    fn set_threads(&mut self, threads: usize) -> Result<()> {
+        self.threads = threads;
         Ok(())
     }
 
     /// Occupies the device, with given rows for a shorter time ([`SimBatch::training_part`]), verifies the mini-batch's content and
     /// records it. The score counts labelled seeds; its loss is 0.
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        if let (Place::Host, MiniBatch::Host(batch)) = (self.device.place(), batch) {
+            return self.accumulate_on_host(batch);
+        }
         let batch = SimBatch::on(&self.device, batch)?.clone();
         let features = self.features;
         let (id, part) = (batch.id(), batch.training_part());
-        Ok(self.stream.submit_part(id, part, batch, move |state, batch| accumulate(state, batch, features)))
+        let (device, model) = (self.device.clone(), self.model.clone());
+        Ok(self.stream.submit_part_costing(id, part, batch, move |state, batch| {
+            let score = accumulate(state, batch, features)?;
+            let content = batch.content()?;
+            Ok((score, device.seconds(|machine, own| machine.device_training(own, work(&model, content)))))
+        }))
     }
 
     /// One step runs while the next is queued; the simulated stream keeps their order.

@@ -46,18 +46,26 @@ fn listing_with(config: Option<&str>, name: &str) -> Vec<String> {
     text.lines().map(String::from).collect()
 }
 
-const KEYS: [&str; 5] = [
+const KEYS: [&str; 6] = [
     "Batching_CPU_SimNeighbor",
     "Batching_PCIe+SIM_Neighbor",
     "Transferring_PCIe_SimDma",
     "Transferring_PCIe+SIM_SimGather",
+    "Transferring_PCIe+Peer+SIM_SimCopy",
     "Training_SIM_Ledger",
+];
+
+/// Operators of a described machine's host, which no variable simulates.
+const OF_A_HOST: [&str; 2] = [
+    "Transferring_CPU_SimHost: it is of a described machine; give --machine to plan or train",
+    "Training_CPU_SimLedger: it is of a described machine; give --machine to plan or train",
 ];
 
 #[track_caller]
 fn unavailable(lines: Vec<String>, reason: &str) {
     let mut lines = lines;
-    let mut expected = KEYS.map(|key| format!("{key}: {reason}"));
+    let mut expected = KEYS.map(|key| format!("{key}: {reason}")).to_vec();
+    expected.extend(OF_A_HOST.map(String::from));
     lines.sort();
     expected.sort();
     assert_eq!(lines, expected, "no device, no route, and every operator says why");
@@ -81,13 +89,13 @@ fn an_invalid_configuration_is_no_device() {
 fn set_variable_has_two_routes() {
     let lines = listing_with(Some("training=5ms"), "set");
     assert_eq!(lines[0], "sim:0 simulated accelerator");
-    let mut keys = lines[1..6].to_vec();
+    let mut keys = lines[1..9].to_vec();
     keys.sort();
-    let mut expected = KEYS;
+    let mut expected = [&KEYS[..], &OF_A_HOST].concat();
     expected.sort_unstable();
     assert_eq!(keys, expected);
     assert_eq!(
-        lines[6..],
+        lines[9..],
         [
             "Batching_CPU_SimNeighbor > Transferring_PCIe_SimDma > Training_SIM_Ledger @sim:0",
             "Batching_PCIe+SIM_Neighbor > Transferring_PCIe+SIM_SimGather > Training_SIM_Ledger @sim:0",
@@ -106,4 +114,23 @@ fn options_replace_the_environment() {
     assert!(registry.training(&KEY, &context("{\"sim\": \"training=1ms\"}")).is_ok());
     let error = registry.training(&KEY, &context("{\"sim\": \"training=1\"}")).expect_err("no unit").to_string();
     assert!(error.contains("not a duration"), "{error}");
+}
+
+/// On a described machine its own operators are available, and no others; its devices have routes, and its host.
+#[test]
+fn a_described_machine_has_routes_to_its_devices_and_to_its_host() {
+    let machine = morphgl_sim::MachineDescription::named("eight-v100").expect("it comes with MorphGL");
+    let registry = Registry::described(machine.machine()).expect("no key twice");
+    assert!(registry.status().iter().all(|status| status.description.simulated && status.availability.is_ok()));
+    let routes = registry.routes();
+    let to = |place: &str| routes.iter().filter(|route| route.trained_at.to_string() == place).count();
+    assert_eq!((to("host"), to("sim:0"), to("sim:7"), routes.len()), (1, 2, 2, 17));
+    let options = serde_json::json!({ "machine": machine });
+    let context = TrainingContext {
+        place: "sim:8".parse().expect("a place"),
+        options,
+        ..TrainingContext::new(std::sync::Arc::new(morphgl_conformance::training::tiny()), Default::default())
+    };
+    let error = registry.training(&KEY, &context).expect_err("eight devices").to_string();
+    assert_eq!(error, "Training_SIM_Ledger: machine eight-v100 has no device sim:8; name another");
 }

@@ -15,6 +15,7 @@ use super::profile::session;
 use super::show;
 use super::{Invocation, Outcome};
 use crate::session::durations::ManualDurations;
+use crate::session::machine;
 use crate::session::report;
 use crate::session::what_if::{self, Changed};
 use crate::session::{Measured, PlanningOptions};
@@ -26,6 +27,9 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl plan                                    measures the embedded default first
+  morphgl plan --machine eight-v100               a machine that is described, not measured: eight V100 on two switches
+  morphgl plan products --machine mine.toml --report plan.html   on a machine described in a file
+  morphgl plan --machine list                     the machines that come with MorphGL
   morphgl plan --profile cora-profile.json        from a profile saved by `morphgl profile --save`
   morphgl plan --profile p.json --threads 16      as if the machine had 16 cores
   morphgl plan --profile p.json --what-if 'CPU*2' --what-if 'CPU*2,PCIe*2'   with a device on PCIe
@@ -70,6 +74,11 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Result<Outcome> {
+    if args.planned.machine.as_deref().is_some_and(|machine| machine.as_os_str() == "list") {
+        return Ok(Outcome::new(morphgl_sim::list(), machine::list_json()));
+    }
+    let machine = args.planned.machine.as_deref().map(machine::named).transpose()?;
+    let notice = machine.as_ref().map(|described| format!("{}\n", machine::notice(described, false)));
     type Planned = (Option<Profile>, Problem, Plans, Option<Unified>, Option<SplitPlan>);
     let (profile, problem, plans, unified, split): Planned = if let Some(durations) = &args.durations {
         let problem = durations.problem(args.planned.limits.options()).or_usage("--durations")?;
@@ -88,7 +97,8 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
     };
     let best = plans.chosen();
     let rows = what_if::changed(&problem, best, &args.what_if)?;
-    let mut text = format!("{plans}\nplan: {best}\n");
+    let mut text = notice.clone().unwrap_or_default();
+    text += &format!("{plans}\nplan: {best}\n");
     text += &profile.iter().flat_map(|p| &p.selections).map(|s| format!("{s}\n")).collect::<String>();
     if best.memory.host + best.memory.device + best.memory.sampler > 0 {
         let [host, device, sampler] = [best.memory.host, best.memory.device, best.memory.sampler].map(show::bytes);
@@ -104,9 +114,14 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
     }
     text += &unified.iter().map(|unified| format!("{unified}\n")).collect::<String>();
     text += &split.iter().map(|split| format!("{split}\n")).collect::<String>();
-    let simulated = Simulated::of(context.registry());
+    let simulated = match &machine {
+        Some(machine) => Simulated::of(context.on_machine(machine.clone())?.registry()),
+        None => Simulated::of(context.registry()),
+    };
     if let Some(path) = &args.timeline {
-        let title = format!("{} mini-batches, {}, as predicted", HumanCount(best.num_batches() as u64), best.strategy);
+        let where_to = machine.as_ref().map(|machine| format!(" for the simulated machine {}", machine.name));
+        let (count, where_to) = (HumanCount(best.num_batches() as u64), where_to.unwrap_or_default());
+        let title = format!("{count} mini-batches, {}, as predicted{where_to}", best.strategy);
         write(path, &svg(&predicted_timeline(best, &simulated), &SvgOptions { title, ..SvgOptions::default() }))?;
         text += &format!("timeline: {}\n", path.display());
     }
@@ -117,15 +132,22 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
     if let Some(path) = &args.report {
         let default = rows.is_empty().then(|| what_if::changed(&problem, best, &what_if::each_twice(&problem)));
         let default = default.transpose()?;
-        let page = report::of_plan(profile.as_ref(), &plans, default.as_ref().unwrap_or(&rows), &simulated);
+        let page = report::of_plan(
+            profile.as_ref(),
+            &plans,
+            default.as_ref().unwrap_or(&rows),
+            &simulated,
+            (machine.as_ref(), unified.as_ref()),
+        );
         write(path, &morphgl_report::html(&page))?;
         text += &format!("report: {}\n", path.display());
     }
+    text += &notice.unwrap_or_default();
     let what_if: Vec<_> =
         rows.iter().map(|c| json!({ "change": c.change, "speed_up": c.speed_up, "plan": c.plan })).collect();
     Ok(Outcome::new(
         text,
-        json!({ "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile, "unified": unified, "layer_split": split }),
+        json!({ "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile, "unified": unified, "layer_split": split, "machine": machine }),
     ))
 }
 

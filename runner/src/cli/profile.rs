@@ -11,14 +11,15 @@ use serde_json::json;
 
 use super::show;
 use super::{Invocation, Outcome};
-use crate::session::{PlanningOptions, Session, SessionConfig};
+use crate::session::{PlanningOptions, Session, SessionConfig, machine};
 use crate::{Profile, RunContext};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl profile                       the embedded default dataset
   morphgl profile cora --model gcn --fanouts=-1,-1 --save cora-profile.json
-  morphgl plan --profile cora-profile.json")]
+  morphgl plan --profile cora-profile.json
+  morphgl profile --machine a100        the durations that follow from a machine's description")]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) planned: PlanningOptions,
@@ -28,11 +29,22 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> anyhow::Result<Outcome> {
+    let machine = args.planned.machine.as_deref().map(machine::named).transpose()?;
     let profile = session(&args.planned, context, call).measure()?.profile;
     if let Some(path) = &args.save {
         profile.save(path)?;
     }
-    Ok(Outcome::new(describe(&profile), json!({ "profile": profile })))
+    let mut text = describe(&profile);
+    text += &match machine {
+        Some(_) => format!("{} mini-batches per epoch\n", profile.num_batches),
+        None => format!("{} mini-batches per epoch; measured in {}\n", profile.num_batches, Time(profile.seconds)),
+    };
+    text += &profile.skipped.iter().map(|s| format!("not measured: {s}\n")).collect::<String>();
+    if let Some(described) = &machine {
+        let notice = machine::notice(described, false);
+        text = format!("{notice}\n{text}{notice}\n");
+    }
+    Ok(Outcome::new(text, json!({ "profile": profile, "machine": machine })))
 }
 
 /// A session that profiles and plans by these options.
@@ -73,6 +85,5 @@ fn describe(profile: &Profile) -> String {
             show::table(&header, &rows, &[0, 1]),
         );
     }
-    text += &format!("{} mini-batches per epoch; measured in {}\n", profile.num_batches, Time(profile.seconds));
-    text + &profile.skipped.iter().map(|s| format!("not measured: {s}\n")).collect::<String>()
+    text
 }

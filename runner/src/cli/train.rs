@@ -19,6 +19,7 @@ use crate::usage::Usage;
   morphgl train cora --model gcn --fanouts=-1,-1 --hidden 16 --lr 0.01 --weight-decay 5e-4 --epochs 200
   morphgl train products --fanouts 15,10,5 --run runs/products --patience 5
   morphgl train papers --memory 64GiB --cache inclusion:24GiB   from disk, hot rows cached
+  morphgl train --machine a100 --run runs/simulated         in simulated time on a described machine; learns nothing
   morphgl train --config runs/1/config.toml --run runs/2    trains as an earlier run did
   morphgl train --resume runs/products                      goes on after an interruption, a crash or a power failure
   morphgl train --resume runs/products --epochs 100         trains a run that is done for more epochs
@@ -41,8 +42,9 @@ pub(crate) struct Args {
 const FREE: [&str; 7] = ["resume", "epochs", "save", "time_limit", "checkpoint_every", "shard", "gradient_bucket"];
 
 /// Options that may be given beside `--config`: where it trains, what it writes, and the sampler's, which replace the run's.
-const FREE_OF_CONFIG: [&str; 34] = [
+const FREE_OF_CONFIG: [&str; 35] = [
     "config",
+    "machine",
     "dataset",
     "mmap",
     "no_verify",

@@ -1,5 +1,7 @@
 //! From options to a job, its profile and its plans.
 
+mod described;
+
 use std::sync::Arc;
 
 use indicatif::HumanCount;
@@ -88,7 +90,8 @@ impl<'a> Planned<'a> {
         let config = config(&dataset, &self.options.model, &batch)?;
         let (cache, cache_bytes) =
             self.options.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));
-        Ok((dataset, JobConfig { disk_bytes, cache, cache_bytes, ..config }))
+        let machine = context.machine().cloned();
+        Ok((dataset, JobConfig { disk_bytes, cache, cache_bytes, machine, ..config }))
     }
 
     /// The error for too little `memory` to open the dataset, with the memory and the batch size that suffice.
@@ -189,6 +192,9 @@ impl<'a> Planned<'a> {
         config: JobConfig,
         wanted: Wanted,
     ) -> anyhow::Result<Measured> {
+        if let Some(machine) = context.machine() {
+            return described::measure(self, context, machine, dataset, config, wanted);
+        }
         let Wanted { evaluates, epochs, group, split } = wanted;
         let mut job = Job::new(context, Arc::clone(dataset), config)?;
         job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));

@@ -60,6 +60,10 @@ pub struct PlanningOptions {
     /// Mini-batches, operators and threads.
     #[command(flatten)]
     pub batch: BatchOptions,
+    /// Plans, and trains in simulated time, on a machine that is described, not measured: a TOML file, or one of those that come with
+    /// MorphGL (`morphgl plan --machine list`; docs/machines.md). Nothing is learned on it
+    #[arg(help_heading = "Mini-batches and machine", long, value_name = "FILE|NAME")]
+    pub machine: Option<PathBuf>,
     /// Approximate time budget of profiling, in seconds [default: about an epoch, 3 at most; where an epoch takes longer than
     /// that, choosing among training operators comes on top]
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]

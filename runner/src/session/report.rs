@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
-use morphgl_plan::{Phase, Plan, Plans, Problem};
+use morphgl_plan::{Phase, Plan, Plans, Problem, Time};
 use morphgl_platform::SimdLevel;
 use morphgl_profile::{CandidateProfile, Outcome};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, CounterSpec};
@@ -12,11 +12,14 @@ use morphgl_report::{
     Baseline, Cache, Counted, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,
 };
 
+use morphgl_sim::MachineDescription;
+
 use super::modes::Mode;
 use super::trainers::{self, TrainerPart};
 use super::what_if::{self, Changed};
 use crate::{
-    EpochRow, Executor, Profile, Recorder, Selection, Simulated, TrainReport, predicted_timeline, recorder, words,
+    EpochRow, Executor, Profile, Recorder, Selection, Simulated, TrainReport, Unified, predicted_timeline, recorder,
+    words,
 };
 
 fn baselines(plans: &Plans, chosen: &Plan) -> Vec<Baseline> {
@@ -166,17 +169,69 @@ fn dataset(dataset: &Dataset) -> Vec<(String, String)> {
     .to_vec()
 }
 
-/// The report of a plan alone.
-pub(crate) fn of_plan(profile: Option<&Profile>, plans: &Plans, rows: &[Changed], simulated: &Simulated) -> Report {
+/// The report of a plan alone, on this machine or on one that is described.
+pub(crate) fn of_plan(
+    profile: Option<&Profile>,
+    plans: &Plans,
+    rows: &[Changed],
+    simulated: &Simulated,
+    (machine, unified): (Option<&MachineDescription>, Option<&Unified>),
+) -> Report {
     let best = plans.chosen();
-    Report {
+    let mut page = Report {
+        simulated: machine.is_some(),
         title: format!("Plan of {} mini-batches", best.num_batches()),
         summary: match profile {
+            _ if let Some(machine) = machine => format!(
+                "Predicted for the simulated machine {}: {}. Durations are computed from its description (docs/machines.md); nothing was measured or trained.",
+                machine.name, machine.summary
+            ),
             Some(_) => "Predicted from durations measured on this machine; nothing was trained.".to_string(),
             None => "Predicted from durations given by hand; nothing was measured or trained.".to_string(),
         },
         ..common(profile, plans, best, rows, simulated)
+    };
+    if machine.is_some() {
+        page.notes.extend(STRATEGIES.map(|(name, what)| format!("{name}: {what}")));
     }
+    if let Some(unified) = unified {
+        page.baselines.push(Baseline {
+            policy: "unified".to_string(),
+            plan: words::plural(unified.trainers.len() as u64, "trainer") + ", each with a share of every mini-batch",
+            seconds: unified.epoch_seconds,
+            ..Baseline::default()
+        });
+        page.notes.push(in_words(unified, best));
+        page.notes.extend(unified.to_string().lines().skip(1).map(String::from));
+    }
+    page
+}
+
+/// What the plans of a page are, for readers who have not planned before.
+const STRATEGIES: [(&str, &str); 6] = [
+    ("sequential", "one mini-batch after the other is sampled, moved to where it is trained, and trained"),
+    ("pipeline", "cores sample the next mini-batches while the ones before are moved and trained"),
+    ("device", "the device samples, gathers and trains by itself; the cores have nothing to do"),
+    ("paper", "mini-batches are divided between cores and device, by the formula and the buffers of the MorphGL paper"),
+    (
+        "interleaved",
+        "mini-batches are divided between cores and device, in the order that the simulator finds shortest",
+    ),
+    ("unified", "all devices, and the cores where that pays, train on a share of every mini-batch"),
+];
+
+/// How a group compares with the best plan of one trainer, which the page is about.
+fn in_words(unified: &Unified, best: &Plan) -> String {
+    let (together, alone) = (unified.epoch_seconds, best.prediction.epoch_seconds);
+    let chosen = if unified.is_chosen_over(best) { "morphgl train takes them" } else { "morphgl train takes one" };
+    format!(
+        "All else on this page is about one trainer. {} together, which share every mini-batch and add up gradients in {} per step, are \
+         predicted to take {} per epoch, {:.2} times as fast as one: {chosen}.",
+        words::plural(unified.trainers.len() as u64, "trainer"),
+        Time(unified.all_reduce_seconds),
+        Time(together),
+        alone / together
+    )
 }
 
 /// Inputs of a run's report.

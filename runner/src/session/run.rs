@@ -23,7 +23,7 @@ use super::options::PlanChoice;
 use super::run_dir::checkpoints::{Checkpoints, Costs};
 use super::run_dir::status::State;
 use super::run_dir::{self, Configured, RunDir};
-use super::{Session, report, trainers};
+use super::{Session, machine, report, trainers};
 use crate::paths::lossy;
 use crate::usage::Usage;
 use crate::{
@@ -98,11 +98,16 @@ fn nothing_validated(option: &str) -> anyhow::Error {
 pub(super) fn train(session: &Session, resumed: Option<&Path>) -> Result<RunResult> {
     check(session, resumed)?;
     let context = &session.context;
+    let notice = context.machine().map(|described| machine::notice(described, true));
+    notice.iter().for_each(|notice| context.line(notice));
     let mut setup = match resumed {
         None => start::setup(session, context)?,
         Some(dir) => match resume::setup(session, dir, context)? {
             resume::Resumed::Run(setup) => *setup,
-            resume::Resumed::Done(result) => return Ok(*result),
+            resume::Resumed::Done(mut result) => {
+                result.text.extend(notice.iter().map(|notice| format!("{notice}\n")));
+                return Ok(*result);
+            }
         },
     };
     account(&setup, context);
@@ -171,6 +176,8 @@ pub(super) fn train(session: &Session, resumed: Option<&Path>) -> Result<RunResu
     json["resumed"] = json!(resumed_at);
     json["exchange"] = json!(done.exchange);
     json["checkpoints"] = json!(done.costs);
+    json["machine"] = json!(context.machine());
+    result.text.extend(notice.iter().map(|notice| format!("{notice}\n")));
     result.unwritten = (!unwritten.is_empty()).then(|| anyhow::anyhow!(unwritten.join("; ")));
     Ok(result)
 }

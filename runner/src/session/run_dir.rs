@@ -127,6 +127,7 @@ impl Configured {
             threads: here.threads,
             disk_bytes: here.disk_bytes,
             sampler: here.sampler,
+            machine: here.machine,
             every_device: false,
             ..self.job.clone()
         };

@@ -95,6 +95,12 @@ impl Trained {
     ) -> anyhow::Result<Self> {
         let mut sampled = None;
         if let Some(configured) = Configured::of(&options.model)? {
+            if let Some(machine) = &configured.job.machine {
+                let (dir, machine) = (options.model.display(), &machine.name);
+                return Err(Usage::error(format!(
+                    "{dir}: the run was simulated on machine {machine} and learned nothing; train without --machine"
+                )));
+            }
             options.model = run_dir::model(&options.model);
             if options.data.dataset.is_none() && given.is_none() {
                 let Configured { dataset, mmap, no_verify, .. } = configured;

@@ -67,8 +67,10 @@ pub struct UnifiedTrainer {
 /// What the trainers of a job would do in a group, as measured.
 #[derive(Debug)]
 pub struct GroupProfile {
-    /// Of halves of mini-batches, on the routes to trainers with gradients.
+    /// Of shares of mini-batches, on the routes to trainers with gradients.
     part: Profile,
+    /// These shares.
+    share: f64,
     /// Seconds of adding up the gradients of all trainers.
     all_reduce: f64,
 }
@@ -77,6 +79,11 @@ pub struct GroupProfile {
 type Trainer = (Key, Place);
 
 impl GroupProfile {
+    /// What is known of such shares of mini-batches, and of the seconds of an all-reduce.
+    pub(crate) fn new(part: Profile, share: f64, all_reduce: f64) -> Self {
+        Self { part, share, all_reduce }
+    }
+
     /// Measures halves of mini-batches on all routes, and the all-reduce of gradients; `None` where fewer than two
     /// trainers have gradients, or a mini-batch is a single seed.
     ///
@@ -120,7 +127,7 @@ impl GroupProfile {
         });
         job.operators.routes.extend::<Vec<_>>(unused);
         job.operators.trainers.extend::<Vec<_>>(idle);
-        Ok(Some(Self { part: part?, all_reduce }))
+        Ok(Some(Self { part: part?, share: PART, all_reduce }))
     }
 }
 
@@ -181,7 +188,7 @@ impl Unified {
                 let plans = morphgl_plan::plan(&whole.problem(cores, limits))?;
                 let single = plans.all().iter().find(|plan| plan.schedule.shares.len() == 1);
                 let plan = single.cloned().ok_or_else(|| anyhow!("{key} at {place}: no plan of a single route"))?;
-                let member = Member::of(&plan.schedule, &part.problem(cores, limits), PART);
+                let member = Member::of(&plan.schedule, &part.problem(cores, limits), measured.share);
                 let unmeasured = || format!("{key} at {place}: shares of its route were not measured");
                 let member = member.with_context(unmeasured)?;
                 Ok((plan, member))

@@ -40,7 +40,7 @@ impl Batching for CpuSimNeighbor {
         self.shared.num_batches()
     }
 
-    /// A worker takes the configured duration, with any number of threads.
+    /// A worker takes the configured duration, or that of one core of the described machine, with any number of threads.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         Ok(self.start(self.shared.sampler(threads)?))
     }
@@ -69,9 +69,12 @@ impl BatchingWorker for Worker {
     ) -> Result<Handle<MiniBatch>> {
         let mut batch = host_batch(recycled);
         let operation = Operation { key: &CPU_KEY, work: Work::BatchingCpu, id, part: 1.0 };
-        let (batch, took) = self.device.operate(operation, || {
+        let (batch, took) = self.device.operate_costing(operation, || {
             self.sampler.sample(id, share, &mut batch)?;
-            Ok(MiniBatch::Host(batch))
+            let row_bytes = batch.features.as_ref().map_or(0, |features| features.dim * features.dtype.size());
+            let (edges, gathered) = (batch.num_edges() as f64, (row_bytes * batch.input_nodes.len()) as f64);
+            let seconds = self.device.host_seconds(|machine| machine.host_batching(edges, gathered));
+            Ok((MiniBatch::Host(batch), seconds))
         })?;
         Ok(Handle::ready(batch, took))
     }

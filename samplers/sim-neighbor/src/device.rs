@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Handle, MiniBatch, Result};
+use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Error, Handle, MiniBatch, Result};
 use morphgl_sim::{Device, SimBatch, Stream, Work};
 
 use crate::DEVICE_KEY;
@@ -24,6 +24,11 @@ impl SimNeighbor {
     pub fn new(context: &BatchingContext, device: &Device) -> Result<Self> {
         // Features are gathered later, on the device.
         let shared = Shared::new(context, false, DEVICE_KEY, device.place(), "give that place")?;
+        let described = device.machine().and_then(|machine| machine.device(device.place()));
+        if let Some(described) = described.filter(|described| described.sampling_m_edges_per_s.is_none()) {
+            let what = format!("{} at {} does not sample, as described", described.name, device.place());
+            return Err(Error::setting(DEVICE_KEY, what));
+        }
         Ok(Self { shared, device: device.clone() })
     }
 }
@@ -37,13 +42,15 @@ impl Batching for SimNeighbor {
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         let sampler = self.shared.sampler(threads)?;
         let stream = Stream::new(&self.device, &DEVICE_KEY, Work::BatchingDevice, sampler)?;
-        Ok(Box::new(Worker { device: self.device.clone(), stream }))
+        let topology_bytes = self.shared.topology_bytes();
+        Ok(Box::new(Worker { device: self.device.clone(), stream, topology_bytes }))
     }
 }
 
 struct Worker {
     device: Device,
     stream: Stream<Sampler>,
+    topology_bytes: u64,
 }
 
 impl BatchingWorker for Worker {
@@ -55,9 +62,14 @@ impl BatchingWorker for Worker {
     ) -> Result<Handle<MiniBatch>> {
         // A dropped mini-batch returns its memory to the device, which reuses it.
         drop(recycled);
-        let device = self.device.clone();
-        Ok(self.stream.submit(id, (), move |sampler, ()| {
-            Ok(SimBatch::make(&device, &DEVICE_KEY, id, |batch| sampler.sample(id, share, batch))?.into_batch())
+        let (device, topology_bytes) = (self.device.clone(), self.topology_bytes);
+        Ok(self.stream.submit_costing(id, (), move |sampler, ()| {
+            let batch = SimBatch::make(&device, &DEVICE_KEY, id, |batch| sampler.sample(id, share, batch))?;
+            let edges = batch.content()?.num_edges() as f64;
+            let seconds = device.seconds(|machine, own| {
+                machine.device_batching(own, edges, topology_bytes).expect("checked: the device samples")
+            });
+            Ok((batch.into_batch(), seconds))
         }))
     }
 }

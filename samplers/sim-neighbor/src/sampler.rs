@@ -29,6 +29,12 @@ impl Shared {
         Ok(Self { host: Arc::new(HostBatching::new(&host)?), settings, expected: Arc::default() })
     }
 
+    /// Bytes of the topology.
+    pub(crate) fn topology_bytes(&self) -> u64 {
+        let topology = &self.host.dataset.topology;
+        8 * topology.indptr().len() as u64 + 4 * topology.num_edges()
+    }
+
     pub(crate) fn num_batches(&self) -> usize {
         self.host.epochs.num_batches()
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::RecvTimeoutError;
 use morphgl_plan::{Begun, Order, Phase, Replay, Schedule, Step};
-use morphgl_registry::{BatchId, Counters, MiniBatch, Place};
+use morphgl_registry::{BatchId, Counters, MiniBatch, Place, VirtualClock};
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
@@ -40,8 +40,18 @@ struct Running {
     id: BatchId,
     lane: usize,
     worker: usize,
-    /// Start, by the loop's clock.
+    /// Start, by the clock of the time limit.
     since: Duration,
+    /// Start, by the clock of virtual time.
+    from: Duration,
+}
+
+/// Virtual time: the ends of phases are handed on in its order.
+struct Virtual {
+    clock: VirtualClock,
+    /// Answers of lanes whose work has not ended yet in virtual time, with the instants of their ends.
+    // Invariant: one at most of each lane, whose step is running.
+    ends: Vec<(Duration, Answer)>,
 }
 
 /// The state of an epoch. Single-threaded; it sleeps on one channel.
@@ -51,6 +61,8 @@ pub(crate) struct EpochLoop<'a> {
     batches: &'a [u32],
     limit: Option<Duration>,
     clock: Clock,
+    /// `None` in real time.
+    virtual_time: Option<Virtual>,
     start: Instant,
     /// Seconds of the report that this one continues: lanes count from 0.
     before: f64,
@@ -76,6 +88,11 @@ pub(crate) struct EpochLoop<'a> {
     failure: Option<Error>,
 }
 
+/// The present instant since the start.
+fn now(virtual_time: &Option<Virtual>, start: Instant) -> Duration {
+    virtual_time.as_ref().map_or_else(|| start.elapsed(), |time| time.clock.now())
+}
+
 impl<'a> EpochLoop<'a> {
     /// Starts the lanes of the schedule's operators, to train the mini-batches with these indices after those of `so_far`.
     pub(crate) fn new(
@@ -84,6 +101,7 @@ impl<'a> EpochLoop<'a> {
         (epoch, batches): (u32, &'a [u32]),
         so_far: EpochReport,
         settings: Settings,
+        clock: Option<VirtualClock>,
     ) -> Self {
         let start = Instant::now();
         let before = so_far.seconds;
@@ -95,6 +113,10 @@ impl<'a> EpochLoop<'a> {
             batches,
             limit: settings.limit,
             clock: Clock::new(settings.limit, start),
+            virtual_time: clock.map(|clock| {
+                clock.set(Duration::ZERO);
+                Virtual { clock, ends: Vec::with_capacity(lanes.count()) }
+            }),
             start,
             before,
             replay: Replay::new(schedule, order),
@@ -161,7 +183,8 @@ impl<'a> EpochLoop<'a> {
             assert_eq!(self.replay.trained(), self.replay.begun(), "mini-batches trained, and begun");
         }
         let stopped = self.stopped && !remaining.is_empty();
-        Ok(self.tally.finish(self.before + self.start.elapsed().as_secs_f64(), stopped, peak, remaining))
+        let seconds = self.before + now(&self.virtual_time, self.start).as_secs_f64();
+        Ok(self.tally.finish(seconds, stopped, peak, remaining))
     }
 
     fn id(&self, position: u32) -> BatchId {
@@ -192,7 +215,8 @@ impl<'a> EpochLoop<'a> {
             },
         };
         let since = self.clock.read(Instant::now());
-        self.running.push(Running { begun, id, lane, worker, since });
+        let from = now(&self.virtual_time, self.start);
+        self.running.push(Running { begun, id, lane, worker, since, from });
         if phase == Phase::Batching || input.is_some() {
             self.lanes.lane(lane).send(id, input);
         }
@@ -200,6 +224,10 @@ impl<'a> EpochLoop<'a> {
 
     /// Sends training's lane the ready mini-batches that it trains next, as far as its operator queues them.
     fn queue_training(&mut self) {
+        // In virtual time a step begins when the one before has ended.
+        if self.virtual_time.is_some() {
+            return;
+        }
         while self.queued.len() < self.lanes.queue(TRAINING) {
             let Some(position) = self.replay.next_training(self.queued.len()) else { return };
             let (id, batch) = (self.id(position), self.take(position));
@@ -225,8 +253,36 @@ impl<'a> EpochLoop<'a> {
         }
     }
 
+    /// In virtual time, the next phase to end once all work under way has answered.
+    fn next_end(&mut self) -> Option<Answer> {
+        let time = self.virtual_time.as_mut().filter(|time| self.exporting.is_none() && !time.ends.is_empty())?;
+        if time.ends.len() < self.running.len() {
+            return None;
+        }
+        // Of phases that end at once, that of the first lane is handed on first: the order of the answers has no say.
+        let first = (0..time.ends.len()).min_by_key(|&i| (time.ends[i].0, time.ends[i].1.lane));
+        let (end, answer) = time.ends.swap_remove(first.expect("there is one"));
+        time.clock.set(end);
+        Some(answer)
+    }
+
+    /// In virtual time, keeps a lane's answer until the work has ended, with the span that it has then.
+    fn keep(&mut self, mut answer: Answer) -> Option<Answer> {
+        let Some(time) = &mut self.virtual_time else { return Some(answer) };
+        let running = self.running.iter().find(|running| running.lane == answer.lane);
+        let (Some(running), Ok(Output::Work(work))) = (running, &answer.outcome) else { return Some(answer) };
+        let (begin, end) =
+            (running.from + work.measured.waited, running.from + work.measured.waited + work.measured.busy);
+        answer.span = Span { start: begin.as_secs_f64(), end: end.as_secs_f64() };
+        time.ends.push((end, answer));
+        None
+    }
+
     /// Sleeps until a lane answers, or a piece of the time limit has passed.
     fn wait(&mut self, observe: Observe<'_>) {
+        if let Some(answer) = self.next_end() {
+            return self.receive(answer, observe);
+        }
         self.clock.read(Instant::now());
         let first = self.running.iter().map(|r| r.since).chain(self.exporting).min();
         let answer = match first.and_then(|first| self.clock.sleep(first)) {
@@ -234,7 +290,11 @@ impl<'a> EpochLoop<'a> {
             None => self.lanes.answers().recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match answer {
-            Ok(answer) => self.receive(answer, observe),
+            Ok(answer) => {
+                if let Some(answer) = self.keep(answer) {
+                    self.receive(answer, observe);
+                }
+            }
             Err(RecvTimeoutError::Timeout) => self.abandon_late(),
             Err(RecvTimeoutError::Disconnected) => panic!("lanes that owe an answer have ended"),
         }
@@ -244,8 +304,11 @@ impl<'a> EpochLoop<'a> {
     fn abandon_late(&mut self) {
         self.clock.read(Instant::now());
         let (clock, limit) = (&self.clock, self.limit.expect("only a limit can be passed"));
+        let answered = self.virtual_time.as_ref().map_or(&[][..], |time| &time.ends);
+        let has_answered = |lane: usize| answered.iter().any(|(_, answer)| answer.lane == lane);
         let mut late: Vec<(usize, Option<BatchId>)> = Vec::new();
-        late.extend(self.running.extract_if(.., |r| clock.is_late(r.since)).map(|r| (r.lane, Some(r.id))));
+        let is_late = |r: &mut Running| clock.is_late(r.since) && !has_answered(r.lane);
+        late.extend(self.running.extract_if(.., is_late).map(|r| (r.lane, Some(r.id))));
         late.extend(self.exporting.filter(|&since| clock.is_late(since)).map(|_| (TRAINING, None)));
         for (lane, id) in late {
             if lane == TRAINING {
@@ -305,7 +368,7 @@ impl<'a> EpochLoop<'a> {
         if self.exporting.take().is_none() || self.failure.is_some() {
             return;
         }
-        let seconds = self.before + self.start.elapsed().as_secs_f64();
+        let seconds = self.before + now(&self.virtual_time, self.start).as_secs_f64();
         let mut so_far = self.tally.clone().finish(seconds, false, self.buffers.peak, Vec::new());
         so_far.activities.clear();
         self.notify(&Event::Exported(state, &so_far), observe);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use morphgl_plan::{Order, Schedule, simulate};
-use morphgl_registry::{Key, Operators, Route, Training, Transferring};
+use morphgl_registry::{Key, Operators, Route, Training, Transferring, VirtualClock};
 
 use crate::epoch_loop::EpochLoop;
 use crate::matching::routes_of;
@@ -19,6 +19,8 @@ pub struct Executor {
     settings: Settings,
     schedule: Schedule,
     order: Order,
+    /// The clock of virtual time; `None` in real time.
+    clock: Option<VirtualClock>,
 }
 
 impl Executor {
@@ -33,9 +35,20 @@ impl Executor {
         let operators = ExecutorOperators::new(operators, schedule)?;
         let num_batches = operators.num_batches()?;
         let mut executor =
-            Self { operators, num_batches, settings, schedule: schedule.clone(), order: Order::default() };
+            Self { operators, num_batches, settings, schedule: schedule.clone(), order: Order::default(), clock: None };
         executor.set_schedule(schedule)?;
         Ok(executor)
+    }
+
+    /// The same executor in virtual time, which `clock` shows to operators: a phase lasts for as long as its operator says, whatever
+    /// it really takes, and nothing sleeps. So a phase begins at the instant at which the schedule and its resources let it, and
+    /// every time of events and reports is virtual.
+    ///
+    /// It is a discrete-event simulation whose events are the ends of phases: all operators at work are waited for, and the phase
+    /// that ends first is handed on. With durations that are those of the schedule, an epoch takes as long as
+    /// [`morphgl_plan::simulate`] says, but for rounding to nanoseconds.
+    pub fn in_virtual_time(self, clock: VirtualClock) -> Self {
+        Self { clock: Some(clock), ..self }
     }
 
     /// Changes the schedule between epochs, or between parts of one. Workers that fit the new schedule are kept.
@@ -98,7 +111,7 @@ impl Executor {
             trained => Some(self.rest(trained, epoch, &so_far)?),
         };
         self.operators.set_training_threads(self.schedule.training_threads.max(1))?;
-        let Self { operators, settings, schedule, order, .. } = self;
+        let Self { operators, settings, schedule, order, clock, .. } = self;
         let left: Vec<u32>;
         let (schedule, order, batches) = match &rest {
             Some(rest) => {
@@ -107,7 +120,8 @@ impl Executor {
             }
             None => (&*schedule, &*order, batches),
         };
-        let mut epoch_loop = EpochLoop::new(operators, (schedule, order), (epoch, batches), so_far, *settings);
+        let mut epoch_loop =
+            EpochLoop::new(operators, (schedule, order), (epoch, batches), so_far, *settings, clock.clone());
         let panicked = catch_unwind(AssertUnwindSafe(|| epoch_loop.run(stop, observe))).err();
         if panicked.is_some() {
             epoch_loop.drain();

@@ -98,6 +98,6 @@ impl<T, F: FnOnce(Duration) -> Result<(T, Counters)> + Send> Wait<T> for Pending
         self.end.synchronize()?;
         let busy = self.end.elapsed(&self.start)?;
         let (value, counters) = (self.finish)(busy)?;
-        Ok((value, Measured { busy, counters }))
+        Ok((value, Measured { busy, counters, ..Measured::default() }))
     }
 }

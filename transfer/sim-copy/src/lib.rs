@@ -2,15 +2,17 @@
 
 mod operators;
 
-pub use operators::{SimCopy, SimDma, SimGather};
+pub use operators::{SimCopy, SimDma, SimGather, SimHost};
 
 use morphgl_registry::{At, Build, Description, Hardware, Key, LINK_BYTES, PEER_BYTES, Phase, Resource};
-use morphgl_sim::{OPTIONS, SIM, accelerators, device, probe};
+use morphgl_sim::{OPTIONS, SIM, accelerators, described_only, device, probe};
 
 /// Name of the copy from the host: `Transferring_PCIe_SimDma`.
 pub const DMA_KEY: Key = Key::new(Phase::Transferring, Hardware::new(&[Resource::PCIE]), "SimDma");
 /// Name of the gather on the device: `Transferring_PCIe+SIM_SimGather`.
 pub const GATHER_KEY: Key = Key::new(Phase::Transferring, Hardware::new(&[Resource::PCIE, SIM]), "SimGather");
+/// Name of the host's own: `Transferring_CPU_SimHost`.
+pub const HOST_KEY: Key = Key::new(Phase::Transferring, Hardware::CPU, "SimHost");
 
 /// Name of the copy from another device: `Transferring_PCIe+Peer+SIM_SimCopy`.
 pub const COPY_KEY: Key =
@@ -64,6 +66,19 @@ pub const COPY: Description = Description::new(
 .with_counters(&[PEER_BYTES, LINK_BYTES])
 .as_simulated();
 
+/// The host's own, of a described machine.
+pub const HOST: Description = Description::new(
+    HOST_KEY,
+    "moves nothing on the host of a described machine, fills in features, takes no time",
+    At::Host,
+    At::Host,
+    Build::Transferring(|c| Ok(Box::new(SimHost::new(c)?))),
+)
+.with_probe(described_only)
+.with_options(&OPTIONS)
+.as_simulated();
+
 morphgl_registry::submit! { DMA }
 morphgl_registry::submit! { GATHER }
 morphgl_registry::submit! { COPY }
+morphgl_registry::submit! { HOST }

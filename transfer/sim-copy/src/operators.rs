@@ -1,6 +1,7 @@
-//! The copies from the host and from another device, and the gather on the device.
+//! The copies from the host and from another device, the gather on the device, and the host's own mini-batches.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::{
@@ -9,7 +10,7 @@ use morphgl_registry::{
 };
 use morphgl_sim::{Device, SimBatch, Stream, Work, gather_features};
 
-use crate::{COPY_KEY, DMA_KEY, GATHER_KEY};
+use crate::{COPY_KEY, DMA_KEY, GATHER_KEY, HOST_KEY};
 
 /// State of an operator.
 #[derive(Debug)]
@@ -72,13 +73,47 @@ impl Transferring for SimDma {
         };
         let counters = Counters::NONE.with(&LINK_BYTES, (batch.num_bytes() + missing) as u64);
         // The source lives until the copy is done, as for a real DMA.
-        let copied = self.0.stream.submit(batch.id, batch, move |(), batch| {
+        let copied = self.0.stream.submit_costing(batch.id, batch, move |(), batch| {
             if let (None, Some(matrix)) = (&batch.features, matrix(&dataset)) {
                 gather_features(batch, matrix);
             }
-            Ok(SimBatch::copy(&device, &DMA_KEY, batch)?.into_batch())
+            let seconds = device.seconds(|machine, own| machine.copying(own, batch.num_bytes() as f64));
+            Ok((SimBatch::copy(&device, &DMA_KEY, batch)?.into_batch(), seconds))
         });
         Ok(copied.counting(counters))
+    }
+}
+
+/// Phase Transferring within the host of a described machine, `Transferring_CPU_SimHost`: it moves nothing and takes no time.
+#[derive(Debug)]
+pub struct SimHost {
+    /// Source of missing features, if they are gathered.
+    dataset: Option<Arc<Dataset>>,
+}
+
+impl SimHost {
+    /// Builds the operator; the context's options are ignored.
+    ///
+    /// # Errors
+    ///
+    /// Places other than the host.
+    pub fn new(context: &TransferringContext) -> Result<Self> {
+        let TransferringContext { dataset, from, to, gather, .. } = context;
+        if [from, to] != [&Place::Host; 2] {
+            let message = format!("it goes from host to host, not from {from} to {to}; give these places");
+            return Err(Error::setting(HOST_KEY, message));
+        }
+        Ok(Self { dataset: (*gather && dataset.features.is_some()).then(|| Arc::clone(dataset)) })
+    }
+}
+
+impl Transferring for SimHost {
+    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
+        let mut batch = batch.into_host()?;
+        if let (None, Some(matrix)) = (&batch.features, matrix(&self.dataset)) {
+            gather_features(&mut batch, matrix);
+        }
+        Ok(Handle::ready(MiniBatch::Host(batch), Duration::ZERO))
     }
 }
 
@@ -105,12 +140,13 @@ impl Transferring for SimGather {
         let dataset = self.0.dataset.clone();
         let row_bytes = matrix(&dataset).map_or(0, FeatureMatrix::row_bytes);
         let counters = Counters::NONE.with(&LINK_BYTES, (ours.num_missing_rows() * row_bytes) as u64);
-        let gathered = self.0.stream.submit(ours.id(), (), move |(), ()| {
+        let (device, rows) = (self.0.device.clone(), ours.num_missing_rows() as f64);
+        let gathered = self.0.stream.submit_costing(ours.id(), (), move |(), ()| {
             match matrix(&dataset) {
                 Some(matrix) => ours.gather(matrix)?,
                 None => ours.content().map(|_| ())?,
             }
-            Ok(ours.into_batch())
+            Ok((ours.into_batch(), device.seconds(|machine, own| machine.gathering(own, rows, row_bytes))))
         });
         Ok(gathered.counting(counters))
     }

@@ -1,4 +1,4 @@
-//! A simulated device: place, configuration, resources and memory.
+//! A simulated device: place, configuration or description, resources and memory.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,7 +8,7 @@ use morphgl_registry::{BatchId, Error, Hardware, Key, Place, Resource, Result};
 
 use crate::memory::Memory;
 use crate::resources::{Closed, Resources, Statistics, Stop};
-use crate::{Config, FaultKind, Work};
+use crate::{Config, DeviceDescription, FaultKind, MachineDescription, Work};
 
 /// What a transfer occupies of the device that it reads from.
 static LINKS: Hardware = Hardware::new(&[Resource::PEER]);
@@ -20,6 +20,8 @@ pub struct Device(Arc<Inner>);
 struct Inner {
     place: Place,
     config: Config,
+    /// The machine that the device is of, where it is described; its time is then virtual.
+    machine: Option<MachineDescription>,
     resources: Resources,
     memory: Arc<Memory>,
 }
@@ -33,7 +35,8 @@ pub struct Operation<'a> {
     pub work: Work,
     /// The mini-batch.
     pub id: BatchId,
-    /// Part of the configured duration that it takes: 1, or less where a part of the work is left out.
+    /// Part of the configured duration that it takes: 1, or less where a part of the work is left out. Not read on a described
+    /// machine, where the operator computes its seconds.
     pub part: f64,
 }
 
@@ -46,20 +49,41 @@ impl Operation<'_> {
 impl Device {
     /// A new, unshared device at `place`.
     pub fn new(place: Place, config: Config) -> Self {
+        Self::of(place, config, None)
+    }
+
+    /// The device at `place` of a described machine, or its host. **Its time is virtual:** an operation returns when its real work
+    /// is done, with the seconds that the description says it takes. Its memory holds any number of mini-batches: a plan keeps to
+    /// the bytes that are described.
+    pub fn described(place: Place, machine: MachineDescription) -> Self {
+        Self::of(place, Config::instant(usize::MAX), Some(machine))
+    }
+
+    fn of(place: Place, config: Config, machine: Option<MachineDescription>) -> Self {
         let memory = Arc::new(Memory::new(config.memory));
-        Self(Arc::new(Inner { place, config, resources: Resources::default(), memory }))
+        Self(Arc::new(Inner { place, config, machine, resources: Resources::default(), memory }))
     }
 
     /// The process-wide device of this place and configuration, shared while any handle exists, so that operators that are
     /// built separately meet on one device.
     pub fn shared(place: Place, config: Config) -> Self {
+        Self::find_or_make(place, config, None)
+    }
+
+    /// As [`Device::shared`], of a described machine.
+    pub fn shared_described(place: Place, machine: MachineDescription) -> Self {
+        Self::find_or_make(place, Config::instant(usize::MAX), Some(machine))
+    }
+
+    fn find_or_make(place: Place, config: Config, machine: Option<MachineDescription>) -> Self {
         static DEVICES: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         devices.retain(|device| device.strong_count() > 0);
-        if let Some(inner) = devices.iter().filter_map(Weak::upgrade).find(|d| d.place == place && d.config == config) {
+        let is_it = |d: &Arc<Inner>| d.place == place && d.config == config && d.machine == machine;
+        if let Some(inner) = devices.iter().filter_map(Weak::upgrade).find(is_it) {
             return Self(inner);
         }
-        let device = Self::new(place, config);
+        let device = Self::of(place, config, machine);
         devices.push(Arc::downgrade(&device.0));
         device
     }
@@ -72,6 +96,31 @@ impl Device {
     /// Its configuration.
     pub fn config(&self) -> &Config {
         &self.0.config
+    }
+
+    /// Whether its time is virtual: that of a described machine.
+    pub fn is_virtual(&self) -> bool {
+        self.0.machine.is_some()
+    }
+
+    /// Seconds by the description of the machine, and of this device of it; 0 where durations are configured.
+    ///
+    /// # Panics
+    ///
+    /// When it is the host of a machine: [`Device::host_seconds`].
+    pub fn seconds(&self, of: impl FnOnce(&MachineDescription, &DeviceDescription) -> f64) -> f64 {
+        let own = |machine| of(machine, machine.device(self.place()).expect("the place of a described device"));
+        self.0.machine.as_ref().map_or(0.0, own)
+    }
+
+    /// Seconds by the description of the machine; 0 where durations are configured.
+    pub fn host_seconds(&self, of: impl FnOnce(&MachineDescription) -> f64) -> f64 {
+        self.0.machine.as_ref().map_or(0.0, of)
+    }
+
+    /// The machine, where it is described.
+    pub fn machine(&self) -> Option<&MachineDescription> {
+        self.0.machine.as_ref()
     }
 
     /// Whether both handles refer to the same device.
@@ -106,6 +155,24 @@ impl Device {
     ///
     /// By [`FaultKind::Panic`], or when `run` does.
     pub fn operate<T>(&self, operation: Operation<'_>, run: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
+        self.operate_costing(operation, || Ok((run()?, 0.0)))
+    }
+
+    /// As [`Device::operate`]. Besides its result, `run` returns the seconds that it takes on a described machine
+    /// ([`Device::seconds`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::operate`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Device::operate`].
+    pub fn operate_costing<T>(
+        &self,
+        operation: Operation<'_>,
+        run: impl FnOnce() -> Result<(T, f64)>,
+    ) -> Result<(T, Duration)> {
         self.operate_until(operation, None, &Stop::default(), run)
     }
 
@@ -115,7 +182,7 @@ impl Device {
         operation: Operation<'_>,
         from: Option<&Device>,
         stop: &Stop,
-        run: impl FnOnce() -> Result<T>,
+        run: impl FnOnce() -> Result<(T, f64)>,
     ) -> Result<(T, Duration)> {
         let Operation { key, work, id, part } = operation;
         let closed = |Closed| operation.error("the operator was dropped before this was done".to_string());
@@ -129,7 +196,11 @@ impl Device {
         let held = held.collect::<Result<Vec<_>>>()?;
         let since = held.iter().map(|guard| guard.since).max().expect("its own resources");
         self.fail(operation, stop)?;
-        let value = run()?;
+        let (value, seconds) = run()?;
+        if self.is_virtual() {
+            // What is longer than 500 years is that.
+            return Ok((value, Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)));
+        }
         let duration = self.config().duration(work, id).mul_f64(part);
         self.0.resources.sleep_until(since + duration, stop).map_err(closed)?;
         Ok((value, since.elapsed()))
@@ -161,6 +232,9 @@ impl Device {
 
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "simulated device at {} ({})", self.place(), self.config())
+        match &self.0.machine {
+            Some(machine) => write!(f, "simulated device at {} ({})", self.place(), machine.name),
+            None => write!(f, "simulated device at {} ({})", self.place(), self.config()),
+        }
     }
 }

@@ -1,13 +1,14 @@
-//! Source of the configuration: an operator's options, else the environment.
+//! Source of the configuration: an operator's options, which describe a machine or configure durations, else the environment.
 
 use std::ffi::OsString;
 
 use morphgl_registry::{
     Accelerator, Description, Error, ErrorKind, Key, Machine, OptionSpec, OptionType, Place, Result, Unavailable,
 };
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{Config, Device};
+use crate::{Config, Device, MachineDescription};
 
 /// Environment variable with a [`Config`]; if unset or empty, there is no simulated accelerator.
 pub const VARIABLE: &str = "MORPHGL_SIM";
@@ -65,22 +66,48 @@ pub const fn available(description: Description) -> Description {
     description.with_probe(|_| Ok(())).with_accelerators(found)
 }
 
-/// The option of every operator of a simulated device.
-pub const OPTIONS: [OptionSpec; 1] = [OptionSpec::new(
-    "sim",
-    OptionType::Settings,
-    "$MORPHGL_SIM",
-    "durations, memory and faults of the simulated device",
-)
-.such_as(&["training=0s"])];
+/// Probe of the operators of a described machine's host, which no configuration simulates.
+///
+/// # Errors
+///
+/// Always: the registry of a described machine does not ask.
+pub fn described_only(_: &Machine) -> std::result::Result<(), Unavailable> {
+    Err(Unavailable { reason: "it is of a described machine; give --machine to plan or train".to_string() })
+}
 
-/// The device of an operator, configured by `options.sim` (a [`Config`]), else by the environment.
-/// Operators of the same place and configuration share one device; the host as a place means the first device.
+/// The options of every operator of a simulated device.
+pub const OPTIONS: [OptionSpec; 2] = [
+    OptionSpec::new(
+        "sim",
+        OptionType::Settings,
+        "$MORPHGL_SIM",
+        "durations, memory and faults of the simulated device",
+    )
+    .such_as(&["training=0s"]),
+    OptionSpec::new("machine", OptionType::Settings, "none", "the described machine that the device is of")
+        .such_as(&[EXAMPLE])
+        .of_machine(),
+];
+
+/// A machine for the suites, as JSON.
+const EXAMPLE: &str = r#"{"name":"m","host":{"cores":1,"memory_gb":1,"bandwidth_gb_per_s":1,"sampling_m_edges_per_s":1,"gflop_per_s":1},"link":[{"name":"l","gb_per_s":1}],"device":[{"name":"d","link":"l","memory_gb":1,"bandwidth_gb_per_s":1,"tflop_per_s":1,"sampling_m_edges_per_s":1}]}"#;
+
+/// The device of an operator: of the machine that `options.machine` describes, or configured by `options.sim` (a [`Config`]), else by
+/// the environment. Operators of the same place and configuration share one device. The host as a place means the first device of
+/// a configuration, and the host of a described machine.
 ///
 /// # Errors
 ///
 /// An invalid or missing configuration, another option, or a place that is no simulated device.
 pub fn device(key: &Key, at: &Place, options: &Value) -> Result<Device> {
+    if let Some(described) = options.get("machine") {
+        let machine = MachineDescription::deserialize(described)
+            .map_err(|e| Error::setting(key, format!("option machine: {e}; give a described machine")))?;
+        if *at != Place::Host && machine.device(at).is_none() {
+            return Err(Error::setting(key, format!("machine {} has no device {at}; name another", machine.name)));
+        }
+        return Ok(Device::shared_described(at.clone(), machine));
+    }
     let at = match at {
         Place::Host => place(0),
         Place::Device { backend, .. } if backend == "sim" => at.clone(),
@@ -97,7 +124,8 @@ fn config(key: &Key, options: &Value, variable: Option<OsString>) -> Result<Conf
         Value::Null => None,
         Value::Object(parts) => {
             if let Some(other) = parts.keys().find(|k| *k != "sim") {
-                let message = format!("{other:?} is none of its options; it has \"sim\" alone, leave {other:?} out");
+                let message =
+                    format!("{other:?} is none of its options; it has \"sim\" and \"machine\", leave {other:?} out");
                 return Err(Error::setting(key, message));
             }
             parts.get("sim")

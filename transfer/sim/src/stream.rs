@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use morphgl_registry::{BatchId, Counters, Error, Handle, Key, Measured, Result, Wait};
+use morphgl_registry::{BatchId, Error, Handle, Key, Measured, Result, Wait};
 
 use crate::resources::Stop;
 use crate::{Device, Operation, Work};
@@ -70,13 +70,35 @@ impl<S: Send + 'static> Stream<S> {
         self.submit_part(id, 1.0, input, run)
     }
 
+    /// As [`Stream::submit`]. Besides its result, `run` returns the seconds that it takes on a described machine
+    /// ([`Device::seconds`]).
+    pub fn submit_costing<T: Send + 'static, K: Send + 'static>(
+        &self,
+        id: BatchId,
+        input: K,
+        run: impl FnOnce(&mut S, &mut K) -> Result<(T, f64)> + Send + 'static,
+    ) -> Handle<T> {
+        self.submit_part_costing(id, 1.0, input, run)
+    }
+
     /// As [`Stream::submit`], in this part of the configured duration.
     pub fn submit_part<T: Send + 'static, K: Send + 'static>(
         &self,
         id: BatchId,
         part: f64,
-        mut input: K,
+        input: K,
         run: impl FnOnce(&mut S, &mut K) -> Result<T> + Send + 'static,
+    ) -> Handle<T> {
+        self.submit_part_costing(id, part, input, |state, input| Ok((run(state, input)?, 0.0)))
+    }
+
+    /// As [`Stream::submit_costing`], in this part of a configured duration.
+    pub fn submit_part_costing<T: Send + 'static, K: Send + 'static>(
+        &self,
+        id: BatchId,
+        part: f64,
+        mut input: K,
+        run: impl FnOnce(&mut S, &mut K) -> Result<(T, f64)> + Send + 'static,
     ) -> Handle<T> {
         let (device, from) = (self.device.clone(), self.from.clone());
         let (key, work, stop) = (self.key.clone(), self.work, Arc::clone(&self.stop));
@@ -156,7 +178,7 @@ impl<T: Send> Wait<T> for Pending<T> {
 
     fn wait(self: Box<Self>) -> Result<(T, Measured)> {
         match self.received.into_inner().map_or_else(|| self.receiver.recv(), Ok) {
-            Ok(Ok(outcome)) => outcome.map(|(value, busy)| (value, Measured { busy, counters: Counters::NONE })),
+            Ok(Ok(outcome)) => outcome.map(|(value, busy)| (value, Measured { busy, ..Measured::default() })),
             Ok(Err(panic)) => resume_unwind(panic),
             Err(RecvError) => Err(Error::failed(&self.context, "the operator was dropped before this was done")),
         }

@@ -117,6 +117,7 @@ impl Task {
                     stop: None,
                     observe: None,
                     bucket_bytes,
+                    virtual_steps: None,
                 };
                 scope.spawn(move || {
                     let seen = Seen::default();

@@ -30,6 +30,11 @@ fn ratio(text: &str) -> Result<f64, String> {
 }
 
 impl StalenessOptions {
+    /// Whether any of the options is given.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.allow_staleness > 0 || self.hot_ratio.is_some() || self.max_hot_ratio.is_some()
+    }
+
     /// What is allowed; `None` trains exactly.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use morphgl_graph_store::{Dataset, Schema};
@@ -66,7 +67,10 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     }
     let mode = modes::choose(session, context, &mut measured, plan_of_file, epochs)?;
     config.every_device = mode.every_device();
-    let Measured { job, profile, problem, plans, held_bytes, choices, .. } = measured;
+    let Measured { mut job, profile, problem, plans, held_bytes, choices, .. } = measured;
+    if context.machine().is_some() && mode.every_device() {
+        job = Job::new(context, Arc::clone(&dataset), config.clone())?;
+    }
     let plan = mode.plan();
     let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.all_host());
     if evaluation == Evaluation::Full {

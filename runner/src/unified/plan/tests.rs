@@ -56,8 +56,14 @@ fn profile(num_batches: usize, routes: Vec<RouteProfile>) -> Profile {
 fn planned(host: f64, device: f64, fixed: f64, all_reduce: f64) -> (Unified, Plan) {
     let whole = profile(100, vec![route(false, host), route(true, device)]);
     let part = profile(100, vec![route(false, PART * host), route(true, fixed + PART * (device - fixed))]);
-    let unified = Unified::plan(&whole, &GroupProfile { part, all_reduce }, Shares::Balanced, CORES, Limits::default())
-        .expect("a plan");
+    let unified = Unified::plan(
+        &whole,
+        &GroupProfile { part, share: PART, all_reduce },
+        Shares::Balanced,
+        CORES,
+        Limits::default(),
+    )
+    .expect("a plan");
     let plans = morphgl_plan::plan(&whole.problem(CORES, Limits::default())).expect("a plan");
     (unified, plans.best().clone())
 }
@@ -107,7 +113,7 @@ fn a_trainer_that_no_share_makes_faster_gets_less() {
 #[test]
 fn a_group_needs_a_core_a_trainer() {
     let whole = profile(100, vec![route(false, 0.1), route(true, 0.1)]);
-    let measured = GroupProfile { part: whole.clone(), all_reduce: 0.0 };
+    let measured = GroupProfile { part: whole.clone(), share: PART, all_reduce: 0.0 };
     let refused = Unified::plan(&whole, &measured, Shares::Balanced, 1, Limits::default()).expect_err("one core");
     assert!(refused.to_string().contains("2 trainers on 1 of the host's cores"), "{refused}");
 }
@@ -134,7 +140,7 @@ fn of_many_divisions_cores_go_where_they_speed_up_most() {
 #[test]
 fn equal_shares_are_those_of_all_trainers() {
     let whole = profile(100, vec![route(false, 0.5), route(true, 0.01)]);
-    let measured = GroupProfile { part: whole.clone(), all_reduce: 0.1 };
+    let measured = GroupProfile { part: whole.clone(), share: PART, all_reduce: 0.1 };
     let equal = Unified::plan(&whole, &measured, Shares::Equal, CORES, Limits::default()).expect("a plan");
     assert_eq!(equal.trainers.iter().map(|t| t.share).collect::<Vec<_>>(), [0.5, 0.5], "however slow one of them is");
     assert_eq!(equal.shares, Shares::Equal);

@@ -10,9 +10,9 @@ use morphgl_graph_store::Dataset;
 use morphgl_plan::{Bytes, Candidate, Durations, Hardware, Limits, Problem, Resource, RouteKeys, Schedule};
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Fanouts, Operators, Place, Route, RouteOperators, SamplerSettings, SeedSet,
-    TrainingContext, TrainingOperator, TransferringContext,
+    TrainingContext, TrainingOperator, TransferringContext, VirtualClock,
 };
-use morphgl_sim::{Config, Device};
+use morphgl_sim::{Config, Device, MachineDescription};
 use morphgl_training_sim_ledger::{KEY as LEDGER_KEY, Ledger, SimLedger};
 use morphgl_transferring_sim_copy::{DMA_KEY, GATHER_KEY, SimDma, SimGather};
 
@@ -41,6 +41,26 @@ impl Rig {
         let config: Config = text.parse().expect("a configuration");
         let device = Device::new(place(), config);
         Self { n, millis, workers, dataset: Arc::new(graphs::cycle(n * BATCH)), device }
+    }
+
+    /// The first device of a described machine, whose time is virtual, and durations as its operators state them for one
+    /// mini-batch: all of the dataset are alike, as they are not shuffled.
+    pub(crate) fn described(n: usize, workers: usize, machine: MachineDescription) -> Self {
+        let device = Device::described(place(), machine);
+        let rig = Self { n, millis: Millis::default(), workers, dataset: Arc::new(graphs::cycle(n * BATCH)), device };
+        let [mut first, mut second] = rig.routes();
+        let mut training = rig.trainer();
+        // Neither the first nor the last: those of the ends of the cycle are of one piece, too, but numbered otherwise.
+        let mut of = |route: &mut RouteOperators| {
+            let id = BatchId { epoch: 0, index: 1 };
+            let mut worker = route.batching.worker(1).expect("a worker");
+            let (batch, batching) = worker.prepare(id, None).and_then(|h| h.wait()).expect("prepared");
+            let (batch, transferring) = route.transferring.transfer(batch).and_then(|h| h.wait()).expect("moved");
+            let (_, trained) = training.operator.train(&batch).and_then(|h| h.wait()).expect("trained");
+            [batching, transferring, trained].map(|took| 1e3 * took.as_secs_f64())
+        };
+        let ([host, pcie, training], [device, gather, _]) = (of(&mut first), of(&mut second));
+        Self { millis: [host, pcie, device, gather, training], ..rig }
     }
 
     /// The planning problem of these durations.
@@ -80,7 +100,7 @@ impl Rig {
             ..BatchingContext::new(
                 Arc::clone(&self.dataset),
                 SeedSet::new("all nodes", &all, all.len()).expect("seeds"),
-                SamplerSettings { batch_size: BATCH, ..fanouts.into() },
+                SamplerSettings { batch_size: BATCH, shuffle: !self.device.is_virtual(), ..fanouts.into() },
             )
         }
     }
@@ -90,8 +110,7 @@ impl Rig {
         TransferringContext { options, ..TransferringContext::new(dataset, from, place()) }
     }
 
-    /// An executor of both routes.
-    pub(crate) fn executor(&self, schedule: &Schedule, settings: Settings) -> Executor {
+    fn routes(&self) -> [RouteOperators; 2] {
         let [first, second] = routes();
         let of_host = RouteOperators {
             route: first,
@@ -103,13 +122,23 @@ impl Rig {
             batching: Arc::new(SimNeighbor::new(&self.batching(place()), &self.device).expect("built")),
             transferring: Box::new(SimGather::new(&self.transferring(place()), &self.device).expect("built")),
         };
-        let context = TrainingContext {
-            place: place(),
-            ..TrainingContext::new(Arc::clone(&self.dataset), serde_json::Value::Null)
-        };
+        [of_host, of_device]
+    }
+
+    fn trainer(&self) -> TrainingOperator {
+        let (features, classes) = (self.dataset.feature_dim(), self.dataset.num_classes);
+        let model = serde_json::json!({ "kind": "sage", "in_dim": features, "num_classes": classes, "layers": 1 });
+        let spec = serde_json::json!({ "model": model });
+        let context = TrainingContext { place: place(), ..TrainingContext::new(Arc::clone(&self.dataset), spec) };
         let operator = Box::new(SimLedger::new(&context, &self.device).expect("built"));
-        let trainers = vec![TrainingOperator { key: LEDGER_KEY.clone(), place: place(), operator }];
-        Executor::new(Operators { routes: vec![of_host, of_device], trainers }, schedule, settings).expect("matches")
+        TrainingOperator { key: LEDGER_KEY.clone(), place: place(), operator }
+    }
+
+    /// An executor of both routes, in virtual time where the device is of a described machine.
+    pub(crate) fn executor(&self, schedule: &Schedule, settings: Settings) -> Executor {
+        let operators = Operators { routes: self.routes().into(), trainers: vec![self.trainer()] };
+        let executor = Executor::new(operators, schedule, settings).expect("matches");
+        if self.device.is_virtual() { executor.in_virtual_time(VirtualClock::default()) } else { executor }
     }
 
     /// Runs an epoch, and checks that every mini-batch was trained once, with its content unchanged.

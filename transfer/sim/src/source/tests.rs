@@ -50,6 +50,8 @@ fn invalid_configurations_are_refused_with_cures() {
     check(
         json!({"simulated": 5}),
         None,
-        Err("Training_SIM_Ledger: \"simulated\" is none of its options; it has \"sim\" alone, leave \"simulated\" out"),
+        Err(
+            "Training_SIM_Ledger: \"simulated\" is none of its options; it has \"sim\" and \"machine\", leave \"simulated\" out",
+        ),
     );
 }

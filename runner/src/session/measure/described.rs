@@ -1,0 +1,241 @@
+//! Plans for a described machine: nothing is measured, durations are those that the simulated operators state.
+
+use std::sync::Arc;
+
+use morphgl_graph_store::Dataset;
+use morphgl_group::Weights;
+use morphgl_plan::MAX_SECONDS;
+use morphgl_profile::{PeakBytes, PoolSample, Profile, RouteProfile, Settings, Statistics, TrainingSample};
+use morphgl_registry::{BatchId, HostBatch, MiniBatch, Operators, Place, Route, RouteOperators, Training};
+use morphgl_sim::{DeviceDescription, MachineDescription};
+
+use super::{Measured, Planned, Wanted};
+use crate::session::choices::Choices;
+use crate::usage::Usage;
+use crate::{GroupProfile, Job, JobConfig, Limits, RunContext, Shares, Unified, budget, words};
+
+/// Mini-batches whose durations are averaged.
+const SAMPLES: usize = 4;
+/// Bytes of a worker's own buffers per input node, as `morphgl_profile` estimates them.
+const WORKER_NODE_BYTES: u64 = 64;
+/// Bytes of a parameter with its gradient and the two moments of Adam.
+const PARAMETER_BYTES: u64 = 16;
+
+/// Builds the job, asks its operators for the durations of some mini-batches, and plans.
+pub(super) fn measure(
+    planned: Planned<'_>,
+    context: &RunContext,
+    machine: &MachineDescription,
+    dataset: &Arc<Dataset>,
+    config: JobConfig,
+    wanted: Wanted,
+) -> anyhow::Result<Measured> {
+    let build = |every_device| {
+        let config = JobConfig { every_device, ..config.clone() };
+        Job::new(context, Arc::clone(dataset), config)
+    };
+    let mut job = build(false)?;
+    job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));
+    let (threads, choices) = (job.threads(), Choices::of(&job));
+    let profile = profile(&mut job)?;
+    let limits = Limits { epochs: wanted.epochs, ..limits(planned, machine, &job)? };
+    let held_bytes = dataset_bytes(dataset);
+    let (problem, plans) = planned.schedule(&profile, threads, limits, (&job.config, held_bytes))?;
+    let unified = match wanted.group {
+        Some(shares) => group(&mut build(true)?, machine, shares, threads, limits).transpose(),
+        None => None,
+    };
+    Ok(Measured { job, profile, problem, plans, unified, split: None, held_bytes, choices })
+}
+
+/// The best plan of several trainers together: of all, or of the devices alone, whose all-reduce may go over connections of their own.
+/// `None` where there is one trainer.
+fn group(
+    job: &mut Job,
+    machine: &MachineDescription,
+    shares: Shares,
+    threads: usize,
+    limits: Limits,
+) -> anyhow::Result<Option<Unified>> {
+    let seeds = job.dataset.splits.train.len().min(job.config.sampler.batch_size);
+    if job.operators.trainers.len() < 2 || seeds < 2 {
+        return Ok(None);
+    }
+    let whole = profile(job)?;
+    // Mini-batches overlap in their neighbourhoods: a share takes more than its part of a whole one, and a small one yet more.
+    let share = 1.0 / job.operators.trainers.len() as f64;
+    let divided = Weights::new(&[share, 1.0 - share]).expect("weights");
+    let part = job.with_shares(&(Arc::new(divided) as _), 0, profile)?;
+    let in_use = budget::machine(&job.config).expect("the job is of a described machine");
+    let gradient_bytes = 4.0 * parameters(&job.config) as f64;
+    let mut best: Option<anyhow::Result<Unified>> = None;
+    for with_host in [true, false] {
+        let of = |profile: &Profile| {
+            let mut profile = profile.clone();
+            profile.routes.retain(|r| with_host || r.route.trained_at != Place::Host);
+            profile
+        };
+        let places: Vec<Place> = of(&whole).trainers().into_iter().map(|(_, place)| place).collect();
+        if places.len() < 2 || !with_host && places.len() == machine.devices.len() && !has_host(&whole) {
+            continue;
+        }
+        let all_reduce = in_use.all_reduce(&places, gradient_bytes);
+        let unified =
+            Unified::plan(&of(&whole), &GroupProfile::new(of(&part), share, all_reduce), shares, threads, limits);
+        let is_better = match (&best, &unified) {
+            (Some(Ok(best)), Ok(unified)) => unified.epoch_seconds < best.epoch_seconds,
+            (Some(Ok(_)), Err(_)) => false,
+            _ => true,
+        };
+        if is_better {
+            best = Some(unified);
+        }
+    }
+    best.transpose()
+}
+
+fn has_host(profile: &Profile) -> bool {
+    profile.routes.iter().any(|r| r.route.trained_at == Place::Host)
+}
+
+/// Number of the model's parameters.
+fn parameters(config: &JobConfig) -> u64 {
+    config.spec.model.parameters().iter().map(|p| p.shape.iter().product::<usize>() as u64).sum()
+}
+
+/// Bytes of a dataset's topology and features.
+fn dataset_bytes(dataset: &Dataset) -> u64 {
+    let features = dataset.features.as_ref().map_or(0, |f| (f.row_bytes() * dataset.num_nodes()) as u64);
+    topology_bytes(dataset) + features
+}
+
+fn topology_bytes(dataset: &Dataset) -> u64 {
+    8 * (dataset.num_nodes() as u64 + 1) + 4 * dataset.topology.num_edges()
+}
+
+/// The limits of plans on a described machine: the options', else nine tenths of what its memory has beside the dataset, and that of
+/// its smallest device beside topology and model. No plan has more threads than cores.
+fn limits(planned: Planned<'_>, machine: &MachineDescription, job: &Job) -> anyhow::Result<Limits> {
+    let given = planned.options.limits.options();
+    let (held, memory) = (dataset_bytes(&job.dataset), (machine.host.memory_gb * 1e9) as u64);
+    let Some(free) = memory.checked_sub(held) else {
+        let (held, memory) = (words::bytes(held), words::bytes(memory));
+        let what = format!("the dataset takes {held}, and machine {} has {memory}", machine.name);
+        return Err(Usage::error(format!("--machine: {what}; describe more memory, or choose another dataset")));
+    };
+    let model = PARAMETER_BYTES * parameters(&job.config);
+    let of_device = |device: &DeviceDescription| {
+        let topology = topology_bytes(&job.dataset);
+        let samples = device.sampling_m_edges_per_s.is_some() && device.holds(topology);
+        let held = model + if samples { topology } else { 0 };
+        ((device.memory_gb * 1e9) as u64).saturating_sub(held) / 10 * 9
+    };
+    let device_bytes = given.device_bytes.or_else(|| machine.devices.iter().map(of_device).min());
+    let host_bytes = given.host_bytes.or(Some(free / 10 * 9));
+    Ok(Limits { host_bytes, device_bytes, extra_threads: 0, ..given })
+}
+
+/// The durations of a job's routes, as their operators state them for some mini-batches. Routes that differ in the number of the
+/// device alone have the same where the devices are of a kind.
+fn profile(job: &mut Job) -> anyhow::Result<Profile> {
+    let cores = job.threads();
+    let machine = job.config.machine.clone().expect("the job is of a described machine");
+    let num_batches = job.operators.routes.first().map_or(0, |route| route.batching.num_batches());
+    let ids = sampled(num_batches);
+    let mut routes: Vec<RouteProfile> = Vec::new();
+    let Operators { routes: built, trainers } = &mut job.operators;
+    for operators in built {
+        let route = operators.route.clone();
+        let kinds = |r: &Route| {
+            let devices = [&r.batched_at, &r.trained_at].map(|place| machine.device(place).cloned());
+            (r.batching.clone(), r.transferring.clone(), r.training.clone(), devices)
+        };
+        if let Some(known) = routes.iter().find(|known| kinds(&known.route) == kinds(&route)) {
+            routes.push(RouteProfile { route, ..known.clone() });
+            continue;
+        }
+        let trainer = trainers.iter_mut().find(|t| (&t.key, &t.place) == (&route.training, &route.trained_at));
+        let trainer = trainer.expect("a route's trainer was built with it");
+        let untrained = trainer.operator.parameters()?;
+        let stated = stated(operators, trainer.operator.as_mut(), &ids, cores)?;
+        trainer.operator.set_parameters(&untrained)?;
+        routes.push(stated);
+    }
+    let settings = Settings::new(cores);
+    let machine = job.registry().machine().clone();
+    let version = morphgl_profile::VERSION;
+    let (selections, skipped, seconds, held_bytes) = (Vec::new(), Vec::new(), 0.0, 0);
+    Ok(Profile { version, machine, settings, num_batches, selections, routes, skipped, seconds, held_bytes })
+}
+
+/// Some mini-batches of epoch 0, spread evenly over it; the last one of an epoch may be smaller, and is left out.
+fn sampled(num_batches: usize) -> Vec<BatchId> {
+    let whole = num_batches.saturating_sub(1).max(1);
+    let count = whole.min(SAMPLES);
+    (0..count).map(|i| BatchId { epoch: 0, index: (i * whole / count) as u32 }).collect()
+}
+
+/// What the operators of a route state for these mini-batches.
+fn stated(
+    operators: &mut RouteOperators,
+    training: &mut dyn Training,
+    ids: &[BatchId],
+    cores: usize,
+) -> anyhow::Result<RouteProfile> {
+    let RouteOperators { route, batching, transferring } = operators;
+    let mut worker = batching.worker(1)?;
+    let counts = |on_host: bool| if on_host && cores > 1 { vec![1, cores] } else { vec![1] };
+    let training_threads = counts(route.trained_at == Place::Host);
+    let (mut batched, mut moved) = (Vec::new(), Vec::new());
+    let mut trained: Vec<Vec<f64>> = vec![Vec::new(); training_threads.len()];
+    let (mut edges, mut bytes, mut largest) = (0.0, 0.0, PeakBytes::default());
+    for &id in ids {
+        let (batch, took) = worker.prepare(id, None)?.wait()?;
+        batched.push(took.as_secs_f64());
+        largest.batched_bytes = largest.batched_bytes.max(on_host(&batch)?.num_bytes() as u64);
+        let (batch, took) = transferring.transfer(batch)?.wait()?;
+        moved.push(took.as_secs_f64());
+        let content = on_host(&batch)?;
+        edges += content.num_edges() as f64 / ids.len() as f64;
+        bytes += content.num_bytes() as f64 / ids.len() as f64;
+        largest.ready_bytes = largest.ready_bytes.max(content.num_bytes() as u64);
+        let worker_bytes = largest.batched_bytes + WORKER_NODE_BYTES * content.input_nodes.len() as u64;
+        largest.worker_bytes = largest.worker_bytes.max(worker_bytes);
+        for (&threads, seconds) in training_threads.iter().zip(&mut trained) {
+            training.set_threads(threads)?;
+            seconds.push(training.accumulate(&batch)?.wait()?.1.as_secs_f64());
+        }
+    }
+    let slowest = batched.iter().chain(&moved).chain(trained.iter().flatten()).copied().fold(0.0, f64::max);
+    if slowest > MAX_SECONDS {
+        let what = format!("a phase of a mini-batch takes {slowest:.1e} s by the description, too long to plan with");
+        return Err(Usage::error(format!("--machine: {what}; describe a faster machine")));
+    }
+    let pool = |workers: usize| {
+        let seconds = Statistics::of(batched.iter().map(|took| took / workers as f64).collect());
+        PoolSample { workers, threads: 1, seconds }
+    };
+    let batching = counts(route.batched_at == Place::Host).into_iter().map(pool).collect();
+    let sample = |(threads, seconds)| TrainingSample { threads, seconds: Statistics::of(seconds) };
+    Ok(RouteProfile {
+        route: route.clone(),
+        edges_per_batch: edges,
+        bytes_per_batch: bytes,
+        largest,
+        batching,
+        transferring: Statistics::of(moved),
+        training: training_threads.into_iter().zip(trained).map(sample).collect(),
+        interference: Vec::new(),
+        overlapped: None,
+        cache: None,
+        device_cache: None,
+    })
+}
+
+/// The content of a mini-batch.
+fn on_host(batch: &MiniBatch) -> anyhow::Result<HostBatch> {
+    Ok(match batch {
+        MiniBatch::Host(batch) => batch.clone(),
+        MiniBatch::Device(batch) => batch.to_host()?,
+    })
+}

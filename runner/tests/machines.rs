@@ -1,0 +1,182 @@
+//! `--machine`: plans for machines that are described, and training on them in simulated time.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use morphgl_sim::NAMED;
+use serde_json::Value;
+use support::Bench;
+
+/// What the first and the last line of a simulated run begin with.
+const NOTICE: &str = "simulated: machine ";
+
+fn epoch_seconds(plan: &Value) -> f64 {
+    plan["prediction"]["epoch_seconds"].as_f64().expect("seconds")
+}
+
+fn both_ends_say(text: &str) {
+    let (first, last) = (text.lines().next().expect("a line"), text.lines().last().expect("a line"));
+    assert!(first.starts_with(NOTICE) && last.starts_with(NOTICE), "{text}");
+}
+
+#[test]
+fn every_machine_that_comes_along_is_planned_for() {
+    let bench = Bench::new();
+    for (name, _) in NAMED {
+        let json = bench.json(&["plan", "--machine", name]);
+        let strategies: Vec<&str> =
+            json["plans"].as_array().expect("a list").iter().filter_map(|p| p["strategy"].as_str()).collect();
+        let devices = json["machine"]["device"].as_array().expect("a list");
+        let samples = devices.iter().any(|device| device["sampling_m_edges_per_s"].is_number());
+        let expected: &[&str] = match samples {
+            true => &["sequential", "pipeline", "device", "paper", "interleaved"],
+            false => &["sequential", "pipeline"],
+        };
+        // A mix of routes is left out where no division of the mini-batches comes near a route alone.
+        let (always, _) = expected.split_at(expected.len().min(3));
+        assert!(always.iter().all(|strategy| strategies.contains(strategy)), "{name}: {strategies:?}");
+        assert!(epoch_seconds(&json["plan"]) > 0.0, "{name}");
+        assert_eq!(json["unified"].is_null(), devices.is_empty(), "{name}: the CPU and a device train together");
+        assert_eq!(json["profile"]["machine"]["cores"], json["machine"]["host"]["cores"], "{name}");
+    }
+}
+
+#[test]
+fn a_plan_for_eight_devices_has_a_timeline_and_a_report_that_say_what_they_are() {
+    let bench = Bench::new();
+    let start = Instant::now();
+    let text = bench.text(&["plan", "--machine", "eight-v100", "--timeline", "t.svg", "--report", "r.html"]);
+    assert!(start.elapsed() < Duration::from_secs(120), "{:?}", start.elapsed());
+    both_ends_say(&text);
+    assert!(text.contains("trainers together") && text.contains("all-reduce"), "{text}");
+    let read = |file: &str| fs::read_to_string(bench.path().join(file)).expect("written");
+    assert!(read("t.svg").starts_with("<svg"));
+    let page = read("r.html");
+    for words in ["simulated machine eight-v100", "nothing was measured", "unified", "NVIDIA V100, simulated"] {
+        assert!(page.contains(words), "{words:?} is in the report");
+    }
+    let list = bench.text(&["plan", "--machine", "list"]);
+    assert!(NAMED.iter().all(|(name, _)| list.contains(name)), "{list}");
+}
+
+const SMALL: [&str; 10] =
+    ["small", "--batch-size", "25", "--layers", "2", "--hidden", "16", "--fanouts", "4,4", "--quiet"];
+
+fn train(more: &[&str]) -> Vec<String> {
+    [&["train"], &SMALL[..], more].concat().into_iter().map(String::from).collect()
+}
+
+#[track_caller]
+fn run(bench: &Bench, args: &[String]) -> String {
+    bench.text(&args.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn metrics(run: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(run.join("metrics.jsonl")).expect("written");
+    let mut rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    // The only time that is real.
+    rows.iter_mut().for_each(|row| row["evaluation_seconds"] = Value::Null);
+    rows
+}
+
+#[test]
+fn training_is_executed_in_simulated_time_as_planned_and_says_so() {
+    let bench = Bench::new();
+    bench.small();
+    for plan in ["auto", "sequential", "pipeline", "device", "unified"] {
+        let machine: &[&str] = match plan {
+            "auto" => &["laptop"],
+            // Every device has as many seeds, which the prediction is of.
+            "unified" => &["eight-v100", "--shares", "equal"],
+            _ => &["a100"],
+        };
+        let text = run(&bench, &train(&[&["--plan", plan, "--run", plan, "--machine"], machine].concat()));
+        both_ends_say(&text);
+        assert!(text.contains("nothing is learned"), "{text}");
+        let dir = bench.path().join(plan);
+        let rows = metrics(&dir);
+        assert_eq!(rows.len(), 3, "the default: nothing is learned in more epochs");
+        for row in &rows {
+            let seconds = |name: &str| row[name].as_f64().expect("seconds");
+            let ratio = seconds("seconds") / seconds("predicted_seconds");
+            // Mini-batches differ, and the prediction is that of four of them.
+            assert!((0.85..1.15).contains(&ratio), "{plan}: {ratio} of the prediction");
+        }
+        assert!(!dir.join("model.safetensors").exists(), "nothing was learned");
+        let page = fs::read_to_string(dir.join("report.html")).expect("written");
+        assert!(page.contains("simulated"), "{plan}: the report is marked");
+    }
+}
+
+#[test]
+fn runs_repeat_to_the_bit_and_are_resumed_to_the_same_bits() {
+    let bench = Bench::new();
+    bench.small();
+    let unified = ["--machine", "eight-v100", "--plan", "unified"];
+    // Balanced shares follow measured speeds, and these are the same in simulated time.
+    let equal = ["--shares", "equal"];
+    for (name, epochs, shares) in
+        [("b1", "3", &[][..]), ("b2", "3", &[]), ("one", "3", &equal), ("two", "3", &equal), ("resumed", "1", &equal)]
+    {
+        run(&bench, &train(&[&unified[..], shares, &["--epochs", epochs, "--run", name]].concat()));
+    }
+    let of = |name: &str| metrics(&bench.path().join(name));
+    assert_eq!(of("b1"), of("b2"));
+    assert_eq!(of("one"), of("two"));
+    let text = bench.text(&["train", "--resume", "resumed", "--epochs", "3", "--quiet"]);
+    both_ends_say(&text);
+    assert_eq!(of("resumed"), of("one"));
+    bench.misused(&["evaluate", "one"], &["one", "eight-v100", "learned nothing"]);
+}
+
+#[test]
+fn faults_of_a_description_are_named_with_file_line_and_cure() {
+    let bench = Bench::new();
+    let (_, a100) = NAMED.iter().find(|(name, _)| *name == "a100").expect("there");
+    let plan = |text: &str| {
+        fs::write(bench.path().join("mine.toml"), text).expect("room on the disk");
+        ["plan", "--machine", "mine.toml"]
+    };
+    let args = plan(&a100.replacen("cores =", "coers =", 1));
+    bench.misused(&args, &["--machine", "mine.toml, line 6", "coers", "cores", "docs/machines.md"]);
+    let args = plan(&a100.replacen("link = \"pcie\"", "link = \"pci\"", 1));
+    bench.misused(&args, &["mine.toml, line ", "\"pci\"", "give one of: pcie"]);
+    bench.misused(&["plan", "--machine", "none.toml"], &["--machine", "none.toml"]);
+    bench.misused(&["plan", "--machine", "v100"], &["v100", "eight-v100", "list"]);
+}
+
+#[test]
+fn what_has_no_meaning_on_a_described_machine_is_refused_by_name() {
+    let bench = Bench::new();
+    bench.small();
+    for (option, value) in [
+        ("--save", Some("m.safetensors")),
+        ("--evaluation", Some("full")),
+        ("--patience", Some("2")),
+        ("--profile-seconds", Some("1")),
+        ("--fresh", None),
+        ("--cache", Some("in-degree:1MiB")),
+        ("--allow-staleness", Some("4")),
+        ("--exchange", Some("host")),
+    ] {
+        let plan: &[&str] = if option == "--exchange" { &["--plan", "unified"] } else { &[] };
+        let given = [&["train", "small", "--machine", "a100", option][..], value.as_slice(), plan].concat();
+        bench.misused(&given, &[option, "--machine"]);
+    }
+    let batching = ["plan", "small", "--machine", "npu", "--batching", "Batching_PCIe+SIM_Neighbor"];
+    bench.refused(&batching, &["Huawei Ascend 910", "does not sample"]);
+    let sampler = ["plan", "small", "--machine", "a100", "--sampler", "shadow"];
+    bench.refused(&sampler, &["shadow", "neighbor"]);
+}
+
+/// The table of docs/machines.md is the one that the files of the machines make.
+#[test]
+fn the_documents_table_is_that_of_the_files() {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/machines.md");
+    let text = fs::read_to_string(document).expect("there");
+    let table = morphgl_sim::table();
+    assert!(text.ends_with(&table), "docs/machines.md has to end with\n{table}");
+}
