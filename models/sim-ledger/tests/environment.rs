@@ -104,6 +104,16 @@ fn set_variable_has_two_routes() {
 }
 
 #[test]
+fn two_devices_have_routes_between_them() {
+    let lines = listing_with(Some("devices=2"), "devices");
+    assert_eq!(lines[..2], ["sim:0", "sim:1"].map(|place| format!("{place} simulated accelerator")));
+    let between = "Batching_PCIe+SIM_Neighbor > Transferring_PCIe+Peer+SIM_SimCopy > Training_SIM_Ledger";
+    let found: Vec<&String> = lines.iter().filter(|line| line.starts_with(between)).collect();
+    assert_eq!(found, [&format!("{between} @sim:1"), &format!("{between} @sim:0")], "from each to the other");
+    assert_eq!(lines.len(), 2 + KEYS.len() + OF_A_HOST.len() + 6, "{lines:?}");
+}
+
+#[test]
 fn options_replace_the_environment() {
     let registry = Registry::new(vec![available(DESCRIPTION)], morphgl_registry::Machine::probe()).expect("one key");
     let context = |options: &str| TrainingContext {
