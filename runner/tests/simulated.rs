@@ -344,9 +344,13 @@ fn a_second_sigterm_ends_a_step_that_hangs() {
         let mut command = bench.command(&[&TRAIN[..], &options].concat());
         command.env("MORPHGL_SIM", format!("{MILLIS},fault=training:hang@0:150"));
         let mut training = Training::start(command, &path);
-        assert!(!training.wait_for_checkpoint(140), "it hangs after that");
-        // It comes to the step that hangs, or not: then it ends gracefully, and is started again.
-        std::thread::sleep(Duration::from_millis(500));
+        assert!(!training.wait_for_checkpoint(20), "it hangs after that");
+        // Where no checkpoint comes for a second, it is at the step that hangs; or not: then it ends gracefully, and is started again.
+        let mut before = None;
+        while newest(&path) != before {
+            before = newest(&path);
+            std::thread::sleep(Duration::from_secs(1));
+        }
         let process = nix::unistd::Pid::from_raw(training.id() as i32);
         while !training.has_ended() {
             // Its end may come first.
