@@ -272,10 +272,10 @@ fn every_route_is_planned() {
     let expected =
         [[ON_HOST, DMA_GATHER, "Transferring"], [ON_HOST, DMA, "Batching"], [ON_DEVICE, ZERO_COPY, "Transferring"]];
     assert_eq!(found, expected);
-    // A mini-batch that carries no features is smaller where it was batched, and as large where it is trained.
+    // A mini-batch that carries no features is smaller where it was batched; and where it is trained, since all rows are there already.
     let bytes = |i: usize, name: &str| routes[i]["largest"][name].as_u64().expect("a number");
     assert!(bytes(0, "batched_bytes") < bytes(1, "batched_bytes"), "{routes:?}");
-    assert_eq!(bytes(0, "ready_bytes"), bytes(1, "ready_bytes"));
+    assert!(bytes(0, "ready_bytes") < bytes(1, "ready_bytes"), "{routes:?}");
     // Phases that are all on the device are measured at once, too.
     let at_once = |r: &Value| r["overlapped"]["mean"].as_f64().is_some_and(|seconds| seconds > 0.0);
     assert_eq!(routes.iter().map(at_once).collect::<Vec<_>>(), [false, false, true], "{}", json["profile"]["skipped"]);

@@ -138,19 +138,21 @@ __device__ __forceinline__ void add_rows(const uint8_t* __restrict__ x, uint32_t
     }
 }
 
-// out[row] = rows[row] * sum of edges[e] * x[indices[e]] + (loops[row] + 1 + eps) * x[row]; null terms are skipped.
+// out[row] = rows[row] * sum of edges[e] * x[indices[e]] + (loops[row] + 1 + eps) * x[row]; null terms are skipped. With `ids`, row r of
+// the input is row ids[r] of `x`.
 // For a mean, `of_rows` is written, not read: the inverse of the row's number of edges.
 template <typename S, int V>
 __device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
                                          const float* __restrict__ of_edges, float* __restrict__ of_rows,
                                          const float* __restrict__ loops, const float* __restrict__ eps,
-                                         const uint8_t* __restrict__ x, float* __restrict__ out, uint32_t rows,
-                                         uint32_t width, uint32_t mean) {
+                                         const uint8_t* __restrict__ x, const uint32_t* __restrict__ ids,
+                                         float* __restrict__ out, uint32_t rows, uint32_t width, uint32_t mean) {
     const uint32_t column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
     const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
     float sum[V] = {}, value[V];
     list_sums<V>(indptr, rows, column < width, sum, [&](uint32_t, uint32_t begin, uint32_t end, float* into) {
-        add_rows<S, V>(x, width, column, begin, end, into, [&](uint32_t e) { return indices[e]; },
+        const auto source = [&](uint32_t e) { return ids ? ids[indices[e]] : indices[e]; };
+        add_rows<S, V>(x, width, column, begin, end, into, source,
                        [&](uint32_t e, uint32_t) { return of_edges ? of_edges[e] : 1.0f; });
     });
     if (row >= rows || column >= width) return;
@@ -161,7 +163,7 @@ __device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, co
     }
     if (loops || eps) {
         const float own = (loops ? loops[row] : 0.0f) + (eps ? 1.0f + *eps : 0.0f);
-        load<S, V>(x, (uint64_t)row * width + column, value);
+        load<S, V>(x, (uint64_t)(ids ? ids[row] : row) * width + column, value);
         for (int i = 0; i < V; i++) sum[i] += own * value[i];
     }
     store<V>(out + (uint64_t)row * width + column, sum);
@@ -170,8 +172,8 @@ __device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, co
 #define SUM_ROWS(name, S, V)                                                                                         \
     extern "C" __global__ void name(const uint32_t* indptr, const uint32_t* indices, const float* of_edges,        \
                                     float* of_rows, const float* loops, const float* eps, const uint8_t* x,         \
-                                    float* out, uint32_t rows, uint32_t width, uint32_t mean) {                     \
-        sum_rows<S, V>(indptr, indices, of_edges, of_rows, loops, eps, x, out, rows, width, mean);                  \
+                                    const uint32_t* ids, float* out, uint32_t rows, uint32_t width, uint32_t mean) { \
+        sum_rows<S, V>(indptr, indices, of_edges, of_rows, loops, eps, x, ids, out, rows, width, mean);             \
     }                                                                                                               \
     MORPHGL_KERNEL(name)
 SUM_ROWS(train_sum_f32, F32, 4)
@@ -362,22 +364,45 @@ extern "C" __global__ void train_right_backward(const uint32_t* __restrict__ ind
 }
 MORPHGL_KERNEL(train_right_backward)
 
+// Elements of input rows: those of `x` one after the other, or with `ids` row r is row ids[r] of `x`.
+template <typename S>
+struct Elements {
+    const uint8_t* x;
+    const uint32_t* ids;
+    uint32_t columns;
+
+    __device__ __forceinline__ uint64_t at(uint64_t i) const {
+        return ids ? (uint64_t)ids[i / columns] * columns + i % columns : i;
+    }
+
+    // Four elements from a multiple of four on: by one load where they lie together in `x` at a multiple of four, too.
+    __device__ __forceinline__ void four(uint64_t i, float* out) const {
+        if (ids == nullptr || columns % 4 == 0) {
+            load<S, 4>(x, at(i), out);
+        } else {
+            for (uint32_t k = 0; k < 4; k++) load<S, 1>(x, at(i + k), out + k);
+        }
+    }
+
+    __device__ __forceinline__ void one(uint64_t i, float* out) const { load<S, 1>(x, at(i), out); }
+};
+
 // Widens input rows to f32, with dropout (none at a threshold of 0).
 template <typename S>
-__device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __restrict__ out, uint64_t len, uint32_t columns,
+__device__ __forceinline__ void widen(const Elements<S> rows, float* __restrict__ out, uint64_t len, uint32_t columns,
                                       const DropoutMask& mask) {
     if (mask.threshold == 0) {
         // The eight elements of a thread are two groups of four, so that adjacent threads write adjacent addresses.
         const uint64_t begin = ((uint64_t)blockIdx.x * 2 * blockDim.x + threadIdx.x) * 4, next = begin + 4 * blockDim.x;
         float four[2][4];
-        if (begin + 4 <= len) load<S, 4>(x, begin, four[0]);
-        if (next + 4 <= len) load<S, 4>(x, next, four[1]);
+        if (begin + 4 <= len) rows.four(begin, four[0]);
+        if (next + 4 <= len) rows.four(next, four[1]);
         for (uint32_t k = 0; k < 2; k++) {
             const uint64_t at = k == 0 ? begin : next;
             if (at + 4 <= len) {
                 store<4>(out + at, four[k]);
             } else {
-                for (uint64_t i = at; i < len; i++) load<S, 1>(x, i, out + i);
+                for (uint64_t i = at; i < len; i++) rows.one(i, out + i);
             }
         }
         return;
@@ -388,10 +413,10 @@ __device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __re
     if (count == 0) return;
     float values[8];
     if (group.whole()) {
-        load<S, 4>(x, first, values);
-        load<S, 4>(x, first + 4, values + 4);
+        rows.four(first, values);
+        rows.four(first + 4, values + 4);
     } else {
-        for (uint32_t i = 0; i < count; i++) load<S, 1>(x, first + i, values + i);
+        for (uint32_t i = 0; i < count; i++) rows.one(first + i, values + i);
     }
     const Words words = dropout_words(mask, group.row, group.block);
     for (uint32_t i = 0; i < 8; i++) {
@@ -407,10 +432,11 @@ __device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __re
 }
 
 #define WIDEN(name, S)                                                                                             \
-    extern "C" __global__ void name(const uint8_t* x, float* out, uint64_t len, uint32_t columns, uint64_t key,    \
-                                    uint32_t threshold, float scale, const uint32_t* nodes, const uint32_t* keys,  \
-                                    uint64_t num_keys) {                                                           \
-        widen<S>(x, out, len, columns, DropoutMask{key, threshold, scale, nodes, keys, num_keys});                 \
+    extern "C" __global__ void name(const uint8_t* x, const uint32_t* ids, uint64_t first, float* out,             \
+                                    uint64_t len, uint32_t columns, uint64_t key, uint32_t threshold, float scale, \
+                                    const uint32_t* nodes, const uint32_t* keys, uint64_t num_keys) {              \
+        const Elements<S> rows{x, ids ? ids + first : nullptr, columns};                                           \
+        widen<S>(rows, out, len, columns, DropoutMask{key, threshold, scale, nodes, keys, num_keys});              \
     }                                                                                                              \
     MORPHGL_KERNEL(name)
 WIDEN(train_widen_f32, F32)

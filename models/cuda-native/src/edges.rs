@@ -1,6 +1,6 @@
 //! Aggregation over a block's edges (SpMM), forward and backward, with the model's coefficients.
 
-use morphgl_cuda::Kernel;
+use morphgl_cuda::{Buffer, Kernel};
 use morphgl_graph_store::Dtype;
 use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_registry::Result;
@@ -28,6 +28,23 @@ pub(crate) struct Edges<'a> {
 pub(crate) struct InputRows<'a> {
     pub(crate) words: Words<'a>,
     pub(crate) dtype: Dtype,
+    /// Where they are rows of a table: their numbers there, and the first of these numbers.
+    pub(crate) ids: Option<(&'a Buffer<u32>, usize)>,
+}
+
+impl<'a> InputRows<'a> {
+    /// Rows that lie one after the other.
+    pub(crate) fn packed(words: impl Into<Words<'a>>, dtype: Dtype) -> Self {
+        Self { words: words.into(), dtype, ids: None }
+    }
+
+    /// Whether there are so many, each of so many elements.
+    pub(crate) fn has(&self, rows: usize, columns: usize) -> bool {
+        match self.ids {
+            Some((ids, first)) => ids.len() >= first + rows,
+            None => 4 * self.words.len() + 3 >= rows * columns * self.dtype.size(),
+        }
+    }
 }
 
 impl<'a> Edges<'a> {
@@ -81,15 +98,16 @@ impl<'a> Edges<'a> {
     /// Weighted sum of the sources of each row, plus `1 + eps` times the row itself if `eps` is given.
     pub(crate) fn sum(&self, gpu: &mut Gpu, x: InputRows<'a>, width: usize, eps: Option<Words<'_>>) -> Result<Region> {
         let Block { num_dst, num_src, indptr, indices, .. } = self.block;
-        assert!(4 * x.words.len() + 3 >= num_src * width * x.dtype.size(), "rows to sum and source nodes");
+        assert!(x.has(num_src, width) && x.ids.is_none_or(|(_, first)| first == 0), "rows to sum and source nodes");
         let out = gpu.take(num_dst * width)?;
         let four = width.is_multiple_of(4);
         let kernel = sum_kernel(&gpu.kernels, x.dtype, four);
         let shape = rows_by_units(num_dst, if four { width / 4 } else { width });
         let (Self { of_edges, of_rows, loops, .. }, words, mean) = (*self, x.words, u32::from(self.mean));
+        let ids = x.ids.map(|(ids, _)| ids);
         let arguments =
-            arguments![gpu, indptr, indices, of_edges, of_rows, loops, eps, words, out, num_dst, width, mean];
-        // SAFETY: the kernel's arguments; indices are of source nodes, which have a row of `x` each; four elements lie
+            arguments![gpu, indptr, indices, of_edges, of_rows, loops, eps, words, ids, out, num_dst, width, mean];
+        // SAFETY: the kernel's arguments; indices are of source nodes, which have a row of `x` each, of a table by its number; four elements lie
         // at a multiple of their length, as rows do.
         unsafe { gpu.launch(kernel, shape, arguments) }?;
         Ok(out)

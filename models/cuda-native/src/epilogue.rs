@@ -148,7 +148,7 @@ pub(crate) fn add<'a>(gpu: &Gpu, x: impl Into<Words<'a>>, y: Option<Region>, out
 /// Widens the first `rows` rows of features to f32, with dropout.
 pub(crate) fn widen(gpu: &mut Gpu, x: InputRows<'_>, [rows, columns]: [usize; 2], mask: Mask<'_>) -> Result<Region> {
     let len = rows * columns;
-    assert!(4 * x.words.len() + 3 >= len * x.dtype.size(), "elements to widen");
+    assert!(x.has(rows, columns), "elements to widen");
     let out = gpu.take(len)?;
     if len == 0 {
         return Ok(out);
@@ -161,8 +161,12 @@ pub(crate) fn widen(gpu: &mut Gpu, x: InputRows<'_>, [rows, columns]: [usize; 2]
         other => unreachable!("a feature matrix is never {other}"),
     };
     let [key, threshold, scale, nodes, keys, num_keys] = mask.arguments(rows);
-    let arguments = arguments![gpu, x.words, out, len as u64, columns, key, threshold, scale, nodes, keys, num_keys];
-    // SAFETY: the kernel's arguments, as long as asserted; four elements at a time lie at multiples of their length.
+    let (ids, first) = x.ids.unzip();
+    let first = first.unwrap_or(0) as u64;
+    let arguments =
+        arguments![gpu, x.words, ids, first, out, len as u64, columns, key, threshold, scale, nodes, keys, num_keys];
+    // SAFETY: the kernel's arguments, as long as asserted; numbers of rows are those of a table with all of them; four elements at a time
+    // lie at multiples of their length.
     unsafe { gpu.launch(kernel, each(mask.groups(len, columns)), arguments) }?;
     Ok(out)
 }

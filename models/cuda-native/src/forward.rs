@@ -82,9 +82,9 @@ pub(crate) struct Pass<'p, 'a> {
 
 impl<'a> Pass<'_, 'a> {
     /// Input of the first layer, with its dropout.
-    pub(crate) fn features(&mut self, words: Words<'a>, dtype: Dtype, rows: usize) -> Result<Input<'a>> {
+    pub(crate) fn features(&mut self, stored: InputRows<'a>, rows: usize) -> Result<Input<'a>> {
         let spec = self.model.spec;
-        let input = self.stored(words, dtype, spec.in_dim);
+        let input = Input { rows: stored, columns: spec.in_dim };
         let mask = self.mode.mask(0, DropoutSite::Input, spec.input_dropout);
         if !mask.drops() {
             return Ok(input);
@@ -95,7 +95,7 @@ impl<'a> Pass<'_, 'a> {
 
     /// Rows in their stored type, without dropout.
     pub(crate) fn stored(&self, words: Words<'a>, dtype: Dtype, columns: usize) -> Input<'a> {
-        Input { rows: InputRows { words, dtype }, columns }
+        Input { rows: InputRows::packed(words, dtype), columns }
     }
 
     pub(crate) fn parameter(&self, layer: usize, name: &str) -> Floats<'a> {
@@ -226,7 +226,7 @@ impl<'a> Pass<'_, 'a> {
         if first {
             let products = self.gpu.take(num_src * out_dim)?;
             input.linear(self.gpu, [num_src, out_dim, in_dim], weight, products, false)?;
-            let products = InputRows { words: products.into(), dtype: Dtype::F32 };
+            let products = InputRows::packed(products, Dtype::F32);
             return Ok((None, edges.sum(self.gpu, products, out_dim, None)?));
         }
         let sums = edges.sum(self.gpu, input.rows, in_dim, None)?;
@@ -249,7 +249,7 @@ impl<'a> Pass<'_, 'a> {
         let (aggregated, multiplied, hidden) = if first {
             let products = self.gpu.take(num_src * out_dim)?;
             input.linear(self.gpu, [num_src, out_dim, in_dim], weight, products, false)?;
-            let rows = InputRows { words: products.into(), dtype: Dtype::F32 };
+            let rows = InputRows::packed(products, Dtype::F32);
             (None, Some(products), edges.sum(self.gpu, rows, out_dim, eps)?)
         } else {
             let sums = edges.sum(self.gpu, input.rows, in_dim, eps)?;

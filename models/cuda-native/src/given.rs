@@ -9,7 +9,7 @@ use crate::arena::Region;
 use crate::edges::InputRows;
 use crate::epilogue::{Factors, add, column_sums, epilogue_backward, widen};
 use crate::forward::{Pass, bias_name};
-use crate::gpu::{Gpu, MaskNodes, Words};
+use crate::gpu::{Gpu, MaskNodes};
 use crate::norms::Matrix;
 
 /// The given rows of a mini-batch, with the nodes that their dropout is keyed by.
@@ -58,7 +58,7 @@ impl<'a> Pass<'_, 'a> {
         if mask.drops() {
             // The kernel that drops writes four elements at a time, and the last rows need not begin at a multiple of four.
             let mark = self.gpu.mark();
-            let stored = InputRows { words: Words::Floats(rows), dtype: Dtype::F32 };
+            let stored = InputRows::packed(rows, Dtype::F32);
             let dropped = widen(self.gpu, stored, [given.nodes.len(), columns], mask)?;
             add(self.gpu, dropped, None, last)?;
             self.gpu.release(mark);

@@ -26,35 +26,43 @@ const CHUNK: usize = if cfg!(feature = "emulate") { 1 << 10 } else { 32 << 20 };
 impl<'a> Input<'a> {
     /// Output of a layer.
     pub(crate) fn of(matrix: Matrix) -> Self {
-        let rows = InputRows { words: matrix.region.into(), dtype: Dtype::F32 };
+        let rows = InputRows::packed(matrix.region, Dtype::F32);
         Self { rows, columns: matrix.columns }
     }
 
     /// The first rows as f32.
     pub(crate) fn dense(&self, gpu: &mut Gpu, rows: usize) -> Result<Words<'a>> {
-        match self.rows.dtype {
-            Dtype::F32 => Ok(self.rows.words),
+        match self.rows {
+            InputRows { words, dtype: Dtype::F32, ids: None } => Ok(words),
             _ => Ok(Words::Region(widen(gpu, self.rows, [rows, self.columns], Mask::NONE)?)),
         }
     }
 
-    /// Calls `each` with the first rows as f32, in temporary chunks; with all rows at once if they are stored as f32.
+    /// Calls `each` with the first rows as f32, in temporary chunks; with all rows at once if they are stored as f32, so that sums over
+    /// rows have the same order wherever the rows lie.
     fn in_chunks(
         &self,
         gpu: &mut Gpu,
         rows: usize,
         mut each: impl FnMut(&mut Gpu, Range<usize>, Words<'_>) -> Result<()>,
     ) -> Result<()> {
-        let InputRows { words, dtype } = self.rows;
+        let InputRows { words, dtype, ids } = self.rows;
         if dtype == Dtype::F32 {
-            return each(gpu, 0..rows, words);
+            let mark = gpu.mark();
+            let x = self.dense(gpu, rows)?;
+            each(gpu, 0..rows, x)?;
+            gpu.release(mark);
+            return Ok(());
         }
         // A multiple of eight rows, so that chunks begin at word boundaries.
         let step = (CHUNK / (size_of::<f32>() * self.columns).max(1)).max(1).next_multiple_of(8);
         for start in (0..rows).step_by(step) {
             let (mark, end) = (gpu.mark(), (start + step).min(rows));
-            let words = words.after(start * self.columns * dtype.size() / size_of::<f32>());
-            let x = widen(gpu, InputRows { words, dtype }, [end - start, self.columns], Mask::NONE)?;
+            let part = match ids {
+                Some((ids, first)) => InputRows { words, dtype, ids: Some((ids, first + start)) },
+                None => InputRows::packed(words.after(start * self.columns * dtype.size() / size_of::<f32>()), dtype),
+            };
+            let x = widen(gpu, part, [end - start, self.columns], Mask::NONE)?;
             each(gpu, start..end, x.into())?;
             gpu.release(mark);
         }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, CudaGivenRows, Device, Floats, Precision};
-use morphgl_graph_store::{Dataset, Dtype};
+use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, CudaGivenRows, CudaRows, Device, Floats, Precision};
+use morphgl_graph_store::Dataset;
 use morphgl_model_core::{
     BlockSizes, GivenLengths, Limits, ModelKind, Normalization, TrainingSpec, blocks_chain, check_first_layer,
     check_given, check_model, check_tensors, infer_bytes, initial_parameters, nothing_accumulated, optimizer_state,
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::KEY;
-use crate::edges::{Edges, zero};
+use crate::edges::{Edges, InputRows, zero};
 use crate::forward::{Mode, Pass};
 use crate::given::Given;
 use crate::gpu::{Gpu, MaskNodes, Words};
@@ -128,7 +128,7 @@ impl CudaNative {
             nodes: MaskNodes { nodes: &batch.input_nodes, keys: draw_keys.as_ref() },
         };
         let mode = if trains { training } else { Mode::Evaluation };
-        let (words, dtype, rows) = check(spec, batch)?;
+        let (stored, rows) = check(spec, batch)?;
         gpu.begin()?;
         gpu.stream.wait(&batch.ready)?;
         let start = gpu.stream.record(true)?;
@@ -136,7 +136,7 @@ impl CudaNative {
         let mut pass = Pass { gpu, model: Model { spec: model, layout, values, gradients }, mode };
 
         let given = Given::of(batch, draw_keys.as_ref());
-        let mut input = pass.features(words, dtype, rows)?;
+        let mut input = pass.features(stored, rows)?;
         let mut layers = Vec::with_capacity(model.layers);
         for layer in 0..model.layers {
             let (edges, rows) = match model.kind {
@@ -217,7 +217,7 @@ fn block(block: &CudaBlock) -> Block<'_> {
 }
 
 /// Features of a mini-batch, checked against the model as far as the host knows them.
-fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dtype, usize)> {
+fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(InputRows<'a>, usize)> {
     let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
     let (model, reads) = (&spec.model, spec.model.reads_graph());
     let blocks = if reads { &batch.blocks[..] } else { &[] };
@@ -236,7 +236,16 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dt
         return wrong(refused);
     }
     let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
-    let num_rows = features.bytes.len() / (features.dim * features.dtype.size()).max(1);
+    let (stored, num_rows) = match &features.rows {
+        CudaRows::Packed(bytes) => {
+            let num_rows = bytes.len() / (features.dim * features.dtype.size()).max(1);
+            (InputRows::packed(Words::Bytes(bytes), features.dtype), num_rows)
+        }
+        CudaRows::OfNodes(table) => {
+            let (words, ids) = (Words::Bytes(table), Some((&batch.input_nodes, 0)));
+            (InputRows { words, dtype: features.dtype, ids }, batch.input_nodes.len())
+        }
+    };
     if num_rows < rows {
         return wrong(format!("it has features of {num_rows} nodes, its blocks read {rows}"));
     }
@@ -263,7 +272,7 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dt
     if !blocks_chain(blocks.iter().map(sizes), num_given, batch.num_seeds) {
         return wrong("its blocks do not feed one another; batch it again".to_string());
     }
-    Ok((Words::Bytes(&features.bytes), features.dtype, rows))
+    Ok((stored, rows))
 }
 
 impl ModelState for CudaNative {

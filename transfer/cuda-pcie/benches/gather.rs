@@ -72,7 +72,10 @@ fn main() -> Result<(), Failure> {
             let context = TransferringContext { options, ..TransferringContext::new(Arc::clone(&dataset), at, to) };
             let mut operator = ZeroCopy::new(&context)?;
             if cached {
-                operator.gather().fill_cache(&vec![1.0; num_nodes], u64::MAX)?;
+                // All rows but one: with all of them nothing is gathered.
+                let mut hotness = vec![1.0; num_nodes];
+                hotness[num_nodes - 1] = 0.0;
+                operator.gather().fill_cache(&hotness, u64::MAX)?;
             }
             let (mut gathers, mut copies) = (Vec::new(), Vec::new());
             for round in 0..=ROUNDS {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use morphgl_cuda::{Buffer, Device, Kernel, Pinned, Shape, ShardedBuffer, Stream};
+use morphgl_cuda::{Buffer, Device, Kernel, Pinned, RowTable, Shape, ShardedBuffer, Stream};
 use morphgl_dual_cache::{CacheShare, Kind, allocate};
 use morphgl_graph_store::FeatureMatrix;
 use morphgl_registry::Result;
@@ -135,6 +135,14 @@ impl Cache {
         let own = pool.parts.iter().position(|part| part.device().is(gathering.device()));
         let own = own.expect("the gathering device is one of the pool's") as u32;
         Ok(Self { tables, ranks, rows, own, count_hits, pool })
+    }
+
+    /// The rows of all `num_rows` nodes by number, where this device has them in that order.
+    pub(crate) fn table_of_all(&self, num_rows: usize) -> Option<RowTable> {
+        let is_whole = self.first_nodes() as usize == num_rows && num_rows > 0;
+        let (num_parts, replicated) = (self.pool.parts.len(), self.pool.replicated as usize);
+        let is_here = is_whole && (num_parts == 1 || replicated == num_rows);
+        is_here.then(|| RowTable::new(Arc::clone(&self.pool.parts), self.own as usize))
     }
 
     /// The rows as the gather's kernel finds them.

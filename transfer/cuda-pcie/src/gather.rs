@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use morphgl_cuda::{Buffer, CudaBatch, CudaFeatures, Device, Stream};
+use morphgl_cuda::{Buffer, CudaBatch, CudaFeatures, CudaRows, Device, Stream};
 use morphgl_dual_cache::{Kind, allocate};
 use morphgl_hotness::{CachePolicy, PolicyKind};
 use morphgl_registry::{
@@ -331,19 +331,26 @@ impl Gather {
         let rows = self.rows.as_ref().expect("checked above");
         let staged = nodes.map_or(Ok(None), |nodes| rows.stage(&self.stream, nodes, self.cache()))?;
         let (matrix, num_rows) = (rows.matrix(), batch.input_nodes.len());
-        let mut bytes = Buffer::new(&self.stream, num_rows * matrix.row_bytes())?;
         let timing = match self.cache {
             _ if fills => Timing::Filling,
             CacheState::Counting(_) => Timing::Uncached,
             _ => Timing::Cached,
         };
+        if let Some(table) = self.cache().and_then(|cache| cache.table_of_all(matrix.num_rows())) {
+            // Training reads the rows where they are.
+            batch.features =
+                Some(CudaFeatures { dim: matrix.dim(), dtype: matrix.dtype(), rows: CudaRows::OfNodes(table) });
+            return Ok(Some(Gathered { by_page: false, timing, staged: None }));
+        }
+        let mut bytes = Buffer::new(&self.stream, num_rows * matrix.row_bytes())?;
         let start = (timing == Timing::Uncached).then(|| self.stream.record(true)).transpose()?;
         let nodes = (&batch.input_nodes, num_rows);
         let by_page = rows.gather(&self.stream, nodes, (self.cache(), staged.as_ref()), &mut bytes)?;
         if let (CacheState::Counting(counts), Some(start)) = (&mut self.cache, start) {
             counts.gathered(start, self.stream.record(true)?);
         }
-        batch.features = Some(CudaFeatures { dim: matrix.dim(), dtype: matrix.dtype(), bytes });
+        let rows = CudaRows::Packed(bytes);
+        batch.features = Some(CudaFeatures { dim: matrix.dim(), dtype: matrix.dtype(), rows });
         batch.ready = self.stream.record(false)?;
         Ok(Some(Gathered { by_page, timing, staged: staged.map(|staged| (staged.table_bytes(), staged.tally)) }))
     }

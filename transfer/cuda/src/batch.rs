@@ -1,7 +1,8 @@
 //! Mini-batches in device memory, the form in which CUDA operators exchange them.
 
 use std::any::Any;
-use std::sync::{Mutex, MutexGuard};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{
@@ -10,7 +11,7 @@ use morphgl_registry::{
 
 use crate::lock::lock;
 use crate::memory::Block as MemoryBlock;
-use crate::{Buffer, Device, Event, Stream};
+use crate::{Buffer, Device, Event, Pinned, Stream};
 
 /// A block (one hop) in device memory; fields as those of [`Block`].
 #[derive(Debug)]
@@ -29,15 +30,51 @@ pub struct CudaBlock {
     pub importance: bool,
 }
 
-/// Features in device memory: one packed row per input node.
+/// Features in device memory: a row per input node.
 #[derive(Debug)]
 pub struct CudaFeatures {
     /// Elements per row.
     pub dim: usize,
     /// Element type: f32, f16, bf16 or u8.
     pub dtype: Dtype,
-    /// The rows' bytes.
-    pub bytes: Buffer<u8>,
+    /// The rows.
+    pub rows: CudaRows,
+}
+
+/// Where the feature rows of a mini-batch lie.
+#[derive(Debug)]
+pub enum CudaRows {
+    /// One row per input node, packed.
+    Packed(Buffer<u8>),
+    /// In a table of the rows of all nodes: an input node has the row of its number. The mini-batch has no copy of them.
+    OfNodes(RowTable),
+}
+
+/// The rows of all nodes in a device's memory, which mini-batches share: one part of a pool. Nobody writes to it.
+#[derive(Debug, Clone)]
+pub struct RowTable {
+    parts: Arc<[Buffer<u8>]>,
+    part: usize,
+}
+
+impl RowTable {
+    /// The rows of part `part`.
+    ///
+    /// # Panics
+    ///
+    /// When there are not so many parts.
+    pub fn new(parts: Arc<[Buffer<u8>]>, part: usize) -> Self {
+        assert!(part < parts.len(), "part {part} of {}", parts.len());
+        Self { parts, part }
+    }
+}
+
+impl Deref for RowTable {
+    type Target = Buffer<u8>;
+
+    fn deref(&self) -> &Buffer<u8> {
+        &self.parts[self.part]
+    }
 }
 
 /// Given rows in device memory; fields as those of [`GivenRows`].
@@ -148,7 +185,10 @@ impl CudaBatch {
         let given = self.given.iter().flat_map(|CudaGivenRows { nodes, degrees, rows, inputs, .. }| {
             [nodes.block(), degrees.block(), rows.block()].into_iter().chain(inputs.iter().map(Buffer::block))
         });
-        let features = self.features.as_ref().map(|features| features.bytes.block());
+        let features = self.features.as_ref().and_then(|features| match &features.rows {
+            CudaRows::Packed(bytes) => Some(bytes.block()),
+            CudaRows::OfNodes(_) => None,
+        });
         nodes.into_iter().chain(hops).chain(features).chain(given)
     }
 
@@ -173,7 +213,7 @@ impl CudaBatch {
             })
         };
         let features = batch.features.as_ref().map(|f| -> Result<CudaFeatures> {
-            Ok(CudaFeatures { dim: f.dim, dtype: f.dtype, bytes: Buffer::of(stream, f.as_bytes())? })
+            Ok(CudaFeatures { dim: f.dim, dtype: f.dtype, rows: CudaRows::Packed(Buffer::of(stream, f.as_bytes())?) })
         });
         let given = batch.given.as_ref().map(|given| -> Result<CudaGivenRows> {
             Ok(CudaGivenRows {
@@ -249,7 +289,20 @@ impl DeviceBatch for CudaBatch {
             })
         };
         let features = self.features.as_ref().map(|f| -> Result<BatchFeatures> {
-            let bytes = f.bytes.to_vec(&stream)?;
+            let bytes = match &f.rows {
+                CudaRows::Packed(bytes) => bytes.to_vec(&stream)?,
+                CudaRows::OfNodes(table) => {
+                    let row_bytes = f.dim * f.dtype.size();
+                    let nodes = self.input_nodes.to_vec(&stream)?;
+                    let mut rows = Pinned::new(&self.device, nodes.len() * row_bytes)?;
+                    for (i, &node) in nodes.iter().enumerate() {
+                        let start = node as usize * row_bytes;
+                        stream.copy(&**table, start..start + row_bytes, &mut rows, i * row_bytes)?;
+                    }
+                    stream.synchronize()?;
+                    rows.to_vec()
+                }
+            };
             let mut features = BatchFeatures::zeros(0, f.dim, f.dtype);
             let rows = bytes.len() / (f.dim * f.dtype.size()).max(1);
             features.resize(rows, f.dim, f.dtype).copy_from_slice(&bytes);

@@ -1,9 +1,9 @@
 //! Copies of mini-batches from one device to another.
 
 use bytemuck::Pod;
-use morphgl_registry::Result;
+use morphgl_registry::{Error, Result};
 
-use crate::{Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, Device, LastUse, Pinned, Stream};
+use crate::{Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaRows, Device, LastUse, Pinned, Stream};
 
 /// Alignment of arrays in pinned memory.
 const ALIGNMENT: usize = 256;
@@ -112,8 +112,14 @@ impl Copies<'_> {
                 importance: *importance,
             });
         }
-        let features = batch.features.as_ref().map(|CudaFeatures { dim, dtype, bytes }| -> Result<_> {
-            Ok(CudaFeatures { dim: *dim, dtype: *dtype, bytes: self.array(bytes)? })
+        let features = batch.features.as_ref().map(|CudaFeatures { dim, dtype, rows }| match rows {
+            CudaRows::Packed(bytes) => {
+                Ok(CudaFeatures { dim: *dim, dtype: *dtype, rows: CudaRows::Packed(self.array(bytes)?) })
+            }
+            CudaRows::OfNodes(_) => {
+                let message = "its features are rows of a table on the device; copy it before they are filled in";
+                Err(Error::setting(batch.id, message))
+            }
         });
         let features = features.transpose()?;
         let given = batch.given.as_ref().map(|CudaGivenRows { nodes, degrees, rows, inputs, version }| -> Result<_> {

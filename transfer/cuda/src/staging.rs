@@ -7,7 +7,9 @@ use morphgl_graph_store::{Dtype, FeatureMatrix};
 use morphgl_registry::{Block, Error, HostBatch, Key, OptionSpec, OptionType, Result};
 use rayon::prelude::*;
 
-use crate::{Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, Device, Event, LastUse, Pinned, Stream};
+use crate::{
+    Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaRows, Device, Event, LastUse, Pinned, Stream,
+};
 
 /// Alignment of staged arrays: the copy engine is fastest from aligned lines.
 const ALIGNMENT: usize = 256;
@@ -76,7 +78,7 @@ impl Staging {
         // Features and given rows first: their copies, the longest, overlap the staging of the others.
         let features = features.map(|features| {
             let bytes = arena.send_with(stream, features.num_bytes(), |out| features.write(out))?;
-            Ok(CudaFeatures { dim: features.dim, dtype: features.dtype, bytes })
+            Ok(CudaFeatures { dim: features.dim, dtype: features.dtype, rows: CudaRows::Packed(bytes) })
         });
         let features = features.transpose()?;
         let given = batch.given.as_ref().map(|given| -> Result<CudaGivenRows> {

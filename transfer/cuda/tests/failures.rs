@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use morphgl_cuda::{
-    Buffer, CUDA, CudaBatch, CudaFeatures, Device, Mapped, Pinned, Precision, Shape, ShardedBuffer, Stream, Transpose,
-    emulation, pending,
+    Buffer, CUDA, CudaBatch, CudaFeatures, CudaRows, Device, Mapped, Pinned, Precision, Shape, ShardedBuffer, Stream,
+    Transpose, emulation, pending,
 };
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{BatchId, Block, DeviceBatch, Error, GivenRows, Hardware, HostBatch, Key, Phase, Result};
@@ -112,7 +112,7 @@ fn batches(device: &Device) -> Result<u64> {
     let mut batch = CudaBatch::upload(&stream, &host)?;
     let mut bytes = Buffer::new(&stream, 12)?;
     stream.fill(&mut bytes, 1)?;
-    batch.features = Some(CudaFeatures { dim: 6, dtype: Dtype::U8, bytes });
+    batch.features = Some(CudaFeatures { dim: 6, dtype: Dtype::U8, rows: CudaRows::Packed(bytes) });
     batch.ready = stream.record(false)?;
     let back = batch.to_host()?;
     assert_eq!(back.features.as_ref().map(|f| f.as_bytes().len()), Some(12));

@@ -40,7 +40,7 @@ fn masks_are_the_specs() {
             let values: Vec<f32> = (0..rows * columns).map(|i| 1.0 + i as f32).collect();
             let pinned = Pinned::of(gpu.stream.device(), &values).expect("memory");
             let [region, output] = [gpu.upload(&pinned), gpu.upload(&pinned)].map(|p| p.expect("memory"));
-            let stored = InputRows { words: region.into(), dtype: Dtype::F32 };
+            let stored = InputRows::packed(region, Dtype::F32);
             let wide = widen(&mut gpu, stored, [rows, columns], mask).expect("a launch");
             epilogue(&gpu, region, columns, None, None, mask).expect("a launch");
             epilogue_backward(&mut gpu, output, columns, None, (output, None, mask)).expect("a launch");
