@@ -69,7 +69,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                 rows += block.num_dst;
                 edges += block.num_edges();
                 sources += block.num_src;
-                let given = host.given.as_ref().map_or(0, |given| 4 * given.rows.len());
+                let given = host
+                    .given
+                    .as_ref()
+                    .map_or(0, |given| 4 * (given.rows.len() + given.inputs.iter().map(Vec::len).sum::<usize>()));
                 bytes += block.num_src * dataset.features.as_ref().map_or(0, |f| f.row_bytes()) + given;
             }
             recycled = Some(batch);
