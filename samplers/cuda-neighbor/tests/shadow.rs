@@ -61,7 +61,8 @@ fn hops_of_every_kind() {
         for expansion in [Expansion::All, Expansion::New] {
             let case = Case::new(graphs::random(400, 9, true)).with_fanouts("4,40,3").with(|s| s.batch_size = 50);
             let case = subgraphs(&case.with_hops(|h| (h.pick, h.expansion) = (pick, expansion)), 3);
-            placements(&case).into_iter().for_each(|options| check(&case, options));
+            let [device, .., cached_by_page] = placements(&case);
+            [device, cached_by_page].into_iter().for_each(|options| check(&case, options));
         }
     }
 }
