@@ -113,7 +113,7 @@ impl Executor {
         let (operators, followers) = Followers::new(&mut job, unified, start, settings)?;
         job.operators = operators;
         let executor = Self::timed(job, &unified.leading_plan(), None, settings, followers.clock())?;
-        Ok(Self { followers: Some(followers), ..executor })
+        Ok(Self { inner: executor.inner.in_order_of_training(), followers: Some(followers), ..executor })
     }
 
     /// An executor of layer-split training, from mini-batch `start` on, and whether it is to be restored there. The plan is fixed.
@@ -267,10 +267,10 @@ impl Executor {
         };
         let report = match followers {
             None => lead(stop, None)?,
-            // The plan of a group has one route: mini-batches are trained in their order.
+            // All trainers of a group train mini-batches in their order.
             Some(followers) => {
-                let led = followers
-                    .train((epoch, &batches[trained..]), before, stop, |stop, others| lead(stop, Some(others)));
+                let led =
+                    followers.train((epoch, &batches, trained), before, stop, |stop, others| lead(stop, Some(others)));
                 followers.others(before).events().for_each(|event| watcher.observe(&event));
                 led?
             }

@@ -17,7 +17,7 @@ use morphgl_group::{
     AbortHandle, AllReduceHook, BUCKET_BYTES, Balanced, Division, GroupMember, StopTogether, VirtualSteps, Weights,
     join, work,
 };
-use morphgl_plan::{Schedule, Span, Time};
+use morphgl_plan::{Span, Time};
 use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, SeedSet, VirtualClock};
 use morphgl_sampler_core::Epochs;
 
@@ -33,7 +33,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// The trainers of a group besides the one that leads it, each with an executor of its own.
 #[derive(Debug)]
 pub(crate) struct Followers {
-    executors: Vec<(morphgl_execute::Executor, Schedule)>,
+    executors: Vec<morphgl_execute::Executor>,
     /// Of all trainers, the leading one first.
     abort_handles: Vec<AbortHandle>,
     /// Training operators and places, in the same order.
@@ -172,7 +172,7 @@ impl Followers {
                     if let Some(clock) = clock.clone() {
                         executor = executor.in_virtual_time(clock);
                     }
-                    executors.push((executor, schedule.clone()));
+                    executors.push(executor.in_order_of_training());
                 }
             }
             clocks.extend(clock);
@@ -215,18 +215,18 @@ impl Followers {
     ///
     /// A state of another model.
     pub(crate) fn restore(&mut self, training: &TrainingState) -> Result<()> {
-        self.executors.iter_mut().try_for_each(|(executor, _)| Ok(training.restore(executor.training_mut()?)?))
+        self.executors.iter_mut().try_for_each(|executor| Ok(training.restore(executor.training_mut()?)?))
     }
 
-    /// Trains mini-batches with all trainers, `before` seconds after the beginning of the epoch: `lead` runs the leading one, until
-    /// the given stop. The report is the leading trainer's, with the seeds, edges and counters of all.
+    /// Trains the mini-batches after the first `trained` ones with all trainers, `before` seconds after the beginning of the epoch:
+    /// `lead` runs the leading one, until the given stop. The report is the leading trainer's, with the seeds, edges and counters of all.
     ///
     /// # Errors
     ///
     /// The first failure, of whichever trainer.
     pub(crate) fn train(
         &mut self,
-        (epoch, batches): (u32, &[u32]),
+        (epoch, batches, trained): (u32, &[u32], usize),
         before: f64,
         stop: &Stop,
         lead: impl FnOnce(&Stop, &Others<'_>) -> morphgl_execute::Result<EpochReport>,
@@ -239,18 +239,18 @@ impl Followers {
         let others = Others { messages: &self.messages, begun: self.begun, before };
         let (sender, agreed) = (&self.sender, &agreed);
         let (led, followed) = thread::scope(|scope| {
-            let follow = |(index, follower): (usize, &mut (morphgl_execute::Executor, Schedule)),
-                          abort_handle: &AbortHandle| {
+            let followed = |(index, follower): (usize, &mut morphgl_execute::Executor), abort_handle: &AbortHandle| {
                 let tell = |activity| drop(sender.send(Message::Ended(index + 1, activity)));
-                let trained = train_all(follower, epoch, batches, agreed, &tell);
+                let trained = follow(follower, (epoch, batches, trained), agreed, &tell);
                 if let Err(e) = &trained {
                     abort_handle.abort(&e.to_string());
                 }
                 trained
             };
             let followers = executors.iter_mut().enumerate().zip(&abort_handles[1..]);
-            let running: Vec<_> =
-                followers.map(|(follower, abort_handle)| scope.spawn(move || follow(follower, abort_handle))).collect();
+            let running: Vec<_> = followers
+                .map(|(follower, abort_handle)| scope.spawn(move || followed(follower, abort_handle)))
+                .collect();
             let led = lead(agreed, &others);
             if let Err(e) = &led {
                 abort_handles[0].abort(&e.to_string());
@@ -299,24 +299,19 @@ fn part_of((training, place): &(Key, Place), report: &EpochReport) -> TrainerRep
     own
 }
 
-fn train_all(
-    (executor, schedule): &mut (morphgl_execute::Executor, Schedule),
-    epoch: u32,
-    batches: &[u32],
+fn follow(
+    executor: &mut morphgl_execute::Executor,
+    (epoch, batches, trained): (u32, &[u32], usize),
     stop: &Stop,
     tell: &dyn Fn(Activity),
 ) -> Result<EpochReport> {
-    schedule.shares[0].batches = batches.len();
-    if executor.schedule() != schedule {
-        executor.set_schedule(schedule)?;
-    }
     let mut observe = |event: &Event<'_>| {
         if let Event::Ended(activity) = event {
             tell(*activity);
         }
         Control::Continue
     };
-    Ok(executor.train(epoch, batches, stop, &mut observe)?)
+    Ok(executor.train_after(epoch, batches, trained, stop, &mut observe)?)
 }
 
 /// Takes the operators of the routes to one training operator at one place.

@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, bail};
 use morphgl_group::{HostExchange, Weights};
-use morphgl_plan::{GroupProblem, Limits, Member, Plan, Schedule, Time};
+use morphgl_plan::{
+    GroupPlan, GroupProblem, GroupTrainer, Limits, Plan, SharedLink, Time, TrainerPlan, group, group_of, simulate,
+};
 use morphgl_profile::{MemoryLimit, Profile, Progress, Settings, Watch};
 use morphgl_registry::{Key, Operators, Place, RouteOperators, TrainingOperator};
 use serde::{Deserialize, Serialize};
@@ -17,8 +19,8 @@ use crate::{ExchangeKind, Job, Stop, engine};
 
 /// The share of a mini-batch that is measured beside whole ones.
 const PART: f64 = 0.5;
-/// Up to so many divisions of the cores are tried; of more, the one with the largest sum of speeds.
-const MOST_DIVISIONS: f64 = 10_000.0;
+/// Ratio by which trainers with several routes have to be faster than with one each: a route is measured without the others.
+const MIXED: f64 = 1.05;
 /// The longest wait within an all-reduce that is measured.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -56,7 +58,7 @@ pub enum Shares {
 pub struct UnifiedTrainer {
     /// Where it trains.
     pub place: Place,
-    /// Its own plan: of whole mini-batches, by one route.
+    /// Its own plan, of one route or several, with the durations of its share.
     pub plan: Plan,
     /// The host's cores that its plan is for.
     pub cores: usize,
@@ -73,6 +75,8 @@ pub struct GroupProfile {
     share: f64,
     /// Seconds of adding up the gradients of all trainers.
     all_reduce: f64,
+    /// Links that trainers share, by the trainers of [`Profile::trainers`] of `part`.
+    links: Vec<SharedLink>,
 }
 
 /// A trainer and its place.
@@ -81,7 +85,7 @@ type Trainer = (Key, Place);
 impl GroupProfile {
     /// What is known of such shares of mini-batches, and of the seconds of an all-reduce.
     pub(crate) fn new(part: Profile, share: f64, all_reduce: f64) -> Self {
-        Self { part, share, all_reduce }
+        Self { part, share, all_reduce, links: Vec::new() }
     }
 
     /// Measures halves of mini-batches on all routes, and the all-reduce of gradients; `None` where fewer than two
@@ -127,7 +131,7 @@ impl GroupProfile {
         });
         job.operators.routes.extend::<Vec<_>>(unused);
         job.operators.trainers.extend::<Vec<_>>(idle);
-        Ok(Some(Self { part: part?, share: PART, all_reduce }))
+        Ok(Some(Self { part: part?, share: PART, all_reduce, links: Vec::new() }))
     }
 }
 
@@ -154,9 +158,9 @@ fn all_reduce_seconds(trainers: &mut [TrainingOperator]) -> Result<Option<(Vec<T
 }
 
 impl Unified {
-    /// The trainers, shares and division of the host's cores among them with the least predicted epoch time. Where one trainer
-    /// alone is predicted to be faster than any group, it is the group of all with shares in proportion to their speeds. With equal
-    /// shares it is the group of all.
+    /// The plan of the trainers with the least predicted epoch: their shares, their division of the host's cores, and for each its own
+    /// routes, buffers, workers and threads ([`group`]). Where one trainer alone is predicted to be faster than any group, it is that
+    /// of all trainers. With equal shares it is always that of all.
     ///
     /// # Errors
     ///
@@ -164,7 +168,7 @@ impl Unified {
     ///
     /// # Complexity
     ///
-    /// One search of plans for each trainer and number of cores.
+    /// As [`group`].
     pub fn plan(
         profile: &Profile,
         measured: &GroupProfile,
@@ -179,52 +183,43 @@ impl Unified {
             return Err(Usage::error(what));
         }
         let limits = Limits { host_bytes: limits.host_bytes.map(|bytes| bytes / count as u64), ..limits };
-        // By trainer, its fastest plan on one core, on two, and so on.
-        let mut plans: Vec<Vec<(Plan, Member)>> = Vec::new();
-        for (key, place) in &trainers {
+        let problem = |(key, place): &Trainer| {
             let [mut whole, part] = [profile, &measured.part].map(|profile| profile.of_trainer(key, place));
-            whole.routes.retain(|r| part.routes.iter().any(|measured| measured.route == r.route));
-            let on = |cores: usize| {
-                let plans = morphgl_plan::plan(&whole.problem(cores, limits))?;
-                let single = plans.all().iter().find(|plan| plan.schedule.shares.len() == 1);
-                let plan = single.cloned().ok_or_else(|| anyhow!("{key} at {place}: no plan of a single route"))?;
-                let member = Member::of(&plan.schedule, &part.problem(cores, limits), measured.share);
-                let unmeasured = || format!("{key} at {place}: shares of its route were not measured");
-                let member = member.with_context(unmeasured)?;
-                Ok((plan, member))
-            };
-            plans.push((1..=cores - (count - 1)).map(on).collect::<Result<_>>()?);
-        }
-        let num_batches = profile.num_batches;
-        let mut best: Option<(f64, Vec<(usize, f64)>)> = None;
-        let mut failed = None;
-        let mut attempt = |division: &[usize]| {
-            let members: Vec<Member> = plans.iter().zip(division).map(|(plans, &n)| plans[n - 1].1).collect();
-            let problem = GroupProblem { num_batches, members, all_reduce: measured.all_reduce };
-            match shares(&problem, kind) {
-                Ok((seconds, shares)) if best.as_ref().is_none_or(|(least, _)| seconds < *least) => {
-                    best = Some((seconds, division.iter().copied().zip(shares).collect()));
-                }
-                Ok(_) => {}
-                Err(e) => failed = Some(e),
+            // Some routes have no shares.
+            whole.routes.retain(|r| part.routes.iter().any(|of_part| of_part.route == r.route));
+            if whole.routes.is_empty() {
+                bail!("{key} at {place}: no route of whole mini-batches was measured");
+            }
+            let [whole, part] = [whole, part].map(|profile| profile.problem(cores, limits));
+            Ok(GroupTrainer { whole, part })
+        };
+        let members = trainers.iter().map(problem).collect::<Result<Vec<_>>>()?;
+        let problem = |single_routes: bool| GroupProblem {
+            trainers: members.clone(),
+            part: measured.share,
+            links: measured.links.clone(),
+            all_reduce: measured.all_reduce,
+            single_routes,
+        };
+        let all: Vec<usize> = (0..count).collect();
+        let best = |single_routes: bool| {
+            let problem = problem(single_routes);
+            match kind {
+                Shares::Equal => group_of(&problem, &all, Some(&vec![1.0 / count as f64; count])),
+                Shares::Balanced => match group(&problem)? {
+                    found if found.trainers.len() > 1 => Ok(found),
+                    _ => group_of(&problem, &all, None),
+                },
             }
         };
-        if divisions(cores, count) <= MOST_DIVISIONS {
-            for_each_division(cores, count, &mut Vec::new(), &mut attempt);
-        } else {
-            let speed = |(_, member): &(Plan, Member)| 1.0 / member.step.at(1.0).max(f64::MIN_POSITIVE);
-            let speeds: Vec<Vec<f64>> = plans.iter().map(|plans| plans.iter().map(speed).collect()).collect();
-            attempt(&fastest_division(cores, &speeds));
-        }
-        failed.map_or(Ok(()), Err)?;
-        let (epoch_seconds, parts) = best.expect("there are as many cores as trainers");
-        let mut trainers: Vec<UnifiedTrainer> = (plans.into_iter().zip(parts).zip(trainers))
-            .filter(|((_, (_, share)), _)| *share > 0.0)
-            .map(|((mut plans, (cores, share)), (_, place))| {
-                let (plan, _) = plans.swap_remove(cores - 1);
-                UnifiedTrainer { place, plan, cores, share }
-            })
-            .collect();
+        let (single, several) = (best(true)?, best(false)?);
+        let found = if MIXED * several.epoch_seconds < single.epoch_seconds { several } else { single };
+        let GroupPlan { trainers: parts, epoch_seconds, .. } = found;
+        let of = |TrainerPlan { trainer, share, cores, plan }| {
+            let place = trainers[trainer].1.clone();
+            UnifiedTrainer { place, plan, cores, share }
+        };
+        let mut trainers: Vec<UnifiedTrainer> = parts.into_iter().map(of).collect();
         trainers.sort_by(|a, b| b.share.total_cmp(&a.share));
         Ok(Self {
             trainers,
@@ -254,13 +249,17 @@ impl Unified {
         plan
     }
 
-    /// Mini-batches that a trainer may have begun and not trained.
+    /// Mini-batches, in their order, between one whose batching a trainer may begin and the last one before which all are trained.
     pub(super) fn in_flight(&self) -> usize {
-        let of = |schedule: &Schedule| {
+        let of = |trainer: &UnifiedTrainer| {
+            let schedule = &trainer.plan.schedule;
             let workers: usize = schedule.shares.iter().map(|share| share.workers).sum();
-            workers + schedule.batched + schedule.ready + 2
+            let buffers = workers + schedule.batched + schedule.ready;
+            // Mini-batches of one route are batched in the order of training.
+            let ahead = if schedule.shares.len() > 1 { simulate(schedule).order.ahead(schedule) } else { 0 };
+            buffers.max(ahead) + 2
         };
-        self.trainers.iter().map(|trainer| of(&trainer.plan.schedule)).max().unwrap_or(1)
+        self.trainers.iter().map(of).max().unwrap_or(1)
     }
 }
 
@@ -281,69 +280,6 @@ impl fmt::Display for Unified {
             )?;
         }
         Ok(())
-    }
-}
-
-/// Predicted seconds of an epoch and the shares of a group of two trainers at least.
-fn shares(problem: &GroupProblem, kind: Shares) -> Result<(f64, Vec<f64>)> {
-    if kind == Shares::Equal {
-        let count = problem.members.len();
-        let all = problem.predicted(vec![1.0 / count as f64; count]);
-        return Ok((all.epoch_seconds, all.shares));
-    }
-    let found = morphgl_plan::group(problem)?;
-    if found.num_trainers() > 1 {
-        return Ok((found.epoch_seconds, found.shares));
-    }
-    let speeds: Vec<f64> = problem.members.iter().map(|m| 1.0 / m.step.at(1.0).max(f64::MIN_POSITIVE)).collect();
-    let sum: f64 = speeds.iter().sum();
-    let all = problem.predicted(speeds.iter().map(|speed| speed / sum).collect());
-    Ok((all.epoch_seconds, all.shares))
-}
-
-/// Number of divisions of `cores` among `count` trainers, at least one each.
-fn divisions(cores: usize, count: usize) -> f64 {
-    (1..count).map(|i| (cores - i) as f64 / i as f64).product()
-}
-
-/// The division of `cores` among trainers, at least one each, with the largest sum of speeds; `speeds` are by trainer, of one
-/// core, of two, and so on.
-///
-/// # Complexity
-///
-/// O(trainers · cores²) time.
-fn fastest_division(cores: usize, speeds: &[Vec<f64>]) -> Vec<usize> {
-    // By cores given so far: the largest sum of the trainers so far, and the cores of each.
-    let mut best: Vec<Option<(f64, Vec<usize>)>> = vec![None; cores + 1];
-    best[0] = Some((0.0, Vec::new()));
-    for speeds in speeds {
-        let mut next: Vec<Option<(f64, Vec<usize>)>> = vec![None; cores + 1];
-        for (given, (sum, division)) in best.iter().enumerate().filter_map(|(n, b)| Some((n, b.as_ref()?))) {
-            for (own, speed) in (1..=cores - given).zip(speeds) {
-                let slot = &mut next[given + own];
-                if slot.as_ref().is_none_or(|(most, _)| sum + speed > *most) {
-                    *slot = Some((sum + speed, [&division[..], &[own]].concat()));
-                }
-            }
-        }
-        best = next;
-    }
-    best.pop().flatten().expect("there are as many cores as trainers").1
-}
-
-/// Calls `each` with every division of `cores` among `count` trainers, at least one each.
-fn for_each_division(cores: usize, count: usize, given: &mut Vec<usize>, each: &mut dyn FnMut(&[usize])) {
-    if given.len() + 1 == count {
-        given.push(cores);
-        each(given);
-        given.pop();
-        return;
-    }
-    let others = count - given.len() - 1;
-    for own in 1..=cores - others {
-        given.push(own);
-        for_each_division(cores - own, count, given, each);
-        given.pop();
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::RecvTimeoutError;
-use morphgl_plan::{Begun, Order, Phase, Replay, Schedule, Step};
+use morphgl_plan::{Begun, Phase, Replay, Schedule, Step};
 use morphgl_registry::{BatchId, Counters, MiniBatch, Place, VirtualClock};
 
 use crate::buffers::Buffers;
@@ -97,7 +97,7 @@ impl<'a> EpochLoop<'a> {
     /// Starts the lanes of the schedule's operators, to train the mini-batches with these indices after those of `so_far`.
     pub(crate) fn new(
         operators: &mut ExecutorOperators,
-        (schedule, order): (&Schedule, &Order),
+        (schedule, replay): (&Schedule, Replay),
         (epoch, batches): (u32, &'a [u32]),
         so_far: EpochReport,
         settings: Settings,
@@ -119,7 +119,7 @@ impl<'a> EpochLoop<'a> {
             }),
             start,
             before,
-            replay: Replay::new(schedule, order),
+            replay,
             tally: Tally::new(epoch, schedule, settings.record, so_far),
             idle: share_lanes.iter().map(|lanes| (0..lanes.len().saturating_sub(1)).rev().collect()).collect(),
             share_lanes,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use morphgl_plan::{Order, Schedule, simulate};
+use morphgl_plan::{Order, Replay, Schedule, simulate};
 use morphgl_registry::{Key, Operators, Route, Training, Transferring, VirtualClock};
 
 use crate::epoch_loop::EpochLoop;
@@ -21,6 +21,8 @@ pub struct Executor {
     order: Order,
     /// The clock of virtual time; `None` in real time.
     clock: Option<VirtualClock>,
+    /// Whether the mini-batches of an epoch are trained in their order by any schedule.
+    in_order: bool,
 }
 
 impl Executor {
@@ -34,8 +36,15 @@ impl Executor {
     pub fn new(operators: Operators, schedule: &Schedule, settings: Settings) -> Result<Self> {
         let operators = ExecutorOperators::new(operators, schedule)?;
         let num_batches = operators.num_batches()?;
-        let mut executor =
-            Self { operators, num_batches, settings, schedule: schedule.clone(), order: Order::default(), clock: None };
+        let mut executor = Self {
+            operators,
+            num_batches,
+            settings,
+            schedule: schedule.clone(),
+            order: Order::default(),
+            clock: None,
+            in_order: false,
+        };
         executor.set_schedule(schedule)?;
         Ok(executor)
     }
@@ -49,6 +58,12 @@ impl Executor {
     /// [`morphgl_plan::simulate`] says, but for rounding to nanoseconds.
     pub fn in_virtual_time(self, clock: VirtualClock) -> Self {
         Self { clock: Some(clock), ..self }
+    }
+
+    /// The same executor, which trains the mini-batches of an epoch in the order in which they are given, by whatever routes they
+    /// come ([`Replay::in_order_of_training`]). All trainers of a group do.
+    pub fn in_order_of_training(self) -> Self {
+        Self { in_order: true, ..self }
     }
 
     /// Changes the schedule between epochs, or between parts of one. Workers that fit the new schedule are kept.
@@ -110,8 +125,43 @@ impl Executor {
             0 => None,
             trained => Some(self.rest(trained, epoch, &so_far)?),
         };
+        self.run((epoch, batches), rest, so_far, stop, observe)
+    }
+
+    /// As [`Executor::train`] without the first `trained` mini-batches of the schedule's order of training; the report is of the others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executor::train`]; also more mini-batches than the schedule has.
+    pub fn train_after(
+        &mut self,
+        epoch: u32,
+        batches: &[u32],
+        trained: usize,
+        stop: &Stop,
+        observe: &mut dyn FnMut(&Event<'_>) -> Control,
+    ) -> Result<EpochReport> {
+        self.check(batches)?;
+        if trained > batches.len() {
+            return Err(Error::setting(
+                None,
+                "more mini-batches are trained than the schedule has; begin the epoch again",
+            ));
+        }
+        let rest = (trained > 0).then(|| Rest::after(&self.schedule, &self.order, trained, self.in_order));
+        self.run((epoch, batches), rest, EpochReport::default(), stop, observe)
+    }
+
+    fn run(
+        &mut self,
+        (epoch, batches): (u32, &[u32]),
+        rest: Option<Rest>,
+        so_far: EpochReport,
+        stop: &Stop,
+        observe: &mut dyn FnMut(&Event<'_>) -> Control,
+    ) -> Result<EpochReport> {
         self.operators.set_training_threads(self.schedule.training_threads.max(1))?;
-        let Self { operators, settings, schedule, order, clock, .. } = self;
+        let Self { operators, settings, schedule, order, clock, in_order, .. } = self;
         let left: Vec<u32>;
         let (schedule, order, batches) = match &rest {
             Some(rest) => {
@@ -120,8 +170,10 @@ impl Executor {
             }
             None => (&*schedule, &*order, batches),
         };
+        let replay = Replay::new(schedule, order);
+        let replay = if *in_order { replay.in_order_of_training() } else { replay };
         let mut epoch_loop =
-            EpochLoop::new(operators, (schedule, order), (epoch, batches), so_far, *settings, clock.clone());
+            EpochLoop::new(operators, (schedule, replay), (epoch, batches), so_far, *settings, clock.clone());
         let panicked = catch_unwind(AssertUnwindSafe(|| epoch_loop.run(stop, observe))).err();
         if panicked.is_some() {
             epoch_loop.drain();
@@ -141,7 +193,7 @@ impl Executor {
         if trained > self.schedule.num_batches() || so_far.epoch != epoch || so_far.resources.len() != resources {
             return refused("the position within the epoch is one of another schedule; begin the epoch again");
         }
-        let rest = Rest::after(&self.schedule, &self.order, trained);
+        let rest = Rest::after(&self.schedule, &self.order, trained, self.in_order);
         let left = |share: usize| rest.schedule.shares[share].batches;
         let trained = self.schedule.shares.iter().enumerate().map(|(i, share)| share.batches - left(i));
         if !trained.eq(so_far.shares.iter().map(|share| share.batches)) {

@@ -41,13 +41,14 @@ impl TrainingState {
 pub(crate) struct Rest {
     pub(crate) schedule: Schedule,
     pub(crate) order: Order,
-    /// Positions of its mini-batches in the whole order, in the order of their batching.
+    /// Positions of its mini-batches in the whole order, ascending.
     pub(crate) positions: Vec<u32>,
 }
 
 impl Rest {
-    /// The part of `order`, an order of `schedule`, after its first `trained` steps of training. O(steps).
-    pub(crate) fn after(schedule: &Schedule, order: &Order, trained: usize) -> Self {
+    /// The part of `order`, an order of `schedule`, after its first `trained` steps of training; positions are in the order of training
+    /// where `in_order`, else of batching. O(steps).
+    pub(crate) fn after(schedule: &Schedule, order: &Order, trained: usize, in_order: bool) -> Self {
         let mut schedule = schedule.clone();
         let mut done = vec![0; schedule.shares.len()];
         let training = order.steps().iter().filter(|step| step.phase == Phase::Training);
@@ -66,6 +67,9 @@ impl Rest {
                 positions.extend(is_left.then_some(position));
                 position += 1;
             }
+        }
+        if in_order {
+            positions = (trained as u32..position).collect();
         }
         schedule.shares.iter_mut().zip(done).for_each(|(share, done)| share.batches -= done);
         Self { schedule, order: Order::new(steps), positions }

@@ -175,3 +175,42 @@ fn failures_around_an_export() {
         }
     });
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Trainers of a group train the same mini-batch in every step, whatever their schedules are.
+    #[test]
+    fn mini_batches_are_trained_in_their_order_by_any_schedule(
+        schedule in any_schedule(),
+        at in 0.0f64..1.0,
+        depth in 1usize..4,
+    ) {
+        with_timeout(move || {
+            let batches = all(&schedule);
+            let trained_after = |first: usize, stop_after: usize| {
+                let fakes = Fakes { depth, ..Fakes::new(batches.len()) };
+                let mut executor = executor(&fakes, &schedule, Settings::default()).in_order_of_training();
+                let stop = Stop::new();
+                let mut count = first;
+                let report = executor.train_after(0, &batches, first, &stop, &mut |event| {
+                    count += usize::from(matches!(event, Event::Trained(_)));
+                    if count >= stop_after {
+                        stop.request();
+                    }
+                    Control::Continue
+                });
+                (trained(&fakes), report.expect("nothing fails"))
+            };
+            let (whole, report) = trained_after(0, usize::MAX);
+            assert_eq!(whole, batches, "{schedule}");
+            assert!(report.shares.iter().map(|share| share.batches).eq(schedule.shares.iter().map(|s| s.batches)));
+            let at = 1 + (at * batches.len() as f64) as usize;
+            let (first, stopped) = trained_after(0, at);
+            assert_eq!(first, batches[..first.len()], "{schedule}");
+            assert_eq!(stopped.remaining, batches[first.len()..], "{schedule}");
+            let (rest, report) = trained_after(first.len(), usize::MAX);
+            assert_eq!(rest, batches[first.len()..], "{schedule}");
+            assert_eq!(report.batches, rest.len());
+        });
+    }
+}

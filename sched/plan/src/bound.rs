@@ -21,7 +21,7 @@ pub fn bound(problem: &Problem) -> f64 {
         return 0.0;
     }
     let problem = &problem.with_largest_caches();
-    sets(problem).iter().map(|set| of_set(problem, set).0).fold(f64::INFINITY, f64::min)
+    sets(problem).iter().map(|set| of_set(problem, set, 0.0).0).fold(f64::INFINITY, f64::min)
 }
 
 /// The sets of routes that a schedule can use, single routes first.
@@ -45,8 +45,9 @@ pub(crate) fn sets(problem: &Problem) -> Vec<Vec<usize>> {
     sets
 }
 
-/// The bound of schedules that use every route of `set`, and the division of the mini-batches that reaches it.
-pub(crate) fn of_set(problem: &Problem, set: &[usize]) -> (f64, Vec<f64>) {
+/// The bound of schedules that use every route of `set`, and the division of the mini-batches that reaches it. Every step ends with
+/// an all-reduce of so many seconds, in which a device that queues work goes on with other phases.
+pub(crate) fn of_set(problem: &Problem, set: &[usize], all_reduce: f64) -> (f64, Vec<f64>) {
     let routes: Vec<&Candidate> = set.iter().map(|&r| &problem.routes[r]).collect();
     // Minimum seconds of each route's phases for a single mini-batch.
     let alone: Vec<[f64; 3]> = routes
@@ -61,17 +62,22 @@ pub(crate) fn of_set(problem: &Problem, set: &[usize]) -> (f64, Vec<f64>) {
             continue;
         }
         let (mut head, mut tail) = (f64::INFINITY, f64::INFINITY);
+        let holds_all_reduce = resource.cores.is_none() && !resource.queued;
         for (held, seconds) in held.iter().zip(&alone) {
             for phase in (0..3).filter(|&p| held[p]) {
+                let holds = phase == 2 && holds_all_reduce;
                 head = head.min(seconds[..phase].iter().sum());
-                tail = tail.min(seconds[phase + 1..].iter().sum());
+                tail = tail.min(seconds[phase + 1..].iter().sum::<f64>() + if holds { 0.0 } else { all_reduce });
             }
         }
         let load = |(route, held): (&&Candidate, &[bool; 3])| {
             let d = &route.durations;
             let work = match resource.cores {
                 Some(_) => [d.min_batching_work(), d.transferring().mean, d.training().min_work()],
-                None => [d.min_batching(), d.transferring().mean, d.training().min()],
+                None => {
+                    let held = if holds_all_reduce { all_reduce } else { 0.0 };
+                    [d.min_batching(), d.transferring().mean, d.training().min() + held]
+                }
             };
             (0..3).filter(|&p| held[p]).map(|p| work[p]).sum::<f64>() / resource.cores.unwrap_or(1) as f64
         };
@@ -81,11 +87,14 @@ pub(crate) fn of_set(problem: &Problem, set: &[usize]) -> (f64, Vec<f64>) {
     }
     for (i, (route, seconds)) in routes.iter().zip(&alone).enumerate() {
         let only = |x: f64| (0..routes.len()).map(|r| if r == i { x } else { 0.0 }).collect();
-        rows.push(Row { load: only(route.durations.min_batching()), constant: seconds[1] + seconds[2] });
-        rows.push(Row { load: only(route.durations.transferring().mean), constant: seconds[0] + seconds[2] });
+        rows.push(Row { load: only(route.durations.min_batching()), constant: seconds[1] + seconds[2] + all_reduce });
+        rows.push(Row {
+            load: only(route.durations.transferring().mean),
+            constant: seconds[0] + seconds[2] + all_reduce,
+        });
     }
     let fill = alone.iter().map(|s| s[0] + s[1]).fold(f64::INFINITY, f64::min);
-    rows.push(Row { load: alone.iter().map(|s| s[2]).collect(), constant: fill });
+    rows.push(Row { load: alone.iter().map(|s| s[2] + all_reduce).collect(), constant: fill });
     rows.extend(runs(problem, &routes));
     lp::min_makespan(&rows, problem.num_batches as f64)
 }

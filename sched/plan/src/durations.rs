@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::{MAX_FACTOR, MAX_THREADS, within};
-use crate::{Curve, Invalid, Point, Seconds};
+use crate::{Curve, Invalid, Linear, Point, Seconds};
 
 /// Batching by a pool: steady-state seconds per mini-batch of the pool.
 ///
@@ -190,6 +190,28 @@ impl Durations {
         }
     }
 
+    /// The durations of a share of a mini-batch, linear between these of whole mini-batches and those of `part`, a share of `of`.
+    /// Interference and overlap are those of whole mini-batches.
+    pub(crate) fn of_share(&self, part: &Self, of: f64, share: f64) -> Self {
+        let between = |whole: Seconds, part: Seconds| {
+            let mean = Linear::through(whole.mean, of, part.mean).at(share);
+            whole.scaled(if whole.mean > 0.0 { mean / whole.mean } else { 0.0 })
+        };
+        let curve = |curve: &Curve, part: &dyn Fn(usize) -> Seconds| {
+            let point = |p: &Point| Point { at: p.at, seconds: between(p.seconds, part(p.at)) };
+            Curve::new(curve.points().iter().map(point).collect()).expect("the counts are those of a curve")
+        };
+        let pool = |threads: usize, whole: &Curve| curve(whole, &|workers| part.pool(workers, threads));
+        Self {
+            pools: self.pools.iter().map(|(&threads, whole)| (threads, pool(threads, whole))).collect(),
+            solo: curve(&self.solo, &|threads| part.pool(1, threads)),
+            transferring: between(self.transferring, part.transferring),
+            training: curve(&self.training, &|threads| part.training.at(threads)),
+            interference: self.interference.clone(),
+            overlap: self.overlap,
+        }
+    }
+
     /// The counts of threads per worker that were measured, ascending; 1 is among them.
     pub fn threads_per_worker(&self) -> impl Iterator<Item = usize> + '_ {
         self.pools.keys().copied()
@@ -201,12 +223,17 @@ impl Durations {
     /// Where no pool of so many threads per worker was measured, the next lower measured count is taken: the other
     /// threads idle.
     pub fn batching(&self, workers: usize, threads: usize) -> Seconds {
+        self.pool(workers, threads).scaled(self.overlap)
+    }
+
+    /// [`Durations::batching`] of a pool whose work does not overlap training.
+    fn pool(&self, workers: usize, threads: usize) -> Seconds {
         if workers <= 1 {
-            return self.solo.at(threads).scaled(self.overlap);
+            return self.solo.at(threads);
         }
         let measured = self.pools.range(..=threads.max(1)).next_back();
         let (_, pool) = measured.expect("pools of one thread per worker are always there");
-        pool.at(workers).scaled(self.overlap)
+        pool.at(workers)
     }
 
     /// Minimum seconds per mini-batch of any pool.

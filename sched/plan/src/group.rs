@@ -1,199 +1,213 @@
-//! A group of trainers: shares of a mini-batch, and the prediction of an epoch.
+//! Groups: trainers that share every step, each with a plan of its own, and the links that they share.
+
+mod fluid;
+mod search;
+mod simulate;
 
 use serde::{Deserialize, Serialize};
 
-use crate::numbers::{is_amount, wrong};
-use crate::{Invalid, Problem, Schedule, assemble, simulate};
+use crate::numbers::{check_name, is_amount, wrong};
+use crate::{Invalid, Plan, Problem};
 
-/// Halvings of the interval in which the shortest step is looked for: below the rounding of the sums.
-const HALVINGS: usize = 100;
+pub use search::{group, group_of};
+pub use simulate::GroupSimulation;
 
-/// Seconds by a trainer's share of a mini-batch: `fixed + whole · share`, and 0 for an empty share.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Linear {
-    /// Fixed seconds of any share that is not empty.
-    pub fixed: f64,
-    /// Further seconds of a whole mini-batch.
-    pub whole: f64,
+/// Maximum number of trainers of a group.
+const MAX_TRAINERS: usize = 64;
+
+/// A trainer that could share every step: the problem of its own routes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GroupTrainer {
+    /// Its routes, to one training operator, with the durations of whole mini-batches. A resource with cores stands for the
+    /// host's cores, which the trainers divide; all other resources are its own.
+    pub whole: Problem,
+    /// The same routes with the durations of a part of each mini-batch ([`GroupProblem::part`]).
+    pub part: Problem,
 }
 
-impl Linear {
-    /// Seconds of a share.
-    pub fn at(self, share: f64) -> f64 {
-        self.fixed + self.whole * share
-    }
-
-    /// The line through the seconds of whole mini-batches and of a share below 1, neither falling nor below 0 anywhere.
-    pub fn through(whole: f64, share: f64, seconds: f64) -> Self {
-        let fixed = ((seconds - whole * share) / (1.0 - share)).clamp(0.0, whole);
-        Self { fixed, whole: whole - fixed }
-    }
+/// A resource of a trainer that is connected by a shared link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkUser {
+    /// The trainer, by its index.
+    pub trainer: usize,
+    /// Its resource: whatever phase holds it uses the link.
+    pub resource: String,
+    /// The part of the link's bandwidth that the phase takes while nobody else uses the link, from 0 to 1.
+    pub fraction: f64,
 }
 
-/// One trainer of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Member {
-    /// Seconds between two steps in the steady state of its own plan.
-    pub step: Linear,
-    /// Seconds until its first mini-batch is trained.
-    pub first: Linear,
+/// A link that several trainers share: a PCIe switch, or the bandwidth of the host's memory.
+///
+/// While its users together want more than all of its bandwidth, each is slowed down by the same factor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SharedLink {
+    /// Its name.
+    pub name: String,
+    /// What it connects.
+    pub users: Vec<LinkUser>,
 }
 
-impl Member {
-    /// A trainer with its schedule of whole mini-batches; `part` has the durations of `share` of a mini-batch.
-    ///
-    /// `None` where `part` lacks a route of the schedule.
-    ///
-    /// # Panics
-    ///
-    /// When the share is not between 0 and 1.
-    ///
-    /// # Complexity
-    ///
-    /// Four times that of [`simulate`].
-    pub fn of(schedule: &Schedule, part: &Problem, share: f64) -> Option<Self> {
-        assert!(share > 0.0 && share < 1.0, "a share is between 0 and 1, not {share}");
-        let of_part = assemble::with_durations(schedule, part)?;
-        let [(first, step), (part_first, part_step)] = [schedule, &of_part].map(first_and_step);
-        Some(Self { step: Linear::through(step, share, part_step), first: Linear::through(first, share, part_first) })
-    }
-}
-
-/// Seconds of a schedule's first mini-batch, and of each further one.
-fn first_and_step(schedule: &Schedule) -> (f64, f64) {
-    let seconds = |batches: usize| {
-        let mut schedule = schedule.clone();
-        // Where there are several routes, their mini-batches take turns.
-        schedule.shares.iter_mut().for_each(|share| share.batches = share.batches.min(batches));
-        simulate(&schedule).seconds
-    };
-    let (n, first) = (schedule.num_batches(), seconds(1));
-    if n < 2 {
-        return (first, first);
-    }
-    (first, (seconds(n) - first).max(0.0) / (n - 1) as f64)
-}
-
-/// Trainers that could share every step. Their durations include interference: what two of them lose on a link or on
-/// cores that both use is in the seconds of both.
+/// Trainers that could share every step.
+///
+/// Each mini-batch is divided among them by seeds; every phase of a trainer takes seconds that are linear in its share. A step
+/// ends when all trainers have trained their shares and added up the gradients. Meanwhile the device of one that waits is idle,
+/// but for one that queues work ([`Resource::queued`](crate::Resource::queued)), which goes on with the phases of later mini-batches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupProblem {
-    /// Mini-batches of the epoch.
-    pub num_batches: usize,
     /// The trainers.
-    pub members: Vec<Member>,
+    pub trainers: Vec<GroupTrainer>,
+    /// The share of a mini-batch that the trainers' `part` was measured with, above 0 and below 1.
+    pub part: f64,
+    /// Links that trainers share.
+    pub links: Vec<SharedLink>,
     /// Seconds of the all-reduce of gradients, after each trainer has trained its share.
     pub all_reduce: f64,
+    /// Whether each trainer is planned with one of its routes.
+    #[serde(default)]
+    pub single_routes: bool,
 }
 
-/// Shares of a mini-batch, and the epoch they are predicted to make.
+/// A trainer's part in a group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrainerPlan {
+    /// The trainer, by its index in the problem.
+    pub trainer: usize,
+    /// Its share of each mini-batch.
+    pub share: f64,
+    /// Cores of the host that its plan is for; 0 where no route of it uses them.
+    pub cores: usize,
+    /// Its own plan, with the durations of its share; predicted as if it did not wait for the others.
+    pub plan: Plan,
+}
+
+/// A plan for each trainer of a group, and the epoch they are predicted to make.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupPlan {
-    /// The trainers' parts of each mini-batch, by member; they add up to 1. A trainer of no use has 0.
-    pub shares: Vec<f64>,
-    /// Seconds between two steps in the steady state.
-    pub step_seconds: f64,
+    /// The trainers with a share, in the order of the problem.
+    pub trainers: Vec<TrainerPlan>,
     /// Seconds per epoch.
     pub epoch_seconds: f64,
-    /// Lower bound of the seconds per epoch of any division, even one that changes from step to step.
+    /// Lower bound of the seconds per epoch, by [`GroupProblem::bound`].
     pub bound_seconds: f64,
 }
 
 impl GroupPlan {
-    /// Trainers with a share.
-    pub fn num_trainers(&self) -> usize {
-        self.shares.iter().filter(|&&share| share > 0.0).count()
+    /// Predicted seconds as a multiple of the bound, from 1; 1 when both are 0.
+    pub fn ratio(&self) -> f64 {
+        if self.bound_seconds > 0.0 { self.epoch_seconds / self.bound_seconds } else { 1.0 }
     }
-}
-
-/// The shares with the shortest predicted epoch: of all trainers that are worth their fixed costs, or of the best one alone.
-///
-/// A step waits for all trainers, and then all-reduces the gradients. The epoch is the steps, and before them the
-/// slowest trainer's first mini-batch.
-///
-/// # Errors
-///
-/// No trainer, or a number that is negative or not finite.
-///
-/// # Complexity
-///
-/// O(100 · trainers).
-pub fn group(problem: &GroupProblem) -> Result<GroupPlan, Invalid> {
-    problem.check()?;
-    let alone = |member: usize| {
-        let shares = (0..problem.members.len()).map(|m| if m == member { 1.0 } else { 0.0 }).collect();
-        problem.predicted(shares)
-    };
-    let singles = (0..problem.members.len()).map(alone);
-    let together = (problem.members.len() > 1).then(|| problem.predicted(problem.best_shares()));
-    let fastest = |a: GroupPlan, b: GroupPlan| if b.epoch_seconds < a.epoch_seconds { b } else { a };
-    Ok(singles.chain(together).reduce(fastest).expect("checked: there is a trainer"))
 }
 
 impl GroupProblem {
-    /// Predicts an epoch with these shares, one per member, which add up to 1.
+    /// Lower bound of the seconds per epoch of any shares, one for all mini-batches, or of one trainer alone.
+    ///
+    /// The least seconds for which a linear program gives shares that make up whole mini-batches. For given seconds the program
+    /// maximizes the sum of the shares of a choice of trainers, which branch and bound finds; a trainer's routes are divided fractionally, its resources are busy as in
+    /// [`bound`](crate::bound()), and cores and links have no more work than they can do. Durations are the minimum over all
+    /// counts of workers and threads.
+    ///
+    /// # Errors
+    ///
+    /// As [`group`].
+    ///
+    /// # Complexity
+    ///
+    /// At most 200 choices of trainers, for each of which up to 30 linear programs of O(trainers · routes) rows and columns are solved.
+    pub fn bound(&self) -> Result<f64, Invalid> {
+        self.check()?;
+        Ok(fluid::bound(self).1)
+    }
+
+    /// Simulates an epoch of these trainers: each follows the order of its own schedule, slowed down by what shares its links and
+    /// cores, and waits for the others at the end of every step.
     ///
     /// # Panics
     ///
-    /// When there are not as many shares as members.
-    pub fn predicted(&self, shares: Vec<f64>) -> GroupPlan {
-        assert_eq!(shares.len(), self.members.len(), "one share per trainer");
-        let used = || self.members.iter().zip(&shares).filter(|(_, share)| **share > 0.0);
-        let all_reduce = if used().count() > 1 { self.all_reduce } else { 0.0 };
-        let slowest = |line: fn(&Member) -> Linear| {
-            used().map(|(member, &share)| line(member).at(share)).fold(0.0, f64::max) + all_reduce
-        };
-        let step_seconds = slowest(|member| member.step);
-        let first = slowest(|member| member.first).max(step_seconds);
-        let seconds = match self.num_batches {
-            0 => 0.0,
-            n => first + (n - 1) as f64 * step_seconds,
-        };
-        GroupPlan { shares, step_seconds, epoch_seconds: seconds, bound_seconds: self.bound() }
+    /// When the schedules have different numbers of mini-batches.
+    ///
+    /// # Complexity
+    ///
+    /// O(mini-batches · (trainers + workers)) events, each of O(trainers + workers).
+    pub fn simulate(&self, trainers: &[TrainerPlan]) -> GroupSimulation {
+        simulate::run(self, trainers)
     }
 
-    /// The shares of the shortest step of all trainers that are of use.
-    fn best_shares(&self) -> Vec<f64> {
-        let share = |line: Linear, seconds: f64| match seconds - line.fixed {
-            left if left <= 0.0 => 0.0,
-            left if left >= line.whole => 1.0,
-            left => left / line.whole,
+    /// Mini-batches of the epoch.
+    pub fn num_batches(&self) -> usize {
+        self.trainers.first().map_or(0, |trainer| trainer.whole.num_batches)
+    }
+
+    /// The host's cores, which the trainers divide; 0 where none uses them.
+    pub fn cores(&self) -> usize {
+        self.trainers.iter().map(|trainer| trainer.own_cores()).max().unwrap_or(0)
+    }
+
+    /// The problem of a trainer with the durations of a share, on so many cores.
+    pub(crate) fn of_share(&self, trainer: usize, share: f64, cores: usize) -> Problem {
+        let GroupTrainer { whole, part } = &self.trainers[trainer];
+        whole.of_share(part, self.part, share).with_cores(cores)
+    }
+
+    /// The part of each link's bandwidth that a phase of a trainer takes which holds these resources.
+    pub(crate) fn fractions(&self, trainer: usize, held: &[String]) -> Vec<f64> {
+        let of = |link: &SharedLink| {
+            let users = link.users.iter().filter(|user| user.trainer == trainer && held.contains(&user.resource));
+            users.map(|user| user.fraction).fold(0.0, f64::max)
         };
-        let shares = |seconds: f64| -> Vec<f64> { self.members.iter().map(|m| share(m.step, seconds)).collect() };
-        let (mut low, mut high) = (0.0, self.members.iter().map(|m| m.step.at(1.0)).fold(f64::INFINITY, f64::min));
-        // A step of 0 seconds takes a whole mini-batch in any time above 0.
-        high = high.next_up();
-        for _ in 0..HALVINGS {
-            let middle = 0.5 * (low + high);
-            if shares(middle).iter().sum::<f64>() >= 1.0 { high = middle } else { low = middle }
+        self.links.iter().map(of).collect()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        let error = |what: String| wrong(&"a group", what);
+        if self.trainers.is_empty() || self.trainers.len() > MAX_TRAINERS {
+            return error(format!("{} trainers; give 1 to {MAX_TRAINERS}", self.trainers.len()));
         }
-        let shares = shares(high);
-        let sum: f64 = shares.iter().sum();
-        shares.iter().map(|share| share / sum).collect()
-    }
-
-    /// Whole mini-batches in turn by each trainer, as fast as it can alone, without an all-reduce.
-    fn bound(&self) -> f64 {
-        let rate: f64 = self.members.iter().map(|member| 1.0 / member.step.at(1.0)).sum();
-        self.num_batches as f64 / rate
-    }
-
-    fn check(&self) -> Result<(), Invalid> {
-        if self.members.is_empty() {
-            return wrong(&"a group", "no trainer; give one at least".to_string());
-        }
-        if self.num_batches > u32::MAX as usize {
-            return wrong(&"a group", "at most 2^32 - 1 mini-batches can be planned".to_string());
+        if !(self.part > 0.0 && self.part < 1.0) {
+            return error(format!("durations of a share of {}; give one above 0 and below 1", self.part));
         }
         if !is_amount(self.all_reduce) {
             return wrong(&"the all-reduce", format!("{} s are no finite number of at least 0", self.all_reduce));
         }
-        for (i, Member { step, first }) in self.members.iter().enumerate() {
-            let numbers = [step.fixed, step.whole, first.fixed, first.whole];
-            if let Some(odd) = numbers.into_iter().find(|&x| !is_amount(x)) {
-                return wrong(&format!("trainer {i}"), format!("{odd} s are no finite number of at least 0"));
+        for (i, GroupTrainer { whole, part }) in self.trainers.iter().enumerate() {
+            if whole.num_batches != self.num_batches() {
+                return error(format!(
+                    "trainer {i} has {} mini-batches, trainer 0 has {}",
+                    whole.num_batches,
+                    self.num_batches()
+                ));
+            }
+            let training = &whole.routes[0].keys.training;
+            if whole.routes.iter().any(|route| route.keys.training != *training) {
+                return error(format!("trainer {i} has several training operators; make each a trainer"));
+            }
+            let lacks = whole.routes.iter().find(|r| part.route_like(r).is_none());
+            if let Some(route) = lacks {
+                return error(format!("trainer {i}: {}: shares of this route were not measured", route.keys));
+            }
+        }
+        for SharedLink { name, users } in &self.links {
+            check_name(name)?;
+            for LinkUser { trainer, resource, fraction } in users {
+                let known =
+                    self.trainers.get(*trainer).is_some_and(|t| t.whole.resources.iter().any(|r| r.name == *resource));
+                if !known {
+                    check_name(resource)?;
+                    return error(format!(
+                        "link {name} connects {resource} of trainer {trainer}, which does not exist"
+                    ));
+                }
+                if !(0.0..=1.0).contains(fraction) {
+                    return error(format!("{resource} takes {fraction} of link {name}; fractions are from 0 to 1"));
+                }
             }
         }
         Ok(())
+    }
+}
+
+impl GroupTrainer {
+    /// Cores of its resource with cores; 0 where it has none.
+    pub(crate) fn own_cores(&self) -> usize {
+        self.whole.resources.iter().find_map(|r| r.cores).unwrap_or(0)
     }
 }

@@ -10,6 +10,7 @@ mod durations;
 mod error;
 mod group;
 mod layer_split;
+mod linear;
 mod lp;
 mod memory;
 mod mixes;
@@ -21,6 +22,7 @@ mod plan;
 mod policy;
 mod problem;
 mod replan;
+mod roles;
 mod runs;
 mod schedule;
 mod search;
@@ -35,11 +37,14 @@ pub use cache::{Cache, CacheMemory, CacheSize};
 pub use curve::{Curve, Point, Seconds};
 pub use durations::{Contention, Durations, InterferencePoint, PoolPoint};
 pub use error::Invalid;
-pub use group::{GroupPlan, GroupProblem, Linear, Member, group};
+pub use group::{
+    GroupPlan, GroupProblem, GroupSimulation, GroupTrainer, LinkUser, SharedLink, TrainerPlan, group, group_of,
+};
 pub use layer_split::{
     Embedding, Split, SplitChoice, SplitPlan, SplitPoint, SplitProblem, SplitSimulation, layer_split, next_ratio,
     simulate_split, split_timeline,
 };
+pub use linear::Linear;
 pub use memory::{DoesNotFit, Memory, memory};
 pub use morphgl_registry::{CacheCurve, CachePoint, Phase};
 pub use numbers::{MAX_BUFFER, MAX_BYTES, MAX_SECONDS, MAX_THREADS};
@@ -48,6 +53,7 @@ pub use pace::PaceHistory;
 pub use plan::{Bottleneck, Plan, Plans, Prediction, Strategy, Utilisation, predict};
 pub use problem::{Bytes, Candidate, Hardware, Limits, PerPhase, Problem, Resource, RouteKeys};
 pub use replan::{Changed, Drift, Replanned, Replanner};
+pub use roles::{RolesPlan, RolesProblem, Segment, roles};
 pub use schedule::{Policy, Schedule, ScheduleShare};
 pub use search::plan;
 pub use simulate::{Activity, Simulation, Span, simulate, timeline};

@@ -17,6 +17,45 @@ impl Order {
         Self(steps)
     }
 
+    /// Maximum number of mini-batches, in the order of training, between one whose batching begins and the last one before which all
+    /// were trained, with any durations: as its buffers let batching begin ahead of training. `schedule` is that of the order. O(steps).
+    pub fn ahead(&self, schedule: &Schedule) -> usize {
+        let state = State::new(schedule);
+        let [batched, ready] = state.free;
+        let mut counts = vec![[0; 3]; schedule.shares.len()];
+        let mut trainings: Vec<Vec<usize>> = vec![Vec::new(); schedule.shares.len()];
+        let training = self.0.iter().filter(|step| step.phase == Phase::Training);
+        training.enumerate().for_each(|(position, step)| trainings[step.share].push(position));
+        // Slots of the ready buffer that were taken so far, and with the transfer of each mini-batch that was in the other buffer.
+        let (mut taken, mut of_transfers) = (0, Vec::new());
+        let mut batchings: Vec<(usize, Option<usize>)> = Vec::new();
+        for &step in &self.0 {
+            let number = counts[step.share][step.phase as usize];
+            counts[step.share][step.phase as usize] += 1;
+            let buffer = state.buffer(step);
+            if step.phase == Phase::Batching {
+                batchings.push((trainings[step.share][number], (buffer == Some(1)).then_some(taken)));
+            }
+            if buffer == Some(1) {
+                if step.phase == Phase::Transferring {
+                    of_transfers.push(taken);
+                }
+                taken += 1;
+            }
+        }
+        let mut streamed = 0_usize;
+        let ahead = |(position, slot): (usize, Option<usize>)| {
+            let slot = slot.or_else(|| {
+                // The slot of the transfer that makes room for it.
+                streamed += 1;
+                of_transfers.get(streamed.checked_sub(batched + 1)?).copied()
+            });
+            let trained = slot.map_or(0, |slot| slot.saturating_sub(ready));
+            (position + 1).saturating_sub(trained)
+        };
+        batchings.into_iter().map(ahead).max().unwrap_or(1)
+    }
+
     /// The steps.
     pub fn steps(&self) -> &[Step] {
         &self.0
@@ -181,6 +220,28 @@ impl Replay {
         (!self.cut || step.phase != Phase::Batching)
             && self.memberships[step.share][step.phase as usize].iter().all(first)
             && self.state.can_begin(step)
+    }
+
+    /// The same replay with the positions of mini-batches in the order in which they are trained, so that an epoch's mini-batches are
+    /// trained one after the other by any schedule. Trainers of a group have it: they train the same mini-batch in every step.
+    pub fn in_order_of_training(mut self) -> Self {
+        self.positions.iter_mut().for_each(Vec::clear);
+        let training = self.steps.iter().filter(|step| step.phase == Phase::Training);
+        (0..).zip(training).for_each(|(position, step)| self.positions[step.share].push(position));
+        self
+    }
+
+    /// Frees those of the step's resources that are among `resources`, a set of bits by position, before the step ends by
+    /// [`Replay::end_released`].
+    pub(crate) fn release(&mut self, begun: Begun, resources: u32) {
+        self.state.release(begun.step, resources);
+    }
+
+    /// Ends a step whose resources among `released` are free already.
+    pub(crate) fn end_released(&mut self, begun: Begun, released: u32) {
+        self.state.release(begun.step, !released);
+        self.state.end_released(begun.step, begun.number);
+        self.under_way -= 1;
     }
 
     /// Ends a step.

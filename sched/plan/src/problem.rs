@@ -290,6 +290,27 @@ impl Problem {
         self.caches.iter().fold(self.clone(), largest)
     }
 
+    /// The same problem with the durations of a share of each mini-batch, linear between these of whole ones and those of `part`, a
+    /// share of `of`. Routes that `part` does not have are left out.
+    pub(crate) fn of_share(&self, part: &Self, of: f64, share: f64) -> Self {
+        let with = |route: &Candidate| {
+            let durations = route.durations.of_share(&part.route_like(route)?.durations, of, share);
+            Some(Candidate { durations, ..route.clone() })
+        };
+        Self { routes: self.routes.iter().filter_map(with).collect(), ..self.clone() }
+    }
+
+    /// The route with the same operators on the same resources.
+    pub(crate) fn route_like(&self, other: &Candidate) -> Option<&Candidate> {
+        self.routes.iter().find(|r| r.keys == other.keys && r.hardware == other.hardware)
+    }
+
+    /// The same problem with another number of cores, where a resource has cores.
+    pub(crate) fn with_cores(mut self, cores: usize) -> Self {
+        self.resources.iter_mut().filter_map(|r| r.cores.as_mut()).for_each(|own| *own = cores.max(1));
+        self
+    }
+
     /// The same problem for another number of mini-batches.
     pub fn with_batches(self, num_batches: usize) -> Self {
         Self { num_batches: num_batches.min(u32::MAX as usize), ..self }
@@ -374,4 +395,22 @@ pub(crate) fn cores(resources: &[Resource]) -> usize {
 pub(crate) fn exclusive(resources: &[Resource], names: &[String]) -> u32 {
     let held = |(_, r): &(usize, &Resource)| r.cores.is_none() && names.contains(&r.name);
     resources.iter().enumerate().filter(held).map(|(i, _)| 1 << i).sum()
+}
+
+/// Whether two problems are the same but for the names of their resources.
+pub(crate) fn alike(a: &Problem, b: &Problem) -> bool {
+    let of = |r: &Resource| (r.cores, r.queued);
+    let positions = |problem: &Problem, names: &[String]| -> Vec<Option<usize>> {
+        names.iter().map(|name| problem.resources.iter().position(|r| r.name == *name)).collect()
+    };
+    let is_same = |(x, y): (&Candidate, &Candidate)| {
+        let hardware = |phase: Phase| positions(a, &x.hardware[phase]) == positions(b, &y.hardware[phase]);
+        let of = |c: &Candidate| (c.keys.clone(), c.in_place, c.on_host, c.bytes);
+        Phase::ALL.into_iter().all(hardware) && of(x) == of(y) && x.durations == y.durations
+    };
+    a.num_batches == b.num_batches
+        && (a.limits, &a.caches) == (b.limits, &b.caches)
+        && a.resources.iter().map(of).eq(b.resources.iter().map(of))
+        && a.routes.len() == b.routes.len()
+        && a.routes.iter().zip(&b.routes).all(is_same)
 }

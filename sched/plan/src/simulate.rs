@@ -128,8 +128,12 @@ enum Task {
 }
 
 impl Task {
-    fn is(&self, wanted: Phase) -> bool {
-        matches!(self, Self::Phase { step, .. } if step.phase == wanted)
+    /// The step of a phase.
+    fn step(&self) -> Option<Step> {
+        match *self {
+            Self::Phase { step, .. } => Some(step),
+            Self::Side => None,
+        }
     }
 }
 
@@ -145,37 +149,61 @@ struct Running {
 }
 
 /// Whether any task can ever be slowed down by others on the same cores, with these threads of each share's phases, and `more`.
-fn can_slow(schedule: &Schedule, threads: &[[f64; 3]], more: f64) -> bool {
+pub(crate) fn can_slow(schedule: &Schedule, threads: &[[f64; 3]], more: f64) -> bool {
     let batching: f64 = threads.iter().zip(&schedule.shares).map(|(t, s)| t[0] * s.workers as f64).sum();
     let peak = |phase: usize| threads.iter().map(|t| t[phase]).fold(0.0, f64::max);
     let oversubscribed = batching + peak(1) + peak(2) + more > cores(&schedule.resources) as f64;
     oversubscribed || schedule.shares.iter().any(|s| s.contention.is_some())
 }
 
+/// The load of the cores by the tasks under way.
+pub(crate) struct CoreLoad {
+    /// Threads over cores, at least 1.
+    scarce: f64,
+    /// Slowdown of a task whose interference was not measured.
+    oversubscribed: f64,
+    training: bool,
+    /// Number of mini-batches in batching.
+    batching: f64,
+}
+
+impl CoreLoad {
+    /// The load by tasks with their threads; a task beside mini-batches has no step.
+    pub(crate) fn of(schedule: &Schedule, tasks: impl Iterator<Item = (Option<Step>, f64)> + Clone) -> Self {
+        let cores = cores(&schedule.resources) as f64;
+        let needed: f64 = tasks.clone().map(|(_, threads)| threads).sum();
+        // Measured interference never exceeds what the cores can deliver.
+        let scarce = (needed / cores).max(1.0);
+        let is = |phase: Phase| tasks.clone().filter(move |(step, _)| step.is_some_and(|step| step.phase == phase));
+        Self {
+            scarce,
+            oversubscribed: if needed > cores { scarce * schedule.oversubscription.max(1.0) } else { 1.0 },
+            training: is(Phase::Training).next().is_some(),
+            batching: is(Phase::Batching).count() as f64,
+        }
+    }
+
+    /// The factor, from 1, by which a task with so many threads is slowed down.
+    pub(crate) fn slowdown(&self, schedule: &Schedule, step: Option<Step>, threads: f64) -> f64 {
+        let share = step.map(|step| (step.phase, &schedule.shares[step.share]));
+        let slowed = match share.map(|(phase, share)| (phase, share.contention, share.workers)) {
+            _ if threads <= 0.0 => 1.0,
+            Some((Phase::Batching, Some(c), _)) if self.training => c.batching.max(self.scarce),
+            Some((Phase::Batching, Some(_), _)) => self.scarce,
+            Some((Phase::Training, Some(c), workers)) => {
+                (1.0 + (c.training - 1.0) * self.batching / workers.max(1) as f64).max(self.scarce)
+            }
+            _ => self.oversubscribed,
+        };
+        slowed.max(1.0)
+    }
+}
+
 /// Sets every running task's rate and moves its end accordingly.
 fn slow(schedule: &Schedule, running: &mut [Running], now: f64) {
-    let cores = cores(&schedule.resources) as f64;
-    let needed: f64 = running.iter().map(|r| r.threads).sum();
-    // Measured interference never exceeds what the cores can deliver.
-    let scarce = (needed / cores).max(1.0);
-    let oversubscribed = if needed > cores { scarce * schedule.oversubscription.max(1.0) } else { 1.0 };
-    let training = running.iter().any(|r| r.task.is(Phase::Training));
-    let batching = running.iter().filter(|r| r.task.is(Phase::Batching)).count() as f64;
+    let load = CoreLoad::of(schedule, running.iter().map(|r| (r.task.step(), r.threads)));
     for r in running {
-        let share = match r.task {
-            Task::Phase { step, .. } => Some((step.phase, &schedule.shares[step.share])),
-            Task::Side => None,
-        };
-        let slowed = match share.map(|(phase, share)| (phase, share.contention, share.workers)) {
-            _ if r.threads <= 0.0 => 1.0,
-            Some((Phase::Batching, Some(c), _)) if training => c.batching.max(scarce),
-            Some((Phase::Batching, Some(_), _)) => scarce,
-            Some((Phase::Training, Some(c), workers)) => {
-                (1.0 + (c.training - 1.0) * batching / workers.max(1) as f64).max(scarce)
-            }
-            _ => oversubscribed,
-        };
-        let rate = 1.0 / slowed.max(1.0);
+        let rate = 1.0 / load.slowdown(schedule, r.task.step(), r.threads);
         if rate != r.rate {
             r.end = now + (r.end - now) * r.rate / rate;
             r.rate = rate;

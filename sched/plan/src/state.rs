@@ -179,8 +179,18 @@ impl State {
 
     /// Ends a step of the mini-batch with this number.
     pub(crate) fn end(&mut self, step: Step, number: u32) {
-        let (spec, progress) = (&self.specs[step.share], &mut self.progress[step.share]);
-        self.busy &= !spec.exclusive[step.phase as usize];
+        self.release(step, u32::MAX);
+        self.end_released(step, number);
+    }
+
+    /// Frees those of the step's resources that are among `resources`.
+    pub(crate) fn release(&mut self, step: Step, resources: u32) {
+        self.busy &= !(self.specs[step.share].exclusive[step.phase as usize] & resources);
+    }
+
+    /// Ends a step whose resources were released.
+    pub(crate) fn end_released(&mut self, step: Step, number: u32) {
+        let progress = &mut self.progress[step.share];
         match step.phase {
             Phase::Batching => {
                 progress.batching -= 1;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{DEVICE, HOST, Random, TwoRoutes, check::check};
+use common::{DEVICE, HOST, Random, TwoRoutes, check::check, quantiles};
 use morphgl_plan::{Policy, Strategy, bound, plan, simulate, timeline};
 
 /// Machines where the environment names no number.
@@ -161,17 +161,6 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// Mean, quantiles and maximum of `values`; they are printed.
-fn figures(what: &str, mut values: Vec<f64>) -> [f64; 5] {
-    values.sort_by(f64::total_cmp);
-    let at = |share: f64| values[((values.len() as f64 * share) as usize).min(values.len() - 1)];
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let figures = [mean, at(0.5), at(0.9), at(0.99), at(1.0)];
-    let [mean, p50, p90, p99, most] = figures;
-    println!("{what:<48} mean {mean:.4}  p50 {p50:.4}  p90 {p90:.4}  p99 {p99:.4}  max {most:.4}");
-    figures
-}
-
 fn print(r: &Row, cause: Cause) {
     let t = &r.two;
     println!(
@@ -197,9 +186,9 @@ fn ratio(two: TwoRoutes, n: usize) -> f64 {
 fn ours_is_never_worse_and_close_to_the_bound() {
     let rows = rows();
     println!("{} machines, n = {N}, seed {SEED}", rows.len());
-    let [mean, .., p99, _] = figures("ours / bound", rows.iter().map(Row::ratio).collect());
-    figures("best baseline or single route / ours", rows.iter().map(|r| r.gain).collect());
-    figures("the paper's own plan / ours, where it has one", rows.iter().filter_map(|r| r.paper).collect());
+    let [mean, .., p99, _] = quantiles("ours / bound", rows.iter().map(Row::ratio).collect());
+    quantiles("best baseline or single route / ours", rows.iter().map(|r| r.gain).collect());
+    quantiles("the paper's own plan / ours, where it has one", rows.iter().filter_map(|r| r.paper).collect());
     let mut wins = BTreeMap::new();
     rows.iter().for_each(|r| *wins.entry(r.strategy).or_insert(0) += 1);
     println!("the best plan is: {wins:?}");
@@ -230,7 +219,7 @@ fn the_ratio_to_the_bound_tends_to_one() {
     let mut last = [f64::INFINITY; 2];
     for n in [N, 10_000, 100_000] {
         let ratios = parallel_map(machines.len(), |i| ratio(machines[i], n));
-        let [mean, .., most] = figures(&format!("ours / bound of {LONG} machines, n = {n}"), ratios);
+        let [mean, .., most] = quantiles(&format!("ours / bound of {LONG} machines, n = {n}"), ratios);
         assert!(mean <= last[0] && most <= last[1], "{n}: mean {mean}, most {most}, before {last:?}");
         last = [mean, most];
     }

@@ -58,7 +58,7 @@ fn planned(host: f64, device: f64, fixed: f64, all_reduce: f64) -> (Unified, Pla
     let part = profile(100, vec![route(false, PART * host), route(true, fixed + PART * (device - fixed))]);
     let unified = Unified::plan(
         &whole,
-        &GroupProfile { part, share: PART, all_reduce },
+        &GroupProfile { part, share: PART, all_reduce, links: Vec::new() },
         Shares::Balanced,
         CORES,
         Limits::default(),
@@ -113,34 +113,15 @@ fn a_trainer_that_no_share_makes_faster_gets_less() {
 #[test]
 fn a_group_needs_a_core_a_trainer() {
     let whole = profile(100, vec![route(false, 0.1), route(true, 0.1)]);
-    let measured = GroupProfile { part: whole.clone(), share: PART, all_reduce: 0.0 };
+    let measured = GroupProfile { part: whole.clone(), share: PART, all_reduce: 0.0, links: Vec::new() };
     let refused = Unified::plan(&whole, &measured, Shares::Balanced, 1, Limits::default()).expect_err("one core");
     assert!(refused.to_string().contains("2 trainers on 1 of the host's cores"), "{refused}");
 }
 
 #[test]
-fn every_division_of_the_cores_comes_once() {
-    let mut found = Vec::new();
-    for_each_division(4, 3, &mut Vec::new(), &mut |division| found.push(division.to_vec()));
-    assert_eq!(found, [[1, 1, 2], [1, 2, 1], [2, 1, 1]]);
-}
-
-#[test]
-fn of_many_divisions_cores_go_where_they_speed_up_most() {
-    assert_eq!([divisions(4, 3), divisions(64, 1), divisions(5, 5)], [3.0, 1.0, 1.0]);
-    assert!(divisions(64, 8) > MOST_DIVISIONS);
-    // The first gains by every core, the second by one more, the third by none.
-    let speeds = [vec![1.0, 2.0, 3.0, 4.0], vec![1.0, 5.0, 5.0, 5.0], vec![9.0, 9.0, 9.0, 9.0]];
-    assert_eq!(fastest_division(3, &speeds), [1, 1, 1]);
-    assert_eq!(fastest_division(4, &speeds), [1, 2, 1]);
-    assert_eq!(fastest_division(6, &speeds), [3, 2, 1]);
-    assert_eq!(fastest_division(64, &vec![vec![1.0; 57]; 8]).iter().sum::<usize>(), 64, "every core is given");
-}
-
-#[test]
 fn equal_shares_are_those_of_all_trainers() {
     let whole = profile(100, vec![route(false, 0.5), route(true, 0.01)]);
-    let measured = GroupProfile { part: whole.clone(), share: PART, all_reduce: 0.1 };
+    let measured = GroupProfile { part: whole.clone(), share: PART, all_reduce: 0.1, links: Vec::new() };
     let equal = Unified::plan(&whole, &measured, Shares::Equal, CORES, Limits::default()).expect("a plan");
     assert_eq!(equal.trainers.iter().map(|t| t.share).collect::<Vec<_>>(), [0.5, 0.5], "however slow one of them is");
     assert_eq!(equal.shares, Shares::Equal);

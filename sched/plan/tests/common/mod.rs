@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod check;
+pub(crate) mod groups;
 pub(crate) mod noise;
 pub(crate) mod tables;
 
@@ -233,4 +234,16 @@ impl Random {
         let workers = 1 + (self.unit() * 16.0) as usize;
         TwoRoutes::new(n, workers, [0; 5].map(|_| self.seconds()))
     }
+}
+
+/// Prints mean, quantiles and maximum of `values`, and returns them.
+#[allow(clippy::print_stdout, reason = "the figures are the point")]
+pub(crate) fn quantiles(what: &str, mut values: Vec<f64>) -> [f64; 5] {
+    values.sort_by(f64::total_cmp);
+    let at = |share: f64| values[((values.len() as f64 * share) as usize).min(values.len() - 1)];
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let figures = [mean, at(0.5), at(0.9), at(0.99), at(1.0)];
+    let [mean, p50, p90, p99, most] = figures;
+    println!("{what:<48} mean {mean:.4}  p50 {p50:.4}  p90 {p90:.4}  p99 {p99:.4}  max {most:.4}");
+    figures
 }
