@@ -124,8 +124,9 @@ walk_few(const uint32_t* nodes, const uint32_t* row_key, const uint64_t* counts,
 MORPHGL_KERNEL(walk_few)
 
 // Rows of more steps, a block each: visits are sorted by node, and the nodes then by order. `scratch` has 16 bytes per step and
-// block, or is null: then shared memory is used.
-extern "C" __global__ void __launch_bounds__(BLOCK)
+// block, or is null: then shared memory is used. One block per multiprocessor is asked for:
+// else NVRTC 12.8 keeps to 40 registers on sm_120, and spills.
+extern "C" __global__ void __launch_bounds__(BLOCK, 1)
 walk_many(const uint32_t* nodes, const uint32_t* row_key, const uint64_t* counts, uint32_t rows, uint32_t walks,
           uint32_t length, uint64_t restart, uint32_t keep, uint64_t* scratch, uint32_t hop, uint32_t index,
           uint32_t epoch, uint64_t seed, const uint64_t* starts, const uint32_t* lens, uint32_t cached_rows,
