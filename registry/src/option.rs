@@ -43,7 +43,7 @@ pub enum OptionRole {
     CachePolicy,
     /// The limit of all caches of a run (`--cache POLICY:SIZE`), in bytes; its default where there is none.
     CacheBytes,
-    /// The described machine that the run is simulated on (`--machine`); its default where there is none.
+    /// The machine description that the run is simulated on (`--machine`), as a JSON object; the option's default in other runs.
     Machine,
 }
 

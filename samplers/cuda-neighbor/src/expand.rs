@@ -90,7 +90,7 @@ impl<'a> HopLaunch<'a> {
     /// Picks at most 32 edges per row, and reads them.
     fn pick(&self) -> Result<()> {
         let width = self.draws.fanout.next_power_of_two();
-        // Each lane that draws reads a line of its own.
+        // Every drawing lane of a warp reads its neighbour's id from a 128-byte line of its own.
         let lines = u64::from(BLOCK / width * self.draws.fanout);
         let grid = self.launch.reading_grid(self.bounds.expanded * u64::from(width), lines);
         let order = self.is_ordered.then_some(&self.scratch.order);

@@ -66,7 +66,7 @@ pub(crate) struct Graph {
     pub(crate) weight_sums: Option<Column<f32>>,
     /// Expected share of the neighbours that are read from host memory.
     pub(crate) host_share: f64,
-    /// Whether lists on the host are read faster in the order of their pages, once it was measured.
+    /// The result of the measurement of `order=auto`: whether lists on the host are read faster in the order of their pages.
     pub(crate) by_page: OnceLock<bool>,
     /// Event after all uploads.
     pub(crate) ready: Event,

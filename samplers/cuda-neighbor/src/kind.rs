@@ -37,7 +37,7 @@ pub(crate) struct Walks {
     pub(crate) length: u32,
     /// A walk ends before a step whose second word is below this.
     pub(crate) restart: u64,
-    /// Maximum edges per node.
+    /// Number of most visited nodes that become a node's neighbours, at most.
     pub(crate) keep: u32,
 }
 

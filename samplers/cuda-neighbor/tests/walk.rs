@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{available, check, host, placements, reordered, sampler};
+use common::{available, check, check_everywhere, host, placements, reordered, sampler};
 use morphgl_batching_cuda_neighbor::CudaSampler;
 use morphgl_conformance::batching::{Case, graphs, strategy};
 use morphgl_registry::{BatchId, Batching, Sampling, WalkSettings};
@@ -34,15 +34,7 @@ proptest! {
         if !available() {
             return Ok(());
         }
-        let case = walks(&case, settings);
-        for case in [reordered(&case), case] {
-            for options in placements(&case) {
-                check(&case, options);
-            }
-            // The host queries the size of every hop.
-            check(&case, json!({"topology": "host", "hop_bytes": 0, "in_flight": 2}));
-            check(&case, json!({"topology": "device", "hop_bytes": 2000}));
-        }
+        check_everywhere(&walks(&case, settings));
     }
 }
 

@@ -55,7 +55,8 @@ pub(crate) fn schedule(
         schedule.ready += schedule.workers(true);
     }
     if schedule.workers(false) > 0 {
-        // A device's memory is small: it holds no more mini-batches for another one than that holds for itself.
+        // A device that samples for another one holds at most as many mini-batches as the training device's ready buffer: its
+        // memory is small beside the host's, for which the batched buffer's capacity is meant.
         let apart = schedule.shares.iter().any(|s| s.batches_apart(&schedule.resources));
         let most = if apart { limits.batched.min(limits.ready) } else { limits.batched };
         schedule.batched = most.max(schedule.workers(false));

@@ -8,7 +8,7 @@ use crate::{Invalid, Linear, lp};
 /// Maximum number of devices with roles.
 const MAX_DEVICES: usize = 64;
 
-/// Devices, all alike, of which some sample and the others train.
+/// A planning problem of identical devices, of which some sample and the others train.
 ///
 /// Every mini-batch is one step of all trainer devices: it is divided by seeds into equal shares, one for each of them, and each
 /// share is sampled on a sampler device. So gradients are those of a single trainer, whatever the number of devices in each role.

@@ -125,7 +125,8 @@ impl Counted {
         Ok(seconds.map(|seconds| Savings::new(seconds, &self.shares)))
     }
 
-    /// Median seconds of a whole transfer with a cache of so many rows: less by what it should save where none was waited for.
+    /// Seconds of a whole transfer with `rows` cached: the median of those measured with the cache filled; before any was, the
+    /// uncached seconds less what `rows` are expected to save.
     pub(crate) fn batch_seconds(&self, savings: &Savings, rows: u64) -> f64 {
         let expected = || (savings.batch_seconds - at(&savings.by_rows, rows)).max(0.0);
         median(self.cached.clone()).unwrap_or_else(expected)

@@ -257,8 +257,8 @@ impl Gather {
         rows.map(|(device, rows)| (device.place().clone(), rows)).collect()
     }
 
-    /// What caches of other sizes would save, once two mini-batches were counted: their counts, and the durations of their gathers,
-    /// tell. `None` where no accesses are counted, and once a plan has chosen a size and it is filled.
+    /// What caches of other sizes would save, estimated from access counts and durations of gathers, once two mini-batches were
+    /// counted. `None` where no accesses are counted, and once a plan has chosen a size and it is filled.
     pub(crate) fn curve(&self) -> Result<Option<CacheCurve>> {
         let Some(rows) = &self.rows else { return Ok(None) };
         let savings = match (&self.cache, &self.counted) {

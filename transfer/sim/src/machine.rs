@@ -41,7 +41,7 @@ pub struct MachineDescription {
     pub devices: Vec<DeviceDescription>,
 }
 
-/// The host of a described machine.
+/// The host's cores and memory in a machine description (table `[host]`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostDescription {

@@ -81,3 +81,15 @@ pub(crate) fn placements(case: &Case) -> [Value; 5] {
         by_page(serde_json::json!({"topology": "cached", "topology_bytes": budget})),
     ]
 }
+
+/// Checks the mini-batches of a case and of its reordered graph: in every placement of the topology, where the host queries the size
+/// of every hop, and with little memory for hops.
+pub(crate) fn check_everywhere(case: &Case) {
+    for case in [&reordered(case), case] {
+        for options in placements(case) {
+            check(case, options);
+        }
+        check(case, serde_json::json!({"topology": "host", "hop_bytes": 0, "in_flight": 2}));
+        check(case, serde_json::json!({"topology": "device", "hop_bytes": 2000}));
+    }
+}

@@ -164,7 +164,7 @@ impl<'a> Program<'a> {
         let mut first = 0;
         for ((&trainer, lines), choice) in self.members.iter().zip(&self.lines).zip(choices) {
             let problem = &self.problem.trainers[trainer].whole;
-            // Columns of a route: its mini-batches, and these times the share.
+            // Each route has two variables: its number of mini-batches, and that number times the trainer's share.
             let column = |route: usize| first + 2 * route;
             let add = |row: &mut Vec<f64>, route: usize, line: Linear, factor: f64| {
                 row[column(route)] += n * factor * line.fixed;
