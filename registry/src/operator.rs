@@ -118,6 +118,14 @@ pub trait GivenNodes: fmt::Debug + Send + Sync {
     ///
     /// They cannot be chosen.
     fn mark(&self, id: BatchId, nodes: &[u32], marks: &mut Vec<bool>) -> Result<()>;
+
+    /// All nodes whose rows a mini-batch may be given, in ascending order, for samplers that look them up where they are: mini-batches that
+    /// have the same share one list, which is uploaded once. Waits as [`Self::mark`] does.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be chosen.
+    fn list(&self, id: BatchId) -> Result<Arc<[u32]>>;
 }
 
 /// One worker of a batching operator.

@@ -27,6 +27,7 @@ struct State {
 struct SuperBatch {
     number: u64,
     nodes: Arc<NodeMap>,
+    list: Arc<[u32]>,
     rows: Option<Arc<VersionedRows>>,
 }
 
@@ -68,7 +69,8 @@ impl EmbeddingCache {
             let what = format!("its nodes come after those of super-batch {}", last.number);
             return Err(Error::OutOfOrder { super_batch, what });
         }
-        state.super_batches.push_back(SuperBatch { number: super_batch, nodes: Arc::new(nodes), rows: None });
+        let (list, nodes) = (nodes.nodes().collect(), Arc::new(nodes));
+        state.super_batches.push_back(SuperBatch { number: super_batch, nodes, list, rows: None });
         self.changed.notify_all();
         Ok(())
     }
@@ -137,6 +139,15 @@ impl EmbeddingCache {
     /// The super-batch is over, or the cache was closed.
     pub fn nodes(&self, super_batch: u64) -> Result<Arc<NodeMap>> {
         self.wait_for(super_batch, |s| Some(Arc::clone(&s.nodes)))
+    }
+
+    /// The nodes of [`EmbeddingCache::nodes`] in ascending order: the same list each time.
+    ///
+    /// # Errors
+    ///
+    /// As [`EmbeddingCache::nodes`].
+    pub fn list(&self, super_batch: u64) -> Result<Arc<[u32]>> {
+        self.wait_for(super_batch, |s| Some(Arc::clone(&s.list)))
     }
 
     /// Waits until the rows of `super_batch` are published.

@@ -21,11 +21,24 @@ use crate::{HotQueue, SuperBatchStatistics};
 pub struct Trial {
     settings: Settings,
     num_nodes: usize,
-    queue: Mutex<(HotQueue, BTreeMap<u64, Arc<NodeMap>>)>,
+    queue: Mutex<(HotQueue, BTreeMap<u64, Arc<HotNodes>>)>,
     /// Rows of the hot nodes of one super-batch, and what the first layer's weights multiply for them.
     matrices: Vec<Vec<f32>>,
     /// What that super-batch took beside training.
     pub statistics: SuperBatchStatistics,
+}
+
+/// The hot nodes of a super-batch.
+struct HotNodes {
+    map: NodeMap,
+    list: Arc<[u32]>,
+}
+
+impl HotNodes {
+    /// Those of `nodes`, in ascending order.
+    fn new(num_nodes: usize, nodes: &[u32]) -> Arc<Self> {
+        Arc::new(Self { map: crate::split::map(num_nodes, nodes), list: nodes.into() })
+    }
 }
 
 impl fmt::Debug for Trial {
@@ -59,8 +72,7 @@ impl Trial {
         let computing = Instant::now();
         first_layer.compute(start, &nodes, &parameters, &mut matrices)?;
         statistics.computing = computing.elapsed().as_secs_f64();
-        let map = Arc::new(crate::split::map(num_nodes, &nodes));
-        let queue = Mutex::new((queue, BTreeMap::from([(super_batch, map)])));
+        let queue = Mutex::new((queue, BTreeMap::from([(super_batch, HotNodes::new(num_nodes, &nodes))])));
         Ok(Self { settings, num_nodes, queue, matrices, statistics })
     }
 
@@ -71,24 +83,32 @@ impl Trial {
     }
 }
 
+impl Trial {
+    /// The hot nodes of the super-batch that a mini-batch is part of.
+    fn hot(&self, id: BatchId) -> Result<Arc<HotNodes>> {
+        let super_batch = self.settings.super_batches.of(id);
+        let mut chosen = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let (queue, all) = &mut *chosen;
+        if let Some(hot) = all.get(&super_batch) {
+            return Ok(Arc::clone(hot));
+        }
+        let (nodes, _) = hottest(queue, super_batch, self.settings.hot_ratio)?;
+        let hot = HotNodes::new(self.num_nodes, &nodes);
+        all.insert(super_batch, Arc::clone(&hot));
+        Ok(hot)
+    }
+}
+
 impl GivenNodes for Trial {
     fn mark(&self, id: BatchId, nodes: &[u32], marks: &mut Vec<bool>) -> Result<()> {
-        let super_batch = self.settings.super_batches.of(id);
-        let hot = {
-            let mut chosen = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            let (queue, maps) = &mut *chosen;
-            match maps.get(&super_batch) {
-                Some(map) => Arc::clone(map),
-                None => {
-                    let (nodes, _) = hottest(queue, super_batch, self.settings.hot_ratio)?;
-                    let map = Arc::new(crate::split::map(self.num_nodes, &nodes));
-                    Arc::clone(maps.entry(super_batch).or_insert(map))
-                }
-            }
-        };
+        let HotNodes { map, .. } = &*self.hot(id)?;
         marks.clear();
-        marks.extend(nodes.iter().map(|&node| !hot.is_empty() && hot.get(node).is_some()));
+        marks.extend(nodes.iter().map(|&node| !map.is_empty() && map.get(node).is_some()));
         Ok(())
+    }
+
+    fn list(&self, id: BatchId) -> Result<Arc<[u32]>> {
+        Ok(Arc::clone(&self.hot(id)?.list))
     }
 }
 

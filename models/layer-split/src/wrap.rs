@@ -107,6 +107,10 @@ impl GivenNodes for Hot {
         marks.extend(nodes.iter().map(|&node| !hot.is_empty() && hot.get(node).is_some()));
         Ok(())
     }
+
+    fn list(&self, id: BatchId) -> Result<Arc<[u32]>> {
+        self.cache.list(self.super_batches.of(id)).map_err(|e| failed(id, e))
+    }
 }
 
 /// Whether an operator makes mini-batches that leave nodes unexpanded.
@@ -118,6 +122,10 @@ pub fn leaves_nodes_out(batching: &dyn Batching) -> bool {
             marks.clear();
             marks.resize(nodes.len(), false);
             Ok(())
+        }
+
+        fn list(&self, _: BatchId) -> Result<Arc<[u32]>> {
+            Ok(Arc::default())
         }
     }
     let nothing: Arc<dyn GivenNodes> = Arc::new(Nothing);

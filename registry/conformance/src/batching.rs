@@ -15,8 +15,8 @@ use std::sync::Arc;
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, BatchingWorker, Build, CustomSettings, Description, Expansion, Fanouts,
-    FeatureFill, HostBatch, MiniBatch, NeighborSettings, Pick, Place, Result, SamplerSettings, Sampling, SamplingSpec,
-    SeedSet, ShadowSettings, WalkSettings,
+    FeatureFill, GivenNodes, HostBatch, MiniBatch, NeighborSettings, Pick, Place, Result, SamplerSettings, Sampling,
+    SamplingSpec, SeedSet, ShadowSettings, WalkSettings,
 };
 use serde_json::{Map, Value};
 
@@ -105,6 +105,34 @@ impl Case {
 /// When the kind of sampling has none.
 pub fn hops(settings: &mut SamplerSettings) -> &mut NeighborSettings {
     settings.sampling.hops_mut().expect("sampling by fanouts")
+}
+
+/// The same given nodes for every mini-batch.
+#[derive(Debug)]
+pub struct GivenSet {
+    marks: Vec<bool>,
+    list: Arc<[u32]>,
+}
+
+impl GivenSet {
+    /// Those of `num_nodes` nodes for which `is_given` is true.
+    pub fn new(num_nodes: usize, is_given: impl Fn(u32) -> bool) -> Self {
+        let marks: Vec<bool> = (0..num_nodes as u32).map(is_given).collect();
+        let list = (0..).zip(&marks).filter_map(|(node, &is_given)| is_given.then_some(node)).collect();
+        Self { marks, list }
+    }
+}
+
+impl GivenNodes for GivenSet {
+    fn mark(&self, _: BatchId, nodes: &[u32], marks: &mut Vec<bool>) -> Result<()> {
+        marks.clear();
+        marks.extend(nodes.iter().map(|&v| self.marks[v as usize]));
+        Ok(())
+    }
+
+    fn list(&self, _: BatchId) -> Result<Arc<[u32]>> {
+        Ok(Arc::clone(&self.list))
+    }
 }
 
 /// The operator under test, at one place.

@@ -383,3 +383,105 @@ sample_count(const uint32_t* nodes, const uint32_t* lens, const uint64_t* counts
     }
 }
 MORPHGL_KERNEL(sample_count)
+
+// Whether the rows of nodes are given, by one bit for each node from `counts[from]` to `counts[to]`, which are also copied to `found`; and
+// the sums of each block's share of the words. `given` is ascending.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_given(const uint32_t* nodes, const uint64_t* counts, uint32_t from, uint32_t to, const uint32_t* given,
+             uint32_t num_given, uint32_t* found, uint32_t* bits, uint64_t* sums) {
+    __shared__ uint64_t shared[BLOCK / WARP];
+    const uint64_t first = counts[from], all = counts[to] - first, words = (all + WARP - 1) / WARP;
+    const uint64_t end = share_begin(words, blockIdx.x + 1);
+    const uint32_t lane = threadIdx.x % WARP;
+    uint64_t sum = 0;
+    for (uint64_t w = share_begin(words, blockIdx.x) + threadIdx.x / WARP; w < end; w += BLOCK / WARP) {
+        const uint64_t i = w * WARP + lane;
+        bool is_given = false;
+        if (i < all) {
+            const uint32_t node = nodes[first + i];
+            found[i] = node;
+            uint32_t low = 0, high = num_given;
+            while (low < high) {
+                const uint32_t middle = low + (high - low) / 2;
+                if (given[middle] < node) low = middle + 1; else high = middle;
+            }
+            is_given = low < num_given && given[low] == node;
+        }
+        const uint32_t word = __ballot_sync(ALL_LANES, is_given);
+        if (lane == 0) {
+            bits[w] = word;
+            sum += __popc(word);
+        }
+    }
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+MORPHGL_KERNEL(sample_given)
+
+// Divides the nodes found: those that are not given keep their order in `nodes` and enter the table, which is empty, after all earlier
+// nodes; the others go to `left`, in their order. `found` becomes the local id of each: given nodes come after all others. Sets the entries
+// `found_count` and `left_count` of `counts` to the number of nodes before the division, and of given ones.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_divide(const uint32_t* bits, const uint64_t* sums, uint64_t* counts, uint32_t from, uint32_t to, uint32_t found_count,
+              uint32_t left_count, uint32_t* found, uint32_t* nodes, uint32_t* left, uint64_t* entries, uint32_t mask,
+              uint32_t layout, uint64_t stamp) {
+    __shared__ uint64_t shared[BLOCK / WARP];
+    __shared__ uint32_t tile_bits[BLOCK], tile_rank[BLOCK];
+    const NodeTable table = {entries, mask, layout, stamp};
+    const uint64_t first = counts[from], all = counts[to] - first, words = (all + WARP - 1) / WARP;
+    const uint64_t end = share_begin(words, blockIdx.x + 1);
+    const uint32_t lane = threadIdx.x % WARP;
+    uint64_t sum = 0;
+    for (uint32_t b = threadIdx.x; b < gridDim.x; b += BLOCK) sum += sums[b];
+    const uint32_t num_left = (uint32_t)block_sum(sum, shared), kept = (uint32_t)(first + all) - num_left;
+    uint64_t base = sum_before(sums, shared);
+    for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < first; i += (uint64_t)gridDim.x * BLOCK) {
+        table.insert(nodes[i], (uint32_t)i);
+    }
+    for (uint64_t tile = share_begin(words, blockIdx.x); tile < end; tile += BLOCK) {
+        const uint64_t word = tile + threadIdx.x;
+        const uint32_t own = word < end ? bits[word] : 0;
+        uint64_t total;
+        tile_bits[threadIdx.x] = own;
+        tile_rank[threadIdx.x] = (uint32_t)block_scan<BLOCK / WARP>((uint64_t)__popc(own), shared, total);
+        __syncthreads();
+        const uint32_t count = (uint32_t)min(end - tile, (uint64_t)BLOCK);
+        for (uint32_t w = threadIdx.x / WARP; w < count; w += BLOCK / WARP) {
+            const uint64_t i = (tile + w) * WARP + lane;
+            if (i >= all) continue;
+            const uint32_t node = found[i];
+            const uint32_t before = (uint32_t)base + tile_rank[w] + __popc(tile_bits[w] & ((1u << lane) - 1));
+            if (tile_bits[w] >> lane & 1u) {
+                left[before] = node;
+                found[i] = kept + before;
+            } else {
+                const uint32_t local = (uint32_t)(first + i) - before;
+                nodes[local] = node;
+                table.insert(node, local);
+                found[i] = local;
+            }
+        }
+        __syncthreads();
+        base += total;
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        counts[found_count] = first + all;
+        counts[left_count] = num_left;
+    }
+}
+MORPHGL_KERNEL(sample_divide)
+
+// Gives the nodes found by the hop of entry `num_edges` their new local ids, and sets `counts[to]` to the number of nodes that are not
+// given.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_renumber(const uint32_t* found, uint64_t* counts, uint32_t from, uint32_t to, uint32_t found_count, uint32_t left_count,
+                uint32_t num_edges, uint32_t* indices) {
+    const uint64_t all = counts[num_edges];
+    const uint32_t first = (uint32_t)counts[from];
+    if (blockIdx.x == 0 && threadIdx.x == 0) counts[to] = counts[found_count] - counts[left_count];
+    for (uint64_t e = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; e < all; e += (uint64_t)gridDim.x * BLOCK) {
+        const uint32_t local = indices[e];
+        if (local >= first) indices[e] = found[local - first];
+    }
+}
+MORPHGL_KERNEL(sample_renumber)

@@ -61,6 +61,16 @@ pub(crate) struct BoundedBlock {
 }
 
 impl BoundedBlock {
+    /// Local ids of its edges.
+    pub(crate) fn indices(&self) -> &Buffer<u32> {
+        &self.arrays.indices
+    }
+
+    /// From now on this entry of `counts` has the number of source nodes.
+    pub(crate) fn count_sources_by(&mut self, src: usize) {
+        self.src = src;
+    }
+
     /// The block, once its sizes are known.
     pub(crate) fn with(self, counts: &[u64], importance: bool) -> CudaBlock {
         let HopArrays { indptr, indices, weights } = self.arrays;

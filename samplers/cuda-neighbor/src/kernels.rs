@@ -10,6 +10,7 @@ morphgl_cuda::kernels! {
             sample_nodes, sample_locate, sample_row_sums, sample_row_offsets, sample_order_count,
             sample_order_scan, sample_order_place, sample_pick, sample_take_all, sample_read,
             sample_firsts, sample_relabel, sample_indices, sample_count,
+            sample_given, sample_divide, sample_renumber,
         }
         LARGE = "kernels/large.cu" { sample_pick_large }
         WEIGHTED = "kernels/weighted.cu" {

@@ -4,6 +4,7 @@ mod arrays;
 mod bounds;
 mod cache;
 mod expand;
+mod given;
 mod graph;
 mod kernels;
 mod kind;

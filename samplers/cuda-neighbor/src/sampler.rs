@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use morphgl_cuda::{Device, Mapped, Order, Stream, peers};
 use morphgl_hotness::{CachePolicy, Hotness, PolicyKind};
-use morphgl_registry::{Batching, BatchingContext, BatchingWorker, CacheCurve, Error, Result};
+use morphgl_registry::{Batching, BatchingContext, BatchingWorker, CacheCurve, Error, GivenNodes, Result};
 use morphgl_sampler_core::check_settings;
 
 use crate::bounds::Degrees;
 use crate::cache::{CsrRows, select_spread};
 use crate::graph::{self, Graph};
-use crate::kind::Kind;
+use crate::kind::{Blocks, Kind};
 use crate::lists::CachedLists;
 use crate::options::{Options, Request};
 use crate::presample::presample;
@@ -133,6 +133,14 @@ impl CudaSampler {
             return Err(Error::setting(&self.shared.kind.key, "pre-sampling needs an epoch; give at least 1"));
         }
         presample(&self.shared, epochs, self.options.presample_batches)
+    }
+
+    fn start(&self, threads: usize, given: Option<Arc<dyn GivenNodes>>) -> Result<Box<dyn BatchingWorker>> {
+        if threads == 0 {
+            let message = "0 threads make no mini-batch; give at least 1";
+            return Err(Error::setting("threads of a batching worker", message));
+        }
+        Ok(Box::new(Worker::with_given(&self.shared, self.options.in_flight, given)?))
     }
 
     /// Placement of the topology; never [`TopologyPlacement::Auto`].
@@ -299,10 +307,15 @@ impl Batching for CudaSampler {
 
     /// A worker is a few streams of the device; more host threads do not speed it up.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        if threads == 0 {
-            let message = "0 threads make no mini-batch; give at least 1";
-            return Err(Error::setting("threads of a batching worker", message));
-        }
-        Ok(Box::new(Worker::new(&self.shared, self.options.in_flight)?))
+        self.start(threads, None)
+    }
+
+    /// A worker of neighbour sampling alone.
+    fn worker_with_given(
+        &self,
+        threads: usize,
+        given: &Arc<dyn GivenNodes>,
+    ) -> Option<Result<Box<dyn BatchingWorker>>> {
+        matches!(self.shared.kind.blocks, Blocks::Hops).then(|| self.start(threads, Some(Arc::clone(given))))
     }
 }

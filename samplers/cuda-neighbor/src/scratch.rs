@@ -49,7 +49,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// For so many hops, and `more` blocks besides theirs.
+    /// For so many hops, and `more` sizes besides theirs.
     pub(crate) fn new(device: &Device, hops: usize, more: usize) -> Result<Self> {
         let stream = Stream::new(device, false)?;
         Ok(Self {

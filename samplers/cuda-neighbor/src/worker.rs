@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_cuda::{Buffer, CudaBatch, LastUse, PageOrder, Pinned, Stream, pending};
-use morphgl_registry::{BatchId, BatchingWorker, Expansion, Fanout, Handle, MiniBatch, Result};
+use morphgl_registry::{BatchId, BatchingWorker, Expansion, Fanout, GivenNodes, Handle, MiniBatch, Result};
 
-use crate::arrays::{HopArrays, grow, with_len};
+use crate::arrays::{BoundedBlock, HopArrays, grow, with_len};
 use crate::bounds::HopBounds;
 use crate::expand::HopLaunch;
+use crate::given::{GivenLists, LastButOne, NUM_COUNTS};
 use crate::kernels::{Draws, GROUP, SizeIndices};
 use crate::launch::{Launch, check_len, large_scratch};
 use crate::scratch::{Scratch, raise};
@@ -39,15 +40,28 @@ pub(crate) struct Worker {
     shared: Arc<Shared>,
     scratch: Vec<Scratch>,
     next: usize,
+    /// The nodes that it leaves unexpanded.
+    given: Option<GivenLists>,
 }
 
 impl Worker {
     pub(crate) fn new(shared: &Arc<Shared>, in_flight: usize) -> Result<Self> {
-        let (hops, more) = (shared.num_hops(), shared.kind.num_more());
+        Self::with_given(shared, in_flight, None)
+    }
+
+    /// A worker that leaves `given` nodes unexpanded, where there are any.
+    pub(crate) fn with_given(
+        shared: &Arc<Shared>,
+        in_flight: usize,
+        given: Option<Arc<dyn GivenNodes>>,
+    ) -> Result<Self> {
+        let given = given.map(GivenLists::new);
+        let hops = shared.num_hops();
+        let more = shared.kind.num_more() + given.as_ref().map_or(0, |_| NUM_COUNTS);
         let scratch: Vec<Scratch> =
             (0..in_flight).map(|_| Scratch::new(&shared.device, hops, more)).collect::<Result<_>>()?;
         scratch.iter().try_for_each(|scratch| scratch.stream.wait(&shared.graph.ready))?;
-        Ok(Self { shared: Arc::clone(shared), scratch, next: 0 })
+        Ok(Self { shared: Arc::clone(shared), scratch, next: 0, given })
     }
 
     pub(crate) fn stream(&self) -> &Stream {
@@ -63,7 +77,7 @@ impl Worker {
     ) -> Result<Handle<MiniBatch>> {
         let current = self.next;
         self.next = (current + 1) % self.scratch.len();
-        make(&self.shared, &mut self.scratch[current], id, share, counters)
+        make(&self.shared, &mut self.scratch[current], id, share, (counters, self.given.as_mut()))
     }
 }
 
@@ -79,10 +93,11 @@ impl BatchingWorker for Worker {
         self.make(id, share, None)
     }
 
-    /// Peak scratch memory of a stream times the number of streams, and seed orders. The topology is the operator's, not a worker's.
+    /// Peak scratch memory of a stream times the number of streams, seed orders, and lists of given nodes. The topology is the operator's, not a worker's.
     fn num_bytes(&self) -> Option<u64> {
         let scratch = self.scratch.iter().map(Scratch::num_bytes).max().unwrap_or(0);
-        Some(self.scratch.len() as u64 * scratch + self.shared.orders.num_bytes())
+        let lists = self.given.as_ref().map_or(0, GivenLists::num_bytes);
+        Some(self.scratch.len() as u64 * scratch + self.shared.orders.num_bytes() + lists)
     }
 }
 
@@ -91,7 +106,7 @@ fn make(
     scratch: &mut Scratch,
     id: BatchId,
     share: Range<usize>,
-    counters: Option<&Counters>,
+    (counters, mut given): (Option<&Counters>, Option<&mut GivenLists>),
 ) -> Result<Handle<MiniBatch>> {
     let seeds = shared.seeds(id, share)?;
     let (fanouts, walks, subgraphs) = (&shared.kind.hops.fanouts.0, shared.kind.walks(), shared.kind.subgraphs());
@@ -112,9 +127,16 @@ fn make(
     let slice = (&order.nodes, seeds.start as u64, seeds.len() as u32);
     launch.seeds(slice, &nodes, Some(&scratch.counts), &scratch.table)?;
 
-    let mut blocks = Vec::with_capacity(fanouts.len());
+    let mut blocks: Vec<BoundedBlock> = Vec::with_capacity(fanouts.len());
+    // Bounds of the hop before.
+    let mut before = bounds;
+    let mut left_out = None;
     for (hop, &fanout) in fanouts.iter().enumerate() {
         let previous = hop as i32 - 1;
+        if let (Some(given), Some(block)) = (given.as_mut().filter(|_| hop + 1 == fanouts.len()), blocks.last_mut()) {
+            let before = LastButOne { hop: hop - 1, bounds: &before, nodes: &nodes };
+            left_out = given.leave_out((shared, scratch), id, before, block)?;
+        }
         let first = if shared.kind.hops.expansion == Expansion::All { -1 } else { previous };
         let sizes = SizeIndices { first, rows: hop as u32, edges: hops + 1 + hop as u32 };
         let limit = match fanout {
@@ -183,6 +205,7 @@ fn make(
             Some(_) => scratch.hop = Some(arrays),
             None => blocks.push(arrays.of(hop, hop + 1, sizes.edges)),
         }
+        before = bounds;
         if let Some(&next) = fanouts.get(hop + 1) {
             bounds = shared.degrees.after(&bounds, shared.kind.hops.expansion, next);
         }
@@ -228,7 +251,7 @@ fn make(
             degrees: with_len(degrees, counts[hops as usize]),
             blocks: blocks.into_iter().map(|block| block.with(&counts, walks.is_some())).collect(),
             features: None,
-            given: None,
+            given: left_out.and_then(|part| part.with(&counts)),
             labels,
             last_use: LastUse::default(),
         };

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{available, check, check_everywhere, host, placements, reordered, sampler};
+use common::{available, check, check_everywhere, check_given, host, placements, queries, reordered, sampler};
 use morphgl_conformance::batching::{Case, graphs, strategy};
 use morphgl_registry::{BatchId, Batching, Expansion, HostBatch, Pick};
 use proptest::prelude::*;
@@ -17,6 +17,19 @@ proptest! {
             return Ok(());
         }
         check_everywhere(&case);
+    }
+
+    #[test]
+    fn batches_with_given_nodes_are_the_reference_s(case in strategy::case(), factor in any::<u32>(), share in 0u32..=8) {
+        if !available() {
+            return Ok(());
+        }
+        let given = |node: u32| node.wrapping_mul(factor | 1) >> 3 & 7 < share;
+        for case in [&reordered(&case), &case] {
+            for options in placements(case).into_iter().chain(queries()) {
+                check_given(case, options, given);
+            }
+        }
     }
 }
 
@@ -88,6 +101,21 @@ fn large_mini_batches_use_several_blocks() {
     let case = case.with(|s| s.batch_size = 1000);
     for options in placements(&case) {
         check(&case, options);
+    }
+}
+
+/// Thousands of nodes found by the last hop but one, which several blocks divide.
+#[test]
+fn large_mini_batches_with_given_nodes() {
+    if !available() {
+        return;
+    }
+    let seeds: Vec<u32> = (0..600).collect();
+    let case = Case::new(graphs::random(9000, 15, true)).of(&seeds).with_fanouts("-1,2").with(|s| s.batch_size = 500);
+    for given in [|v: u32| !v.is_multiple_of(3), |v: u32| v.is_multiple_of(100), |_: u32| true] {
+        for expansion in [Expansion::All, Expansion::New] {
+            check_given(&case.with_hops(|h| h.expansion = expansion), json!({"topology": "device"}), given);
+        }
     }
 }
 

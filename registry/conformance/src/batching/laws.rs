@@ -9,7 +9,7 @@ use morphgl_registry::{
     BatchId, Block, GivenNodes, HostBatch, MiniBatch, NeighborSettings, SamplerSettings, Sampling, WalkSettings,
 };
 
-use super::{Case, Subject, graphs, ids, on_host, prepare, reference, worker};
+use super::{Case, GivenSet, Subject, graphs, ids, on_host, prepare, reference, worker};
 use crate::one_line;
 
 /// Shapes, prefixes, edges, weights, degrees, labels and features are those of the graph.
@@ -325,25 +325,13 @@ pub(super) fn batches_equal_those_of(subject: &Subject<'_>, other: &Subject<'_>,
     }
 }
 
-/// Marks the nodes for which the function is true.
-#[derive(Debug)]
-struct Marked(fn(u32) -> bool);
-
-impl GivenNodes for Marked {
-    fn mark(&self, _: BatchId, nodes: &[u32], marks: &mut Vec<bool>) -> morphgl_registry::Result<()> {
-        marks.clear();
-        marks.extend(nodes.iter().map(|&v| (self.0)(v)));
-        Ok(())
-    }
-}
-
 /// Mini-batches with given nodes are those of the reference, and without any the ordinary ones; operators that make none are
 /// not tested.
 pub(super) fn given_nodes_are_left_out(subject: &Subject<'_>, case: &Case) {
     let operator = subject.build_valid(case);
     let sets: [fn(u32) -> bool; 3] = [|_| false, |v| v % 3 != 0, |_| true];
     for given in sets {
-        let marked: Arc<dyn GivenNodes> = Arc::new(Marked(given));
+        let marked: Arc<dyn GivenNodes> = Arc::new(GivenSet::new(case.dataset.num_nodes(), given));
         for threads in [1, 3] {
             let Some(worker) = operator.worker_with_given(threads, &marked) else { return };
             let (mut worker, mut recycled) = (worker.expect("a worker"), None);

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use morphgl_batching_cuda_neighbor::{CudaSampler, NEIGHBOR};
-use morphgl_conformance::batching::{Case, graphs, reference};
-use morphgl_registry::{BatchId, Batching, BatchingContext, HostBatch, MiniBatch, Sampling};
+use morphgl_conformance::batching::{Case, GivenSet, graphs, reference};
+use morphgl_registry::{BatchId, Batching, BatchingContext, GivenNodes, HostBatch, MiniBatch, Sampling};
 use serde_json::Value;
 
 /// Whether there is a device; without one, prints a notice.
@@ -51,6 +51,26 @@ pub(crate) fn check(case: &Case, options: Value) {
     }
 }
 
+/// Mini-batches that leave the nodes unexpanded for which `given` is true, each epoch's in flight at the same time, equal the
+/// reference's; ShaDow subgraphs and walks leave none out.
+#[track_caller]
+pub(crate) fn check_given(case: &Case, options: Value, given: impl Fn(u32) -> bool) {
+    let sampler = sampler(case, options.clone());
+    let set: Arc<dyn GivenNodes> = Arc::new(GivenSet::new(case.dataset.num_nodes(), &given));
+    let worker = sampler.worker_with_given(1, &set);
+    let Sampling::Neighbor(_) = &case.settings.sampling else { return assert!(worker.is_none(), "{options}") };
+    let mut worker = worker.expect("neighbour sampling").expect("a worker");
+    for epoch in [0, 7] {
+        let ids = (0..sampler.num_batches() as u32).map(|index| BatchId { epoch, index });
+        let handles: Vec<_> = ids.map(|id| (id, worker.prepare(id, None).expect("queued"))).collect();
+        for (id, handle) in handles {
+            let made = host(&handle.wait().expect("a mini-batch").0);
+            let expected = reference::sample_with_given(&Case { gather: false, ..case.clone() }, id, &given);
+            assert_eq!(made, expected, "{id}, {options}, {:?}", case.settings);
+        }
+    }
+}
+
 /// The case on the graph in another order, with draw keys: the same mini-batches but for the numbers of the nodes.
 pub(crate) fn reordered(case: &Case) -> Case {
     let (dataset, new_of_old) = graphs::reordered(&case.dataset);
@@ -82,6 +102,14 @@ pub(crate) fn placements(case: &Case) -> [Value; 5] {
     ]
 }
 
+/// Options by which the host queries the size of every hop, or of those with many edges.
+pub(crate) fn queries() -> [Value; 2] {
+    [
+        serde_json::json!({"topology": "host", "hop_bytes": 0, "in_flight": 2}),
+        serde_json::json!({"topology": "device", "hop_bytes": 2000}),
+    ]
+}
+
 /// Checks the mini-batches of a case and of its reordered graph: in every placement of the topology, where the host queries the size
 /// of every hop, and with little memory for hops.
 pub(crate) fn check_everywhere(case: &Case) {
@@ -89,7 +117,6 @@ pub(crate) fn check_everywhere(case: &Case) {
         for options in placements(case) {
             check(case, options);
         }
-        check(case, serde_json::json!({"topology": "host", "hop_bytes": 0, "in_flight": 2}));
-        check(case, serde_json::json!({"topology": "device", "hop_bytes": 2000}));
+        queries().into_iter().for_each(|options| check(case, options));
     }
 }
