@@ -58,11 +58,13 @@ fn every_plan_runs_as_predicted_and_is_reported_as_simulated() {
     }
 }
 
-/// Runs on so many simulated devices, of which one alone samples, gathers and trains in 6 ms, and copies from another, gathers and
-/// trains in 3; the host's workers are slow.
+/// Runs on so many simulated devices, of which one alone samples, gathers and trains in 60 ms, and copies from another, gathers and
+/// trains in 30; the host's workers are slow. Durations are long beside what a busy machine adds to them.
 fn on_devices(bench: &Bench, number: usize, args: &[&str]) -> Value {
-    let devices = format!(",slow=batching-cpu*20@0:0,transferring-peer=1ms,devices={number}");
-    let output = run(bench, &devices, args);
+    const DURATIONS: &str = "batching-cpu=600ms,transferring-pcie=60ms,batching-device=30ms,transferring-device=10ms,\
+        transferring-peer=10ms,training=20ms";
+    let sim = format!("{DURATIONS},devices={number}");
+    let output = bench.command(args).env("MORPHGL_SIM", sim).output().expect("the binary starts");
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
@@ -72,7 +74,9 @@ fn a_simulated_device_samples_for_another() {
     const COPY: &str = "Transferring_PCIe+Peer+SIM_SimCopy";
     let bench = Bench::new();
     bench.small();
-    let args = |run: &'static str| [&TRAIN[..], &["2", "--run", run, "--json"]].concat();
+    let mut train = TRAIN;
+    train[3] = "10";
+    let args = |run: &'static str| [&train[..], &["2", "--run", run, "--json"]].concat();
     let alone = on_devices(&bench, 1, &args("alone"));
     let both = on_devices(&bench, 2, &args("both"));
     let seconds = |json: &Value| json["plan"]["prediction"]["epoch_seconds"].as_f64().expect("a number");
