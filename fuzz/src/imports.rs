@@ -93,6 +93,7 @@ pub(crate) fn numpy(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
     })
 }
 
+/// Imports the sandbox's directory of single `.npy` files ([`ARRAYS`]).
 pub(crate) fn arrays(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
     sandbox.replaced(number, bytes, |_| {
         let format = NumpyOptions::default();

@@ -17,7 +17,7 @@ pub struct Reader {
     pub name: &'static str,
     /// Its files, in its folder; the first byte of an input is the number of one of them.
     pub files: &'static [&'static str],
-    /// Words of its format.
+    /// Tokens of its format, which mutations insert.
     pub tokens: &'static [&'static str],
     /// Reads an input in a directory that has the files; the numbers of all files, and above, select them.
     pub run: fn(&Sandbox, usize, &[u8]) -> Outcome,

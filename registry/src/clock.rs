@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// The present instant of an executor that runs in virtual time, since its epoch began. Clones are of the same clock.
 ///
-/// The executor sets it before work begins, and not again until all work under way has answered, so that whoever works reads the
-/// instant at which its work began.
+/// The executor sets it before work begins, and not again until all work under way has answered, so that an operator at work reads
+/// the instant at which its work began.
 #[derive(Debug, Clone, Default)]
 pub struct VirtualClock(Arc<AtomicU64>);
 
@@ -17,7 +17,7 @@ impl VirtualClock {
         Duration::from_nanos(self.0.load(Ordering::Acquire))
     }
 
-    /// Sets it; an instant of more than 500 years counts as that.
+    /// Sets the present instant, capped at 2^64 - 1 nanoseconds (584 years).
     pub fn set(&self, now: Duration) {
         self.0.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
     }

@@ -35,8 +35,8 @@ impl Route {
         same_backend(&self.batched_at, &self.trained_at) && self.batched_at != self.trained_at
     }
 
-    /// A route from a dataset in host memory, whose features batching gathers, and none of whose operators queues its work. A
-    /// struct expression changes what differs.
+    /// A route with defaults: the dataset in host memory, features gathered by batching, no operator that queues its work. Other values
+    /// by struct update: `Route { gathering, ..Route::new(…) }`.
     pub fn new([batching, transferring, training]: [Key; 3], batched_at: Place, trained_at: Place) -> Self {
         let (read_at, gathering, queueing) = (Place::Host, Phase::Batching, Vec::new());
         Self { batching, transferring, training, read_at, batched_at, trained_at, gathering, queueing }

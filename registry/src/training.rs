@@ -12,7 +12,7 @@ use crate::{Handle, HostBatch, MiniBatch, Result};
 pub struct Score {
     /// Sum of the seeds' losses: cross-entropies, or what a model of the operator's own minimizes.
     pub loss_sum: f64,
-    /// Seeds whose class was predicted.
+    /// Seeds whose class was predicted correctly.
     pub correct: u64,
     /// Seeds with a label.
     pub count: u64,
@@ -24,7 +24,7 @@ impl Score {
         self.loss_sum / self.count as f64
     }
 
-    /// Fraction of the seeds whose class was predicted; NaN without seeds.
+    /// Fraction of the seeds whose class was predicted correctly; NaN without seeds.
     pub fn accuracy(&self) -> f64 {
         self.correct as f64 / self.count as f64
     }

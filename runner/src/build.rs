@@ -107,8 +107,8 @@ pub(crate) fn to_first_devices(routes: Vec<Route>) -> Vec<Route> {
     first
 }
 
-/// Keeps one of the routes that are told apart only by the device that batches, since a plan names operators: that of the least
-/// device, or of the greatest.
+/// Keeps one of the routes that differ only in the device that batches, since a plan names operators: that of the lowest
+/// device, or of the highest.
 pub(crate) fn keep_one_of_each(operators: &mut Operators, which: Ordering) {
     let ends = |r: &RouteOperators| (RouteKeys::from(&r.route), r.route.trained_at.clone());
     let mut kept = BTreeMap::new();

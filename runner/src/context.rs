@@ -166,7 +166,7 @@ impl RunContext {
         &self.stop
     }
 
-    /// What ends the run in order from now on, which the observer is told.
+    /// The flag that ends the run in order from now on; the observer is notified of it.
     pub(crate) fn heed_stop(&self) -> Stop {
         self.observer.heeds(&self.stop);
         self.stop.clone()

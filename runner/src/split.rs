@@ -328,11 +328,11 @@ impl Transferring for SharedTransferring {
 fn with_trial<R>(job: &mut Job, route: usize, trial: &Arc<Trial>, work: impl FnOnce(&mut Operators) -> R) -> R {
     let Operators { mut routes, trainers } = std::mem::take(&mut job.operators);
     let RouteOperators { route: own, batching, transferring } = routes.remove(route);
-    let lent = Arc::new(Mutex::new(transferring));
+    let shared = Arc::new(Mutex::new(transferring));
     let tried = trial.route(RouteOperators {
         route: own.clone(),
         batching: Arc::clone(&batching),
-        transferring: Box::new(SharedTransferring(Arc::clone(&lent))),
+        transferring: Box::new(SharedTransferring(Arc::clone(&shared))),
     });
     let leads = |t: &TrainingOperator| t.key == own.training && t.place == own.trained_at;
     let (leading, others): (Vec<_>, Vec<_>) = trainers.into_iter().partition(leads);
@@ -340,7 +340,7 @@ fn with_trial<R>(job: &mut Job, route: usize, trial: &Arc<Trial>, work: impl FnO
     let done = work(&mut operators);
     let Operators { routes: tried, mut trainers } = operators;
     drop(tried);
-    let transferring = Arc::into_inner(lent).expect("the trial is over").into_inner();
+    let transferring = Arc::into_inner(shared).expect("the trial is over").into_inner();
     let transferring = transferring.unwrap_or_else(PoisonError::into_inner);
     routes.insert(route, RouteOperators { route: own, batching, transferring });
     trainers.extend(others);

@@ -204,7 +204,7 @@ impl Followers {
         self.virtual_time.as_ref().map(|(_, clock)| clock.clone())
     }
 
-    /// What the others have done that the leading trainer's observer was not told yet.
+    /// Work of the other trainers that was not reported to the leading trainer's observer yet.
     pub(crate) fn others(&self, before: f64) -> Others<'_> {
         Others { messages: &self.messages, begun: self.begun, before }
     }

@@ -95,7 +95,7 @@ fn losses_are_the_same_by_every_route() {
         let gathered = epochs(&bench, ON_HOST, DMA_GATHER, &options);
         assert_eq!(losses(&gathered), expected, "{cached} rows cached, {access}, by {order}");
         let last = &gathered[1];
-        // What was chosen is told: auto leaves a small table in the order of the nodes.
+        // The choice is reported: auto leaves a small table in the order of the nodes.
         let by_page = last["report"]["counters"][DMA_GATHER]["page_ordered_rows"].as_u64();
         assert_eq!(by_page > Some(0), order == "pages", "{by_page:?}");
         if cached > 0 {

@@ -41,7 +41,7 @@ fn figures(document: &Value) -> Vec<Value> {
     of_epochs.chain([document["test_loss"].clone()]).collect()
 }
 
-/// Counts what it is told.
+/// Counts the events that it receives.
 #[derive(Debug, Default)]
 struct Counts(Mutex<(Vec<Beginning>, usize, usize)>);
 

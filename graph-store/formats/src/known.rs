@@ -102,7 +102,7 @@ impl Format {
         invalid(source, found.description(), cure)
     }
 
-    /// The format of a source, as far as it can be told, and the argument that names the source to its importer.
+    /// The format of a source, as far as it can be recognised, and the argument that names the source to its importer.
     fn other(self, source: &Path) -> Result<Option<(Self, PathBuf)>> {
         if let Some(prefix) = prefix(source, &PLANETOID, "allx") {
             return Ok(Some((Self::Planetoid, prefix)));

@@ -134,7 +134,7 @@ fn rows_of_others(arrays: &mut ArraySet) -> Result<Option<u64>> {
     Ok(None)
 }
 
-/// Takes the splits, which are lists of nodes or masks.
+/// Reads the splits, each a list of node ids or a mask, and hands them to the ingest.
 fn read_splits(ingest: &mut Ingest<'_>, arrays: &mut ArraySet, num_nodes: u64) -> Result<()> {
     let mut splits = [const { Vec::new() }; 3];
     let mut path = None;

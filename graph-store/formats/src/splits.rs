@@ -1,4 +1,4 @@
-//! Splits as arrays: masks, which are known by their values, or lists of node ids.
+//! Splits as arrays: masks or lists of node ids, distinguished by the array's name or, where that does not say, by its values.
 
 use morphgl_graph_store::Result;
 

@@ -11,7 +11,7 @@ pub(crate) struct SortedRows {
     indices: Pages,
 }
 
-/// Buffers of the rows of blocks, reused from block to block.
+/// Buffers in which the rows of a block (a range of nodes) are drawn and sorted, reused for all blocks.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     edges: PagePool,

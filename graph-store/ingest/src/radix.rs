@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::records::{Keyed, Record, Records};
 
-/// Widest digit: its counters take a third of a small first-level cache.
+/// Bits of the widest digit, whose counters take a third of a small first-level cache.
 pub(crate) const WIDEST: u32 = 12;
 /// Bits that get digits beyond those that number the records.
 const SPARE: u32 = 6;

@@ -94,7 +94,7 @@ impl DatasetPath {
 }
 
 impl Opened {
-    /// Refuses a directory whose description is not what it was; one that is removed is told by its files.
+    /// Refuses a directory whose description has changed since it was opened; one that was removed is detected when its files are opened.
     fn check(&self) -> Result<()> {
         match Meta::of(&self.dir) {
             Ok(meta) if meta == self.meta => Ok(()),

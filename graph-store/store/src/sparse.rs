@@ -34,7 +34,7 @@ impl<'a> FeatureView<'a> {
         dim >= SPARSE_FROM_DIM && !self.is_empty() && self.density(dim) < SPARSE_BELOW
     }
 
-    /// Share of nonzeros in rows of `dim` elements, measured on 128 rows spread over the matrix.
+    /// Fraction of nonzeros in rows of `dim` elements, measured on 128 rows spread over the matrix.
     pub fn density(self, dim: usize) -> f64 {
         let num_rows = self.len().checked_div(dim).unwrap_or(0);
         let probed = num_rows.min(PROBED_ROWS);

@@ -117,8 +117,8 @@ impl Topology {
         self.draw_keys.as_ref().map_or(node, |keys| keys[node as usize])
     }
 
-    /// The error of the in-neighbour `node`, which does not exist: `indices` lie in a mapped file that was changed after the graph
-    /// was checked as a whole.
+    /// Error for an in-neighbour `node` outside the graph: only possible where `indices` is a mapped file that was changed after the
+    /// graph was checked.
     #[cold]
     pub fn unknown_neighbor(&self, node: u32) -> Error {
         unknown_neighbor(self.indices.file().unwrap_or(Path::new("indices")), node, self.num_nodes())

@@ -45,7 +45,7 @@ struct LayerInputs {
     dropped: Buffer,
 }
 
-/// Seconds that the phases of the last mini-batch took.
+/// Seconds that the passes over the last mini-batch took.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PassTimes {
     /// Coefficients and transposed edges of the blocks, dropout of the input.

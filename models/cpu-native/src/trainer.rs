@@ -108,7 +108,7 @@ impl CpuNative {
         })
     }
 
-    /// Seconds that the phases of the last mini-batch took.
+    /// Seconds that the passes over the last mini-batch took: preparation, forward, loss and backward.
     pub fn times(&self) -> &PassTimes {
         self.network.times()
     }

@@ -23,7 +23,7 @@ pub(crate) struct Heads<'a> {
     pub(crate) mask: Mask<'a>,
 }
 
-/// Adjacent lanes that process heads in a softmax: a power of two that divides their number.
+/// Number of adjacent lanes that divide the heads of a softmax: the largest power of two up to 32 that divides `heads`.
 fn lanes(heads: usize) -> u32 {
     1 << heads.trailing_zeros().min(5)
 }
@@ -133,11 +133,11 @@ pub(crate) fn attend<'a>(
 
 /// Outputs of the backward pass: gradients of a scorer's inputs.
 pub(crate) struct ScorerGradients<'a> {
-    /// Of the values or the left side, `[num_src, heads * width]`.
+    /// Gradient of GAT's values or GATv2's left side, `[num_src, heads * width]`.
     pub(crate) values: Region,
-    /// Of GATv2's right side, `[num_dst, heads * width]`.
+    /// Gradient of GATv2's right side, `[num_dst, heads * width]`; `None` for GAT.
     pub(crate) right: Option<Region>,
-    /// Of GATv2's vector; of the source and destination vectors of GAT.
+    /// Gradients of the attention vectors: GAT's of sources and destinations, or GATv2's single one.
     pub(crate) att: [Option<Floats<'a>>; 2],
 }
 

@@ -48,7 +48,8 @@ impl<'a> InputRows<'a> {
 }
 
 impl<'a> Edges<'a> {
-    /// Computes the coefficients of a model, except for means; `degrees` are those of the source nodes in the whole graph.
+    /// Launches the kernels that compute a model's coefficients of edges and rows; those of a mean are written by [`Edges::sum`].
+    /// `degrees` are the source nodes' in-degrees in the whole graph.
     pub(crate) fn new(gpu: &mut Gpu, model: &ModelSpec, block: Block<'a>, degrees: Words<'a>) -> Result<Self> {
         let kind = model.kind;
         let Block { num_dst, num_src, num_edges, indptr, indices, weights, importance } = block;

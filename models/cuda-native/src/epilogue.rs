@@ -112,7 +112,7 @@ pub(crate) fn column_sums<'a>(
     let (Factors { elements, heads }, Runs { rows, each, count }) = (factors, runs);
     let heads = heads.map(|(w, _)| w);
     let arguments = arguments![gpu, x, elements, heads, partials, rows, columns, each, width];
-    // SAFETY: the kernel's arguments, as long as asserted; a run has a row of partial sums.
+    // SAFETY: the arguments are the kernel's, and arrays are as long as asserted; each run of rows has a row of partial sums.
     unsafe { gpu.launch(&gpu.kernels.train_columns, rows_by_units(count, columns), arguments) }?;
     columns_end(gpu, partials, count, columns, out)?;
     gpu.release(mark);

@@ -49,7 +49,7 @@ impl Unit {
         assert!(gradient.len() == self.output.region.len(), "an output and its gradient");
         let [rows, columns] = self.output.sizes();
         let arguments = arguments![gpu, self.output.region, self.inverses, gradient, rows, columns];
-        // SAFETY: the kernel's arguments, as long as asserted; warps are whole.
+        // SAFETY: the arguments are the kernel's, and arrays are as long as asserted; every warp is full, as its shuffles require.
         unsafe { gpu.launch(&gpu.kernels.train_unit_backward, rows_by_lanes(rows, columns), arguments) }
     }
 }

@@ -274,11 +274,11 @@ impl Division for Balanced {
 const MARGINS: [f64; 2] = [-0.2, 0.5];
 
 impl Estimates {
-    /// Predicted seconds of a share of each trainer, with a margin for those that vary.
+    /// Predicted seconds per trainer as a line over the work of its share, with a safety margin for trainers whose seconds vary.
     ///
-    /// The expected time of the slowest share is least where moving a seed from one trainer to another gains as often as it
-    /// loses by speed: where each is the slowest with a probability in proportion to its speed. So a slow trainer whose
-    /// seconds vary is given less than would make the means equal: it hardly helps in the usual step, and delays all in others.
+    /// A step takes as long as its slowest share. Its expected time is minimal where each trainer is the slowest with a probability in
+    /// proportion to its speed: moving a seed then gains as often as it loses. So a slow trainer whose seconds vary gets less work
+    /// than would make the means equal: it contributes little to a usual step, and delays all trainers in the others.
     fn lines(&self) -> Vec<Line> {
         let lines = self.speeds.iter().map(Speed::line);
         let total: f64 = lines.clone().map(|line| 1.0 / line.slope).sum();

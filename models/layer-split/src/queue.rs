@@ -53,8 +53,8 @@ impl HotQueue {
         Ok(Self { worker: HostWorker::new(host, threads, sampler)?, super_batches, batch: None })
     }
 
-    /// The nodes of a super-batch that may be given, the one that most of its mini-batches have first, and how many have it; of
-    /// equals the lower number first.
+    /// Nodes of a super-batch whose first-layer rows may be given, each with the number of mini-batches that contain it: in descending
+    /// order of that number, ties in ascending order of node ids.
     ///
     /// # Errors
     ///

@@ -82,7 +82,7 @@ fn given_rows_arrive(
         let id = BatchId { epoch: 4, index };
         let mut whole = reference::sample_with_given(case, id, &|node| node % 3 != 0);
         let given = whole.given.as_mut().expect("nodes that are found last are given");
-        // Every bit pattern counts: numbers of all sizes, negative zeros and NaNs among them.
+        // Bit patterns of all kinds, since a transfer copies rows and does no arithmetic: all magnitudes, negative zeros, NaNs.
         let bits = (0..(given.nodes.len() * width) as u32).map(|i| i.wrapping_mul(0x9e37_79b9));
         given.rows = bits.map(f32::from_bits).collect();
         given.version = u64::MAX - u64::from(index);

@@ -58,7 +58,7 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-/// The options of planning, which a profile or durations need as well.
+/// Planning options that are valid with `--profile` and `--durations` too; the others are about measuring.
 const PLANNING: [&str; 4] = ["threads", "memory", "device_memory", "buffer"];
 
 /// The options of what is measured, which conflict with a profile or durations: nothing is measured then.

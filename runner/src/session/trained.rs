@@ -265,8 +265,8 @@ impl Inference {
     }
 }
 
-/// Number of workers that fit in `available` bytes for sampled evaluation, beside those of the plan, which keep their memory;
-/// `None` where all fit.
+/// Number of workers for sampled evaluation that fit in `available` bytes, since the plan's own workers keep their memory meanwhile;
+/// `None` where as many fit as the plan has.
 pub(crate) fn fewer_workers(problem: &Problem, plan: &Plan, available: u64) -> Option<usize> {
     let share = plan.schedule.shares.first()?;
     let route = problem.routes().iter().find(|r| r.keys == share.keys)?;

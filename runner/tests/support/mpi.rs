@@ -83,7 +83,7 @@ pub(crate) fn ranks_of(mpirun: u32, ranks: usize) -> Vec<u32> {
     }
 }
 
-/// Whether a process runs: neither gone nor waiting for its parent to be told.
+/// Whether a process runs: neither gone nor a zombie that its parent has not waited for.
 pub(crate) fn is_alive(id: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z') && !line.contains('X'))

@@ -9,9 +9,9 @@ use crate::table::{Bucket, LocalIds, NODES, SLOTS, index};
 /// The largest graph with a direct table, of 37 MiB; nodes of larger graphs are hashed.
 const MAX_DIRECT: usize = 1 << 22;
 
-/// Average nodes of a bucket in a new table.
+/// Average number of nodes per bucket in a new table.
 const INITIAL_LOAD: usize = 4;
-/// Average nodes of a bucket from which a table grows.
+/// Average number of nodes per bucket at which a table grows.
 const MAX_LOAD: usize = 6;
 /// Minimum buckets of a table.
 const MIN_BUCKETS: usize = 1 << 6;

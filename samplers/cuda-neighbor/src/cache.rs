@@ -105,7 +105,8 @@ impl CsrRows<'_> {
         savings(self.topology.num_nodes() as u32, [Kind { saving: &saving, bytes: &bytes, tables }], &budgets)
     }
 
-    /// The rows with a part, packed there in node order, and their tables.
+    /// Selection of the rows to which `part` assigns one of `num_parts` parts, packed within each part in node order, with lookup tables
+    /// of all nodes.
     fn packed(&self, num_parts: usize, part: impl Fn(u32) -> Option<usize>) -> SelectedRows {
         let num_nodes = self.topology.num_nodes();
         let (mut rows, mut part_edges) = (0, vec![0; num_parts]);

@@ -153,7 +153,7 @@ impl Graph {
         }
     }
 
-    /// Edges as kernels read them: neighbours and weights, those of the cached rows behind each.
+    /// Kernel arguments that give the edges: neighbours, neighbours of cached rows, weights, weights of cached rows.
     pub(crate) fn edges(&self) -> [Argument<'_>; 4] {
         let (weights, cached_weights) = (self.weights.as_ref().into(), self.cached_weights.as_ref().into());
         [(&self.indices).into(), self.cached.as_ref().into(), weights, cached_weights]

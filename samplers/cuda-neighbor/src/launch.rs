@@ -18,7 +18,7 @@ const SCAN_ROWS: u64 = 1024;
 /// Minimum words of 32 edges of a block: two rounds of its four warps, each a chain of dependent random reads. Few, so that
 /// small hops have a warp on every multiprocessor.
 const SCAN_WORDS: u64 = 8;
-/// Warps of a block; each reads a line at a time of a row that it reads whole.
+/// Warps per block, and so the lines of host memory that a block has in flight where each warp reads one CSR row, line after line.
 pub(crate) const WARPS: u64 = BLOCK as u64 / 32;
 const ARGUMENTS: usize = 32;
 /// Bytes of shared memory available to every launch.

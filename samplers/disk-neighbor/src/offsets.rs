@@ -31,7 +31,7 @@ impl CsrRow {
 pub(crate) enum Offsets {
     /// In memory, 4.1 bytes per node: a base for each 64 nodes, and each offset's distance from it.
     Ram { bases: Vec<u64>, distances: Vec<u32> },
-    /// In their file; the number of edges when all offsets were checked.
+    /// Left in their file and read per row; `num_edges` is the number of edges at the time all offsets were checked.
     Disk { num_edges: u64 },
 }
 

@@ -24,7 +24,7 @@ pub struct Options {
     pub block: usize,
     /// Maximum of unwanted bytes that are read to merge two reads. Default 4096.
     pub gap: usize,
-    /// Whether to read by blocking threads even where io_uring is available. Default false.
+    /// Whether reads are issued by blocking threads even where io_uring is available. Default false.
     pub threads: bool,
 }
 

@@ -286,7 +286,7 @@ impl Batching for DiskNeighbor {
         Ok(Box::new(Worker::new(Arc::clone(&self.0), threads)?))
     }
 
-    /// Other sizes are told by the mini-batches made so far: none before the first.
+    /// The curve over other sizes comes from the mini-batches made so far: it is empty before the first.
     fn cache(&self) -> Option<CacheCurve> {
         let Shared { caches, build_seconds, .. } = &*self.0;
         let (bytes, counts) = (self.num_bytes(), self.counts());

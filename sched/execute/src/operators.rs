@@ -158,7 +158,7 @@ impl ExecutorOperators {
     /// that of transferring and the workers.
     pub(crate) fn lend(&mut self, schedule: &Schedule) -> Vec<(Option<usize>, Key, Operator)> {
         let training = self.training.take().expect("nothing is lost");
-        let mut lent = vec![(None, self.training_key.clone(), Operator::Training(training))];
+        let mut operators = vec![(None, self.training_key.clone(), Operator::Training(training))];
         for (i, (share, &route)) in
             schedule.shares.iter().zip(&self.shares).enumerate().filter(|(_, s)| s.0.batches > 0)
         {
@@ -166,11 +166,11 @@ impl ExecutorOperators {
             let busy = share.workers.max(1).min(share.batches);
             let RouteState { route, transferring, workers, .. } = &mut self.routes[route];
             let transferring = transferring.take().expect("nothing is lost");
-            lent.push((Some(i), route.transferring.clone(), Operator::Transferring(transferring)));
+            operators.push((Some(i), route.transferring.clone(), Operator::Transferring(transferring)));
             let workers = workers.drain(..busy).map(Operator::Batching);
-            lent.extend(workers.map(|worker| (Some(i), route.batching.clone(), worker)));
+            operators.extend(workers.map(|worker| (Some(i), route.batching.clone(), worker)));
         }
-        lent
+        operators
     }
 
     /// Takes back the operators of the lanes, `Err` for a lost one, and the spares of every share.

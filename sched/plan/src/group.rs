@@ -1,4 +1,4 @@
-//! Groups: trainers that share every step, each with a plan of its own, and the links that they share.
+//! Groups: trainers that take every optimizer step together, each with a plan of its own, and the links that they share.
 
 mod fluid;
 mod search;

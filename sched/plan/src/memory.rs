@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CacheMemory, Limits, Policy, Problem, Schedule, ScheduleShare};
 
-/// Peak bytes of a schedule's buffers, workers and caches.
+/// Peak bytes of a schedule's buffers, workers and caches, by the memory they are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Memory {
     /// Buffers and workers in the host's memory.

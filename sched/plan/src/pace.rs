@@ -84,8 +84,8 @@ impl PaceHistory {
 }
 
 impl Plans {
-    /// The plan to run before any epoch was measured: one that mixes routes only where it is predicted to be 5% shorter than all
-    /// others. A mix is predicted from durations of each route without the others, which slow it.
+    /// The plan to run before any epoch was measured. A mix of routes is taken only where its predicted epoch is 5% shorter than every
+    /// other plan's: its prediction is optimistic, since each route was measured alone and concurrent routes slow each other.
     pub fn chosen(&self) -> &Plan {
         PaceHistory::default().best(self)
     }

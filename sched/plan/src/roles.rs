@@ -26,7 +26,7 @@ pub struct RolesProblem {
     pub sampling: Linear,
     /// Moving a share to a trainer device, and gathering its features there.
     pub gathering: Linear,
-    /// The same on a device that changes its role: it holds the topology too, and so fewer rows of the features.
+    /// Moving and gathering on a device that changes its role: it holds the topology too, and so caches fewer feature rows.
     pub standby_gathering: Linear,
     /// Training on a share.
     pub training: Linear,

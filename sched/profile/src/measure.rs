@@ -240,8 +240,8 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// Measures training again, alternately at the counts of threads that are close to the fastest and have few samples: a change
-    /// of the machine then affects the samples of all.
+    /// Repeats training measurements, alternating among the thread counts that are close to the fastest and have few samples, so that a
+    /// change of the machine's speed affects all of them alike.
     fn again(&mut self, routes: &mut [RouteProfile], budget: &Budget<'_>, share: f64) -> Result<()> {
         loop {
             let close = |(i, r): (usize, &RouteProfile)| {

@@ -15,7 +15,7 @@ pub enum Scale {
     Plain,
     /// Seconds.
     Seconds,
-    /// Shares, 0 to 1, as percentages.
+    /// Fractions from 0 to 1, shown as percentages.
     Percent,
 }
 

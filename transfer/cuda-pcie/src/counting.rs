@@ -34,7 +34,8 @@ struct Uncached {
     transfers: Vec<Duration>,
 }
 
-/// What the counts told, once they have ended and rows are cached by them: the cache can be filled again, with another size.
+/// Access counts after the last counted mini-batch, which rank the cached rows: the cache can be filled again by them, with another
+/// size.
 #[derive(Debug)]
 pub(crate) struct Counted {
     /// Accesses of each node.

@@ -32,7 +32,7 @@ pub struct Gather {
     /// How many rows a pool has on every device.
     replication: Replication,
     cache: CacheState,
-    /// What the counts told by which rows are cached, until a plan has chosen the size.
+    /// Evaluated access counts, which rank the cached rows, until a plan has chosen the size.
     counted: Option<Box<Counted>>,
     /// Seconds of filling the cache.
     fill_seconds: f64,

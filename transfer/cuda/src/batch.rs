@@ -130,7 +130,7 @@ impl CudaBatch {
     ///
     /// # Errors
     ///
-    /// It is in other memory.
+    /// The mini-batch is in another memory.
     pub fn on<'a>(device: &Device, batch: &'a MiniBatch) -> Result<&'a Self> {
         let ours = match batch {
             MiniBatch::Host(_) => None,
@@ -142,11 +142,11 @@ impl CudaBatch {
         })
     }
 
-    /// [`CudaBatch::on`] by value.
+    /// Takes ownership of a mini-batch in the memory of `device`, and forgets its last use, as the new owner queues more work on it.
     ///
     /// # Errors
     ///
-    /// It is in other memory.
+    /// The mini-batch is in another memory.
     pub fn into_on(device: &Device, batch: MiniBatch) -> Result<Box<Self>> {
         Self::on(device, &batch)?;
         let MiniBatch::Device(batch) = batch else { unreachable!("the mini-batch is on the device") };

@@ -74,7 +74,7 @@ pub fn pending<T: 'static>(start: Event, end: Event, finish: impl FnOnce() -> Re
     pending_counting(start, end, move |_| Ok((finish()?, Counters::NONE)))
 }
 
-/// As [`pending`], where `finish` is told how long the work took and has counters, too.
+/// As [`pending`], where `finish` receives the duration of the work, and returns counters too.
 pub fn pending_counting<T: 'static>(
     start: Event,
     end: Event,

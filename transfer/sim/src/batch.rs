@@ -101,8 +101,8 @@ impl SimBatch {
         self.expected
     }
 
-    /// Part of the work of training it that given rows leave. Work is edges aggregated, and a given row would have as many as a
-    /// computed one.
+    /// Fraction of the mini-batch's training work that remains when its given rows are not computed; 1 without given rows. Work is
+    /// counted in aggregated edges, and a given row is assumed to have as many as a computed row has on average.
     pub fn training_part(&self) -> f64 {
         let batch = &self.slot.batch;
         let (Some(given), Some(first)) = (&batch.given, batch.blocks.first()) else { return 1.0 };

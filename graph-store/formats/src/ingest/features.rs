@@ -30,7 +30,7 @@ pub(super) const SUMS: &str = "features.sums.npy";
 /// Maximum number of features of a node.
 const MAX_DIM: u64 = 1 << 24;
 
-/// Takes feature rows in order, as f32, and stores them in the type of the options.
+/// Sink of feature rows: takes them as f32 in the order of nodes, and stores them in the element type that the options name.
 #[derive(Debug)]
 pub struct FeatureSink<'s, 'a> {
     ingest: &'s mut Ingest<'a>,

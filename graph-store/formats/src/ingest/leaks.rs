@@ -75,7 +75,8 @@ impl Ingest<'_> {
         }
     }
 
-    /// Columns with one value per class, and those that are finer codes of the labels.
+    /// Two lists of columns: those with one value per class, and those with a few values, each of nodes of one class alone
+    /// (finer codes of the labels).
     fn leaks<T: Element + Into<f32>>(&self, labels: &[i32], sums: Option<&[f32]>) -> Result<[Vec<usize>; 2]> {
         let (features, shape) = read_npy::<T>(&self.dir().join("features.npy"), Load::Mmap)?;
         let (dim, rounding) = (shape[1] as usize, Rounding::of::<T>(sums));

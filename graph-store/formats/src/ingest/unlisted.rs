@@ -46,7 +46,7 @@ impl Listed {
     }
 }
 
-/// Counts of all that was left out.
+/// Sums over all [`LeftOut`]: the number of edges, and the distinct ids that are not listed.
 pub(crate) struct Unlisted {
     edges: u64,
     ids: Sorter<u64>,

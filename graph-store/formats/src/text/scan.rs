@@ -95,8 +95,8 @@ impl<'t> Scan<'t> {
     }
 
     /// Reads lines of the plain form of an edge: two whole numbers of at most 16 digits, and one byte between them that
-    /// `separates`. Stops at the first line of another form, the first that `take` refuses, and before the last bytes of the
-    /// text; that line stays unread.
+    /// `separates`. Stops at the first line of another form, at the first that `take` refuses, and where fewer bytes are left
+    /// than the longest such line has; the line at which it stops stays unread.
     #[inline]
     pub(crate) fn plain_pairs(&mut self, separates: impl Fn(u8) -> bool, mut take: impl FnMut(u64, u64) -> bool) {
         let (mut at, mut lines) = (self.at, 0);

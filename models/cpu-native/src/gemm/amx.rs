@@ -53,7 +53,7 @@ impl Drop for Tiles {
     }
 }
 
-/// A block of the result that is only partly inside the output, or is added to the output.
+/// Temporary for a block of the result that lies only partly inside the output, or is added to what the output holds.
 #[repr(C, align(64))]
 pub(super) struct Block(pub(super) [f32; BLOCK * BLOCK]);
 

@@ -190,7 +190,7 @@ impl Epoch<'_> {
         (0..self.sums.len()).map(step).sum()
     }
 
-    /// Seconds of the epoch by a division, which is told the seconds of each step, and samples as far ahead as it may.
+    /// Seconds of the epoch by a division, which observes the seconds of each step, and samples as far ahead as it may.
     pub(crate) fn by(&self, division: &dyn Division) -> f64 {
         let size = self.machine.trainers.len();
         let id = |step: usize| BatchId { epoch: self.epoch, index: step as u32 };

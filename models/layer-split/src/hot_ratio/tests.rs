@@ -11,8 +11,8 @@ fn next(ratio: f64, busy: f64, seconds: f64) -> f64 {
     (ratio * (0.5 + 0.5 * seconds / busy)).min(1.0)
 }
 
-/// Trains so many super-batches, of a second and a wait for rows of `wait` seconds each, at `cost` seconds per unit of the ratio; returns
-/// the ratios that nodes were chosen by.
+/// Hot ratios chosen while `count` super-batches train. Each trains for one second and waits `wait` seconds for given rows; computing
+/// the rows takes `cost` seconds per unit of the ratio.
 fn ratios(mut ratio: HotRatio, count: u64, (cost, wait): (f64, f64)) -> Vec<f64> {
     let (mut at, mut waited) = (Instant::now(), 0.0);
     let mut chosen = vec![ratio.get()];

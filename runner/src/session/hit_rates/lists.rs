@@ -14,8 +14,9 @@ pub(crate) struct Lists<'a> {
     pub(crate) bytes: u64,
 }
 
-/// What a cache of some bytes holds and serves.
+/// Content and hit rate of a cache of a given size.
 pub(crate) struct Cached {
+    /// Number of cached lists.
     pub(crate) lists: usize,
     pub(crate) bytes: u64,
     pub(crate) hit_rate: f64,

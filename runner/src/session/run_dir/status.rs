@@ -56,7 +56,7 @@ impl Status {
         Self { status, process, started: started(process) }
     }
 
-    /// Reads a run's status; `None` where it has none.
+    /// Reads a run's status; `None` where the file is missing or unreadable.
     pub(crate) fn read(dir: &Path) -> Option<Self> {
         serde_json::from_str(&read_text(&dir.join("status.json"), MAX_STATUS).ok()?).ok()
     }

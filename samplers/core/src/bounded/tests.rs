@@ -17,7 +17,8 @@ fn accepted_words_are_spread_evenly() {
 
 #[test]
 fn rejected_words_are_replaced_in_order() {
-    // n = 2^31 + 1: 2^32 mod n is 2^31 - 1, so word 0 (lower word 0) is rejected, and so is word 2 (lower word 2).
+    // Threshold 2^32 mod n is 2^31 - 1. The first word is 0, and the first retry 2: `0 * n` and `2 * n` have the lower words 0 and 2,
+    // which are below the threshold, so both are rejected.
     let n = (1 << 31) + 1;
     let mut asked = Vec::new();
     let number = bounded(n, 0, |r| {

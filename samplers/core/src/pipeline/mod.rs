@@ -59,11 +59,11 @@ impl HostHopSampler<'_> {
         self.hops.frontier.nodes()
     }
 
-    /// Replaces nodes, which were found before, by their local ids.
+    /// Relabels `nodes`, all of which the hops so far have found: replaces each global id by its local id.
     ///
     /// # Panics
     ///
-    /// When a node is beyond the graph.
+    /// When a node is not below the graph's number of nodes.
     pub fn locals(&mut self, nodes: &mut [u32]) {
         self.hops.frontier.locals(nodes);
     }

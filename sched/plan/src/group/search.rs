@@ -297,7 +297,7 @@ impl<'a> Search<'a> {
         best
     }
 
-    /// The same schedules with the durations of other shares.
+    /// The trainers' schedules, unchanged but for the durations, which are those of `shares`.
     fn with_shares(&self, trainers: Vec<TrainerPlan>, shares: &[f64]) -> Vec<TrainerPlan> {
         let with = |(mut t, &share): (TrainerPlan, &f64)| {
             t.share = share;

@@ -48,7 +48,8 @@ fn rows_are_assigned_round_robin_by_rank() {
     check(&hotness, &[u64::MAX], &[&[0, 2, 3, 4, 5, 6, 7, 8, 9]]);
     check(&hotness, &[u64::MAX; 2], &[&[2, 4, 0, 8, 6], &[7, 5, 9, 3]]);
     check(&hotness, &[u64::MAX; 3], &[&[2, 5, 8], &[7, 0, 3], &[4, 9, 6]]);
-    // The smallest budget decides for all: two rows and their ranks, or two rows and then one more.
+    // The smallest budget applies to every device. It fits two rows of 2 bytes per device, with the ranks of both devices' rows beside
+    // the map word and two addresses; one byte less fits one row per device.
     check(&hotness, &[16 + 16 + 2 * (2 + 2 * 4), u64::MAX], &[&[2, 4], &[7, 5]]);
     check(&hotness, &[16 + 16 + 2 * (2 + 2 * 4) - 1, u64::MAX], &[&[2], &[7]]);
     check(&hotness, &[u64::MAX, 2 * 2], &[&[2, 4, 0], &[7, 5]]);
