@@ -23,7 +23,7 @@ pub(crate) fn choose(
 ) -> Result<Plans, DoesNotFit> {
     let profiled = plan(problem);
     let mut best = (problem.clone(), profiled.clone());
-    for caches in together(problem) {
+    for caches in cache_groups(problem) {
         // Without a limit there is nothing to divide.
         let Some(limit) = problem.limits.of(caches[0].memory) else { continue };
         let base = best.0.clone();
@@ -54,7 +54,7 @@ pub(crate) fn choose(
 
 /// The caches whose sizes can be chosen, in groups that share a budget: the caches of a route's batching and transferring operators
 /// are one group if the same memory holds both, and every other cache is a group of its own.
-fn together(problem: &Problem) -> Vec<Vec<&Cache>> {
+fn cache_groups(problem: &Problem) -> Vec<Vec<&Cache>> {
     let resizable = || problem.caches.iter().filter(|c| c.is_resizable());
     let mut groups: Vec<Vec<&Cache>> = Vec::new();
     let is_in = |groups: &[Vec<&Cache>], cache: &Cache| groups.iter().flatten().any(|c| c.operator == cache.operator);
