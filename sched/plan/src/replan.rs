@@ -91,12 +91,12 @@ impl fmt::Display for Replanned {
 }
 
 /// The phases that share a queueing resource with other phases: their measured durations include each other's work.
-fn together(schedule: &Schedule) -> Vec<(usize, Phase)> {
+fn queued_phases(schedule: &Schedule) -> Vec<(usize, Phase)> {
     let phases = || (0..schedule.shares.len()).flat_map(|share| Phase::ALL.map(|phase| (share, phase)));
     let holds = |(share, phase): (usize, Phase), name: &String| schedule.shares[share].hardware[phase].contains(name);
     let queued = schedule.resources.iter().filter(|r| r.queued).map(|r| &r.name);
-    let crowded: Vec<&String> = queued.filter(|name| phases().filter(|&p| holds(p, name)).count() > 1).collect();
-    phases().filter(|&phase| crowded.iter().any(|name| holds(phase, name))).collect()
+    let shared: Vec<&String> = queued.filter(|name| phases().filter(|&p| holds(p, name)).count() > 1).collect();
+    phases().filter(|&phase| shared.iter().any(|name| holds(phase, name))).collect()
 }
 
 /// Compares measured with planned durations, overlap by overlap, and replans when that pays.
@@ -131,7 +131,7 @@ impl Replanner {
             simulated[a.share][a.phase as usize].add(a.span.seconds());
         }
         let mut expected: Vec<_> = simulated.iter().map(|phases| phases.map(|s| s.mean())).collect();
-        for (share, phase) in together(schedule) {
+        for (share, phase) in queued_phases(schedule) {
             expected[share][phase as usize] = 0.0;
         }
         let in_place: usize = schedule.shares.iter().filter(|s| s.in_place).map(|s| s.batches).sum();

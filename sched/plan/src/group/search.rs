@@ -71,7 +71,7 @@ pub fn group_of(problem: &GroupProblem, trainers: &[usize], shares: Option<&[f64
     assert!(shares.is_none_or(|shares| shares.len() == trainers.len()), "one share per trainer");
     assert!(!trainers.is_empty(), "a group has a trainer");
     let mut search = Search::new(problem, fluid::bound(problem).1);
-    search.together(trainers, shares)?;
+    search.plan_members(trainers, shares)?;
     Ok(search.best.expect("the group was planned"))
 }
 
@@ -186,7 +186,7 @@ impl<'a> Search<'a> {
     }
 
     /// The best group of these trainers, all of which take part.
-    fn together(&mut self, members: &[usize], fixed: Option<&[f64]>) -> Result<(), Invalid> {
+    fn plan_members(&mut self, members: &[usize], fixed: Option<&[f64]>) -> Result<(), Invalid> {
         let attempt = self.attempt(members, fixed)?;
         let best = self.improve(attempt, fixed.is_some())?;
         self.keep(best);
