@@ -8,7 +8,7 @@ use morphgl_graph_store::{Dtype, FeatureMatrix, FeatureView};
 use morphgl_platform::Pages;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind, Place, Result};
+use crate::{Error, ErrorKind, FirstLayerRows, GivenRows, Place, Result};
 
 /// Epoch and index of a mini-batch. With the graph, the sampler settings and the seed they determine its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -122,23 +122,6 @@ impl BatchFeatures {
     }
 }
 
-/// Rows of the first layer's output that a mini-batch brings along, so that they are not computed from their neighbours
-/// (neutronorch §4.2). Their nodes are no destination nodes of the first block: they are the last source nodes of the second.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct GivenRows {
-    /// Their nodes, by first appearance.
-    pub nodes: Vec<u32>,
-    /// In-degree of each node, as [`HostBatch::degrees`].
-    pub degrees: Vec<f32>,
-    /// The rows, one per node, before dropout; empty until transferring fills them in.
-    pub rows: Vec<f32>,
-    /// What each of the first layer's weights multiplies for these nodes, a matrix of a row per node for each: with them the rows have
-    /// their part in the gradients of the first layer. None where the model has no such matrices.
-    pub inputs: Vec<Vec<f32>>,
-    /// Optimizer steps before the parameters that the rows were computed with.
-    pub version: u64,
-}
-
 /// A mini-batch in host memory. Two of them are the same mini-batch exactly when they are `==`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostBatch {
@@ -173,6 +156,15 @@ impl HostBatch {
         self.blocks.iter().map(Block::num_edges).sum()
     }
 
+    /// How many rows of the first layer's output it computes, and is given.
+    pub fn first_layer_rows(&self) -> FirstLayerRows {
+        FirstLayerRows {
+            computed: self.blocks.first().map_or(0, |block| block.num_dst),
+            given: self.given.as_ref().map_or(0, |given| given.nodes.len()),
+            version: self.given.as_ref().map(|given| given.version),
+        }
+    }
+
     /// Bytes that a transfer moves.
     pub fn num_bytes(&self) -> usize {
         let block = |b: &Block| 4 * (b.indptr.len() + b.indices.len() + b.weights.as_ref().map_or(0, Vec::len));
@@ -199,9 +191,9 @@ pub trait DeviceBatch: Any + fmt::Debug + Send {
     fn num_bytes(&self) -> Option<u64> {
         None
     }
-    /// Version of its given rows ([`GivenRows::version`]); `None` without any.
-    fn given_version(&self) -> Option<u64> {
-        None
+    /// How many rows of the first layer's output it computes, and is given.
+    fn first_layer_rows(&self) -> FirstLayerRows {
+        FirstLayerRows::default()
     }
     /// Copies it to the host, for comparison and for tests.
     fn to_host(&self) -> Result<HostBatch>;
@@ -245,11 +237,11 @@ impl MiniBatch {
         }
     }
 
-    /// Version of its given rows; `None` without any.
-    pub fn given_version(&self) -> Option<u64> {
+    /// How many rows of the first layer's output it computes, and is given.
+    pub fn first_layer_rows(&self) -> FirstLayerRows {
         match self {
-            MiniBatch::Host(batch) => batch.given.as_ref().map(|given| given.version),
-            MiniBatch::Device(batch) => batch.given_version(),
+            MiniBatch::Host(batch) => batch.first_layer_rows(),
+            MiniBatch::Device(batch) => batch.first_layer_rows(),
         }
     }
 

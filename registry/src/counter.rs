@@ -32,7 +32,7 @@ pub const DISK_READS: CounterSpec = CounterSpec::new("disk_reads", "reads from d
 pub const DISK_BYTES: CounterSpec = CounterSpec::new("disk_bytes", "bytes read from disk");
 
 /// Maximum number of counters of one operator.
-const MAX_COUNTERS: usize = 8;
+const MAX_COUNTERS: usize = 12;
 
 /// Amounts by counter. Small and `Copy`: counting allocates nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -49,7 +49,7 @@ impl Counters {
     ///
     /// # Panics
     ///
-    /// When there are more than eight counters.
+    /// When there are more than twelve counters.
     #[must_use]
     pub fn with(mut self, counter: &CounterSpec, amount: u64) -> Self {
         self.add(counter.name, amount);
@@ -58,7 +58,7 @@ impl Counters {
 
     fn add(&mut self, name: &'static str, amount: u64) {
         let entry = self.entries.iter_mut().find(|(n, _)| *n == name || n.is_empty());
-        let (entry_name, sum) = entry.expect("an operator has at most eight counters");
+        let (entry_name, sum) = entry.expect("an operator has at most twelve counters");
         (*entry_name, *sum) = (name, *sum + amount);
     }
 

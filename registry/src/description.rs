@@ -245,7 +245,8 @@ impl Description {
 
     /// The same operator, which transfers or trains mini-batches with given rows. A training operator on the host then computes
     /// its first layer alone ([`Training::first_layer`]); mini-batches on a device say how old their rows are
-    /// ([`DeviceBatch::given_version`](crate::DeviceBatch::given_version)).
+    /// ([`DeviceBatch::first_layer_rows`](crate::DeviceBatch::first_layer_rows)), and one that transfers mini-batches of a device fills
+    /// in their rows ([`Transferring::transfer_with_given`]).
     ///
     /// # Panics
     ///

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use morphgl_graph_store::Dataset;
 
-use crate::{BatchId, CacheCurve, Handle, MiniBatch, Place, Result, SamplerSettings, SeedSet};
+use crate::{BatchId, CacheCurve, GivenTable, Handle, HostBatch, MiniBatch, Place, Result, SamplerSettings, SeedSet};
 
 /// Context of a batching operator.
 #[derive(Debug, Clone)]
@@ -159,6 +160,23 @@ pub trait BatchingWorker: Send {
 pub trait Transferring: fmt::Debug + Send {
     /// Moves one mini-batch.
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>>;
+
+    /// Moves one mini-batch, and fills in the rows of its given nodes, of which `table` has all. Unless an operator keeps tables where it
+    /// moves mini-batches to, rows are filled in where a mini-batch is in host memory, and moved with it.
+    ///
+    /// # Errors
+    ///
+    /// A mini-batch elsewhere; a node without a row; and as [`Self::transfer`].
+    fn transfer_with_given(&mut self, mut batch: MiniBatch, table: &dyn GivenTable) -> Result<Handle<MiniBatch>> {
+        let start = Instant::now();
+        if let MiniBatch::Host(HostBatch { given: Some(given), .. }) = &mut batch {
+            table.fill(given)?;
+        } else {
+            batch.host()?;
+        }
+        let filling = start.elapsed();
+        Ok(self.transfer(batch)?.then(Ok(Handle::ready((), filling))))
+    }
 
     /// The operator's cache in the memory of the device that it moves mini-batches to, whose size the planner then chooses;
     /// `None` without one, or where its size cannot be chosen. It is asked after some mini-batches, which may tell what sizes save.

@@ -9,12 +9,12 @@ use morphgl_layer_split::{
 };
 use morphgl_model_core::Normalization;
 use morphgl_plan::{
-    Curve, Limits, Plan, Point, RouteKeys, Seconds, SplitPoint, SplitProblem, Time, layer_split, next_ratio,
+    Curve, Limits, Plan, Point, Problem, RouteKeys, Seconds, SplitPoint, SplitProblem, Time, layer_split, next_ratio,
 };
 use morphgl_profile::{Profile, Progress, Settings, Watch};
 use morphgl_registry::{
-    BatchId, CacheCurve, Handle, MiniBatch, Operators, Place, Route, RouteOperators, SeedSet, Training,
-    TrainingOperator, Transferring,
+    BatchId, CacheCurve, GivenTable, Handle, MiniBatch, Operators, Place, Resource, Route, RouteOperators, SeedSet,
+    Training, TrainingOperator, Transferring,
 };
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +112,7 @@ impl SplitPlan {
     ) -> Result<Self> {
         let exact = |route: &Route| {
             let routes = profile.routes.iter().filter(|r| r.route == *route).cloned().collect();
-            Profile { routes, ..profile.clone() }.problem(settings.cores, limits)
+            on_cores(Profile { routes, ..profile.clone() }.problem(settings.cores, limits), settings.cores)
         };
         // Of several routes the one that is fastest without given rows.
         let routes = splittable(job)?.into_iter().filter_map(|i| {
@@ -176,7 +176,9 @@ impl SplitPlan {
         let batches = job.operators.routes[route].batching.num_batches() as u32;
         let super_batches = SuperBatches { batches, len: self.split.split.super_batch as u32 };
         let follow = self.max_ratio.map(|most| Follow { most, next: next_ratio });
-        let split = Split { follow, start, resumed, ..settings_of(job, route, super_batches, self.split.split.ratio)? };
+        let threads = self.split.split.threads;
+        let split = settings_of(job, route, super_batches, self.split.split.ratio)?;
+        let split = Split { follow, threads, start, resumed, ..split };
         let first_layer = first_layer(job, route)?;
         let operators = single(std::mem::take(&mut job.operators), route);
         let seeds = seeds(job)?;
@@ -199,36 +201,53 @@ impl Measured {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Option<Self>> {
         let first_layer = first_layer(job, route)?;
-        let trial = Trial::new(first_layer, (&job.dataset, &seeds(job)?, &job.config.sampler), split.clone())?;
-        let beside = trial.statistics;
-        let trial = Arc::new(trial);
+        let threads = threads_within(settings.cores);
+        let inputs = (&job.dataset, &seeds(job)?, &job.config.sampler);
+        let trial = Arc::new(Trial::new(first_layer, inputs, split.clone(), &threads)?);
+        let (_, beside) = trial.statistics[0];
         let bytes = 8 * (max_ratio * beside.nodes as f64).ceil() as u64 * split.widths().iter().sum::<usize>() as u64;
-        let host_bytes = match limits.host_bytes {
-            Some(free) if free < bytes => return Ok(None),
-            free => free.map(|free| free - bytes),
-        };
+        // A device that trains has a copy of them.
+        let on_device = if job.operators.routes[route].route.trained_at == Place::Host { 0 } else { bytes };
+        let left = |free: Option<u64>, bytes| free.map_or(Some(None), |free: u64| free.checked_sub(bytes).map(Some));
+        let (host_bytes, device_bytes) = (left(limits.host_bytes, bytes), left(limits.device_bytes, on_device));
+        let (Some(host_bytes), Some(device_bytes)) = (host_bytes, device_bytes) else { return Ok(None) };
         let most = buffers(split.super_batches.len, settings.cores);
-        let limits = Limits { ready: limits.ready.min(most), batched: limits.batched.min(most), host_bytes, ..limits };
+        let (ready, batched) = (limits.ready.min(most), limits.batched.min(most));
+        let limits = Limits { ready, batched, host_bytes, device_bytes, ..limits };
         let machine = job.registry().machine().clone();
         let profile = with_trial(job, route, &trial, |operators| {
             morphgl_profile::profile(operators, &[], &machine, settings, watch, progress)
         })?;
-        let seconds = Seconds::constant(beside.choosing + beside.computing);
+        let embedding = trial.statistics.iter().map(|&(at, SuperBatchStatistics { choosing, computing, .. })| {
+            let seconds = Seconds::constant(choosing + computing);
+            Point { at, seconds }
+        });
         let point = SplitPoint {
             super_batch: split.super_batches.len as usize,
             ratio: split.hot_ratio,
-            problem: profile.problem(settings.cores, limits),
-            embedding: Curve::new(vec![Point { at: 1, seconds }])?,
+            problem: on_cores(profile.problem(settings.cores, limits), settings.cores),
+            embedding: Curve::new(embedding.collect())?,
         };
         Ok(Some(Self { point, beside, bytes }))
     }
+}
+
+/// Numbers of threads on which the rows of hot nodes are measured: powers of two up to the cores.
+fn threads_within(cores: usize) -> Vec<usize> {
+    std::iter::successors(Some(1), |threads| Some(2 * threads)).take_while(|&threads| threads <= cores.max(1)).collect()
+}
+
+/// The problem with the host's cores, which compute the rows of hot nodes: the phases of a route need not run on them.
+fn on_cores(problem: Problem, cores: usize) -> Problem {
+    problem.beside_cores(Resource::CPU.name(), cores)
 }
 
 fn settings_of(job: &Job, route: usize, super_batches: SuperBatches, hot_ratio: f64) -> Result<Split> {
     let model = &job.config.spec.model;
     let (width, input_widths) = (model.layer(0).out_dim, model.given_input_widths());
     let (learns, start) = (learns(job, route)?, BatchId::default());
-    Ok(Split { super_batches, hot_ratio, follow: None, width, input_widths, learns, start, resumed: false })
+    let (follow, threads, resumed) = (None, 1, false);
+    Ok(Split { super_batches, hot_ratio, follow, width, input_widths, threads, learns, start, resumed })
 }
 
 /// Whether the training operator of a route learns.
@@ -240,7 +259,7 @@ fn seeds(job: &Job) -> Result<SeedSet> {
     Ok(SeedSet::new("train split", &job.dataset.splits.train, job.dataset.num_nodes())?)
 }
 
-/// The training operator that computes first layers, on a thread of its own: that of the route where it trains on the host, else
+/// The training operator that computes first layers, on threads of its own: that of the route where it trains on the host, else
 /// the first one of the host that can train the model, so that a resumed run has the same.
 ///
 /// # Errors
@@ -255,7 +274,6 @@ fn first_layer(job: &Job, route: usize) -> Result<Box<dyn Training>> {
     let mut built = routes.iter().map(|r| builder.training(r));
     let first = built.next().context("no training operator of the host computes the first layer")?;
     let mut training = first.or_else(|why| built.find_map(Result::ok).ok_or(why))?;
-    training.set_threads(1)?;
     let learns = learns(job, route)?;
     if let Some(trainer) = job.operators.trainer(own).filter(|_| learns) {
         training.set_parameters(&job.operators.trainers[trainer].operator.parameters()?)?;
@@ -263,7 +281,8 @@ fn first_layer(job: &Job, route: usize) -> Result<Box<dyn Training>> {
     Ok(training)
 }
 
-/// The routes that can be split: the host batches, and all operators take given rows.
+/// The routes that can be split: batching reads the graph in host memory and leaves nodes unexpanded, and the other operators take given
+/// rows.
 ///
 /// # Errors
 ///
@@ -279,15 +298,14 @@ fn splittable(job: &Job) -> Result<Vec<usize>> {
     }
     job.config.sampler.neighbor()?;
     let takes_rows = |r: &RouteOperators| {
-        let Route { read_at, batched_at, .. } = &r.route;
-        [read_at, batched_at].into_iter().all(|place| *place == Place::Host)
+        r.route.read_at == Place::Host
             && job.registry().takes_given_rows(&r.route)
             && leaves_nodes_out(r.batching.as_ref())
     };
     let routes = &job.operators.routes;
     let found: Vec<usize> = (0..routes.len()).filter(|&i| takes_rows(&routes[i])).collect();
     if found.is_empty() {
-        bail!("no route samples in the host's memory with operators that take given rows (`morphgl ops` lists routes)");
+        bail!("no route samples a graph in host memory by operators that take given rows (`morphgl ops` lists routes)");
     }
     Ok(found)
 }
@@ -313,6 +331,14 @@ impl SharedTransferring {
 impl Transferring for SharedTransferring {
     fn transfer(&mut self, batch: MiniBatch) -> morphgl_registry::Result<Handle<MiniBatch>> {
         self.lock().transfer(batch)
+    }
+
+    fn transfer_with_given(
+        &mut self,
+        batch: MiniBatch,
+        table: &dyn GivenTable,
+    ) -> morphgl_registry::Result<Handle<MiniBatch>> {
+        self.lock().transfer_with_given(batch, table)
     }
 
     fn cache(&self) -> Option<CacheCurve> {

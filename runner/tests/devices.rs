@@ -374,6 +374,44 @@ fn a_device_samples_for_a_group() {
     assert!(copied.len() == 2 && copied.iter().all(|&bytes| bytes > 0), "{copied:?}");
 }
 
+/// Layers are split where the host samples, where the device that trains does, and where another one does, on one, two and four devices: all
+/// to the same bits, and to the losses of the CPU's training with the same split. Without peer access, too.
+#[test]
+fn split_layers_train_the_same_on_any_device() {
+    const COPY: &str = "Transferring_CUDA+PCIe+Peer_Copy";
+    let Some(devices) = Devices::new() else { return };
+    let small = ["--batch-size=50", "--evaluation=none", "--allow-staleness=31", "--hot-ratio=0.4"];
+    let left_out = ["--batch-size", "400", "--evaluation", "sampled"];
+    let train: Vec<&str> = TRAIN.iter().copied().filter(|argument| !left_out.contains(argument)).chain(small).collect();
+    let on_cpu = devices.json(&[&train[..], &["--training", "Training_CPU_Native"]].concat(), &[]);
+    assert!(on_cpu["layer_split"]["given_share"].as_f64() > Some(0.3), "{}", on_cpu["layer_split"]);
+    let by_host = ["Batching_CPU_Neighbor", DMA];
+    let by_device = ["Batching_CUDA+PCIe_Neighbor", "Transferring_CUDA+PCIe_ZeroCopy"];
+    let by_another = ["Batching_CUDA+PCIe_Neighbor", COPY];
+    let mut first: Option<Vec<f64>> = None;
+    for (number, link, [batching, transferring]) in [
+        (1, "", by_host),
+        (1, "", by_device),
+        (2, "", by_device),
+        (2, "", by_another),
+        (2, ",apart=0-1", by_another),
+        (4, "", by_another),
+    ] {
+        let route = ["--training", TRAINING, "--batching", batching, "--transferring", transferring];
+        let emulation = format!("devices={number}{link}");
+        let run = devices.json(&[&train[..], &route].concat(), &[("MORPHGL_EMULATION", &emulation)]);
+        let what = format!("{emulation}, {batching}, {transferring}");
+        let staleness = run["layer_split"]["staleness"].as_array().expect("a histogram");
+        let steps = |stale: &Value| amount(&stale["steps"]);
+        assert!(staleness.iter().all(|stale| (1..=31).contains(&steps(stale))), "{what}: {staleness:?}");
+        assert!(amount(&run["counters"][transferring]["given_rows"]) > 0, "{what}: {}", run["counters"]);
+        let far = apart(&run, &on_cpu);
+        assert!(far < 1e-5, "{what}: {far:e}");
+        let expected = first.get_or_insert_with(|| losses(&run));
+        assert_eq!(&losses(&run), expected, "{what}");
+    }
+}
+
 #[test]
 fn the_cpu_and_all_devices_share_every_step() {
     let Some(devices) = Devices::new() else { return };

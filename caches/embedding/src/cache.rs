@@ -28,13 +28,58 @@ struct SuperBatch {
     number: u64,
     nodes: Arc<NodeMap>,
     list: Arc<[u32]>,
-    rows: Option<Arc<VersionedRows>>,
+    rows: Option<Arc<SuperBatchRows>>,
 }
 
+/// The rows of a super-batch's nodes.
 #[derive(Debug)]
-struct VersionedRows {
+pub struct SuperBatchRows {
+    number: u64,
+    nodes: Arc<NodeMap>,
+    list: Arc<[u32]>,
     version: u64,
+    /// As wide as the cache says.
+    widths: Vec<usize>,
     matrices: Vec<Vec<f32>>,
+}
+
+impl SuperBatchRows {
+    /// The nodes in ascending order: the list of [`EmbeddingCache::list`].
+    pub fn nodes(&self) -> &Arc<[u32]> {
+        &self.list
+    }
+
+    /// Steps before the parameters that they were computed with.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The matrices in order of their nodes; one may be empty.
+    pub fn matrices(&self) -> &[Vec<f32>] {
+        &self.matrices
+    }
+
+    /// Copies the rows of `nodes` in every matrix to `out`.
+    ///
+    /// # Errors
+    ///
+    /// A node without one.
+    ///
+    /// # Complexity
+    ///
+    /// O(nodes · widths).
+    pub fn read(&self, nodes: &[u32], out: &mut [&mut Vec<f32>]) -> Result<()> {
+        let index = |&node: &u32| self.nodes.get(node).ok_or(Error::Missing { node, super_batch: self.number });
+        let indices: Vec<usize> = nodes.iter().map(index).collect::<Result<_>>()?;
+        for ((rows, matrix), &width) in out.iter_mut().zip(&self.matrices).zip(&self.widths) {
+            rows.clear();
+            if !matrix.is_empty() {
+                rows.reserve(nodes.len() * width);
+                indices.iter().for_each(|index| rows.extend_from_slice(&matrix[index * width..][..width]));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl EmbeddingCache {
@@ -98,7 +143,9 @@ impl EmbeddingCache {
             let (nodes, widths) = (found.nodes.len(), &self.widths);
             return wrong(format!("it has {nodes} nodes, rows of {widths:?} elements, and matrices of {lengths:?}"));
         }
-        found.rows = Some(Arc::new(VersionedRows { version, matrices }));
+        let (nodes, list) = (Arc::clone(&found.nodes), Arc::clone(&found.list));
+        let widths = self.widths.clone();
+        found.rows = Some(Arc::new(SuperBatchRows { number: super_batch, nodes, list, version, widths, matrices }));
         let mut freed = Vec::new();
         while let Some(old) = state.super_batches.pop_front_if(|s| s.number + 1 < super_batch) {
             freed = old.rows.and_then(Arc::into_inner).map_or(freed, |rows| rows.matrices);
@@ -150,39 +197,26 @@ impl EmbeddingCache {
         self.wait_for(super_batch, |s| Some(Arc::clone(&s.list)))
     }
 
-    /// Waits until the rows of `super_batch` are published.
+    /// The rows of `super_batch`, to be used at `step`. Waits until they are published.
     ///
     /// # Errors
     ///
-    /// As [`EmbeddingCache::nodes`].
-    pub fn wait(&self, super_batch: u64) -> Result<()> {
-        self.wait_for(super_batch, |s| s.rows.as_ref().map(|_| ()))
+    /// Rows that are staler than the bound, and as [`EmbeddingCache::nodes`].
+    pub fn rows(&self, super_batch: u64, step: u64) -> Result<Arc<SuperBatchRows>> {
+        let rows = self.wait_for(super_batch, |s| s.rows.clone())?;
+        self.check(step, rows.version)?;
+        Ok(rows)
     }
 
-    /// Copies the rows of `nodes` in every matrix to `out`, to be used at `step`, and returns their version. Waits until they are
-    /// published.
+    /// Copies the rows of `nodes` in every matrix to `out`, to be used at `step`, and returns their version.
     ///
     /// # Errors
     ///
-    /// Rows that are staler than the bound; a node without one; and as [`EmbeddingCache::nodes`].
-    ///
-    /// # Complexity
-    ///
-    /// O(nodes · widths).
+    /// As [`EmbeddingCache::rows`] and [`SuperBatchRows::read`].
     pub fn read(&self, super_batch: u64, step: u64, nodes: &[u32], out: &mut [&mut Vec<f32>]) -> Result<u64> {
-        let (map, found) =
-            self.wait_for(super_batch, |s| Some((Arc::clone(&s.nodes), Arc::clone(s.rows.as_ref()?))))?;
-        self.check(step, found.version)?;
-        let index = |&node: &u32| map.get(node).ok_or(Error::Missing { node, super_batch });
-        let indices: Vec<usize> = nodes.iter().map(index).collect::<Result<_>>()?;
-        for ((rows, matrix), &width) in out.iter_mut().zip(&found.matrices).zip(&self.widths) {
-            rows.clear();
-            if !matrix.is_empty() {
-                rows.reserve(nodes.len() * width);
-                indices.iter().for_each(|index| rows.extend_from_slice(&matrix[index * width..][..width]));
-            }
-        }
-        Ok(found.version)
+        let rows = self.rows(super_batch, step)?;
+        rows.read(nodes, out)?;
+        Ok(rows.version)
     }
 
     /// Asserts that rows of `version` may be used at `step`.

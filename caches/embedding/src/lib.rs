@@ -3,5 +3,5 @@
 mod cache;
 mod error;
 
-pub use cache::EmbeddingCache;
+pub use cache::{EmbeddingCache, SuperBatchRows};
 pub use error::{Error, Result};

@@ -1,23 +1,28 @@
-//! Layer-split training on a CUDA device, or the emulated one: the host samples, computes the rows of hot nodes and copies both.
+//! Layer-split training on a CUDA device, or the emulated one: the host or the device samples, the host computes the rows of hot nodes, and
+//! they are copied once for several mini-batches.
 
 mod common;
 
 use std::collections::VecDeque;
+use std::process::Command;
 use std::sync::Arc;
 
 use common::place;
 use morphgl_batching_cpu::CpuNeighbor;
+use morphgl_batching_cuda_neighbor::CudaSampler;
 use morphgl_conformance::available;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::{LayerSplit, Settings, SplitStatistics, SuperBatches};
+use morphgl_model_core::TrainingSpec;
 use morphgl_registry::{
-    BatchId, BatchingContext, Fanouts, Handle, MiniBatch, NamedTensor, Operators, Place, Route, SamplerSettings, Score,
-    SeedSet, TrainingContext, TransferringContext,
+    BatchId, Batching, BatchingContext, Fanouts, Handle, Machine, MiniBatch, NamedTensor, Operators, Place, Route,
+    SamplerSettings, Score, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
 };
 use morphgl_training_cpu_native::CpuNative;
 use morphgl_training_cuda_native::{CudaNative, DESCRIPTION, KEY};
-use morphgl_transferring_cuda::PcieDma;
+use morphgl_transferring_cpu_host::CpuHost;
+use morphgl_transferring_cuda::{PcieDma, PeerCopy, ZeroCopy};
 use serde_json::{Value, json};
 
 /// Mini-batches that are queued on the device before the first is waited for.
@@ -27,6 +32,8 @@ struct Task {
     dataset: Arc<Dataset>,
     sampler: SamplerSettings,
     spec: Value,
+    sampled_at: Place,
+    trained_at: Place,
 }
 
 impl Task {
@@ -39,6 +46,8 @@ impl Task {
             dataset: Arc::new(sbm(&config).expect("a graph")),
             sampler: SamplerSettings { batch_size: 24, seed: 5, ..fanouts.into() },
             spec: json!({"model": spec, "optimizer": {"lr": lr}}),
+            sampled_at: Place::Host,
+            trained_at: place(),
         }
     }
 
@@ -52,13 +61,31 @@ impl Task {
     }
 
     fn operators(&self) -> Operators {
-        let batching = BatchingContext::new(Arc::clone(&self.dataset), self.seeds(), self.sampler.clone());
-        let transferring = TransferringContext::new(Arc::clone(&self.dataset), Place::Host, place());
+        let Self { sampled_at, trained_at, .. } = self;
+        let batching = BatchingContext {
+            place: sampled_at.clone(),
+            gather: *sampled_at == Place::Host,
+            ..BatchingContext::new(Arc::clone(&self.dataset), self.seeds(), self.sampler.clone())
+        };
+        let batching: Arc<dyn Batching> = match sampled_at {
+            Place::Host => Arc::new(CpuNeighbor::new(&batching).expect("the sampler")),
+            _ => Arc::new(CudaSampler::new(&batching).expect("the sampler")),
+        };
+        let to = TransferringContext::new(Arc::clone(&self.dataset), sampled_at.clone(), trained_at.clone());
+        let transferring: Box<dyn Transferring> = match (sampled_at, trained_at) {
+            (Place::Host, Place::Host) => Box::new(CpuHost::new(&to).expect("the transfer")),
+            (Place::Host, _) => Box::new(PcieDma::new(&to).expect("the copy")),
+            (from, to_place) if from == to_place => Box::new(ZeroCopy::new(&to).expect("the gather")),
+            _ => Box::new(PeerCopy::new(&to).expect("the copy of another device")),
+        };
+        let training = self.training(trained_at.clone());
+        let operator: Box<dyn Training> = match trained_at {
+            Place::Host => Box::new(CpuNative::new(&training).expect("the trainer")),
+            _ => Box::new(CudaNative::new(&training).expect("the trainer")),
+        };
+        // Nothing here looks operators up by the keys of the route.
         let keys = [morphgl_batching_cpu::NEIGHBOR.key, morphgl_transferring_cuda::DMA_KEY, KEY];
-        let batching = Arc::new(CpuNeighbor::new(&batching).expect("the sampler"));
-        let transferring = Box::new(PcieDma::new(&transferring).expect("the copy"));
-        let operator = Box::new(CudaNative::new(&self.training(place())).expect("the trainer"));
-        Operators::of(Route::new(keys, Place::Host, place()), batching, transferring, operator)
+        Operators::of(Route::new(keys, sampled_at.clone(), trained_at.clone()), batching, transferring, operator)
     }
 
     fn split(&self, len: u32, hot_ratio: f64, resumed: Option<BatchId>) -> (Operators, SplitStatistics) {
@@ -70,7 +97,8 @@ impl Task {
             hot_ratio,
             follow: None,
             width: 8,
-            input_widths: vec![],
+            input_widths: self.input_widths(),
+            threads: 1,
             learns: true,
             start,
             resumed,
@@ -79,6 +107,11 @@ impl Task {
         let inputs = (&self.dataset, &self.seeds(), &self.sampler);
         let split = LayerSplit::new(operators, first_layer, inputs, settings).expect("it is split");
         (split.operators, split.statistics)
+    }
+
+    /// Widths of what the first layer's weights multiply.
+    fn input_widths(&self) -> Vec<usize> {
+        TrainingSpec::from_json(&self.spec).expect("a spec").model.given_input_widths()
     }
 
     fn ids(&self, epochs: u32) -> Vec<BatchId> {
@@ -174,6 +207,60 @@ fn runs_repeat_keep_the_bound_and_are_resumed() {
         let (rest, parameters) = train(&mut after, &ids[at..]);
         losses.extend(rest);
         assert_eq!((losses, parameters), first, "resumed before mini-batch {at}");
+    }
+}
+
+/// Losses are those of the CPU's training with the same split, and the same bits wherever mini-batches are sampled, on as many devices as
+/// the emulation has.
+fn losses_are_the_same_everywhere() {
+    let places: Vec<Place> = ["cuda:0", "cuda:1", "cuda:3"].map(|place| place.parse().expect("a place")).into();
+    let devices: Vec<Place> = (DESCRIPTION.accelerators)(&Machine::probe()).into_iter().map(|a| a.place).collect();
+    let on_devices = places.into_iter().filter(|place| devices.contains(place));
+    for model in [json!({"kind": "sage", "dropout": 0.3}), json!({"kind": "gcn"}), json!({"kind": "gat", "heads": 2})] {
+        let mut task = Task::new("5,4", model, 0.05);
+        let ids = task.ids(3);
+        let mut run = |sampled_at: Place, trained_at: Place| {
+            (task.sampled_at, task.trained_at) = (sampled_at, trained_at);
+            let (mut operators, statistics) = task.split(3, 0.5, None);
+            let trained = train(&mut operators, &ids);
+            let staleness = statistics.staleness();
+            assert!(staleness.iter().all(|stale| (1..=5).contains(&stale.steps)), "{staleness:?}");
+            assert!(staleness.iter().map(|stale| stale.rows).sum::<u64>() > 500, "rows are given: {staleness:?}");
+            trained
+        };
+        let (on_host, _) = run(Place::Host, Place::Host);
+        let by_host = run(Place::Host, place());
+        for (step, (loss, expected)) in by_host.0.iter().zip(&on_host).enumerate() {
+            assert!((loss - expected).abs() < 1e-4, "step {step}: loss {loss}, {expected} on the CPU");
+        }
+        for sampled_at in on_devices.clone() {
+            assert_eq!(run(sampled_at.clone(), place()), by_host, "sampled at {sampled_at}");
+        }
+    }
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "the parent process reads it")]
+fn in_a_process_of_its_own() {
+    if std::env::var_os("MORPHGL_TEST_PART").is_some() {
+        losses_are_the_same_everywhere();
+        println!("the part is done");
+    }
+}
+
+/// The number of devices is a setting of the emulation: each part runs in a process of its own.
+#[test]
+fn losses_are_those_of_the_cpu_on_one_device_and_several() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    for emulation in ["devices=1", "devices=2", "devices=2,apart=0-1", "devices=4"] {
+        let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
+        command.args(["--exact", "in_a_process_of_its_own", "--nocapture"]);
+        let output = command.envs([("MORPHGL_TEST_PART", "losses"), ("MORPHGL_EMULATION", emulation)]).output();
+        let output = output.expect("the program starts");
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("the part is done"), "{emulation}: {text}");
     }
 }
 

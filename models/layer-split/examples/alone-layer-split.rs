@@ -44,6 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             follow: None,
             width: hidden,
             input_widths: TrainingSpec::from_json(&spec)?.model.given_input_widths(),
+            threads: 1,
             learns: true,
             start: BatchId::default(),
             resumed: false,

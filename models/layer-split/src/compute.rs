@@ -9,6 +9,7 @@ use morphgl_registry::{
     Training,
 };
 use morphgl_sampler_core::{Expected, Hop, HopSampler, HostBatching, HostHops, Picks};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Nodes that are computed at once.
 const CHUNK: usize = 1 << 13;
@@ -18,6 +19,8 @@ const CHUNK: usize = 1 << 13;
 pub(crate) struct FirstLayer {
     host: HostBatching,
     hops: HostHops,
+    /// The threads that sample, if there are several.
+    pool: Option<ThreadPool>,
     settings: NeighborSettings,
     trainer: Box<dyn Training>,
     /// The last nodes and their neighbours.
@@ -25,19 +28,25 @@ pub(crate) struct FirstLayer {
 }
 
 impl FirstLayer {
+    /// Computes on so many threads.
     pub(crate) fn new(
-        dataset: &Arc<Dataset>,
-        seeds: &SeedSet,
-        settings: &SamplerSettings,
-        trainer: Box<dyn Training>,
+        (dataset, seeds, settings): (&Arc<Dataset>, &SeedSet, &SamplerSettings),
+        mut trainer: Box<dyn Training>,
+        threads: usize,
     ) -> Result<Self> {
+        trainer.set_threads(threads)?;
+        let pool = (threads > 1).then(|| {
+            let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("first-layer-{i}"));
+            builder.build().map_err(|e| Error::failed("threads of layer split", e))
+        });
         let context = BatchingContext {
             gather: false,
             ..BatchingContext::new(Arc::clone(dataset), seeds.clone(), settings.clone())
         };
         let host = HostBatching::new(&context)?;
-        let hops = HostHops::new(&dataset.topology, 1, Arc::new(Expected::default()));
-        Ok(Self { host, hops, settings: settings.neighbor()?.clone(), trainer, batch: HostBatch::default() })
+        let hops = HostHops::new(&dataset.topology, threads, Arc::new(Expected::default()));
+        let (pool, settings) = (pool.transpose()?, settings.neighbor()?.clone());
+        Ok(Self { host, hops, pool, settings, trainer, batch: HostBatch::default() })
     }
 
     /// Writes the rows of `nodes` by these parameters to the first of `matrices`, with the neighbours that the last hop of mini-batch
@@ -61,21 +70,39 @@ impl FirstLayer {
         Ok(())
     }
 
+    /// The training operator, for another number of threads.
+    pub(crate) fn into_trainer(self) -> Box<dyn Training> {
+        self.trainer
+    }
+
     /// Samples the neighbours of `nodes` into the same memory.
     fn sample(&mut self, id: BatchId, nodes: &[u32]) -> Result<()> {
-        let Self { host, hops, settings, batch, .. } = self;
-        let topology = &host.dataset.topology;
-        let weights = topology.weights().map(|w| &**w);
-        let mut sampler = hops.sampler(topology);
-        sampler.start(nodes, take(&mut batch.input_nodes), take(&mut batch.degrees))?;
-        let picks = Picks::new(settings, host.settings.seed, weights, id, settings.fanouts.0.len() - 1);
-        batch.blocks.resize_with(1, Block::default);
-        let block = &mut batch.blocks[0];
-        sampler.expand(Hop { picks, first: 0, num_dst: nodes.len(), is_last: true }, block)?;
-        block.num_src = sampler.num_nodes();
-        (batch.input_nodes, batch.degrees) = sampler.finish()?;
-        host.weigh(&mut batch.degrees, &batch.input_nodes);
-        (batch.id, batch.num_seeds) = (id, nodes.len());
-        Ok(())
+        let Self { host, hops, pool, settings, batch, .. } = self;
+        match pool {
+            Some(pool) => pool.install(|| sample((host, hops, settings), id, nodes, batch)),
+            None => sample((host, hops, settings), id, nodes, batch),
+        }
     }
+}
+
+/// Samples the neighbours of `nodes` by the last hop of mini-batch `id` into `batch`, on the threads of the current pool.
+fn sample(
+    (host, hops, settings): (&HostBatching, &mut HostHops, &NeighborSettings),
+    id: BatchId,
+    nodes: &[u32],
+    batch: &mut HostBatch,
+) -> Result<()> {
+    let topology = &host.dataset.topology;
+    let weights = topology.weights().map(|w| &**w);
+    let mut sampler = hops.sampler(topology);
+    sampler.start(nodes, take(&mut batch.input_nodes), take(&mut batch.degrees))?;
+    let picks = Picks::new(settings, host.settings.seed, weights, id, settings.fanouts.0.len() - 1);
+    batch.blocks.resize_with(1, Block::default);
+    let block = &mut batch.blocks[0];
+    sampler.expand(Hop { picks, first: 0, num_dst: nodes.len(), is_last: true }, block)?;
+    block.num_src = sampler.num_nodes();
+    (batch.input_nodes, batch.degrees) = sampler.finish()?;
+    host.weigh(&mut batch.degrees, &batch.input_nodes);
+    (batch.id, batch.num_seeds) = (id, nodes.len());
+    Ok(())
 }

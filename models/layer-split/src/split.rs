@@ -31,6 +31,8 @@ pub struct Settings {
     pub width: usize,
     /// Widths of what its weights multiply, where given rows have their part in its gradient.
     pub input_widths: Vec<usize>,
+    /// Threads that choose hot nodes and compute their rows.
+    pub threads: usize,
     /// Whether the training operator learns: its parameters are the model's. Else, as on a simulated device, rows are computed
     /// with the first layer's initial ones.
     pub learns: bool,
@@ -64,7 +66,7 @@ pub struct LayerSplit {
 }
 
 impl LayerSplit {
-    /// Splits the training of `operators`, which have one training operator. `first_layer` computes hot rows, on its own threads.
+    /// Splits the training of `operators`, which have one training operator. `first_layer` computes hot rows, on threads of its own.
     ///
     /// # Errors
     ///
@@ -90,8 +92,8 @@ impl LayerSplit {
         let statistics = SplitStatistics::default();
         let own = FirstLayerThread {
             cache: Arc::clone(&cache),
-            queue: HotQueue::new(dataset, seeds, sampler, super_batches, 1)?,
-            first_layer: FirstLayer::new(dataset, seeds, sampler, first_layer)?,
+            queue: HotQueue::new(dataset, seeds, sampler, super_batches, settings.threads)?,
+            first_layer: FirstLayer::new((dataset, seeds, sampler), first_layer, settings.threads)?,
             num_nodes: dataset.num_nodes(),
             matrices: Vec::new(),
             statistics: statistics.clone(),

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchId, Counters, GivenNodes, GivenRows, Result, RouteOperators, SamplerSettings, SeedSet, Training,
+    BatchId, Counters, Error, GivenNodes, GivenRows, GivenTable, Result, RouteOperators, SamplerSettings, SeedSet,
+    Training,
 };
 use morphgl_row_cache::NodeMap;
 
@@ -23,12 +24,13 @@ pub struct Trial {
     num_nodes: usize,
     queue: Mutex<(HotQueue, BTreeMap<u64, Arc<HotNodes>>)>,
     /// Rows of the hot nodes of one super-batch, and what the first layer's weights multiply for them.
-    matrices: Vec<Vec<f32>>,
-    /// What that super-batch took beside training.
-    pub statistics: SuperBatchStatistics,
+    matrices: Mutex<Arc<Vec<Vec<f32>>>>,
+    /// What that super-batch took beside training, by the number of threads.
+    pub statistics: Vec<(usize, SuperBatchStatistics)>,
 }
 
 /// The hot nodes of a super-batch.
+#[derive(Debug)]
 struct HotNodes {
     map: NodeMap,
     list: Arc<[u32]>,
@@ -48,31 +50,44 @@ impl fmt::Debug for Trial {
 }
 
 impl Trial {
-    /// Chooses the hot nodes of the first super-batch, and computes their rows by the parameters of `first_layer`.
+    /// Chooses the hot nodes of the first super-batch, and computes their rows by the parameters of `first_layer`: on each of these numbers of
+    /// threads, in place of that of the settings.
     ///
     /// # Errors
     ///
     /// As [`LayerSplit::new`](crate::LayerSplit::new).
+    ///
+    /// # Panics
+    ///
+    /// When no number of threads is given.
     pub fn new(
-        first_layer: Box<dyn Training>,
+        mut first_layer: Box<dyn Training>,
         (dataset, seeds, sampler): (&Arc<Dataset>, &SeedSet, &SamplerSettings),
         settings: Settings,
+        threads: &[usize],
     ) -> Result<Self> {
         let num_nodes = dataset.num_nodes();
         let (super_batches, start) = (settings.super_batches, settings.start);
         let parameters = first_layer.parameters()?;
-        let mut first_layer = FirstLayer::new(dataset, seeds, sampler, first_layer)?;
-        let mut queue = HotQueue::new(dataset, seeds, sampler, super_batches, 1)?;
         let super_batch = super_batches.of(start);
-        // The first time, memory is new.
-        queue.of(super_batch)?;
-        let (nodes, mut statistics) = hottest(&mut queue, super_batch, settings.hot_ratio)?;
-        let mut matrices = settings.matrices();
-        first_layer.compute(start, &nodes, &parameters, &mut matrices)?;
-        let computing = Instant::now();
-        first_layer.compute(start, &nodes, &parameters, &mut matrices)?;
-        statistics.computing = computing.elapsed().as_secs_f64();
+        let (mut statistics, mut matrices, mut chosen) = (Vec::new(), settings.matrices(), None);
+        for &threads in threads {
+            let mut computing = FirstLayer::new((dataset, seeds, sampler), first_layer, threads)?;
+            let mut queue = HotQueue::new(dataset, seeds, sampler, super_batches, threads)?;
+            // The first time, memory is new.
+            queue.of(super_batch)?;
+            let (nodes, mut of_threads) = hottest(&mut queue, super_batch, settings.hot_ratio)?;
+            computing.compute(start, &nodes, &parameters, &mut matrices)?;
+            let begin = Instant::now();
+            computing.compute(start, &nodes, &parameters, &mut matrices)?;
+            of_threads.computing = begin.elapsed().as_secs_f64();
+            statistics.push((threads, of_threads));
+            chosen = Some((queue, nodes));
+            first_layer = computing.into_trainer();
+        }
+        let (queue, nodes) = chosen.expect("a number of threads");
         let queue = Mutex::new((queue, BTreeMap::from([(super_batch, HotNodes::new(num_nodes, &nodes))])));
+        let matrices = Mutex::new(Arc::new(matrices));
         Ok(Self { settings, num_nodes, queue, matrices, statistics })
     }
 
@@ -114,20 +129,64 @@ impl GivenNodes for Trial {
 
 impl GivenRowSource for Trial {
     /// Rows of nodes that the one super-batch does not have are some other node's.
-    fn fill(&self, _: BatchId, given: &mut GivenRows) -> Result<(Counters, Duration)> {
-        let start = Instant::now();
-        let inputs = self.settings.input_widths.len();
-        given.inputs.resize_with(inputs, Vec::new);
-        let out = std::iter::once(&mut given.rows).chain(&mut given.inputs);
-        for ((rows, matrix), width) in out.zip(&self.matrices).zip(self.settings.widths()) {
-            let count = (matrix.len() / width).max(1);
-            rows.clear();
-            rows.reserve(given.nodes.len() * width);
-            for &node in given.nodes.iter().filter(|_| !matrix.is_empty()) {
-                rows.extend_from_slice(&matrix[node as usize % count * width..][..width]);
-            }
+    fn table(&self, id: BatchId, _: usize) -> Result<(Box<dyn GivenTable>, Counters)> {
+        let hot = self.hot(id)?;
+        let mut matrices = self.matrices.lock().unwrap_or_else(PoisonError::into_inner);
+        let short = |(matrix, width): (&Vec<f32>, usize)| !matrix.is_empty() && matrix.len() < hot.list.len() * width;
+        if matrices.iter().zip(self.settings.widths()).any(short) {
+            let longer = |(matrix, width): (&Vec<f32>, usize)| {
+                let len = if matrix.is_empty() { 0 } else { hot.list.len() * width };
+                matrix.iter().copied().cycle().take(len).collect()
+            };
+            *matrices = Arc::new(matrices.iter().zip(self.settings.widths()).map(longer).collect());
         }
-        given.inputs.retain(|input| !input.is_empty());
-        Ok((Counters::NONE, start.elapsed()))
+        let (matrices, widths) = (Arc::clone(&matrices), self.settings.widths());
+        Ok((Box::new(TrialRows { id, hot, matrices, widths }), Counters::NONE))
+    }
+}
+
+/// Rows of the hot nodes of a super-batch: the first ones of matrices that may have more.
+#[derive(Debug)]
+struct TrialRows {
+    id: BatchId,
+    hot: Arc<HotNodes>,
+    matrices: Arc<Vec<Vec<f32>>>,
+    widths: Vec<usize>,
+}
+
+impl TrialRows {
+    /// Each matrix that is not empty, with its width.
+    fn matrices(&self) -> impl Iterator<Item = (&[f32], usize)> {
+        let matrices = self.matrices.iter().zip(&self.widths).filter(|(matrix, _)| !matrix.is_empty());
+        matrices.map(|(matrix, &width)| (&matrix[..self.hot.list.len() * width], width))
+    }
+}
+
+impl GivenTable for TrialRows {
+    fn nodes(&self) -> &Arc<[u32]> {
+        &self.hot.list
+    }
+
+    fn matrices(&self) -> Vec<&[f32]> {
+        self.matrices().map(|(matrix, _)| matrix).collect()
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn fill(&self, given: &mut GivenRows) -> Result<()> {
+        let missing = |&node: &u32| {
+            let lacks = || Error::setting(self.id, format!("node {node} is given, and no hot node"));
+            self.hot.map.get(node).ok_or_else(lacks)
+        };
+        let indices: Vec<usize> = given.nodes.iter().map(missing).collect::<Result<_>>()?;
+        given.inputs.resize_with(self.matrices().count().saturating_sub(1), Vec::new);
+        for ((matrix, width), rows) in self.matrices().zip(std::iter::once(&mut given.rows).chain(&mut given.inputs)) {
+            rows.clear();
+            rows.reserve(indices.len() * width);
+            indices.iter().for_each(|index| rows.extend_from_slice(&matrix[index * width..][..width]));
+        }
+        Ok(())
     }
 }

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use morphgl_embedding_cache::EmbeddingCache;
+use morphgl_embedding_cache::{EmbeddingCache, SuperBatchRows};
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, CacheCurve, CounterSpec, Counters, Error, GivenNodes, GivenRows, GradientReady,
-    Handle, MiniBatch, NamedTensor, Result, RouteOperators, Score, Training, TrainingWrapper, Transferring,
+    BatchId, Batching, BatchingWorker, CacheCurve, CounterSpec, Counters, Error, FirstLayerRows, GivenNodes, GivenRows,
+    GivenTable, GradientReady, Handle, MiniBatch, NamedTensor, Result, RouteOperators, Score, Training,
+    TrainingWrapper, Transferring,
 };
 
 use crate::{SplitStatistics, SuperBatches};
@@ -78,14 +79,14 @@ impl Snapshot {
     }
 }
 
-/// What gives mini-batches rows: it marks their nodes for samplers, and fills the rows in.
+/// What gives mini-batches rows: it marks their nodes for samplers, and has the tables of rows.
 pub(crate) trait GivenRowSource: GivenNodes {
-    /// Fills in the rows of a mini-batch's given nodes; returns what it counted, and the time it took without waiting.
+    /// The rows of a mini-batch with so many given nodes, and what it counted. Waits for them.
     ///
     /// # Errors
     ///
     /// There are no such rows, or they are too stale.
-    fn fill(&self, id: BatchId, given: &mut GivenRows) -> Result<(Counters, Duration)>;
+    fn table(&self, id: BatchId, given: usize) -> Result<(Box<dyn GivenTable>, Counters)>;
 }
 
 /// The hot nodes of the super-batch that a mini-batch is part of, and their rows.
@@ -141,23 +142,48 @@ fn worker(batching: &dyn Batching, threads: usize, given: &Arc<dyn GivenNodes>) 
 
 impl GivenRowSource for Hot {
     /// Mini-batches are trained in order, so a mini-batch's position is the step at which its rows are used.
-    fn fill(&self, id: BatchId, given: &mut GivenRows) -> Result<(Counters, Duration)> {
+    fn table(&self, id: BatchId, given: usize) -> Result<(Box<dyn GivenTable>, Counters)> {
         let (super_batch, step, waiting) = (self.super_batches.of(id), self.super_batches.position(id), Instant::now());
-        self.cache.wait(super_batch).map_err(|e| failed(id, e))?;
-        let filling = Instant::now();
-        given.inputs.resize_with(self.cache.widths().len() - 1, Vec::new);
-        let mut out: Vec<&mut Vec<f32>> = std::iter::once(&mut given.rows).chain(&mut given.inputs).collect();
-        let read = self.cache.read(super_batch, step, &given.nodes, &mut out);
-        given.version = read.map_err(|e| failed(id, e))?;
-        given.inputs.retain(|input| !input.is_empty());
-        let (staleness, rows) = (step - given.version, given.nodes.len() as u64);
-        self.statistics.read(staleness, rows, (filling - waiting).as_secs_f64());
+        let rows = self.cache.rows(super_batch, step).map_err(|e| failed(id, e))?;
+        let (waited, staleness) = (waiting.elapsed(), step - rows.version());
+        self.statistics.read(staleness, given as u64, waited.as_secs_f64());
         let counters = Counters::NONE
-            .with(&GIVEN_ROWS, rows)
-            .with(&WAIT_MICROS, (filling - waiting).as_micros() as u64)
+            .with(&GIVEN_ROWS, given as u64)
+            .with(&WAIT_MICROS, waited.as_micros() as u64)
             .with(&STALE_BATCHES, 1)
             .with(&STALENESS, staleness);
-        Ok((counters, filling.elapsed()))
+        Ok((Box::new(HotRows { id, rows }), counters))
+    }
+}
+
+/// The rows of the super-batch that a mini-batch is part of.
+#[derive(Debug)]
+struct HotRows {
+    id: BatchId,
+    rows: Arc<SuperBatchRows>,
+}
+
+impl GivenTable for HotRows {
+    fn nodes(&self) -> &Arc<[u32]> {
+        self.rows.nodes()
+    }
+
+    fn matrices(&self) -> Vec<&[f32]> {
+        self.rows.matrices().iter().map(Vec::as_slice).filter(|matrix| !matrix.is_empty()).collect()
+    }
+
+    fn version(&self) -> u64 {
+        self.rows.version()
+    }
+
+    fn fill(&self, given: &mut GivenRows) -> Result<()> {
+        let GivenRows { nodes, rows, inputs, version, .. } = given;
+        inputs.resize_with(self.rows.matrices().len() - 1, Vec::new);
+        let mut out: Vec<&mut Vec<f32>> = std::iter::once(rows).chain(&mut *inputs).collect();
+        self.rows.read(nodes, &mut out).map_err(|e| failed(self.id, e))?;
+        inputs.retain(|input| !input.is_empty());
+        *version = self.rows.version();
+        Ok(())
     }
 }
 
@@ -201,16 +227,13 @@ struct SplitTransferring {
 impl Transferring for SplitTransferring {
     /// The duration has no wait for rows: that is counted.
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
-        let mut batch = batch.into_host()?;
-        let computed = batch.blocks.first().map_or(0, |block| block.num_dst as u64);
-        let (mut counters, mut filling) = (Counters::NONE.with(&COMPUTED_ROWS, computed), Duration::ZERO);
-        if let Some(given) = &mut batch.given {
-            let (counted, took) = self.rows.fill(batch.id, given)?;
-            counters += counted;
-            filling = took;
+        let FirstLayerRows { computed, given, .. } = batch.first_layer_rows();
+        let counters = Counters::NONE.with(&COMPUTED_ROWS, computed as u64);
+        if given == 0 {
+            return Ok(self.inner.transfer(batch)?.counting(counters));
         }
-        let moved = self.inner.transfer(MiniBatch::Host(batch))?.counting(counters);
-        Ok(moved.then(Ok(Handle::ready((), filling))))
+        let (table, counted) = self.rows.table(batch.id(), given)?;
+        Ok(self.inner.transfer_with_given(batch, &*table)?.counting(counters).counting(counted))
     }
 
     fn cache(&self) -> Option<CacheCurve> {
@@ -253,7 +276,10 @@ impl SplitTraining {
             // After a failure of the first layer's thread nobody receives this; readers of rows get the error.
             let _ = self.messages.send(Message::Begins(snapshot));
         }
-        batch.given_version().map_or(Ok(()), |version| self.cache.check(step, version).map_err(|e| failed(id, e)))
+        batch
+            .first_layer_rows()
+            .version
+            .map_or(Ok(()), |version| self.cache.check(step, version).map_err(|e| failed(id, e)))
     }
 
     fn stepped(&mut self) {

@@ -70,6 +70,7 @@ impl Task {
             follow: None,
             width: 8,
             input_widths: vec![12],
+            threads: 1,
             learns: false,
             start,
             resumed,
@@ -120,7 +121,7 @@ fn mini_batches_on_the_device_have_given_rows_within_the_bound() {
             assert_eq!(given.rows.len(), 8 * given.nodes.len());
             assert!(given.rows.iter().any(|&x| x > 0.0), "rows are computed");
             assert!(ours.training_part() < 1.0);
-            let staleness = step as u64 - ours.given_version().expect("a version");
+            let staleness = step as u64 - ours.first_layer_rows().version.expect("a version");
             assert!((1..=2 * u64::from(LEN) - 1).contains(&staleness), "step {step}: {staleness}");
         }
         operators.trainers[0].operator.train(&batch).and_then(|handle| handle.wait()).expect("it trains");

@@ -1,6 +1,8 @@
 //! Layer-split training beside ordinary training, mini-batch after mini-batch.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
@@ -8,7 +10,8 @@ use morphgl_layer_split::{HotQueue, LayerSplit, Settings, SplitStatistics, Super
 use morphgl_model_core::TrainingSpec;
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, BatchingWorker, Counters, Fanouts, HostBatch, Key, MiniBatch, NamedTensor,
-    Operators, Place, Route, SamplerSettings, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
+    Operators, Place, Result, Route, SamplerSettings, SeedSet, Training, TrainingContext, TrainingWrapper,
+    Transferring, TransferringContext,
 };
 use serde_json::{Value, json};
 
@@ -18,6 +21,8 @@ struct Task {
     spec: Value,
     width: usize,
     input_widths: Vec<usize>,
+    /// Threads that compute hot rows.
+    threads: usize,
 }
 
 impl Task {
@@ -30,7 +35,7 @@ impl Task {
         let settings = SamplerSettings { batch_size: 32, seed: 5, ..fanouts.into() };
         let spec = json!({"model": spec, "optimizer": {"lr": lr}});
         let input_widths = TrainingSpec::from_json(&spec).expect("a spec").model.given_input_widths();
-        Self { dataset: Arc::new(dataset), settings, spec, width: 8, input_widths }
+        Self { dataset: Arc::new(dataset), settings, spec, width: 8, input_widths, threads: 1 }
     }
 
     /// Some training nodes repeat.
@@ -74,13 +79,33 @@ impl Task {
 
     /// Training that is resumed before this mini-batch.
     fn split_from(&self, len: u32, hot_ratio: f64, resumed: Option<BatchId>) -> (Operators, SplitStatistics) {
+        self.split_by(self.trainer(), len, hot_ratio, resumed)
+    }
+
+    /// The same with this operator for the first layer.
+    fn split_by(
+        &self,
+        first_layer: Box<dyn Training>,
+        len: u32,
+        hot_ratio: f64,
+        resumed: Option<BatchId>,
+    ) -> (Operators, SplitStatistics) {
         let super_batches = SuperBatches { batches: self.batching().num_batches() as u32, len };
         let (start, resumed) = (resumed.unwrap_or_default(), resumed.is_some());
-        let (width, input_widths) = (self.width, self.input_widths.clone());
-        let settings =
-            Settings { super_batches, hot_ratio, follow: None, width, input_widths, learns: true, start, resumed };
+        let (width, input_widths, threads) = (self.width, self.input_widths.clone(), self.threads);
+        let settings = Settings {
+            super_batches,
+            hot_ratio,
+            follow: None,
+            width,
+            input_widths,
+            threads,
+            learns: true,
+            start,
+            resumed,
+        };
         let inputs = (&self.dataset, &self.seeds(), &self.settings);
-        let split = LayerSplit::new(self.operators(), self.trainer(), inputs, settings).expect("it is split");
+        let split = LayerSplit::new(self.operators(), first_layer, inputs, settings).expect("it is split");
         (split.operators, split.statistics)
     }
 }
@@ -224,6 +249,80 @@ fn the_queue_has_the_nodes_of_the_mini_batches() {
 }
 
 #[test]
+fn rows_are_the_same_on_any_number_of_threads() {
+    for model in [json!({"kind": "sage", "dropout": 0.3}), json!({"kind": "gcn"})] {
+        let mut task = Task::new("5,4", model, 0.05);
+        let mut run = |threads| {
+            task.threads = threads;
+            train(task.split(3, 0.5).0, 3)
+        };
+        let (one, three) = (run(1), run(3));
+        assert_eq!((one.losses, one.parameters), (three.losses, three.parameters));
+    }
+}
+
+/// Sleeps of up to two milliseconds, none half of the time.
+#[derive(Debug)]
+struct Delays(u64);
+
+impl Delays {
+    fn next(&mut self) {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let micros = if self.0 >> 63 == 0 { 0 } else { self.0 >> 32 & 0x7ff };
+        thread::sleep(Duration::from_micros(micros));
+    }
+}
+
+/// A first layer that is late.
+#[derive(Debug)]
+struct Late(Box<dyn Training>, Delays);
+
+impl TrainingWrapper for Late {
+    fn inner(&self) -> &dyn Training {
+        &*self.0
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Training {
+        &mut *self.0
+    }
+
+    fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>, inputs: &mut [Vec<f32>]) -> Option<Result<()>> {
+        self.1.next();
+        self.0.first_layer(batch, rows, inputs)
+    }
+}
+
+/// With the first layer, sampling, transfers and training delayed at random, no mini-batch has rows that are staler than the bound, and the
+/// bits are those of a run without delays.
+#[test]
+fn random_delays_neither_exceed_the_bound_nor_change_bits() {
+    let task = Task::new("4,3", json!({"kind": "sage"}), 0.05);
+    for (len, seed) in [(1, 7), (2, 8), (3, 9), (4, 10)] {
+        let undisturbed = train(task.split(len, 0.5).0, 4);
+        let (mut operators, statistics) = task.split_by(Box::new(Late(task.trainer(), Delays(seed))), len, 0.5, None);
+        let (route, trainer) = (&mut operators.routes[0], &mut operators.trainers[0].operator);
+        let batches = route.batching.num_batches() as u32;
+        let (mut worker, mut delays) = (route.batching.worker(1).expect("a worker"), Delays(seed + 1));
+        let mut losses = Vec::new();
+        for id in (0..4).flat_map(|epoch| (0..batches).map(move |index| BatchId { epoch, index })) {
+            delays.next();
+            let batch = worker.prepare(id, None).and_then(|handle| handle.wait()).expect("a mini-batch").0;
+            delays.next();
+            let (batch, _) = route.transferring.transfer(batch).and_then(|handle| handle.wait()).expect("it is moved");
+            delays.next();
+            let step = u64::from(id.epoch * batches + id.index);
+            if let Some(version) = batch.first_layer_rows().version {
+                assert!(step - version < 2 * u64::from(len), "step {step}: version {version}, super-batches of {len}");
+            }
+            losses.push(trainer.train(&batch).and_then(|handle| handle.wait()).expect("it trains").0.loss());
+        }
+        assert_eq!(losses, undisturbed.losses, "super-batches of {len}");
+        let stale = statistics.staleness();
+        assert!(stale.iter().all(|s| s.steps < 2 * u64::from(len)) && !stale.is_empty(), "{stale:?}");
+    }
+}
+
+#[test]
 fn rows_that_are_too_old_are_refused_where_they_are_used() {
     let task = Task::new("4,3", json!({"kind": "sage"}), 0.01);
     let Operators { mut routes, mut trainers } = task.split(2, 1.0).0;
@@ -256,6 +355,7 @@ fn a_failing_first_layer_ends_training_with_its_reason() {
         follow: None,
         width: 8,
         input_widths: vec![],
+        threads: 1,
         learns: true,
         start,
         resumed: false,

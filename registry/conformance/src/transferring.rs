@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use morphgl_registry::{
-    At, BatchFeatures, BatchId, Build, Description, GivenRows, HostBatch, MiniBatch, Place, Result, Transferring,
-    TransferringContext,
+    At, BatchFeatures, BatchId, Build, Description, GivenRows, GivenTable, HostBatch, MiniBatch, Place, Result,
+    Transferring, TransferringContext,
 };
 
 use crate::batching::{Case, graphs, on_host, reference};
@@ -34,6 +34,7 @@ pub fn run_from(description: &Description, from: &Place, place: &mut dyn FnMut(H
     let lonely = Case::new(graphs::random(60, 0, false)).with(|s| s.batch_size = 7);
     if description.takes_given_rows {
         given_rows_arrive(description, &random, [from, &to], place);
+        given_rows_are_filled_in(description, &random, [from, &to], place);
     }
     let built = |options| try_build(description, &random, [from, &to], true, options);
     crate::set_each_option(description.options, built, |what, mut operator| {
@@ -93,7 +94,7 @@ fn given_rows_arrive(
             let expected = HostBatch { features: whole.features.clone(), ..batch.clone() };
             let moved = operator.transfer(place(batch, case)).and_then(|handle| handle.wait());
             let (moved, _) = moved.unwrap_or_else(|e| panic!("{id} with given rows: {e}"));
-            assert_eq!(moved.given_version(), expected.given.as_ref().map(|given| given.version), "{id}");
+            assert_eq!(moved.first_layer_rows().version, expected.given.as_ref().map(|given| given.version), "{id}");
             let moved = on_host(&moved);
             let bits = |batch: &HostBatch| -> Option<Vec<u32>> {
                 Some(batch.given.as_ref()?.rows.iter().map(|x| x.to_bits()).collect())
@@ -105,6 +106,81 @@ fn given_rows_arrive(
             };
             assert_eq!(without_rows(moved), without_rows(expected), "{id} with given rows");
         }
+    }
+}
+
+/// Rows of some nodes, in matrices of these widths.
+#[derive(Debug)]
+struct Table {
+    nodes: Arc<[u32]>,
+    widths: Vec<usize>,
+    matrices: Vec<Vec<f32>>,
+    version: u64,
+}
+
+impl Table {
+    /// Rows of the nodes below `num_nodes` for which `is_given` is true, all of whose elements differ.
+    fn new(num_nodes: usize, is_given: impl Fn(u32) -> bool, widths: &[usize], version: u64) -> Self {
+        let nodes: Arc<[u32]> = (0..num_nodes as u32).filter(|&node| is_given(node)).collect();
+        let element = |matrix: usize, i: usize| (matrix * 1_000_000 + i) as f32 + version as f32 / 16.0;
+        let matrix = |(m, width): (usize, &usize)| (0..nodes.len() * width).map(|i| element(m, i)).collect();
+        let matrices = widths.iter().enumerate().map(matrix).collect();
+        Self { nodes, widths: widths.to_vec(), matrices, version }
+    }
+}
+
+impl GivenTable for Table {
+    fn nodes(&self) -> &Arc<[u32]> {
+        &self.nodes
+    }
+
+    fn matrices(&self) -> Vec<&[f32]> {
+        self.matrices.iter().map(Vec::as_slice).collect()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn fill(&self, given: &mut GivenRows) -> Result<()> {
+        let rows = |(matrix, &width): (&Vec<f32>, &usize)| {
+            let row =
+                |node: &u32| &matrix[self.nodes.binary_search(node).expect("a node of the table") * width..][..width];
+            given.nodes.iter().flat_map(row).copied().collect()
+        };
+        let mut filled: Vec<Vec<f32>> = self.matrices.iter().zip(&self.widths).map(rows).collect();
+        given.rows = filled.remove(0);
+        given.inputs = filled;
+        given.version = self.version;
+        Ok(())
+    }
+}
+
+/// Rows are those of the table that comes with each mini-batch, also where several tables take turns, and a mini-batch without given
+/// nodes has none.
+fn given_rows_are_filled_in(
+    description: &Description,
+    case: &Case,
+    [from, to]: [&Place; 2],
+    place: &mut dyn FnMut(HostBatch, &Case) -> MiniBatch,
+) {
+    let mut operator = build(description, case, [from, to], true);
+    let sets: [fn(u32) -> bool; 4] = [|v| v % 3 != 0, |v| v % 2 == 1, |_| true, |v| v == u32::MAX];
+    let widths: [&[usize]; 4] = [&[5], &[64, 3], &[33, 12, 1], &[2]];
+    let table = |i: usize| Table::new(case.dataset.num_nodes(), sets[i], widths[i], 3 + i as u64);
+    let tables: Vec<Table> = (0..4).map(table).collect();
+    for (turn, i) in [0, 1, 0, 2, 1, 3, 2, 0].into_iter().enumerate() {
+        let id = BatchId { epoch: 4, index: turn as u32 % 3 };
+        let mut expected = reference::sample_with_given(case, id, &sets[i]);
+        let lacking = HostBatch { features: None, ..expected.clone() };
+        assert_eq!(lacking.given.is_some(), i != 3, "set {i} has given nodes");
+        let moved = operator.transfer_with_given(place(lacking, case), &tables[i]).and_then(|handle| handle.wait());
+        let (moved, _) = moved.unwrap_or_else(|e| panic!("{id} with a table of given rows: {e}"));
+        if let Some(given) = &mut expected.given {
+            tables[i].fill(given).expect("the table has the nodes");
+        }
+        assert_eq!(moved.first_layer_rows(), expected.first_layer_rows(), "{id}: rows of the first layer");
+        assert_eq!(on_host(&moved), expected, "{id} with rows of table {i}");
     }
 }
 

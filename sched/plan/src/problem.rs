@@ -247,6 +247,15 @@ impl Problem {
         Self { limits, ..self }
     }
 
+    /// The same problem with a resource of so many cores, where it has none: for what is computed on them beside mini-batches, whose phases
+    /// hold other resources alone.
+    pub fn beside_cores(mut self, name: &str, cores: usize) -> Self {
+        if self.resources.iter().all(|r| r.cores.is_none()) {
+            self.resources.push(Resource::shared(name, cores));
+        }
+        self
+    }
+
     /// The same problem with the caches of its operators, in place of any it had. The limit of their memory counts them, and
     /// [`plan`](crate::plan()) chooses their sizes within it.
     ///

@@ -4,10 +4,12 @@ use std::sync::{Arc, MutexGuard};
 
 use morphgl_cuda::{Staging, Stream, pending_counting};
 use morphgl_registry::{
-    CacheCurve, Counters, Error, Handle, LINK_BYTES, MiniBatch, Place, Result, Transferring, TransferringContext,
+    CacheCurve, Counters, Error, GivenTable, Handle, LINK_BYTES, MiniBatch, Place, Result, Transferring,
+    TransferringContext,
 };
 use serde::Deserialize;
 
+use crate::given::GivenTables;
 use crate::shared::SharedGather;
 use crate::{DMA_GATHER_KEY, Gather};
 
@@ -19,6 +21,7 @@ pub struct DmaGather {
     stream: Stream,
     staging: Staging,
     gather: Arc<SharedGather>,
+    given: GivenTables,
 }
 
 impl DmaGather {
@@ -43,21 +46,15 @@ impl DmaGather {
             Option::deserialize(depth).map_err(|e| Error::setting(DMA_GATHER_KEY, format!("options: depth: {e}")))?;
         let staging = Staging::new(&DMA_GATHER_KEY, depth)?;
         let gather = SharedGather::open(&DMA_GATHER_KEY, context, &options)?;
-        Ok(Self { stream: Stream::new(gather.device(), true)?, staging, gather })
+        Ok(Self { stream: Stream::new(gather.device(), true)?, staging, gather, given: GivenTables::default() })
     }
 
-    /// The gather and its cache, which operators of the same device, dataset and options share.
-    pub fn gather(&self) -> MutexGuard<'_, Gather> {
-        self.gather.lock()
-    }
-}
-
-impl Transferring for DmaGather {
-    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
+    fn send(&mut self, batch: MiniBatch, table: Option<&dyn GivenTable>) -> Result<Handle<MiniBatch>> {
         let batch = batch.into_host()?;
         self.staging.wait_for_room()?;
         let start = self.stream.record(true)?;
         let (mut sent, num_bytes) = self.staging.send(&self.stream, &batch, None)?;
+        let num_bytes = num_bytes + self.given.fill(&self.stream, &mut sent, table)?;
         let mut gather = self.gather.lock();
         gather.stream().wait(&sent.ready)?;
         let gathered = gather.fill_in(&mut sent, Some(&batch.input_nodes))?;
@@ -72,6 +69,21 @@ impl Transferring for DmaGather {
             timed.into_iter().for_each(|(gather, gathered)| gather.lock().transferred(took, &gathered));
             Ok((sent.into_batch(), counters))
         }))
+    }
+
+    /// The gather and its cache, which operators of the same device, dataset and options share.
+    pub fn gather(&self) -> MutexGuard<'_, Gather> {
+        self.gather.lock()
+    }
+}
+
+impl Transferring for DmaGather {
+    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
+        self.send(batch, None)
+    }
+
+    fn transfer_with_given(&mut self, batch: MiniBatch, table: &dyn GivenTable) -> Result<Handle<MiniBatch>> {
+        self.send(batch, Some(table))
     }
 
     fn cache(&self) -> Option<CacheCurve> {

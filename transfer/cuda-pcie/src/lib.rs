@@ -6,6 +6,7 @@ mod disk;
 mod dma;
 mod dma_gather;
 mod gather;
+mod given;
 mod options;
 mod peer_copy;
 mod pool;
@@ -67,7 +68,8 @@ pub const ZERO_COPY: Description = Description::new(
 .with_accelerators(accelerators)
 .queueing()
 .with_options(&options::SPECS)
-.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS, PAGE_ORDERED_ROWS]);
+.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS, PAGE_ORDERED_ROWS])
+.taking_given_rows();
 
 /// The copy and gather for mini-batches of the host.
 pub const DMA_GATHER: Description = Description::new(
@@ -92,8 +94,7 @@ morphgl_cuda::module! {
     /// Gathers rows, puts them in order, and counts accesses.
     static KERNELS = "kernels/gather.cu" {
         gather_rows_1, gather_rows_2, gather_rows_4, gather_rows_8, gather_rows_16,
-        gather_short_rows_8, gather_short_rows_16,
-        gather_naive_rows_1, gather_naive_rows_2, gather_naive_rows_4,
+        gather_short_rows_8, gather_short_rows_16, gather_naive_rows_1, gather_naive_rows_2, gather_naive_rows_4,
         gather_order_count, gather_order_scan, gather_order_place, gather_count, gather_hits
     }
 }

@@ -4,12 +4,13 @@ use std::sync::{Arc, MutexGuard};
 
 use morphgl_cuda::{BACKEND, CUDA, CudaBatch, Device, DeviceLink, accelerators, pending_counting, probe};
 use morphgl_registry::{
-    At, Build, CACHE_HITS, CACHE_REQUESTS, CacheCurve, Counters, Description, Error, Handle, Hardware, Key, LINK_BYTES,
-    MiniBatch, PEER_BYTES, Phase, Resource, Result, Transferring, TransferringContext,
+    At, Build, CACHE_HITS, CACHE_REQUESTS, CacheCurve, Counters, Description, Error, GivenTable, Handle, Hardware, Key,
+    LINK_BYTES, MiniBatch, PEER_BYTES, Phase, Resource, Result, Transferring, TransferringContext,
 };
 use serde::Deserialize;
 
 use crate::gather::Gathered;
+use crate::given::GivenTables;
 use crate::shared::SharedGather;
 use crate::{Gather, PAGE_ORDERED_ROWS, options};
 
@@ -31,7 +32,8 @@ pub const PEER_COPY: Description = Description::new(
 .gathering_features()
 .between_devices()
 .with_options(&options::PEER_SPECS)
-.with_counters(&[PEER_BYTES, LINK_BYTES, CACHE_REQUESTS, CACHE_HITS, PAGE_ORDERED_ROWS]);
+.with_counters(&[PEER_BYTES, LINK_BYTES, CACHE_REQUESTS, CACHE_HITS, PAGE_ORDERED_ROWS])
+.taking_given_rows();
 
 morphgl_registry::submit! { PEER_COPY }
 
@@ -41,6 +43,7 @@ morphgl_registry::submit! { PEER_COPY }
 pub struct PeerCopy {
     link: DeviceLink,
     gather: Arc<SharedGather>,
+    given: GivenTables,
 }
 
 impl PeerCopy {
@@ -63,7 +66,33 @@ impl PeerCopy {
         let from = Device::open(from, &PEER_COPY_KEY)?;
         let gather = SharedGather::open_in_memory(&PEER_COPY_KEY, context, &options)?;
         let link = DeviceLink::new(&from, gather.device(), through_host.unwrap_or(false))?;
-        Ok(Self { link, gather })
+        Ok(Self { link, gather, given: GivenTables::default() })
+    }
+
+    fn send(&mut self, batch: MiniBatch, table: Option<&dyn GivenTable>) -> Result<Handle<MiniBatch>> {
+        let sampled = CudaBatch::into_on(self.link.source(), batch)?;
+        self.link.stream().wait(&sampled.ready)?;
+        let start = self.link.stream().record(true)?;
+        let (mut sent, num_bytes) = self.link.send(&sampled)?;
+        // Its memory is the sampler's again once the copy is done.
+        drop(sampled);
+        let mut gather = self.gather.lock();
+        gather.stream().wait(&sent.ready)?;
+        let table_bytes = self.given.fill(gather.stream(), &mut sent, table)?;
+        let gathered = gather.fill_in(&mut sent, None)?;
+        let queue = |gathered: Gathered| Ok((gather.queue_counters(&sent, &gathered)?, gathered));
+        let counted = gathered.map(queue).transpose()?;
+        let (end, shared) = (gather.stream().record(true)?, Arc::clone(&self.gather));
+        // Through the host: there and back.
+        let link_bytes = if self.link.is_direct() { 0 } else { 2 * num_bytes };
+        let mut counters = Counters::NONE.with(&PEER_BYTES, num_bytes).with(&LINK_BYTES, link_bytes + table_bytes);
+        Ok(pending_counting(start, end, move |took| {
+            if let Some((counted, gathered)) = counted {
+                shared.lock().transferred(took, &gathered);
+                counters += counted();
+            }
+            Ok((sent.into_batch(), counters))
+        }))
     }
 
     /// The gather and its cache, which operators of the same device, dataset and options share.
@@ -74,30 +103,11 @@ impl PeerCopy {
 
 impl Transferring for PeerCopy {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
-        let sampled = CudaBatch::into_on(self.link.source(), batch)?;
-        self.link.stream().wait(&sampled.ready)?;
-        let start = self.link.stream().record(true)?;
-        let (mut sent, num_bytes) = self.link.send(&sampled)?;
-        // Its memory is the sampler's again once the copy is done.
-        drop(sampled);
-        let mut gather = self.gather.lock();
-        gather.stream().wait(&sent.ready)?;
-        let gathered = gather.fill_in(&mut sent, None)?;
-        let queue = |gathered: Gathered| Ok((gather.queue_counters(&sent, &gathered)?, gathered));
-        let counted = gathered.map(queue).transpose()?;
-        let (end, shared) = (gather.stream().record(true)?, Arc::clone(&self.gather));
-        let mut counters = Counters::NONE.with(&PEER_BYTES, num_bytes);
-        if !self.link.is_direct() {
-            // To the host and back.
-            counters = counters.with(&LINK_BYTES, 2 * num_bytes);
-        }
-        Ok(pending_counting(start, end, move |took| {
-            if let Some((counted, gathered)) = counted {
-                shared.lock().transferred(took, &gathered);
-                counters += counted();
-            }
-            Ok((sent.into_batch(), counters))
-        }))
+        self.send(batch, None)
+    }
+
+    fn transfer_with_given(&mut self, batch: MiniBatch, table: &dyn GivenTable) -> Result<Handle<MiniBatch>> {
+        self.send(batch, Some(table))
     }
 
     fn cache(&self) -> Option<CacheCurve> {

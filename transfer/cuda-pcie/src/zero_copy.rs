@@ -3,9 +3,12 @@
 use std::sync::{Arc, MutexGuard};
 
 use morphgl_cuda::{CudaBatch, pending_counting};
-use morphgl_registry::{CacheCurve, Counters, Error, Handle, MiniBatch, Result, Transferring, TransferringContext};
+use morphgl_registry::{
+    CacheCurve, Counters, Error, GivenTable, Handle, LINK_BYTES, MiniBatch, Result, Transferring, TransferringContext,
+};
 
 use crate::gather::Gathered;
+use crate::given::GivenTables;
 use crate::shared::SharedGather;
 use crate::{Gather, ZERO_COPY_KEY};
 
@@ -13,6 +16,7 @@ use crate::{Gather, ZERO_COPY_KEY};
 #[derive(Debug)]
 pub struct ZeroCopy {
     gather: Arc<SharedGather>,
+    given: GivenTables,
 }
 
 impl ZeroCopy {
@@ -29,7 +33,28 @@ impl ZeroCopy {
             let message = format!("it fills in mini-batches in place, and cannot go from {from} to {to}");
             return Err(Error::setting(ZERO_COPY_KEY, message));
         }
-        Ok(Self { gather: SharedGather::open_in_memory(&ZERO_COPY_KEY, context, options)? })
+        let gather = SharedGather::open_in_memory(&ZERO_COPY_KEY, context, options)?;
+        Ok(Self { gather, given: GivenTables::default() })
+    }
+
+    fn send(&mut self, batch: MiniBatch, table: Option<&dyn GivenTable>) -> Result<Handle<MiniBatch>> {
+        let mut batch = CudaBatch::into_on(self.gather.device(), batch)?;
+        let mut gather = self.gather.lock();
+        gather.stream().wait(&batch.ready)?;
+        let start = gather.stream().record(true)?;
+        let table_bytes = self.given.fill(gather.stream(), &mut batch, table)?;
+        let gathered = gather.fill_in(&mut batch, None)?;
+        let queue = |gathered: Gathered| Ok((gather.queue_counters(&batch, &gathered)?, gathered));
+        let counted = gathered.map(queue).transpose()?;
+        let (end, shared) = (gather.stream().record(true)?, Arc::clone(&self.gather));
+        let mut counters = Counters::NONE.with(&LINK_BYTES, table_bytes);
+        Ok(pending_counting(start, end, move |took| {
+            if let Some((counted, gathered)) = counted {
+                shared.lock().transferred(took, &gathered);
+                counters += counted();
+            }
+            Ok((MiniBatch::Device(batch), counters))
+        }))
     }
 
     /// The gather and its cache, which operators of the same device, dataset and options share.
@@ -40,19 +65,11 @@ impl ZeroCopy {
 
 impl Transferring for ZeroCopy {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
-        let mut batch = CudaBatch::into_on(self.gather.device(), batch)?;
-        let mut gather = self.gather.lock();
-        gather.stream().wait(&batch.ready)?;
-        let start = gather.stream().record(true)?;
-        let gathered = gather.fill_in(&mut batch, None)?;
-        let queue = |gathered: Gathered| Ok((gather.queue_counters(&batch, &gathered)?, gathered));
-        let counted = gathered.map(queue).transpose()?;
-        let (end, shared) = (gather.stream().record(true)?, Arc::clone(&self.gather));
-        Ok(pending_counting(start, end, move |took| {
-            let Some((counters, gathered)) = counted else { return Ok((MiniBatch::Device(batch), Counters::NONE)) };
-            shared.lock().transferred(took, &gathered);
-            Ok((MiniBatch::Device(batch), counters()))
-        }))
+        self.send(batch, None)
+    }
+
+    fn transfer_with_given(&mut self, batch: MiniBatch, table: &dyn GivenTable) -> Result<Handle<MiniBatch>> {
+        self.send(batch, Some(table))
     }
 
     fn cache(&self) -> Option<CacheCurve> {

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{
-    BatchFeatures, BatchId, Block, DeviceBatch, Error, ErrorKind, GivenRows, HostBatch, MiniBatch, Place, Result,
+    BatchFeatures, BatchId, Block, DeviceBatch, Error, ErrorKind, FirstLayerRows, GivenRows, HostBatch, MiniBatch,
+    Place, Result,
 };
 
 use crate::lock::lock;
@@ -271,8 +272,12 @@ impl DeviceBatch for CudaBatch {
         Some(self.memory().map(MemoryBlock::num_bytes).sum())
     }
 
-    fn given_version(&self) -> Option<u64> {
-        self.given.as_ref().map(|given| given.version)
+    fn first_layer_rows(&self) -> FirstLayerRows {
+        FirstLayerRows {
+            computed: self.blocks.first().map_or(0, |block| block.num_dst),
+            given: self.given.as_ref().map_or(0, |given| given.nodes.len()),
+            version: self.given.as_ref().map(|given| given.version),
+        }
     }
 
     fn to_host(&self) -> Result<HostBatch> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use morphgl_graph_store::FeatureMatrix;
 use morphgl_registry::{
-    BatchFeatures, BatchId, DeviceBatch, Error, ErrorKind, HostBatch, Key, MiniBatch, Place, Result,
+    BatchFeatures, BatchId, DeviceBatch, Error, ErrorKind, FirstLayerRows, HostBatch, Key, MiniBatch, Place, Result,
 };
 
 use crate::Device;
@@ -178,8 +178,8 @@ impl DeviceBatch for SimBatch {
         self.num_seeds
     }
 
-    fn given_version(&self) -> Option<u64> {
-        self.slot.batch.given.as_ref().map(|given| given.version)
+    fn first_layer_rows(&self) -> FirstLayerRows {
+        self.slot.batch.first_layer_rows()
     }
 
     fn to_host(&self) -> Result<HostBatch> {

@@ -81,7 +81,7 @@ fn given_rows_leave_out_the_edges_that_computed_ones_would_have() {
     let key = "Transferring_PCIe_SimDma".parse().expect("a key");
     let mut batch = batch(0);
     let copied = SimBatch::copy(&device, &key, &batch).expect("memory for two");
-    assert_eq!((copied.training_part(), copied.given_version()), (1.0, None), "all rows are computed");
+    assert_eq!((copied.training_part(), copied.first_layer_rows().version), (1.0, None), "all rows are computed");
     drop(copied);
     // Half as many rows are given as computed, so half as many edges of the first layer are left out.
     let (edges, first, rows) = (batch.num_edges() as f64, batch.blocks[0].num_edges() as f64, batch.blocks[0].num_dst);
@@ -96,7 +96,7 @@ fn given_rows_leave_out_the_edges_that_computed_ones_would_have() {
     let left_out = first * given.nodes.len() as f64 / rows as f64;
     batch.given = Some(Box::new(given));
     let copied = SimBatch::copy(&device, &key, &batch).expect("memory for two");
-    assert_eq!(copied.given_version(), Some(7));
+    assert_eq!(copied.first_layer_rows().version, Some(7));
     assert!((copied.training_part() - edges / (edges + left_out)).abs() < 1e-12, "{}", copied.training_part());
     assert_eq!(copied.to_host().expect("intact"), batch);
 }
