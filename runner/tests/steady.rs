@@ -137,6 +137,7 @@ fn schedule(policy: Policy, workers: usize) -> Schedule {
         group: 0,
         keep: 0,
         oversubscription: 1.1,
+        after_step: 0.0,
     }
 }
 

@@ -39,6 +39,7 @@ fn schedule(policy: Policy, batches: usize, workers: usize) -> Schedule {
         group: 0,
         keep: 0,
         oversubscription: 1.0,
+        after_step: 0.0,
     }
 }
 

@@ -49,6 +49,7 @@ pub(crate) fn schedule(
         group: 0,
         keep: 0,
         oversubscription: limits.oversubscription,
+        after_step: limits.after_step,
     };
     if schedule.shares.iter().all(|s| problem.exclusive(&s.hardware.training) == 0) {
         // Mini-batches in the workers of an in-place pool occupy slots of the ready buffer.

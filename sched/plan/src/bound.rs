@@ -2,6 +2,7 @@
 
 use morphgl_registry::Phase;
 
+use crate::assemble::pools;
 use crate::lp::{self, Row};
 use crate::runs::{Line, lines};
 use crate::{Candidate, Problem};
@@ -21,7 +22,7 @@ pub fn bound(problem: &Problem) -> f64 {
         return 0.0;
     }
     let problem = &problem.with_largest_caches();
-    sets(problem).iter().map(|set| of_set(problem, set, 0.0).0).fold(f64::INFINITY, f64::min)
+    sets(problem).iter().map(|set| of_set(problem, set).0).fold(f64::INFINITY, f64::min)
 }
 
 /// The sets of routes that a schedule can use, single routes first.
@@ -45,9 +46,14 @@ pub(crate) fn sets(problem: &Problem) -> Vec<Vec<usize>> {
     sets
 }
 
-/// The bound of schedules that use every route of `set`, and the division of the mini-batches that reaches it. Every step ends with
-/// an all-reduce of so many seconds, in which a device that queues work goes on with other phases.
-pub(crate) fn of_set(problem: &Problem, set: &[usize], all_reduce: f64) -> (f64, Vec<f64>) {
+/// The bound of schedules that use every route of `set`, and the division of the mini-batches that reaches it.
+pub(crate) fn of_set(problem: &Problem, set: &[usize]) -> (f64, Vec<f64>) {
+    lp::min_makespan(&rows_of(problem, set), problem.num_batches as f64)
+}
+
+/// The rows of the linear program of schedules that use every route of `set`.
+pub(crate) fn rows_of(problem: &Problem, set: &[usize]) -> Vec<Row> {
+    let all_reduce = problem.limits.after_step;
     let routes: Vec<&Candidate> = set.iter().map(|&r| &problem.routes[r]).collect();
     // Minimum seconds of each route's phases for a single mini-batch.
     let alone: Vec<[f64; 3]> = routes
@@ -93,14 +99,42 @@ pub(crate) fn of_set(problem: &Problem, set: &[usize], all_reduce: f64) -> (f64,
             constant: seconds[0] + seconds[2] + all_reduce,
         });
     }
+    if let [route] = set[..] {
+        let [_, transferring, training] = alone[0];
+        let ends = transferring + training + all_reduce;
+        rows.push(Row { load: vec![0.0], constant: rounds(problem, route) + ends });
+    }
     let fill = alone.iter().map(|s| s[0] + s[1]).fold(f64::INFINITY, f64::min);
     rows.push(Row { load: alone.iter().map(|s| s[2] + all_reduce).collect(), constant: fill });
-    rows.extend(runs(problem, &routes));
-    lp::min_makespan(&rows, problem.num_batches as f64)
+    rows.extend(runs(problem, &routes, 0.0));
+    if all_reduce > 0.0 {
+        rows.extend(runs(problem, &routes, all_reduce));
+    }
+    rows
 }
 
-/// Rows for the time lost between groups of joint routes, if streamed transfers and training cannot run during a group.
-fn runs(problem: &Problem, routes: &[&Candidate]) -> Vec<Row> {
+/// Seconds for which batching and transferring of a route hold the device that trains; 0 where they hold none.
+pub(crate) fn joint_seconds(problem: &Problem, route: &Candidate) -> [f64; 2] {
+    let training = problem.exclusive(&route.hardware.training);
+    let phases =
+        [(Phase::Batching, route.durations.min_batching()), (Phase::Transferring, route.durations.transferring().mean)];
+    phases.map(|(phase, seconds)| if problem.exclusive(&route.hardware[phase]) & training == 0 { 0.0 } else { seconds })
+}
+
+/// Minimum seconds in which a pool of the route batches all mini-batches, each worker whole ones.
+fn rounds(problem: &Problem, route: usize) -> f64 {
+    let (durations, n) = (&problem.routes[route].durations, problem.num_batches);
+    let of_pool = |(workers, threads): (usize, usize)| {
+        n.div_ceil(workers) as f64 * workers as f64 * durations.batching(workers, threads).mean
+    };
+    // A sequential schedule has one worker, which may have other counts of threads.
+    let sequential = n as f64 * durations.min_latency();
+    pools(problem, route).into_iter().map(of_pool).fold(sequential, f64::min)
+}
+
+/// Rows for the time lost between groups of joint routes, if streamed transfers and training cannot run during a group; with so many
+/// seconds after each step until the next.
+fn runs(problem: &Problem, routes: &[&Candidate], after_step: f64) -> Vec<Row> {
     let held = |route: &Candidate, phase: Phase| problem.exclusive(&route.hardware[phase]);
     let batch_and_gather = |r: &Candidate| held(r, Phase::Batching) & held(r, Phase::Transferring);
     let is_joint = |r: &Candidate| batch_and_gather(r) & held(routes[0], Phase::Training) != 0;
@@ -108,13 +142,14 @@ fn runs(problem: &Problem, routes: &[&Candidate]) -> Vec<Row> {
     let bus = joint.iter().map(|r| batch_and_gather(r)).fold(u32::MAX, |a, b| a & b)
         & streamed.iter().map(|r| held(r, Phase::Transferring)).fold(u32::MAX, |a, b| a & b);
     let transfer = streamed.iter().map(|r| r.durations.transferring().mean).fold(f64::INFINITY, f64::min);
-    let step = routes.iter().map(|r| r.durations.training().min()).fold(f64::INFINITY, f64::min);
+    let step = after_step + routes.iter().map(|r| r.durations.training().min()).fold(f64::INFINITY, f64::min);
     if joint.is_empty() || streamed.is_empty() || bus == 0 || !(transfer > 0.0 && step > 0.0) {
         return Vec::new();
     }
     let row = |line: Line| {
         let load = |r: &&Candidate| match is_joint(r) {
-            true => line.step + r.durations.min_batching() + r.durations.transferring().mean,
+            // A group can begin while the all-reduce of the run's last step is under way.
+            true => line.step + r.durations.min_batching() + r.durations.transferring().mean - after_step,
             false => line.step + line.transfer,
         };
         Row { load: routes.iter().map(load).collect(), constant: 0.0 }

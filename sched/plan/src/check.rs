@@ -65,6 +65,9 @@ impl Schedule {
         if !(is_amount(self.oversubscription) && self.oversubscription <= MAX_SECONDS) {
             return wrong(&"oversubscription", format!("{} is no factor", self.oversubscription));
         }
+        if !(is_amount(self.after_step) && self.after_step <= MAX_SECONDS) {
+            return wrong(&"after_step", format!("{} s are no finite number of at least 0", self.after_step));
+        }
         let in_place: Vec<bool> = self.shares.iter().map(|share| share.in_place).collect();
         if self.policy == Policy::DualBuffer && in_place != [false, true] {
             let what = "the policy dual-buffer takes a share batched by the host, then one batched by the device";

@@ -1,13 +1,14 @@
 //! Groups: trainers that take every optimizer step together, each with a plan of its own, and the links that they share.
 
 mod fluid;
+mod knapsack;
 mod search;
 mod simulate;
 
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::{check_name, is_amount, wrong};
-use crate::{Invalid, Plan, Problem};
+use crate::{Invalid, Limits, Plan, Problem};
 
 pub use search::{group, group_of};
 pub use simulate::GroupSimulation;
@@ -76,7 +77,8 @@ pub struct TrainerPlan {
     pub share: f64,
     /// Cores of the host that its plan is for; 0 where no route of it uses them.
     pub cores: usize,
-    /// Its own plan, with the durations of its share; predicted as if it did not wait for the others.
+    /// Its own plan, with the durations of its share; predicted as if it waited for others only
+    /// [after its steps](crate::Schedule::after_step).
     pub plan: Plan,
 }
 
@@ -101,10 +103,11 @@ impl GroupPlan {
 impl GroupProblem {
     /// Lower bound of the seconds per epoch of any shares, one for all mini-batches, or of one trainer alone.
     ///
-    /// The least seconds for which a linear program gives shares that make up whole mini-batches. For given seconds the program
-    /// maximizes the sum of the shares of a choice of trainers, which branch and bound finds; a trainer's routes are divided fractionally, its resources are busy as in
-    /// [`bound`](crate::bound()), and cores and links have no more work than they can do. Durations are the minimum over all
-    /// counts of workers and threads.
+    /// The larger of two. The first is the least seconds for which a linear program gives shares that make up whole mini-batches. For
+    /// given seconds the program maximizes the sum of the shares of a choice of trainers, which branch and bound finds; a trainer's
+    /// routes are divided fractionally, its resources are busy as in [`bound`](crate::bound()), and cores and links have no more work
+    /// than they can do. The second gives every trainer whole cores, one share for all of its routes and steps in common, by a knapsack
+    /// of the cores in which loads on links cost their dual values. Durations are the minimum over all counts of workers and threads.
     ///
     /// # Errors
     ///
@@ -112,10 +115,11 @@ impl GroupProblem {
     ///
     /// # Complexity
     ///
-    /// At most 200 choices of trainers, for each of which up to 30 linear programs of O(trainers · routes) rows and columns are solved.
+    /// At most 200 choices of trainers, for each of which up to 30 linear programs of O(trainers · routes) rows and columns are solved;
+    /// and at most 49 intervals of step times, each with some ten knapsacks of O(trainers · cores²).
     pub fn bound(&self) -> Result<f64, Invalid> {
         self.check()?;
-        Ok(fluid::bound(self).1)
+        Ok(fluid::bound(self).seconds)
     }
 
     /// Simulates an epoch of these trainers: each follows the order of its own schedule, slowed down by what shares its links and
@@ -146,6 +150,13 @@ impl GroupProblem {
     pub(crate) fn of_share(&self, trainer: usize, share: f64, cores: usize) -> Problem {
         let GroupTrainer { whole, part } = &self.trainers[trainer];
         whole.of_share(part, self.part, share).with_cores(cores)
+    }
+
+    /// The same in a group, with so many seconds from the end of a step to the next one.
+    pub(crate) fn of_step(&self, trainer: usize, share: f64, cores: usize, after_step: f64) -> Problem {
+        let problem = self.of_share(trainer, share, cores);
+        let limits = Limits { after_step, ..problem.limits };
+        problem.with_limits(limits)
     }
 
     /// The part of each link's bandwidth that a phase of a trainer takes which holds these resources.

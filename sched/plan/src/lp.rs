@@ -74,6 +74,15 @@ fn vertex(rows: &[Row], chosen: &[usize], n: f64) -> Option<Vec<f64>> {
     (sum > 0.0).then(|| split.iter().map(|x| x * n / sum).collect())
 }
 
+/// The solution of a linear program.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Optimum {
+    pub(crate) value: f64,
+    pub(crate) x: Vec<f64>,
+    /// Gain per unit by which each row's limit is raised: the dual values.
+    pub(crate) prices: Vec<f64>,
+}
+
 /// The maximum of `objective · x` over all x of at least 0 with `row · x ≤ limit` for each of `rows`, and an x that reaches it; `None`
 /// where there is no such x. The maximum is finite.
 ///
@@ -82,12 +91,15 @@ fn vertex(rows: &[Row], chosen: &[usize], n: f64) -> Option<Vec<f64>> {
 /// # Complexity
 ///
 /// O(rows · columns) for each pivot; in practice about as many pivots as rows.
-pub(crate) fn maximize(objective: &[f64], rows: &[(Vec<f64>, f64)]) -> Option<(f64, Vec<f64>)> {
+pub(crate) fn maximize(objective: &[f64], rows: &[(Vec<f64>, f64)]) -> Option<Optimum> {
     let (m, n) = (rows.len(), objective.len());
+    let factor = |row: &[f64]| {
+        let most = row.iter().fold(0.0_f64, |a, b| a.max(b.abs()));
+        if most > 0.0 { 1.0 / most } else { 1.0 }
+    };
     // Coefficients of a row, the largest of them 1; of an auxiliary variable, by which every row can be met; the limit.
     let scaled = |(row, limit): &(Vec<f64>, f64)| -> Vec<f64> {
-        let most = row.iter().fold(0.0_f64, |a, b| a.max(b.abs()));
-        let factor = if most > 0.0 { 1.0 / most } else { 1.0 };
+        let factor = factor(row);
         row.iter().map(|x| factor * x).chain([-1.0, factor * limit]).collect()
     };
     let mut table: Vec<Vec<f64>> = rows.iter().map(scaled).collect();
@@ -113,7 +125,12 @@ pub(crate) fn maximize(objective: &[f64], rows: &[(Vec<f64>, f64)]) -> Option<(f
     let auxiliary = simplex.column.iter().position(|&variable| variable == n).expect("it is not basic");
     simplex.table.iter_mut().for_each(|row| row[auxiliary] = 0.0);
     simplex.maximize(m);
-    Some((last(&simplex.table[m]), (0..n).map(|variable| simplex.value(variable)).collect()))
+    let price = |row: usize| {
+        let column = simplex.column.iter().position(|&variable| variable == n + 1 + row);
+        factor(&rows[row].0) * column.map_or(0.0, |j| simplex.table[m][j].max(0.0))
+    };
+    let x = (0..n).map(|variable| simplex.value(variable)).collect();
+    Some(Optimum { value: last(&simplex.table[m]), x, prices: (0..m).map(price).collect() })
 }
 
 /// A dense simplex table.

@@ -139,6 +139,9 @@ pub struct Limits {
     /// Seconds that every epoch takes besides its phases, as measured: threads begin and end, mini-batches are handed on, caches
     /// are cold. Default 0.
     pub overhead: f64,
+    /// Seconds from the end of a step until the next one may begin, in which other trainers of a group end theirs and gradients are
+    /// added up. A device that queues work goes on with other phases meanwhile. Default 0.
+    pub after_step: f64,
 }
 
 impl Limits {
@@ -169,6 +172,7 @@ impl Default for Limits {
             device_bytes: None,
             epochs: None,
             overhead: 0.0,
+            after_step: 0.0,
         }
     }
 }

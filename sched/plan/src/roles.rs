@@ -248,8 +248,8 @@ impl RolesProblem {
         }
         // As many mini-batches as fit one second.
         let rows: Vec<(Vec<f64>, f64)> = (0..3).map(|row| (columns.iter().map(|c| c[row]).collect(), 1.0)).collect();
-        let (per_second, _) = lp::maximize(&vec![1.0; self.devices], &rows).expect("no mini-batch is possible");
-        self.num_batches as f64 / per_second
+        let per_second = lp::maximize(&vec![1.0; self.devices], &rows).expect("no mini-batch is possible");
+        self.num_batches as f64 / per_second.value
     }
 
     fn check(&self) -> Result<(), Invalid> {

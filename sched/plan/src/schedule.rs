@@ -96,6 +96,14 @@ pub struct Schedule {
     /// As [`Limits::oversubscription`](crate::Limits::oversubscription).
     #[serde(alias = "crowding")]
     pub oversubscription: f64,
+    /// As [`Limits::after_step`](crate::Limits::after_step).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub after_step: f64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 impl Schedule {

@@ -52,7 +52,7 @@ fn search(profiled: &Problem, problem: &Problem) -> Result<Plans, DoesNotFit> {
         if let [a, b] = set[..] {
             found.extend(paper::plan(problem, a, b).map(|plan| (Strategy::Paper, plan)));
         }
-        let (bound, split) = of_set(problem, set, 0.0);
+        let (bound, split) = of_set(problem, set);
         if bound * mixes::CLOSE < best
             && let Some(mix) = mixes::best(problem, set, &split, bound)
         {

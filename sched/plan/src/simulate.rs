@@ -123,7 +123,17 @@ impl SideTasks for NoSideTasks {}
 /// A phase of a mini-batch, or a task beside them.
 #[derive(Debug, Clone, Copy)]
 enum Task {
-    Phase { step: Step, number: u32, batch: u32, worker: usize },
+    Phase {
+        step: Step,
+        number: u32,
+        batch: u32,
+        worker: usize,
+    },
+    /// Seconds after a step ([`Limits::after_step`](crate::Limits::after_step)).
+    AfterStep {
+        step: Step,
+        number: u32,
+    },
     Side,
 }
 
@@ -132,7 +142,7 @@ impl Task {
     fn step(&self) -> Option<Step> {
         match *self {
             Self::Phase { step, .. } => Some(step),
-            Self::Side => None,
+            Self::AfterStep { .. } | Self::Side => None,
         }
     }
 }
@@ -224,6 +234,7 @@ pub(crate) fn run<S: SideTasks>(schedule: &Schedule, side: &mut S, record: bool)
     let mut ends = vec![0.0; schedule.resources.len()];
     let mut busy = vec![0.0; schedule.resources.len()];
     let shared = schedule.resources.iter().position(|r| r.cores.is_some());
+    let queued = schedule.resources.iter().enumerate().filter(|(_, r)| r.queued).map(|(i, _)| 1 << i).sum::<u32>();
     let mut running: Vec<Running> = Vec::new();
     let mut idle: Vec<Vec<usize>> = state.specs.iter().map(|s| (0..s.workers as usize).rev().collect()).collect();
     let mut positions: Vec<Vec<u32>> = state.specs.iter().map(|s| Vec::with_capacity(s.batches as usize)).collect();
@@ -284,12 +295,27 @@ pub(crate) fn run<S: SideTasks>(schedule: &Schedule, side: &mut S, record: bool)
                 continue;
             }
             let Running { task, start, .. } = running.swap_remove(i);
-            let Task::Phase { step, number, batch, worker } = task else {
-                side.task_ends(Span { start, end: time });
-                state.transferable = side.transferable();
-                continue;
+            let (step, number, batch, worker) = match task {
+                Task::Phase { step, number, batch, worker } => (step, number, batch, worker),
+                Task::AfterStep { step, number } => {
+                    state.release(step, !queued);
+                    state.end_released(step, number);
+                    continue;
+                }
+                Task::Side => {
+                    side.task_ends(Span { start, end: time });
+                    state.transferable = side.transferable();
+                    continue;
+                }
             };
-            state.end(step, number);
+            if step.phase == Phase::Training && schedule.after_step > 0.0 {
+                state.release(step, queued);
+                let end = time + schedule.after_step;
+                let task = Task::AfterStep { step, number };
+                running.push(Running { task, threads: 0.0, start: time, end, rate: 1.0 });
+            } else {
+                state.end(step, number);
+            }
             side.ends(step.phase, number, time);
             if step.phase == Phase::Batching {
                 idle[step.share].push(worker);

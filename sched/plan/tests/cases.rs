@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{DEVICE, HOST, TwoRoutes, check::check};
+use common::{DEVICE, HOST, Random, TwoRoutes, check::check};
 use morphgl_plan::{
-    Contention, Durations, InterferencePoint, Limits, Phase, Policy, Schedule, Simulation, Strategy, bound, plan,
-    timeline,
+    Contention, Durations, InterferencePoint, Limits, Phase, Policy, Problem, Schedule, Simulation, Strategy, bound,
+    plan, simulate, timeline,
 };
 
 /// Simulates and checks all constraints.
@@ -277,4 +277,39 @@ fn files_with_earlier_names_are_read() {
     let factor = json.as_object_mut().expect("a map").remove("oversubscription").expect("it is there");
     json["crowding"] = factor;
     assert_eq!(serde_json::from_value::<Schedule>(json).expect("an earlier file"), schedule);
+}
+
+/// Trainers of a group wait after each step for the others: a device that queues work batches meanwhile.
+#[test]
+fn after_its_step_a_device_that_queues_work_goes_on() {
+    let machine = TwoRoutes::new(5, 1, [1.0, 1.0, 2.0, 1.0, 1.0]);
+    // Batching, gathering, a step and the wait of each; or the wait while the next one is batched, but for the last one.
+    for (queued, seconds) in [(false, 5.0 * 6.0), (true, 3.0 + 4.0 * 4.0 + 3.0)] {
+        let mut schedule = machine.single(Policy::Pipeline, DEVICE);
+        schedule.after_step = 2.0;
+        schedule.resources.iter_mut().for_each(|r| r.queued = queued && r.cores.is_none());
+        assert_close(simulate(&schedule).seconds, seconds);
+    }
+}
+
+#[test]
+fn plans_with_waits_after_steps_are_not_below_their_bound() {
+    let mut random = Random(5);
+    for index in 0..60 {
+        let machine = random.two_routes(60);
+        let after_step = machine.training * 2.0 * random.unit();
+        let problem = machine.problem();
+        let mut resources = problem.resources().to_vec();
+        resources.iter_mut().for_each(|r| r.queued = index % 2 == 0 && r.cores.is_none());
+        let problem = Problem::new(problem.num_batches(), resources, problem.routes().to_vec()).expect("valid");
+        let waits = problem.clone().with_limits(Limits { after_step, ..Limits::default() });
+        let [without, with] = [&problem, &waits].map(|problem| plan(problem).expect("there is memory"));
+        for plan in with.all() {
+            assert!(plan.prediction.epoch_seconds >= bound(&waits) * (1.0 - 1e-9), "machine {index}: {plan}");
+            assert_close(simulate(&plan.schedule).seconds, plan.prediction.epoch_seconds);
+        }
+        assert!(bound(&waits) >= bound(&problem) * (1.0 - 1e-9), "machine {index}");
+        let [without, with] = [without, with].map(|plans| plans.best().prediction.epoch_seconds);
+        assert!(without <= with * 1.05, "machine {index}: {without} s without waits, {with} s with");
+    }
 }

@@ -90,6 +90,11 @@ fn groups_on_random_machines() {
         quantiles(&format!("epoch / bound, shared links: {linked}"), ratios(&|r| r.linked == linked));
     }
     let within = |limit: f64| 100.0 * all.iter().filter(|r| r.ratio <= limit).count() as f64 / number as f64;
+    for linked in [false, true] {
+        let near = all.iter().filter(|r| r.linked == linked && r.ratio <= 1.02).count();
+        let number = all.iter().filter(|r| r.linked == linked).count().max(1);
+        println!("shared links {linked}: {:.1}% within 1.02", 100.0 * near as f64 / number as f64);
+    }
     println!("within 1.02 of the bound {:.1}%, 1.05 {:.1}%, 1.10 {:.1}%", within(1.02), within(1.05), within(1.1));
     let several = |of: &dyn Fn(&Row) -> usize| 100.0 * all.iter().filter(|r| of(r) > 1).count() as f64 / number as f64;
     println!("several trainers {:.1}%, several routes {:.1}%", several(&|r| r.trainers), several(&|r| r.routes));

@@ -47,6 +47,7 @@ fn schedule(policy: Policy, shares: Vec<ScheduleShare>, [batched, ready]: [usize
         group: 2.min(ready),
         keep: 0,
         oversubscription: 1.0,
+        after_step: 0.0,
     }
 }
 

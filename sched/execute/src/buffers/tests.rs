@@ -36,6 +36,7 @@ fn buffers(batched: usize, ready: usize) -> Buffers {
         group: 0,
         keep: 0,
         oversubscription: 1.0,
+        after_step: 0.0,
     };
     Buffers::new(&schedule, vec![Vec::new(), Vec::new()])
 }

@@ -60,6 +60,7 @@ pub(crate) fn schedule(
         group: 1,
         keep: 0,
         oversubscription: 1.1,
+        after_step: 0.0,
     }
 }
 

@@ -3,9 +3,10 @@
 use morphgl_registry::Phase;
 
 use super::GroupProblem;
-use crate::bound::{of_set, sets};
+use super::knapsack::{Division, Knapsack, Part};
+use crate::lp::{self, Optimum};
 use crate::problem::alike;
-use crate::{Candidate, Linear, lp};
+use crate::{Candidate, Linear};
 
 /// Ratio by which seconds of a linear program may be too low.
 const CLOSE: f64 = 1e-6;
@@ -15,8 +16,6 @@ const GAP: f64 = 1e-4;
 const MAX_CHOICES: usize = 200;
 /// Difference to 0 and 1 at which a trainer is out or in.
 const WHOLE: f64 = 1e-3;
-/// Halvings of the interval in which a trainer's largest share is looked for: a share too large by 1e-4 at most.
-const SHARE_HALVINGS: usize = 14;
 
 /// Shares and work by a linear program.
 #[derive(Debug, Clone)]
@@ -64,6 +63,13 @@ impl RouteLines {
             work: [of(|r| r.durations.min_batching_work()), transferring, of(|r| r.durations.training().min_work())],
         }
     }
+}
+
+/// Rows of a linear program.
+struct Rows {
+    rows: Vec<(Vec<f64>, f64)>,
+    /// Core-seconds of each column.
+    work: Vec<f64>,
 }
 
 /// The linear programs of a group of some of the problem's trainers.
@@ -154,8 +160,42 @@ impl<'a> Program<'a> {
         (best.1, bound.min(best.0 * (1.0 - GAP)))
     }
 
+    /// The sum of shares.
+    fn objective(&self) -> Vec<f64> {
+        (0..self.columns).map(|column| if column % 2 == 1 { 1.0 } else { 0.0 }).collect()
+    }
+
+    /// Share that a second of each link is worth in an epoch of so many seconds: the program's dual values.
+    pub(super) fn prices(&self, seconds: f64) -> Vec<f64> {
+        let Rows { rows, .. } = self.rows(seconds, &vec![Choice::Open; self.members.len()]);
+        let links = self.problem.links.len();
+        match lp::maximize(&self.objective(), &rows) {
+            Some(Optimum { prices, .. }) => prices[rows.len() - links..].to_vec(),
+            None => vec![0.0; links],
+        }
+    }
+
     /// Shares that make up whole mini-batches in an epoch of so many seconds, where there are any; their sum may be above 1.
     fn at(&self, seconds: f64, choices: &[Choice]) -> Option<Fluid> {
+        let Rows { rows, work } = self.rows(seconds, choices);
+        let Optimum { value, x, .. } = lp::maximize(&self.objective(), &rows)?;
+        if value < 1.0 {
+            return None;
+        }
+        let mut found = Fluid { seconds, shares: Vec::new(), work: Vec::new(), parts: Vec::new() };
+        let mut first = 0;
+        for lines in &self.lines {
+            let own = first..first + 2 * lines.len();
+            found.shares.push(own.clone().filter(|column| column % 2 == 1).map(|column| x[column]).sum());
+            found.work.push(own.clone().map(|column| work[column] * x[column]).sum());
+            found.parts.push(own.clone().filter(|column| column % 2 == 0).map(|column| x[column]).sum());
+            first = own.end;
+        }
+        Some(found)
+    }
+
+    /// The rows of the program for an epoch of so many seconds, those of links at the end.
+    fn rows(&self, seconds: f64, choices: &[Choice]) -> Rows {
         let n = self.problem.num_batches() as f64;
         let (all_reduce, links) = (self.problem.all_reduce, self.problem.links.len());
         let mut rows: Vec<(Vec<f64>, f64)> = Vec::new();
@@ -240,91 +280,38 @@ impl<'a> Program<'a> {
         let work = cores.clone();
         rows.push((cores, self.problem.cores().max(1) as f64 * seconds));
         rows.extend(shared.into_iter().map(|row| (row, seconds)));
-        let objective: Vec<f64> = (0..self.columns).map(|column| if column % 2 == 1 { 1.0 } else { 0.0 }).collect();
-        let (sum, x) = lp::maximize(&objective, &rows)?;
-        if sum < 1.0 {
-            return None;
-        }
-        let mut found = Fluid { seconds, shares: Vec::new(), work: Vec::new(), parts: Vec::new() };
-        let mut first = 0;
-        for lines in &self.lines {
-            let own = first..first + 2 * lines.len();
-            found.shares.push(own.clone().filter(|column| column % 2 == 1).map(|column| x[column]).sum());
-            found.work.push(own.clone().map(|column| work[column] * x[column]).sum());
-            found.parts.push(own.clone().filter(|column| column % 2 == 0).map(|column| x[column]).sum());
-            first = own.end;
-        }
-        Some(found)
+        Rows { rows, work }
     }
 }
 
-/// As [`GroupProblem::bound`], with the trainers of the shortest epoch by the linear programs.
-pub(super) fn bound(problem: &GroupProblem) -> (Vec<usize>, f64) {
+/// As [`GroupProblem::bound`], with the trainers of the shortest epoch by the linear programs, and the division that comes near it.
+pub(super) fn bound(problem: &GroupProblem) -> Bound {
     let all: Vec<usize> = (0..problem.trainers.len()).collect();
     let alone = problem.trainers.iter().map(|trainer| crate::bound(&trainer.whole)).fold(f64::INFINITY, f64::min);
     if all.len() < 2 || problem.num_batches() == 0 {
-        return (all, alone);
+        return Bound { seconds: alone, members: all, parts: Vec::new() };
     }
     // Trainers that are alike may be behind different links.
     let kinds = if problem.links.is_empty() { kinds(problem) } else { all.clone() };
-    let (members, seconds) = Program::new(problem, &all).choose(&kinds);
-    (members, alone.min(apart(problem, seconds)))
+    let program = Program::new(problem, &all);
+    let (members, seconds) = program.choose(&kinds);
+    let prices = program.prices(seconds);
+    let free = vec![0.0; prices.len()];
+    let mut division = Knapsack::new(problem, usize::MAX, &free).shortest(seconds);
+    if prices.iter().any(|price| *price > 0.0) {
+        division = Knapsack::new(problem, usize::MAX, &prices).shortest(division.seconds);
+    }
+    let Division { seconds: together, parts } = division;
+    Bound { seconds: alone.min(together), members, parts }
 }
 
-/// A bound of at least `low`, in which trainers share neither cores nor links, and each has the time that its routes lose between
-/// their groups.
-fn apart(problem: &GroupProblem, low: f64) -> f64 {
-    let kinds = kinds(problem);
-    let is_joint = |routes: &[Candidate]| routes.len() > 1 && routes.iter().any(|route| route.in_place);
-    if !problem.trainers.iter().any(|trainer| is_joint(&trainer.whole.routes)) {
-        return low;
-    }
-    let is_possible = |seconds: f64| {
-        let mut sum = 0.0;
-        for kind in (0..kinds.len()).filter(|&t| kinds[t] == t) {
-            let share = largest_share(problem, kind, seconds);
-            sum += share * kinds.iter().filter(|&&k| k == kind).count() as f64;
-            if sum >= 1.0 {
-                return true;
-            }
-        }
-        false
-    };
-    let (mut low, mut step) = (low, 1e-3 * low);
-    while !is_possible(low + step) {
-        low += step;
-        step *= 2.0;
-    }
-    let mut high = low + step;
-    while high - low > 2e-4 * low {
-        let middle = 0.5 * (low + high);
-        if is_possible(middle) { high = middle } else { low = middle }
-    }
-    low
-}
-
-/// The largest share of a trainer in an epoch of so many seconds, from above.
-fn largest_share(problem: &GroupProblem, trainer: usize, seconds: f64) -> f64 {
-    let (mut low, mut high) = (0.0, 1.0);
-    let fits = |share: f64| own_seconds(problem, trainer, share, problem.cores()) <= seconds;
-    if fits(1.0) {
-        return 1.0;
-    }
-    if !fits(0.0) {
-        return 0.0;
-    }
-    for _ in 0..SHARE_HALVINGS {
-        let middle = 0.5 * (low + high);
-        if fits(middle) { low = middle } else { high = middle }
-    }
-    high
-}
-
-/// Lower bound of the epoch of a trainer by itself with a share, all-reduces included.
-fn own_seconds(problem: &GroupProblem, trainer: usize, share: f64, cores: usize) -> f64 {
-    let problem_of_share = problem.of_share(trainer, share, cores).with_largest_caches();
-    let seconds = |set: &Vec<usize>| of_set(&problem_of_share, set, problem.all_reduce).0;
-    sets(&problem_of_share).iter().map(seconds).fold(f64::INFINITY, f64::min)
+/// The bound of a group.
+pub(super) struct Bound {
+    pub(super) seconds: f64,
+    /// The trainers that take part by the linear programs.
+    pub(super) members: Vec<usize>,
+    /// The division of mini-batches and cores by the knapsack.
+    pub(super) parts: Vec<Part>,
 }
 
 /// For each trainer the first one that is like it but for the names of resources.

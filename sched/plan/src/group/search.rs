@@ -1,24 +1,29 @@
 //! The search for a group's plan: shares, division of the host's cores, and a schedule for each trainer.
 
-use super::fluid::{self, Fluid, Program};
+use super::fluid::{self, Bound, Fluid, Program};
+use super::knapsack::Knapsack;
 use super::simulate::run;
 use super::{GroupPlan, GroupProblem, GroupSimulation, TrainerPlan};
 use crate::assemble::with_durations;
 use crate::numbers::wrong;
 use crate::problem::alike;
 use crate::simulate::simulate;
-use crate::{Invalid, Linear, PerPhase, Plan, Policy, Problem, Resource, Schedule, plan, predict};
+use crate::{Invalid, Linear, PerPhase, Plan, Policy, Problem, Resource, Schedule, ScheduleShare, plan, predict};
 
 /// Ratio to the bound at which the search stops.
 const CLOSE: f64 = 1.002;
 /// Maximum number of simulations of a group.
-const MAX_SIMULATIONS: usize = 120;
+const MAX_SIMULATIONS: usize = 90;
 /// Choices of trainers, the best ones, for which other schedules are tried.
 const IMPROVED: usize = 2;
 /// Simulations after which shares that follow the times of waiting stay.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 6;
+/// Factor to the exponent by which shares follow the times of waiting, after a step that made the epoch no shorter.
+const DAMPING: f64 = 0.3;
 /// Change of a share, as a factor, by which a trainer is planned again.
 const MOVED: f64 = 1.05;
+/// Mini-batches that trainers of a kind, in turn, batch ahead of training, where they stagger phases on shared links.
+const LEADS: [[usize; 2]; 3] = [[0, 1], [1, 2], [0, 0]];
 /// A trainer of a smaller share is of no use.
 const LEAST_SHARE: f64 = 1e-4;
 /// Plans of a trainer that are tried.
@@ -29,9 +34,10 @@ const HALVINGS: usize = 60;
 /// The plan of the shortest predicted epoch: of all trainers that are worth their fixed costs, or of the best one alone.
 ///
 /// Each trainer has its own schedule, of one route or several, on its own division of the host's cores. Shares and cores begin with
-/// the linear program's; then each trainer is planned by itself ([`plan`](crate::plan())) with the durations of its share, the
-/// group is simulated, and shares move from trainers that the others wait for to those that wait. At the end other
-/// schedules are tried for one kind of trainer after the other, and cores are moved, while that makes the simulated epoch shorter.
+/// those of the bound; then each trainer is planned by itself ([`plan`](crate::plan())) with the durations of its share and the
+/// seconds for which it waits after its steps, the group is simulated, and shares move from trainers that the others wait for to
+/// those that wait. At the end other schedules are tried for one kind of trainer after the other, trainers are staggered, and
+/// cores are moved, while that makes the simulated epoch shorter.
 ///
 /// # Errors
 ///
@@ -40,13 +46,13 @@ const HALVINGS: usize = 60;
 ///
 /// # Complexity
 ///
-/// O(log(trainers)) choices of trainers; at most 120 simulations of the group for each of the two best ones; a planning for each kind of trainer and share, and at most one for each trainer alone.
+/// The bound's; O(log(trainers)) choices of trainers; at most 90 simulations of the group for each of the two best ones; a planning for each kind of trainer and share, and at most one for each trainer alone.
 pub fn group(problem: &GroupProblem) -> Result<GroupPlan, Invalid> {
     problem.check()?;
-    let (few, bound_seconds) = fluid::bound(problem);
-    let mut search = Search::new(problem, bound_seconds);
+    let bound = fluid::bound(problem);
+    let mut search = Search::new(problem, bound.seconds);
     if problem.num_batches() > 0 {
-        search.choose(few)?;
+        search.choose(bound)?;
     }
     search.alone()?;
     Ok(search.best.expect("one trainer alone was planned"))
@@ -70,7 +76,7 @@ pub fn group_of(problem: &GroupProblem, trainers: &[usize], shares: Option<&[f64
     problem.check()?;
     assert!(shares.is_none_or(|shares| shares.len() == trainers.len()), "one share per trainer");
     assert!(!trainers.is_empty(), "a group has a trainer");
-    let mut search = Search::new(problem, fluid::bound(problem).1);
+    let mut search = Search::new(problem, fluid::bound(problem).seconds);
     search.plan_members(trainers, shares)?;
     Ok(search.best.expect("the group was planned"))
 }
@@ -83,6 +89,14 @@ struct Search<'a> {
     simulations: usize,
     /// Plans made so far, with their problems.
     planned: Vec<(Problem, Vec<Plan>)>,
+}
+
+/// Shares and cores of a group's trainers, and the maximum number of routes of each.
+#[derive(Clone)]
+struct Start {
+    shares: Vec<f64>,
+    cores: Vec<usize>,
+    routes: usize,
 }
 
 /// A group with its simulation.
@@ -111,9 +125,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The best plans of a trainer with a share on so many cores, the best first.
-    fn plans(&mut self, trainer: usize, share: f64, cores: usize) -> Result<Vec<Plan>, Invalid> {
-        self.plans_of(&self.problem.of_share(trainer, share, cores))
+    /// Seconds after each trainer's steps until the longest of these trainers has ended its own and gradients are added up.
+    fn after_steps(&self, trainers: &[(usize, f64)]) -> Vec<f64> {
+        let step = |&(trainer, share): &(usize, f64)| {
+            self.problem.of_share(trainer, share, 1).routes[0].durations.training().min()
+        };
+        let steps: Vec<f64> = trainers.iter().map(step).collect();
+        let longest = steps.iter().fold(0.0_f64, |a, &b| a.max(b));
+        steps.iter().map(|step| longest - step + self.problem.all_reduce).collect()
     }
 
     fn plans_of(&mut self, problem: &Problem) -> Result<Vec<Plan>, Invalid> {
@@ -140,7 +159,7 @@ impl<'a> Search<'a> {
                 break;
             }
             let cores = problem.trainers[trainer].own_cores();
-            let plan = self.plans(trainer, 1.0, cores)?.swap_remove(0);
+            let plan = self.plans_of(&problem.of_share(trainer, 1.0, cores))?.swap_remove(0);
             let trainers = vec![TrainerPlan { trainer, share: 1.0, cores, plan }];
             let simulation = run(problem, &trainers);
             self.keep(Attempt { trainers, simulation });
@@ -148,15 +167,30 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The best group of the trainers of the linear programs, `few`, of all that are like one of them, of all trainers, or of the half
+    /// The best group of the bound's division, of its division with one route per trainer, of the trainers of the linear programs, `few`, of all that are like one of them, of all trainers, or of the half
     /// of these with the largest shares, and so on: the programs take few trainers even where others like them are of as much use,
     /// and many where the fixed costs of shares by several routes are too low.
-    fn choose(&mut self, few: Vec<usize>) -> Result<(), Invalid> {
+    fn choose(&mut self, bound: Bound) -> Result<(), Invalid> {
+        let Bound { seconds, members: few, parts } = bound;
         let kinds: Vec<usize> = few.iter().map(|&t| self.kinds[t]).collect();
         let all: Vec<usize> = (0..self.kinds.len()).collect();
         let like: Vec<usize> = all.iter().copied().filter(|&t| kinds.contains(&self.kinds[t])).collect();
         let mut open = vec![all, like, few];
         let (mut tried, mut found): (Vec<Vec<usize>>, Vec<Attempt>) = (Vec::new(), Vec::new());
+        let single = Knapsack::new(self.problem, 1, &vec![0.0; self.problem.links.len()]).shortest(seconds).parts;
+        for (parts, routes) in [(parts, usize::MAX), (single, 1)] {
+            if parts.len() < 2 {
+                continue;
+            }
+            let members: Vec<usize> = parts.iter().map(|part| part.trainer).collect();
+            let shares = normalised(parts.iter().map(|part| part.share.max(LEAST_SHARE)).collect());
+            let cores: Vec<usize> = parts.iter().map(|part| part.cores).collect();
+            let equal = self.equal_cores(&members, &cores);
+            if equal != cores {
+                found.push(self.attempt(&members, Start { shares: shares.clone(), cores: equal, routes }, None)?);
+            }
+            found.push(self.attempt(&members, Start { shares, cores, routes }, None)?);
+        }
         while let Some(members) = open.pop() {
             if members.len() < 2 || tried.contains(&members) {
                 continue;
@@ -164,7 +198,8 @@ impl<'a> Search<'a> {
             if found.iter().any(|found| found.simulation.seconds <= CLOSE * self.bound_seconds) {
                 break;
             }
-            let attempt = self.attempt(&members, None)?;
+            let start = self.start(&members)?;
+            let attempt = self.attempt(&members, start, None)?;
             let mut by_share: Vec<&TrainerPlan> = attempt.trainers.iter().collect();
             by_share.sort_by(|a, b| b.share.total_cmp(&a.share));
             let mut half: Vec<usize> = by_share[..members.len().div_ceil(2)].iter().map(|t| t.trainer).collect();
@@ -187,27 +222,45 @@ impl<'a> Search<'a> {
 
     /// The best group of these trainers, all of which take part.
     fn plan_members(&mut self, members: &[usize], fixed: Option<&[f64]>) -> Result<(), Invalid> {
-        let attempt = self.attempt(members, fixed)?;
+        let start = self.start(members)?;
+        let attempt = self.attempt(members, start, fixed)?;
         let best = self.improve(attempt, fixed.is_some())?;
         self.keep(best);
         Ok(())
     }
 
-    /// The group of these trainers, each by its best plan, with shares by which all take the same time.
-    fn attempt(&mut self, members: &[usize], fixed: Option<&[f64]>) -> Result<Attempt, Invalid> {
-        let problem = self.problem;
-        let fluid = self.evened(members, Program::new(problem, members).solve());
+    /// Shares and cores by the linear program.
+    fn start(&self, members: &[usize]) -> Result<Start, Invalid> {
+        let fluid = self.evened(members, Program::new(self.problem, members).solve());
         let cores = self.divide_cores(members, &fluid)?;
-        let mut shares = match fixed {
-            Some(shares) => shares.to_vec(),
-            None => normalised(fluid.shares.iter().map(|share| share.max(LEAST_SHARE)).collect()),
+        let shares = normalised(fluid.shares.iter().map(|share| share.max(LEAST_SHARE)).collect());
+        Ok(Start { shares, cores, routes: usize::MAX })
+    }
+
+    /// As many cores for trainers that are alike, in place of `cores`.
+    fn equal_cores(&self, members: &[usize], cores: &[usize]) -> Vec<usize> {
+        let mean = |&member: &usize| {
+            let like = || (0..members.len()).filter(|&i| self.kinds[members[i]] == self.kinds[member]);
+            like().map(|i| cores[i]).sum::<usize>() / like().count()
         };
+        members.iter().map(mean).collect()
+    }
+
+    /// The group of these trainers, each by its best plan, with shares by which all take the same time.
+    fn attempt(&mut self, members: &[usize], start: Start, fixed: Option<&[f64]>) -> Result<Attempt, Invalid> {
+        let Start { mut shares, cores, routes } = start;
+        if let Some(fixed) = fixed {
+            shares = fixed.to_vec();
+        }
         let mut best: Option<Attempt> = None;
         // Plans depend on shares, and balanced shares on plans.
         for _ in 0..3 {
+            let steps: Vec<(usize, f64)> = members.iter().copied().zip(shares.iter().copied()).collect();
+            let after_steps = self.after_steps(&steps);
             let planned = |search: &mut Self, t: usize| {
                 let (trainer, share, cores) = (members[t], shares[t], cores[t]);
-                let plan = search.plans(trainer, share, cores)?.swap_remove(0);
+                let plans = search.plans_of(&search.problem.of_step(trainer, share, cores, after_steps[t]))?;
+                let plan = plans.iter().find(|plan| plan.schedule.shares.len() <= routes).unwrap_or(&plans[0]).clone();
                 Ok(TrainerPlan { trainer, share, cores, plan })
             };
             let trainers = (0..members.len()).map(|t| planned(self, t)).collect::<Result<Vec<_>, Invalid>>()?;
@@ -274,25 +327,26 @@ impl<'a> Search<'a> {
         let balanced = balanced(self.problem, &trainers);
         let trainers = self.with_shares(trainers, &balanced);
         let mut best = self.simulated(trainers);
-        let mut now = best.clone();
+        let mut step = 1.0;
         for _ in 0..ROUNDS {
             if self.is_close(&best) {
                 break;
             }
-            let Attempt { trainers, simulation } = now;
+            let Attempt { trainers, simulation } = best.clone();
             let worked = |waited: &f64| (simulation.seconds - waited).max(0.01 * simulation.seconds);
             // A trainer that did not wait has its own part of the step; of the others the time of their work is known.
             let faster = trainers
                 .iter()
                 .zip(&simulation.waited)
-                .map(|(t, waited)| t.share * simulation.seconds / worked(waited));
+                .map(|(t, waited)| t.share * (simulation.seconds / worked(waited)).powf(step));
             let shares = normalised(faster.collect());
             let trainers = self.with_shares(trainers, &shares);
-            now = self.simulated(trainers);
-            if now.simulation.seconds >= best.simulation.seconds * (1.0 - 1e-4) {
-                break;
+            let now = self.simulated(trainers);
+            if now.simulation.seconds < best.simulation.seconds * (1.0 - 1e-4) {
+                best = now;
+            } else {
+                step *= DAMPING;
             }
-            best = now.clone();
         }
         best
     }
@@ -314,10 +368,21 @@ impl<'a> Search<'a> {
         t.plan.prediction = predict(&t.plan.schedule, t.plan.prediction.bound_seconds);
     }
 
-    /// Tries other schedules for one kind of trainer after the other, all on as many cores, and cores for those that others wait for.
+    /// Tries other schedules for one kind of trainer after the other, all on as many cores, staggered ones, and cores for those that others
+    /// wait for.
     fn improve(&mut self, mut best: Attempt, fixed: bool) -> Result<Attempt, Invalid> {
+        let mut tried: Vec<Vec<TrainerPlan>> = Vec::new();
         loop {
             let before = best.simulation.seconds;
+            let mut attempt = |search: &mut Self, best: &mut Attempt, trainers: Vec<TrainerPlan>| {
+                if !search.is_close(best) && !tried.contains(&trainers) {
+                    let attempt = search.settle(trainers.clone(), fixed);
+                    tried.push(trainers);
+                    if attempt.simulation.seconds < best.simulation.seconds {
+                        *best = attempt;
+                    }
+                }
+            };
             let kind = |kinds: &[usize], t: &TrainerPlan| (kinds[t.trainer], t.cores);
             let mut kinds: Vec<(usize, usize)> = best.trainers.iter().map(|t| kind(&self.kinds, t)).collect();
             kinds.sort_unstable();
@@ -325,27 +390,32 @@ impl<'a> Search<'a> {
             for own in kinds {
                 let of_kind = best.trainers.iter().find(|t| kind(&self.kinds, t) == own);
                 let of_kind = of_kind.expect("it is the kind of a trainer").clone();
+                if self.is_close(&best) {
+                    return Ok(best);
+                }
                 for other in self.others(&of_kind)? {
-                    if self.is_close(&best) {
-                        return Ok(best);
-                    }
                     let mut trainers = best.trainers.clone();
                     for t in trainers.iter_mut().filter(|t| kind(&self.kinds, t) == own) {
                         let from = self.problem.trainers[of_kind.trainer].whole.resources();
                         t.plan = on(&other, from, self.problem.trainers[t.trainer].whole.resources());
                         self.refresh(t);
                     }
-                    let attempt = self.settle(trainers, fixed);
-                    if attempt.simulation.seconds < best.simulation.seconds {
-                        best = attempt;
-                    }
+                    attempt(self, &mut best, trainers);
+                }
+            }
+            let steps: Vec<(usize, f64)> = best.trainers.iter().map(|t| (t.trainer, t.share)).collect();
+            let mut trainers = best.trainers.clone();
+            for (t, after_step) in trainers.iter_mut().zip(self.after_steps(&steps)) {
+                t.plan.schedule.after_step = after_step;
+            }
+            attempt(self, &mut best, trainers);
+            for leads in LEADS {
+                if let Some(trainers) = self.staggered(&best, leads) {
+                    attempt(self, &mut best, trainers);
                 }
             }
             if let Some(trainers) = self.with_core_moved(&best)? {
-                let attempt = self.settle(trainers, fixed);
-                if attempt.simulation.seconds < best.simulation.seconds {
-                    best = attempt;
-                }
+                attempt(self, &mut best, trainers);
             }
             if self.is_close(&best) || best.simulation.seconds > 0.999 * before {
                 return Ok(best);
@@ -356,7 +426,7 @@ impl<'a> Search<'a> {
     /// Other schedules of a trainer: its best ones of other strategies and routes, those that spare its links, and mixes in groups
     /// of other sizes, since a group of mini-batches that its device batches in a row keeps the other trainers waiting.
     fn others(&mut self, t: &TrainerPlan) -> Result<Vec<Plan>, Invalid> {
-        let problem = self.problem.of_share(t.trainer, t.share, t.cores);
+        let problem = self.problem.of_step(t.trainer, t.share, t.cores, t.plan.schedule.after_step);
         let mut plans: Vec<Plan> = self.plans_of(&problem)?;
         let slowed = slowed_by_links(self.problem, t.trainer, &problem);
         if let Some(slowed) = slowed {
@@ -380,6 +450,32 @@ impl<'a> Search<'a> {
         Ok(others)
     }
 
+    /// The group whose trainers of a kind, in turn, batch this many mini-batches on their devices ahead of training, so that some batch
+    /// while others train: phases of all at once keep shared links busy and then idle. `None` where that is no other group.
+    fn staggered(&self, best: &Attempt, leads: [usize; 2]) -> Option<Vec<TrainerPlan>> {
+        let mut trainers = best.trainers.clone();
+        let mut is_other = false;
+        for i in 0..trainers.len() {
+            let turn = (0..i).filter(|&j| self.kinds[trainers[j].trainer] == self.kinds[trainers[i].trainer]).count();
+            let schedule = &mut trainers[i].plan.schedule;
+            let is_joint = |share: &ScheduleShare| {
+                share.in_place
+                    && share.hardware.training.iter().any(|r| share.hardware.batching.contains(r))
+                    && !Resource::on_cores(&schedule.resources, &share.hardware.training)
+            };
+            if schedule.policy == Policy::Sequential || !schedule.shares.iter().any(is_joint) {
+                continue;
+            }
+            let mut other = schedule.clone();
+            (other.policy, other.group) = (Policy::Interleaved, other.group.max(1));
+            other.keep = leads[turn % leads.len()].min(other.ready - other.group);
+            is_other |= other != *schedule;
+            *schedule = other;
+            self.refresh(&mut trainers[i]);
+        }
+        is_other.then_some(trainers)
+    }
+
     /// The group with a core moved from the trainer that waits longest to the one that waits least, both planned again.
     fn with_core_moved(&mut self, best: &Attempt) -> Result<Option<Vec<TrainerPlan>>, Invalid> {
         let waited = &best.simulation.waited;
@@ -395,7 +491,8 @@ impl<'a> Search<'a> {
         trainers[taker].cores += 1;
         for t in [giver, taker] {
             let TrainerPlan { trainer, share, cores, .. } = trainers[t];
-            trainers[t].plan = self.plans(trainer, share, cores)?.swap_remove(0);
+            let after_step = trainers[t].plan.schedule.after_step;
+            trainers[t].plan = self.plans_of(&self.problem.of_step(trainer, share, cores, after_step))?.swap_remove(0);
         }
         Ok(Some(trainers))
     }
@@ -419,6 +516,7 @@ fn balanced(problem: &GroupProblem, trainers: &[TrainerPlan]) -> Vec<f64> {
     let seconds = |t: &TrainerPlan, share: f64| {
         let of_share = problem.of_share(t.trainer, share, t.cores).settled(&t.plan.caches);
         let schedule = with_durations(&t.plan.schedule, &of_share).expect("the routes are the trainer's");
+        let schedule = Schedule { after_step: problem.all_reduce, ..schedule };
         simulate(&schedule).seconds
     };
     let line = |t: &TrainerPlan| {

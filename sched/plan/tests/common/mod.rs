@@ -132,6 +132,7 @@ impl TwoRoutes {
             group,
             keep,
             oversubscription: 1.1,
+            after_step: 0.0,
         }
     }
 }
@@ -200,6 +201,7 @@ impl CpuOnly {
             group: 0,
             keep: 0,
             oversubscription: 1.1,
+            after_step: 0.0,
         }
     }
 }
