@@ -21,6 +21,7 @@ mod position;
 mod ranks;
 mod recorder;
 mod rehearsal;
+mod reproduce;
 mod select;
 pub mod session;
 mod split;

@@ -455,3 +455,32 @@ fn shells_complete_commands_and_options() {
         assert_eq!(String::from_utf8_lossy(&output.expect("bash starts").stdout).trim(), "evaluate");
     }
 }
+
+#[test]
+fn reproduce() {
+    let bench = Bench::new();
+    let list = bench.json(&["reproduce"]);
+    let rows = list["rows"].as_array().expect("a list");
+    assert!(rows.len() > 90, "{}", rows.len());
+    for row in rows {
+        has(row, &["id", "name", "title", "how", "code", "note", "runs"]);
+    }
+    let json = bench.json(&["reproduce", "G:6", "P:6", "M:5", "--out", "page"]);
+    has(&json, &["rows", "statements", "hold"]);
+    let [roles, shift, drawing] = [0, 1, 2].map(|i| &json["rows"][i]);
+    assert_eq!((&roles["id"], &roles["name"]), (&"G:VI".into(), &"Table VI".into()));
+    has(&roles["statements"][0], &["says", "holds", "ours", "differs"]);
+    has(&roles["figures"][0], &["name", "unit", "paper", "predicted", "executed", "here"]);
+    assert_eq!(shift["figures"][1]["predicted"], 5.0);
+    assert_eq!((&drawing["runs"], &drawing["figures"]), (&false.into(), &serde_json::json!([])));
+    let read = |file: &str| fs::read_to_string(bench.path().join("page").join(file)).expect("written");
+    let written: Value = serde_json::from_str(&read("papers.json")).expect("JSON");
+    assert_eq!(written["rows"][1]["figures"], shift["figures"]);
+    assert!(read("papers.html").contains("the circular shift"));
+    let text = bench.text(&["reproduce", "P:6"]);
+    assert!(text.contains("holds (8 and 5)") && text.ends_with("1 of 1 statements hold\n"), "{text}");
+    bench.misused(&["reproduce", "M:20"], &["M:20", "lists them"]);
+    bench.misused(&["reproduce", "--out", "page"], &["--out", "--all"]);
+    let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/papers.md")).expect("there");
+    assert_eq!(bench.text(&["reproduce", "--document"]), document);
+}

@@ -17,6 +17,7 @@ mod plan;
 mod predict;
 mod profile;
 mod reorder;
+mod reproduce;
 mod screen;
 mod show;
 mod train;
@@ -85,6 +86,8 @@ enum Command {
     Predict(predict::Args),
     /// Compares cache policies: hit rates against cache size
     Cache(cache::Args),
+    /// Runs the tables and figures of the papers beside ours
+    Reproduce(reproduce::Args),
     /// Measures one part of the work, in the units of other systems' benchmarks
     Bench(bench::Args),
     /// Prints the script by which a shell completes commands and options
@@ -187,6 +190,7 @@ fn run(command: &Command, call: &Invocation<'_>) -> anyhow::Result<Outcome> {
         Command::Evaluate(args) => evaluate::run(args, call),
         Command::Predict(args) => predict::run(args, call),
         Command::Cache(args) => cache::run(args, &context()?, call),
+        Command::Reproduce(args) => reproduce::run(args, context, call),
         Command::Bench(args) => bench::run(args, call),
         Command::Completions(args) => completions::run(args),
     }

@@ -77,6 +77,23 @@ impl Sampled {
         Self::of(context, dataset, config)
     }
 
+    /// The accesses of a sampler's epochs on this dataset, with the first route's operator.
+    ///
+    /// # Errors
+    ///
+    /// Settings that do not fit the dataset, or no operator that samples so.
+    pub(crate) fn by(context: &RunContext, dataset: Arc<Dataset>, sampler: SamplerSettings) -> Result<Self> {
+        let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
+        let model = ModelSpec { layers: sampler.sampling.num_layers(), ..model };
+        let config = JobConfig { sampler, ..JobConfig::new(TrainingSpec { model, optimizer: Default::default() }) };
+        Self::of(context, dataset, config)
+    }
+
+    /// The operator, which gathers no features.
+    pub(crate) fn batching(&self) -> &dyn Batching {
+        self.batching.as_ref()
+    }
+
     fn of(context: &RunContext, dataset: Arc<Dataset>, config: JobConfig) -> Result<Self> {
         let registry = context.registry();
         let routes = routes(registry, &config.operators, config.sampler.sampling.kind())?;

@@ -6,13 +6,17 @@ use crate::MachineDescription;
 use crate::machine::{DeviceDescription, LinkDescription};
 
 /// Names of the machines that come with MorphGL, and their files.
-pub const NAMED: [(&str, &str); 7] = [
+pub const NAMED: [(&str, &str); 11] = [
     ("laptop", include_str!("../machines/laptop.toml")),
     ("a100", include_str!("../machines/a100.toml")),
     ("eight-v100", include_str!("../machines/eight-v100.toml")),
     ("morphgl-3090", include_str!("../machines/morphgl-3090.toml")),
     ("neutronorch-v100", include_str!("../machines/neutronorch-v100.toml")),
     ("unified-a5000", include_str!("../machines/unified-a5000.toml")),
+    ("unified-a100", include_str!("../machines/unified-a100.toml")),
+    ("tiering-v100", include_str!("../machines/tiering-v100.toml")),
+    ("ducati-2080ti", include_str!("../machines/ducati-2080ti.toml")),
+    ("direct-3090", include_str!("../machines/direct-3090.toml")),
     ("npu", include_str!("../machines/npu.toml")),
 ];
 

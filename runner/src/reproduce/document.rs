@@ -1,0 +1,66 @@
+//! `docs/papers.md`, made of the table of rows.
+
+use std::fmt::Write;
+
+use super::mechanisms::MECHANISMS;
+use super::row::{How, Row};
+
+/// The paper's name of a row, with its title.
+pub(crate) fn name_of(row: &Row) -> String {
+    format!("{}, {}", row.name(), row.title)
+}
+
+fn code(files: &[&str]) -> String {
+    files.iter().map(|file| format!("[`{file}`](../{file})")).collect::<Vec<_>>().join(", ")
+}
+
+/// The document of these papers.
+pub(crate) fn document(papers: &[(&str, &str, &[Row])]) -> String {
+    let mut text = String::from(
+        "# The papers, table by table\n\n\
+Made by `morphgl reproduce --document`, of the table that the command runs; a test compares the two.\n\
+`morphgl reproduce` lists the rows, `morphgl reproduce M:V` runs one, `--all` all of them, `--out DIR` writes a page.\n\n\
+Columns of a row: the paper's figure; predicted on the paper's machine; executed on the simulated accelerator; here, counted or \
+measured on this machine. Where our figures come from:\n\n| word | meaning |\n|---|---|\n",
+    );
+    let mut line = |args: std::fmt::Arguments<'_>| text.write_fmt(args).expect("writing to a string does not fail");
+    for (how, meaning) in How::ALL {
+        line(format_args!("| {} | {meaning} |\n", how.word()));
+    }
+    line(format_args!(
+        "\nStand-ins have the datasets' sizes divided by a factor, power laws of degrees, communities, and training nodes drawn by \
+degree; seeds per mini-batch are divided by the same factor, and counts multiplied by it. The factors stand in \
+[`runner/src/reproduce/stand_in.rs`](../runner/src/reproduce/stand_in.rs). No graph of the papers is read.\n\n"
+    ));
+    line(format_args!("## Systems and mechanisms\n\n| mechanism | paper | place | ours |\n|---|---|---|---|\n"));
+    for mechanism in MECHANISMS {
+        line(format_args!(
+            "| {} | {} | {} | {} |\n",
+            mechanism.name,
+            mechanism.paper,
+            code(mechanism.code),
+            mechanism.ours
+        ));
+    }
+    for (letter, title, rows) in papers {
+        line(format_args!("\n## {letter}: {title}\n\n| row | shows | ours | code | note |\n|---|---|---|---|---|\n"));
+        for row in *rows {
+            line(format_args!(
+                "| `{}` | {} | {} | {} | {} |\n",
+                row.id,
+                name_of(row),
+                row.how(),
+                code(row.code),
+                row.note
+            ));
+        }
+        line(format_args!("\nStatements that a run checks:\n\n| row | the paper says | ours |\n|---|---|---|\n"));
+        for row in rows.iter().filter(|row| row.run.is_some()) {
+            for statement in row.statements {
+                let ours = statement.differs.map_or("holds".to_string(), |why| format!("does not hold. {why}"));
+                line(format_args!("| `{}` | {} | {ours} |\n", row.id, statement.says));
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,83 @@
+//! What rows are made with: the operators of this program, and stand-ins, each generated once.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use morphgl_graph_store::Dataset;
+use morphgl_registry::{Fanouts, NeighborSettings, SamplerSettings, Sampling};
+
+use super::stand_in::StandIn;
+use super::workload::Workload;
+use crate::RunContext;
+use crate::session::{PlanChoice, Sampled, Session, SessionConfig};
+
+/// What rows are made with.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    pub(crate) context: RunContext,
+    /// By name and values per row.
+    graphs: Mutex<BTreeMap<(&'static str, usize), Arc<Dataset>>>,
+}
+
+impl Setting {
+    pub(crate) fn new(context: RunContext) -> Self {
+        Self { context, graphs: Mutex::default() }
+    }
+
+    /// A stand-in's graph, with one value per row: counting reads no features.
+    pub(crate) fn graph(&self, stand_in: &StandIn) -> Result<Arc<Dataset>> {
+        self.graph_with(stand_in, 1)
+    }
+
+    fn graph_with(&self, stand_in: &StandIn, dim: usize) -> Result<Arc<Dataset>> {
+        let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(graph) = graphs.get(&(stand_in.name, dim)) {
+            return Ok(Arc::clone(graph));
+        }
+        let graph = Arc::new(stand_in.generate(dim)?);
+        graphs.insert((stand_in.name, dim), Arc::clone(&graph));
+        Ok(graph)
+    }
+
+    /// The sampler of a stand-in, by fanouts and the paper's seeds per mini-batch, divided by the stand-in's scale.
+    pub(crate) fn sampled(&self, stand_in: &StandIn, fanouts: &str, seeds: usize) -> Result<Sampled> {
+        self.sampled_with(fanouts, stand_in, stand_in.seeds(seeds))
+    }
+
+    /// The sampler of a stand-in, by fanouts and this number of seeds.
+    pub(crate) fn sampled_with(&self, fanouts: &str, stand_in: &StandIn, batch_size: usize) -> Result<Sampled> {
+        let neighbor: NeighborSettings = fanouts.parse::<Fanouts>()?.into();
+        self.sampled_by(stand_in, Sampling::Neighbor(neighbor), batch_size)
+    }
+
+    /// The sampler of a stand-in.
+    pub(crate) fn sampled_by(&self, stand_in: &StandIn, sampling: Sampling, batch_size: usize) -> Result<Sampled> {
+        Sampled::by(&self.context, self.graph(stand_in)?, SamplerSettings { batch_size, ..sampling.into() })
+    }
+
+    /// A session that trains GraphSAGE on a stand-in with its features, by this number of seeds of the smaller graph; on a described
+    /// machine, or on this one.
+    pub(crate) fn session(
+        &self,
+        stand_in: &StandIn,
+        (fanouts, batch_size): (&str, usize),
+        machine: Option<&str>,
+        plan: PlanChoice,
+    ) -> Result<Session> {
+        let mut config = SessionConfig::default();
+        config.planning.machine = machine.map(PathBuf::from);
+        config.planning.batch.fanouts = Some(fanouts.parse()?);
+        config.planning.batch.batch_size = Some(batch_size);
+        config.training.epochs = Some(1);
+        config.training.plan = plan;
+        // Nobody watches it: its row is what is shown.
+        Ok(Session::new(RunContext::new()?, config).on(self.graph_with(stand_in, stand_in.dim)?))
+    }
+
+    /// Mini-batches of a stand-in, by fanouts and the paper's seeds per mini-batch, at the paper's size.
+    pub(crate) fn workload(&self, stand_in: &StandIn, fanouts: &str, seeds: usize) -> Result<Workload> {
+        Workload::count(stand_in, &self.sampled(stand_in, fanouts, seeds)?, seeds)
+    }
+}
