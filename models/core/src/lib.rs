@@ -9,6 +9,7 @@ mod optimizer;
 mod parameter;
 mod parameters;
 mod random;
+mod score;
 mod state;
 mod submission;
 mod work;
@@ -29,8 +30,9 @@ pub use optimizer::{Adam, OptimizerSpec, TrainingSpec, WeightDecayOn};
 pub use parameter::{Init, LayerShape, ParameterList, ParameterSpec};
 pub use parameters::{check_tensors, initial_parameters};
 pub use random::{Dropout, DropoutSite, RowPart};
+pub use score::{ClassCounts, Confusion, Predicted, ScoreKind};
 pub use state::{Moments, optimizer_state, read_optimizer_state};
-pub use submission::{CheckSettings, LossDescription, ModelDescription, Settings};
+pub use submission::{CheckSettings, LossDescription, ModelDescription, ScoreDescription, Settings};
 pub use work::StepWork;
 
 pub use checks::{

@@ -1,4 +1,4 @@
-//! Models and losses that crates submit, beside those of this crate.
+//! Models, losses and scores that crates submit, beside those of this crate.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -6,7 +6,8 @@ use std::hash::{Hash, Hasher};
 use morphgl_registry::{Error, ErrorKind, OptionSpec, Result, check_options};
 use serde_json::{Map, Value};
 
-use crate::{LayerShape, ParameterList};
+use crate::score::OWN_SCORES;
+use crate::{LayerShape, ParameterList, Predicted};
 
 /// Names of the models and losses of this crate.
 const OWN_MODELS: [&str; 6] = ["gcn", "sage", "gat", "gin", "mlp", "custom"];
@@ -94,6 +95,19 @@ pub struct LossDescription {
     pub check: CheckSettings,
 }
 
+/// A score of a crate. `inventory::submit! { SCORE }` submits it.
+#[derive(Clone, Copy)]
+pub struct ScoreDescription {
+    /// The name that `--score` takes: lower-case ASCII letters, digits and `-`.
+    pub name: &'static str,
+    /// What it is, in one line without a full stop.
+    pub summary: &'static str,
+    /// Whether the highest value is the best one.
+    pub highest_is_best: bool,
+    /// Its value of the labelled nodes of a set; NaN where it is not defined.
+    pub value: fn(&Predicted<'_>) -> f64,
+}
+
 impl ModelDescription {
     /// A model without settings.
     ///
@@ -152,8 +166,36 @@ impl LossDescription {
     }
 }
 
+impl ScoreDescription {
+    /// A score of which the highest value is the best.
+    ///
+    /// # Panics
+    ///
+    /// When the name has other characters or is one of MorphGL's own, which is seen when the crate is compiled.
+    pub const fn new(name: &'static str, summary: &'static str, value: fn(&Predicted<'_>) -> f64) -> Self {
+        check_name(name, &OWN_SCORES);
+        Self { name, summary, highest_is_best: true, value }
+    }
+
+    /// The same score, of which the lowest value is the best.
+    pub const fn lowest_is_best(mut self) -> Self {
+        self.highest_is_best = false;
+        self
+    }
+
+    /// The scores of all linked crates, by name.
+    ///
+    /// # Panics
+    ///
+    /// When two crates submit the same name.
+    pub fn linked() -> Vec<&'static ScoreDescription> {
+        by_name("score", inventory::iter::<ScoreDescription>.into_iter().map(|score| (score.name, score)))
+    }
+}
+
 inventory::collect!(ModelDescription);
 inventory::collect!(LossDescription);
+inventory::collect!(ScoreDescription);
 
 /// Refuses an empty name, other characters, and names that are taken.
 const fn check_name(name: &str, taken: &[&str]) {
@@ -215,4 +257,4 @@ macro_rules! identified_by_name {
     )+};
 }
 
-identified_by_name!(ModelDescription, LossDescription);
+identified_by_name!(ModelDescription, LossDescription, ScoreDescription);
