@@ -24,7 +24,7 @@ fn main() -> anyhow::Result<()> {
     let mut of_model = InferenceConfig::of(&model);
     of_model.data.dataset = cora;
     let mut trained = Trained::open(&RunContext::new()?, of_model, None, true)?;
-    for split in trained.evaluate(None)?.splits {
+    for split in trained.evaluate(None, &[])?.splits {
         println!("{}: {:.1}% of {}", split.split, 100.0 * split.score.accuracy(), split.nodes);
     }
     println!("classes of the first nodes: {:?}", trained.predict(&[0, 1, 2])?.classes);

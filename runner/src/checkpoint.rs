@@ -12,13 +12,14 @@ use anyhow::{Context, Result, bail, ensure};
 use morphgl_execute::TrainingState;
 use morphgl_model_core::F32View;
 use morphgl_platform::open_regular;
-use morphgl_registry::{NamedTensor, Score};
+use morphgl_registry::NamedTensor;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::Evaluated;
 use crate::position::Position;
 use crate::train::{Best, Progress, StopReason, TrainReport};
 
@@ -52,7 +53,7 @@ struct Header<'a> {
     replanned: u32,
     stop_reason: StopReason,
     best: Option<BestScores>,
-    test: Option<Score>,
+    test: Option<Evaluated>,
     position: Cow<'a, Position>,
     run: Cow<'a, Value>,
     /// Names of the tensors of each group, in order.
@@ -65,8 +66,8 @@ struct Header<'a> {
 #[derive(Serialize, Deserialize)]
 struct BestScores {
     epoch: u32,
-    valid: Score,
-    test: Option<Score>,
+    valid: Evaluated,
+    test: Option<Evaluated>,
 }
 
 /// Groups of tensors: prefixes of their names in the file.

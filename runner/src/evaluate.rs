@@ -3,14 +3,16 @@
 use anyhow::Result;
 use morphgl_execute::{Pool, PoolSettings, Stop, prepare};
 use morphgl_graph_store::Dataset;
+use morphgl_model_core::{Predicted, ScoreKind};
 use morphgl_profile::MemoryLimit;
 use morphgl_registry::{Batching, Error, Phase, Route, SamplerSettings, Score, SeedSet, Training, Transferring};
 use serde::{Deserialize, Serialize};
 
-use crate::Group;
 use crate::admission::{Excess, admit};
 use crate::budget::Purpose;
 use crate::build::OperatorBuilder;
+use crate::usage::Usage;
+use crate::{Evaluated, Group};
 
 /// How a model is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -25,6 +27,62 @@ pub enum Evaluation {
     None,
 }
 
+impl Evaluation {
+    /// Refuses a score that needs the logits of all nodes at once, where mini-batches are scored.
+    pub(crate) fn check(self, score: ScoreKind) -> Result<()> {
+        if self == Evaluation::Full || score.is_of_sums() {
+            return Ok(());
+        }
+        let why = "it is computed of the logits of all nodes, which evaluation on sampled mini-batches does not keep";
+        Err(Usage::error(format!(
+            "--score {score}: {why}; use --evaluation full, with more --memory if need be, or --score accuracy or loss"
+        )))
+    }
+}
+
+/// Logits of sets of nodes, and their labels.
+#[derive(Debug)]
+pub(crate) struct Inferred {
+    logits: Vec<f32>,
+    labels: Vec<i32>,
+    lengths: Vec<usize>,
+    num_classes: usize,
+}
+
+impl Inferred {
+    /// Computes them with all neighbours, in one pass over the graph, by a model of `num_classes` classes; with a `group`, each of its
+    /// trainers computes a part.
+    pub(crate) fn of(
+        training: &mut dyn Training,
+        dataset: &Dataset,
+        num_classes: usize,
+        sets: &[&[u32]],
+        group: Option<&Group>,
+    ) -> Result<Self> {
+        let Some(labels) = &dataset.labels else {
+            anyhow::bail!("{}: the dataset has no labels to evaluate with", dataset.name);
+        };
+        let nodes = sets.concat();
+        let logits = match group {
+            _ if nodes.is_empty() => Vec::new(),
+            None => training.infer(&nodes)?,
+            Some(group) => group.infer(training, &nodes)?,
+        };
+        let labels = nodes.iter().map(|&v| labels[v as usize]).collect();
+        Ok(Self { logits, labels, lengths: sets.iter().map(|set| set.len()).collect(), num_classes })
+    }
+
+    /// Of each set.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = Predicted<'_>> {
+        let (mut logits, mut labels) = (&self.logits[..], &self.labels[..]);
+        self.lengths.iter().map(move |&length| {
+            let rows = logits.split_off(..length * self.num_classes).expect("a row of logits per node");
+            let labels = labels.split_off(..length).expect("a label per node");
+            Predicted::new(rows, labels, self.num_classes)
+        })
+    }
+}
+
 /// Scores `sets` with all neighbours, in one pass over the graph, by a model of `num_classes` classes; with a `group`, each of its
 /// trainers computes a part of it, and all have the scores of its rank 0.
 ///
@@ -37,26 +95,16 @@ pub fn full(
     num_classes: usize,
     sets: &[&[u32]],
     group: Option<&Group>,
-) -> Result<Vec<Score>> {
-    let Some(labels) = &dataset.labels else {
-        anyhow::bail!("{}: the dataset has no labels to evaluate with", dataset.name);
+    score: ScoreKind,
+) -> Result<Vec<Evaluated>> {
+    let inferred = Inferred::of(training, dataset, num_classes, sets, group)?;
+    let evaluated = |predicted: Predicted<'_>| {
+        let sums = training.score_logits(predicted.logits(), predicted.labels(), num_classes)?;
+        let value = (!score.is_of_sums()).then(|| score.value(&sums, &predicted));
+        Ok(Evaluated { sums, value })
     };
-    let nodes = sets.concat();
-    if nodes.is_empty() {
-        return Ok(vec![Score::default(); sets.len()]);
-    }
-    let logits = match group {
-        None => training.infer(&nodes)?,
-        Some(group) => group.infer(training, &nodes)?,
-    };
-    let mut rest = logits.as_slice();
-    let score = |set: &&[u32]| {
-        let rows = rest.split_off(..set.len() * num_classes).expect("a row of logits per node");
-        let labels: Vec<i32> = set.iter().map(|&v| labels[v as usize]).collect();
-        training.score_logits(rows, &labels, num_classes)
-    };
-    let scores: Vec<Score> = sets.iter().map(score).collect::<Result<_, _>>()?;
-    group.map_or(Ok(scores.clone()), |group| group.scores_of_first(&scores))
+    let all: Vec<Evaluated> = inferred.sets().map(evaluated).collect::<Result<_>>()?;
+    group.map_or(Ok(all.clone()), |group| group.scores_of_first(&all))
 }
 
 /// Inputs of sampled evaluation.

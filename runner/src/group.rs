@@ -10,7 +10,7 @@ use morphgl_registry::{Operators, Score, Training};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::median;
+use crate::{Evaluated, median};
 
 /// How often an all-reduce is measured.
 const ALL_REDUCES: usize = 5;
@@ -189,7 +189,7 @@ impl Group {
     /// # Errors
     ///
     /// As [`Group::gather`], or trainers that have evaluated other sets of nodes.
-    pub fn scores_of_first(&self, own: &[Score]) -> Result<Vec<Score>> {
+    pub fn scores_of_first(&self, own: &[Evaluated]) -> Result<Vec<Evaluated>> {
         Ok(self.all_scores(own)?.swap_remove(0))
     }
 
@@ -200,22 +200,28 @@ impl Group {
     /// As [`Group::scores_of_first`].
     pub fn sum_scores(&self, own: &[Score]) -> Result<Vec<Score>> {
         let mut sums = vec![Score::default(); own.len()];
-        for scores in self.all_scores(own)? {
-            sums.iter_mut().zip(scores).for_each(|(sum, score)| *sum += score);
+        let own: Vec<Evaluated> = own.iter().map(|&sums| sums.into()).collect();
+        for scores in self.all_scores(&own)? {
+            sums.iter_mut().zip(scores).for_each(|(sum, score)| *sum += score.sums);
         }
         Ok(sums)
     }
 
     /// All-gather of the trainers' scores of the same sets of nodes, by rank.
-    fn all_scores(&self, own: &[Score]) -> Result<Vec<Vec<Score>>> {
+    fn all_scores(&self, own: &[Evaluated]) -> Result<Vec<Vec<Evaluated>>> {
         // As bits: JSON has no NaN.
-        let bits: Vec<[u64; 3]> = own.iter().map(|s| [s.loss_sum.to_bits(), s.correct, s.count]).collect();
+        type Bits = ([u64; 3], Option<u64>);
+        let bits =
+            |e: &Evaluated| ([e.sums.loss_sum.to_bits(), e.sums.correct, e.sums.count], e.value.map(f64::to_bits));
+        let bits: Vec<Bits> = own.iter().map(bits).collect();
         let all = self.gather(&bits)?;
         if let Some((rank, other)) = all.iter().enumerate().find(|(_, scores)| scores.len() != own.len()) {
             bail!("trainer {rank} has evaluated {} sets of nodes, trainer {} {}", other.len(), self.rank(), own.len());
         }
-        let score =
-            |&[loss_sum, correct, count]: &[u64; 3]| Score { loss_sum: f64::from_bits(loss_sum), correct, count };
+        let score = |&([loss_sum, correct, count], value): &Bits| Evaluated {
+            sums: Score { loss_sum: f64::from_bits(loss_sum), correct, count },
+            value: value.map(f64::from_bits),
+        };
         Ok(all.iter().map(|scores| scores.iter().map(score).collect()).collect())
     }
 

@@ -4,6 +4,7 @@ use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
 use morphgl_execute::{Event, Stop};
+use morphgl_model_core::ScoreKind;
 use morphgl_profile::Progress;
 
 /// What training begins with.
@@ -15,6 +16,8 @@ pub struct Beginning {
     pub epochs: u32,
     /// Whether early stopping may end training sooner.
     pub open: bool,
+    /// What the best model and early stopping go by.
+    pub score: ScoreKind,
     /// Mini-batches that were trained before this process, where the run is resumed; else 0.
     pub done: u64,
 }

@@ -1,16 +1,19 @@
 //! Early stopping, and the length of a run without `--epochs`.
 
-use morphgl_registry::Score;
+use morphgl_model_core::ScoreKind;
 use serde::{Deserialize, Serialize};
 
-use crate::Evaluation;
+use crate::{Evaluated, Evaluation};
 
 /// How long to train, and when to evaluate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainOptions {
     /// Maximum number of epochs.
     pub epochs: u32,
-    /// Epochs without a better validation accuracy after which training stops, checked at evaluations;
+    /// What the best model and early stopping go by.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub score: ScoreKind,
+    /// Epochs without a better validation score after which training stops, checked at evaluations;
     /// `None` never stops early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u32>,
@@ -26,7 +29,15 @@ pub struct TrainOptions {
 impl TrainOptions {
     /// A fixed number of epochs, each evaluated with all neighbours.
     pub fn epochs(epochs: u32) -> Self {
-        Self { epochs, patience: None, evaluation: Evaluation::Full, evaluate_every: 1, evaluation_workers: None }
+        let score = ScoreKind::default();
+        Self {
+            epochs,
+            score,
+            patience: None,
+            evaluation: Evaluation::Full,
+            evaluate_every: 1,
+            evaluation_workers: None,
+        }
     }
 
     /// Training until validation stops improving, with epochs of `steps_per_epoch` optimizer steps: [`Bound::PATIENCE`],
@@ -47,6 +58,10 @@ impl TrainOptions {
     pub(crate) fn least_epochs(&self) -> u32 {
         self.patience.map_or(self.epochs, |patience| patience.min(self.epochs))
     }
+}
+
+fn is_default(score: &ScoreKind) -> bool {
+    *score == ScoreKind::default()
 }
 
 /// A number of optimizer steps, rounded up to whole epochs, and a minimum number of epochs.
@@ -80,19 +95,23 @@ impl Bound {
 /// Early stopping: the best validation score so far, and its epoch.
 #[derive(Debug)]
 pub(crate) struct EarlyStopping {
+    score: ScoreKind,
     patience: Option<u32>,
-    best: Option<(u32, Score)>,
+    best: Option<(u32, Evaluated)>,
 }
 
 impl EarlyStopping {
-    /// Stops `patience` epochs after the best one; `None` never stops. `best` is the best one so far.
-    pub(crate) fn new(patience: Option<u32>, best: Option<(u32, Score)>) -> Self {
-        Self { patience, best }
+    /// Stops the patience of `options` after the best epoch by their score; without a patience never. `best` is the best one so far.
+    pub(crate) fn new(options: &TrainOptions, best: Option<(u32, Evaluated)>) -> Self {
+        Self { score: options.score, patience: options.patience, best }
     }
 
-    /// Records an epoch's validation score, and returns whether it is the best so far by accuracy, then by loss.
-    pub(crate) fn is_best(&mut self, epoch: u32, valid: &Score) -> bool {
-        let key = |s: &Score| (s.accuracy(), -s.loss());
+    /// Records an epoch's validation score, and returns whether it is the best so far by the score, then by loss. A score that is
+    /// not defined is worse than any other.
+    pub(crate) fn is_best(&mut self, epoch: u32, valid: &Evaluated) -> bool {
+        let sign = if self.score.highest_is_best() { 1.0 } else { -1.0 };
+        let value = |e: &Evaluated| Some(sign * e.score(self.score)).filter(|value| !value.is_nan());
+        let key = |e: &Evaluated| (value(e).unwrap_or(f64::NEG_INFINITY), -e.sums.loss());
         let better = self.best.as_ref().is_none_or(|(_, best)| key(valid) > key(best));
         if better {
             self.best = Some((epoch, *valid));

@@ -4,24 +4,24 @@ use std::time::Instant;
 
 use anyhow::Result;
 use morphgl_execute::{CountersByOperator, EpochReport, EpochRow, Event, Stop, TrainingState, add_counters};
-use morphgl_registry::{NamedTensor, Score};
+use morphgl_registry::NamedTensor;
 use serde::{Deserialize, Serialize};
 
 use crate::median;
 use crate::position::Position;
 use crate::stopping::{EarlyStopping, TrainOptions};
 use crate::watcher::Watcher;
-use crate::{Evaluation, Executor, evaluate};
+use crate::{Evaluated, Evaluation, Executor, evaluate};
 
-/// The best model so far, by validation accuracy, then validation loss.
+/// The best model so far, by the validation score of [`TrainOptions::score`], then validation loss.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Best {
     /// Its epoch.
     pub epoch: u32,
     /// Its validation score.
-    pub valid: Score,
+    pub valid: Evaluated,
     /// Its test score, where the dataset has test nodes.
-    pub test: Option<Score>,
+    pub test: Option<Evaluated>,
     /// Its parameters.
     pub parameters: Vec<NamedTensor>,
 }
@@ -47,7 +47,7 @@ pub struct TrainReport {
     /// The best model; `None` when nothing was evaluated.
     pub best: Option<Best>,
     /// Test score of the final model: the best one, or the last one without validation nodes.
-    pub test: Option<Score>,
+    pub test: Option<Evaluated>,
     /// Why training ended.
     pub stop_reason: StopReason,
 }
@@ -155,7 +155,7 @@ impl Trainer {
         observe: &mut dyn FnMut(&Event<'_>),
     ) -> Result<TrainReport> {
         let best = progress.report.best.as_ref().map(|best| (best.epoch, best.valid));
-        let mut stopping = EarlyStopping::new(self.options.patience, best);
+        let mut stopping = EarlyStopping::new(&self.options, best);
         if progress.report.stop_reason == StopReason::Interrupted {
             progress.report.stop_reason = StopReason::Epochs;
         }
@@ -234,7 +234,8 @@ impl Trainer {
         } else {
             None
         };
-        let row = row(progress, done, start.elapsed().as_secs_f64(), scores.map(|(valid, _)| valid));
+        let valid = scores.map(|(valid, _)| valid);
+        let row = row(progress, done, start.elapsed().as_secs_f64(), valid);
         if let Some((valid, test)) = scores
             && stopping.is_best(epoch, &valid)
         {
@@ -255,16 +256,19 @@ impl Trainer {
     }
 
     /// Scores of the validation nodes and of the test nodes, `None` without test nodes that have a label.
-    fn evaluate(&mut self) -> Result<(Score, Option<Score>)> {
+    fn evaluate(&mut self) -> Result<(Evaluated, Option<Evaluated>)> {
         let dataset = std::sync::Arc::clone(&self.executor.dataset);
         let sets: [&[u32]; 2] = [&dataset.splits.valid, &dataset.splits.test];
-        let scores = match self.options.evaluation {
-            Evaluation::Sampled => self.executor.sampled(&sets, self.options.evaluation_workers)?,
+        let scores: Vec<Evaluated> = match self.options.evaluation {
+            Evaluation::Sampled => {
+                let scores = self.executor.sampled(&sets, self.options.evaluation_workers)?;
+                scores.into_iter().map(Evaluated::from).collect()
+            }
             _ => {
                 let num_classes = self.executor.config.spec.model.num_classes;
-                let group = self.executor.group.clone();
+                let (group, score) = (self.executor.group.clone(), self.options.score);
                 self.executor.with_all_threads(|training| {
-                    evaluate::full(training, &dataset, num_classes, &sets, group.as_deref())
+                    evaluate::full(training, &dataset, num_classes, &sets, group.as_deref(), score)
                 })?
             }
         };
@@ -273,15 +277,16 @@ impl Trainer {
 }
 
 /// The row of the epoch under way, or done.
-fn row(progress: &Progress, done: EpochReport, evaluation_seconds: f64, valid: Option<Score>) -> EpochRow {
+fn row(progress: &Progress, done: EpochReport, evaluation_seconds: f64, valid: Option<Evaluated>) -> EpochRow {
     EpochRow {
         epoch: progress.epoch,
         seconds: done.seconds,
         evaluation_seconds,
         loss: done.score.loss(),
         train_accuracy: done.score.accuracy(),
-        valid_loss: valid.map(|valid| valid.loss()),
-        valid_accuracy: valid.map(|valid| valid.accuracy()),
+        valid_loss: valid.map(|valid| valid.sums.loss()),
+        valid_accuracy: valid.map(|valid| valid.sums.accuracy()),
+        valid_score: valid.and_then(|valid| valid.value),
         predicted_seconds: progress.predicted_seconds,
         replanned: progress.replanned,
         report: done,

@@ -112,9 +112,9 @@ fn a_session_has_the_bits_of_the_command_and_resumes_as_it_does() {
     let resumed = Session::new(context.clone(), longer).resume(&run).expect("it goes on");
     assert_eq!(figures(&resumed.json), figures(&whole.json));
     let mut trained = Trained::open(&context, InferenceConfig::of(&run), None, true).expect("a model");
-    let scores = trained.evaluate(None).expect("it has splits");
+    let scores = trained.evaluate(None, &[]).expect("it has splits");
     let test = scores.splits.iter().find(|split| split.split == "test").expect("test nodes");
-    assert_eq!(Some(test.score.accuracy()), whole.report.test.map(|score| score.accuracy()));
+    assert_eq!(Some(test.score.accuracy()), whole.report.test.map(|score| score.sums.accuracy()));
     let nodes: Vec<u32> = (0..600).collect();
     let predictions = trained.predict(&nodes).expect("memory");
     let labels = graph().labels.clone().expect("labels");

@@ -8,6 +8,7 @@ mod model;
 mod optimizer;
 mod parameter;
 mod parameters;
+mod predicted;
 mod random;
 mod score;
 mod state;
@@ -29,11 +30,15 @@ pub use model::{Activation, Attention, ModelKind, ModelSpec, Normalization};
 pub use optimizer::{Adam, OptimizerSpec, TrainingSpec, WeightDecayOn};
 pub use parameter::{Init, LayerShape, ParameterList, ParameterSpec};
 pub use parameters::{check_tensors, initial_parameters};
+pub use predicted::{ClassCounts, Confusion, Predicted};
 pub use random::{Dropout, DropoutSite, RowPart};
-pub use score::{ClassCounts, Confusion, Predicted, ScoreKind};
+pub use score::ScoreKind;
 pub use state::{Moments, optimizer_state, read_optimizer_state};
 pub use submission::{CheckSettings, LossDescription, ModelDescription, ScoreDescription, Settings};
 pub use work::StepWork;
+
+#[doc(hidden)]
+pub use inventory as __inventory;
 
 pub use checks::{
     broken_parameter, check_batch, check_context, check_loss, check_model, nothing_accumulated, refuse_submitted,

@@ -6,12 +6,13 @@ use std::hash::{Hash, Hasher};
 use morphgl_registry::{Error, ErrorKind, OptionSpec, Result, check_options};
 use serde_json::{Map, Value};
 
-use crate::score::OWN_SCORES;
 use crate::{LayerShape, ParameterList, Predicted};
 
-/// Names of the models and losses of this crate.
+/// Names of the models, losses and scores of this crate.
 const OWN_MODELS: [&str; 6] = ["gcn", "sage", "gat", "gin", "mlp", "custom"];
 const OWN_LOSSES: [&str; 1] = ["cross-entropy"];
+pub(crate) const OWN_SCORES: [&str; 6] =
+    ["accuracy", "loss", "balanced-accuracy", "macro-f1", "roc-auc", "average-precision"];
 
 /// Settings of a model or a loss: those that are declared, and the values of those that are given.
 #[derive(Debug, Clone, Copy)]
@@ -95,7 +96,7 @@ pub struct LossDescription {
     pub check: CheckSettings,
 }
 
-/// A score of a crate. `inventory::submit! { SCORE }` submits it.
+/// A score of a crate: its name and its function. [`submit_score!`](crate::submit_score) submits it.
 #[derive(Clone, Copy)]
 pub struct ScoreDescription {
     /// The name that `--score` takes: lower-case ASCII letters, digits and `-`.
@@ -196,6 +197,14 @@ impl ScoreDescription {
 inventory::collect!(ModelDescription);
 inventory::collect!(LossDescription);
 inventory::collect!(ScoreDescription);
+
+/// Registers a score, a constant of type [`ScoreDescription`], in each program that links the crate.
+#[macro_export]
+macro_rules! submit_score {
+    ($score:expr) => {
+        $crate::__inventory::submit! { $score }
+    };
+}
 
 /// Refuses an empty name, other characters, and names that are taken.
 const fn check_name(name: &str, taken: &[&str]) {

@@ -95,7 +95,7 @@ const LAST: ScoreDescription =
     })
     .lowest_is_best();
 
-inventory::submit! { LAST }
+morphgl_model_core::submit_score! { LAST }
 
 #[test]
 fn a_submitted_score_is_found_by_its_name() {

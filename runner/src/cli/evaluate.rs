@@ -2,17 +2,20 @@
 
 use clap::Parser;
 use indicatif::HumanCount;
+use morphgl_model_core::{ClassCounts, ScoreKind};
 use serde_json::{Map, Value, json};
 
 use super::show;
 use super::{Invocation, Outcome};
-use crate::session::{InferenceConfig, Trained};
+use crate::session::{InferenceConfig, Scores, Trained};
+use crate::usage::Usage;
 use crate::{Evaluation, RunContext, values};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl train cora --save cora.safetensors && morphgl evaluate cora.safetensors cora
   morphgl evaluate runs/cora                                   the model of a run, on its dataset, sampled as it did
+  morphgl evaluate runs/cora --score macro-f1 --score roc-auc --classes     more scores, and those of each class
   morphgl evaluate model.safetensors products --evaluation sampled --fanouts 15,10,5
   morphgl evaluate model.safetensors papers --memory 8GiB      read from disk where it does not fit
   mpirun -n 4 morphgl evaluate model.safetensors products      each rank computes a part of every layer")]
@@ -23,12 +26,40 @@ pub(crate) struct Args {
     /// memory, and with any --sampler but neighbor]
     #[arg(long, value_parser = values::one_of::<Evaluation, _>(["full", "sampled"]))]
     evaluation: Option<Evaluation>,
+    /// Another score than accuracy and loss: balanced-accuracy, macro-f1, roc-auc, average-precision, or one of a linked crate, which
+    /// `morphgl ops` lists; repeatable
+    #[arg(long)]
+    score: Vec<ScoreKind>,
+    /// Precision, recall and F1 of each class, too
+    #[arg(long)]
+    classes: bool,
+}
+
+/// Precision, recall and F1 of each class, by split.
+fn classes(scores: &Scores) -> anyhow::Result<String> {
+    let mut rows = Vec::new();
+    for split in &scores.splits {
+        let Some(confusion) = &split.confusion else {
+            return Err(Usage::error("--classes: sampled mini-batches keep no predictions; use --evaluation full"));
+        };
+        for (class, counts) in confusion.classes().enumerate() {
+            let name = scores.class_names.as_ref().map_or(class.to_string(), |names| names[class].clone());
+            let value = |of: fn(&ClassCounts) -> Option<f64>| of(&counts).map_or("–".into(), |x| format!("{x:.4}"));
+            let nodes = HumanCount(counts.nodes).to_string();
+            let values = [ClassCounts::precision, ClassCounts::recall, ClassCounts::f1].map(value);
+            rows.push([split.split.to_string(), name, nodes].into_iter().chain(values).collect());
+        }
+    }
+    Ok(show::table(&["split", "class", "nodes", "precision", "recall", "F1"], &rows, &[0, 1]))
 }
 
 pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome> {
     let context = &RunContext::of_inference(call.process, call.stop.clone(), call.observer(), args.trained.time_limit)?;
+    if args.classes && args.evaluation == Some(Evaluation::Sampled) {
+        return Err(Usage::error("--classes: sampled mini-batches keep no predictions; use --evaluation full"));
+    }
     let mut trained = Trained::open(context, args.trained.clone(), call.dataset.clone(), true)?;
-    let scores = trained.evaluate(args.evaluation)?;
+    let scores = trained.evaluate(args.evaluation, &args.score)?;
     // A split without labels has no score.
     let rows: Vec<Vec<String>> = scores
         .splits
@@ -38,17 +69,35 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
             let nodes = if s.count < split.nodes as u64 { format!("{scored} of {nodes}") } else { nodes.to_string() };
             let value = |text: String| if s.count > 0 { text } else { "–".to_string() };
             let (accuracy, loss) = (format!("{:.2}%", 100.0 * s.accuracy()), format!("{:.4}", s.loss()));
-            vec![split.split.to_string(), nodes, value(accuracy), value(loss)]
+            let others = args.score.iter().zip(&split.values).map(|(kind, &of)| match of.is_nan() {
+                true => "–".to_string(),
+                false => kind.words(of),
+            });
+            [split.split.to_string(), nodes, value(accuracy), value(loss)].into_iter().chain(others).collect()
         })
         .collect();
     let score = |split: &crate::session::SplitScore| {
         let s = split.score;
         let unlabelled = split.nodes as u64 - s.count;
-        json!({ "nodes": s.count, "unlabelled": unlabelled, "accuracy": s.accuracy(), "loss": s.loss() })
+        let scores: Map<String, Value> =
+            args.score.iter().zip(&split.values).map(|(kind, value)| (kind.to_string(), json!(value))).collect();
+        let mut json = json!({
+            "nodes": s.count, "unlabelled": unlabelled, "accuracy": s.accuracy(), "loss": s.loss(), "scores": scores,
+        });
+        if let Some(confusion) = split.confusion.as_ref().filter(|_| args.classes) {
+            json["confusion"] = json!(confusion.rows().collect::<Vec<_>>());
+        }
+        json
     };
     let mut json: Map<String, Value> =
         scores.splits.iter().map(|split| (split.split.to_string(), score(split))).collect();
-    let mut text = show::table(&["split", "nodes", "accuracy", "loss"], &rows, &[0]);
+    let names: Vec<String> = args.score.iter().map(ScoreKind::to_string).collect();
+    let columns: Vec<&str> =
+        ["split", "nodes", "accuracy", "loss"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let mut text = show::table(&columns, &rows, &[0]);
+    if args.classes {
+        text += &classes(&scores)?;
+    }
     let sampling = trained.sampling();
     text.extend(scores.sampled_by.iter().map(|by| format!("mini-batches sampled by {by}: {sampling}\n")));
     json.insert("evaluation".to_string(), json!(scores.evaluation));

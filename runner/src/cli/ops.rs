@@ -1,7 +1,7 @@
 //! `morphgl ops`: the operators, and the routes they form here.
 
 use clap::Parser;
-use morphgl_model_core::{LossDescription, ModelDescription};
+use morphgl_model_core::{LossDescription, ModelDescription, ScoreDescription};
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{OptionSpec, Phase, SamplingSpec, Status};
 use serde_json::json;
@@ -48,7 +48,7 @@ fn options(samplings: &[SamplingSpec], status: &[Status<'_>]) -> String {
     text
 }
 
-/// A model or a loss of a linked crate.
+/// A model, a loss or a score of a linked crate.
 struct Submitted {
     what: &'static str,
     name: &'static str,
@@ -60,8 +60,10 @@ fn submitted() -> Vec<Submitted> {
     let models = ModelDescription::linked().into_iter();
     let models = models.map(|m| Submitted { what: "model", name: m.name, summary: m.summary, settings: m.settings });
     let losses = LossDescription::linked().into_iter();
+    let scores = ScoreDescription::linked().into_iter();
     models
         .chain(losses.map(|l| Submitted { what: "loss", name: l.name, summary: l.summary, settings: l.settings }))
+        .chain(scores.map(|s| Submitted { what: "score", name: s.name, summary: s.summary, settings: &[] }))
         .collect()
 }
 
@@ -161,6 +163,7 @@ pub(crate) fn run(args: &Args, context: &RunContext) -> anyhow::Result<Outcome> 
         json!({
             "machine": machine, "isa": SimdLevel::current().name(), "operators": operators, "routes": routes,
             "samplers": samplers, "models": listed("model"), "losses": listed("loss"),
+            "scores": listed("score"),
         }),
     ))
 }

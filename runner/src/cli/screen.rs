@@ -91,6 +91,8 @@ struct Screen {
     max_epochs: u32,
     /// Whether early stopping may end the run sooner.
     open: bool,
+    /// Characters of the column of the run's score, where it is another than accuracy or loss.
+    score: Option<usize>,
     /// Moving average of the loss.
     loss: f64,
 }
@@ -102,11 +104,13 @@ const OPEN_BAR: &str = "{spinner} {msg:40} {pos} of at most {len} batches  {per_
 impl Screen {
     /// Where early stopping may end training sooner, the table has only evaluated epochs.
     fn new(show: Show, beginning: Beginning) -> Self {
-        let Beginning { steps_per_epoch, epochs: max_epochs, open, done } = beginning;
-        show.line("epoch     loss  train     valid     seconds  batches/s   M edges/s  waiting");
+        let Beginning { steps_per_epoch, epochs: max_epochs, open, score, done } = beginning;
+        let score = (!score.is_of_sums()).then(|| format!("{score:>7}"));
+        let column = score.as_ref().map_or(String::new(), |score| format!("{score}  "));
+        show.line(format_args!("epoch     loss  train     valid     {column}seconds  batches/s   M edges/s  waiting"));
         let bar = show.bar(if open { OPEN_BAR } else { BAR }, steps_per_epoch as u64 * u64::from(max_epochs));
         bar.set_position(done);
-        Self { show, bar, max_epochs, open, loss: f64::NAN }
+        Self { show, bar, max_epochs, open, score: score.map(|score| score.len()), loss: f64::NAN }
     }
 
     fn show(&mut self, event: &Event<'_>) {
@@ -138,8 +142,10 @@ impl Screen {
         if self.open && row.valid_accuracy.is_none() && !report.stopped {
             return;
         }
+        let value = row.valid_score.map_or("–".into(), |value| format!("{value:.4}"));
+        let score = self.score.map_or(String::new(), |width| format!("{value:>width$}  "));
         let line = format!(
-            "{:>5}  {:>7.4}  {:>6.2}%  {:>8}  {:>7.2}  {:>9.2}  {:>10.2}  {:>6.0}%",
+            "{:>5}  {:>7.4}  {:>6.2}%  {:>8}  {score}{:>7.2}  {:>9.2}  {:>10.2}  {:>6.0}%",
             row.epoch,
             row.loss,
             100.0 * row.train_accuracy,

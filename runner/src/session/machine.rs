@@ -76,6 +76,7 @@ fn refuse(planning: &PlanningOptions, training: &TrainingOptions) -> anyhow::Res
         ("--evaluation", training.evaluation.is_some_and(|evaluation| evaluation != Evaluation::None), learned),
         ("--patience", training.patience.is_some(), learned),
         ("--evaluate-every", training.evaluate_every.is_some(), learned),
+        ("--score", training.score.is_some(), learned),
         ("--init", training.init.is_some(), learned),
         ("--save", training.save.is_some(), learned),
         ("--shard", training.shard.is_some(), "ranks of MPI train on machines that there are"),

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches};
+use morphgl_model_core::ScoreKind;
 
 pub use batch::BatchOptions;
 pub use limits::LimitOptions;
@@ -92,9 +93,14 @@ pub struct TrainingOptions {
     /// (at least 10 epochs); without validation 300 steps (at least 5 epochs)]
     #[arg(long)]
     pub epochs: Option<u32>,
-    /// Stops after this many epochs without a better validation accuracy
+    /// Stops after this many epochs without a better validation score
     #[arg(long)]
     pub patience: Option<u32>,
+    /// What the best model and early stopping go by, on the validation nodes: accuracy, loss, balanced-accuracy, macro-f1, roc-auc,
+    /// average-precision, or a score of a linked crate, which `morphgl ops` lists. All but accuracy and loss need
+    /// --evaluation full [default: accuracy]
+    #[arg(long)]
+    pub score: Option<ScoreKind>,
     /// How to evaluate: with all neighbours, on sampled mini-batches, or not at all
     /// [default: full; sampled where that does not fit in memory, and with any --sampler but neighbor]
     #[arg(long, value_parser = values::one_of::<Evaluation, _>(["full", "sampled", "none"]))]

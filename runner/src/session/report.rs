@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
+use morphgl_model_core::ScoreKind;
 use morphgl_plan::{Phase, Plan, Plans, Problem, Time};
 use morphgl_platform::SimdLevel;
 use morphgl_profile::{CandidateProfile, Outcome};
@@ -239,6 +240,8 @@ pub(crate) struct Run<'a> {
     pub(crate) title: String,
     /// What the mean loss is of; empty where the training operator alone knows.
     pub(crate) loss: String,
+    /// What the best model is chosen by.
+    pub(crate) score: ScoreKind,
     pub(crate) dataset: &'a Dataset,
     pub(crate) profile: &'a Profile,
     pub(crate) problem: &'a Problem,
@@ -266,6 +269,7 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     let mut page = common(Some(run.profile), run.plans, run.plan, &rows, run.simulated);
     page.title = run.title;
     page.loss = run.loss;
+    page.score = (!run.score.is_of_sums()).then(|| run.score.to_string());
     page.dataset = dataset(run.dataset);
     page.summary = format!(
         "{} nodes, {} edges, {} features, {} classes.",
@@ -291,6 +295,7 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
         valid_loss: e.valid_loss,
         train_accuracy: Some(e.train_accuracy).filter(|a| learned && a.is_finite()),
         valid_accuracy: e.valid_accuracy,
+        valid_score: e.valid_score,
         event: match (e.replanned, e.report.stopped) {
             (0, false) => String::new(),
             (0, true) => "interrupted".to_string(),
@@ -300,9 +305,11 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     page.epochs = run.report.epochs.iter().map(epoch).collect();
     page.trainers = trainers::rows(run.trainers, run.simulated);
     page.imbalance_seconds = run.trainers.first().map(|part| part.imbalance_seconds_per_epoch);
-    page.test_accuracy = run.report.test.map(|t| t.accuracy());
+    page.test_accuracy = run.report.test.map(|t| t.sums.accuracy());
+    page.test_score = run.report.test.and_then(|t| t.value);
     page.best_epoch = run.report.best.as_ref().map(|best| best.epoch);
-    page.best_valid_accuracy = run.report.best.as_ref().map(|b| b.valid.accuracy());
+    page.best_valid_accuracy = run.report.best.as_ref().map(|b| b.valid.sums.accuracy());
+    page.best_valid_score = run.report.best.as_ref().and_then(|b| b.valid.value);
     page.measured_seconds = run.report.median_epoch_seconds();
     let seconds: f64 = run.report.epochs.iter().map(|e| e.seconds).sum();
     for used in &mut page.utilisation {

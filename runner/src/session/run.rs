@@ -127,6 +127,7 @@ pub(super) fn train(session: &Session, resumed: Option<&Path>) -> Result<RunResu
         trainers: &parts,
         title: format!("{} on {}", configured.job.spec.model.kind, dataset.name),
         loss: configured.job.spec.model.loss_title(),
+        score: options.score,
         dataset,
         profile: &state.profile,
         problem: &state.problem,
@@ -148,7 +149,7 @@ pub(super) fn train(session: &Session, resumed: Option<&Path>) -> Result<RunResu
     let save = session.config.training.save.as_deref();
     let unwritten = output::write(done.run_dir, save, model, page, done.recorder);
     let why = stop_reason(state.open, &done.report, options, state.plan.num_batches());
-    let mut result = summary(&done.report, &state.plan, &why, context.memory().peak());
+    let mut result = summary(&done.report, options.score, &state.plan, &why, context.memory().peak());
     let json = &mut result.json;
     (json["unified"], json["layer_split"]) = (Value::Null, Value::Null);
     for summary in summaries {
@@ -191,6 +192,9 @@ fn check(session: &Session, resumed: Option<&Path>) -> Result<()> {
         }
         if training.evaluate_every.is_some() {
             return Err(Usage::error("--evaluate-every: --evaluation none never evaluates; leave one of the two out"));
+        }
+        if training.score.is_some() {
+            return Err(Usage::error("--score: --evaluation none never evaluates; leave one of the two out"));
         }
     }
     if training.exchange.is_some() && !matches!(training.plan, PlanChoice::Unified | PlanChoice::Auto) {
@@ -254,6 +258,7 @@ fn run(session: &Session, setup: &mut Setup) -> Result<Done> {
         steps_per_epoch: state.plan.num_batches(),
         epochs: options.epochs,
         open: state.open && options.patience.is_some(),
+        score: options.score,
         done: 0,
     };
     let mut trainer = Trainer { executor, options };

@@ -224,6 +224,9 @@ pub struct EpochRow {
     pub valid_loss: Option<f64>,
     /// Validation accuracy, where it was evaluated.
     pub valid_accuracy: Option<f64>,
+    /// The validation score that the best model is chosen by, where it was evaluated and is another than accuracy or loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_score: Option<f64>,
     /// Seconds predicted by the plan it began with.
     pub predicted_seconds: f64,
     /// How often the rest of it was planned again.

@@ -35,6 +35,12 @@ pub struct Report {
     pub bottleneck_phase: Option<Phase>,
     /// What the mean loss is of, such as `cross-entropy`; empty where not known.
     pub loss: String,
+    /// The score that the best model is chosen by, where it is another than accuracy or loss.
+    pub score: Option<String>,
+    /// Its value on the test nodes.
+    pub test_score: Option<f64>,
+    /// Its best value on the validation nodes.
+    pub best_valid_score: Option<f64>,
     /// The epoch whose model is kept.
     pub best_epoch: Option<u32>,
     /// Test accuracy, 0 to 1.
@@ -113,6 +119,8 @@ pub struct Epoch {
     pub train_accuracy: Option<f64>,
     /// Validation accuracy, 0 to 1.
     pub valid_accuracy: Option<f64>,
+    /// Value of [`Report::score`] on the validation nodes.
+    pub valid_score: Option<f64>,
     /// An event in it, such as `re-planned`, or empty. Shown in the epochs' charts and table.
     pub event: String,
 }

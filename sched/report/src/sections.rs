@@ -90,6 +90,17 @@ pub(crate) fn tiles(report: &Report) -> String {
         (None, Some(valid)) => tile("Validation accuracy", &valid, "best of all epochs"),
         (None, None) => {}
     }
+    if let Some(score) = &report.score {
+        let four = |value: f64| format!("{value:.4}");
+        match (finite(report.test_score), finite(report.best_valid_score)) {
+            (Some(test), valid) => {
+                let below = valid.map(|v| format!("validation {}{in_epoch}", four(v))).unwrap_or_default();
+                tile(&format!("Test {score}"), &four(test), &below);
+            }
+            (None, Some(valid)) => tile(&format!("Validation {score}"), &four(valid), "best of all epochs"),
+            (None, None) => {}
+        }
+    }
     if out.is_empty() { out } else { format!(r#"<dl class="tiles">{out}</dl>"#) }
 }
 
@@ -197,6 +208,10 @@ pub(crate) fn curves(report: &Report) -> String {
     let loss = if report.loss.is_empty() { "loss" } else { &report.loss };
     curve("Loss", &format!("Mean {loss}"), Scale::Plain, [|e| e.loss, |e| e.valid_loss])
         + &curve("Accuracy", "Share of nodes right", Scale::Percent, [|e| e.train_accuracy, |e| e.valid_accuracy])
+        + &report
+            .score
+            .as_ref()
+            .map_or(String::new(), |score| curve("Score", score, Scale::Plain, [|_| None, |e| e.valid_score]))
 }
 
 /// Training operators, plans, what-if results and operators.

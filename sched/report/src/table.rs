@@ -152,7 +152,7 @@ pub(crate) fn operators(rows: &[OperatorSeconds]) -> String {
 /// The table of epochs, with the columns that any of them fills.
 pub(crate) fn epochs(rows: &[Epoch]) -> String {
     type Column = (&'static str, fn(&Epoch) -> Option<String>);
-    const COLUMNS: [Column; 8] = [
+    const COLUMNS: [Column; 9] = [
         ("#Epoch", |e| Some(e.epoch.to_string())),
         ("#Measured", |e| e.seconds.map(time)),
         ("#Predicted", |e| e.predicted_seconds.map(time)),
@@ -160,6 +160,7 @@ pub(crate) fn epochs(rows: &[Epoch]) -> String {
         ("#Validation loss", |e| e.valid_loss.map(plain)),
         ("#Training accuracy", |e| e.train_accuracy.map(|a| percent(a, 2))),
         ("#Validation accuracy", |e| e.valid_accuracy.map(|a| percent(a, 2))),
+        ("#Validation score", |e| e.valid_score.map(|s| format!("{s:.4}"))),
         ("Event", |e| (!e.event.is_empty()).then(|| escape(&e.event))),
     ];
     let (names, cells): (Vec<_>, Vec<_>) =

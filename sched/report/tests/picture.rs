@@ -204,6 +204,7 @@ fn every_text_is_escaped_everywhere() {
         seconds: Some(1.0),
         loss: Some(1.0),
         valid_accuracy: Some(0.5),
+        valid_score: Some(0.25),
         event: nasty(),
         ..Epoch::default()
     };
@@ -426,7 +427,7 @@ proptest! {
         let v = |i: usize| values[i % values.len()];
         let epochs = (0..values.len()).map(|i| Epoch {
             epoch: i as u32, seconds: v(i), predicted_seconds: v(i + 1), loss: v(i + 2), valid_loss: v(i + 3),
-            train_accuracy: v(i + 4), valid_accuracy: v(i + 5), event: if i % 5 == 0 { text.clone() } else { String::new() },
+            train_accuracy: v(i + 4), valid_accuracy: v(i + 5), valid_score: v(i + 6), event: if i % 5 == 0 { text.clone() } else { String::new() },
         });
         let report = Report {
             title: text.clone(), predicted_seconds: v(0), measured_seconds: v(1), bound_seconds: v(2), test_accuracy: v(3),

@@ -1,12 +1,15 @@
 //! Residual gated graph convolution (Bresson & Laurent, arXiv 1711.07553), with PyG's parameters: a model with a layer of its own.
-//! The focal loss (Lin et al., ICCV 2017): a loss of its own.
+//! The focal loss (Lin et al., ICCV 2017): a loss of its own. The lowest recall of a class: a score of its own.
 
 use morphgl_layers::burn_tensor::Tensor;
 use morphgl_layers::burn_tensor::activation::{log_softmax, sigmoid};
 use morphgl_layers::{
     Adjacency, LayerInput, LossInput, SubmittedLoss, SubmittedModel, edge_destinations, edge_sources, sum_edges,
 };
-use morphgl_model_core::{Init, LayerShape, LossDescription, ModelDescription, ModelSpec, ParameterList, Settings};
+use morphgl_model_core::{
+    Init, LayerShape, LossDescription, ModelDescription, ModelSpec, ParameterList, Predicted, ScoreDescription,
+    Settings,
+};
 use morphgl_registry::{Block, OptionSpec, OptionType};
 
 const AGGREGATION: OptionSpec = OptionSpec::new(
@@ -70,3 +73,11 @@ fn losses(input: &LossInput<'_>) -> Tensor<2> {
 }
 
 morphgl_layers::submit_loss! { FOCAL }
+
+const WORST_RECALL: ScoreDescription = ScoreDescription::new("worst-recall", "lowest recall of a class", worst_recall);
+
+fn worst_recall(predicted: &Predicted<'_>) -> f64 {
+    predicted.confusion().classes().filter_map(|class| class.recall()).fold(f64::NAN, f64::min)
+}
+
+morphgl_model_core::submit_score! { WORST_RECALL }

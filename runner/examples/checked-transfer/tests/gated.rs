@@ -1,4 +1,4 @@
-//! The model and the loss of this crate.
+//! The model, the loss and the score of this crate.
 
 mod outside;
 
@@ -21,17 +21,18 @@ fn the_model_and_the_loss_conform() {
     check(&Subject { submitted: &models, ..Subject::new(&morphgl_training_cpu_burn::DESCRIPTION) });
 }
 
-/// The walk-through of a model and a loss outside of the repository, and the binary that it links.
+/// The walk-through of a model, a loss and a score outside of the repository, and the binary that it links.
 #[test]
 fn the_model_and_the_loss_conform_outside_of_the_workspace() {
-    let binary = outside::conforms("## A model and a loss\n", include_str!("../src/gated.rs"), "morphgl");
-    let line = "train --model gated --loss focal --epochs 2 --hidden 8 --threads 1 --profile-seconds 0.1 --json";
+    let binary = outside::conforms("## A model, a loss and a score\n", include_str!("../src/gated.rs"), "morphgl");
+    let line = "train --model gated --loss focal --score worst-recall --epochs 2 --hidden 8 --threads 1 --profile-seconds 0.1 --json";
     let output = Command::new(binary).args(line.split_whitespace()).output().expect("the binary starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
     let model = &report["config"]["spec"]["model"];
     assert_eq!((model["kind"].as_str(), model["loss"].as_str()), (Some("gated"), Some("focal")));
     assert_eq!(report["epochs"].as_array().map(Vec::len), Some(2));
+    assert_eq!(report["score"], "worst-recall");
 }
 
 struct Morphgl {
@@ -81,6 +82,7 @@ fn they_are_listed_with_their_settings() {
         ops[what].as_array().expect("a list").iter().map(|entry| entry["name"].as_str().expect("a name")).collect()
     };
     assert_eq!((names("models"), names("losses")), (vec!["gated"], vec!["focal"]));
+    assert_eq!(names("scores"), ["worst-recall"]);
     assert_eq!(ops["losses"][0]["settings"][0]["name"], "gamma");
     let text = |line: &str| String::from_utf8(morphgl.output(line).stdout).expect("text");
     assert!(text("ops").contains("--model gated") && text("ops --options").contains("gamma = number, default 2"));
@@ -155,12 +157,45 @@ fn early_stopping_goes_by_the_loss() {
     assert_eq!(epochs.len(), best.expect("an epoch") + 3, "two epochs without a better one");
 }
 
+/// A submitted score is what the best model and early stopping go by: the best epoch is the one with the highest recall of the worst
+/// class, then the least loss. It stands in the run's files, its report, and the scores of an evaluation.
+#[test]
+fn early_stopping_goes_by_the_score() {
+    let morphgl = Morphgl::new();
+    let train =
+        "train graph --training Training_CPU_Native --score worst-recall --lr 0.1 --patience 3 --evaluation full";
+    let train = format!("{train} {SMALL}");
+    let report = morphgl.json(&format!("{train} --epochs 60 --run whole"));
+    let epochs = report["epochs"].as_array().expect("a list");
+    assert!(epochs.len() < 60 && report["ended"] == "patience", "{} epochs, {}", epochs.len(), report["ended"]);
+    let of = |epoch: &Value, name: &str| epoch[name].as_f64().expect("a figure");
+    let key = |at: &usize| (of(&epochs[*at], "valid_score"), -of(&epochs[*at], "valid_loss"));
+    let best = (0..epochs.len()).max_by(|a, b| key(a).partial_cmp(&key(b)).expect("numbers")).expect("an epoch");
+    assert_eq!(report["best_epoch"].as_u64().map(|epoch| epoch as usize), Some(best));
+    assert_eq!(epochs.len(), best + 4, "three epochs without a better one");
+    assert_eq!(report["best_valid_score"], epochs[best]["valid_score"]);
+
+    morphgl.json(&format!("{train} --epochs 1 --run parts"));
+    morphgl.json("train --resume parts --epochs 60 --json");
+    assert!(morphgl.read("parts/model.safetensors") == morphgl.read("whole/model.safetensors"), "the same model");
+    let scores = morphgl.json("evaluate whole --threads 1 --score worst-recall --json");
+    let evaluated = scores["valid"]["scores"]["worst-recall"].as_f64().expect("a score");
+    assert!((evaluated - of(&epochs[best], "valid_score")).abs() < 1e-6, "{evaluated}");
+    let page = String::from_utf8(morphgl.read("whole/report.html")).expect("text");
+    assert!(page.contains("Test worst-recall") && page.contains("Validation score"), "the score by its name");
+    let again = morphgl.json("train --config whole/config.toml graph --epochs 1 --json");
+    assert_eq!(again["score"], "worst-recall");
+    let refused = morphgl.refused(&format!("train graph {SMALL} --score worst-recall --evaluation sampled"));
+    assert!(refused.contains("--score worst-recall") && refused.contains("--evaluation full"), "{refused}");
+}
+
 #[test]
 fn what_is_unknown_or_wrong_is_refused_with_what_there_is() {
     let morphgl = Morphgl::new();
     for (options, words) in [
         ("--model gate", "use one of gcn, sage, gat, gin, mlp, custom, gated"),
         ("--loss hinge", "use one of cross-entropy, focal"),
+        ("--score f1", "average-precision, worst-recall"),
         (
             "--model gated --model-option agregation=sum",
             "--model-option: \"agregation\" is none of its options; did you mean",

@@ -112,6 +112,9 @@ class Epoch(Brief):
 class Training(Brief):
     """A training run. `model` has the parameters of MorphGL's own models; a torch module has its own itself."""
 
+    score: str
+    test_score: Optional[float]
+    best_valid_score: Optional[float]
     test_accuracy: Optional[float]
     test_loss: Optional[float]
     best_valid_accuracy: Optional[float]
@@ -128,11 +131,12 @@ class Training(Brief):
 
 @dataclass(repr=False)
 class Score(Brief):
-    """Accuracy (0 to 1) and mean loss of the nodes with a label; None where there are none."""
+    """Accuracy (0 to 1) and mean loss of the nodes with a label, and the scores that `score=` names; None where there are none."""
 
     nodes: int
     accuracy: Optional[float]
     loss: Optional[float]
+    scores: Dict[str, Optional[float]]
     document: Dict[str, Any]
 
 

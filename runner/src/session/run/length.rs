@@ -26,6 +26,7 @@ impl Session {
             options.patience = Some(patience);
         }
         options.evaluate_every = self.config.training.evaluate_every.unwrap_or(options.evaluate_every);
+        options.score = self.config.training.score.unwrap_or_default();
         options
     }
 }

@@ -80,7 +80,8 @@ fn read(session: &Session, dir: &Path, context: &RunContext) -> anyhow::Result<R
     if is_done(status.as_ref()) && (stopped_early || progress.epoch >= configured.training.epochs) {
         let why = stop_reason(state.open, &progress.report, &configured.training, state.plan.num_batches());
         context.remark(format_args!("{}: the run is done ({why}); --epochs trains longer", dir.display()));
-        let mut outcome = summary(&progress.report, &state.plan, &why, context.memory().peak());
+        let mut outcome =
+            summary(&progress.report, configured.training.score, &state.plan, &why, context.memory().peak());
         outcome.json["run"] = json!(lossy(dir));
         outcome.json["resumed"] = Value::Null;
         return Ok(Err(outcome));

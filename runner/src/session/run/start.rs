@@ -46,6 +46,7 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     };
     let validated = dataset.any_labelled(&dataset.splits.valid);
     let unread = training.patience.map(|_| "--patience").or(training.evaluate_every.map(|_| "--evaluate-every"));
+    let unread = unread.or(training.score.map(|_| "--score"));
     if let Some(option) = unread.filter(|_| !validated) {
         return Err(nothing_validated(option));
     }
@@ -83,6 +84,9 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     }
     let mut options = session.options(plan.num_batches(), evaluation, validated);
     options.evaluation_workers = trained::fewer_workers(&problem, plan, available);
+    if validated {
+        evaluation.check(options.score)?;
+    }
     let path = session.config.planning.data.dataset.as_deref();
     let configured = Configured {
         dataset: path.map(std::path::absolute).transpose()?,

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use indicatif::HumanCount;
 use morphgl_execute::CountersByOperator;
+use morphgl_model_core::ScoreKind;
 use morphgl_plan::Time;
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
 use serde_json::{Value, json};
 
 use super::RunResult;
-use crate::{JobConfig, Plan, StopReason, TrainOptions, TrainReport, words};
+use crate::{Evaluated, JobConfig, Plan, StopReason, TrainOptions, TrainReport, words};
 
 /// A number of epochs in words, with the optimizer steps that they take: `3 epochs (30 steps)`.
 fn epochs_and_steps(epochs: u32, steps_per_epoch: usize) -> String {
@@ -88,12 +89,18 @@ fn counter_lines(counters: &CountersByOperator) -> String {
 }
 
 /// Scores, times, counters and the stop reason of a run, and the process's `peak` memory in bytes.
-pub(super) fn summary(report: &TrainReport, plan: &Plan, stop_reason: &str, peak: u64) -> RunResult {
-    let percent = |x: f64| format!("{:.2}%", 100.0 * x);
+pub(super) fn summary(report: &TrainReport, kind: ScoreKind, plan: &Plan, stop_reason: &str, peak: u64) -> RunResult {
+    let score = |which: &str, evaluated: &Evaluated| {
+        let accuracy = format!("accuracy {}", ScoreKind::Accuracy.words(evaluated.sums.accuracy()));
+        match kind {
+            ScoreKind::Accuracy => format!("{which} {accuracy}"),
+            kind => format!("{which} {kind} {} ({accuracy})", kind.words(evaluated.score(kind))),
+        }
+    };
     let best = report.best.as_ref();
     let test = report.test;
-    let valid = best.map(|b| format!("best validation accuracy {} in epoch {}", percent(b.valid.accuracy()), b.epoch));
-    let tested = test.map(|t| format!("test accuracy {}", percent(t.accuracy())));
+    let valid = best.map(|b| format!("{} in epoch {}", score("best validation", &b.valid), b.epoch));
+    let tested = test.map(|t| score("test", &t));
     let scores: Vec<String> = valid.into_iter().chain(tested).collect();
     let mut text = scores.join("; ");
     text.extend((!text.is_empty()).then_some('\n'));
@@ -108,9 +115,12 @@ pub(super) fn summary(report: &TrainReport, plan: &Plan, stop_reason: &str, peak
     text += &counter_lines(&counters);
     text += &format!("{stop_reason}; peak memory {}\n", words::bytes(peak));
     let json = json!({
-        "test_accuracy": test.map(|t| t.accuracy()),
-        "test_loss": test.map(|t| t.loss()),
-        "best_valid_accuracy": best.map(|b| b.valid.accuracy()),
+        "score": kind,
+        "test_score": test.map(|t| t.score(kind)),
+        "best_valid_score": best.map(|b| b.valid.score(kind)),
+        "test_accuracy": test.map(|t| t.sums.accuracy()),
+        "test_loss": test.map(|t| t.sums.loss()),
+        "best_valid_accuracy": best.map(|b| b.valid.sums.accuracy()),
         "best_epoch": best.map(|b| b.epoch),
         "epochs": report.epochs,
         "predicted_epoch_seconds": predicted,

@@ -1,11 +1,12 @@
 //! Scores of a dataset's splits.
 
+use morphgl_model_core::{Confusion, Predicted, ScoreKind};
 use morphgl_registry::{Key, Score};
 use serde_json::Value;
 
 use super::Trained;
 use crate::budget::Purpose;
-use crate::evaluate::{self, Sampled};
+use crate::evaluate::{Inferred, Sampled};
 use crate::{Evaluation, MemoryLimit, OperatorBuilder};
 
 /// The score of a split.
@@ -17,6 +18,10 @@ pub struct SplitScore {
     pub nodes: usize,
     /// Accuracy and loss of those with a label; of no nodes where none has.
     pub score: Score,
+    /// The values of the scores that were asked for, in their order; NaN where one is not defined.
+    pub values: Vec<f64>,
+    /// How many nodes of each class are predicted to be of each, where the evaluation was with all neighbours.
+    pub confusion: Option<Confusion>,
 }
 
 /// The scores of a trained model.
@@ -24,6 +29,8 @@ pub struct SplitScore {
 pub struct Scores {
     /// The splits that have nodes.
     pub splits: Vec<SplitScore>,
+    /// Names of the classes, where the model file has them.
+    pub class_names: Option<Vec<String>>,
     /// How they were evaluated.
     pub evaluation: Evaluation,
     /// What sampled the mini-batches of a sampled evaluation.
@@ -33,12 +40,13 @@ pub struct Scores {
 }
 
 impl Trained {
-    /// Scores the dataset's splits: as `requested`, else with all neighbours where they fit in memory and the model was trained so.
+    /// Scores the dataset's splits: as `requested`, else with all neighbours where they fit in memory and the model was trained so;
+    /// accuracy and loss always, and what `kinds` name.
     ///
     /// # Errors
     ///
-    /// No splits; an evaluation that does not fit in memory; a failing operator, or rank.
-    pub fn evaluate(&mut self, requested: Option<Evaluation>) -> anyhow::Result<Scores> {
+    /// No splits; an evaluation that does not fit in memory, or that does not keep what a score needs; a failing operator, or rank.
+    pub fn evaluate(&mut self, requested: Option<Evaluation>, kinds: &[ScoreKind]) -> anyhow::Result<Scores> {
         self.batch().check_sampling(&self.config.spec.model)?;
         let splits = &self.dataset.splits;
         let sets: [&[u32]; 3] = [&splits.train, &splits.valid, &splits.test];
@@ -54,11 +62,24 @@ impl Trained {
             ranks.check_same(&[("--evaluation".to_string(), requested)])?;
             evaluation = ranks.agree_on_evaluation(evaluation)?;
         }
+        kinds.iter().try_for_each(|&kind| evaluation.check(kind))?;
         let threads = self.config.num_threads(context.registry());
-        let scores = match evaluation {
+        let num_classes = self.config.spec.model.num_classes;
+        let of_sums = |score: Score| {
+            // Scores of sums alone are left, which look at no logits.
+            let none = Predicted::new(&[], &[], num_classes);
+            (score, kinds.iter().map(|kind| kind.value(&score, &none)).collect(), None)
+        };
+        let scores: Vec<(Score, Vec<f64>, Option<Confusion>)> = match evaluation {
             Evaluation::Full => {
-                let num_classes = self.config.spec.model.num_classes;
-                evaluate::full(self.training.as_mut(), &self.dataset, num_classes, &sets, group)?
+                let inferred = Inferred::of(self.training.as_mut(), &self.dataset, num_classes, &sets, group)?;
+                let mut scored = Vec::new();
+                for predicted in inferred.sets() {
+                    let sums = self.training.score_logits(predicted.logits(), predicted.labels(), num_classes)?;
+                    let values = kinds.iter().map(|kind| kind.value(&sums, &predicted)).collect();
+                    scored.push((sums, values, Some(predicted.confusion())));
+                }
+                scored
             }
             _ => {
                 self.batch().differences().iter().for_each(|how| context.remark(how));
@@ -82,14 +103,20 @@ impl Trained {
                 {
                     return Err(self.too_little(limit, excess));
                 }
-                sampled.scores(&sets)?
+                sampled.scores(&sets)?.into_iter().map(of_sums).collect()
             }
         };
-        let of_split =
-            |((split, set), score): ((&'static str, &[u32]), Score)| SplitScore { split, nodes: set.len(), score };
         let all = ["train", "valid", "test"].into_iter().zip(sets).zip(scores);
+        let of_split = all.map(|((split, set), (score, values, confusion))| SplitScore {
+            split,
+            nodes: set.len(),
+            score,
+            values,
+            confusion,
+        });
         Ok(Scores {
-            splits: all.map(of_split).filter(|split| split.nodes > 0).collect(),
+            splits: of_split.filter(|split| split.nodes > 0).collect(),
+            class_names: self.class_names.clone(),
             evaluation,
             sampled_by: (evaluation == Evaluation::Sampled).then(|| self.route.batching.clone()),
             ranks: context.ranks().map(|ranks| ranks.inference_summary(threads)).transpose()?,

@@ -156,6 +156,7 @@ fn epochs(count: u32, seconds: f64) -> Vec<Epoch> {
             valid_loss: Some(0.55 + 2.6 * (-t / 2.8).exp() * noise.next()),
             train_accuracy: (epoch % 2 == 1).then(|| 0.915 - 0.61 * (-t / 3.1).exp()),
             valid_accuracy: Some(0.884 - 0.55 * (-t / 2.6).exp() * noise.next()),
+            valid_score: None,
             event: if epoch == 7 { "re-planned: batching became slower".into() } else { String::new() },
         }
     };

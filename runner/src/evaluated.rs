@@ -1,0 +1,37 @@
+//! How a model does on a set of nodes: what training, checkpoints and groups keep of an evaluation.
+
+use morphgl_model_core::ScoreKind;
+use morphgl_registry::Score;
+use serde::{Deserialize, Serialize};
+
+/// How a model does on a set of nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Evaluated {
+    /// Sums over the nodes with a label.
+    #[serde(flatten)]
+    pub sums: Score,
+    /// The run's score where it is not a function of the sums; NaN, in JSON null, where it is not defined.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "nan_for_null")]
+    pub value: Option<f64>,
+}
+
+fn nan_for_null<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    Ok(Some(Option::deserialize(deserializer)?.unwrap_or(f64::NAN)))
+}
+
+impl Evaluated {
+    /// The value of the score that it was evaluated by.
+    pub fn score(&self, kind: ScoreKind) -> f64 {
+        match kind {
+            ScoreKind::Accuracy => self.sums.accuracy(),
+            ScoreKind::Loss => self.sums.loss(),
+            _ => self.value.unwrap_or(f64::NAN),
+        }
+    }
+}
+
+impl From<Score> for Evaluated {
+    fn from(sums: Score) -> Self {
+        Self { sums, value: None }
+    }
+}
