@@ -68,6 +68,18 @@ def test_train_evaluate_predict(learnable, tmp_path):
     assert all((same.model.arrays[name] == values).all() for name, values in loaded.arrays.items())
 
 
+def test_training_and_evaluation_by_other_scores(learnable):
+    done = morphgl.train(learnable, "sage", epochs=3, score="macro-f1", **SMALL)
+    values = [epoch.document["valid_score"] for epoch in done.epochs]
+    assert done.score == "macro-f1" and done.best_valid_score == max(values) == values[done.best_epoch]
+    scores = morphgl.evaluate(learnable, done.model, score=["macro-f1", "roc-auc"])
+    assert scores["valid"].scores["macro-f1"] == pytest.approx(done.best_valid_score)
+    assert 0.5 < scores["test"].scores["roc-auc"] <= 1
+    assert morphgl.evaluate(learnable, done.model)["test"].scores == {}
+    with pytest.raises(ValueError, match="macro-f1"):
+        morphgl.train(learnable, "sage", epochs=1, score="f1", **SMALL)
+
+
 def test_the_command_trains_alike(learnable, tmp_path):
     binary = os.environ.get("MORPHGL_BINARY")
     if not binary:
