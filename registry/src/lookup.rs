@@ -42,15 +42,13 @@ impl Registry {
     }
 
     /// The simulated ones of the operators that the linked crates submitted, on a described machine with its accelerators: all are
-    /// available there but those between devices, whose connections no description has yet, and no other operator is.
+    /// available there, and no other operator is.
     ///
     /// # Errors
     ///
     /// As [`Registry::collect`].
     pub fn described(machine: Machine) -> Result<Self> {
-        let simulated = inventory::iter::<Description>
-            .into_iter()
-            .filter(|operator| operator.simulated && !operator.between_devices);
+        let simulated = inventory::iter::<Description>.into_iter().filter(|operator| operator.simulated);
         let on_it = |description: &Description| Description {
             probe: |_| Ok(()),
             accelerators: |_| Vec::new(),

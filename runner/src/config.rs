@@ -31,6 +31,9 @@ pub struct JobConfig {
     /// Whether operators are built on every device of a backend, as a group of trainers needs them, or on its first device alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub every_device: bool,
+    /// Whether routes lead from every device of a backend to every other, as devices with roles need them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub roles: bool,
     /// For a dataset on disk, the budget of host memory in which operators cache it until a plan chooses another size, in bytes;
     /// `None` for one in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,6 +79,7 @@ impl JobConfig {
             operators: OperatorChoice::default(),
             options: BTreeMap::new(),
             every_device: false,
+            roles: false,
             disk_bytes: None,
             cache: CachePolicy::Auto,
             cache_bytes: None,

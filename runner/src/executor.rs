@@ -8,12 +8,13 @@ use anyhow::{Result, bail};
 use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, TrainingState};
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::SplitStatistics;
-use morphgl_plan::{Drift, PaceHistory, Plan, Plans, Problem, Replanned, Replanner};
-use morphgl_registry::{BatchId, Score, Training, VirtualClock};
+use morphgl_plan::{Drift, PaceHistory, Plan, Plans, Problem, Replanned, Replanner, Schedule};
+use morphgl_registry::{BatchId, Key, Route, Score, Training, Transferring, VirtualClock};
 
 use crate::budget::Purpose;
 use crate::build::keep_one_of_each;
 use crate::evaluate::Sampled;
+use crate::factored::{Factored, FactoredExecutor};
 use crate::position::{PartialEpoch, Position, append};
 use crate::split::SplitPlan;
 use crate::unified::{Followers, Others, Unified, later};
@@ -26,7 +27,7 @@ pub struct Executor {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) config: JobConfig,
     pub(crate) context: RunContext,
-    inner: morphgl_execute::Executor,
+    inner: Inner,
     pub(crate) group: Option<Arc<Group>>,
     plan: Plan,
     /// The problem with the durations measured so far; `None` for a fixed plan.
@@ -45,6 +46,60 @@ pub struct Executor {
     followers: Option<Followers>,
     /// What is computed beside training, and predicted seconds of the first epoch; `None` where training is exact.
     split: Option<(SplitStatistics, f64)>,
+}
+
+/// What runs epochs.
+#[derive(Debug)]
+enum Inner {
+    /// One trainer, or the leading one of several, by its schedule.
+    Scheduled(Box<morphgl_execute::Executor>),
+    /// Devices with roles.
+    Roles(Box<FactoredExecutor>),
+}
+
+impl Inner {
+    fn num_batches(&self) -> u32 {
+        match self {
+            Self::Scheduled(executor) => executor.num_batches(),
+            Self::Roles(devices) => devices.roles.num_batches(),
+        }
+    }
+
+    fn training_key(&self) -> &Key {
+        match self {
+            Self::Scheduled(executor) => executor.training_key(),
+            Self::Roles(devices) => devices.roles.training_key(),
+        }
+    }
+
+    fn training_mut(&mut self) -> morphgl_execute::Result<&mut dyn Training> {
+        match self {
+            Self::Scheduled(executor) => executor.training_mut(),
+            Self::Roles(devices) => Ok(devices.roles.trainers_mut()?.swap_remove(0)),
+        }
+    }
+
+    /// Changes the schedule; roles are those of a plan of their own.
+    fn set_schedule(&mut self, schedule: &Schedule) -> morphgl_execute::Result<()> {
+        match self {
+            Self::Scheduled(executor) => executor.set_schedule(schedule),
+            Self::Roles(_) => Ok(()),
+        }
+    }
+
+    /// Works with the first route of the leading trainer.
+    fn with_route<R>(
+        &mut self,
+        work: impl FnOnce(&Route, &mut dyn Transferring, &mut dyn Training) -> R,
+    ) -> morphgl_execute::Result<R> {
+        match self {
+            Self::Scheduled(executor) => {
+                let (route, transferring, training) = executor.share_mut(0)?;
+                Ok(work(route, transferring, training))
+            }
+            Self::Roles(devices) => devices.roles.with_route(work),
+        }
+    }
 }
 
 impl Executor {
@@ -87,7 +142,7 @@ impl Executor {
             dataset,
             config,
             context,
-            inner,
+            inner: Inner::Scheduled(Box::new(inner)),
             group,
             plan,
             problem,
@@ -113,7 +168,37 @@ impl Executor {
         let (operators, followers) = Followers::new(&mut job, unified, start, settings)?;
         job.operators = operators;
         let executor = Self::timed(job, &unified.leading_plan(), None, settings, followers.clock())?;
-        Ok(Self { inner: executor.inner.in_order_of_training(), followers: Some(followers), ..executor })
+        let inner = match executor.inner {
+            Inner::Scheduled(leading) => Inner::Scheduled(Box::new(leading.in_order_of_training())),
+            roles @ Inner::Roles(_) => roles,
+        };
+        Ok(Self { inner, followers: Some(followers), ..executor })
+    }
+
+    /// An executor of devices with roles. The plan is fixed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executor::new`].
+    pub fn factored(mut job: Job, factored: &Factored, settings: ExecutorSettings) -> Result<Self> {
+        let devices = FactoredExecutor::new(&mut job, factored, settings)?;
+        let Job { dataset, config, context, .. } = job;
+        Ok(Self {
+            dataset,
+            config,
+            context,
+            inner: Inner::Roles(Box::new(devices)),
+            group: None,
+            plan: factored.plan.clone(),
+            problem: None,
+            drifted: false,
+            paces: PaceHistory::default(),
+            plans: None,
+            changed: None,
+            within: None,
+            followers: None,
+            split: None,
+        })
     }
 
     /// An executor of layer-split training, from mini-batch `start` on, and whether it is to be restored there. The plan is fixed.
@@ -150,6 +235,9 @@ impl Executor {
         self.inner.set_schedule(&plan.schedule)?;
         (self.plan, self.problem, self.drifted) = (plan, problem, drifted);
         (self.paces, self.plans, self.within) = (paces, None, within);
+        if let Inner::Roles(devices) = &mut self.inner {
+            return devices.restore(training);
+        }
         training.restore(self.inner.training_mut()?)?;
         self.followers.as_mut().map_or(Ok(()), |followers| followers.restore(training))
     }
@@ -262,15 +350,17 @@ impl Executor {
             }
             if replanned.is_some() { Control::Cut } else { Control::Continue }
         };
-        let lead = |stop: &Stop, others: Option<&Others<'_>>| {
-            inner.train_on(epoch, &batches, so_far, stop, &mut |event| observe(event, others))
-        };
-        let report = match followers {
-            None => lead(stop, None)?,
+        let report = match (inner, followers) {
+            (Inner::Roles(devices), _) => devices.train_on(epoch, so_far, stop, &mut observe)?,
+            (Inner::Scheduled(inner), None) => {
+                inner.train_on(epoch, &batches, so_far, stop, &mut |event| observe(event, None))?
+            }
             // All trainers of a group train mini-batches in their order.
-            Some(followers) => {
-                let led =
-                    followers.train((epoch, &batches, trained), before, stop, |stop, others| lead(stop, Some(others)));
+            (Inner::Scheduled(inner), Some(followers)) => {
+                let lead = |stop: &Stop, others: &Others<'_>| {
+                    inner.train_on(epoch, &batches, so_far, stop, &mut |event| observe(event, Some(others)))
+                };
+                let led = followers.train((epoch, &batches, trained), before, stop, lead);
                 followers.others(before).events().for_each(|event| watcher.observe(&event));
                 led?
             }
@@ -331,7 +421,10 @@ impl Executor {
 
     /// Transport of the group's all-reduces, and why it was chosen; `None` for a single trainer.
     pub fn exchange(&self) -> Option<&str> {
-        self.followers.as_ref().map(Followers::exchange)
+        match &self.inner {
+            Inner::Roles(devices) => Some(&devices.exchange),
+            Inner::Scheduled(_) => self.followers.as_ref().map(Followers::exchange),
+        }
     }
 
     /// Threads of the job.
@@ -373,18 +466,20 @@ impl Executor {
     pub fn sampled(&mut self, sets: &[&[u32]], max_workers: Option<usize>) -> Result<Vec<Score>> {
         let share = &self.plan.schedule.shares[0];
         let (workers, threads) = (max_workers.unwrap_or(usize::MAX).min(share.workers), share.threads_per_worker);
-        let (route, transferring, training) = self.inner.share_mut(0)?;
-        let mut sampled = Sampled {
-            builder: OperatorBuilder { dataset: &self.dataset, config: &self.config, context: &self.context },
-            purpose: Purpose::EvaluationBesideTraining,
-            route,
-            workers,
-            threads,
-            memory: None,
-            transferring,
-            training,
-            group: self.group.as_deref(),
-        };
-        sampled.scores(sets)
+        let (dataset, config, context, group) = (&self.dataset, &self.config, &self.context, self.group.as_deref());
+        self.inner.with_route(|route, transferring, training| {
+            let mut sampled = Sampled {
+                builder: OperatorBuilder { dataset, config, context },
+                purpose: Purpose::EvaluationBesideTraining,
+                route,
+                workers,
+                threads,
+                memory: None,
+                transferring,
+                training,
+                group,
+            };
+            sampled.scores(sets)
+        })?
     }
 }

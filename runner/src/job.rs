@@ -55,7 +55,12 @@ impl Job {
     pub fn new(context: &RunContext, dataset: Arc<Dataset>, config: JobConfig) -> Result<Self> {
         let context = context.clone();
         let mut routes = job_routes(context.registry(), &config)?;
+        // A machine that is described has no routes between devices but those of devices with roles, and one that is named.
+        let named = config.operators.transferring.is_some();
+        routes.retain(|r| !r.is_between_devices() || config.roles || named || context.machine().is_none());
         match config.every_device {
+            // Routes of the other direction come last: of several alike, plans of one trainer have the first.
+            true if config.roles => routes.sort_by_key(|r| r.is_between_devices() && r.batched_at < r.trained_at),
             // The last devices batch for the first, whatever their numbers: each pair once.
             true => routes.retain(|r| !r.is_between_devices() || r.batched_at > r.trained_at),
             false => routes = to_first_devices(routes),

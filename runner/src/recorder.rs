@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use morphgl_execute::{Activity, Event};
-use morphgl_plan::{Phase, Plan, Schedule, ScheduleShare, Span, timeline};
+use morphgl_plan::{Phase, Plan, RolesWork, Schedule, ScheduleShare, Span, timeline};
 use morphgl_registry::{BatchId, Key, Registry};
 use morphgl_report::{Bar, Lane, Mark, Timeline, Work};
 
+use crate::factored::Factored;
 use crate::train::Progress;
 use crate::unified::Unified;
 
@@ -57,7 +58,12 @@ struct Lanes {
     lanes: Vec<Lane>,
     indices: HashMap<String, usize>,
     simulated: Simulated,
+    /// Whether a lane is a role of a device, whatever it holds.
+    by_role: bool,
 }
+
+/// What a device with roles does in each phase.
+const ROLES: [&str; 3] = ["sampling", "gathering", "training"];
 
 impl Lanes {
     /// The lanes of a schedule, in the order of reading: workers, then the bus, then training.
@@ -75,7 +81,25 @@ impl Lanes {
         lanes
     }
 
+    /// The lanes of a device with roles: those that it has at some time.
+    fn of_roles(schedule: &Schedule, simulated: &Simulated, has: [bool; 3]) -> Self {
+        let mut lanes = Self { simulated: simulated.clone(), by_role: true, ..Self::default() };
+        for phase in Phase::ALL.into_iter().filter(|phase| has[*phase as usize]) {
+            lanes.of(schedule, 0, phase, 0);
+        }
+        lanes
+    }
+
     fn of(&mut self, schedule: &Schedule, share: usize, phase: Phase, worker: usize) -> Vec<usize> {
+        if self.by_role {
+            let role = ROLES[phase as usize];
+            let (lanes, next) = (&mut self.lanes, self.indices.len());
+            let simulated = self.simulated.operator(&operator(&schedule.shares[share], phase).to_string());
+            return vec![*self.indices.entry(role.to_string()).or_insert_with(|| {
+                lanes.push(Lane { name: role.to_string(), resource: role.to_string(), simulated });
+                next
+            })];
+        }
         let lane = |name: &String| {
             let shared = schedule.resources.iter().any(|r| r.name == *name && r.cores.is_some());
             let label = match phase {
@@ -128,6 +152,32 @@ pub fn predicted_timeline(plan: &Plan, simulated: &Simulated) -> Timeline {
     let activities = bars.collect();
     let (lanes, routes) = (lanes.lanes, routes(schedule));
     Timeline { lanes, routes, activities, marks: Vec::new(), seconds: simulation.seconds }
+}
+
+/// The timeline of one epoch of devices with roles as it is predicted.
+pub(crate) fn predicted_roles(factored: &Factored, simulated: &Simulated) -> Timeline {
+    let mut recorder = Recorder::of_roles(factored, simulated);
+    let timeline = factored.problem.timeline(&factored.roles.segments).expect("planned roles can be run");
+    for activity in &timeline.activities {
+        let (step, span) = (activity.step, activity.span);
+        let phase = match step.work {
+            RolesWork::Sampling => Phase::Batching,
+            RolesWork::Gathering => Phase::Transferring,
+            RolesWork::Training => Phase::Training,
+            RolesWork::Switching => {
+                recorder.observe(&Event::Switched(step.device, step.rank == step.device, span));
+                continue;
+            }
+        };
+        let id = BatchId { epoch: 0, index: step.batch as u32 };
+        let activity = Activity { id, share: 0, phase, worker: 0, span };
+        match step.device {
+            0 => recorder.observe(&Event::Ended(activity)),
+            device => recorder.observe(&Event::Followed(device, activity)),
+        }
+    }
+    recorder.offset = timeline.seconds;
+    recorder.into_timeline()
 }
 
 /// Maximum number of recorded activities: some 10 MB in memory, 30 MB of trace.
@@ -187,6 +237,18 @@ impl Recorder {
         Self { trainers: (names, followers), ..recorder(&unified.leading_plan()) }
     }
 
+    /// A recorder of a run of devices with roles: each has a lane per role.
+    pub(crate) fn of_roles(factored: &Factored, simulated: &Simulated) -> Self {
+        let most = MAX_ACTIVITIES / factored.places.len();
+        let recorder = |device: usize| {
+            let lanes = Lanes::of_roles(&factored.plan.schedule, simulated, factored.roles_of(device));
+            Self { lanes, most, ..Self::new(&factored.plan, simulated) }
+        };
+        let names = factored.places.iter().map(ToString::to_string).collect();
+        let others = (1..factored.places.len()).map(recorder).collect();
+        Self { trainers: (names, others), ..recorder(0) }
+    }
+
     /// Number of activities that are not in the timeline.
     pub(crate) fn left_out(&self) -> usize {
         self.left_out + self.trainers.1.iter().map(|trainer| trainer.left_out).sum::<usize>()
@@ -207,6 +269,11 @@ impl Recorder {
                 if let Some(recorder) = self.trainers.1.get_mut(trainer - 1) {
                     recorder.record(activity, self.offset);
                 }
+            }
+            &Event::Switched(device, trains, Span { start, end }) => {
+                let place = self.trainers.0.get(device).map_or_else(|| device.to_string(), Clone::clone);
+                let name = format!("{place} {}", if trains { "trains" } else { "samples" });
+                self.marks.push(Mark { name, start: self.offset + start, end: self.offset + end });
             }
             &Event::Added(0, id, span) => self.added(id, span, self.offset),
             &Event::Added(trainer, id, span) => {

@@ -94,8 +94,9 @@ impl Session {
         let own = self.on_its_machine()?;
         let (dataset, config) = own.planned().open(&own.context)?;
         let split = own.config.planning.split.allowed(None, &own.context)?;
-        let wanted = Wanted { evaluates: true, epochs: None, group: Some(Shares::default()), split };
-        let config = crate::JobConfig { every_device: true, ..config };
+        let roles = config.operators.transferring.is_none();
+        let wanted = Wanted { evaluates: true, epochs: None, group: Some(Shares::default()), roles, split };
+        let config = crate::JobConfig { every_device: true, roles, ..config };
         own.planned().measure(&own.context, &dataset, config, wanted)
     }
 

@@ -25,10 +25,11 @@ use crate::Job;
 use crate::build::keep_one_of_each;
 use crate::engine::Ends;
 
+pub(crate) use plan::all_reduce_seconds;
 pub use plan::{GroupProfile, Shares, Unified, UnifiedTrainer};
 
 /// The longest wait for a trainer without a time limit of its own.
-const LIMIT: Duration = Duration::from_secs(300);
+pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 
 /// The trainers of a group besides the one that leads it, each with an executor of its own.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ pub(crate) struct Followers {
 
 /// What a trainer does besides leading, for the observer of the leading one.
 #[derive(Debug)]
-enum Message {
+pub(crate) enum Message {
     /// A phase of a follower, by its number.
     Ended(usize, Activity),
     /// An all-reduce at any trainer.
@@ -67,7 +68,12 @@ pub(crate) struct Others<'a> {
     before: f64,
 }
 
-impl Others<'_> {
+impl<'a> Others<'a> {
+    /// Those who send these messages, who began to train then, `before` seconds after the beginning of the epoch.
+    pub(crate) fn new(messages: &'a Receiver<Message>, begun: Instant, before: f64) -> Self {
+        Self { messages, begun, before }
+    }
+
     /// What they have done since the last call, in seconds since the beginning of the epoch.
     pub(crate) fn events(&self) -> impl Iterator<Item = Event<'static>> {
         let at = |time: Instant| self.before + time.saturating_duration_since(self.begun).as_secs_f64();

@@ -120,7 +120,14 @@ fn routes_between_devices_that_are_alike_are_measured_once() {
         routes.iter().filter(|r| r["route"]["transferring"] == "Transferring_PCIe+Peer+SIM_SimCopy").collect();
     let places = |r: &&Value| [&r["route"]["batched_at"], &r["route"]["trained_at"]].map(Value::to_string).join(" to ");
     let pairs: Vec<String> = between.iter().map(places).collect();
-    let expected = [["sim:1", "sim:0"], ["sim:2", "sim:0"], ["sim:2", "sim:1"]];
+    let expected = [
+        ["sim:1", "sim:0"],
+        ["sim:2", "sim:0"],
+        ["sim:2", "sim:1"],
+        ["sim:0", "sim:1"],
+        ["sim:0", "sim:2"],
+        ["sim:1", "sim:2"],
+    ];
     assert_eq!(pairs, expected.map(|pair| pair.map(|place| format!("\"{place}\"")).join(" to ")));
     for other in &between[1..] {
         assert_eq!(other["transferring"], between[0]["transferring"], "the same samples");

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::profile::session;
 use super::show;
 use super::{Invocation, Outcome};
+use crate::recorder::predicted_roles;
 use crate::session::durations::ManualDurations;
 use crate::session::machine;
 use crate::session::report;
@@ -21,7 +22,8 @@ use crate::session::what_if::{self, Changed};
 use crate::session::{Measured, PlanningOptions};
 use crate::usage::OrUsage;
 use crate::{
-    Partitioner, Plans, Problem, Profile, RunContext, Scheduler, Simulated, SplitPlan, Unified, predicted_timeline,
+    Factored, Partitioner, Plans, Problem, Profile, RunContext, Scheduler, Simulated, SplitPlan, Unified,
+    predicted_timeline,
 };
 
 #[derive(Debug, Parser)]
@@ -79,21 +81,21 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
     }
     let machine = args.planned.machine.as_deref().map(machine::named).transpose()?;
     let notice = machine.as_ref().map(|described| format!("{}\n", machine::notice(described, false)));
-    type Planned = (Option<Profile>, Problem, Plans, Option<Unified>, Option<SplitPlan>);
-    let (profile, problem, plans, unified, split): Planned = if let Some(durations) = &args.durations {
+    type Planned = (Option<Profile>, Problem, Plans, Option<Unified>, Option<Factored>, Option<SplitPlan>);
+    let (profile, problem, plans, unified, factored, split): Planned = if let Some(durations) = &args.durations {
         let problem = durations.problem(args.planned.limits.options()).or_usage("--durations")?;
         let plans = Scheduler::schedule(&problem)?;
-        (None, problem, plans, None, None)
+        (None, problem, plans, None, None, None)
     } else if let Some(path) = &args.profile {
         let profile = Profile::load(path)?;
         let cores = args.planned.batch.threads.unwrap_or(profile.machine.cores);
         let problem = Partitioner::partition(&profile, cores, args.planned.limits.options());
         let plans = Scheduler::schedule(&problem)?;
-        (Some(profile), problem, plans, None, None)
+        (Some(profile), problem, plans, None, None, None)
     } else {
         let measured = session(&args.planned, context.clone(), call).plan()?;
-        let Measured { profile, problem, plans, unified, split, .. } = measured;
-        (Some(profile), problem, plans, unified.transpose()?, split.transpose()?)
+        let Measured { profile, problem, plans, unified, factored, split, .. } = measured;
+        (Some(profile), problem, plans, unified.transpose()?, factored.transpose()?, split.transpose()?)
     };
     let best = plans.chosen();
     let rows = what_if::changed(&problem, best, &args.what_if)?;
@@ -113,6 +115,7 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
         text += &format!("\n{}", table(&rows));
     }
     text += &unified.iter().map(|unified| format!("{unified}\n")).collect::<String>();
+    text += &factored.iter().map(|factored| format!("{factored}\n")).collect::<String>();
     text += &split.iter().map(|split| format!("{split}\n")).collect::<String>();
     let simulated = match &machine {
         Some(machine) => Simulated::of(context.on_machine(machine.clone())?.registry()),
@@ -121,8 +124,15 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
     if let Some(path) = &args.timeline {
         let where_to = machine.as_ref().map(|machine| format!(" for the simulated machine {}", machine.name));
         let (count, where_to) = (HumanCount(best.num_batches() as u64), where_to.unwrap_or_default());
-        let title = format!("{count} mini-batches, {}, as predicted{where_to}", best.strategy);
-        write(path, &svg(&predicted_timeline(best, &simulated), &SvgOptions { title, ..SvgOptions::default() }))?;
+        // Devices with roles, where they are the fastest.
+        let others = unified.iter().map(|unified| unified.epoch_seconds).fold(best.prediction.epoch_seconds, f64::min);
+        let roles = factored.as_ref().filter(|factored| factored.epoch_seconds() < others);
+        let (what, timeline) = match roles {
+            Some(factored) => ("factored".to_string(), predicted_roles(factored, &simulated)),
+            None => (best.strategy.to_string(), predicted_timeline(best, &simulated)),
+        };
+        let title = format!("{count} mini-batches, {what}, as predicted{where_to}");
+        write(path, &svg(&timeline, &SvgOptions { title, ..SvgOptions::default() }))?;
         text += &format!("timeline: {}\n", path.display());
     }
     if let Some(path) = &args.output {
@@ -137,7 +147,8 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
             &plans,
             default.as_ref().unwrap_or(&rows),
             &simulated,
-            (machine.as_ref(), unified.as_ref()),
+            machine.as_ref(),
+            (unified.as_ref(), factored.as_ref()),
         );
         write(path, &morphgl_report::html(&page))?;
         text += &format!("report: {}\n", path.display());
@@ -147,7 +158,7 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
         rows.iter().map(|c| json!({ "change": c.change, "speed_up": c.speed_up, "plan": c.plan })).collect();
     Ok(Outcome::new(
         text,
-        json!({ "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile, "unified": unified, "layer_split": split, "machine": machine }),
+        json!({ "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile, "unified": unified, "factored": factored, "layer_split": split, "machine": machine }),
     ))
 }
 

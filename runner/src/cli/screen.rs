@@ -115,7 +115,12 @@ impl Screen {
 
     fn show(&mut self, event: &Event<'_>) {
         match event {
-            Event::Begins(_) | Event::Ended(_) | Event::Followed(..) | Event::Added(..) | Event::Exported(..) => {}
+            Event::Begins(_)
+            | Event::Ended(_)
+            | Event::Followed(..)
+            | Event::Switched(..)
+            | Event::Added(..)
+            | Event::Exported(..) => {}
             Event::Trained(batch) => self.batch(batch),
             Event::Replanned(new) => self.bar.suspend(|| self.show.say(new)),
             Event::Evaluating => self.bar.set_message("evaluating"),

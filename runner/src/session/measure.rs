@@ -18,8 +18,8 @@ use super::options::{ModelOptions, PlanningOptions};
 use crate::budget::Purpose;
 use crate::sufficient::{PROGRAM, START};
 use crate::{
-    Allowed, GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, RunContext,
-    Scheduler, Shares, SplitPlan, TrainingSpec, Unified, memory, words,
+    Allowed, Factored, FactoredProfile, GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile,
+    Profiler, RunContext, Scheduler, Shares, SplitPlan, TrainingSpec, Unified, memory, words,
 };
 
 /// What a profile and its plans are for.
@@ -31,6 +31,8 @@ pub(crate) struct Wanted {
     pub(crate) epochs: Option<u32>,
     /// Several trainers are measured and planned together, too, with mini-batches divided so.
     pub(crate) group: Option<Shares>,
+    /// Devices with roles are measured and planned, too.
+    pub(crate) roles: bool,
     /// Layer-split training is measured and planned, too.
     pub(crate) split: Option<Allowed>,
 }
@@ -48,6 +50,8 @@ pub struct Measured {
     pub plans: Plans,
     /// The best plan of several trainers together, where it was asked for and there are several.
     pub unified: Option<anyhow::Result<Unified>>,
+    /// The best plan of devices with roles, where it was asked for and there are two of them.
+    pub factored: Option<anyhow::Result<Factored>>,
     /// The best plan of layer-split training, where it was asked for.
     pub split: Option<anyhow::Result<SplitPlan>>,
     /// Peak memory besides the plan's caches, buffers and workers: dataset (unless it is mapped or on disk), model, a step's own
@@ -195,7 +199,7 @@ impl<'a> Planned<'a> {
         if let Some(machine) = context.machine() {
             return described::measure(self, context, machine, dataset, config, wanted);
         }
-        let Wanted { evaluates, epochs, group, split } = wanted;
+        let Wanted { evaluates, epochs, group, roles, split } = wanted;
         let mut job = Job::new(context, Arc::clone(dataset), config)?;
         job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));
         job.on_disk().iter().for_each(|how| context.remark(how));
@@ -225,6 +229,12 @@ impl<'a> Planned<'a> {
                 .map(|measured| (measured, shares)),
             None => None,
         };
+        let roles = match roles {
+            true => {
+                FactoredProfile::measure(&mut job, &profile, &profiler.settings, &stop, Some(memory), &mut progress)?
+            }
+            false => None,
+        };
         observer.measures(None);
         let evaluation = if evaluates { evaluation_bytes(&profile, &job.config) } else { 0 };
         let held_bytes = profile.held_bytes.saturating_sub(profile.cache_bytes()) + evaluation;
@@ -236,7 +246,7 @@ impl<'a> Planned<'a> {
             ranks.keep_one_route(&mut job, &mut profile, predict)?;
         }
         let (mut problem, mut plans) = planned(&profile, limits)?;
-        if group.is_none() && split.is_none() && context.ranks().is_none() {
+        if group.is_none() && roles.is_none() && split.is_none() && context.ranks().is_none() {
             let overhead = job.rehearse(plans.chosen(), &stop)?;
             if overhead > 0.0 {
                 (problem, plans) = planned(&profile, Limits { overhead, ..limits })?;
@@ -253,7 +263,8 @@ impl<'a> Planned<'a> {
             plan
         });
         let unified = group.map(|(measured, shares)| Unified::plan(&profile, &measured, shares, threads, limits));
-        Ok(Measured { job, profile, problem, plans, unified, split, held_bytes, choices })
+        let factored = roles.map(|measured| Factored::plan(&profile, &measured, threads, limits));
+        Ok(Measured { job, profile, problem, plans, unified, factored, split, held_bytes, choices })
     }
 }
 

@@ -1,6 +1,7 @@
 //! How the trainers of a run work together: each mode is one file, and the training loop names none.
 
 pub(crate) mod alone;
+pub(crate) mod factored;
 pub(crate) mod group;
 pub(crate) mod layer_split;
 pub(crate) mod ranks;
@@ -10,14 +11,17 @@ use std::time::Duration;
 
 use morphgl_plan::RouteKeys;
 use morphgl_registry::BatchId;
-use morphgl_report::Stale;
+use morphgl_report::{Stale, Timeline};
 use serde_json::Value;
 
 use super::measure::Measured;
 use super::run::state::RunState;
 use super::{Session, options::PlanChoice};
-use crate::{Executor, ExecutorSettings, Job, Plan, Problem, Recorder, RunContext, Simulated, Stop, Trainer};
+use crate::{
+    Executor, ExecutorSettings, Job, Plan, Problem, Recorder, RunContext, Simulated, Stop, Trainer, predicted_timeline,
+};
 use alone::OneTrainer;
+use factored::WithRoles;
 use group::Group;
 use layer_split::LayerSplit;
 use ranks::OfRanks;
@@ -57,6 +61,11 @@ pub(crate) trait Mode: Debug {
         false
     }
 
+    /// Whether devices have roles, so that routes lead from every one to every other.
+    fn has_roles(&self) -> bool {
+        false
+    }
+
     /// What a checkpoint has of it.
     fn keep(&self, _state: &mut RunState) {}
 
@@ -68,6 +77,11 @@ pub(crate) trait Mode: Debug {
     /// The recorder of its timeline.
     fn recorder(&self, simulated: &Simulated) -> Recorder {
         Recorder::new(self.plan(), simulated)
+    }
+
+    /// The timeline of an epoch that is predicted.
+    fn predicted(&self, simulated: &Simulated) -> Timeline {
+        predicted_timeline(self.plan(), simulated)
     }
 
     /// The executor that trains so.
@@ -106,9 +120,14 @@ pub(crate) fn choose(
     epochs: u32,
 ) -> anyhow::Result<Box<dyn Mode>> {
     let group = Group::choose(session, context, measured)?;
-    let exact = group.as_ref().map_or(measured.plans.chosen().prediction.epoch_seconds, Group::epoch_seconds);
+    let other = group.as_ref().map_or(measured.plans.chosen().prediction.epoch_seconds, Group::epoch_seconds);
+    let roles = WithRoles::choose(session, context, measured, other)?;
+    let exact = roles.as_ref().map_or(other, |roles| roles.factored.epoch_seconds());
     if let Some(split) = LayerSplit::choose(session, context, measured, exact, epochs)? {
         return Ok(Box::new(split));
+    }
+    if let Some(roles) = roles {
+        return Ok(Box::new(roles));
     }
     if let Some(group) = group {
         return Ok(Box::new(group));
@@ -131,6 +150,9 @@ pub(crate) fn resume(
 ) -> Box<dyn Mode> {
     if let Some(split) = &state.split {
         return Box::new(LayerSplit { split: split.clone() });
+    }
+    if let Some(factored) = &state.factored {
+        return Box::new(WithRoles { factored: factored.clone() });
     }
     if let Some(unified) = &state.unified {
         return Box::new(Group::new(unified.clone()));

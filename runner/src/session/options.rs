@@ -108,10 +108,10 @@ pub struct TrainingOptions {
     /// Epochs between evaluations [default: 1; without --epochs, as many as make 5 steps]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub evaluate_every: Option<u32>,
-    /// The plan: auto has the minimum predicted epoch time, of one trainer or of all together (several ways to prepare mini-batches
+    /// The plan: auto has the minimum predicted epoch time, of one trainer, of all together or of devices with roles (several ways to prepare mini-batches
     /// at once only where that is 5% shorter), and one trainer plans again when durations change or epochs take a tenth longer than
     /// another plan promises; unified trains on the CPU and all devices together, or on all devices by the training operator that
-    /// --training names, each on a share of every mini-batch; sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
+    /// --training names, each on a share of every mini-batch; factored lets some devices sample and the others train; sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
     #[arg(long, default_value = "auto", value_name = "PLAN")]
     pub plan: PlanChoice,
     /// How --plan unified divides mini-batches: by the measured speeds of the trainers, or with as many seeds for each, so that two

@@ -1,5 +1,6 @@
 //! Contents of reports.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use indicatif::HumanCount;
@@ -10,7 +11,8 @@ use morphgl_platform::SimdLevel;
 use morphgl_profile::{CandidateProfile, Outcome};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, CounterSpec};
 use morphgl_report::{
-    Baseline, Cache, Counted, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,
+    Baseline, Cache, Counted, Epoch, LineChart, Memory, MemoryUse, OperatorSeconds, Report, Series, Timeline,
+    TrainingCandidate, Utilisation, WhatIf, Work,
 };
 
 use morphgl_sim::MachineDescription;
@@ -18,9 +20,10 @@ use morphgl_sim::MachineDescription;
 use super::modes::Mode;
 use super::trainers::{self, TrainerPart};
 use super::what_if::{self, Changed};
+use crate::recorder::predicted_roles;
 use crate::{
-    EpochRow, Executor, Profile, Recorder, Selection, Simulated, TrainReport, Unified, predicted_timeline, recorder,
-    words,
+    EpochRow, Executor, Factored, Profile, Recorder, Selection, Simulated, TrainReport, Unified, predicted_timeline,
+    recorder, words,
 };
 
 fn baselines(plans: &Plans, chosen: &Plan) -> Vec<Baseline> {
@@ -176,7 +179,8 @@ pub(crate) fn of_plan(
     plans: &Plans,
     rows: &[Changed],
     simulated: &Simulated,
-    (machine, unified): (Option<&MachineDescription>, Option<&Unified>),
+    machine: Option<&MachineDescription>,
+    (unified, factored): (Option<&Unified>, Option<&Factored>),
 ) -> Report {
     let best = plans.chosen();
     let mut page = Report {
@@ -205,11 +209,38 @@ pub(crate) fn of_plan(
         page.notes.push(in_words(unified, best));
         page.notes.extend(unified.to_string().lines().skip(1).map(String::from));
     }
+    if let Some(factored) = factored {
+        let (train, stay) = factored.trainers();
+        let (samplers, turns) = (factored.places.len() - train.len(), train.len() - stay.len());
+        let turns = if turns > 0 { format!(", {turns} in turn") } else { String::new() };
+        page.baselines.push(Baseline {
+            policy: "factored".to_string(),
+            plan: format!(
+                "{} and {}{turns}",
+                words::plural(stay.len() as u64, "trainer"),
+                words::plural(samplers as u64, "sampler")
+            ),
+            seconds: factored.epoch_seconds(),
+            ratio: Some(factored.plan.prediction.ratio()),
+            bottleneck: factored.plan.prediction.bottleneck.to_string(),
+            ..Baseline::default()
+        });
+        page.notes.extend(factored.to_string().lines().map(String::from));
+        let other = unified.map_or(f64::INFINITY, |unified| unified.epoch_seconds).min(best.prediction.epoch_seconds);
+        if factored.epoch_seconds() < other {
+            let predicted = predicted_roles(factored, simulated);
+            page.notes.push(
+                "The timeline and the queue are those of the factored plan, which morphgl train takes.".to_string(),
+            );
+            page.queue = queue(&[("predicted", &predicted)]);
+            page.predicted = Some(predicted);
+        }
+    }
     page
 }
 
 /// What the plans of a page are, for readers who have not planned before.
-const STRATEGIES: [(&str, &str); 6] = [
+const STRATEGIES: [(&str, &str); 7] = [
     ("sequential", "one mini-batch after the other is sampled, moved to where it is trained, and trained"),
     ("pipeline", "cores sample the next mini-batches while the ones before are moved and trained"),
     ("device", "the device samples, gathers and trains by itself; the cores have nothing to do"),
@@ -219,7 +250,53 @@ const STRATEGIES: [(&str, &str); 6] = [
         "mini-batches are divided between cores and device, in the order that the simulator finds shortest",
     ),
     ("unified", "all devices, and the cores where that pays, train on a share of every mini-batch"),
+    ("factored", "some devices sample, the others gather features and train, each on a share of every mini-batch"),
 ];
+
+/// The length of the global queue over an epoch of devices with roles, the first one of each timeline; `None` where nothing is
+/// recorded.
+fn queue(timelines: &[(&str, &Timeline)]) -> Option<LineChart> {
+    let longest = timelines.iter().map(|(_, timeline)| timeline.seconds).fold(0.0, f64::max);
+    let (unit, per_second) = [("seconds", 1.0), ("milliseconds", 1e3)]
+        .into_iter()
+        .find(|(_, n)| n * longest >= 20.0)
+        .unwrap_or(("microseconds", 1e6));
+    let series = |(name, timeline): &(&str, &Timeline)| {
+        let first = timeline.activities.iter().map(|bar| bar.epoch).min()?;
+        let bars = timeline.activities.iter().filter(|bar| bar.epoch == first);
+        // When the first share of each mini-batch began to be sampled, and the last one to be gathered.
+        let mut spans: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+        for bar in bars {
+            let (begun, taken) = spans.entry(bar.batch).or_insert((f64::INFINITY, f64::NEG_INFINITY));
+            match bar.work {
+                Work::Batching => *begun = begun.min(bar.start),
+                Work::Transferring => *taken = taken.max(bar.start),
+                Work::Training | Work::AllReduce => {}
+            }
+        }
+        spans.retain(|_, (begun, taken)| begun.is_finite() && taken.is_finite());
+        let mut changes: Vec<(f64, f64)> =
+            spans.values().flat_map(|&(begun, taken)| [(begun, 1.0), (taken, -1.0)]).collect();
+        // Of changes at once, those that make it shorter come first: a place is taken when it is free.
+        changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let start = changes.first()?.0;
+        let (mut points, mut length) = (Vec::new(), 0.0);
+        for (time, change) in changes {
+            points.push(((time - start) * per_second, length));
+            length += change;
+            points.push(((time - start) * per_second, length));
+        }
+        Some(Series { name: name.to_string(), style: name.to_string(), points })
+    };
+    let series: Vec<Series> = timelines.iter().filter_map(series).collect();
+    (!series.is_empty()).then(|| LineChart {
+        title: "mini-batches in the queue".to_string(),
+        x_name: format!("{unit} of the first epoch"),
+        from_zero: true,
+        series,
+        ..LineChart::default()
+    })
+}
 
 /// How a group compares with the best plan of one trainer, which the page is about.
 fn in_words(unified: &Unified, best: &Plan) -> String {
@@ -347,7 +424,12 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
             page.caches.push(Cache { name: operator.clone(), measured_hits, ..Cache::default() });
         }
     }
-    page.measured = Some(recorder.into_timeline());
+    let measured = recorder.into_timeline();
+    let predicted = run.mode.predicted(run.simulated);
+    if run.mode.has_roles() {
+        page.queue = queue(&[("predicted", &predicted), ("measured", &measured)]);
+    }
+    (page.predicted, page.measured) = (Some(predicted), Some(measured));
     page
 }
 

@@ -151,7 +151,7 @@ pub(super) fn train(session: &Session, resumed: Option<&Path>) -> Result<RunResu
     let why = stop_reason(state.open, &done.report, options, state.plan.num_batches());
     let mut result = summary(&done.report, options.score, &state.plan, &why, context.memory().peak());
     let json = &mut result.json;
-    (json["unified"], json["layer_split"]) = (Value::Null, Value::Null);
+    (json["unified"], json["factored"], json["layer_split"]) = (Value::Null, Value::Null, Value::Null);
     for summary in summaries {
         json[summary.field] = summary.json;
         result.text += &summary.text;
@@ -197,7 +197,9 @@ fn check(session: &Session, resumed: Option<&Path>) -> Result<()> {
             return Err(Usage::error("--score: --evaluation none never evaluates; leave one of the two out"));
         }
     }
-    if training.exchange.is_some() && !matches!(training.plan, PlanChoice::Unified | PlanChoice::Auto) {
+    if training.exchange.is_some()
+        && !matches!(training.plan, PlanChoice::Unified | PlanChoice::Factored | PlanChoice::Auto)
+    {
         return Err(Usage::error("--exchange: one trainer alone adds up no gradients; give --plan unified too"));
     }
     if training.shares.is_some() && !matches!(training.plan, PlanChoice::Unified) {

@@ -80,7 +80,7 @@ pub struct GroupProfile {
 }
 
 /// A trainer and its place.
-type Trainer = (Key, Place);
+pub(crate) type Trainer = (Key, Place);
 
 impl GroupProfile {
     /// What is known of such shares of mini-batches, and of the seconds of an all-reduce.
@@ -136,7 +136,7 @@ impl GroupProfile {
 }
 
 /// The trainers that have gradients, and the seconds of adding up those of all.
-fn all_reduce_seconds(trainers: &mut [TrainingOperator]) -> Result<Option<(Vec<Trainer>, f64)>> {
+pub(crate) fn all_reduce_seconds(trainers: &mut [TrainingOperator]) -> Result<Option<(Vec<Trainer>, f64)>> {
     let (mut able, mut copies, mut num_values) = (Vec::new(), 0.0f64, 0);
     for TrainingOperator { key, place, operator } in trainers {
         let start = Instant::now();

@@ -1,6 +1,7 @@
 //! A thread that owns an operator and works on the mini-batches it is sent, one after another.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -57,6 +58,8 @@ pub(crate) struct Answer {
 enum Command {
     /// A mini-batch to be prepared, if possible in the memory of another; or one to be transferred or trained.
     Batch(BatchId, Option<MiniBatch>),
+    /// Batching: to prepare the share of a mini-batch that has these seeds.
+    Share(BatchId, Range<usize>),
     /// Training: to copy out its state after all mini-batches that were sent before.
     Export,
 }
@@ -102,6 +105,13 @@ impl Operator {
                 Pending::Training(batch, handle)
             }
         })
+    }
+
+    fn begin_share(&mut self, id: BatchId, seeds: Range<usize>) -> morphgl_registry::Result<Pending> {
+        match self {
+            Operator::Batching(worker) => Ok(Pending::Batch(worker.prepare_share(id, seeds, None)?)),
+            Operator::Transferring(_) | Operator::Training(_) => unreachable!("only batching makes shares"),
+        }
     }
 
     fn state(&self) -> morphgl_registry::Result<TrainingState> {
@@ -154,6 +164,11 @@ impl Lane {
         drop(self.commands.send(Command::Batch(id, batch)));
     }
 
+    /// Sends batching a share to be prepared, as [`Lane::send`] a whole mini-batch.
+    pub(crate) fn send_share(&self, id: BatchId, seeds: Range<usize>) {
+        drop(self.commands.send(Command::Share(id, seeds)));
+    }
+
     /// Requests the state of training after all mini-batches sent so far; at most one request may be unanswered.
     pub(crate) fn export(&self) {
         drop(self.commands.send(Command::Export));
@@ -191,6 +206,9 @@ fn run(
             match command {
                 Some(Command::Batch(id, batch)) => {
                     begun.push_back((id, guarded(Some(key), Some(id), || operator.begin(id, batch))));
+                }
+                Some(Command::Share(id, seeds)) => {
+                    begun.push_back((id, guarded(Some(key), Some(id), || operator.begin_share(id, seeds))));
                 }
                 Some(Command::Export) => exporting = true,
                 None => break,

@@ -14,6 +14,7 @@ mod pool;
 mod position;
 mod prepare;
 mod report;
+mod roles;
 mod settings;
 mod stop;
 mod tally;
@@ -31,5 +32,6 @@ pub use report::{
     BatchDone, Control, CountersByOperator, EpochReport, EpochRow, Event, PhaseSeconds, Prepared, ResourceSeconds,
     ShareReport, TrainerReport, add_counters, add_trainers,
 };
+pub use roles::{RolesDevice, RolesExecutor, ShareOf};
 pub use settings::{PoolSettings, Settings};
 pub use stop::Stop;

@@ -56,6 +56,8 @@ pub enum Event<'a> {
     Ended(Activity),
     /// A phase has ended at a trainer of a group that another one leads: its number, from 1.
     Followed(usize, Activity),
+    /// A device with roles has changed its own: its number, and whether it is a trainer now.
+    Switched(usize, bool, Span),
     /// Gradients of a mini-batch were all-reduced over a group, at the trainer with this number, 0 the leading one.
     Added(usize, BatchId, Span),
     /// A mini-batch was trained; its [`Event::Ended`] came before.

@@ -7,14 +7,14 @@ use crate::{Activity, BatchDone, EpochReport, ResourceSeconds, ShareReport, Span
 
 /// Mean and deviation of a stream, by Welford's recurrence.
 #[derive(Debug, Clone, Copy, Default)]
-struct Mean {
+pub(crate) struct Mean {
     count: f64,
     mean: f64,
     squares: f64,
 }
 
 impl Mean {
-    fn add(&mut self, x: f64) {
+    pub(crate) fn add(&mut self, x: f64) {
         self.count += 1.0;
         let off = x - self.mean;
         self.mean += off / self.count;
@@ -22,12 +22,12 @@ impl Mean {
     }
 
     /// The stream of `count` values with this mean and deviation.
-    fn of(Seconds { mean, std }: Seconds, count: usize) -> Self {
+    pub(crate) fn of(Seconds { mean, std }: Seconds, count: usize) -> Self {
         let count = count as f64;
         Self { count, mean, squares: std * std * (count - 1.0).max(0.0) }
     }
 
-    fn seconds(&self) -> Seconds {
+    pub(crate) fn seconds(&self) -> Seconds {
         let std = if self.count > 1.0 { (self.squares / (self.count - 1.0)).sqrt() } else { 0.0 };
         Seconds { mean: self.mean, std }
     }

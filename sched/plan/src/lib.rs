@@ -53,7 +53,10 @@ pub use pace::PaceHistory;
 pub use plan::{Bottleneck, Plan, Plans, Prediction, Strategy, Utilisation, predict};
 pub use problem::{Bytes, Candidate, Hardware, Limits, PerPhase, Problem, Resource, RouteKeys};
 pub use replan::{Changed, Drift, Replanned, Replanner};
-pub use roles::{RolesPlan, RolesProblem, Segment, roles};
+pub use roles::{
+    RolesActivity, RolesPlan, RolesProblem, RolesReplay, RolesSchedule, RolesStep, RolesTimeline, RolesWork, Segment,
+    roles,
+};
 pub use schedule::{Policy, Schedule, ScheduleShare};
 pub use search::plan;
 pub use simulate::{Activity, Simulation, Span, simulate, timeline};

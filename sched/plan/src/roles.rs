@@ -1,6 +1,12 @@
 //! Roles of devices: some sample, the others train (GNNLab, the survey §VI-B).
 
+mod replay;
+mod simulate;
+
 use serde::{Deserialize, Serialize};
+
+pub use replay::{RolesReplay, RolesSchedule, RolesStep, RolesWork};
+pub use simulate::{RolesActivity, RolesTimeline};
 
 use crate::numbers::{MAX_BUFFER, is_amount, within, wrong};
 use crate::{Invalid, Linear, lp};
@@ -45,7 +51,7 @@ pub struct RolesProblem {
 pub struct Segment {
     /// The first mini-batch, by its position in the epoch. The segment ends where the next one begins.
     pub from: usize,
-    /// Number of trainer devices, the last ones; the others sample.
+    /// Number of trainer devices, the first ones; the others sample.
     pub trainers: usize,
 }
 
@@ -199,8 +205,8 @@ impl RolesProblem {
     /// Seconds of an epoch by these roles; `None` where a share is left that no device can sample any more, as in segments in which
     /// all devices train and that are longer than the queue.
     ///
-    /// A device that changes its role samples until the step before its first one begins, and completes the share it
-    /// is at; it samples again when its last step has ended.
+    /// A device that changes its role samples until the step before its first one begins, where all devices train then until all of their
+    /// shares are being sampled, and completes the share it is at; it samples again when its last step has ended.
     ///
     /// # Panics
     ///
@@ -210,11 +216,24 @@ impl RolesProblem {
     ///
     /// O(mini-batches · devices²) time.
     pub fn simulate(&self, segments: &[Segment]) -> Option<f64> {
-        assert!(segments.first().is_some_and(|s| s.from == 0), "the first segment begins with mini-batch 0");
-        assert!(segments.windows(2).all(|pair| pair[0].from < pair[1].from), "segments ascend: {segments:?}");
-        let valid = segments.iter().all(|s| (1..=self.devices).contains(&s.trainers));
-        assert!(valid, "1 to {} trainers: {segments:?}", self.devices);
-        Simulation::new(self, segments).run()
+        simulate::run(self, segments, &mut |_| {})
+    }
+
+    /// The same epoch with what every device does and when; `None` as [`RolesProblem::simulate`].
+    ///
+    /// # Panics
+    ///
+    /// As [`RolesProblem::simulate`].
+    pub fn timeline(&self, segments: &[Segment]) -> Option<RolesTimeline> {
+        let mut activities = Vec::new();
+        let seconds = simulate::run(self, segments, &mut |activity| activities.push(activity))?;
+        Some(RolesTimeline { seconds, activities })
+    }
+
+    /// What an executor follows: these segments, and the sizes of queue and buffers.
+    pub fn schedule(&self, segments: &[Segment]) -> RolesSchedule {
+        let Self { num_batches, devices, queue, ready, switching, .. } = *self;
+        RolesSchedule { num_batches, devices, segments: segments.to_vec(), queue, ready, switching }
     }
 
     /// Minimum seconds between two steps of so many trainers.
@@ -265,134 +284,5 @@ impl RolesProblem {
             Some(odd) => wrong(&"roles", format!("{odd} s are no finite number of at least 0")),
             None => Ok(()),
         }
-    }
-}
-
-/// The state of one device.
-#[derive(Debug, Clone, Default)]
-struct Device {
-    /// Mini-batches that it trains: the first one, and the one after the last.
-    trains: Vec<(usize, usize)>,
-    /// When it has sampled its last share so far.
-    sampled: f64,
-    /// When it has gathered its last share so far.
-    gathered: f64,
-    /// When it began to train each of its shares.
-    begun: Vec<f64>,
-}
-
-/// An epoch, mini-batch by mini-batch: as much is sampled ahead of a step as the queue has room for.
-struct Simulation<'a> {
-    problem: &'a RolesProblem,
-    segments: &'a [Segment],
-    devices: Vec<Device>,
-    /// When each step of the group ended.
-    ended: Vec<f64>,
-    /// When every trainer had begun to gather its share of each mini-batch.
-    taken: Vec<f64>,
-}
-
-impl<'a> Simulation<'a> {
-    fn new(problem: &'a RolesProblem, segments: &'a [Segment]) -> Self {
-        let mut devices = vec![Device::default(); problem.devices];
-        let ends = segments.iter().skip(1).map(|s| s.from).chain([problem.num_batches]);
-        for (segment, end) in segments.iter().zip(ends) {
-            for device in &mut devices[problem.devices - segment.trainers..] {
-                match device.trains.last_mut() {
-                    Some(last) if last.1 == segment.from => last.1 = end,
-                    _ => device.trains.push((segment.from, end)),
-                }
-            }
-        }
-        let steps = Vec::with_capacity(problem.num_batches);
-        Self { problem, segments, devices, taken: steps.clone(), ended: steps }
-    }
-
-    fn run(mut self) -> Option<f64> {
-        let n = self.problem.num_batches;
-        let mut sampled: Vec<Vec<f64>> = Vec::with_capacity(n);
-        let (mut segment, mut next) = (0, 0);
-        for batch in 0..n {
-            while sampled.len() < n.min(batch + self.problem.queue) {
-                let ahead = sampled.len();
-                while self.segments.get(next + 1).is_some_and(|s| s.from <= ahead) {
-                    next += 1;
-                }
-                let shares = self.sample(ahead, self.segments[next].trainers)?;
-                sampled.push(shares);
-            }
-            while self.segments.get(segment + 1).is_some_and(|s| s.from <= batch) {
-                segment += 1;
-            }
-            self.train(batch, &sampled[batch]);
-        }
-        Some(self.ended.last().copied().unwrap_or(0.0))
-    }
-
-    /// When step `batch` begins, if the one before it has been simulated.
-    fn begins(&self, batch: usize) -> Option<f64> {
-        batch.checked_sub(1).map_or(Some(0.0), |before| self.ended.get(before).copied())
-    }
-
-    /// When a device stops sampling for the steps from `first` on: when the step before them begins. It never does where that is
-    /// still to come.
-    fn leaves(&self, first: usize) -> f64 {
-        self.begins(first.saturating_sub(1)).unwrap_or(f64::INFINITY)
-    }
-
-    /// When the device could begin to sample a share that may be sampled from `from` on; never while it trains until a step that is
-    /// still to come.
-    fn can_sample(&self, device: &Device, from: f64) -> f64 {
-        let mut time = device.sampled.max(from);
-        for &(first, end) in &device.trains {
-            if time < self.leaves(first) {
-                break;
-            }
-            time = self.ended.get(end - 1).map_or(f64::INFINITY, |ended| time.max(ended + self.problem.switching));
-        }
-        time
-    }
-
-    /// Samples the shares of a mini-batch; returns when each is complete.
-    fn sample(&mut self, batch: usize, trainers: usize) -> Option<Vec<f64>> {
-        let from = batch.checked_sub(self.problem.queue).map_or(0.0, |taken| self.taken[taken]);
-        let seconds = self.problem.sampling.at(1.0 / trainers as f64);
-        let mut shares = Vec::with_capacity(trainers);
-        for _ in 0..trainers {
-            let times = self.devices.iter().map(|device| self.can_sample(device, from)).enumerate();
-            let (first, time) = times.min_by(|a, b| a.1.total_cmp(&b.1)).expect("there are devices");
-            if time.is_infinite() {
-                return None;
-            }
-            self.devices[first].sampled = time + seconds;
-            shares.push(time + seconds);
-        }
-        Some(shares)
-    }
-
-    /// Gathers and trains the shares of a mini-batch.
-    fn train(&mut self, batch: usize, sampled: &[f64]) {
-        let RolesProblem { gathering, standby_gathering, training, all_reduce, ready, switching, .. } = *self.problem;
-        let trainers = sampled.len();
-        let share = 1.0 / trainers as f64;
-        let before = self.begins(batch).expect("the step before was simulated");
-        let (mut taken, mut ended) = (0.0_f64, 0.0_f64);
-        for (i, &sampled) in (self.devices.len() - trainers..).zip(sampled) {
-            let device = &self.devices[i];
-            let stays = device.trains[0] == (0, self.problem.num_batches);
-            let changed = match device.trains.iter().find(|(first, _)| *first == batch) {
-                Some(&(first, _)) if first > 0 => self.leaves(first).max(device.sampled) + switching,
-                _ => 0.0,
-            };
-            let room = device.begun.len().checked_sub(ready).map_or(0.0, |i| device.begun[i]);
-            let begin = sampled.max(device.gathered).max(changed).max(room);
-            let device = &mut self.devices[i];
-            device.gathered = begin + if stays { gathering } else { standby_gathering }.at(share);
-            let trained = device.gathered.max(before);
-            device.begun.push(trained);
-            (taken, ended) = (taken.max(begin), ended.max(trained + training.at(share)));
-        }
-        self.taken.push(taken);
-        self.ended.push(ended + if trainers > 1 { all_reduce } else { 0.0 });
     }
 }

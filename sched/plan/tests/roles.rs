@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Random, quantiles};
-use morphgl_plan::{Linear, RolesPlan, RolesProblem, Segment, roles};
+use morphgl_plan::{Linear, RolesPlan, RolesProblem, RolesReplay, RolesStep, RolesWork, Segment, roles};
 use proptest::prelude::*;
 
 /// Machines where the environment names no number.
@@ -144,6 +144,69 @@ proptest! {
         prop_assert!(long.expect("devices sample") <= short.expect("devices sample") * (1.0 + 1e-9));
     }
 
+    /// Whatever ends first: every share is sampled, gathered and trained once, mini-batches are trained in their order, the queue and
+    /// the buffers stay within their capacities, and the device of a share is one with that role.
+    #[test]
+    fn any_durations_train_every_mini_batch_once_and_in_order(
+        problem in problems(),
+        lengths in proptest::collection::vec((1..9usize, 1..9usize), 1..9),
+        first in 0..20usize,
+        seed in any::<u64>(),
+    ) {
+        let (mut segments, mut from) = (Vec::<Segment>::new(), 0);
+        for (length, trainers) in lengths {
+            // All devices train for a while, as far as the queue goes.
+            let all_before = segments.last().is_some_and(|s| s.trainers == problem.devices);
+            let trainers = trainers.min(problem.devices - usize::from(all_before));
+            segments.push(Segment { from, trainers });
+            from += if trainers == problem.devices { length.min(problem.queue) } else { length };
+        }
+        // Some device samples in the end.
+        segments.push(Segment { from, trainers: 1 });
+        let first = first.min(problem.num_batches);
+        let schedule = problem.schedule(&segments);
+        prop_assert!(schedule.is_possible());
+        let mut replay = RolesReplay::new(&schedule, first);
+        let mut random = Random(seed);
+        let mut running: Vec<RolesStep> = Vec::new();
+        let mut counts = std::collections::BTreeMap::<(usize, usize, usize), usize>::new();
+        let mut waiting = vec![0_usize; problem.devices];
+        loop {
+            while let Some(step) = replay.begin() {
+                let RolesStep { batch, work, device, rank } = step;
+                prop_assert!(running.iter().all(|other| (other.device, other.work) != (device, work)), "{:?}", step);
+                prop_assert!(replay.queued() <= problem.queue);
+                match work {
+                    RolesWork::Switching => {}
+                    RolesWork::Sampling => prop_assert!(rank < schedule.trainers(batch)),
+                    RolesWork::Gathering => {
+                        prop_assert!(rank == device && device < schedule.trainers(batch));
+                        waiting[device] += 1;
+                        prop_assert!(waiting[device] <= problem.ready);
+                    }
+                    RolesWork::Training => {
+                        prop_assert!(rank == device && batch == replay.ended());
+                        waiting[device] -= 1;
+                    }
+                }
+                if work != RolesWork::Switching {
+                    *counts.entry((batch, rank, work as usize)).or_default() += 1;
+                }
+                running.push(step);
+            }
+            if replay.ended() == problem.num_batches {
+                break;
+            }
+            prop_assert!(!running.is_empty(), "a device samples at any time");
+            let any = (random.unit() * running.len() as f64) as usize;
+            replay.end(running.swap_remove(any));
+        }
+        prop_assert!(problem.simulate(&segments).is_some());
+        let expected: usize = (first..problem.num_batches).map(|batch| 3 * schedule.trainers(batch)).sum();
+        prop_assert_eq!(counts.len(), expected);
+        prop_assert!(counts.values().all(|times| *times == 1));
+    }
+
     #[test]
     fn plans_are_the_same_after_json(problem in problems()) {
         let plan = roles(&problem).expect("valid");
@@ -203,7 +266,9 @@ fn segments_that_nobody_samples_for_are_impossible() {
     let problem = RolesProblem { num_batches: 40, queue: 4, ..problem(2, [0.05, 0.01, 0.1]) };
     let all_train = |from| [Segment { from: 0, trainers: 1 }, Segment { from, trainers: 2 }];
     assert_eq!(problem.simulate(&all_train(30)), None);
+    assert!(!problem.schedule(&all_train(30)).is_possible());
     assert!(problem.simulate(&all_train(38)).is_some());
+    assert!(problem.schedule(&all_train(38)).is_possible());
 }
 
 #[test]

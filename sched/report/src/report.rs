@@ -69,6 +69,8 @@ pub struct Report {
     pub caches: Vec<Cache>,
     /// Hit rates of caches of any size, by policy.
     pub hit_rates: Option<LineChart>,
+    /// Mini-batches in the queue between devices that sample and devices that train, over an epoch.
+    pub queue: Option<LineChart>,
     /// What operators counted.
     pub counters: Vec<Counted>,
     /// Rows that were given to mini-batches, by how stale they were, in ascending order.

@@ -240,7 +240,7 @@ pub(crate) fn tables(report: &Report) -> String {
 
 /// Memory, caches, hit rates, and what operators counted: bytes over links and from disk, cache requests and hits, counters of
 /// their own.
-pub(crate) fn resources(report: &Report) -> [String; 5] {
+pub(crate) fn resources(report: &Report) -> [String; 6] {
     let places: String = report.memory.iter().map(table::memory).collect();
     [
         section("memory", "Memory", "", &places),
@@ -251,6 +251,12 @@ pub(crate) fn resources(report: &Report) -> [String; 5] {
             "Staleness",
             "Rows of the first layer that were given, by the steps they were old, and the mini-batches they were given to.",
             &staleness(report),
+        ),
+        section(
+            "",
+            "Queue",
+            "Mini-batches that were sampled, or of which shares were being sampled, and that not every trainer had begun to gather.",
+            &report.queue.as_ref().map(line_chart).unwrap_or_default(),
         ),
         section("", "Counters", "Sums over all mini-batches.", &table::counters(&report.counters)),
     ]

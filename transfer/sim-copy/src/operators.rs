@@ -186,13 +186,20 @@ impl Transferring for SimCopy {
         let counters = Counters::NONE
             .with(&PEER_BYTES, source.num_array_bytes() as u64)
             .with(&LINK_BYTES, (source.num_missing_rows() * row_bytes) as u64);
+        let (from, bytes, rows) = (self.from.clone(), source.num_array_bytes(), source.num_missing_rows());
         // The source occupies its device's memory until the copy is done.
-        let copied = self.transfers.stream.submit(source.id(), source, move |(), source| {
+        let copied = self.transfers.stream.submit_costing(source.id(), source, move |(), source| {
             let mut copied = SimBatch::copy(&device, &COPY_KEY, source.content()?)?;
-            if let Some(matrix) = matrix(&dataset) {
+            let gathers = matrix(&dataset);
+            if let Some(matrix) = gathers {
                 copied.gather(matrix)?;
             }
-            Ok(copied.into_batch())
+            let seconds = device.seconds(|machine, own| {
+                let other = machine.device(from.place()).expect("both devices are of one machine");
+                let gathering = gathers.map_or(0.0, |_| machine.gathering(own, rows as f64, row_bytes));
+                machine.copying_between(other, own, bytes as f64) + gathering
+            });
+            Ok((copied.into_batch(), seconds))
         });
         Ok(copied.counting(counters))
     }

@@ -59,6 +59,18 @@ impl MachineDescription {
         self.link(device).seconds(bytes)
     }
 
+    /// A mini-batch of so many bytes is copied from one device to another: over their peer connection where there is one, else over
+    /// both links through the host, as fast as the slower of them.
+    pub fn copying_between(&self, from: &DeviceDescription, to: &DeviceDescription, bytes: f64) -> f64 {
+        match self.peer_gb_per_s {
+            Some(gb_per_s) => bytes / (gb_per_s * 1e9),
+            None => {
+                let [from, to] = [from, to].map(|device| self.link(device));
+                (from.latency_us + to.latency_us) * 1e-6 + bytes / (from.gb_per_s.min(to.gb_per_s) * 1e9)
+            }
+        }
+    }
+
     /// A device reads so many rows of features in the host's memory, whole sectors of each.
     pub fn gathering(&self, device: &DeviceDescription, rows: f64, row_bytes: usize) -> f64 {
         let sectors = row_bytes.div_ceil(SECTOR) * SECTOR;

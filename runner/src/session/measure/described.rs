@@ -10,6 +10,7 @@ use morphgl_registry::{BatchId, HostBatch, MiniBatch, Operators, Place, Route, R
 use morphgl_sim::{DeviceDescription, MachineDescription};
 
 use super::{Measured, Planned, Wanted};
+use crate::factored::{Factored, FactoredProfile, candidate};
 use crate::session::choices::Choices;
 use crate::usage::Usage;
 use crate::{GroupProfile, Job, JobConfig, Limits, RunContext, Shares, Unified, budget, words};
@@ -30,11 +31,11 @@ pub(super) fn measure(
     config: JobConfig,
     wanted: Wanted,
 ) -> anyhow::Result<Measured> {
-    let build = |every_device| {
-        let config = JobConfig { every_device, ..config.clone() };
+    let build = |every_device, roles| {
+        let config = JobConfig { every_device, roles, ..config.clone() };
         Job::new(context, Arc::clone(dataset), config)
     };
-    let mut job = build(false)?;
+    let mut job = build(false, false)?;
     job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));
     let (threads, choices) = (job.threads(), Choices::of(&job));
     let profile = profile(&mut job)?;
@@ -42,10 +43,14 @@ pub(super) fn measure(
     let held_bytes = dataset_bytes(dataset);
     let (problem, plans) = planned.schedule(&profile, threads, limits, (&job.config, held_bytes))?;
     let unified = match wanted.group {
-        Some(shares) => group(&mut build(true)?, machine, shares, threads, limits).transpose(),
+        Some(shares) => group(&mut build(true, false)?, machine, shares, threads, limits).transpose(),
         None => None,
     };
-    Ok(Measured { job, profile, problem, plans, unified, split: None, held_bytes, choices })
+    let factored = match wanted.roles && machine.devices.len() > 1 {
+        true => factored(&mut build(true, true)?, threads, limits).transpose(),
+        false => None,
+    };
+    Ok(Measured { job, profile, problem, plans, unified, factored, split: None, held_bytes, choices })
 }
 
 /// The best plan of several trainers together: of all, or of the devices alone, whose all-reduce may go over connections of their own.
@@ -92,6 +97,30 @@ fn group(
         }
     }
     best.transpose()
+}
+
+/// The best plan of devices with roles; `None` where no two sample, copy to each other and train.
+fn factored(job: &mut Job, threads: usize, limits: Limits) -> anyhow::Result<Option<Factored>> {
+    let seeds = job.dataset.splits.train.len().min(job.config.sampler.batch_size);
+    job.operators.routes.retain(|r| r.route.batched_at != Place::Host);
+    if job.operators.routes.is_empty() || seeds < 2 {
+        return Ok(None);
+    }
+    let whole = profile(job)?;
+    let Some((route, places)) = candidate(&whole) else { return Ok(None) };
+    // As many trainers as there may be, so that the line through both is exact where shares are smallest.
+    let share = 1.0 / (places.len() - 1).max(2) as f64;
+    let divided = Weights::new(&[share, 1.0 - share]).expect("weights");
+    let part = job.with_route(&route.route, |job| job.with_shares(&(Arc::new(divided) as _), 0, profile))?;
+    let part = part.routes.into_iter().next().expect("the route has its durations");
+    let in_use = budget::machine(&job.config).expect("the job is of a described machine");
+    let all_reduce = match places.len() {
+        2 => 0.0,
+        n => in_use.all_reduce(&places[..n - 1], 4.0 * parameters(&job.config) as f64),
+    };
+    let switches = FactoredProfile::switches(&whole, &route.keys(), &places);
+    let measured = FactoredProfile::new((route, part), share, all_reduce, (places, switches));
+    Factored::plan(&whole, &measured, threads, limits).map(Some)
 }
 
 fn has_host(profile: &Profile) -> bool {

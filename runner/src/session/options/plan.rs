@@ -24,6 +24,8 @@ pub enum PlanChoice {
     Auto,
     /// All trainers together.
     Unified,
+    /// Devices with roles: some sample, the others train.
+    Factored,
     /// The best of a strategy.
     Strategy(Strategy),
     /// The plan in a file that `morphgl plan --output` wrote.
@@ -38,6 +40,7 @@ impl FromStr for PlanChoice {
         Ok(match strategy {
             _ if s == "auto" => Self::Auto,
             _ if s == "unified" => Self::Unified,
+            _ if s == "factored" => Self::Factored,
             Some(strategy) => Self::Strategy(strategy),
             None => Self::File(PathBuf::from(s)),
         })
@@ -49,7 +52,8 @@ impl PlanChoice {
     pub(crate) fn read(&self) -> anyhow::Result<Option<Plan>> {
         let Self::File(path) = self else { return Ok(None) };
         let names = Strategy::ALL.map(|s| s.to_string()).join(", ");
-        let option = format!("--plan {}: neither a plan's file nor one of auto, unified, {names}", path.display());
+        let option =
+            format!("--plan {}: neither a plan's file nor one of auto, unified, factored, {names}", path.display());
         let text = read_text(path, MAX_FILE).or_usage(&option)?;
         let read = serde_json::from_str::<Plan>(&text).map_err(|e| anyhow!("{}", excerpt(&e.to_string(), EXCERPT)));
         let plan = read.or_usage(&option)?;

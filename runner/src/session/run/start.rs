@@ -18,6 +18,7 @@ use crate::build::label;
 use crate::ranks::{Ranks, gathering_bytes};
 use crate::session::choices::Choices;
 use crate::session::measure::{Measured, Wanted};
+use crate::session::modes::factored::WithRoles;
 use crate::session::modes::group::Group;
 use crate::session::modes::{self, Mode};
 use crate::session::options::plan::choose_training;
@@ -59,15 +60,17 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
     let epochs = session.options(steps, evaluation, validated).least_epochs();
     let group = Group::wanted(session, context, &config);
-    config.every_device = group.is_some();
+    let roles = WithRoles::wanted(session, context, &config);
+    config.every_device = group.is_some() || roles;
+    config.roles = roles;
     let split = session.config.planning.split.allowed(Some(&training.plan), context)?;
-    let wanted = Wanted { evaluates: evaluation != Evaluation::None, epochs: Some(epochs), group, split };
+    let wanted = Wanted { evaluates: evaluation != Evaluation::None, epochs: Some(epochs), group, roles, split };
     let mut measured = session.planned().measure(context, &dataset, config.clone(), wanted)?;
     if let (Some(path), Some(file)) = (&training.init, init) {
         initialize(&mut measured.job, path, file, context)?;
     }
     let mode = modes::choose(session, context, &mut measured, plan_of_file, epochs)?;
-    config.every_device = mode.every_device();
+    (config.every_device, config.roles) = (mode.every_device(), mode.has_roles());
     let Measured { mut job, profile, problem, plans, held_bytes, choices, .. } = measured;
     if context.machine().is_some() && mode.every_device() {
         job = Job::new(context, Arc::clone(&dataset), config.clone())?;
@@ -116,6 +119,7 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
         dataset: dataset.path.checksums(),
         machine,
         unified: None,
+        factored: None,
         ranks: context.ranks().map_or(1, |ranks| ranks.group.size()),
         split: None,
     };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use morphgl_platform::SimdLevel;
 use serde::{Deserialize, Serialize};
 
-use crate::{Plan, Problem, Profile, SplitPlan, Unified};
+use crate::{Factored, Plan, Problem, Profile, SplitPlan, Unified};
 
 /// A run besides its configuration and progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -25,6 +25,9 @@ pub(crate) struct RunState {
     /// The plan of a group of trainers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unified: Option<Unified>,
+    /// The plan of devices with roles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) factored: Option<Factored>,
     /// Number of MPI ranks that trained it, each with the threads of `machine`.
     #[serde(default = "one")]
     pub(crate) ranks: usize,

@@ -62,6 +62,9 @@ pub(super) fn job(
     if state.unified.is_some() {
         return Err(alone("several trainers of one process train the run together, and ranks have one each"));
     }
+    if state.factored.is_some() {
+        return Err(alone("devices with roles of one process train the run"));
+    }
     if state.split.is_some() {
         return Err(alone("the run splits layers, which ranks do not"));
     }
@@ -99,7 +102,7 @@ pub(super) fn job(
         words::plural(state.machine.cores() as u64, "thread"),
     ));
     let evaluates = options.evaluation != Evaluation::None;
-    let wanted = Wanted { evaluates, epochs: Some(options.epochs), group: None, split: None };
+    let wanted = Wanted { evaluates, epochs: Some(options.epochs), group: None, roles: false, split: None };
     let Measured { mut job, profile, problem, plans, held_bytes, .. } =
         session.planned().measure(context, dataset, config, wanted)?;
     let strategy = position.plan.strategy;
