@@ -58,10 +58,11 @@ pub(crate) fn options(
     Ok(if options.is_empty() { Value::Null } else { Value::Object(options) })
 }
 
-/// The described machine as the job's operators use it: where there are some on every device, these work at once.
+/// The described machine as the job's operators use it: where there are some on every device, these work at once, unless the job has
+/// whole links.
 pub(crate) fn machine(config: &JobConfig) -> Option<MachineDescription> {
     let machine = config.machine.as_ref()?;
-    Some(if config.every_device { machine.in_use_by_all() } else { machine.clone() })
+    Some(if config.every_device && !config.whole_links { machine.in_use_by_all() } else { machine.clone() })
 }
 
 /// Whether the operator takes the run's cache policy.

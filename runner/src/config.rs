@@ -44,6 +44,10 @@ pub struct JobConfig {
     /// Maximum bytes of an operator's cache; `None` leaves it to the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u64>,
+    /// Whether devices of a described machine that share a link have all of its bandwidth each, where operators are built on every
+    /// device: their durations are those of a device alone.
+    #[serde(skip)]
+    pub(crate) whole_links: bool,
     /// The described machine that the job is simulated on; `None` on the one that there is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineDescription>,
@@ -83,6 +87,7 @@ impl JobConfig {
             disk_bytes: None,
             cache: CachePolicy::Auto,
             cache_bytes: None,
+            whole_links: false,
             machine: None,
         }
     }

@@ -95,12 +95,12 @@ impl Session {
         let (dataset, config) = own.planned().open(&own.context)?;
         let split = own.config.planning.split.allowed(None, &own.context)?;
         let roles = config.operators.transferring.is_none();
-        let wanted = Wanted { evaluates: true, epochs: None, group: Some(Shares::default()), roles, split };
+        let wanted = Wanted { evaluates: true, group: Some(Shares::default()), roles, split, ..Wanted::default() };
         let config = crate::JobConfig { every_device: true, roles, ..config };
         own.planned().measure(&own.context, &dataset, config, wanted)
     }
 
-    /// As [`Session::plan`], for one trainer alone, on the first device of each backend.
+    /// As [`Session::plan`], for one trainer alone, on the first device of each backend; and the links that devices share.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Session {
     pub fn measure(&self) -> anyhow::Result<Measured> {
         let own = self.on_its_machine()?;
         let (dataset, config) = own.planned().open(&own.context)?;
-        let wanted = Wanted { evaluates: true, ..Wanted::default() };
+        let wanted = Wanted { evaluates: true, links: true, ..Wanted::default() };
         own.planned().measure(&own.context, &dataset, config, wanted)
     }
 

@@ -124,7 +124,11 @@ impl Followers {
         let division = || -> Result<Arc<dyn Division>> {
             Ok(match unified.shares {
                 Shares::Equal => Arc::new(Weights::equal(shares.len())),
-                Shares::Balanced => {
+                Shares::Static => {
+                    let weights = Weights::new(&shares);
+                    Arc::new(weights.context("the shares of the group's plan are no numbers of at least 0; plan anew")?)
+                }
+                Shares::Dynamic => {
                     let epochs = Epochs::new(&seeds, sampler);
                     let balanced = Balanced::new(epochs, Arc::clone(&work), &shares, unified.in_flight())?;
                     Arc::new(balanced.starting_at(start))

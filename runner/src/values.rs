@@ -156,7 +156,7 @@ pub(crate) fn feature_dtype(text: &str) -> Result<Dtype, String> {
 }
 
 /// Reads one of `names`, the serialized names of an enum's variants.
-pub(crate) fn one_of<T, const N: usize>(names: [&'static str; N]) -> impl TypedValueParser<Value = T>
+pub(crate) fn one_of<T, const N: usize>(names: [impl Into<PossibleValue>; N]) -> impl TypedValueParser<Value = T>
 where
     T: DeserializeOwned + Clone + Send + Sync + 'static,
 {

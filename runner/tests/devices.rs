@@ -3,6 +3,8 @@
 
 #[path = "../../models/group-nccl/tests/libnccl/library.rs"]
 mod library;
+#[path = "support/runs.rs"]
+mod runs;
 mod support;
 
 use std::collections::BTreeMap;
@@ -10,8 +12,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
+use runs::{Training, checkpoints, metrics, newest};
 use serde_json::Value;
 use support::{Bench, fails};
+use xxhash_rust::xxh3::xxh3_64;
 
 const DMA: &str = "Transferring_PCIe_Dma";
 const TRAINING: &str = "Training_CUDA_Native";
@@ -157,6 +161,106 @@ fn devices_train_as_one() {
     assert_eq!(losses(&again), losses(&last));
     let how = again["exchange"].as_str().expect("an engine");
     assert!(how.starts_with("added over host memory: ") && how.contains("MORPHGL_NCCL"), "{how}");
+}
+
+/// Changes the document in a checkpoint: it is a safetensors file with a checksum behind it.
+fn edit(checkpoint: &Path, change: impl FnOnce(&mut Value)) {
+    const KEY: &str = "morphgl_checkpoint";
+    let mut bytes = fs::read(checkpoint).expect("a checkpoint");
+    bytes.truncate(bytes.len() - 8);
+    let (length, rest) = bytes.split_first_chunk().expect("the length of the header");
+    let (header, tensors) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let mut header: Value = serde_json::from_slice(header).expect("JSON");
+    let text = header["__metadata__"][KEY].as_str().expect("a document");
+    let mut document = serde_json::from_str(text).expect("JSON");
+    change(&mut document);
+    header["__metadata__"][KEY] = document.to_string().into();
+    let mut header = header.to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let mut edited = [&(header.len() as u64).to_le_bytes()[..], &header, tensors].concat();
+    edited.extend(xxh3_64(&edited).to_le_bytes());
+    fs::write(checkpoint, edited).expect("room on the disk");
+}
+
+/// A group whose trainers batch by two routes each trains as one trainer, to the bits of a group of one route, and is resumed in
+/// mid-epoch to these bits. No plan has two routes here on its own, since all devices are the same cores.
+#[test]
+fn a_group_of_trainers_with_two_routes_trains_as_one() {
+    let Some(devices) = Devices::new() else { return };
+    let devices = devices.with(2);
+    let train = |epochs: &'static str| {
+        let small = ["train", "graph", "--fanouts", "6,4", "--hidden", "8", "--batch-size", "50", "--epochs", epochs];
+        [&small[..], &["--profile-seconds", "0.1", "--threads=4", "--evaluation", "none", "--training", TRAINING]]
+            .concat()
+    };
+    let group = |epochs, more: &[&'static str]| {
+        [&train(epochs)[..], &["--plan", "unified", "--shares", "equal"], more].concat()
+    };
+    let alone = devices.json(&train("3"), &[]);
+    let by_host = ["--batching", "Batching_CPU_Neighbor", "--transferring", DMA];
+    let by_device = ["--batching", "Batching_CUDA+PCIe_Neighbor", "--transferring", "Transferring_CUDA+PCIe_ZeroCopy"];
+    let [host, device] = [&by_host, &by_device].map(|route| devices.json(&group("3", route), &[]));
+    assert!(apart(&host, &alone) < 1e-5, "{:?}", losses(&host));
+    assert_eq!(losses(&device), losses(&host));
+
+    let run = devices.bench.path().join("mixed");
+    devices.json(&group("1", &["--run", "mixed"]), &[]);
+    let of_place = |json: &Value, place: &Value| {
+        let trainers = json["unified"]["trainers"].as_array().expect("a list");
+        let found = trainers.iter().find(|trainer| trainer["place"] == *place);
+        found.expect("the same devices train")["plan"]["schedule"].clone()
+    };
+    let mut batches = 0;
+    edit(checkpoints(&run).last().expect("a checkpoint"), |document| {
+        let trainers = document["run"]["unified"]["trainers"].as_array_mut().expect("a list");
+        for (i, trainer) in trainers.iter_mut().enumerate() {
+            let [mut schedule, other] = [&host, &device].map(|json| of_place(json, &trainer["place"]));
+            schedule["resources"] = trainer["plan"]["schedule"]["resources"].clone();
+            let mut shares = [schedule["shares"][0].clone(), other["shares"][0].clone()];
+            batches = amount(&shares[0]["batches"]);
+            // Another division at each trainer.
+            let by_host = batches / 2 - i as u64;
+            (shares[0]["batches"], shares[1]["batches"]) = (by_host.into(), (batches - by_host).into());
+            schedule["shares"] = shares.into();
+            for (name, value) in
+                [("policy", "interleaved".into()), ("group", 2.into()), ("keep", 0.into()), ("ready", 10.into())]
+            {
+                schedule[name] = value;
+            }
+            trainer["plan"]["schedule"] = schedule;
+        }
+        document["position"]["plan"]["schedule"] = trainers[0]["plan"]["schedule"].clone();
+    });
+    assert!(batches > 10, "{batches} mini-batches");
+    let killed = devices.bench.path().join("killed");
+    fs::create_dir_all(killed.join("checkpoints")).expect("room on the disk");
+    for file in ["config.toml", "plan.json", "status.json", "metrics.jsonl"] {
+        fs::copy(run.join(file), killed.join(file)).expect("a run");
+    }
+    for checkpoint in checkpoints(&run) {
+        fs::copy(&checkpoint, killed.join("checkpoints").join(checkpoint.file_name().expect("a file")))
+            .expect("a copy");
+    }
+    let resume = |name: &'static str| ["train", "--resume", name, "--epochs", "3", "--checkpoint-every", "1b"];
+    devices.json(&resume("mixed"), &[]);
+    let found: Vec<f64> = metrics(&run).iter().map(|row| row["loss"].as_f64().expect("a number")).collect();
+    assert_eq!(found, losses(&host));
+    assert!(metrics(&run)[1..].iter().all(|row| row["shares"].as_array().is_some_and(|shares| shares.len() == 2)));
+
+    let mut command = devices.bench.command(&resume("killed"));
+    command.env("MORPHGL_EMULATION", "devices=2");
+    let next = newest(&killed).expect("a checkpoint") + 5;
+    let mut training = Training::start(command, &killed);
+    assert!(!training.wait_for_checkpoint(next), "it has two epochs more");
+    training.kill();
+    let resumed = devices.json(&resume("killed"), &[]);
+    assert!(amount(&resumed["resumed"]["batches"]) > 0, "in mid-epoch: {}", resumed["resumed"]);
+    // What is counted at the other trainers before a kill is not in a checkpoint of the leading one.
+    let trained = |run: &Path| -> Vec<Vec<Value>> {
+        let fields = ["epoch", "loss", "train_accuracy", "batches", "score", "shares", "remaining"];
+        metrics(run).iter().map(|row| fields.map(|field| row[field].clone()).to_vec()).collect()
+    };
+    assert_eq!(trained(&killed), trained(&run));
 }
 
 /// Trainers whose gathers cache rows on each other's devices read one pool: to the bits of trainers without a cache.

@@ -116,19 +116,29 @@ fn runs_repeat_to_the_bit_and_are_resumed_to_the_same_bits() {
     let bench = Bench::new();
     bench.small();
     let unified = ["--machine", "eight-v100", "--plan", "unified"];
-    // Balanced shares follow measured speeds, and these are the same in simulated time.
-    let equal = ["--shares", "equal"];
-    for (name, epochs, shares) in
-        [("b1", "3", &[][..]), ("b2", "3", &[]), ("one", "3", &equal), ("two", "3", &equal), ("resumed", "1", &equal)]
-    {
+    // Dynamic shares follow measured speeds, and these are the same in simulated time.
+    let (equal, fixed) = (["--shares", "equal"], ["--shares", "static"]);
+    for (name, epochs, shares) in [
+        ("b1", "3", &[][..]),
+        ("b2", "3", &["--shares", "balanced"]),
+        ("one", "3", &equal),
+        ("two", "3", &equal),
+        ("resumed", "1", &equal),
+        ("static-one", "3", &fixed),
+        ("static-two", "3", &fixed),
+        ("static-resumed", "1", &fixed),
+    ] {
         run(&bench, &train(&[&unified[..], shares, &["--epochs", epochs, "--run", name]].concat()));
     }
     let of = |name: &str| metrics(&bench.path().join(name));
-    assert_eq!(of("b1"), of("b2"));
+    assert_eq!(of("b1"), of("b2"), "dynamic shares have an earlier name");
     assert_eq!(of("one"), of("two"));
-    let text = bench.text(&["train", "--resume", "resumed", "--epochs", "3", "--quiet"]);
-    both_ends_say(&text);
-    assert_eq!(of("resumed"), of("one"));
+    assert_eq!(of("static-one"), of("static-two"));
+    for (name, whole) in [("resumed", "one"), ("static-resumed", "static-one")] {
+        let text = bench.text(&["train", "--resume", name, "--epochs", "3", "--quiet"]);
+        both_ends_say(&text);
+        assert_eq!(of(name), of(whole));
+    }
     bench.misused(&["evaluate", "one"], &["one", "eight-v100", "learned nothing"]);
 }
 

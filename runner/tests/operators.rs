@@ -20,12 +20,12 @@ fn the_registered_keys_are_these() {
     wanted.extend(["Batching_CPU_SimNeighbor", "Batching_PCIe+SIM_Neighbor"]);
     wanted.extend(["Transferring_CPU_SimHost", "Transferring_PCIe+SIM_SimGather", "Transferring_PCIe_SimDma"]);
     wanted.extend(["Training_CPU_SimLedger", "Training_SIM_Ledger"]);
-    wanted.push("Transferring_PCIe+Peer+SIM_SimCopy");
+    wanted.extend(["Transferring_PCIe+Peer+SIM_SimCopy", "Transferring_CPU+PCIe_SimHostGather"]);
     if cfg!(feature = "cuda") {
         wanted.extend(["Batching_CUDA+PCIe_Neighbor", "Batching_CUDA+PCIe_Shadow", "Batching_CUDA+PCIe_Walk"]);
         wanted.extend(["Training_CUDA_Native", "Transferring_PCIe_Dma"]);
         wanted.extend(["Transferring_CUDA+PCIe_DmaGather", "Transferring_CUDA+PCIe_ZeroCopy"]);
-        wanted.push("Transferring_CUDA+PCIe+Peer_Copy");
+        wanted.extend(["Transferring_CUDA+PCIe+Peer_Copy", "Transferring_CPU+PCIe_HostGather"]);
     }
     wanted.sort_unstable();
     keys.sort_unstable();

@@ -85,5 +85,6 @@ fn describe(profile: &Profile) -> String {
             show::table(&header, &rows, &[0, 1]),
         );
     }
+    text += &profile.links.iter().map(|link| format!("{link}\n")).collect::<String>();
     text
 }

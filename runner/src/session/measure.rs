@@ -35,6 +35,8 @@ pub(crate) struct Wanted {
     pub(crate) roles: bool,
     /// Layer-split training is measured and planned, too.
     pub(crate) split: Option<Allowed>,
+    /// Links that devices share are found without a group, too.
+    pub(crate) links: bool,
 }
 
 /// A job, its profile, and its plans.
@@ -199,7 +201,9 @@ impl<'a> Planned<'a> {
         if let Some(machine) = context.machine() {
             return described::measure(self, context, machine, dataset, config, wanted);
         }
-        let Wanted { evaluates, epochs, group, roles, split } = wanted;
+        let Wanted { evaluates, epochs, group, roles, split, links } = wanted;
+        let several = links && group.is_none() && context.registry().machine().accelerators.len() > 1;
+        let on_every_device = several.then(|| JobConfig { every_device: true, ..config.clone() });
         let mut job = Job::new(context, Arc::clone(dataset), config)?;
         job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));
         job.on_disk().iter().for_each(|how| context.remark(how));
@@ -262,6 +266,13 @@ impl<'a> Planned<'a> {
             observer.measures(None);
             plan
         });
+        if let Some((measured, _)) = &group {
+            profile.links = measured.links().to_vec();
+        }
+        if let Some(config) = on_every_device {
+            let mut all = Job::new(context, Arc::clone(dataset), config)?;
+            profile.links = morphgl_profile::links(&mut all.operators.routes, &|| stop.is_requested())?;
+        }
         let unified = group.map(|(measured, shares)| Unified::plan(&profile, &measured, shares, threads, limits));
         let factored = roles.map(|measured| Factored::plan(&profile, &measured, threads, limits));
         Ok(Measured { job, profile, problem, plans, unified, factored, split, held_bytes, choices })

@@ -9,6 +9,7 @@ pub(crate) mod staleness;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Command, FromArgMatches};
 use morphgl_model_core::ScoreKind;
 
@@ -114,9 +115,13 @@ pub struct TrainingOptions {
     /// --training names, each on a share of every mini-batch; factored lets some devices sample and the others train; sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
     #[arg(long, default_value = "auto", value_name = "PLAN")]
     pub plan: PlanChoice,
-    /// How --plan unified divides mini-batches: by the measured speeds of the trainers, or with as many seeds for each, so that two
-    /// runs have the same bits [default: balanced]
-    #[arg(long, value_parser = values::one_of::<Shares, _>(["balanced", "equal"]))]
+    /// How --plan unified divides mini-batches: dynamic by the speeds of the trainers, measured in every step; static by those measured
+    /// before training; or equal, with as many seeds for each. With static and equal, runs of a plan have the same bits [default: dynamic]
+    #[arg(long, value_parser = values::one_of::<Shares, _>([
+        PossibleValue::new("static"),
+        PossibleValue::new("dynamic").alias("balanced"),
+        PossibleValue::new("equal"),
+    ]))]
     pub shares: Option<Shares>,
     /// What adds up the gradients of several trainers: NCCL between CUDA devices, where it is found and measured to be faster, else
     /// host memory; or one of the two [default: auto]

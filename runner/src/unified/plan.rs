@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use morphgl_group::{HostExchange, Weights};
 use morphgl_plan::{
-    GroupPlan, GroupProblem, GroupTrainer, Limits, Plan, SharedLink, Time, TrainerPlan, group, group_of, simulate,
+    GroupPlan, GroupProblem, GroupTrainer, Limits, LinkUser, Plan, SharedLink, Time, TrainerPlan, group, group_of,
+    simulate,
 };
-use morphgl_profile::{MemoryLimit, Profile, Progress, Settings, Watch};
+use morphgl_profile::{LinkProfile, LinkShare, MemoryLimit, Profile, Progress, Settings, Watch};
 use morphgl_registry::{Key, Operators, Place, RouteOperators, TrainingOperator};
 use serde::{Deserialize, Serialize};
 
@@ -46,9 +47,12 @@ pub struct Unified {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shares {
-    /// By the work of seeds and the measured speeds of the trainers. Which seeds a trainer has depends on times.
+    /// By the work of seeds and the speeds of the trainers, measured in every step. Which seeds a trainer has depends on times.
     #[default]
-    Balanced,
+    #[serde(alias = "balanced")]
+    Dynamic,
+    /// In proportion to the speeds measured before training. Two runs of a plan have the same bits.
+    Static,
     /// As many seeds for each. Two runs have the same bits.
     Equal,
 }
@@ -75,8 +79,6 @@ pub struct GroupProfile {
     share: f64,
     /// Seconds of adding up the gradients of all trainers.
     all_reduce: f64,
-    /// Links that trainers share, by the trainers of [`Profile::trainers`] of `part`.
-    links: Vec<SharedLink>,
 }
 
 /// A trainer and its place.
@@ -85,10 +87,15 @@ pub(crate) type Trainer = (Key, Place);
 impl GroupProfile {
     /// What is known of such shares of mini-batches, and of the seconds of an all-reduce.
     pub(crate) fn new(part: Profile, share: f64, all_reduce: f64) -> Self {
-        Self { part, share, all_reduce, links: Vec::new() }
+        Self { part, share, all_reduce }
     }
 
-    /// Measures halves of mini-batches on all routes, and the all-reduce of gradients; `None` where fewer than two
+    /// Links that the trainers' devices share.
+    pub(crate) fn links(&self) -> &[LinkProfile] {
+        &self.part.links
+    }
+
+    /// Measures halves of mini-batches on all routes, the all-reduce of gradients, and copies at once to all devices; `None` where fewer than two
     /// trainers have gradients, or a mini-batch is a single seed.
     ///
     /// # Errors
@@ -129,9 +136,10 @@ impl GroupProfile {
         let part = job.with_shares(&(Arc::new(halves) as _), 0, |job| {
             morphgl_profile::profile(&mut job.operators, &[], &machine, &settings, &watch, progress)
         });
+        let links = morphgl_profile::links(&mut job.operators.routes, watch.stop);
         job.operators.routes.extend::<Vec<_>>(unused);
         job.operators.trainers.extend::<Vec<_>>(idle);
-        Ok(Some(Self { part: part?, share: PART, all_reduce, links: Vec::new() }))
+        Ok(Some(Self { part: Profile { links: links?, ..part? }, share: PART, all_reduce }))
     }
 }
 
@@ -194,10 +202,11 @@ impl Unified {
             Ok(GroupTrainer { whole, part })
         };
         let members = trainers.iter().map(problem).collect::<Result<Vec<_>>>()?;
+        let links: Vec<SharedLink> = measured.links().iter().map(|link| shared(link, &trainers, &members)).collect();
         let problem = |single_routes: bool| GroupProblem {
             trainers: members.clone(),
             part: measured.share,
-            links: measured.links.clone(),
+            links: links.clone(),
             all_reduce: measured.all_reduce,
             single_routes,
         };
@@ -206,7 +215,7 @@ impl Unified {
             let problem = problem(single_routes);
             match kind {
                 Shares::Equal => group_of(&problem, &all, Some(&vec![1.0 / count as f64; count])),
-                Shares::Balanced => match group(&problem)? {
+                Shares::Dynamic | Shares::Static => match group(&problem)? {
                     found if found.trainers.len() > 1 => Ok(found),
                     _ => group_of(&problem, &all, None),
                 },
@@ -261,6 +270,19 @@ impl Unified {
         };
         self.trainers.iter().map(of).max().unwrap_or(1)
     }
+}
+
+/// The link as the planner has it.
+fn shared(link: &LinkProfile, trainers: &[Trainer], members: &[GroupTrainer]) -> SharedLink {
+    let mut users = Vec::new();
+    for LinkShare { place, resource, fraction } in &link.users {
+        for trainer in (0..trainers.len()).filter(|&trainer| trainers[trainer].1 == *place) {
+            if members[trainer].whole.resources().iter().any(|r| r.name == *resource) {
+                users.push(LinkUser { trainer, resource: resource.clone(), fraction: *fraction });
+            }
+        }
+    }
+    SharedLink { name: link.name.clone(), users }
 }
 
 impl fmt::Display for Unified {

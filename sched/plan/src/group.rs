@@ -8,6 +8,7 @@ mod simulate;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::{check_name, is_amount, wrong};
+use crate::problem::alike;
 use crate::{Invalid, Limits, Plan, Problem};
 
 pub use search::{group, group_of};
@@ -157,6 +158,15 @@ impl GroupProblem {
         let problem = self.of_share(trainer, share, cores);
         let limits = Limits { after_step, ..problem.limits };
         problem.with_limits(limits)
+    }
+
+    /// For each trainer the first one that is like it but for the names of resources.
+    pub(crate) fn kinds(&self) -> Vec<usize> {
+        let like = |a: usize, b: usize| {
+            let [a, b] = [a, b].map(|i| &self.trainers[i]);
+            alike(&a.whole, &b.whole) && alike(&a.part, &b.part)
+        };
+        (0..self.trainers.len()).map(|t| (0..t).find(|&other| like(other, t)).unwrap_or(t)).collect()
     }
 
     /// The part of each link's bandwidth that a phase of a trainer takes which holds these resources.

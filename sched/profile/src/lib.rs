@@ -3,6 +3,7 @@
 mod budget;
 mod compare;
 mod error;
+mod links;
 mod measure;
 mod memory;
 mod overlap;
@@ -19,8 +20,12 @@ mod training;
 mod transfer;
 
 pub use error::{Error, ErrorKind, Result};
+pub use links::links;
 pub use measure::profile;
-pub use profile::{InterferenceSample, PoolSample, Profile, RouteProfile, TrainingSample, VERSION};
+pub use problem::link_of;
+pub use profile::{
+    InterferenceSample, LinkProfile, LinkShare, PoolSample, Profile, RouteProfile, TrainingSample, VERSION,
+};
 pub use select::select;
 pub use selection::{CandidateProfile, Outcome, Selection};
 pub use settings::{MemoryLimit, Progress, Settings, Watch};

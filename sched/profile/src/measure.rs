@@ -76,6 +76,7 @@ pub fn profile(
         skipped: Vec::new(),
         seconds: 0.0,
         held_bytes: 0,
+        links: Vec::new(),
     };
     let unplannable = |e: morphgl_plan::Invalid| Error::operators("what was measured", e.to_string());
     for i in 0..measurement.operators.routes.len() {

@@ -223,6 +223,14 @@ fn hardware(route: &Route) -> [Vec<String>; 3] {
     [names(batching, batches, None), names(transferring, moves, from), names(training, trains, None)]
 }
 
+/// The link between the host and the device to which a route copies or gathers mini-batches, as its resource is named; `None` where it
+/// uses none.
+pub fn link_of(route: &Route) -> Option<String> {
+    let link = morphgl_registry::Resource::PCIE.name();
+    let [_, transferring, _] = hardware(route);
+    transferring.into_iter().find(|name| name.split(':').next() == Some(link))
+}
+
 /// Whether the phases of a route overlap on one device: batching and training hold it, and all three operators queue their work.
 pub(crate) fn overlaps(route: &Route) -> bool {
     let [batching, _, training] = hardware(route);

@@ -1,11 +1,12 @@
 //! The profile of a machine's routes, in memory and as a file.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
 use morphgl_plan::RouteKeys;
 use morphgl_platform::{excerpt, read_text, replace_file};
-use morphgl_registry::{CacheCurve, Machine, Resource, Route};
+use morphgl_registry::{CacheCurve, Machine, Place, Resource, Route};
 use serde::{Deserialize, Serialize};
 
 use crate::transfer::PeakBytes;
@@ -94,6 +95,37 @@ pub struct RouteProfile {
     pub device_cache: Option<CacheCurve>,
 }
 
+/// A link that several devices share: a PCIe switch, or the bandwidth of the host's memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkProfile {
+    /// Its name.
+    pub name: String,
+    /// The devices behind it.
+    pub users: Vec<LinkShare>,
+}
+
+/// A device behind a link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkShare {
+    /// The device.
+    pub place: Place,
+    /// The resource of its routes that uses the link, such as `PCIe:0`.
+    pub resource: String,
+    /// The part of the link's bandwidth that copies to the device take while no other device copies, above 0 and at most 1.
+    pub fraction: f64,
+}
+
+impl fmt::Display for LinkProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name)?;
+        for (i, LinkShare { resource, fraction, .. }) in self.users.iter().enumerate() {
+            let separator = if i == 0 { "" } else { ", " };
+            write!(f, "{separator}{resource} takes {:.0}% of its bandwidth alone", 100.0 * fraction)?;
+        }
+        Ok(())
+    }
+}
+
 /// Durations of every phase on every route of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
@@ -118,6 +150,9 @@ pub struct Profile {
     /// mini-batches; 0 where it was not measured.
     #[serde(default)]
     pub held_bytes: u64,
+    /// Links that devices share, where there are several devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkProfile>,
 }
 
 impl RouteProfile {

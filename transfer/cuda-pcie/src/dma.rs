@@ -12,6 +12,8 @@ use serde::Deserialize;
 use crate::DMA_KEY;
 use crate::given::GivenTables;
 
+morphgl_registry::submit! { crate::DMA }
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {

@@ -13,6 +13,8 @@ use crate::given::GivenTables;
 use crate::shared::SharedGather;
 use crate::{DMA_GATHER_KEY, Gather};
 
+morphgl_registry::submit! { crate::DMA_GATHER }
+
 /// Phase Transferring from the host to a CUDA device, `Transferring_CUDA+PCIe_DmaGather`: ids, blocks and labels by the copy
 /// engine, features by the device's gather.
 #[derive(Debug)]

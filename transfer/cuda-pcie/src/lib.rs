@@ -7,6 +7,7 @@ mod dma;
 mod dma_gather;
 mod gather;
 mod given;
+mod host_gather;
 mod options;
 mod peer_copy;
 mod pool;
@@ -19,6 +20,7 @@ mod zero_copy;
 pub use dma::PcieDma;
 pub use dma_gather::DmaGather;
 pub use gather::Gather;
+pub use host_gather::{HOST_GATHER, HOST_GATHER_KEY, HostGather};
 pub use peer_copy::{PEER_COPY, PEER_COPY_KEY, PeerCopy};
 pub use rows::PAGE_ORDERED_ROWS;
 pub use zero_copy::ZeroCopy;
@@ -86,9 +88,6 @@ pub const DMA_GATHER: Description = Description::new(
 .with_options(&options::STAGED_SPECS)
 .with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS, PAGE_ORDERED_ROWS, HOST_ROWS, DISK_READS, DISK_BYTES])
 .taking_given_rows();
-morphgl_registry::submit! { DMA }
-morphgl_registry::submit! { ZERO_COPY }
-morphgl_registry::submit! { DMA_GATHER }
 
 morphgl_cuda::module! {
     /// Gathers rows, puts them in order, and counts accesses.

@@ -12,6 +12,8 @@ use crate::given::GivenTables;
 use crate::shared::SharedGather;
 use crate::{Gather, ZERO_COPY_KEY};
 
+morphgl_registry::submit! { crate::ZERO_COPY }
+
 /// Phase Transferring on a CUDA device, `Transferring_CUDA+PCIe_ZeroCopy`.
 #[derive(Debug)]
 pub struct ZeroCopy {

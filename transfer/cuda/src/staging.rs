@@ -120,6 +120,27 @@ impl Staging {
     }
 }
 
+impl Staging {
+    /// Gathers the rows of `nodes` in `matrix` into pinned memory and queues their copy on `stream`; returns also the number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// Pinned memory or the device's memory is full.
+    ///
+    /// # Complexity
+    ///
+    /// O(bytes of the rows) on the host.
+    pub fn send_rows(&mut self, stream: &Stream, nodes: &[u32], matrix: &FeatureMatrix) -> Result<(CudaFeatures, u64)> {
+        let (dim, dtype) = (matrix.dim(), matrix.dtype());
+        let rows = Features { rows: nodes.len(), dim, dtype, from: Source::Rows(matrix, nodes) };
+        let num_bytes = rows.num_bytes();
+        let mut arena = Arena::new(stream.device(), std::iter::once(num_bytes))?;
+        let bytes = arena.send_with(stream, num_bytes, |out| rows.write(out))?;
+        self.in_flight.push_back(stream.record(false)?);
+        Ok((CudaFeatures { dim, dtype, rows: CudaRows::Packed(bytes) }, num_bytes as u64))
+    }
+}
+
 /// Bytes of every array but the features.
 fn sizes(batch: &HostBatch) -> impl Iterator<Item = usize> + '_ {
     let block = |b: &Block| [b.indptr.len(), b.indices.len(), b.weights.as_ref().map_or(0, Vec::len)];

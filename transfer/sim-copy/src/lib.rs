@@ -2,7 +2,7 @@
 
 mod operators;
 
-pub use operators::{SimCopy, SimDma, SimGather, SimHost};
+pub use operators::{SimCopy, SimDma, SimGather, SimHost, SimHostGather};
 
 use morphgl_registry::{At, Build, Description, Hardware, Key, LINK_BYTES, PEER_BYTES, Phase, Resource};
 use morphgl_sim::{OPTIONS, SIM, accelerators, described_only, device, probe};
@@ -11,9 +11,11 @@ use morphgl_sim::{OPTIONS, SIM, accelerators, described_only, device, probe};
 pub const DMA_KEY: Key = Key::new(Phase::Transferring, Hardware::new(&[Resource::PCIE]), "SimDma");
 /// Name of the gather on the device: `Transferring_PCIe+SIM_SimGather`.
 pub const GATHER_KEY: Key = Key::new(Phase::Transferring, Hardware::new(&[Resource::PCIE, SIM]), "SimGather");
+/// Name of the gather by the host for the device: `Transferring_CPU+PCIe_SimHostGather`.
+pub const HOST_GATHER_KEY: Key =
+    Key::new(Phase::Transferring, Hardware::new(&[Resource::CPU, Resource::PCIE]), "SimHostGather");
 /// Name of the host's own: `Transferring_CPU_SimHost`.
 pub const HOST_KEY: Key = Key::new(Phase::Transferring, Hardware::CPU, "SimHost");
-
 /// Name of the copy from another device: `Transferring_PCIe+Peer+SIM_SimCopy`.
 pub const COPY_KEY: Key =
     Key::new(Phase::Transferring, Hardware::new(&[Resource::PCIE, Resource::PEER, SIM]), "SimCopy");
@@ -42,6 +44,20 @@ pub const GATHER: Description = Description::new(
     Build::Transferring(|c| Ok(Box::new(SimGather::new(c, &device(&GATHER_KEY, &c.to, &c.options)?)?))),
 )
 .with_probe(probe)
+.with_accelerators(accelerators)
+.with_options(&OPTIONS)
+.with_counters(&[LINK_BYTES])
+.as_simulated();
+
+/// The gather by the host, of a described machine.
+pub const HOST_GATHER: Description = Description::new(
+    HOST_GATHER_KEY,
+    "gathers features by the host into mini-batches that a device of a described machine sampled",
+    At::Device("sim"),
+    At::Device("sim"),
+    Build::Transferring(|c| Ok(Box::new(SimHostGather::new(c, &device(&HOST_GATHER_KEY, &c.to, &c.options)?)?))),
+)
+.with_probe(described_only)
 .with_accelerators(accelerators)
 .with_options(&OPTIONS)
 .with_counters(&[LINK_BYTES])

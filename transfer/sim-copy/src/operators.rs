@@ -8,9 +8,9 @@ use morphgl_registry::{
     Counters, DeviceBatch, Error, Handle, Key, LINK_BYTES, MiniBatch, PEER_BYTES, Place, Result, Transferring,
     TransferringContext,
 };
-use morphgl_sim::{Device, SimBatch, Stream, Work, gather_features};
+use morphgl_sim::{Device, DeviceDescription, MachineDescription, SimBatch, Stream, Work, gather_features};
 
-use crate::{COPY_KEY, DMA_KEY, GATHER_KEY, HOST_KEY};
+use crate::{COPY_KEY, DMA_KEY, GATHER_KEY, HOST_GATHER_KEY, HOST_KEY};
 
 /// State of an operator.
 #[derive(Debug)]
@@ -32,6 +32,34 @@ impl Transfers {
         let gathers = context.gather && context.dataset.features.is_some();
         let dataset = gathers.then(|| Arc::clone(&context.dataset));
         Self { device: device.clone(), stream, dataset }
+    }
+}
+
+/// Bytes of a node's id.
+const NODE_BYTES: usize = 4;
+
+/// Seconds in which rows of so many bytes are gathered for a device.
+type Seconds = fn(&MachineDescription, &DeviceDescription, f64, usize) -> f64;
+
+impl Transfers {
+    /// Gathers the features that a mini-batch on the device lacks; so many bytes of each row cross the link besides.
+    fn gather(&mut self, batch: MiniBatch, id_bytes: usize, seconds: Seconds) -> Result<Handle<MiniBatch>> {
+        let mut ours = SimBatch::on(&self.device, &batch)?.clone();
+        // The clone shares the slot: make it the only reference.
+        drop(batch);
+        let dataset = self.dataset.clone();
+        let row_bytes = matrix(&dataset).map_or(0, FeatureMatrix::row_bytes);
+        let moved = if row_bytes > 0 { row_bytes + id_bytes } else { 0 };
+        let counters = Counters::NONE.with(&LINK_BYTES, (ours.num_missing_rows() * moved) as u64);
+        let (device, rows) = (self.device.clone(), ours.num_missing_rows() as f64);
+        let gathered = self.stream.submit_costing(ours.id(), (), move |(), ()| {
+            match matrix(&dataset) {
+                Some(matrix) => ours.gather(matrix)?,
+                None => ours.content().map(|_| ())?,
+            }
+            Ok((ours.into_batch(), device.seconds(|machine, own| seconds(machine, own, rows, row_bytes))))
+        });
+        Ok(gathered.counting(counters))
     }
 }
 
@@ -134,21 +162,31 @@ impl SimGather {
 
 impl Transferring for SimGather {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
-        let mut ours = SimBatch::on(&self.0.device, &batch)?.clone();
-        // The clone shares the slot: make it the only reference.
-        drop(batch);
-        let dataset = self.0.dataset.clone();
-        let row_bytes = matrix(&dataset).map_or(0, FeatureMatrix::row_bytes);
-        let counters = Counters::NONE.with(&LINK_BYTES, (ours.num_missing_rows() * row_bytes) as u64);
-        let (device, rows) = (self.0.device.clone(), ours.num_missing_rows() as f64);
-        let gathered = self.0.stream.submit_costing(ours.id(), (), move |(), ()| {
-            match matrix(&dataset) {
-                Some(matrix) => ours.gather(matrix)?,
-                None => ours.content().map(|_| ())?,
-            }
-            Ok((ours.into_batch(), device.seconds(|machine, own| machine.gathering(own, rows, row_bytes))))
-        });
-        Ok(gathered.counting(counters))
+        self.0.gather(batch, 0, MachineDescription::gathering)
+    }
+}
+
+morphgl_registry::submit! { crate::HOST_GATHER }
+
+/// Phase Transferring of mini-batches sampled on the accelerator of a described machine, `Transferring_CPU+PCIe_SimHostGather`: the host
+/// gathers (NeutronOrch §3.1, Case 2).
+#[derive(Debug)]
+pub struct SimHostGather(Transfers);
+
+impl SimHostGather {
+    /// Builds the operator on a device; the context's options are ignored.
+    ///
+    /// # Errors
+    ///
+    /// As [`SimGather::new`].
+    pub fn new(context: &TransferringContext, device: &Device) -> Result<Self> {
+        Transfers::new(&HOST_GATHER_KEY, context, device, device.place(), Work::TransferringDevice).map(Self)
+    }
+}
+
+impl Transferring for SimHostGather {
+    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
+        self.0.gather(batch, NODE_BYTES, MachineDescription::host_gathering)
     }
 }
 

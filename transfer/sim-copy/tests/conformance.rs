@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use morphgl_conformance::transferring::{run, run_from};
 use morphgl_registry::{Build, Place};
 use morphgl_sim::{Config, Device, SimBatch, available};
-use morphgl_transferring_sim_copy::{COPY, COPY_KEY, DMA, GATHER, GATHER_KEY, SimCopy, SimDma, SimGather};
+use morphgl_transferring_sim_copy::{
+    COPY, COPY_KEY, DMA, GATHER, GATHER_KEY, HOST_GATHER, HOST_GATHER_KEY, SimCopy, SimDma, SimGather, SimHostGather,
+};
 
 /// The device of all operators here.
 fn device() -> &'static Device {
@@ -27,6 +29,15 @@ fn the_gather_on_the_device() {
     description.build = Build::Transferring(|c| Ok(Box::new(SimGather::new(c, device())?)));
     run_from(&description, device().place(), &mut |batch, _| {
         SimBatch::copy(device(), &GATHER_KEY, &batch).expect("memory").into_batch()
+    });
+}
+
+#[test]
+fn the_gather_by_the_host() {
+    let mut description = available(HOST_GATHER);
+    description.build = Build::Transferring(|c| Ok(Box::new(SimHostGather::new(c, device())?)));
+    run_from(&description, device().place(), &mut |batch, _| {
+        SimBatch::copy(device(), &HOST_GATHER_KEY, &batch).expect("memory").into_batch()
     });
 }
 

@@ -77,6 +77,13 @@ impl MachineDescription {
         device.launch() + self.link(device).seconds(rows * sectors as f64)
     }
 
+    /// The host gathers so many rows of features for a device: it gets the ids, 4 bytes each; a core reads and writes the rows; they are
+    /// copied.
+    pub fn host_gathering(&self, device: &DeviceDescription, rows: f64, row_bytes: usize) -> f64 {
+        let bytes = rows * row_bytes as f64;
+        self.link(device).seconds(4.0 * rows) + 2.0 * bytes / self.core_bandwidth() + self.link(device).seconds(bytes)
+    }
+
     /// A step of training on a device.
     pub fn device_training(&self, device: &DeviceDescription, work: StepWork) -> f64 {
         let computing = work.flops / (device.tflop_per_s * 1e12 * self.efficiency);

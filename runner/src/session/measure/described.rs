@@ -5,9 +5,11 @@ use std::sync::Arc;
 use morphgl_graph_store::Dataset;
 use morphgl_group::Weights;
 use morphgl_plan::MAX_SECONDS;
-use morphgl_profile::{PeakBytes, PoolSample, Profile, RouteProfile, Settings, Statistics, TrainingSample};
+use morphgl_profile::{
+    LinkProfile, LinkShare, PeakBytes, PoolSample, Profile, RouteProfile, Settings, Statistics, TrainingSample, link_of,
+};
 use morphgl_registry::{BatchId, HostBatch, MiniBatch, Operators, Place, Route, RouteOperators, Training};
-use morphgl_sim::{DeviceDescription, MachineDescription};
+use morphgl_sim::{DeviceDescription, LinkDescription, MachineDescription};
 
 use super::{Measured, Planned, Wanted};
 use crate::factored::{Factored, FactoredProfile, candidate};
@@ -32,13 +34,13 @@ pub(super) fn measure(
     wanted: Wanted,
 ) -> anyhow::Result<Measured> {
     let build = |every_device, roles| {
-        let config = JobConfig { every_device, roles, ..config.clone() };
+        let config = JobConfig { every_device, roles, whole_links: every_device && !roles, ..config.clone() };
         Job::new(context, Arc::clone(dataset), config)
     };
     let mut job = build(false, false)?;
     job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));
     let (threads, choices) = (job.threads(), Choices::of(&job));
-    let profile = profile(&mut job)?;
+    let mut profile = profile(&mut job)?;
     let limits = Limits { epochs: wanted.epochs, ..limits(planned, machine, &job)? };
     let held_bytes = dataset_bytes(dataset);
     let (problem, plans) = planned.schedule(&profile, threads, limits, (&job.config, held_bytes))?;
@@ -46,6 +48,9 @@ pub(super) fn measure(
         Some(shares) => group(&mut build(true, false)?, machine, shares, threads, limits).transpose(),
         None => None,
     };
+    if wanted.links || unified.is_some() {
+        profile.links = links(machine, &build(true, false)?);
+    }
     let factored = match wanted.roles && machine.devices.len() > 1 {
         true => factored(&mut build(true, true)?, threads, limits).transpose(),
         false => None,
@@ -70,8 +75,9 @@ fn group(
     // Mini-batches overlap in their neighbourhoods: a share takes more than its part of a whole one, and a small one yet more.
     let share = 1.0 / job.operators.trainers.len() as f64;
     let divided = Weights::new(&[share, 1.0 - share]).expect("weights");
-    let part = job.with_shares(&(Arc::new(divided) as _), 0, profile)?;
-    let in_use = budget::machine(&job.config).expect("the job is of a described machine");
+    let mut part = job.with_shares(&(Arc::new(divided) as _), 0, profile)?;
+    part.links = links(machine, job);
+    let in_use = machine.in_use_by_all();
     let gradient_bytes = 4.0 * parameters(&job.config) as f64;
     let mut best: Option<anyhow::Result<Unified>> = None;
     for with_host in [true, false] {
@@ -121,6 +127,23 @@ fn factored(job: &mut Job, threads: usize, limits: Limits) -> anyhow::Result<Opt
     let switches = FactoredProfile::switches(&whole, &route.keys(), &places);
     let measured = FactoredProfile::new((route, part), share, all_reduce, (places, switches));
     Factored::plan(&whole, &measured, threads, limits).map(Some)
+}
+
+/// The links that several devices share by their description. Each device can take all of a link's bandwidth.
+fn links(machine: &MachineDescription, job: &Job) -> Vec<LinkProfile> {
+    let of_link = |link: &LinkDescription| {
+        let mut users: Vec<LinkShare> = Vec::new();
+        for RouteOperators { route, .. } in &job.operators.routes {
+            let is_behind = machine.device(&route.trained_at).is_some_and(|device| device.link == link.name);
+            if let Some(resource) = link_of(route).filter(|_| is_behind)
+                && users.iter().all(|user| user.place != route.trained_at)
+            {
+                users.push(LinkShare { place: route.trained_at.clone(), resource, fraction: 1.0 });
+            }
+        }
+        LinkProfile { name: link.name.clone(), users }
+    };
+    machine.links.iter().map(of_link).filter(|link| link.users.len() > 1).collect()
 }
 
 fn has_host(profile: &Profile) -> bool {
@@ -194,7 +217,8 @@ fn profile(job: &mut Job) -> anyhow::Result<Profile> {
     let machine = job.registry().machine().clone();
     let version = morphgl_profile::VERSION;
     let (selections, skipped, seconds, held_bytes) = (Vec::new(), Vec::new(), 0.0, 0);
-    Ok(Profile { version, machine, settings, num_batches, selections, routes, skipped, seconds, held_bytes })
+    let links = Vec::new();
+    Ok(Profile { version, machine, settings, num_batches, selections, routes, skipped, seconds, held_bytes, links })
 }
 
 /// Some mini-batches of epoch 0, spread evenly over it; the last one of an epoch may be smaller, and is left out.

@@ -48,6 +48,7 @@ fn profile(num_batches: usize, routes: Vec<RouteProfile>) -> Profile {
         skipped: Vec::new(),
         seconds: 0.0,
         held_bytes: 0,
+        links: Vec::new(),
     }
 }
 
@@ -58,8 +59,8 @@ fn planned(host: f64, device: f64, fixed: f64, all_reduce: f64) -> (Unified, Pla
     let part = profile(100, vec![route(false, PART * host), route(true, fixed + PART * (device - fixed))]);
     let unified = Unified::plan(
         &whole,
-        &GroupProfile { part, share: PART, all_reduce, links: Vec::new() },
-        Shares::Balanced,
+        &GroupProfile { part, share: PART, all_reduce },
+        Shares::Dynamic,
         CORES,
         Limits::default(),
     )
@@ -113,15 +114,15 @@ fn a_trainer_that_no_share_makes_faster_gets_less() {
 #[test]
 fn a_group_needs_a_core_a_trainer() {
     let whole = profile(100, vec![route(false, 0.1), route(true, 0.1)]);
-    let measured = GroupProfile { part: whole.clone(), share: PART, all_reduce: 0.0, links: Vec::new() };
-    let refused = Unified::plan(&whole, &measured, Shares::Balanced, 1, Limits::default()).expect_err("one core");
+    let measured = GroupProfile { part: whole.clone(), share: PART, all_reduce: 0.0 };
+    let refused = Unified::plan(&whole, &measured, Shares::Dynamic, 1, Limits::default()).expect_err("one core");
     assert!(refused.to_string().contains("2 trainers on 1 of the host's cores"), "{refused}");
 }
 
 #[test]
 fn equal_shares_are_those_of_all_trainers() {
     let whole = profile(100, vec![route(false, 0.5), route(true, 0.01)]);
-    let measured = GroupProfile { part: whole.clone(), share: PART, all_reduce: 0.1, links: Vec::new() };
+    let measured = GroupProfile { part: whole.clone(), share: PART, all_reduce: 0.1 };
     let equal = Unified::plan(&whole, &measured, Shares::Equal, CORES, Limits::default()).expect("a plan");
     assert_eq!(equal.trainers.iter().map(|t| t.share).collect::<Vec<_>>(), [0.5, 0.5], "however slow one of them is");
     assert_eq!(equal.shares, Shares::Equal);

@@ -5,7 +5,6 @@ use morphgl_registry::Phase;
 use super::GroupProblem;
 use super::knapsack::{Division, Knapsack, Part};
 use crate::lp::{self, Optimum};
-use crate::problem::alike;
 use crate::{Candidate, Linear};
 
 /// Ratio by which seconds of a linear program may be too low.
@@ -292,7 +291,7 @@ pub(super) fn bound(problem: &GroupProblem) -> Bound {
         return Bound { seconds: alone, members: all, parts: Vec::new() };
     }
     // Trainers that are alike may be behind different links.
-    let kinds = if problem.links.is_empty() { kinds(problem) } else { all.clone() };
+    let kinds = if problem.links.is_empty() { problem.kinds() } else { all.clone() };
     let program = Program::new(problem, &all);
     let (members, seconds) = program.choose(&kinds);
     let prices = program.prices(seconds);
@@ -312,13 +311,4 @@ pub(super) struct Bound {
     pub(super) members: Vec<usize>,
     /// The division of mini-batches and cores by the knapsack.
     pub(super) parts: Vec<Part>,
-}
-
-/// For each trainer the first one that is like it but for the names of resources.
-pub(super) fn kinds(problem: &GroupProblem) -> Vec<usize> {
-    let like = |a: usize, b: usize| {
-        let [a, b] = [a, b].map(|i| &problem.trainers[i]);
-        alike(&a.whole, &b.whole) && alike(&a.part, &b.part)
-    };
-    (0..problem.trainers.len()).map(|t| (0..t).find(|&other| like(other, t)).unwrap_or(t)).collect()
 }

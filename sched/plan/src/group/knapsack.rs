@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use morphgl_registry::Phase;
 
 use super::GroupProblem;
-use super::fluid::kinds;
 use crate::bound::{joint_seconds, rows_of, sets};
 use crate::lp::{self, Row};
 
@@ -131,7 +130,7 @@ impl RouteSet {
 
 impl<'a> Knapsack<'a> {
     pub(super) fn new(problem: &'a GroupProblem, routes: usize, prices: &[f64]) -> Self {
-        Self { problem, kinds: kinds(problem), routes, prices: prices.to_vec(), known: HashMap::new() }
+        Self { problem, kinds: problem.kinds(), routes, prices: prices.to_vec(), known: HashMap::new() }
     }
 
     /// The shortest epoch of at least `low` seconds.

@@ -108,7 +108,7 @@ struct Attempt {
 
 impl<'a> Search<'a> {
     fn new(problem: &'a GroupProblem, bound_seconds: f64) -> Self {
-        let kinds = fluid::kinds(problem);
+        let kinds = problem.kinds();
         Self { problem, kinds, bound_seconds, best: None, simulations: 0, planned: Vec::new() }
     }
 

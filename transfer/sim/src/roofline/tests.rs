@@ -45,6 +45,8 @@ fn seconds_are_the_formulas_by_hand() {
     is(m.copying(d, 1e8), 5e-6 + 0.01);
     // 100 bytes are four sectors.
     is(m.gathering(d, 1e6, 100), 20e-6 + 5e-6 + 128e6 / 1e10);
+    // 4 MB of ids and 100 MB of rows at 10 GB/s, which a core reads and writes.
+    is(m.host_gathering(d, 1e6, 100), 10e-6 + 104e6 / 1e10 + 2e8 / 1e10);
     is(m.device_training(d, StepWork { flops: 5e10, bytes: 1.0 }), 20e-6 + 5e10 / 5e12);
     is(m.device_training(d, StepWork { flops: 1.0, bytes: 4e9 }), 20e-6 + 0.01);
     is(m.host_training(2, StepWork { flops: 1e9, bytes: 1.0 }), 1e9 / 1e11);

@@ -102,7 +102,8 @@ pub(super) fn job(
         words::plural(state.machine.cores() as u64, "thread"),
     ));
     let evaluates = options.evaluation != Evaluation::None;
-    let wanted = Wanted { evaluates, epochs: Some(options.epochs), group: None, roles: false, split: None };
+    let wanted =
+        Wanted { evaluates, epochs: Some(options.epochs), group: None, roles: false, split: None, links: false };
     let Measured { mut job, profile, problem, plans, held_bytes, .. } =
         session.planned().measure(context, dataset, config, wanted)?;
     let strategy = position.plan.strategy;
