@@ -516,6 +516,38 @@ fn split_layers_train_the_same_on_any_device() {
     }
 }
 
+/// Devices with roles: losses of one device, whatever the number of devices; the same bits by the same roles, and after a
+/// resumption.
+#[test]
+fn devices_have_roles() {
+    const COPY: &str = "Transferring_CUDA+PCIe+Peer_Copy";
+    let Some(mut devices) = Devices::new() else { return };
+    let by_device = ["--training", TRAINING, "--batching", "Batching_CUDA+PCIe_Neighbor"];
+    let alone = devices.json(&[&TRAIN[..], &by_device, &["--plan", "sequential"]].concat(), &[]);
+    let roles = [&TRAIN[..], &by_device, &["--plan", "factored"]].concat();
+    for number in [2, 3, 4] {
+        devices = devices.with(number);
+        let name = format!("roles-{number}");
+        let factored = devices.json(&[&roles[..], &["--run", &name]].concat(), &[]);
+        let apart = apart(&factored, &alone);
+        assert!(apart < 1e-5, "{number} devices: {apart:e}: {:?}", losses(&factored));
+        let plan = &factored["factored"];
+        assert_eq!(plan["places"].as_array().map(Vec::len), Some(number), "{plan}");
+        assert_eq!(plan["keys"]["transferring"], COPY);
+        let seeds: u64 = by_trainer(&factored, |trainer| amount(&trainer["seeds"])).iter().sum();
+        let all: u64 = epochs(&alone).iter().map(|e| amount(&e["report"]["seeds"])).sum();
+        assert_eq!(seeds, all);
+        let counters = &factored["counters"][COPY];
+        assert!(amount(&counters["peer_bytes"]) > 0, "{counters}");
+        // By the same roles, the same bits: those of the first epochs, continued.
+        let resumed = devices.json(&["train", "--resume", &name, "--epochs", "4"], &[]);
+        assert_eq!(losses(&resumed)[..3], losses(&factored)[..]);
+    }
+    let refused = devices.with(1).run(&roles, &[]);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && error.contains("--plan factored"), "{error}");
+}
+
 #[test]
 fn the_cpu_and_all_devices_share_every_step() {
     let Some(devices) = Devices::new() else { return };
