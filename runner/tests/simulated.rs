@@ -84,7 +84,9 @@ fn a_simulated_device_samples_for_another() {
     let shares = both["plan"]["schedule"]["shares"].as_array().expect("a list");
     let copies = shares.iter().find(|share| share["keys"]["transferring"] == COPY);
     let copies = copies.unwrap_or_else(|| panic!("no share is sampled by the other device: {}", both["plan"]));
-    assert_eq!(copies["hardware"]["batching"], serde_json::json!(["PCIe:1", "SIM:1"]));
+    // As one trainer's route, or as devices with roles: the two are equally fast here.
+    let sampler = copies["hardware"]["batching"].as_array().expect("a list");
+    assert!(sampler.contains(&"SIM:1".into()), "{sampler:?}");
     for json in [&alone, &both] {
         let epochs = json["epochs"].as_array().expect("epochs");
         assert!(epochs.iter().all(|epoch| epoch["report"]["batches"] == json["profile"]["num_batches"]));
@@ -390,10 +392,10 @@ fn without_the_variable_there_is_no_simulated_accelerator() {
     for operator in simulated {
         count += 1;
         assert_eq!(operator["available"], false);
-        // Those of the host are of described machines alone.
-        let cure =
-            if operator["hardware"] == "CPU" && operator["phase"] != "Batching" { "--machine" } else { "MORPHGL_SIM" };
+        // Those in which the host takes part are of described machines alone, but for batching.
+        let host = operator["hardware"].as_str().is_some_and(|hardware| hardware.starts_with("CPU"));
+        let cure = if host && operator["phase"] != "Batching" { "--machine" } else { "MORPHGL_SIM" };
         assert!(operator["reason"].as_str().is_some_and(|r| r.contains(cure)), "{operator}");
     }
-    assert_eq!(count, 8);
+    assert_eq!(count, 9);
 }
