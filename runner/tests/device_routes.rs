@@ -14,6 +14,7 @@ use support::Bench;
 const DMA: &str = "Transferring_PCIe_Dma";
 const DMA_GATHER: &str = "Transferring_CUDA+PCIe_DmaGather";
 const ZERO_COPY: &str = "Transferring_CUDA+PCIe_ZeroCopy";
+const HOST_GATHER: &str = "Transferring_CPU+PCIe_HostGather";
 const ON_HOST: &str = "Batching_CPU_Neighbor";
 const ON_DISK: &str = "Batching_CPU+Disk_Neighbor";
 const ON_DEVICE: &str = "Batching_CUDA+PCIe_Neighbor";
@@ -75,6 +76,7 @@ fn losses_are_the_same_by_every_route() {
     let expected = losses(&copied);
     assert!(expected.iter().all(|loss| loss.is_finite() && *loss > 0.0), "{expected:?}");
     assert_eq!(losses(&epochs(&bench, ON_DEVICE, ZERO_COPY, &[])), expected);
+    assert_eq!(losses(&epochs(&bench, ON_DEVICE, HOST_GATHER, &[])), expected);
     // Rows of 32 bytes; five words of the bitmap, and an address.
     let options = |cache: u64, access: &str, order: &str| {
         let set = |option: String| ["--set".to_string(), format!("{DMA_GATHER}.{option}")];
@@ -269,8 +271,12 @@ fn every_route_is_planned() {
         [text("batching"), text("transferring"), text("gathering")]
     };
     let found: Vec<_> = routes.iter().map(route).collect();
-    let expected =
-        [[ON_HOST, DMA_GATHER, "Transferring"], [ON_HOST, DMA, "Batching"], [ON_DEVICE, ZERO_COPY, "Transferring"]];
+    let expected = [
+        [ON_HOST, DMA_GATHER, "Transferring"],
+        [ON_HOST, DMA, "Batching"],
+        [ON_DEVICE, HOST_GATHER, "Transferring"],
+        [ON_DEVICE, ZERO_COPY, "Transferring"],
+    ];
     assert_eq!(found, expected);
     // A mini-batch that carries no features is smaller where it was batched; and where it is trained, since all rows are there already.
     let bytes = |i: usize, name: &str| routes[i]["largest"][name].as_u64().expect("a number");
@@ -278,7 +284,12 @@ fn every_route_is_planned() {
     assert!(bytes(0, "ready_bytes") < bytes(1, "ready_bytes"), "{routes:?}");
     // Phases that are all on the device are measured at once, too.
     let at_once = |r: &Value| r["overlapped"]["mean"].as_f64().is_some_and(|seconds| seconds > 0.0);
-    assert_eq!(routes.iter().map(at_once).collect::<Vec<_>>(), [false, false, true], "{}", json["profile"]["skipped"]);
+    assert_eq!(
+        routes.iter().map(at_once).collect::<Vec<_>>(),
+        [false, false, false, true],
+        "{}",
+        json["profile"]["skipped"]
+    );
 }
 
 #[test]
