@@ -45,11 +45,11 @@ pub struct RolesDevice {
 #[derive(Debug)]
 struct FromAnywhere(Vec<(Route, Box<dyn Transferring>)>);
 
-/// An operator that a lane uses during an epoch, and its executor between epochs.
+/// The operators that gather at a device: its lane has them during an epoch, and the executor between epochs.
 #[derive(Debug, Clone)]
-struct Lent(Arc<Mutex<FromAnywhere>>);
+struct SharedGather(Arc<Mutex<FromAnywhere>>);
 
-impl Transferring for Lent {
+impl Transferring for SharedGather {
     fn transfer(&mut self, batch: MiniBatch) -> morphgl_registry::Result<Handle<MiniBatch>> {
         let place = batch.place();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +65,7 @@ struct State {
     place: Place,
     resource: String,
     sampler: Option<(Key, Option<Box<dyn BatchingWorker>>)>,
-    gather: Option<(Key, Lent)>,
+    gather: Option<(Key, SharedGather)>,
     /// Operators that move shares to it, by the place where these were sampled.
     moved_by: Vec<(Place, Key)>,
     trainer: Option<(Key, Option<Box<dyn Training>>)>,
@@ -139,7 +139,7 @@ impl RolesExecutor {
             let of = |(route, _): &(Route, _)| (route.batched_at.clone(), route.transferring.clone());
             let moved_by: Vec<(Place, Key)> = transferring.iter().map(of).collect();
             let gather = transferring.last().filter(|_| number < train).map(|(route, _)| route.transferring.clone());
-            let gather = gather.map(|key| (key, Lent(Arc::new(Mutex::new(FromAnywhere(transferring))))));
+            let gather = gather.map(|key| (key, SharedGather(Arc::new(Mutex::new(FromAnywhere(transferring))))));
             let trainer = training.filter(|_| number < train).map(|t| (t.key, Some(t.operator)));
             states.push(State { place, resource, sampler, gather, moved_by, trainer, clock });
         }
