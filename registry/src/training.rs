@@ -206,10 +206,10 @@ pub trait Training: ModelState {
         1
     }
 
-    /// Appends the first layer's output, with the dropout that the features have in mini-batch `batch.id`, and before that of the output
-    /// itself: a row for each destination node of the mini-batch's only block, as [`GivenRows`](crate::GivenRows) have it; and to each of `inputs`, where there are any, a row per destination node of
-    /// what that one of the layer's weights multiplies. Features are read from the dataset. `None` where the operator does not
-    /// compute a layer alone.
+    /// Appends the first layer's output, with the dropout that the features have in mini-batch `batch.id`, and before that of the
+    /// output itself: a row for each destination node of the mini-batch's only block, as [`GivenRows`](crate::GivenRows) have it; and
+    /// to each of `inputs`, where there are any, a row per destination node of what that one of the layer's weights multiplies.
+    /// Features are read from the dataset. `None` where the operator does not compute a layer alone.
     fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>, inputs: &mut [Vec<f32>]) -> Option<Result<()>> {
         let _ = (batch, rows, inputs);
         None

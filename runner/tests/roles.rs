@@ -7,8 +7,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use morphgl::Checkpoint;
-use runs::{Training, checkpoints, metrics, newest};
+use runs::{Training, last, metrics, newest};
 use serde_json::Value;
 use support::Bench;
 
@@ -51,10 +50,6 @@ fn json(bench: &Bench, sim: &str, args: &[&str]) -> Value {
     let output = bench.command(&[args, &["--json"]].concat()).env("MORPHGL_SIM", sim).output().expect("it starts");
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-fn last(run: &Path) -> Checkpoint {
-    Checkpoint::read(checkpoints(run).last().expect("a checkpoint")).expect("it is whole")
 }
 
 fn places(json: &Value) -> Vec<&str> {
@@ -142,7 +137,7 @@ fn a_run_with_roles_is_resumed_exactly() {
     assert!(within > 0, "killed in mid-epoch");
     let without_times = |name: &str| -> Vec<Value> {
         let mut rows = metrics(&of(name));
-        // Which of two samplers makes a share, and so what is copied from where, depends on times where roles change.
+        // Where roles change, durations decide which of two samplers samples a share, and so how many bytes each copies.
         rows.iter_mut().for_each(|row| row["counters"] = Value::Null);
         rows
     };

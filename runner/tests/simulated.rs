@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use morphgl::Checkpoint;
-use runs::{Training, checkpoints, metrics, newest};
+use runs::{Training, last, metrics, newest};
 use serde_json::Value;
 use support::{Bench, fails};
 
@@ -247,11 +247,6 @@ fn operators_that_fail_or_hang_end_the_program() {
         fails(&output, &args, &[words[0], words[1], "mini-batch 7 of epoch 1"]);
         assert!(start.elapsed() < Duration::from_secs(600), "{kind}: it ends");
     }
-}
-
-/// The last checkpoint of a run.
-fn last(run: &Path) -> Checkpoint {
-    Checkpoint::read(checkpoints(run).last().expect("a checkpoint")).expect("a whole checkpoint")
 }
 
 /// Starts a run of three epochs, kills it three times, resumes it each time, and lets it end. Returns the position at which it

@@ -45,7 +45,7 @@ const OWN: [ScoreKind; 6] = [
 ];
 
 impl ScoreKind {
-    /// The scores there are: those of this crate, then those of linked crates by name.
+    /// All scores: those of this crate, then those of linked crates in the order of their names.
     pub fn all() -> Vec<Self> {
         OWN.into_iter().chain(ScoreDescription::linked().into_iter().map(ScoreKind::Submitted)).collect()
     }
@@ -125,7 +125,8 @@ impl TryFrom<String> for ScoreKind {
     }
 }
 
-/// A score of two classes: of class 1 of two, and of more the mean over those where it is defined.
+/// A score that tells one class from all others: of two classes that of class 1; of more the mean over the classes for which it is
+/// defined.
 fn against_others(predicted: &Predicted<'_>, score: fn(&mut [(f64, bool)]) -> Option<f64>) -> f64 {
     let first = usize::from(predicted.num_classes() == 2);
     mean((first..predicted.num_classes()).filter_map(|class| score(&mut predicted.probabilities(class))))

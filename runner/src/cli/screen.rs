@@ -91,7 +91,7 @@ struct Screen {
     max_epochs: u32,
     /// Whether early stopping may end the run sooner.
     open: bool,
-    /// Characters of the column of the run's score, where it is another than accuracy or loss.
+    /// Width in characters of the column with the validation score; `None` where the run goes by accuracy or loss.
     score: Option<usize>,
     /// Moving average of the loss.
     loss: f64,

@@ -96,7 +96,7 @@ impl FactoredProfile {
     ///
     /// # Errors
     ///
-    /// A failing operator, or a stop.
+    /// An operator fails, or a stop is requested.
     pub fn measure(
         job: &mut Job,
         profile: &Profile,

@@ -13,7 +13,7 @@ use super::setting::Setting;
 use super::stand_in::{PA, StandIn, TW, UK, UU};
 use super::workload::{Load, Phases, Workload};
 
-/// Seeds per mini-batch of the iteration times, an assumption: the survey does not state them.
+/// Seeds per mini-batch. An assumption: the survey gives seconds per iteration without the batch size.
 const SEEDS: usize = 1024;
 const PRESAMPLE: PolicyKind = PolicyKind::PreSample { epochs: NonZeroU32::MIN };
 /// Bytes of a device's read of one random edge.
@@ -358,15 +358,12 @@ slower where mini-batches are small, they leave out.",
         note: "8,000 seeds, 128 values per row as in the paper; the fanouts of its bars are not in the survey's text.",
         run: Some(figure_13),
     },
-    Row {
-        id: "D:17",
-        title: "overview of DUCATI",
-        how: &[How::Drawing],
-        code: DUAL,
-        statements: &[],
-        note: "The sampler measures what a hit saves, and the planner divides the budget.",
-        run: None,
-    },
+    Row::drawing(
+        "D:17",
+        "overview of DUCATI",
+        DUAL,
+        "The sampler measures what a hit saves, and the planner divides the budget.",
+    ),
     Row {
         id: "D:18",
         title: "gain by a cache of rows, by its size",

@@ -421,24 +421,18 @@ fn figure_12(_: &Setting) -> Result<Shown> {
 }
 
 pub(super) const ROWS: &[Row] = &[
-    Row {
-        id: "G:3",
-        title: "example of the factored design",
-        how: &[How::Drawing],
-        code: &["sched/plan/src/roles.rs"],
-        statements: &[],
-        note: "`sched/plan/tests/roles.rs` has its two samplers and six trainers.",
-        run: None,
-    },
-    Row {
-        id: "G:10",
-        title: "sample, extract, train",
-        how: &[How::Drawing],
-        code: &["registry/src/operator.rs"],
-        statements: &[],
-        note: "Batching is sample, with extract on the host; transferring is extract by the device; training is train.",
-        run: None,
-    },
+    Row::drawing(
+        "G:3",
+        "example of the factored design",
+        &["sched/plan/src/roles.rs"],
+        "`sched/plan/tests/roles.rs` has its two samplers and six trainers.",
+    ),
+    Row::drawing(
+        "G:10",
+        "sample, extract, train",
+        &["registry/src/operator.rs"],
+        "Batching is sample, with extract on the host; transferring is extract by the device; training is train.",
+    ),
     Row {
         id: "G:11",
         title: "memory of a device by stage",
@@ -458,15 +452,12 @@ layer's output, forward and backward.",
         note: "Seconds of Table VI.",
         run: Some(figure_12),
     },
-    Row {
-        id: "G:14",
-        title: "code of the executors",
-        how: &[How::Drawing],
-        code: &["sched/execute/src/executor.rs"],
-        statements: &[],
-        note: "Ours has one executor, whose routes name the devices.",
-        run: None,
-    },
+    Row::drawing(
+        "G:14",
+        "code of the executors",
+        &["sched/execute/src/executor.rs"],
+        "Ours has one executor, whose routes name the devices.",
+    ),
     Row {
         id: "G:15",
         title: "hit rates by policy and cache ratio, bytes by values per row",

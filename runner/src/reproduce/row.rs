@@ -96,6 +96,16 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// A drawing of a design, which ours has as code: nothing is run.
+    pub(crate) const fn drawing(
+        id: &'static str,
+        title: &'static str,
+        code: &'static [&'static str],
+        note: &'static str,
+    ) -> Self {
+        Self { id, title, how: &[How::Drawing], code, statements: &[], note, run: None }
+    }
+
     /// Letter of the paper.
     #[cfg(test)]
     pub(crate) fn paper(&self) -> &'static str {

@@ -100,7 +100,7 @@ impl GroupProfile {
     ///
     /// # Errors
     ///
-    /// A failing operator, or a stop.
+    /// An operator fails, or a stop is requested.
     pub fn measure(
         job: &mut Job,
         settings: &Settings,

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use morphgl::Checkpoint;
 use serde_json::{Value, json};
 
 /// A training process, killed when it is dropped.
@@ -76,6 +77,11 @@ pub(crate) fn checkpoints(run: &Path) -> Vec<PathBuf> {
     paths.retain(|path| path.extension().is_some_and(|e| e == "checkpoint"));
     paths.sort();
     paths
+}
+
+/// The newest checkpoint of a run.
+pub(crate) fn last(run: &Path) -> Checkpoint {
+    Checkpoint::read(checkpoints(run).last().expect("a checkpoint")).expect("a whole checkpoint")
 }
 
 /// Number of the newest checkpoint.

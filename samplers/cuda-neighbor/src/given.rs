@@ -110,7 +110,7 @@ impl GivenLists {
 }
 
 impl GivenPart {
-    /// The given nodes without rows, once their number is known; `None` where there are none.
+    /// The given nodes of a mini-batch, before the transfer fills in their rows; `counts` has their number. `None` where there are none.
     pub(crate) fn with(self, counts: &[u64]) -> Option<CudaGivenRows> {
         let Self { nodes, degrees, rows, count } = self;
         let (nodes, degrees) = (with_len(nodes, counts[count]), with_len(degrees, counts[count]));

@@ -164,7 +164,8 @@ impl<'a> Program<'a> {
         (0..self.columns).map(|column| if column % 2 == 1 { 1.0 } else { 0.0 }).collect()
     }
 
-    /// Share that a second of each link is worth in an epoch of so many seconds: the program's dual values.
+    /// Dual values of the links in the linear program for an epoch of so many seconds: how much the sum of all shares grows per
+    /// second more of each link.
     pub(super) fn prices(&self, seconds: f64) -> Vec<f64> {
         let Rows { rows, .. } = self.rows(seconds, &vec![Choice::Open; self.members.len()]);
         let links = self.problem.links.len();

@@ -178,7 +178,7 @@ impl<'a> Knapsack<'a> {
     /// The largest sum of values in an epoch of so many seconds, from above, and the trainers that make it up.
     fn at(&mut self, seconds: f64, steps: Steps) -> (f64, Vec<Part>) {
         let all = self.problem.cores();
-        // The largest sum by cores in use, and what each trainer has of them.
+        // The largest sum of shares for each number of cores in use, and for each trainer the share and cores that it has there.
         let mut sums = vec![self.prices.iter().sum::<f64>() * seconds; all + 1];
         let mut taken: Vec<Vec<Option<Part>>> = Vec::new();
         let mut of_kind: HashMap<usize, Vec<(f64, Part)>> = HashMap::new();

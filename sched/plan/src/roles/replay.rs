@@ -75,7 +75,7 @@ struct Device {
     trained: usize,
 }
 
-/// A mini-batch of which shares are sampled or wait to be gathered.
+/// A mini-batch in the global queue: not all of its shares are being gathered yet.
 #[derive(Debug, Clone)]
 struct Queued {
     /// Whether the share of each trainer is sampled.
@@ -268,7 +268,7 @@ impl RolesReplay {
         Some(step)
     }
 
-    /// Ends a step.
+    /// Records that a step, which [`RolesReplay::begin`] returned, has ended.
     pub fn end(&mut self, step: RolesStep) {
         let device = &mut self.devices[step.device];
         device.at[step.work as usize] = false;
