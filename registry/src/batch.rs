@@ -8,7 +8,7 @@ use morphgl_graph_store::{Dtype, FeatureMatrix, FeatureView};
 use morphgl_platform::Pages;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind, FirstLayerRows, GivenRows, Place, Result};
+use crate::{BatchPairs, Error, ErrorKind, FirstLayerRows, GivenRows, Place, Result};
 
 /// Epoch and index of a mini-batch. With the graph, the sampler settings and the seed they determine its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -133,7 +133,8 @@ pub struct HostBatch {
     /// hop. The source nodes of every block are a prefix of them, but for given rows. A seed that repeats has an input node and a
     /// row in every block per occurrence, with equal edges; edges that come from it name its first occurrence.
     pub input_nodes: Vec<u32>,
-    /// In-degree in the whole graph of each input node (sum of its edges' weights, where there are weights).
+    /// In-degree in the whole graph of each input node (sum of its edges' weights, where there are weights); of pairs, in the graph
+    /// without the edges that the mini-batch excludes.
     pub degrees: Vec<f32>,
     /// The hops, the one farthest from the seeds first: `blocks[l]` feeds layer `l`.
     pub blocks: Vec<Block>,
@@ -141,8 +142,10 @@ pub struct HostBatch {
     pub features: Option<BatchFeatures>,
     /// Rows of the first layer's output that are not computed.
     pub given: Option<Box<GivenRows>>,
-    /// Class of each seed, repeats included, -1 for none; empty where the graph has no labels.
+    /// Class of each seed, repeats included, -1 for none; empty where the graph has no labels, and for pairs.
     pub labels: Vec<i32>,
+    /// The pairs whose end nodes the seeds are; `None` where the seeds are nodes. Of pairs each seed occurs once.
+    pub pairs: Option<Box<BatchPairs>>,
 }
 
 impl HostBatch {
@@ -172,7 +175,9 @@ impl HostBatch {
         let given = self.given.as_ref().map_or(0, |g| {
             4 * (g.nodes.len() + g.degrees.len() + g.rows.len() + g.inputs.iter().map(Vec::len).sum::<usize>())
         });
+        let pairs = self.pairs.as_ref().map_or(0, |pairs| 8 * pairs.ends.len());
         given
+            + pairs
             + 4 * (self.input_nodes.len() + self.degrees.len() + self.labels.len())
             + self.blocks.iter().map(block).sum::<usize>()
             + features

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Accelerator, At, Batching, BatchingContext, CounterSpec, Key, Machine, OptionSpec, Phase, Result, SamplingSpec,
-    Training, TrainingContext, Transferring, TransferringContext, option,
+    Accelerator, At, Batching, BatchingContext, CounterSpec, Error, Key, Machine, OptionSpec, Phase, Result,
+    SamplingSpec, SeedSet, Training, TrainingContext, Transferring, TransferringContext, option,
 };
 
 /// Why an operator cannot run on this machine. Not an error: a machine need not have every device.
@@ -95,6 +95,9 @@ pub struct Description {
     pub samplers: &'static [SamplingSpec],
     /// Whether a batching operator makes the same mini-batches as every other interchangeable one of its kinds.
     pub interchangeable: bool,
+    /// Whether it takes pairs of nodes as seeds ([`SeedSet::of_pairs`](crate::SeedSet::of_pairs)): a batching operator samples
+    /// them, a transferring operator moves them with their mini-batch, and a training operator trains on them.
+    pub takes_pairs: bool,
     /// Whether it is a training operator with a model of its own (`--model custom`), and trains no other.
     pub own_model: bool,
     /// Its own options.
@@ -129,6 +132,7 @@ impl Description {
             between_devices: false,
             samplers: &[SamplingSpec::NEIGHBOR],
             interchangeable: false,
+            takes_pairs: false,
             own_model: false,
             options: &[],
             counters: &[],
@@ -163,6 +167,14 @@ impl Description {
     pub const fn interchangeable(mut self) -> Self {
         assert!(matches!(self.build, Build::Batching(_)), "an operator whose mini-batches are compared makes them");
         self.interchangeable = true;
+        self
+    }
+
+    /// The same operator, which takes pairs of nodes as seeds. One without the claim is never built for them
+    /// ([`Description::check_seeds`]); of a batching operator that has it, `morphgl_conformance::batching` proves that its mini-batches
+    /// are those of the graph without the edges that they exclude.
+    pub const fn taking_pairs(mut self) -> Self {
+        self.takes_pairs = true;
         self
     }
 
@@ -263,6 +275,19 @@ impl Description {
     pub fn samples(&self, kind: &str, chosen: Option<&Key>) -> bool {
         let named = chosen.map_or(self.interchangeable, |chosen| *chosen == self.key);
         named && self.samplers.iter().any(|spec| spec.name == kind)
+    }
+
+    /// Checks that the operator takes such seeds.
+    ///
+    /// # Errors
+    ///
+    /// Pairs, which it does not take.
+    pub fn check_seeds(&self, seeds: &SeedSet) -> Result<()> {
+        if seeds.pairs().is_none() || self.takes_pairs {
+            return Ok(());
+        }
+        let cure = "name an operator that does, which `morphgl ops --json` lists by takes_pairs, or name none";
+        Err(Error::setting(&self.key, format!("it does not take pairs of nodes as seeds; {cure}")))
     }
 
     /// Checks names and types of the options given to the operator, an object by name or `null`.

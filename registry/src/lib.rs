@@ -14,6 +14,7 @@ mod lookup;
 mod machine;
 mod operator;
 mod option;
+mod pairs;
 mod place;
 mod route;
 mod sampling;
@@ -37,6 +38,7 @@ pub use operator::{
     Batching, BatchingContext, BatchingWorker, GivenNodes, TrainingContext, Transferring, TransferringContext,
 };
 pub use option::{OptionRole, OptionSpec, OptionType, check_options};
+pub use pairs::{BatchPairs, NegativeDistribution, PairSeeds, PairSettings};
 pub use place::{At, Place};
 pub use route::Route;
 pub use sampling::SamplingSpec;

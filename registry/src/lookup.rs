@@ -151,6 +151,12 @@ impl Registry {
         takes(&route.transferring) && takes(&route.training)
     }
 
+    /// Whether all operators of the route take pairs of nodes as seeds: routes that do not are left out of a run on pairs.
+    pub fn takes_pairs(&self, route: &Route) -> bool {
+        let keys = [&route.batching, &route.transferring, &route.training];
+        keys.into_iter().all(|key| self.find(key).is_some_and(|o| o.description.takes_pairs))
+    }
+
     /// Checks names and types of the options given to an operator, by name.
     ///
     /// # Errors
@@ -196,9 +202,11 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// As [`Registry::get`], a key of another phase, or the operator's own.
+    /// As [`Registry::get`], a key of another phase, pairs as seeds of an operator that does not take them, or the operator's own.
     pub fn batching(&self, key: &Key, context: &BatchingContext) -> Result<Box<dyn Batching>> {
-        let Build::Batching(build) = self.get(key)?.build else { return Err(wrong_phase(key, Phase::Batching)) };
+        let description = self.get(key)?;
+        let Build::Batching(build) = description.build else { return Err(wrong_phase(key, Phase::Batching)) };
+        description.check_seeds(&context.seeds)?;
         self.check_options(key, &context.options)?;
         build(context)
     }
@@ -209,9 +217,9 @@ impl Registry {
     ///
     /// As [`Registry::batching`].
     pub fn transferring(&self, key: &Key, context: &TransferringContext) -> Result<Box<dyn Transferring>> {
-        let Build::Transferring(build) = self.get(key)?.build else {
-            return Err(wrong_phase(key, Phase::Transferring));
-        };
+        let description = self.get(key)?;
+        let Build::Transferring(build) = description.build else { return Err(wrong_phase(key, Phase::Transferring)) };
+        context.sampled.as_ref().map_or(Ok(()), |(seeds, _)| description.check_seeds(seeds))?;
         self.check_options(key, &context.options)?;
         build(context)
     }

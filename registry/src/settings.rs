@@ -9,7 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Error, OptionSpec, Result, SamplingSpec};
+use crate::{Error, OptionSpec, PairSeeds, PairSettings, Result, SamplingSpec};
 
 /// Neighbours sampled per node at one hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -271,7 +271,7 @@ pub struct SamplerSettings {
     /// How the neighbourhood of seeds is sampled.
     #[serde(flatten)]
     pub sampling: Sampling,
-    /// Seeds per mini-batch; the last one of an epoch has the rest. Default 1024.
+    /// Seeds per mini-batch, or positive pairs; the last one of an epoch has the rest. Default 1024.
     pub batch_size: usize,
     /// Seed of all randomness. Default 0.
     pub seed: u64,
@@ -415,13 +415,19 @@ impl FromStr for Fanouts {
 
 crate::error::serialized_as_text!(Fanouts);
 
-/// Seed nodes of an epoch. A node given several times (oversampling) is a seed as often.
+/// Seeds of an epoch: nodes, of which one that is given several times (oversampling) is a seed as often, or pairs of nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeedSet {
-    // Invariant: not empty, every node below the `num_nodes` of the constructor.
-    nodes: Arc<[u32]>,
-    // Invariant: length of `nodes` minus the number of distinct ones.
+    seeds: Seeds,
+    // Invariant: length of `nodes()` minus the number of distinct ones.
     num_repeats: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Seeds {
+    // Invariant: not empty, every node below the `num_nodes` of the constructor.
+    Nodes(Arc<[u32]>),
+    Pairs(PairSeeds),
 }
 
 impl SeedSet {
@@ -439,23 +445,60 @@ impl SeedSet {
             let cure = "it is empty; import the dataset with its split, or make one with --split 0.6,0.2,0.2";
             return Err(Error::setting(what, cure));
         }
-        let (mut seen, mut num_repeats) = (vec![false; num_nodes], 0);
-        for &v in nodes {
-            let Some(seen) = seen.get_mut(v as usize) else {
-                return Err(Error::setting(what, format!("node {v} does not exist, there are {num_nodes}")));
-            };
-            num_repeats += usize::from(std::mem::replace(seen, true));
+        if let Some(v) = nodes.iter().find(|v| **v as usize >= num_nodes) {
+            return Err(Error::setting(what, format!("node {v} does not exist, there are {num_nodes}")));
         }
-        Ok(Self { nodes: nodes.into(), num_repeats })
+        Ok(Self { num_repeats: num_repeats(nodes, num_nodes), seeds: Seeds::Nodes(nodes.into()) })
     }
 
-    /// The nodes, in the order given.
+    /// Checks pairs (source, destination); `what` names them in errors, for example `train edges`. A mini-batch takes
+    /// [`SamplerSettings::batch_size`] of them as its positives and draws its negatives; its seeds are the end nodes of both
+    /// ([`BatchPairs`](crate::BatchPairs)). Operators say by [`Description::takes_pairs`](crate::Description::takes_pairs) that
+    /// they take such mini-batches.
+    ///
+    /// # Errors
+    ///
+    /// No pair, 2^32 or more, or a node that does not exist; negatives from a mini-batch of a single pair.
+    ///
+    /// # Complexity
+    ///
+    /// O(pairs given) time, a byte per node of the graph.
+    pub fn of_pairs(what: &str, pairs: &[[u32; 2]], num_nodes: usize, settings: PairSettings) -> Result<Self> {
+        let pairs = PairSeeds::new(what, pairs, num_nodes, settings)?;
+        Ok(Self { num_repeats: num_repeats(pairs.ends().as_flattened(), num_nodes), seeds: Seeds::Pairs(pairs) })
+    }
+
+    /// The nodes, in the order given; of pairs the ends, source and destination of each in the order given, repeats included.
     pub fn nodes(&self) -> &[u32] {
-        &self.nodes
+        match &self.seeds {
+            Seeds::Nodes(nodes) => nodes,
+            Seeds::Pairs(pairs) => pairs.ends().as_flattened(),
+        }
     }
 
-    /// Number of seeds besides the first occurrence of each node; 0 where all are distinct.
+    /// The pairs; `None` where the seeds are nodes.
+    pub fn pairs(&self) -> Option<&PairSeeds> {
+        match &self.seeds {
+            Seeds::Nodes(_) => None,
+            Seeds::Pairs(pairs) => Some(pairs),
+        }
+    }
+
+    /// Number of training examples, of which a mini-batch has [`SamplerSettings::batch_size`]: pairs, or nodes.
+    pub fn num_examples(&self) -> usize {
+        match &self.seeds {
+            Seeds::Nodes(nodes) => nodes.len(),
+            Seeds::Pairs(pairs) => pairs.ends().len(),
+        }
+    }
+
+    /// Number of nodes besides the first occurrence of each; 0 where all are distinct.
     pub fn num_repeats(&self) -> usize {
         self.num_repeats
     }
+}
+
+fn num_repeats(nodes: &[u32], num_nodes: usize) -> usize {
+    let mut seen = vec![false; num_nodes];
+    nodes.iter().filter(|&&v| std::mem::replace(&mut seen[v as usize], true)).count()
 }

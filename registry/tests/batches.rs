@@ -2,7 +2,7 @@
 
 use half::f16;
 use morphgl_graph_store::{Dtype, FeatureMatrix, FeatureView};
-use morphgl_registry::{BatchFeatures, Score, SeedSet};
+use morphgl_registry::{BatchFeatures, BatchPairs, HostBatch, NegativeDistribution, PairSettings, Score, SeedSet};
 use proptest::prelude::*;
 
 proptest! {
@@ -40,6 +40,55 @@ fn seed_sets_are_checked() {
         let seeds = SeedSet::new("train split", nodes, 3).expect("good seeds");
         assert_eq!((seeds.nodes(), seeds.num_repeats()), (nodes, num_repeats));
     }
+}
+
+#[test]
+fn pairs_are_checked() {
+    let of = |pairs: &[[u32; 2]], settings| SeedSet::of_pairs("train edges", pairs, 3, settings);
+    let error = |pairs: &[[u32; 2]], settings| of(pairs, settings).expect_err("bad pairs").to_string();
+    let default = PairSettings::default();
+    assert_eq!(
+        error(&[], default),
+        "train edges: there is no pair; give a graph with edges, or a split with edges in it"
+    );
+    let unknown = error(&[[0, 1], [2, 3]], default);
+    assert!(
+        unknown.starts_with("train edges: the pair 2,3 names a node that does not exist, there are 3; "),
+        "{unknown}"
+    );
+    let within = PairSettings { distribution: NegativeDistribution::InBatch, ..default };
+    assert!(error(&[[0, 1]], within).contains("need two pairs at least; draw them uniformly"));
+    of(&[[0, 1]], PairSettings { negatives: 0, ..within }).expect("no negative is drawn");
+    let pairs = [[2, 0], [0, 1], [2, 0], [1, 1]];
+    let seeds = of(&pairs, default).expect("good pairs");
+    assert_eq!((seeds.nodes(), seeds.num_repeats(), seeds.num_examples()), (pairs.as_flattened(), 5, 4));
+    let kept = seeds.pairs().expect("they are pairs");
+    assert_eq!((kept.ends(), kept.settings()), (&pairs[..], &default));
+    let nodes = SeedSet::new("train split", &[1, 0, 1], 3).expect("good seeds");
+    assert_eq!((nodes.pairs(), nodes.num_examples()), (None, 3));
+}
+
+#[test]
+fn pair_settings_have_names_and_defaults() {
+    let read = |text: &str| serde_json::from_str::<PairSettings>(text);
+    let text = r#"{"negatives":5,"distribution":"in-batch","avoid-edges":true,"exclude":false}"#;
+    let settings = read(text).expect("settings");
+    let distribution = NegativeDistribution::InBatch;
+    assert_eq!(settings, PairSettings { negatives: 5, distribution, avoid_edges: true, exclude: false });
+    assert_eq!(serde_json::to_string(&settings).expect("text"), text);
+    assert_eq!(read("{}").expect("defaults"), PairSettings::default());
+    assert!(PairSettings::default().exclude, "a prediction does not read the edge that it predicts");
+    read(r#"{"negative": 5}"#).expect_err("an unknown setting");
+}
+
+#[test]
+fn negatives_follow_the_positives() {
+    let pairs = BatchPairs { num_positives: 2, ends: vec![[0, 1], [2, 1], [0, 3], [0, 4], [2, 5], [2, 0]] };
+    assert_eq!(pairs.negatives_per_positive(), 2);
+    assert_eq!((pairs.positives(), pairs.negatives_of(1)), (&[[0, 1], [2, 1]][..], &[[2, 5], [2, 0]][..]));
+    assert_eq!(BatchPairs { num_positives: 2, ends: vec![[0, 1], [1, 0]] }.negatives_per_positive(), 0);
+    let batch = HostBatch { pairs: Some(Box::new(pairs)), ..HostBatch::default() };
+    assert_eq!(batch.num_bytes(), 6 * 8);
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Lookup: sorted, without duplicates, with errors that list what exists.
 
+use std::sync::Arc;
+
+use morphgl_graph_store::{Dataset, Topology};
 use morphgl_registry::{
-    Accelerator, At, Build, Description, Error, FeatureFill, Hardware, Key, Machine, Phase, Registry, Resource, Route,
-    Unavailable,
+    Accelerator, At, BatchingContext, Build, Description, Error, FeatureFill, Hardware, Key, Machine, PairSettings,
+    Phase, Registry, Resource, Route, SamplerSettings, SeedSet, TransferringContext, Unavailable,
 };
 
 fn machine() -> Machine {
@@ -166,4 +169,47 @@ fn a_route_changes_devices_by_an_operator_between_them_alone() {
     let between = [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)].map(|(from, to)| route("Copy", from, to));
     let same = [0, 1, 2].map(|index| route("Keep", index, index));
     assert_eq!(places(3), [&between[..], &same].concat());
+}
+
+#[test]
+fn pairs_are_for_operators_that_take_them() {
+    const TRANSFER: Description = Description::new(
+        Key::new(Phase::Transferring, Hardware::CPU, "Host"),
+        "moves",
+        At::Host,
+        At::Host,
+        Build::Transferring(|_| Err(Error::setting("test", "is built"))),
+    );
+    const TRAIN: Description = Description::new(
+        Key::new(Phase::Training, Hardware::CPU, "Model"),
+        "trains",
+        At::Host,
+        At::Host,
+        Build::Training(|_| Err(Error::setting("test", "is built"))),
+    );
+    let taking = |batching: Description, transfer: Description, train: Description| {
+        Registry::new(vec![batching, transfer, train], machine()).expect("no duplicates")
+    };
+    let topology = Topology::new(vec![0, 1, 2], vec![1, 0], None).expect("a graph");
+    let dataset = Arc::new(Dataset::new("two nodes", topology));
+    let pairs = SeedSet::of_pairs("edges", &[[0, 1]], 2, PairSettings::default()).expect("a pair");
+    let context = BatchingContext::new(Arc::clone(&dataset), pairs.clone(), SamplerSettings::default());
+    let moved = TransferringContext {
+        sampled: Some((pairs, SamplerSettings::default())),
+        ..TransferringContext::new(dataset, morphgl_registry::Place::Host, morphgl_registry::Place::Host)
+    };
+    let none = taking(CPU, TRANSFER, TRAIN);
+    let error = none.batching(&CPU.key, &context).expect_err("it would ignore the pairs").to_string();
+    assert!(error.starts_with("Batching_CPU_Neighbor: it does not take pairs of nodes as seeds; name an "), "{error}");
+    let error = none.transferring(&TRANSFER.key, &moved).expect_err("it would drop the pairs").to_string();
+    assert!(error.starts_with("Transferring_CPU_Host: it does not take pairs"), "{error}");
+    let all = taking(CPU.taking_pairs(), TRANSFER.taking_pairs(), TRAIN.taking_pairs());
+    assert_eq!(all.batching(&CPU.key, &context).expect_err("built").to_string(), "test: is never built");
+    assert_eq!(all.transferring(&TRANSFER.key, &moved).expect_err("built").to_string(), "test: is built");
+    // A route takes pairs where all of its operators do.
+    let two = taking(CPU.taking_pairs(), TRANSFER.taking_pairs(), TRAIN);
+    for (registry, takes) in [(none, false), (two, false), (all, true)] {
+        let routes = registry.routes();
+        assert_eq!(routes.iter().map(|route| registry.takes_pairs(route)).collect::<Vec<_>>(), [takes]);
+    }
 }

@@ -43,6 +43,7 @@ fn main() -> Result<()> {
         features: Some(rows),
         given: None,
         labels,
+        pairs: None,
     };
     let spec = serde_json::json!({
         "model": {"kind": "gcn", "in_dim": 1, "num_classes": 2, "hidden": 8, "layers": 2},

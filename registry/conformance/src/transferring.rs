@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use morphgl_registry::{
-    At, BatchFeatures, BatchId, Build, Description, GivenRows, GivenTable, HostBatch, MiniBatch, Place, Result,
-    Transferring, TransferringContext,
+    At, BatchFeatures, BatchId, BatchPairs, Build, Description, GivenRows, GivenTable, HostBatch, MiniBatch, Place,
+    Result, Transferring, TransferringContext,
 };
 
 use crate::batching::{Case, graphs, on_host, reference};
@@ -35,6 +35,9 @@ pub fn run_from(description: &Description, from: &Place, place: &mut dyn FnMut(H
     if description.takes_given_rows {
         given_rows_arrive(description, &random, [from, &to], place);
         given_rows_are_filled_in(description, &random, [from, &to], place);
+    }
+    if description.takes_pairs {
+        pairs_arrive(description, &random, [from, &to], place);
     }
     let built = |options| try_build(description, &random, [from, &to], true, options);
     crate::set_each_option(description.options, built, |what, mut operator| {
@@ -105,6 +108,29 @@ fn given_rows_arrive(
                 batch
             };
             assert_eq!(without_rows(moved), without_rows(expected), "{id} with given rows");
+        }
+    }
+}
+
+/// Pairs arrive with their mini-batch, and a mini-batch without any has none after one that had some.
+fn pairs_arrive(
+    description: &Description,
+    case: &Case,
+    [from, to]: [&Place; 2],
+    place: &mut dyn FnMut(HostBatch, &Case) -> MiniBatch,
+) {
+    let mut operator = build(description, case, [from, to], true);
+    for (num_positives, negatives) in [(1, 0), (0, 0), (3, 2), (0, 0), (400, 5)] {
+        let whole = reference::sample(case, BatchId { epoch: 4, index: 1 });
+        let seed = |i: usize| (i * i % whole.num_seeds) as u32;
+        let ends = (0..num_positives * (1 + negatives)).map(|i| [seed(i), seed(i + 1)]).collect();
+        let pairs = (num_positives > 0).then(|| Box::new(BatchPairs { num_positives, ends }));
+        let labels = if pairs.is_some() { Vec::new() } else { whole.labels.clone() };
+        let batch = HostBatch { labels, pairs, ..whole };
+        let lacking = HostBatch { features: None, ..batch.clone() };
+        for handed in [batch.clone(), lacking] {
+            let moved = transfer(operator.as_mut(), place(handed, case), to);
+            assert_eq!(moved, batch, "{num_positives} positives with {negatives} negatives each");
         }
     }
 }

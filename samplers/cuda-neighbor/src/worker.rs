@@ -253,6 +253,7 @@ fn make(
             features: None,
             given: left_out.and_then(|part| part.with(&counts)),
             labels,
+            pairs: None,
             last_use: LastUse::default(),
         };
         // Memory is then reused without waiting for the stream's later work.

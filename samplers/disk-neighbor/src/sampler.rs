@@ -77,6 +77,7 @@ impl DiskNeighbor {
         let start = Instant::now();
         let BatchingContext { dataset, seeds, settings, gather, place, .. } = context;
         check_host(place)?;
+        DESCRIPTION.check_seeds(seeds)?;
         let hops = settings.neighbor()?.clone();
         let weights = dataset.topology.weights();
         if weights.is_some_and(|w| w.is_mapped()) {

@@ -2,8 +2,11 @@
 
 use morphgl_graph_store::{Dataset, Error as StoreError};
 use morphgl_platform::direct::{self, DirectFile, Fetch, Reader, Settings, Stats};
-use morphgl_registry::{Error, Key, Result};
+use morphgl_registry::{CounterSpec, Error, Key, Result};
 use morphgl_row_cache::{FeatureCache, NodeMap};
+
+/// Rows of a dataset on disk that no device holds, and host memory does.
+pub const HOST_ROWS: CounterSpec = CounterSpec::new("host_rows", "rows in host memory, of a dataset left on disk");
 
 /// Alignment of reads in bytes: a row is seldom longer.
 const BLOCK: usize = 512;

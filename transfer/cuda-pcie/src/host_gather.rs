@@ -23,6 +23,7 @@ pub const HOST_GATHER: Description = Description::new(
     At::Device(BACKEND),
     Build::Transferring(|context| Ok(Box::new(HostGather::new(context)?))),
 )
+.taking_pairs()
 .with_probe(probe)
 .with_accelerators(accelerators)
 .with_options(&[Staging::DEPTH])

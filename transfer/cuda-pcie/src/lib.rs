@@ -17,6 +17,7 @@ mod rows;
 mod shared;
 mod zero_copy;
 
+pub use disk::HOST_ROWS;
 pub use dma::PcieDma;
 pub use dma_gather::DmaGather;
 pub use gather::Gather;
@@ -27,8 +28,8 @@ pub use zero_copy::ZeroCopy;
 
 use morphgl_cuda::{BACKEND, CUDA, Staging, accelerators, probe};
 use morphgl_registry::{
-    At, Build, CACHE_HITS, CACHE_REQUESTS, CounterSpec, DISK_BYTES, DISK_READS, Description, Hardware, Key, LINK_BYTES,
-    Phase, Resource,
+    At, Build, CACHE_HITS, CACHE_REQUESTS, DISK_BYTES, DISK_READS, Description, Hardware, Key, LINK_BYTES, Phase,
+    Resource,
 };
 
 const HARDWARE: Hardware = Hardware::new(&[CUDA, Resource::PCIE]);
@@ -40,9 +41,6 @@ pub const ZERO_COPY_KEY: Key = Key::new(Phase::Transferring, HARDWARE, "ZeroCopy
 /// Name of the copy and gather for mini-batches of the host: `Transferring_CUDA+PCIe_DmaGather`.
 pub const DMA_GATHER_KEY: Key = Key::new(Phase::Transferring, HARDWARE, "DmaGather");
 
-/// Rows of a dataset on disk that no device holds, and host memory does.
-pub const HOST_ROWS: CounterSpec = CounterSpec::new("host_rows", "rows in host memory, of a dataset left on disk");
-
 /// The copy by the device's copy engine.
 pub const DMA: Description = Description::new(
     DMA_KEY,
@@ -51,6 +49,7 @@ pub const DMA: Description = Description::new(
     At::Device(BACKEND),
     Build::Transferring(|context| Ok(Box::new(PcieDma::new(context)?))),
 )
+.taking_pairs()
 .with_probe(probe)
 .with_accelerators(accelerators)
 .queueing()
@@ -66,6 +65,7 @@ pub const ZERO_COPY: Description = Description::new(
     At::Device(BACKEND),
     Build::Transferring(|context| Ok(Box::new(ZeroCopy::new(context)?))),
 )
+.taking_pairs()
 .with_probe(probe)
 .with_accelerators(accelerators)
 .queueing()
@@ -81,6 +81,7 @@ pub const DMA_GATHER: Description = Description::new(
     At::Device(BACKEND),
     Build::Transferring(|context| Ok(Box::new(DmaGather::new(context)?))),
 )
+.taking_pairs()
 .with_probe(probe)
 .with_accelerators(accelerators)
 .queueing()

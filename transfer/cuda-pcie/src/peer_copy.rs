@@ -26,6 +26,7 @@ pub const PEER_COPY: Description = Description::new(
     At::Device(BACKEND),
     Build::Transferring(|context| Ok(Box::new(PeerCopy::new(context)?))),
 )
+.taking_pairs()
 .with_probe(probe)
 .with_accelerators(accelerators)
 .queueing()

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{
-    BatchFeatures, BatchId, Block, DeviceBatch, Error, ErrorKind, FirstLayerRows, GivenRows, HostBatch, MiniBatch,
-    Place, Result,
+    BatchFeatures, BatchId, BatchPairs, Block, DeviceBatch, Error, ErrorKind, FirstLayerRows, GivenRows, HostBatch,
+    MiniBatch, Place, Result,
 };
 
 use crate::lock::lock;
@@ -93,6 +93,15 @@ pub struct CudaGivenRows {
     pub version: u64,
 }
 
+/// The pairs of a mini-batch in device memory; as [`BatchPairs`].
+#[derive(Debug)]
+pub struct CudaPairs {
+    /// Number of positives, which come first.
+    pub num_positives: usize,
+    /// Source and destination of each pair, as local ids: two numbers per pair.
+    pub ends: Buffer<u32>,
+}
+
 /// A mini-batch in the memory of a CUDA device; fields as those of [`HostBatch`].
 ///
 /// A stream that reads it waits for `ready` first; a change replaces `ready`.
@@ -118,6 +127,8 @@ pub struct CudaBatch {
     pub given: Option<CudaGivenRows>,
     /// Class of each seed; empty if the graph has no labels.
     pub labels: Buffer<i32>,
+    /// The pairs whose end nodes the seeds are; `None` where the seeds are nodes.
+    pub pairs: Option<CudaPairs>,
     /// Event after its last use: see [`CudaBatch::done_after`].
     pub last_use: LastUse,
 }
@@ -190,7 +201,8 @@ impl CudaBatch {
             CudaRows::Packed(bytes) => Some(bytes.block()),
             CudaRows::OfNodes(_) => None,
         });
-        nodes.into_iter().chain(hops).chain(features).chain(given)
+        let pairs = self.pairs.iter().map(|pairs| pairs.ends.block());
+        nodes.into_iter().chain(hops).chain(features).chain(given).chain(pairs)
     }
 
     fn last_use(&self) -> MutexGuard<'_, Option<Event>> {
@@ -225,6 +237,10 @@ impl CudaBatch {
                 version: given.version,
             })
         });
+        let pairs = batch.pairs.as_ref().map(|pairs| -> Result<CudaPairs> {
+            let ends = Buffer::of(stream, pairs.ends.as_flattened())?;
+            Ok(CudaPairs { num_positives: pairs.num_positives, ends })
+        });
         Ok(Self {
             device: stream.device().clone(),
             id: batch.id,
@@ -235,6 +251,7 @@ impl CudaBatch {
             features: features.transpose()?,
             given: given.transpose()?,
             labels: Buffer::of(stream, &batch.labels)?,
+            pairs: pairs.transpose()?,
             ready: stream.record(false)?,
             last_use: LastUse::default(),
         })
@@ -322,6 +339,10 @@ impl DeviceBatch for CudaBatch {
                 version: given.version,
             }))
         });
+        let pairs = self.pairs.as_ref().map(|pairs| -> Result<Box<BatchPairs>> {
+            let ends = bytemuck::cast_slice(&pairs.ends.to_vec(&stream)?).to_vec();
+            Ok(Box::new(BatchPairs { num_positives: pairs.num_positives, ends }))
+        });
         Ok(HostBatch {
             id: self.id,
             num_seeds: self.num_seeds,
@@ -331,6 +352,7 @@ impl DeviceBatch for CudaBatch {
             features: features.transpose()?,
             given: given.transpose()?,
             labels: self.labels.to_vec(&stream)?,
+            pairs: pairs.transpose()?,
         })
     }
 

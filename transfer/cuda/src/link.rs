@@ -3,7 +3,9 @@
 use bytemuck::Pod;
 use morphgl_registry::{Error, Result};
 
-use crate::{Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaRows, Device, LastUse, Pinned, Stream};
+use crate::{
+    Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaPairs, CudaRows, Device, LastUse, Pinned, Stream,
+};
 
 /// Alignment of arrays in pinned memory.
 const ALIGNMENT: usize = 256;
@@ -131,8 +133,12 @@ impl Copies<'_> {
                 version: *version,
             })
         });
+        let pairs = batch.pairs.as_ref().map(|CudaPairs { num_positives, ends }| -> Result<_> {
+            Ok(CudaPairs { num_positives: *num_positives, ends: self.array(ends)? })
+        });
         Ok(CudaBatch {
             given: given.transpose()?,
+            pairs: pairs.transpose()?,
             device: self.link.target.device().clone(),
             id: batch.id,
             num_seeds: batch.num_seeds,

@@ -8,7 +8,8 @@ use morphgl_registry::{Block, Error, HostBatch, Key, OptionSpec, OptionType, Res
 use rayon::prelude::*;
 
 use crate::{
-    Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaRows, Device, Event, LastUse, Pinned, Stream,
+    Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaPairs, CudaRows, Device, Event, LastUse, Pinned,
+    Stream,
 };
 
 /// Alignment of staged arrays: the copy engine is fastest from aligned lines.
@@ -91,6 +92,11 @@ impl Staging {
             })
         });
         let given = given.transpose()?;
+        let pairs = batch.pairs.as_ref().map(|pairs| -> Result<CudaPairs> {
+            let ends = arena.send(stream, pairs.ends.as_flattened())?;
+            Ok(CudaPairs { num_positives: pairs.num_positives, ends })
+        });
+        let pairs = pairs.transpose()?;
         let mut blocks = Vec::with_capacity(batch.blocks.len());
         for Block { num_dst, num_src, indptr, indices, weights, importance } in &batch.blocks {
             blocks.push(CudaBlock {
@@ -112,6 +118,7 @@ impl Staging {
             blocks,
             features,
             given,
+            pairs,
             ready: stream.record(false)?,
             last_use: LastUse::default(),
         };
@@ -149,7 +156,8 @@ fn sizes(batch: &HostBatch) -> impl Iterator<Item = usize> + '_ {
         let inputs = given.inputs.iter().map(Vec::len);
         [given.nodes.len(), given.degrees.len(), given.rows.len()].into_iter().chain(inputs)
     });
-    batch.blocks.iter().flat_map(block).chain(others).chain(given).map(|elements| 4 * elements)
+    let pairs = batch.pairs.iter().map(|pairs| 2 * pairs.ends.len());
+    batch.blocks.iter().flat_map(block).chain(others).chain(given).chain(pairs).map(|elements| 4 * elements)
 }
 
 /// Features to stage: those of a mini-batch, or rows of a matrix.

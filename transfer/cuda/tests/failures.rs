@@ -108,6 +108,7 @@ fn batches(device: &Device) -> Result<u64> {
             ..GivenRows::default()
         })),
         labels: vec![1],
+        pairs: None,
     };
     let mut batch = CudaBatch::upload(&stream, &host)?;
     let mut bytes = Buffer::new(&stream, 12)?;

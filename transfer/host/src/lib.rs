@@ -14,6 +14,7 @@ pub const DESCRIPTION: Description = Description::new(
     At::Host,
     Build::Transferring(|context| Ok(Box::new(CpuHost::new(context)?))),
 )
+.taking_pairs()
 .taking_given_rows();
 
 morphgl_registry::submit! { DESCRIPTION }

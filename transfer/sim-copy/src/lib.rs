@@ -28,6 +28,7 @@ pub const DMA: Description = Description::new(
     At::Device("sim"),
     Build::Transferring(|c| Ok(Box::new(SimDma::new(c, &device(&DMA_KEY, &c.to, &c.options)?)?))),
 )
+.taking_pairs()
 .with_probe(probe)
 .with_accelerators(accelerators)
 .with_options(&OPTIONS)
@@ -43,6 +44,7 @@ pub const GATHER: Description = Description::new(
     At::Device("sim"),
     Build::Transferring(|c| Ok(Box::new(SimGather::new(c, &device(&GATHER_KEY, &c.to, &c.options)?)?))),
 )
+.taking_pairs()
 .with_probe(probe)
 .with_accelerators(accelerators)
 .with_options(&OPTIONS)
@@ -57,6 +59,7 @@ pub const HOST_GATHER: Description = Description::new(
     At::Device("sim"),
     Build::Transferring(|c| Ok(Box::new(SimHostGather::new(c, &device(&HOST_GATHER_KEY, &c.to, &c.options)?)?))),
 )
+.taking_pairs()
 .with_probe(described_only)
 .with_accelerators(accelerators)
 .with_options(&OPTIONS)
@@ -74,6 +77,7 @@ pub const COPY: Description = Description::new(
         Ok(Box::new(SimCopy::new(c, &from, &to)?))
     }),
 )
+.taking_pairs()
 .with_probe(probe)
 .with_accelerators(accelerators)
 .gathering_features()
@@ -90,6 +94,7 @@ pub const HOST: Description = Description::new(
     At::Host,
     Build::Transferring(|c| Ok(Box::new(SimHost::new(c)?))),
 )
+.taking_pairs()
 .with_probe(described_only)
 .with_options(&OPTIONS)
 .as_simulated();

@@ -49,6 +49,10 @@ fn structure(batch: &HostBatch) -> u64 {
         list(bytemuck::cast_slice(&given.rows));
         list(&given.version.to_le_bytes());
     }
+    if let Some(pairs) = &batch.pairs {
+        list(&(pairs.num_positives as u64).to_le_bytes());
+        list(bytemuck::cast_slice(&pairs.ends));
+    }
     for block in &batch.blocks {
         list(bytemuck::cast_slice(&[block.num_dst as u64, block.num_src as u64, u64::from(block.weights.is_some())]));
         list(bytemuck::cast_slice(&block.indptr));
@@ -65,6 +69,7 @@ pub(crate) fn copy(from: &HostBatch, to: &mut HostBatch) {
     to.degrees.clone_from(&from.degrees);
     to.labels.clone_from(&from.labels);
     to.given.clone_from(&from.given);
+    to.pairs.clone_from(&from.pairs);
     to.blocks.resize_with(from.blocks.len(), Default::default);
     for (from, to) in from.blocks.iter().zip(&mut to.blocks) {
         (to.num_dst, to.num_src, to.importance) = (from.num_dst, from.num_src, from.importance);

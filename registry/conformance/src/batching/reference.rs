@@ -79,6 +79,7 @@ fn assemble(case: &Case, id: BatchId, seeds: &[u32], (nodes, blocks): (Vec<u32>,
         features: features(case, &nodes),
         input_nodes: nodes,
         blocks,
+        pairs: None,
     }
 }
 

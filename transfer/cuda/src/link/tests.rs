@@ -1,5 +1,5 @@
 use morphgl_registry::{
-    BatchFeatures, BatchId, Block, DeviceBatch, GivenRows, Hardware, HostBatch, Key, Phase, Resource,
+    BatchFeatures, BatchId, BatchPairs, Block, DeviceBatch, GivenRows, Hardware, HostBatch, Key, Phase, Resource,
 };
 
 use super::*;
@@ -45,6 +45,7 @@ fn batch(index: u32) -> HostBatch {
             version: 4,
         })),
         labels: Vec::new(),
+        pairs: Some(Box::new(BatchPairs { num_positives: 2, ends: vec![[0, 1], [1, 2], [0, 2], [1, 0]] })),
     }
 }
 

@@ -1,0 +1,123 @@
+//! Pairs of nodes as seeds: the edges that link prediction learns from, their negatives, and what is not sampled beside them.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// The pairs of a mini-batch. Its seeds are their end nodes, each once, by first appearance: source and destination of the first
+/// positive, of the second, …, then those of the negatives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BatchPairs {
+    /// Number of positives, which come first.
+    pub num_positives: usize,
+    /// Source and destination of each pair, as local ids of seeds: the positives in order, then the negatives, of which those of
+    /// positive `i` are [`BatchPairs::negatives_of`] it.
+    pub ends: Vec<[u32; 2]>,
+}
+
+impl BatchPairs {
+    /// Number of negatives of each positive.
+    pub fn negatives_per_positive(&self) -> usize {
+        (self.ends.len() - self.num_positives).checked_div(self.num_positives).unwrap_or(0)
+    }
+
+    /// The positives, in order.
+    pub fn positives(&self) -> &[[u32; 2]] {
+        &self.ends[..self.num_positives]
+    }
+
+    /// The negatives of the positive at position `i`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such positive.
+    pub fn negatives_of(&self, i: usize) -> &[[u32; 2]] {
+        let (first, count) = (self.num_positives, self.negatives_per_positive());
+        &self.ends[first + i * count..first + (i + 1) * count]
+    }
+}
+
+/// What the destinations of negatives are drawn from. A negative keeps the source of its positive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NegativeDistribution {
+    /// All nodes, uniformly.
+    #[default]
+    Uniform,
+    /// All nodes, with probabilities proportional to in-degree^0.75 (word2vec; Mikolov et al., NeurIPS 2013, §2.2).
+    Degree,
+    /// The destinations of the other positives of the whole mini-batch, uniformly.
+    InBatch,
+}
+
+/// How mini-batches of pairs are made, besides the sampling of their end nodes' neighbourhoods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PairSettings {
+    /// Negatives per positive. Default 1; with 0 there are none.
+    pub negatives: u32,
+    /// What their destinations are drawn from. Default uniformly from all nodes.
+    pub distribution: NegativeDistribution,
+    /// Whether a negative that is an edge of the graph is drawn again, up to [`PairSettings::MAX_TRIES`] times; the last draw stands.
+    /// Default false.
+    pub avoid_edges: bool,
+    /// Whether the positives of the whole mini-batch, their parallel edges and their reverses are left out of the graph that its
+    /// neighbourhoods are sampled from, so that no prediction reads the edge it predicts. Default true.
+    pub exclude: bool,
+}
+
+impl PairSettings {
+    /// Maximum number of draws of a negative that avoids edges.
+    pub const MAX_TRIES: u32 = 64;
+}
+
+impl Default for PairSettings {
+    fn default() -> Self {
+        Self { negatives: 1, distribution: NegativeDistribution::Uniform, avoid_edges: false, exclude: true }
+    }
+}
+
+/// The pairs of a seed set ([`SeedSet::of_pairs`](crate::SeedSet::of_pairs)), and how mini-batches are made of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PairSeeds {
+    // Invariant: not empty, fewer than 2^32, every node below the `num_nodes` of the constructor.
+    pairs: Arc<[[u32; 2]]>,
+    settings: PairSettings,
+}
+
+impl PairSeeds {
+    /// Checks the pairs; `what` names them in errors.
+    pub(crate) fn new(what: &str, pairs: &[[u32; 2]], num_nodes: usize, settings: PairSettings) -> Result<Self> {
+        if pairs.is_empty() {
+            let cure = "there is no pair; give a graph with edges, or a split with edges in it";
+            return Err(Error::setting(what, cure));
+        }
+        if u32::try_from(pairs.len()).is_err() {
+            let what_is = format!("{} pairs are more than 2^32 - 1; give fewer", pairs.len());
+            return Err(Error::setting(what, what_is));
+        }
+        if let Some([from, to]) = pairs.iter().find(|pair| pair.iter().any(|&v| v as usize >= num_nodes)) {
+            let cure = "give pairs of this graph's nodes";
+            let what_is =
+                format!("the pair {from},{to} names a node that does not exist, there are {num_nodes}; {cure}");
+            return Err(Error::setting(what, what_is));
+        }
+        if settings.distribution == NegativeDistribution::InBatch && settings.negatives > 0 && pairs.len() < 2 {
+            let cure = "negatives within the mini-batch need two pairs at least; draw them uniformly";
+            return Err(Error::setting(what, cure));
+        }
+        Ok(Self { pairs: pairs.into(), settings })
+    }
+
+    /// Source and destination of each pair, in the order given, repeats included.
+    pub fn ends(&self) -> &[[u32; 2]] {
+        &self.pairs
+    }
+
+    /// How mini-batches are made of them.
+    pub fn settings(&self) -> &PairSettings {
+        &self.settings
+    }
+}
