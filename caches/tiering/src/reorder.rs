@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Dataset, DatasetPath, DatasetWriter, Load};
+use morphgl_graph_store::{Dataset, DatasetPath, DatasetWriter, EdgeSplits, Load};
 use serde_json::{Value, json};
 
 use crate::{Error, Order, Result};
@@ -29,10 +29,10 @@ pub struct ReorderOptions {
 }
 
 /// Writes a copy of `dataset` to `target` in which nodes are renumbered by `order`: topology, edge weights, features, labels,
-/// splits and ids together (data-tiering §3.2, Algorithm 2, with the inverse permutation that it needs). Returns the path.
+/// splits, pairs of link prediction and ids together (data-tiering §3.2, Algorithm 2, with the inverse permutation that it needs). Returns the path.
 ///
-/// - Neighbours keep their order within a row, and nodes theirs within a split, so that a position means the same neighbour
-///   or seed in both datasets.
+/// - Neighbours keep their order within a row, and nodes and pairs theirs within a split, so that a position means the same
+///   neighbour or seed in both datasets.
 /// - `draw_keys` have the number that each node had in the dataset that was never reordered, and samplers draw by it:
 ///   mini-batches are those of the original dataset, but for the numbers of the nodes.
 /// - `node_ids` are the user's, or the numbers in the original dataset, if nodes had neither ids nor names. Names are found by
@@ -83,7 +83,14 @@ pub fn reorder(
     }
     let splits = &dataset.splits;
     for (name, split) in [("train", &splits.train), ("valid", &splits.valid), ("test", &splits.test)] {
-        nodes::split(name, split, order, &mut writer)?;
+        if !split.is_empty() {
+            nodes::numbers(name, split, None, order, &mut writer)?;
+        }
+    }
+    for (name, pairs) in EdgeSplits::ARRAYS.into_iter().zip(dataset.edges.arrays()) {
+        if let Some(pairs) = pairs {
+            nodes::numbers(name, pairs, Some(2), order, &mut writer)?;
+        }
     }
     Ok(writer.finish(&dataset.name, dataset.num_classes, source.provenance(&options.by))?)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
 use morphgl_generate::{SbmConfig, sbm};
-use morphgl_graph_store::{Dataset, DatasetWriter, Load, Meta, NodeNames, NpyWriter, OpenOptions, Splits};
+use morphgl_graph_store::{Dataset, DatasetWriter, EdgeSplits, Load, Meta, NodeNames, NpyWriter, OpenOptions, Splits};
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Fanouts, HostBatch, NeighborSettings, Pick, SamplerSettings, SeedSet,
 };
@@ -35,7 +35,15 @@ fn graph(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
     let nodes: Vec<u32> = (0..num_nodes as u32).rev().collect();
     let part = |from: usize| nodes.iter().copied().skip(from).step_by(3).collect::<Vec<u32>>().into();
     let splits = Splits { train: part(0), valid: part(1), test: Vec::new().into() };
-    Dataset { splits, ..graphs::random(num_nodes, degree, weights) }
+    let pairs = |count: usize| nodes.iter().copied().cycle().take(2 * count).collect::<Vec<u32>>().into();
+    let edges = EdgeSplits {
+        train: (!degree.is_multiple_of(2)).then(|| pairs(degree)),
+        valid: pairs(num_nodes / 2),
+        test: pairs(7),
+        valid_negatives: None,
+        test_negatives: Some(pairs(14)),
+    };
+    Dataset { splits, edges, ..graphs::random(num_nodes, degree, weights) }
 }
 
 #[track_caller]
@@ -60,6 +68,10 @@ fn check(dataset: &Dataset, order: &Order, new: &Dataset) {
     }
     let all = |d: &Dataset| [d.splits.train.to_vec(), d.splits.valid.to_vec(), d.splits.test.to_vec()];
     assert_eq!(all(new), all(dataset).map(|split| rename(&split)), "splits keep their order");
+    let pairs = |d: &Dataset| d.edges.arrays().map(|pairs| pairs.map(|pairs| pairs.to_vec()));
+    assert_eq!(pairs(new), pairs(dataset).map(|pairs| pairs.map(|pairs| rename(&pairs))), "pairs keep their order");
+    let trained = dataset.train_pairs().iter().map(|pair| pair.map(|v| of_new[v as usize])).collect::<Vec<_>>();
+    assert_eq!(*new.train_pairs(), trained, "training pairs keep their order");
 }
 
 proptest! {

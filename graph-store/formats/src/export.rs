@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use morphgl_graph_store::{Dataset, Element, Error, FeatureView, NpyWriter, Result};
+use morphgl_graph_store::{Dataset, EdgeSplits, Element, Error, FeatureView, NpyWriter, Result};
 use morphgl_platform::ReplacementDir;
 
 use crate::files::invalid;
@@ -13,7 +13,7 @@ const STEP: usize = 1 << 18;
 
 /// Writes `dataset` as a directory of `.npy` files that numpy, PyTorch, DGL and PyG read directly.
 ///
-/// `indptr`, `indices`, `labels`, `train`, `valid` and `test` become i64, the type those libraries index with (torch
+/// `indptr`, `indices`, `labels`, `train`, `valid`, `test` and the pairs of link prediction become i64, the type those libraries index with (torch
 /// hardly supports u32); features keep their type, but for bf16, which numpy lacks and which becomes f32.
 /// [`crate::numpy::import`] reads the directory back.
 ///
@@ -51,6 +51,11 @@ pub fn export_numpy(dataset: &Dataset, target: &Path) -> Result<PathBuf> {
     for (name, nodes) in [("train", &splits.train), ("valid", &splits.valid), ("test", &splits.test)] {
         if !nodes.is_empty() {
             write(dir, name, None, nodes, |v: u32| i64::from(v))?;
+        }
+    }
+    for (name, pairs) in EdgeSplits::ARRAYS.into_iter().zip(dataset.edges.arrays()) {
+        if let Some(pairs) = pairs {
+            write(dir, name, Some(2), pairs, |v: u32| i64::from(v))?;
         }
     }
     if let Some(ids) = &dataset.node_ids {

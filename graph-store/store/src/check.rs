@@ -103,7 +103,7 @@ pub(crate) fn split(name: &'static str, nodes: &[u32], num_nodes: usize) -> Chec
     if name == "train" { exist(name, nodes, num_nodes) } else { distinct(name, nodes, num_nodes) }
 }
 
-fn exist(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
+pub(crate) fn exist(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
     match first(nodes, |&v| v as usize >= num_nodes) {
         Some(i) => fault(name, i, format!("node {} does not exist, there are {num_nodes}", nodes[i])),
         None => Ok(()),

@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::check::{self, Fault};
 use crate::checksum::xxh3;
 use crate::{
-    Access, Array, ArrayMeta, DatasetPath, Dtype, Element, Error, FeatureMatrix, Load, Meta, Position, Result, Topology,
+    Access, Array, ArrayMeta, DatasetPath, Dtype, EdgeSplits, Element, Error, FeatureMatrix, Load, Meta, Position,
+    Result, Topology,
 };
 
 /// How a dataset is opened.
@@ -98,6 +99,8 @@ pub struct Dataset {
     pub num_classes: usize,
     /// Splits; empty where the data has none.
     pub splits: Splits,
+    /// Pairs of link prediction; empty where the data has none.
+    pub edges: EdgeSplits,
     /// Ids of the nodes in the graph's source, where they were renumbered.
     pub node_ids: Option<Array<u64>>,
 }
@@ -115,6 +118,7 @@ impl Dataset {
             labels: None,
             num_classes: 0,
             splits: Splits { train: none(), valid: none(), test: none() },
+            edges: EdgeSplits::default(),
             node_ids: None,
         }
     }
@@ -170,14 +174,14 @@ impl Dataset {
         }
         // Splits and draw keys are checked, so even `Load::Disk` reads them into memory.
         let load = if loaded { options.load } else { Load::Ram };
-        let splits = Reader { options: OpenOptions { load, ..options }, ..reader };
-        let draw_keys = splits.array::<u32>("draw_keys")?;
+        let splits_reader = Reader { options: OpenOptions { load, ..options }, ..reader };
+        let draw_keys = splits_reader.array::<u32>("draw_keys")?;
         if let Some(keys) = &draw_keys {
             check::permutation("draw_keys", keys, num_nodes).map_err(fault)?;
         }
         let topology = topology.with_checked_draw_keys(draw_keys);
         let split = |name: &'static str| -> Result<Array<u32>> {
-            let nodes = splits.array::<u32>(name)?.unwrap_or_else(|| Vec::new().into());
+            let nodes = splits_reader.array::<u32>(name)?.unwrap_or_else(|| Vec::new().into());
             check::split(name, &nodes, num_nodes).map_err(fault)?;
             Ok(nodes)
         };
@@ -192,9 +196,20 @@ impl Dataset {
             features.advise(Access::Random);
         }
         let splits = Splits { train: split("train")?, valid: split("valid")?, test: split("test")? };
+        let mut pairs = [const { None }; EdgeSplits::ARRAYS.len()];
+        for (pairs, name) in pairs.iter_mut().zip(EdgeSplits::ARRAYS) {
+            *pairs = splits_reader.array::<u32>(name)?;
+        }
+        let edges = EdgeSplits::of_arrays(pairs);
+        edges.check_arrays(num_nodes).map_err(fault)?;
         let node_ids = reader.array::<u64>("node_ids")?;
         let (name, num_classes) = (meta.name.clone(), meta.num_classes);
-        Ok(Self { path, name, topology, features, labels, num_classes, splits, node_ids })
+        Ok(Self { path, name, topology, features, labels, num_classes, splits, edges, node_ids })
+    }
+
+    /// Pairs of link prediction to train on: [`EdgeSplits::train_pairs`] of this graph.
+    pub fn train_pairs(&self) -> std::borrow::Cow<'_, [[u32; 2]]> {
+        self.edges.train_pairs(&self.topology)
     }
 
     /// Number of nodes.

@@ -7,7 +7,7 @@ use std::path::Path;
 use morphgl_platform::{HeldDir, ReplacementDir, bounded_text, excerpt};
 use serde::{Deserialize, Serialize};
 
-use crate::{Dtype, Error, ErrorKind, MAX_NODES, Position, Result};
+use crate::{Dtype, EdgeSplits, Error, ErrorKind, MAX_NODES, Position, Result};
 
 /// Maximum bytes of a file's name: that of most file systems.
 const MAX_FILE_NAME: usize = 255;
@@ -36,7 +36,7 @@ pub struct Meta {
     /// Number of classes, 0 without labels.
     pub num_classes: usize,
     /// The arrays by name: `indptr`, `indices`, `weights`, `features`, `labels`, `train`, `valid`, `test`, `node_ids`,
-    /// `node_names`, `node_name_ends`, `draw_keys`.
+    /// `node_names`, `node_name_ends`, `draw_keys`, and those of [`EdgeSplits::ARRAYS`](crate::EdgeSplits::ARRAYS).
     pub arrays: BTreeMap<String, ArrayMeta>,
     /// Source and processing of the data, as recorded by the program that wrote it.
     #[serde(default)]
@@ -182,6 +182,11 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         ("train", 1, None),
         ("valid", 1, None),
         ("test", 1, None),
+        ("train_edges", 2, None),
+        ("valid_edges", 2, None),
+        ("test_edges", 2, None),
+        ("valid_edges_negatives", 2, None),
+        ("test_edges_negatives", 2, None),
     ] {
         let Some(array) = meta.arrays.get(name) else {
             if matches!(name, "indptr" | "indices") {
@@ -191,6 +196,9 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         };
         if array.shape.len() != rank {
             return wrong(&array.file, format!("{name} has {} dimensions, expected {rank}", array.shape.len()));
+        }
+        if EdgeSplits::ARRAYS.contains(&name) && array.shape[1] != 2 {
+            return wrong(&array.file, format!("{name} has {} columns, expected 2: source and target", array.shape[1]));
         }
         if rows.is_some_and(|rows| array.shape[0] != rows) {
             let rows = rows.unwrap_or(0);

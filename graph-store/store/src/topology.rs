@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rayon::prelude::*;
+
 use crate::{Access, Array, Error, unknown_neighbor};
 
 /// A graph in CSC form. Row `v` lists the source nodes of the edges that end in `v`.
@@ -106,6 +108,25 @@ impl Topology {
         self.weights.as_ref()
     }
 
+    /// Whether every edge has its reverse, as often as itself; weights do not matter.
+    ///
+    /// Edges and reverses are compared by sums of two 64-bit hashes of them: another graph passes with a probability of 2^-128.
+    ///
+    /// # Complexity
+    ///
+    /// O(nodes + edges) time on the threads of the current rayon pool, no memory.
+    pub fn is_symmetric(&self) -> bool {
+        let row = |v: u32| {
+            self.neighbors(v).iter().filter(|&&u| u != v).fold([0u64; 2], |sums, &u| {
+                let (edge, reverse) = (hashes(u, v), hashes(v, u));
+                std::array::from_fn(|i| sums[i].wrapping_add(edge[i]).wrapping_sub(reverse[i]))
+            })
+        };
+        let rows = (0..self.num_nodes() as u32).into_par_iter().with_min_len(1 << 10).map(row);
+        let add = |a: [u64; 2], b: [u64; 2]| [a[0].wrapping_add(b[0]), a[1].wrapping_add(b[1])];
+        rows.reduce(|| [0; 2], add) == [0; 2]
+    }
+
     /// Draw keys of the nodes, where the graph was reordered: see [`Topology::with_draw_keys`].
     pub fn draw_keys(&self) -> Option<&Array<u32>> {
         self.draw_keys.as_ref()
@@ -135,4 +156,15 @@ impl Topology {
             keys.advise(access);
         }
     }
+}
+
+/// Two hashes of an edge: the finalizer of SplitMix64 (Steele et al., OOPSLA 2014, Fig. 13), from two streams.
+fn hashes(source: u32, target: u32) -> [u64; 2] {
+    let edge = u64::from(source) << 32 | u64::from(target);
+    [0x9E37_79B9_7F4A_7C15u64, 0xD1B5_4A32_D192_ED03].map(|stream| {
+        let x = edge.wrapping_add(1).wrapping_mul(stream);
+        let x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        x ^ x >> 31
+    })
 }

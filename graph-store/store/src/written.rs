@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::summary::Summary;
-use crate::{Dtype, Error, Load, Meta, Position, Result, check, read_npy};
+use crate::{Dtype, EdgeSplits, Error, Load, Meta, Position, Result, check, read_npy};
 
 /// Checks a dataset whose arrays are written into `dir`, by what was gathered while they were written: `summary` finds that of a
 /// file. Splits and draw keys, in which nodes must not repeat (but for training nodes), are read once more.
@@ -27,6 +27,7 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
         };
         let sound = match name.as_str() {
             "indptr" => first == 0 && ascending && last == meta.num_edges,
+            _ if EdgeSplits::ARRAYS.contains(&name.as_str()) => highest < nodes as i64,
             "indices" | "train" | "valid" | "test" => highest < nodes as i64,
             "weights" => finite && lowest >= 0.0,
             "features" => finite,
@@ -51,6 +52,11 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
         let checked = if name == "draw_keys" { check::permutation } else { check::split };
         checked(name, &ids, nodes as usize).map_err(|f| invalid(name, Position::Element(f.element), f.what))?;
     }
+    for (name, of) in [("valid_edges_negatives", "valid_edges"), ("test_edges_negatives", "test_edges")] {
+        if meta.arrays.contains_key(name) && meta.arrays.get(of).is_none_or(|pairs| pairs.shape[0] == 0) {
+            return Err(invalid(name, Position::File, "negatives of no pairs".into()));
+        }
+    }
     Ok(())
 }
 
@@ -58,6 +64,7 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
 fn dtypes(name: &str) -> &'static [Dtype] {
     match name {
         "indptr" | "node_ids" | "node_name_ends" => &[Dtype::U64],
+        _ if EdgeSplits::ARRAYS.contains(&name) => &[Dtype::U32],
         "indices" | "train" | "valid" | "test" | "draw_keys" => &[Dtype::U32],
         "labels" => &[Dtype::I32],
         "weights" => &[Dtype::F32],

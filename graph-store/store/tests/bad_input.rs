@@ -116,6 +116,9 @@ fn impossible_structure() {
     let set = Set::new();
     set.replace("valid", &[0u32, 1, 0], None);
     set.refused("valid.npy", &["element 2", "node 0 is listed twice"]);
+    let set = Set::new();
+    set.replace("test_edges", &[0u32, 1, 2, 3], Some(2));
+    set.refused("test_edges.npy", &["element 3", "node 3 does not exist"]);
     for (keys, words) in [(&[0u32, 1, 0][..], "node 0 is listed twice"), (&[0, 1, 3], "node 3 does not exist")] {
         let set = Set::new();
         set.replace("draw_keys", keys, None);
@@ -225,6 +228,13 @@ fn a_writer_refuses_what_could_not_be_opened() {
     check("draw_keys", &["node 0 is listed twice"], &array("draw_keys", &[0, 0, 1]));
     check("draw_keys", &["node 9 does not exist"], &array("draw_keys", &[0, 9, 1]));
     check("labels", &["labels cannot be u32"], &array("labels", &[0, 1, 1]));
+    let pairs = |name: &'static str, values: &'static [u32], dim: usize| {
+        move |w: &mut DatasetWriter| w.array(name, values, Some(dim)).expect("space")
+    };
+    check("train_edges", &["node 3 does not exist, there are 3"], &pairs("train_edges", &[0, 1, 2, 3], 2));
+    check("valid_edges", &["valid_edges has 3 columns, expected 2"], &pairs("valid_edges", &[0, 1, 2], 3));
+    check("test_edges", &["test_edges has 1 dimensions, expected 2"], &array("test_edges", &[0, 1]));
+    check("test_edges_negatives", &["negatives of no pairs"], &pairs("test_edges_negatives", &[0, 1], 2));
     for offsets in [[0u64, 3, 1, 4], [1, 1, 3, 4], [0, 1, 3, 5]] {
         check("indptr", &["the offsets do not ascend from 0 to the 4 edges"], &move |w| {
             w.array("indptr", &offsets, None).expect("space");

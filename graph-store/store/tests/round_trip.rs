@@ -71,6 +71,25 @@ proptest! {
 }
 
 #[test]
+fn pairs_of_link_prediction_are_kept() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut writer = DatasetWriter::create(dir.path().join("set"), false).expect("a fresh path");
+    writer.array("indptr", &[0u64, 1, 3, 4], None).expect("space on the disk");
+    writer.array("indices", &[1u32, 0, 2, 1], None).expect("space on the disk");
+    writer.array("valid_edges", &[0u32, 2], Some(2)).expect("space on the disk");
+    writer.array("valid_edges_negatives", &[0u32, 0, 0, 1], Some(2)).expect("space on the disk");
+    let path = writer.finish("set", 0, Default::default()).expect("arrays that fit");
+    for load in [Load::Ram, Load::Mmap, Load::AllButFeatures, Load::Disk] {
+        let dataset = Dataset::open(&path, OpenOptions { load, verify: true }).expect("sound");
+        assert_eq!(dataset.edges.valid_pairs(), [[0, 2]]);
+        assert_eq!(dataset.edges.valid_negative_pairs(), [[0, 0], [0, 1]]);
+        assert!(dataset.edges.test_pairs().is_empty() && dataset.edges.test_negatives.is_none());
+        assert_eq!(*dataset.train_pairs(), [[0, 1], [1, 2]], "each undirected edge once");
+        assert!(!dataset.edges.is_empty() && Dataset::new("none", dataset.topology).edges.is_empty());
+    }
+}
+
+#[test]
 fn every_feature_type_is_kept() {
     let rows = vec![vec![], vec![0]];
     let open = |dir: &tempfile::TempDir| Dataset::open(dir.path().join("set"), MMAP).expect("sound").features;

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
-use morphgl_graph_store::{ArrayFile, Dataset, DatasetPath, IsolatedNodes, Load, OpenOptions, unknown_neighbor};
+use morphgl_graph_store::{
+    ArrayFile, Dataset, DatasetPath, EdgeSplits, IsolatedNodes, Load, OpenOptions, unknown_neighbor,
+};
 use morphgl_platform::excerpt;
 use serde_json::json;
 
@@ -28,7 +30,7 @@ pub(crate) struct Args {
     check: bool,
 }
 
-/// Maximum number of lines of notes: with the seven others, a summary has ten.
+/// Maximum number of lines of notes: with the eight others, a summary has eleven.
 const NOTE_LINES: usize = 3;
 /// Arrays of the splits.
 const SPLITS: [&str; 3] = ["train", "valid", "test"];
@@ -133,6 +135,10 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         format!("{name} {}{}", HumanCount(nodes), labelled.unwrap_or_default())
     });
     text += &format!("splits    {}\n", splits_with_labels.collect::<Vec<_>>().join(", "));
+    let pairs = EdgeSplits::ARRAYS.map(|name| meta.arrays.get(name).map(|array| array.shape[0]));
+    if pairs.iter().any(Option::is_some) {
+        text += &format!("links     {}\n", links(pairs));
+    }
     let weighted = meta.arrays.contains_key("weights");
     let weights = if weighted { "with edge weights" } else { "no edge weights" };
     let notes = meta.provenance.get("notes").and_then(|notes| notes.as_array());
@@ -154,10 +160,24 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
             "no_in_edges": no_in_edges, "isolated": isolated },
         "splits": { "train": splits[0], "valid": splits[1], "test": splits[2],
             "labelled": SPLITS.into_iter().zip(labelled_of_splits).collect::<BTreeMap<_, _>>() },
+        "edge_splits": pairs.iter().any(Option::is_some).then(|| json!({
+            "train": pairs[0], "valid": pairs[1].unwrap_or(0), "test": pairs[2].unwrap_or(0),
+            "valid_negatives": pairs[3], "test_negatives": pairs[4],
+        })),
         "bytes": total,
         "arrays": meta.arrays, "provenance": meta.provenance,
     });
     Ok(Outcome::new(text, json))
+}
+
+/// The numbers of pairs of link prediction, in the order of [`EdgeSplits::ARRAYS`].
+fn links([train, valid, test, valid_negatives, test_negatives]: [Option<u64>; 5]) -> String {
+    let train = train.map_or("every edge".to_string(), |count| HumanCount(count).to_string());
+    let scored = [("valid", valid, valid_negatives), ("test", test, test_negatives)].map(|(name, pairs, negatives)| {
+        let negatives = negatives.map(|count| format!(" against {} negatives", HumanCount(count)));
+        format!("{name} {}{}", HumanCount(pairs.unwrap_or(0)), negatives.unwrap_or_default())
+    });
+    format!("train {train}, {}", scored.join(", "))
 }
 
 /// Number of edges from a node to itself, in one pass over the edges, whose memory is released meanwhile.

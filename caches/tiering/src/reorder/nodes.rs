@@ -96,18 +96,21 @@ impl Nodes<'_> {
     }
 }
 
-/// Writes a split with the new numbers of its nodes, in its order; none if it is empty.
-pub(super) fn split(name: &str, split: &[u32], order: &Order, writer: &mut DatasetWriter) -> Result<()> {
-    if split.is_empty() {
-        return Ok(());
-    }
+/// Writes nodes of a split, or of pairs, by their new numbers, in their order; `dim` gives a matrix its row length.
+pub(super) fn numbers(
+    name: &str,
+    numbers: &[u32],
+    dim: Option<usize>,
+    order: &Order,
+    writer: &mut DatasetWriter,
+) -> Result<()> {
     let mut stream = writer.stream::<u32>(name)?;
-    let mut block = Vec::with_capacity(BLOCK.min(split.len()));
-    for nodes in split.chunks(BLOCK) {
+    let mut block = Vec::with_capacity(BLOCK.min(numbers.len()));
+    for nodes in numbers.chunks(BLOCK) {
         block.clear();
         block.extend(nodes.iter().map(|&old| order.new_of_old()[old as usize]));
         stream.write(&block)?;
     }
-    writer.add(name, stream.finish(None)?);
+    writer.add(name, stream.finish(dim)?);
     Ok(())
 }

@@ -9,3 +9,12 @@ fn degrees_are_ranked() {
     assert_eq!(actual, all);
     assert_eq!(degrees.at(9), 0);
 }
+
+#[test]
+fn links_are_counted() {
+    assert_eq!(
+        links([None, Some(1200), Some(3), None, Some(30)]),
+        "train every edge, valid 1,200, test 3 against 30 negatives"
+    );
+    assert_eq!(links([Some(7), None, None, None, None]), "train 7, valid 0, test 0");
+}

@@ -1,0 +1,59 @@
+use super::*;
+
+fn topology(rows: &[&[u32]]) -> Topology {
+    let mut indptr = vec![0u64];
+    rows.iter().for_each(|row| indptr.push(indptr[indptr.len() - 1] + row.len() as u64));
+    Topology::new(indptr, rows.concat(), None).expect("a graph")
+}
+
+#[test]
+fn training_pairs_are_the_edges() {
+    let none = EdgeSplits::default();
+    // Directed: 2 -> 0, 0 -> 1, 2 -> 1, and a self-loop.
+    let directed = topology(&[&[2], &[0, 1, 2], &[]]);
+    assert!(!directed.is_symmetric());
+    assert_eq!(*none.train_pairs(&directed), [[2, 0], [0, 1], [2, 1]]);
+    // Symmetric: a path, twice from 0 to 1, and a self-loop.
+    let symmetric = topology(&[&[1, 1], &[0, 2, 0, 1], &[1]]);
+    assert!(symmetric.is_symmetric());
+    assert_eq!(*none.train_pairs(&symmetric), [[0, 1], [0, 1], [1, 2]]);
+    // As many edges both ways, but not of the same nodes.
+    assert!(!topology(&[&[1, 1], &[0], &[1]]).is_symmetric());
+    let given = EdgeSplits { train: Some(vec![1, 2].into()), ..none };
+    assert_eq!(*given.train_pairs(&directed), [[1, 2]]);
+}
+
+#[test]
+fn a_reordered_graph_has_the_same_training_pairs() {
+    // Node v of the path 0 - 1 - 2 - 3 is node `of_old[v]` now.
+    let of_old = [2u32, 0, 3, 1];
+    let keys = [1u32, 3, 0, 2];
+    let path = topology(&[&[1], &[0, 2], &[1, 3], &[2]]);
+    let reordered = topology(&[&[2, 3], &[3], &[0], &[0, 1]]).with_draw_keys(keys.to_vec()).expect("a permutation");
+    let none = EdgeSplits::default();
+    let renamed: Vec<[u32; 2]> = none.train_pairs(&path).iter().map(|pair| pair.map(|v| of_old[v as usize])).collect();
+    assert_eq!(*none.train_pairs(&reordered), renamed);
+}
+
+#[test]
+fn negatives_belong_to_one_pair_or_to_all() {
+    let pairs = [[0, 1], [2, 1]];
+    assert_eq!(negatives_per_pair(&pairs, &[[0, 2], [0, 0], [2, 0], [2, 2]]), Some(2));
+    assert_eq!(negatives_per_pair(&pairs, &[[0, 2], [2, 0], [0, 0], [2, 2]]), None);
+    assert_eq!(negatives_per_pair(&pairs, &[[0, 2]]), None);
+    assert_eq!(negatives_per_pair(&[], &[[0, 2]]), None);
+    assert_eq!(negatives_per_pair(&pairs, &[]), None);
+}
+
+#[test]
+fn faults_name_array_and_element() {
+    let fault = |splits: EdgeSplits| splits.check(3).expect_err("unsound");
+    let none = EdgeSplits::default;
+    assert_eq!(none().check(0), Ok(()));
+    let odd = fault(EdgeSplits { valid: vec![0, 1, 2].into(), ..none() });
+    assert_eq!(odd, "valid_edges, element 2: the last node has no partner");
+    let absent = fault(EdgeSplits { train: Some(vec![0, 1, 2, 3].into()), ..none() });
+    assert_eq!(absent, "train_edges, element 3: node 3 does not exist, there are 3");
+    let orphan = fault(EdgeSplits { test_negatives: Some(vec![0, 1].into()), ..none() });
+    assert_eq!(orphan, "test_edges_negatives, element 0: negatives of no pairs");
+}
