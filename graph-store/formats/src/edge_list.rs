@@ -82,6 +82,8 @@ pub fn import(
     ingest.provenance("format", "edges");
     preface.check(&mut ingest, source, format)?;
     let format = &preface.complete(format);
+    ingest.pair_ids.columns = format.columns.clone();
+    ingest.pair_ids.named = format.ids == Ids::Strings;
     ingest.read_nodes(format.ids == Ids::Strings)?;
     ingest.check_unknown_nodes()?;
     ingest.listed_alone = Some(listed_alone(format, options));
@@ -151,6 +153,7 @@ fn text(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions, sizes:
             two_kinds::refuse_shared(source, &names, ranges)?;
         }
     }
+    ingest.pair_ids.offset = lines.ids.offset;
     let rounded = match format.ids {
         Ids::Compact => compact::edges(ingest, source, &mut chunks, lines)?,
         _ => {

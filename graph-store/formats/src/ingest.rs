@@ -10,12 +10,14 @@ use serde_json::Value;
 use crate::files::{file_name, invalid, stem};
 use crate::tabular::lists;
 use crate::{Options, Progress, random};
+use links::PairIds;
 use nodes::{FeatureColumns, NodeTable};
 
 mod edges;
 pub(crate) mod features;
 mod id_columns;
 mod leaks;
+pub(crate) mod links;
 pub(crate) mod nodes;
 mod size;
 pub(crate) mod unlisted;
@@ -52,6 +54,10 @@ pub struct Ingest<'a> {
     left_out_edges: u64,
     /// Options that import the nodes of the node table alone, for messages; `None` for formats whose nodes are rows.
     pub(crate) listed_alone: Option<String>,
+    /// How files of pairs name nodes.
+    pub(crate) pair_ids: PairIds,
+    /// Arrays of pairs that are written.
+    links: Vec<&'static str>,
     /// Content of the node files; `None` until they are read.
     pub(crate) nodes: Option<Vec<NodeTable>>,
     /// Arrays with one row per node: name, file and number of rows, which is compared with the number of nodes at the
@@ -85,6 +91,8 @@ impl<'a> Ingest<'a> {
             announced_edges: None,
             left_out_edges: 0,
             listed_alone: None,
+            pair_ids: PairIds::default(),
+            links: Vec::new(),
             nodes: None,
             rows: Vec::new(),
             splits: None,
@@ -239,6 +247,8 @@ impl<'a> Ingest<'a> {
         let (options, num_nodes) =
             (self.options, self.num_nodes.expect("an importer gives the edges before it finishes"));
         self.attach_nodes(num_nodes)?;
+        self.attach_links(num_nodes)?;
+        self.draw_links()?;
         for (name, path, rows) in &self.rows {
             if *rows != num_nodes {
                 let what = format!("{} for {rows} nodes, but the graph has {num_nodes}", name.replace('_', " "));
@@ -252,6 +262,7 @@ impl<'a> Ingest<'a> {
             }
             self.check_splits(&path, num_nodes)?;
         }
+        self.note_known_links()?;
         self.note_id_columns(num_nodes)?;
         self.note_leaks()?;
         for (option, array, given) in [

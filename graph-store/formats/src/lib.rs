@@ -36,9 +36,10 @@ pub mod planetoid;
 pub use export::export_numpy;
 pub use ingest::{EdgeSink, FeatureSink, Ingest, is_id_column, oversampling};
 pub use known::Format;
-pub use morphgl_ingest::DuplicateWeights;
+pub use morphgl_ingest::{DuplicateWeights, EdgeSplit};
 pub use options::{
-    FeatureNorm, NodeColumns, NodeFiles, Options, RandomFeatures, RandomLabels, RandomSplit, RowContent, UnknownNodes,
+    FeatureNorm, LinkFiles, NodeColumns, NodeFiles, Options, RandomFeatures, RandomLabels, RandomSplit, RowContent,
+    UnknownNodes,
 };
 pub use progress::{Progress, Silent};
 pub use text::Column;

@@ -9,6 +9,7 @@
 //! | `features`, `x` or `feat` | `[N, dim]`: f16 and u8 are kept, all else becomes f32 |
 //! | `labels`, `label` or `y` | whole numbers, -1 or NaN for none |
 //! | `train`, `valid`, `test` | node ids, or masks of booleans or of 0 and 1; also as `train_idx`, `train_mask`, `val`, `val_mask`, … |
+//! | `train_edges`, `valid_edges`, `test_edges`, `valid_edges_negatives`, `test_edges_negatives` | `[pairs, 2]`: pairs of link prediction |
 //! | `node_ids` | ids the nodes have elsewhere |
 //!
 //! A matrix that `scipy.sparse.save_npz` wrote is a graph, too: entry (i, j) is an edge from i to j with its value as weight,
@@ -18,7 +19,7 @@
 
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Dtype, Error, Position, Result};
+use morphgl_graph_store::{Dtype, EdgeSplits, Error, Position, Result};
 
 use crate::archive::ArraySet;
 use crate::array_edges::{self, Scipy};
@@ -85,6 +86,22 @@ pub fn import(
         ingest.labels(&array.path, &labels, None)?;
     }
     read_splits(&mut ingest, &mut arrays, num_nodes)?;
+    for name in EdgeSplits::ARRAYS {
+        let Some(mut array) = arrays.array_of(&[name])? else { continue };
+        if !matches!(array.shape[..], [_, 2]) || array.fortran && array.shape[0] > 1 {
+            let what = format!("pairs of shape {:?}, expected [pairs, 2], in C order", array.shape);
+            return invalid(&array.path, what, "save numpy.ascontiguousarray of such an array");
+        }
+        let path = array.path.clone();
+        let ids = array.all_ids()?;
+        let node = |id: u64| u32::try_from(id).ok().filter(|&id| u64::from(id) < num_nodes);
+        if let Some(at) = ids.iter().position(|&id| node(id).is_none()) {
+            let what = format!("node {} does not exist, there are {num_nodes} nodes", ids[at]);
+            return Err(Error::invalid(&path, Position::Element(at as u64), what, "correct the pair"));
+        }
+        drop(array);
+        ingest.links(name, &path, &ids.into_iter().map(|id| id as u32).collect::<Vec<u32>>())?;
+    }
     if let Some(mut array) = arrays.array_of(&["node_ids"])? {
         array.expect_vector()?;
         let ids = array.all_ids()?;
@@ -92,7 +109,9 @@ pub fn import(
     }
     let is_known = |name: &str| {
         let mut others = [&FEATURES[..], &LABELS].into_iter().chain(SPLITS).flatten();
-        EDGES.split(' ').any(|known| known == name) || others.any(|known| *known == name)
+        EdgeSplits::ARRAYS.contains(&name)
+            || EDGES.split(' ').any(|known| known == name)
+            || others.any(|known| *known == name)
     };
     let unread: Vec<String> = arrays.names()?.into_iter().filter(|name| !is_known(name)).collect();
     if !unread.is_empty() {

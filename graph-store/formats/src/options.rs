@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use morphgl_graph_store::{Dtype, Result};
-use morphgl_ingest::DuplicateWeights;
+use morphgl_ingest::{DuplicateWeights, EdgeSplit};
 
 use crate::Column;
 use crate::files::invalid;
@@ -33,6 +33,11 @@ pub struct Options {
     pub bipartite: Option<bool>,
     /// Draws random splits instead of the source's own. Default: the source's own, where it has any.
     pub split: Option<RandomSplit>,
+    /// Draws edges to validate and test on, and takes them out of the graph, instead of pairs of the source's own. Default: those,
+    /// where it has any.
+    pub edge_split: Option<EdgeSplit>,
+    /// Pairs of link prediction in files of their own. Default: none.
+    pub links: LinkFiles,
     /// Random features for a graph that has none. Default: none.
     pub random_features: Option<RandomFeatures>,
     /// Random labels for a graph that has none. Default: none.
@@ -66,6 +71,8 @@ impl Default for Options {
             drop_weights: false,
             bipartite: None,
             split: None,
+            edge_split: None,
+            links: LinkFiles::default(),
             random_features: None,
             random_labels: None,
             nodes: NodeFiles::default(),
@@ -106,12 +113,17 @@ impl Options {
         if self.random_labels.is_some_and(|r| r.num_classes == 0) {
             return invalid("--random-labels", "there are no classes", "give a number of at least 1");
         }
-        if let Some(RandomSplit { train, valid, test, .. }) = self.split {
-            let shares = [train, valid, test];
+        let of_nodes = self.split.map(|split| ("--split", [split.train, split.valid, split.test]));
+        let of_edges = self.edge_split.map(|split| ("--edge-split", [split.train, split.valid, split.test]));
+        for (option, shares) in of_nodes.into_iter().chain(of_edges) {
             if shares.iter().any(|s| !(0.0..=1.0).contains(s)) || shares.iter().sum::<f64>() > 1.0 + 1e-9 {
-                let what = format!("the shares are {train}, {valid} and {test}");
-                return invalid("--split", what, "give three numbers of at least 0 that sum to at most 1");
+                let what = format!("the shares are {}, {} and {}", shares[0], shares[1], shares[2]);
+                return invalid(option, what, "give three numbers of at least 0 that sum to at most 1");
             }
+        }
+        if self.edge_split.is_some() && self.links != LinkFiles::default() {
+            let what = "it draws the pairs that files are named for";
+            return invalid("--edge-split", what, "leave it out, or the files of pairs");
         }
         Ok(())
     }
@@ -172,6 +184,32 @@ pub enum UnknownNodes {
     Refuse,
     /// Edges with such an end are left out, and counted in a note; so are rows of other node files.
     Drop,
+}
+
+/// Files of pairs of link prediction beside a graph. Default: none.
+///
+/// A file is a table of sources and targets, as of the edges, with their ids, or a `.npy` array `[pairs, 2]`; negatives of one
+/// pair each may be `[pairs, negatives, 2]`. Pairs are held whole: 8 bytes each, and 16 more while they are read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LinkFiles {
+    /// Pairs to train on. Default: the graph's edges.
+    pub train: Option<PathBuf>,
+    /// Pairs to validate on.
+    pub valid: Option<PathBuf>,
+    /// Pairs to test on.
+    pub test: Option<PathBuf>,
+    /// Pairs that do not exist, which those to validate on are ranked against.
+    pub valid_negatives: Option<PathBuf>,
+    /// Pairs that do not exist, which those to test on are ranked against.
+    pub test_negatives: Option<PathBuf>,
+}
+
+impl LinkFiles {
+    /// The files in the order of [`EdgeSplits::ARRAYS`](morphgl_graph_store::EdgeSplits::ARRAYS).
+    pub(crate) fn files(&self) -> [Option<&PathBuf>; 5] {
+        let Self { train, valid, test, valid_negatives, test_negatives } = self;
+        [train, valid, test, valid_negatives, test_negatives].map(Option::as_ref)
+    }
 }
 
 /// The columns of node files that are read. Default: by their names.

@@ -3,6 +3,7 @@
 mod builder;
 mod csc;
 mod edge_blocks;
+mod edge_split;
 mod options;
 mod radix;
 mod ranges;
@@ -12,6 +13,7 @@ mod spill;
 
 pub use builder::CscBuilder;
 pub use edge_blocks::{EdgeBlock, EdgeBlockMaker, Edges};
+pub use edge_split::{DrawnEdges, EdgeSplit, split_edges};
 pub use options::{Dropped, DuplicateWeights, EdgeOptions};
 pub use radix::Scratch;
 pub use records::{Keyed, Narrow, Record, Records, Sorted, Weighted};

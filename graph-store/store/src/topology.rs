@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use morphgl_platform::splitmix64;
 use rayon::prelude::*;
 
 use crate::{Access, Array, Error, unknown_neighbor};
@@ -161,10 +162,6 @@ impl Topology {
 /// Two hashes of an edge: the finalizer of SplitMix64 (Steele et al., OOPSLA 2014, Fig. 13), from two streams.
 fn hashes(source: u32, target: u32) -> [u64; 2] {
     let edge = u64::from(source) << 32 | u64::from(target);
-    [0x9E37_79B9_7F4A_7C15u64, 0xD1B5_4A32_D192_ED03].map(|stream| {
-        let x = edge.wrapping_add(1).wrapping_mul(stream);
-        let x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ x >> 31
-    })
+    [0x9E37_79B9_7F4A_7C15u64, 0xD1B5_4A32_D192_ED03]
+        .map(|stream| splitmix64(edge.wrapping_add(1).wrapping_mul(stream)))
 }

@@ -73,6 +73,20 @@ impl DatasetWriter {
         Ok(())
     }
 
+    /// Takes back an array that was added, to write it anew under its name: its file is renamed, and removed by the caller. `None`
+    /// where there is no such array.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be renamed.
+    pub fn take_back(&mut self, name: &str) -> Result<Option<PathBuf>> {
+        let Some(meta) = self.arrays.remove(name) else { return Ok(None) };
+        let (path, renamed) = (self.dir().join(&meta.file), self.dir().join(format!("{name}.replaced.npy")));
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).retain(|(file, ..)| *file != path);
+        std::fs::rename(&path, &renamed).map_err(|e| Error::io(&path, e))?;
+        Ok(Some(renamed))
+    }
+
     /// Writes `graph.json`, syncs all files, and puts the directory in its place; an old dataset is removed after that.
     ///
     /// # Errors

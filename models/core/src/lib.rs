@@ -10,12 +10,14 @@ mod parameter;
 mod parameters;
 mod predicted;
 mod random;
+mod ranked;
 mod score;
 mod state;
 mod submission;
 mod work;
 
 // What training operators share.
+mod all_pairs;
 mod checks;
 mod chunks;
 mod given;
@@ -32,6 +34,7 @@ pub use parameter::{Init, LayerShape, ParameterList, ParameterSpec};
 pub use parameters::{check_tensors, initial_parameters};
 pub use predicted::{ClassCounts, Confusion, Predicted};
 pub use random::{Dropout, DropoutSite, RowPart};
+pub use ranked::{Ranked, RankingScore, mean_reciprocal_rank};
 pub use score::ScoreKind;
 pub use state::{Moments, optimizer_state, read_optimizer_state};
 pub use submission::{CheckSettings, LossDescription, ModelDescription, ScoreDescription, Settings};
@@ -40,6 +43,7 @@ pub use work::StepWork;
 #[doc(hidden)]
 pub use inventory as __inventory;
 
+pub use all_pairs::{KnownPairs, PairScore, TargetRank, rank_of_targets};
 pub use checks::{
     broken_parameter, check_batch, check_context, check_loss, check_model, nothing_accumulated, refuse_submitted,
     refused_importance, start_threads,

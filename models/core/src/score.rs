@@ -2,6 +2,8 @@
 
 mod ranking;
 
+pub(crate) use ranking::{average_precision, roc_auc};
+
 use std::fmt;
 use std::str::FromStr;
 

@@ -6,10 +6,11 @@ use clap::{Parser, ValueEnum};
 use morphgl_formats::edge_list::{Column, Columns, EdgeListOptions, Ids};
 use morphgl_formats::numpy::NumpyOptions;
 use morphgl_formats::{
-    DuplicateWeights, FeatureNorm, Format, Options, RandomFeatures, RandomLabels, RandomSplit, RowContent,
+    DuplicateWeights, EdgeSplit, FeatureNorm, Format, Options, RandomFeatures, RandomLabels, RandomSplit, RowContent,
 };
 use morphgl_graph_store::Dtype;
 
+use super::link_files::LinkArgs;
 use super::node_files::NodeArgs;
 use super::show::{Show, Stages};
 use super::{Outcome, budget, info};
@@ -25,6 +26,7 @@ use crate::values;
   morphgl import edges soc-LiveJournal1.txt.gz -o lj --ids compact --random-features 128 --dtype f16 --split 0.01,0.01,0.01
   morphgl import edges trips.csv -o trips --src from_stop --dst to_stop --weight minutes
   morphgl import edges follows.csv.gz -o people --ids strings --nodes people.csv --split 0.6,0.2,0.2
+  morphgl import edges follows.txt -o follows --edge-split 0.85,0.05,0.1
   morphgl import mtx graph.mtx -o graph --features x.npy --labels y.npy --train train.txt --valid valid.txt --test test.txt
   morphgl import numpy my-arrays/ -o mine
 
@@ -66,13 +68,17 @@ pub(crate) struct Args {
     /// Draw splits anew: shares of training, validation and test nodes
     #[arg(long, value_parser = values::fractions, value_name = "TRAIN,VALID,TEST")]
     split: Option<[f64; 3]>,
+    /// Draw edges to validate and test links on, and take them out of the graph, in both directions where it is symmetric: shares of
+    /// training, validation and test edges
+    #[arg(long, value_parser = values::fractions, value_name = "TRAIN,VALID,TEST")]
+    edge_split: Option<[f64; 3]>,
     /// Give a graph without features random ones of this dimension
     #[arg(long, value_name = "DIM", value_parser = values::at_least_one)]
     random_features: Option<usize>,
     /// Give a graph without labels random ones of this many classes
     #[arg(long, value_name = "K", value_parser = values::at_least_one)]
     random_labels: Option<usize>,
-    /// Seed of splits, random features and random labels
+    /// Seed of splits, of nodes and edges, random features and random labels
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Stored type of the features: f32, f16, bf16 or u8 [default: the source's]
@@ -124,6 +130,8 @@ pub(crate) struct Args {
     allow_large: bool,
     #[command(flatten)]
     node_files: NodeArgs,
+    #[command(flatten)]
+    link_files: LinkArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -248,6 +256,8 @@ pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
         drop_weights: args.drop_weights,
         bipartite: args.bipartite,
         split: args.split.map(|[train, valid, test]| RandomSplit { train, valid, test, seed: args.seed }),
+        edge_split: args.edge_split.map(|[train, valid, test]| EdgeSplit { train, valid, test, seed: args.seed }),
+        links: args.link_files.files(),
         random_features: args.random_features.map(|dim| RandomFeatures {
             dim,
             dtype: args.dtype.unwrap_or(Dtype::F32),

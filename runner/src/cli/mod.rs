@@ -11,6 +11,7 @@ mod import;
 mod info;
 mod interrupt;
 mod last_words;
+mod link_files;
 mod node_files;
 mod ops;
 mod plan;

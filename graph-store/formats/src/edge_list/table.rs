@@ -43,6 +43,7 @@ pub(super) fn edges<'p>(ingest: &mut Ingest<'p>, source: &'p Path, format: &Edge
     let mut table = EdgeTable { source, file, columns, two_kinds, first_id, offset: 0, weight_named, rounded: 0 };
     if format.ids != Ids::Strings {
         table.set_offset(ingest, format)?;
+        ingest.pair_ids.offset = table.offset;
     }
     match format.ids {
         Ids::Keep => table.keep(ingest, format.num_nodes)?,
@@ -242,6 +243,7 @@ impl<'p> EdgeTable<'p> {
                 names.number(name, self.source)?;
             }
         }
+        ingest.pair_ids.prefixes.clone_from(&prefixes);
         if let Some([source, target]) = &prefixes {
             ingest.note(format!("two kinds of nodes: their names begin with {source} or {target}"));
         }

@@ -226,16 +226,30 @@ pub(crate) const NEIGHBORS_OR_NAMES: &str =
 /// Cure for a first line of one field.
 const LONE_FIELD: &str = concat!("check that this is a list of edges, one per line; ", neighbors_command!());
 
+/// A name without the type that RecBole adds to it; `None` where it has none.
+fn untyped(name: &str) -> Option<&str> {
+    let (name, kind) = name.rsplit_once(':')?;
+    matches!(kind, "token" | "float" | "token_seq" | "float_seq").then_some(name)
+}
+
 impl Header {
+    /// The header of these names; where all have a type, as in RecBole's atomic files (`user_id:token`), it is left out.
     pub(crate) fn new(names: impl IntoIterator<Item = impl AsRef<str>>, named: bool) -> Self {
-        Self { names: names.into_iter().map(|name| name.as_ref().trim().to_lowercase()).collect(), named }
+        let mut names: Vec<String> = names.into_iter().map(|name| name.as_ref().trim().to_lowercase()).collect();
+        if names.iter().all(|name| untyped(name).is_some()) {
+            names.iter_mut().for_each(|name| name.truncate(untyped(name).map_or(0, str::len)));
+        }
+        Self { names, named }
     }
 
     /// The index of a column.
     pub(crate) fn index(&self, column: &Column) -> Result<usize, Fault> {
         let index = match column {
             Column::Number(n) => n.checked_sub(1).filter(|&index| index < self.names.len()),
-            Column::Name(name) => self.find(&[&name.trim().to_lowercase()]),
+            Column::Name(name) => {
+                let name = name.trim().to_lowercase();
+                self.find(&[&name]).or_else(|| self.find(&[untyped(&name)?]))
+            }
         };
         index.ok_or_else(|| {
             let names = if self.named { format!("named {}", self.list()) } else { "without names".into() };

@@ -11,7 +11,7 @@ fn runs(ranked: &mut [(f64, bool)]) -> impl Iterator<Item = (u64, u64)> {
 
 /// The area under the ROC curve: the probability that a node of the class is before one of another, with equal ones counted half;
 /// `None` without nodes of both kinds.
-pub(super) fn roc_auc(ranked: &mut [(f64, bool)]) -> Option<f64> {
+pub(crate) fn roc_auc(ranked: &mut [(f64, bool)]) -> Option<f64> {
     let (mut before, mut others, mut pairs) = (0u64, 0u64, 0.0);
     for (of_class, of_others) in runs(ranked) {
         pairs += of_others as f64 * (before as f64 + of_class as f64 / 2.0);
@@ -21,7 +21,7 @@ pub(super) fn roc_auc(ranked: &mut [(f64, bool)]) -> Option<f64> {
 }
 
 /// The sum of precision times the increase of recall over all thresholds; `None` without a node of the class.
-pub(super) fn average_precision(ranked: &mut [(f64, bool)]) -> Option<f64> {
+pub(crate) fn average_precision(ranked: &mut [(f64, bool)]) -> Option<f64> {
     let (mut before, mut all, mut sum) = (0u64, 0u64, 0.0);
     for (of_class, of_others) in runs(ranked) {
         (before, all) = (before + of_class, all + of_class + of_others);

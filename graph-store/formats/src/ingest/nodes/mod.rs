@@ -6,7 +6,7 @@
 mod attach;
 mod columns;
 mod labels;
-mod node_index;
+pub(crate) mod node_index;
 mod read;
 
 pub use columns::is_id_column;

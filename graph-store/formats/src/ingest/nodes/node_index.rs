@@ -49,13 +49,18 @@ impl NodeIndex {
         }
     }
 
-    pub(super) fn node(&self, id: u64) -> Option<u32> {
+    pub(crate) fn node(&self, id: u64) -> Option<u32> {
         match self {
             Self::Identity(num_nodes) => (id < *num_nodes).then_some(id as u32),
             Self::Sorted(ids) => ids.binary_search(&id).ok().map(|node| node as u32),
             Self::Hashed(nodes, _) => nodes.get(&id).copied(),
             Self::Names(names) => names.find(id.to_string().as_bytes()),
         }
+    }
+
+    /// The node of a name; `None` where nodes have none.
+    pub(crate) fn named(&self, name: &[u8]) -> Option<u32> {
+        if let Self::Names(names) = self { names.find(name) } else { None }
     }
 
     /// The id of a node, for messages.

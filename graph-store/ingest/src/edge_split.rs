@@ -1,0 +1,262 @@
+//! Draws edges to validate and test on, and takes them out of the graph.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use morphgl_graph_store::{DatasetWriter, Error, Load, Position, Result, Topology, read_npy, write_blocks};
+use morphgl_platform::splitmix64;
+use rayon::prelude::*;
+
+/// Shares of the edges of a graph to train, validate and test on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EdgeSplit {
+    /// Share of training edges, which remain in the graph.
+    pub train: f64,
+    /// Share of validation edges.
+    pub valid: f64,
+    /// Share of test edges; the three sum to at most 1. Edges of no share are left out.
+    pub test: f64,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
+/// What [`split_edges`] has drawn: numbers of pairs of nodes with an edge, self-loops aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DrawnEdges {
+    /// Whether the graph is symmetric: a pair is an edge and its reverse then.
+    pub symmetric: bool,
+    /// Pairs that remain in the graph.
+    pub train: u64,
+    /// Pairs to validate on.
+    pub valid: u64,
+    /// Pairs to test on.
+    pub test: u64,
+    /// Pairs of no share.
+    pub left_out: u64,
+}
+
+/// Edges of a block.
+const BLOCK: usize = 1 << 15;
+/// Blocks after which the memory of mapped arrays is released.
+const RELEASE: usize = 1 << 8;
+/// Leading bits of a hash that the histogram counts by.
+const BUCKET_BITS: u32 = 16;
+
+/// Draws the edges of the graph that `writer` has into shares, writes the graph anew with the training edges and self-loops alone,
+/// and writes `valid_edges` and `test_edges`; `advance` is called with numbers of edges.
+///
+/// A pair of nodes is drawn as one, with all its edges, in a symmetric graph those of both directions; so no edge of the graph
+/// tells of a pair to test on. Shares are exact, to the nearest pair. Draws are a function of the seed and of the pair: pairs are
+/// ordered by a hash, and cut. Pairs are written in the order of targets and sources, in a symmetric graph with source < target.
+///
+/// # Errors
+///
+/// An IO error.
+///
+/// # Panics
+///
+/// When `writer` has no finished graph, or one whose rows do not ascend.
+///
+/// # Complexity
+///
+/// O(nodes + edges) time on the threads of the current rayon pool, in six passes over the mapped edges; some 2 MiB of memory per
+/// thread and 2^-13 bytes per edge.
+pub fn split_edges(
+    writer: &mut DatasetWriter,
+    split: &EdgeSplit,
+    mut advance: impl FnMut(u64) + Send,
+) -> Result<DrawnEdges> {
+    let files: [Option<PathBuf>; 3] =
+        [writer.take_back("indptr")?, writer.take_back("indices")?, writer.take_back("weights")?];
+    let [Some(indptr), Some(indices), weights] = &files else { panic!("the graph is written before it is split") };
+    let weights = weights.as_ref().map(|file| Ok(read_npy::<f32>(file, Load::Mmap)?.0)).transpose()?;
+    let graph = Topology::new(read_npy::<u64>(indptr, Load::Mmap)?.0, read_npy::<u32>(indices, Load::Mmap)?.0, weights);
+    let graph = graph.map_err(|what| Error::invalid(indices, Position::File, what, "import the graph again"))?;
+    let edges =
+        Edges { graph: &graph, symmetric: graph.is_symmetric(), key: splitmix64(split.seed ^ 0x6564_6765_7300) };
+    let cuts = edges.cuts(split);
+    write(writer, &edges, &cuts, &mut advance)?;
+    drop(graph);
+    for file in files.into_iter().flatten() {
+        std::fs::remove_file(&file).map_err(|e| Error::io(&file, e))?;
+    }
+    let [train, valid, test, all] = cuts.ends;
+    Ok(DrawnEdges { symmetric: cuts.symmetric, train, valid: valid - train, test: test - valid, left_out: all - test })
+}
+
+/// The edges of a graph, block by block.
+struct Edges<'a> {
+    graph: &'a Topology,
+    symmetric: bool,
+    key: u64,
+}
+
+/// Where the order of hashes is cut.
+struct Cuts {
+    symmetric: bool,
+    /// Numbers of pairs before the end of the training, validation and test share, and of all.
+    ends: [u64; 4],
+    /// The first hash behind each share; `None` behind all.
+    hashes: [Option<u64>; 3],
+}
+
+impl Cuts {
+    /// The share of a pair: 0 to train, 1 to validate, 2 to test on, 3 for none.
+    fn share(&self, hash: u64) -> usize {
+        self.hashes.iter().position(|end| end.is_none_or(|end| hash < end)).unwrap_or(3)
+    }
+}
+
+impl Edges<'_> {
+    fn num_blocks(&self) -> usize {
+        (self.graph.num_edges() as usize).div_ceil(BLOCK)
+    }
+
+    /// Calls `f` with target, source and position of each edge of a block.
+    fn each(&self, block: usize, mut f: impl FnMut(u32, u32, usize)) {
+        let (indptr, indices) = (self.graph.indptr(), self.graph.indices());
+        let range = block * BLOCK..((block + 1) * BLOCK).min(indices.len());
+        let mut row = indptr.partition_point(|&end| end as usize <= range.start) - 1;
+        for at in range {
+            while indptr[row + 1] as usize <= at {
+                row += 1;
+            }
+            f(row as u32, indices[at], at);
+        }
+        if block % RELEASE == RELEASE - 1 {
+            indices.release();
+            indptr.release();
+            self.graph.weights().inspect(|weights| weights.release());
+        }
+    }
+
+    /// The hash of the pair of an edge, which no other pair has; `None` of a self-loop.
+    fn hash(&self, target: u32, source: u32) -> Option<u64> {
+        let ends = if self.symmetric && source > target { (target, source) } else { (source, target) };
+        let pair = u64::from(ends.0) << 32 | u64::from(ends.1);
+        // Both rounds are bijections.
+        (source != target).then(|| splitmix64(splitmix64(pair ^ self.key).wrapping_add(self.key)))
+    }
+
+    /// Whether an edge stands for its pair: the first of equal ones, in a symmetric graph with source < target.
+    fn stands(&self, target: u32, source: u32, at: usize) -> bool {
+        let first = at == self.graph.indptr()[target as usize] as usize || self.graph.indices()[at - 1] != source;
+        first && (!self.symmetric || source < target)
+    }
+
+    /// The hashes of the pairs of a block.
+    fn hashes(&self, block: usize, mut f: impl FnMut(u64)) {
+        self.each(block, |target, source, at| {
+            if let Some(hash) = self.hash(target, source).filter(|_| self.stands(target, source, at)) {
+                f(hash);
+            }
+        });
+    }
+
+    /// Finds the hashes between the shares, by a histogram of the leading bits and the hashes of the buckets that the cuts fall into.
+    fn cuts(&self, split: &EdgeSplit) -> Cuts {
+        let bucket = |hash: u64| (hash >> (64 - BUCKET_BITS)) as usize;
+        let counts: Vec<AtomicU64> = (0..1 << BUCKET_BITS).map(|_| AtomicU64::new(0)).collect();
+        (0..self.num_blocks()).into_par_iter().for_each(|block| {
+            self.hashes(block, |hash| _ = counts[bucket(hash)].fetch_add(1, Ordering::Relaxed));
+        });
+        let counts: Vec<u64> = counts.into_iter().map(AtomicU64::into_inner).collect();
+        let all: u64 = counts.iter().sum();
+        let shares = [split.train, split.train + split.valid, split.train + split.valid + split.test];
+        let ends = shares.map(|share| ((share * all as f64).round() as u64).min(all));
+        // Bucket of each cut, and the rank of its hash there.
+        let places = ends.map(|end| {
+            let mut rank = end;
+            let bucket = counts.iter().position(|&count| {
+                let inside = rank < count;
+                rank -= if inside { 0 } else { count };
+                inside
+            });
+            bucket.map(|bucket| (bucket, rank as usize))
+        });
+        let wanted = |hash: u64| places.iter().flatten().any(|&(place, _)| place == bucket(hash));
+        let blocks = (0..self.num_blocks()).into_par_iter().map(|block| {
+            let mut found = Vec::new();
+            self.hashes(block, |hash| found.extend(wanted(hash).then_some(hash)));
+            found
+        });
+        let mut hashes: Vec<u64> = blocks.flatten_iter().collect();
+        hashes.par_sort_unstable();
+        let hash = |(place, rank): (usize, usize)| hashes[hashes.partition_point(|&hash| bucket(hash) < place) + rank];
+        let [train, valid, test] = ends;
+        Cuts { symmetric: self.symmetric, ends: [train, valid, test, all], hashes: places.map(|place| place.map(hash)) }
+    }
+}
+
+/// What remains of a block, and the pairs that were drawn from it.
+#[derive(Default)]
+struct Part {
+    /// Rows of the block, and the number of edges that remain in each.
+    rows: Vec<(u32, u32)>,
+    indices: Vec<u32>,
+    weights: Vec<f32>,
+    /// Pairs to validate and to test on.
+    drawn: [Vec<u32>; 2],
+    len: u64,
+}
+
+fn write(
+    writer: &mut DatasetWriter,
+    edges: &Edges<'_>,
+    cuts: &Cuts,
+    advance: &mut (impl FnMut(u64) + Send),
+) -> Result<()> {
+    let make = |block: usize| {
+        let mut part = Part::default();
+        edges.each(block, |target, source, at| {
+            part.len += 1;
+            if part.rows.last().is_none_or(|&(row, _)| row != target) {
+                part.rows.push((target, 0));
+            }
+            let share = edges.hash(target, source).map_or(0, |hash| cuts.share(hash));
+            if share == 0 {
+                part.rows.last_mut().expect("the row was added").1 += 1;
+                part.indices.push(source);
+                part.weights.extend(edges.graph.weights().map(|weights| weights[at]));
+            } else if let Some(drawn) = part.drawn.get_mut(share - 1).filter(|_| edges.stands(target, source, at)) {
+                drawn.extend([source, target]);
+            }
+        });
+        part
+    };
+    let mut indptr = writer.stream::<u64>("indptr")?;
+    let mut indices = writer.stream::<u32>("indices")?;
+    let mut weights = edges.graph.weights().map(|_| writer.stream::<f32>("weights")).transpose()?;
+    let mut drawn = [writer.stream::<u32>("valid_edges")?, writer.stream::<u32>("test_edges")?];
+    // Offsets of rows up to that of the last row with an edge.
+    let (mut rows, mut end, mut offsets) = (0u64, 0u64, Vec::new());
+    let block = |part: Part| {
+        for &(row, count) in &part.rows {
+            offsets.resize(offsets.len() + (u64::from(row) + 1).saturating_sub(rows) as usize, end);
+            rows = rows.max(u64::from(row) + 1);
+            end += u64::from(count);
+        }
+        indptr.write(&offsets)?;
+        offsets.clear();
+        indices.write(&part.indices)?;
+        weights.as_mut().map_or(Ok(()), |weights| weights.write(&part.weights))?;
+        advance(part.len);
+        drawn.iter_mut().zip(&part.drawn).try_for_each(|(out, pairs)| out.write(pairs))
+    };
+    write_blocks(edges.num_blocks(), rayon::current_num_threads(), make, block)?;
+    for _ in rows..=edges.graph.num_nodes() as u64 {
+        indptr.write(&[end])?;
+    }
+    writer.add("indptr", indptr.finish(None)?);
+    writer.add("indices", indices.finish(None)?);
+    if let Some(weights) = weights {
+        writer.add("weights", weights.finish(None)?);
+    }
+    for (name, out) in ["valid_edges", "test_edges"].into_iter().zip(drawn) {
+        writer.add(name, out.finish(Some(2))?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

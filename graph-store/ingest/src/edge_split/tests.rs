@@ -1,0 +1,137 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use morphgl_graph_store::{Dataset, OpenOptions};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{CscBuilder, EdgeOptions};
+
+const SPLIT: EdgeSplit = EdgeSplit { train: 0.7, valid: 0.1, test: 0.15, seed: 5 };
+
+fn options(symmetrise: bool, memory: u64) -> EdgeOptions {
+    EdgeOptions {
+        num_nodes: None,
+        weighted: true,
+        drop_weights: false,
+        symmetrise,
+        reverse: false,
+        drop_self_loops: false,
+        drop_duplicates: false,
+        duplicate_weights: Default::default(),
+        add_self_loops: false,
+        memory,
+    }
+}
+
+/// Writes a graph of `num_nodes` nodes, splits it if asked, and opens it.
+fn graph(dir: &Path, name: &str, edges: &[(u32, u32)], options: EdgeOptions, split: Option<EdgeSplit>) -> Dataset {
+    let num_nodes = 60;
+    let mut writer = DatasetWriter::create(dir.join(name), false).expect("a fresh path");
+    let mut builder = CscBuilder::new(Path::new("edges"), dir.join("spill"), options).expect("few nodes");
+    let [sources, targets]: [Vec<u32>; 2] = [edges.iter().map(|e| e.0).collect(), edges.iter().map(|e| e.1).collect()];
+    let weights: Vec<f32> = (0..edges.len()).map(|i| i as f32).collect();
+    builder.push(&sources, &targets, Some(&weights)).expect("sound edges");
+    builder.finish(num_nodes, &mut writer, |_| {}).expect("room");
+    if let Some(split) = split {
+        split_edges(&mut writer, &split, |_| {}).expect("room");
+    }
+    let path = writer.finish(name, 0, Default::default()).expect("sound");
+    let names: Vec<_> =
+        std::fs::read_dir(&path).expect("there").map(|entry| entry.expect("there").file_name()).collect();
+    assert!(names.iter().all(|name| !name.to_string_lossy().contains("replaced")), "{names:?}");
+    Dataset::open(path, OpenOptions::default()).expect("sound")
+}
+
+/// The edges of a dataset, with their weights, in order.
+fn edges(dataset: &Dataset) -> Vec<(u32, u32, u32)> {
+    let topology = &dataset.topology;
+    let weights = topology.weights().expect("weighted");
+    (0..topology.num_nodes() as u32)
+        .flat_map(|v| topology.edge_range(v).map(move |at| (topology.indices()[at], v, weights[at].to_bits())))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn shares_are_exact_and_nothing_of_a_drawn_pair_remains(
+        list in prop::collection::vec((0u32..40, 0u32..40), 1..400), symmetrise: bool, seed: u64
+    ) {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let options = options(symmetrise, 1 << 20);
+        let whole = graph(dir.path(), "whole", &list, options, None);
+        let split = graph(dir.path(), "split", &list, options, Some(EdgeSplit { seed, ..SPLIT }));
+        let symmetric = whole.topology.is_symmetric();
+        prop_assert!(symmetric || !symmetrise);
+        let pair = |&(u, v, _): &(u32, u32, u32)| if symmetric { (u.min(v), u.max(v)) } else { (u, v) };
+        let pairs = |dataset: &Dataset| -> BTreeSet<(u32, u32)> {
+            edges(dataset).iter().filter(|edge| edge.0 != edge.1).map(pair).collect()
+        };
+        let of = |list: &[[u32; 2]]| -> BTreeSet<(u32, u32)> { list.iter().map(|&[u, v]| (u, v)).collect() };
+        let (all, train) = (pairs(&whole), pairs(&split));
+        let (valid, test) = (of(split.edges.valid_pairs()), of(split.edges.test_pairs()));
+        let n = all.len() as f64;
+        let end = |share: f64| (share * n).round() as usize;
+        prop_assert_eq!(train.len(), end(SPLIT.train));
+        prop_assert_eq!(train.len() + valid.len(), end(SPLIT.train + SPLIT.valid));
+        prop_assert_eq!(train.len() + valid.len() + test.len(), end(SPLIT.train + SPLIT.valid + SPLIT.test));
+        prop_assert_eq!((split.edges.valid_pairs().len(), split.edges.test_pairs().len()), (valid.len(), test.len()));
+        for set in [&train, &valid, &test] {
+            prop_assert!(set.is_subset(&all));
+        }
+        prop_assert!(train.is_disjoint(&valid) && train.is_disjoint(&test) && valid.is_disjoint(&test));
+        // What remains are the edges of training pairs and the self-loops, in their order, with their weights.
+        let remain = edges(&whole).into_iter().filter(|edge| edge.0 == edge.1 || train.contains(&pair(edge)));
+        prop_assert_eq!(edges(&split), remain.collect::<Vec<_>>());
+        let trained = of(&split.train_pairs());
+        prop_assert_eq!(trained, train);
+    }
+}
+
+#[test]
+fn draws_are_those_of_the_seed_on_any_number_of_threads() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    // More than one block.
+    let list: Vec<(u32, u32)> = (0..100_000u32).map(|i| (i % 59, i / 59 % 60)).collect();
+    let draw = |name: &str, threads: usize, memory: u64, seed: u64| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        let split = Some(EdgeSplit { seed, ..SPLIT });
+        pool.install(|| graph(dir.path(), name, &list, options(false, memory), split)).path.checksums()
+    };
+    let first = draw("one", 1, 64 << 20, 1);
+    assert_eq!(first, draw("four", 4, 64 << 20, 1));
+    assert_eq!(first, draw("little", 3, 1 << 20, 1));
+    assert_ne!(first, draw("other", 4, 64 << 20, 2));
+    assert!(first.contains_key("valid_edges"));
+}
+
+#[test]
+fn pairs_are_drawn_with_equal_probability() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    // A ring both ways: 60 pairs.
+    let list: Vec<(u32, u32)> = (0..60u32).map(|v| (v, (v + 1) % 60)).collect();
+    let mut counts = BTreeMap::<[u32; 2], u64>::new();
+    let draws = 100;
+    for seed in 0..draws {
+        let split = Some(EdgeSplit { train: 0.5, valid: 0.5, test: 0.0, seed });
+        let dataset = graph(dir.path(), &format!("seed-{seed}"), &list, options(true, 1 << 20), split);
+        dataset.edges.valid_pairs().iter().for_each(|&pair| *counts.entry(pair).or_default() += 1);
+    }
+    // Chi-square of 60 counts of mean 50 and variance 25: its mean is 60, 119 has a probability below 1e-5.
+    let chi: f64 = counts.values().map(|&count| (count as f64 - 50.0).powi(2) / 25.0).sum();
+    assert!(counts.len() == 60 && chi < 119.0, "{} pairs, {chi}", counts.len());
+}
+
+#[test]
+fn all_or_none_may_be_drawn() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let list = [(0, 1), (1, 2), (3, 3)];
+    let all = EdgeSplit { train: 1.0, valid: 0.0, test: 0.0, seed: 0 };
+    let dataset = graph(dir.path(), "all", &list, options(true, 1 << 20), Some(all));
+    assert_eq!((dataset.topology.num_edges(), dataset.edges.valid_pairs().len()), (5, 0));
+    let none = EdgeSplit { train: 0.0, valid: 0.0, test: 1.0, seed: 0 };
+    let dataset = graph(dir.path(), "none", &list, options(true, 1 << 20), Some(none));
+    assert_eq!(dataset.edges.test_pairs(), [[0, 1], [1, 2]]);
+    assert_eq!(edges(&dataset).iter().map(|e| (e.0, e.1)).collect::<Vec<_>>(), [(3, 3)]);
+}

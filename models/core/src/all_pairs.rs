@@ -1,0 +1,320 @@
+//! Ranks of pairs among all nodes by their embeddings, without a matrix of all scores.
+
+use morphgl_platform::{SimdLevel, simd_dispatch};
+use rayon::prelude::*;
+
+/// How two embeddings make the score of a pair.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum PairScore<'a> {
+    /// The dot product.
+    Dot,
+    /// DistMult (Yang et al., ICLR 2015, §3): the dot product weighted by these values of a relation.
+    DistMult(&'a [f32]),
+}
+
+/// Pairs that exist, by source: targets that others are not ranked against (the "filtered" ranks of Bordes et al., NIPS 2013).
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownPairs {
+    indptr: Vec<u64>,
+    targets: Vec<u32>,
+}
+
+impl KnownPairs {
+    /// The pairs of `lists`, each counted once.
+    ///
+    /// # Panics
+    ///
+    /// When a source is not below `num_nodes`.
+    ///
+    /// # Complexity
+    ///
+    /// O(nodes + pairs log pairs) time, 4 bytes per pair and 8 per node, and 12 more per pair meanwhile.
+    pub fn new(num_nodes: usize, lists: &[&[[u32; 2]]]) -> Self {
+        let mut pairs = lists.concat();
+        pairs.par_sort_unstable();
+        pairs.dedup();
+        let mut indptr = vec![0u64; num_nodes + 1];
+        pairs.iter().for_each(|pair| indptr[pair[0] as usize + 1] += 1);
+        let mut end = 0;
+        for offset in &mut indptr {
+            end += *offset;
+            *offset = end;
+        }
+        Self { indptr, targets: pairs.iter().map(|pair| pair[1]).collect() }
+    }
+
+    /// The known targets of a source, ascending.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such node.
+    pub fn targets(&self, source: u32) -> &[u32] {
+        let at = |node: usize| self.indptr[node] as usize;
+        &self.targets[at(source as usize)..at(source as usize + 1)]
+    }
+}
+
+/// Where the target of a pair stands among the candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TargetRank {
+    /// Candidates that score higher.
+    pub above: u32,
+    /// Candidates that score the same.
+    pub equal: u32,
+}
+
+impl TargetRank {
+    /// The rank from 1, with ties averaged.
+    pub fn rank(self) -> f64 {
+        1.0 + f64::from(self.above) + f64::from(self.equal) / 2.0
+    }
+}
+
+/// Sources whose scores a thread computes while a panel of targets is in the first-level cache.
+const GROUP: usize = 128;
+/// Sources and targets of a tile, whose scores stay in registers.
+const ROWS: usize = 8;
+const LANES: usize = 32;
+/// Known targets whose scores are computed together.
+const FEW: usize = 8;
+
+/// The rank of each pair's target among all nodes, by the scores of `embeddings`, `[nodes, dim]`, with the pair's source. Candidates are
+/// all nodes but the target and the `known` targets of the source; so is the source itself, unless it is known.
+///
+/// Scores are compared exactly as they are computed: that of a pair is the same number wherever it stands. A target whose score is
+/// NaN is behind all candidates, and a candidate's NaN is above no target.
+///
+/// Tiles of scores are counted in registers and never stored. Nodes are taken in chunks, whose packed embeddings take up to `memory`
+/// bytes, and at least 32 rows; besides, `128 · dim` floats per thread and 8 bytes per pair are used.
+///
+/// # Panics
+///
+/// When embeddings are no rows of `dim`, the values of a relation are not `dim`, or a node has no embedding.
+///
+/// # Complexity
+///
+/// O(pairs · nodes · dim) operations on the threads of the current rayon pool.
+pub fn rank_of_targets(
+    embeddings: &[f32],
+    dim: usize,
+    pairs: &[[u32; 2]],
+    score: PairScore<'_>,
+    known: Option<&KnownPairs>,
+    memory: usize,
+) -> Vec<TargetRank> {
+    rank_at(SimdLevel::current(), embeddings, dim, pairs, score, known, memory)
+}
+
+fn rank_at(
+    level: SimdLevel,
+    embeddings: &[f32],
+    dim: usize,
+    pairs: &[[u32; 2]],
+    score: PairScore<'_>,
+    known: Option<&KnownPairs>,
+    memory: usize,
+) -> Vec<TargetRank> {
+    assert!(dim > 0 && embeddings.len().is_multiple_of(dim), "{} values are no rows of {dim}", embeddings.len());
+    let num_nodes = embeddings.len() / dim;
+    if let PairScore::DistMult(relation) = score {
+        assert_eq!(relation.len(), dim, "values of a relation");
+    }
+    let rows = Rows { values: embeddings, dim };
+    let mut ranks = vec![TargetRank::default(); pairs.len()];
+    let panels_at_once = (memory / (4 * dim * LANES)).clamp(1, num_nodes.div_ceil(LANES).max(1));
+    let mut panels = vec![0f32; panels_at_once * LANES * dim];
+    for first in (0..num_nodes).step_by(panels_at_once * LANES) {
+        let nodes = first..num_nodes.min(first + panels_at_once * LANES);
+        let panels = &mut panels[..nodes.len().div_ceil(LANES) * LANES * dim];
+        panels.par_chunks_mut(LANES * dim).enumerate().for_each(|(i, panel)| rows.pack(nodes.start + i * LANES, panel));
+        // Where there are fewer groups of sources than threads, a group's panels are divided too.
+        let groups = pairs.len().div_ceil(GROUP);
+        let parts = (4 * rayon::current_num_threads()).div_ceil(groups.max(1)).max(1);
+        let part = (panels.len() / (LANES * dim)).div_ceil(parts).max(1) * LANES * dim;
+        let tasks: Vec<(usize, &[f32])> =
+            (0..groups).flat_map(|group| panels.chunks(part).map(move |panels| (group, panels))).collect();
+        let count = |&(group, panels): &(usize, &[f32])| {
+            let pairs = &pairs[group * GROUP..pairs.len().min((group + 1) * GROUP)];
+            let mut ranks = vec![TargetRank::default(); pairs.len()];
+            count_group(level, rows, pairs, score, panels, &mut ranks);
+            ranks
+        };
+        let counted: Vec<Vec<TargetRank>> = tasks.par_iter().map(count).collect();
+        for ((group, _), counted) in tasks.iter().zip(counted) {
+            for (rank, counted) in ranks[group * GROUP..].iter_mut().zip(counted) {
+                rank.above += counted.above;
+                rank.equal += counted.equal;
+            }
+        }
+    }
+    let finish = |(pair, rank): (&[u32; 2], &mut TargetRank)| {
+        let known = known.map_or(&[][..], |known| known.targets(pair[0]));
+        leave_out(level, rows, *pair, score, known, rank);
+    };
+    pairs.par_iter().zip(&mut ranks).with_min_len(16).for_each(finish);
+    ranks
+}
+
+/// Embeddings, one row per node.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    values: &'a [f32],
+    dim: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn of(self, node: u32) -> &'a [f32] {
+        &self.values[node as usize * self.dim..(node as usize + 1) * self.dim]
+    }
+
+    /// Packs the rows from `first` on by depth; lanes without a row are NaN, which compares to nothing.
+    fn pack(self, first: usize, panel: &mut [f32]) {
+        let rows = &self.values[first * self.dim..];
+        for (lane, row) in rows.chunks_exact(self.dim).take(LANES).enumerate() {
+            row.iter().zip(panel.chunks_exact_mut(LANES)).for_each(|(&value, lanes)| lanes[lane] = value);
+        }
+        let filled = rows.len() / self.dim;
+        for lane in filled..LANES.max(filled) {
+            panel.chunks_exact_mut(LANES).for_each(|lanes| lanes[lane] = f32::NAN);
+        }
+    }
+
+    /// The left factor of the scores of a source.
+    fn query(self, source: u32, score: PairScore<'_>) -> impl Iterator<Item = f32> {
+        let relation = if let PairScore::DistMult(relation) = score { Some(relation) } else { None };
+        self.of(source)
+            .iter()
+            .enumerate()
+            .map(move |(k, &value)| relation.map_or(value, |relation| value * relation[k]))
+    }
+}
+
+#[inline(always)]
+fn multiply_add<const FUSED: bool>(a: f32, b: f32, sum: f32) -> f32 {
+    // Without the instruction, a fused multiplication is a call.
+    if FUSED { a.mul_add(b, sum) } else { a * b + sum }
+}
+
+simd_dispatch! {
+    /// Adds the candidates of `panels` above and equal to each target.
+    fn count_group(
+        rows: Rows<'_>,
+        pairs: &[[u32; 2]],
+        score: PairScore<'_>,
+        panels: &[f32],
+        ranks: &mut [TargetRank],
+    );
+    avx512: count_tiles::<ROWS, LANES, true>(rows, pairs, score, panels, ranks),
+    // Two vectors of eight: twelve of the sixteen registers are sums.
+    avx2: count_tiles::<6, 16, true>(rows, pairs, score, panels, ranks),
+    portable: count_tiles::<4, 8, false>(rows, pairs, score, panels, ranks),
+}
+
+/// `R` sources and `L` targets at a time.
+#[inline(always)]
+fn count_tiles<const R: usize, const L: usize, const FUSED: bool>(
+    rows: Rows<'_>,
+    pairs: &[[u32; 2]],
+    score: PairScore<'_>,
+    panels: &[f32],
+    ranks: &mut [TargetRank],
+) {
+    let dim = rows.dim;
+    // Left factors of each tile, by depth, and the scores of its targets.
+    let mut queries = vec![0f32; pairs.len().div_ceil(R) * R * dim];
+    let mut own = vec![[f32::NAN; R]; pairs.len().div_ceil(R)];
+    for (i, pair) in pairs.iter().enumerate() {
+        let (tile, row) = (i / R, i % R);
+        let target = rows.of(pair[1]);
+        let mut sum = 0.0;
+        for (k, value) in rows.query(pair[0], score).enumerate() {
+            queries[tile * R * dim + k * R + row] = value;
+            sum = multiply_add::<FUSED>(value, target[k], sum);
+        }
+        own[tile][row] = sum;
+    }
+    for panel in panels.chunks_exact(LANES * dim) {
+        for ((queries, own), ranks) in queries.chunks_exact(R * dim).zip(&own).zip(ranks.chunks_mut(R)) {
+            for from in (0..LANES).step_by(L) {
+                let (above, equal) = tile::<R, L, FUSED>(queries, &panel[from..], own);
+                for (rank, (above, equal)) in ranks.iter_mut().zip(above.into_iter().zip(equal)) {
+                    rank.above += above;
+                    rank.equal += equal;
+                }
+            }
+        }
+    }
+}
+
+/// Numbers of scores of a tile above and equal to those of the sources' own targets.
+#[inline(always)]
+fn tile<const R: usize, const L: usize, const FUSED: bool>(
+    queries: &[f32],
+    lanes: &[f32],
+    own: &[f32; R],
+) -> ([u32; R], [u32; R]) {
+    let mut sums = [[0f32; L]; R];
+    for (query, lanes) in queries.chunks_exact(R).zip(lanes.chunks(LANES)) {
+        let query: &[f32; R] = query.try_into().expect("chunks of as many");
+        let lanes: &[f32; L] = lanes[..L].try_into().expect("a panel has as many lanes");
+        for (sums, &query) in sums.iter_mut().zip(query) {
+            for (sum, &lane) in sums.iter_mut().zip(lanes) {
+                *sum = multiply_add::<FUSED>(query, lane, *sum);
+            }
+        }
+    }
+    let (mut above, mut equal) = ([0; R], [0; R]);
+    for (row, sums) in sums.iter().enumerate() {
+        above[row] = sums.iter().map(|&sum| u32::from(sum > own[row])).sum();
+        equal[row] = sums.iter().map(|&sum| u32::from(sum == own[row])).sum();
+    }
+    (above, equal)
+}
+
+simd_dispatch! {
+    /// Takes the target and the known targets of its source out of the counts of a pair.
+    fn leave_out(rows: Rows<'_>, pair: [u32; 2], score: PairScore<'_>, known: &[u32], rank: &mut TargetRank);
+    avx512: leave_out_few::<true>(rows, pair, score, known, rank),
+    avx2: leave_out_few::<true>(rows, pair, score, known, rank),
+    portable: leave_out_few::<false>(rows, pair, score, known, rank),
+}
+
+#[inline(always)]
+fn leave_out_few<const FUSED: bool>(
+    rows: Rows<'_>,
+    [source, target]: [u32; 2],
+    score: PairScore<'_>,
+    known: &[u32],
+    rank: &mut TargetRank,
+) {
+    let query: Vec<f32> = rows.query(source, score).collect();
+    // Chains of sums that do not wait for each other.
+    let scores = |few: &[u32]| {
+        let targets: [&[f32]; FEW] = std::array::from_fn(|i| rows.of(few.get(i).copied().unwrap_or(target)));
+        let mut sums = [0f32; FEW];
+        for (k, &value) in query.iter().enumerate() {
+            for (sum, target) in sums.iter_mut().zip(targets) {
+                *sum = multiply_add::<FUSED>(value, target[k], *sum);
+            }
+        }
+        sums
+    };
+    let own = scores(&[target])[0];
+    if own.is_nan() {
+        let others = known.iter().filter(|&&known| known != target).count();
+        *rank = TargetRank { above: (rows.values.len() / rows.dim - 1 - others) as u32, equal: 0 };
+        return;
+    }
+    rank.equal -= 1;
+    for few in known.chunks(FEW) {
+        for (&known, sum) in few.iter().zip(scores(few)) {
+            if known != target {
+                rank.above -= u32::from(sum > own);
+                rank.equal -= u32::from(sum == own);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
