@@ -69,7 +69,7 @@ pub fn split_edges(
     let files: [Option<PathBuf>; 3] =
         [writer.take_back("indptr")?, writer.take_back("indices")?, writer.take_back("weights")?];
     let [Some(indptr), Some(indices), weights] = &files else { panic!("the graph is written before it is split") };
-    let weights = weights.as_ref().map(|file| Ok(read_npy::<f32>(file, Load::Mmap)?.0)).transpose()?;
+    let weights = weights.as_ref().map(|file| read_npy::<f32>(file, Load::Mmap)).transpose()?.map(|(values, _)| values);
     let graph = Topology::new(read_npy::<u64>(indptr, Load::Mmap)?.0, read_npy::<u32>(indices, Load::Mmap)?.0, weights);
     let graph = graph.map_err(|what| Error::invalid(indices, Position::File, what, "import the graph again"))?;
     let edges =
