@@ -164,11 +164,10 @@ impl CpuBurn {
     }
 
     fn update(&mut self) -> Result<()> {
-        let scale = 1.0 / self.count as f32;
         let trainable = self.specs.iter().map(|p| p.trainable);
         let parameters = self.parameters.iter_mut().zip(trainable).filter(|(_, trainable)| *trainable);
         let parameters = parameters.map(|(p, _)| p.values.as_mut_slice());
-        self.optimizer.step(&self.trainable, parameters, &self.gradients, scale);
+        self.optimizer.step(&self.trainable, parameters, &self.gradients, self.count);
         self.gradients.iter_mut().for_each(|g| g.fill(0.0));
         self.count = 0;
         let broken = self.parameters.par_iter().find_first(|p| !p.values.iter().all(|v| v.is_finite()));

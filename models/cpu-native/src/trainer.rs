@@ -139,9 +139,8 @@ impl CpuNative {
     }
 
     fn update(&mut self) -> Result<()> {
-        let scale = 1.0 / self.count as f32;
         let (first_layer, gradients) = (self.first_layer, &self.gradients);
-        let finite = self.optimizer.step(self.level, &mut self.parameters, gradients, first_layer, scale);
+        let finite = self.optimizer.step(self.level, &mut self.parameters, gradients, first_layer, self.count);
         self.gradients.fill(0.0);
         self.count = 0;
         if finite {

@@ -102,25 +102,75 @@ extern "C" __global__ void train_accumulate(const uint32_t* gate, const uint64_t
 }
 MORPHGL_KERNEL(train_accumulate)
 
-// counters: seeds accumulated, steps done. constants: learning rate, both betas.
-// coefficients: scale of the gradient, step size, root of the second moment's correction, whether there is a step.
+// Sums of the squares of the accumulated gradients, one per block of whole warps, in an order that depends on `len` and on the
+// number of blocks alone.
+extern "C" __global__ void train_squares(const float* __restrict__ gradients, double* squares, uint32_t len) {
+    __shared__ double of_warps[WARP];
+    const uint32_t lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
+    double sum = 0.0;
+    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < len; i += gridDim.x * blockDim.x) {
+        sum += (double)gradients[i] * (double)gradients[i];
+    }
+    for (uint32_t by = WARP / 2; by > 0; by /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, (int)by);
+    if (lane == 0) of_warps[threadIdx.x / WARP] = sum;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (uint32_t w = 1; w < warps; w++) sum += of_warps[w];
+    squares[blockIdx.x] = sum;
+}
+MORPHGL_KERNEL(train_squares)
+
+// Optimizer's constants; the host has the same fields in this order. Numbers of steps are whole.
+struct Constants {
+    double lr, beta1, beta2, decoupled_decay, clip_norm;
+    // 0 constant, 1 cosine, 2 step, 3 plateau.
+    double schedule, lr_min, gamma, warmup_steps, falling_steps, steps_per_reduction;
+};
+
+// Learning rate of a step, counted from 1: `LrSchedule::lr` of the host.
+__device__ __forceinline__ double learning_rate(const Constants& c, double step, double reductions) {
+    double done = step - 1.0;
+    if (done < c.warmup_steps) return c.lr * ((done + 1.0) / c.warmup_steps);
+    done -= c.warmup_steps;
+    if (c.schedule == 1.0) {
+        const double angle = 3.14159265358979323846 * fmin(done, c.falling_steps) / c.falling_steps;
+        return c.lr_min + (c.lr - c.lr_min) * (1.0 + cos(angle)) / 2.0;
+    }
+    if (c.schedule == 2.0) return c.lr * pow(c.gamma, floor(done / c.steps_per_reduction));
+    if (c.schedule == 3.0) return fmax(c.lr * pow(c.gamma, reductions), c.lr_min);
+    return c.lr;
+}
+
+// counters: seeds accumulated, steps done, reductions of the learning rate. squares: partial sums of the gradients' squares, none
+// without clipping.
+// coefficients: scale of the gradient, step size, root of the second moment's correction, whether there is a step, factor of the
+// parameter.
 // status: whether nothing was accumulated, index of the first parameter that is not finite.
-extern "C" __global__ void train_step_begin(uint64_t* counters, const double* constants, float* coefficients,
-                                            uint64_t* status) {
+extern "C" __global__ void train_step_begin(uint64_t* counters, const Constants* constants, const double* squares,
+                                            float* coefficients, uint64_t* status, uint32_t blocks) {
     const bool active = counters[0] > 0;
     status[0] = active ? 0 : 1;
     status[1] = ~(uint64_t)0;
     coefficients[3] = active ? 1.0f : 0.0f;
     if (!active) return;
-    const double step = (double)++counters[1];
-    coefficients[0] = 1.0f / (float)counters[0];
-    coefficients[1] = (float)(constants[0] / (1.0 - pow(constants[1], step)));
-    coefficients[2] = (float)sqrt(1.0 - pow(constants[2], step));
+    const Constants c = *constants;
+    const double step = (double)++counters[1], lr = learning_rate(c, step, (double)counters[2]);
+    float scale = 1.0f / (float)counters[0];
+    if (blocks > 0) {
+        double sum = 0.0;
+        for (uint32_t b = 0; b < blocks; b++) sum += squares[b];
+        const double factor = c.clip_norm / (sqrt(sum) * (double)scale + 1e-6);
+        if (factor < 1.0) scale = (float)((double)scale * factor);
+    }
+    coefficients[0] = scale;
+    coefficients[1] = (float)(lr / (1.0 - pow(c.beta1, step)));
+    coefficients[2] = (float)sqrt(1.0 - pow(c.beta2, step));
+    coefficients[4] = (float)(1.0 - lr * c.decoupled_decay);
     counters[0] = 0;
 }
 MORPHGL_KERNEL(train_step_begin)
 
-// One step of Adam over the first `trainable` parameters, the first `decaying` of them with weight decay; clears the
+// One step of Adam or AdamW over the first `trainable` parameters, the first `decaying` of them with weight decay; clears the
 // gradients, and finds parameters that are not finite.
 extern "C" __global__ void train_adam(float* __restrict__ parameters, float* __restrict__ first,
                                       float* __restrict__ second, float* __restrict__ gradients,
@@ -137,9 +187,34 @@ extern "C" __global__ void train_adam(float* __restrict__ parameters, float* __r
         first[i] = m;
         second[i] = v;
         gradients[i] = 0.0f;
+        // Rounded on its own: with a factor of 1, Adam's bits.
+        if (i < decaying) parameter = __fmul_rn(parameter, coefficients[4]);
         parameter -= coefficients[1] * (m / (sqrtf(v) / coefficients[2] + eps));
         parameters[i] = parameter;
     }
     if (parameter - parameter != 0.0f) atomicMin(&status[1], (uint64_t)i);
 }
 MORPHGL_KERNEL(train_adam)
+
+// One step of SGD, as train_adam; without momentum `momenta` is not accessed.
+extern "C" __global__ void train_sgd(float* __restrict__ parameters, float* __restrict__ momenta,
+                                     float* __restrict__ gradients, const float* __restrict__ coefficients,
+                                     uint64_t* status, uint32_t len, uint32_t trainable, uint32_t decaying,
+                                     float momentum, float weight_decay, uint32_t nesterov) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= len || coefficients[3] == 0.0f) return;
+    float parameter = parameters[i];
+    if (i < trainable) {
+        float gradient = gradients[i] * coefficients[0] + (i < decaying ? weight_decay * parameter : 0.0f);
+        if (momentum != 0.0f) {
+            const float m = momentum * momenta[i] + gradient;
+            momenta[i] = m;
+            gradient = nesterov ? gradient + momentum * m : m;
+        }
+        gradients[i] = 0.0f;
+        parameter -= coefficients[1] * gradient;
+        parameters[i] = parameter;
+    }
+    if (parameter - parameter != 0.0f) atomicMin(&status[1], (uint64_t)i);
+}
+MORPHGL_KERNEL(train_sgd)

@@ -9,7 +9,7 @@ use crate::arena::{Arena, Mark, Region};
 use crate::kernels::Kernels;
 
 /// Maximum threads of a block, as in kernels/sums.cu.
-const THREADS: usize = 256;
+pub(crate) const THREADS: usize = 256;
 
 /// 4-byte words in device memory: in the arena or in a buffer.
 #[derive(Debug, Clone, Copy)]

@@ -47,6 +47,6 @@ kernels! {
         train_batch_norm_backward, train_batch_norm_running, train_blend,
     }
     OPTIMIZER = "kernels/optimizer.cu" {
-        train_loss, train_score, train_accumulate, train_step_begin, train_adam,
+        train_loss, train_score, train_accumulate, train_squares, train_step_begin, train_adam, train_sgd,
     }
 }

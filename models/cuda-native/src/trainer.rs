@@ -6,9 +6,9 @@ use std::sync::Arc;
 use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, CudaGivenRows, CudaRows, Device, Floats, Precision};
 use morphgl_graph_store::Dataset;
 use morphgl_model_core::{
-    BlockSizes, GivenLengths, Limits, ModelKind, Normalization, TrainingSpec, blocks_chain, check_first_layer,
-    check_given, check_model, check_tensors, infer_bytes, initial_parameters, nothing_accumulated, optimizer_state,
-    read_optimizer_state, refuse_submitted, refused_importance,
+    BlockSizes, GivenLengths, Limits, ModelKind, Normalization, ParameterSpec, Steps, TrainingSpec, blocks_chain,
+    check_first_layer, check_given, check_model, check_tensors, infer_bytes, initial_parameters, nothing_accumulated,
+    optimizer_state, read_optimizer_state, refuse_submitted, refused_importance,
 };
 use morphgl_registry::{
     BatchId, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Result, Score,
@@ -302,20 +302,22 @@ impl ModelState for CudaNative {
     }
 
     fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        let (layout, stream, [first, second]) = (&self.layout, &self.gpu.stream, &self.state.moments);
-        let step = self.state.counters.to_vec(stream)?[1];
+        let (layout, stream, spec) = (&self.layout, &self.gpu.stream, &self.spec.optimizer);
+        let counters = self.state.counters.to_vec(stream)?;
+        let steps = Steps { done: counters[1], reductions: counters[2] as u32 };
+        let [first, second] = &self.state.moments;
         let moments = [first.to_vec(stream)?, second.to_vec(stream)?];
-        let moments = layout.trainable.iter().map(|p| moments.each_ref().map(|m| &m[layout.range(&p.name)]));
-        Ok(optimizer_state(&layout.trainable, step, moments))
+        let of_each = |p: &ParameterSpec| moments.each_ref().map(|m| m.get(layout.range(&p.name)).unwrap_or_default());
+        Ok(optimizer_state(spec, &layout.trainable, steps, layout.trainable.iter().map(of_each)))
     }
 
     fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
-        let (layout, stream) = (&self.layout, &self.gpu.stream);
-        let (step, moments) = read_optimizer_state(&layout.trainable, state)?;
+        let (layout, stream, spec) = (&self.layout, &self.gpu.stream, &self.spec.optimizer);
+        let (steps, moments) = read_optimizer_state(spec, &layout.trainable, state)?;
         let mut counters = self.state.counters.to_vec(stream)?;
-        counters[1] = step;
+        counters[1..].copy_from_slice(&[steps.done, steps.reductions.into()]);
         upload(stream, &counters, &mut self.state.counters)?;
-        for (i, buffer) in self.state.moments.iter_mut().enumerate() {
+        for (i, buffer) in self.state.moments.iter_mut().enumerate().take(spec.moments().len()) {
             let mut values = vec![0.0; layout.len];
             for (p, moments) in layout.trainable.iter().zip(&moments) {
                 values[layout.range(&p.name)].copy_from_slice(moments[i]);

@@ -6,6 +6,7 @@ mod given;
 mod graph;
 mod importance;
 mod numbers;
+mod optimizers;
 pub mod random;
 mod reference;
 mod state;
@@ -95,6 +96,7 @@ pub fn check(subject: &Subject<'_>) {
     if !subject.own_model {
         numbers::dropout_is_a_function_of_the_batch(&run);
         state::the_first_step_is_adams(&run);
+        optimizers::steps_are_torchs(&run);
     }
     numbers::gradients_are_differences(&run);
     numbers::shares_add_up(&run);
