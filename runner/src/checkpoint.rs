@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use morphgl_execute::TrainingState;
-use morphgl_model_core::F32View;
+use morphgl_model_core::{F32View, Plateau};
 use morphgl_platform::open_regular;
 use morphgl_registry::NamedTensor;
 use safetensors::tensor::TensorView;
@@ -52,6 +52,8 @@ struct Header<'a> {
     predicted_seconds: f64,
     replanned: u32,
     stop_reason: StopReason,
+    #[serde(default)]
+    plateau: Plateau,
     best: Option<BestScores>,
     test: Option<Evaluated>,
     position: Cow<'a, Position>,
@@ -91,7 +93,7 @@ impl Checkpoint {
         training: &TrainingState,
         run: &Value,
     ) -> Result<Vec<u8>> {
-        let Progress { epoch, predicted_seconds, replanned, report } = progress;
+        let Progress { epoch, predicted_seconds, replanned, plateau, report } = progress;
         let best = report.best.as_ref();
         let groups = [&training.parameters[..], &training.optimizer, best.map_or(&[], |best| &best.parameters)];
         let [parameters, optimizer, best_parameters] = groups.map(names);
@@ -101,6 +103,7 @@ impl Checkpoint {
             predicted_seconds: *predicted_seconds,
             replanned: *replanned,
             stop_reason: report.stop_reason,
+            plateau: *plateau,
             best: best.map(|&Best { epoch, valid, test, .. }| BestScores { epoch, valid, test }),
             test: report.test,
             position: Cow::Borrowed(position),
@@ -157,6 +160,7 @@ impl Checkpoint {
                 epoch: header.epoch,
                 predicted_seconds: header.predicted_seconds,
                 replanned: header.replanned,
+                plateau: header.plateau,
                 report: TrainReport { epochs: Vec::new(), best, test: header.test, stop_reason: header.stop_reason },
             },
             position: header.position.into_owned(),

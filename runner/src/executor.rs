@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, TrainingState};
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::SplitStatistics;
+use morphgl_model_core::count_reduction;
 use morphgl_plan::{Drift, PaceHistory, Plan, Plans, Problem, Replanned, Replanner, Schedule};
 use morphgl_registry::{BatchId, Key, Route, Score, Training, Transferring, VirtualClock};
 
@@ -235,11 +236,27 @@ impl Executor {
         self.inner.set_schedule(&plan.schedule)?;
         (self.plan, self.problem, self.drifted) = (plan, problem, drifted);
         (self.paces, self.plans, self.within) = (paces, None, within);
+        self.set_training(training)
+    }
+
+    /// Makes it the state of all trainers.
+    fn set_training(&mut self, training: &TrainingState) -> Result<()> {
         if let Inner::Roles(devices) = &mut self.inner {
             return devices.restore(training);
         }
         training.restore(self.inner.training_mut()?)?;
         self.followers.as_mut().map_or(Ok(()), |followers| followers.restore(training))
+    }
+
+    /// Reduces the learning rate of all trainers, between epochs, by the schedule's factor.
+    ///
+    /// # Errors
+    ///
+    /// An earlier failure lost the operator.
+    pub(crate) fn reduce_learning_rate(&mut self) -> Result<()> {
+        let mut training = TrainingState::of(self.inner.training_mut()?)?;
+        // An operator that is simulated has no state, and learns nothing.
+        if count_reduction(&mut training.optimizer) { self.set_training(&training) } else { Ok(()) }
     }
 
     /// The position between two calls of [`Executor::epoch`].

@@ -25,8 +25,8 @@ use morphgl_graph_store::Dataset;
 pub use self::hit_rates::{Counted, Sampled};
 pub use self::measure::Measured;
 pub use self::options::{
-    BatchOptions, DataOptions, LimitOptions, ModelOptions, PlanChoice, PlanningOptions, SessionConfig,
-    StalenessOptions, TrainingOptions,
+    BatchOptions, DataOptions, LimitOptions, ModelOptions, OptimizerOptions, PlanChoice, PlanningOptions,
+    SessionConfig, StalenessOptions, TrainingOptions,
 };
 pub use self::run::RunResult;
 pub use self::run_dir::checkpoints::Every;

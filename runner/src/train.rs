@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use morphgl_execute::{CountersByOperator, EpochReport, EpochRow, Event, Stop, TrainingState, add_counters};
+use morphgl_model_core::{LrScheduleKind, Plateau};
 use morphgl_registry::NamedTensor;
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +77,8 @@ pub struct Progress {
     pub predicted_seconds: f64,
     /// How often the rest of the current epoch was planned again.
     pub replanned: u32,
+    /// Decisions of the learning rate's schedule by the validation score.
+    pub plateau: Plateau,
     /// The report of the epochs done.
     pub report: TrainReport,
 }
@@ -245,12 +248,28 @@ impl Trainer {
         observe(&Event::Epoch(&row));
         progress.report.epochs.push(row);
         progress.epoch += 1;
+        if let Some(valid) = valid {
+            self.follow_score(progress, &valid)?;
+        }
         if scores.is_some() && stopping.is_due(epoch) {
             progress.report.stop_reason = StopReason::Patience;
         }
         let is_last = last || progress.report.stop_reason == StopReason::Patience;
         if !is_last && checkpointer.is_due(false) {
             self.keep(progress, checkpointer)?;
+        }
+        Ok(())
+    }
+
+    /// Reduces the learning rate where its schedule asks for it after the epochs done, whose validation score this is.
+    fn follow_score(&mut self, progress: &mut Progress, valid: &Evaluated) -> Result<()> {
+        let (schedule, kind) = (self.executor.config.spec.optimizer.schedule, self.options.score);
+        let (epochs, score) = (progress.epoch, valid.score(kind));
+        if schedule.kind == LrScheduleKind::Plateau
+            && epochs > schedule.warmup
+            && progress.plateau.reduces(epochs, score, kind.highest_is_best(), schedule.patience)
+        {
+            self.executor.reduce_learning_rate()?;
         }
         Ok(())
     }

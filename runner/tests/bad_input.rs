@@ -55,7 +55,7 @@ fn wrong_options_are_refused_before_the_dataset_is_read() {
     let misused = |extra: &[&'static str], words: &[&str]| {
         bench.misused(&[&["train", "nowhere"], extra].concat(), words);
     };
-    for option in ["--lr", "--weight-decay", "--dropout"] {
+    for option in ["--lr", "--weight-decay", "--dropout", "--momentum", "--clip-norm", "--lr-min", "--lr-gamma"] {
         misused(&[option, "nan"], &[option, "not a finite number"]);
     }
     let cure = "not a fanout; give a positive number of neighbours, or -1 for all of them";
@@ -65,6 +65,29 @@ fn wrong_options_are_refused_before_the_dataset_is_read() {
     misused(&["--hidden", "0"], &["--hidden: it is 0; give a positive width"]);
     misused(&["--model", "gat", "--hidden", "10"], &["--hidden: 4 heads", "use a width of 12"]);
     misused(&["--lr=-1"], &["--lr: -1", "positive"]);
+    misused(&["--optimizer", "lion"], &["--optimizer", "lion", "adamw"]);
+    misused(&["--momentum", "0.9"], &["--momentum: adam", "give --optimizer sgd, or leave it out"]);
+    misused(&["--optimizer", "sgd", "--momentum", "1"], &["--momentum: 1", "from 0 to below 1"]);
+    misused(&["--optimizer", "sgd", "--nesterov"], &["--nesterov", "--momentum 0.9"]);
+    misused(&["--clip-norm", "0"], &["--clip-norm: 0", "positive"]);
+    misused(&["--lr-gamma", "0.5"], &["--lr-gamma: --lr-schedule constant does not read it; give step or plateau"]);
+    misused(&["--lr-schedule", "step", "--lr-min", "0"], &["--lr-min: --lr-schedule step", "give cosine or plateau"]);
+    misused(
+        &["--lr-schedule", "cosine", "--lr-patience", "1"],
+        &["--lr-patience: --lr-schedule cosine", "give plateau"],
+    );
+    misused(
+        &["--lr-schedule", "plateau", "--lr-step-size", "1"],
+        &["--lr-step-size: --lr-schedule plateau", "give step"],
+    );
+    misused(&["--lr-schedule", "step"], &["--lr-schedule step", "--lr-step-size"]);
+    misused(
+        &["--lr-schedule", "step", "--lr-step-size", "1", "--lr-gamma", "2"],
+        &["--lr-gamma: 2", "between 0 and 1"],
+    );
+    misused(&["--lr-schedule", "plateau", "--lr-min", "1"], &["--lr-min: 1", "between 0 and the learning rate 0.003"]);
+    misused(&["--lr-schedule", "cosine"], &["--lr-schedule cosine", "give --epochs too"]);
+    misused(&["--model", "custom", "--optimizer", "sgd"], &["--optimizer", "an optimizer of its own"]);
     misused(&["--input-dropout", "1.5"], &["--input-dropout: 1.5", "from 0 to below 1"]);
     misused(&["--threads", "0"], &["--threads", "give 1 to 512"]);
     misused(&["--threads", "100000"], &["--threads", "give 1 to 512"]);

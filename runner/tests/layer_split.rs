@@ -94,6 +94,26 @@ fn a_resumed_run_has_the_losses_of_an_undisturbed_one() {
     assert!(resumed["layer_split"]["super_batches"].as_u64() > Some(0), "{}", resumed["layer_split"]);
 }
 
+/// A reduction of the learning rate between epochs leaves stale rows as they are.
+#[test]
+fn a_schedule_by_the_score_is_resumed_to_the_same_losses() {
+    let bench = Bench::new();
+    bench.small();
+    let split = ["--allow-staleness", "31", "--hot-ratio", "0.5"];
+    let plateau =
+        ["--lr", "0.2", "--score", "loss", "--lr-schedule", "plateau", "--lr-patience", "0", "--clip-norm", "0.5"];
+    let args = [&split[..], &plateau].concat();
+    bench.json(&train(&[&args[..], &["--run", "run"]].concat()));
+    let resumed = bench.json(&["train", "--resume", "run", "--epochs", "8"]);
+    let mut args = train(&args);
+    args[3] = "8";
+    let undisturbed = bench.json(&args);
+    assert_eq!(losses(&resumed), losses(&undisturbed));
+    assert_eq!(resumed["optimizer"], undisturbed["optimizer"]);
+    let last = undisturbed["optimizer"]["last_lr"].as_f64().expect("a rate");
+    assert!(last < 0.2, "the learning rate was reduced: {last}");
+}
+
 #[test]
 fn what_cannot_be_split_is_refused_with_the_reason() {
     let bench = Bench::new();

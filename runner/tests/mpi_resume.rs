@@ -113,6 +113,27 @@ fn ended(bench: &Bench, name: &str, checkpoint: u64, signal: Signal, rank: usize
     panic!("of {ids:?} some are left: {stderr}");
 }
 
+/// Ranks reduce the learning rate after the same epoch, clip by the norm of all gradients, and go on with both.
+#[test]
+fn schedules_and_clipping_give_the_same_bits() {
+    let Some(bench) = bench() else { return };
+    let optimizer = "--optimizer adamw --weight-decay 0.01 --clip-norm 0.05 --lr 0.2 --warmup 2 --score loss \
+                     --lr-schedule plateau --lr-patience 2 --lr-gamma 0.5 --evaluate-every 1";
+    let optimizer: Vec<&str> = optimizer.split_whitespace().collect();
+    let train: Vec<&str> = TRAIN.iter().copied().filter(|word| !["--evaluate-every", "3"].contains(word)).collect();
+    let train = [&train[..], &optimizer].concat();
+    let whole = json(&ranks(&bench, 2, &[&train[..], &["--json", "--epochs", "40", "--run", "whole"]].concat()));
+    ranks(&bench, 2, &[&train[..], &["--epochs", "15", "--run", "run"]].concat());
+    let resumed = json(&ranks(&bench, 2, &["train", "--resume", "run", "--epochs", "40", "--json"]));
+    alike(&bench.path().join("run"), &bench.path().join("whole"));
+    assert_eq!(resumed["optimizer"], whole["optimizer"]);
+    let last = whole["optimizer"]["last_lr"].as_f64().expect("a rate");
+    assert!(last < 0.2, "the learning rate was reduced: {last}");
+    let alone = bench.json(&[&train[..], &["--epochs", "3"]].concat());
+    let loss = |run: &Value| run["epochs"][2]["loss"].as_f64().expect("a loss");
+    assert!((loss(&whole) / loss(&alone) - 1.0).abs() < 1e-3, "{} by ranks, {} alone", loss(&whole), loss(&alone));
+}
+
 #[test]
 fn as_many_ranks_give_the_same_bits() {
     let Some(bench) = bench() else { return };

@@ -38,7 +38,7 @@ pub use random::{Dropout, DropoutSite, RowPart};
 pub use ranked::{Ranked, RankingScore, mean_reciprocal_rank};
 pub use schedule::{LrSchedule, LrScheduleKind, Plateau, Steps};
 pub use score::ScoreKind;
-pub use state::{Moments, count_reduction, optimizer_state, read_optimizer_state};
+pub use state::{Moments, count_reduction, optimizer_state, read_optimizer_state, steps_of};
 pub use submission::{CheckSettings, LossDescription, ModelDescription, ScoreDescription, Settings};
 pub use work::StepWork;
 

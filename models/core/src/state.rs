@@ -4,6 +4,9 @@ use morphgl_registry::{NamedTensor, Result};
 
 use crate::{LrScheduleKind, OptimizerSpec, ParameterSpec, Steps, check_tensors};
 
+/// Name of the tensor with the number of steps, in two digits.
+const STEP: &str = "step";
+
 /// Name of the tensor with the number of reductions.
 const REDUCTIONS: &str = "lr_reductions";
 
@@ -41,14 +44,21 @@ pub fn read_optimizer_state<'a>(
     state: &'a [NamedTensor],
 ) -> Result<(Steps, Vec<Moments<'a>>)> {
     let mut tensors = check_tensors("optimizer state", &state_specs(spec, trainable), state)?.into_iter();
-    let step = &tensors.next().expect("the first tensor is the step").values;
-    let done = step[0] as u64 * STEP_BASE + step[1] as u64;
-    let reductions = is_reduced(spec).then(|| tensors.next()).flatten().map_or(0, |tensor| tensor.values[0] as u32);
+    let steps = steps_of(state).expect("the step was checked");
+    tensors.by_ref().take(1 + usize::from(is_reduced(spec))).for_each(drop);
     let mut next = |i: usize| match i < spec.moments().len() {
         true => &tensors.next().expect("every moment was checked").values[..],
         false => &[],
     };
-    Ok((Steps { done, reductions }, trainable.iter().map(|_| [next(0), next(1)]).collect()))
+    Ok((steps, trainable.iter().map(|_| [next(0), next(1)]).collect()))
+}
+
+/// Position of the optimizer of a state; `None` where it is not of [`optimizer_state`].
+pub fn steps_of(state: &[NamedTensor]) -> Option<Steps> {
+    let named = |name: &str| state.iter().find(|tensor| tensor.name == name).map(|tensor| &tensor.values[..]);
+    let &[high, low] = named(STEP)? else { return None };
+    let done = high as u64 * STEP_BASE + low as u64;
+    Some(Steps { done, reductions: named(REDUCTIONS).map_or(0, |values| values[0] as u32) })
 }
 
 /// Counts a reduction of the learning rate by [`LrScheduleKind::Plateau`] in a state; returns whether it has such a count.
@@ -66,7 +76,7 @@ fn state_specs(spec: &OptimizerSpec, trainable: &[ParameterSpec]) -> Vec<Paramet
     let named = |p: &ParameterSpec, name: String| ParameterSpec { name, ..p.clone() };
     let any = trainable.first().expect("every model has a parameter to train");
     let count = |name: &str, len: usize| ParameterSpec { shape: vec![len], ..named(any, name.to_string()) };
-    let counts = std::iter::once(count("step", 2)).chain(is_reduced(spec).then(|| count(REDUCTIONS, 1)));
+    let counts = std::iter::once(count(STEP, 2)).chain(is_reduced(spec).then(|| count(REDUCTIONS, 1)));
     let of_each = |p| spec.moments().iter().map(move |m| named(p, format!("{}.{m}", p.name)));
     counts.chain(trainable.iter().flat_map(of_each)).collect()
 }

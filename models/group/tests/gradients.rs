@@ -82,6 +82,35 @@ fn curves(dataset: Dataset, batch_size: usize, groups: &[&[f64]]) {
     }
 }
 
+/// The norm is that of the gradients of all trainers: a group clips as one trainer does, and its learning rate falls alike.
+#[test]
+fn clipping_and_schedules_are_those_of_one_trainer() {
+    let graph = SbmConfig { nodes: 300, classes: 3, dim: 8, degree: 6.0, ..SbmConfig::default() };
+    let model = json!({"kind": "sage", "hidden": 8, "dropout": 0.5});
+    let whole = task(sbm(&graph).expect("a graph"), "4,3", 32, model);
+    let steps = whole.dataset.splits.train.len().div_ceil(32);
+    let schedule = json!({"kind": "cosine", "min": 0.01, "epochs": 4, "steps_per_epoch": steps});
+    let with = |clip_norm: Value| {
+        let optimizer =
+            json!({"kind": "sgd", "lr": 0.5, "momentum": 0.9, "clip_norm": clip_norm, "schedule": schedule});
+        Task { spec: json!({"model": whole.spec["model"], "optimizer": optimizer}), ..whole.clone() }
+    };
+    let clipped = with(json!(0.2));
+    let alone = clipped.alone(4);
+    assert_ne!(alone.scores, with(Value::Null).alone(4).scores, "something is clipped");
+    for ends in [&[16, 32][..], &[0, 5, 5, 32]] {
+        let division: Arc<dyn Division> = Arc::new(Ends(ends.to_vec()));
+        let group = clipped.group(ends.len(), &division, 4);
+        same_as_alone(&group, &alone);
+        for (found, expected) in group[0].scores.iter().zip(&alone.scores) {
+            let apart = (found.loss() / expected.loss() - 1.0).abs();
+            assert!(apart < 1e-4, "loss {} instead of {}", found.loss(), expected.loss());
+        }
+        let apart = distance(&group[0].parameters, &alone.parameters);
+        assert!(apart < 1e-4, "parameters are {apart:e} apart");
+    }
+}
+
 #[test]
 fn ten_epochs_on_cora() {
     let source = morphgl_testdata::path("planetoid").join("ind.cora");

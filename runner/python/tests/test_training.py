@@ -48,6 +48,19 @@ def test_profile_and_plan(learnable):
     assert planned.plan.epoch_seconds == min(plan["prediction"]["epoch_seconds"] for plan in planned.plans)
 
 
+def test_optimizers_and_schedules(learnable):
+    done = morphgl.train(learnable, "sage", "sgd", momentum=0.9, nesterov=True, clip_norm=1.0, lr=0.1, lr_schedule="cosine", warmup=1,
+                         epochs=6, **SMALL)
+    optimizer = done.document["optimizer"]
+    assert (optimizer["kind"], optimizer["momentum"], optimizer["clip_norm"]) == ("sgd", 0.9, 1.0)
+    assert 0 < optimizer["last_lr"] < 0.1 and optimizer["schedule"]["epochs"] == 6
+    assert done.epochs[-1].loss < done.epochs[0].loss
+    with pytest.raises(ValueError, match="--momentum: adamw has moments of its own"):
+        morphgl.train(learnable, "sage", optimizer="adamw", momentum=0.9, epochs=1, **SMALL)
+    with pytest.raises(ValueError, match="an optimizer by name"):
+        morphgl.train(learnable, "sage", object(), epochs=1, **SMALL)
+
+
 def test_train_evaluate_predict(learnable, tmp_path):
     done = morphgl.train(learnable, "sage", epochs=12, lr=0.01, evaluate_every=4, **SMALL)
     assert len(done.epochs) == 12 and done.ended == "epochs" and done.epochs[-1].loss < done.epochs[0].loss

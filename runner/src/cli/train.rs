@@ -17,6 +17,7 @@ use crate::usage::Usage;
   morphgl train cora                                        until validation stops improving
   morphgl train --model mlp                                 the features alone, for comparison
   morphgl train cora --model gcn --fanouts=-1,-1 --hidden 16 --lr 0.01 --weight-decay 5e-4 --epochs 200
+  morphgl train cora --optimizer adamw --lr 0.01 --lr-schedule cosine --warmup 5 --epochs 100 --clip-norm 1
   morphgl train products --fanouts 15,10,5 --run runs/products --patience 5
   morphgl train papers --memory 64GiB --cache inclusion:24GiB   from disk, hot rows cached
   morphgl train --machine a100 --run runs/simulated         in simulated time on a described machine; learns nothing

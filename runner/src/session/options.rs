@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod limits;
 pub(crate) mod model;
+pub(crate) mod optimizer;
 pub(crate) mod plan;
 pub(crate) mod staleness;
 
@@ -16,6 +17,7 @@ use morphgl_model_core::ScoreKind;
 pub use batch::BatchOptions;
 pub use limits::LimitOptions;
 pub use model::ModelOptions;
+pub use optimizer::OptimizerOptions;
 pub use plan::PlanChoice;
 pub use staleness::StalenessOptions;
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use morphgl_graph_store::{Dataset, Schema};
+use morphgl_model_core::{LrScheduleKind, steps_of};
 use morphgl_registry::{BatchId, SamplingSpec};
 use serde_json::{Value, json};
 
@@ -118,6 +119,9 @@ pub(super) fn train(session: &Session, resumed: Option<&Path>) -> Result<RunResu
     let mut done = run(session, &mut setup)?;
     let Done { trainer, report, recorder, .. } = &mut done;
     let parameters = trainer.executor.training_mut()?.parameters()?;
+    let state = trainer.executor.training_mut()?.optimizer_state()?;
+    let spec = &setup.configured.job.spec.optimizer;
+    let last_lr = steps_of(&state).filter(|steps| steps.done > 0).map(|steps| spec.lr(steps));
     let summaries = setup.mode.summarise(Ended { trainer, report, recorder: recorder.as_mut(), earlier })?;
     let Setup { dataset, schema, configured, state, simulated, mode, plans, .. } = &setup;
     let options = &done.trainer.options;
@@ -157,6 +161,16 @@ pub(super) fn train(session: &Session, resumed: Option<&Path>) -> Result<RunResu
         result.text += &summary.text;
     }
     result.text += &trainers::in_words(&parts);
+    let optimizer = configured.job.spec.optimizer;
+    json["optimizer"] = json!({
+        "kind": optimizer.kind, "lr": optimizer.lr, "weight_decay": optimizer.weight_decay,
+        "momentum": optimizer.momentum, "nesterov": optimizer.nesterov, "clip_norm": optimizer.clip_norm,
+        "schedule": optimizer.schedule, "last_lr": last_lr,
+    });
+    if let Some(last) = last_lr.filter(|_| optimizer.schedule.varies()) {
+        let (lr, schedule) = (optimizer.lr, optimizer.schedule.kind.name());
+        result.text += &format!("learning rate {lr}, schedule {schedule}: {last:.3e} in the last step\n");
+    }
     let sampling = &configured.job.sampler.sampling;
     if sampling.kind() != SamplingSpec::NEIGHBOR.name {
         result.text += &format!("mini-batches sampled by {sampling}\n");
@@ -196,6 +210,10 @@ fn check(session: &Session, resumed: Option<&Path>) -> Result<()> {
         if training.score.is_some() {
             return Err(Usage::error("--score: --evaluation none never evaluates; leave one of the two out"));
         }
+    }
+    let schedule = session.config.planning.model.optimizer.lr_schedule;
+    if schedule == LrScheduleKind::Cosine && training.epochs.is_none() && session.like.is_none() && resumed.is_none() {
+        return Err(Usage::error("--lr-schedule cosine: it falls until the last epoch; give --epochs too"));
     }
     if training.exchange.is_some()
         && !matches!(training.plan, PlanChoice::Unified | PlanChoice::Factored | PlanChoice::Auto)

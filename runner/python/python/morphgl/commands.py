@@ -241,10 +241,11 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         A :class:`Graph`, a PyG `Data`, the directory of a dataset, which may be larger than memory, or None for a generated graph.
     model
         "gcn", "sage", "gat" or "mlp": MorphGL's own, whose options are named as on the command line (`hidden`, `heads`, `dropout`,
-        `lr`, …). Or a `torch.nn.Module`, which MorphGL trains by `optimizer` and the cross-entropy of the seeds' classes, and which
+        `lr`, `lr_schedule`, `warmup`, `clip_norm`, …). Or a `torch.nn.Module`, which MorphGL trains by `optimizer` and the cross-entropy of the seeds' classes, and which
         has the parameters of the best epoch afterwards.
     optimizer
-        Of the module's parameters; default `torch.optim.Adam(module.parameters(), lr=0.003)`.
+        Of MorphGL's own models: "adam" (default), "adamw" or "sgd". Of the module's parameters, a torch optimizer; default
+        `torch.optim.Adam(module.parameters(), lr=0.003)`.
     forward
         `forward(module, batch)` gives logits `[nodes, classes]`, of the mini-batch's nodes or of its seeds alone. Default:
         `module(batch.x, batch.edge_index)`, with `output="dgl"` `module(blocks, blocks[0].srcdata["feat"])`.
@@ -260,7 +261,7 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         Of MorphGL's own models: "cross-entropy" (default), or a loss of a crate that the package was built with, by name. A module is
         trained by cross-entropy.
     scheduler
-        Not supported yet: the learning rate is the optimizer's own.
+        Not supported: a module's learning rate is its optimizer's own; that of MorphGL's own models falls by `lr_schedule=`.
     options
         Those of `morphgl train --help` by name: `num_neighbors`, `batch_size`, `epochs`, `patience`, `evaluation`, `plan`, `run`,
         `memory`, `cache`, `seed`, `threads`, `sampler`, …; `sampler_option={…}` are settings of a sampler that an operator crate declares
@@ -272,9 +273,10 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
     if graph is not None and not isinstance(graph, (str, os.PathLike, Graph)):
         graph = Graph.from_pyg(graph)
     if isinstance(model, str):
-        if optimizer is not None or forward is not None or output is not None:
-            raise ValueError(f'model: "{model}" has an optimizer and mini-batches of its own; leave optimizer, forward and output out')
-        return train_own(graph, model, init, resume, progress, {"loss": loss, **options})
+        if forward is not None or output is not None or not isinstance(optimizer, (str, type(None))):
+            raise ValueError(f'model: "{model}" has mini-batches of its own, and an optimizer by name ("adam", "adamw", "sgd"); '
+                             "leave forward and output out")
+        return train_own(graph, model, init, resume, progress, {"loss": loss, "optimizer": optimizer, **options})
     if init is not None:
         raise ValueError("init: a module has its parameters; load them by module.load_state_dict")
     import torch

@@ -2,11 +2,10 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args};
-use morphgl_model_core::{
-    Activation, Attention, LossKind, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn,
-};
+use morphgl_model_core::{Activation, Attention, LossKind, ModelKind, ModelSpec, Normalization, OptimizerSpec};
 use serde_json::Value;
 
+use super::OptimizerOptions;
 use super::batch::MiniBatches;
 use crate::usage::Usage;
 use crate::values;
@@ -71,15 +70,9 @@ pub struct ModelOptions {
     /// GCN: add a self-loop to every node, besides those of the graph; or use the graph's alone (PyG's add_self_loops=False)
     #[arg(long, action = ArgAction::Set, value_parser = self_loops(), default_value = "add")]
     pub self_loops: bool,
-    /// Learning rate of Adam
-    #[arg(long, value_parser = values::finite::<f64>, default_value_t = 0.003)]
-    pub lr: f64,
-    /// Weight decay of Adam, coupled (L2) as torch's
-    #[arg(long, value_parser = values::finite::<f64>, default_value_t = 0.0)]
-    pub weight_decay: f64,
-    /// Weight decay on the first layer alone, as in Kipf and Welling's GCN
-    #[arg(long)]
-    pub decay_first_layer: bool,
+    /// The optimizer.
+    #[command(flatten)]
+    pub optimizer: OptimizerOptions,
 }
 
 /// Reads whether a self-loop is added to every node.
@@ -123,21 +116,19 @@ impl ModelOptions {
     }
 
     pub(crate) fn optimizer(&self) -> OptimizerSpec {
-        OptimizerSpec {
-            lr: self.lr,
-            weight_decay: self.weight_decay,
-            weight_decay_on: if self.decay_first_layer { WeightDecayOn::FirstLayer } else { WeightDecayOn::All },
-            ..OptimizerSpec::default()
-        }
+        self.optimizer.spec()
     }
 
     /// Refuses options that are wrong for every dataset, before one is read.
     pub(crate) fn check(&self, batch: MiniBatches<'_>) -> anyhow::Result<()> {
+        self.optimizer.check(self.model)?;
         let spec = self.spec(1, 1, batch);
         for checked in [spec.validate(), self.optimizer().validate()] {
             // The context of the error is a field: `model.input_dropout` is set by --input-dropout.
             checked.map_err(|e| {
+                let is_schedule = e.context.starts_with("optimizer.schedule.");
                 let field = match e.context.rsplit('.').next().unwrap_or_default() {
+                    field @ ("min" | "gamma" | "step_size") if is_schedule => format!("lr-{}", field.replace('_', "-")),
                     "settings" => "model-option".to_string(),
                     "loss_settings" => "loss-option".to_string(),
                     field => field.replace('_', "-"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use morphgl_graph_store::{Dataset, Schema};
-use morphgl_model_core::{ModelFile, ModelSpec};
+use morphgl_model_core::{LrScheduleKind, ModelFile, ModelSpec};
 use morphgl_plan::RouteKeys;
 use morphgl_registry::{NamedTensor, Registry};
 
@@ -21,6 +21,7 @@ use crate::session::measure::{Measured, Wanted};
 use crate::session::modes::factored::WithRoles;
 use crate::session::modes::group::Group;
 use crate::session::modes::{self, Mode};
+use crate::session::options::optimizer::fit_schedule;
 use crate::session::options::plan::choose_training;
 use crate::session::run_dir::{Configured, RunDir};
 use crate::session::trained::{self, Inference};
@@ -51,14 +52,20 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     if let Some(option) = unread.filter(|_| !validated) {
         return Err(nothing_validated(option));
     }
+    let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
+    let length = session.options(steps, evaluation, validated);
+    fit_schedule(&mut config, steps, length.epochs)?;
+    let falls_by_score = config.spec.optimizer.schedule.kind == LrScheduleKind::Plateau;
+    if falls_by_score && (!validated || evaluation == Evaluation::None) {
+        return Err(nothing_validated("--lr-schedule plateau"));
+    }
     let mut divided = None;
     if let Some(ranks) = context.ranks() {
         ranks.check_same(&facts(session, &dataset, &config, requested)?)?;
         divided = training.shard.map(|hot| ranks.share_features(&dataset, &config, hot)).transpose()?;
     }
     let context = &divided.map_or_else(|| context.clone(), |shards| context.with_shards(shards));
-    let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
-    let epochs = session.options(steps, evaluation, validated).least_epochs();
+    let epochs = length.least_epochs();
     let group = Group::wanted(session, context, &config);
     let roles = WithRoles::wanted(session, context, &config);
     config.every_device = group.is_some() || roles;
