@@ -39,7 +39,7 @@ fn trajectories_are_torchs() {
     let sgd = OptimizerSpec { kind: OptimizerKind::Sgd, ..adam };
     let momentum = OptimizerSpec { momentum: 0.9, ..sgd };
     let cosine = LrSchedule { kind: LrScheduleKind::Cosine, min: 0.01, epochs: 12, ..LrSchedule::default() };
-    let cases: [(&str, OptimizerSpec, [[f32; 4]; 3]); 7] = [
+    let cases: [(&str, OptimizerSpec, [[f64; 4]; 3]); 7] = [
         (
             "adam",
             adam,
@@ -107,7 +107,7 @@ fn trajectories_are_torchs() {
     for (name, spec, torchs) in cases {
         for (ours, torchs) in trajectory(&spec).iter().flatten().zip(torchs.iter().flatten()) {
             // The first gradient of a parameter is 0, where Adam's step is 0 over eps.
-            assert!((ours - torchs).abs() < 4e-6, "{name}: {ours}, torch's {torchs}");
+            assert!((f64::from(*ours) - torchs).abs() < 4e-6, "{name}: {ours}, torch's {torchs}");
         }
     }
 }
