@@ -122,6 +122,38 @@ impl BatchFeatures {
     }
 }
 
+/// Targets of each seed, row after row, repeats included, NaN where unknown; of width 0 and empty where the graph has none, and for
+/// pairs.
+#[derive(Debug, Clone, Default)]
+pub struct TargetValues {
+    /// Values per seed.
+    pub width: usize,
+    /// The values, `width` per seed.
+    pub values: Vec<f32>,
+}
+
+/// By the values' bits, so that NaN equals NaN.
+impl PartialEq for TargetValues {
+    fn eq(&self, other: &Self) -> bool {
+        self.width == other.width && bits(&self.values) == bits(&other.values)
+    }
+}
+
+fn bits(values: &[f32]) -> &[u32] {
+    bytemuck::cast_slice(values)
+}
+
+/// What the seeds of a mini-batch are to be predicted to be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Targets<'a> {
+    /// A class per seed, -1 for none.
+    Classes(&'a [i32]),
+    /// Values of each seed, row after row, NaN where unknown.
+    Values(&'a [f32]),
+    /// Pairs of seeds.
+    Pairs(&'a BatchPairs),
+}
+
 /// A mini-batch in host memory. Two of them are the same mini-batch exactly when they are `==`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostBatch {
@@ -144,6 +176,8 @@ pub struct HostBatch {
     pub given: Option<Box<GivenRows>>,
     /// Class of each seed, repeats included, -1 for none; empty where the graph has no labels, and for pairs.
     pub labels: Vec<i32>,
+    /// Real-valued targets of the seeds.
+    pub targets: TargetValues,
     /// The pairs whose end nodes the seeds are; `None` where the seeds are nodes. Of pairs each seed occurs once.
     pub pairs: Option<Box<BatchPairs>>,
 }
@@ -152,6 +186,15 @@ impl HostBatch {
     /// The seeds.
     pub fn seeds(&self) -> &[u32] {
         &self.input_nodes[..self.num_seeds]
+    }
+
+    /// The targets of the seeds: pairs where there are any, else values where there are any, else classes.
+    pub fn seed_targets(&self) -> Targets<'_> {
+        match &self.pairs {
+            Some(pairs) => Targets::Pairs(pairs),
+            None if self.targets.width > 0 => Targets::Values(&self.targets.values),
+            None => Targets::Classes(&self.labels),
+        }
     }
 
     /// Edges of all blocks.
@@ -178,7 +221,7 @@ impl HostBatch {
         let pairs = self.pairs.as_ref().map_or(0, |pairs| 8 * pairs.ends.len());
         given
             + pairs
-            + 4 * (self.input_nodes.len() + self.degrees.len() + self.labels.len())
+            + 4 * (self.input_nodes.len() + self.degrees.len() + self.labels.len() + self.targets.values.len())
             + self.blocks.iter().map(block).sum::<usize>()
             + features
     }
@@ -210,6 +253,10 @@ pub trait DeviceBatch: Any + fmt::Debug + Send {
 
 /// A mini-batch at any place.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "few are alive at a time, and a box would be an allocation per mini-batch"
+)]
 pub enum MiniBatch {
     /// In host memory.
     Host(HostBatch),

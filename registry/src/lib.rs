@@ -22,7 +22,7 @@ mod settings;
 mod training;
 mod wrapper;
 
-pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, HostBatch, MiniBatch};
+pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, HostBatch, MiniBatch, TargetValues, Targets};
 pub use built::{Operators, RouteOperators, TrainingOperator};
 pub use cache::{CacheCurve, CachePoint};
 pub use clock::VirtualClock;

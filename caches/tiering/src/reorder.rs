@@ -29,7 +29,7 @@ pub struct ReorderOptions {
 }
 
 /// Writes a copy of `dataset` to `target` in which nodes are renumbered by `order`: topology, edge weights, features, labels,
-/// splits, pairs of link prediction and ids together (data-tiering §3.2, Algorithm 2, with the inverse permutation that it needs). Returns the path.
+/// targets, splits, pairs of link prediction and ids together (data-tiering §3.2, Algorithm 2, with the inverse permutation that it needs). Returns the path.
 ///
 /// - Neighbours keep their order within a row, and nodes and pairs theirs within a split, so that a position means the same
 ///   neighbour or seed in both datasets.
@@ -70,6 +70,7 @@ pub fn reorder(
     let mut writer = DatasetWriter::create(target, options.replace)?;
     edges::write(&dataset.topology, order, &mut writer, progress)?;
     nodes::features(dataset, order, &mut writer, progress)?;
+    nodes::targets(dataset, order, &mut writer, progress)?;
     let nodes = nodes::Nodes { order, progress };
     if let Some(labels) = &dataset.labels {
         nodes.write("labels", &mut writer, |old| labels[old as usize])?;

@@ -60,6 +60,10 @@ fn check(dataset: &Dataset, order: &Order, new: &Dataset) {
             dataset.features.as_ref().map(|f| f.rows(v as usize..v as usize + 1).as_bytes().to_vec())
         };
         assert_eq!(row(new, v), row(dataset, old), "features of {old}");
+        let targets = |dataset: &Dataset, v: u32| {
+            dataset.targets.as_ref().map(|t| t.row(v).iter().map(|x| x.to_bits()).collect::<Vec<_>>())
+        };
+        assert_eq!(targets(new, v), targets(dataset, old), "targets of {old}");
         let label = |dataset: &Dataset, v: u32| dataset.labels.as_ref().map(|l| l[v as usize]);
         assert_eq!(label(new, v), label(dataset, old), "label of {old}");
         assert_eq!(new.topology.draw_key(v), topology.draw_key(old), "draw key of {old}");
@@ -94,6 +98,7 @@ proptest! {
         prop_assert_eq!(back.topology.indptr(), dataset.topology.indptr());
         prop_assert_eq!(back.topology.indices(), dataset.topology.indices());
         prop_assert_eq!(&back.features, &dataset.features);
+        prop_assert_eq!(&back.targets, &dataset.targets);
     }
 }
 

@@ -14,7 +14,7 @@ const STEP: usize = 1 << 18;
 /// Writes `dataset` as a directory of `.npy` files that numpy, PyTorch, DGL and PyG read directly.
 ///
 /// `indptr`, `indices`, `labels`, `train`, `valid`, `test` and the pairs of link prediction become i64, the type those libraries index with (torch
-/// hardly supports u32); features keep their type, but for bf16, which numpy lacks and which becomes f32.
+/// hardly supports u32); features and targets keep their type, but for bf16, which numpy lacks and which becomes f32.
 /// [`crate::numpy::import`] reads the directory back.
 ///
 /// # Errors
@@ -46,6 +46,9 @@ pub fn export_numpy(dataset: &Dataset, target: &Path) -> Result<PathBuf> {
     }
     if let Some(labels) = &dataset.labels {
         write(dir, "labels", None, labels, |v: i32| i64::from(v))?;
+    }
+    if let Some(targets) = &dataset.targets {
+        write(dir, "targets", Some(targets.dim()), targets.values(), |v: f32| v)?;
     }
     let splits = &dataset.splits;
     for (name, nodes) in [("train", &splits.train), ("valid", &splits.valid), ("test", &splits.test)] {

@@ -98,6 +98,13 @@ pub(crate) fn labels(labels: &[i32], num_classes: usize) -> Checked {
     }
 }
 
+pub(crate) fn targets(values: &[f32]) -> Checked {
+    match first(values, |value| value.is_infinite()) {
+        Some(i) => fault("targets", i, format!("the target is {}; NaN stands for an unknown one", values[i])),
+        None => Ok(()),
+    }
+}
+
 /// Checks that the nodes of a split exist, and that none but a training node repeats.
 pub(crate) fn split(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
     if name == "train" { exist(name, nodes, num_nodes) } else { distinct(name, nodes, num_nodes) }

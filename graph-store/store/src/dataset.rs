@@ -1,4 +1,4 @@
-//! A dataset, opened: topology, features, labels, splits.
+//! A dataset, opened: topology, features, labels, targets, splits.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::check::{self, Fault};
 use crate::checksum::xxh3;
 use crate::{
     Access, Array, ArrayMeta, DatasetPath, Dtype, EdgeSplits, Element, Error, FeatureMatrix, Load, Meta, Position,
-    Result, Topology,
+    Result, TargetMatrix, Topology,
 };
 
 /// How a dataset is opened.
@@ -16,7 +16,7 @@ pub struct OpenOptions {
     /// RAM (default) or mmap.
     pub load: Load,
     /// Compares every array with its checksum and looks for NaN features: reads all data once. Default true;
-    /// structure (offsets, ids, labels, splits) is checked in any case.
+    /// structure (offsets, ids, labels, targets, splits) is checked in any case.
     pub verify: bool,
 }
 
@@ -97,6 +97,8 @@ pub struct Dataset {
     pub labels: Option<Array<i32>>,
     /// Number of classes, 0 without labels.
     pub num_classes: usize,
+    /// Real-valued targets, one row per node, NaN where unknown.
+    pub targets: Option<TargetMatrix>,
     /// Splits; empty where the data has none.
     pub splits: Splits,
     /// Pairs of link prediction; empty where the data has none.
@@ -106,7 +108,7 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// A graph in memory without features, labels and splits, which a struct expression adds:
+    /// A graph in memory without features, labels, targets and splits, which a struct expression adds:
     /// `Dataset { features, ..Dataset::new("ring", topology) }`.
     pub fn new(name: impl Into<String>, topology: Topology) -> Self {
         let none = || Vec::new().into();
@@ -117,6 +119,7 @@ impl Dataset {
             features: None,
             labels: None,
             num_classes: 0,
+            targets: None,
             splits: Splits { train: none(), valid: none(), test: none() },
             edges: EdgeSplits::default(),
             node_ids: None,
@@ -172,6 +175,10 @@ impl Dataset {
         if let Some(labels) = labels.as_ref().filter(|_| loaded) {
             check::labels(labels, meta.num_classes).map_err(fault)?;
         }
+        let targets = meta.arrays.get("targets").map(|meta| reader.targets(meta)).transpose()?;
+        if let Some(targets) = targets.as_ref().filter(|_| loaded) {
+            check::targets(targets.values()).map_err(fault)?;
+        }
         // Splits and draw keys are checked, so even `Load::Disk` reads them into memory.
         let load = if loaded { options.load } else { Load::Ram };
         let splits_reader = Reader { options: OpenOptions { load, ..options }, ..reader };
@@ -195,6 +202,9 @@ impl Dataset {
         if let Some(features) = &features {
             features.advise(Access::Random);
         }
+        if let Some(targets) = &targets {
+            targets.advise(Access::Random);
+        }
         let splits = Splits { train: split("train")?, valid: split("valid")?, test: split("test")? };
         let mut pairs = [const { None }; EdgeSplits::ARRAYS.len()];
         for (pairs, name) in pairs.iter_mut().zip(EdgeSplits::ARRAYS) {
@@ -204,7 +214,7 @@ impl Dataset {
         edges.check_arrays(num_nodes).map_err(fault)?;
         let node_ids = reader.array::<u64>("node_ids")?;
         let (name, num_classes) = (meta.name.clone(), meta.num_classes);
-        Ok(Self { path, name, topology, features, labels, num_classes, splits, edges, node_ids })
+        Ok(Self { path, name, topology, features, labels, num_classes, targets, splits, edges, node_ids })
     }
 
     /// Pairs of link prediction to train on: [`EdgeSplits::train_pairs`] of this graph.
@@ -249,6 +259,11 @@ impl Dataset {
         nodes.iter().filter_map(move |&node| labels.map(|labels| labels[node as usize])).filter(|&label| label >= 0)
     }
 
+    /// Number of targets of a node, 0 without targets.
+    pub fn target_dim(&self) -> usize {
+        self.targets.as_ref().map_or(0, TargetMatrix::dim)
+    }
+
     /// Number of features of a node, 0 without features.
     pub fn feature_dim(&self) -> usize {
         self.features.as_ref().map_or(0, FeatureMatrix::dim)
@@ -280,6 +295,11 @@ impl Reader<'_> {
             return Err(Error::invalid(&file, Position::File, "the checksum does not hold", cure));
         }
         Ok(array)
+    }
+
+    /// The targets, whose values are not checked.
+    fn targets(&self, meta: &ArrayMeta) -> Result<TargetMatrix> {
+        Ok(TargetMatrix::from_checked(self.typed("targets", meta)?, meta.shape[1] as usize))
     }
 
     fn features(&self, meta: &ArrayMeta) -> Result<FeatureMatrix> {

@@ -35,7 +35,7 @@ pub struct Meta {
     pub num_edges: u64,
     /// Number of classes, 0 without labels.
     pub num_classes: usize,
-    /// The arrays by name: `indptr`, `indices`, `weights`, `features`, `labels`, `train`, `valid`, `test`, `node_ids`,
+    /// The arrays by name: `indptr`, `indices`, `weights`, `features`, `labels`, `targets`, `train`, `valid`, `test`, `node_ids`,
     /// `node_names`, `node_name_ends`, `draw_keys`, and those of [`EdgeSplits::ARRAYS`](crate::EdgeSplits::ARRAYS).
     pub arrays: BTreeMap<String, ArrayMeta>,
     /// Source and processing of the data, as recorded by the program that wrote it.
@@ -175,6 +175,7 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         ("weights", 1, Some(meta.num_edges)),
         ("features", 2, Some(meta.num_nodes)),
         ("labels", 1, Some(meta.num_nodes)),
+        ("targets", 2, Some(meta.num_nodes)),
         ("node_ids", 1, Some(meta.num_nodes)),
         ("node_name_ends", 1, Some(meta.num_nodes)),
         ("node_names", 1, None),
@@ -199,6 +200,9 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         }
         if EdgeSplits::ARRAYS.contains(&name) && array.shape[1] != 2 {
             return wrong(&array.file, format!("{name} has {} columns, expected 2: source and target", array.shape[1]));
+        }
+        if name == "targets" && array.shape[1] == 0 {
+            return wrong(&array.file, "targets has no columns, expected at least 1".into());
         }
         if rows.is_some_and(|rows| array.shape[0] != rows) {
             let rows = rows.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What a dataset's classes and feature columns are called, and how its features were prepared.
+//! What a dataset's classes, feature columns and targets are called, and how its features were prepared.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Meta;
 
-/// Names of classes and feature columns, by which a model finds them in another dataset.
+/// Names of classes, feature columns and targets, by which a model finds them in another dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Schema {
     /// Name of each class, in the order of their numbers; `None` where classes are numbers alone.
@@ -16,6 +16,9 @@ pub struct Schema {
     /// Name of each feature column; `None` where columns have none, or two have the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<Vec<String>>,
+    /// Name of each column of targets; `None` where columns have none, or two have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<Vec<String>>,
     /// How rows of features were normalised when they were imported: `none`, or the variant; `None` where not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub normalization: Option<String>,
@@ -29,9 +32,10 @@ impl Schema {
 }
 
 impl Meta {
-    /// The dataset's schema, from its provenance: `class_names`, `feature_names`, `features_normalized`.
+    /// The dataset's schema, from its provenance: `class_names`, `feature_names`, `target_names`,
+    /// `features_normalized`.
     pub fn schema(&self) -> Schema {
-        let dim = self.arrays.get("features").and_then(|array| array.shape.get(1).copied()).unwrap_or(0);
+        let dim = |name| self.arrays.get(name).and_then(|array| array.shape.get(1).copied()).unwrap_or(0);
         let normalization = match self.provenance.get("features_normalized") {
             Some(Value::Bool(true)) => Some(Schema::ROWS),
             Some(Value::String(variant)) => Some(variant.as_str()),
@@ -41,7 +45,8 @@ impl Meta {
         };
         Schema {
             classes: self.names("class_names", self.num_classes as u64),
-            features: self.names("feature_names", dim),
+            features: self.names("feature_names", dim("features")),
+            targets: self.names("target_names", dim("targets")),
             normalization: normalization.map(str::to_string),
         }
     }

@@ -20,12 +20,24 @@ pub(crate) struct Summary {
     pub(crate) highest: i64,
     /// Whether all are finite: of floats but f64.
     pub(crate) finite: bool,
+    /// Whether any is infinite: of f32.
+    pub(crate) infinite: bool,
 }
 
 impl Summary {
     /// Of no elements yet.
     pub(crate) fn new(dtype: Dtype) -> Self {
-        Self { dtype, len: 0, first: 0, last: 0, ascending: true, lowest: 0.0, highest: -1, finite: true }
+        Self {
+            dtype,
+            len: 0,
+            first: 0,
+            last: 0,
+            ascending: true,
+            lowest: 0.0,
+            highest: -1,
+            finite: true,
+            infinite: false,
+        }
     }
 
     /// Adds elements, by their bytes, which are aligned to them.
@@ -49,6 +61,8 @@ impl Summary {
                 let (low, finite) =
                     elements.iter().fold((0f32, true), |(low, all), v| (low.min(*v), all & v.is_finite()));
                 self.lowest = self.lowest.min(low.into());
+                // NaN, too, is not finite: what is infinite is looked for only where something is not.
+                self.infinite |= !finite && elements.iter().any(|v| v.is_infinite());
                 self.finite &= finite;
             }
             Dtype::F16 => self.finite &= all::<f16>(bytemuck::cast_slice(bytes), |v| v.is_finite()),

@@ -22,7 +22,8 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
             return Err(invalid(name, Position::File, format!("{name} cannot be {}", array.dtype)));
         }
         // Nodes are at most 2^32 - 1, and classes 2^31 - 1, by the check of shapes.
-        let Some(Summary { first, last, ascending, lowest, highest, finite, .. }) = summary(&array.file) else {
+        let Some(Summary { first, last, ascending, lowest, highest, finite, infinite, .. }) = summary(&array.file)
+        else {
             continue;
         };
         let sound = match name.as_str() {
@@ -31,6 +32,7 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
             "indices" | "train" | "valid" | "test" => highest < nodes as i64,
             "weights" => finite && lowest >= 0.0,
             "features" => finite,
+            "targets" => !infinite,
             "labels" => lowest >= -1.0 && highest < meta.num_classes as i64,
             _ => true,
         };
@@ -40,6 +42,7 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
                 "indices" => format!("an edge comes from node {highest}, but there are {nodes} nodes"),
                 "weights" => "a weight is not a finite number of at least 0".to_string(),
                 "features" => "a value is NaN or infinite".to_string(),
+                "targets" => "a target is infinite; NaN stands for an unknown one".to_string(),
                 "labels" => format!("labels from {lowest} to {highest}, outside -1 (none) and 0..{}", meta.num_classes),
                 _ => format!("node {highest} does not exist, there are {nodes}"),
             };
@@ -67,7 +70,7 @@ fn dtypes(name: &str) -> &'static [Dtype] {
         _ if EdgeSplits::ARRAYS.contains(&name) => &[Dtype::U32],
         "indices" | "train" | "valid" | "test" | "draw_keys" => &[Dtype::U32],
         "labels" => &[Dtype::I32],
-        "weights" => &[Dtype::F32],
+        "weights" | "targets" => &[Dtype::F32],
         "features" => &[Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8],
         "node_names" => &[Dtype::U8],
         _ => Dtype::ALL,

@@ -82,6 +82,7 @@ fn batch(load: &Workload) -> MiniBatch {
         features: Some(features),
         given: None,
         labels: (0..SEEDS as i32).map(|i| i % 47).collect(),
+        targets: Default::default(),
         pairs: None,
     })
 }

@@ -79,6 +79,7 @@ fn whole(dataset: &Dataset, layers: usize) -> HostBatch {
         features: Some(features),
         given: None,
         labels,
+        targets: Default::default(),
         pairs: None,
     }
 }

@@ -58,6 +58,7 @@ fn whole(dataset: &Dataset, epoch: u32) -> MiniBatch {
         features: Some(features),
         given: None,
         labels: dataset.labels.as_ref().expect("labels").to_vec(),
+        targets: Default::default(),
         pairs: None,
     })
 }

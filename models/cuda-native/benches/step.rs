@@ -54,6 +54,7 @@ fn batch(index: u32) -> HostBatch {
         features: Some(features),
         given: None,
         labels: (0..NODES[3]).map(|_| (random(&mut state) % CLASSES as u64) as i32).collect(),
+        targets: Default::default(),
         pairs: None,
     }
 }

@@ -43,6 +43,7 @@ fn main() -> Result<()> {
         features: Some(rows),
         given: None,
         labels,
+        targets: Default::default(),
         pairs: None,
     };
     let spec = serde_json::json!({

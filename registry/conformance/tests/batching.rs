@@ -20,6 +20,8 @@ struct Faulty<const FAULT: u8>(Case);
 fn spoil(fault: u8, batch: &mut HostBatch, recycled: Option<MiniBatch>) {
     match fault {
         1 => batch.labels.iter_mut().for_each(|l| *l = 0),
+        // Unknown targets become known.
+        16 => batch.targets.values.iter_mut().filter(|t| t.is_nan()).for_each(|t| *t = 0.0),
         2 => batch.degrees.iter_mut().for_each(|d| *d = 1.0),
         3 => batch.features = None,
         4 => batch.blocks.reverse(),
@@ -136,6 +138,7 @@ fn refused<const FAULT: u8>(description: Description, words: &str) {
 #[test]
 fn every_fault_is_found() {
     refused::<1>(sampler::<1>(), "labels of the seeds");
+    refused::<16>(sampler::<16>(), "targets of the seeds");
     refused::<2>(sampler::<2>(), "in-degrees of the input nodes");
     refused::<3>(sampler::<3>(), "features of the input nodes");
     refused::<4>(sampler::<4>(), "the source nodes of a block");

@@ -280,6 +280,9 @@ fn write(dataset: &Dataset, given: Given, path: PathBuf, replace: bool) -> morph
     if let Some(labels) = &dataset.labels {
         writer.array("labels", labels, None)?;
     }
+    if let Some(targets) = &dataset.targets {
+        writer.array("targets", targets.values(), Some(targets.dim()))?;
+    }
     if let Some(ids) = dataset.node_ids.as_deref().or(node_ids.as_deref()) {
         writer.array("node_ids", ids, None)?;
     }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
 use morphgl_graph_store::{
-    ArrayFile, Dataset, DatasetPath, EdgeSplits, IsolatedNodes, Load, OpenOptions, unknown_neighbor,
+    ArrayFile, Dataset, DatasetPath, EdgeSplits, IsolatedNodes, Load, Meta, OpenOptions, unknown_neighbor,
 };
 use morphgl_platform::excerpt;
 use serde_json::json;
@@ -32,6 +32,8 @@ pub(crate) struct Args {
 
 /// Maximum number of lines of notes: with the eight others, a summary has eleven.
 const NOTE_LINES: usize = 3;
+/// Maximum number of characters of the names of targets.
+const MAX_NAMES: usize = 60;
 /// Arrays of the splits.
 const SPLITS: [&str; 3] = ["train", "valid", "test"];
 /// Bytes read at a time.
@@ -129,6 +131,10 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         true => format!("labels    {} classes, {} nodes labelled\n", meta.num_classes, HumanCount(labelled)),
         false => "labels    none\n".to_string(),
     };
+    let targets = dataset.array("targets")?.map(|array| known_targets(&array, meta)).transpose()?;
+    if let Some(known) = &targets {
+        text += &format!("targets   {}\n", known.text(n));
+    }
     let splits_with_labels = SPLITS.iter().zip(splits).zip(labelled_of_splits).map(|((name, nodes), labelled)| {
         let all = labelled.is_none_or(|labelled| labelled == nodes);
         let labelled = labelled.filter(|_| !all).map(|n| format!(" ({} labelled)", HumanCount(n)));
@@ -158,6 +164,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         "labelled": labelled,
         "degree": { "mean": mean, "median": quantile(0.5), "p99": quantile(0.99), "max": quantile(1.0),
             "no_in_edges": no_in_edges, "isolated": isolated },
+        "targets": targets.map(|known| known.json(n)),
         "splits": { "train": splits[0], "valid": splits[1], "test": splits[2],
             "labelled": SPLITS.into_iter().zip(labelled_of_splits).collect::<BTreeMap<_, _>>() },
         "edge_splits": pairs.iter().any(Option::is_some).then(|| json!({
@@ -204,6 +211,50 @@ fn num_self_loops(indptr: &ArrayFile, indices: &ArrayFile) -> anyhow::Result<u64
         return Err(unknown_neighbor(path, largest, num_nodes).into());
     }
     Ok(count)
+}
+
+/// The columns of targets, and how many are known.
+struct KnownTargets {
+    /// Name of each column, where columns have names.
+    names: Option<Vec<String>>,
+    /// Nodes with a known value, per column.
+    known: Vec<u64>,
+    /// Nodes with any known value.
+    nodes: u64,
+}
+
+/// Counts the known targets, in one pass over the array, whose memory is released meanwhile.
+fn known_targets(array: &ArrayFile, meta: &Meta) -> anyhow::Result<KnownTargets> {
+    let width = array.shape[1] as usize;
+    let values = array.read::<f32>(Load::Mmap)?;
+    let (mut known, mut nodes) = (vec![0u64; width], 0);
+    for rows in values.chunks(width * (SOURCES / width).max(1)) {
+        for row in rows.chunks_exact(width) {
+            known.iter_mut().zip(row).for_each(|(count, value)| *count += u64::from(!value.is_nan()));
+            nodes += u64::from(row.iter().any(|value| !value.is_nan()));
+        }
+        values.release();
+    }
+    Ok(KnownTargets { names: meta.schema().targets, known, nodes })
+}
+
+impl KnownTargets {
+    fn text(&self, num_nodes: u64) -> String {
+        let width = self.known.len();
+        let named = self.names.as_ref().map(|names| format!(" ({})", excerpt(&names.join(", "), MAX_NAMES)));
+        let unknown = num_nodes * width as u64 - self.known.iter().sum::<u64>();
+        format!(
+            "{width} per node{}, {} nodes with any, {} values unknown",
+            named.unwrap_or_default(),
+            HumanCount(self.nodes),
+            HumanCount(unknown)
+        )
+    }
+
+    fn json(&self, num_nodes: u64) -> serde_json::Value {
+        let unknown: Vec<u64> = self.known.iter().map(|known| num_nodes - known).collect();
+        json!({ "dim": self.known.len(), "names": self.names, "nodes": self.nodes, "unknown": unknown })
+    }
 }
 
 /// Number of nodes of each split that have a label; `None` without labels.

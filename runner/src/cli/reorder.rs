@@ -27,7 +27,7 @@ use crate::values;
   morphgl reorder products -o mine --order order.npy             an order of your own, as numpy's argsort gives it
   morphgl train hot                                              the losses and predictions of `morphgl train products`
 
-Topology, weights, features, labels, splits and ids are renumbered together. Mini-batches, and so losses, stay the
+Topology, weights, features, labels, targets, splits and ids are renumbered together. Mini-batches, and so losses, stay the
 same, and `morphgl predict` names nodes by the ids that they had.")]
 pub(crate) struct Args {
     /// Directory of the dataset

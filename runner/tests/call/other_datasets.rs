@@ -45,7 +45,7 @@ impl Data {
 
     fn schema(&self) -> Schema {
         let features = self.columns.iter().map(|(name, _)| name.clone()).collect();
-        Schema { classes: Some(self.classes.clone()), features: Some(features), normalization: None }
+        Schema { classes: Some(self.classes.clone()), features: Some(features), targets: None, normalization: None }
     }
 }
 

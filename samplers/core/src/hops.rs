@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use morphgl_graph_store::FeatureMatrix;
+use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_platform::PagePool;
 use morphgl_registry::{
     BatchFeatures, Block, Expansion, GivenNodes, GivenRows, HostBatch, MiniBatch, NeighborSettings, Result,
@@ -139,12 +139,19 @@ pub fn host_batch(recycled: Option<MiniBatch>) -> HostBatch {
     }
 }
 
-/// Sets the labels of the seeds, where the graph has any.
-pub fn set_labels(labels: Option<&[i32]>, batch: &mut HostBatch) {
-    batch.labels.clear();
-    if let Some(labels) = labels {
-        let seeds = &batch.input_nodes[..batch.num_seeds];
-        batch.labels.extend(seeds.iter().map(|&v| labels[v as usize]));
+/// Sets the labels and the targets of the seeds, where the graph has any.
+pub fn set_targets(dataset: &Dataset, batch: &mut HostBatch) {
+    let HostBatch { input_nodes, num_seeds, labels, targets, .. } = batch;
+    let seeds = &input_nodes[..*num_seeds];
+    labels.clear();
+    if let Some(classes) = &dataset.labels {
+        labels.extend(seeds.iter().map(|&v| classes[v as usize]));
+    }
+    targets.width = dataset.target_dim();
+    targets.values.clear();
+    if let Some(matrix) = &dataset.targets {
+        targets.values.reserve(seeds.len() * matrix.dim());
+        seeds.iter().for_each(|&v| targets.values.extend_from_slice(matrix.row(v)));
     }
 }
 

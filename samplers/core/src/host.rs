@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
-    Epochs, Order, check_host, check_settings, check_threads, gather_features, host_batch, set_labels, weight_sum,
+    Epochs, Order, check_host, check_settings, check_threads, gather_features, host_batch, set_targets, weight_sum,
 };
 
 /// State of an operator that all its workers read.
@@ -77,7 +77,7 @@ fn weight_sums(topology: &Topology) -> Option<Vec<f32>> {
 
 /// The sampling of one worker.
 pub trait SampleSeeds: fmt::Debug + Send {
-    /// Samples the mini-batch `batch.id` of `seeds`: sets all but labels and features, and weighted degrees. The memory of
+    /// Samples the mini-batch `batch.id` of `seeds`: sets all but labels, targets and features, and weighted degrees. The memory of
     /// `batch` is reused, its content is not. Called on a thread of the worker's pool, where it has one.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ fn prepare(
     if let Some(given) = &mut batch.given {
         host.weigh(&mut given.degrees, &given.nodes);
     }
-    set_labels(host.dataset.labels.as_deref(), batch);
+    set_targets(&host.dataset, batch);
     let matrix = host.dataset.features.as_ref().filter(|_| host.gather);
     gather_features(matrix, &host.pages, parallel, batch);
     Ok(())

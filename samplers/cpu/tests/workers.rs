@@ -76,6 +76,9 @@ fn write(dataset: &Dataset, path: &Path) {
     if let Some(morphgl_graph_store::FeatureMatrix::F16 { data, dim }) = &dataset.features {
         writer.array("features", data, Some(*dim)).expect("written");
     }
+    if let Some(targets) = &dataset.targets {
+        writer.array::<f32>("targets", targets.values(), Some(targets.dim())).expect("written");
+    }
     if let Some(labels) = &dataset.labels {
         writer.array::<i32>("labels", labels, None).expect("written");
     }

@@ -2,22 +2,24 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use morphgl_cuda::{Buffer, Event, Stream};
-use morphgl_graph_store::Array;
+use morphgl_cuda::{Buffer, CudaTargets, Event, Stream};
+use morphgl_graph_store::{Array, Dataset, TargetMatrix};
 use morphgl_registry::{Result, SeedSet};
 use morphgl_sampler_core::permute;
 
 /// Number of epochs whose order is cached: workers change epochs at different times.
 const CACHED_EPOCHS: usize = 2;
 
-/// Seed order of an epoch, with the seeds' labels.
+/// Seed order of an epoch, with the seeds' labels and targets.
 #[derive(Debug)]
 pub(crate) struct Order {
     epoch: u32,
     pub(crate) nodes: Buffer<u32>,
     /// Labels in that order; empty if the graph has none.
     pub(crate) labels: Buffer<i32>,
-    /// Event after both uploads.
+    /// Targets in that order, row after row; empty if the graph has none.
+    pub(crate) targets: CudaTargets,
+    /// Event after all uploads.
     pub(crate) ready: Event,
 }
 
@@ -26,14 +28,16 @@ pub(crate) struct Order {
 pub(crate) struct Orders {
     seeds: SeedSet,
     labels: Option<Array<i32>>,
+    targets: Option<TargetMatrix>,
     /// Random seed of the permutations; `None` keeps the given order.
     shuffle: Option<u64>,
     orders: Mutex<Vec<Arc<Order>>>,
 }
 
 impl Orders {
-    pub(crate) fn new(seeds: SeedSet, labels: Option<Array<i32>>, shuffle: Option<u64>) -> Self {
-        Self { seeds, labels, shuffle, orders: Mutex::default() }
+    pub(crate) fn new(seeds: SeedSet, dataset: &Dataset, shuffle: Option<u64>) -> Self {
+        let Dataset { labels, targets, .. } = dataset;
+        Self { seeds, labels: labels.clone(), targets: targets.clone(), shuffle, orders: Mutex::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -49,7 +53,8 @@ impl Orders {
     pub(crate) fn num_bytes(&self) -> u64 {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         let num_orders = if self.shuffle.is_some() { CACHED_EPOCHS as u64 } else { 1 };
-        let bytes = |order: &Order| order.nodes.num_bytes() + order.labels.num_bytes();
+        let bytes =
+            |order: &Order| order.nodes.num_bytes() + order.labels.num_bytes() + order.targets.values.num_bytes();
         num_orders * orders.iter().map(|order| bytes(order)).max().unwrap_or(0)
     }
 
@@ -65,8 +70,12 @@ impl Orders {
         }
         let labels: Vec<i32> =
             self.labels.iter().flat_map(|labels| nodes.iter().map(|&v| labels[v as usize])).collect();
+        let rows = self.targets.iter().flat_map(|rows| nodes.iter().flat_map(|&v| rows.row(v).iter().copied()));
+        let targets: Vec<f32> = rows.collect();
+        let width = self.targets.as_ref().map_or(0, TargetMatrix::dim);
+        let targets = CudaTargets { width, values: Buffer::of(stream, &targets)? };
         let (nodes, labels) = (Buffer::of(stream, &nodes)?, Buffer::of(stream, &labels)?);
-        let order = Arc::new(Order { epoch, nodes, labels, ready: stream.record(false)? });
+        let order = Arc::new(Order { epoch, nodes, labels, targets, ready: stream.record(false)? });
         if orders.len() == CACHED_EPOCHS {
             orders.remove(0);
         }

@@ -83,7 +83,7 @@ impl Shared {
             kind: kind.clone(),
             batch_size: settings.batch_size,
             seed: settings.seed,
-            orders: Orders::new(context.seeds.clone(), context.dataset.labels.clone(), shuffle),
+            orders: Orders::new(context.seeds.clone(), &context.dataset, shuffle),
             hop_bytes: options.hop_bytes.unwrap_or((properties.memory_bytes / 256).max(MIN_HOP_BYTES)),
         })
     }

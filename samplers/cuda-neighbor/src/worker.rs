@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use morphgl_cuda::{Buffer, CudaBatch, LastUse, PageOrder, Pinned, Stream, pending};
+use morphgl_cuda::{Buffer, CudaBatch, CudaTargets, LastUse, PageOrder, Pinned, Stream, pending};
 use morphgl_registry::{BatchId, BatchingWorker, Expansion, Fanout, GivenNodes, Handle, MiniBatch, Result};
 
 use crate::arrays::{BoundedBlock, HopArrays, grow, with_len};
@@ -234,7 +234,12 @@ fn make(
     let num_seeds = seeds.len();
     let mut labels = Buffer::new(stream, if order.labels.is_empty() { 0 } else { num_seeds })?;
     if !order.labels.is_empty() {
-        stream.copy(&order.labels, seeds, &mut labels, 0)?;
+        stream.copy(&order.labels, seeds.clone(), &mut labels, 0)?;
+    }
+    let width = order.targets.width;
+    let mut targets = CudaTargets { width, values: Buffer::new(stream, width * num_seeds)? };
+    if width > 0 {
+        stream.copy(&order.targets.values, seeds.start * width..seeds.end * width, &mut targets.values, 0)?;
     }
     let mut counts = Pinned::new(stream.device(), scratch.counts.len())?;
     stream.copy(&scratch.counts, 0..counts.len(), &mut counts, 0)?;
@@ -253,6 +258,7 @@ fn make(
             features: None,
             given: left_out.and_then(|part| part.with(&counts)),
             labels,
+            targets,
             pairs: None,
             last_use: LastUse::default(),
         };

@@ -59,6 +59,7 @@ pub(crate) struct Files {
     /// The features, if they are gathered.
     pub(crate) features: Option<OnDisk>,
     pub(crate) labels: Option<OnDisk>,
+    pub(crate) targets: Option<OnDisk>,
 }
 
 impl Files {
@@ -90,6 +91,7 @@ impl Files {
             indices: needed("indices", find("indices", Some(Dtype::U32))?)?,
             features: if gather { find("features", None)? } else { None },
             labels: find("labels", Some(Dtype::I32))?,
+            targets: find("targets", Some(Dtype::F32))?,
         })
     }
 
@@ -104,9 +106,9 @@ impl Files {
         self.start_reader(Settings { depth: PASS_DEPTH, most: PASS_BYTES, gap: 16 << 10, method })
     }
 
-    /// A reader whose reads are long enough for a feature row that begins at the end of a block.
+    /// A reader whose reads are long enough for a row of a matrix that begins at the end of a block.
     fn start_reader(&self, settings: Settings) -> Result<Reader> {
-        let row_bytes = self.features.as_ref().map_or(0, |f| f.unit);
+        let row_bytes = [&self.features, &self.targets].into_iter().flatten().map(|rows| rows.unit).max().unwrap_or(0);
         let most = settings.most.max(row_bytes.next_multiple_of(4096) + 8192);
         Reader::new(Settings { most, ..settings }).map_err(|e| Error::failed("starting reads", e))
     }

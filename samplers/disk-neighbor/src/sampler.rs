@@ -9,7 +9,8 @@ use morphgl_graph_store::Dataset;
 use morphgl_hotness::{CachePolicy, Policy, PolicyKind, PreSample};
 use morphgl_platform::direct::{Fetch, Method, Reader, Stats};
 use morphgl_registry::{
-    Batching, BatchingContext, BatchingWorker, CacheCurve, Error, NeighborSettings, Result, SeedSet,
+    Batching, BatchingContext, BatchingWorker, CacheCurve, Error, HostBatch, NeighborSettings, Result, SeedSet,
+    TargetValues,
 };
 use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
 
@@ -25,8 +26,10 @@ use prepare::Worker;
 
 mod prepare;
 
-/// Bytes of a seed in the orders and the labels.
-const BYTES_A_SEED: u64 = Epochs::BYTES_A_SEED + 8;
+/// Bytes of a seed in the orders, the labels and its targets' rows.
+fn bytes_per_seed(dataset: &Dataset) -> u64 {
+    Epochs::BYTES_A_SEED + 8 + 4 * dataset.target_dim() as u64
+}
 
 /// Phase Batching by neighbour sampling of a graph on disk, `Batching_CPU+Disk_Neighbor`.
 #[derive(Clone)]
@@ -50,8 +53,7 @@ pub(crate) struct Shared {
     /// Sum of each node's edge weights, where the graph has weights.
     pub(crate) weight_sums: Option<Vec<f32>>,
     pub(crate) num_nodes: u32,
-    /// The seeds in ascending order, and the class of each, where the graph has labels.
-    labels: Option<(Vec<u32>, Vec<i32>)>,
+    known: OfSeeds,
     pub(crate) epochs: Epochs,
 }
 
@@ -96,7 +98,7 @@ impl DiskNeighbor {
         // Invalid settings are refused before any pass over a file.
         check_limits(num_nodes as usize, weights.is_some(), || 0, seeds, settings)?;
         let by_node = u64::from(weights.is_some()) + u64::from(dataset.topology.draw_keys().is_some());
-        let fixed = seeds.nodes().len() as u64 * BYTES_A_SEED + 4 * by_node * u64::from(num_nodes);
+        let fixed = seeds.nodes().len() as u64 * bytes_per_seed(dataset) + 4 * by_node * u64::from(num_nodes);
         check_memory(&options, settings, num_nodes, fixed, files.features.as_ref().map(|rows| rows.unit))?;
         let counted = match options.cache {
             CachePolicy::By(kind @ (PolicyKind::PreSample { epochs } | PolicyKind::Smoothed { epochs })) => {
@@ -113,7 +115,7 @@ impl DiskNeighbor {
         let (offsets, largest) = Offsets::load(&files.indptr, files.indices.len, &mut reader, keep)?;
         check_limits(num_nodes as usize, weights.is_some(), || largest, seeds, settings)?;
         let weight_sums = weights.map(|weights| weight_sums(&files, weights, &mut reader)).transpose()?;
-        let labels = labels(&files, dataset, seeds, &mut reader)?;
+        let known = OfSeeds::read(&files, dataset, seeds, &mut reader)?;
         let caches = if matches!(offsets, Offsets::Ram { .. }) {
             let graph =
                 DiskGraph { indices: &files.indices, offsets: &offsets, num_nodes, reader: RefCell::new(reader) };
@@ -139,7 +141,7 @@ impl DiskNeighbor {
             refused,
             weight_sums,
             num_nodes,
-            labels,
+            known,
             epochs: Epochs::new(seeds, settings),
         })))
     }
@@ -149,14 +151,14 @@ impl DiskNeighbor {
         *self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of offsets, orders, labels, draw keys and caches: at most [`Options::memory_bytes`], or else all but offsets and
+    /// Bytes of offsets, orders, labels, targets, draw keys and caches: at most [`Options::memory_bytes`], or else all but offsets and
     /// caches.
     pub fn num_bytes(&self) -> u64 {
         let shared = &*self.0;
         let seeds = shared.epochs.num_seeds() as u64;
         let sums = shared.weight_sums.as_ref().map_or(0, |s| 4 * s.len() as u64);
         let keys = shared.dataset.topology.draw_keys().map_or(0, |keys| 4 * keys.len() as u64);
-        shared.offsets.num_bytes() + shared.caches.num_bytes() + seeds * BYTES_A_SEED + sums + keys
+        shared.offsets.num_bytes() + shared.caches.num_bytes() + seeds * bytes_per_seed(&shared.dataset) + sums + keys
     }
 
     /// The I/O method: threads, too, once a worker was refused io_uring.
@@ -205,25 +207,62 @@ fn presample(context: &BatchingContext, options: &Options, counts: u64, epochs: 
     Ok(Counted { hotness, batches: policy.num_counted() })
 }
 
-/// The seeds in ascending order, and the class of each.
-fn labels(
-    files: &Files,
-    dataset: &Dataset,
-    seeds: &SeedSet,
-    reader: &mut Reader,
-) -> Result<Option<(Vec<u32>, Vec<i32>)>> {
-    let Some(on_disk) = files.labels.as_ref().filter(|_| dataset.labels.is_some()) else { return Ok(None) };
-    let mut nodes = seeds.nodes().to_vec();
-    nodes.sort_unstable();
-    let fetches: Vec<Fetch> = nodes.iter().zip(0..).map(|(&node, to)| Fetch { element: node.into(), to }).collect();
-    let mut labels = vec![0i32; nodes.len()];
-    on_disk.read(reader, &fetches, bytemuck::cast_slice_mut(&mut labels))?;
-    let classes = dataset.num_classes as i32;
-    if let Some(i) = labels.iter().position(|&l| l < -1 || l >= classes) {
-        let what = format!("the label is {}, outside -1 (none) and 0..{classes}", labels[i]);
-        return Err(on_disk.wrong(nodes[i].into(), what));
+/// Labels and targets of the seeds, read when the operator is built.
+#[derive(Debug, Default)]
+pub(crate) struct OfSeeds {
+    /// The seeds in ascending order, where the graph has labels or targets.
+    nodes: Vec<u32>,
+    /// The class of each, where the graph has labels.
+    labels: Vec<i32>,
+    /// The targets of each, where the graph has any.
+    targets: TargetValues,
+}
+
+impl OfSeeds {
+    fn read(files: &Files, dataset: &Dataset, seeds: &SeedSet, reader: &mut Reader) -> Result<Self> {
+        let labels = files.labels.as_ref().filter(|_| dataset.labels.is_some());
+        let targets = files.targets.as_ref().filter(|_| dataset.targets.is_some());
+        let mut known = Self::default();
+        if labels.is_none() && targets.is_none() {
+            return Ok(known);
+        }
+        known.nodes = seeds.nodes().to_vec();
+        known.nodes.sort_unstable();
+        let fetch = |(&node, to): (&u32, u32)| Fetch { element: node.into(), to };
+        let fetches: Vec<Fetch> = known.nodes.iter().zip(0..).map(fetch).collect();
+        if let Some(on_disk) = labels {
+            known.labels.resize(fetches.len(), 0);
+            on_disk.read(reader, &fetches, bytemuck::cast_slice_mut(&mut known.labels))?;
+            let classes = dataset.num_classes as i32;
+            if let Some(i) = known.labels.iter().position(|&l| l < -1 || l >= classes) {
+                let what = format!("the label is {}, outside -1 (none) and 0..{classes}", known.labels[i]);
+                return Err(on_disk.wrong(known.nodes[i].into(), what));
+            }
+        }
+        if let Some(on_disk) = targets {
+            let TargetValues { width, values } = &mut known.targets;
+            *width = dataset.target_dim();
+            values.resize(fetches.len() * *width, 0.0);
+            on_disk.read(reader, &fetches, bytemuck::cast_slice_mut(values))?;
+            if let Some(i) = values.iter().position(|value| value.is_infinite()) {
+                let what = format!("the target is {}; NaN stands for an unknown one", values[i]);
+                return Err(on_disk.wrong(known.nodes[i / *width].into(), what));
+            }
+        }
+        Ok(known)
     }
-    Ok(Some((nodes, labels)))
+
+    /// Sets labels and targets of a mini-batch of these seeds, where the graph has any.
+    pub(crate) fn set(&self, seeds: &[u32], batch: &mut HostBatch) {
+        let HostBatch { labels, targets, .. } = batch;
+        labels.clear();
+        targets.values.clear();
+        targets.width = self.targets.width;
+        for i in seeds.iter().filter_map(|seed| self.nodes.binary_search(seed).ok()) {
+            labels.extend(self.labels.get(i));
+            targets.values.extend_from_slice(&self.targets.values[i * targets.width..][..targets.width]);
+        }
+    }
 }
 
 /// Sum of each node's edge weights.
@@ -269,12 +308,6 @@ impl Shared {
             counts.reading += if read.reads > 0 { took } else { Duration::ZERO };
         });
         Ok(())
-    }
-
-    /// The class of a seed; `None` where the graph has no labels.
-    pub(crate) fn label(&self, seed: u32) -> Option<i32> {
-        let (nodes, labels) = self.labels.as_ref()?;
-        nodes.binary_search(&seed).ok().map(|i| labels[i])
     }
 }
 

@@ -76,7 +76,7 @@ fn without_known_accesses_or_anything_to_weigh_the_size_is_fixed() {
         (900_000, CachePolicy::By(PolicyKind::InDegree)),
         (900_000, CachePolicy::None),
         // Not even offsets fit; everything fits.
-        (120_000, CachePolicy::Auto),
+        (170_000, CachePolicy::Auto),
         (50_000_000, CachePolicy::Auto),
     ] {
         let (operator, curve) = build(&context, memory_bytes, cache);

@@ -109,8 +109,8 @@ proptest! {
         let memory = CpuNeighbor::new(&BatchingContext { options: Default::default(), ..context.clone() });
         let expected = batches(&memory.expect("a sampler in memory"), epoch);
         prop_assert_eq!(batches(&disk, epoch), expected);
-        // Minimum memory: two orders and the labels.
-        let min_bytes = 16 * context.seeds.nodes().len() as u64 + if weights { 4 * num_nodes as u64 } else { 0 };
+        // Minimum memory: two orders, the labels and two targets per seed.
+        let min_bytes = 24 * context.seeds.nodes().len() as u64 + if weights { 4 * num_nodes as u64 } else { 0 };
         prop_assert!(disk.num_bytes() <= options.memory_bytes.max(min_bytes), "{} bytes: {:?}", disk.num_bytes(), disk);
         let offsets = 4 * (num_nodes as u64 + 1) + 8 * (num_nodes as u64 + 1).div_ceil(64);
         let limit = options.cache_bytes.map_or(u64::MAX, |bytes| min_bytes + offsets + bytes);
@@ -128,12 +128,12 @@ fn every_policy_makes_the_same_mini_batches_within_its_memory() {
     let expected = batches(&memory.expect("a sampler in memory"), 3);
     let requests: u64 = expected.iter().map(|batch| batch.input_nodes.len() as u64).sum();
     for cache in policies() {
-        let options = Options { memory_bytes: 190_000, cache, cache_bytes: Some(80_000), ..Options::default() };
+        let options = Options { memory_bytes: 201_000, cache, cache_bytes: Some(80_000), ..Options::default() };
         let context = BatchingContext { options: serde_json::to_value(&options).expect("data"), ..given.clone() };
         let disk = support::build(&context).expect("a sampler on disk");
         assert!(batches(&disk, 3) == expected, "{cache}");
         let offsets = 4 * 4001 + 8 * 4001u64.div_ceil(64);
-        let beside = disk.num_bytes() - offsets - 16 * context.seeds.nodes().len() as u64;
+        let beside = disk.num_bytes() - offsets - 24 * context.seeds.nodes().len() as u64;
         assert!(beside <= 80_000, "{cache}: {beside} bytes of caches");
         let (hits, shown) = (disk.counts().feature_hits, format!("{disk:?}"));
         if cache == CachePolicy::None {
@@ -189,8 +189,8 @@ fn more_memory_is_used_and_saves_reads() {
         assert!(disk.num_bytes() <= memory_bytes, "{} of {memory_bytes} bytes", disk.num_bytes());
         (made, disk.counts(), disk.num_bytes())
     };
-    let (expected, nothing, _) = run(120_000, CachePolicy::Auto);
-    assert_eq!((nothing.row_hits.hits, nothing.feature_hits.hits), (0, 0), "only labels and orders fit");
+    let (expected, nothing, _) = run(170_000, CachePolicy::Auto);
+    assert_eq!((nothing.row_hits.hits, nothing.feature_hits.hits), (0, 0), "only labels, targets and orders fit");
     assert!(nothing.offsets.reads > 0, "offsets that do not fit are read");
     let mut before = nothing.reads().wanted;
     for memory_bytes in [600_000, 900_000, 1_200_000] {

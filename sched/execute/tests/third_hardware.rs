@@ -95,6 +95,7 @@ fn of_ring(context: &BatchingContext, batch: &mut HostBatch) {
         degrees: vec![1.0; n],
         given: None,
         labels: vec![0; n],
+        targets: Default::default(),
         pairs: None,
         blocks: vec![Block { num_dst: n, num_src: n, indptr: vec![0; n + 1], ..Block::default() }],
         features: Some(features(&context.dataset, &input_nodes)),

@@ -31,6 +31,9 @@ fn left_on_disk(case: &Case, dir: &Path) -> Arc<Dataset> {
     writer.array("indices", made.topology.indices(), None).expect("space on the disk");
     let Some(FeatureMatrix::U8 { data, dim }) = &made.features else { panic!("features of bytes") };
     writer.array("features", data, Some(*dim)).expect("space on the disk");
+    if let Some(targets) = &made.targets {
+        writer.array("targets", targets.values(), Some(targets.dim())).expect("space on the disk");
+    }
     if let Some(labels) = &made.labels {
         writer.array("labels", labels, None).expect("space on the disk");
     }

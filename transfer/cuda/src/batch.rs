@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{
     BatchFeatures, BatchId, BatchPairs, Block, DeviceBatch, Error, ErrorKind, FirstLayerRows, GivenRows, HostBatch,
-    MiniBatch, Place, Result,
+    MiniBatch, Place, Result, TargetValues,
 };
 
 use crate::lock::lock;
@@ -102,6 +102,15 @@ pub struct CudaPairs {
     pub ends: Buffer<u32>,
 }
 
+/// Real-valued targets of each seed in device memory; as [`TargetValues`].
+#[derive(Debug)]
+pub struct CudaTargets {
+    /// Values per seed.
+    pub width: usize,
+    /// The values, `width` per seed.
+    pub values: Buffer<f32>,
+}
+
 /// A mini-batch in the memory of a CUDA device; fields as those of [`HostBatch`].
 ///
 /// A stream that reads it waits for `ready` first; a change replaces `ready`.
@@ -127,6 +136,8 @@ pub struct CudaBatch {
     pub given: Option<CudaGivenRows>,
     /// Class of each seed; empty if the graph has no labels.
     pub labels: Buffer<i32>,
+    /// Real-valued targets of the seeds.
+    pub targets: CudaTargets,
     /// The pairs whose end nodes the seeds are; `None` where the seeds are nodes.
     pub pairs: Option<CudaPairs>,
     /// Event after its last use: see [`CudaBatch::done_after`].
@@ -190,7 +201,7 @@ impl CudaBatch {
     }
 
     pub(crate) fn memory(&self) -> impl Iterator<Item = &MemoryBlock> {
-        let nodes = [self.input_nodes.block(), self.degrees.block(), self.labels.block()];
+        let nodes = [self.input_nodes.block(), self.degrees.block(), self.labels.block(), self.targets.values.block()];
         let hops = self.blocks.iter().flat_map(|block| {
             [block.indptr.block(), block.indices.block()].into_iter().chain(block.weights.as_ref().map(Buffer::block))
         });
@@ -251,6 +262,7 @@ impl CudaBatch {
             features: features.transpose()?,
             given: given.transpose()?,
             labels: Buffer::of(stream, &batch.labels)?,
+            targets: CudaTargets { width: batch.targets.width, values: Buffer::of(stream, &batch.targets.values)? },
             pairs: pairs.transpose()?,
             ready: stream.record(false)?,
             last_use: LastUse::default(),
@@ -352,6 +364,7 @@ impl DeviceBatch for CudaBatch {
             features: features.transpose()?,
             given: given.transpose()?,
             labels: self.labels.to_vec(&stream)?,
+            targets: TargetValues { width: self.targets.width, values: self.targets.values.to_vec(&stream)? },
             pairs: pairs.transpose()?,
         })
     }

@@ -39,7 +39,9 @@ mod tests;
 mod upload;
 
 pub use arguments::Argument;
-pub use batch::{CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaPairs, CudaRows, LastUse, RowTable};
+pub use batch::{
+    CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaPairs, CudaRows, CudaTargets, LastUse, RowTable,
+};
 pub use communicator::{Calls, Communicator};
 pub use copy::{Readable, Span, Writable};
 pub use device::{Device, Properties, Statistics, statistics};

@@ -4,7 +4,8 @@ use bytemuck::Pod;
 use morphgl_registry::{Error, Result};
 
 use crate::{
-    Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaPairs, CudaRows, Device, LastUse, Pinned, Stream,
+    Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaPairs, CudaRows, CudaTargets, Device, LastUse,
+    Pinned, Stream,
 };
 
 /// Alignment of arrays in pinned memory.
@@ -145,6 +146,7 @@ impl Copies<'_> {
             input_nodes: self.array(&batch.input_nodes)?,
             degrees: self.array(&batch.degrees)?,
             labels: self.array(&batch.labels)?,
+            targets: CudaTargets { width: batch.targets.width, values: self.array(&batch.targets.values)? },
             blocks,
             features,
             ready: self.link.target.record(false)?,

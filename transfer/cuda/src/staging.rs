@@ -8,8 +8,8 @@ use morphgl_registry::{Block, Error, HostBatch, Key, OptionSpec, OptionType, Res
 use rayon::prelude::*;
 
 use crate::{
-    Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaPairs, CudaRows, Device, Event, LastUse, Pinned,
-    Stream,
+    Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaPairs, CudaRows, CudaTargets, Device, Event,
+    LastUse, Pinned, Stream,
 };
 
 /// Alignment of staged arrays: the copy engine is fastest from aligned lines.
@@ -115,6 +115,7 @@ impl Staging {
             input_nodes: arena.send(stream, &batch.input_nodes)?,
             degrees: arena.send(stream, &batch.degrees)?,
             labels: arena.send(stream, &batch.labels)?,
+            targets: CudaTargets { width: batch.targets.width, values: arena.send(stream, &batch.targets.values)? },
             blocks,
             features,
             given,
@@ -151,7 +152,7 @@ impl Staging {
 /// Bytes of every array but the features.
 fn sizes(batch: &HostBatch) -> impl Iterator<Item = usize> + '_ {
     let block = |b: &Block| [b.indptr.len(), b.indices.len(), b.weights.as_ref().map_or(0, Vec::len)];
-    let others = [batch.input_nodes.len(), batch.degrees.len(), batch.labels.len()];
+    let others = [batch.input_nodes.len(), batch.degrees.len(), batch.labels.len(), batch.targets.values.len()];
     let given = batch.given.iter().flat_map(|given| {
         let inputs = given.inputs.iter().map(Vec::len);
         [given.nodes.len(), given.degrees.len(), given.rows.len()].into_iter().chain(inputs)

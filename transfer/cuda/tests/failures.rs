@@ -8,7 +8,9 @@ use morphgl_cuda::{
     Transpose, emulation, pending,
 };
 use morphgl_graph_store::Dtype;
-use morphgl_registry::{BatchId, Block, DeviceBatch, Error, GivenRows, Hardware, HostBatch, Key, Phase, Result};
+use morphgl_registry::{
+    BatchId, Block, DeviceBatch, Error, GivenRows, Hardware, HostBatch, Key, Phase, Result, TargetValues,
+};
 
 mod common;
 
@@ -108,6 +110,7 @@ fn batches(device: &Device) -> Result<u64> {
             ..GivenRows::default()
         })),
         labels: vec![1],
+        targets: TargetValues { width: 2, values: vec![f32::NAN, 0.25] },
         pairs: None,
     };
     let mut batch = CudaBatch::upload(&stream, &host)?;

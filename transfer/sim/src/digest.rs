@@ -43,6 +43,8 @@ fn structure(batch: &HostBatch) -> u64 {
     list(bytemuck::cast_slice(&batch.input_nodes));
     list(bytemuck::cast_slice(&batch.degrees));
     list(bytemuck::cast_slice(&batch.labels));
+    list(&(batch.targets.width as u64).to_le_bytes());
+    list(bytemuck::cast_slice(&batch.targets.values));
     if let Some(given) = &batch.given {
         list(bytemuck::cast_slice(&given.nodes));
         list(bytemuck::cast_slice(&given.degrees));
@@ -68,6 +70,8 @@ pub(crate) fn copy(from: &HostBatch, to: &mut HostBatch) {
     to.input_nodes.clone_from(&from.input_nodes);
     to.degrees.clone_from(&from.degrees);
     to.labels.clone_from(&from.labels);
+    to.targets.width = from.targets.width;
+    to.targets.values.clone_from(&from.targets.values);
     to.given.clone_from(&from.given);
     to.pairs.clone_from(&from.pairs);
     to.blocks.resize_with(from.blocks.len(), Default::default);

@@ -14,13 +14,15 @@ type Change = fn(&mut HostBatch);
 fn the_digest_covers_every_part_of_a_mini_batch() {
     let whole = batch(0);
     assert_eq!(digest(&whole), digest(&batch(0)), "a function of the content");
-    let changes: [(&str, Change); 15] = [
+    let changes: [(&str, Change); 17] = [
         ("epoch", |b| b.id.epoch += 1),
         ("index", |b| b.id.index += 1),
         ("seeds", |b| b.num_seeds -= 1),
         ("nodes", |b| b.input_nodes.swap(0, 1)),
         ("degrees", |b| b.degrees[2] += 1.0),
         ("labels", |b| b.labels[0] ^= 1),
+        ("targets", |b| b.targets.values[1] = -7.5),
+        ("width of targets", |b| b.targets.width = 1),
         ("no labels", |b| b.labels.clear()),
         ("blocks", |b| b.blocks.swap(0, 1)),
         ("rows", |b| b.blocks[0].indptr[1] += 1),

@@ -1,4 +1,4 @@
-//! Data of the nodes: features, columns of one element per node, splits.
+//! Data of the nodes: features, targets, columns of one element per node, splits.
 
 use half::{bf16, f16};
 use morphgl_graph_store::{Dataset, DatasetWriter, Element, FeatureMatrix, write_blocks};
@@ -7,7 +7,7 @@ use morphgl_platform::{PagePool, Pages};
 use super::{Progress, group};
 use crate::{Order, Result};
 
-/// Bytes of a block of features, if no single row is longer.
+/// Bytes of a block of features or targets, if no single row is longer.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Nodes of a block of a column.
 const BLOCK: usize = 1 << 17;
@@ -25,15 +25,28 @@ pub(super) fn features(
         _ => return Ok(()),
     };
     match matrix {
-        FeatureMatrix::F32 { .. } => rows::<f32>(matrix, order, writer, progress),
-        FeatureMatrix::F16 { .. } => rows::<f16>(matrix, order, writer, progress),
-        FeatureMatrix::Bf16 { .. } => rows::<bf16>(matrix, order, writer, progress),
-        FeatureMatrix::U8 { .. } => rows::<u8>(matrix, order, writer, progress),
+        FeatureMatrix::F32 { .. } => rows::<f32>("features", matrix, order, writer, progress),
+        FeatureMatrix::F16 { .. } => rows::<f16>("features", matrix, order, writer, progress),
+        FeatureMatrix::Bf16 { .. } => rows::<bf16>("features", matrix, order, writer, progress),
+        FeatureMatrix::U8 { .. } => rows::<u8>("features", matrix, order, writer, progress),
     }
 }
 
-/// Writes the rows of `matrix`, whose elements are of type `T`.
+/// Writes the targets, where there are any.
+pub(super) fn targets(
+    dataset: &Dataset,
+    order: &Order,
+    writer: &mut DatasetWriter,
+    progress: Progress<'_>,
+) -> Result<()> {
+    let Some(targets) = &dataset.targets else { return Ok(()) };
+    let matrix = FeatureMatrix::F32 { data: targets.values().clone(), dim: targets.dim() };
+    rows::<f32>("targets", &matrix, order, writer, progress)
+}
+
+/// Writes the rows of `matrix`, whose elements are of type `T`, as the array `name`.
 fn rows<T: Element>(
+    name: &str,
     matrix: &FeatureMatrix,
     order: &Order,
     writer: &mut DatasetWriter,
@@ -42,7 +55,7 @@ fn rows<T: Element>(
     let nodes = order.old_of_new();
     let (row_bytes, dim) = (matrix.row_bytes(), matrix.dim());
     let block_rows = (BLOCK_BYTES / row_bytes).max(1);
-    let mut stream = writer.stream::<T>("features")?;
+    let mut stream = writer.stream::<T>(name)?;
     let pool = PagePool::new();
     let make = |block: usize| {
         let nodes = &nodes[block * block_rows..nodes.len().min((block + 1) * block_rows)];
@@ -52,11 +65,11 @@ fn rows<T: Element>(
     };
     let write = |pages: Pages| {
         stream.write_pages(pages)?;
-        progress("features", stream.len() / dim as u64, nodes.len() as u64);
+        progress(name, stream.len() / dim as u64, nodes.len() as u64);
         Ok(())
     };
     write_blocks(nodes.len().div_ceil(block_rows), group(), make, write)?;
-    writer.add("features", stream.finish(Some(dim))?);
+    writer.add(name, stream.finish(Some(dim))?);
     Ok(())
 }
 

@@ -39,7 +39,7 @@ proptest! {
         let at = at % values.len();
         values[at] = odd;
         let s = summary(&values, piece);
-        prop_assert_eq!(s.finite, odd.is_finite());
+        prop_assert_eq!((s.finite, s.infinite), (odd.is_finite(), odd.is_infinite()));
         if odd.is_finite() {
             prop_assert_eq!(s.lowest, f64::from(values.iter().copied().fold(0.0, f32::min)));
         }

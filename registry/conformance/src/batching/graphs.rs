@@ -5,7 +5,9 @@ use std::io::Write;
 use std::path::Path;
 
 use half::f16;
-use morphgl_graph_store::{Array, Dataset, DatasetWriter, Element, FeatureMatrix, Load, OpenOptions, Topology};
+use morphgl_graph_store::{
+    Array, Dataset, DatasetWriter, Element, FeatureMatrix, Load, OpenOptions, TargetMatrix, Topology,
+};
 use morphgl_platform::philox::philox4x32_10;
 
 /// A random word for two numbers.
@@ -14,7 +16,8 @@ fn word(a: usize, b: usize) -> u32 {
 }
 
 /// A random graph of about `degree` in-neighbours per node: with isolated nodes, self loops, duplicate edges, a node
-/// with edges from all nodes (node 0), some nodes without a class, and features of f16 in rows of 3.
+/// with edges from all nodes (node 0), some nodes without a class, two targets per node of which some are unknown, and features of
+/// f16 in rows of 3.
 /// With `weights`, these are quarters, a fifth of them 0.
 pub fn random(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
     let mut rows: Vec<Vec<u32>> = vec![(0..num_nodes as u32).collect()];
@@ -37,9 +40,9 @@ pub fn cycle(num_nodes: usize) -> Dataset {
     dataset(&rows, None)
 }
 
-/// The same graph without features and labels.
+/// The same graph without features, labels and targets.
 pub fn bare(dataset: &Dataset) -> Dataset {
-    Dataset { features: None, labels: None, num_classes: 0, ..dataset.clone() }
+    Dataset { features: None, labels: None, num_classes: 0, targets: None, ..dataset.clone() }
 }
 
 /// A copy with the nodes renumbered in a random order, and with draw keys; and the new number of each node.
@@ -64,10 +67,14 @@ pub fn reordered(dataset: &Dataset) -> (Dataset, Vec<u32>) {
         FeatureMatrix::F16 { data: rows.collect::<Vec<_>>().into(), dim: *dim }
     });
     let labels = dataset.labels.as_ref().map(|l| old_of_new.iter().map(|&old| l[old as usize]).collect::<Vec<_>>());
-    (Dataset { topology, features, labels: labels.map(Array::from), ..dataset.clone() }, new_of_old)
+    let targets = dataset.targets.as_ref().map(|matrix| {
+        let rows = old_of_new.iter().flat_map(|&old| matrix.row(old).to_vec());
+        TargetMatrix::new(rows.collect::<Vec<_>>(), matrix.dim()).expect("the same rows")
+    });
+    (Dataset { topology, features, labels: labels.map(Array::from), targets, ..dataset.clone() }, new_of_old)
 }
 
-/// The dataset in mapped files: written to `dir`, without features, labels and splits, and opened from there.
+/// The dataset in mapped files: written to `dir`, without features, labels, targets and splits, and opened from there.
 pub fn mapped(dataset: &Dataset, dir: &Path) -> Dataset {
     let topology = &dataset.topology;
     let mut writer = DatasetWriter::create(dir, false).expect("a fresh folder");
@@ -100,11 +107,18 @@ pub fn dataset(rows: &[Vec<u32>], weights: Option<Vec<f32>>) -> Dataset {
     let num_nodes = rows.len();
     let features: Vec<f16> = (0..3 * num_nodes).map(|i| f16::from_f32((word(i, 7) % 512) as f32)).collect();
     let labels: Vec<i32> = (0..num_nodes).map(|v| (word(v, 8) % 5) as i32 - 1).collect();
+    // Of the two targets, the first is unknown at every fourth node, the second at every third.
+    let target = |i: usize| match word(i, 9).is_multiple_of(4 - i as u32 % 2) {
+        true => f32::NAN,
+        false => (word(i, 10) % 99) as f32 / 8.0 - 6.0,
+    };
+    let targets = TargetMatrix::new((0..2 * num_nodes).map(target).collect::<Vec<_>>(), 2).expect("finite targets");
     let topology = Topology::new(indptr, rows.concat(), weights.map(Array::from)).expect("the rows make a graph");
     Dataset {
         features: Some(FeatureMatrix::F16 { data: features.into(), dim: 3 }),
         labels: Some(labels.into()),
         num_classes: 4,
+        targets: Some(targets),
         ..Dataset::new("test", topology)
     }
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::thread;
 
 use morphgl_registry::{
-    BatchId, Block, GivenNodes, HostBatch, MiniBatch, NeighborSettings, SamplerSettings, Sampling, WalkSettings,
+    BatchId, Block, GivenNodes, HostBatch, MiniBatch, NeighborSettings, SamplerSettings, Sampling, TargetValues,
+    WalkSettings,
 };
 
 use super::{Case, GivenSet, Subject, graphs, ids, on_host, prepare, reference, worker};
 use crate::one_line;
 
-/// Shapes, prefixes, edges, weights, degrees, labels and features are those of the graph.
+/// Shapes, prefixes, edges, weights, degrees, labels, targets and features are those of the graph.
 pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
     for batch in subject.epoch(case, 2) {
         let nodes = &batch.input_nodes;
@@ -56,6 +57,10 @@ pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
         let labels = case.dataset.labels.as_ref();
         let labels: Vec<i32> = labels.map_or(Vec::new(), |l| batch.seeds().iter().map(|&v| l[v as usize]).collect());
         assert_eq!(batch.labels, labels, "labels of the seeds");
+        let targets = case.dataset.targets.as_ref();
+        let row = |&v: &u32| targets.map_or(Vec::new(), |t| t.row(v).to_vec());
+        let values = batch.seeds().iter().flat_map(row).collect();
+        assert_eq!(batch.targets, TargetValues { width: case.dataset.target_dim(), values }, "targets of the seeds");
         let expected = if subject.gathers() { reference::features(case, nodes) } else { None };
         assert_eq!(batch.features, expected, "features of the input nodes");
     }

@@ -9,7 +9,7 @@ use morphgl_graph_store::Dataset;
 use morphgl_platform::philox::philox4x32_10;
 use morphgl_registry::{
     BatchFeatures, BatchId, Block, Expansion, Fanout, GivenRows, HostBatch, NeighborSettings, Pick, Sampling,
-    ShadowSettings, WalkSettings,
+    ShadowSettings, TargetValues, WalkSettings,
 };
 use morphgl_sampler_core::ln;
 
@@ -76,6 +76,10 @@ fn assemble(case: &Case, id: BatchId, seeds: &[u32], (nodes, blocks): (Vec<u32>,
         degrees: nodes.iter().map(|&v| degree(dataset, v)).collect(),
         given: None,
         labels: dataset.labels.iter().flat_map(|labels| seeds.iter().map(|&v| labels[v as usize])).collect(),
+        targets: TargetValues {
+            width: dataset.target_dim(),
+            values: dataset.targets.iter().flat_map(|rows| seeds.iter().flat_map(|&v| rows.row(v).to_vec())).collect(),
+        },
         features: features(case, &nodes),
         input_nodes: nodes,
         blocks,

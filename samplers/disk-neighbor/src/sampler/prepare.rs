@@ -94,8 +94,7 @@ fn prepare(
     let weights = shared.dataset.topology.weights().map(|w| &**w);
     let mut sampler = Sampler { shared, reader, buffers, degrees: Vec::new() };
     sample_hops(&mut sampler, &shared.hops, shared.seed, weights, seeds, None, batch)?;
-    batch.labels.clear();
-    batch.labels.extend(seeds.iter().filter_map(|&seed| shared.label(seed)));
+    shared.known.set(seeds, batch);
     gather(shared, reader, &mut buffers.fetches, batch)
 }
 

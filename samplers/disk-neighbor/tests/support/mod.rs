@@ -23,6 +23,9 @@ pub(crate) fn write(dataset: &Dataset, dir: &Path) {
         None => Ok(()),
     }
     .expect("space on the disk");
+    if let Some(targets) = &dataset.targets {
+        writer.array("targets", targets.values(), Some(targets.dim())).expect("space on the disk");
+    }
     if let Some(labels) = &dataset.labels {
         writer.array("labels", labels, None).expect("space on the disk");
     }
