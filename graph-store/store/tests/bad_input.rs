@@ -130,6 +130,26 @@ fn impossible_structure() {
 }
 
 #[test]
+fn impossible_targets() {
+    let set = Set::new();
+    set.replace("targets", &[0.5f32, f32::NAN, -1.0, f32::NEG_INFINITY, 1.0, 2.0], Some(2));
+    set.refused("targets.npy", &["element 3", "the target is -inf; NaN stands for an unknown one", "import it again"]);
+    let set = Set::new();
+    set.replace("targets", &[0.5f32, 1.0], Some(1));
+    set.refused("targets.npy", &["targets has 2 rows, expected 3 for 3 nodes", "import the dataset again"]);
+    let set = Set::new();
+    set.replace("targets", &[0.5f32, 1.0, 2.0], None);
+    set.refused("targets.npy", &["targets has 1 dimensions, expected 2"]);
+    let set = Set::new();
+    set.replace("targets", &[1i32, 0, 1], Some(1));
+    set.refused("targets.npy", &["targets is i32, expected f32", "import the dataset again"]);
+    let set = Set::new();
+    set.replace("targets", &[0.5f32, 1.0, 2.0], Some(1));
+    set.edit(|json| json["arrays"]["targets"]["shape"] = serde_json::json!([3, 0]));
+    set.refused("targets.npy", &["targets has no columns, expected at least 1"]);
+}
+
+#[test]
 fn nan_features_and_labels_out_of_range() {
     let set = Set::new();
     set.replace("features", &[0.0f32, 1.0, f32::NAN, 3.0, 4.0, 5.0], Some(2));

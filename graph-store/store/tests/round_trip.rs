@@ -6,7 +6,7 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use morphgl_graph_store::{
     Access, Array, Dataset, DatasetPath, DatasetWriter, Dtype, Element, FeatureView, Load, NodeNames, NpyWriter,
-    OpenOptions, Topology, read_npy,
+    OpenOptions, TargetMatrix, Topology, read_npy,
 };
 use morphgl_platform::Pages;
 use proptest::prelude::*;
@@ -86,6 +86,26 @@ fn pairs_of_link_prediction_are_kept() {
         assert!(dataset.edges.test_pairs().is_empty() && dataset.edges.test_negatives.is_none());
         assert_eq!(*dataset.train_pairs(), [[0, 1], [1, 2]], "each undirected edge once");
         assert!(!dataset.edges.is_empty() && Dataset::new("none", dataset.topology).edges.is_empty());
+    }
+}
+
+#[test]
+fn targets_are_kept_with_unknown_ones_and_names() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut writer = DatasetWriter::create(dir.path().join("set"), false).expect("a fresh path");
+    writer.array("indptr", &[0u64, 1, 3, 4], None).expect("space on the disk");
+    writer.array("indices", &[1u32, 0, 2, 1], None).expect("space on the disk");
+    let values = [0.5, f32::NAN, -1.5, 2.0, f32::NAN, f32::NAN];
+    writer.array("targets", &values, Some(2)).expect("space on the disk");
+    let names: Vec<serde_json::Value> = ["mass", "charge"].map(Into::into).to_vec();
+    let provenance = [("target_names".to_string(), names.into())].into();
+    let path = writer.finish("set", 0, provenance).expect("arrays that fit");
+    for load in [Load::Ram, Load::Mmap, Load::AllButFeatures, Load::Disk] {
+        let dataset = Dataset::open(&path, OpenOptions { load, verify: true }).expect("sound");
+        assert_eq!((dataset.target_dim(), dataset.labels.is_none()), (2, true), "{load:?}");
+        assert_eq!(dataset.targets, TargetMatrix::new(values.to_vec(), 2).ok(), "{load:?}");
+        let schema = dataset.path.meta().expect("files").schema();
+        assert_eq!(schema.targets, Some(vec!["mass".to_string(), "charge".to_string()]));
     }
 }
 

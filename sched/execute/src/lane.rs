@@ -55,6 +55,7 @@ pub(crate) struct Answer {
 }
 
 /// A command to a lane.
+#[allow(clippy::large_enum_variant, reason = "few are queued at a time, and nearly all are mini-batches")]
 enum Command {
     /// A mini-batch to be prepared, if possible in the memory of another; or one to be transferred or trained.
     Batch(BatchId, Option<MiniBatch>),
