@@ -48,7 +48,7 @@ pub enum NegativeDistribution {
     Uniform,
     /// All nodes, with probabilities proportional to in-degree^0.75 (word2vec; Mikolov et al., NeurIPS 2013, §2.2).
     Degree,
-    /// The destinations of the other positives of the whole mini-batch, uniformly.
+    /// The destinations of the other positives of the whole mini-batch, uniformly; all nodes where it has one positive.
     InBatch,
 }
 
@@ -56,7 +56,7 @@ pub enum NegativeDistribution {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PairSettings {
-    /// Negatives per positive. Default 1; with 0 there are none.
+    /// Negatives per positive, at most 65,536. Default 1; with 0 there are none.
     pub negatives: u32,
     /// What their destinations are drawn from. Default uniformly from all nodes.
     pub distribution: NegativeDistribution,

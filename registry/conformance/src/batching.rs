@@ -2,10 +2,12 @@
 //!
 //! [`run`] is for every batching operator. Where its description claims that it is interchangeable
 //! ([`Description::interchangeable`]), mini-batches equal those of [`reference::sample`], field for field. Of a kind of sampling
-//! that another crate declares there is no reference: [`equal`] compares the operators that sample by it.
+//! that another crate declares there is no reference: [`equal`] compares the operators that sample by it. Where it claims to take
+//! pairs ([`Description::taking_pairs`]), mini-batches of pairs are tested as those of nodes are.
 
 pub mod graphs;
 mod laws;
+mod pairs;
 pub mod reference;
 pub mod strategy;
 
@@ -25,7 +27,7 @@ use serde_json::{Map, Value};
 pub struct Case {
     /// The graph.
     pub dataset: Arc<Dataset>,
-    /// The nodes to make mini-batches of.
+    /// The nodes, or pairs, to make mini-batches of.
     pub seeds: SeedSet,
     /// Sampler settings.
     pub settings: SamplerSettings,
@@ -206,7 +208,7 @@ pub(crate) fn on_host(batch: &MiniBatch) -> HostBatch {
 
 /// The ids of an epoch's mini-batches.
 pub(crate) fn ids(case: &Case, epoch: u32) -> Vec<BatchId> {
-    let num_batches = case.seeds.nodes().len().div_ceil(case.settings.batch_size) as u32;
+    let num_batches = case.seeds.num_examples().div_ceil(case.settings.batch_size) as u32;
     (0..num_batches).map(|index| BatchId { epoch, index }).collect()
 }
 
@@ -225,6 +227,9 @@ pub fn run(description: &Description) {
         properties(&subject, spec);
         options(&subject, spec);
         settings(&subject, spec);
+        if description.takes_pairs {
+            pairs::run(&subject, spec);
+        }
         match *spec {
             _ if !description.interchangeable => {}
             SamplingSpec::NEIGHBOR => neighbor_is_the_reference(&subject),

@@ -9,7 +9,7 @@ use morphgl_conformance::batching::{Case, equal, reference, run};
 use morphgl_graph_store::{Dataset, Topology};
 use morphgl_registry::{
     At, BatchId, Batching, BatchingContext, BatchingWorker, Build, Description, Error, Handle, Hardware, HostBatch,
-    Key, MiniBatch, OptionSpec, OptionType, Phase, Result, Sampling, SamplingSpec,
+    Key, MiniBatch, OptionSpec, OptionType, PairSettings, Phase, Result, Sampling, SamplingSpec,
 };
 
 /// The reference as an operator, with a fault.
@@ -47,6 +47,14 @@ fn spoil(fault: u8, batch: &mut HostBatch, recycled: Option<MiniBatch>) {
                 }
             }
         }
+        // A pair the other way round.
+        17 => batch.pairs.iter_mut().for_each(|pairs| pairs.ends[0].reverse()),
+        // A negative of another source.
+        18 => batch.pairs.iter_mut().for_each(|pairs| {
+            let (last, first) = (pairs.ends.len() - 1, pairs.ends[0]);
+            pairs.ends[last][0] = first[1];
+        }),
+        19 => batch.pairs = None,
         8 => batch.blocks.iter_mut().for_each(|b| b.weights.iter_mut().flatten().for_each(|w| *w += 1.0)),
         _ => {}
     }
@@ -54,7 +62,7 @@ fn spoil(fault: u8, batch: &mut HostBatch, recycled: Option<MiniBatch>) {
 
 impl<const FAULT: u8> Batching for Faulty<FAULT> {
     fn num_batches(&self) -> usize {
-        self.0.seeds.nodes().len().div_ceil(self.0.settings.batch_size)
+        self.0.seeds.num_examples().div_ceil(self.0.settings.batch_size)
     }
 
     fn worker(&self, _threads: usize) -> Result<Box<dyn BatchingWorker>> {
@@ -77,7 +85,7 @@ impl<const FAULT: u8> BatchingWorker for Faulty<FAULT> {
         // Fault 10: a share is the whole mini-batch.
         let share = if FAULT == 10 { 0..usize::MAX } else { share };
         let batch_size = self.0.settings.batch_size;
-        let num_seeds = batch_size.min(self.0.seeds.nodes().len() - id.index as usize * batch_size);
+        let num_seeds = batch_size.min(self.0.seeds.num_examples() - id.index as usize * batch_size);
         if share.start >= share.end.min(num_seeds) {
             return Err(Error::setting(id, "the share has no seed; give one with a seed"));
         }
@@ -88,6 +96,10 @@ impl<const FAULT: u8> BatchingWorker for Faulty<FAULT> {
             let (indptr, indices) = (topology.indptr().clone(), topology.indices().clone());
             let topology = Topology::new(indptr, indices, topology.weights().cloned()).expect("the same graph");
             case.dataset = Arc::new(Dataset { topology, ..(*case.dataset).clone() });
+        }
+        if let (20, Some(pairs)) = (FAULT, case.seeds.pairs()) {
+            // The pairs' own edges are sampled.
+            case = case.of_pairs(pairs.ends(), PairSettings { exclude: false, ..*pairs.settings() });
         }
         let mut batch = reference::sample_share(&case, drawn, share);
         batch.id = id;
@@ -125,7 +137,7 @@ fn interchangeable<const FAULT: u8>() -> Description {
 
 #[test]
 fn the_reference_conforms() {
-    run(&interchangeable::<0>());
+    run(&interchangeable::<0>().taking_pairs());
 }
 
 #[track_caller]
@@ -151,6 +163,10 @@ fn every_fault_is_found() {
     refused::<11>(sampler::<11>(), "of a reordered graph");
     refused::<12>(interchangeable::<12>(), "input nodes of");
     refused::<13>(sampler::<13>(), "option depth: every value is refused");
+    refused::<20>(sampler::<20>().taking_pairs(), "which it is trained on");
+    refused::<17>(sampler::<17>().taking_pairs(), "positives of mini-batch");
+    refused::<18>(sampler::<18>().taking_pairs(), "a negative has the source of its positive");
+    refused::<19>(sampler::<19>().taking_pairs(), "a mini-batch of pairs has pairs");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Seeds of a mini-batch: a slice of its epoch's order.
+//! Seeds of a mini-batch, or its pairs: a slice of its epoch's order.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,12 +25,12 @@ pub struct Epochs {
 pub struct Order {
     /// The epoch.
     pub epoch: u32,
-    /// The seeds.
+    /// The seeds; of pairs, their indices among those given.
     pub nodes: Arc<[u32]>,
 }
 
 impl Epochs {
-    /// Bytes of the orders per seed.
+    /// Bytes of the orders per seed, or pair.
     pub const BYTES_A_SEED: u64 = 4 * ORDERS as u64;
 
     /// Epochs over `seeds`, with settings accepted by [`check_limits`](crate::check_limits).
@@ -39,9 +39,9 @@ impl Epochs {
         Self { seeds: seeds.clone(), batch_size, shuffle, seed, orders: Mutex::default() }
     }
 
-    /// Number of seeds.
+    /// Number of seeds, or of pairs.
     pub fn num_seeds(&self) -> usize {
-        self.seeds.nodes().len()
+        self.seeds.num_examples()
     }
 
     /// Number of mini-batches of an epoch.
@@ -49,13 +49,16 @@ impl Epochs {
         self.num_seeds().div_ceil(self.batch_size)
     }
 
-    /// The seeds in the order of `epoch`, computed by the first worker that needs it.
+    /// The seeds, or the indices of the pairs, in the order of `epoch`, computed by the first worker that needs it.
     pub fn order(&self, epoch: u32) -> Order {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(order) = orders.iter().find(|order| order.epoch == epoch || !self.shuffle) {
             return Order { epoch, nodes: Arc::clone(&order.nodes) };
         }
-        let mut nodes: Arc<[u32]> = self.seeds.nodes().into();
+        let mut nodes: Arc<[u32]> = match self.seeds.pairs() {
+            None => self.seeds.nodes().into(),
+            Some(pairs) => (0..pairs.ends().len() as u32).collect(),
+        };
         if self.shuffle {
             permute(self.seed, epoch, Arc::get_mut(&mut nodes).expect("the only reference"));
         }
@@ -67,14 +70,23 @@ impl Epochs {
         order
     }
 
-    /// The seeds of a share of a mini-batch, as [`seed_positions`] has them; `order` is the worker's copy, replaced when the
+    /// Positions of a share of a mini-batch in the order of its epoch: [`seed_positions`] of these epochs.
+    ///
+    /// # Errors
+    ///
+    /// An epoch has no such mini-batch, or it has no seed at these positions.
+    pub fn positions(&self, id: BatchId, share: Range<usize>) -> Result<Range<usize>> {
+        seed_positions(self.num_seeds(), self.batch_size, id, share)
+    }
+
+    /// The seeds of a share of a mini-batch, or the indices of its pairs, as [`seed_positions`] has them; `order` is the worker's copy, replaced when the
     /// epoch changes.
     ///
     /// # Errors
     ///
     /// An epoch has no such mini-batch, or it has no seed at these positions.
     pub fn seeds<'o>(&self, id: BatchId, share: Range<usize>, order: &'o mut Option<Order>) -> Result<&'o [u32]> {
-        let positions = seed_positions(self.num_seeds(), self.batch_size, id, share)?;
+        let positions = self.positions(id, share)?;
         if order.as_ref().is_none_or(|order| order.epoch != id.epoch) {
             *order = Some(self.order(id.epoch));
         }

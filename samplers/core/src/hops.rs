@@ -139,16 +139,20 @@ pub fn host_batch(recycled: Option<MiniBatch>) -> HostBatch {
     }
 }
 
-/// Sets the labels and the targets of the seeds, where the graph has any.
+/// Sets the labels and the targets of the seeds, where the graph has any; the seeds of pairs have none.
 pub fn set_targets(dataset: &Dataset, batch: &mut HostBatch) {
-    let HostBatch { input_nodes, num_seeds, labels, targets, .. } = batch;
+    let HostBatch { input_nodes, num_seeds, labels, targets, pairs, .. } = batch;
     let seeds = &input_nodes[..*num_seeds];
     labels.clear();
+    targets.values.clear();
+    targets.width = 0;
+    if pairs.is_some() {
+        return;
+    }
     if let Some(classes) = &dataset.labels {
         labels.extend(seeds.iter().map(|&v| classes[v as usize]));
     }
     targets.width = dataset.target_dim();
-    targets.values.clear();
     if let Some(matrix) = &dataset.targets {
         targets.values.reserve(seeds.len() * matrix.dim());
         seeds.iter().for_each(|&v| targets.values.extend_from_slice(matrix.row(v)));

@@ -14,7 +14,8 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
-    Epochs, Order, check_host, check_settings, check_threads, gather_features, host_batch, set_targets, weight_sum,
+    Epochs, Excluded, HostRows, Order, PairBatch, Pairs, check_host, check_settings, check_threads, gather_features,
+    host_batch, set_targets, weight_sum,
 };
 
 /// State of an operator that all its workers read.
@@ -26,6 +27,10 @@ pub struct HostBatching {
     pub settings: SamplerSettings,
     /// The seeds of every epoch.
     pub epochs: Epochs,
+    /// The pairs, where the seeds are pairs.
+    pairs: Option<Pairs>,
+    /// Whether the rows of the graph are in ascending order; not determined unless the seeds are pairs.
+    sorted: bool,
     gather: bool,
     /// Sum of each node's edge weights, where the graph has weights.
     weight_sums: Option<Vec<f32>>,
@@ -39,19 +44,22 @@ impl HostBatching {
     ///
     /// # Errors
     ///
-    /// A place other than the host, and what [`check_settings`] refuses.
+    /// A place other than the host, and what [`check_settings`] and [`Pairs::new`] refuse.
     ///
     /// # Complexity
     ///
-    /// O(nodes), with edge weights O(nodes + edges) and four bytes per node.
+    /// O(nodes), with edge weights or pairs O(nodes + edges); with edge weights four bytes per node, and what [`Pairs::new`] takes.
     pub fn new(context: &BatchingContext) -> Result<Self> {
         let BatchingContext { dataset, seeds, settings, gather, place, .. } = context;
         check_host(place)?;
         check_settings(&dataset.topology, seeds, settings)?;
+        let pairs = seeds.pairs().map(|pairs| Pairs::new(&dataset.topology, pairs, settings.seed)).transpose()?;
         Ok(Self {
             dataset: Arc::clone(dataset),
             settings: settings.clone(),
             epochs: Epochs::new(seeds, settings),
+            sorted: pairs.is_some() && HostRows::check_sorted(&dataset.topology),
+            pairs,
             gather: *gather && dataset.features.is_some(),
             weight_sums: weight_sums(&dataset.topology),
             pages: PagePool::new(),
@@ -60,6 +68,19 @@ impl HostBatching {
 }
 
 impl HostBatching {
+    /// Checks that nodes may be given to mini-batches.
+    ///
+    /// # Errors
+    ///
+    /// The seeds are pairs: rows that are given were computed with the edges that mini-batches of pairs leave out.
+    pub fn check_given(&self) -> Result<()> {
+        if self.pairs.is_none() {
+            return Ok(());
+        }
+        let cure = "train without a layer split";
+        Err(Error::setting("pairs", format!("rows that are given have read the edges that pairs leave out; {cure}")))
+    }
+
     /// Replaces the degrees of nodes by the sums of their edges' weights, where the graph has weights.
     pub fn weigh(&self, degrees: &mut [f32], nodes: &[u32]) {
         if let Some(sums) = &self.weight_sums {
@@ -77,13 +98,14 @@ fn weight_sums(topology: &Topology) -> Option<Vec<f32>> {
 
 /// The sampling of one worker.
 pub trait SampleSeeds: fmt::Debug + Send {
-    /// Samples the mini-batch `batch.id` of `seeds`: sets all but labels, targets and features, and weighted degrees. The memory of
+    /// Samples the mini-batch `batch.id` of `seeds` from the graph without the edges `excluded`, of which there are some for pairs
+    /// alone: sets all but pairs, labels, targets and features. Degrees may be those of the whole graph, without weights. The memory of
     /// `batch` is reused, its content is not. Called on a thread of the worker's pool, where it has one.
     ///
     /// # Errors
     ///
     /// A mini-batch with more edges than 32-bit offsets can address.
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], batch: &mut HostBatch) -> Result<()>;
+    fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()>;
 }
 
 /// One worker, with buffers of its own.
@@ -93,6 +115,7 @@ pub struct HostWorker<S> {
     /// The threads of a mini-batch, if there are several.
     pool: Option<ThreadPool>,
     order: Option<Order>,
+    pairs: PairBatch,
     sampler: S,
 }
 
@@ -108,7 +131,7 @@ impl<S: SampleSeeds> HostWorker<S> {
             let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("batching-{i}"));
             builder.build().map_err(|e| Error::failed("threads of a batching worker", e))
         });
-        Ok(Self { host, pool: pool.transpose()?, order: None, sampler })
+        Ok(Self { host, pool: pool.transpose()?, order: None, pairs: PairBatch::default(), sampler })
     }
 }
 
@@ -120,12 +143,23 @@ impl<S: SampleSeeds> BatchingWorker for HostWorker<S> {
         recycled: Option<MiniBatch>,
     ) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
-        let Self { host, pool, order, sampler } = self;
-        let seeds = host.epochs.seeds(id, share, order)?;
+        let Self { host, pool, order, pairs, sampler } = self;
         let mut batch = HostBatch { id, ..host_batch(recycled) };
+        let seeds = match &host.pairs {
+            None => {
+                batch.pairs = None;
+                host.epochs.seeds(id, share, order)?
+            }
+            Some(shared) => {
+                let mut rows = HostRows::new(&host.dataset.topology, host.sorted);
+                pairs.draw(shared, &host.epochs, share, order, &mut rows, &mut batch)?;
+                pairs.seeds()
+            }
+        };
+        let excluded = pairs.excluded();
         match pool {
-            Some(pool) => pool.install(|| prepare(host, sampler, true, seeds, &mut batch)),
-            None => prepare(host, sampler, false, seeds, &mut batch),
+            Some(pool) => pool.install(|| prepare(host, sampler, true, seeds, excluded, &mut batch)),
+            None => prepare(host, sampler, false, seeds, excluded, &mut batch),
         }?;
         Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()))
     }
@@ -136,10 +170,13 @@ fn prepare(
     sampler: &mut impl SampleSeeds,
     parallel: bool,
     seeds: &[u32],
+    excluded: &Excluded,
     batch: &mut HostBatch,
 ) -> Result<()> {
-    sampler.sample(host, seeds, batch)?;
+    sampler.sample(host, seeds, excluded, batch)?;
     host.weigh(&mut batch.degrees, &batch.input_nodes);
+    let weights = host.dataset.topology.weights().map(|weights| &**weights);
+    excluded.set_degrees(weights, &batch.input_nodes, &mut batch.degrees);
     if let Some(given) = &mut batch.given {
         host.weigh(&mut given.degrees, &given.nodes);
     }

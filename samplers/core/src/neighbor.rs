@@ -5,7 +5,7 @@ use std::sync::Arc;
 use morphgl_graph_store::Topology;
 use morphgl_registry::{GivenNodes, HostBatch, NeighborSettings, Result};
 
-use crate::{Expected, HostBatching, HostHops, SampleSeeds, sample_hops};
+use crate::{Excluded, Expected, HostBatching, HostHops, SampleSeeds, sample_hops};
 
 /// The neighbour sampling of one worker.
 #[derive(Debug)]
@@ -28,10 +28,11 @@ impl NeighborSampler {
 }
 
 impl SampleSeeds for NeighborSampler {
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], batch: &mut HostBatch) -> Result<()> {
+    fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
         let topology = &host.dataset.topology;
         let weights = topology.weights().map(|w| &**w);
         let Self { hops, settings, given } = self;
-        sample_hops(&mut hops.sampler(topology), settings, host.settings.seed, weights, seeds, given.as_deref(), batch)
+        let mut sampler = hops.sampler(topology).without(excluded);
+        sample_hops(&mut sampler, settings, host.settings.seed, weights, seeds, given.as_deref(), batch)
     }
 }

@@ -70,25 +70,21 @@ impl<'a> Picks<'a> {
         }
     }
 
-    /// Begins a block of `num_dst` destination nodes, the last of which are expanded and have `rows`: sets all offsets, and
-    /// the lengths of neighbours and edge weights. The memory of the block is reused, its content is not.
+    /// Begins a block of `num_dst` destination nodes, the last of which are expanded and have `counts` neighbours each
+    /// ([`Picks::count`]): sets all offsets, and the lengths of neighbours and edge weights. The memory of the block is reused, its
+    /// content is not.
     ///
     /// # Errors
     ///
     /// More edges than 32-bit offsets can address.
-    pub fn begin(
-        &self,
-        block: &mut Block,
-        num_dst: usize,
-        rows: impl ExactSizeIterator<Item = Range<usize>>,
-    ) -> Result<()> {
+    pub fn begin(&self, block: &mut Block, num_dst: usize, counts: impl ExactSizeIterator<Item = u64>) -> Result<()> {
         let Block { indptr, indices, weights, .. } = block;
         indptr.clear();
         make_room(indptr, num_dst + 1);
-        indptr.resize(num_dst - rows.len() + 1, 0);
+        indptr.resize(num_dst - counts.len() + 1, 0);
         let mut end = 0u64;
-        indptr.extend(rows.map(|edges| {
-            end += self.count(edges);
+        indptr.extend(counts.map(|count| {
+            end += count;
             end as u32
         }));
         if end > u64::from(u32::MAX) {

@@ -3,7 +3,7 @@
 use morphgl_platform::philox::{key, philox4x32_10, philox4x32_10_blocks};
 use morphgl_registry::BatchId;
 
-/// The purpose of random numbers. Two streams never share a counter. Tags 6 to 15 are free: `morphgl-model-core` draws
+/// The purpose of random numbers. Two streams never share a counter. Tags 8 to 15 are free: `morphgl-model-core` draws
 /// the numbers of training (initial values, dropout), and distinguishes them by tags in the epoch's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -20,6 +20,10 @@ pub enum Stream {
     Walk = 4,
     /// Retries of rejected numbers of [`Stream::Walk`].
     WalkRetry = 5,
+    /// The destinations of negatives: the node's word is the position of the positive in its mini-batch, the hop the attempt.
+    Negative = 6,
+    /// Retries of rejected numbers of [`Stream::Negative`].
+    NegativeRetry = 7,
 }
 
 /// Bits of the block within word 0 of the counter.

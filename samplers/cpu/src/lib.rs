@@ -21,6 +21,7 @@ pub const NEIGHBOR: Description = Description::new(
     At::Host,
     Build::Batching(|context| Ok(Box::new(CpuNeighbor::new(context)?))),
 )
+.taking_pairs()
 .interchangeable();
 
 /// ShaDow sampling.
@@ -32,6 +33,7 @@ pub const SHADOW: Description = Description::new(
     Build::Batching(|context| Ok(Box::new(CpuShadow::new(context)?))),
 )
 .sampling(&[SamplingSpec::SHADOW])
+.taking_pairs()
 .interchangeable();
 
 /// Random walks.
@@ -43,6 +45,7 @@ pub const WALK: Description = Description::new(
     Build::Batching(|context| Ok(Box::new(CpuWalk::new(context)?))),
 )
 .sampling(&[SamplingSpec::WALK])
+.taking_pairs()
 .interchangeable();
 
 morphgl_registry::submit! { NEIGHBOR }

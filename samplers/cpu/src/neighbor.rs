@@ -58,6 +58,6 @@ impl Batching for CpuNeighbor {
         threads: usize,
         given: &Arc<dyn GivenNodes>,
     ) -> Option<Result<Box<dyn BatchingWorker>>> {
-        Some(self.start(threads, |sampler| sampler.with_given(given)))
+        Some(self.host.check_given().and_then(|()| self.start(threads, |sampler| sampler.with_given(given))))
     }
 }

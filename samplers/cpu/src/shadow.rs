@@ -8,8 +8,8 @@ use std::sync::Arc;
 use morphgl_graph_store::Topology;
 use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Block, HostBatch, Result, ShadowSettings};
 use morphgl_sampler_core::{
-    Expected, Hop, HopSampler, HostBatching, HostHopSampler, HostHops, HostWorker, SampleSeeds, check_threads,
-    sample_hops,
+    Excluded, Expected, Hop, HopSampler, HostBatching, HostHopSampler, HostHops, HostWorker, SampleSeeds,
+    check_threads, sample_hops,
 };
 
 use induce::Inducer;
@@ -72,15 +72,15 @@ struct ShadowSampler {
 }
 
 impl SampleSeeds for ShadowSampler {
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], batch: &mut HostBatch) -> Result<()> {
+    fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
         let Self { settings, hops, found, inducer, induced } = self;
         let topology = &host.dataset.topology;
         let weights = topology.weights().map(|w| &**w);
         found.id = batch.id;
         mem::swap(&mut found.input_nodes, &mut batch.input_nodes);
         mem::swap(&mut found.degrees, &mut batch.degrees);
-        let hops = hops.sampler(topology);
-        let mut sampler = Inducing { topology, id: batch.id, hops, inducer, induced };
+        let hops = hops.sampler(topology).without(excluded);
+        let mut sampler = Inducing { topology, excluded, id: batch.id, hops, inducer, induced };
         sample_hops(&mut sampler, &settings.hops, host.settings.seed, weights, seeds, None, found)?;
         batch.num_seeds = seeds.len();
         batch.input_nodes = mem::take(&mut found.input_nodes);
@@ -96,6 +96,7 @@ impl SampleSeeds for ShadowSampler {
 /// Samples hops, then induces the subgraph of their nodes, while these have local ids.
 struct Inducing<'a> {
     topology: &'a Topology,
+    excluded: &'a Excluded,
     id: BatchId,
     hops: HostHopSampler<'a>,
     inducer: &'a mut Inducer,
@@ -116,7 +117,7 @@ impl HopSampler for Inducing<'_> {
     }
 
     fn finish(&mut self) -> Result<(Vec<u32>, Vec<f32>)> {
-        self.inducer.induce(self.topology, self.id, &mut self.hops, self.induced)?;
+        self.inducer.induce((self.topology, self.excluded), self.id, &mut self.hops, self.induced)?;
         self.hops.finish()
     }
 }

@@ -11,7 +11,9 @@ use morphgl_platform::prefetch;
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, BatchingWorker, Block, Error, HostBatch, Result, WalkSettings,
 };
-use morphgl_sampler_core::{HostBatching, HostWorker, NeighborCheck, Relabel, Row, SampleSeeds, check_threads};
+use morphgl_sampler_core::{
+    Excluded, HostBatching, HostWorker, NeighborCheck, Relabel, Row, SampleSeeds, check_threads,
+};
 use rayon::prelude::*;
 
 use walks::{Steps, Walked, Walks};
@@ -70,11 +72,12 @@ struct WalkSampler {
 }
 
 impl SampleSeeds for WalkSampler {
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], batch: &mut HostBatch) -> Result<()> {
+    fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
         let Self { settings, relabel, parts } = self;
         let topology = &host.dataset.topology;
         let check = NeighborCheck::new(topology);
-        let graph = Walked { topology, check: check.as_ref() };
+        let excluded = Some(excluded).filter(|excluded| excluded.num_rows() > 0);
+        let graph = Walked { topology, check: check.as_ref(), excluded };
         relabel.start(mem::take(&mut batch.input_nodes));
         relabel.add_seeds(seeds);
         batch.blocks.resize_with(settings.layers, Block::default);

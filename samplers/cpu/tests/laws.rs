@@ -57,3 +57,27 @@ fn a_recycled_mini_batch_keeps_its_memory() {
     let again = prepare(0, Some(MiniBatch::Host(first)));
     assert_eq!((&again, addresses(&again)), (&copy, at));
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..Default::default() })]
+
+    #[test]
+    fn batches_of_pairs_are_the_reference_s(
+        case in strategy::case_of_pairs(), epoch: u32, threads in 1usize..4, share in 0usize..4,
+    ) {
+        let sampler = sampler(&case);
+        let mut worker = sampler.worker(threads).expect("a worker");
+        let mut recycled = None;
+        for index in 0..sampler.num_batches() as u32 {
+            let id = BatchId { epoch, index };
+            let (batch, _) = worker.prepare(id, recycled.take()).and_then(|h| h.wait()).expect("a mini-batch");
+            let whole = reference::sample(&case, id);
+            prop_assert_eq!(batch.host().expect("in host memory"), &whole);
+            let n = whole.pairs.map_or(0, |pairs| pairs.num_positives);
+            let share = share % n..n;
+            let part = worker.prepare_share(id, share.clone(), Some(batch)).and_then(|h| h.wait()).expect("a share").0;
+            prop_assert_eq!(part.host().expect("in host memory"), &reference::sample_share(&case, id, share));
+            recycled = Some(part);
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_graph_store::{Dataset, FeatureMatrix, Topology};
 use morphgl_platform::{ISA_VARIABLE, SimdLevel};
-use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, PairSettings, SamplerSettings, SeedSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 const NODES: u32 = 20_000;
@@ -33,17 +33,25 @@ fn dataset() -> Dataset {
 fn digests() -> String {
     let dataset = Arc::new(dataset());
     let seeds: Vec<u32> = (0..NODES).step_by(3).collect();
+    let seeds = SeedSet::new("seeds", &seeds, NODES as usize).expect("seeds");
+    let pairs: Vec<[u32; 2]> =
+        (0..NODES).flat_map(|v| dataset.topology.neighbors(v).iter().take(2).map(move |&u| [u, v])).collect();
+    let settings = PairSettings { negatives: 3, ..PairSettings::default() };
+    let pairs = SeedSet::of_pairs("pairs", &pairs, NODES as usize, settings).expect("edges");
     let mut lines = String::new();
-    for (fanouts, weighted) in [("15,10,5", false), ("15,10,5", true), ("-1,3", false), ("40,20", false)] {
+    for (fanouts, weighted, seeds) in [
+        ("15,10,5", false, &seeds),
+        ("15,10,5", true, &seeds),
+        ("-1,3", false, &seeds),
+        ("40,20", false, &seeds),
+        ("15,10,5", false, &pairs),
+        ("15,10,5", true, &pairs),
+    ] {
         let mut settings: SamplerSettings = fanouts.parse::<Fanouts>().expect("fanouts").into();
         if weighted {
             settings.sampling.hops_mut().expect("fanouts").pick = morphgl_registry::Pick::Weighted;
         }
-        let sampler = CpuNeighbor::new(&BatchingContext::new(
-            Arc::clone(&dataset),
-            SeedSet::new("seeds", &seeds, NODES as usize).expect("seeds"),
-            settings,
-        ));
+        let sampler = CpuNeighbor::new(&BatchingContext::new(Arc::clone(&dataset), seeds.clone(), settings));
         let mut worker = sampler.expect("a sampler").worker(1).expect("a worker");
         for index in 0..3 {
             let handle = worker.prepare(BatchId { epoch: 2, index }, None).expect("a mini-batch");

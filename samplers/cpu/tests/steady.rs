@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
-use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, NeighborSettings, Pick, SamplerSettings, SeedSet};
+use morphgl_registry::{
+    BatchId, Batching, BatchingContext, Fanouts, NegativeDistribution, NeighborSettings, PairSettings, Pick,
+    SamplerSettings, SeedSet,
+};
 
 /// Counts allocations of the system's allocator.
 struct Counting;
@@ -39,13 +42,14 @@ static ALLOCATOR: Counting = Counting;
 /// Samples all mini-batches of two epochs, then those of the first again, which allocate nothing.
 #[track_caller]
 fn check(weights: bool, settings: SamplerSettings) {
-    let dataset = graphs::random(5000, 12, weights);
     let seeds: Vec<u32> = (0..5000).collect();
-    let context = BatchingContext::new(
-        Arc::new(dataset),
-        SeedSet::new("all nodes", &seeds, 5000).expect("each node once"),
-        settings,
-    );
+    let seeds = SeedSet::new("all nodes", &seeds, 5000).expect("each node once");
+    check_seeds(weights, seeds, settings);
+}
+
+#[track_caller]
+fn check_seeds(weights: bool, seeds: SeedSet, settings: SamplerSettings) {
+    let context = BatchingContext::new(Arc::new(graphs::random(5000, 12, weights)), seeds, settings);
     let sampler = CpuNeighbor::new(&context).expect("the settings are possible");
     let mut worker = sampler.worker(1).expect("a worker");
     let (mut recycled, mut before) = (None, 0);
@@ -67,5 +71,11 @@ fn a_steady_worker_allocates_nothing() {
     let with = |hops: NeighborSettings| SamplerSettings { sampling: hops.into(), ..settings.clone() };
     check(true, with(NeighborSettings { pick: Pick::Weighted, ..Default::default() }));
     check(false, with("-1,100,3".parse::<Fanouts>().expect("fanouts").into()));
-    check(false, SamplerSettings { shuffle: false, ..settings });
+    check(false, SamplerSettings { shuffle: false, ..settings.clone() });
+    for distribution in [NegativeDistribution::Uniform, NegativeDistribution::Degree, NegativeDistribution::InBatch] {
+        let pairs: Vec<[u32; 2]> = (0..5000).map(|v| [v, (v * 7 + 1) % 5000]).collect();
+        let drawn = PairSettings { negatives: 3, distribution, avoid_edges: true, exclude: true };
+        let seeds = SeedSet::of_pairs("pairs", &pairs, 5000, drawn).expect("nodes of the graph");
+        check_seeds(distribution == NegativeDistribution::Degree, seeds, settings.clone());
+    }
 }

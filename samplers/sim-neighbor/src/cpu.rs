@@ -51,7 +51,7 @@ impl Batching for CpuSimNeighbor {
         threads: usize,
         given: &Arc<dyn GivenNodes>,
     ) -> Option<Result<Box<dyn BatchingWorker>>> {
-        Some(self.shared.sampler_with(threads, |sampler| sampler.with_given(given)).map(|sampler| self.start(sampler)))
+        Some(self.shared.sampler_with_given(threads, given).map(|sampler| self.start(sampler)))
     }
 }
 

@@ -27,6 +27,7 @@ pub const DEVICE: Description = Description::new(
 .with_accelerators(accelerators)
 .filling(FeatureFill::Never)
 .with_options(&OPTIONS)
+.taking_pairs()
 .interchangeable()
 .as_simulated();
 
@@ -41,6 +42,7 @@ pub const CPU: Description = Description::new(
 .with_probe(probe)
 .with_accelerators(accelerators)
 .with_options(&OPTIONS)
+.taking_pairs()
 .interchangeable()
 .as_simulated();
 

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_registry::{
-    BatchId, BatchingContext, BatchingWorker, Error, HostBatch, Key, MiniBatch, NeighborSettings, Place, Result,
+    BatchId, BatchingContext, BatchingWorker, Error, GivenNodes, HostBatch, Key, MiniBatch, NeighborSettings, Place,
+    Result,
 };
 use morphgl_sampler_core::{Expected, HostBatching, HostWorker, NeighborSampler, check_threads};
 
@@ -44,12 +45,14 @@ impl Shared {
         self.sampler_with(threads, |sampler| sampler)
     }
 
+    /// [`Shared::sampler`] that leaves `given` nodes unexpanded.
+    pub(crate) fn sampler_with_given(&self, threads: usize, given: &Arc<dyn GivenNodes>) -> Result<Sampler> {
+        self.host.check_given()?;
+        self.sampler_with(threads, |sampler| sampler.with_given(given))
+    }
+
     /// [`Shared::sampler`] with other settings.
-    pub(crate) fn sampler_with(
-        &self,
-        threads: usize,
-        set: impl FnOnce(NeighborSampler) -> NeighborSampler,
-    ) -> Result<Sampler> {
+    fn sampler_with(&self, threads: usize, set: impl FnOnce(NeighborSampler) -> NeighborSampler) -> Result<Sampler> {
         check_threads(threads)?;
         let sampler = NeighborSampler::new(&self.host.dataset.topology, self.settings.clone(), 1, &self.expected);
         Ok(Sampler(HostWorker::new(Arc::clone(&self.host), 1, set(sampler))?))

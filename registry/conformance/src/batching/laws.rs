@@ -16,44 +16,7 @@ use crate::one_line;
 /// Shapes, prefixes, edges, weights, degrees, labels, targets and features are those of the graph.
 pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
     for batch in subject.epoch(case, 2) {
-        let nodes = &batch.input_nodes;
-        let distinct = |nodes: &[u32]| nodes.iter().collect::<HashSet<_>>().len();
-        let num_repeats = batch.num_seeds - distinct(batch.seeds());
-        assert_eq!(
-            distinct(nodes) + num_repeats,
-            nodes.len(),
-            "each input node occurs once, but for seeds that repeat"
-        );
-        let first: HashMap<u32, usize> = nodes.iter().enumerate().rev().map(|(local, &v)| (v, local)).collect();
-        assert_eq!(batch.blocks.len(), case.settings.sampling.num_layers(), "a block per layer");
-        let mut num_src = nodes.len();
-        for block in &batch.blocks {
-            assert_eq!(
-                block.num_src, num_src,
-                "the source nodes of a block are the destination nodes of the one before"
-            );
-            block_is_valid(block);
-            let is_first = |&local: &u32| first[&nodes[local as usize]] == local as usize;
-            assert!(block.indices.iter().all(is_first), "edges name the first occurrence of their source");
-            let row = |row: usize| {
-                let edges = block.indptr[row] as usize..block.indptr[row + 1] as usize;
-                (block.row(row), block.weights.as_ref().map(|weights| &weights[edges]))
-            };
-            let repeats = (0..batch.num_seeds).map(|seed| (seed, first[&nodes[seed]]));
-            assert!(repeats.into_iter().all(|(a, b)| row(a) == row(b)), "occurrences of a seed have equal rows");
-            match &case.settings.sampling {
-                Sampling::Custom(_) if block.importance => {
-                    let weights = block.weights.as_ref().map(Vec::len);
-                    assert_eq!(weights, Some(block.num_edges()), "importance of every edge");
-                }
-                Sampling::Walk(walk) => rows_have_importance(block, walk),
-                _ => edges_are_the_graphs(block, &batch, case),
-            }
-            num_src = block.num_dst;
-        }
-        assert_eq!(num_src, batch.num_seeds, "the destination nodes of the last block are the seeds");
-        let degrees: Vec<f32> = nodes.iter().map(|&v| reference::degree(&case.dataset, v)).collect();
-        assert_eq!(batch.degrees, degrees, "in-degrees of the input nodes");
+        batch_fits_the_graph(subject, case, &batch);
         let labels = case.dataset.labels.as_ref();
         let labels: Vec<i32> = labels.map_or(Vec::new(), |l| batch.seeds().iter().map(|&v| l[v as usize]).collect());
         assert_eq!(batch.labels, labels, "labels of the seeds");
@@ -61,9 +24,45 @@ pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
         let row = |&v: &u32| targets.map_or(Vec::new(), |t| t.row(v).to_vec());
         let values = batch.seeds().iter().flat_map(row).collect();
         assert_eq!(batch.targets, TargetValues { width: case.dataset.target_dim(), values }, "targets of the seeds");
-        let expected = if subject.gathers() { reference::features(case, nodes) } else { None };
-        assert_eq!(batch.features, expected, "features of the input nodes");
+        assert!(batch.pairs.is_none(), "pairs of nodes");
     }
+}
+
+/// All but the labels of a mini-batch is that of the graph.
+pub(super) fn batch_fits_the_graph(subject: &Subject<'_>, case: &Case, batch: &HostBatch) {
+    let nodes = &batch.input_nodes;
+    let distinct = |nodes: &[u32]| nodes.iter().collect::<HashSet<_>>().len();
+    let num_repeats = batch.num_seeds - distinct(batch.seeds());
+    assert_eq!(distinct(nodes) + num_repeats, nodes.len(), "each input node occurs once, but for seeds that repeat");
+    let first: HashMap<u32, usize> = nodes.iter().enumerate().rev().map(|(local, &v)| (v, local)).collect();
+    assert_eq!(batch.blocks.len(), case.settings.sampling.num_layers(), "a block per layer");
+    let mut num_src = nodes.len();
+    for block in &batch.blocks {
+        assert_eq!(block.num_src, num_src, "the source nodes of a block are the destination nodes of the one before");
+        block_is_valid(block);
+        let is_first = |&local: &u32| first[&nodes[local as usize]] == local as usize;
+        assert!(block.indices.iter().all(is_first), "edges name the first occurrence of their source");
+        let row = |row: usize| {
+            let edges = block.indptr[row] as usize..block.indptr[row + 1] as usize;
+            (block.row(row), block.weights.as_ref().map(|weights| &weights[edges]))
+        };
+        let repeats = (0..batch.num_seeds).map(|seed| (seed, first[&nodes[seed]]));
+        assert!(repeats.into_iter().all(|(a, b)| row(a) == row(b)), "occurrences of a seed have equal rows");
+        match &case.settings.sampling {
+            Sampling::Custom(_) if block.importance => {
+                let weights = block.weights.as_ref().map(Vec::len);
+                assert_eq!(weights, Some(block.num_edges()), "importance of every edge");
+            }
+            Sampling::Walk(walk) => rows_have_importance(block, walk),
+            _ => edges_are_the_graphs(block, batch, case),
+        }
+        num_src = block.num_dst;
+    }
+    assert_eq!(num_src, batch.num_seeds, "the destination nodes of the last block are the seeds");
+    let degrees: Vec<f32> = nodes.iter().map(|&v| reference::degree(&case.dataset, v)).collect();
+    assert_eq!(batch.degrees, degrees, "in-degrees of the input nodes");
+    let expected = if subject.gathers() { reference::features(case, nodes) } else { None };
+    assert_eq!(batch.features, expected, "features of the input nodes");
 }
 
 /// Offsets and indices are those of a bipartite graph.
@@ -192,7 +191,12 @@ fn memory_of_another_case_does_not_leak(subject: &Subject<'_>, case: &Case, ids:
 pub(super) fn reordering_renames_the_nodes(subject: &Subject<'_>, case: &Case) {
     let (dataset, new_of_old) = graphs::reordered(&case.dataset);
     let rename = |nodes: &[u32]| nodes.iter().map(|&v| new_of_old[v as usize]).collect::<Vec<_>>();
-    let reordered = Case { dataset: Arc::new(dataset), ..case.clone() }.of(&rename(case.seeds.nodes()));
+    let reordered = Case { dataset: Arc::new(dataset), ..case.clone() };
+    let renamed = rename(case.seeds.nodes());
+    let reordered = match case.seeds.pairs() {
+        None => reordered.of(&renamed),
+        Some(pairs) => reordered.of_pairs(renamed.as_chunks().0, *pairs.settings()),
+    };
     if let Err(error) = subject.build(&reordered) {
         let message = error.to_string();
         assert!(message.contains("draw keys"), "a refusal says why: {message}");

@@ -4,12 +4,13 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
-use morphgl_graph_store::Dataset;
+use morphgl_graph_store::{Dataset, Topology};
 use morphgl_platform::philox::philox4x32_10;
 use morphgl_registry::{
-    BatchFeatures, BatchId, Block, Expansion, Fanout, GivenRows, HostBatch, NeighborSettings, Pick, Sampling,
-    ShadowSettings, TargetValues, WalkSettings,
+    BatchFeatures, BatchId, BatchPairs, Block, Expansion, Fanout, GivenRows, HostBatch, NegativeDistribution,
+    NeighborSettings, PairSeeds, PairSettings, Pick, Sampling, ShadowSettings, TargetValues, WalkSettings,
 };
 use morphgl_sampler_core::ln;
 
@@ -24,16 +25,130 @@ pub fn sample(case: &Case, id: BatchId) -> HostBatch {
     sample_share(case, id, 0..usize::MAX)
 }
 
-/// The part of the mini-batch `id` that the seeds at positions `share` need alone; positions behind its last seed are left out.
+/// The part of the mini-batch `id` that the seeds at positions `share` need alone, or the positives at these positions; positions
+/// behind its last one are left out.
 ///
 /// # Panics
 ///
 /// When the share begins behind the last seed, or the kind of sampling is another crate's.
 pub fn sample_share(case: &Case, id: BatchId, share: Range<usize>) -> HostBatch {
-    let (dataset, settings) = (&*case.dataset, &case.settings);
+    if let Some(pairs) = case.seeds.pairs() {
+        return sample_pairs(case, id, share, pairs);
+    }
     let order = order(case, id.epoch);
-    let seeds = order.chunks(settings.batch_size).nth(id.index as usize).expect("the mini-batch is one of the epoch");
-    let seeds = &seeds[share.start..share.end.min(seeds.len())];
+    let seeds = batch_of(&order, case, id);
+    sample_seeds(case, id, &seeds[share.start..share.end.min(seeds.len())])
+}
+
+/// The mini-batch's part of an epoch's order.
+fn batch_of<'o, T>(order: &'o [T], case: &Case, id: BatchId) -> &'o [T] {
+    order.chunks(case.settings.batch_size).nth(id.index as usize).expect("the mini-batch is one of the epoch")
+}
+
+/// A share of a mini-batch of pairs: that of the end nodes of its pairs in the graph without the edges that are excluded.
+fn sample_pairs(case: &Case, id: BatchId, share: Range<usize>, pairs: &PairSeeds) -> HostBatch {
+    let order = pair_order(case, id.epoch, pairs);
+    let positives = batch_of(&order, case, id);
+    let share = share.start..share.end.min(positives.len());
+    let mut chosen = positives[share.clone()].to_vec();
+    for positive in share.clone() {
+        let [source, _] = positives[positive];
+        for number in 0..pairs.settings().negatives {
+            chosen.push([source, negative(case, id, positives, (positive, number), pairs.settings())]);
+        }
+    }
+    let mut seeds: Vec<u32> = Vec::new();
+    let mut local = |node: u32| {
+        let known = seeds.iter().position(|&seed| seed == node);
+        known.unwrap_or_else(|| {
+            seeds.push(node);
+            seeds.len() - 1
+        }) as u32
+    };
+    let ends = chosen.iter().map(|&[source, destination]| [local(source), local(destination)]).collect();
+    let dataset = if pairs.settings().exclude { without(&case.dataset, positives) } else { (*case.dataset).clone() };
+    let case = Case { dataset: Arc::new(dataset), ..case.clone() };
+    let pairs = Some(Box::new(BatchPairs { num_positives: share.len(), ends }));
+    HostBatch { labels: Vec::new(), targets: TargetValues::default(), pairs, ..sample_seeds(&case, id, &seeds) }
+}
+
+/// The graph without the edges that are among `pairs` in either direction.
+pub fn without(dataset: &Dataset, pairs: &[[u32; 2]]) -> Dataset {
+    let topology = &dataset.topology;
+    let excluded: HashSet<[u32; 2]> = pairs.iter().flat_map(|&[a, b]| [[a, b], [b, a]]).collect();
+    let (mut indptr, mut indices, mut weights) = (vec![0], Vec::new(), Vec::new());
+    for node in 0..dataset.num_nodes() as u32 {
+        for edge in topology.edge_range(node) {
+            let source = topology.indices()[edge];
+            if !excluded.contains(&[source, node]) {
+                indices.push(source);
+                weights.extend(topology.weights().map(|w| w[edge]));
+            }
+        }
+        indptr.push(indices.len() as u64);
+    }
+    let left = Topology::new(indptr, indices, topology.weights().map(|_| weights.into()));
+    let left = left.and_then(|left| match topology.draw_keys() {
+        Some(keys) => left.with_draw_keys(keys.clone()),
+        None => Ok(left),
+    });
+    Dataset { topology: left.expect("fewer edges of a graph"), ..dataset.clone() }
+}
+
+/// The destination of negative `number` of the positive at `positive` of the mini-batch.
+fn negative(
+    case: &Case,
+    id: BatchId,
+    positives: &[[u32; 2]],
+    (positive, number): (usize, u32),
+    settings: &PairSettings,
+) -> u32 {
+    let topology = &case.dataset.topology;
+    let num_nodes = case.dataset.num_nodes() as u32;
+    let node = |key: u32| (0..num_nodes).find(|&node| draw_key(case, node) == key).expect("keys are a permutation");
+    let mut drawn = 0;
+    for attempt in 0..64 {
+        let word = |tag, block, lane| word(case, tag, attempt, block, positive as u32, id, lane);
+        let below = |n: usize| {
+            let retries = (0..256).map(|r| word(7, 64 * number + r / 4, r % 4));
+            below(n as u64, std::iter::once(word(6, number / 4, number % 4)).chain(retries))
+        };
+        drawn = match settings.distribution {
+            NegativeDistribution::Degree => {
+                let half = |lane| u128::from(word(6, number / 2, 2 * (number % 2) + lane));
+                let weight = |node: u32| {
+                    let root = (topology.degree(node) as f64).sqrt();
+                    (65_536.0 * (root * root.sqrt())).floor() as u128
+                };
+                let total: u128 = (0..num_nodes).map(weight).sum();
+                let mut left = (half(0) + (half(1) << 32)) * total / (1 << 64);
+                let nodes = (0..num_nodes).map(node);
+                let at = |&node: &u32| match left.checked_sub(weight(node)) {
+                    Some(rest) => {
+                        left = rest;
+                        false
+                    }
+                    None => true,
+                };
+                nodes.into_iter().find(at).expect("weights add up to the total")
+            }
+            NegativeDistribution::InBatch if positives.len() > 1 => {
+                let others = positives.iter().enumerate().filter(|(other, _)| *other != positive);
+                others.map(|(_, pair)| pair[1]).nth(below(positives.len() - 1) as usize).expect("one of the others")
+            }
+            _ => node(below(num_nodes as usize)),
+        };
+        let is_edge = topology.neighbors(drawn).contains(&positives[positive][0]);
+        if !(settings.avoid_edges && is_edge) {
+            break;
+        }
+    }
+    drawn
+}
+
+/// The part of a mini-batch that these seeds need, without pairs.
+fn sample_seeds(case: &Case, id: BatchId, seeds: &[u32]) -> HostBatch {
+    let (dataset, settings) = (&*case.dataset, &case.settings);
     let none = |_| false;
     let (nodes, blocks) = match &settings.sampling {
         Sampling::Neighbor(hops) => {
@@ -59,7 +174,7 @@ pub fn sample_share(case: &Case, id: BatchId, share: Range<usize>) -> HostBatch 
 /// When the case samples otherwise.
 pub fn sample_with_given(case: &Case, id: BatchId, given: &dyn Fn(u32) -> bool) -> HostBatch {
     let order = order(case, id.epoch);
-    let seeds = order.chunks(case.settings.batch_size).nth(id.index as usize).expect("a mini-batch of the epoch");
+    let seeds = batch_of(&order, case, id);
     let hops = case.settings.sampling.hops().expect("neighbour sampling");
     let (nodes, blocks, left_out) = neighbor(case, id, seeds, hops, given);
     let degrees = left_out.iter().map(|&v| degree(&case.dataset, v)).collect();
@@ -231,7 +346,15 @@ fn below(n: u64, mut words: impl Iterator<Item = u32>) -> u32 {
 
 /// The seeds in the order of an epoch.
 pub fn order(case: &Case, epoch: u32) -> Vec<u32> {
-    let mut order = case.seeds.nodes().to_vec();
+    ordered(case, epoch, case.seeds.nodes().to_vec())
+}
+
+/// The pairs in the order of an epoch.
+pub fn pair_order(case: &Case, epoch: u32, pairs: &PairSeeds) -> Vec<[u32; 2]> {
+    ordered(case, epoch, pairs.ends().to_vec())
+}
+
+fn ordered<T>(case: &Case, epoch: u32, mut order: Vec<T>) -> Vec<T> {
     if case.settings.shuffle {
         let id = BatchId { epoch, index: 0 };
         for i in (1..order.len() as u32).rev() {

@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
 
-use morphgl_registry::{Expansion, Fanout, Fanouts, NeighborSettings, Pick, SamplerSettings, SeedSet};
+use morphgl_registry::{
+    Expansion, Fanout, Fanouts, NegativeDistribution, NeighborSettings, PairSettings, Pick, SamplerSettings, SeedSet,
+};
 use proptest::prelude::*;
 
 use super::{Case, graphs, hops};
@@ -43,5 +45,26 @@ pub fn case() -> impl Strategy<Value = Case> {
         let dataset = Arc::new(graphs::dataset(&rows, weights));
         let seeds = SeedSet::new("seeds", &seeds, rows.len()).expect("a subsequence of the nodes");
         Case { dataset, seeds, settings, gather: true }
+    })
+}
+
+/// A [`case`] whose seeds are up to 39 pairs of nodes, edges of the graph among them, with any settings.
+pub fn case_of_pairs() -> impl Strategy<Value = Case> {
+    let distributions =
+        [NegativeDistribution::Uniform, NegativeDistribution::Degree, NegativeDistribution::InBatch].to_vec();
+    let settings = (0u32..6, prop::sample::select(distributions), any::<bool>(), any::<bool>());
+    let pairs = prop::collection::vec((any::<prop::sample::Index>(), any::<[prop::sample::Index; 2]>()), 2..40);
+    (case(), pairs, settings).prop_map(|(case, pairs, (negatives, distribution, avoid_edges, exclude))| {
+        let topology = &case.dataset.topology;
+        let num_nodes = topology.num_nodes();
+        let edges: Vec<[u32; 2]> =
+            (0..num_nodes as u32).flat_map(|v| topology.neighbors(v).iter().map(move |&u| [u, v])).collect();
+        let pair = |(i, (edge, ends)): (usize, (prop::sample::Index, [prop::sample::Index; 2]))| {
+            let any = ends.map(|end| end.index(num_nodes) as u32);
+            if i % 4 == 0 || edges.is_empty() { any } else { edges[edge.index(edges.len())] }
+        };
+        let pairs: Vec<[u32; 2]> = pairs.into_iter().enumerate().map(pair).collect();
+        let distribution = if edges.is_empty() { NegativeDistribution::Uniform } else { distribution };
+        case.of_pairs(&pairs, PairSettings { negatives, distribution, avoid_edges, exclude })
     })
 }

@@ -12,7 +12,8 @@ fn a_block_begins_with_the_rows_that_are_expanded() {
     let rows = || [0..4usize, 4..4, 4..7].into_iter();
     let mut block = Block { indices: vec![9; 40], ..Block::default() };
     let check = |pick, fanout, block: &mut Block, expected: &[u32]| {
-        picks(pick, fanout).begin(block, 5, rows()).expect("few edges");
+        let picks = picks(pick, fanout);
+        picks.begin(block, 5, rows().map(|edges| picks.count(edges))).expect("few edges");
         let num_edges = expected.last().map_or(0, |&end| end as usize);
         let weights = block.weights.as_ref().map(Vec::len);
         assert_eq!((block.num_dst, &block.indptr[..]), (5, expected));
@@ -23,7 +24,7 @@ fn a_block_begins_with_the_rows_that_are_expanded() {
     check(Pick::Weighted, "-1", &mut block, &[0, 0, 0, 2, 2, 3]);
     check(Pick::Weighted, "1", &mut block, &[0, 0, 0, 1, 1, 2]);
     let without = Picks { weights: None, ..picks(Pick::Uniform, "3") };
-    without.begin(&mut block, 3, rows()).expect("few edges");
+    without.begin(&mut block, 3, rows().map(|edges| without.count(edges))).expect("few edges");
     assert_eq!((&block.indptr[..], block.weights), (&[0u32, 3, 3, 6][..], None));
 }
 
@@ -31,7 +32,8 @@ fn a_block_begins_with_the_rows_that_are_expanded() {
 fn more_edges_than_32_bit_offsets_are_refused() {
     let picks = Picks { weights: None, ..picks(Pick::Uniform, "-1") };
     let rows = [0..u32::MAX as usize, 0..1];
-    let error = picks.begin(&mut Block::default(), 2, rows.into_iter()).expect_err("2^32 edges");
+    let counts = rows.into_iter().map(|edges| picks.count(edges));
+    let error = picks.begin(&mut Block::default(), 2, counts).expect_err("2^32 edges");
     let expected = "mini-batch 2 of epoch 1: hop 0 has 4294967296 edges, more than 2^32 - 1";
     assert!(error.to_string().starts_with(expected), "{error}");
 }

@@ -5,22 +5,40 @@ use std::ops::Range;
 use morphgl_platform::prefetch_early;
 use morphgl_registry::Fanout;
 
-use crate::{LANES, Lanes, MAX_LANES_FANOUT, NeighborCheck, PickScratch, Picks, pick_uniform_lanes};
+use crate::{
+    Excluded, LANES, Lanes, MAX_LANES_FANOUT, NeighborCheck, PickScratch, Picks, pick_uniform_lanes, pick_weighted,
+};
 
 /// Indices in a cache line.
 const LINE: usize = 16;
 
+/// The bit of a row's start which says that it loses edges.
+const LOSES: u64 = 1 << 63;
+
 /// A node's CSR row: the range of its in-edges.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CsrRow {
+    /// Of a row that loses edges, its index among those that do, and [`LOSES`].
     pub(crate) start: u64,
+    /// Number of edges, without those that are lost.
     pub(crate) degree: u32,
     /// The node's draw key.
     pub(crate) key: u32,
 }
 
 impl CsrRow {
-    pub(crate) fn range(self) -> Range<usize> {
+    /// The row, without the edges lost by the row at `index` among those that lose any.
+    pub(crate) fn without(self, excluded: &Excluded, index: usize) -> Self {
+        Self { start: LOSES | index as u64, degree: excluded.row(index).degree, ..self }
+    }
+
+    /// Index among the rows that lose edges.
+    #[inline(always)]
+    fn excluded(self) -> Option<usize> {
+        (self.start & LOSES != 0).then_some((self.start & !LOSES) as usize)
+    }
+
+    fn range(self) -> Range<usize> {
         self.start as usize..self.start as usize + self.degree as usize
     }
 }
@@ -32,6 +50,8 @@ pub(crate) struct RowPicker<'a> {
     /// The check of neighbours in a mapped file.
     pub(crate) check: Option<&'a NeighborCheck<'a>>,
     pub(crate) picks: Picks<'a>,
+    /// The edges that are left out of the graph. The rows that lose any have an index instead of a start.
+    pub(crate) excluded: Option<&'a Excluded>,
 }
 
 /// A thread's buffers.
@@ -41,6 +61,10 @@ pub(crate) struct Scratch {
     /// Picks of sixteen rows, or of one.
     lanes: Vec<[u32; LANES]>,
     positions: Vec<u32>,
+    /// Rows that lose edges: the index of each, and the range of its addresses.
+    losing: Vec<(usize, Range<usize>)>,
+    /// Weights of the edges that are left of one of them.
+    weights: Vec<f32>,
 }
 
 /// Consecutive rows.
@@ -74,7 +98,28 @@ impl<'a> CsrRows<'a> {
     }
 }
 
-impl RowPicker<'_> {
+impl<'a> RowPicker<'a> {
+    /// Number of neighbours that are picked of a row.
+    #[inline(always)]
+    pub(crate) fn count(&self, row: CsrRow) -> u64 {
+        match row.excluded() {
+            None => self.picks.count(row.range()),
+            Some(index) => self.count_left(index),
+        }
+    }
+
+    #[cold]
+    fn count_left(&self, index: usize) -> u64 {
+        let row = self.without().row(index);
+        let max = self.picks.fanout.take(row.degree.into());
+        self.picks.by_weight().map_or(max, |weights| row.count_positive(weights, max))
+    }
+
+    /// The edges that are left out: there are some where a row has an index among those that lose edges.
+    fn without(&self) -> &'a Excluded {
+        self.excluded.expect("a row loses edges")
+    }
+
     /// Fills `addresses` with the positions of the picked neighbours of all rows in the graph's indices, and prefetches them.
     pub(crate) fn pick(&self, rows: CsrRows<'_>, addresses: &mut Vec<u64>, scratch: &mut Scratch) {
         addresses.resize(rows.num_edges(), 0);
@@ -83,6 +128,22 @@ impl RowPicker<'_> {
                 self.pick_lanes(rows, k.get(), addresses, scratch);
             }
             _ => self.pick_rows(rows, addresses, scratch),
+        }
+        for (index, edges) in scratch.losing.drain(..) {
+            self.without().row(index).shift(&mut addresses[edges]);
+        }
+    }
+
+    /// The row, beginning with its first edge. One that loses edges is picked from as if those that are left were its first, and
+    /// its addresses, at `edges`, are shifted later.
+    #[inline(always)]
+    fn begin(&self, row: CsrRow, edges: &Range<usize>, losing: &mut Vec<(usize, Range<usize>)>) -> CsrRow {
+        match row.excluded() {
+            None => row,
+            Some(index) => {
+                losing.push((index, edges.clone()));
+                CsrRow { start: self.without().row(index).start, ..row }
+            }
         }
     }
 
@@ -114,9 +175,10 @@ impl RowPicker<'_> {
         let mut lanes = Lanes { nodes: [0; LANES], degrees: [k + 1; LANES] };
         let mut targets = [(0u64, 0usize); LANES];
         let mut filled = 0;
-        scratch.lanes.resize(k as usize, [0; LANES]);
-        let picks = &mut scratch.lanes[..k as usize];
+        let Scratch { lanes: picks, losing, .. } = scratch;
+        picks.resize(k as usize, [0; LANES]);
         for (row, edges) in rows.iter() {
+            let row = self.begin(row, &edges, losing);
             if row.degree <= k {
                 self.take_all(row, &mut addresses[edges]);
                 continue;
@@ -149,15 +211,24 @@ impl RowPicker<'_> {
 
     /// Picks row by row: for large fanouts, for -1, and by weight.
     fn pick_rows(&self, rows: CsrRows<'_>, addresses: &mut [u64], scratch: &mut Scratch) {
-        for (row, edges) in rows.iter() {
+        let Scratch { row: picking, positions, losing, weights, .. } = scratch;
+        for (csr, edges) in rows.iter() {
+            let row = self.begin(csr, &edges, losing);
             let out = &mut addresses[edges];
             if out.len() == row.degree as usize {
                 self.take_all(row, out);
                 continue;
             }
-            scratch.positions.resize(out.len(), 0);
-            self.picks.pick(row.key, row.range(), &mut scratch.positions, &mut scratch.row);
-            for (address, &position) in out.iter_mut().zip(&scratch.positions) {
+            positions.resize(out.len(), 0);
+            match (csr.excluded(), self.picks.by_weight()) {
+                (Some(index), Some(all)) => {
+                    weights.clear();
+                    weights.extend(self.without().row(index).edges().map(|edge| all[edge as usize]));
+                    pick_weighted(&self.picks.row(row.key), weights, positions, picking);
+                }
+                _ => self.picks.pick(row.key, row.range(), positions, picking),
+            }
+            for (address, &position) in out.iter_mut().zip(&*positions) {
                 *address = row.start + u64::from(position);
                 self.prefetch(*address);
             }

@@ -8,7 +8,7 @@ use morphgl_platform::{prefetch, prefetch_early};
 use rayon::prelude::*;
 
 use super::expand::CsrRow;
-use crate::{Relabel, make_room};
+use crate::{Excluded, Relabel, make_room};
 
 /// Nodes per task of a parallel lookup of rows.
 const TASK: usize = 1 << 12;
@@ -29,6 +29,8 @@ pub(crate) struct Frontier {
     expected: Arc<Expected>,
     /// Whether the graph's offsets fit the 32 bits beside the local ids.
     offsets_fit: bool,
+    /// Number of rows that were looked up among those that lose edges, and of those found.
+    without: [usize; 2],
 }
 
 /// Number of nodes and rows of an earlier mini-batch of any worker: lists are reserved for about as many, which avoids copies
@@ -46,7 +48,7 @@ impl Frontier {
         let relabel = Relabel::for_graph(topology.num_nodes(), |node| topology.indptr()[node as usize] as u32);
         let offsets_fit = u32::try_from(topology.num_edges()).is_ok();
         let (rows, degrees, offsets) = Default::default();
-        Self { relabel, rows, degrees, offsets, expected, offsets_fit }
+        Self { relabel, rows, degrees, offsets, expected, offsets_fit, without: [0; 2] }
     }
 
     /// Starts a mini-batch; `nodes` and `degrees` are reused for its lists.
@@ -61,6 +63,7 @@ impl Frontier {
         self.rows.clear();
         // Not empty if the previous mini-batch panicked.
         self.offsets.clear();
+        self.without = [0; 2];
         self.relabel.add_seeds_with_values(seeds, &mut self.offsets);
         self.convert_offsets(topology, true);
         if !self.knows_rows() {
@@ -83,6 +86,21 @@ impl Frontier {
     /// Replaces nodes of the frontier by their local ids.
     pub(crate) fn locals(&mut self, nodes: &mut [u32]) {
         self.relabel.locals(nodes);
+    }
+
+    /// Takes the edges that are left out from the rows of nodes located since the last call; seeds are distinct.
+    pub(crate) fn leave_out(&mut self, excluded: &Excluded) {
+        let Self { relabel, rows, without: [seen, found], .. } = self;
+        // The rows of a whole mini-batch of pairs that lose edges are those of seeds.
+        if *found < excluded.num_rows() {
+            for (row, &node) in rows.iter_mut().zip(relabel.nodes()).skip(*seen) {
+                if let Some(index) = excluded.find(node) {
+                    *row = row.without(excluded, index);
+                    *found += 1;
+                }
+            }
+        }
+        *seen = rows.len();
     }
 
     /// CSR rows of the located nodes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use morphgl_graph_store::Topology;
 use morphgl_registry::{Block, Result};
 
-use crate::{Hop, HopSampler, NeighborCheck};
+use crate::{Excluded, Hop, HopSampler, NeighborCheck};
 use expand::RowPicker;
 use frontier::Frontier;
 use stages::{Buffers, Stages};
@@ -42,7 +42,7 @@ impl HostHops {
 
     /// The sampler of a mini-batch's hops; `topology` is that of [`HostHops::new`].
     pub fn sampler<'a>(&'a mut self, topology: &'a Topology) -> HostHopSampler<'a> {
-        HostHopSampler { topology, hops: self }
+        HostHopSampler { topology, hops: self, excluded: None }
     }
 }
 
@@ -51,9 +51,16 @@ impl HostHops {
 pub struct HostHopSampler<'a> {
     topology: &'a Topology,
     hops: &'a mut HostHops,
+    excluded: Option<&'a Excluded>,
 }
 
-impl HostHopSampler<'_> {
+impl<'a> HostHopSampler<'a> {
+    /// The sampler of a graph without the edges `excluded`, whose seeds are distinct. Degrees are those of the whole graph still
+    /// ([`Excluded::set_degrees`]).
+    pub fn without(self, excluded: &'a Excluded) -> Self {
+        Self { excluded: Some(excluded).filter(|excluded| excluded.num_rows() > 0), ..self }
+    }
+
     /// The nodes found so far, by local id.
     pub fn nodes(&self) -> &[u32] {
         self.hops.frontier.nodes()
@@ -80,13 +87,16 @@ impl HopSampler for HostHopSampler<'_> {
     }
 
     fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()> {
-        let Self { topology, hops: HostHops { frontier, buffers } } = self;
+        let Self { topology, hops: HostHops { frontier, buffers }, excluded } = self;
         let Hop { picks, first, num_dst, is_last } = hop;
-        picks.begin(block, num_dst, frontier.rows()[first..].iter().map(|row| row.range()))?;
         // Nodes found by the last hop are not expanded.
         let locate = !is_last || !frontier.knows_degrees();
         let check = NeighborCheck::new(topology);
-        let rows = RowPicker { indices: topology.indices(), check: check.as_ref(), picks };
+        if let Some(excluded) = excluded {
+            frontier.leave_out(excluded);
+        }
+        let rows = RowPicker { indices: topology.indices(), check: check.as_ref(), picks, excluded: *excluded };
+        picks.begin(block, num_dst, frontier.rows()[first..].iter().map(|&row| rows.count(row)))?;
         Stages { rows, topology, first, locate }.run(frontier, buffers, block);
         check.map_or(Ok(()), |check| check.result(picks.batch))
     }

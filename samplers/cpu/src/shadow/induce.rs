@@ -3,7 +3,7 @@
 use morphgl_graph_store::Topology;
 use morphgl_platform::{prefetch, prefetch_early};
 use morphgl_registry::{BatchId, Block, Error, Result};
-use morphgl_sampler_core::{HostHopSampler, NeighborCheck};
+use morphgl_sampler_core::{Excluded, HostHopSampler, NeighborCheck};
 use rayon::prelude::*;
 
 /// Prefetch distance in nodes: of a row's offsets, and of its first neighbours.
@@ -20,6 +20,14 @@ pub(crate) struct Inducer {
     parts: Vec<Part>,
 }
 
+/// The graph, the check of neighbours in a mapped file, and the edges that are left out.
+#[derive(Debug, Clone, Copy)]
+struct Graph<'a> {
+    topology: &'a Topology,
+    check: Option<&'a NeighborCheck<'a>>,
+    excluded: &'a Excluded,
+}
+
 /// The edges that end in some of the nodes, in the graph's ids.
 #[derive(Debug, Default)]
 struct Part {
@@ -27,7 +35,7 @@ struct Part {
     ends: Vec<usize>,
     sources: Vec<u32>,
     weights: Vec<f32>,
-    /// Buffer for the row of a mapped file.
+    /// Buffer for the row of a mapped file, or for what is left of one that loses edges.
     row: Vec<u32>,
 }
 
@@ -37,7 +45,7 @@ impl Inducer {
         Self { members: vec![0; num_nodes.div_ceil(64)], parts: (0..threads).map(|_| Part::default()).collect() }
     }
 
-    /// Sets `block` to the edges among the nodes that `hops` found, rows in the order of their local ids and slots in that of the
+    /// Sets `block` to the edges of the graph without those excluded among the nodes that `hops` found, rows in the order of their local ids and slots in that of the
     /// CSC rows. On the threads of the current pool, one per part.
     ///
     /// # Errors
@@ -49,7 +57,7 @@ impl Inducer {
     /// O(in-degrees of the nodes).
     pub(crate) fn induce(
         &mut self,
-        topology: &Topology,
+        (topology, excluded): (&Topology, &Excluded),
         id: BatchId,
         hops: &mut HostHopSampler<'_>,
         block: &mut Block,
@@ -57,12 +65,13 @@ impl Inducer {
         let Self { members, parts } = self;
         let nodes = hops.nodes();
         let check = NeighborCheck::new(topology);
+        let graph = Graph { topology, check: check.as_ref(), excluded };
         nodes.iter().for_each(|&v| members[v as usize / 64] |= 1 << (v % 64));
         match &mut parts[..] {
-            [part] => part.scan(topology, check.as_ref(), members, nodes),
+            [part] => part.scan(graph, members, nodes),
             parts => {
                 let share = nodes.len().div_ceil(parts.len()).max(1);
-                let scan = |(part, nodes): (&mut Part, &[u32])| part.scan(topology, check.as_ref(), members, nodes);
+                let scan = |(part, nodes): (&mut Part, &[u32])| part.scan(graph, members, nodes);
                 parts.par_iter_mut().zip(nodes.par_chunks(share)).for_each(scan);
                 let used = nodes.len().div_ceil(share);
                 parts[used..].iter_mut().for_each(Part::clear);
@@ -90,7 +99,8 @@ impl Part {
     }
 
     /// Finds the edges from members to `nodes`.
-    fn scan(&mut self, topology: &Topology, check: Option<&NeighborCheck<'_>>, members: &[u64], nodes: &[u32]) {
+    fn scan(&mut self, graph: Graph<'_>, members: &[u64], nodes: &[u32]) {
+        let Graph { topology, check, excluded } = graph;
         self.clear();
         let (indptr, indices): (&[u64], &[u32]) = (topology.indptr(), topology.indices());
         let weights = topology.weights();
@@ -104,10 +114,14 @@ impl Part {
             }
             let edges = indptr[node as usize] as usize..indptr[node as usize + 1] as usize;
             let mut row = &indices[edges.clone()];
-            if let Some(check) = check {
+            let left = excluded.get(node);
+            if check.is_some() || left.is_some() {
                 self.row.clear();
-                self.row.extend_from_slice(row);
-                check.nodes(&mut self.row);
+                match &left {
+                    None => self.row.extend_from_slice(row),
+                    Some(left) => self.row.extend(left.edges().map(|edge| indices[edge as usize])),
+                }
+                check.iter().for_each(|check| check.nodes(&mut self.row));
                 row = &self.row;
             }
             let found = self.sources.len();
@@ -115,8 +129,16 @@ impl Part {
             let kept = keep(members, row, &mut self.sources[found..]);
             if let Some(weights) = weights {
                 let is_member = |&(u, _): &(&u32, &f32)| members[*u as usize / 64] >> (u % 64) & 1 == 1;
-                let row = row.iter().zip(&weights[edges]);
-                self.weights.extend(row.filter(is_member).map(|(_, &weight)| weight));
+                match &left {
+                    None => {
+                        let row = row.iter().zip(&weights[edges]);
+                        self.weights.extend(row.filter(is_member).map(|(_, &weight)| weight));
+                    }
+                    Some(left) => {
+                        let row = row.iter().zip(left.edges().map(|edge| &weights[edge as usize]));
+                        self.weights.extend(row.filter(is_member).map(|(_, &weight)| weight));
+                    }
+                }
             }
             self.sources.truncate(found + kept);
             self.ends.push(self.sources.len());

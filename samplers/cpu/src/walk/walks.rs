@@ -6,7 +6,7 @@
 use morphgl_graph_store::Topology;
 use morphgl_platform::{SimdLevel, prefetch, simd_dispatch};
 use morphgl_registry::WalkSettings;
-use morphgl_sampler_core::{NeighborCheck, RETRIES, Row, Stream, bounded};
+use morphgl_sampler_core::{Excluded, NeighborCheck, RETRIES, Row, Stream, bounded};
 
 use super::visits::Counter;
 
@@ -19,11 +19,12 @@ const NOT_TAKEN: u32 = u32::MAX;
 /// Retry blocks of each step.
 const RETRY_BLOCKS: u32 = RETRIES / 4;
 
-/// The graph that is walked, and the check of neighbours in a mapped file.
+/// The graph that is walked, the check of neighbours in a mapped file, and the edges that are left out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Walked<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) check: Option<&'a NeighborCheck<'a>>,
+    pub(crate) excluded: Option<&'a Excluded>,
 }
 
 /// Settings of the walks from each node.
@@ -108,7 +109,7 @@ impl Walks {
     /// Sets the nodes `visited` by all steps of the walks from `nodes`.
     fn walk(&mut self, graph: Walked<'_>, steps: Steps, row: &Row, nodes: &[u32]) {
         let Self { words, at, addresses, visited, .. } = self;
-        let Walked { topology, check } = graph;
+        let Walked { topology, check, excluded } = graph;
         let (indptr, indices): (&[u64], &[u32]) = (topology.indptr(), topology.indices());
         let (level, steps_of_node) = (SimdLevel::current(), steps.walks * steps.length);
         nodes.iter().for_each(|&node| prefetch(indptr, node as usize));
@@ -129,7 +130,9 @@ impl Walks {
                 }
                 let [word, end, ..] = words[walk * steps.length + step];
                 let (start, stop) = (indptr[*at as usize], indptr[*at as usize + 1]);
-                if start == stop || (step > 0 && u64::from(end) < steps.restart) {
+                let left = excluded.and_then(|excluded| excluded.get(*at));
+                let degree = left.map_or((stop - start) as u32, |left| left.degree);
+                if degree == 0 || (step > 0 && u64::from(end) < steps.restart) {
                     *address = ENDED;
                     continue;
                 }
@@ -138,7 +141,8 @@ impl Walks {
                     let row = Row { node: topology.draw_key(nodes[walk / steps.walks]), ..*row };
                     row.block(Stream::WalkRetry, RETRY_BLOCKS * number + r / 4)[r as usize % 4]
                 };
-                *address = start + u64::from(bounded((stop - start) as u32, word, retry));
+                let position = bounded(degree, word, retry);
+                *address = start + u64::from(left.map_or(position, |left| left.position(position)));
                 prefetch(indices, *address as usize);
             }
             for (walk, (at, address)) in at.iter_mut().zip(&*addresses).enumerate() {

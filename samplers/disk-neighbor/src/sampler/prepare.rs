@@ -137,7 +137,7 @@ impl HopSampler for Sampler<'_> {
         self.locate()?;
         let Self { shared, reader, buffers: Buffers { relabel, rows: csr, picks: scratch, .. }, .. } = self;
         let Hop { picks, first, num_dst, .. } = hop;
-        picks.begin(block, num_dst, csr[first..].iter().map(|row| row.range()))?;
+        picks.begin(block, num_dst, csr[first..].iter().map(|row| picks.count(row.range())))?;
         let rows = HopRows {
             nodes: &relabel.nodes()[first..],
             keys: shared.dataset.topology.draw_keys().map(|keys| &**keys),

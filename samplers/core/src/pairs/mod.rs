@@ -1,0 +1,159 @@
+//! Mini-batches of pairs: positives, negatives, their end nodes, and the edges that are not sampled beside them.
+
+use std::ops::Range;
+
+use morphgl_graph_store::Topology;
+use morphgl_registry::{BatchId, HostBatch, PairSeeds, PairSettings, Result};
+
+use crate::{Epochs, Order, Relabel};
+use negatives::Negatives;
+
+pub use excluded::{Excluded, ExcludedRow};
+pub use rows::{HostRows, ReadRows};
+
+mod excluded;
+mod negatives;
+mod rows;
+
+/// The pairs of an operator, and what their negatives are drawn from; shared by its workers.
+#[derive(Debug)]
+pub struct Pairs {
+    seeds: PairSeeds,
+    negatives: Negatives,
+}
+
+impl Pairs {
+    /// The pairs `seeds` of a graph with the offsets and draw keys of `topology`, whose other arrays are not read; `seed` is that of
+    /// all randomness.
+    ///
+    /// # Errors
+    ///
+    /// More negatives per positive than [`MAX_FANOUT`](crate::MAX_FANOUT); negatives by degree in a graph without edges.
+    ///
+    /// # Complexity
+    ///
+    /// O(1); in a reordered graph O(nodes) time and 4 bytes per node; for negatives by degree O(nodes) time and 12 bytes per node.
+    pub fn new(topology: &Topology, seeds: &PairSeeds, seed: u64) -> Result<Self> {
+        let negatives = Negatives::new(topology, seeds.settings(), seed)?;
+        Ok(Self { seeds: seeds.clone(), negatives })
+    }
+
+    /// How mini-batches are made of them.
+    pub fn settings(&self) -> &PairSettings {
+        self.seeds.settings()
+    }
+}
+
+/// The pairs of one mini-batch after another, in the same memory: the part of a worker.
+#[derive(Debug, Default)]
+pub struct PairBatch {
+    /// The positives of the whole mini-batch.
+    positives: Vec<[u32; 2]>,
+    /// The negatives that are drawn next: their indices, and the nodes whose rows say whether they are edges.
+    drawn: Vec<u32>,
+    destinations: Vec<u32>,
+    relabel: Relabel,
+    seeds: Vec<u32>,
+    excluded: Excluded,
+}
+
+impl PairBatch {
+    /// Draws the pairs of a share of the mini-batch `batch.id`, a range of its positives, and sets them in `batch`. Positions behind
+    /// the last positive are left out. `order` is the worker's copy, replaced when the epoch changes.
+    ///
+    /// # Errors
+    ///
+    /// An epoch has no such mini-batch, or it has no positive at these positions; rows cannot be read.
+    ///
+    /// # Complexity
+    ///
+    /// O(pairs) expected, and the rows of the positives' end nodes: a binary search in each where they are sorted, else all of
+    /// them. With edges avoided, so for the rows of the negatives' destinations.
+    pub fn draw(
+        &mut self,
+        pairs: &Pairs,
+        epochs: &Epochs,
+        share: Range<usize>,
+        order: &mut Option<Order>,
+        rows: &mut impl ReadRows,
+        batch: &mut HostBatch,
+    ) -> Result<()> {
+        let id = batch.id;
+        let whole = epochs.positions(id, 0..usize::MAX)?;
+        let share = epochs.positions(id, share)?;
+        let share = share.start - whole.start..share.end - whole.start;
+        let chosen = epochs.seeds(id, 0..usize::MAX, order)?;
+        self.positives.clear();
+        self.positives.extend(chosen.iter().map(|&pair| pairs.seeds.ends()[pair as usize]));
+        let settings = *pairs.settings();
+        let batch_pairs = batch.pairs.get_or_insert_default();
+        batch_pairs.num_positives = share.len();
+        let ends = &mut batch_pairs.ends;
+        ends.clear();
+        ends.extend_from_slice(&self.positives[share.clone()]);
+        self.draw_negatives(pairs, id, share.start, ends, rows)?;
+        self.relabel.start(std::mem::take(&mut self.seeds));
+        self.relabel.locals(ends.as_flattened_mut());
+        self.seeds = self.relabel.finish();
+        if settings.exclude {
+            self.excluded.set(&self.positives, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the negatives of the positives in `ends`, the first of which is the positive `first` of the whole mini-batch.
+    fn draw_negatives(
+        &mut self,
+        pairs: &Pairs,
+        id: BatchId,
+        first: usize,
+        ends: &mut Vec<[u32; 2]>,
+        rows: &mut impl ReadRows,
+    ) -> Result<()> {
+        let Self { positives, drawn, destinations, .. } = self;
+        let (settings, num_positives) = (pairs.settings(), ends.len());
+        let count = settings.negatives as usize;
+        for i in 0..num_positives {
+            ends.extend(std::iter::repeat_n(ends[i], count));
+        }
+        let negatives = &mut ends[num_positives..];
+        drawn.clear();
+        drawn.extend(0..negatives.len() as u32);
+        for attempt in 0..PairSettings::MAX_TRIES {
+            for &i in &*drawn {
+                let (positive, number) = (first + i as usize / count, i % settings.negatives);
+                negatives[i as usize][1] = pairs.negatives.draw(id, positives, positive, number, attempt);
+            }
+            if !settings.avoid_edges || drawn.is_empty() {
+                break;
+            }
+            destinations.clear();
+            destinations.extend(drawn.iter().map(|&i| negatives[i as usize][1]));
+            let (mut kept, sorted) = (0, rows.are_sorted());
+            let mut tested = 0;
+            rows.read_rows(destinations, &mut |i, _, row| {
+                debug_assert_eq!(i, tested, "rows in order");
+                tested += 1;
+                let source = negatives[drawn[i] as usize][0];
+                let is_edge = if sorted { row.binary_search(&source).is_ok() } else { row.contains(&source) };
+                drawn[kept] = drawn[i];
+                kept += usize::from(is_edge);
+            })?;
+            drawn.truncate(kept);
+        }
+        Ok(())
+    }
+
+    /// The seeds: the end nodes of the pairs drawn last, each once, by first appearance.
+    pub fn seeds(&self) -> &[u32] {
+        &self.seeds
+    }
+
+    /// The edges that the mini-batch drawn last leaves out; none where its settings do not exclude any.
+    pub fn excluded(&self) -> &Excluded {
+        &self.excluded
+    }
+}
+
+#[cfg(test)]
+mod tests;
