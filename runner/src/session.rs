@@ -13,6 +13,7 @@ pub(crate) mod options;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod run_dir;
+pub(crate) mod systems;
 pub(crate) mod trained;
 pub(crate) mod trainers;
 pub(crate) mod what_if;
@@ -37,7 +38,9 @@ use self::data::Source;
 use self::measure::{Planned, Wanted};
 use self::options::batch::MiniBatches;
 use self::run_dir::Configured;
-use crate::{RunContext, Shares};
+use self::systems::Applied;
+use crate::RunContext;
+use crate::usage::Usage;
 
 /// A dataset and what is asked for, in a context. Sessions work beside each other in one process.
 #[derive(Debug, Clone)]
@@ -84,19 +87,25 @@ impl Session {
         Ok(self)
     }
 
-    /// Opens the dataset, builds the operators, measures every phase on this machine, and plans; one trainer at each place, and all
-    /// together where that is asked for.
+    /// Opens the dataset, builds the operators, measures every phase on this machine, and plans; one trainer at each place, all
+    /// together, and devices with roles, of which the choice of plan may leave one.
     ///
     /// # Errors
     ///
     /// Options or a dataset that do not fit, too little memory, a failing operator; each names the option or file and the cure.
     pub fn plan(&self) -> anyhow::Result<Measured> {
-        let own = self.on_its_machine()?;
+        let (own, _) = self.here()?;
         let (dataset, config) = own.planned().open(&own.context)?;
         let split = own.config.planning.split.allowed(None, &own.context)?;
-        let roles = config.operators.transferring.is_none();
-        let wanted = Wanted { evaluates: true, group: Some(Shares::default()), roles, split, ..Wanted::default() };
-        let config = crate::JobConfig { every_device: true, roles, ..config };
+        let shares = Some(own.config.training.shares.unwrap_or_default());
+        let (group, roles) = match own.config.training.plan {
+            PlanChoice::Auto | PlanChoice::File(_) => (shares, config.operators.transferring.is_none()),
+            PlanChoice::Unified => (shares, false),
+            PlanChoice::Factored => (None, true),
+            PlanChoice::Strategy(_) => (None, false),
+        };
+        let wanted = Wanted { evaluates: true, group, roles, split, ..Wanted::default() };
+        let config = crate::JobConfig { every_device: group.is_some() || roles, roles, ..config };
         own.planned().measure(&own.context, &dataset, config, wanted)
     }
 
@@ -106,7 +115,7 @@ impl Session {
     ///
     /// As [`Session::plan`].
     pub fn measure(&self) -> anyhow::Result<Measured> {
-        let own = self.on_its_machine()?;
+        let (own, _) = self.here()?;
         let (dataset, config) = own.planned().open(&own.context)?;
         let wanted = Wanted { evaluates: true, links: true, ..Wanted::default() };
         own.planned().measure(&own.context, &dataset, config, wanted)
@@ -118,7 +127,12 @@ impl Session {
     ///
     /// As [`Session::plan`], and a run directory that cannot be written or holds a run.
     pub fn train(&self) -> anyhow::Result<RunResult> {
-        run::train(&self.on_its_machine()?.of_rank(false), None)
+        let (own, applied) = self.here()?;
+        if let Some(applied) = applied {
+            self.context.line(format_args!("as {}: {}", applied.system.name, applied.options()));
+            applied.left_out.iter().for_each(|what| self.context.remark(what));
+        }
+        run::train(&own.of_rank(false), None)
     }
 
     /// Goes on with the run in this directory from its last checkpoint, by its own options: the result is bit for bit that of
@@ -130,6 +144,38 @@ impl Session {
     /// A directory without a run, or another dataset than the run's; as [`Session::train`].
     pub fn resume(&self, dir: &Path) -> anyhow::Result<RunResult> {
         run::train(&self.on_machine_of(dir)?.of_rank(true), Some(dir))
+    }
+
+    /// The session on its machine, with the options of the system that it is to be like.
+    ///
+    /// # Errors
+    ///
+    /// A described machine, or a system, that does not exist or does not fit the other options.
+    pub(crate) fn here(&self) -> anyhow::Result<(Self, Option<Applied>)> {
+        let mut own = self.on_its_machine()?;
+        let Some(name) = self.config.planning.as_system.as_deref() else { return Ok((own, None)) };
+        let system = systems::named(name)?;
+        if self.like.is_some() || self.context.ranks().is_some() {
+            return Err(Usage::error(format!(
+                "--as {name}: neither with --config nor under MPI; leave one of the two out"
+            )));
+        }
+        let mut config = own.config.clone();
+        let applied = system.apply(&mut config, own.batch(), &own.context)?;
+        own.config = config;
+        Ok((own, Some(applied)))
+    }
+
+    /// The same session, like no system.
+    pub(crate) fn like_no_system(&self) -> Self {
+        let mut own = self.clone();
+        own.config.planning.as_system = None;
+        own
+    }
+
+    /// The choice among plans.
+    pub(crate) fn choice(&self) -> &PlanChoice {
+        &self.config.training.plan
     }
 
     /// The part of this session that one rank of several does: a part of the threads and of the memory; rank 0 alone writes files.

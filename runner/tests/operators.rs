@@ -21,6 +21,7 @@ fn the_registered_keys_are_these() {
     wanted.extend(["Transferring_CPU_SimHost", "Transferring_PCIe+SIM_SimGather", "Transferring_PCIe_SimDma"]);
     wanted.extend(["Training_CPU_SimLedger", "Training_SIM_Ledger"]);
     wanted.extend(["Transferring_PCIe+Peer+SIM_SimCopy", "Transferring_CPU+PCIe_SimHostGather"]);
+    wanted.extend(["Transferring_PCIe+SIM_SimDmaGather"]);
     if cfg!(feature = "cuda") {
         wanted.extend(["Batching_CUDA+PCIe_Neighbor", "Batching_CUDA+PCIe_Shadow", "Batching_CUDA+PCIe_Walk"]);
         wanted.extend(["Training_CUDA_Native", "Transferring_PCIe_Dma"]);

@@ -56,8 +56,9 @@ const KEYS: [&str; 6] = [
 ];
 
 /// Operators of a described machine in which its host takes part, which no variable simulates.
-const OF_A_HOST: [&str; 3] = [
+const OF_A_HOST: [&str; 4] = [
     "Transferring_CPU+PCIe_SimHostGather: it is of a described machine; give --machine to plan or train",
+    "Transferring_PCIe+SIM_SimDmaGather: it is of a described machine; give --machine to plan or train",
     "Transferring_CPU_SimHost: it is of a described machine; give --machine to plan or train",
     "Training_CPU_SimLedger: it is of a described machine; give --machine to plan or train",
 ];

@@ -21,6 +21,7 @@ mod reorder;
 mod reproduce;
 mod screen;
 mod show;
+mod systems;
 mod train;
 
 use std::process::ExitCode;

@@ -13,14 +13,15 @@ use serde_json::json;
 
 use super::profile::session;
 use super::show;
-use super::{Invocation, Outcome};
+use super::{Invocation, Outcome, systems};
 use crate::recorder::predicted_roles;
 use crate::session::durations::ManualDurations;
 use crate::session::machine;
 use crate::session::report;
+use crate::session::systems::{Beside, LIST};
 use crate::session::what_if::{self, Changed};
-use crate::session::{Measured, PlanningOptions};
-use crate::usage::OrUsage;
+use crate::session::{Measured, PlanChoice, PlanningOptions};
+use crate::usage::{OrUsage, Usage};
 use crate::{
     Factored, Partitioner, Plans, Problem, Profile, RunContext, Scheduler, Simulated, SplitPlan, Unified,
     predicted_timeline,
@@ -32,6 +33,8 @@ use crate::{
   morphgl plan --machine eight-v100               a machine that is described, not measured: eight V100 on two switches
   morphgl plan products --machine mine.toml --report plan.html   on a machine described in a file
   morphgl plan --machine list                     the machines that come with MorphGL
+  morphgl plan --as gnnlab --machine eight-v100   as a system of the papers would, beside our best plan
+  morphgl plan --as list                          the systems, and the options that each sets
   morphgl plan --profile cora-profile.json        from a profile saved by `morphgl profile --save`
   morphgl plan --profile p.json --threads 16      as if the machine had 16 cores
   morphgl plan --profile p.json --what-if 'CPU*2' --what-if 'CPU*2,PCIe*2'   with a device on PCIe
@@ -79,8 +82,12 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
     if args.planned.machine.as_deref().is_some_and(|machine| machine.as_os_str() == "list") {
         return Ok(Outcome::new(morphgl_sim::list(), machine::list_json()));
     }
+    if args.planned.as_system.as_deref() == Some(LIST) {
+        return Ok(systems::list());
+    }
     let machine = args.planned.machine.as_deref().map(machine::named).transpose()?;
     let notice = machine.as_ref().map(|described| format!("{}\n", machine::notice(described, false)));
+    let (mut choice, mut beside) = (PlanChoice::Auto, None);
     type Planned = (Option<Profile>, Problem, Plans, Option<Unified>, Option<Factored>, Option<SplitPlan>);
     let (profile, problem, plans, unified, factored, split): Planned = if let Some(durations) = &args.durations {
         let problem = durations.problem(args.planned.limits.options()).or_usage("--durations")?;
@@ -93,16 +100,30 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
         let plans = Scheduler::schedule(&problem)?;
         (Some(profile), problem, plans, None, None, None)
     } else {
-        let measured = session(&args.planned, context.clone(), call).plan()?;
+        let session = session(&args.planned, context.clone(), call);
+        let (own, applied) = session.here()?;
+        refuse_of_several(args, own.choice())?;
+        let measured = session.plan()?;
+        if let Some(applied) = applied {
+            choice = own.choice().clone();
+            beside = Some(Beside::new(applied, &measured, &session.like_no_system().plan()?)?);
+        }
         let Measured { profile, problem, plans, unified, factored, split, .. } = measured;
         (Some(profile), problem, plans, unified.transpose()?, factored.transpose()?, split.transpose()?)
     };
-    let best = plans.chosen();
+    let best = &match (&choice, &unified, &factored) {
+        (PlanChoice::Unified, Some(unified), _) => unified.leading_plan(),
+        (PlanChoice::Factored, _, Some(factored)) => factored.plan.clone(),
+        _ => choice.choose(None, &plans, &problem)?,
+    };
     let rows = what_if::changed(&problem, best, &args.what_if)?;
     let mut text = notice.clone().unwrap_or_default();
-    text += &format!("{plans}\nplan: {best}\n");
+    let of_several = matches!(choice, PlanChoice::Unified | PlanChoice::Factored);
+    if !of_several {
+        text += &format!("{plans}\nplan: {best}\n");
+    }
     text += &profile.iter().flat_map(|p| &p.selections).map(|s| format!("{s}\n")).collect::<String>();
-    if best.memory.host + best.memory.device + best.memory.sampler > 0 {
+    if !of_several && best.memory.host + best.memory.device + best.memory.sampler > 0 {
         let [host, device, sampler] = [best.memory.host, best.memory.device, best.memory.sampler].map(show::bytes);
         let sampler = match best.memory.sampler {
             0 => String::new(),
@@ -117,6 +138,7 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
     text += &unified.iter().map(|unified| format!("{unified}\n")).collect::<String>();
     text += &factored.iter().map(|factored| format!("{factored}\n")).collect::<String>();
     text += &split.iter().map(|split| format!("{split}\n")).collect::<String>();
+    text += &beside.iter().map(|beside| format!("\n{}", beside.text())).collect::<String>();
     let simulated = match &machine {
         Some(machine) => Simulated::of(context.on_machine(machine.clone())?.registry()),
         None => Simulated::of(context.registry()),
@@ -126,7 +148,8 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
         let (count, where_to) = (HumanCount(best.num_batches() as u64), where_to.unwrap_or_default());
         // Devices with roles, where they are the fastest.
         let others = unified.iter().map(|unified| unified.epoch_seconds).fold(best.prediction.epoch_seconds, f64::min);
-        let roles = factored.as_ref().filter(|factored| factored.epoch_seconds() < others);
+        let asked = matches!(choice, PlanChoice::Factored);
+        let roles = factored.as_ref().filter(|factored| asked || factored.epoch_seconds() < others);
         let (what, timeline) = match roles {
             Some(factored) => ("factored".to_string(), predicted_roles(factored, &simulated)),
             None => (best.strategy.to_string(), predicted_timeline(best, &simulated)),
@@ -158,8 +181,21 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
         rows.iter().map(|c| json!({ "change": c.change, "speed_up": c.speed_up, "plan": c.plan })).collect();
     Ok(Outcome::new(
         text,
-        json!({ "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile, "unified": unified, "factored": factored, "layer_split": split, "machine": machine }),
+        json!({ "as": beside.as_ref().map(Beside::json), "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile, "unified": unified, "factored": factored, "layer_split": split, "machine": machine }),
     ))
+}
+
+/// Refuses what is made of the plan of one trainer, where several are asked for.
+fn refuse_of_several(args: &Args, choice: &PlanChoice) -> Result<()> {
+    let of_several = matches!(choice, PlanChoice::Unified | PlanChoice::Factored);
+    let given = [("--output", args.output.is_some()), ("--what-if", !args.what_if.is_empty())];
+    match given.into_iter().find(|(_, given)| of_several && *given) {
+        Some((option, _)) => {
+            let why = format!("{option}: it is of plans of one trainer, and --as asks for --plan {choice}");
+            Err(Usage::error(format!("{why}; leave one of the two out")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// What the changes give, one line each.

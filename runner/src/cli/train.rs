@@ -8,7 +8,7 @@ use clap::{ArgMatches, CommandFactory, Parser};
 
 use super::{Invocation, Outcome};
 use crate::RunContext;
-use crate::session::{Session, SessionConfig};
+use crate::session::{Session, SessionConfig, systems};
 use crate::usage::Usage;
 
 #[derive(Debug, Parser)]
@@ -21,6 +21,7 @@ use crate::usage::Usage;
   morphgl train products --fanouts 15,10,5 --run runs/products --patience 5
   morphgl train papers --memory 64GiB --cache inclusion:24GiB   from disk, hot rows cached
   morphgl train --machine a100 --run runs/simulated         in simulated time on a described machine; learns nothing
+  morphgl train --as salient --machine a100                 by the plan and operators of SALIENT
   morphgl train --config runs/1/config.toml --run runs/2    trains as an earlier run did
   morphgl train --resume runs/products                      goes on after an interruption, a crash or a power failure
   morphgl train --resume runs/products --epochs 100         trains a run that is done for more epochs
@@ -106,6 +107,9 @@ pub(crate) fn refuse_options(matches: &ArgMatches) -> anyhow::Result<()> {
 }
 
 pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome> {
+    if args.config.planning.as_system.as_deref() == Some(systems::LIST) {
+        return Ok(super::systems::list());
+    }
     let training = &args.config.training;
     let (limit, bucket) = (training.time_limit, training.gradient_bucket);
     let context = RunContext::of_ranks(call.process, call.stop.clone(), call.observer(), limit, bucket)?;

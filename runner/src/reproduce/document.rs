@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::mechanisms::MECHANISMS;
 use super::row::{How, Row};
+use crate::session::systems::SYSTEMS;
 
 /// The paper's name of a row, with its title.
 pub(crate) fn name_of(row: &Row) -> String {
@@ -40,6 +41,27 @@ degree; seeds per mini-batch are divided by the same factor, and counts multipli
             mechanism.paper,
             code(mechanism.code),
             mechanism.ours
+        ));
+    }
+    line(format_args!(
+        "\n## Systems by name\n\n`morphgl plan --as NAME` says what a system would do on this machine, or on a described one, beside our best plan; `morphgl train \
+--as NAME` trains so. A name stands for options: who samples, gathers and trains names the operators, and `--cache` is set where an \
+operator of the machine has a cache (described machines have none). Options that contradict them are refused. The table is \
+[`runner/src/session/systems/table.rs`](../runner/src/session/systems/table.rs).\n\n\
+| `--as` | system | paper | what it does | samples, gathers, trains | sets | ours differs |\n|---|---|---|---|---|---|---|\n"
+    ));
+    for system in SYSTEMS {
+        let options: Vec<String> =
+            system.options().iter().map(|(option, value)| format!("`{option} {value}`")).collect();
+        line(format_args!(
+            "| `{}` | {} | {} | {} | {} | {} | {} |\n",
+            system.name,
+            system.title,
+            system.paper,
+            system.does,
+            system.steps.words().join(", "),
+            options.join(" "),
+            system.differs
         ));
     }
     for (letter, title, rows) in papers {

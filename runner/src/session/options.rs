@@ -68,6 +68,10 @@ pub struct PlanningOptions {
     /// MorphGL (`morphgl plan --machine list`; docs/machines.md). Nothing is learned on it
     #[arg(help_heading = "Mini-batches and machine", long, value_name = "FILE|NAME")]
     pub machine: Option<PathBuf>,
+    /// Plans and trains as a system of the papers does, for example gnnlab: its plan, operators, buffer, caches and shares are set, and
+    /// options that contradict them are refused. `morphgl plan --as list` prints the systems, and what each sets (docs/papers.md)
+    #[arg(help_heading = "Mini-batches and machine", id = "as_system", long = "as", value_name = "NAME")]
+    pub as_system: Option<String>,
     /// Approximate time budget of profiling, in seconds [default: about an epoch, 3 at most; where an epoch takes longer than
     /// that, choosing among training operators comes on top]
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]

@@ -1,7 +1,6 @@
 //! The copies from the host and from another device, the gather on the device, and the host's own mini-batches.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::{
@@ -10,20 +9,26 @@ use morphgl_registry::{
 };
 use morphgl_sim::{Device, DeviceDescription, MachineDescription, SimBatch, Stream, Work, gather_features};
 
-use crate::{COPY_KEY, DMA_KEY, GATHER_KEY, HOST_GATHER_KEY, HOST_KEY};
+use crate::{COPY_KEY, DMA_KEY, GATHER_KEY};
 
 /// State of an operator.
 #[derive(Debug)]
-struct Transfers {
-    device: Device,
-    stream: Stream<()>,
+pub(crate) struct Transfers {
+    pub(crate) device: Device,
+    pub(crate) stream: Stream<()>,
     /// Source of missing features, if they are gathered.
-    dataset: Option<Arc<Dataset>>,
+    pub(crate) dataset: Option<Arc<Dataset>>,
 }
 
 impl Transfers {
     /// Refuses places other than from `from` to the device.
-    fn new(key: &Key, context: &TransferringContext, device: &Device, from: &Place, work: Work) -> Result<Self> {
+    pub(crate) fn new(
+        key: &Key,
+        context: &TransferringContext,
+        device: &Device,
+        from: &Place,
+        work: Work,
+    ) -> Result<Self> {
         check_places(key, context, [from, device.place()])?;
         Ok(Self::over(device, Stream::new(device, key, work, ())?, context))
     }
@@ -35,15 +40,12 @@ impl Transfers {
     }
 }
 
-/// Bytes of a node's id.
-const NODE_BYTES: usize = 4;
-
 /// Seconds in which rows of so many bytes are gathered for a device.
-type Seconds = fn(&MachineDescription, &DeviceDescription, f64, usize) -> f64;
+pub(crate) type Seconds = fn(&MachineDescription, &DeviceDescription, f64, usize) -> f64;
 
 impl Transfers {
     /// Gathers the features that a mini-batch on the device lacks; so many bytes of each row cross the link besides.
-    fn gather(&mut self, batch: MiniBatch, id_bytes: usize, seconds: Seconds) -> Result<Handle<MiniBatch>> {
+    pub(crate) fn gather(&mut self, batch: MiniBatch, id_bytes: usize, seconds: Seconds) -> Result<Handle<MiniBatch>> {
         let mut ours = SimBatch::on(&self.device, &batch)?.clone();
         // The clone shares the slot: make it the only reference.
         drop(batch);
@@ -72,7 +74,7 @@ fn check_places(key: &Key, context: &TransferringContext, [from, to]: [&Place; 2
     Ok(())
 }
 
-fn matrix(dataset: &Option<Arc<Dataset>>) -> Option<&FeatureMatrix> {
+pub(crate) fn matrix(dataset: &Option<Arc<Dataset>>) -> Option<&FeatureMatrix> {
     dataset.as_ref()?.features.as_ref()
 }
 
@@ -112,39 +114,6 @@ impl Transferring for SimDma {
     }
 }
 
-/// Phase Transferring within the host of a described machine, `Transferring_CPU_SimHost`: it moves nothing and takes no time.
-#[derive(Debug)]
-pub struct SimHost {
-    /// Source of missing features, if they are gathered.
-    dataset: Option<Arc<Dataset>>,
-}
-
-impl SimHost {
-    /// Builds the operator; the context's options are ignored.
-    ///
-    /// # Errors
-    ///
-    /// Places other than the host.
-    pub fn new(context: &TransferringContext) -> Result<Self> {
-        let TransferringContext { dataset, from, to, gather, .. } = context;
-        if [from, to] != [&Place::Host; 2] {
-            let message = format!("it goes from host to host, not from {from} to {to}; give these places");
-            return Err(Error::setting(HOST_KEY, message));
-        }
-        Ok(Self { dataset: (*gather && dataset.features.is_some()).then(|| Arc::clone(dataset)) })
-    }
-}
-
-impl Transferring for SimHost {
-    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
-        let mut batch = batch.into_host()?;
-        if let (None, Some(matrix)) = (&batch.features, matrix(&self.dataset)) {
-            gather_features(&mut batch, matrix);
-        }
-        Ok(Handle::ready(MiniBatch::Host(batch), Duration::ZERO))
-    }
-}
-
 /// Phase Transferring of mini-batches sampled on the simulated accelerator, `Transferring_PCIe+SIM_SimGather`.
 #[derive(Debug)]
 pub struct SimGather(Transfers);
@@ -163,30 +132,6 @@ impl SimGather {
 impl Transferring for SimGather {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
         self.0.gather(batch, 0, MachineDescription::gathering)
-    }
-}
-
-morphgl_registry::submit! { crate::HOST_GATHER }
-
-/// Phase Transferring of mini-batches sampled on the accelerator of a described machine, `Transferring_CPU+PCIe_SimHostGather`: the host
-/// gathers (NeutronOrch §3.1, Case 2).
-#[derive(Debug)]
-pub struct SimHostGather(Transfers);
-
-impl SimHostGather {
-    /// Builds the operator on a device; the context's options are ignored.
-    ///
-    /// # Errors
-    ///
-    /// As [`SimGather::new`].
-    pub fn new(context: &TransferringContext, device: &Device) -> Result<Self> {
-        Transfers::new(&HOST_GATHER_KEY, context, device, device.place(), Work::TransferringDevice).map(Self)
-    }
-}
-
-impl Transferring for SimHostGather {
-    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
-        self.0.gather(batch, NODE_BYTES, MachineDescription::host_gathering)
     }
 }
 

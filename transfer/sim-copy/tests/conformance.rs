@@ -6,7 +6,8 @@ use morphgl_conformance::transferring::{run, run_from};
 use morphgl_registry::{Build, Place};
 use morphgl_sim::{Config, Device, SimBatch, available};
 use morphgl_transferring_sim_copy::{
-    COPY, COPY_KEY, DMA, GATHER, GATHER_KEY, HOST_GATHER, HOST_GATHER_KEY, SimCopy, SimDma, SimGather, SimHostGather,
+    COPY, COPY_KEY, DMA, DMA_GATHER, GATHER, GATHER_KEY, HOST_GATHER, HOST_GATHER_KEY, SimCopy, SimDma, SimDmaGather,
+    SimGather, SimHostGather,
 };
 
 /// The device of all operators here.
@@ -20,6 +21,13 @@ fn device() -> &'static Device {
 fn the_copy_from_the_host() {
     let mut description = available(DMA);
     description.build = Build::Transferring(|c| Ok(Box::new(SimDma::new(c, device())?)));
+    run(&description);
+}
+
+#[test]
+fn the_copy_without_features_and_the_gather() {
+    let mut description = available(DMA_GATHER);
+    description.build = Build::Transferring(|c| Ok(Box::new(SimDmaGather::new(c, device())?)));
     run(&description);
 }
 

@@ -133,7 +133,7 @@ impl<'a> MiniBatches<'a> {
     }
 
     /// The name of the kind of sampling: the one given, or that of the run, or by neighbours.
-    fn kind(self) -> &'a str {
+    pub(crate) fn kind(self) -> &'a str {
         let of_run = self.run.map(|run| run.sampling.kind());
         self.options.sampler.as_deref().or(of_run).unwrap_or(SamplingSpec::NEIGHBOR.name)
     }

@@ -8,6 +8,9 @@ use crate::sufficient::{RESERVE_PARTS, Sizes, with_reserve};
 use crate::usage::Usage;
 use crate::{JobConfig, Limits, memory, values, words};
 
+/// Maximum length of the ready queue, where none is given.
+const BUFFER: u16 = 10;
+
 /// The limits of a plan.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Limits")]
@@ -21,16 +24,21 @@ pub struct LimitOptions {
     /// the model, a topology that is not cached by parts, and other caches come on top of it [default: with a cache to plan nine tenths of what is free, else no limit]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub device_memory: Option<u64>,
-    /// Maximum length of the ready queue: mini-batches that wait for training
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
-    pub buffer: u16,
+    /// Maximum length of the ready queue: mini-batches that wait for training [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub buffer: Option<u16>,
 }
 
 impl LimitOptions {
     /// The limits of a plan for another machine: those of the options alone.
     pub(crate) fn options(&self) -> Limits {
         let Self { memory, device_memory, buffer } = *self;
-        Limits { ready: buffer.into(), host_bytes: memory, device_bytes: device_memory, ..Limits::default() }
+        Limits {
+            ready: buffer.unwrap_or(BUFFER).into(),
+            host_bytes: memory,
+            device_bytes: device_memory,
+            ..Limits::default()
+        }
     }
 
     /// Memory limit of this process in bytes, `held` of which are in use.

@@ -1,6 +1,7 @@
 //! Which plan is trained by: the best plan, the best plan of a strategy, or a plan from a file.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -44,6 +45,18 @@ impl FromStr for PlanChoice {
             Some(strategy) => Self::Strategy(strategy),
             None => Self::File(PathBuf::from(s)),
         })
+    }
+}
+
+impl fmt::Display for PlanChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Unified => f.write_str("unified"),
+            Self::Factored => f.write_str("factored"),
+            Self::Strategy(strategy) => strategy.fmt(f),
+            Self::File(path) => path.display().fmt(f),
+        }
     }
 }
 
