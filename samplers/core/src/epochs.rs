@@ -39,6 +39,11 @@ impl Epochs {
         Self { seeds: seeds.clone(), batch_size, shuffle, seed, orders: Mutex::default() }
     }
 
+    /// The seeds, or the pairs.
+    pub fn seed_set(&self) -> &SeedSet {
+        &self.seeds
+    }
+
     /// Number of seeds, or of pairs.
     pub fn num_seeds(&self) -> usize {
         self.seeds.num_examples()

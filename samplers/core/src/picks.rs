@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use morphgl_registry::{BatchId, Block, Error, Fanout, NeighborSettings, Pick, Result};
 
+use crate::pairs::ExcludedRow;
 use crate::stream::Row;
 use crate::uniform::{PickScratch, pick_uniform};
 use crate::weighted::{count_positive, pick_weighted};
@@ -68,6 +69,28 @@ impl<'a> Picks<'a> {
             Some(weights) => pick_weighted(&self.row(draw_key), &weights[edges], out, scratch),
             None => pick_uniform(&self.row(draw_key), edges.len() as u32, out, scratch),
         }
+    }
+
+    /// Number of neighbours that are picked of a row that loses edges.
+    pub fn count_left(&self, row: ExcludedRow<'_>) -> u64 {
+        let max = self.fanout.take(row.degree.into());
+        self.by_weight().map_or(max, |weights| row.count_positive(weights, max))
+    }
+
+    /// As [`Picks::pick`], of a row that loses edges: positions among those that are left ([`ExcludedRow::position`]).
+    ///
+    /// # Panics
+    ///
+    /// As [`Picks::pick`].
+    pub fn pick_left(&self, draw_key: u32, row: ExcludedRow<'_>, out: &mut [u32], scratch: &mut PickScratch) {
+        let Some(all) = self.by_weight() else {
+            return pick_uniform(&self.row(draw_key), row.degree, out, scratch);
+        };
+        let mut weights = std::mem::take(&mut scratch.weights);
+        weights.clear();
+        weights.extend(row.edges().map(|edge| all[edge as usize]));
+        pick_weighted(&self.row(draw_key), &weights, out, scratch);
+        scratch.weights = weights;
     }
 
     /// Begins a block of `num_dst` destination nodes, the last of which are expanded and have `counts` neighbours each

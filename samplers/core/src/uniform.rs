@@ -26,6 +26,8 @@ pub struct PickScratch {
     /// Times and positions of the best candidates of a weighted pick. A time is positive, so its bits sort as it does.
     // Invariant: empty between two weighted picks.
     pub(crate) nearest: BinaryHeap<(u64, u32)>,
+    /// Weights of the edges that are left of a row.
+    pub(crate) weights: Vec<f32>,
 }
 
 /// Fills `out` with positions in `0..degree`, each at most once, ascending.

@@ -2,7 +2,7 @@
 
 use morphgl_platform::direct::Fetch;
 use morphgl_row_cache::AdjacencyCache;
-use morphgl_sampler_core::{PickScratch, Picks};
+use morphgl_sampler_core::{Excluded, PickScratch, Picks};
 
 use crate::offsets::CsrRow;
 use crate::stats::Hits;
@@ -14,6 +14,8 @@ pub(crate) struct HopRows<'a> {
     /// Draw keys of all nodes, where the graph was reordered.
     pub(crate) keys: Option<&'a [u32]>,
     pub(crate) csr: &'a [CsrRow],
+    /// The edges that are left out of the graph.
+    pub(crate) excluded: &'a Excluded,
     /// Offsets of the rows, one more than rows, from 0.
     pub(crate) indptr: &'a [u32],
     /// Global ids of the neighbours.
@@ -46,7 +48,14 @@ pub(crate) fn pick(
             continue;
         }
         let out = &mut rows.picked[range.clone()];
-        picks.pick(rows.keys.map_or(node, |keys| keys[node as usize]), csr.range(), out, &mut scratch.row);
+        let key = rows.keys.map_or(node, |keys| keys[node as usize]);
+        match rows.excluded.get(node) {
+            None => picks.pick(key, csr.range(), out, &mut scratch.row),
+            Some(left) => {
+                picks.pick_left(key, left, out, &mut scratch.row);
+                out.iter_mut().for_each(|position| *position = left.position(*position));
+            }
+        }
         if let Some(weights) = picks.weights {
             let weights = &weights[csr.range()];
             let to = rows.weights[range].iter_mut();

@@ -12,6 +12,7 @@ mod rows;
 mod sampler;
 mod slopes;
 mod stats;
+mod whole_rows;
 
 pub use options::Options;
 pub use sampler::DiskNeighbor;
@@ -32,6 +33,7 @@ pub const DESCRIPTION: Description = Description::new(
     At::Host,
     Build::Batching(|context| Ok(Box::new(DiskNeighbor::new(context)?))),
 )
+.taking_pairs()
 .interchangeable()
 .with_options(&options::SPECS)
 .with_counters(&[DISK_READS, DISK_BYTES, CACHE_REQUESTS, CACHE_HITS]);

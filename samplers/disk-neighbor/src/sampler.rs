@@ -12,7 +12,7 @@ use morphgl_registry::{
     Batching, BatchingContext, BatchingWorker, CacheCurve, Error, HostBatch, NeighborSettings, Result, SeedSet,
     TargetValues,
 };
-use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
+use morphgl_sampler_core::{Epochs, Pairs, check_host, check_limits, weight_sum};
 
 use crate::DESCRIPTION;
 use crate::caches::{Caches, Counted, check_memory};
@@ -26,9 +26,10 @@ use prepare::Worker;
 
 mod prepare;
 
-/// Bytes of a seed in the orders, the labels and its targets' rows.
-fn bytes_per_seed(dataset: &Dataset) -> u64 {
-    Epochs::BYTES_A_SEED + 8 + 4 * dataset.target_dim() as u64
+/// Bytes of the orders of two epochs, and of the seeds with their labels and targets, which pairs do not have.
+fn bytes_of_seeds(dataset: &Dataset, seeds: &SeedSet) -> u64 {
+    let known = if seeds.pairs().is_some() { 0 } else { 8 + 4 * dataset.target_dim() as u64 };
+    seeds.num_examples() as u64 * (Epochs::BYTES_A_SEED + known)
 }
 
 /// Phase Batching by neighbour sampling of a graph on disk, `Batching_CPU+Disk_Neighbor`.
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) num_nodes: u32,
     known: OfSeeds,
     pub(crate) epochs: Epochs,
+    /// The pairs, where the seeds are pairs.
+    pub(crate) pairs: Option<Pairs>,
 }
 
 impl DiskNeighbor {
@@ -79,7 +82,6 @@ impl DiskNeighbor {
         let start = Instant::now();
         let BatchingContext { dataset, seeds, settings, gather, place, .. } = context;
         check_host(place)?;
-        DESCRIPTION.check_seeds(seeds)?;
         let hops = settings.neighbor()?.clone();
         let weights = dataset.topology.weights();
         if weights.is_some_and(|w| w.is_mapped()) {
@@ -98,7 +100,9 @@ impl DiskNeighbor {
         // Invalid settings are refused before any pass over a file.
         check_limits(num_nodes as usize, weights.is_some(), || 0, seeds, settings)?;
         let by_node = u64::from(weights.is_some()) + u64::from(dataset.topology.draw_keys().is_some());
-        let fixed = seeds.nodes().len() as u64 * bytes_per_seed(dataset) + 4 * by_node * u64::from(num_nodes);
+        let by_node =
+            4 * by_node + seeds.pairs().map_or(0, |pairs| Pairs::bytes_per_node(&dataset.topology, pairs.settings()));
+        let fixed = bytes_of_seeds(dataset, seeds) + by_node * u64::from(num_nodes);
         check_memory(&options, settings, num_nodes, fixed, files.features.as_ref().map(|rows| rows.unit))?;
         let counted = match options.cache {
             CachePolicy::By(kind @ (PolicyKind::PreSample { epochs } | PolicyKind::Smoothed { epochs })) => {
@@ -115,6 +119,7 @@ impl DiskNeighbor {
         let (offsets, largest) = Offsets::load(&files.indptr, files.indices.len, &mut reader, keep)?;
         check_limits(num_nodes as usize, weights.is_some(), || largest, seeds, settings)?;
         let weight_sums = weights.map(|weights| weight_sums(&files, weights, &mut reader)).transpose()?;
+        let pairs = seeds.pairs().map(|pairs| Pairs::new(&dataset.topology, pairs, settings.seed)).transpose()?;
         let known = OfSeeds::read(&files, dataset, seeds, &mut reader)?;
         let caches = if matches!(offsets, Offsets::Ram { .. }) {
             let graph =
@@ -143,6 +148,7 @@ impl DiskNeighbor {
             num_nodes,
             known,
             epochs: Epochs::new(seeds, settings),
+            pairs,
         })))
     }
 
@@ -155,10 +161,11 @@ impl DiskNeighbor {
     /// caches.
     pub fn num_bytes(&self) -> u64 {
         let shared = &*self.0;
-        let seeds = shared.epochs.num_seeds() as u64;
+        let seeds = bytes_of_seeds(&shared.dataset, shared.epochs.seed_set());
+        let pairs = shared.pairs.as_ref().map_or(0, Pairs::num_bytes);
         let sums = shared.weight_sums.as_ref().map_or(0, |s| 4 * s.len() as u64);
         let keys = shared.dataset.topology.draw_keys().map_or(0, |keys| 4 * keys.len() as u64);
-        shared.offsets.num_bytes() + shared.caches.num_bytes() + seeds * bytes_per_seed(&shared.dataset) + sums + keys
+        shared.offsets.num_bytes() + shared.caches.num_bytes() + seeds + pairs + sums + keys
     }
 
     /// The I/O method: threads, too, once a worker was refused io_uring.
@@ -223,7 +230,7 @@ impl OfSeeds {
         let labels = files.labels.as_ref().filter(|_| dataset.labels.is_some());
         let targets = files.targets.as_ref().filter(|_| dataset.targets.is_some());
         let mut known = Self::default();
-        if labels.is_none() && targets.is_none() {
+        if seeds.pairs().is_some() || labels.is_none() && targets.is_none() {
             return Ok(known);
         }
         known.nodes = seeds.nodes().to_vec();

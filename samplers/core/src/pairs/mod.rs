@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use morphgl_graph_store::Topology;
-use morphgl_registry::{BatchId, HostBatch, PairSeeds, PairSettings, Result};
+use morphgl_registry::{BatchId, HostBatch, NegativeDistribution, PairSeeds, PairSettings, Result};
 
 use crate::{Epochs, Order, Relabel};
 use negatives::Negatives;
@@ -36,6 +36,18 @@ impl Pairs {
     pub fn new(topology: &Topology, seeds: &PairSeeds, seed: u64) -> Result<Self> {
         let negatives = Negatives::new(topology, seeds.settings(), seed)?;
         Ok(Self { seeds: seeds.clone(), negatives })
+    }
+
+    /// Bytes of what negatives are drawn from.
+    pub fn num_bytes(&self) -> u64 {
+        self.negatives.num_bytes()
+    }
+
+    /// Bytes per node of what such negatives are drawn from.
+    pub fn bytes_per_node(topology: &Topology, settings: &PairSettings) -> u64 {
+        let drawn = settings.negatives > 0;
+        let keys = if drawn && topology.draw_keys().is_some() { 4 } else { 0 };
+        keys + if drawn && settings.distribution == NegativeDistribution::Degree { 12 } else { 0 }
     }
 
     /// How mini-batches are made of them.

@@ -39,6 +39,11 @@ impl Negatives {
         Ok(Self { seed, num_nodes: topology.num_nodes() as u32, distribution, of_key, by_degree })
     }
 
+    pub(crate) fn num_bytes(&self) -> u64 {
+        let by_degree = self.by_degree.as_ref().map_or(0, |by| 8 * by.sums.len() + 4 * by.guide.len());
+        (by_degree + 4 * self.of_key.as_ref().map_or(0, Vec::len)) as u64
+    }
+
     /// Draws negative `number` of the positive at `positive` of the whole mini-batch `batch`, which has these `positives`, for the
     /// `attempt`-th time.
     pub(crate) fn draw(

@@ -5,9 +5,7 @@ use std::ops::Range;
 use morphgl_platform::prefetch_early;
 use morphgl_registry::Fanout;
 
-use crate::{
-    Excluded, LANES, Lanes, MAX_LANES_FANOUT, NeighborCheck, PickScratch, Picks, pick_uniform_lanes, pick_weighted,
-};
+use crate::{Excluded, LANES, Lanes, MAX_LANES_FANOUT, NeighborCheck, PickScratch, Picks, pick_uniform_lanes};
 
 /// Indices in a cache line.
 const LINE: usize = 16;
@@ -63,8 +61,6 @@ pub(crate) struct Scratch {
     positions: Vec<u32>,
     /// Rows that lose edges: the index of each, and the range of its addresses.
     losing: Vec<(usize, Range<usize>)>,
-    /// Weights of the edges that are left of one of them.
-    weights: Vec<f32>,
 }
 
 /// Consecutive rows.
@@ -110,9 +106,7 @@ impl<'a> RowPicker<'a> {
 
     #[cold]
     fn count_left(&self, index: usize) -> u64 {
-        let row = self.without().row(index);
-        let max = self.picks.fanout.take(row.degree.into());
-        self.picks.by_weight().map_or(max, |weights| row.count_positive(weights, max))
+        self.picks.count_left(self.without().row(index))
     }
 
     /// The edges that are left out: there are some where a row has an index among those that lose edges.
@@ -211,7 +205,7 @@ impl<'a> RowPicker<'a> {
 
     /// Picks row by row: for large fanouts, for -1, and by weight.
     fn pick_rows(&self, rows: CsrRows<'_>, addresses: &mut [u64], scratch: &mut Scratch) {
-        let Scratch { row: picking, positions, losing, weights, .. } = scratch;
+        let Scratch { row: picking, positions, losing, .. } = scratch;
         for (csr, edges) in rows.iter() {
             let row = self.begin(csr, &edges, losing);
             let out = &mut addresses[edges];
@@ -220,13 +214,9 @@ impl<'a> RowPicker<'a> {
                 continue;
             }
             positions.resize(out.len(), 0);
-            match (csr.excluded(), self.picks.by_weight()) {
-                (Some(index), Some(all)) => {
-                    weights.clear();
-                    weights.extend(self.without().row(index).edges().map(|edge| all[edge as usize]));
-                    pick_weighted(&self.picks.row(row.key), weights, positions, picking);
-                }
-                _ => self.picks.pick(row.key, row.range(), positions, picking),
+            match csr.excluded() {
+                None => self.picks.pick(row.key, row.range(), positions, picking),
+                Some(index) => self.picks.pick_left(row.key, self.without().row(index), positions, picking),
             }
             for (address, &position) in out.iter_mut().zip(&*positions) {
                 *address = row.start + u64::from(position);

@@ -9,13 +9,16 @@ use morphgl_registry::{
     BatchFeatures, BatchId, BatchingWorker, Block, CACHE_HITS, CACHE_REQUESTS, Counters, DISK_BYTES, DISK_READS, Error,
     Handle, HostBatch, MiniBatch, Result,
 };
-use morphgl_sampler_core::{Hop, HopSampler, Order, Relabel, check_threads, host_batch, sample_hops};
+use morphgl_sampler_core::{
+    Excluded, Hop, HopSampler, Order, PairBatch, Relabel, check_threads, host_batch, sample_hops,
+};
 
 use super::Shared;
 use crate::expand::{HopRows, Scratch, pick};
 use crate::graph::check_nodes;
 use crate::offsets::{self, CsrRow};
 use crate::stats::Hits;
+use crate::whole_rows::{self, WholeRows};
 
 /// One worker, with its own buffers and reader.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(crate) struct Worker {
     order: Option<Order>,
     reader: Reader,
     buffers: Buffers,
+    pairs: PairBatch,
+    rows: whole_rows::Scratch,
 }
 
 #[derive(Debug, Default)]
@@ -47,7 +52,8 @@ impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, threads: usize) -> Result<Self> {
         check_threads(threads)?;
         let reader = shared.reader()?;
-        Ok(Self { shared, order: None, reader, buffers: Buffers::default() })
+        let (buffers, pairs, rows) = Default::default();
+        Ok(Self { shared, order: None, reader, buffers, pairs, rows })
     }
 }
 
@@ -59,19 +65,31 @@ impl BatchingWorker for Worker {
         recycled: Option<MiniBatch>,
     ) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
-        let seeds = self.shared.epochs.seeds(id, share, &mut self.order)?;
+        let Self { shared, order, reader, buffers, pairs, rows } = self;
         let mut batch = HostBatch { id, ..host_batch(recycled) };
-        let before = self.reader.stats();
-        let outcome = prepare(&self.shared, &mut self.reader, &mut self.buffers, seeds, &mut batch);
-        outcome.map_err(|e| Error { context: id.to_string(), ..e })?;
+        let before = reader.stats();
+        let in_batch = |e| Error { context: id.to_string(), ..e };
+        let seeds = match &shared.pairs {
+            None => {
+                batch.pairs = None;
+                shared.epochs.seeds(id, share, order)?
+            }
+            Some(drawn) => {
+                let mut rows = WholeRows { shared, reader, scratch: rows };
+                pairs.draw(drawn, &shared.epochs, share, order, &mut rows, &mut batch).map_err(in_batch)?;
+                pairs.seeds()
+            }
+        };
+        let outcome = prepare(shared, reader, buffers, (seeds, pairs.excluded()), &mut batch);
+        outcome.map_err(in_batch)?;
         let took = start.elapsed();
-        self.shared.count(|counts| {
+        shared.count(|counts| {
             counts.batches += 1;
             counts.preparing += took;
         });
-        let read = self.reader.stats() - before;
-        let [rows, missed] = match (&batch.features, &self.shared.caches.features) {
-            (Some(_), Some(_)) => [batch.input_nodes.len() as u64, self.buffers.fetches.len() as u64],
+        let read = reader.stats() - before;
+        let [rows, missed] = match (&batch.features, &shared.caches.features) {
+            (Some(_), Some(_)) => [batch.input_nodes.len() as u64, buffers.fetches.len() as u64],
             _ => [0, 0],
         };
         let counted = Counters::NONE
@@ -83,17 +101,18 @@ impl BatchingWorker for Worker {
     }
 }
 
-/// Samples the mini-batch `batch.id` of `seeds`; reuses the memory of `batch`, not its content.
+/// Samples the mini-batch `batch.id` of `seeds` from the graph without the edges `excluded`; reuses the memory of `batch`, not its content.
 fn prepare(
     shared: &Shared,
     reader: &mut Reader,
     buffers: &mut Buffers,
-    seeds: &[u32],
+    (seeds, excluded): (&[u32], &Excluded),
     batch: &mut HostBatch,
 ) -> Result<()> {
     let weights = shared.dataset.topology.weights().map(|w| &**w);
-    let mut sampler = Sampler { shared, reader, buffers, degrees: Vec::new() };
+    let mut sampler = Sampler { shared, excluded, reader, buffers, degrees: Vec::new() };
     sample_hops(&mut sampler, &shared.hops, shared.seed, weights, seeds, None, batch)?;
+    excluded.set_degrees(weights, &batch.input_nodes, &mut batch.degrees);
     shared.known.set(seeds, batch);
     gather(shared, reader, &mut buffers.fetches, batch)
 }
@@ -101,6 +120,7 @@ fn prepare(
 /// Hops of one mini-batch: offsets and neighbours are read from the dataset's files.
 struct Sampler<'w> {
     shared: &'w Shared,
+    excluded: &'w Excluded,
     reader: &'w mut Reader,
     buffers: &'w mut Buffers,
     degrees: Vec<f32>,
@@ -135,13 +155,18 @@ impl HopSampler for Sampler<'_> {
 
     fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()> {
         self.locate()?;
-        let Self { shared, reader, buffers: Buffers { relabel, rows: csr, picks: scratch, .. }, .. } = self;
+        let Self { shared, excluded, reader, buffers: Buffers { relabel, rows: csr, picks: scratch, .. }, .. } = self;
         let Hop { picks, first, num_dst, .. } = hop;
-        picks.begin(block, num_dst, csr[first..].iter().map(|row| picks.count(row.range())))?;
+        let count = |(&node, row): (&u32, &CsrRow)| match excluded.get(node) {
+            None => picks.count(row.range()),
+            Some(left) => picks.count_left(left),
+        };
+        picks.begin(block, num_dst, relabel.nodes()[first..].iter().zip(&csr[first..]).map(count))?;
         let rows = HopRows {
             nodes: &relabel.nodes()[first..],
             keys: shared.dataset.topology.draw_keys().map(|keys| &**keys),
             csr: &csr[first..],
+            excluded,
             indptr: &block.indptr[first..],
             picked: &mut block.indices,
             weights: block.weights.as_deref_mut().unwrap_or_default(),
