@@ -584,3 +584,31 @@ fn given_rows_of_unchanged_parameters_give_exact_losses_on_the_device() {
         assert!(apart < 1e-5, "{kind}, {apart:e}: {:?} instead of {exact:?}", losses_of(&split));
     }
 }
+
+/// Systems of the papers are planned and trained by the operators and caches of a device.
+#[test]
+fn systems_by_name_take_the_operators_and_caches_of_the_device() {
+    let Some(bench) = bench() else { return };
+    let plan = |name: &'static str| {
+        let options = [&["plan"], &TRAIN[1..10], &["--profile-seconds", "0.1", "--threads=2", "--as", name]];
+        bench.json(&options.concat())["as"].clone()
+    };
+    for (name, batching, transferring, cache) in [
+        ("dgl", ON_DEVICE, HOST_GATHER, json!("none")),
+        ("salient", ON_HOST, DMA, Value::Null),
+        ("pagraph", ON_HOST, DMA_GATHER, json!("out-degree")),
+        ("ducati", ON_DEVICE, ZERO_COPY, Value::Null),
+        ("neutronorch-case-4", ON_DEVICE, ZERO_COPY, json!("presample:1")),
+    ] {
+        let own = plan(name);
+        let sets = &own["sets"];
+        let expected = (&batching.into(), &transferring.into(), &cache);
+        assert_eq!((&sets["--batching"], &sets["--transferring"], &sets["--cache"]), expected, "{name}");
+        assert!(own["left_out"].is_null() && own["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{own}");
+    }
+    let other = [&TRAIN[..], &["--as", "pagraph", "--cache", "in-degree"]].concat();
+    bench.misused(&other, &["--cache with --as pagraph", "out-degree"]);
+    let trained = bench.json(&[&TRAIN[..], &["--as", "pagraph", "--cache", "out-degree:1MiB"]].concat());
+    assert_eq!(trained["config"]["cache"], "out-degree", "with the size that is given");
+    assert_eq!(trained["plan"]["schedule"]["shares"][0]["keys"]["transferring"], DMA_GATHER);
+}

@@ -52,6 +52,10 @@ fn a_plan_is_printed_beside_our_best_one() {
             assert!(text.contains(words), "{words:?} is in {text}");
         }
     }
+    // Both are planned by the threads that are asked for.
+    let threads = ["--threads", "2", "--machine", "a100", "--as", "salient"];
+    let json = bench.json(&[&["plan"], &SMALL[..], &threads].concat());
+    assert!(number(&json["as"]["ratio"]) >= 1.0, "{}", json["as"]);
     let without = bench.json(&[&["plan"], &SMALL[..], &["--machine", "a100"]].concat());
     assert!(without["as"].is_null());
 }
