@@ -34,6 +34,31 @@ fn info_counts_self_loops() {
     }
 }
 
+/// Targets beside a graph, as `info` shows them; labels that are targets are refused with the option that reads them.
+#[test]
+fn targets_of_nodes() {
+    let bench = Bench::new();
+    fs::write(bench.path().join("e.txt"), "0 1\n1 2\n2 3\n").expect("room");
+    fs::write(bench.path().join("t.csv"), "id,mass,rare\n0,0.5,1\n2,,0\n3,,\n").expect("room");
+    let import = ["import", "edges", "e.txt", "-o", "set"];
+    let quantities = [&import[..], &["--labels", "t.csv", "--label-column", "mass"]].concat();
+    bench.refused(&quantities, &["t.csv, line 2: the label 0.5 is no class", "as targets, by --targets FILE"]);
+    bench.misused(&[&import[..], &["--target-columns", "mass"]].concat(), &["it is a column of --targets or --nodes"]);
+    let imported = bench.json(&[&import[..], &["--targets", "t.csv"]].concat());
+    let expected = serde_json::json!({"dim": 2, "names": ["mass", "rare"], "nodes": 2, "unknown": [3, 2]});
+    assert_eq!(imported["targets"], expected);
+    assert_eq!(bench.json(&["info", "set"])["targets"], expected);
+    let text = bench.text(&["info", "set", "--check"]);
+    assert!(text.contains("targets   2 per node (mass, rare), 2 nodes with any, 5 values unknown\n"), "{text}");
+    // They are carried by a reordered copy.
+    bench.text(&["reorder", "set", "-o", "copy"]);
+    assert_eq!(bench.json(&["info", "copy"])["targets"], expected);
+    bench.json(&[&import[..], &["--targets", "t.csv", "--target-columns", "rare", "--force"]].concat());
+    let found = Dataset::open(bench.path().join("set"), OpenOptions::default()).expect("a dataset");
+    assert_eq!(found.targets.as_ref().map(|t| (t.dim(), t.row(0)[0], t.is_known(1))), Some((1, 1.0, false)));
+    assert_eq!(bench.json(&["import", "edges", "e.txt", "-o", "bare"])["targets"], serde_json::Value::Null);
+}
+
 /// The refusal of edges between unknown nodes names the option, which leaves them out and counts them, as text and as JSON.
 #[test]
 fn nodes_that_a_table_does_not_list() {

@@ -131,5 +131,14 @@ pub(crate) fn label(field: &str) -> Parsed<i32> {
     whole.parse().ok().filter(|&l| l >= -1).ok_or_else(|| format!("the label {field:?} is not a class number"))
 }
 
+/// A target; nothing and NaN mean an unknown one.
+pub(crate) fn target(field: &str) -> Parsed<f32> {
+    if field.is_empty() {
+        return Ok(f32::NAN);
+    }
+    let value = real(field.as_bytes()).ok_or_else(|| format!("{field:?} is not a number"))?;
+    if value.is_infinite() { Err(format!("the target is {field}, not finite as f32")) } else { Ok(value) }
+}
+
 #[cfg(test)]
 mod tests;

@@ -285,6 +285,7 @@ impl<'a> Ingest<'a> {
             self.provenance("split_seed", shares.seed);
         }
         self.note_labels_of_splits()?;
+        self.note_targets_of_splits()?;
         if let (Some(random_features), false) = (&options.random_features, self.has("features")) {
             features::random(&mut self, &source, num_nodes, random_features)?;
             self.provenance("random_features_seed", random_features.seed);
@@ -334,7 +335,7 @@ impl<'a> Ingest<'a> {
 
     /// Notes the nodes of each split that have no label, and the classes that no training node has.
     fn note_labels_of_splits(&mut self) -> Result<()> {
-        if !self.has("labels") || self.splits.is_none() && self.options.split.is_none() {
+        if !self.has("labels") || !self.has_splits() {
             return Ok(());
         }
         let labels = self.array::<i32>("labels")?;
@@ -361,6 +362,11 @@ impl<'a> Ingest<'a> {
         Ok(())
     }
 
+    /// Whether there are splits, the source's or drawn.
+    fn has_splits(&self) -> bool {
+        self.splits.is_some() || self.options.split.is_some()
+    }
+
     fn has(&self, array: &str) -> bool {
         self.rows.iter().any(|(name, ..)| *name == array)
     }
@@ -370,13 +376,16 @@ impl<'a> Ingest<'a> {
         Ok(read_npy(&self.dir().join(format!("{name}.npy")), Load::Mmap)?.0)
     }
 
-    /// Nodes with a label; all of them where there are no labels.
+    /// Nodes with a label or a known target; all of them where there are neither labels nor targets.
     fn labelled(&self, num_nodes: u64) -> Result<Vec<u32>> {
-        if !self.has("labels") {
-            return Ok((0..num_nodes as u32).collect());
+        let nodes = 0..num_nodes as u32;
+        if !self.has("labels") && !self.has("targets") {
+            return Ok(nodes.collect());
         }
-        let labels = self.array::<i32>("labels")?;
-        Ok((0..).zip(labels.iter()).filter(|&(_, &l)| l >= 0).map(|(v, _)| v).collect())
+        let labels = self.has("labels").then(|| self.array::<i32>("labels")).transpose()?;
+        let is_known = self.has_known_targets()?;
+        let has_label = |v: u32| labels.as_ref().is_some_and(|labels| labels[v as usize] >= 0);
+        Ok(nodes.filter(|&v| has_label(v) || is_known.get(v as usize) == Some(&true)).collect())
     }
 }
 

@@ -152,8 +152,13 @@ impl<'z> ArrayReader<'z> {
         Ok(Segment { path: self.path.clone(), ty: self.ty, first, at, len, bytes })
     }
 
-    /// Passes at most `elements` elements as bytes to `decode`, whose `Err` says what is wrong with them.
-    fn chunks(&mut self, elements: u64, mut decode: impl FnMut(ElementType, &[u8]) -> Parsed<()>) -> Result<()> {
+    /// Passes at most `elements` elements as bytes to `decode`, whose `Err` says what is wrong with them; `cure` is the cure.
+    fn chunks(
+        &mut self,
+        elements: u64,
+        cure: &str,
+        mut decode: impl FnMut(ElementType, &[u8]) -> Parsed<()>,
+    ) -> Result<()> {
         let size = self.ty.size.max(1);
         let mut bytes = self.take(elements);
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -162,8 +167,7 @@ impl<'z> ArrayReader<'z> {
             buffer.resize(n.max(CHUNK), 0);
             let at = self.at;
             self.exact(&mut buffer[..n])?;
-            decode(self.ty, &buffer[..n])
-                .map_err(|what| Error::invalid(&self.path, Position::Byte(at), what, OTHER_ELEMENTS))?;
+            decode(self.ty, &buffer[..n]).map_err(|what| Error::invalid(&self.path, Position::Byte(at), what, cure))?;
             bytes -= n as u64;
         }
         self.buffer = buffer;
@@ -172,12 +176,12 @@ impl<'z> ArrayReader<'z> {
 
     /// Appends at most `elements` whole numbers to `out`.
     pub(crate) fn ints(&mut self, elements: u64, out: &mut Vec<i64>) -> Result<()> {
-        self.chunks(elements, |ty, bytes| ty.ints(bytes, out))
+        self.chunks(elements, OTHER_ELEMENTS, |ty, bytes| ty.ints(bytes, out))
     }
 
     /// Appends at most `elements` numbers to `out`.
     pub(crate) fn floats(&mut self, elements: u64, out: &mut Vec<f32>) -> Result<()> {
-        self.chunks(elements, |ty, bytes| ty.floats(bytes, out))
+        self.chunks(elements, OTHER_ELEMENTS, |ty, bytes| ty.floats(bytes, out))
     }
 
     /// All elements as class numbers.
@@ -187,7 +191,13 @@ impl<'z> ArrayReader<'z> {
             return invalid(&self.path, "labels that are no numbers but objects or text", cure);
         }
         let mut labels = vec![];
-        self.chunks(u64::MAX, |ty, bytes| {
+        let cure = match self.ty.kind {
+            Kind::Float => {
+                "give quantities as targets (--targets FILE, or an array named targets), or correct the array and save it again"
+            }
+            _ => OTHER_ELEMENTS,
+        };
+        self.chunks(u64::MAX, cure, |ty, bytes| {
             ty.labels(bytes, &mut labels).map_err(|what| format!("{what} (element {})", labels.len()))
         })?;
         Ok(labels)
@@ -248,7 +258,12 @@ impl<'z> ArrayReader<'z> {
                 (format!("there is no column {column}: there are {columns}"), format!("give {option} a number from 1"))
             }
             (&[_, columns], None) if columns != 1 => {
-                let one_hot = if option == "--label-column" { "; of one-hot labels save y.argmax(1)" } else { "" };
+                let one_hot = match option {
+                    "--label-column" => {
+                        "; of one-hot labels save y.argmax(1), and give several values or labels per node as targets (--targets FILE, or an array named targets)"
+                    }
+                    _ => "",
+                };
                 (
                     format!("an array of shape {:?}, where one value per node is expected", self.shape),
                     format!("read one of its columns by {option} 1 to {columns}{one_hot}"),

@@ -8,6 +8,7 @@
 //! | `weights` or `edge_weight` | a number of at least 0 per edge, in the order of the edges |
 //! | `features`, `x` or `feat` | `[N, dim]`: f16 and u8 are kept, all else becomes f32 |
 //! | `labels`, `label` or `y` | whole numbers, -1 or NaN for none |
+//! | `targets` | `[N]` or `[N, K]`: numbers, NaN for unknown ones |
 //! | `train`, `valid`, `test` | node ids, or masks of booleans or of 0 and 1; also as `train_idx`, `train_mask`, `val`, `val_mask`, … |
 //! | `train_edges`, `valid_edges`, `test_edges`, `valid_edges_negatives`, `test_edges_negatives` | `[pairs, 2]`: pairs of link prediction |
 //! | `node_ids` | ids the nodes have elsewhere |
@@ -25,6 +26,7 @@ use crate::archive::ArraySet;
 use crate::array_edges::{self, Scipy};
 use crate::files::invalid;
 use crate::ingest::features::push_array;
+use crate::ingest::nodes::Targets;
 use crate::splits::{self, Form, SplitNodes};
 use crate::{Format, Ingest, Options, Progress, RowContent};
 
@@ -34,7 +36,7 @@ pub struct NumpyOptions {
     /// Nodes that the rows of `indptr` and `indices` list; a scipy matrix says so itself. Default: the sources of a node's edges, as
     /// a dataset stores them.
     pub rows: Option<RowContent>,
-    /// Number of nodes. Default: the rows of `indptr`, of the features or of the labels; else the highest id plus one.
+    /// Number of nodes. Default: the rows of `indptr`, of the features, of the labels or of the targets; else the highest id plus one.
     pub num_nodes: Option<u64>,
 }
 
@@ -47,6 +49,7 @@ const SPLITS: [&[&str]; 3] = [
 const EDGES: &str = "indptr indices edge_index src dst weights edge_weight node_ids format shape data row col";
 const FEATURES: [&str; 3] = ["features", "x", "feat"];
 const LABELS: [&str; 3] = ["labels", "label", "y"];
+const TARGETS: [&str; 1] = ["targets"];
 
 /// Imports the arrays in `source`, a directory or an `.npz` file, into a dataset at `target`.
 ///
@@ -57,7 +60,7 @@ const LABELS: [&str; 3] = ["labels", "label", "y"];
 ///
 /// # Complexity
 ///
-/// O(E log E) time; `options.memory` bytes besides labels, splits and ids, which are held whole.
+/// O(E log E) time; `options.memory` bytes besides labels, targets, splits and ids, which are held whole.
 pub fn import(
     source: &Path,
     target: &Path,
@@ -85,6 +88,10 @@ pub fn import(
         let labels = array.labels_of(&options.nodes.columns.label)?;
         ingest.labels(&array.path, &labels, None)?;
     }
+    if let Some(mut array) = arrays.array_of(&TARGETS)? {
+        let targets = Targets::of_array(&mut array, options.nodes.columns.targets.as_deref())?;
+        ingest.targets(&array.path, targets)?;
+    }
     read_splits(&mut ingest, &mut arrays, num_nodes)?;
     for name in EdgeSplits::ARRAYS {
         let Some(mut array) = arrays.array_of(&[name])? else { continue };
@@ -108,7 +115,7 @@ pub fn import(
         ingest.node_ids(&array.path, &ids)?;
     }
     let is_known = |name: &str| {
-        let mut others = [&FEATURES[..], &LABELS].into_iter().chain(SPLITS).flatten();
+        let mut others = [&FEATURES[..], &LABELS, &TARGETS].into_iter().chain(SPLITS).flatten();
         EdgeSplits::ARRAYS.contains(&name)
             || EDGES.split(' ').any(|known| known == name)
             || others.any(|known| *known == name)
@@ -143,9 +150,9 @@ fn scipy(arrays: &mut ArraySet) -> Result<Option<Scipy>> {
     }
 }
 
-/// Number of rows of the features or labels.
+/// Number of rows of the features, labels or targets.
 fn rows_of_others(arrays: &mut ArraySet) -> Result<Option<u64>> {
-    for names in [&FEATURES, &LABELS] {
+    for names in [&FEATURES[..], &LABELS, &TARGETS] {
         if let Some(array) = arrays.array_of(names)? {
             return Ok(array.shape.first().copied());
         }

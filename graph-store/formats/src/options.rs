@@ -162,18 +162,21 @@ pub enum FeatureNorm {
 /// table with a column of ids belong to the nodes of these ids; else row `i` belongs to the node of the `i`-th lowest id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeFiles {
-    /// A table with any of columns of ids, labels, splits and features.
+    /// A table with any of columns of ids, labels, splits, features and targets.
     pub table: Option<PathBuf>,
     /// `[nodes, values]`, or a table whose columns are all features, except that of ids.
     pub features: Option<PathBuf>,
     /// `[nodes]`, or a table with a column of labels: class numbers, or names, which are numbered in their order.
     pub labels: Option<PathBuf>,
+    /// Real-valued targets: `[nodes]` or `[nodes, K]`, or a table whose columns are all targets, except that of ids. NaN or an empty
+    /// field is an unknown one, as are those of nodes without a row.
+    pub targets: Option<PathBuf>,
     /// Ids, or a mask of all nodes, which is known by its values: of training, validation and test nodes.
     pub splits: [Option<PathBuf>; 3],
     /// The columns of the tables.
     pub columns: NodeColumns,
     /// Treatment of ids that edges name and the node table does not list: the table of features, where that has ids; else `table`,
-    /// else `labels`. Default: refused where the nodes have features; else such nodes have no label.
+    /// else `labels`, else `targets`. Default: refused where the nodes have features; else such nodes have no label.
     pub unknown_nodes: Option<UnknownNodes>,
 }
 
@@ -225,9 +228,12 @@ pub struct NodeColumns {
     /// Features: names of one word and a number, such as `f0` and `feat_12`, but for words of ids, labels, splits, masks,
     /// weights and times (`label_2`). A name may be a range of numbers, `2-1434`, or a pattern, `f*`.
     pub features: Option<Vec<Column>>,
+    /// Targets, named as features are: of `NodeFiles::targets`, or else of `NodeFiles::table`; of a numpy array `[nodes, K]` their
+    /// numbers.
+    pub targets: Option<Vec<Column>>,
 }
 
-/// A seeded, uniform split of the labelled nodes (of all nodes where there are no labels).
+/// A seeded, uniform split of the nodes with a label or a known target (of all nodes where there are neither).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RandomSplit {
     /// Share of training nodes.

@@ -16,7 +16,7 @@ use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use morphgl_formats::edge_list::{self, Column, EdgeListOptions, Ids};
 use morphgl_formats::{NodeFiles, Options, Silent};
-use morphgl_graph_store::{Dataset, NodeNames};
+use morphgl_graph_store::{Dataset, NodeNames, TargetMatrix};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
@@ -81,6 +81,27 @@ fn edges_are_those_of_the_table() {
             assert!(support::edges(&found) == support::edges(&expected), "{}, {ids:?}", path.display());
             assert_eq!(found.node_ids.as_deref(), expected.node_ids.as_deref());
         }
+    }
+}
+
+#[test]
+fn targets_are_those_of_columns_and_lists() {
+    let dir = tempfile::tempdir().unwrap();
+    let edges =
+        batch(vec![("src", Arc::new(Int64Array::from(vec![0, 1]))), ("dst", Arc::new(Int64Array::from(vec![1, 2])))]);
+    let lists = (0..3).map(|i| Some([Some(i as f32), (i > 0).then_some(0.5)]));
+    let targets = batch(vec![
+        ("price", Arc::new(Float64Array::from(vec![Some(1.5), None, Some(-2.0)]))),
+        ("id", Arc::new(Int32Array::from(vec![2, 0, 1]))),
+        ("sold", Arc::new(BooleanArray::from(vec![Some(true), Some(false), None]))),
+        ("all", Arc::new(FixedSizeListArray::from_iter_primitive::<arrow_array::types::Float32Type, _, _>(lists, 2))),
+    ]);
+    let nan = f32::NAN;
+    let expected = TargetMatrix::new(vec![nan, 0.0, 1.0, 0.5, -2.0, nan, 2.0, 0.5, 1.5, 1.0, 0.0, nan], 4).unwrap();
+    for (edges, targets) in files(dir.path(), "e", &[edges]).into_iter().zip(files(dir.path(), "t", &[targets])) {
+        let nodes = NodeFiles { targets: Some(targets.clone()), ..NodeFiles::default() };
+        let found = import(&edges, &EdgeListOptions::default(), &Options { nodes, ..Options::default() }).unwrap();
+        assert_eq!(found.targets, Some(expected.clone()), "{}", targets.display());
     }
 }
 

@@ -219,7 +219,7 @@ fn arrays_that_do_not_fit_are_refused() {
         "y.npy: labels that are no numbers but objects or text; number them: numpy.unique(y, return_inverse=True)[1]; or write a table of ids and labels, for --labels",
     );
     pair().put("y", &[0i64; 30], Some(10)).check_refused(
-        "y.npy: an array of shape [3, 10], where one value per node is expected; read one of its columns by --label-column 1 to 10; of one-hot labels save y.argmax(1)",
+        "y.npy: an array of shape [3, 10], where one value per node is expected; read one of its columns by --label-column 1 to 10; of one-hot labels save y.argmax(1), and give several values or labels per node as targets (--targets FILE, or an array named targets)",
     );
     pair().raw("train_mask", "|b1", false, "(3, 2)", &[1; 6]).check_refused(
         "train_mask.npy: an array of shape [3, 2], where one value per node is expected; read one of its columns by --split-column 1 to 2",

@@ -8,7 +8,7 @@ use std::path::Path;
 use data::{failure, npy, write, write_gz, write_npz};
 use half::f16;
 use morphgl_formats::{Options, RandomSplit, Silent, ogb};
-use morphgl_graph_store::{Dataset, Dtype, FeatureView, OpenOptions};
+use morphgl_graph_store::{Dataset, Dtype, FeatureView, OpenOptions, TargetMatrix};
 use proptest::prelude::*;
 
 fn open(source: &Path, options: &Options) -> Dataset {
@@ -43,6 +43,22 @@ fn check_small(dataset: &Dataset) {
         (&dataset.splits.train[..], &dataset.splits.valid[..], &dataset.splits.test[..]),
         (&[0, 2][..], &[1][..], &[3][..])
     );
+}
+
+/// As in ogbn-proteins, a node has a label of each of several tasks, or none.
+#[test]
+fn labels_of_several_tasks_are_targets() {
+    let expected = TargetMatrix::new(vec![0.0, 1.0, 1.0, f32::NAN, 1.0, 1.0, f32::NAN, f32::NAN], 2).unwrap();
+    let tmp = tempfile::tempdir().unwrap();
+    small(tmp.path());
+    write_gz(&tmp.path().join("raw/node-label.csv.gz"), "0,1\n1,\n1.0,1\nnan,NaN\n");
+    let dataset = open(tmp.path(), &Options::default());
+    assert_eq!((dataset.targets.as_ref(), dataset.labels), (Some(&expected), None));
+    let tmp = tempfile::tempdir().unwrap();
+    small_binary(tmp.path(), true);
+    let labels = npy("<f4", "(4, 2)", &le![f32: 0.0, 1.0, 1.0, f32::NAN, 1.0, 1.0, f32::NAN, f32::NAN]);
+    write_npz(&tmp.path().join("raw/node-label.npz"), true, &[("node_label", labels)]);
+    assert_eq!(open(tmp.path(), &Options::default()).targets, Some(expected));
 }
 
 /// A dataset that `morphgl info --check` refuses is not written.
@@ -239,7 +255,9 @@ fn bad_tables_name_file_and_line() {
         ),
         ("raw/node-label", "0\n1\n9\n0\n", "node-label.csv.gz, line 3: the label 9 is out of range for 4 nodes"),
         ("raw/node-label", "0\n1\n", "node-label.csv.gz: 2 labels for 4 nodes"),
-        ("raw/node-label", "0,1\n1,0\n1,1\n0,0\n", "node-label.csv.gz, line 1: 2 columns, expected 1"),
+        ("raw/node-label", "0,1\n1,0\n1\n0,0\n", "node-label.csv.gz, line 3: 1 columns, expected 2"),
+        ("raw/node-label", "0,1\n1,inf\n1,1\n0,0\n", "node-label.csv.gz, line 2: column 2: the target is inf"),
+        ("raw/node-label", "0,1\n1,1\n0,0\n", "node-label.csv.gz: 3 labels for 4 nodes"),
         ("raw/num-node-list", "4\n4\n", "num-node-list.csv.gz: 2 node counts and 1 edge counts"),
         ("raw/num-node-list", "99999999999\n", "num-node-list.csv.gz: more than the"),
         ("split/time/test", "3\n4\n", "test.csv.gz, line 2: column 1: node 4 does not exist, there are 4"),
@@ -317,8 +335,8 @@ fn bad_binary_sets_name_the_array() {
         failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, what);
     }
     small_binary(tmp.path(), true);
-    write_npz(&tmp.path().join("raw/node-label.npz"), true, &[("node_label", npy("<f4", "(4, 2)", &[0; 32]))]);
-    failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, "labels of shape [4, 2]");
+    write_npz(&tmp.path().join("raw/node-label.npz"), true, &[("node_label", npy("<f4", "(4, 2, 1)", &[0; 32]))]);
+    failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, "targets of shape [4, 2, 1]");
     write_npz(&tmp.path().join("raw/node-label.npz"), true, &[("node_label", npy("<f4", "(3, 1)", &[0; 12]))]);
     failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, "3 labels for 4 nodes");
     let labels = npy("<f4", "(4, 1)", &le![f32: 0.0, 1.0, 77.0, 0.0]);

@@ -12,6 +12,7 @@ use crate::archive::Archive;
 use crate::csv_gz::{self, CsvReader, column, line_error};
 use crate::files::{DAMAGED, file_name, invalid};
 use crate::ingest::features::push_array;
+use crate::ingest::nodes::Targets;
 use crate::text::{LineError, Pairs, Scan};
 use crate::{EdgeSink, Format, Ingest, Options, Progress};
 use counts::{Counts, Renumber};
@@ -20,7 +21,7 @@ use counts::{Counts, Renumber};
 ///
 /// Read are `raw/edge`, `node-feat`, `node-label`, `num-node-list` and `num-edge-list` (each `.csv.gz`), or, where
 /// there is a `raw/data.npz`, that and `raw/node-label.npz`; and the one split in `split/`.
-/// Features and labels may be missing. A set of many graphs becomes the union of its graphs, without splits, since OGB
+/// Features and labels may be missing; labels of several tasks (proteins) become targets. A set of many graphs becomes the union of its graphs, without splits, since OGB
 /// splits the graphs then. Edges are stored as they are listed: OGB's loader adds the reverse edges of some sets (products
 /// among them), which [`Options::symmetrise`] does. `node_year` and edge features are not stored; the dataset's provenance
 /// says whether they exist.
@@ -69,9 +70,14 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     // Labels are read first: wrong counts show in them soonest.
     let label_path = file("node-label");
     if label_path.exists() {
-        let labels = column(label_path.clone(), ingest, csv_gz::label)?;
-        check_labels(&label_path, &labels, counts.num_nodes, |i| Position::Line(i as u64 + 1))?;
-        ingest.labels(&label_path, &labels, None)?;
+        match CsvReader::open(&label_path, "labels", ingest)?.width()? {
+            Some(tasks @ 2..) => text_targets(ingest, &label_path, tasks, counts.num_nodes)?,
+            _ => {
+                let labels = column(label_path.clone(), ingest, csv_gz::label)?;
+                check_labels(&label_path, &labels, counts.num_nodes, |i| Position::Line(i as u64 + 1))?;
+                ingest.labels(&label_path, &labels, None)?;
+            }
+        }
     }
 
     let mut table = CsvReader::open(&file("edge"), "edges", ingest)?;
@@ -181,6 +187,17 @@ fn expect_lines(table: &CsvReader<'_>, expected: u64, what: &str) -> Result<()> 
     Err(table.fault(lines.min(expected) + 1, format!("{lines} lines for {expected} {what}")))
 }
 
+/// Reads labels of several tasks, which are targets.
+fn text_targets(ingest: &mut Ingest<'_>, path: &Path, tasks: usize, num_nodes: u64) -> Result<()> {
+    let mut table = CsvReader::open(path, "targets", ingest)?;
+    let (mut targets, mut rows) = (Targets::default(), vec![]);
+    while table.rows(tasks, &mut rows, |line, out| csv_gz::fields(line, out, csv_gz::target))? {
+        rows.chunks_exact(tasks).for_each(|row| targets.push(row));
+    }
+    check_count(path, table.lines(), num_nodes)?;
+    ingest.targets(path, targets)
+}
+
 /// A class number cannot exceed the number of nodes: one that does is an id or a measurement.
 fn check_labels(path: &Path, labels: &[i32], num_nodes: u64, at: impl Fn(usize) -> Position) -> Result<()> {
     check_count(path, labels.len() as u64, num_nodes)?;
@@ -214,14 +231,15 @@ fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     if label_path.exists() {
         let mut label_archive = Archive::open(&label_path)?;
         let mut array = label_archive.array("node_label")?;
-        if !matches!(array.shape[..], [_] | [_, 1]) {
-            let what = format!("labels of shape {:?}: sets of several targets per node are not stored", array.shape);
-            return invalid(&array.path, what, "keep one column");
+        check_count(&array.path, array.shape.first().copied().unwrap_or(0), counts.num_nodes)?;
+        if matches!(array.shape[..], [_] | [_, 1]) {
+            let labels = array.labels()?;
+            check_labels(&array.path, &labels, counts.num_nodes, |i| Position::Element(i as u64))?;
+            ingest.labels(&label_path, &labels, None)?;
+        } else {
+            let targets = Targets::of_array(&mut array, None)?;
+            ingest.targets(&label_path, targets)?;
         }
-        check_count(&array.path, array.shape[0], counts.num_nodes)?;
-        let labels = array.labels()?;
-        check_labels(&array.path, &labels, counts.num_nodes, |i| Position::Element(i as u64))?;
-        ingest.labels(&label_path, &labels, None)?;
     }
     binary_edges(ingest, &mut archive, &counts)?;
     if archive.has("node_feat") {

@@ -10,8 +10,13 @@ use crate::text::Header;
 const MAX_ENTRIES: usize = 12;
 
 /// The columns that `columns` name, each once: by names, numbers, ranges of numbers (`2-9`) and patterns (`f*`). Patterns
-/// leave out the columns that are `taken`.
-pub(super) fn select(header: &Header, columns: &[Column], taken: &[usize]) -> Result<Vec<usize>, Fault> {
+/// leave out the columns that are `taken`; `option` is the command's option that `columns` come from.
+pub(crate) fn select(
+    header: &Header,
+    columns: &[Column],
+    taken: &[usize],
+    option: &'static str,
+) -> Result<Vec<usize>, Fault> {
     let mut is_selected = vec![false; header.names.len()];
     let mut selected = Vec::new();
     for column in columns {
@@ -22,8 +27,12 @@ pub(super) fn select(header: &Header, columns: &[Column], taken: &[usize]) -> Re
                 found += 1;
                 selected.extend((!std::mem::replace(&mut is_selected[index], true)).then_some(index));
             } else if !matching.is_pattern {
-                let what = format!("the column {} is read as ids, labels or a split", header.describe(index));
-                return Err((what, "leave it out of --feature-columns, or name another by its own option"));
+                let what = format!("the column {} is read as ids, labels, a split or targets", header.describe(index));
+                let cure = match option {
+                    "--target-columns" => "leave it out of --target-columns, or name another by its own option",
+                    _ => "leave it out of --feature-columns, or name another by its own option",
+                };
+                return Err((what, cure));
             }
         }
         if found == 0 {

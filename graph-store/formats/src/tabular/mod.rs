@@ -246,9 +246,10 @@ impl<'p> TableFile<'p> {
         self.header.index(column).or_else(|(what, cure)| invalid(&self.path, what, cure))
     }
 
-    /// The columns that options name, each once; those that are `taken` are refused, or left out of patterns.
-    pub(crate) fn select(&self, columns: &[Column], taken: &[usize]) -> Result<Vec<usize>> {
-        lists::select(&self.header, columns, taken).or_else(|(what, cure)| invalid(&self.path, what, cure))
+    /// The columns that options name, each once; those that are `taken` are refused, or left out of patterns; `option` is the
+    /// command's option that they come from.
+    pub(crate) fn select(&self, columns: &[Column], taken: &[usize], option: &'static str) -> Result<Vec<usize>> {
+        lists::select(&self.header, columns, taken, option).or_else(|(what, cure)| invalid(&self.path, what, cure))
     }
 
     /// The next rows of `columns`; `None` at the end.

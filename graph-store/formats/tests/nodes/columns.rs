@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{Case, nodes, notes};
 
-fn selected(text: &str) -> Option<Vec<Column>> {
+pub(super) fn selected(text: &str) -> Option<Vec<Column>> {
     let column = |t: &str| t.parse().map_or_else(|_| Column::Name(t.to_string()), Column::Number);
     Some(text.split(',').map(column).collect())
 }
@@ -158,7 +158,10 @@ fn wide_tables_have_short_messages_and_ranges() {
     assert!(error.starts_with("n.content: there is no column \"2-1435\": there are 1434, without names"), "{error}");
     case.options.nodes.columns.features = selected("1-1433");
     let error = case.import("12 31\n31 40\n").unwrap_err();
-    assert!(error.starts_with("n.content: the column 1 is read as ids, labels or a split; leave it out"), "{error}");
+    assert!(
+        error.starts_with("n.content: the column 1 is read as ids, labels, a split or targets; leave it out"),
+        "{error}"
+    );
     // Of many names as well.
     let names: Vec<String> = (0..1433).map(|i| format!("word{}x", i * 31)).collect();
     case.options.nodes =

@@ -7,6 +7,7 @@ mod classes;
 mod columns;
 mod gephi;
 mod masks;
+mod targets;
 mod unknown;
 
 use std::path::{Path, PathBuf};

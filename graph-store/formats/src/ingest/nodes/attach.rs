@@ -1,4 +1,4 @@
-//! Assigns the rows of node files to nodes, and writes features, labels and splits.
+//! Assigns the rows of node files to nodes, and writes features, labels, targets and splits.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::tabular::lists::{NAMED, counted, first_of};
 use crate::{Ingest, UnknownNodes};
 
 /// The node of each row of a file.
-enum RowNodes {
+pub(super) enum RowNodes {
     /// Row `i` belongs to node `i`.
     InOrder,
     /// Row `i` belongs to the `i`-th of these nodes; `u32::MAX` for none.
@@ -30,7 +30,7 @@ impl RowNodes {
     }
 
     /// The values of rows in the order of the nodes, `default` for nodes without a row.
-    fn by_node<T: Clone>(&self, rows: impl IntoIterator<Item = T>, default: T, num_nodes: u64) -> Vec<T> {
+    pub(super) fn by_node<T: Clone>(&self, rows: impl IntoIterator<Item = T>, default: T, num_nodes: u64) -> Vec<T> {
         let mut values = vec![default; num_nodes as usize];
         for (row, value) in rows.into_iter().enumerate() {
             if let Some(node) = self.node(row) {
@@ -56,8 +56,9 @@ impl FirstColumn {
         if repeats || known != num_nodes || num_nodes < RECOGNISED {
             return Ok(());
         }
-        let what = "the first column has the id of every node once, and would be a feature";
-        invalid(path, what, format!("read it as ids by {}, or as a feature by {}", self.as_ids, self.as_features))
+        let Self { noun, as_ids, as_values, .. } = self;
+        let what = format!("the first column has the id of every node once, and would be a {noun}");
+        invalid(path, what, format!("read it as ids by {as_ids}, or as a {noun} by {as_values}"))
     }
 }
 
@@ -75,7 +76,10 @@ impl Ingest<'_> {
         }
         let index = NodeIndex::of(self, num_nodes)?;
         let mut splits = None;
-        for NodeTable { path, rows, keys, first_column, labels, splits: parts, features, lone_ids, .. } in tables {
+        for table in tables {
+            let NodeTable {
+                path, rows, keys, first_column, labels, splits: parts, features, targets, lone_ids, ..
+            } = table;
             if splits::is_either(&lone_ids, num_nodes) {
                 return invalid(&path, EITHER, WHICH_FILE);
             }
@@ -87,7 +91,7 @@ impl Ingest<'_> {
                     let is_node_table = node_table.as_ref() == Some(&path);
                     let drop_unknown = self.drops_unknown_nodes() && !is_node_table;
                     // In a list of training nodes, one that repeats is trained on as often.
-                    let is_list = features.is_none() && labels.is_none();
+                    let is_list = features.is_none() && labels.is_none() && targets.is_none();
                     let trains = parts.as_ref().is_some_and(|parts| parts.iter().all(|&part| part == TRAIN));
                     let nodes = index.nodes(&path, keys, num_nodes, (drop_unknown, is_list && trains))?;
                     let unknown = nodes.iter().filter(|&&node| node == u32::MAX).count();
@@ -115,6 +119,9 @@ impl Ingest<'_> {
                     self.note(format!("{unlabelled} of {num_nodes} nodes have no label"));
                 }
                 self.labels(&path, &labels, None)?;
+            }
+            if let Some(targets) = targets {
+                self.write_targets(&path, targets, &nodes, num_nodes)?;
             }
             if let Some(parts) = parts {
                 let (_, splits) = splits.get_or_insert((path, [const { Vec::new() }; 3]));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use morphgl_graph_store::Result;
 
-use super::FeatureColumns;
+use super::{FeatureColumns, targets};
 use crate::files::{file_name, invalid};
 use crate::tabular::lists::{listed, numbers, split_number};
 use crate::tabular::{TableFile, boolean};
@@ -17,6 +17,7 @@ pub(super) enum FileRole {
     Table,
     Features,
     Labels,
+    Targets,
     Split(u8),
 }
 
@@ -58,6 +59,9 @@ pub(super) struct TableColumns {
     /// Masks of training, validation and test nodes.
     pub(super) masks: [Option<usize>; 3],
     pub(super) features: Vec<usize>,
+    pub(super) targets: Vec<usize>,
+    /// Names of the targets, where columns have names.
+    pub(super) target_names: Option<Vec<String>>,
     /// Names of the features.
     pub(super) feature_columns: Option<FeatureColumns>,
     /// Whether the only column of a split's file has no name that says what it holds: ids or a mask.
@@ -67,7 +71,8 @@ pub(super) struct TableColumns {
 impl TableColumns {
     /// Columns that are read as something other than features.
     fn others(&self) -> Vec<usize> {
-        [self.id, self.label, self.split].into_iter().chain(self.masks).flatten().collect()
+        let single = [self.id, self.label, self.split].into_iter().chain(self.masks).flatten();
+        single.chain(self.targets.iter().copied()).collect()
     }
 
     pub(super) fn all(&self) -> Vec<usize> {
@@ -87,6 +92,8 @@ impl TableColumns {
 /// Chooses the columns of a table; what is unclear is an error.
 pub(super) fn choose(file: &TableFile<'_>, role: FileRole, ingest: &Ingest<'_>) -> Result<TableColumns> {
     let (header, options) = (&file.header, &ingest.options().nodes.columns);
+    // Then --target-columns are those of that file.
+    let has_targets = ingest.options().nodes.targets.is_some();
     let index = |column: &Option<Column>, known: &[&str]| match column {
         Some(column) => file.index(column).map(Some),
         None => Ok(header.find(known)),
@@ -118,8 +125,26 @@ pub(super) fn choose(file: &TableFile<'_>, role: FileRole, ingest: &Ingest<'_>) 
             }
         }
         FileRole::Features => chosen.features = features(file, options, &chosen, |_| true)?,
+        FileRole::Targets => {
+            chosen.targets = match &options.targets {
+                Some(columns) => file.select(columns, &chosen.others(), targets::OPTION)?,
+                None => chosen.unread(width),
+            };
+            if chosen.targets.is_empty() {
+                let what = format!("no column of targets: there are {}", columns_of(file));
+                return invalid(&file.path, what, "name them by --target-columns, and that of ids by --id-column");
+            }
+        }
         FileRole::Table => {
-            chosen.label = index(&options.label, LABEL)?;
+            let columns = options.targets.as_ref().filter(|_| !has_targets);
+            let taken: Vec<usize> = chosen.id.into_iter().collect();
+            chosen.targets = columns.map_or(Ok(vec![]), |columns| file.select(columns, &taken, targets::OPTION))?;
+            // A column of targets may have a name that labels have.
+            let is_label = |&i: &usize| LABEL.contains(&header.names[i].as_str()) && !chosen.targets.contains(&i);
+            chosen.label = match &options.label {
+                Some(column) => Some(file.index(column)?),
+                None => (0..width).filter(|_| header.named).find(is_label),
+            };
             chosen.split = index(&options.split, SPLIT)?;
             if chosen.split.is_none() {
                 chosen.masks = MASKS.map(|names| header.find(names));
@@ -129,13 +154,16 @@ pub(super) fn choose(file: &TableFile<'_>, role: FileRole, ingest: &Ingest<'_>) 
             chosen.features = features(file, options, &chosen, is_default)?;
             let unknown = chosen.unread(width);
             let is_index = |i: &usize| header.named && INDEX.contains(&header.names[*i].as_str());
-            if options == &NodeColumns::default() && !unknown.iter().all(is_index) {
+            let mut named = options.clone();
+            named.targets.take_if(|_| has_targets);
+            if named == NodeColumns::default() && !unknown.iter().all(is_index) {
                 return refuse(file, &chosen, &unknown);
             }
         }
     }
     let name = |&i: &usize| if header.named { file.names[i].trim().to_string() } else { (i + 1).to_string() };
     let names = chosen.features.iter().map(name).collect();
+    chosen.target_names = header.named.then(|| chosen.targets.iter().map(name).collect());
     chosen.feature_columns = Some(FeatureColumns { names, are_named: header.named });
     Ok(chosen)
 }
@@ -149,7 +177,7 @@ fn features(
     is_default: impl Fn(usize) -> bool,
 ) -> Result<Vec<usize>> {
     match &options.features {
-        Some(columns) => file.select(columns, &chosen.others()),
+        Some(columns) => file.select(columns, &chosen.others(), "--feature-columns"),
         None => Ok(chosen.unread(file.header.names.len()).into_iter().filter(|&i| is_default(i)).collect()),
     }
 }
@@ -169,7 +197,8 @@ fn refuse(file: &TableFile<'_>, chosen: &TableColumns, unknown: &[usize]) -> Res
     let what =
         format!("the columns are {}, of which not all are known: {}", columns_of(file), listed(&file.header, unknown));
     let mut cure =
-        "say by --id-column, --label-column, --split-column and --feature-columns which ones are read".to_string();
+        "say by --id-column, --label-column, --split-column, --target-columns and --feature-columns which ones are read"
+            .to_string();
     let known = numbers(&chosen.features);
     if !known.is_empty() && known.len() < 40 {
         cure += &format!("; --feature-columns {known} leaves the others out");
@@ -226,6 +255,10 @@ pub(super) fn note_columns(ingest: &mut Ingest<'_>, file: &TableFile<'_>, chosen
     if !chosen.features.is_empty() {
         let (families, count) = (listed(&file.header, &chosen.features), chosen.features.len());
         parts.push(format!("{families}: {count} feature{}", if count == 1 { "" } else { "s" }));
+    }
+    if !chosen.targets.is_empty() {
+        let (families, count) = (listed(&file.header, &chosen.targets), chosen.targets.len());
+        parts.push(format!("{families}: {count} target{}", if count == 1 { "" } else { "s" }));
     }
     let unread = chosen.unread(file.header.names.len());
     let unread =

@@ -77,7 +77,11 @@ impl Labels {
         match (self.fault, self.classes) {
             (Some((position, label)), _) if are_numbers => {
                 let what = format!("the label {label} is no class: classes are whole numbers from 0, or names");
-                Err(Error::invalid(path, position, what, NONE))
+                let cure = match label.parse::<f64>() {
+                    Ok(value) if value.fract() != 0.0 => format!("{QUANTITIES}; {NONE}"),
+                    _ => NONE.to_string(),
+                };
+                Err(Error::invalid(path, position, what, cure))
             }
             (_, Some(classes)) => Ok(numbered(ingest, &classes)),
             (_, None) => Ok(self.numbers),
@@ -85,6 +89,8 @@ impl Labels {
     }
 }
 
+/// Cure for labels that are quantities.
+const QUANTITIES: &str = "give quantities as targets, by --targets FILE or --target-columns";
 const NONE: &str =
     "number the classes, or name another column by --label-column; -1 or nothing stands for a node without a label";
 

@@ -1,4 +1,4 @@
-//! Features, labels, splits and ids beside a graph: files of their own, whatever the format of the edges.
+//! Features, labels, targets, splits and ids beside a graph: files of their own, whatever the format of the edges.
 //!
 //! They are read before the edges, since nodes without an edge are known from them alone, and are assigned to nodes when the
 //! edges are finished.
@@ -8,8 +8,10 @@ mod columns;
 mod labels;
 pub(crate) mod node_index;
 mod read;
+mod targets;
 
 pub use columns::is_id_column;
+pub(crate) use targets::Targets;
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +19,7 @@ use morphgl_graph_store::Result;
 
 use crate::tabular::Texts;
 use crate::{Ingest, UnknownNodes};
+use attach::RowNodes;
 
 /// The content of a node file, row by row.
 #[derive(Debug)]
@@ -26,12 +29,13 @@ pub(crate) struct NodeTable {
     keys: Option<Keys>,
     /// Whether it is not a list of the nodes of a split, which lists some nodes of the graph.
     lists_nodes: bool,
-    /// The first column of features, while it may be one of ids that nothing names.
+    /// The first column of features or targets, while it may be one of ids that nothing names.
     first_column: Option<FirstColumn>,
     labels: Option<Vec<i32>>,
     /// Split of each row: 0 train, 1 valid, 2 test, or `NO_SPLIT`.
     splits: Option<Vec<u8>>,
     features: Option<Features>,
+    targets: Option<Targets>,
     /// Ids of a split that nothing calls ids: in a graph of one or two nodes they may be a mask.
     lone_ids: Vec<u64>,
 }
@@ -44,12 +48,14 @@ pub(crate) struct FeatureColumns {
     pub(crate) are_named: bool,
 }
 
-/// Whole numbers in the first of the columns that are features by default, and the options that decide what they are.
+/// Whole numbers in the first of the columns that are features or targets by default, and the options that decide what they are.
 #[derive(Debug)]
 struct FirstColumn {
     numbers: Vec<u64>,
+    /// What the column would be: a feature or a target.
+    noun: &'static str,
     as_ids: String,
-    as_features: String,
+    as_values: String,
 }
 
 /// The training split.
@@ -117,7 +123,7 @@ impl Ingest<'_> {
         let min_nodes = |table: &NodeTable| match &table.keys {
             Some(Keys::Numbers(ids)) => ids.iter().max().map_or(0, |id| id.saturating_add(1).saturating_sub(first)),
             // A list of the nodes of a split does not have a row for each node.
-            _ if table.features.is_none() && table.labels.is_none() => 0,
+            _ if table.features.is_none() && table.labels.is_none() && table.targets.is_none() => 0,
             _ => table.rows as u64,
         };
         self.min_nodes = self.tables_of_nodes().map(min_nodes).max().unwrap_or(0);

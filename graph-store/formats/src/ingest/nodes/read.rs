@@ -6,6 +6,7 @@ use morphgl_graph_store::{Error, NpyWriter, Result};
 
 use super::columns::{FileRole, ID, MASKS, TableColumns, choose, note_columns};
 use super::labels::Labels;
+use super::targets::{self, Targets};
 use super::{Features, FirstColumn, Keys, NO_SPLIT, NodeTable};
 use crate::Ingest;
 use crate::files::{file_name, invalid, magic};
@@ -18,8 +19,12 @@ use crate::text::{NO_COMMAS, has_comma};
 pub(super) fn all(ingest: &mut Ingest<'_>, named: bool) -> Result<Vec<NodeTable>> {
     let files = &ingest.options().nodes;
     let splits = (0..).zip(&files.splits).map(|(part, path)| (FileRole::Split(part), path));
-    let files =
-        [(FileRole::Table, &files.table), (FileRole::Features, &files.features), (FileRole::Labels, &files.labels)];
+    let files = [
+        (FileRole::Table, &files.table),
+        (FileRole::Features, &files.features),
+        (FileRole::Labels, &files.labels),
+        (FileRole::Targets, &files.targets),
+    ];
     let mut tables = Vec::new();
     for (role, path) in files.into_iter().chain(splits) {
         let Some(path) = path else { continue };
@@ -43,15 +48,17 @@ fn array(ingest: &Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Resul
         labels: None,
         splits: None,
         features: None,
+        targets: None,
         lone_ids: vec![],
     };
     match role {
         FileRole::Table => {
-            let cure = "give it as --features or --labels, or write a table with named columns";
+            let cure = "give it as --features, --labels or --targets, or write a table with named columns";
             return invalid(path, "an array has no named columns", cure);
         }
         FileRole::Features => table.features = Some(Features::Array(path.into())),
         FileRole::Labels => table.labels = Some(array.labels_of(&columns.label)?),
+        FileRole::Targets => table.targets = Some(Targets::of_array(&mut array, columns.targets.as_deref())?),
         FileRole::Split(part) => match splits::read(&mut array, &columns.split, Form::Either, None)? {
             SplitNodes::Mask(mask) => table.splits = Some(of_mask(&mask, part)),
             SplitNodes::Ids(_) if named => {
@@ -75,7 +82,7 @@ fn text(ingest: &mut Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Re
     }
     // A list of names, one per line, has no header.
     if named
-        && !matches!(role, FileRole::Table | FileRole::Labels)
+        && !matches!(role, FileRole::Table | FileRole::Labels | FileRole::Targets)
         && file.header.find(ID).is_none()
         && MASKS.iter().all(|names| file.header.find(names).is_none())
         && file.header.names.len() == 1
@@ -97,16 +104,17 @@ fn text(ingest: &mut Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Re
     reader.finish(ingest)
 }
 
-/// Collects ids, labels, splits and features from the batches of a table.
+/// Collects ids, labels, splits, features and targets from the batches of a table.
 struct TableReader<'p> {
     path: &'p Path,
     role: FileRole,
     columns: TableColumns,
     rows: usize,
     keys: Keys,
-    /// Whole numbers in the first column of features, which may be ids that nothing names.
+    /// Whole numbers in the first column of features or targets, which may be ids that nothing names.
     first_column: Option<Vec<u64>>,
     labels: Labels,
+    targets: Targets,
     splits: Vec<u8>,
     /// Numbers in the only column of a split's file, which has no name and is no mask by its values.
     lone_ids: Vec<u64>,
@@ -118,9 +126,15 @@ struct TableReader<'p> {
 
 impl<'p> TableReader<'p> {
     fn new(ingest: &Ingest<'_>, path: &'p Path, role: FileRole, columns: TableColumns, named: bool) -> Self {
-        let by_default = ingest.options().nodes.columns.features.is_none() && columns.id.is_none();
+        let selected = &ingest.options().nodes.columns;
+        let by_default = match role {
+            FileRole::Features => selected.features.is_none(),
+            FileRole::Targets => selected.targets.is_none(),
+            _ => false,
+        };
         Self {
-            first_column: (role == FileRole::Features && by_default).then(Vec::new),
+            first_column: (by_default && columns.id.is_none()).then(Vec::new),
+            targets: Targets::named(columns.target_names.clone()),
             path,
             role,
             columns,
@@ -155,8 +169,12 @@ impl<'p> TableReader<'p> {
         } else if let FileRole::Split(part) = self.role {
             self.splits.resize(self.rows + batch.rows, part);
         }
+        self.read_first_column(batch);
         if !self.columns.features.is_empty() {
             self.read_features(batch)?;
+        }
+        if !self.columns.targets.is_empty() {
+            self.targets.read(self.path, batch, &self.columns.targets)?;
         }
         self.rows += batch.rows;
         Ok(())
@@ -221,13 +239,24 @@ impl<'p> TableReader<'p> {
         Ok(())
     }
 
-    fn read_features(&mut self, batch: &Batch) -> Result<()> {
-        let columns: Vec<&Values> = self.columns.features.iter().map(|&column| batch.column(column)).collect();
+    /// The columns that are features or targets by default, in a file that has nothing else.
+    fn values(&self) -> &[usize] {
+        if self.role == FileRole::Targets { &self.columns.targets } else { &self.columns.features }
+    }
+
+    /// Keeps the first column of features or targets while it may be one of ids.
+    fn read_first_column(&mut self, batch: &Batch) {
+        let Some(&first) = self.values().first() else { return };
+        let column = batch.column(first);
         if let Some(numbers) = &mut self.first_column {
-            let number = |row| columns[0].int(row).ok().flatten().and_then(|number| u64::try_from(number).ok());
+            let number = |row| column.int(row).ok().flatten().and_then(|number| u64::try_from(number).ok());
             numbers.extend((0..batch.rows).map_while(number));
             self.first_column.take_if(|numbers| numbers.len() < self.rows + batch.rows);
         }
+    }
+
+    fn read_features(&mut self, batch: &Batch) -> Result<()> {
+        let columns: Vec<&Values> = self.columns.features.iter().map(|&column| batch.column(column)).collect();
         let width = |column: &&Values| if let Values::Vectors(dim, _) = column { *dim } else { 1 };
         let dim = columns.iter().map(width).sum::<usize>();
         let mut rows = Vec::with_capacity(batch.rows * dim);
@@ -285,6 +314,7 @@ impl<'p> TableReader<'p> {
             let what = if self.columns.id.is_some() { "ids of nodes" } else { "a mask of all nodes" };
             ingest.note(format!("{}: {what}", file_name(self.path)));
         }
+        let values = self.values().to_vec();
         let features = match self.out {
             Some((out, dim)) => {
                 out.finish(Some(dim))?;
@@ -295,10 +325,15 @@ impl<'p> TableReader<'p> {
             None => None,
         };
         let labels = self.columns.label.map(|_| self.labels.finish(ingest, self.path)).transpose()?;
-        let first_column = self.first_column.map(|numbers| FirstColumn {
+        let (noun, option) = match self.role {
+            FileRole::Targets => ("target", targets::OPTION),
+            _ => ("feature", "--feature-columns"),
+        };
+        let first_column = self.first_column.filter(|_| !values.is_empty()).map(|numbers| FirstColumn {
             numbers,
-            as_ids: format!("--id-column {}", self.columns.features[0] + 1),
-            as_features: format!("--feature-columns {}", lists::numbers(&self.columns.features)),
+            noun,
+            as_ids: format!("--id-column {}", values[0] + 1),
+            as_values: format!("{option} {}", lists::numbers(&values)),
         });
         Ok(NodeTable {
             first_column,
@@ -309,6 +344,7 @@ impl<'p> TableReader<'p> {
             labels,
             splits: (!self.splits.is_empty()).then_some(self.splits),
             features,
+            targets: (!self.columns.targets.is_empty()).then_some(self.targets),
             lone_ids: self.lone_ids,
         })
     }

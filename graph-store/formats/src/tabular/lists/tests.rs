@@ -9,20 +9,21 @@ fn columns_are_selected_by_names_numbers_ranges_and_patterns() {
     let names = header("id,label,f0,f1,f10,age,2-3");
     let select = |text: &str, taken: &[usize]| {
         let column = |t: &str| t.parse().map_or_else(|_| Column::Name(t.to_string()), Column::Number);
-        select(&names, &text.split(',').map(column).collect::<Vec<_>>(), taken).map_err(|(what, _)| what)
+        select(&names, &text.split(',').map(column).collect::<Vec<_>>(), taken, "--feature-columns")
+            .map_err(|(what, _)| what)
     };
     assert_eq!(select("3-5", &[]), Ok(vec![2, 3, 4]));
     assert_eq!(select("AGE,3-4,f*", &[]), Ok(vec![5, 2, 3, 4]));
     assert_eq!(select("f?", &[]), Ok(vec![2, 3]));
     assert_eq!(select("*", &[0, 1]), Ok(vec![2, 3, 4, 5, 6]));
     assert_eq!(select("2-3", &[]), Ok(vec![6]), "the name of a column before a range");
-    assert_eq!(select("1-3", &[0]), Err("the column \"id\" is read as ids, labels or a split".to_string()));
+    assert_eq!(select("1-3", &[0]), Err("the column \"id\" is read as ids, labels, a split or targets".to_string()));
     for wrong in ["5-3", "0-2", "3-8", "g*", "8", "x"] {
         assert!(select(wrong, &[]).is_err(), "{wrong}");
     }
     let unnamed = Header::new(["0.5", "1"], false);
-    assert_eq!(super::select(&unnamed, &[Column::Name("1-2".into())], &[]), Ok(vec![0, 1]));
-    assert!(super::select(&unnamed, &[Column::Name("*".into())], &[]).is_err());
+    assert_eq!(super::select(&unnamed, &[Column::Name("1-2".into())], &[], "--target-columns"), Ok(vec![0, 1]));
+    assert!(super::select(&unnamed, &[Column::Name("*".into())], &[], "--target-columns").is_err());
 }
 
 #[test]
