@@ -58,10 +58,10 @@ impl ReadRows for HostRows<'_> {
                 prefetch(indptr, later as usize);
             }
             if let Some(&later) = nodes.get(i + AHEAD) {
-                let start = indptr[later as usize];
-                // A search begins in the middle.
-                let first = if self.sorted { (start + indptr[later as usize + 1]) / 2 } else { start };
-                prefetch(indices, first as usize);
+                let edges = self.topology.edge_range(later);
+                let quarters = if self.sorted { [1, 2, 3] } else { [0; 3] };
+                // A search begins in the middle, and goes on at a quarter.
+                quarters.iter().for_each(|quarter| prefetch(indices, edges.start + edges.len() * quarter / 4));
             }
             let edges = self.topology.edge_range(node);
             row(i, edges.start as u64, &indices[edges]);
