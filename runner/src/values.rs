@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use morphgl_formats::Format;
 use morphgl_formats::edge_list::Column;
+use morphgl_formats::{Format, Standardise};
 use morphgl_graph_store::Dtype;
 use morphgl_hotness::{CachePolicy, PolicyKind};
 use morphgl_registry::{Key, SamplingSpec};
@@ -143,6 +143,11 @@ pub(crate) fn yes_or_no(text: &str) -> Result<bool, String> {
         "no" => Ok(false),
         _ => Err("give yes or no".to_string()),
     }
+}
+
+/// The means and deviations of `--standardise`: the training nodes' where no dataset is named.
+pub(crate) fn standardise(text: &str) -> Result<Standardise, String> {
+    Ok(if text.is_empty() { Standardise::ByTraining } else { Standardise::As(text.into()) })
 }
 
 pub(crate) fn column(text: &str) -> Result<Column, std::convert::Infallible> {

@@ -59,6 +59,29 @@ fn targets_of_nodes() {
     assert_eq!(bench.json(&["import", "edges", "e.txt", "-o", "bare"])["targets"], serde_json::Value::Null);
 }
 
+/// Standardised features, and new data by the same means; a model refuses data that was not prepared as its own.
+#[test]
+fn standardised_features() {
+    let bench = Bench::new();
+    let edges: String = (0..30).map(|v| format!("{v} {}\n{} {v}\n", (v + 1) % 30, (v + 1) % 30)).collect();
+    let nodes: String = (0..30).map(|v| format!("{v},{},{},{}\n", v % 2, 5 * v, 100 - v % 7)).collect();
+    fs::write(bench.path().join("e.txt"), edges).expect("room");
+    fs::write(bench.path().join("n.csv"), format!("id,label,f0,f1\n{nodes}")).expect("room");
+    let import = |name, more: &[&str]| {
+        bench.json(
+            &[&["import", "edges", "e.txt", "--nodes", "n.csv", "-o", name, "--split", "0.6,0.2,0.2"], more].concat(),
+        )
+    };
+    let columns = import("own", &["--standardise"])["provenance"]["features_standardised"].clone();
+    assert_eq!(columns["mean"].as_array().map(Vec::len), Some(2));
+    import("plain", &[]);
+    assert_eq!(import("new", &["--standardise=own"])["provenance"]["features_standardised"], columns);
+    bench.text(&["train", "own", "--epochs", "1", "--fanouts", "3,3", "--run", "run"]);
+    bench.text(&["evaluate", "run", "new"]);
+    let said = "import it again with --standardise=DATASET, the dataset that the model was trained on";
+    bench.refused(&["evaluate", "run", "plain"], &["standardised", said]);
+}
+
 /// The refusal of edges between unknown nodes names the option, which leaves them out and counts them, as text and as JSON.
 #[test]
 fn nodes_that_a_table_does_not_list() {

@@ -20,6 +20,7 @@ mod leaks;
 pub(crate) mod links;
 pub(crate) mod nodes;
 mod size;
+mod standardise;
 pub(crate) mod unlisted;
 
 pub use edges::EdgeSink;
@@ -290,6 +291,7 @@ impl<'a> Ingest<'a> {
             features::random(&mut self, &source, num_nodes, random_features)?;
             self.provenance("random_features_seed", random_features.seed);
         }
+        self.standardise()?;
         if let Some(columns) = self.feature_columns.take().filter(|columns| columns.are_named) {
             self.provenance("feature_names", columns.names);
         }

@@ -39,7 +39,7 @@ pub use known::Format;
 pub use morphgl_ingest::{DuplicateWeights, EdgeSplit};
 pub use options::{
     FeatureNorm, LinkFiles, NodeColumns, NodeFiles, Options, RandomFeatures, RandomLabels, RandomSplit, RowContent,
-    UnknownNodes,
+    Standardise, UnknownNodes,
 };
 pub use progress::{Progress, Silent};
 pub use text::Column;

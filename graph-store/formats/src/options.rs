@@ -48,6 +48,8 @@ pub struct Options {
     pub feature_dtype: Option<Dtype>,
     /// Scales each feature row. Default: not at all.
     pub normalize_features: Option<FeatureNorm>,
+    /// Standardises each column of features, after `normalize_features`. Default: not at all.
+    pub standardise: Option<Standardise>,
     /// Bytes for reading and sorting, at least [`Options::LEAST_MEMORY`], besides [`Options::fixed_memory`] and arrays that are
     /// held whole. Default 2 GiB.
     pub memory: u64,
@@ -78,6 +80,7 @@ impl Default for Options {
             nodes: NodeFiles::default(),
             feature_dtype: None,
             normalize_features: None,
+            standardise: None,
             memory: 2 << 30,
             replace: false,
             large: 1 << 30,
@@ -105,6 +108,10 @@ impl Options {
         }
         if self.normalize_features.is_some() && self.feature_dtype == Some(Dtype::U8) {
             let what = "normalised features are fractions, which u8 cannot hold";
+            return invalid("--dtype", what, "use f32, f16 or bf16");
+        }
+        if self.standardise.is_some() && self.feature_dtype == Some(Dtype::U8) {
+            let what = "standardised features are fractions, which u8 cannot hold";
             return invalid("--dtype", what, "use f32, f16 or bf16");
         }
         if self.random_features.is_some_and(|r| r.dim == 0) {
@@ -154,6 +161,15 @@ pub enum FeatureNorm {
     /// PyG's `NormalizeFeatures`: the lowest value of the whole matrix is subtracted, then each row divided by its sum, or by 1
     /// where the sum is less.
     Pyg,
+}
+
+/// Means and deviations by which columns of features become (value - mean) / deviation; a column of deviation 0 is centred alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standardise {
+    /// Those over the training nodes, each once: the features of these have mean 0 and deviation 1.
+    ByTraining,
+    /// Those of a dataset at this path, which was imported so: for data to predict on by its model.
+    As(PathBuf),
 }
 
 /// Files of nodes beside a graph. Default: none.

@@ -29,11 +29,14 @@ impl Schema {
     pub const AS_IS: &str = "none";
     /// Normalisation to rows of sum 1.
     pub const ROWS: &str = "rows";
+    /// Beginning of the normalisation of columns to mean 0 and deviation 1; an id of the means and deviations follows.
+    pub const STANDARDISED: &str = "standardised ";
 }
 
 impl Meta {
     /// The dataset's schema, from its provenance: `class_names`, `feature_names`, `target_names`,
-    /// `features_normalized`.
+    /// `features_normalized`,
+    /// `features_standardised`.
     pub fn schema(&self) -> Schema {
         let dim = |name| self.arrays.get(name).and_then(|array| array.shape.get(1).copied()).unwrap_or(0);
         let normalization = match self.provenance.get("features_normalized") {
@@ -43,11 +46,17 @@ impl Meta {
             _ if self.provenance.contains_key("format") => Some(Schema::AS_IS),
             _ => None,
         };
+        let standardised = self.provenance.get("features_standardised").and_then(|columns| columns.get("id")?.as_str());
+        let normalization = match (normalization, standardised) {
+            (None | Some(Schema::AS_IS), Some(id)) => Some(format!("{}{id}", Schema::STANDARDISED)),
+            (Some(rows), Some(id)) => Some(format!("{}{id} after {rows}", Schema::STANDARDISED)),
+            (normalization, None) => normalization.map(str::to_string),
+        };
         Schema {
             classes: self.names("class_names", self.num_classes as u64),
             features: self.names("feature_names", dim("features")),
             targets: self.names("target_names", dim("targets")),
-            normalization: normalization.map(str::to_string),
+            normalization,
         }
     }
 

@@ -183,11 +183,15 @@ fn other_normalization(model: &str, dataset: &str) -> String {
     let words = |how: &str| match how {
         Schema::AS_IS => "as they are in the source".to_string(),
         Schema::ROWS => "normalised by rows".to_string(),
+        other if other.starts_with(Schema::STANDARDISED) => other.to_string(),
         other => format!("normalised as {other}"),
     };
     let cure = match model {
-        Schema::AS_IS => "without --normalize-features".to_string(),
+        Schema::AS_IS => "without --normalize-features and --standardise".to_string(),
         Schema::ROWS => "with --normalize-features".to_string(),
+        other if other.starts_with(Schema::STANDARDISED) => {
+            "with --standardise=DATASET, the dataset that the model was trained on".to_string()
+        }
         other => format!("with --normalize-features {other}"),
     };
     let (trained, found) = (words(model), words(dataset));

@@ -7,6 +7,7 @@ use morphgl_formats::edge_list::{Column, Columns, EdgeListOptions, Ids};
 use morphgl_formats::numpy::NumpyOptions;
 use morphgl_formats::{
     DuplicateWeights, EdgeSplit, FeatureNorm, Format, Options, RandomFeatures, RandomLabels, RandomSplit, RowContent,
+    Standardise,
 };
 use morphgl_graph_store::Dtype;
 
@@ -88,6 +89,10 @@ pub(crate) struct Args {
     /// the sum is less
     #[arg(long, value_name = "HOW", num_args = 0..=1, default_missing_value = "sum", value_enum)]
     normalize_features: Option<NormChoice>,
+    /// Standardise each column of features to mean 0 and deviation 1 over the training nodes; or, for new data, by the means and
+    /// deviations of a dataset that was imported so
+    #[arg(long, value_name = "DATASET", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = values::standardise)]
+    standardise: Option<Standardise>,
     /// edges: the column of the source's id, by its name in the first line or its number from 1 [default: by known names]
     #[arg(long, value_name = "COLUMN", value_parser = values::column)]
     src: Option<Column>,
@@ -270,6 +275,7 @@ pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
             NormChoice::Sum => FeatureNorm::Sum,
             NormChoice::Pyg => FeatureNorm::Pyg,
         }),
+        standardise: args.standardise.clone(),
         memory,
         replace: args.force,
         large: if args.allow_large { u64::MAX } else { Options::default().large },

@@ -79,7 +79,7 @@ impl<'a> Ingest<'a> {
 }
 
 impl<'s, 'a> FeatureSink<'s, 'a> {
-    fn create(source: &Path, ingest: &'s mut Ingest<'a>, encode: Encode) -> Result<Self> {
+    pub(super) fn create(source: &Path, ingest: &'s mut Ingest<'a>, encode: Encode) -> Result<Self> {
         let writer = &ingest.writer;
         let out: Box<dyn WriteBytes> = match encode.dtype {
             Dtype::F16 => Box::new(writer.stream::<f16>("features")?),

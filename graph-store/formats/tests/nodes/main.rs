@@ -7,6 +7,7 @@ mod classes;
 mod columns;
 mod gephi;
 mod masks;
+mod standardise;
 mod targets;
 mod unknown;
 
