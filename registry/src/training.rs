@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Handle, HostBatch, MiniBatch, Result};
+use crate::{Error, Handle, HostBatch, MiniBatch, Result, Targets};
 
 /// Sums over seeds, so that unequal shares combine exactly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -218,14 +218,17 @@ pub trait Training: ModelState {
     /// Scores a mini-batch in evaluation mode (no dropout): sampled evaluation.
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>>;
 
-    /// Scores rows of logits (`[nodes, num_classes]`, of [`Training::infer`]) against `labels`, by the loss that is trained; a label of
-    /// -1 does not count.
+    /// Scores rows of outputs (`[nodes, width]`, of [`Training::infer`]) against their targets, by the loss that is trained; a class of
+    /// -1 and values that are NaN do not count. Of pairs, the ends are rows of the outputs.
     ///
     /// # Errors
     ///
-    /// The loss cannot be computed.
-    fn score_logits(&mut self, logits: &[f32], labels: &[i32], num_classes: usize) -> Result<Score> {
-        Ok(Score::of(logits, labels, num_classes))
+    /// The loss cannot be computed: an operator without an implementation of its own has that of classes alone.
+    fn score_logits(&mut self, logits: &[f32], targets: Targets<'_>, width: usize) -> Result<Score> {
+        match targets {
+            Targets::Classes(labels) => Ok(Score::of(logits, labels, width)),
+            _ => Err(Error::setting("targets", "this operator scores classes alone; leave --training out")),
+        }
     }
 
     /// Logits of `nodes` with all their neighbours, `[nodes, num_classes]`: layer by layer over all nodes, never by recursion.

@@ -2,7 +2,7 @@
 
 use crate::{
     GatherRows, GradientReady, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Result, Score,
-    Training,
+    Targets, Training,
 };
 
 /// Declares the wrapper's trait and its implementations from one list of methods. Clippy's `missing_trait_methods` makes a method
@@ -66,7 +66,7 @@ training_wrapper! {
         fn train(batch: &MiniBatch) -> Result<Handle<Score>>;
         fn first_layer(batch: &HostBatch, rows: &mut Vec<f32>, inputs: &mut [Vec<f32>]) -> Option<Result<()>>;
         fn score(batch: &MiniBatch) -> Result<Handle<Score>>;
-        fn score_logits(logits: &[f32], labels: &[i32], num_classes: usize) -> Result<Score>;
+        fn score_logits(logits: &[f32], targets: Targets<'_>, width: usize) -> Result<Score>;
         fn infer(nodes: &[u32]) -> Result<Vec<f32>>;
         fn infer_together(nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>>;
     }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use morphgl_profile::MemoryLimit;
 use morphgl_registry::{BatchId, Batching, MiniBatch, Place, Transferring};
 
-use crate::Job;
+use crate::{Job, task};
 
 /// A share of a mini-batch that would exceed the limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -72,7 +72,7 @@ impl Job {
     ///
     /// State that cannot be restored.
     pub(crate) fn admit(&mut self, memory: MemoryLimit<'_>) -> Result<Option<Excess>> {
-        let batch_size = self.config.sampler.batch_size.min(self.dataset.splits.train.len());
+        let batch_size = self.config.sampler.batch_size.min(task::num_examples(&self.dataset, &self.config));
         let mut exceeding: Option<Excess> = None;
         let mut i = 0;
         while i < self.operators.routes.len() {
@@ -85,11 +85,12 @@ impl Job {
             };
             let training = &mut self.operators.trainers[trainer].operator;
             let operators = &mut self.operators.routes[i];
+            let model = &self.config.spec.model;
             let before = (training.parameters()?, training.optimizer_state()?);
             let excess =
                 admit(operators.batching.as_ref(), operators.transferring.as_mut(), batch_size, memory, |batch| {
-                    // A step needs a seed with a label.
-                    match batch.host()?.labels.iter().any(|&label| label >= 0) {
+                    // A step needs a seed with a target.
+                    match task::has_examples(model, batch.host()?) {
                         true => training.train(batch)?.wait()?,
                         false => training.accumulate(batch)?.wait()?,
                     };

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_group::ShardedBatching;
-use morphgl_model_core::ModelKind;
+use morphgl_model_core::{ModelKind, Task};
 use morphgl_plan::RouteKeys;
 use morphgl_registry::{
     Batching, BatchingContext, CustomSettings, Error, ErrorKind, Key, NeighborSettings, Operators, Phase, Place,
@@ -20,7 +20,7 @@ use rayon::prelude::*;
 
 use crate::budget::{self, Purpose};
 use crate::usage::Usage;
-use crate::{JobConfig, OperatorChoice, RunContext};
+use crate::{JobConfig, OperatorChoice, RunContext, task};
 
 /// Maximum sum of the weights of a node's edges: products of two such degrees are finite in f32.
 const MAX_DEGREE: f64 = 1e18;
@@ -84,6 +84,22 @@ pub(crate) fn job_routes(registry: &Registry, config: &JobConfig) -> Result<Vec<
     let custom = spec.model.kind == ModelKind::Custom;
     let named = operators.training.is_some();
     routes.retain(|r| named || registry.get(&r.training).is_ok_and(|training| training.own_model == custom));
+    if spec.model.task == Task::Link {
+        let takes = |key: &Key| registry.get(key).is_ok_and(|operator| operator.takes_pairs);
+        // What is named refuses pairs itself, by its name.
+        let fits = |r: &Route| {
+            let named = [&operators.batching, &operators.transferring, &operators.training];
+            let keys = [&r.batching, &r.transferring, &r.training];
+            keys.iter().zip(named).all(|(key, named)| named.is_some() || takes(key))
+        };
+        routes.retain(fits);
+        if routes.is_empty() {
+            let kind = sampler.sampling.kind();
+            bail!(
+                "--task link: no operator here samples pairs by {kind}; `morphgl ops --json` lists those that take pairs"
+            );
+        }
+    }
     if routes.is_empty() {
         let what = "a custom model is trained by the operator that brings it, and no such operator is linked here";
         bail!("model.kind: {what}; name one of gcn, sage, gat, gin, mlp");
@@ -227,12 +243,15 @@ impl OperatorBuilder<'_> {
         let (dataset, model) = (self.dataset, &self.config.spec.model);
         features(dataset)?;
         // A dataset may have fewer classes than the model: one to predict on has no labels at all.
-        if model.in_dim != dataset.feature_dim() || model.num_classes < dataset.num_classes {
+        let width = task::output_width(dataset, model.task);
+        // Values and labels have a place each; of none nothing is known.
+        let other = matches!(model.task, Task::Multilabel | Task::Regress) && width > 0 && width != model.num_classes;
+        if model.in_dim != dataset.feature_dim() || model.num_classes < width || other {
+            let what = if model.task == Task::Classify { "classes" } else { "targets" };
             bail!(
-                "{}: the dataset has {} features and {} classes, the model {} and {}; use a model made for it",
+                "{}: the dataset has {} features and {width} {what}, the model {} and {}; use a model made for it",
                 label(dataset),
                 dataset.feature_dim(),
-                dataset.num_classes,
                 model.in_dim,
                 model.num_classes
             );
@@ -277,7 +296,11 @@ impl OperatorBuilder<'_> {
     }
 
     pub(crate) fn seeds(self) -> Result<SeedSet> {
-        let seeds = SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes());
+        let (dataset, num_nodes) = (self.dataset, self.dataset.num_nodes());
+        let seeds = match self.config.pairs {
+            Some(settings) => SeedSet::of_pairs("train edges", &dataset.train_pairs(), num_nodes, settings),
+            None => SeedSet::new("train split", &dataset.splits.train, num_nodes),
+        };
         seeds.with_context(|| label(self.dataset))
     }
 

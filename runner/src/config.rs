@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use morphgl_hotness::CachePolicy;
-use morphgl_model_core::{ModelKind, ModelSpec, TrainingSpec};
-use morphgl_registry::{Fanout, Fanouts, Key, NeighborSettings, Registry, SamplerSettings};
+use morphgl_model_core::{ModelKind, ModelSpec, Task, TrainingSpec};
+use morphgl_registry::{Fanout, Fanouts, Key, NeighborSettings, PairSettings, Registry, SamplerSettings};
 use morphgl_sim::MachineDescription;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -17,6 +17,9 @@ pub struct JobConfig {
     pub spec: TrainingSpec,
     /// Sampler settings.
     pub sampler: SamplerSettings,
+    /// How pairs of nodes are made, of a model of links; `None` where nodes are learned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<PairSettings>,
     /// Seed of initial parameters and dropout.
     pub seed: u64,
     /// Threads; `None` for all cores this process may use.
@@ -75,9 +78,11 @@ impl JobConfig {
     /// A job with the defaults: three-layer fanouts 15,10,5 cut to the model's layers, batch size 1024, seed 0.
     pub fn new(spec: TrainingSpec) -> Self {
         let fanouts = default_fanouts(&spec.model);
+        let pairs = (spec.model.task == Task::Link).then(PairSettings::default);
         Self {
             spec,
             sampler: fanouts.into(),
+            pairs,
             seed: 0,
             threads: None,
             operators: OperatorChoice::default(),

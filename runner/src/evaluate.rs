@@ -3,7 +3,7 @@
 use anyhow::Result;
 use morphgl_execute::{Pool, PoolSettings, Stop, prepare};
 use morphgl_graph_store::Dataset;
-use morphgl_model_core::{Predicted, ScoreKind};
+use morphgl_model_core::{ModelSpec, ScoreKind, Task};
 use morphgl_profile::MemoryLimit;
 use morphgl_registry::{Batching, Error, Phase, Route, SamplerSettings, Score, SeedSet, Training, Transferring};
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::admission::{Excess, admit};
 use crate::budget::Purpose;
 use crate::build::OperatorBuilder;
+use crate::evaluated::Scored;
+use crate::task::{NodeTargets, Split};
 use crate::usage::Usage;
-use crate::{Evaluated, Group};
+use crate::{Evaluated, Group, links};
 
 /// How a model is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -28,8 +30,16 @@ pub enum Evaluation {
 }
 
 impl Evaluation {
-    /// Refuses a score that needs the logits of all nodes at once, where mini-batches are scored.
-    pub(crate) fn check(self, score: ScoreKind) -> Result<()> {
+    /// Refuses a score that is none of the task's, one that needs the outputs of all nodes at once where mini-batches are scored, and
+    /// links there.
+    pub(crate) fn check(self, score: ScoreKind, task: Task) -> Result<()> {
+        score.check(task).map_err(|e| Usage::error(format!("--{e}")))?;
+        if self == Evaluation::Sampled && task == Task::Link {
+            let cure = "use --evaluation full, with more --memory if need be, or none";
+            return Err(Usage::error(format!(
+                "--evaluation sampled: links are scored by the embeddings of whole neighbourhoods; {cure}"
+            )));
+        }
         if self == Evaluation::Full || score.is_of_sums() {
             return Ok(());
         }
@@ -40,51 +50,41 @@ impl Evaluation {
     }
 }
 
-/// Logits of sets of nodes, and their labels.
-#[derive(Debug)]
-pub(crate) struct Inferred {
-    logits: Vec<f32>,
-    labels: Vec<i32>,
-    lengths: Vec<usize>,
-    num_classes: usize,
+/// Scores splits with all neighbours, in one pass over the graph; with a `group`, each of its trainers computes a part.
+pub(crate) fn scored(
+    training: &mut dyn Training,
+    dataset: &Dataset,
+    model: &ModelSpec,
+    splits: &[Split],
+    group: Option<&Group>,
+    kinds: &[ScoreKind],
+) -> Result<Vec<Scored>> {
+    if model.task == Task::Link {
+        return links::scored(training, dataset, model, splits, group, kinds);
+    }
+    let sets: Vec<&[u32]> = splits.iter().map(|split| split.nodes(dataset)).collect();
+    let nodes = sets.concat();
+    let targets = NodeTargets::of(dataset, model.task, &nodes)?;
+    let outputs = match group {
+        _ if nodes.is_empty() => Vec::new(),
+        None => training.infer(&nodes)?,
+        Some(group) => group.infer(training, &nodes)?,
+    };
+    let (mut first, mut scored) = (0, Vec::new());
+    for set in sets {
+        let predicted = targets.predicted(&outputs, (first, first + set.len()), model.num_classes);
+        first += set.len();
+        let sums = training.score_logits(predicted.logits(), predicted.targets(), model.num_classes)?;
+        let values = kinds.iter().map(|kind| kind.value(&sums, &predicted)).collect();
+        let confusion = (model.task == Task::Classify).then(|| predicted.confusion());
+        let classes = if model.task == Task::Regress { Vec::new() } else { predicted.classes() };
+        scored.push(Scored { sums, values, confusion, classes });
+    }
+    Ok(scored)
 }
 
-impl Inferred {
-    /// Computes them with all neighbours, in one pass over the graph, by a model of `num_classes` classes; with a `group`, each of its
-    /// trainers computes a part.
-    pub(crate) fn of(
-        training: &mut dyn Training,
-        dataset: &Dataset,
-        num_classes: usize,
-        sets: &[&[u32]],
-        group: Option<&Group>,
-    ) -> Result<Self> {
-        let Some(labels) = &dataset.labels else {
-            anyhow::bail!("{}: the dataset has no labels to evaluate with", dataset.name);
-        };
-        let nodes = sets.concat();
-        let logits = match group {
-            _ if nodes.is_empty() => Vec::new(),
-            None => training.infer(&nodes)?,
-            Some(group) => group.infer(training, &nodes)?,
-        };
-        let labels = nodes.iter().map(|&v| labels[v as usize]).collect();
-        Ok(Self { logits, labels, lengths: sets.iter().map(|set| set.len()).collect(), num_classes })
-    }
-
-    /// Of each set.
-    pub(crate) fn sets(&self) -> impl Iterator<Item = Predicted<'_>> {
-        let (mut logits, mut labels) = (&self.logits[..], &self.labels[..]);
-        self.lengths.iter().map(move |&length| {
-            let rows = logits.split_off(..length * self.num_classes).expect("a row of logits per node");
-            let labels = labels.split_off(..length).expect("a label per node");
-            Predicted::new(rows, labels, self.num_classes)
-        })
-    }
-}
-
-/// Scores `sets` with all neighbours, in one pass over the graph, by a model of `num_classes` classes; with a `group`, each of its
-/// trainers computes a part of it, and all have the scores of its rank 0.
+/// Scores validation and test with all neighbours, in one pass over the graph; with a `group`, each of its trainers computes a part of
+/// it, and all have the scores of its rank 0.
 ///
 /// # Errors
 ///
@@ -92,18 +92,16 @@ impl Inferred {
 pub fn full(
     training: &mut dyn Training,
     dataset: &Dataset,
-    num_classes: usize,
-    sets: &[&[u32]],
+    model: &ModelSpec,
     group: Option<&Group>,
     score: ScoreKind,
 ) -> Result<Vec<Evaluated>> {
-    let inferred = Inferred::of(training, dataset, num_classes, sets, group)?;
-    let evaluated = |predicted: Predicted<'_>| {
-        let sums = training.score_logits(predicted.logits(), predicted.labels(), num_classes)?;
-        let value = (!score.is_of_sums()).then(|| score.value(&sums, &predicted));
-        Ok(Evaluated { sums, value })
+    let all = scored(training, dataset, model, &[Split::Valid, Split::Test], group, &[score])?;
+    let evaluated = |scored: &Scored| {
+        let value = (!score.is_of_sums()).then(|| scored.values[0]);
+        Evaluated { sums: scored.sums, value }
     };
-    let all: Vec<Evaluated> = inferred.sets().map(evaluated).collect::<Result<_>>()?;
+    let all: Vec<Evaluated> = all.iter().map(evaluated).collect();
     group.map_or(Ok(all.clone()), |group| group.scores_of_first(&all))
 }
 

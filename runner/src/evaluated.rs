@@ -1,6 +1,6 @@
 //! How a model does on a set of nodes: what training, checkpoints and groups keep of an evaluation.
 
-use morphgl_model_core::ScoreKind;
+use morphgl_model_core::{ClassCounts, Confusion, ScoreKind};
 use morphgl_registry::Score;
 use serde::{Deserialize, Serialize};
 
@@ -34,4 +34,17 @@ impl From<Score> for Evaluated {
     fn from(sums: Score) -> Self {
         Self { sums, value: None }
     }
+}
+
+/// How a model does on a split.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scored {
+    /// Sums over the nodes with a target, or over the pairs.
+    pub(crate) sums: Score,
+    /// The values of the scores that were asked for, NaN where one is not defined.
+    pub(crate) values: Vec<f64>,
+    /// How many nodes of each class are predicted to be of each; `None` of other tasks.
+    pub(crate) confusion: Option<Confusion>,
+    /// What each class or label says; none of values and links.
+    pub(crate) classes: Vec<ClassCounts>,
 }

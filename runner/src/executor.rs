@@ -20,7 +20,7 @@ use crate::position::{PartialEpoch, Position, append};
 use crate::split::SplitPlan;
 use crate::unified::{Followers, Others, Unified, later};
 use crate::watcher::{Observer, Watcher};
-use crate::{Group, Job, JobConfig, OperatorBuilder, RunContext};
+use crate::{Group, Job, JobConfig, OperatorBuilder, RunContext, task};
 
 /// Trains epochs by a plan with real threads (morphgl §IV-B4), and plans again when durations change.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Executor {
         let Job { dataset, config, context, mut operators, group, .. } = job;
         keep_one_of_each(&mut operators, Ordering::Less);
         if let Some(group) = &group {
-            operators = group.join(operators, dataset.splits.train.len(), config.sampler.batch_size)?;
+            operators = group.join(operators, task::num_examples(&dataset, &config), config.sampler.batch_size)?;
         }
         let mut inner = morphgl_execute::Executor::new(operators, &plan.schedule, settings)?;
         if let Some(clock) = clock {

@@ -16,6 +16,7 @@ use morphgl_registry::{Key, Operators, Place, RouteOperators, VirtualClock};
 
 use crate::Job;
 use crate::engine::Ends;
+use crate::task;
 use crate::unified::{LIMIT, Message, Others};
 
 pub(crate) use plan::candidate;
@@ -47,7 +48,7 @@ impl FactoredExecutor {
         let gradients = job.operators.trainers.first_mut().map(|trainer| trainer.operator.gradients()).transpose()?;
         let num_values = gradients.iter().flat_map(|g| &g.tensors).map(|tensor| tensor.values.len()).sum();
         let Ends { exchanges, abort_handles, how } = Ends::new(factored.exchange, &ends, num_values, limit)?;
-        let (num_seeds, batch_size) = (job.dataset.splits.train.len(), job.config.sampler.batch_size);
+        let (num_seeds, batch_size) = (task::num_examples(&job.dataset, &job.config), job.config.sampler.batch_size);
         let is_virtual = job.context.machine().is_some();
         let (all_reduce, origin) = (Duration::from_secs_f64(factored.problem.all_reduce), Instant::now());
         let how = if is_virtual { format!("simulated, {} per step", Time(factored.problem.all_reduce)) } else { how };

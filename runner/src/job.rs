@@ -17,7 +17,7 @@ use morphgl_registry::{
 use crate::budget::{self, Purpose};
 use crate::build::{OperatorBuilder, job_routes, label, layers_mismatch, left_on_disk, takes_shards, to_first_devices};
 use crate::usage::Usage;
-use crate::{Group, JobConfig, RunContext};
+use crate::{Group, JobConfig, RunContext, task};
 
 /// Tolerance of a cache's size: a difference of at most 1 / `SAME` of it does not rebuild the operator.
 const SAME: u64 = 100;
@@ -160,7 +160,7 @@ impl Job {
     fn check(&self) -> Result<()> {
         self.builder().check_model()?;
         self.builder().check_weights()?;
-        if self.dataset.splits.train.is_empty() {
+        if self.config.pairs.is_none() && self.dataset.splits.train.is_empty() {
             // Reported before any operator's own refusal, which would not name the missing split.
             self.builder().seeds()?;
         }
@@ -168,21 +168,14 @@ impl Job {
         if sampling.num_layers() != layers {
             bail!(layers_mismatch(sampling, layers));
         }
-        if self.dataset.labels.is_none() {
-            bail!("{}: the dataset has no labels to train on; import it with labels", label(&self.dataset));
-        }
-        let train = &self.dataset.splits.train;
-        if !train.is_empty() && !self.dataset.any_labelled(train) {
-            let cure = "import the dataset with labels of its training nodes, or draw others by --split";
-            bail!("{}: none of the {} training nodes has a label; {cure}", label(&self.dataset), train.len());
-        }
+        task::check(&self.dataset, &label(&self.dataset), &self.config)?;
         self.check_repeats()
     }
 
     /// Refuses training nodes that repeat and have an edge to themselves, where attention replaces such edges: in a mini-batch that of
     /// the second occurrence comes from the first one, and would not be replaced.
     fn check_repeats(&self) -> Result<()> {
-        if self.config.spec.model.kind != ModelKind::Gat {
+        if self.config.spec.model.kind != ModelKind::Gat || self.config.pairs.is_some() {
             return Ok(());
         }
         let (dataset, topology) = (&self.dataset, &self.dataset.topology);
@@ -324,7 +317,8 @@ impl Job {
         rank: usize,
         work: impl FnOnce(&mut Self) -> R,
     ) -> R {
-        let (num_seeds, batch_size) = (self.dataset.splits.train.len(), self.config.sampler.batch_size);
+        let num_seeds = task::num_examples(&self.dataset, &self.config);
+        let batch_size = self.config.sampler.batch_size;
         let share = SeedShare { division: Arc::clone(division), rank, num_seeds, batch_size };
         let first = share.positions(BatchId { epoch: 0, index: 0 });
         if first.map_or(true, |first| first.is_empty()) {

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
 use morphgl_execute::{Event, Stop};
-use morphgl_model_core::ScoreKind;
+use morphgl_model_core::{ScoreKind, Task};
 use morphgl_profile::Progress;
 
 /// What training begins with.
@@ -18,6 +18,8 @@ pub struct Beginning {
     pub open: bool,
     /// What the best model and early stopping go by.
     pub score: ScoreKind,
+    /// What is learned.
+    pub task: Task,
     /// Mini-batches that were trained before this process, where the run is resumed; else 0.
     pub done: u64,
 }

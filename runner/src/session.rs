@@ -27,11 +27,11 @@ pub use self::hit_rates::{Counted, Sampled};
 pub use self::measure::Measured;
 pub use self::options::{
     BatchOptions, DataOptions, LimitOptions, ModelOptions, OptimizerOptions, PlanChoice, PlanningOptions,
-    SessionConfig, StalenessOptions, TrainingOptions,
+    SessionConfig, StalenessOptions, TaskOptions, TrainingOptions,
 };
 pub use self::run::RunResult;
 pub use self::run_dir::checkpoints::Every;
-pub use self::trained::{InferenceConfig, Predictions, Scores, SplitScore, Trained};
+pub use self::trained::{InferenceConfig, PairScores, Predictions, Scores, SplitScore, Trained};
 pub use crate::values::Cache;
 
 use self::data::Source;

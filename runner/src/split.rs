@@ -256,7 +256,7 @@ fn learns(job: &Job, route: usize) -> Result<bool> {
 }
 
 fn seeds(job: &Job) -> Result<SeedSet> {
-    Ok(SeedSet::new("train split", &job.dataset.splits.train, job.dataset.num_nodes())?)
+    OperatorBuilder { dataset: &job.dataset, config: &job.config, context: &job.context }.seeds()
 }
 
 /// The training operator that computes first layers, on threads of its own: that of the route where it trains on the host, else

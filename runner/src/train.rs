@@ -4,13 +4,14 @@ use std::time::Instant;
 
 use anyhow::Result;
 use morphgl_execute::{CountersByOperator, EpochReport, EpochRow, Event, Stop, TrainingState, add_counters};
-use morphgl_model_core::{LrScheduleKind, Plateau};
+use morphgl_model_core::{LrScheduleKind, Plateau, Task};
 use morphgl_registry::NamedTensor;
 use serde::{Deserialize, Serialize};
 
 use crate::median;
 use crate::position::Position;
 use crate::stopping::{EarlyStopping, TrainOptions};
+use crate::task::Split;
 use crate::watcher::Watcher;
 use crate::{Evaluated, Evaluation, Executor, evaluate};
 
@@ -167,7 +168,7 @@ impl Trainer {
         }
         let interrupted = progress.report.stop_reason == StopReason::Interrupted;
         let dataset = &self.executor.dataset;
-        let has_test = dataset.any_labelled(&dataset.splits.test);
+        let has_test = Split::Test.is_known(dataset, self.task());
         if let Some(best) = &progress.report.best {
             progress.report.test = best.test;
         } else if has_test && self.options.evaluation != Evaluation::None && !interrupted {
@@ -228,7 +229,7 @@ impl Trainer {
         let last = epoch + 1 == self.options.epochs;
         let due = last || (epoch + 1).is_multiple_of(self.options.evaluate_every.max(1));
         let dataset = &self.executor.dataset;
-        let due = due && dataset.any_labelled(&dataset.splits.valid);
+        let due = due && Split::Valid.is_known(dataset, self.task());
         let scores = if due && self.options.evaluation != Evaluation::None {
             observe(&Event::Evaluating);
             let scores = self.evaluate()?;
@@ -284,14 +285,17 @@ impl Trainer {
                 scores.into_iter().map(Evaluated::from).collect()
             }
             _ => {
-                let num_classes = self.executor.config.spec.model.num_classes;
+                let model = self.executor.config.spec.model.clone();
                 let (group, score) = (self.executor.group.clone(), self.options.score);
-                self.executor.with_all_threads(|training| {
-                    evaluate::full(training, &dataset, num_classes, &sets, group.as_deref(), score)
-                })?
+                self.executor
+                    .with_all_threads(|training| evaluate::full(training, &dataset, &model, group.as_deref(), score))?
             }
         };
-        Ok((scores[0], dataset.any_labelled(sets[1]).then_some(scores[1])))
+        Ok((scores[0], Split::Test.is_known(&dataset, self.task()).then_some(scores[1])))
+    }
+
+    fn task(&self) -> Task {
+        self.executor.config.spec.model.task
     }
 }
 

@@ -18,12 +18,12 @@ use morphgl_group::{
     join, work,
 };
 use morphgl_plan::{Span, Time};
-use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, SeedSet, VirtualClock};
+use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, VirtualClock};
 use morphgl_sampler_core::Epochs;
 
-use crate::Job;
 use crate::build::keep_one_of_each;
 use crate::engine::Ends;
+use crate::{Job, OperatorBuilder};
 
 pub(crate) use plan::all_reduce_seconds;
 pub use plan::{GroupProfile, Shares, Unified, UnifiedTrainer};
@@ -117,7 +117,8 @@ impl Followers {
         start: BatchId,
         settings: ExecutorSettings,
     ) -> Result<(Operators, Self)> {
-        let seeds = SeedSet::new("train split", &job.dataset.splits.train, job.dataset.num_nodes())?;
+        let builder = OperatorBuilder { dataset: &job.dataset, config: &job.config, context: &job.context };
+        let seeds = builder.seeds()?;
         let sampler = &job.config.sampler;
         let work = Arc::from(work(&job.dataset.topology, &sampler.sampling));
         let shares: Vec<f64> = unified.trainers.iter().map(|trainer| trainer.share).collect();

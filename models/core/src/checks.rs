@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{ModelKind, ModelSpec, TrainingSpec};
-use morphgl_registry::{BatchId, Block, Error, HostBatch, Key, Place, Result, Score, TrainingContext};
+use crate::{LossKind, ModelKind, ModelSpec, Task, TrainingSpec};
+use morphgl_graph_store::Dataset;
+use morphgl_registry::{BatchId, Block, Error, HostBatch, Key, Place, Result, Score, Targets, TrainingContext};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::given::{BlockSizes, blocks_chain, check_given};
@@ -33,14 +34,43 @@ pub fn check_model(context: &TrainingContext, spec: &TrainingSpec) -> Result<()>
         let what = "a custom model is trained by the operator that brings it alone; name that one, or give one of gcn, sage, gat, gin, mlp";
         return Err(Error::setting("model.kind", what));
     }
-    let (dim, classes) = (context.dataset.feature_dim(), context.dataset.num_classes);
+    let (dim, classes) = (context.dataset.feature_dim(), output_width(&context.dataset, spec.model.task));
     if dim != spec.model.in_dim {
         let what = format!("it is {}, the dataset's features have {dim} columns; give {dim}", spec.model.in_dim);
         return Err(Error::setting("model.in_dim", what));
     }
-    if classes > spec.model.num_classes {
-        let what = format!("it is {}, the dataset has {classes}; give {classes}", spec.model.num_classes);
+    let (width, exact) = (spec.model.num_classes, matches!(spec.model.task, Task::Multilabel | Task::Regress));
+    if classes > width || exact && classes != width {
+        let what = format!("it is {width}, the dataset has {classes}; give {classes}");
         return Err(Error::setting("model.num_classes", what));
+    }
+    Ok(())
+}
+
+/// Width of a model's output that a dataset asks for: its number of classes, or of targets; 0 of an embedding, which may have any.
+fn output_width(dataset: &Dataset, task: Task) -> usize {
+    match task {
+        Task::Classify => dataset.num_classes,
+        Task::Multilabel | Task::Regress => dataset.target_dim(),
+        Task::Link => 0,
+    }
+}
+
+/// Refuses tasks and losses other than the cross-entropy of classes without settings, for operators that compute that alone; `key` is
+/// the operator's key.
+///
+/// # Errors
+///
+/// Another task, loss, or a setting of the loss.
+pub fn refuse_other_losses(key: Key, model: &ModelSpec) -> Result<()> {
+    if model.task != Task::Classify {
+        let what =
+            format!("it trains no model of the task {}; train it on the CPU, by cpu/native or cpu/burn", model.task);
+        return Err(Error::setting(key, what));
+    }
+    if model.loss == LossKind::CrossEntropy && !model.loss_settings.is_empty() {
+        let what = "it has no class weights and no label smoothing; leave them out, or train on the CPU";
+        return Err(Error::setting(key, what));
     }
     Ok(())
 }
@@ -105,11 +135,8 @@ pub fn check_batch<'a>(
     if let Some(features) = batch.features.as_ref().filter(|features| features.num_rows() < rows) {
         return wrong(format!("it has features of {} nodes, its blocks read {rows}", features.num_rows()));
     }
-    if batch.labels.len() != batch.num_seeds {
-        return wrong(format!("it has {} labels for {} seeds", batch.labels.len(), batch.num_seeds));
-    }
-    if let Some(label) = batch.labels.iter().find(|l| **l >= model.num_classes as i32) {
-        return wrong(format!("it has a seed of class {label}, the model has {} classes", model.num_classes));
+    if let Some(what) = wrong_targets(model, batch) {
+        return wrong(what);
     }
     if !blocks.is_empty() && batch.degrees.len() < rows {
         return wrong(format!("it has degrees of {} nodes, its blocks read {rows}", batch.degrees.len()));
@@ -119,6 +146,43 @@ pub fn check_batch<'a>(
         return wrong("its blocks do not feed one another; batch it again".to_string());
     }
     Ok((blocks, rows))
+}
+
+/// What the model's loss reads of the seeds.
+pub fn targets_of<'a>(model: &ModelSpec, batch: &'a HostBatch) -> Targets<'a> {
+    match (model.task, &batch.pairs) {
+        (Task::Link, Some(pairs)) => Targets::Pairs(pairs),
+        (Task::Multilabel | Task::Regress, _) => Targets::Values(&batch.targets.values),
+        _ => Targets::Classes(&batch.labels),
+    }
+}
+
+/// What is wrong with what the model's loss reads of a mini-batch's seeds.
+fn wrong_targets(model: &ModelSpec, batch: &HostBatch) -> Option<String> {
+    let (seeds, width) = (batch.num_seeds, model.num_classes);
+    match model.task {
+        Task::Classify if batch.labels.len() != seeds => {
+            Some(format!("it has {} labels for {seeds} seeds", batch.labels.len()))
+        }
+        Task::Classify => {
+            let label = batch.labels.iter().find(|l| **l >= width as i32)?;
+            Some(format!("it has a seed of class {label}, the model has {width} classes"))
+        }
+        Task::Multilabel | Task::Regress => {
+            let (found, len) = (batch.targets.width, batch.targets.values.len());
+            (found != width || len != seeds * width)
+                .then(|| format!("it has {len} targets, {found} each, for {seeds} seeds; the model has {width} each"))
+        }
+        Task::Link => match &batch.pairs {
+            None => Some("it has no pairs, from which links are learned; batch it from pairs of nodes".to_string()),
+            Some(pairs) => pairs
+                .ends
+                .iter()
+                .flatten()
+                .find(|&&end| end as usize >= seeds)
+                .map(|end| format!("it has a pair of seed {end}, there are {seeds}; batch it again")),
+        },
+    }
 }
 
 /// Why a model does not train on mini-batches whose edges have `importance`: GCN and GIN scale rows to degrees.

@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 // What a model is.
+mod decoder;
 mod file;
 mod fitting;
+mod logistic;
 mod loss;
 mod model;
 mod optimizer;
@@ -15,6 +17,7 @@ mod schedule;
 mod score;
 mod state;
 mod submission;
+mod task;
 mod work;
 
 // What training operators share.
@@ -24,8 +27,11 @@ mod chunks;
 mod given;
 mod infer;
 mod masks;
+mod objective;
+mod pair_loss;
 mod parts;
 
+pub use decoder::Decoder;
 pub use file::{F32View, ModelFile, load_model, load_parameters, save_model};
 pub use fitting::Fitting;
 pub use loss::LossKind;
@@ -40,6 +46,7 @@ pub use schedule::{LrSchedule, LrScheduleKind, Plateau, Steps};
 pub use score::ScoreKind;
 pub use state::{Moments, count_reduction, optimizer_state, read_optimizer_state, steps_of};
 pub use submission::{CheckSettings, LossDescription, ModelDescription, ScoreDescription, Settings};
+pub use task::Task;
 pub use work::StepWork;
 
 #[doc(hidden)]
@@ -47,10 +54,11 @@ pub use inventory as __inventory;
 
 pub use all_pairs::{KnownPairs, PairScore, TargetRank, rank_of_targets};
 pub use checks::{
-    broken_parameter, check_batch, check_context, check_loss, check_model, nothing_accumulated, refuse_submitted,
-    refused_importance, start_threads,
+    broken_parameter, check_batch, check_context, check_loss, check_model, nothing_accumulated, refuse_other_losses,
+    refuse_submitted, refused_importance, start_threads, targets_of,
 };
 pub use chunks::{Chunk, Limits};
 pub use given::{BlockSizes, GivenLengths, blocks_chain, check_given, source_degrees};
 pub use infer::{Input, Layers, QueuedLayers, check_first_layer, infer, infer_bytes};
 pub use masks::{given_mask_nodes, mask_nodes};
+pub use objective::Objective;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::submission::unknown;
-use crate::{LayerShape, LossKind, ModelDescription, Settings};
+use crate::{Decoder, LayerShape, LossKind, ModelDescription, Settings, Task};
 
 /// Kind of model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -118,7 +118,7 @@ pub struct ModelSpec {
     pub kind: ModelKind,
     /// Width of the input features.
     pub in_dim: usize,
-    /// Number of classes: width of the output.
+    /// Width of the output: number of classes, or of labels or values (see [`Task`]), or length of an embedding.
     pub num_classes: usize,
     /// Width of every hidden layer, all heads together. Default 256.
     #[serde(default = "default_hidden")]
@@ -164,19 +164,25 @@ pub struct ModelSpec {
     /// graph's own are all, as with PyG's `add_self_loops=False`.
     #[serde(default = "default_self_loops")]
     pub self_loops: bool,
-    /// The loss that it is trained and scored by. Default cross-entropy.
-    #[serde(default, skip_serializing_if = "is_cross_entropy")]
+    /// What it learns to predict. Default the class of a node.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub task: Task,
+    /// How embeddings score a pair of nodes (task link only). Default their dot product.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub decoder: Decoder,
+    /// The loss that it is trained and scored by, one of [`Task::losses`] or of another crate. Default cross-entropy.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub loss: LossKind,
     /// Settings of a model of another crate, by name; the defaults where they are not given.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub settings: Map<String, Value>,
-    /// Settings of a loss of another crate, by name; the defaults where they are not given.
+    /// Settings of the loss, by name; the defaults where they are not given.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub loss_settings: Map<String, Value>,
 }
 
-fn is_cross_entropy(loss: &LossKind) -> bool {
-    *loss == LossKind::CrossEntropy
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn default_hidden() -> usize {
@@ -228,6 +234,8 @@ impl ModelSpec {
             l2_normalize: false,
             train_eps: false,
             self_loops: default_self_loops(),
+            task: Task::default(),
+            decoder: Decoder::default(),
             loss: LossKind::default(),
             settings: Map::new(),
             loss_settings: Map::new(),
@@ -292,18 +300,24 @@ impl ModelSpec {
         if self.kind != ModelKind::Gcn && !self.self_loops {
             return wrong("self_loops", format!("a {} adds none; leave it out", self.kind));
         }
-        if self.kind == ModelKind::Custom && self.loss != LossKind::CrossEntropy {
-            return wrong("loss", "a custom model has a loss of its own; leave it out".to_string());
+        if self.kind == ModelKind::Custom && (self.loss != LossKind::CrossEntropy || self.task != Task::Classify) {
+            return wrong("loss", "a custom model has a loss of its own, of classes; leave it out".to_string());
+        }
+        if !self.loss.fits(self.task) {
+            let (loss, task, fitting) = (self.loss, self.task, self.task.losses().iter().map(LossKind::to_string));
+            let fitting = fitting.collect::<Vec<_>>().join(", ");
+            return wrong("loss", format!("{loss} is no loss of the task {task}; use one of {fitting}"));
+        }
+        if self.decoder != Decoder::Dot && self.task != Task::Link {
+            return wrong("decoder", format!("the task {} scores no pairs; leave it out, or use link", self.task));
         }
         self.settings().check("model.settings")?;
         self.loss_settings().check("model.loss_settings")?;
         if let ModelKind::Submitted(model) = self.kind {
             (model.check)(self.settings()).or_else(|what| wrong("settings", what))?;
         }
-        if let LossKind::Submitted(loss) = self.loss {
-            (loss.check)(self.loss_settings()).or_else(|what| wrong("loss_settings", what))?;
-        }
-        Ok(())
+        let classes = if self.task == Task::Classify { self.num_classes } else { 0 };
+        self.loss.check(self.loss_settings(), classes).or_else(|what| wrong("loss_settings", what))
     }
 
     /// The settings of a model of another crate; there are none of others.
@@ -312,10 +326,9 @@ impl ModelSpec {
         Settings { specs, given: &self.settings }
     }
 
-    /// The settings of a loss of another crate; there are none of cross-entropy.
+    /// The settings of its loss.
     pub fn loss_settings(&self) -> Settings<'_> {
-        let specs = if let LossKind::Submitted(loss) = self.loss { loss.settings } else { &[] };
-        Settings { specs, given: &self.loss_settings }
+        Settings { specs: self.loss.settings(), given: &self.loss_settings }
     }
 
     /// What a mean of its loss is called, `cross-entropy` or `focal loss`; empty for a custom model, whose loss is its operator's own.
@@ -323,7 +336,10 @@ impl ModelSpec {
         match (self.kind, self.loss) {
             (ModelKind::Custom, _) => String::new(),
             (_, LossKind::CrossEntropy) => self.loss.to_string(),
-            (_, LossKind::Submitted(loss)) => format!("{} loss", loss.name),
+            (_, LossKind::BinaryCrossEntropy) => "binary cross-entropy".to_string(),
+            (_, LossKind::Squared) => "squared error".to_string(),
+            (_, LossKind::Absolute) => "absolute error".to_string(),
+            (_, loss) => format!("{loss} loss"),
         }
     }
 

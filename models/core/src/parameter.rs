@@ -31,7 +31,7 @@ pub struct ParameterSpec {
     pub name: String,
     /// Lengths of its dimensions, slowest first.
     pub shape: Vec<usize>,
-    /// The layer it belongs to.
+    /// The layer it belongs to; one after the last for a decoder of pairs.
     pub layer: usize,
     /// Its initial values.
     pub init: Init,

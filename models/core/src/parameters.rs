@@ -3,13 +3,13 @@
 use morphgl_registry::{Error, NamedTensor, Result};
 
 use crate::random::uniforms;
-use crate::{Attention, Init, LayerShape, ModelKind, ModelSpec, Normalization, ParameterList, ParameterSpec};
+use crate::{Attention, Init, LayerShape, ModelKind, ModelSpec, Normalization, ParameterList, ParameterSpec, Task};
 
 const ZEROS: Init = Init::Constant(0.0);
 const ONES: Init = Init::Constant(1.0);
 
 impl ModelSpec {
-    /// Every parameter in the order of PyG's `state_dict`: layers, then normalisations. None of a custom model, which only its
+    /// Every parameter in the order of PyG's `state_dict`: layers, then normalisations, then the decoder of pairs. None of a custom model, which only its
     /// training operator knows.
     ///
     /// ```
@@ -42,6 +42,10 @@ impl ModelSpec {
                 list.statistic("running_mean", &width, ZEROS);
                 list.statistic("running_var", &width, ONES);
             }
+        }
+        if self.task == Task::Link {
+            (list.layer, list.prefix) = (self.layers, "decoder".to_string());
+            self.decoder.parameters(self.num_classes, &mut list);
         }
         list.specs
     }

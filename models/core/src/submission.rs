@@ -10,9 +10,20 @@ use crate::{LayerShape, ParameterList, Predicted};
 
 /// Names of the models, losses and scores of this crate.
 const OWN_MODELS: [&str; 6] = ["gcn", "sage", "gat", "gin", "mlp", "custom"];
-const OWN_LOSSES: [&str; 1] = ["cross-entropy"];
-pub(crate) const OWN_SCORES: [&str; 6] =
-    ["accuracy", "loss", "balanced-accuracy", "macro-f1", "roc-auc", "average-precision"];
+pub(crate) const OWN_LOSSES: [&str; 7] = ["cross-entropy", "bce", "mse", "mae", "huber", "bpr", "margin"];
+pub(crate) const OWN_SCORES: [&str; 11] = [
+    "accuracy",
+    "loss",
+    "balanced-accuracy",
+    "macro-f1",
+    "micro-f1",
+    "roc-auc",
+    "average-precision",
+    "mae",
+    "rmse",
+    "r2",
+    "mrr",
+];
 
 /// Settings of a model or a loss: those that are declared, and the values of those that are given.
 #[derive(Debug, Clone, Copy)]

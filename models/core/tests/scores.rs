@@ -58,6 +58,61 @@ fn values_are_those_of_scikit_learn() {
     assert_eq!(cases, 1000);
 }
 
+/// Outputs, values and width of a case of `scores/values.py`; labels are 1 where values are at least 2.
+fn case_of_values(index: u64) -> (Vec<f32>, Vec<f32>, usize) {
+    let mut draw = Draw(index + 1);
+    (0..5).for_each(|_| _ = draw.next());
+    let (nodes, width) = ((draw.next() % 60 + 2) as usize, (draw.next() % 4 + 1) as usize);
+    let outputs = (0..nodes * width).map(|_| (draw.next() % 13 - 6) as f32 / 2.0).collect();
+    let value = |(i, drawn): (usize, i64)| match drawn < 8 || i < width {
+        true => (drawn % 8) as f32 / 2.0,
+        false => f32::NAN,
+    };
+    let values = (0..nodes * width).map(|_| draw.next() % 10).collect::<Vec<_>>();
+    (outputs, values.into_iter().enumerate().map(value).collect(), width)
+}
+
+#[test]
+fn values_of_labels_and_values_are_those_of_scikit_learn() {
+    use ScoreKind::*;
+    let kinds = [MicroF1, MacroF1, RocAuc, AveragePrecision, Mae, Rmse, R2];
+    let rows = include_str!("scores/values.csv").lines().skip(1);
+    let mut cases = 0;
+    for (index, row) in rows.enumerate() {
+        let (outputs, values, width) = case_of_values(index as u64);
+        let labels: Vec<f32> =
+            values.iter().map(|y| if y.is_nan() { *y } else { f32::from(u8::from(*y >= 2.0)) }).collect();
+        let expected: Vec<f64> = row.split(',').map(|value| value.parse().expect("a number")).collect();
+        assert_eq!(expected.len(), kinds.len());
+        for (i, (kind, expected)) in kinds.into_iter().zip(expected).enumerate() {
+            let targets = if i < 4 { &labels } else { &values };
+            let found = kind.value(&Score::default(), &Predicted::of_values(&outputs, targets, width));
+            let same =
+                (found - expected).abs() < 1e-8 * expected.abs().max(1.0) || (found.is_nan() && expected.is_nan());
+            assert!(same, "case {index}, {kind}: {found}, expected {expected}");
+        }
+        cases += 1;
+    }
+    assert_eq!(cases, 1000);
+}
+
+#[test]
+fn scores_fit_their_tasks() {
+    use morphgl_model_core::Task;
+    for task in Task::ALL {
+        assert!(ScoreKind::usual(task).fits(task), "{task}");
+        for kind in ScoreKind::all() {
+            assert_eq!(kind.check(task).is_ok(), kind.fits(task), "{kind} of {task}");
+        }
+    }
+    let error = ScoreKind::Rmse.check(Task::Link).expect_err("no score of pairs").to_string();
+    assert!(error.contains("roc-auc, average-precision, mrr, hits@K"), "{error}");
+    let hits: ScoreKind = "hits@50".parse().expect("a score");
+    assert_eq!(hits.to_string(), "hits@50");
+    assert!(hits.fits(Task::Link) && hits.ranking().is_some() && hits.highest_is_best());
+    assert!("hits@0".parse::<ScoreKind>().is_err() && "hits@x".parse::<ScoreKind>().is_err());
+}
+
 proptest! {
     /// An area is the fraction of pairs in order; a confusion matrix counts every labelled node once.
     #[test]

@@ -70,7 +70,10 @@ fn what_is_wrong_is_named() {
         json!({"kind": "scale"}),
         "\"scale\": not a kind of model; use one of gcn, sage, gat, gin, mlp, custom, scaled",
     );
-    refused(json!({"kind": "gcn", "loss": "cubed"}), "\"cubed\": not a loss; use one of cross-entropy, squared");
+    refused(
+        json!({"kind": "gcn", "loss": "cubed"}),
+        "\"cubed\": not a loss; use one of cross-entropy, bce, mse, mae, huber, bpr, margin, squared",
+    );
     refused(json!({"kind": "gcn", "settings": {"scales": 1}}), "model.settings: \"scales\" is none of its options");
     refused(json!({"kind": "scaled", "settings": {"scale": 1}}), "did you mean \"scales\"");
     refused(json!({"kind": "scaled", "settings": {"scales": "many"}}), "give whole number");

@@ -20,6 +20,7 @@ pub const DESCRIPTION: Description = Description::new(
     Build::Training(|context| Ok(Box::new(CpuBurn::new(context)?) as Box<dyn Training>)),
 )
 .as_reference()
-.taking_given_rows();
+.taking_given_rows()
+.taking_pairs();
 
 submit! { DESCRIPTION }

@@ -11,13 +11,13 @@ use morphgl_layers::{
     Adjacency, BatchStatistics, Features, Given, Mode, Parameters, Pass, adjacency, score, submitted_losses, values,
 };
 use morphgl_model_core::{
-    ParameterSpec, TrainingSpec, broken_parameter, check_batch, check_context, check_first_layer, check_loss,
-    check_tensors, given_mask_nodes, infer, infer_bytes, initial_parameters, mask_nodes, nothing_accumulated,
-    source_degrees, start_threads,
+    Objective, ParameterSpec, TrainingSpec, broken_parameter, check_batch, check_context, check_first_layer,
+    check_loss, check_tensors, given_mask_nodes, infer, infer_bytes, initial_parameters, mask_nodes,
+    nothing_accumulated, source_degrees, start_threads, targets_of,
 };
 use morphgl_registry::{
     BatchId, GatherRows, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Result, Score,
-    SingleProcess, Training, TrainingContext,
+    SingleProcess, Targets, Training, TrainingContext,
 };
 use rayon::prelude::*;
 
@@ -43,6 +43,7 @@ pub struct CpuBurn {
     count: u64,
     last: Option<BatchId>,
     optimizer: Optimizer,
+    objective: Objective,
 }
 
 impl fmt::Debug for CpuBurn {
@@ -72,6 +73,7 @@ impl CpuBurn {
             count: 0,
             last: None,
             optimizer: Optimizer::new(spec.optimizer, &trainable),
+            objective: Objective::new(&spec.model)?,
             specs,
             trainable,
             spec,
@@ -112,10 +114,14 @@ impl CpuBurn {
         let nodes = mask_nodes(KEY, model, &self.dataset.topology, batch, rows)?;
         let mode = Mode::Training { seed: self.seed, id: batch.id, nodes: &nodes.into() };
         let logits = self.logits(batch, &parameters, mode, &device, &mut statistics)?;
-        let classes = self.spec.model.num_classes;
+        let (width, targets) = (self.spec.model.num_classes, targets_of(&self.spec.model, batch));
         let out = values(logits.clone().inner());
-        let losses = submitted_losses(&self.spec.model, &logits, &batch.labels);
-        let score = score(&self.spec.model, &out, &batch.labels, losses.as_ref());
+        let losses = self.submitted(&logits, targets);
+        let (mut gradient, mut of_decoder) = (vec![0.0; out.len()], vec![0.0; self.decoder().len()]);
+        let score = match &losses {
+            Some(losses) => score(&self.spec.model, &out, &batch.labels, Some(losses)),
+            None => self.gradient(&out, targets, &mut gradient, &mut of_decoder),
+        };
         check_loss(KEY, batch.id, &score)?;
         self.last = Some(batch.id);
         if score.count == 0 {
@@ -123,12 +129,14 @@ impl CpuBurn {
         }
         let mut grads = match losses {
             Some(losses) => losses.sum().backward(),
-            // Cross-entropy enters the graph through its gradient: d(sum of logits * g) = g d(logits).
+            // The loss enters the graph through its gradient: d(sum of outputs * g) = g d(outputs).
             None => {
-                let gradient = TensorData::new(loss_gradient(&out, &batch.labels, classes), [batch.num_seeds, classes]);
+                let gradient = TensorData::new(gradient, [batch.num_seeds, width]);
                 (logits * Tensor::from_data(gradient, &device)).sum().backward()
             }
         };
+        let of_decoder = self.gradients.iter_mut().rev().zip(split_last(&self.trainable, &of_decoder));
+        of_decoder.for_each(|(sums, by_loss)| sums.iter_mut().zip(by_loss).for_each(|(sum, g)| *sum += g));
         for (p, sums) in self.trainable.iter().zip(&mut self.gradients) {
             // A parameter that no output depends on has no gradient: it is 0.
             if let Some(grad) = parameters.get(&p.name).grad_remove(&mut grads) {
@@ -154,13 +162,44 @@ impl CpuBurn {
         let device = Device::flex();
         let parameters = Parameters::new(&self.parameters, &device);
         let logits = self.logits(batch, &parameters, Mode::Evaluation, &device, &mut Vec::new())?;
-        Ok(self.score_of(logits, &batch.labels))
+        Ok(self.score_of(logits, targets_of(&self.spec.model, batch)))
     }
 
-    /// The score of logits, by the model's loss.
-    fn score_of(&self, logits: Tensor<2>, labels: &[i32]) -> Score {
-        let losses = submitted_losses(&self.spec.model, &logits, labels);
-        score(&self.spec.model, &values(logits), labels, losses.as_ref())
+    /// The losses of another crate's function; `None` of a loss of this workspace, or without a label.
+    fn submitted(&self, logits: &Tensor<2>, targets: Targets<'_>) -> Option<Tensor<2>> {
+        match targets {
+            Targets::Classes(labels) if self.objective.is_submitted() => {
+                submitted_losses(&self.spec.model, logits, labels)
+            }
+            _ => None,
+        }
+    }
+
+    /// The score of outputs, by the model's loss.
+    fn score_of(&self, outputs: Tensor<2>, targets: Targets<'_>) -> Score {
+        match targets {
+            Targets::Classes(labels) if self.objective.is_submitted() => {
+                let losses = self.submitted(&outputs, targets);
+                score(&self.spec.model, &values(outputs), labels, losses.as_ref())
+            }
+            _ => self.objective.score(&values(outputs), targets, &self.decoder()),
+        }
+    }
+
+    /// The score of outputs, and the gradient of the summed loss by them and by the decoder's parameters.
+    fn gradient(&self, out: &[f32], targets: Targets<'_>, gradient: &mut [f32], of_decoder: &mut [f32]) -> Score {
+        // Without a label, a loss of another crate is not computed.
+        match self.objective.is_submitted() {
+            true => Score::default(),
+            false => self.objective.gradient(out, targets, &self.decoder(), gradient, of_decoder),
+        }
+    }
+
+    /// The elements of the decoder's parameters, which are the last.
+    fn decoder(&self) -> Vec<f32> {
+        let layers = self.spec.model.layers;
+        let of_decoder = self.specs.iter().zip(&self.parameters).filter(|(p, _)| p.layer == layers);
+        of_decoder.flat_map(|(_, tensor)| &tensor.values).copied().collect()
     }
 
     fn update(&mut self) -> Result<()> {
@@ -175,20 +214,13 @@ impl CpuBurn {
     }
 }
 
-/// The gradient of the seeds' summed cross-entropy by their logits: softmax less one at the label, 0 without a label.
-fn loss_gradient(logits: &[f32], labels: &[i32], num_classes: usize) -> Vec<f32> {
-    let mut gradient = vec![0.0; logits.len()];
-    for ((row, out), &label) in logits.chunks_exact(num_classes).zip(gradient.chunks_exact_mut(num_classes)).zip(labels)
-    {
-        if label < 0 {
-            continue;
-        }
-        let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let sum: f32 = row.iter().map(|x| (x - max).exp()).sum();
-        out.iter_mut().zip(row).for_each(|(o, x)| *o = (x - max).exp() / sum);
-        out[label as usize] -= 1.0;
-    }
-    gradient
+/// Cuts `elements`, those of the last parameters, into the elements of each, the last parameter first.
+fn split_last<'a>(parameters: &'a [ParameterSpec], mut elements: &'a [f32]) -> impl Iterator<Item = &'a [f32]> {
+    parameters.iter().rev().map_while(move |p| {
+        let (before, own) = elements.split_at_checked(elements.len().checked_sub(p.len())?)?;
+        (elements, _) = (before, own);
+        (!own.is_empty()).then_some(own)
+    })
 }
 
 impl ModelState for CpuBurn {
@@ -254,10 +286,10 @@ impl Training for CpuBurn {
         Ok(Handle::ready(score, start.elapsed()))
     }
 
-    fn score_logits(&mut self, logits: &[f32], labels: &[i32], num_classes: usize) -> Result<Score> {
-        let rows = TensorData::new(logits.to_vec(), [labels.len(), num_classes]);
+    fn score_logits(&mut self, logits: &[f32], targets: Targets<'_>, width: usize) -> Result<Score> {
+        let rows = TensorData::new(logits.to_vec(), [logits.len() / width, width]);
         let pool = Arc::clone(&self.pool);
-        Ok(pool.install(|| self.score_of(Tensor::from_data(rows, &Device::flex()), labels)))
+        Ok(pool.install(|| self.score_of(Tensor::from_data(rows, &Device::flex()), targets)))
     }
 
     fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>, inputs: &mut [Vec<f32>]) -> Option<Result<()>> {

@@ -43,7 +43,8 @@ pub const DESCRIPTION: Description = Description::new(
     Build::Training(|context| Ok(Box::new(CpuNative::new(context)?) as Box<dyn Training>)),
 )
 .reading_store()
-.taking_given_rows();
+.taking_given_rows()
+.taking_pairs();
 
 submit! { DESCRIPTION }
 
@@ -58,6 +59,7 @@ submit! {
     .with_probe(has_amx)
     .reading_store()
     .taking_given_rows()
+    .taking_pairs()
 }
 
 fn has_amx(_: &Machine) -> Result<(), Unavailable> {

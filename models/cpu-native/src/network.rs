@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use morphgl_graph_store::{FeatureMatrix, FeatureView};
-use morphgl_model_core::{Dropout, DropoutSite, ModelSpec, ParameterSpec};
+use morphgl_model_core::{Dropout, DropoutSite, ModelSpec, Objective, ParameterSpec};
 use morphgl_platform::SimdLevel;
-use morphgl_registry::{Block, GradientReady, Score};
+use morphgl_registry::{Block, GradientReady, Score, Targets};
 
 use crate::adjacency::{self, Adjacency};
 use crate::buffer::{Buffer, resize};
@@ -24,7 +24,7 @@ const EDGES: usize = 1 << 14;
 pub(crate) struct Network {
     layers: Vec<Layer>,
     inputs: LayerInputs,
-    /// Offset of each layer's first parameter among the elements of all parameters.
+    /// Offset of each layer's first parameter among the elements of all parameters, and that of the decoder's.
     first_elements: Vec<usize>,
     loss_gradient: Buffer,
     scores: Vec<Score>,
@@ -88,7 +88,8 @@ pub(crate) struct Input<'a> {
     pub(crate) nodes: Option<(&'a FeatureMatrix, &'a [u32])>,
     /// Nodes of the input rows, which key the dropout masks; empty without dropout.
     pub(crate) mask_nodes: &'a [u32],
-    pub(crate) labels: &'a [i32],
+    pub(crate) num_seeds: usize,
+    pub(crate) targets: Targets<'a>,
 }
 
 impl<'a> Input<'a> {
@@ -104,7 +105,8 @@ impl<'a> Input<'a> {
         rows: 0,
         nodes: None,
         mask_nodes: &[],
-        labels: &[],
+        num_seeds: 0,
+        targets: Targets::Classes(&[]),
     };
 
     /// The features that the first layer reads; `of_edges` are the nodes of its edges' sources.
@@ -114,7 +116,7 @@ impl<'a> Input<'a> {
     }
 
     fn num_dst(&self, layer: usize) -> usize {
-        self.blocks.get(layer).map_or(self.labels.len(), |b| b.num_dst)
+        self.blocks.get(layer).map_or(self.num_seeds, |b| b.num_dst)
     }
 }
 
@@ -203,7 +205,7 @@ impl Network {
                 edge_nodes: Vec::new(),
                 dropped: Buffer::default(),
             },
-            first_elements: (0..spec.layers)
+            first_elements: (0..=spec.layers)
                 .map(|l| specs.iter().filter(|p| p.layer < l).map(ParameterSpec::len).sum())
                 .collect(),
             loss_gradient: Buffer::default(),
@@ -214,6 +216,11 @@ impl Network {
                 ..PassTimes::default()
             },
         }
+    }
+
+    /// Offset of the decoder's first parameter among the elements of all parameters.
+    pub(crate) fn decoder(&self) -> usize {
+        self.first_elements[self.layers.len()]
     }
 
     pub(crate) fn times(&self) -> &PassTimes {
@@ -298,11 +305,11 @@ impl Network {
     }
 
     /// Scores a mini-batch in evaluation mode.
-    pub(crate) fn score(&mut self, parameters: &[f32], input: Input<'_>) -> Score {
+    pub(crate) fn score(&mut self, parameters: &[f32], input: Input<'_>, objective: &Objective) -> Score {
         self.forward(parameters, input, Mode::Evaluation);
-        let classes = self.inputs.spec.num_classes;
-        let logits = self.layers.last().expect("a model has a layer").out.read(input.labels.len() * classes);
-        Score::of(logits, input.labels, classes)
+        let width = self.inputs.spec.num_classes;
+        let outputs = self.layers.last().expect("a model has a layer").out.read(input.num_seeds * width);
+        objective.score(outputs, input.targets, &parameters[self.first_elements[self.layers.len()]..])
     }
 
     /// Adds the gradients of a mini-batch, unless its loss is not finite. Calls the gradient-ready hook `complete` with
@@ -310,17 +317,26 @@ impl Network {
     pub(crate) fn forward_backward(
         &mut self,
         parameters: &[f32],
-        input: Input<'_>,
-        mode: Mode,
+        (input, mode): (Input<'_>, Mode),
+        objective: &Objective,
         gradients: &mut [f32],
         complete: GradientReady<'_>,
     ) -> Score {
         self.forward(parameters, input, mode);
         let (classes, start) = (self.inputs.spec.num_classes, Instant::now());
         let Self { layers, inputs, first_elements, loss_gradient, scores, times } = self;
-        let logits = layers.last().expect("a model has a layer").out.read(input.labels.len() * classes);
+        let logits = layers.last().expect("a model has a layer").out.read(input.num_seeds * classes);
         let loss_gradient = loss_gradient.get(logits.len());
-        let score = cross_entropy(logits, input.labels, classes, scores, loss_gradient);
+        let score = match input.targets {
+            Targets::Classes(labels) if objective.is_plain() => {
+                cross_entropy(logits, labels, classes, scores, loss_gradient)
+            }
+            targets => {
+                let decoder = first_elements[layers.len()];
+                let (decoder, gradients) = (&parameters[decoder..], &mut gradients[decoder..]);
+                objective.gradient(logits, targets, decoder, loss_gradient, gradients)
+            }
+        };
         times.loss = start.elapsed().as_secs_f64();
         if score.count == 0 {
             complete(0, gradients);

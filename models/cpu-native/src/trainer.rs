@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_core::{
-    Limits, ModelSpec, ParameterSpec, TrainingSpec, broken_parameter, check_batch, check_context, check_first_layer,
-    check_loss, check_tensors, given_mask_nodes, infer, initial_parameters, mask_nodes, nothing_accumulated,
-    refuse_submitted, source_degrees, start_threads,
+    Limits, ModelSpec, Objective, ParameterSpec, TrainingSpec, broken_parameter, check_batch, check_context,
+    check_first_layer, check_loss, check_tensors, given_mask_nodes, infer, initial_parameters, mask_nodes,
+    nothing_accumulated, refuse_submitted, source_degrees, start_threads, targets_of,
 };
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{
     BatchFeatures, BatchId, Error, GatherRows, GradientReady, Gradients, Handle, HostBatch, Key, MiniBatch, ModelState,
-    NamedTensor, Result, Score, SingleProcess, Training, TrainingContext,
+    NamedTensor, Result, Score, SingleProcess, Targets, Training, TrainingContext,
 };
 
 use crate::infer::{self as inference, InferenceModel};
@@ -42,6 +42,7 @@ pub struct CpuNative {
     count: u64,
     last: Option<BatchId>,
     optimizer: Optimizer,
+    objective: Objective,
     network: Network,
 }
 
@@ -101,6 +102,7 @@ impl CpuNative {
             count: 0,
             last: None,
             optimizer: Optimizer::new(spec.optimizer, parameters.len()),
+            objective: Objective::new(&spec.model)?,
             network: Network::new(&spec.model, &specs, level, nonzeros),
             parameters,
             specs,
@@ -131,7 +133,13 @@ impl CpuNative {
         let mode = Mode::Training { seed: self.seed, id: batch.id };
         let given_nodes = given_mask_nodes(self.key.clone(), model, topology, batch)?;
         let input = Input { mask_nodes: &mask_nodes, given_nodes: &given_nodes, ..input };
-        let score = self.network.forward_backward(&self.parameters, input, mode, &mut self.gradients, complete);
+        let score = self.network.forward_backward(
+            &self.parameters,
+            (input, mode),
+            &self.objective,
+            &mut self.gradients,
+            complete,
+        );
         check_loss(self.key.clone(), batch.id, &score)?;
         self.last = Some(batch.id);
         self.count += score.count;
@@ -192,7 +200,7 @@ fn input<'a>(
     let gathered = batch.features.as_ref().map(BatchFeatures::view);
     let features =
         gathered.or(store.map(FeatureMatrix::view)).expect("`check_batch` refuses a mini-batch without them");
-    let HostBatch { degrees, labels, .. } = batch;
+    let HostBatch { degrees, num_seeds, .. } = batch;
     let given = batch.given.as_ref().map_or(&[][..], |given| &given.rows);
     let given_inputs = batch.given.as_ref().filter(|given| !given.nodes.is_empty());
     let given_inputs = given_inputs.map_or(&[][..], |given| &given.inputs);
@@ -207,7 +215,8 @@ fn input<'a>(
         rows,
         nodes,
         mask_nodes: &[],
-        labels,
+        num_seeds: *num_seeds,
+        targets: targets_of(model, batch),
     })
 }
 
@@ -278,8 +287,13 @@ impl Training for CpuNative {
         let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
         let second_degrees = source_degrees(batch, 1);
         let input = input(&self.key, &self.dataset, &self.spec.model, batch, &second_degrees)?;
-        let score = pool.install(|| self.network.score(&self.parameters, input));
+        let score = pool.install(|| self.network.score(&self.parameters, input, &self.objective));
         Ok(Handle::ready(score, start.elapsed()))
+    }
+
+    fn score_logits(&mut self, logits: &[f32], targets: Targets<'_>, _width: usize) -> Result<Score> {
+        let (pool, decoder) = (Arc::clone(&self.pool), &self.parameters[self.network.decoder()..]);
+        Ok(pool.install(|| self.objective.score(logits, targets, decoder)))
     }
 
     fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>, inputs: &mut [Vec<f32>]) -> Option<Result<()>> {

@@ -8,7 +8,7 @@ use morphgl_graph_store::Dataset;
 use morphgl_model_core::{
     BlockSizes, GivenLengths, Limits, ModelKind, Normalization, ParameterSpec, Steps, TrainingSpec, blocks_chain,
     check_first_layer, check_given, check_model, check_tensors, infer_bytes, initial_parameters, nothing_accumulated,
-    optimizer_state, read_optimizer_state, refuse_submitted, refused_importance,
+    optimizer_state, read_optimizer_state, refuse_other_losses, refuse_submitted, refused_importance,
 };
 use morphgl_registry::{
     BatchId, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Result, Score,
@@ -82,6 +82,7 @@ impl CudaNative {
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         refuse_submitted(&spec.model)?;
+        refuse_other_losses(KEY, &spec.model)?;
         check_model(context, &spec)?;
         let gpu = Gpu::new(&Device::open(&context.place, &KEY)?, Options::parse(&context.options)?.precision())?;
         let draw_keys = context.dataset.topology.draw_keys().filter(|_| spec.model.has_dropout());

@@ -109,8 +109,14 @@ fn work(model: &Option<ModelSpec>, batch: &HostBatch) -> StepWork {
     work.map_or(StepWork::default(), |work| StepWork { flops: work.flops, bytes: work.bytes })
 }
 
+/// Number of seeds with a label; of a graph without labels, with a known target.
 fn labelled(batch: &HostBatch) -> u64 {
-    batch.labels.iter().filter(|l| **l >= 0).count() as u64
+    let is_known = |row: &&[f32]| row.iter().any(|value| !value.is_nan());
+    let count = match batch.labels.is_empty() {
+        true => batch.targets.values.chunks(batch.targets.width.max(1)).filter(is_known).count(),
+        false => batch.labels.iter().filter(|l| **l >= 0).count(),
+    };
+    count as u64
 }
 
 fn lacks_features(key: &Key, batch: &HostBatch) -> Error {

@@ -5,6 +5,7 @@
 mod given;
 mod graph;
 mod importance;
+mod losses;
 mod numbers;
 mod optimizers;
 pub mod random;
@@ -43,6 +44,9 @@ pub struct Subject<'a> {
     /// Whether it has a model of its own ([`Description::with_own_model`]), in the place of the suite's: of the job's model it reads
     /// `in_dim`, `num_classes` and `layers`, and its loss and optimizer are its own.
     pub own_model: bool,
+    /// Whether it trains all tasks by all losses of `morphgl-model-core` with their settings; otherwise it refuses all but the
+    /// cross-entropy of classes, by its name.
+    pub all_losses: bool,
     /// Models and losses that other crates submitted, in the place of the suite's models: fields of the spec, such as
     /// `{"kind": "gated", "loss": "focal"}`. Empty for the suite's.
     pub submitted: &'a [Value],
@@ -68,6 +72,7 @@ impl<'a> Subject<'a> {
             deterministic: true,
             takes_given_rows: description.takes_given_rows,
             own_model: description.own_model,
+            all_losses: description.takes_pairs,
             submitted: &[],
             options: description.options,
             sanitized: false,
@@ -92,6 +97,15 @@ pub fn check(subject: &Subject<'_>) {
     if !subject.own_model && subject.submitted.is_empty() {
         numbers::forward_is_the_reference(&run);
         importance::check(&run);
+    }
+    if !subject.own_model && subject.submitted.is_empty() {
+        match subject.all_losses {
+            true => {
+                losses::of_nodes_conform(&run);
+                losses::of_pairs_conform(&run);
+            }
+            false => losses::other_losses_are_refused(&run),
+        }
     }
     if !subject.own_model {
         numbers::dropout_is_a_function_of_the_batch(&run);

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use indicatif::HumanCount;
-use morphgl_model_core::{ClassCounts, ScoreKind};
+use morphgl_model_core::{ClassCounts, ScoreKind, Task};
 use serde_json::{Map, Value, json};
 
 use super::show;
@@ -26,8 +26,7 @@ pub(crate) struct Args {
     /// memory, and with any --sampler but neighbor]
     #[arg(long, value_parser = values::one_of::<Evaluation, _>(["full", "sampled"]))]
     evaluation: Option<Evaluation>,
-    /// Another score than accuracy and loss: balanced-accuracy, macro-f1, roc-auc, average-precision, or one of a linked crate, which
-    /// `morphgl ops` lists; repeatable
+    /// Another score than accuracy and loss, one that `morphgl train --score` takes for the model's task; repeatable
     #[arg(long)]
     score: Vec<ScoreKind>,
     /// Precision, recall and F1 of each class, too
@@ -39,12 +38,15 @@ pub(crate) struct Args {
 fn classes(scores: &Scores) -> anyhow::Result<String> {
     let mut rows = Vec::new();
     for split in &scores.splits {
-        let Some(confusion) = &split.confusion else {
+        if scores.evaluation == Evaluation::Sampled {
             return Err(Usage::error("--classes: sampled mini-batches keep no predictions; use --evaluation full"));
-        };
-        for (class, counts) in confusion.classes().enumerate() {
+        }
+        if split.classes.is_empty() {
+            return Err(Usage::error(format!("--classes: a model of the task {} has none; leave it out", scores.task)));
+        }
+        for (class, counts) in split.classes.iter().enumerate() {
             let name = scores.class_names.as_ref().map_or(class.to_string(), |names| names[class].clone());
-            let value = |of: fn(&ClassCounts) -> Option<f64>| of(&counts).map_or("–".into(), |x| format!("{x:.4}"));
+            let value = |of: fn(&ClassCounts) -> Option<f64>| of(counts).map_or("–".into(), |x| format!("{x:.4}"));
             let nodes = HumanCount(counts.nodes).to_string();
             let values = [ClassCounts::precision, ClassCounts::recall, ClassCounts::f1].map(value);
             rows.push([split.split.to_string(), name, nodes].into_iter().chain(values).collect());
@@ -60,6 +62,7 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
     }
     let mut trained = Trained::open(context, args.trained.clone(), call.dataset.clone(), true)?;
     let scores = trained.evaluate(args.evaluation, &args.score)?;
+    let accurate = scores.task != Task::Regress;
     // A split without labels has no score.
     let rows: Vec<Vec<String>> = scores
         .splits
@@ -73,16 +76,20 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
                 true => "–".to_string(),
                 false => kind.words(of),
             });
-            [split.split.to_string(), nodes, value(accuracy), value(loss)].into_iter().chain(others).collect()
+            let accuracy = accurate.then(|| value(accuracy));
+            let sums = accuracy.into_iter().chain([value(loss)]);
+            [split.split.to_string(), nodes].into_iter().chain(sums).chain(others).collect()
         })
         .collect();
     let score = |split: &crate::session::SplitScore| {
         let s = split.score;
-        let unlabelled = split.nodes as u64 - s.count;
+        // A loss of pairs may count their negatives, too.
+        let scored = s.count.min(split.nodes as u64);
+        let unlabelled = split.nodes as u64 - scored;
         let scores: Map<String, Value> =
             args.score.iter().zip(&split.values).map(|(kind, value)| (kind.to_string(), json!(value))).collect();
         let mut json = json!({
-            "nodes": s.count, "unlabelled": unlabelled, "accuracy": s.accuracy(), "loss": s.loss(), "scores": scores,
+            "nodes": scored, "unlabelled": unlabelled, "accuracy": accurate.then(|| s.accuracy()), "loss": s.loss(), "scores": scores,
         });
         if let Some(confusion) = split.confusion.as_ref().filter(|_| args.classes) {
             json["confusion"] = json!(confusion.rows().collect::<Vec<_>>());
@@ -92,8 +99,10 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
     let mut json: Map<String, Value> =
         scores.splits.iter().map(|split| (split.split.to_string(), score(split))).collect();
     let names: Vec<String> = args.score.iter().map(ScoreKind::to_string).collect();
+    let nodes = if scores.task == Task::Link { "pairs" } else { "nodes" };
+    let accuracy = accurate.then_some("accuracy");
     let columns: Vec<&str> =
-        ["split", "nodes", "accuracy", "loss"].into_iter().chain(names.iter().map(String::as_str)).collect();
+        ["split", nodes].into_iter().chain(accuracy).chain(["loss"]).chain(names.iter().map(String::as_str)).collect();
     let mut text = show::table(&columns, &rows, &[0]);
     if args.classes {
         text += &classes(&scores)?;

@@ -8,6 +8,8 @@ use morphgl_profile::Progress;
 
 use super::interrupt;
 use super::show::Show;
+use morphgl_model_core::Task;
+
 use crate::{BatchDone, Beginning, EpochRow, Event, Observer, Stop};
 
 /// Shows a run on the terminal.
@@ -93,6 +95,8 @@ struct Screen {
     open: bool,
     /// Width in characters of the column with the validation score; `None` where the run goes by accuracy or loss.
     score: Option<usize>,
+    /// Whether what is learned is right or wrong, not a value.
+    accuracy: bool,
     /// Moving average of the loss.
     loss: f64,
 }
@@ -104,13 +108,14 @@ const OPEN_BAR: &str = "{spinner} {msg:40} {pos} of at most {len} batches  {per_
 impl Screen {
     /// Where early stopping may end training sooner, the table has only evaluated epochs.
     fn new(show: Show, beginning: Beginning) -> Self {
-        let Beginning { steps_per_epoch, epochs: max_epochs, open, score, done } = beginning;
+        let Beginning { steps_per_epoch, epochs: max_epochs, open, score, task, done } = beginning;
         let score = (!score.is_of_sums()).then(|| format!("{score:>7}"));
         let column = score.as_ref().map_or(String::new(), |score| format!("{score}  "));
         show.line(format_args!("epoch     loss  train     valid     {column}seconds  batches/s   M edges/s  waiting"));
         let bar = show.bar(if open { OPEN_BAR } else { BAR }, steps_per_epoch as u64 * u64::from(max_epochs));
         bar.set_position(done);
-        Self { show, bar, max_epochs, open, score: score.map(|score| score.len()), loss: f64::NAN }
+        let (score, accuracy) = (score.map(|score| score.len()), task != Task::Regress);
+        Self { show, bar, max_epochs, open, score, accuracy, loss: f64::NAN }
     }
 
     fn show(&mut self, event: &Event<'_>) {
@@ -149,12 +154,16 @@ impl Screen {
         }
         let value = row.valid_score.map_or("–".into(), |value| format!("{value:.4}"));
         let score = self.score.map_or(String::new(), |width| format!("{value:>width$}  "));
+        let accuracy = |accuracy: Option<f64>| match accuracy.filter(|_| self.accuracy) {
+            Some(accuracy) => format!("{:.2}%", 100.0 * accuracy),
+            None => "–".to_string(),
+        };
         let line = format!(
-            "{:>5}  {:>7.4}  {:>6.2}%  {:>8}  {score}{:>7.2}  {:>9.2}  {:>10.2}  {:>6.0}%",
+            "{:>5}  {:>7.4}  {:>7}  {:>8}  {score}{:>7.2}  {:>9.2}  {:>10.2}  {:>6.0}%",
             row.epoch,
             row.loss,
-            100.0 * row.train_accuracy,
-            row.valid_accuracy.map_or("–".into(), |a| format!("{:.2}%", 100.0 * a)),
+            accuracy(Some(row.train_accuracy)),
+            accuracy(row.valid_accuracy),
             row.seconds,
             report.batches as f64 / row.seconds,
             report.edges as f64 / row.seconds / 1e6,

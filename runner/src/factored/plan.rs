@@ -14,7 +14,7 @@ use morphgl_registry::{Operators, Place};
 use serde::{Deserialize, Serialize};
 
 use crate::unified::all_reduce_seconds;
-use crate::{ExchangeKind, Job, Stop, words};
+use crate::{ExchangeKind, Job, Stop, task, words};
 
 /// The share of a mini-batch that is measured beside whole ones.
 const PART: f64 = 0.5;
@@ -105,7 +105,7 @@ impl FactoredProfile {
         memory: Option<MemoryLimit<'_>>,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Option<Self>> {
-        let num_seeds = job.dataset.splits.train.len().min(job.config.sampler.batch_size);
+        let num_seeds = task::num_examples(&job.dataset, &job.config).min(job.config.sampler.batch_size);
         let Some((whole, places)) = candidate(profile).filter(|_| num_seeds > 1) else { return Ok(None) };
         let all_reduce = all_reduce_seconds(&mut job.operators.trainers)?.map_or(0.0, |(_, seconds)| seconds);
         let halves = Weights::new(&[PART, 1.0 - PART]).expect("weights");

@@ -7,6 +7,7 @@ use std::time::Instant;
 use indicatif::HumanCount;
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{ArrayMeta, Dataset, DatasetPath, Load, Meta, OpenOptions, Schema};
+use morphgl_model_core::Task;
 use morphgl_plan::Time;
 use morphgl_platform::excerpt;
 use morphgl_registry::{At, Key, Machine};
@@ -172,11 +173,18 @@ fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {
 /// Maximum bytes of the names of features and classes in a model file, whose header has at most 16 MiB.
 const MAX_NAMES: usize = 4 << 20;
 
-/// Names of the features and classes of an open dataset, and how the features were normalised; empty for one made in memory.
-pub(crate) fn schema(dataset: &Dataset, context: &RunContext) -> Schema {
-    let schema = dataset.path.meta().map(Meta::schema).unwrap_or_default();
-    let bytes: usize =
-        [&schema.classes, &schema.features].into_iter().flatten().flatten().map(|name| name.len() + 3).sum();
+/// Names of the features of an open dataset and of what a model of `task` predicts, and how the features were normalised; empty for
+/// one made in memory.
+pub(crate) fn schema(dataset: &Dataset, task: Task, context: &RunContext) -> Schema {
+    let mut schema = dataset.path.meta().map(Meta::schema).unwrap_or_default();
+    schema.classes.take_if(|_| task != Task::Classify);
+    schema.targets.take_if(|_| !matches!(task, Task::Multilabel | Task::Regress));
+    let bytes: usize = [&schema.classes, &schema.features, &schema.targets]
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|name| name.len() + 3)
+        .sum();
     if bytes <= MAX_NAMES {
         return schema;
     }
@@ -185,7 +193,7 @@ pub(crate) fn schema(dataset: &Dataset, context: &RunContext) -> Schema {
         words::bytes(bytes as u64),
         words::bytes(MAX_NAMES as u64)
     ));
-    Schema { classes: None, features: None, ..schema }
+    Schema { classes: None, features: None, targets: None, ..schema }
 }
 
 /// The remark on nodes that several splits have.

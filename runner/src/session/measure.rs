@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
-use morphgl_model_core::ModelSpec;
+use morphgl_model_core::{ModelSpec, Task};
 use morphgl_profile::{MemoryLimit, Progress, RouteProfile, Watch};
 use morphgl_registry::Machine;
 
@@ -17,9 +17,10 @@ use super::options::limits::{self, Known};
 use super::options::{ModelOptions, PlanningOptions};
 use crate::budget::Purpose;
 use crate::sufficient::{PROGRAM, START};
+use crate::usage::Usage;
 use crate::{
     Allowed, Factored, FactoredProfile, GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile,
-    Profiler, RunContext, Scheduler, Shares, SplitPlan, TrainingSpec, Unified, memory, words,
+    Profiler, RunContext, Scheduler, Shares, SplitPlan, TrainingSpec, Unified, memory, task, words,
 };
 
 /// What a profile and its plans are for.
@@ -80,6 +81,13 @@ impl<'a> Planned<'a> {
     /// Opens the dataset, and returns it with the configuration of the job.
     pub(crate) fn open(self, context: &RunContext) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
         self.options.model.check(self.batch)?;
+        if self.options.model.task.task == Task::Link && self.options.split.allow_staleness > 0 {
+            let why = "layers are split of mini-batches of nodes, not of pairs";
+            return Err(Usage::error(format!("--allow-staleness: {why}; leave it out of --task link")));
+        }
+        if self.options.model.task.task == Task::Link && context.ranks().is_some() {
+            return Err(Usage::error("--task link: ranks of MPI train on nodes, not on pairs; leave mpirun out"));
+        }
         let batch = self.batch.resolve(context)?;
         if let Some(memory) = self.options.limits.memory.filter(|&memory| memory < START) {
             let why = format!("the program alone takes {}", words::bytes(START));
@@ -93,6 +101,10 @@ impl<'a> Planned<'a> {
                 format!("the dataset is left on disk, and beside the program's {program} nothing is left to read it");
             return Err(self.too_little_to_open(memory, &why, &batch));
         }
+        let dataset = match self.options.model.task.task {
+            Task::Link => task::with_pairs(dataset, context)?,
+            _ => dataset,
+        };
         let config = config(&dataset, &self.options.model, &batch)?;
         let (cache, cache_bytes) =
             self.options.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));
@@ -288,9 +300,12 @@ fn evaluation_bytes(profile: &Profile, config: &JobConfig) -> u64 {
 
 /// The job the options describe on `dataset`.
 pub(crate) fn config(dataset: &Dataset, model: &ModelOptions, batch: &Resolved<'_>) -> anyhow::Result<JobConfig> {
-    let spec = model.spec(dataset.feature_dim(), dataset.num_classes, batch.batch());
+    let width = task::output_width(dataset, model.task.task);
+    let mut spec = model.spec(dataset.feature_dim(), width, batch.batch());
+    task::balance(&mut spec, dataset);
     refuse_larger_than_memory(&spec, Machine::probe().available_bytes)?;
-    Ok(batch.job(TrainingSpec { model: spec, optimizer: model.optimizer() }))
+    let job = batch.job(TrainingSpec { model: spec, optimizer: model.optimizer() });
+    Ok(JobConfig { pairs: model.task.pairs(), ..job })
 }
 
 /// Refuses a model larger than memory: a single label that is too large suffices to make one.

@@ -6,6 +6,7 @@ pub(crate) mod model;
 pub(crate) mod optimizer;
 pub(crate) mod plan;
 pub(crate) mod staleness;
+pub(crate) mod task;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +21,7 @@ pub use model::ModelOptions;
 pub use optimizer::OptimizerOptions;
 pub use plan::PlanChoice;
 pub use staleness::StalenessOptions;
+pub use task::TaskOptions;
 
 use super::run_dir::checkpoints::Every;
 use crate::values::{self, Cache};
@@ -103,9 +105,11 @@ pub struct TrainingOptions {
     /// Stops after this many epochs without a better validation score
     #[arg(long)]
     pub patience: Option<u32>,
-    /// What the best model and early stopping go by, on the validation nodes: accuracy, loss, balanced-accuracy, macro-f1, roc-auc,
-    /// average-precision, or a score of a linked crate, which `morphgl ops` lists. All but accuracy and loss need
-    /// --evaluation full [default: accuracy]
+    /// What the best model and early stopping go by, on the validation nodes or pairs. Of classes: accuracy, loss,
+    /// balanced-accuracy, macro-f1, micro-f1, roc-auc, average-precision, or a score of a linked crate, which `morphgl ops` lists; of
+    /// labels: those but balanced-accuracy; of values: mae, rmse, r2, loss; of links: roc-auc, average-precision, mrr, hits@K,
+    /// accuracy, loss. All but accuracy and loss need --evaluation full [default: accuracy of classes, micro-f1 of labels, rmse
+    /// of values, roc-auc of links]
     #[arg(long)]
     pub score: Option<ScoreKind>,
     /// How to evaluate: with all neighbours, on sampled mini-batches, or not at all

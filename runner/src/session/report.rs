@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
-use morphgl_model_core::ScoreKind;
+use morphgl_model_core::{ScoreKind, Task};
 use morphgl_plan::{Phase, Plan, Plans, Problem, Time};
 use morphgl_platform::SimdLevel;
 use morphgl_profile::{CandidateProfile, Outcome};
@@ -319,6 +319,7 @@ pub(crate) struct Run<'a> {
     pub(crate) loss: String,
     /// What the best model is chosen by.
     pub(crate) score: ScoreKind,
+    pub(crate) task: Task,
     pub(crate) dataset: &'a Dataset,
     pub(crate) profile: &'a Profile,
     pub(crate) problem: &'a Problem,
@@ -363,6 +364,7 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
         page.notes.push(format!("{left_out} phases of late mini-batches are not in the timeline"));
     }
     // A simulated trainer has neither loss nor accuracy.
+    let accurate = run.task != Task::Regress;
     let learned = !run.simulated.trains(&run.plan.schedule);
     let epoch = |e: &EpochRow| Epoch {
         epoch: e.epoch,
@@ -370,8 +372,8 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
         predicted_seconds: Some(e.predicted_seconds),
         loss: Some(e.loss).filter(|l| learned && l.is_finite()),
         valid_loss: e.valid_loss,
-        train_accuracy: Some(e.train_accuracy).filter(|a| learned && a.is_finite()),
-        valid_accuracy: e.valid_accuracy,
+        train_accuracy: Some(e.train_accuracy).filter(|a| learned && accurate && a.is_finite()),
+        valid_accuracy: e.valid_accuracy.filter(|_| accurate),
         valid_score: e.valid_score,
         event: match (e.replanned, e.report.stopped) {
             (0, false) => String::new(),
@@ -382,10 +384,10 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     page.epochs = run.report.epochs.iter().map(epoch).collect();
     page.trainers = trainers::rows(run.trainers, run.simulated);
     page.imbalance_seconds = run.trainers.first().map(|part| part.imbalance_seconds_per_epoch);
-    page.test_accuracy = run.report.test.map(|t| t.sums.accuracy());
+    page.test_accuracy = run.report.test.map(|t| t.sums.accuracy()).filter(|_| accurate);
     page.test_score = run.report.test.and_then(|t| t.value);
     page.best_epoch = run.report.best.as_ref().map(|best| best.epoch);
-    page.best_valid_accuracy = run.report.best.as_ref().map(|b| b.valid.sums.accuracy());
+    page.best_valid_accuracy = run.report.best.as_ref().map(|b| b.valid.sums.accuracy()).filter(|_| accurate);
     page.best_valid_score = run.report.best.as_ref().and_then(|b| b.valid.value);
     page.measured_seconds = run.report.median_epoch_seconds();
     let seconds: f64 = run.report.epochs.iter().map(|e| e.seconds).sum();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use morphgl_graph_store::{Dataset, Schema};
-use morphgl_model_core::{LrScheduleKind, steps_of};
+use morphgl_model_core::{LrScheduleKind, Task, steps_of};
 use morphgl_registry::{BatchId, SamplingSpec};
 use serde_json::{Value, json};
 
@@ -132,6 +132,7 @@ pub(super) fn train(session: &Session, resumed: Option<&Path>) -> Result<RunResu
         title: format!("{} on {}", configured.job.spec.model.kind, dataset.name),
         loss: configured.job.spec.model.loss_title(),
         score: options.score,
+        task: configured.job.spec.model.task,
         dataset,
         profile: &state.profile,
         problem: &state.problem,
@@ -153,7 +154,13 @@ pub(super) fn train(session: &Session, resumed: Option<&Path>) -> Result<RunResu
     let save = session.config.training.save.as_deref();
     let unwritten = output::write(done.run_dir, save, model, page, done.recorder);
     let why = stop_reason(state.open, &done.report, options, state.plan.num_batches());
-    let mut result = summary(&done.report, options.score, &state.plan, &why, context.memory().peak());
+    let mut result = summary(
+        &done.report,
+        (options.score, configured.job.spec.model.task),
+        &state.plan,
+        &why,
+        context.memory().peak(),
+    );
     let json = &mut result.json;
     (json["unified"], json["factored"], json["layer_split"]) = (Value::Null, Value::Null, Value::Null);
     for summary in summaries {
@@ -226,6 +233,10 @@ fn check(session: &Session, resumed: Option<&Path>) -> Result<()> {
     if training.checkpoint_every.is_some() && training.run.is_none() && resumed.is_none() {
         return Err(Usage::error("--checkpoint-every: checkpoints are kept in a run directory; give --run DIR"));
     }
+    if training.shard.is_some() && session.config.planning.model.task.task == Task::Link {
+        let why = "links are scored by the embeddings of whole neighbourhoods, of which no rank has all features";
+        return Err(Usage::error(format!("--shard: {why}; leave it out of --task link")));
+    }
     training.shard.map_or(Ok(()), |_| ranks::check_shard(&session.context, training.evaluation))?;
     training.run.as_deref().map_or(Ok(()), RunDir::refuse_taken)?;
     training.save.as_deref().map_or(Ok(()), run_dir::refuse_unwritable)
@@ -279,6 +290,7 @@ fn run(session: &Session, setup: &mut Setup) -> Result<Done> {
         epochs: options.epochs,
         open: state.open && options.patience.is_some(),
         score: options.score,
+        task: configured.job.spec.model.task,
         done: 0,
     };
     let mut trainer = Trainer { executor, options };

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use morphgl_execute::TrainingState;
 use morphgl_graph_store::Dataset;
+use morphgl_model_core::Task;
 use morphgl_platform::{Replacement, is_at, lock_holder, open_regular, read_text, replace_file};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
 use morphgl_report::{LineChart, Report, with_hit_rates};
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use self::status::{State, Status};
 use crate::unwritten::unwritten;
 use crate::usage::{OrUsage, Usage};
-use crate::{Checkpoint, EpochRow, JobConfig, Plan, Position, Progress, TrainOptions, paths, words};
+use crate::{Checkpoint, EpochRow, JobConfig, Plan, Position, Progress, TrainOptions, paths, task, words};
 
 /// Refuses a model file that could not be written at the end, by creating a temporary one beside it as writing does.
 pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
@@ -131,7 +132,11 @@ impl Configured {
             every_device: false,
             ..self.job.clone()
         };
-        (job.spec.model.in_dim, job.spec.model.num_classes) = (dataset.feature_dim(), dataset.num_classes);
+        let model = &mut job.spec.model;
+        model.in_dim = dataset.feature_dim();
+        if model.task != Task::Link {
+            model.num_classes = task::output_width(dataset, model.task);
+        }
         job
     }
 

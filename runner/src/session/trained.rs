@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use clap::Args;
 use morphgl_graph_store::{Dataset, NodeNames, Schema};
-use morphgl_model_core::{Fitting, ModelFile, ModelSpec};
+use morphgl_model_core::{Fitting, ModelFile, ModelSpec, Task};
 use morphgl_platform::excerpt;
 use morphgl_registry::{Error, Machine, Route, SamplerSettings, Sampling, Training};
 
 pub use self::evaluate::{Scores, SplitScore};
-pub use self::predict::Predictions;
+pub use self::predict::{PairScores, Predictions};
 use super::data::{self, Source};
 use super::options::batch::MiniBatches;
 use super::options::limits::{self, Known};
@@ -24,7 +24,9 @@ use crate::admission::Excess;
 use crate::build::label;
 use crate::ranks::{Ranks, digest, gathering_bytes};
 use crate::usage::Usage;
-use crate::{Evaluation, JobConfig, OperatorBuilder, Plan, Problem, RunContext, TrainingSpec, memory, values, words};
+use crate::{
+    Evaluation, JobConfig, OperatorBuilder, Plan, Problem, RunContext, TrainingSpec, memory, task, values, words,
+};
 
 /// A trained model, the dataset to use it on, and limits.
 #[derive(Debug, Clone, Args)]
@@ -76,6 +78,8 @@ pub struct Trained {
     inference: Inference,
     /// Names of the classes, where the model has them.
     class_names: Option<Vec<String>>,
+    /// Names of the labels or values, where the model has them.
+    target_names: Option<Vec<String>>,
 }
 
 impl Trained {
@@ -120,6 +124,9 @@ impl Trained {
         let parameters = file.parameters(&spec)?;
         let source = Source::of(&options.data, given.as_ref());
         let (mut dataset, disk_bytes) = source.open_within(memory, options.batch.batching.as_ref(), context)?;
+        if spec.task == Task::Link {
+            dataset = task::with_pairs(dataset, context)?;
+        }
         let fitting = fit(&spec, &schema, &dataset, context)?;
         if let [first, ..] = &fitting.unknown_classes[..] {
             let (class, count) = (excerpt(first, 60), fitting.unknown_classes.len());
@@ -168,6 +175,7 @@ impl Trained {
             training,
             inference,
             class_names: fitting.class_names,
+            target_names: schema.targets,
             dataset,
             options,
         })
@@ -212,9 +220,21 @@ pub(crate) fn fit(
     dataset: &Dataset,
     context: &RunContext,
 ) -> anyhow::Result<Fitting> {
-    let schema = data::schema(dataset, context);
-    let fitting = Fitting::new(spec, model, &schema, dataset.num_classes)
-        .map_err(|error| Error { context: label(dataset), ..error })?;
+    let schema = data::schema(dataset, spec.task, context);
+    if let (Some(of_model), Some(of_dataset)) = (&model.targets, &schema.targets)
+        && of_model != of_dataset
+    {
+        let [of_model, of_dataset] = [of_model, of_dataset].map(|names| names.join(","));
+        anyhow::bail!(
+            "{}: its targets are {}, those of the model {}; import it with --target-columns as the model has them",
+            label(dataset),
+            excerpt(&of_dataset, 200),
+            excerpt(&of_model, 200)
+        );
+    }
+    let classes = if spec.task == Task::Classify { dataset.num_classes } else { 0 };
+    let fitting =
+        Fitting::new(spec, model, &schema, classes).map_err(|error| Error { context: label(dataset), ..error })?;
     fitting.remarks.iter().for_each(|remark| context.remark(remark));
     Ok(fitting)
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::build::serves_group;
 use crate::usage::Usage;
-use crate::{ExchangeKind, Job, Stop, engine};
+use crate::{ExchangeKind, Job, Stop, engine, task};
 
 /// The share of a mini-batch that is measured beside whole ones.
 const PART: f64 = 0.5;
@@ -108,7 +108,7 @@ impl GroupProfile {
         memory: Option<MemoryLimit<'_>>,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Option<Self>> {
-        let num_seeds = job.dataset.splits.train.len().min(job.config.sampler.batch_size);
+        let num_seeds = task::num_examples(&job.dataset, &job.config).min(job.config.sampler.batch_size);
         let all_reduce = all_reduce_seconds(&mut job.operators.trainers)?;
         let able = all_reduce.as_ref().map_or_else(Vec::new, |(trainers, _)| trainers.clone());
         let is_own = |RouteOperators { route, .. }: &RouteOperators, (key, place): &Trainer| {

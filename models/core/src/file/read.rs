@@ -115,9 +115,11 @@ impl<R: Read + Seek> ModelFile<R> {
             let what = excerpt(&e.to_string(), EXCERPT).into_owned();
             self.setting(format!("its names of features and classes cannot be read ({what}); save it again"))
         })?;
-        for (what, names, count) in
-            [("features", &schema.features, spec.in_dim), ("classes", &schema.classes, spec.num_classes)]
-        {
+        for (what, names, count) in [
+            ("features", &schema.features, spec.in_dim),
+            ("classes", &schema.classes, spec.num_classes),
+            ("targets", &schema.targets, spec.num_classes),
+        ] {
             let Some(names) = names else { continue };
             let distinct = names.iter().collect::<BTreeSet<_>>().len();
             if distinct != count || names.len() != count {

@@ -1,7 +1,7 @@
 //! Loss, gradients and logits.
 
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{MiniBatch, Score};
+use morphgl_registry::{MiniBatch, Score, Targets};
 use serde_json::{Value, json};
 
 use super::{Run, Trainer, accumulate, close, gradients, model, parameters, reference_logits, score, step};
@@ -70,9 +70,14 @@ pub(super) fn gradients_are_differences(run: &Run<'_>) {
 const SANITIZED_ELEMENTS: usize = 2;
 
 pub(super) fn differences(run: &Run<'_>, what: &str, trainer: &mut Trainer, batch: &MiniBatch) {
+    differences_of(run, what, trainer, batch, batch.num_seeds() as u64);
+}
+
+/// As [`differences`], of a mini-batch with `count` training examples.
+pub(super) fn differences_of(run: &Run<'_>, what: &str, trainer: &mut Trainer, batch: &MiniBatch, count: u64) {
     let at = accumulate(trainer, batch).loss_sum;
     let found = gradients(trainer);
-    assert_eq!(found.count, batch.num_seeds() as u64, "{what}: seeds counted");
+    assert_eq!(found.count, count, "{what}: examples counted");
     let start = parameters(trainer);
     let mut loss = |name: &str, element: usize, by: f32| {
         let mut moved = start.clone();
@@ -196,7 +201,7 @@ pub(super) fn inference_is_the_forward_pass(run: &Run<'_>) {
             seeds.iter().flat_map(|&v| &all[v as usize * classes..(v as usize + 1) * classes]).copied().collect();
         let of_seeds: Vec<i32> = seeds.iter().map(|&v| labels[v as usize]).collect();
         let found = score(&mut trainer, &run.batch(&model, &seeds, 0));
-        let expected = trainer.score_logits(&logits, &of_seeds, classes).expect("a score of logits");
+        let expected = trainer.score_logits(&logits, Targets::Classes(&of_seeds), classes).expect("a score of logits");
         let of_classes = Score::of(&logits, &of_seeds, classes);
         assert_eq!((expected.correct, expected.count), (of_classes.correct, of_classes.count), "{what}: scored logits");
         // The loss of a model of the operator's own need not be cross-entropy.

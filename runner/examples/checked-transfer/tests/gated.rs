@@ -194,7 +194,7 @@ fn what_is_unknown_or_wrong_is_refused_with_what_there_is() {
     let morphgl = Morphgl::new();
     for (options, words) in [
         ("--model gate", "use one of gcn, sage, gat, gin, mlp, custom, gated"),
-        ("--loss hinge", "use one of cross-entropy, focal"),
+        ("--loss hinge", "use one of cross-entropy, bce, mse, mae, huber, bpr, margin, focal"),
         ("--score f1", "average-precision, worst-recall"),
         (
             "--model gated --model-option agregation=sum",

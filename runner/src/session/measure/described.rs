@@ -15,7 +15,7 @@ use super::{Measured, Planned, Wanted};
 use crate::factored::{Factored, FactoredProfile, candidate};
 use crate::session::choices::Choices;
 use crate::usage::Usage;
-use crate::{GroupProfile, Job, JobConfig, Limits, RunContext, Shares, Unified, budget, words};
+use crate::{GroupProfile, Job, JobConfig, Limits, RunContext, Shares, Unified, budget, task, words};
 
 /// Mini-batches whose durations are averaged.
 const SAMPLES: usize = 4;
@@ -67,7 +67,7 @@ fn group(
     threads: usize,
     limits: Limits,
 ) -> anyhow::Result<Option<Unified>> {
-    let seeds = job.dataset.splits.train.len().min(job.config.sampler.batch_size);
+    let seeds = task::num_examples(&job.dataset, &job.config).min(job.config.sampler.batch_size);
     if job.operators.trainers.len() < 2 || seeds < 2 {
         return Ok(None);
     }
@@ -107,7 +107,7 @@ fn group(
 
 /// The best plan of devices with roles; `None` where no two sample, copy to each other and train.
 fn factored(job: &mut Job, threads: usize, limits: Limits) -> anyhow::Result<Option<Factored>> {
-    let seeds = job.dataset.splits.train.len().min(job.config.sampler.batch_size);
+    let seeds = task::num_examples(&job.dataset, &job.config).min(job.config.sampler.batch_size);
     job.operators.routes.retain(|r| r.route.batched_at != Place::Host);
     if job.operators.routes.is_empty() || seeds < 2 {
         return Ok(None);

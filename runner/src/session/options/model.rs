@@ -2,11 +2,11 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args};
-use morphgl_model_core::{Activation, Attention, LossKind, ModelKind, ModelSpec, Normalization, OptimizerSpec};
+use morphgl_model_core::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec};
 use serde_json::Value;
 
-use super::OptimizerOptions;
 use super::batch::MiniBatches;
+use super::{OptimizerOptions, TaskOptions};
 use crate::usage::Usage;
 use crate::values;
 
@@ -22,12 +22,6 @@ pub struct ModelOptions {
     /// Setting of a model of a linked crate, which `morphgl ops --options` lists; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = values::named)]
     pub model_option: Vec<(String, Value)>,
-    /// Loss: cross-entropy, or one of a linked crate, which `morphgl ops` lists
-    #[arg(long, default_value = "cross-entropy")]
-    pub loss: LossKind,
-    /// Setting of a loss of a linked crate, which `morphgl ops --options` lists; repeatable
-    #[arg(long, value_name = "NAME=VALUE", value_parser = values::named)]
-    pub loss_option: Vec<(String, Value)>,
     /// Number of layers [default: as many as fanouts, where the sampler has one per layer, else 3]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub layers: Option<u16>,
@@ -70,6 +64,9 @@ pub struct ModelOptions {
     /// GCN: add a self-loop to every node, besides those of the graph; or use the graph's alone (PyG's add_self_loops=False)
     #[arg(long, action = ArgAction::Set, value_parser = self_loops(), default_value = "add")]
     pub self_loops: bool,
+    /// What is learned.
+    #[command(flatten)]
+    pub task: TaskOptions,
     /// The optimizer.
     #[command(flatten)]
     pub optimizer: OptimizerOptions,
@@ -91,9 +88,9 @@ impl ModelOptions {
         Self { hidden: self.hidden.or(Some(hidden)), heads: self.heads.or(Some(1)), ..self.clone() }
     }
 
-    /// The model for a number of features and classes.
+    /// The model for a number of features, and of classes, or labels or values.
     pub(crate) fn spec(&self, in_dim: usize, num_classes: usize, batch: MiniBatches<'_>) -> ModelSpec {
-        ModelSpec {
+        self.task.set(ModelSpec {
             hidden: self.hidden.unwrap_or(256),
             layers: self.layers.map_or(batch.num_layers(), usize::from),
             heads: self.heads.unwrap_or(4),
@@ -108,11 +105,9 @@ impl ModelOptions {
             l2_normalize: self.l2_normalize,
             train_eps: self.train_eps,
             self_loops: self.self_loops,
-            loss: self.loss,
             settings: self.model_option.iter().cloned().collect(),
-            loss_settings: self.loss_option.iter().cloned().collect(),
-            ..ModelSpec::new(self.model, in_dim, num_classes)
-        }
+            ..ModelSpec::new(self.model, in_dim, self.task.width(num_classes))
+        })
     }
 
     pub(crate) fn optimizer(&self) -> OptimizerSpec {
@@ -122,6 +117,7 @@ impl ModelOptions {
     /// Refuses options that are wrong for every dataset, before one is read.
     pub(crate) fn check(&self, batch: MiniBatches<'_>) -> anyhow::Result<()> {
         self.optimizer.check(self.model)?;
+        self.task.check()?;
         let spec = self.spec(1, 1, batch);
         for checked in [spec.validate(), self.optimizer().validate()] {
             // The context of the error is a field: `model.input_dropout` is set by --input-dropout.

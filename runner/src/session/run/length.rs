@@ -1,5 +1,7 @@
 //! Length and evaluation of a run, by the options and by the run whose configuration it takes.
 
+use morphgl_model_core::{ScoreKind, Task};
+
 use crate::session::Session;
 use crate::{Evaluation, TrainOptions};
 
@@ -11,7 +13,12 @@ impl Session {
     }
 
     /// The length of training on epochs of `steps_per_epoch` steps, and when to evaluate.
-    pub(super) fn options(&self, steps_per_epoch: usize, evaluation: Evaluation, validated: bool) -> TrainOptions {
+    pub(super) fn options(
+        &self,
+        steps_per_epoch: usize,
+        evaluation: Evaluation,
+        (validated, task): (bool, Task),
+    ) -> TrainOptions {
         if let Some(training) = self.like.as_ref().map(|configured| &configured.training) {
             let patience = training.patience.filter(|_| validated && self.config.training.epochs.is_none());
             let epochs = self.config.training.epochs.unwrap_or(training.epochs);
@@ -26,7 +33,7 @@ impl Session {
             options.patience = Some(patience);
         }
         options.evaluate_every = self.config.training.evaluate_every.unwrap_or(options.evaluate_every);
-        options.score = self.config.training.score.unwrap_or_default();
+        options.score = self.config.training.score.unwrap_or(ScoreKind::usual(task));
         options
     }
 }

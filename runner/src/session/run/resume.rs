@@ -17,7 +17,7 @@ use crate::session::run_dir::status::{State, Status};
 use crate::session::run_dir::{Configured, RunDir};
 use crate::session::{Session, data, modes};
 use crate::usage::Usage;
-use crate::{Checkpoint, Job, JobConfig, RunContext, Scheduler, Simulated, StopReason, threads, words};
+use crate::{Checkpoint, Job, JobConfig, RunContext, Scheduler, Simulated, StopReason, task, threads, words};
 
 /// A run to be continued, or the result of one that is done.
 pub(super) enum Resumed {
@@ -80,8 +80,13 @@ fn read(session: &Session, dir: &Path, context: &RunContext) -> anyhow::Result<R
     if is_done(status.as_ref()) && (stopped_early || progress.epoch >= configured.training.epochs) {
         let why = stop_reason(state.open, &progress.report, &configured.training, state.plan.num_batches());
         context.remark(format_args!("{}: the run is done ({why}); --epochs trains longer", dir.display()));
-        let mut outcome =
-            summary(&progress.report, configured.training.score, &state.plan, &why, context.memory().peak());
+        let mut outcome = summary(
+            &progress.report,
+            (configured.training.score, configured.job.spec.model.task),
+            &state.plan,
+            &why,
+            context.memory().peak(),
+        );
         outcome.json["run"] = json!(lossy(dir));
         outcome.json["resumed"] = Value::Null;
         return Ok(Err(outcome));
@@ -119,7 +124,10 @@ fn open(session: &Session, dir: &Path, stored: Stored, context: &RunContext) -> 
     if let Some(threads) = config.threads {
         threads::start(context.process(), threads)?;
     }
-    let dataset = Arc::new(dataset(&configured, &config, &state, session.config.training.shard.is_some())?);
+    let mut dataset = Arc::new(dataset(&configured, &config, &state, session.config.training.shard.is_some())?);
+    if config.pairs.is_some() {
+        dataset = task::with_pairs(dataset, context)?;
+    }
     let job = match context.ranks() {
         None => Job::new(context, Arc::clone(&dataset), config)?,
         Some(ranks) => {
@@ -139,7 +147,7 @@ fn open(session: &Session, dir: &Path, stored: Stored, context: &RunContext) -> 
     let at = format!("resumed in epoch {} after {} of it", progress.epoch, words::plural(batches as u64, "mini-batch"));
     Ok(Setup {
         simulated: Simulated::of(job.registry()),
-        schema: data::schema(&dataset, context),
+        schema: data::schema(&dataset, configured.job.spec.model.task, context),
         dataset,
         job: Some(job),
         configured,

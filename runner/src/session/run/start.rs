@@ -26,6 +26,7 @@ use crate::session::options::plan::choose_training;
 use crate::session::run_dir::{Configured, RunDir};
 use crate::session::trained::{self, Inference};
 use crate::session::{Session, data};
+use crate::task::{Split, num_examples, with_pairs};
 use crate::{Evaluation, Job, JobConfig, Profile, Progress, RunContext, Simulated, budget};
 
 /// Opens the dataset, profiles and plans.
@@ -33,8 +34,11 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     let training = &session.config.training;
     let plan_of_file = training.plan.read()?;
     let init = training.init.as_deref().map(ModelFile::open).transpose()?;
-    let (dataset, mut config) = session.planned().open(context)?;
+    let (mut dataset, mut config) = session.planned().open(context)?;
     if let Some(configured) = &session.like {
+        if configured.job.pairs.is_some() {
+            dataset = with_pairs(dataset, context)?;
+        }
         config = configured.job_on(&dataset, config);
     }
     if let Some(plan) = &plan_of_file {
@@ -46,14 +50,15 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
         Some(_) => Inference::OnDisk.choose(requested, context)?,
         None => requested.unwrap_or_default(),
     };
-    let validated = dataset.any_labelled(&dataset.splits.valid);
+    let task = config.spec.model.task;
+    let validated = Split::Valid.is_known(&dataset, task);
     let unread = training.patience.map(|_| "--patience").or(training.evaluate_every.map(|_| "--evaluate-every"));
     let unread = unread.or(training.score.map(|_| "--score"));
     if let Some(option) = unread.filter(|_| !validated) {
         return Err(nothing_validated(option));
     }
-    let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
-    let length = session.options(steps, evaluation, validated);
+    let steps = num_examples(&dataset, &config).div_ceil(config.sampler.batch_size.max(1));
+    let length = session.options(steps, evaluation, (validated, task));
     fit_schedule(&mut config, steps, length.epochs)?;
     let falls_by_score = config.spec.optimizer.schedule.kind == LrScheduleKind::Plateau;
     if falls_by_score && (!validated || evaluation == Evaluation::None) {
@@ -93,10 +98,10 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     if let Some(ranks) = context.ranks() {
         evaluation = ranks.agree_on_evaluation(evaluation)?;
     }
-    let mut options = session.options(plan.num_batches(), evaluation, validated);
+    let mut options = session.options(plan.num_batches(), evaluation, (validated, task));
     options.evaluation_workers = trained::fewer_workers(&problem, plan, available);
     if validated {
-        evaluation.check(options.score)?;
+        evaluation.check(options.score, task)?;
     }
     let path = session.config.planning.data.dataset.as_deref();
     let configured = Configured {
@@ -134,7 +139,7 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     mode.keep(&mut state);
     Ok(Setup {
         simulated: Simulated::of(job.registry()),
-        schema: data::schema(&dataset, context),
+        schema: data::schema(&dataset, task, context),
         dataset,
         job: Some(job),
         configured,
@@ -203,9 +208,9 @@ fn facts(
     let mut facts = Ranks::facts(&dataset.name, &dataset.path.checksums())?;
     // What a rank may have of its own: threads, and what its memory allows.
     let config = JobConfig { threads: None, disk_bytes: None, cache_bytes: None, ..config.clone() };
-    let validated = dataset.any_labelled(&dataset.splits.valid);
-    let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
-    let options = session.options(steps, evaluation.unwrap_or_default(), validated);
+    let validated = Split::Valid.is_known(dataset, config.spec.model.task);
+    let steps = num_examples(dataset, &config).div_ceil(config.sampler.batch_size.max(1));
+    let options = session.options(steps, evaluation.unwrap_or_default(), (validated, config.spec.model.task));
     facts.extend(facts_of_ranks(session));
     facts.extend(configuration(&config, &options));
     Ok(facts)

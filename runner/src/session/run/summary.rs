@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use indicatif::HumanCount;
 use morphgl_execute::CountersByOperator;
-use morphgl_model_core::ScoreKind;
+use morphgl_model_core::{ScoreKind, Task};
 use morphgl_plan::Time;
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
 use serde_json::{Value, json};
@@ -89,9 +89,19 @@ fn counter_lines(counters: &CountersByOperator) -> String {
 }
 
 /// Scores, times, counters and the stop reason of a run, and the process's `peak` memory in bytes.
-pub(super) fn summary(report: &TrainReport, kind: ScoreKind, plan: &Plan, stop_reason: &str, peak: u64) -> RunResult {
+pub(super) fn summary(
+    report: &TrainReport,
+    (kind, task): (ScoreKind, Task),
+    plan: &Plan,
+    stop_reason: &str,
+    peak: u64,
+) -> RunResult {
+    let accuracy = |evaluated: &Evaluated| (task != Task::Regress).then(|| evaluated.sums.accuracy());
     let score = |which: &str, evaluated: &Evaluated| {
-        let accuracy = format!("accuracy {}", ScoreKind::Accuracy.words(evaluated.sums.accuracy()));
+        let Some(accuracy) = accuracy(evaluated) else {
+            return format!("{which} {kind} {}", kind.words(evaluated.score(kind)));
+        };
+        let accuracy = format!("accuracy {}", ScoreKind::Accuracy.words(accuracy));
         match kind {
             ScoreKind::Accuracy => format!("{which} {accuracy}"),
             kind => format!("{which} {kind} {} ({accuracy})", kind.words(evaluated.score(kind))),
@@ -118,9 +128,9 @@ pub(super) fn summary(report: &TrainReport, kind: ScoreKind, plan: &Plan, stop_r
         "score": kind,
         "test_score": test.map(|t| t.score(kind)),
         "best_valid_score": best.map(|b| b.valid.score(kind)),
-        "test_accuracy": test.map(|t| t.sums.accuracy()),
+        "test_accuracy": test.as_ref().and_then(accuracy),
         "test_loss": test.map(|t| t.sums.loss()),
-        "best_valid_accuracy": best.map(|b| b.valid.sums.accuracy()),
+        "best_valid_accuracy": best.and_then(|b| accuracy(&b.valid)),
         "best_epoch": best.map(|b| b.epoch),
         "epochs": report.epochs,
         "predicted_epoch_seconds": predicted,

@@ -1,12 +1,16 @@
 //! Scores of a dataset's splits.
 
-use morphgl_model_core::{Confusion, Predicted, ScoreKind};
+use morphgl_model_core::{ClassCounts, Confusion, Predicted, ScoreKind, Task};
+use std::sync::Arc;
+
 use morphgl_registry::{Key, Score};
 use serde_json::Value;
 
 use super::Trained;
 use crate::budget::Purpose;
-use crate::evaluate::{Inferred, Sampled};
+use crate::evaluate::{Sampled, scored};
+use crate::evaluated::Scored;
+use crate::task::Split;
 use crate::{Evaluation, MemoryLimit, OperatorBuilder};
 
 /// The score of a split.
@@ -14,20 +18,24 @@ use crate::{Evaluation, MemoryLimit, OperatorBuilder};
 pub struct SplitScore {
     /// `train`, `valid` or `test`.
     pub split: &'static str,
-    /// Its nodes, with a label and without.
+    /// Its nodes, with a target and without; its pairs, of a model of links.
     pub nodes: usize,
-    /// Accuracy and loss of those with a label; of no nodes where none has.
+    /// Accuracy and loss of those with a target; of no nodes where none has.
     pub score: Score,
     /// The values of the scores that were asked for, in their order; NaN where one is not defined.
     pub values: Vec<f64>,
     /// How many nodes of each class are predicted to be of each, where the evaluation was with all neighbours.
     pub confusion: Option<Confusion>,
+    /// What each class or label says, where the evaluation was with all neighbours; none of values and links.
+    pub classes: Vec<ClassCounts>,
 }
 
 /// The scores of a trained model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scores {
-    /// The splits that have nodes.
+    /// What the model predicts.
+    pub task: Task,
+    /// The splits that have nodes, or pairs.
     pub splits: Vec<SplitScore>,
     /// Names of the classes, where the model file has them.
     pub class_names: Option<Vec<String>>,
@@ -48,10 +56,15 @@ impl Trained {
     /// No splits; an evaluation that does not fit in memory, or that does not keep what a score needs; a failing operator, or rank.
     pub fn evaluate(&mut self, requested: Option<Evaluation>, kinds: &[ScoreKind]) -> anyhow::Result<Scores> {
         self.batch().check_sampling(&self.config.spec.model)?;
-        let splits = &self.dataset.splits;
-        let sets: [&[u32]; 3] = [&splits.train, &splits.valid, &splits.test];
-        let Some(first) = sets.iter().find(|set| !set.is_empty()) else {
-            anyhow::bail!("{}: the dataset has no splits; import it with --split 0.6,0.2,0.2", self.dataset.name);
+        let (model, dataset) = (self.config.spec.model.clone(), Arc::clone(&self.dataset));
+        let size = |split: &Split| match model.task {
+            Task::Link => split.num_pairs(&dataset),
+            _ => split.nodes(&dataset).len(),
+        };
+        let splits: Vec<Split> = Split::ALL.into_iter().filter(|split| size(split) > 0).collect();
+        let Some(first) = splits.first() else {
+            let option = if model.task == Task::Link { "--edge-split 0.85,0.05,0.1" } else { "--split 0.6,0.2,0.2" };
+            anyhow::bail!("{}: the dataset has no splits; import it with {option}", dataset.name);
         };
         let context = self.context.clone();
         let requested = requested.or(self.batch().evaluation());
@@ -62,25 +75,16 @@ impl Trained {
             ranks.check_same(&[("--evaluation".to_string(), requested)])?;
             evaluation = ranks.agree_on_evaluation(evaluation)?;
         }
-        kinds.iter().try_for_each(|&kind| evaluation.check(kind))?;
+        let all = kinds.iter().copied().chain([ScoreKind::Loss]);
+        all.into_iter().try_for_each(|kind| evaluation.check(kind, model.task))?;
         let threads = self.config.num_threads(context.registry());
-        let num_classes = self.config.spec.model.num_classes;
-        let of_sums = |score: Score| {
-            // Scores of sums alone are left, which look at no logits.
-            let none = Predicted::new(&[], &[], num_classes);
-            (score, kinds.iter().map(|kind| kind.value(&score, &none)).collect(), None)
+        let of_sums = |sums: Score| {
+            // Scores of sums alone are left, which look at no outputs.
+            let none = Predicted::new(&[], &[], model.num_classes);
+            Scored { sums, values: kinds.iter().map(|kind| kind.value(&sums, &none)).collect(), ..Scored::default() }
         };
-        let scores: Vec<(Score, Vec<f64>, Option<Confusion>)> = match evaluation {
-            Evaluation::Full => {
-                let inferred = Inferred::of(self.training.as_mut(), &self.dataset, num_classes, &sets, group)?;
-                let mut scored = Vec::new();
-                for predicted in inferred.sets() {
-                    let sums = self.training.score_logits(predicted.logits(), predicted.labels(), num_classes)?;
-                    let values = kinds.iter().map(|kind| kind.value(&sums, &predicted)).collect();
-                    scored.push((sums, values, Some(predicted.confusion())));
-                }
-                scored
-            }
+        let all: Vec<Scored> = match evaluation {
+            Evaluation::Full => scored(self.training.as_mut(), &dataset, &model, &splits, group, kinds)?,
             _ => {
                 self.batch().differences().iter().for_each(|how| context.remark(how));
                 let builder = OperatorBuilder { dataset: &self.dataset, config: &self.config, context: &context };
@@ -99,23 +103,25 @@ impl Trained {
                 };
                 let peak = || context.memory().take_peak();
                 if let Some(limit) = sampled.memory
-                    && let Some(excess) = sampled.admit(first, MemoryLimit { limit, peak: &peak })?
+                    && let Some(excess) = sampled.admit(first.nodes(&dataset), MemoryLimit { limit, peak: &peak })?
                 {
                     return Err(self.too_little(limit, excess));
                 }
+                let sets: Vec<&[u32]> = splits.iter().map(|split| split.nodes(&dataset)).collect();
                 sampled.scores(&sets)?.into_iter().map(of_sums).collect()
             }
         };
-        let all = ["train", "valid", "test"].into_iter().zip(sets).zip(scores);
-        let of_split = all.map(|((split, set), (score, values, confusion))| SplitScore {
-            split,
-            nodes: set.len(),
-            score,
+        let of_split = splits.iter().zip(all).map(|(split, Scored { sums, values, confusion, classes })| SplitScore {
+            split: split.name(),
+            nodes: size(split),
+            score: sums,
             values,
             confusion,
+            classes,
         });
         Ok(Scores {
-            splits: of_split.filter(|split| split.nodes > 0).collect(),
+            splits: of_split.collect(),
+            task: model.task,
             class_names: self.class_names.clone(),
             evaluation,
             sampled_by: (evaluation == Evaluation::Sampled).then(|| self.route.batching.clone()),

@@ -1,0 +1,139 @@
+//! Scores of link prediction: pairs of a split against pairs that do not exist.
+
+use std::borrow::Cow;
+
+use anyhow::Result;
+use morphgl_graph_store::{Dataset, negatives_per_pair};
+use morphgl_model_core::{ModelSpec, Ranked, ScoreKind};
+use morphgl_registry::{BatchPairs, NamedTensor, Targets, Training};
+
+use crate::Group;
+use crate::evaluated::Scored;
+use crate::task::{Split, mixed};
+
+/// Negatives that are drawn for each pair of a split that has none of its own.
+const DRAWN: usize = 100;
+/// Draws of a negative until it is no edge; the last one stands.
+const TRIES: u64 = 64;
+
+/// The pairs of a split, and those that they are ranked against.
+#[derive(Debug)]
+struct PairSet<'a> {
+    positives: &'a [[u32; 2]],
+    negatives: Cow<'a, [[u32; 2]]>,
+    /// Whether as many negatives belong to each pair.
+    per_pair: bool,
+}
+
+impl<'a> PairSet<'a> {
+    fn of(dataset: &'a Dataset, split: Split) -> Self {
+        let edges = &dataset.edges;
+        let (positives, given): (&[_], &[_]) = match split {
+            Split::Train => (&[], &[]),
+            Split::Valid => (edges.valid_pairs(), edges.valid_negative_pairs()),
+            Split::Test => (edges.test_pairs(), edges.test_negative_pairs()),
+        };
+        if positives.is_empty() || !given.is_empty() {
+            let per_pair = negatives_per_pair(positives, given).is_some();
+            return Self { positives, negatives: given.into(), per_pair };
+        }
+        let drawn: Vec<_> =
+            (0..positives.len() * DRAWN).map(|i| drawn(dataset, split, positives[i / DRAWN][0], i as u64)).collect();
+        Self { positives, negatives: drawn.into(), per_pair: true }
+    }
+}
+
+/// A pair of `source` that is no edge: a function of the graph, the split and the position.
+fn drawn(dataset: &Dataset, split: Split, source: u32, position: u64) -> [u32; 2] {
+    let num_nodes = dataset.num_nodes() as u64;
+    let draw = |attempt: u64| {
+        let key = (split as u64) << 62 | position << 8 | attempt;
+        (u64::from(mixed(key)) * num_nodes >> 32) as u32
+    };
+    let is_edge = |v: u32| v == source || dataset.topology.neighbors(v).contains(&source);
+    let found = (0..TRIES).map(draw).find(|&v| !is_edge(v));
+    [source, found.unwrap_or_else(|| draw(TRIES - 1))]
+}
+
+/// Embeddings of the end nodes of pairs, and the pairs as rows of them.
+pub(crate) struct Embedded {
+    pub(crate) rows: Vec<f32>,
+    pub(crate) pairs: Vec<[u32; 2]>,
+}
+
+impl Embedded {
+    /// Computes them with all neighbours; with a `group`, each of its trainers computes a part.
+    pub(crate) fn of(
+        training: &mut dyn Training,
+        num_nodes: usize,
+        pairs: impl Iterator<Item = [u32; 2]>,
+        group: Option<&Group>,
+    ) -> Result<Self> {
+        let (mut nodes, mut row) = (Vec::new(), vec![u32::MAX; num_nodes]);
+        let pairs = pairs.map(|ends| {
+            ends.map(|v| {
+                let row = &mut row[v as usize];
+                if *row == u32::MAX {
+                    *row = nodes.len() as u32;
+                    nodes.push(v);
+                }
+                *row
+            })
+        });
+        let pairs = pairs.collect();
+        let rows = match group {
+            _ if nodes.is_empty() => Vec::new(),
+            None => training.infer(&nodes)?,
+            Some(group) => group.infer(training, &nodes)?,
+        };
+        Ok(Self { rows, pairs })
+    }
+}
+
+/// The elements of a decoder's parameters.
+pub(crate) fn decoder_elements(model: &ModelSpec, parameters: Vec<NamedTensor>) -> Vec<f32> {
+    let specs = model.parameters();
+    let of_decoder = |name: &str| specs.iter().any(|p| p.name == name && p.layer == model.layers);
+    parameters.into_iter().filter(|tensor| of_decoder(&tensor.name)).flat_map(|tensor| tensor.values).collect()
+}
+
+/// Scores splits with all neighbours: against the negatives that the dataset has, else against 100 drawn ones of each pair, the same
+/// at every call.
+pub(crate) fn scored(
+    training: &mut dyn Training,
+    dataset: &Dataset,
+    model: &ModelSpec,
+    splits: &[Split],
+    group: Option<&Group>,
+    kinds: &[ScoreKind],
+) -> Result<Vec<Scored>> {
+    let sets: Vec<PairSet<'_>> = splits.iter().map(|&split| PairSet::of(dataset, split)).collect();
+    let all = sets.iter().flat_map(|set| set.positives.iter().chain(&*set.negatives).copied());
+    let embedded = Embedded::of(training, dataset.num_nodes(), all, group)?;
+    let decoder = decoder_elements(model, training.parameters()?);
+    let mut left = &embedded.pairs[..];
+    let mut scored = Vec::new();
+    for set in &sets {
+        let (pairs, rest) = left.split_at(set.positives.len() + set.negatives.len());
+        left = rest;
+        if set.positives.is_empty() {
+            scored.push(Scored { values: vec![f64::NAN; kinds.len()], ..Scored::default() });
+            continue;
+        }
+        let batch = BatchPairs { num_positives: set.positives.len(), ends: pairs.to_vec() };
+        let sums = training.score_logits(&embedded.rows, Targets::Pairs(&batch), model.num_classes)?;
+        let scores = model.decoder.scores(&embedded.rows, model.num_classes, pairs, &decoder);
+        let (positives, negatives) = scores.split_at(set.positives.len());
+        let ranked = match set.per_pair {
+            true => Ranked::per_pair(positives, negatives),
+            false => Ranked::shared(positives, negatives),
+        };
+        let value = |kind: &ScoreKind| match kind.ranking() {
+            Some(ranking) => ranking.value(&ranked),
+            None if *kind == ScoreKind::Loss => sums.loss(),
+            None => sums.accuracy(),
+        };
+        scored.push(Scored { sums, values: kinds.iter().map(value).collect(), ..Scored::default() });
+    }
+    Ok(scored)
+}

@@ -1,0 +1,145 @@
+//! Link prediction on the command line: embeddings that tell links from other pairs, the bits of a resumed run and of ranks, scores of
+//! pairs, and what is refused.
+#![cfg(all(unix, feature = "cpu"))]
+
+#[path = "support/runs.rs"]
+mod runs;
+mod support;
+
+use std::fmt::Write;
+use std::fs;
+
+use morphgl_graph_store::{Dataset, OpenOptions};
+use runs::{Training, alike};
+use serde_json::Value;
+use support::Bench;
+
+const TRAIN: &str = "train links --task link --model gcn --threads 2 --hidden 16 --fanouts 5,5 --batch-size 64 --profile-seconds 0.1 \
+     --lr 0.01 --plan sequential --dropout 0";
+
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// The edges of a graph of three blocks, a tenth of them to validate and a tenth to test on; no labels and no features.
+fn bench() -> Bench {
+    let bench = Bench::new();
+    let generate = "generate sbm -o small --nodes 300 --classes 3 --dim 8 --degree 20 --homophily 0.95";
+    bench.text(&words(generate));
+    let small = Dataset::open(bench.path().join("small"), OpenOptions::default()).expect("sound");
+    let mut text = String::new();
+    for target in 0..small.num_nodes() as u32 {
+        for source in small.topology.neighbors(target).iter().filter(|source| **source < target) {
+            writeln!(text, "{source},{target}").expect("memory");
+        }
+    }
+    fs::write(bench.path().join("edges.csv"), text).expect("room");
+    bench.text(&["import", "edges", "edges.csv", "-o", "links", "--symmetrise", "--edge-split", "0.8,0.1,0.1"]);
+    bench
+}
+
+/// Each loss and decoder learns which nodes are in the same block, on random features alone, by both operators of the host.
+#[test]
+fn embeddings_tell_links_from_other_pairs() {
+    let bench = bench();
+    for (options, operator) in [
+        ("", "Training_CPU_Native"),
+        ("--loss bpr --decoder distmult --negatives 3", "Training_CPU_Native"),
+        ("--loss margin --decoder mlp --negatives 2 --negative-distribution degree", "Training_CPU_Burn"),
+        ("--negative-distribution in-batch --avoid-edges --score mrr", "Training_CPU_Burn"),
+    ] {
+        let run = format!("run{}", options.replace([' ', '-'], ""));
+        let line = format!("{TRAIN} {options} --training {operator} --epochs 15 --run {run}");
+        let trained = bench.json(&words(&line));
+        let evaluated = bench.json(&["evaluate", &run, "--threads", "1", "--score", "roc-auc", "--score", "hits@10"]);
+        let auc = number(&evaluated["test"]["scores"]["roc-auc"]);
+        // Of pairs within blocks alone it is about 0.8.
+        assert!(auc > 0.75, "{line}: an area of {auc}");
+        let hits = number(&evaluated["test"]["scores"]["hits@10"]);
+        assert!((0.0..=1.0).contains(&hits), "{line}: {hits}");
+        if !options.contains("mrr") {
+            let (expected, found) = (number(&trained["test_score"]), auc);
+            assert!((expected - found).abs() < 1e-5, "{line}: {found}, {expected} while training");
+        }
+    }
+}
+
+/// A run that is killed within an epoch and resumed has the bits of one that is not; so has one on one thread more.
+#[test]
+fn killed_runs_give_the_same_bits() {
+    let bench = bench();
+    let options = format!("{TRAIN} --decoder mlp --negatives 2 --training Training_CPU_Native --epochs 6");
+    let expected = bench.json(&words(&format!("{options} --run whole")));
+    let path = bench.path().join("run");
+    let line = format!("{options} --run run --checkpoint-every 5b");
+    let mut training = Training::start(bench.command(&words(&line)), &path);
+    assert!(!training.wait_for_checkpoint(30), "it has more mini-batches than that");
+    training.kill();
+    let resumed = bench.json(&["train", "--resume", "run"]);
+    alike(&path, &bench.path().join("whole"));
+    assert_eq!(resumed["test_score"], expected["test_score"]);
+    let again = bench.json(&["train", "--config", "whole/config.toml", "--epochs", "6"]);
+    assert_eq!(again["score"], "roc-auc");
+}
+
+/// Pairs of a file are scored: those within a block above those between blocks.
+#[test]
+fn pairs_of_a_file_are_scored() {
+    let bench = bench();
+    bench.text(&words(&format!("{TRAIN} --epochs 15 --run run")));
+    let small = Dataset::open(bench.path().join("small"), OpenOptions::default()).expect("sound");
+    let labels = small.labels.as_ref().expect("labels");
+    let (mut text, mut within) = (String::new(), Vec::new());
+    for source in 0..100u32 {
+        let target = 299 - source;
+        writeln!(text, "{source} {target}").expect("memory");
+        within.push(labels[source as usize] == labels[target as usize]);
+    }
+    fs::write(bench.path().join("pairs.txt"), text).expect("room");
+    let predict = ["predict", "run", "--edges", "pairs.txt"];
+    let document = bench.json(&predict);
+    let scores: Vec<f64> = document["scores"].as_array().expect("scores").iter().map(number).collect();
+    let mean = |which: bool| {
+        let of: Vec<f64> = scores.iter().zip(&within).filter(|(_, w)| **w == which).map(|(s, _)| *s).collect();
+        of.iter().sum::<f64>() / of.len() as f64
+    };
+    assert!(mean(true) > mean(false), "{} within blocks, {} between", mean(true), mean(false));
+    let csv = bench.text(&predict);
+    let rows: Vec<&str> = csv.lines().skip(1).collect();
+    assert_eq!(rows.len(), 100);
+    for (row, score) in rows.iter().zip(&scores) {
+        let found: f64 = row.rsplit(',').next().expect("a cell").parse().expect("a number");
+        assert!((found - score).abs() < 1e-5, "{row}: {score}");
+    }
+    fs::write(bench.path().join("wrong.txt"), "1 2\n3\n").expect("room");
+    bench.refused(&["predict", "run", "--edges", "wrong.txt"], &["line 2", "is no pair"]);
+    fs::write(bench.path().join("unknown.txt"), "1 2\n3 30000\n").expect("room");
+    bench.refused(&["predict", "run", "--edges", "unknown.txt"], &["line 2", "is no node"]);
+    bench.misused(&["predict", "run", "--nodes", "test"], &["--edges"]);
+}
+
+/// A graph without labels, features and splits trains on all of its edges, and says so; what links do not have is refused by name.
+#[test]
+fn a_bare_graph_trains_and_misfits_are_refused() {
+    let bench = bench();
+    bench.text(&["import", "edges", "edges.csv", "-o", "bare", "--symmetrise"]);
+    let line = "train bare --task link --fanouts 5 --epochs 2 --profile-seconds 0.1 --save bare.safetensors";
+    let output = bench.run(&words(line));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("64 random ones") && said.contains("--edge-split"), "{said}");
+    for (options, word) in [
+        ("--evaluation sampled", "--evaluation sampled"),
+        ("--allow-staleness 1", "--allow-staleness"),
+        ("--score macro-f1", "mrr, hits@K"),
+        ("--negatives 0", "--negatives 0"),
+        ("--embedding 0", "--embedding 0"),
+        ("--loss cross-entropy", "use one of bce, bpr, margin"),
+    ] {
+        bench.misused(&words(&format!("{TRAIN} --epochs 1 {options}")), &[word]);
+    }
+}
