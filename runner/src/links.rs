@@ -47,8 +47,8 @@ impl<'a> PairSet<'a> {
 fn drawn(dataset: &Dataset, split: Split, source: u32, position: u64) -> [u32; 2] {
     let num_nodes = dataset.num_nodes() as u64;
     let draw = |attempt: u64| {
-        let key = (split as u64) << 62 | position << 8 | attempt;
-        (u64::from(mixed(key)) * num_nodes >> 32) as u32
+        let key = ((split as u64) << 62) | (position << 8) | attempt;
+        ((u64::from(mixed(key)) * num_nodes) >> 32) as u32
     };
     let is_edge = |v: u32| v == source || dataset.topology.neighbors(v).contains(&source);
     let found = (0..TRIES).map(draw).find(|&v| !is_edge(v));

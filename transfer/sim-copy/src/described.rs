@@ -83,7 +83,7 @@ impl SimDmaGather {
     ///
     /// # Errors
     ///
-    /// As [`SimDma::new`].
+    /// As [`SimDma::new`](crate::SimDma::new).
     pub fn new(context: &TransferringContext, device: &Device) -> Result<Self> {
         Transfers::new(&DMA_GATHER_KEY, context, device, &Place::Host, Work::TransferringDevice).map(Self)
     }
@@ -121,7 +121,7 @@ impl SimHostGather {
     ///
     /// # Errors
     ///
-    /// As [`SimGather::new`].
+    /// As [`SimGather::new`](crate::SimGather::new).
     pub fn new(context: &TransferringContext, device: &Device) -> Result<Self> {
         Transfers::new(&HOST_GATHER_KEY, context, device, device.place(), Work::TransferringDevice).map(Self)
     }

@@ -179,7 +179,7 @@ fn falls(what: &str, trainer: &mut Trainer, batch: &morphgl_registry::MiniBatch,
 
 /// An operator that computes the cross-entropy of classes alone refuses all else, by its name.
 pub(super) fn other_losses_are_refused(run: &Run<'_>) {
-    let nodes = of_nodes().into_iter().map(|(task, loss, settings)| (task, loss, settings));
+    let nodes = of_nodes().into_iter();
     let links = of_pairs().into_iter().map(|(loss, _, settings)| ("link", loss, settings));
     for (task, loss, settings) in nodes.chain(links) {
         for model in models(task, loss, &settings) {

@@ -9,9 +9,9 @@
 """
 
 from ._morphgl import __version__
-from .commands import evaluate, ops, plan, predict, profile, train
+from .commands import evaluate, ops, plan, predict, profile, score_pairs, train
 from .graph import Graph
 from .loader import Batch, Block, NeighborLoader
 from .models import Model
 
-__all__ = ["Batch", "Block", "Graph", "Model", "NeighborLoader", "__version__", "evaluate", "ops", "plan", "predict", "profile", "train"]
+__all__ = ["Batch", "Block", "Graph", "Model", "NeighborLoader", "__version__", "evaluate", "ops", "plan", "predict", "profile", "score_pairs", "train"]

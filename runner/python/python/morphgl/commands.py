@@ -143,12 +143,15 @@ class Score(Brief):
 @dataclass(repr=False)
 class Predictions(Brief):
     """Classes and their probabilities, arrays in the order of `nodes`, whose ids are those of the graph's source; names of the classes
-    by their numbers, where the model has them."""
+    by their numbers, where the model has them. Of a model of labels or values `classes` and `probabilities` are None, and `outputs`
+    `[nodes, columns]` has the probability of each label, or the values; of classes with `probabilities=True` that of each class."""
 
     nodes: np.ndarray
-    classes: np.ndarray
-    probabilities: np.ndarray
+    classes: Optional[np.ndarray]
+    probabilities: Optional[np.ndarray]
     class_names: Optional[List[str]] = None
+    outputs: Optional[np.ndarray] = None
+    columns: Optional[List[str]] = None
 
 
 def plan_of(document):
@@ -367,8 +370,28 @@ def predict(graph: Any, model: Any, nodes: Any = "all", *, progress: bool = Fals
             nodes = listed
         document = run("predict", graph, [Model.file(model, temporary)], {"nodes": nodes, **options}, progress=progress)
     predicted = document["nodes"] if names is None else [names[node] for node in document["nodes"]]
-    classes, probabilities = np.asarray(document["classes"], np.int64), np.asarray(document["probabilities"])
-    return Predictions(np.asarray(predicted), classes, probabilities, document["class_names"])
+    def array(key, dtype):
+        return np.asarray(document[key], dtype) if key in document else None
+
+    return Predictions(np.asarray(predicted), array("classes", np.int64), array("probabilities", np.float64), document.get("class_names"),
+                       array("outputs", np.float32), document.get("columns"))
+
+
+def score_pairs(graph: Any, model: Any, pairs: Any, *, progress: bool = False, **options: Any) -> np.ndarray:
+    """Scores `[pairs]` of `pairs` `[pairs, 2]` (ids of source and destination) by a :class:`Model` of links or its file; a higher score
+    is a likelier link. Options are those of `morphgl predict --help`."""
+    ends = np.asarray(pairs)
+    if ends.ndim != 2 or ends.shape[1] != 2:
+        raise ValueError(f"pairs: their shape is {ends.shape}; pass [pairs, 2], source and destination")
+    names = graph.node_ids if isinstance(graph, Graph) and not graph._native.path else None
+    if isinstance(names, list):
+        ends = np.asarray(numbered("pairs", ends.reshape(-1).tolist(), names)).reshape(-1, 2)
+    with tempfile.TemporaryDirectory() as temporary:
+        listed = os.path.join(temporary, "pairs.txt")
+        with open(listed, "w", encoding="utf-8") as lines:
+            lines.writelines(f"{source}\t{target}\n" for source, target in ends.tolist())
+        document = run("predict", graph, [Model.file(model, temporary)], {"edges": listed, **options}, progress=progress)
+    return np.asarray(document["scores"], np.float32)
 
 
 def numbered(what, ids, names):
