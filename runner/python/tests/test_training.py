@@ -136,7 +136,7 @@ def test_wrong_options_name_themselves(learnable):
     ]:
         with pytest.raises(ValueError, match=message):
             morphgl.train(learnable, "sage", epochs=1, **options)
-    with pytest.raises(ValueError, match='"sage" has an optimizer'):
+    with pytest.raises(ValueError, match='"sage" has mini-batches of its own, and an optimizer by name'):
         morphgl.train(learnable, "sage", object())
     with pytest.raises(RuntimeError, match="a custom model is trained by the operator that brings it"):
         morphgl.train(learnable, "custom", epochs=1)
@@ -230,5 +230,6 @@ def test_results_print_as_a_line(learnable):
                batch.blocks[0]]
     for result in results:
         assert len(repr(result)) < 700 and "\n" not in repr(result) and "array(" not in repr(result), type(result)
-    assert repr(results[4]) == "Predictions(nodes=int64[1200], classes=int64[1200], probabilities=float64[1200], class_names=None)"
+    assert repr(results[4]) == ("Predictions(nodes=int64[1200], classes=int64[1200], probabilities=float64[1200], class_names=None, "
+                                "outputs=None, columns=None)")
     assert f"test_accuracy={done.test_accuracy:.6g}" in repr(done)
