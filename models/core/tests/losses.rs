@@ -44,7 +44,8 @@ fn values() -> impl Strategy<Value = Vec<f32>> {
 
 /// Compares a gradient with central differences of a loss, but where the loss has a kink within the step.
 fn same_as_differences(what: &str, at: &[f32], gradient: &[f32], loss: &dyn Fn(&[f32]) -> f64) {
-    const STEP: f32 = 1e-2;
+    // Of scores in f32 the rounding errors are some 1e-6 / STEP each.
+    const STEP: f32 = 2e-3;
     let center = loss(at);
     for (i, &found) in gradient.iter().enumerate() {
         let moved = |by: f32| {
@@ -53,7 +54,7 @@ fn same_as_differences(what: &str, at: &[f32], gradient: &[f32], loss: &dyn Fn(&
             (loss(&moved) - center) / f64::from(moved[i] - at[i])
         };
         let (right, left) = (moved(STEP), moved(-STEP));
-        let slack = 2e-3 * right.abs().max(1.0);
+        let slack = 8e-3 * right.abs().max(left.abs()).max(1.0);
         let (low, high) = (right.min(left) - slack, right.max(left) + slack);
         assert!((low..high).contains(&f64::from(found)), "{what}, element {i}: {found}, differences {left} to {right}");
     }
