@@ -188,15 +188,6 @@ impl HostBatch {
         &self.input_nodes[..self.num_seeds]
     }
 
-    /// The targets of the seeds: pairs where there are any, else values where there are any, else classes.
-    pub fn seed_targets(&self) -> Targets<'_> {
-        match &self.pairs {
-            Some(pairs) => Targets::Pairs(pairs),
-            None if self.targets.width > 0 => Targets::Values(&self.targets.values),
-            None => Targets::Classes(&self.labels),
-        }
-    }
-
     /// Edges of all blocks.
     pub fn num_edges(&self) -> usize {
         self.blocks.iter().map(Block::num_edges).sum()

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_group::ShardedBatching;
-use morphgl_model_core::{ModelKind, Task};
+use morphgl_model_core::{ModelKind, Task, output_width};
 use morphgl_plan::RouteKeys;
 use morphgl_registry::{
     Batching, BatchingContext, CustomSettings, Error, ErrorKind, Key, NeighborSettings, Operators, Phase, Place,
@@ -20,7 +20,7 @@ use rayon::prelude::*;
 
 use crate::budget::{self, Purpose};
 use crate::usage::Usage;
-use crate::{JobConfig, OperatorChoice, RunContext, task};
+use crate::{JobConfig, OperatorChoice, RunContext};
 
 /// Maximum sum of the weights of a node's edges: products of two such degrees are finite in f32.
 const MAX_DEGREE: f64 = 1e18;
@@ -243,7 +243,7 @@ impl OperatorBuilder<'_> {
         let (dataset, model) = (self.dataset, &self.config.spec.model);
         features(dataset)?;
         // A dataset may have fewer classes than the model: one to predict on has no labels at all.
-        let width = task::output_width(dataset, model.task);
+        let width = output_width(dataset, model.task);
         // Values and labels have a place each; of none nothing is known.
         let other = matches!(model.task, Task::Multilabel | Task::Regress) && width > 0 && width != model.num_classes;
         if model.in_dim != dataset.feature_dim() || model.num_classes < width || other {

@@ -1,4 +1,4 @@
-//! What a dataset has for a task: the width of a model's output, training examples, and targets to score by.
+//! What a dataset has for a task: training examples, and targets to score by.
 
 use std::sync::Arc;
 
@@ -58,15 +58,6 @@ impl Split {
 fn num_known(dataset: &Dataset, nodes: &[u32]) -> usize {
     let known = |&&v: &&u32| dataset.targets.iter().any(|targets| targets.row(v).iter().any(|value| !value.is_nan()));
     nodes.iter().filter(known).count()
-}
-
-/// Width of the output that a dataset asks for: its number of classes, or of targets; 0 of embeddings, which may have any.
-pub(crate) fn output_width(dataset: &Dataset, task: Task) -> usize {
-    match task {
-        Task::Classify => dataset.num_classes,
-        Task::Multilabel | Task::Regress => dataset.target_dim(),
-        Task::Link => 0,
-    }
 }
 
 /// Number of training examples: nodes, or pairs.

@@ -47,8 +47,9 @@ pub fn check_model(context: &TrainingContext, spec: &TrainingSpec) -> Result<()>
     Ok(())
 }
 
-/// Width of a model's output that a dataset asks for: its number of classes, or of targets; 0 of an embedding, which may have any.
-fn output_width(dataset: &Dataset, task: Task) -> usize {
+/// Width of a model's output that a dataset asks for: its number of classes or of targets; 0 of links, whose embeddings may have any
+/// width.
+pub fn output_width(dataset: &Dataset, task: Task) -> usize {
     match task {
         Task::Classify => dataset.num_classes,
         Task::Multilabel | Task::Regress => dataset.target_dim(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
-use morphgl_model_core::{ModelSpec, Task};
+use morphgl_model_core::{ModelSpec, Task, output_width};
 use morphgl_profile::{MemoryLimit, Progress, RouteProfile, Watch};
 use morphgl_registry::Machine;
 
@@ -300,7 +300,7 @@ fn evaluation_bytes(profile: &Profile, config: &JobConfig) -> u64 {
 
 /// The job the options describe on `dataset`.
 pub(crate) fn config(dataset: &Dataset, model: &ModelOptions, batch: &Resolved<'_>) -> anyhow::Result<JobConfig> {
-    let width = task::output_width(dataset, model.task.task);
+    let width = output_width(dataset, model.task.task);
     let mut spec = model.spec(dataset.feature_dim(), width, batch.batch());
     task::balance(&mut spec, dataset);
     refuse_larger_than_memory(&spec, Machine::probe().available_bytes)?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use morphgl_execute::TrainingState;
 use morphgl_graph_store::Dataset;
-use morphgl_model_core::Task;
+use morphgl_model_core::{Task, output_width};
 use morphgl_platform::{Replacement, is_at, lock_holder, open_regular, read_text, replace_file};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
 use morphgl_report::{LineChart, Report, with_hit_rates};
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use self::status::{State, Status};
 use crate::unwritten::unwritten;
 use crate::usage::{OrUsage, Usage};
-use crate::{Checkpoint, EpochRow, JobConfig, Plan, Position, Progress, TrainOptions, paths, task, words};
+use crate::{Checkpoint, EpochRow, JobConfig, Plan, Position, Progress, TrainOptions, paths, words};
 
 /// Refuses a model file that could not be written at the end, by creating a temporary one beside it as writing does.
 pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
@@ -135,7 +135,7 @@ impl Configured {
         let model = &mut job.spec.model;
         model.in_dim = dataset.feature_dim();
         if model.task != Task::Link {
-            model.num_classes = task::output_width(dataset, model.task);
+            model.num_classes = output_width(dataset, model.task);
         }
         job
     }
