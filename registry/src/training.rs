@@ -252,6 +252,17 @@ pub trait Training: ModelState {
         self.infer(nodes)
     }
 
+    /// The rows of `nodes` after the first `layers` layers, `[nodes, width of that layer]`: its inputs of the next layer, and of the last
+    /// layer the logits. All else is as in [`Training::infer_together`].
+    ///
+    /// # Errors
+    ///
+    /// No such layer; an operator without an implementation of its own refuses.
+    fn embed(&mut self, nodes: &[u32], layers: usize, peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
+        let _ = (nodes, layers, peers);
+        Err(Error::setting("layer", "this operator computes the last layer's outputs alone; leave --training out"))
+    }
+
     /// Peak bytes of host memory of [`Training::infer`], besides the operator's own; `None` where not known.
     fn infer_bytes(&self) -> Option<u64> {
         None

@@ -69,5 +69,6 @@ training_wrapper! {
         fn score_logits(logits: &[f32], targets: Targets<'_>, width: usize) -> Result<Score>;
         fn infer(nodes: &[u32]) -> Result<Vec<f32>>;
         fn infer_together(nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>>;
+        fn embed(nodes: &[u32], layers: usize, peers: &mut dyn GatherRows) -> Result<Vec<f32>>;
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use morphgl_execute::Stop;
 use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupError, GroupMember, InferTogether, StopTogether, Weights};
-use morphgl_registry::{Operators, Score, Training};
+use morphgl_registry::{GatherRows, Operators, Score, Training};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -168,17 +168,33 @@ impl Group {
     ///
     /// As [`Group::gather`], and the operator's own.
     pub fn infer(&self, training: &mut dyn Training, nodes: &[u32]) -> Result<Vec<f32>> {
+        self.together(|peers| training.infer_together(nodes, peers))
+    }
+
+    /// As [`Group::infer`], the rows of `nodes` after the first `layers` layers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::infer`], and no such layer.
+    pub fn embed(&self, training: &mut dyn Training, nodes: &[u32], layers: usize) -> Result<Vec<f32>> {
+        self.together(|peers| training.embed(nodes, layers, peers))
+    }
+
+    fn together(
+        &self,
+        infer: impl FnOnce(&mut dyn GatherRows) -> morphgl_registry::Result<Vec<f32>>,
+    ) -> Result<Vec<f32>> {
         let sent = self.exchange.bytes_sent();
         let mut together = InferTogether::new(self.exchange.clone());
-        let logits = training.infer_together(nodes, &mut together)?;
+        let rows = infer(&mut together)?;
         let mut inferred = self.inferred.lock().unwrap_or_else(PoisonError::into_inner);
         inferred.values += together.computed;
         inferred.bytes_sent += self.exchange.bytes_sent() - sent;
         inferred.exchange_seconds += together.spent.as_secs_f64();
-        Ok(logits)
+        Ok(rows)
     }
 
-    /// What this trainer has done in all calls of [`Group::infer`].
+    /// What this trainer has done in all inferences.
     pub fn inferred(&self) -> Inferred {
         *self.inferred.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use anyhow::Result;
 use morphgl_graph_store::{Dataset, negatives_per_pair};
-use morphgl_model_core::{ModelSpec, Ranked, ScoreKind};
+use morphgl_model_core::{KnownPairs, ModelSpec, Ranked, RankingScore, ScoreKind};
 use morphgl_registry::{BatchPairs, NamedTensor, Targets, Training};
 
 use crate::Group;
@@ -81,13 +81,36 @@ impl Embedded {
             })
         });
         let pairs = pairs.collect();
-        let rows = match group {
-            _ if nodes.is_empty() => Vec::new(),
-            None => training.infer(&nodes)?,
-            Some(group) => group.infer(training, &nodes)?,
-        };
-        Ok(Self { rows, pairs })
+        Ok(Self { rows: infer(training, &nodes, group)?, pairs })
     }
+
+    /// As [`Embedded::of`], of all nodes: a node's row is its number.
+    pub(crate) fn all(
+        training: &mut dyn Training,
+        num_nodes: usize,
+        pairs: impl Iterator<Item = [u32; 2]>,
+        group: Option<&Group>,
+    ) -> Result<Self> {
+        let nodes: Vec<u32> = (0..num_nodes as u32).collect();
+        Ok(Self { rows: infer(training, &nodes, group)?, pairs: pairs.collect() })
+    }
+}
+
+fn infer(training: &mut dyn Training, nodes: &[u32], group: Option<&Group>) -> Result<Vec<f32>> {
+    match group {
+        _ if nodes.is_empty() => Ok(Vec::new()),
+        None => Ok(training.infer(nodes)?),
+        Some(group) => group.infer(training, nodes),
+    }
+}
+
+/// The edges of a dataset, from source to destination: those of the graph, and the pairs of its splits.
+pub(crate) fn known_pairs(dataset: &Dataset) -> KnownPairs {
+    let edges: Vec<[u32; 2]> = (0..dataset.num_nodes() as u32)
+        .flat_map(|v| dataset.topology.neighbors(v).iter().map(move |&source| [source, v]))
+        .collect();
+    let splits = &dataset.edges;
+    KnownPairs::new(dataset.num_nodes(), &[&edges, &dataset.train_pairs(), splits.valid_pairs(), splits.test_pairs()])
 }
 
 /// The elements of a decoder's parameters.
@@ -98,7 +121,7 @@ pub(crate) fn decoder_elements(model: &ModelSpec, parameters: Vec<NamedTensor>) 
 }
 
 /// Scores splits with all neighbours: against the negatives that the dataset has, else against 100 drawn ones of each pair, the same
-/// at every call.
+/// at every call; filtered scores against all nodes.
 pub(crate) fn scored(
     training: &mut dyn Training,
     dataset: &Dataset,
@@ -109,7 +132,12 @@ pub(crate) fn scored(
 ) -> Result<Vec<Scored>> {
     let sets: Vec<PairSet<'_>> = splits.iter().map(|&split| PairSet::of(dataset, split)).collect();
     let all = sets.iter().flat_map(|set| set.positives.iter().chain(&*set.negatives).copied());
-    let embedded = Embedded::of(training, dataset.num_nodes(), all, group)?;
+    let num_nodes = dataset.num_nodes();
+    let filtered = kinds.iter().filter_map(|kind| kind.ranking()).any(RankingScore::is_filtered);
+    let (embedded, known) = match filtered {
+        true => (Embedded::all(training, num_nodes, all, group)?, Some(known_pairs(dataset))),
+        false => (Embedded::of(training, num_nodes, all, group)?, None),
+    };
     let decoder = decoder_elements(model, training.parameters()?);
     let mut left = &embedded.pairs[..];
     let mut scored = Vec::new();
@@ -128,7 +156,13 @@ pub(crate) fn scored(
             true => Ranked::per_pair(positives, negatives),
             false => Ranked::shared(positives, negatives),
         };
+        let ranks = known.as_ref().map(|known| {
+            let (rows, positives) = ((&embedded.rows[..], model.num_classes), &pairs[..set.positives.len()]);
+            model.decoder.ranks(rows, &decoder, positives, Some(known))
+        });
+        let among_all = Ranked::among_all(ranks.as_deref().unwrap_or_default());
         let value = |kind: &ScoreKind| match kind.ranking() {
+            Some(ranking) if ranking.is_filtered() => ranking.value(&among_all),
             Some(ranking) => ranking.value(&ranked),
             None if *kind == ScoreKind::Loss => sums.loss(),
             None => sums.accuracy(),

@@ -31,7 +31,7 @@ pub use self::options::{
 };
 pub use self::run::RunResult;
 pub use self::run_dir::checkpoints::Every;
-pub use self::trained::{InferenceConfig, PairScores, Predictions, Scores, SplitScore, Trained};
+pub use self::trained::{Embeddings, InferenceConfig, PairScores, Partners, Predictions, Scores, SplitScore, Trained};
 pub use crate::values::Cache;
 
 use self::data::Source;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_core::{LossKind, ModelSpec, Predicted, Task, targets_of};
+use morphgl_platform::{SPLITMIX_STEP, splitmix64};
 use morphgl_registry::{HostBatch, Targets};
 
 use crate::{JobConfig, RunContext};
@@ -191,12 +192,9 @@ fn random_features(dataset: &Dataset) -> FeatureMatrix {
     FeatureMatrix::F32 { data: data.into(), dim: RANDOM_FEATURES }
 }
 
-/// The upper 32 bits of SplitMix64 (Steele et al., OOPSLA 2014) of a number.
+/// 32 random bits of a number: the upper half of SplitMix64's output of that number, from 0.
 pub(crate) fn mixed(number: u64) -> u32 {
-    let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 32) as u32
+    (splitmix64(number.wrapping_add(1).wrapping_mul(SPLITMIX_STEP)) >> 32) as u32
 }
 
 /// Writes weights in inverse proportion to the training nodes of each class, with a mean of 1 over the nodes, where

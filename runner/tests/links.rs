@@ -6,12 +6,13 @@
 mod runs;
 mod support;
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::fs;
 
 use morphgl_graph_store::{Dataset, OpenOptions};
 use runs::{Training, alike};
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::Bench;
 
 const TRAIN: &str = "train links --task link --model gcn --threads 2 --hidden 16 --fanouts 5,5 --batch-size 64 --profile-seconds 0.1 \
@@ -122,6 +123,93 @@ fn pairs_of_a_file_are_scored() {
     bench.misused(&["predict", "run", "--nodes", "test"], &["--edges"]);
 }
 
+/// The scores of all pairs of nodes, row after row.
+fn all_scores(bench: &Bench, num_nodes: u32) -> Vec<f64> {
+    let mut text = String::new();
+    for (source, target) in (0..num_nodes).flat_map(|source| (0..num_nodes).map(move |target| (source, target))) {
+        writeln!(text, "{source},{target}").expect("memory");
+    }
+    fs::write(bench.path().join("all.csv"), text).expect("room");
+    let document = bench.json(&["predict", "run", "--edges", "all.csv"]);
+    document["scores"].as_array().expect("scores").iter().map(number).collect()
+}
+
+/// Ranks among all nodes, best partners and embeddings are those that the scores of all pairs say.
+#[test]
+fn partners_and_filtered_ranks_are_those_of_all_scores() {
+    let bench = bench();
+    bench.text(&words(&format!("{TRAIN} --epochs 8 --run run")));
+    let links = Dataset::open(bench.path().join("links"), OpenOptions::default()).expect("sound");
+    let n = links.num_nodes() as u32;
+    let scores = all_scores(&bench, n);
+    let score = |source: u32, target: u32| scores[(source * n + target) as usize];
+    let splits = &links.edges;
+    let mut known = vec![HashSet::new(); n as usize];
+    let edges = (0..n).flat_map(|v| links.topology.neighbors(v).iter().map(move |&source| [source, v]));
+    let pairs = splits.valid_pairs().iter().chain(splits.test_pairs()).copied();
+    edges.chain(pairs).for_each(|[source, target]| _ = known[source as usize].insert(target));
+
+    let names = ["--score", "filtered-mrr", "--score", "filtered-hits@10"];
+    let evaluated = bench.json(&[&["evaluate", "run"][..], &names].concat());
+    let found = ["filtered-mrr", "filtered-hits@10"].map(|name| number(&evaluated["test"]["scores"][name]));
+    let ranks: Vec<f64> = splits
+        .test_pairs()
+        .iter()
+        .map(|&[source, target]| {
+            let others = (0..n).filter(|v| *v != target && !known[source as usize].contains(v));
+            1.0 + others.filter(|&v| score(source, v) > score(source, target)).count() as f64
+        })
+        .collect();
+    let count = ranks.len() as f64;
+    let expected = [
+        ranks.iter().map(|rank| 1.0 / rank).sum::<f64>() / count,
+        ranks.iter().filter(|rank| **rank <= 10.0).count() as f64 / count,
+    ];
+    for (found, expected) in found.iter().zip(expected) {
+        // The order of the sums is another one: some scores are equal in the one and not in the other.
+        assert!((found - expected).abs() < 1e-3, "{found}, expected {expected}");
+    }
+
+    fs::write(bench.path().join("ids.txt"), "7\n0\n").expect("room");
+    let best =
+        |options: &[&str]| bench.json(&[&["predict", "run", "--top", "5", "--nodes", "ids.txt"], options].concat());
+    for (options, edges) in [(&[][..], false), (&["--include-edges"], true)] {
+        let document = best(options);
+        for (i, source) in [7u32, 0].into_iter().enumerate() {
+            let mut all: Vec<u32> =
+                (0..n).filter(|v| *v != source && (edges || !known[source as usize].contains(v))).collect();
+            all.sort_by(|&a, &b| score(source, b).total_cmp(&score(source, a)).then(a.cmp(&b)));
+            let partners: Vec<u64> = document["partners"][i]
+                .as_array()
+                .expect("partners")
+                .iter()
+                .map(|v| v.as_u64().expect("a node"))
+                .collect();
+            assert_eq!(partners, all[..5].iter().map(|&v| u64::from(v)).collect::<Vec<_>>(), "source {source}");
+            assert_eq!(number(&document["scores"][i][4]), score(source, all[4]));
+        }
+    }
+    assert_eq!(bench.text(&["predict", "run", "--top", "2", "--nodes", "ids.txt"]).lines().count(), 5);
+
+    let written = bench.json(&["predict", "run", "--embeddings", "rows.npy"]);
+    assert_eq!((&written["layer"], &written["width"]), (&json!(2), &json!(64)));
+    let bytes = fs::read(bench.path().join("rows.npy")).expect("it was written");
+    let rows: Vec<f64> = bytes[bytes.len() - n as usize * 64 * 4..]
+        .chunks_exact(4)
+        .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four")).into())
+        .collect();
+    let row = |v: u32| &rows[v as usize * 64..][..64];
+    for (source, target) in [(0, 1), (7, 299), (150, 3)] {
+        let dot: f64 = row(source).iter().zip(row(target)).map(|(a, b)| a * b).sum();
+        assert!((dot - score(source, target)).abs() < 1e-4 * dot.abs().max(1.0), "pair {source} {target}");
+    }
+    let hidden = bench.json(&["predict", "run", "--embeddings", "rows.npy", "--layer", "1"]);
+    assert_eq!(hidden["width"], 16);
+    bench.misused(&["predict", "run", "--embeddings", "rows.npy", "--layer", "3"], &["--layer 1 to 2"]);
+    bench.misused(&["predict", "run", "--embeddings", "rows.csv"], &[".npy"]);
+    bench.misused(&["predict", "run", "--top", "3", "-o", "best.npy"], &[".csv"]);
+}
+
 /// A graph without labels, features and splits trains on all of its edges, and says so; what links do not have is refused by name.
 #[test]
 fn a_bare_graph_trains_and_misfits_are_refused() {
@@ -135,7 +223,7 @@ fn a_bare_graph_trains_and_misfits_are_refused() {
     for (options, word) in [
         ("--evaluation sampled", "--evaluation sampled"),
         ("--allow-staleness 1", "--allow-staleness"),
-        ("--score macro-f1", "mrr, hits@K"),
+        ("--score macro-f1", "mrr, filtered-mrr, hits@K, filtered-hits@K"),
         ("--negatives 0", "--negatives 0"),
         ("--embedding 0", "--embedding 0"),
         ("--loss cross-entropy", "use one of bce, bpr, margin"),

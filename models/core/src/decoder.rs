@@ -67,26 +67,20 @@ impl Decoder {
 
     /// The scores, and what backward needs.
     pub(crate) fn forward(self, z: &[f32], width: usize, pairs: &[[u32; 2]], parameters: &[f32]) -> Forward {
+        let scorer = self.scorer(z, width, parameters);
+        let scores = pairs.par_iter().with_min_len(TASK).map(|&pair| scorer.score(pair)).collect();
+        Forward { scores, parts: scorer.parts }
+    }
+
+    /// The scores of any pairs of rows of `embeddings` `[rows, width]`.
+    pub(crate) fn scorer<'a>(self, embeddings: &'a [f32], width: usize, parameters: &'a [f32]) -> Scorer<'a> {
         assert_eq!(parameters.len(), self.num_elements(width), "elements of the decoder's parameters");
-        let row = |v: u32| &z[v as usize * width..(v as usize + 1) * width];
-        let all = |score: &(dyn Fn([u32; 2]) -> f32 + Sync)| {
-            pairs.par_iter().with_min_len(TASK).map(|&pair| score(pair)).collect()
+        let parts = match self {
+            Decoder::Dot | Decoder::DistMult => [Vec::new(), Vec::new()],
+            // The first layer is linear in each end: its parts are computed once per node, not once per pair.
+            Decoder::Mlp => [0, 1].map(|end| Mlp::of(parameters, width).part(embeddings, end)),
         };
-        match self {
-            Decoder::Dot => Forward { scores: all(&|[a, b]| dot(row(a), row(b))), parts: [Vec::new(), Vec::new()] },
-            Decoder::DistMult => {
-                Forward { scores: all(&|[a, b]| dot3(row(a), row(b), parameters)), parts: [Vec::new(), Vec::new()] }
-            }
-            Decoder::Mlp => {
-                let mlp = Mlp::of(parameters, width);
-                // The first layer is linear in each end: its parts are computed once per node, not once per pair.
-                let parts = [0, 1].map(|end| mlp.part(z, end));
-                let [source, destination] = &parts;
-                let hidden = |v: u32| v as usize * width..(v as usize + 1) * width;
-                let scores = all(&|[a, b]| mlp.score(&source[hidden(a)], &destination[hidden(b)]));
-                Forward { scores, parts }
-            }
-        }
+        Scorer { decoder: self, embeddings, width, parameters, parts }
     }
 
     /// Writes the gradient by the embeddings to `out`, and adds that by the parameters to `sums`; `slopes` are the derivatives of the
@@ -122,6 +116,30 @@ impl Decoder {
                 }
             }
             Decoder::Mlp => Mlp::of(parameters, width).backward(z, (pairs, slopes), (&ends, forward), out, sums),
+        }
+    }
+}
+
+/// A decoder with embeddings.
+#[derive(Debug)]
+pub(crate) struct Scorer<'a> {
+    decoder: Decoder,
+    embeddings: &'a [f32],
+    width: usize,
+    parameters: &'a [f32],
+    /// Of [`Decoder::Mlp`], the part of each end in the hidden layer.
+    parts: [Vec<f32>; 2],
+}
+
+impl Scorer<'_> {
+    /// The score of a source's row with a destination's.
+    pub(crate) fn score(&self, [source, destination]: [u32; 2]) -> f32 {
+        let row = |v: u32| v as usize * self.width..(v as usize + 1) * self.width;
+        let (a, b) = (row(source), row(destination));
+        match self.decoder {
+            Decoder::Dot => dot(&self.embeddings[a], &self.embeddings[b]),
+            Decoder::DistMult => dot3(&self.embeddings[a], &self.embeddings[b], self.parameters),
+            Decoder::Mlp => Mlp::of(self.parameters, self.width).score(&self.parts[0][a], &self.parts[1][b]),
         }
     }
 }

@@ -89,29 +89,33 @@ impl<L: Layers> QueuedLayers for L {
     }
 }
 
-/// Logits of `nodes`, in their order, computed with all their neighbours. With [`QueuedLayers`], the next chunk is
-/// built while the previous one is computed.
+/// The rows of `nodes`, in their order, after the first `depth` layers, computed with all their neighbours: after all of them, logits.
+/// With [`QueuedLayers`], the next chunk is built while the previous one is computed.
 ///
 /// This process computes its part of the rows of every layer, and gathers those of its `peers`, all of which make the call.
 ///
 /// # Errors
 ///
-/// A node that does not exist, a neighbour that does not (in a mapped file that was changed), a dataset without features, layers
+/// No layer, or more than the model has; a node that does not exist, a neighbour that does not (in a mapped file that was changed), a dataset without features, layers
 /// that fail, or peers that do not come.
 ///
 /// # Complexity
 ///
-/// Every layer once over all nodes, divided by the number of peers; the last over the distinct `nodes` alone.
+/// Each of these layers once over all nodes, divided by the number of peers; the last of them over the distinct `nodes` alone.
 pub fn infer(
     (key, model): (Key, &ModelSpec),
     layers: &mut impl QueuedLayers,
     (dataset, nodes): (&Dataset, &[u32]),
+    depth: usize,
     limits: Limits,
     peers: &mut dyn GatherRows,
 ) -> Result<Vec<f32>> {
     let num_nodes = dataset.num_nodes();
     if let Some(node) = nodes.iter().find(|v| **v as usize >= num_nodes) {
         return Err(Error::setting(key, format!("there is no node {node} to infer, there are {num_nodes}")));
+    }
+    if depth == 0 || depth > model.layers {
+        return Err(Error::setting(key, format!("there is no layer {depth}; use one from 1 to {}", model.layers)));
     }
     let features = dataset.features.as_ref().ok_or_else(|| {
         Error::setting(&key, "the dataset has no features; import it with features, or with --random-features")
@@ -120,9 +124,9 @@ pub fn infer(
     let (requested, positions) = distinct(nodes, num_nodes);
     let mut chunker = Chunker::new(&dataset.topology, model.reads_graph());
     let mut x: Vec<f32> = Vec::new();
-    for layer in 0..model.layers {
+    for layer in 0..depth {
         let shape = model.layer(layer);
-        let rows = if shape.last { &requested } else { &all };
+        let rows = if layer + 1 == depth { &requested } else { &all };
         let num_src = limits.bytes / layers.row_bytes(layer, features).max(1);
         let input = if layer == 0 { Input::Features(features) } else { Input::Rows(&x) };
         let graph = model.reads_graph().then_some(&dataset.topology);
@@ -144,8 +148,8 @@ pub fn infer(
     if requested.len() == nodes.len() {
         return Ok(x);
     }
-    let classes = model.num_classes;
-    Ok(positions.iter().flat_map(|&p| &x[p as usize * classes..(p as usize + 1) * classes]).copied().collect())
+    let width = model.layer(depth - 1).out_dim;
+    Ok(positions.iter().flat_map(|&p| &x[p as usize * width..(p as usize + 1) * width]).copied().collect())
 }
 
 /// Maximum bytes that [`infer`] takes for all nodes of `dataset`, including the logits.

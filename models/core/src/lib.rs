@@ -29,6 +29,7 @@ mod infer;
 mod masks;
 mod objective;
 mod pair_loss;
+mod partners;
 mod parts;
 
 pub use decoder::Decoder;
@@ -62,3 +63,4 @@ pub use given::{BlockSizes, GivenLengths, blocks_chain, check_given, source_degr
 pub use infer::{Input, Layers, QueuedLayers, check_first_layer, infer, infer_bytes};
 pub use masks::{given_mask_nodes, mask_nodes};
 pub use objective::Objective;
+pub use partners::Partner;

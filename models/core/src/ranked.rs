@@ -6,6 +6,7 @@ use std::str::FromStr;
 use morphgl_registry::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::all_pairs::TargetRank;
 use crate::score::{average_precision, roc_auc};
 use crate::submission::unknown;
 
@@ -22,9 +23,22 @@ pub enum RankingScore {
     RocAuc,
     /// Average precision of all pairs (scikit-learn's `average_precision_score`): `average-precision`.
     AveragePrecision,
+    /// Mean reciprocal rank among all nodes but the known partners of a pair's source (the "filtered" setting of Bordes et al., NIPS
+    /// 2013): `filtered-mrr`.
+    FilteredMrr,
+    /// Fraction of the pairs among the first K of all nodes but the known partners: `filtered-hits@K`.
+    FilteredHits(u32),
 }
 
 impl RankingScore {
+    /// The scores that have a K.
+    pub(crate) const FAMILIES: [&str; 2] = ["hits@K", "filtered-hits@K"];
+
+    /// Whether targets are ranked among all nodes ([`Ranked::among_all`]), not against negatives.
+    pub fn is_filtered(self) -> bool {
+        matches!(self, Self::FilteredMrr | Self::FilteredHits(_))
+    }
+
     /// The value; NaN where it is not defined, as without a pair.
     ///
     /// # Complexity
@@ -33,8 +47,8 @@ impl RankingScore {
     /// 16 bytes of memory per score.
     pub fn value(self, ranked: &Ranked<'_>) -> f64 {
         match self {
-            Self::Mrr => mean_reciprocal_rank(ranked.ranks()),
-            Self::Hits(k) => ranked.hits(k),
+            Self::Mrr | Self::FilteredMrr => mean_reciprocal_rank(ranked.ranks()),
+            Self::Hits(k) | Self::FilteredHits(k) => ranked.hits(k),
             Self::RocAuc => roc_auc(&mut ranked.all()).unwrap_or(f64::NAN),
             Self::AveragePrecision => average_precision(&mut ranked.all()).unwrap_or(f64::NAN),
         }
@@ -48,6 +62,8 @@ impl fmt::Display for RankingScore {
             Self::Hits(k) => f.pad(&format!("hits@{k}")),
             Self::RocAuc => f.pad("roc-auc"),
             Self::AveragePrecision => f.pad("average-precision"),
+            Self::FilteredMrr => f.pad("filtered-mrr"),
+            Self::FilteredHits(k) => f.pad(&format!("filtered-hits@{k}")),
         }
     }
 }
@@ -56,14 +72,14 @@ impl FromStr for RankingScore {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        let hits = s.strip_prefix("hits@").and_then(|k| k.parse().ok()).filter(|&k| k > 0);
-        match (s, hits) {
-            ("mrr", _) => Ok(Self::Mrr),
-            ("roc-auc", _) => Ok(Self::RocAuc),
-            ("average-precision", _) => Ok(Self::AveragePrecision),
-            (_, Some(k)) => Ok(Self::Hits(k)),
-            _ => Err(unknown(s, "score of pairs", ["mrr", "hits@K", "roc-auc", "average-precision"].map(String::from))),
-        }
+        let hits = |prefix: &str| s.strip_prefix(prefix).and_then(|k| k.parse().ok()).filter(|&k| k > 0);
+        let own = [Self::Mrr, Self::RocAuc, Self::AveragePrecision, Self::FilteredMrr];
+        let found = own.into_iter().find(|score| score.to_string() == s);
+        let found = found.or_else(|| hits("hits@").map(Self::Hits));
+        found.or_else(|| hits("filtered-hits@").map(Self::FilteredHits)).ok_or_else(|| {
+            let names = own.map(|score| score.to_string()).into_iter().chain(Self::FAMILIES.map(String::from));
+            unknown(s, "score of pairs", names)
+        })
     }
 }
 
@@ -88,6 +104,8 @@ pub struct Ranked<'a> {
     negatives: &'a [f32],
     /// Number of negatives of each pair; `None` where all pairs share them.
     per_pair: Option<usize>,
+    /// The ranks, where they were counted.
+    counted: Option<&'a [TargetRank]>,
 }
 
 impl<'a> Ranked<'a> {
@@ -99,12 +117,18 @@ impl<'a> Ranked<'a> {
     pub fn per_pair(positives: &'a [f32], negatives: &'a [f32]) -> Self {
         let count = negatives.len() / positives.len().max(1);
         assert_eq!(count * positives.len(), negatives.len(), "as many negatives for each of {} pairs", positives.len());
-        Self { positives, negatives, per_pair: Some(count) }
+        Self { positives, negatives, per_pair: Some(count), counted: None }
     }
 
     /// All pairs against one list of negatives (OGB's Hits@K of ogbl-collab and ogbl-ppa).
     pub fn shared(positives: &'a [f32], negatives: &'a [f32]) -> Self {
-        Self { positives, negatives, per_pair: None }
+        Self { positives, negatives, per_pair: None, counted: None }
+    }
+
+    /// Each pair among all nodes, by ranks that were counted ([`Decoder::ranks`](crate::Decoder::ranks)). Areas are not defined: no pair that
+    /// does not exist has a score.
+    pub fn among_all(ranks: &'a [TargetRank]) -> Self {
+        Self { positives: &[], negatives: &[], per_pair: Some(0), counted: Some(ranks) }
     }
 
     /// The rank of each pair among its negatives, from 1: the mean of the optimistic rank, behind the negatives that score higher,
@@ -128,6 +152,9 @@ impl<'a> Ranked<'a> {
 
     /// Numbers of negatives above and equal to each pair.
     fn counts(&self) -> Vec<[u64; 2]> {
+        if let Some(ranks) = self.counted {
+            return ranks.iter().map(|rank| [rank.above.into(), rank.equal.into()]).collect();
+        }
         match self.per_pair {
             Some(count) => {
                 let negatives = |i: usize| &self.negatives[i * count..(i + 1) * count];

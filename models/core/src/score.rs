@@ -44,14 +44,14 @@ pub enum ScoreKind {
     Rmse,
     /// Coefficient of determination, of several values the mean over them (scikit-learn's `r2_score`).
     R2,
-    /// A ranking of pairs that exist among negatives: `mrr`, or `hits@K`.
+    /// A ranking of pairs that exist among negatives (`mrr`, `hits@K`) or all nodes (`filtered-mrr`, `filtered-hits@K`).
     Ranking(RankingScore),
     /// A score of another crate.
     Submitted(&'static ScoreDescription),
 }
 
 /// The scores of this crate, in the order of [`OWN_SCORES`].
-const OWN: [ScoreKind; 11] = [
+const OWN: [ScoreKind; 12] = [
     ScoreKind::Accuracy,
     ScoreKind::Loss,
     ScoreKind::BalancedAccuracy,
@@ -63,6 +63,7 @@ const OWN: [ScoreKind; 11] = [
     ScoreKind::Rmse,
     ScoreKind::R2,
     ScoreKind::Ranking(RankingScore::Mrr),
+    ScoreKind::Ranking(RankingScore::FilteredMrr),
 ];
 
 impl ScoreKind {
@@ -116,7 +117,7 @@ impl ScoreKind {
         }
         let mut names: Vec<String> =
             Self::all().into_iter().filter(|kind| kind.fits(task)).map(|kind| kind.to_string()).collect();
-        names.extend((task == Task::Link).then(|| "hits@K".to_string()));
+        names.extend(RankingScore::FAMILIES.iter().filter(|_| task == Task::Link).map(|name| name.to_string()));
         Err(Error::setting("score", format!("{self} is no score of the task {task}; use one of {}", names.join(", "))))
     }
 
@@ -189,8 +190,8 @@ impl FromStr for ScoreKind {
     fn from_str(s: &str) -> Result<Self> {
         let kinds = Self::all();
         let found = kinds.iter().find(|kind| kind.to_string() == s).copied();
-        let hits = || s.starts_with("hits@").then(|| s.parse().ok().map(ScoreKind::Ranking)).flatten();
-        let names = || kinds.iter().map(ScoreKind::to_string).chain(["hits@K".to_string()]);
+        let hits = || s.contains("hits@").then(|| s.parse().ok().map(ScoreKind::Ranking)).flatten();
+        let names = || kinds.iter().map(ScoreKind::to_string).chain(RankingScore::FAMILIES.map(String::from));
         found.or_else(hits).ok_or_else(|| unknown(s, "score", names()))
     }
 }

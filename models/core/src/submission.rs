@@ -11,7 +11,7 @@ use crate::{LayerShape, ParameterList, Predicted};
 /// Names of the models, losses and scores of this crate.
 const OWN_MODELS: [&str; 6] = ["gcn", "sage", "gat", "gin", "mlp", "custom"];
 pub(crate) const OWN_LOSSES: [&str; 7] = ["cross-entropy", "bce", "mse", "mae", "huber", "bpr", "margin"];
-pub(crate) const OWN_SCORES: [&str; 11] = [
+pub(crate) const OWN_SCORES: [&str; 12] = [
     "accuracy",
     "loss",
     "balanced-accuracy",
@@ -23,6 +23,7 @@ pub(crate) const OWN_SCORES: [&str; 11] = [
     "rmse",
     "r2",
     "mrr",
+    "filtered-mrr",
 ];
 
 /// Settings of a model or a loss: those that are declared, and the values of those that are given.

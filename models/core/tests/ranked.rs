@@ -1,6 +1,6 @@
 //! Scores of pairs against negatives: the values of OGB's evaluator and of scikit-learn, and limits.
 
-use morphgl_model_core::{Ranked, RankingScore, mean_reciprocal_rank};
+use morphgl_model_core::{Ranked, RankingScore, TargetRank, mean_reciprocal_rank};
 
 /// What `scores/ranked.py` draws by.
 struct Draw(u64);
@@ -58,12 +58,26 @@ fn ties_are_averaged_and_nan_is_last() {
 }
 
 #[test]
+fn ranks_among_all_nodes_are_scored_as_counted() {
+    let rank = |above, equal| TargetRank { above, equal };
+    let ranks = [rank(0, 0), rank(1, 2), rank(9, 0)];
+    let ranked = Ranked::among_all(&ranks);
+    assert_eq!(ranked.ranks(), [1.0, 3.0, 10.0]);
+    let mean = (1.0 + 1.0 / 3.0 + 0.1) / 3.0;
+    assert!((RankingScore::FilteredMrr.value(&ranked) - mean).abs() < 1e-12);
+    assert_eq!(RankingScore::FilteredHits(3).value(&ranked), 2.0 / 3.0);
+    assert!(RankingScore::RocAuc.value(&ranked).is_nan());
+    assert!(RankingScore::FilteredMrr.value(&Ranked::among_all(&[])).is_nan());
+}
+
+#[test]
 fn scores_have_names() {
-    for name in ["mrr", "hits@1", "hits@50", "roc-auc", "average-precision"] {
+    for name in ["mrr", "hits@1", "hits@50", "roc-auc", "average-precision", "filtered-mrr", "filtered-hits@3"] {
         assert_eq!(name.parse::<RankingScore>().expect(name).to_string(), name);
     }
     for name in ["hits", "hits@", "hits@0", "hits@-1", "auc"] {
         let error = name.parse::<RankingScore>().expect_err(name).to_string();
-        assert!(error.contains("not a score of pairs; use one of mrr, hits@K, roc-auc, average-precision"), "{error}");
+        let names = "mrr, roc-auc, average-precision, filtered-mrr, hits@K, filtered-hits@K";
+        assert!(error.contains(&format!("not a score of pairs; use one of {names}")), "{error}");
     }
 }

@@ -106,7 +106,7 @@ fn scores_fit_their_tasks() {
         }
     }
     let error = ScoreKind::Rmse.check(Task::Link).expect_err("no score of pairs").to_string();
-    assert!(error.contains("roc-auc, average-precision, mrr, hits@K"), "{error}");
+    assert!(error.contains("roc-auc, average-precision, mrr, filtered-mrr, hits@K, filtered-hits@K"), "{error}");
     let hits: ScoreKind = "hits@50".parse().expect("a score");
     assert_eq!(hits.to_string(), "hits@50");
     assert!(hits.fits(Task::Link) && hits.ranking().is_some() && hits.highest_is_best());

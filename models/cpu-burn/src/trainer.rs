@@ -319,11 +319,15 @@ impl Training for CpuBurn {
     }
 
     fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
+        self.embed(nodes, self.spec.model.layers, peers)
+    }
+
+    fn embed(&mut self, nodes: &[u32], layers: usize, peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
         let pool = Arc::clone(&self.pool);
         pool.install(|| {
             let parameters = Parameters::new(&self.parameters, &Device::flex());
             let pass = Pass { spec: &self.spec.model, parameters: &parameters, mode: Mode::Evaluation };
-            infer((KEY, pass.spec), &mut Model(&pass), (&self.dataset, nodes), limits(pass.spec), peers)
+            infer((KEY, pass.spec), &mut Model(&pass), (&self.dataset, nodes), layers, limits(pass.spec), peers)
         })
     }
 

@@ -320,11 +320,16 @@ impl Training for CpuNative {
     }
 
     fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
+        self.embed(nodes, self.spec.model.layers, peers)
+    }
+
+    fn embed(&mut self, nodes: &[u32], layers: usize, peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
         let pool = Arc::clone(&self.pool);
         let spec = &self.spec.model;
         let (network, parameters) = (&mut self.network, &self.parameters[..]);
         let mut model = InferenceModel { network, spec, parameters, input: Vec::new() };
-        pool.install(|| infer((self.key.clone(), spec), &mut model, (&self.dataset, nodes), Limits::default(), peers))
+        let (key, of, limits) = (self.key.clone(), (&*self.dataset, nodes), Limits::default());
+        pool.install(|| infer((key, spec), &mut model, of, layers, limits, peers))
     }
 
     fn infer_bytes(&self) -> Option<u64> {

@@ -64,18 +64,18 @@ struct DeviceLayers<'g, 'm> {
     threads: usize,
 }
 
-/// Logits of `nodes`, in their order, of which the `peers` compute their parts.
+/// The rows of `nodes`, in their order, after the first `layers` layers, of which the `peers` compute their parts.
 pub(crate) fn infer(
     gpu: &mut Gpu,
     model: Model<'_>,
-    of: (&Dataset, &[u32]),
+    (dataset, nodes, layers): (&Dataset, &[u32], usize),
     (limits, threads): (Limits, usize),
     peers: &mut dyn GatherRows,
 ) -> Result<Vec<f32>> {
     let device = gpu.stream.device().clone();
     let slots = [Slot::new(&device)?, Slot::new(&device)?];
-    let mut layers = DeviceLayers { slots, gpu, model, queued: 0, threads };
-    infer_in_chunks((KEY, model.spec), &mut layers, of, limits, peers)
+    let mut on_device = DeviceLayers { slots, gpu, model, queued: 0, threads };
+    infer_in_chunks((KEY, model.spec), &mut on_device, (dataset, nodes), layers, limits, peers)
 }
 
 /// Appends the first layer's output over the only block of `batch` to `out`, without any dropout.

@@ -383,12 +383,16 @@ impl Training for CudaNative {
     }
 
     fn infer_together(&mut self, nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
+        self.embed(nodes, self.spec.model.layers, peers)
+    }
+
+    fn embed(&mut self, nodes: &[u32], layers: usize, peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
         let [values, gradients] = self.state.views();
         let model = Model { spec: &self.spec.model, layout: &self.layout, values, gradients };
         // A chunk takes a few times the memory of its rows; the rest is left to other operators.
         let bytes = (self.gpu.stream.device().free_bytes()? / 16).min(LIMITS.bytes as u64) as usize;
         let limits = Limits { bytes, ..LIMITS };
-        infer(&mut self.gpu, model, (&self.dataset, nodes), (limits, self.threads), peers)
+        infer(&mut self.gpu, model, (&self.dataset, nodes, layers), (limits, self.threads), peers)
     }
 
     fn infer_bytes(&self) -> Option<u64> {

@@ -1,6 +1,8 @@
-//! `morphgl predict`: classes, labels and values of nodes, and scores of pairs, by a trained model.
+//! `morphgl predict`: classes, labels and values of nodes, rows of a layer, scores of pairs and best partners, by a trained model.
 
-use std::io::Write;
+mod csv;
+mod pairs;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -11,11 +13,11 @@ use morphgl_model_core::Task;
 use morphgl_platform::{Replacement, replace_file};
 use serde_json::{Value, json};
 
-use super::show;
+use self::csv::Csv;
 use super::{Invocation, Outcome};
 use crate::RunContext;
 use crate::paths::lossy;
-use crate::session::{InferenceConfig, PairScores, Predictions, Trained};
+use crate::session::{Embeddings, InferenceConfig, Predictions, Trained};
 use crate::usage::Usage;
 
 #[derive(Debug, Parser)]
@@ -25,7 +27,9 @@ use crate::usage::Usage;
   morphgl predict runs/cora -o all.csv                             the model of a run, on its dataset
   morphgl predict cora.safetensors cora --nodes ids.txt -o classes.npy
   morphgl predict cora.safetensors cora --probabilities -o all.csv  the probability of every class, too
+  morphgl predict cora.safetensors cora --embeddings hidden.npy    the rows that the last layer makes classes of
   morphgl predict runs/links --edges pairs.csv                     scores of pairs, by a model of links
+  morphgl predict runs/links --top 10 --nodes ids.txt              the ten likeliest new partners of each
   mpirun -n 4 morphgl predict cora.safetensors cora -o all.csv     each rank computes a part of every layer")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -36,6 +40,19 @@ pub(crate) struct Args {
     /// Pairs to score, by a model of links: a file with two ids per line, source and destination, separated by a comma or a space
     #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
     edges: Option<PathBuf>,
+    /// The K likeliest partners of each node, by a model of links: destinations of the highest scores, but the node itself and those
+    /// that it has an edge to
+    #[arg(long, value_name = "K", conflicts_with_all = ["edges", "probabilities"])]
+    top: Option<usize>,
+    /// With --top, partners that a node has an edge to, too
+    #[arg(long, requires = "top")]
+    include_edges: bool,
+    /// File to write rows of a layer to, in place of predictions: .npy of f32 `[nodes, width]`, in the nodes' order
+    #[arg(long, value_name = "FILE.npy", conflicts_with_all = ["edges", "probabilities", "top", "output"])]
+    embeddings: Option<PathBuf>,
+    /// With --embeddings, the layer, from 1 [default: the last but one; of a model of links the last]
+    #[arg(long, requires = "embeddings")]
+    layer: Option<usize>,
     /// The probability of every class, not of the predicted one alone
     #[arg(long, conflicts_with = "edges")]
     probabilities: bool,
@@ -56,23 +73,35 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
         let what = format!("--output {}: predictions are written as .csv or .npy; name the file so", path.display());
         return Err(Usage::error(what));
     }
+    if let Some(path) = args.embeddings.as_ref().filter(|path| path.extension().is_none_or(|e| e != "npy")) {
+        let path = path.display();
+        return Err(Usage::error(format!("--embeddings {path}: rows are written as .npy; name the file so")));
+    }
     let context = &RunContext::of_inference(call.process, call.stop.clone(), call.observer(), args.trained.time_limit)?;
     let mut trained = Trained::open(context, args.trained.clone(), call.dataset.clone(), false)?;
     if let Some(edges) = &args.edges {
-        return score_pairs(edges, args, &mut trained, context);
+        return pairs::score(edges, args, &mut trained, context);
+    }
+    if let Some(k) = args.top {
+        return pairs::best(k, args, &mut trained, context);
     }
     let nodes = trained.nodes(&args.nodes)?;
-    let predictions = trained.predict(&nodes)?;
-    if let Some((_, text)) = &predictions.ranks {
-        context.remark(text.trim_end());
-        if !context.is_first_rank() {
+    if let Some(path) = &args.embeddings {
+        let Embeddings { layer, rows, width, ranks } = trained.embeddings(&nodes, args.layer)?;
+        if !is_first(&ranks, context) {
             return Ok(Outcome::new(String::new(), Value::Null));
         }
+        write_npy(path, &rows, Some(width))?;
+        let count = HumanCount(nodes.len() as u64);
+        let text = format!("layer {layer}: {count} rows of {width}, written to {}\n", path.display());
+        let json = json!({ "nodes": nodes.len(), "layer": layer, "width": width, "output": lossy(path) });
+        return Ok(Outcome::new(text, with_ranks(json, &ranks)));
     }
-    let with_ranks = |mut json: Value| {
-        predictions.ranks.iter().for_each(|(ranks, _)| json["ranks"] = ranks.clone());
-        json
-    };
+    let predictions = trained.predict(&nodes)?;
+    let ranks = &predictions.ranks;
+    if !is_first(ranks, context) {
+        return Ok(Outcome::new(String::new(), Value::Null));
+    }
     let all = args.probabilities || predictions.task != Task::Classify;
     let csv = Csv { predictions: &predictions, all, quotes: args.quote_formulas };
     let Some(path) = &args.output else {
@@ -89,7 +118,7 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
         let mut text = Vec::new();
         csv.write(&mut text)?;
         csv.remark_formulas(context);
-        return Ok(Outcome::new(String::from_utf8(text)?, with_ranks(json)));
+        return Ok(Outcome::new(String::from_utf8(text)?, with_ranks(json, ranks)));
     };
     let failed = || format!("{}: cannot be written; check directory and disk space", path.display());
     if path.extension().is_some_and(|e| e == "npy") {
@@ -102,7 +131,19 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
         csv.remark_formulas(context);
     }
     let text = format!("{} nodes predicted, written to {}\n", HumanCount(nodes.len() as u64), path.display());
-    Ok(Outcome::new(text, with_ranks(json!({ "nodes": nodes.len(), "output": lossy(path) }))))
+    Ok(Outcome::new(text, with_ranks(json!({ "nodes": nodes.len(), "output": lossy(path) }), ranks)))
+}
+
+/// Says what the ranks did; returns whether this one has the results.
+fn is_first(ranks: &Option<(Value, String)>, context: &RunContext) -> bool {
+    let Some((_, text)) = ranks else { return true };
+    context.remark(text.trim_end());
+    context.is_first_rank()
+}
+
+fn with_ranks(mut json: Value, ranks: &Option<(Value, String)>) -> Value {
+    ranks.iter().for_each(|(ranks, _)| json["ranks"] = ranks.clone());
+    json
 }
 
 /// Writes an array, or a matrix of rows of `dim` elements.
@@ -113,107 +154,4 @@ fn write_npy<T: Element>(path: &Path, values: &[T], dim: Option<usize>) -> anyho
     writer.write(values)?;
     writer.finish(dim)?;
     replacement.finish().with_context(failed)
-}
-
-/// Scores the pairs of a file.
-fn score_pairs(edges: &Path, args: &Args, trained: &mut Trained, context: &RunContext) -> anyhow::Result<Outcome> {
-    let PairScores { ids, scores } = trained.score_pairs(edges)?;
-    let csv = |out: &mut dyn Write| -> std::io::Result<()> {
-        writeln!(out, "source,target,score")?;
-        ids.iter().zip(&scores).try_for_each(|(pair, score)| {
-            for node in pair {
-                write_node(out, node, args.quote_formulas)?;
-                out.write_all(b",")?;
-            }
-            writeln!(out, "{score:.6}")
-        })
-    };
-    let count = ids.len();
-    let Some(path) = &args.output else {
-        let mut text = Vec::new();
-        csv(&mut text)?;
-        return Ok(Outcome::new(String::from_utf8(text)?, json!({ "pairs": ids, "scores": scores })));
-    };
-    let failed = || format!("{}: cannot be written; check directory and disk space", path.display());
-    match path.extension().is_some_and(|e| e == "npy") {
-        true => write_npy(path, &scores, None)?,
-        false => replace_file(path, |out| csv(out)).with_context(failed)?,
-    }
-    context.remark("scores are compared with one another: a higher one is a likelier link");
-    let text = format!("{} pairs scored, written to {}\n", HumanCount(count as u64), path.display());
-    Ok(Outcome::new(text, json!({ "pairs": count, "output": lossy(path) })))
-}
-
-/// Writes a node's id, or its name as a cell.
-fn write_node(out: &mut (impl Write + ?Sized), node: &Value, quotes: bool) -> std::io::Result<()> {
-    match node.as_str() {
-        Some(name) => cell(out, name, quotes),
-        None => write!(out, "{node}"),
-    }
-}
-
-fn cell(out: &mut (impl Write + ?Sized), text: &str, quotes: bool) -> std::io::Result<()> {
-    let apostrophe = if quotes && is_formula(text) { "'" } else { "" };
-    if text.contains([',', '"', '\n', '\r']) {
-        // Quotes within a quoted field are doubled.
-        write!(out, "\"{apostrophe}{}\"", text.replace('"', "\"\""))
-    } else {
-        write!(out, "{apostrophe}{text}")
-    }
-}
-
-/// Predictions as csv.
-struct Csv<'a> {
-    predictions: &'a Predictions,
-    /// Whether every class has a column, as labels and values do.
-    all: bool,
-    /// Whether an apostrophe is put before what spreadsheets take for a formula.
-    quotes: bool,
-}
-
-impl Csv<'_> {
-    fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let Predictions { ids, classes, probabilities, class_names, outputs, width, task, .. } = self.predictions;
-        let classify = *task == Task::Classify;
-        out.write_all(if classify { b"node,class,probability" } else { b"node" })?;
-        for column in self.predictions.columns().iter().filter(|_| self.all) {
-            out.write_all(b",")?;
-            cell(out, column, self.quotes)?;
-        }
-        out.write_all(b"\n")?;
-        for (i, node) in ids.iter().enumerate() {
-            write_node(out, node, self.quotes)?;
-            if classify {
-                out.write_all(b",")?;
-                match class_names {
-                    Some(names) => cell(out, &names[classes[i] as usize], self.quotes)?,
-                    None => write!(out, "{}", classes[i])?,
-                }
-                write!(out, ",{:.6}", probabilities[i])?;
-            }
-            for output in outputs[i * width..(i + 1) * width].iter().filter(|_| self.all) {
-                if *task == Task::Regress { write!(out, ",{output}")? } else { write!(out, ",{output:.6}")? }
-            }
-            out.write_all(b"\n")?;
-        }
-        Ok(())
-    }
-
-    /// Says that there are names which spreadsheets take for formulas, where these are written as they are.
-    fn remark_formulas(&self, context: &RunContext) {
-        let Predictions { ids, classes, class_names, .. } = self.predictions;
-        let named = class_names.iter().flat_map(|names| classes.iter().map(|&class| &*names[class as usize]));
-        let count = ids.iter().filter_map(Value::as_str).chain(named).filter(|text| is_formula(text)).count();
-        if count > 0 && !self.quotes {
-            let cells = show::plural(count as u64, "cell");
-            context.remark(format_args!(
-                "{cells} of the csv begin with =, +, - or @, which spreadsheets take for a formula; --quote-formulas avoids it"
-            ));
-        }
-    }
-}
-
-/// Whether spreadsheets take a cell for a formula; numbers are none.
-fn is_formula(text: &str) -> bool {
-    text.trim_start().starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err()
 }

@@ -108,7 +108,7 @@ pub struct TrainingOptions {
     /// What the best model and early stopping go by, on the validation nodes or pairs. Of classes: accuracy, loss,
     /// balanced-accuracy, macro-f1, micro-f1, roc-auc, average-precision, or a score of a linked crate, which `morphgl ops` lists; of
     /// labels: those but balanced-accuracy; of values: mae, rmse, r2, loss; of links: roc-auc, average-precision, mrr, hits@K,
-    /// accuracy, loss. All but accuracy and loss need --evaluation full [default: accuracy of classes, micro-f1 of labels, rmse
+    /// accuracy, loss, and among all nodes filtered-mrr, filtered-hits@K. All but accuracy and loss need --evaluation full [default: accuracy of classes, micro-f1 of labels, rmse
     /// of values, roc-auc of links]
     #[arg(long)]
     pub score: Option<ScoreKind>,

@@ -1,7 +1,9 @@
 //! A trained model in use, and the memory that inference with all neighbours needs.
 
 mod evaluate;
+mod pairs;
 mod predict;
+mod read;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +16,8 @@ use morphgl_platform::excerpt;
 use morphgl_registry::{Error, Machine, Route, SamplerSettings, Sampling, Training};
 
 pub use self::evaluate::{Scores, SplitScore};
-pub use self::predict::{PairScores, Predictions};
+pub use self::pairs::{PairScores, Partners};
+pub use self::predict::{Embeddings, Predictions};
 use super::data::{self, Source};
 use super::options::batch::MiniBatches;
 use super::options::limits::{self, Known};

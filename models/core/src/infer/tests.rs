@@ -42,7 +42,7 @@ fn rows_may_be_appended_later() {
     let limits = Limits { rows: 2, ..Limits::default() };
     let delayed = |fails| {
         let (mut layers, nodes) = (DelayedLayers { rows: Vec::new(), fails }, [7, 0, 7, 3, 5]);
-        infer((KEY, &model), &mut layers, (&dataset, &nodes), limits, &mut SingleProcess)
+        infer((KEY, &model), &mut layers, (&dataset, &nodes), model.layers, limits, &mut SingleProcess)
     };
     assert_eq!(delayed(false).expect("logits"), [107.0, 100.0, 107.0, 103.0, 105.0]);
     assert!(delayed(true).is_err_and(|e| e.to_string().contains("it is lost")));
@@ -58,7 +58,7 @@ fn ids_that_change_in_a_mapped_file() {
     let run = |rows| {
         let (mut layers, limits) =
             (DelayedLayers { rows: Vec::new(), fails: false }, Limits { rows, ..Limits::default() });
-        infer((KEY, &model), &mut layers, (&dataset, &[7, 0]), limits, &mut SingleProcess)
+        infer((KEY, &model), &mut layers, (&dataset, &[7, 0]), model.layers, limits, &mut SingleProcess)
     };
     run(usize::MAX).expect("the file is as it was");
     let indices = dataset.topology.indices();
@@ -124,7 +124,8 @@ fn each_row_is_computed_once() {
         for rank in 0..size {
             let mut peers = Noted { rank, size, layers: of_layers.clone(), parts: &parts };
             let mut layers = DelayedLayers { rows: Vec::new(), fails: false };
-            let logits = infer((KEY, &model), &mut layers, (&dataset, &[7, 0, 7, 3, 5]), limits, &mut peers);
+            let logits =
+                infer((KEY, &model), &mut layers, (&dataset, &[7, 0, 7, 3, 5]), model.layers, limits, &mut peers);
             assert_eq!(logits.expect("logits"), [107.0, 100.0, 107.0, 103.0, 105.0], "{size} peers");
         }
         let parts = parts.into_inner().expect("no panic");

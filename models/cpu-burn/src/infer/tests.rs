@@ -14,8 +14,8 @@ fn chunks_of_any_size_give_the_same_logits() {
         let spec = ModelSpec { hidden: 8, heads: 2, ..ModelSpec::new(kind, dataset.feature_dim(), 2) };
         let parameters = Parameters::new(&initial_parameters(&spec, 1), &Device::flex());
         let pass = Pass { spec: &spec, parameters: &parameters, mode: Mode::Evaluation };
-        let whole =
-            infer((KEY, &spec), &mut Model(&pass), (&dataset, &all), LIMITS, &mut SingleProcess).expect("logits");
+        let whole = infer((KEY, &spec), &mut Model(&pass), (&dataset, &all), spec.layers, LIMITS, &mut SingleProcess)
+            .expect("logits");
         for limits in [
             Limits { bytes: 1, ..LIMITS },
             Limits { bytes: 300, ..LIMITS },
@@ -23,7 +23,8 @@ fn chunks_of_any_size_give_the_same_logits() {
             Limits { rows: 5, ..LIMITS },
         ] {
             let parts =
-                infer((KEY, &spec), &mut Model(&pass), (&dataset, &all), limits, &mut SingleProcess).expect("logits");
+                infer((KEY, &spec), &mut Model(&pass), (&dataset, &all), spec.layers, limits, &mut SingleProcess)
+                    .expect("logits");
             let near = parts.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-5 * b.abs().max(1.0));
             assert!(near && parts.len() == whole.len(), "{kind}, {limits:?}: {parts:?}, in one chunk {whole:?}");
         }

@@ -1,12 +1,13 @@
 //! Loss, gradients and logits.
 
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{MiniBatch, Score, Targets};
+use morphgl_registry::{MiniBatch, Score, SingleProcess, Targets};
 use serde_json::{Value, json};
 
-use super::{Run, Trainer, accumulate, close, gradients, model, parameters, reference_logits, score, step};
+use super::reference::rows_by_layer;
+use super::{Run, Trainer, accumulate, close, gradients, model, parameters, score, step};
 
-/// Logits and loss are those of the f64 reference.
+/// The rows after each layer and the loss are those of the f64 reference.
 pub(super) fn forward_is_the_reference(run: &Run<'_>) {
     let all = run.all_nodes();
     for (what, model) in run.models() {
@@ -20,12 +21,15 @@ pub(super) fn forward_is_the_reference(run: &Run<'_>) {
             accumulate(&mut trainer, &run.batch(&model, &all, 0));
             step(&mut trainer);
         }
-        let expected = reference_logits(&run.dataset, &model, &parameters(&trainer)).concat();
-        let actual = trainer.infer(&all).expect("logits");
-        assert_eq!(actual.len(), expected.len(), "{what}: number of logits");
-        for (i, (a, e)) in actual.iter().zip(&expected).enumerate() {
-            let near = (f64::from(*a) - e).abs() < 2e-5 * e.abs().max(1.0);
-            assert!(near, "{what}: logit {i} is {a}, the reference says {e}");
+        let mut expected = Vec::new();
+        for (layer, rows) in (1..).zip(rows_by_layer(&run.dataset, &model, &parameters(&trainer))) {
+            expected = rows.concat();
+            let actual = trainer.embed(&all, layer, &mut SingleProcess).expect("the rows after a layer");
+            assert_eq!(actual.len(), expected.len(), "{what}: number of values after layer {layer}");
+            for (i, (a, e)) in actual.iter().zip(&expected).enumerate() {
+                let near = (f64::from(*a) - e).abs() < 2e-5 * e.abs().max(1.0);
+                assert!(near, "{what}: value {i} after layer {layer} is {a}, the reference says {e}");
+            }
         }
         let expected: Vec<f32> = expected.iter().map(|&x| x as f32).collect();
         let labels = run.dataset.labels.as_ref().expect("labels");
@@ -210,6 +214,8 @@ pub(super) fn inference_is_the_forward_pass(run: &Run<'_>) {
         assert!(trainer.infer(&[]).expect("no node").is_empty(), "{what}: logits of no node");
         let error = trainer.infer(&[12]).expect_err("a node that does not exist").to_string();
         assert!(error.contains("12"), "{what}: {error}");
+        let error = trainer.embed(&nodes, 9, &mut SingleProcess).expect_err("a layer that does not exist").to_string();
+        assert!(error.contains("layer"), "{what}: {error}");
     }
 }
 

@@ -15,10 +15,16 @@ type RowVectors = Vec<Vec<f64>>;
 ///
 /// When a parameter is missing.
 pub fn logits(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> RowVectors {
+    rows_by_layer(dataset, model, parameters).pop().unwrap_or_default()
+}
+
+/// As [`logits`], the rows after each layer.
+pub(super) fn rows_by_layer(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> Vec<RowVectors> {
     let kind = model["kind"].as_str().expect("a kind");
     let layers = layers(model);
     let gcn = Norm::gcn(model);
     let mut x = features(dataset);
+    let mut by_layer = Vec::new();
     for layer in 0..layers {
         let last = layer + 1 == layers;
         let get = |name: &str| {
@@ -67,9 +73,10 @@ pub fn logits(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> R
             let negative: fn(f64) -> f64 = if model["activation"] == "elu" { f64::exp_m1 } else { |_| 0.0 };
             out.iter_mut().flatten().filter(|v| **v <= 0.0).for_each(|v| *v = negative(*v));
         }
+        by_layer.push(out.clone());
         x = out;
     }
-    x
+    by_layer
 }
 
 /// What each of the first layer's weights multiplies for `nodes`, row after row, with all neighbours: a matrix for each weight, none for a

@@ -195,7 +195,7 @@ fn what_is_unknown_or_wrong_is_refused_with_what_there_is() {
     for (options, words) in [
         ("--model gate", "use one of gcn, sage, gat, gin, mlp, custom, gated"),
         ("--loss hinge", "use one of cross-entropy, bce, mse, mae, huber, bpr, margin, focal"),
-        ("--score f1", "average-precision, mae, rmse, r2, mrr, worst-recall, hits@K"),
+        ("--score f1", "average-precision, mae, rmse, r2, mrr, filtered-mrr, worst-recall, hits@K, filtered-hits@K"),
         (
             "--model gated --model-option agregation=sum",
             "--model-option: \"agregation\" is none of its options; did you mean",

@@ -1,23 +1,17 @@
-//! Classes, labels and values of nodes, and scores of pairs.
+//! Classes, labels and values of nodes, and the rows of a layer.
 
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use anyhow::Context;
-use morphgl_graph_store::{Dataset, NodeNames};
 use morphgl_model_core::Task;
-use morphgl_platform::{excerpt, open_regular, text};
+use morphgl_registry::SingleProcess;
 use serde_json::Value;
 
 use super::Trained;
-use crate::links::{Embedded, decoder_elements};
+use super::read::read_nodes;
 use crate::usage::Usage;
 
-/// Maximum bytes of a line of a file of nodes: an id or a name.
-const MAX_LINE: u64 = 64 << 10;
-/// Characters of a line in a message.
-const QUOTED: usize = 100;
+/// What each rank of MPI did, as JSON and in words.
+type RankSummary = (Value, String);
 
 /// What is predicted for nodes.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,8 +32,21 @@ pub struct Predictions {
     pub class_names: Option<Vec<String>>,
     /// Names of the labels or values, where the model has them.
     pub target_names: Option<Vec<String>>,
-    /// What each rank of MPI did, as JSON and in words. Of several ranks the first alone has predictions.
-    pub ranks: Option<(Value, String)>,
+    /// What each rank of MPI did. Of several ranks the first alone has predictions.
+    pub ranks: Option<RankSummary>,
+}
+
+/// Rows of a layer for nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embeddings {
+    /// The layer, from 1.
+    pub layer: usize,
+    /// Of each node, row after row.
+    pub rows: Vec<f32>,
+    /// Length of a row.
+    pub width: usize,
+    /// As [`Predictions::ranks`].
+    pub ranks: Option<RankSummary>,
 }
 
 impl Predictions {
@@ -48,15 +55,6 @@ impl Predictions {
         let names = self.class_names.as_ref().or(self.target_names.as_ref());
         names.cloned().unwrap_or_else(|| (0..self.width).map(|column| column.to_string()).collect())
     }
-}
-
-/// The scores of pairs of nodes: how likely a link is, higher where it is likelier.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PairScores {
-    /// Source and destination of each pair, as the graph's source has them.
-    pub ids: Vec<[Value; 2]>,
-    /// The score of each.
-    pub scores: Vec<f32>,
 }
 
 impl Trained {
@@ -92,14 +90,7 @@ impl Trained {
             return Err(Usage::error("the model predicts links, not nodes; give pairs of nodes by --edges FILE"));
         }
         self.check_memory()?;
-        let (mut outputs, ranks) = match self.context.ranks() {
-            None => (self.training.infer(nodes)?, None),
-            Some(ranks) => {
-                ranks.check_nodes(nodes)?;
-                let outputs = ranks.group.infer(self.training.as_mut(), nodes)?;
-                (outputs, Some(ranks.inference_summary(self.config.num_threads(self.context.registry()))?))
-            }
-        };
+        let (mut outputs, ranks) = self.rows(nodes, self.config.spec.model.layers)?;
         let (task, width) = (self.task(), self.config.spec.model.num_classes);
         let (mut classes, mut probabilities) = (Vec::new(), Vec::new());
         match task {
@@ -115,32 +106,48 @@ impl Trained {
         Ok(Predictions { task, ids, classes, probabilities, outputs, width, class_names, target_names, ranks })
     }
 
-    /// Scores the pairs of a file by their embeddings, with all neighbours: two ids or names a line, source and destination, separated by
-    /// a comma, a tab or spaces.
+    /// The rows of these nodes after a layer, with all of their neighbours: after `layer`, from 1; by default after the last one of a model of
+    /// links, else after the last one but one, which the last one makes predictions of.
     ///
     /// # Errors
     ///
-    /// A model of nodes, ranks of MPI, a file that cannot be read or a line of it that is no pair; as [`Trained::predict`].
-    pub fn score_pairs(&mut self, file: &Path) -> anyhow::Result<PairScores> {
-        if self.task() != Task::Link {
-            let what =
-                format!("--edges: the model of the task {} predicts nodes, not links; give --nodes", self.task());
-            return Err(Usage::error(what));
+    /// No such layer; as [`Trained::predict`].
+    pub fn embeddings(&mut self, nodes: &[u32], layer: Option<usize>) -> anyhow::Result<Embeddings> {
+        let model = &self.config.spec.model;
+        let default = if model.task == Task::Link { model.layers } else { model.layers - 1 };
+        let layer = layer.unwrap_or(default);
+        if layer == 0 || layer > model.layers {
+            let cure =
+                format!("the model has {}; give --layer 1 to {0}, of which the last is its output", model.layers);
+            return Err(Usage::error(format!("--layer {layer}: there is no such layer, {cure}")));
         }
-        if self.context.ranks().is_some() {
-            return Err(Usage::error("--edges: pairs are scored by one process; leave mpirun out"));
-        }
+        let width = model.layer(layer - 1).out_dim;
         self.check_memory()?;
-        let pairs = read_pairs(file, &self.dataset, self.names.as_ref())?;
-        let model = self.config.spec.model.clone();
-        let num_nodes = self.dataset.num_nodes();
-        let embedded = Embedded::of(self.training.as_mut(), num_nodes, pairs.iter().copied(), None)?;
-        let decoder = decoder_elements(&model, self.training.parameters()?);
-        let scores = model.decoder.scores(&embedded.rows, model.num_classes, &embedded.pairs, &decoder);
-        Ok(PairScores { ids: pairs.iter().map(|pair| pair.map(|v| self.id(v))).collect(), scores })
+        let (rows, ranks) = self.rows(nodes, layer)?;
+        Ok(Embeddings { layer, rows, width, ranks })
     }
 
-    fn check_memory(&self) -> anyhow::Result<()> {
+    /// The rows of nodes after so many layers, and what each rank did.
+    fn rows(&mut self, nodes: &[u32], layers: usize) -> anyhow::Result<(Vec<f32>, Option<RankSummary>)> {
+        let Some(ranks) = self.context.ranks() else {
+            let all = self.config.spec.model.layers;
+            // Operators need not have rows of other layers.
+            let rows = match layers == all {
+                true => self.training.infer(nodes)?,
+                false => self.training.embed(nodes, layers, &mut SingleProcess)?,
+            };
+            return Ok((rows, None));
+        };
+        ranks.check_nodes(nodes)?;
+        ranks.check_same(&[("--layer".to_string(), layers.to_string())])?;
+        let rows = match layers == self.config.spec.model.layers {
+            true => ranks.group.infer(self.training.as_mut(), nodes)?,
+            false => ranks.group.embed(self.training.as_mut(), nodes, layers)?,
+        };
+        Ok((rows, Some(ranks.inference_summary(self.config.num_threads(self.context.registry()))?)))
+    }
+
+    pub(super) fn check_memory(&self) -> anyhow::Result<()> {
         match self.inference.obstacle() {
             Some(why) => {
                 anyhow::bail!("{}: {why}; allow more memory, or map its files with --mmap", self.dataset.name)
@@ -150,100 +157,12 @@ impl Trained {
     }
 
     /// A node as the graph's source has it: import may have renumbered the nodes.
-    fn id(&self, v: u32) -> Value {
+    pub(super) fn id(&self, v: u32) -> Value {
         match (&self.names, &self.dataset.node_ids) {
             (Some(names), _) => Value::from(String::from_utf8_lossy(names.get(v))),
             (None, Some(ids)) => ids[v as usize].into(),
             (None, None) => v.into(),
         }
-    }
-}
-
-/// The nodes of a file of ids of the graph's source.
-fn read_nodes(path: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::Result<Vec<u32>> {
-    let cure = "--nodes takes all, train, valid, test or a file of ids";
-    let find = NodeFinder::new(dataset, names);
-    let mut nodes = Vec::new();
-    each_line(path, cure, "give one id per line", |line, at| {
-        nodes.push(find.node(line, at)?);
-        Ok(())
-    })?;
-    Ok(nodes)
-}
-
-/// The pairs of a file of two ids a line.
-fn read_pairs(path: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::Result<Vec<[u32; 2]>> {
-    let cure = "--edges takes a file of two ids a line";
-    let find = NodeFinder::new(dataset, names);
-    let mut pairs = Vec::new();
-    each_line(path, cure, "give two ids per line", |line, at| {
-        let ends = line.split_once(['\t', ',']).or_else(|| line.split_once(char::is_whitespace));
-        let Some((from, to)) = ends.map(|(from, to)| (from.trim(), to.trim())) else {
-            let line = excerpt(line, QUOTED);
-            anyhow::bail!("{at}: {line:?} is no pair; give source and destination, separated by a comma or a space");
-        };
-        pairs.push([find.node(from, at)?, find.node(to, at)?]);
-        Ok(())
-    })?;
-    Ok(pairs)
-}
-
-/// Calls `read` with each line that is not empty, and the place of it for errors.
-fn each_line(
-    path: &Path,
-    cure: &str,
-    shorter: &str,
-    mut read: impl FnMut(&str, &str) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let cannot = || format!("{}: cannot be read; {cure}", path.display());
-    let mut file = BufReader::new(open_regular(path).with_context(cannot)?);
-    for number in 1.. {
-        let mut line = Vec::new();
-        let length = file.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut line).with_context(cannot)?;
-        if length == 0 {
-            break;
-        }
-        let at = format!("{}, line {number}", path.display());
-        if length as u64 > MAX_LINE {
-            anyhow::bail!("{at}: it is longer than {MAX_LINE} bytes; {shorter}");
-        }
-        let line = text(line).with_context(|| at.clone())?;
-        if !line.trim().is_empty() {
-            read(line.trim(), &at)?;
-        }
-    }
-    Ok(())
-}
-
-/// Finds nodes by their ids or names in the graph's source.
-struct NodeFinder<'a> {
-    num_nodes: usize,
-    by_id: Option<HashMap<u64, u32>>,
-    names: Option<&'a NodeNames>,
-}
-
-impl<'a> NodeFinder<'a> {
-    fn new(dataset: &Dataset, names: Option<&'a NodeNames>) -> Self {
-        let by_id = dataset.node_ids.as_ref().map(|ids| ids.iter().copied().zip(0..).collect());
-        Self { num_nodes: dataset.num_nodes(), by_id, names }
-    }
-
-    /// The node of this id or name; `at` is its place, for errors.
-    fn node(&self, text: &str, at: &str) -> anyhow::Result<u32> {
-        let id = text.parse::<u64>().ok();
-        let node = match (self.names, &self.by_id) {
-            (Some(names), _) => names.find(text.as_bytes()),
-            (None, Some(by_id)) => id.and_then(|id| by_id.get(&id).copied()),
-            (None, None) => id.and_then(|id| u32::try_from(id).ok()).filter(|&v| (v as usize) < self.num_nodes),
-        };
-        node.with_context(|| {
-            let cure = match &self.by_id {
-                _ if self.names.is_some() => "give names as the graph's source has them".to_string(),
-                Some(_) => "give ids as the graph's source has them".to_string(),
-                None => format!("give ids from 0 to below {}", self.num_nodes),
-            };
-            format!("{at}: {:?} is no node; {cure}", excerpt(text, QUOTED))
-        })
     }
 }
 
