@@ -40,7 +40,9 @@ impl Evaluation {
                 "--evaluation sampled: links are scored by the embeddings of whole neighbourhoods; {cure}"
             )));
         }
-        if self == Evaluation::Full || score.is_of_sums() {
+        // Where nothing is evaluated, nobody has asked for the task's usual score.
+        let unread = self == Evaluation::None && score == ScoreKind::usual(task);
+        if self == Evaluation::Full || score.is_of_sums() || unread {
             return Ok(());
         }
         let why = "it is computed of the logits of all nodes, which evaluation on sampled mini-batches does not keep";

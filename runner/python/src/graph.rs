@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use morphgl_graph_store::{
-    Array, Dataset, DatasetWriter, Dtype, Element, FeatureMatrix, FeatureView, Load, NodeNames, OpenOptions, Splits,
-    Topology,
+    Array, Dataset, DatasetWriter, Dtype, EdgeSplits, Element, FeatureMatrix, FeatureView, Load, NodeNames,
+    OpenOptions, Splits, TargetMatrix, Topology,
 };
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -46,9 +46,10 @@ impl Graph {
         self.0.node_ids.as_ref().map(|ids| shared(ids, None, Kind::I64))
     }
 
-    /// A graph over arrays that stay where they are.
+    /// A graph over arrays that stay where they are. `splits` are nodes to train, validate and test on, and `edges` pairs, in the
+    /// order of `EdgeSplits::ARRAYS`.
     #[staticmethod]
-    #[pyo3(signature = (indptr, indices, weights, features, bf16, labels, train, valid, test))]
+    #[pyo3(signature = (indptr, indices, weights, features, bf16, labels, targets, splits, edges))]
     #[expect(clippy::too_many_arguments, reason = "the arrays of a dataset")]
     fn from_csc(
         py: Python<'_>,
@@ -58,9 +59,9 @@ impl Graph {
         features: Option<&Bound<'_, PyAny>>,
         bf16: bool,
         labels: Option<&Bound<'_, PyAny>>,
-        train: &Bound<'_, PyAny>,
-        valid: &Bound<'_, PyAny>,
-        test: &Bound<'_, PyAny>,
+        targets: Option<&Bound<'_, PyAny>>,
+        splits: [Bound<'_, PyAny>; 3],
+        edges: [Option<Bound<'_, PyAny>>; EdgeSplits::ARRAYS.len()],
     ) -> PyResult<Self> {
         let indptr = borrowed::<u64>("indptr", indptr)?;
         let indices = borrowed::<u32>("indices", indices)?;
@@ -73,14 +74,18 @@ impl Graph {
         let features = features.map(|features| matrix(features, bf16, num_nodes)).transpose()?;
         let labels = labels.map(|labels| borrowed::<i32>("labels", labels)).transpose()?;
         let num_classes = labels.as_deref().map_or(Ok(0), |labels| num_classes(labels, num_nodes))?;
+        let targets = targets.map(|targets| target_matrix(targets, num_nodes)).transpose()?;
+        let [train, valid, test] = &splits;
         let splits = Splits {
             train: borrowed("train", train)?,
             valid: borrowed("valid", valid)?,
             test: borrowed("test", test)?,
         };
         py.detach(|| splits.check(num_nodes)).map_err(PyValueError::new_err)?;
-        let (path, name) = (Default::default(), "graph".to_string());
-        Ok(Self(Arc::new(Dataset { path, features, labels, num_classes, splits, ..Dataset::new(name, topology) })))
+        let edges = edge_splits(&edges)?;
+        py.detach(|| edges.check(num_nodes)).map_err(PyValueError::new_err)?;
+        let whole = Dataset::new("graph".to_string(), topology);
+        Ok(Self(Arc::new(Dataset { features, labels, num_classes, targets, splits, edges, ..whole })))
     }
 
     /// Writes the graph as a dataset, with the names and the source that its directory has, or else with these: the provenance as
@@ -169,6 +174,26 @@ impl Graph {
         self.0.labels.as_ref().map(|labels| shared(labels, None, Kind::I32))
     }
 
+    #[getter]
+    fn targets(&self) -> Option<Buffer> {
+        self.0.targets.as_ref().map(|targets| shared(targets.values(), Some(targets.dim()), Kind::F32))
+    }
+
+    /// Pairs `[pairs, 2]` of links: those to train on, which are the graph's edges where it names none, or the array `name` of
+    /// `EdgeSplits::ARRAYS`, where there is one.
+    fn pairs(&self, py: Python<'_>, name: &str) -> PyResult<Option<Buffer>> {
+        let edges = &self.0.edges;
+        let Some(at) = EdgeSplits::ARRAYS.iter().position(|array| *array == name) else {
+            let what = format!("pairs {name:?}: give one of {}", EdgeSplits::ARRAYS.join(", "));
+            return Err(PyValueError::new_err(what));
+        };
+        if at == 0 && edges.train.is_none() {
+            let pairs = py.detach(|| self.0.train_pairs().into_owned());
+            return Ok(Some(shared(&pairs.into_flattened().into(), Some(2), Kind::I32)));
+        }
+        Ok(edges.arrays()[at].map(|pairs| shared(pairs, Some(2), Kind::I32)))
+    }
+
     /// The nodes of the split `name`: train, valid or test.
     fn split(&self, name: &str) -> PyResult<Buffer> {
         let Splits { train, valid, test } = &self.0.splits;
@@ -234,6 +259,32 @@ fn matrix(features: &Bound<'_, PyAny>, bf16: bool, num_nodes: usize) -> PyResult
     }
 }
 
+/// Targets over an array of shape `[nodes, targets]`.
+fn target_matrix(targets: &Bound<'_, PyAny>, num_nodes: usize) -> PyResult<TargetMatrix> {
+    let shape: Vec<usize> = targets.getattr("shape")?.extract()?;
+    match shape[..] {
+        [rows, dim] if rows == num_nodes => {
+            TargetMatrix::new(borrowed("targets", targets)?, dim).map_err(PyValueError::new_err)
+        }
+        _ => {
+            let what = format!("targets: their shape is {shape:?}, give [{num_nodes}, targets]: one row per node");
+            Err(PyValueError::new_err(what))
+        }
+    }
+}
+
+/// Pairs over arrays of shape `[pairs, 2]`.
+fn edge_splits(edges: &[Option<Bound<'_, PyAny>>; EdgeSplits::ARRAYS.len()]) -> PyResult<EdgeSplits> {
+    let mut arrays = EdgeSplits::ARRAYS.into_iter().zip(edges);
+    let mut next = || {
+        let (name, array) = arrays.next().expect("an array per name");
+        array.as_ref().map(|array| borrowed::<u32>(name, array)).transpose()
+    };
+    let none = || Vec::new().into();
+    let (train, valid, test) = (next()?, next()?.unwrap_or_else(none), next()?.unwrap_or_else(none));
+    Ok(EdgeSplits { train, valid, test, valid_negatives: next()?, test_negatives: next()? })
+}
+
 /// One more than the highest label; -1 is none.
 fn num_classes(labels: &[i32], num_nodes: usize) -> PyResult<usize> {
     if labels.len() != num_nodes {
@@ -296,6 +347,11 @@ fn write(dataset: &Dataset, given: Given, path: PathBuf, replace: bool) -> morph
     }
     for (name, nodes) in [("train", &splits.train), ("valid", &splits.valid), ("test", &splits.test)] {
         writer.array(name, nodes, None)?;
+    }
+    for (name, pairs) in EdgeSplits::ARRAYS.into_iter().zip(dataset.edges.arrays()) {
+        if let Some(pairs) = pairs {
+            writer.array(name, pairs, Some(2))?;
+        }
     }
     provenance.insert("made_by".to_string(), "Graph.save of the Python package".into());
     writer.finish(&dataset.name, dataset.num_classes, provenance)?;

@@ -72,7 +72,7 @@ def test_rows_are_matched_by_their_ids(edges, nodes, options, expected):
         (EDGES, NODES.drop(columns="id").iloc[:3].reset_index(drop=True), {}, "nodes.csv: 3 rows, but the graph has 4 nodes"),
         (EDGES, NODES, {"y": "class"}, "class"),
         (EDGES, NODES, {"source": "from"}, "source: edges has no column 'from'; it has 'source', 'target'"),
-        (EDGES, None, {"y": "y"}, "nodes: y, x and id name columns of it"),
+        (EDGES, None, {"y": "y"}, "nodes: y, x, targets and id name columns of it"),
         (EDGES, NODES, {"train": [True, False]}, "train_mask: a mask of 2 rows for 4 nodes"),
         (EDGES.assign(weight=[1, 2, -1, 1]), NODES, {}, "edges.csv, line 4.*-1.*drop_weights="),
     ],
@@ -188,3 +188,49 @@ def test_networkx_attributes_are_matched_by_node():
     ]:
         with pytest.raises(ValueError, match=message):
             Graph.from_networkx(named, **options)
+
+
+def test_columns_of_values_are_targets():
+    nodes = NODES.assign(price=[0.5, 1.5, np.nan, 2.5], stock=[1, 0, 0, 1])
+    expected = {"price": [1.5, 2.5, np.nan, 0.5], "stock": [0, 1, 0, 1]}
+    for options, names, labelled in [
+        ({"y": "price"}, ["price"], False),
+        ({"y": ["price", "stock"]}, ["price", "stock"], False),
+        ({"targets": ["stock", "price"]}, ["stock", "price"], True),
+        ({"targets": "price", "y": "stock"}, ["price"], True),
+    ]:
+        with pytest.warns(UserWarning):
+            graph = Graph.from_pandas(EDGES, nodes, x=["f0"], **options)
+        assert graph.target_names == names and (graph.y is not None) == labelled
+        np.testing.assert_array_equal(graph.targets, np.array([expected[name] for name in names]).T)
+    graph = Graph.from_pandas(EDGES, NODES.assign(y=NODES.f0 / 4))
+    assert graph.target_names == ["y"] and graph.targets[:, 0].tolist() == [0, 2.5, 5, 7.5]
+    with pytest.raises(ValueError, match='no column "cost"'):
+        Graph.from_pandas(EDGES, NODES, targets=["cost"])
+    with pytest.raises(ValueError, match="nodes: y, x, targets and id name columns of it"):
+        Graph.from_pandas(EDGES, targets=["cost"])
+    g = networkx.Graph([(0, 1), (1, 2)])
+    networkx.set_node_attributes(g, {0: 0.25, 2: 1.5}, "value")
+    networkx.set_node_attributes(g, {0: [1, 0], 1: [0, 1]}, "both")
+    np.testing.assert_array_equal(Graph.from_networkx(g, y="value").targets, [[0.25], [np.nan], [1.5]])
+    np.testing.assert_array_equal(Graph.from_networkx(g, y="both").targets, [[1, 0], [0, 1], [np.nan, np.nan]])
+    frame = pandas.DataFrame({"height": [0.5, 1.5], "width": [1.0, 2.0]})
+    graph = Graph.from_numpy(np.array([[0], [1]]), targets=frame)
+    assert graph.target_names == ["height", "width"] and graph.targets.tolist() == [[0.5, 1.0], [1.5, 2.0]]
+
+
+def test_pairs_of_links_are_given_by_ids():
+    tens = EDGES * 10
+    graph = Graph.from_pandas(tens.iloc[:3], train_edges=tens, valid_edges=np.array([[0, 30], [20, 10]]), valid_negatives=tens[["target", "source"]],
+                              ids="compact")
+    assert graph.node_ids.tolist() == [0, 10, 20, 30] and graph.num_edges == 3
+    assert graph.edge_split("train").tolist() == [[0, 1, 2, 3], [1, 2, 3, 0]]
+    assert graph.edge_split("valid").tolist() == [[0, 3], [2, 1]]
+    assert graph.edge_split("valid_negatives").tolist() == [[0, 1, 2, 3], [1, 2, 3, 0]]
+    named = EDGES.map("n{}".format)
+    graph = Graph.from_pandas(named, test_edges=named.iloc[1:3])
+    assert graph.edge_split("test").tolist() == [[1, 2], [2, 3]]
+    with pytest.raises(ValueError, match="valid_edges: no column 'target'"):
+        Graph.from_pandas(EDGES, valid_edges=EDGES[["source"]])
+    with pytest.raises(ValueError, match=r"valid_edges: its shape is \(3,\)"):
+        Graph.from_pandas(EDGES, valid_edges=np.arange(3))

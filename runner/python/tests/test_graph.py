@@ -89,7 +89,18 @@ def test_what_fits_otherwise_just_works(data, graph):
         ({"x": "features"}, TypeError, "x: "),
         ({"y": np.zeros(999, int)}, ValueError, "y: 999 labels for 1000 nodes"),
         ({"y": np.full(1000, -2)}, ValueError, "y: classes from -2"),
-        ({"y": np.full(1000, 0.5)}, ValueError, "y: float64 with fractions"),
+        ({"y": np.full(1000, 0.5), "targets": np.zeros(1000)}, ValueError, "y: float64 with fractions, beside targets"),
+        ({"targets": np.zeros((999, 2))}, ValueError, r"targets: their shape is \[999, 2\], give \[1000, targets\]"),
+        ({"targets": np.zeros((1000, 2, 2))}, ValueError, r"targets: their shape is \(1000, 2, 2\); pass \[nodes\]"),
+        ({"targets": np.zeros((1000, 0))}, ValueError, "targets of no columns"),
+        ({"targets": np.full(1000, np.inf)}, ValueError, "targets, element 0: the target is inf"),
+        ({"targets": np.full(1000, 1e300)}, ValueError, "targets, element 0: the target is inf"),
+        ({"targets": ["high"] * 1000}, TypeError, "targets: "),
+        ({"valid_edges": np.zeros((3, 4), int)}, ValueError, r"valid_edges: its shape is \(3, 4\); pass \[2, pairs\]"),
+        ({"valid_edges": np.zeros((3, 2), int)}, ValueError, r"valid_edges: its shape is \(3, 2\); pass valid_edges.T"),
+        ({"test_edges": np.array([[0, 1], [1, 1000]])}, ValueError, "test_edges, element 3: node 1000 does not exist"),
+        ({"test_edges": np.array([[0, 1], [1, -1]])}, ValueError, r"test_edges\[1\]: element 1 is -1"),
+        ({"test_negatives": np.array([[0], [1]])}, ValueError, "test_edges_negatives, element 0: negatives of no pairs"),
         ({"train": np.zeros(999, bool)}, ValueError, r"train: a mask of shape \(999,\); pass one of \[1000\]"),
         ({"valid": np.array([5, 6, 5])}, ValueError, "valid, element 2: node 5 is listed twice"),
         ({"train": np.array([1000])}, ValueError, "train, element 0: node 1000 does not exist"),
@@ -120,6 +131,50 @@ def test_labels_that_are_text_are_classes_in_their_order():
     ]:
         graph = Graph.from_numpy(edges, y=given)
         assert graph.y.tolist() == classes and graph.class_names == names
+
+
+def test_targets_are_shared_or_told_from_classes(data, tmp_path):
+    edges = data["edge_index"]
+    values = np.random.default_rng(1).standard_normal((1000, 3), dtype=np.float32)
+    values[::7, 1] = np.nan
+    graph = Graph.from_numpy(edges, targets=values, y=data["y"])
+    assert np.shares_memory(graph.targets, values) and not graph.targets.flags.writeable
+    assert graph.num_classes == 5 and "3 targets" in repr(graph)
+    graph.save(tmp_path / "g")
+    opened = Graph.open(tmp_path / "g")
+    assert np.array_equal(opened.targets, values, equal_nan=True) and (opened.y == data["y"]).all()
+    labels = np.arange(3000).reshape(1000, 3) % 2
+    for given, expected in [
+        (values, values), (values[:, 0], values[:, :1]), (values[:, :1], values[:, :1]), (values.astype(np.float64), values),
+        (labels, labels), (labels == 1, labels), (values.tolist(), values), (values[:, 2].astype(object), values[:, 2:]),
+    ]:
+        for name in ("y", "targets"):
+            graph = Graph.from_numpy(edges, **{name: given}, num_nodes=1000)
+            assert graph.y is None and graph.num_classes == 0
+            np.testing.assert_allclose(graph.targets, expected, rtol=1e-6)
+    # Whole numbers of one column are classes, where they are not called targets.
+    for given in (np.arange(1000) % 3, (np.arange(1000) % 3).astype(float), ["a", "b"] * 500):
+        assert Graph.from_numpy(edges, y=given).targets is None
+    assert (Graph.from_numpy(edges, targets=np.arange(1000) % 3).targets[:, 0] == np.arange(1000) % 3).all()
+    assert Graph.from_numpy(edges).targets is None and Graph.from_numpy(edges).target_names is None
+
+
+def test_pairs_of_links_are_kept(data, tmp_path):
+    rng = np.random.default_rng(2)
+    names = ("train_edges", "valid_edges", "test_edges", "valid_negatives", "test_negatives")
+    given = {name: rng.integers(0, 1000, (2, 10 + i)) for i, name in enumerate(names)}
+    graph = Graph.from_numpy(**data, **given)
+    graph.save(tmp_path / "g")
+    for one in (graph, Graph.open(tmp_path / "g"), Graph.open(tmp_path / "g")._detached()):
+        for name, pairs in given.items():
+            assert (one.edge_split(name.removesuffix("_edges")) == pairs).all()
+    # Without any, the graph's edges are trained on, but for its self-loops.
+    graph = Graph.from_numpy(**data)
+    sources, targets = data["edge_index"][:, data["edge_index"][0] != data["edge_index"][1]]
+    assert (graph.edge_split("train") == np.stack([sources, targets])[:, np.lexsort((sources, targets))]).all()
+    assert graph.edge_split("valid").shape == graph.edge_split("test_negatives").shape == (2, 0)
+    with pytest.raises(ValueError, match="edge_split: 'all'; give one of 'train', 'valid'"):
+        graph.edge_split("all")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

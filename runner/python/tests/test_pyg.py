@@ -162,3 +162,40 @@ def test_weights_are_any_edge_attribute(pyg):
         NeighborLoader(pyg, [2, 2], weight_attr="power")
     with pytest.raises(TypeError, match=r"x: a sparse tensor; pass x.to_dense\(\)"):
         Graph.from_numpy(pyg.edge_index, pyg.x.to_sparse())
+
+
+def test_values_and_labels_of_data_are_targets():
+    edges = torch.randint(0, 30, (2, 90), generator=torch.Generator().manual_seed(1))
+    values = torch.randn(30, 3, generator=torch.Generator().manual_seed(2))
+    for y in (values, values[:, 0], values.double(), values.bfloat16(), (values > 0).long(), values > 0):
+        graph = Graph.from_pyg(Data(edge_index=edges, y=y, num_nodes=30))
+        assert graph.y is None and (graph.targets == y.float().reshape(30, -1).numpy()).all()
+    graph = Graph.from_pyg(Data(edge_index=edges, y=torch.arange(30) % 4, num_nodes=30))
+    assert graph.targets is None and graph.num_classes == 4
+
+
+def test_random_link_splits_are_pairs():
+    from torch_geometric.transforms import RandomLinkSplit
+
+    torch.manual_seed(3)
+    data = Data(edge_index=torch.randint(0, 50, (2, 400)), num_nodes=50)
+    train, valid, test = RandomLinkSplit(0.1, 0.2, add_negative_train_samples=False)(data)
+    graph = Graph.from_pyg(train, valid=valid, test=test)
+    assert (edges_of(graph)[0].shape == train.edge_index.shape) and graph.num_edges == train.edge_index.shape[1]
+    assert (graph.edge_split("train") == train.edge_label_index.numpy()).all()
+    for name, of in (("valid", valid), ("test", test)):
+        assert (graph.edge_split(name) == of.edge_label_index[:, of.edge_label == 1].numpy()).all()
+        assert (graph.edge_split(f"{name}_negatives") == of.edge_label_index[:, of.edge_label == 0].numpy()).all()
+    done = morphgl.train(graph, "sage", task="link", num_neighbors=[3, 3], batch_size=64, hidden=8, embedding=8, epochs=2)
+    assert done.score == "roc-auc" and 0 <= done.test_score <= 1
+    torch.manual_seed(3)
+    with pytest.warns(UserWarning, match="pairs of label 0 to train on are left out"):
+        graph = Graph.from_pyg(RandomLinkSplit()(data)[0])
+    assert graph.edge_split("train").shape[1] < graph.num_edges + 1
+    # Classes of edges are no links: a loader may have them.
+    train.edge_label = torch.arange(train.edge_label_index.shape[1]) % 3
+    assert Graph.from_pyg(train).edge_split("train").shape[1] <= train.edge_index.shape[1]
+    with pytest.raises(ValueError, match="test: its edge_label is not 0 or 1 for each pair"):
+        Graph.from_pyg(train, test=train)
+    with pytest.raises(ValueError, match="valid: it has no edge_label_index"):
+        Graph.from_pyg(train, valid=data)

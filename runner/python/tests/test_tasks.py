@@ -1,4 +1,4 @@
-"""Tasks besides the class of a node: links of a graph in memory."""
+"""Tasks besides the class of a node: labels, values and links of a graph in memory."""
 
 import numpy as np
 import pytest
@@ -16,6 +16,101 @@ def blocks():
     targets = rng.integers(0, 100, sources.size) + 100 * block[sources]
     edges = np.stack([np.concatenate([sources, targets]), np.concatenate([targets, sources])])
     return Graph.from_numpy(edges, None, None), block
+
+
+def arrays(nodes=600):
+    """A random graph, features, and two linear functions of the features of a node and the mean of its neighbours', of which a tenth
+    is unknown."""
+    rng = np.random.default_rng(11)
+    edges = rng.integers(0, nodes, (2, 6 * nodes))
+    x = rng.standard_normal((nodes, 8), dtype=np.float32)
+    sums, degree = np.zeros_like(x), np.maximum(np.bincount(edges[1], minlength=nodes), 1)
+    np.add.at(sums, edges[1], x[edges[0]])
+    values = x[:, :2] + 2 * (sums / degree[:, None])[:, 2:4]
+    known = np.where(rng.random(values.shape) < 0.1, np.nan, values).astype(np.float32)
+    order = rng.permutation(nodes)
+    splits = {"train": order[:400], "valid": order[400:500], "test": order[500:]}
+    return edges, x, values, known, splits
+
+
+OPTIONS = {"num_neighbors": [20], "batch_size": 50, "lr": 0.01, "epochs": 30, "dropout": 0.0, "threads": 2}
+
+
+@pytest.mark.parametrize("loss, options", [("mse", {}), ("mae", {}), ("huber", {"delta": 0.5})])
+def test_values_are_learned(loss, options):
+    edges, x, values, known, splits = arrays()
+    graph = Graph.from_numpy(edges, x, targets=known, **splits)
+    done = morphgl.train(graph, "sage", task="regress", loss=loss, loss_option=options, score="r2", **OPTIONS)
+    assert done.score == "r2" and done.test_score > 0.9
+    predicted = morphgl.predict(graph, done.model, "test")
+    assert predicted.classes is None and predicted.outputs.shape == (100, 2) and predicted.columns == ["0", "1"]
+    expected = values[splits["test"]]
+    # The unknown ones are predicted, too.
+    r2 = 1 - ((predicted.outputs - expected) ** 2).sum() / ((expected - expected.mean(0)) ** 2).sum()
+    assert r2 > 0.9
+    scores = morphgl.evaluate(graph, done.model, score=["r2", "rmse", "mae"])
+    assert scores["test"].scores["r2"] == pytest.approx(done.test_score, abs=1e-5) and scores["test"].accuracy is None
+
+
+def test_one_value_is_learned_as_it_is_given():
+    edges, x, values, _, splits = arrays()
+    graph = Graph.from_numpy(edges, x, values[:, 0], **splits)
+    done = morphgl.train(graph, "sage", task="regress", score="r2", **OPTIONS)
+    assert done.test_score > 0.9 and morphgl.predict(graph, done.model).outputs.shape == (600, 1)
+
+
+def test_labels_are_learned():
+    edges, x, values, known, splits = arrays()
+    labels = np.where(np.isnan(known), np.nan, values > 0)
+    graph = Graph.from_numpy(edges, x, labels, **splits)
+    done = morphgl.train(graph, "sage", task="multilabel", loss_option={"positive_weight": 1.5}, **{**OPTIONS, "lr": 0.05})
+    assert done.score == "micro-f1" and done.test_score > 0.85
+    predicted = morphgl.predict(graph, done.model, splits["test"])
+    right = (predicted.outputs > 0.5) == (values[splits["test"]] > 0)
+    assert right.mean() > 0.85
+    # One label: whether a node has it.
+    binary = Graph.from_numpy(edges, x, targets=(values[:, 0] > 0).astype(int), **splits)
+    done = morphgl.train(binary, "sage", task="multilabel", score="roc-auc", **OPTIONS)
+    assert done.test_score > 0.9
+    with pytest.raises(RuntimeError, match="--task multilabel learns labels of 0 and 1"):
+        morphgl.train(Graph.from_numpy(edges, x, values, **splits), "sage", task="multilabel", **OPTIONS)
+
+
+def test_classes_are_weighted():
+    edges, x, values, _, splits = arrays()
+    classes = (values[:, 0] > 1).astype(int)
+    graph = Graph.from_numpy(edges, x, classes, **splits)
+    trained = [morphgl.train(graph, "sage", loss_option={"class_weights": weights, "label_smoothing": 0.1}, score="macro-f1", **OPTIONS)
+               for weights in ([1.0, 20.0], np.array([20.0, 1.0]), "balanced")]
+    # The heavier class is predicted more often.
+    counts = [(morphgl.predict(graph, done.model).classes == 1).sum() for done in trained]
+    assert counts[0] > counts[2] > counts[1] and trained[2].test_score > 0.7
+
+
+def test_links_are_scored_by_the_pairs_that_are_given(blocks):
+    graph, block = blocks
+    rng = np.random.default_rng(1)
+    def pairs(same, count):
+        u, v = rng.integers(0, 300, (2, 50 * count))
+        return np.stack([u, v])[:, (block[u] == block[v]) == same][:, :count]
+
+    targets = np.repeat(np.arange(300), np.diff(graph.indptr))
+    given = {"valid_edges": pairs(True, 50), "test_edges": pairs(True, 60), "valid_negatives": pairs(False, 70),
+             "test_negatives": pairs(False, 80)}
+    graph = Graph.from_numpy(np.stack([graph.indices, targets]), **given)
+    done = morphgl.train(graph, "sage", task="link", negatives=2, avoid_edges=True, embedding=16, hidden=16, num_neighbors=[5, 5],
+                         batch_size=64, dropout=0.0, lr=0.01, epochs=8, threads=2)
+    assert done.score == "roc-auc" and done.test_score > 0.9
+    positives, negatives = (morphgl.score_pairs(graph, done.model, given[name].T) for name in ("test_edges", "test_negatives"))
+    auc = (positives[:, None] > negatives).mean() + (positives[:, None] == negatives).mean() / 2
+    assert auc == pytest.approx(done.test_score, abs=1e-4)
+    scores = morphgl.evaluate(graph, done.model, score=["mrr", "hits@10"])
+    assert scores["test"].nodes == 60 and 0 < scores["test"].scores["mrr"] <= 1
+    # Other pairs to train on than the graph's edges: those between blocks.
+    apart = Graph.from_numpy(np.stack([graph.indices, targets]), train_edges=pairs(False, 900), **given)
+    done = morphgl.train(apart, "sage", task="link", decoder="mlp", embedding=16, hidden=16, num_neighbors=[5, 5], batch_size=64,
+                         dropout=0.0, lr=0.01, epochs=20, threads=2, evaluation="none")
+    assert morphgl.evaluate(apart, done.model, score=["roc-auc"])["test"].scores["roc-auc"] < 0.3
 
 
 def test_links_of_a_bare_graph_are_learned(blocks):

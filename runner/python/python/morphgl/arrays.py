@@ -115,13 +115,66 @@ def labels(name, values):
     if array.dtype.kind == "f":
         known = ~np.isnan(array)
         if (array[known] != np.floor(array[known])).any():
-            raise ValueError(f"{name}: {array.dtype} with fractions; pass classes as integers")
+            raise ValueError(f"{name}: {array.dtype} with fractions, beside targets; pass classes as integers, or targets alone")
         array = np.where(known, array, -1)
     elif array.dtype.kind not in "iub":
         raise TypeError(f"{name}: {array.dtype} is no integer type; pass classes as integers")
     if array.size and (array.max() > MAX_ID or array.min() < -1):
         raise ValueError(f"{name}: classes from {array.min()} to {array.max()}; pass 0 and up, -1 for none")
     return np.ascontiguousarray(array, dtype=np.int32), names
+
+
+def is_real(name, values):
+    """Whether labels are targets: of several columns, or numbers with fractions."""
+    array = None if hasattr(values, "detach") else np.asarray(values)
+    if array is not None and array.dtype.kind in "OSU":
+        if array.ndim == 2 and array.shape[1] > 1:
+            return True
+        array, names = named_labels(name, array)
+        if names is not None:
+            return False
+    else:
+        array, bf16 = to_numpy(name, values)
+        array = widened(array) if bf16 else array
+    if array.ndim == 2 and array.shape[1] > 1:
+        return True
+    known = array[~np.isnan(array)] if array.dtype.kind == "f" else array[:0]
+    return bool((known != np.floor(known)).any())
+
+
+def targets(name, values):
+    """Real-valued targets as contiguous float32 `[nodes, K]`, the names of their columns, where they have any, and whether they
+    were given as `[nodes]`. Float32 is not copied."""
+    names = [str(column) for column in values.columns] if hasattr(values, "columns") else None
+    array = None if hasattr(values, "detach") else np.asarray(values)
+    if array is not None and array.dtype.kind == "O":
+        try:
+            values = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name}: not all are numbers: {error}; pass numbers, NaN for unknown ones") from None
+    array, bf16 = to_numpy(name, values)
+    array = widened(array) if bf16 else array
+    if array.ndim not in (1, 2):
+        raise ValueError(f"{name}: their shape is {array.shape}; pass [nodes] or [nodes, K]")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: {array.dtype} is no type of numbers; pass float32")
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(array, dtype=np.float32)
+    return array.reshape(len(array), -1) if array.ndim == 1 else array, names, array.ndim == 1
+
+
+def widened(bf16):
+    """bfloat16 as float32."""
+    return (bf16.astype(np.uint32) << 16).view(np.float32)
+
+
+def pairs(name, values):
+    """Pairs `[2, pairs]` as contiguous uint32 `[pairs, 2]`."""
+    array, _ = to_numpy(name, values)
+    if array.ndim != 2 or array.shape[0] != 2:
+        cure = f"pass {name}.T" if array.ndim == 2 and array.shape[1] == 2 else "pass [2, pairs], sources then targets"
+        raise ValueError(f"{name}: its shape is {array.shape}; {cure}")
+    return np.stack([ids(f"{name}[{row}]", ends) for row, ends in enumerate(array)], axis=1)
 
 
 def named_labels(name, array):

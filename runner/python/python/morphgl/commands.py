@@ -171,7 +171,7 @@ def arguments(options):
         if value is True:
             words.append(option)
         elif isinstance(value, dict):
-            words += [f"{option}={key}={json.dumps(entry) if isinstance(entry, bool) else entry}" for key, entry in value.items()]
+            words += [f"{option}={key}={word(entry)}" for key, entry in value.items()]
         elif option == "--fanouts" and not isinstance(value, str):
             words.append(f"{option}={','.join(str(int(n)) for n in value)}")
         elif isinstance(value, (list, tuple)):
@@ -179,6 +179,15 @@ def arguments(options):
         else:
             words.append(f"{option}={value if isinstance(value, (int, float, str)) else os.fspath(value)}")
     return words
+
+
+def word(entry):
+    """A setting as the command line has it; of several numbers, such as class weights, all."""
+    if hasattr(entry, "tolist"):
+        entry = entry.tolist()
+    if isinstance(entry, (list, tuple)):
+        return ",".join(str(number) for number in entry)
+    return json.dumps(entry) if isinstance(entry, bool) else entry
 
 
 def source(graph, command, options):

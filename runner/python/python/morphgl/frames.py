@@ -11,10 +11,13 @@ from . import _morphgl, arrays, commands
 from .graph import SPLITS, Graph, provenance
 
 # What the options of the command line are called here.
-NAMES = {"src": "source", "dst": "target", "weight": "edge_weight", "id-column": "id", "label-column": "y", "feature-columns": "x"}
+NAMES = {"src": "source", "dst": "target", "weight": "edge_weight", "id-column": "id", "label-column": "y", "feature-columns": "x",
+         "target-columns": "targets"}
+# Columns of labels, by which importers know them.
+LABELS = ("label", "class", "y", "target", "category")
 
 
-def imported(edges, nodes, source, target, edge_weight, y, x, id, ids, splits, edge_ids, unknown_nodes, options):
+def imported(edges, nodes, source, target, edge_weight, y, x, targets, id, ids, splits, pairs, edge_ids, unknown_nodes, options):
     """The graph of the frames, and the positions of its edges in `edges`."""
     from pandas.api import types
 
@@ -25,6 +28,11 @@ def imported(edges, nodes, source, target, edge_weight, y, x, id, ids, splits, e
             column(edges, "target", target, ("target", "dst", "to", "v", "col"), 1)]
     # A header of numbers would be a row: such columns are features by their names, and never ends.
     edges, nodes = (frame if frame is None else frame.rename(columns=worded) for frame in (edges, nodes))
+    if y is not None and targets is None and columns_to_learn(nodes, y, targets)[0] is None and nodes is not None:
+        # These columns are what is learned, and no other.
+        named = {*([y] if isinstance(y, str) else y), *([x] if isinstance(x, str) else x or [])}
+        nodes = nodes.drop(columns=[name for name in nodes.columns if name in LABELS and name not in named])
+    y, targets = columns_to_learn(nodes, y, targets)
     source, target, edge_weight, y, id = (None if name is None else worded(name) for name in (source, target, edge_weight, y, id))
     ends = [worded(end) for end in ends]
     text = not all(types.is_numeric_dtype(edges[end]) for end in ends)
@@ -49,14 +57,20 @@ def imported(edges, nodes, source, target, edge_weight, y, x, id, ids, splits, e
             words.update({"nodes": file("nodes.csv"), "id-column": id, "label-column": y})
             if x is not None:
                 words["feature-columns"] = ",".join(worded(name) for name in ([x] if isinstance(x, str) else x))
-        elif y is not None or x is not None or id is not None or unknown_nodes is not None:
-            raise ValueError("nodes: y, x and id name columns of it, and unknown_nodes is about its ids; pass the frame of nodes")
+            if targets is not None:
+                words["target-columns"] = ",".join(worded(name) for name in targets)
+        elif y is not None or x is not None or targets is not None or id is not None or unknown_nodes is not None:
+            raise ValueError("nodes: y, x, targets and id name columns of it, and unknown_nodes is about its ids; pass the frame of nodes")
         for part, given in splits.items():
             if given is not None and not (nodes is not None and is_mask(given)):
                 given = np.flatnonzero(given) if is_mask(given) else np.asarray(given).reshape(-1)
                 with open(file(f"{part}.txt"), "w", encoding="utf-8") as lines:
                     lines.writelines(f"{node}\n" for node in given.tolist())
                 words[part] = file(f"{part}.txt")
+        for name, given in pairs.items():
+            if given is not None:
+                frame_of_pairs(name, given, ends, edges).to_csv(file(f"{name}.csv"), index=False)
+                words[name] = file(f"{name}.csv")
         words["ids"] = ids or ("strings" if text else "compact" if has_ids else "keep")
         try:
             commands.run("import", None, ["edges", file("edges.csv"), "-o", file("graph")], words)
@@ -73,6 +87,34 @@ def imported(edges, nodes, source, target, edge_weight, y, x, id, ids, splits, e
                 warnings.warn(of_frames(note, folder), stacklevel=4)
         graph = Graph.open(file("graph"))._detached()
     return graph, positions(graph, edges, ends, unknown_nodes == "drop") if edge_ids else False
+
+
+def columns_to_learn(nodes, y, targets):
+    """The column of labels, and the columns of targets, where there are any: several columns, or one of numbers with fractions."""
+    if targets is not None:
+        return y, [targets] if isinstance(targets, (str, int)) else list(targets)
+    if isinstance(y, (list, tuple)):
+        return None, list(y)
+    if nodes is not None:
+        known = [y] if y is not None else [name for name in nodes.columns if str(name).strip().lower() in LABELS]
+        for name in known[:1]:
+            if name in nodes.columns and nodes[name].dtype.kind == "f" and arrays.is_real("y", nodes[name]):
+                return None, [name]
+    return y, None
+
+
+def frame_of_pairs(name, given, ends, edges):
+    """Pairs of links as a frame with the columns `ends` of the edges: of a frame that has them, or of ids `[2, pairs]`."""
+    if hasattr(given, "columns"):
+        given = given.rename(columns=worded)
+        missing = [end for end in ends if end not in given.columns]
+        if missing:
+            raise ValueError(f"{name}: no column {missing[0]!r}; pass a frame with the columns of the edges, {ends[0]!r} and {ends[1]!r}")
+        return given[ends]
+    array = np.asarray(given)
+    if array.ndim != 2 or array.shape[0] != 2:
+        raise ValueError(f"{name}: its shape is {array.shape}; pass a frame with the columns of the edges, or ids [2, pairs]")
+    return type(edges)(dict(zip(ends, array)))
 
 
 def column(frame, what, name, known, position):

@@ -3,12 +3,16 @@
 import json
 import os
 import tempfile
+import warnings
 
 import numpy as np
 
 from . import _morphgl, arrays
 
 SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+# Pairs of links by name, as a dataset names their arrays.
+PAIRS = {"train": "train_edges", "valid": "valid_edges", "test": "test_edges", "valid_negatives": "valid_edges_negatives",
+         "test_negatives": "test_edges_negatives"}
 
 
 class Graph:
@@ -25,6 +29,8 @@ class Graph:
         # Of a PyG `Data`: tensors with a row per node, with one per edge, and all else, by name; gathered for PyG's mini-batches.
         self._attributes = attributes or {"node": {}, "edge": {}, "graph": {}}
         self._weight_name = "edge_weight"
+        # Whether the targets were given as one number per node, [nodes], as mini-batches then have them.
+        self._flat_targets = False
 
     @classmethod
     def open(cls, path, mmap=False, verify=True):
@@ -35,20 +41,29 @@ class Graph:
         return cls(_morphgl.Graph.open(os.fspath(path), mmap, verify))
 
     @classmethod
-    def from_numpy(cls, edge_index=None, x=None, y=None, *, num_nodes=None, csc=None, edge_weight=None,
-                   train=None, valid=None, test=None, edge_ids=False):
+    def from_numpy(cls, edge_index=None, x=None, y=None, *, num_nodes=None, csc=None, edge_weight=None, targets=None,
+                   train=None, valid=None, test=None, train_edges=None, valid_edges=None, test_edges=None, valid_negatives=None,
+                   test_negatives=None, edge_ids=False):
         """A graph of arrays or tensors.
 
         `edge_index`: int `[2, edges]`, sources then targets, sorted here; or `csc`: `(indptr, indices)`, offsets `[nodes + 1]` and
         the sources of each node's edges. `x`: `[nodes, features]`, finite. `y`: int `[nodes]`, -1 for none, or names of classes,
-        which are numbered in their order. `edge_weight`: `[edges]`, finite and not negative.
-        `train`, `valid`, `test`: node ids, or masks `[nodes]`. `num_nodes`: else of `csc`, `x`, `y` or the highest id.
+        which are numbered in their order; a `y` of several columns or with fractions is `targets`. `targets`: `[nodes]` or
+        `[nodes, K]`, real values or several labels as 0 and 1, NaN where unknown. `edge_weight`: `[edges]`, finite and not negative.
+        `train`, `valid`, `test`: node ids, or masks `[nodes]`. `num_nodes`: else of `csc`, `x`, `y`, `targets` or the highest id.
+        `train_edges`, `valid_edges`, `test_edges`: pairs of links `[2, pairs]`, sources then targets, to train, validate and test on;
+        without `train_edges` the graph's edges are trained on. Messages pass along the graph's edges alone. `valid_negatives`,
+        `test_negatives`: pairs that do not exist, which those are ranked against: one list for all, or as many of each pair's
+        source, in the order of the pairs; without them, drawn ones.
         `edge_ids`: keeps each edge's position in `edge_index`, 4 bytes per edge, for loaders with `edge_ids=True`.
         """
         if (edge_index is None) == (csc is None):
             raise ValueError("edge_index: give it or csc, and not both")
         features, bf16 = (None, False) if x is None else arrays.features("x", x)
+        if y is not None and targets is None and arrays.is_real("y", y):
+            y, targets = None, y
         classes, class_names = (None, None) if y is None else arrays.labels("y", y)
+        values, target_names, flat = (None, None, False) if targets is None else arrays.targets("targets", targets)
         if csc is not None:
             indptr, indices = arrays.offsets("csc indptr", csc[0]), arrays.ids("csc indices", csc[1])
             if num_nodes is not None and num_nodes != len(indptr) - 1:
@@ -62,7 +77,7 @@ class Graph:
                 raise ValueError(f"edge_index: its shape is {pair.shape}; pass [2, edges], sources then targets")
             sources, targets = arrays.ids("edge_index[0]", pair[0]), arrays.ids("edge_index[1]", pair[1])
             if num_nodes is None:
-                rows = [len(values) for values in (features, classes) if values is not None]
+                rows = [len(rows) for rows in (features, classes, values) if rows is not None]
                 ends = [int(nodes.max()) + 1 for nodes in (sources, targets) if len(nodes)]
                 num_nodes = max(rows or ends, default=0)
             indptr, indices, order = (np.asarray(part) for part in _morphgl.csc(sources, targets, int(num_nodes)))
@@ -71,21 +86,31 @@ class Graph:
             if edge_weight is not None:
                 weights = arrays.weights("edge_weight", edge_weight, len(sources))[order]
         splits = [arrays.nodes(name, ids, num_nodes) for name, ids in (("train", train), ("valid", valid), ("test", test))]
-        native = _morphgl.Graph.from_csc(indptr, indices, weights, features, bf16, classes, *splits)
+        given = (train_edges, valid_edges, test_edges, valid_negatives, test_negatives)
+        pairs = [None if ends is None else arrays.pairs(name, ends) for name, ends in
+                 zip(("train_edges", "valid_edges", "test_edges", "valid_negatives", "test_negatives"), given)]
+        native = _morphgl.Graph.from_csc(indptr, indices, weights, features, bf16, classes, values, splits, pairs)
+        names = {"class_names": class_names, "target_names": target_names}
         # False: the edges were sorted, and their positions are not kept.
-        source = {} if class_names is None else {"class_names": class_names}
-        return cls(native, order if edge_ids or order is None else False, source=source)
+        graph = cls(native, order if edge_ids or order is None else False,
+                    source={key: value for key, value in names.items() if value is not None})
+        graph._flat_targets = flat
+        return graph
 
     @classmethod
-    def from_pyg(cls, data, edge_ids=False, weight_attr=None):
+    def from_pyg(cls, data, edge_ids=False, weight_attr=None, *, valid=None, test=None):
         """A graph of a `torch_geometric.data.Data`: `edge_index` or `adj_t`, `x`, `y`, its split masks, and as weights `edge_weight` or
-        the edge attribute `weight_attr`. Its other attributes (`edge_attr`, `pos`, masks, …) are kept as they are, for PyG's mini-batches."""
+        the edge attribute `weight_attr`. Its other attributes (`edge_attr`, `pos`, masks, …) are kept as they are, for PyG's mini-batches.
+
+        Of `train, valid, test = RandomLinkSplit(…)(data)`, `from_pyg(train, valid=valid, test=test)` has the pairs of `edge_label_index`
+        to train, validate and test on: those of `edge_label` 1 and, to validate and test, against those of 0. Messages pass along the
+        edges of `data` alone."""
         if not hasattr(data, "edge_index"):
             raise TypeError(f"data: {type(data).__name__} is no Data of one node and one edge type; pass data.to_homogeneous()")
         weight_attr = weight_attr or "edge_weight"
         if weight_attr != "edge_weight" and data.get(weight_attr) is None:
             raise ValueError(f"weight_attr: the data has no {weight_attr!r}; it has {', '.join(map(repr, data.keys()))}")
-        given = {"x": data.get("x"), "y": data.get("y"), "num_nodes": data.num_nodes}
+        given = {"x": data.get("x"), "y": data.get("y"), "num_nodes": data.num_nodes, **link_splits(data, valid, test)}
         attributes = {"node": {}, "edge": {}, "graph": {}}
         read = ("x", "y", "edge_index", "adj_t", weight_attr, "num_nodes")
         for name, value in data:
@@ -126,8 +151,8 @@ class Graph:
     def from_networkx(cls, g, x=None, y=None, edge_weight=None, **splits):
         """A graph of a `networkx` graph; nodes are numbered in its order, edges of an undirected one lead both ways.
 
-        `x`, `y` name node attributes, `edge_weight` an edge attribute. A node without `y` has no class; one without `x`, and an edge
-        without `edge_weight`, are refused. `splits` are as in :meth:`from_numpy`, ids being numbers in the graph's order.
+        `x`, `y` name node attributes, `edge_weight` an edge attribute. A node without `y` has no class, or unknown targets; one without
+        `x`, and an edge without `edge_weight`, are refused. `splits` are as in :meth:`from_numpy`, ids being numbers in the graph's order.
         """
         number = {node: i for i, node in enumerate(g)}
         edges = [(number[u], number[v], d) for u, v, d in g.edges(data=True)]
@@ -148,7 +173,9 @@ class Graph:
             classes = [d.get(y) for _, d in g.nodes(data=True)]
             if classes and all(label is None for label in classes):
                 raise ValueError(f"y: no node has the attribute {y!r}; name the one of the classes")
-            classes = np.array([np.nan if label is None else label for label in classes], object)
+            lists = [label for label in classes if isinstance(label, (list, tuple, np.ndarray))]
+            none = np.nan if not lists else [np.nan] * len(lists[0])
+            classes = np.array([none if label is None else label for label in classes], float if lists else object)
         graph = cls.from_numpy(pair, features, classes, num_nodes=len(number), edge_weight=weights, **splits)
         if list(g) != list(range(len(number))):
             names = graph._node_names = list(g)
@@ -160,14 +187,18 @@ class Graph:
         return graph
 
     @classmethod
-    def from_pandas(cls, edges, nodes=None, source=None, target=None, edge_weight=None, y=None, *, x=None, id=None, ids=None,
-                    train=None, valid=None, test=None, edge_ids=False, unknown_nodes=None, **options):
+    def from_pandas(cls, edges, nodes=None, source=None, target=None, edge_weight=None, y=None, *, x=None, targets=None,
+                    id=None, ids=None, train=None, valid=None, test=None, train_edges=None, valid_edges=None, test_edges=None,
+                    valid_negatives=None, test_negatives=None, edge_ids=False, unknown_nodes=None, **options):
         """A graph of data frames, read as `morphgl import edges edges.csv --nodes nodes.csv` reads their files.
 
         `edges` has a row per edge. `source`, `target` and `edge_weight` name its columns; default: by known names, such as `source`,
         `src` or `from`, and `weight`. `nodes` has a row per node: its column of ids, or its index, says of which node; without either,
         row i is node i. `id`, `y` and `x` name its columns of ids, of classes (numbers or names) and the list of those of features;
         default: by known names, such as `id`, `label` and `f0`, `f1`, … Columns that are none of these are refused, unless `x` is given.
+        `targets` lists its columns of real values, or of several labels as 0 and 1; a `y` that lists several, or names one of numbers
+        with fractions, is `targets`. `train_edges`, `valid_edges`, `test_edges`, `valid_negatives`, `test_negatives`: pairs of links as of
+        :meth:`from_numpy`, by ids: frames with the columns of `edges`, or `[2, pairs]`.
 
         `ids`: "keep" numbers as they are, "compact" numbers nodes anew in the order of their ids, "strings" are names. Default:
         "strings" for text, "compact" where nodes have ids, else "keep"; :attr:`node_ids` has them. `train`, `valid`, `test`: ids, or
@@ -176,8 +207,10 @@ class Graph:
         """
         from . import frames
 
-        made, order = frames.imported(edges, nodes, source, target, edge_weight, y, x, id, ids,
-                                      {"train": train, "valid": valid, "test": test}, edge_ids, unknown_nodes, options)
+        pairs = {"train_edges": train_edges, "valid_edges": valid_edges, "test_edges": test_edges, "valid_negatives": valid_negatives,
+                 "test_negatives": test_negatives}
+        made, order = frames.imported(edges, nodes, source, target, edge_weight, y, x, targets, id, ids,
+                                      {"train": train, "valid": valid, "test": test}, pairs, edge_ids, unknown_nodes, options)
         made._edge_order = order
         return made
 
@@ -258,6 +291,12 @@ class Graph:
         return None if labels is None else np.asarray(labels)
 
     @property
+    def targets(self):
+        """Real-valued targets, float32 `[nodes, K]`, NaN where unknown; None without any. Read-only, not a copy."""
+        targets = self._native.targets
+        return None if targets is None else np.asarray(targets)
+
+    @property
     def node_ids(self):
         """Ids of the nodes in the graph's source, in the order of the nodes: numbers, or a list of names; None where node i has the id i."""
         if self._node_names is None:
@@ -270,17 +309,61 @@ class Graph:
     @property
     def class_names(self):
         """Names of the classes, where labels are names; else None."""
+        return self._provenance().get("class_names")
+
+    @property
+    def target_names(self):
+        """Names of the columns of :attr:`targets`, where they have names; else None."""
+        return self._provenance().get("target_names")
+
+    def _provenance(self):
         if self._source is None:
             self._source = provenance(self._native.path) if self._native.path else {}
-        return self._source.get("class_names")
+        return self._source
 
     def split(self, name):
         """Nodes of the split `name`: "train", "valid" or "test"; int32."""
         return np.asarray(self._native.split(name))
 
+    def edge_split(self, name):
+        """Pairs of links, int32 `[2, pairs]`, sources then targets: those to "train" on, which are the graph's edges where it names none
+        (of a symmetric graph each once, without self-loops), to validate ("valid") and to "test" on, "valid_negatives" and
+        "test_negatives"."""
+        if name not in PAIRS:
+            raise ValueError(f"edge_split: {name!r}; give one of {', '.join(map(repr, PAIRS))}")
+        pairs = self._native.pairs(PAIRS[name])
+        return np.zeros((2, 0), np.int32) if pairs is None else np.asarray(pairs).T
+
     def __repr__(self):
         features = "" if self._native.features is None else f", {self.num_features} {self._native.features.dtype} features"
-        return f"Graph({self.num_nodes} nodes, {self.num_edges} edges{features}, {self.num_classes} classes)"
+        targets = "" if self._native.targets is None else f", {self._native.targets.shape[1]} targets"
+        return f"Graph({self.num_nodes} nodes, {self.num_edges} edges{features}, {self.num_classes} classes{targets})"
+
+
+def link_splits(data, valid, test):
+    """Pairs of links that PyG's `Data` have as `edge_label_index` and `edge_label`, as arguments of `from_numpy`."""
+    given = {}
+    for split, of in (("train", data), ("valid", valid), ("test", test)):
+        if of is None or of.get("edge_label_index") is None:
+            if of is not None and of is not data:
+                raise ValueError(f"{split}: it has no edge_label_index; give the Data of RandomLinkSplit, and masks of nodes in data")
+            continue
+        pairs, _ = arrays.to_numpy("edge_label_index", of.edge_label_index)
+        label = of.get("edge_label")
+        label = np.ones(pairs.shape[1]) if label is None else arrays.to_numpy("edge_label", label)[0]
+        if label.shape != pairs.shape[1:] or not np.isin(label, (0, 1)).all():
+            if split == "train":
+                continue
+            raise ValueError(f"{split}: its edge_label is not 0 or 1 for each pair; links have 1 for a pair that exists and 0 for one "
+                             "that does not")
+        given[f"{split}_edges"] = pairs[:, label == 1]
+        negatives = pairs[:, label == 0]
+        if split == "train" and negatives.shape[1]:
+            warnings.warn(f"edge_label: {negatives.shape[1]} pairs of label 0 to train on are left out, since training draws negatives; "
+                          "RandomLinkSplit(add_negative_train_samples=False) makes none", stacklevel=4)
+        elif split != "train" and negatives.shape[1]:
+            given[f"{split}_negatives"] = negatives
+    return given
 
 
 def provenance(path):

@@ -19,13 +19,21 @@ class Graph:
         num_nodes: Optional[int] = None,
         csc: Optional[Tuple[Any, Any]] = None,
         edge_weight: Any = None,
+        targets: Any = None,
         train: Any = None,
         valid: Any = None,
         test: Any = None,
+        train_edges: Any = None,
+        valid_edges: Any = None,
+        test_edges: Any = None,
+        valid_negatives: Any = None,
+        test_negatives: Any = None,
         edge_ids: bool = False,
     ) -> Graph: ...
     @classmethod
-    def from_pyg(cls, data: Any, edge_ids: bool = False, weight_attr: Optional[str] = None) -> Graph: ...
+    def from_pyg(
+        cls, data: Any, edge_ids: bool = False, weight_attr: Optional[str] = None, *, valid: Any = None, test: Any = None
+    ) -> Graph: ...
     @classmethod
     def from_dgl(cls, g: Any, x: str = "feat", y: str = "label", edge_weight: Optional[str] = None,
                  edge_ids: bool = False) -> Graph: ...
@@ -41,14 +49,20 @@ class Graph:
         source: Optional[str] = None,
         target: Optional[str] = None,
         edge_weight: Optional[str] = None,
-        y: Optional[str] = None,
+        y: Union[str, Sequence[str], None] = None,
         *,
         x: Optional[Sequence[str]] = None,
+        targets: Union[str, Sequence[str], None] = None,
         id: Optional[str] = None,
         ids: Optional[str] = None,
         train: Any = None,
         valid: Any = None,
         test: Any = None,
+        train_edges: Any = None,
+        valid_edges: Any = None,
+        test_edges: Any = None,
+        valid_negatives: Any = None,
+        test_negatives: Any = None,
         edge_ids: bool = False,
         unknown_nodes: Optional[str] = None,
         **options: Any,
@@ -76,6 +90,11 @@ class Graph:
     def x(self) -> Optional[np.ndarray]: ...
     @property
     def y(self) -> Optional[np.ndarray]: ...
+    @property
+    def targets(self) -> Optional[np.ndarray]: ...
+    @property
+    def target_names(self) -> Optional[List[str]]: ...
+    def edge_split(self, name: str) -> np.ndarray: ...
     @property
     def node_ids(self) -> Union[np.ndarray, List[Any], None]: ...
     @property
