@@ -9,5 +9,7 @@ fn main() {
         "kernels/finish.cu",
         "kernels/norms.cu",
         "kernels/optimizer.cu",
+        "kernels/loss.cu",
+        "kernels/pairs.cu",
     ]);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{LossKind, ModelKind, ModelSpec, Task, TrainingSpec};
+use crate::{ModelKind, ModelSpec, Task, TrainingSpec};
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{BatchId, Block, Error, HostBatch, Key, Place, Result, Score, Targets, TrainingContext};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -55,25 +55,6 @@ pub fn output_width(dataset: &Dataset, task: Task) -> usize {
         Task::Multilabel | Task::Regress => dataset.target_dim(),
         Task::Link => 0,
     }
-}
-
-/// Refuses tasks and losses other than the cross-entropy of classes without settings, for operators that compute that alone; `key` is
-/// the operator's key.
-///
-/// # Errors
-///
-/// Another task, loss, or a setting of the loss.
-pub fn refuse_other_losses(key: Key, model: &ModelSpec) -> Result<()> {
-    if model.task != Task::Classify {
-        let what =
-            format!("it trains no model of the task {}; train it on the CPU, by cpu/native or cpu/burn", model.task);
-        return Err(Error::setting(key, what));
-    }
-    if model.loss == LossKind::CrossEntropy && !model.loss_settings.is_empty() {
-        let what = "it has no class weights and no label smoothing; leave them out, or train on the CPU";
-        return Err(Error::setting(key, what));
-    }
-    Ok(())
 }
 
 /// Refuses models and losses of other crates, for operators with layers and losses of their own alone. The error names no operator:
@@ -136,7 +117,7 @@ pub fn check_batch<'a>(
     if let Some(features) = batch.features.as_ref().filter(|features| features.num_rows() < rows) {
         return wrong(format!("it has features of {} nodes, its blocks read {rows}", features.num_rows()));
     }
-    if let Some(what) = wrong_targets(model, batch) {
+    if let Some(what) = wrong_targets(model, batch.num_seeds, batch.into()).or_else(|| wrong_values(model, batch)) {
         return wrong(what);
     }
     if !blocks.is_empty() && batch.degrees.len() < rows {
@@ -158,31 +139,59 @@ pub fn targets_of<'a>(model: &ModelSpec, batch: &'a HostBatch) -> Targets<'a> {
     }
 }
 
-/// What is wrong with what the model's loss reads of a mini-batch's seeds.
-fn wrong_targets(model: &ModelSpec, batch: &HostBatch) -> Option<String> {
-    let (seeds, width) = (batch.num_seeds, model.num_classes);
-    match model.task {
-        Task::Classify if batch.labels.len() != seeds => {
-            Some(format!("it has {} labels for {seeds} seeds", batch.labels.len()))
+/// How much a mini-batch, in host memory or on a device, has of what losses read of its seeds.
+#[derive(Debug, Clone, Copy)]
+pub struct TargetLengths {
+    /// Number of classes.
+    pub labels: usize,
+    /// Target values per seed.
+    pub width: usize,
+    /// Number of target values.
+    pub values: usize,
+    /// Number of pairs; `None` where the seeds are nodes.
+    pub pairs: Option<usize>,
+}
+
+impl From<&HostBatch> for TargetLengths {
+    fn from(batch: &HostBatch) -> Self {
+        Self {
+            labels: batch.labels.len(),
+            width: batch.targets.width,
+            values: batch.targets.values.len(),
+            pairs: batch.pairs.as_ref().map(|pairs| pairs.ends.len()),
         }
-        Task::Classify => {
+    }
+}
+
+/// What is wrong with the lengths of what the model's loss reads of so many seeds.
+pub fn wrong_targets(model: &ModelSpec, seeds: usize, lengths: TargetLengths) -> Option<String> {
+    let (width, TargetLengths { labels, width: found, values, pairs }) = (model.num_classes, lengths);
+    match (model.task, pairs) {
+        (Task::Classify, _) => (labels != seeds).then(|| format!("it has {labels} labels for {seeds} seeds")),
+        (Task::Multilabel | Task::Regress, _) => (found != width || values != seeds * width)
+            .then(|| format!("it has {values} targets, {found} each, for {seeds} seeds; the model has {width} each")),
+        (Task::Link, None) => {
+            Some("it has no pairs, from which links are learned; batch it from pairs of nodes".to_string())
+        }
+        (Task::Link, Some(pairs)) => {
+            (pairs > 0 && seeds == 0).then(|| format!("it has {pairs} pairs and no seeds; batch it again"))
+        }
+    }
+}
+
+/// What is wrong with the values of what the model's loss reads of a mini-batch's seeds.
+fn wrong_values(model: &ModelSpec, batch: &HostBatch) -> Option<String> {
+    let (seeds, width) = (batch.num_seeds, model.num_classes);
+    match (model.task, &batch.pairs) {
+        (Task::Classify, _) => {
             let label = batch.labels.iter().find(|l| **l >= width as i32)?;
             Some(format!("it has a seed of class {label}, the model has {width} classes"))
         }
-        Task::Multilabel | Task::Regress => {
-            let (found, len) = (batch.targets.width, batch.targets.values.len());
-            (found != width || len != seeds * width)
-                .then(|| format!("it has {len} targets, {found} each, for {seeds} seeds; the model has {width} each"))
+        (Task::Link, Some(pairs)) => {
+            let end = pairs.ends.iter().flatten().find(|&&end| end as usize >= seeds)?;
+            Some(format!("it has a pair of seed {end}, there are {seeds}; batch it again"))
         }
-        Task::Link => match &batch.pairs {
-            None => Some("it has no pairs, from which links are learned; batch it from pairs of nodes".to_string()),
-            Some(pairs) => pairs
-                .ends
-                .iter()
-                .flatten()
-                .find(|&&end| end as usize >= seeds)
-                .map(|end| format!("it has a pair of seed {end}, there are {seeds}; batch it again")),
-        },
+        _ => None,
     }
 }
 

@@ -4,7 +4,6 @@ use morphgl_registry::{Result, Score, Targets};
 use rayon::prelude::*;
 
 use crate::logistic::binary;
-use crate::loss::class_weights;
 use crate::pair_loss::PairLoss;
 use crate::{LossKind, ModelSpec};
 
@@ -57,10 +56,9 @@ impl Objective {
         let number = |name: &str| settings.number(name) as f32;
         let loss = match spec.loss {
             _ if let Some(pairs) = PairLoss::of(spec) => Loss::Pairs(pairs),
-            LossKind::CrossEntropy => Loss::CrossEntropy {
-                smoothing: number("label_smoothing"),
-                weights: class_weights(settings, spec.num_classes).expect("the spec was validated"),
-            },
+            LossKind::CrossEntropy => {
+                Loss::CrossEntropy { smoothing: number("label_smoothing"), weights: spec.class_weights() }
+            }
             LossKind::BinaryCrossEntropy => Loss::Binary { positive_weight: number("positive_weight") },
             LossKind::Squared => Loss::Squared,
             LossKind::Absolute => Loss::Absolute,

@@ -47,6 +47,13 @@ kernels! {
         train_batch_norm_backward, train_batch_norm_running, train_blend,
     }
     OPTIMIZER = "kernels/optimizer.cu" {
-        train_loss, train_score, train_accumulate, train_squares, train_step_begin, train_adam, train_sgd,
+        train_accumulate, train_squares, train_step_begin, train_adam, train_sgd,
+    }
+    LOSS = "kernels/loss.cu" {
+        train_loss, train_loss_smoothed, train_loss_values, train_loss_pairs, train_loss_ranks, train_score,
+    }
+    PAIRS = "kernels/pairs.cu" {
+        train_pair_ends, train_pair_scores, train_pair_scores_hidden, train_pair_gradient, train_pair_products,
+        train_pair_hidden_gradient, train_pair_hidden_products, train_every_second,
     }
 }

@@ -14,6 +14,7 @@ mod kernels;
 mod layout;
 mod loss;
 mod norms;
+mod pairs;
 mod state;
 mod trainer;
 mod transpose;
@@ -43,6 +44,7 @@ pub const DESCRIPTION: Description = Description::new(
     "false",
     "round the factors of GEMMs to TF32, for tensor cores",
 )])
-.taking_given_rows();
+.taking_given_rows()
+.taking_pairs();
 
 submit! { DESCRIPTION }

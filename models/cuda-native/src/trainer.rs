@@ -6,13 +6,14 @@ use std::sync::Arc;
 use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, CudaGivenRows, CudaRows, Device, Floats, Precision};
 use morphgl_graph_store::Dataset;
 use morphgl_model_core::{
-    BlockSizes, GivenLengths, Limits, ModelKind, Normalization, ParameterSpec, Steps, TrainingSpec, blocks_chain,
-    check_first_layer, check_given, check_model, check_tensors, infer_bytes, initial_parameters, nothing_accumulated,
-    optimizer_state, read_optimizer_state, refuse_other_losses, refuse_submitted, refused_importance,
+    BlockSizes, GivenLengths, Limits, ModelKind, Normalization, Objective, ParameterSpec, Steps, TargetLengths,
+    TrainingSpec, blocks_chain, check_first_layer, check_given, check_model, check_tensors, infer_bytes,
+    initial_parameters, nothing_accumulated, optimizer_state, read_optimizer_state, refuse_submitted,
+    refused_importance, wrong_targets,
 };
 use morphgl_registry::{
     BatchId, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Result, Score,
-    SingleProcess, Training, TrainingContext,
+    SingleProcess, Targets, Training, TrainingContext,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,7 +26,7 @@ use crate::gpu::{Gpu, MaskNodes, Words};
 use crate::infer::{LIMITS, first_layer, infer};
 use crate::input::Input;
 use crate::layout::{Layout, Model};
-use crate::loss::{Seeds, outcome, score};
+use crate::loss::{Bound, Loss, outcome, score};
 use crate::state::{State, upload};
 use crate::transpose::Block;
 
@@ -42,6 +43,9 @@ pub struct CudaNative {
     state: State,
     /// Of a reordered graph, where the model has dropout: the numbers that masks are keyed by.
     draw_keys: Option<Buffer<u32>>,
+    loss: Loss,
+    /// The same loss of outputs in host memory.
+    objective: Objective,
     gpu: Gpu,
 }
 
@@ -82,7 +86,6 @@ impl CudaNative {
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         refuse_submitted(&spec.model)?;
-        refuse_other_losses(KEY, &spec.model)?;
         check_model(context, &spec)?;
         let gpu = Gpu::new(&Device::open(&context.place, &KEY)?, Options::parse(&context.options)?.precision())?;
         let draw_keys = context.dataset.topology.draw_keys().filter(|_| spec.model.has_dropout());
@@ -97,6 +100,8 @@ impl CudaNative {
             last: None,
             draw_keys,
             state: State::new(&gpu.stream, &layout, &spec.optimizer, &initial)?,
+            loss: Loss::new(&gpu.stream, &spec.model)?,
+            objective: Objective::new(&spec.model)?,
             gpu,
             layout,
             spec,
@@ -121,7 +126,7 @@ impl CudaNative {
     }
 
     fn pass(&mut self, batch: &CudaBatch, trains: bool) -> Result<Handle<Score>> {
-        let Self { spec, layout, state, gpu, seed, draw_keys, .. } = self;
+        let Self { spec, layout, state, gpu, seed, draw_keys, loss, .. } = self;
         let model = &spec.model;
         let training = Mode::Training {
             seed: *seed,
@@ -163,15 +168,14 @@ impl CudaNative {
             layers.push(done);
         }
         let last = layers.last().expect("a model has a layer").output;
-        let (count, classes) = (batch.num_seeds, model.num_classes);
-        let seeds = Seeds { count, classes, labels: &batch.labels, logits: last.region };
+        let bound = Bound::of(model, batch);
         if !trains {
-            score(pass.gpu, state, seeds, None)?;
-            return outcome(pass.gpu, state, (batch.id, classes, false), start);
+            score(&mut pass, (state, loss), batch, last.region, None)?;
+            return outcome(pass.gpu, state, (batch.id, bound, false), start);
         }
         let mut gradient = pass.gpu.take(last.region.len())?;
-        score(pass.gpu, state, seeds, Some(gradient))?;
-        let seeds = count * classes;
+        score(&mut pass, (state, loss), batch, last.region, Some(gradient))?;
+        let seeds = batch.num_seeds * model.num_classes;
         if gradient.len() > seeds {
             zero(pass.gpu, gradient.from(seeds, gradient.len() - seeds))?;
         }
@@ -201,7 +205,7 @@ impl CudaNative {
         for (layer, norm) in norms {
             norm.blend(pass.gpu, &state.gate, pass.running(layer))?;
         }
-        outcome(pass.gpu, state, (batch.id, classes, true), start)
+        outcome(pass.gpu, state, (batch.id, bound, true), start)
     }
 }
 
@@ -256,8 +260,14 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(InputRows<'a>
             "it has {nodes} input nodes, its blocks read {rows}, and dropout needs all; batch it again"
         ));
     }
-    if batch.labels.len() != batch.num_seeds {
-        return wrong(format!("it has {} labels for {} seeds", batch.labels.len(), batch.num_seeds));
+    let targets = TargetLengths {
+        labels: batch.labels.len(),
+        width: batch.targets.width,
+        values: batch.targets.values.len(),
+        pairs: batch.pairs.as_ref().map(|pairs| pairs.ends.len() / 2),
+    };
+    if let Some(what) = wrong_targets(model, batch.num_seeds, targets) {
+        return wrong(what);
     }
     if reads && batch.degrees.len() < rows {
         return wrong(format!("it has degrees of {} nodes, its blocks read {rows}", batch.degrees.len()));
@@ -359,6 +369,15 @@ impl Training for CudaNative {
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         self.run(batch, false)
+    }
+
+    fn score_logits(&mut self, logits: &[f32], targets: Targets<'_>, _width: usize) -> Result<Score> {
+        let mut decoder = Vec::new();
+        if let Targets::Pairs(_) = targets {
+            let of_decoder = |tensor: &NamedTensor| tensor.name.starts_with("decoder.");
+            decoder.extend(self.parameters()?.into_iter().filter(of_decoder).flat_map(|tensor| tensor.values));
+        }
+        Ok(self.objective.score(logits, targets, &decoder))
     }
 
     /// What the weights multiply is left out, and a model with dropout of its features refused: beside a device an operator of the host

@@ -5,10 +5,10 @@ mod common;
 use morphgl_conformance::available;
 use std::sync::Arc;
 
-use common::{Random, batch, block, context, dataset, give, model, place, transfer};
-use morphgl_graph_store::Dtype;
+use common::{Random, batch, block, context, dataset, give, model, pair, place, transfer};
+use morphgl_graph_store::{Dataset, Dtype, TargetMatrix};
 use morphgl_model_core::TrainingSpec;
-use morphgl_registry::{HostBatch, MiniBatch, ModelState, NamedTensor, Place, Training};
+use morphgl_registry::{HostBatch, MiniBatch, ModelState, NamedTensor, Place, TargetValues, Training};
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cuda_native::CudaNative;
 use serde_json::{Value, json};
@@ -37,7 +37,9 @@ fn check_changed(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool, c
     let size = |name: &str| model[name].as_u64().expect("a size") as usize;
     let (dim, classes) = (size("in_dim"), size("num_classes"));
     let what = format!("{model}, {nodes:?}, {dtype}, weighted {weighted}");
-    let none = dataset(0, 0, dim, classes, false);
+    let targets = matches!(model["task"].as_str(), Some("multilabel" | "regress"));
+    let targets = targets.then(|| TargetMatrix::new(Vec::new(), classes).expect("targets of no node"));
+    let none = Arc::new(Dataset { targets, ..Dataset::clone(&dataset(0, 0, dim, classes, false)) });
     let mut native =
         CudaNative::new(&context(model, place(), Arc::clone(&none))).expect("the native operator is built");
     let mut burn = CpuBurn::new(&context(model, Place::Host, none)).expect("burn's operator is built");
@@ -59,11 +61,21 @@ fn check_changed(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool, c
             assert!((a.loss_sum - e.loss_sum).abs() <= 1e-5 * e.loss_sum.abs(), "{what}: loss {a:?}, burn's {e:?}");
         }
         let [own, theirs] = sides;
-        let (found, expected) = (own.gradients().expect("gradients"), theirs.gradients().expect("gradients"));
+        let (mut found, mut expected) = (own.gradients().expect("gradients"), theirs.gradients().expect("gradients"));
+        if matches!(model["loss"].as_str(), Some("bpr" | "margin")) {
+            // Adds the same to positives and negatives: of its gradient, 0, rounding is left.
+            for tensor in [&mut found, &mut expected].into_iter().flat_map(|of| &mut of.tensors) {
+                if tensor.name == "decoder.lins.1.bias" {
+                    let rounding = std::mem::take(&mut tensor.values[0]);
+                    assert!(rounding.abs() < 1e-4, "{what}: {}, {rounding}", tensor.name);
+                }
+            }
+        }
         assert_eq!(found.count, expected.count, "{what}");
         close(&what, &found.tensors, &expected.tensors, 1e-4);
         // From the same gradients, so that the step alone is compared: Adam makes large steps of tiny gradients.
         own.set_gradients(&expected).expect("gradients move");
+        theirs.set_gradients(&expected).expect("gradients move");
         for trainer in [&mut *own, &mut *theirs] {
             trainer.step().and_then(|h| h.wait()).expect("a step");
         }
@@ -189,6 +201,68 @@ fn rows_of_any_width() {
         for attention in ["gat", "gatv2"] {
             let more = json!({"hidden": 3 * hidden, "heads": 3, "attention": attention, "attention_dropout": 0.2});
             check(&model("gat", 11, classes, more), &NODES, Dtype::F32, false);
+        }
+    }
+}
+
+/// Losses of classes with settings, of labels and of values, some of which are not known; rows of fewer elements than a warp's lanes, and
+/// of more.
+#[test]
+fn losses_of_nodes() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
+    for width in [1, 2, 33, 70] {
+        let weights: Vec<String> = (0..width).map(|class| format!("{}", class % 4)).collect();
+        let mut losses = vec![
+            ("multilabel", "bce", json!({})),
+            ("multilabel", "bce", json!({"positive_weight": 2.5})),
+            ("regress", "mse", json!({})),
+            ("regress", "mae", json!({})),
+            ("regress", "huber", json!({"delta": 0.4})),
+        ];
+        if width > 1 {
+            losses.push(("classify", "cross-entropy", json!({"label_smoothing": 0.2})));
+            losses.push(("classify", "cross-entropy", json!({"class_weights": weights.join(",")})));
+            let both = json!({"class_weights": weights.join(","), "label_smoothing": 0.1});
+            losses.push(("classify", "cross-entropy", both));
+        }
+        for (task, loss, settings) in losses {
+            let more = json!({"hidden": 16, "layers": 2, "task": task, "loss": loss, "loss_settings": settings});
+            check_changed(&model("sage", 9, width, more), &NODES[1..], Dtype::F32, false, &|batch| {
+                let mut random = Random(u64::from(batch.id.index) + 31);
+                let value = |_| match (random.below(4), task) {
+                    (0, _) => f32::NAN,
+                    (_, "multilabel") => random.below(2) as f32,
+                    _ => random.unit(),
+                };
+                let values = (0..batch.num_seeds * width).map(value).collect();
+                batch.targets = if task == "classify" { Default::default() } else { TargetValues { width, values } };
+            });
+        }
+    }
+}
+
+/// Every decoder under every loss of pairs; a node that is an end of a third of them, and nodes that are of none.
+#[test]
+fn losses_of_pairs() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
+    for (loss, settings) in [
+        ("bce", json!({})),
+        ("bce", json!({"positive_weight": 3})),
+        ("bpr", json!({})),
+        ("margin", json!({"margin": 0.6})),
+    ] {
+        for decoder in ["dot", "distmult", "mlp"] {
+            for (width, positives, negatives) in [(5, 23, 3), (40, 9, 50), (64, 1, 1), (33, 70, 0)] {
+                let task = json!({"task": "link", "loss": loss, "loss_settings": settings, "decoder": decoder});
+                let mut model = model("gcn", 9, width, task);
+                (model["hidden"], model["layers"]) = (json!(16), json!(2));
+                let change = |batch: &mut HostBatch| pair(batch, positives, negatives);
+                check_changed(&model, &NODES[1..], Dtype::F32, false, &change);
+            }
         }
     }
 }

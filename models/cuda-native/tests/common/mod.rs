@@ -7,7 +7,7 @@ use half::f16;
 pub(crate) use morphgl_conformance::training::random::{Random, batch, block, model};
 use morphgl_cuda::{CudaBatch, Device, Stream};
 use morphgl_graph_store::{Dataset, FeatureMatrix, Topology};
-use morphgl_registry::{GivenRows, HostBatch, MiniBatch, Place, TrainingContext};
+use morphgl_registry::{BatchPairs, GivenRows, HostBatch, MiniBatch, Place, TrainingContext};
 use morphgl_training_cuda_native::KEY;
 use serde_json::{Value, json};
 
@@ -37,6 +37,21 @@ pub(crate) fn give(batch: &mut HostBatch, count: usize, width: usize, inputs: &[
         inputs: inputs.iter().map(|width| (0..count * width).map(|_| random.unit()).collect()).collect(),
         version: 3,
     }));
+}
+
+/// Makes a mini-batch one of pairs: so many positives, each with so many negatives of the same source. Seed 7 is an end of many, and
+/// the last ones of none.
+pub(crate) fn pair(batch: &mut HostBatch, positives: usize, negatives: usize) {
+    let mut random = Random(u64::from(batch.id.index) + 5);
+    let seeds = batch.num_seeds as u32 - 2;
+    let mut end = || if random.below(6) == 0 { 7 } else { random.below(seeds as usize) as u32 };
+    let mut ends: Vec<[u32; 2]> = (0..positives).map(|_| [end(), end()]).collect();
+    for i in 0..positives {
+        let source = ends[i][0];
+        ends.extend((0..negatives).map(|_| [source, end()]));
+    }
+    batch.labels.clear();
+    batch.pairs = Some(Box::new(BatchPairs { num_positives: positives, ends }));
 }
 
 /// A graph of random rows, some of them empty, with features of a type.
