@@ -8,7 +8,7 @@ use std::time::Instant;
 use morphgl_graph_store::{Dataset, Topology};
 use morphgl_platform::PagePool;
 use morphgl_registry::{
-    BatchId, BatchingContext, BatchingWorker, Error, Handle, HostBatch, MiniBatch, Result, SamplerSettings,
+    BatchId, BatchingContext, BatchingWorker, Error, Handle, HostBatch, MiniBatch, Result, SamplerSettings, SeedSet,
 };
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -74,11 +74,7 @@ impl HostBatching {
     ///
     /// The seeds are pairs: rows that are given were computed with the edges that mini-batches of pairs leave out.
     pub fn check_given(&self) -> Result<()> {
-        if self.pairs.is_none() {
-            return Ok(());
-        }
-        let cure = "train without a layer split";
-        Err(Error::setting("pairs", format!("rows that are given have read the edges that pairs leave out; {cure}")))
+        check_given(self.epochs.seed_set())
     }
 
     /// Replaces the degrees of nodes by the sums of their edges' weights, where the graph has weights.
@@ -87,6 +83,19 @@ impl HostBatching {
             degrees.iter_mut().zip(nodes).for_each(|(degree, &v)| *degree = sums[v as usize]);
         }
     }
+}
+
+/// Checks that nodes may be given to mini-batches of such seeds.
+///
+/// # Errors
+///
+/// Pairs: rows that are given were computed with the edges that mini-batches of pairs leave out.
+pub fn check_given(seeds: &SeedSet) -> Result<()> {
+    if seeds.pairs().is_none() {
+        return Ok(());
+    }
+    let cure = "train without a layer split";
+    Err(Error::setting("pairs", format!("rows that are given have read the edges that pairs leave out; {cure}")))
 }
 
 /// Sum of each node's edge weights.

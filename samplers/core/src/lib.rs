@@ -30,7 +30,7 @@ pub use bounded::{RETRIES, bounded};
 pub use changed::NeighborCheck;
 pub use epochs::{Epochs, Order, check_host, check_threads, seed_positions, weight_sum};
 pub use hops::{Hop, HopSampler, gather_features, host_batch, sample_hops, set_targets};
-pub use host::{HostBatching, HostWorker, SampleSeeds};
+pub use host::{HostBatching, HostWorker, SampleSeeds, check_given};
 pub use lanes::{LANES, Lanes, MAX_LANES_FANOUT};
 pub use limits::{MAX_HOPS, MAX_STEPS, check_limits, check_settings};
 pub use logarithm::ln;

@@ -101,6 +101,40 @@ sample_locate(const uint32_t* nodes, const uint64_t* counts, int32_t from, uint3
 }
 MORPHGL_KERNEL(sample_locate)
 
+// Addresses of the parts of the cached rows, and of one more with `lists`; and of their weights, where there are any.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_add_part(uint32_t num_parts, const uint32_t* const* cached, const uint32_t* lists, const uint32_t** parts,
+                const float* const* cached_weights, const float* weights, const float** weight_parts) {
+    for (uint32_t part = blockIdx.x * BLOCK + threadIdx.x; part <= num_parts; part += gridDim.x * BLOCK) {
+        parts[part] = part < num_parts ? cached[part] : lists;
+        if (weight_parts) weight_parts[part] = part < num_parts ? cached_weights[part] : weights;
+    }
+}
+MORPHGL_KERNEL(sample_add_part)
+
+// Rows that lose edges, of the nodes from `counts[from]` on: start, length and degree of those in the ascending list `lost`.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_leave_out(const uint32_t* nodes, const uint64_t* counts, int32_t from, uint32_t to, const uint32_t* lost,
+                 uint32_t num_lost, const uint64_t* starts, const uint32_t* lens, const float* left, uint64_t* row_start,
+                 uint32_t* row_len, float* degrees) {
+    const uint64_t end = counts[to], step = (uint64_t)gridDim.x * BLOCK;
+    for (uint64_t i = entry_or_0(counts, from) + (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < end; i += step) {
+        const uint32_t node = nodes[i];
+        uint32_t low = 0, high = num_lost;
+        while (low < high) {
+            const uint32_t middle = low + (high - low) / 2;
+            if (lost[middle] < node) low = middle + 1; else high = middle;
+        }
+        if (low == num_lost || lost[low] != node) continue;
+        if (row_start) {
+            row_start[i] = starts[low];
+            row_len[i] = lens[low];
+        }
+        degrees[i] = left[low];
+    }
+}
+MORPHGL_KERNEL(sample_leave_out)
+
 // Edges of each block's share of the rows: at most `fanout` per row, none of rows before `counts[first]`.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_row_sums(const uint32_t* lens, const uint64_t* counts, int32_t first, uint32_t rows, uint32_t fanout,

@@ -13,6 +13,7 @@ use crate::TopologyPlacement;
 use crate::cache::table_bytes;
 use crate::lists::CachedLists;
 use crate::options::Request;
+use crate::pairs::Without;
 
 /// An array that kernels read, in device memory or in mapped host memory.
 #[derive(Debug)]
@@ -153,10 +154,28 @@ impl Graph {
         }
     }
 
-    /// Kernel arguments that give the edges: neighbours, neighbours of cached rows, weights, weights of cached rows.
-    pub(crate) fn edges(&self) -> [Argument<'_>; 4] {
-        let (weights, cached_weights) = (self.weights.as_ref().into(), self.cached_weights.as_ref().into());
-        [(&self.indices).into(), self.cached.as_ref().into(), weights, cached_weights]
+    /// Kernel arguments that give the edges: neighbours, neighbours of cached rows, weights, weights of cached rows. The rows of a
+    /// mini-batch that lose edges are a part of the cached ones.
+    pub(crate) fn edges<'a>(&'a self, without: Option<&'a Without>) -> [Argument<'a>; 4] {
+        let cached = without.map_or_else(|| self.cached.as_ref().into(), |without| (&without.parts).into());
+        [(&self.indices).into(), cached, self.weights.as_ref().into(), self.weights_of_cached(without)]
+    }
+
+    /// Kernel arguments that give the weights of edges alone.
+    pub(crate) fn edge_weights<'a>(&'a self, without: Option<&'a Without>) -> [Argument<'a>; 2] {
+        [self.weights.as_ref().into(), self.weights_of_cached(without)]
+    }
+
+    fn weights_of_cached<'a>(&'a self, without: Option<&'a Without>) -> Argument<'a> {
+        match without {
+            Some(without) => without.weight_parts.as_ref().into(),
+            None => self.cached_weights.as_ref().into(),
+        }
+    }
+
+    /// Number of parts of the cached rows, one per device that has any.
+    pub(crate) fn num_parts(&self) -> usize {
+        self.cached.as_ref().map_or(0, |cached| cached.parts().len())
     }
 
     /// Bytes of its device buffers, unused capacity included.

@@ -7,8 +7,8 @@ morphgl_cuda::kernels! {
     /// The kernels, loaded on a device.
     pub(crate) struct Kernels {
         SAMPLE = "kernels/sample.cu" {
-            sample_nodes, sample_locate, sample_row_sums, sample_row_offsets, sample_order_count,
-            sample_order_scan, sample_order_place, sample_pick, sample_take_all, sample_read,
+            sample_nodes, sample_locate, sample_add_part, sample_leave_out, sample_row_sums, sample_row_offsets,
+            sample_order_count, sample_order_scan, sample_order_place, sample_pick, sample_take_all, sample_read,
             sample_firsts, sample_relabel, sample_indices, sample_count,
             sample_given, sample_divide, sample_renumber,
         }

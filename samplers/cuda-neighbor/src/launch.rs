@@ -9,6 +9,7 @@ use morphgl_registry::Result;
 use crate::bounds::HopBounds;
 use crate::graph::Column;
 use crate::kernels::{BLOCK, Kernels, SizeIndices, Table};
+use crate::pairs::Without;
 use crate::shared::Shared;
 
 /// Maximum blocks of a scan.
@@ -174,12 +175,13 @@ impl<'a> Launch<'a> {
         (bounds, sizes, fanout): (&HopBounds, SizeIndices, u32),
         counts: &Buffer<u64>,
         (start, len): (&Buffer<u64>, &Buffer<u32>),
-        positive: &Buffer<u32>,
+        (positive, without): (&Buffer<u32>, Option<&Without>),
     ) -> Result<()> {
         check_len(positive, bounds.rows);
+        let [weights, cached_weights] = self.shared.graph.edge_weights(without);
         let arguments = [
-            self.shared.graph.weights.as_ref().into(),
-            self.shared.graph.cached_weights.as_ref().into(),
+            weights,
+            cached_weights,
             start.into(),
             len.into(),
             counts.into(),

@@ -12,6 +12,7 @@ mod launch;
 mod lists;
 mod options;
 mod order;
+mod pairs;
 mod presample;
 mod sampler;
 mod scratch;
@@ -33,7 +34,8 @@ pub const NEIGHBOR: Description = describe(
     "Neighbor",
     "samples k hops of neighbours on a CUDA device, of a graph in its memory, in the host's or in both",
     Build::Batching(|context| Ok(Box::new(CudaSampler::neighbor(context)?))),
-);
+)
+.taking_pairs();
 
 /// ShaDow sampling, `Batching_CUDA+PCIe_Shadow`.
 pub const SHADOW: Description = describe(
@@ -41,7 +43,8 @@ pub const SHADOW: Description = describe(
     "samples ShaDow subgraphs on a CUDA device: all edges among the nodes of a few hops",
     Build::Batching(|context| Ok(Box::new(CudaSampler::shadow(context)?))),
 )
-.sampling(&[SamplingSpec::SHADOW]);
+.sampling(&[SamplingSpec::SHADOW])
+.taking_pairs();
 
 /// Random walks, `Batching_CUDA+PCIe_Walk`.
 pub const WALK: Description = describe(

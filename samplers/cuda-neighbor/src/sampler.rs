@@ -5,17 +5,17 @@ use std::time::Instant;
 
 use morphgl_cuda::{Device, Mapped, Order, Stream, peers};
 use morphgl_hotness::{CachePolicy, Hotness, PolicyKind};
-use morphgl_registry::{Batching, BatchingContext, BatchingWorker, CacheCurve, Error, GivenNodes, Result};
-use morphgl_sampler_core::check_settings;
+use morphgl_registry::{Batching, BatchingContext, BatchingWorker, CacheCurve, Error, GivenNodes, Result, SeedSet};
+use morphgl_sampler_core::{check_given, check_settings};
 
-use crate::bounds::Degrees;
 use crate::cache::{CsrRows, select_spread};
 use crate::graph::{self, Graph};
 use crate::kind::{Blocks, Kind};
 use crate::lists::CachedLists;
 use crate::options::{Options, Request};
+use crate::pairs::PairSource;
 use crate::presample::presample;
-use crate::shared::Shared;
+use crate::shared::{Shared, Sources};
 use crate::worker::Worker;
 use crate::{TopologyPlacement, lists, select_rows, slope};
 
@@ -24,6 +24,7 @@ use crate::{TopologyPlacement, lists, select_rows, slope};
 pub struct CudaSampler {
     shared: Arc<Shared>,
     options: Options,
+    seeds: SeedSet,
 }
 
 impl CudaSampler {
@@ -91,22 +92,24 @@ impl CudaSampler {
         let topology = &context.dataset.topology;
         check_settings(topology, &context.seeds, &context.settings)?;
         let kind = Kind::of(&context.settings)?;
-        if context.seeds.pairs().is_some() {
-            let cure = "sample them on the CPU";
+        if context.seeds.pairs().is_some() && kind.walks().is_some() {
+            let cure = "sample them on the CPU, or by neighbor or shadow";
             return Err(Error::setting(kind.key, format!("it does not take pairs of nodes as seeds; {cure}")));
         }
         let options = Options::read(&kind, &context.options)?;
         let device = Device::open(&context.place, &kind.key)?;
         let stream = Stream::new(&device, false)?;
         let degrees = Arc::new(kind.degrees(topology));
+        let pairs = context.seeds.pairs().map(|seeds| PairSource::new(context, seeds).map(Arc::new)).transpose()?;
+        let sources = Sources { kind: &kind, degrees: &degrees, pairs: pairs.as_ref() };
         // A graph with a given hotness is not shared with other operators.
-        let make = || place(context, &stream, &options, (&kind, &degrees), hotness);
+        let make = || place(context, &stream, &options, sources, hotness);
         let graph = match hotness {
             Some(_) => Arc::new(make()?),
             None => graph::shared(&device, topology, &Request::of(&options), make)?,
         };
         let sharing = |by_page| {
-            let shared = Shared::new(context, &device, &options, (Arc::clone(&graph), &kind, &degrees), by_page)?;
+            let shared = Shared::new(context, &device, &options, (Arc::clone(&graph), sources), by_page)?;
             shared.check_memory(options.in_flight)?;
             Ok(Arc::new(shared))
         };
@@ -124,7 +127,7 @@ impl CudaSampler {
                 *graph.by_page.get_or_init(|| by_page < by_node)
             }
         };
-        Ok(Self { shared: sharing(by_page)?, options })
+        Ok(Self { shared: sharing(by_page)?, options, seeds: context.seeds.clone() })
     }
 
     /// Pre-samples `epochs` epochs on the device: accesses of features and of rows, per epoch.
@@ -175,10 +178,11 @@ fn place(
     context: &BatchingContext,
     stream: &Stream,
     options: &Options,
-    (kind, degrees): (&Kind, &Arc<Degrees>),
+    sources: Sources<'_>,
     hotness: Option<&[f32]>,
 ) -> Result<Graph> {
     let (start, topology, device) = (Instant::now(), &context.dataset.topology, stream.device());
+    let kind = sources.kind;
     let request = Request::of(options);
     let graph = |on_device, lists| Graph::new(stream, topology, on_device, lists, request.clone());
     let budget = match options.topology_bytes {
@@ -219,7 +223,7 @@ fn place(
             let mut select = || {
                 let hotness = match hotness {
                     Some(hotness) => hotness.into(),
-                    None => rank(context, device, options, &on_host, (kind, degrees))?,
+                    None => rank(context, device, options, &on_host, sources)?,
                 };
                 let rows = CsrRows { topology, hotness: &hotness, hops: &reads, num_devices };
                 let selected = match num_devices {
@@ -248,7 +252,7 @@ fn place(
             if let Some(hotness) = ranked.filter(|_| is_planned) {
                 let rows = CsrRows { topology, hotness: &hotness, hops: &reads, num_devices };
                 let timed = |graph| {
-                    let shared = Arc::new(Shared::new(context, device, options, (graph, kind, degrees), false)?);
+                    let shared = Arc::new(Shared::new(context, device, options, (graph, sources), false)?);
                     slope::batch_seconds(&shared)
                 };
                 let graph = Arc::new(cached);
@@ -276,9 +280,9 @@ fn rank(
     device: &Device,
     options: &Options,
     on_host: &Arc<Graph>,
-    (kind, degrees): (&Kind, &Arc<Degrees>),
+    sources: Sources<'_>,
 ) -> Result<Arc<[f32]>> {
-    let (topology, settings) = (&context.dataset.topology, &context.settings);
+    let (topology, settings, kind) = (&context.dataset.topology, &context.settings, sources.kind);
     let epochs = match options.cache {
         CachePolicy::By(PolicyKind::PreSample { epochs }) => epochs.get(),
         CachePolicy::By(policy) => {
@@ -293,7 +297,7 @@ fn rank(
         }
         _ => options.presample_epochs,
     };
-    let shared = Arc::new(Shared::new(context, device, options, (Arc::clone(on_host), kind, degrees), false)?);
+    let shared = Arc::new(Shared::new(context, device, options, (Arc::clone(on_host), sources), false)?);
     Ok(presample(&shared, epochs, options.presample_batches)?.rows)
 }
 
@@ -320,6 +324,7 @@ impl Batching for CudaSampler {
         threads: usize,
         given: &Arc<dyn GivenNodes>,
     ) -> Option<Result<Box<dyn BatchingWorker>>> {
-        matches!(self.shared.kind.blocks, Blocks::Hops).then(|| self.start(threads, Some(Arc::clone(given))))
+        let start = || check_given(&self.seeds).and_then(|()| self.start(threads, Some(Arc::clone(given))));
+        matches!(self.shared.kind.blocks, Blocks::Hops).then(start)
     }
 }

@@ -13,6 +13,7 @@ use crate::kernels::Kernels;
 use crate::kind::{Blocks, Kind};
 use crate::options::Options;
 use crate::order::Orders;
+use crate::pairs::PairSource;
 
 /// Minimum default of `hop_bytes`.
 const MIN_HOP_BYTES: u64 = 64 << 20;
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     /// Seed of all randomness.
     pub(crate) seed: u64,
     pub(crate) orders: Orders,
+    /// The pairs, where the seeds are pairs.
+    pub(crate) pairs: Option<Arc<PairSource>>,
     /// Lines of host memory in flight.
     lines: u32,
     /// The order of pages of lists on the host, where they are read in it.
@@ -42,6 +45,14 @@ pub(crate) struct Shared {
 pub(crate) struct ListOrder {
     pub(crate) pages: PageOrder,
     min_reads: usize,
+}
+
+/// What an operator samples by, in each of the graphs that it tries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sources<'a> {
+    pub(crate) kind: &'a Kind,
+    pub(crate) degrees: &'a Arc<Degrees>,
+    pub(crate) pairs: Option<&'a Arc<PairSource>>,
 }
 
 /// Sizes reachable without a query by the host: up to the last hop, or to the first one with too large a bound.
@@ -58,7 +69,7 @@ impl Shared {
         context: &BatchingContext,
         device: &Device,
         options: &Options,
-        (graph, kind, degrees): (Arc<Graph>, &Kind, &Arc<Degrees>),
+        (graph, Sources { kind, degrees, pairs }): (Arc<Graph>, Sources<'_>),
         by_page: bool,
     ) -> Result<Self> {
         let settings = &context.settings;
@@ -83,6 +94,7 @@ impl Shared {
             kind: kind.clone(),
             batch_size: settings.batch_size,
             seed: settings.seed,
+            pairs: pairs.cloned(),
             orders: Orders::new(context.seeds.clone(), &context.dataset, shuffle),
             hop_bytes: options.hop_bytes.unwrap_or((properties.memory_bytes / 256).max(MIN_HOP_BYTES)),
         })
@@ -98,7 +110,7 @@ impl Shared {
     }
 
     pub(crate) fn num_batches(&self) -> usize {
-        self.orders.len().div_ceil(self.batch_size)
+        self.pairs.as_ref().map_or(self.orders.len(), |pairs| pairs.len()).div_ceil(self.batch_size)
     }
 
     /// Positions of a share's seeds in the epoch's order.
@@ -156,8 +168,12 @@ impl Shared {
 
     /// Bounds of a hop that expands the seeds.
     pub(crate) fn of_seeds(&self, fanout: Fanout) -> HopBounds {
-        let seeds = self.batch_size.min(self.orders.len()) as u64;
-        self.degrees.first_hop(seeds, self.orders.num_repeats() as u64, fanout)
+        let (seeds, repeats) = match &self.pairs {
+            // Of pairs each seed occurs once.
+            Some(pairs) => (pairs.max_seeds(self.batch_size), 0),
+            None => (self.batch_size.min(self.orders.len()) as u64, self.orders.num_repeats() as u64),
+        };
+        self.degrees.first_hop(seeds, repeats, fanout)
     }
 
     /// `bounds`, which are those of hop `hop`, and the bounds of all later hops.

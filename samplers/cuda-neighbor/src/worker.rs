@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use morphgl_cuda::{Buffer, CudaBatch, CudaTargets, LastUse, PageOrder, Pinned, Stream, pending};
+use morphgl_cuda::{Buffer, CudaBatch, CudaPairs, CudaTargets, Event, LastUse, PageOrder, Pinned, Stream, pending};
 use morphgl_registry::{BatchId, BatchingWorker, Expansion, Fanout, GivenNodes, Handle, MiniBatch, Result};
 
 use crate::arrays::{BoundedBlock, HopArrays, grow, with_len};
@@ -12,6 +12,8 @@ use crate::expand::HopLaunch;
 use crate::given::{GivenLists, LastButOne, NUM_COUNTS};
 use crate::kernels::{Draws, GROUP, SizeIndices};
 use crate::launch::{Launch, check_len, large_scratch};
+use crate::order::Order;
+use crate::pairs::{DrawnPairs, PairDraws};
 use crate::scratch::{Scratch, raise};
 use crate::shadow::induce;
 use crate::shared::{Reach, Shared};
@@ -42,6 +44,7 @@ pub(crate) struct Worker {
     next: usize,
     /// The nodes that it leaves unexpanded.
     given: Option<GivenLists>,
+    pairs: PairDraws,
 }
 
 impl Worker {
@@ -61,7 +64,7 @@ impl Worker {
         let scratch: Vec<Scratch> =
             (0..in_flight).map(|_| Scratch::new(&shared.device, hops, more)).collect::<Result<_>>()?;
         scratch.iter().try_for_each(|scratch| scratch.stream.wait(&shared.graph.ready))?;
-        Ok(Self { shared: Arc::clone(shared), scratch, next: 0, given })
+        Ok(Self { shared: Arc::clone(shared), scratch, next: 0, given, pairs: PairDraws::default() })
     }
 
     pub(crate) fn stream(&self) -> &Stream {
@@ -77,7 +80,8 @@ impl Worker {
     ) -> Result<Handle<MiniBatch>> {
         let current = self.next;
         self.next = (current + 1) % self.scratch.len();
-        make(&self.shared, &mut self.scratch[current], id, share, (counters, self.given.as_mut()))
+        let Self { shared, scratch, given, pairs, .. } = self;
+        make(shared, (&mut scratch[current], pairs), id, share, (counters, given.as_mut()))
     }
 }
 
@@ -103,18 +107,15 @@ impl BatchingWorker for Worker {
 
 fn make(
     shared: &Shared,
-    scratch: &mut Scratch,
+    (scratch, draws): (&mut Scratch, &mut PairDraws),
     id: BatchId,
     share: Range<usize>,
     (counters, mut given): (Option<&Counters>, Option<&mut GivenLists>),
 ) -> Result<Handle<MiniBatch>> {
-    let seeds = shared.seeds(id, share)?;
     let (fanouts, walks, subgraphs) = (&shared.kind.hops.fanouts.0, shared.kind.walks(), shared.kind.subgraphs());
     let weighted = shared.kind.weighted();
     let hops = fanouts.len() as u32;
-    let order = shared.orders.get(id.epoch, &scratch.stream)?;
-    let start = scratch.stream.record(true)?;
-    scratch.stream.wait(&order.ready)?;
+    let (seeds, start) = seeds(shared, scratch, draws, id, share)?;
 
     let mut bounds = shared.first_hop();
     let reach = shared.reach(id, 0, bounds, false)?;
@@ -124,8 +125,10 @@ fn make(
     scratch.empty_table()?;
     grow_nodes(shared, scratch, reach, 0)?;
     let launch = Launch { shared, stream: &scratch.stream };
-    let slice = (&order.nodes, seeds.start as u64, seeds.len() as u32);
-    launch.seeds(slice, &nodes, Some(&scratch.counts), &scratch.table)?;
+    if let Some(without) = &scratch.without {
+        launch.add_part(without)?;
+    }
+    launch.seeds(seeds.slice(), &nodes, Some(&scratch.counts), &scratch.table)?;
 
     let mut blocks: Vec<BoundedBlock> = Vec::with_capacity(fanouts.len());
     // Bounds of the hop before.
@@ -148,11 +151,16 @@ fn make(
         let mut arrays = scratch.hop.take().map_or_else(|| HopArrays::empty(&scratch.stream), Ok)?;
         arrays.grow_rows(&scratch.stream, rows)?;
         {
-            let Scratch { counts, start, len, key, positive, sums, .. } = &*scratch;
+            let Scratch { counts, start, len, key, positive, sums, without, .. } = &*scratch;
             let launch = Launch { shared, stream: &scratch.stream };
-            launch.locate(&nodes, (counts, previous, hop as u32, bounds.rows), Some((start, len, key)), &degrees)?;
+            let (of, to) = ((counts, previous, hop as u32, bounds.rows), Some((start, len, key)));
+            launch.locate(&nodes, of, to, &degrees)?;
+            if let Some(without) = without {
+                launch.leave_edges_out(without, &nodes, of, to, &degrees)?;
+            }
             if weighted {
-                launch.count_positive((&bounds, sizes, limit), counts, (start, len), positive)?;
+                let lost = (positive, without.as_ref());
+                launch.count_positive((&bounds, sizes, limit), counts, (start, len), lost)?;
             }
             let lens = if weighted { positive } else { len };
             if walks.is_none() {
@@ -214,11 +222,15 @@ fn make(
     // The hop farthest from the seeds comes first.
     blocks.reverse();
     {
-        let Scratch { stream, counts, start, len, key, .. } = &*scratch;
+        let Scratch { stream, counts, start, len, key, without, .. } = &*scratch;
         let launch = Launch { shared, stream };
         // A subgraph reads the rows of the last nodes, too.
         let rows = subgraphs.map(|_| (start, len, key));
-        launch.locate(&nodes, (counts, hops as i32 - 1, hops, bounds.nodes), rows, &degrees)?;
+        let of = (counts, hops as i32 - 1, hops, bounds.nodes);
+        launch.locate(&nodes, of, rows, &degrees)?;
+        if let Some(without) = without {
+            launch.leave_edges_out(without, &nodes, of, rows, &degrees)?;
+        }
         if let Some(counters) = counters {
             let all = (counts, -1, hops, bounds.nodes);
             launch.count(&nodes, None, all, &counters.nodes)?;
@@ -232,15 +244,8 @@ fn make(
     }
     let stream = &scratch.stream;
     let num_seeds = seeds.len();
-    let mut labels = Buffer::new(stream, if order.labels.is_empty() { 0 } else { num_seeds })?;
-    if !order.labels.is_empty() {
-        stream.copy(&order.labels, seeds.clone(), &mut labels, 0)?;
-    }
-    let width = order.targets.width;
-    let mut targets = CudaTargets { width, values: Buffer::new(stream, width * num_seeds)? };
-    if width > 0 {
-        stream.copy(&order.targets.values, seeds.start * width..seeds.end * width, &mut targets.values, 0)?;
-    }
+    let (labels, targets) = seeds.labels(stream)?;
+    let pairs = seeds.pairs();
     let mut counts = Pinned::new(stream.device(), scratch.counts.len())?;
     stream.copy(&scratch.counts, 0..counts.len(), &mut counts, 0)?;
     let ready = stream.record(false)?;
@@ -259,7 +264,7 @@ fn make(
             given: left_out.and_then(|part| part.with(&counts)),
             labels,
             targets,
-            pairs: None,
+            pairs,
             last_use: LastUse::default(),
         };
         // Memory is then reused without waiting for the stream's later work.
@@ -270,6 +275,77 @@ fn make(
         }
         Ok(batch.into_batch())
     }))
+}
+
+/// The seeds of a mini-batch.
+enum Seeds {
+    /// Those at these positions of an epoch's order.
+    Nodes(Arc<Order>, Range<usize>),
+    /// The ends of pairs.
+    Pairs(DrawnPairs),
+}
+
+/// The seeds of a share of a mini-batch, for the stream of `scratch`, and an event before its work; of pairs, which the host draws after
+/// the event, also the rows that lose edges.
+fn seeds(
+    shared: &Shared,
+    scratch: &mut Scratch,
+    draws: &mut PairDraws,
+    id: BatchId,
+    share: Range<usize>,
+) -> Result<(Seeds, Event)> {
+    if let Some(source) = &shared.pairs {
+        let start = scratch.stream.record(true)?;
+        let (drawn, without) = draws.draw((source, &shared.graph), &scratch.stream, id, share)?;
+        scratch.without = without;
+        return Ok((Seeds::Pairs(drawn), start));
+    }
+    let positions = shared.seeds(id, share)?;
+    let order = shared.orders.get(id.epoch, &scratch.stream)?;
+    let start = scratch.stream.record(true)?;
+    scratch.stream.wait(&order.ready)?;
+    Ok((Seeds::Nodes(order, positions), start))
+}
+
+impl Seeds {
+    fn len(&self) -> usize {
+        match self {
+            Seeds::Nodes(_, positions) => positions.len(),
+            Seeds::Pairs(drawn) => drawn.seeds.len(),
+        }
+    }
+
+    /// A list, the position of the first one there, and their number.
+    fn slice(&self) -> (&Buffer<u32>, u64, u32) {
+        match self {
+            Seeds::Nodes(order, positions) => (&order.nodes, positions.start as u64, positions.len() as u32),
+            Seeds::Pairs(drawn) => (&drawn.seeds, 0, drawn.seeds.len() as u32),
+        }
+    }
+
+    /// Copies of their labels and targets; of pairs none.
+    fn labels(&self, stream: &Stream) -> Result<(Buffer<i32>, CudaTargets)> {
+        let Seeds::Nodes(order, seeds) = self else {
+            return Ok((Buffer::new(stream, 0)?, CudaTargets { width: 0, values: Buffer::new(stream, 0)? }));
+        };
+        let mut labels = Buffer::new(stream, if order.labels.is_empty() { 0 } else { seeds.len() })?;
+        if !order.labels.is_empty() {
+            stream.copy(&order.labels, seeds.clone(), &mut labels, 0)?;
+        }
+        let width = order.targets.width;
+        let mut targets = CudaTargets { width, values: Buffer::new(stream, width * seeds.len())? };
+        if width > 0 {
+            stream.copy(&order.targets.values, seeds.start * width..seeds.end * width, &mut targets.values, 0)?;
+        }
+        Ok((labels, targets))
+    }
+
+    fn pairs(self) -> Option<CudaPairs> {
+        match self {
+            Seeds::Nodes(..) => None,
+            Seeds::Pairs(drawn) => Some(drawn.pairs),
+        }
+    }
 }
 
 /// Puts the rows that a hop expands in the order of the pages of their lists.

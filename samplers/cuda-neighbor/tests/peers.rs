@@ -9,7 +9,7 @@ use common::{expected, host};
 use morphgl_batching_cuda_neighbor::{CudaSampler, NEIGHBOR, TopologyPlacement};
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_cuda::{Device, accelerators};
-use morphgl_registry::{BatchId, Batching, Machine, Pick, Place, Sampling, ShadowSettings, WalkSettings};
+use morphgl_registry::{BatchId, Batching, Machine, PairSettings, Pick, Place, Sampling, ShadowSettings, WalkSettings};
 use serde_json::{Value, json};
 
 #[test]
@@ -111,8 +111,13 @@ fn lists() {
     // Subgraphs and walks read lists on every device, too.
     let hops = Case::new(graphs::random(900, 200, false));
     let shadow = ShadowSettings { hops: hops.settings.sampling.hops().expect("fanouts").clone(), layers: 2 };
-    for sampling in [Sampling::Shadow(shadow), Sampling::Walk(WalkSettings::of_layers(2))] {
-        let case = hops.with(|s| s.sampling = sampling);
+    let pairs: Vec<[u32; 2]> = (0..300).map(|v| [7 * v % 900, v % 5]).collect();
+    for case in [
+        hops.with(|s| s.sampling = Sampling::Shadow(shadow)),
+        hops.with(|s| s.sampling = Sampling::Walk(WalkSettings::of_layers(2))),
+        // The rows that lose edges are one more part.
+        hops.with(|s| s.batch_size = 100).of_pairs(&pairs, PairSettings::default()),
+    ] {
         let bytes = 12 * 900 + 4 * case.dataset.topology.num_edges() / 5;
         let options = json!({"topology": "cached", "topology_bytes": bytes, "peers": "all", "cache": "in-degree"});
         let samplers: Vec<CudaSampler> = places.iter().map(|place| sampler(&case, place, &options)).collect();

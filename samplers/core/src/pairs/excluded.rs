@@ -138,6 +138,11 @@ impl Excluded {
         self.rows.len()
     }
 
+    /// The rows that lose edges with their nodes, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, ExcludedRow<'_>)> {
+        self.rows.iter().enumerate().map(|(index, row)| (row.node, self.row(index)))
+    }
+
     /// Index of a node's row among those that lose edges.
     #[inline]
     pub fn find(&self, node: u32) -> Option<usize> {

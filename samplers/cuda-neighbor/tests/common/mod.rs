@@ -74,8 +74,15 @@ pub(crate) fn check_given(case: &Case, options: Value, given: impl Fn(u32) -> bo
 /// The case on the graph in another order, with draw keys: the same mini-batches but for the numbers of the nodes.
 pub(crate) fn reordered(case: &Case) -> Case {
     let (dataset, new_of_old) = graphs::reordered(&case.dataset);
-    let seeds: Vec<u32> = case.seeds.nodes().iter().map(|&v| new_of_old[v as usize]).collect();
-    Case { dataset: Arc::new(dataset), ..case.clone() }.of(&seeds)
+    let reordered = Case { dataset: Arc::new(dataset), ..case.clone() };
+    let new = |&v: &u32| new_of_old[v as usize];
+    match case.seeds.pairs() {
+        None => reordered.of(&case.seeds.nodes().iter().map(new).collect::<Vec<_>>()),
+        Some(pairs) => {
+            let ends: Vec<[u32; 2]> = pairs.ends().iter().map(|[a, b]| [new(a), new(b)]).collect();
+            reordered.of_pairs(&ends, *pairs.settings())
+        }
+    }
 }
 
 /// Options of all placements of the topology, for the graph of `case`, and both orders of lists on the host, where the kind has them.
