@@ -26,7 +26,7 @@ use morphgl_graph_store::Dataset;
 pub use self::hit_rates::{Counted, Sampled};
 pub use self::measure::Measured;
 pub use self::options::{
-    BatchOptions, DataOptions, LimitOptions, ModelOptions, OptimizerOptions, PlanChoice, PlanningOptions,
+    BatchOptions, DataOptions, LimitOptions, ModelOptions, OptimizerOptions, PairOptions, PlanChoice, PlanningOptions,
     SessionConfig, StalenessOptions, TaskOptions, TrainingOptions,
 };
 pub use self::run::RunResult;

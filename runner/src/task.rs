@@ -158,6 +158,11 @@ pub(crate) fn check(dataset: &Dataset, at: &str, config: &JobConfig) -> anyhow::
     Ok(())
 }
 
+/// The dataset as the task learns from it: [`with_pairs`] of links, else as it is.
+pub(crate) fn dataset_for(task: Task, dataset: Arc<Dataset>, context: &RunContext) -> anyhow::Result<Arc<Dataset>> {
+    if task == Task::Link { with_pairs(dataset, context) } else { Ok(dataset) }
+}
+
 /// The dataset as links are learned from it: training pairs listed once, and random features where it has none.
 pub(crate) fn with_pairs(dataset: Arc<Dataset>, context: &RunContext) -> anyhow::Result<Arc<Dataset>> {
     let mut own = (*dataset).clone();

@@ -66,6 +66,35 @@ fn sample() {
 }
 
 #[test]
+fn pairs() {
+    let bench = Bench::new();
+    bench.small();
+    let edges = bench.json(&["info", "small"])["num_edges"].as_u64().expect("a number");
+    let link = [&BATCHES[..], &["--task", "link", "--negatives", "3", "--repeats", "2"]].concat();
+    // An undirected edge is one pair.
+    let batches = edges / 2 / 32;
+    let json = measure(&bench, "sample", "batches/s", &link);
+    let made = json["batches"].as_u64().expect("a number");
+    assert!((batches..=batches + 1).contains(&made), "{made} of {batches}");
+    assert_eq!((&json["pairs"]["negatives"], &json["pairs"]["exclude"]), (&3.into(), &true.into()), "{json:#}");
+    assert!(measure(&bench, "sample", "batches/s", &[&BATCHES[..], &["--repeats", "2"]].concat())["pairs"].is_null());
+    // Negatives of their own are further seeds.
+    let one = [&BATCHES[..], &["--task", "link", "--repeats", "2"]].concat();
+    let nodes = |json: &Value| json["input_nodes_per_batch"].as_f64().expect("a number");
+    assert!(nodes(&measure(&bench, "prepare", "batches/s", &one)) < nodes(&json));
+    let json = measure(&bench, "step", "ms/step", &[&link[..], &["--embedding", "16"]].concat());
+    assert_eq!(
+        (&json["pairs"]["negatives"], &json["params"]),
+        (&3.into(), &(8 * 256 * 2 + 256 + 256 * 16 * 2 + 16).into())
+    );
+    let short = [&link[..], &["--profile-seconds", "0.2", "--batches", "2"]].concat();
+    let json = measure(&bench, "epoch", "s/epoch", &short);
+    assert_eq!((&json["batches"], &json["pairs"]["negatives"]), (&2.into(), &3.into()), "{json:#}");
+    bench.misused(&["bench", "sample", "small", "--negatives", "2"], &["--negatives", "--task link"]);
+    bench.misused(&["bench", "sample", "small", "--task", "link", "--negatives", "0"], &["--negatives 0"]);
+}
+
+#[test]
 fn samples_do_not_depend_on_threads() {
     let bench = Bench::new();
     bench.small();

@@ -101,10 +101,7 @@ impl<'a> Planned<'a> {
                 format!("the dataset is left on disk, and beside the program's {program} nothing is left to read it");
             return Err(self.too_little_to_open(memory, &why, &batch));
         }
-        let dataset = match self.options.model.task.task {
-            Task::Link => task::with_pairs(dataset, context)?,
-            _ => dataset,
-        };
+        let dataset = task::dataset_for(self.options.model.task.task, dataset, context)?;
         let config = config(&dataset, &self.options.model, &batch)?;
         let (cache, cache_bytes) =
             self.options.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));

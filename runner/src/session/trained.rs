@@ -126,10 +126,8 @@ impl Trained {
         let schema = file.schema(&spec)?;
         let parameters = file.parameters(&spec)?;
         let source = Source::of(&options.data, given.as_ref());
-        let (mut dataset, disk_bytes) = source.open_within(memory, options.batch.batching.as_ref(), context)?;
-        if spec.task == Task::Link {
-            dataset = task::with_pairs(dataset, context)?;
-        }
+        let (dataset, disk_bytes) = source.open_within(memory, options.batch.batching.as_ref(), context)?;
+        let mut dataset = task::dataset_for(spec.task, dataset, context)?;
         let fitting = fit(&spec, &schema, &dataset, context)?;
         if let [first, ..] = &fitting.unknown_classes[..] {
             let (class, count) = (excerpt(first, 60), fitting.unknown_classes.len());

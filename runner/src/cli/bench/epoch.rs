@@ -12,6 +12,7 @@ use super::{source, timed};
 use crate::cli::show::Show;
 use crate::session::PlanningOptions;
 use crate::session::measure::{self, Measured, Planned, Wanted};
+use crate::task::dataset_for;
 use crate::{Event, Executor, ExecutorSettings, RunContext, median};
 
 #[derive(Debug, Parser)]
@@ -28,7 +29,7 @@ pub(super) struct Args {
     /// Epochs measured; the median counts
     #[arg(help_heading = "Measurement", long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
-    /// Mini-batches of an epoch, of an even choice among the training nodes [default: all]
+    /// Mini-batches of an epoch, of an even choice among the training nodes or pairs [default: all]
     #[arg(help_heading = "Measurement", long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     batches: Option<u32>,
 }
@@ -38,10 +39,10 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
     let model = args.planned.model.with_peers_defaults();
     model.check(planned.batch)?;
     let batch = planned.batch.resolve(context)?;
-    let mut dataset = planned.source.open(context)?;
+    let mut dataset = dataset_for(model.task.task, planned.source.open(context)?, context)?;
     let config = measure::config(&dataset, &model, &batch)?;
     if let Some(batches) = args.batches {
-        keep_training_nodes(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));
+        keep_examples(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));
     }
     let wanted = Wanted { epochs: Some(args.repeats), ..Wanted::default() };
     let measured = planned.measure(context, &dataset, config.clone(), wanted)?;
@@ -75,7 +76,7 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
         "profile_s": profile.seconds, "step_s": timed.map(|_, r| r.busy.training),
         "waited_s": timed.map(|_, r| r.trainer_waited), "loss": timed.map(|_, r| r.score.loss()),
     });
-    let settings = source::settings_in_words(&config.sampler);
+    let settings = source::settings_in_words(&config);
     Ok(Measurement {
         what: "epoch",
         data: dataset.name.clone(),
@@ -88,17 +89,21 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
             share.keys.training, model.kind, model.hidden
         ),
         load: timed.load,
-        fields: vec![fields, source::settings(&config.sampler)],
+        fields: vec![fields, source::settings(&config)],
     })
 }
 
-/// Keeps `count` training nodes, evenly spaced.
-fn keep_training_nodes(dataset: &mut Arc<Dataset>, count: u64) {
+/// Keeps `count` training nodes and as many training pairs, evenly spaced.
+fn keep_examples(dataset: &mut Arc<Dataset>, count: u64) {
     let dataset = Arc::get_mut(dataset).expect("the caller opened it and has the only reference");
+    let kept = |all: usize| (0..count).map(move |i| (i * all as u64 / count) as usize);
     let train = &dataset.splits.train;
-    let all = train.len() as u64;
-    if count < all {
-        let kept: Vec<u32> = (0..count).map(|i| train[(i * all / count) as usize]).collect();
-        dataset.splits.train = kept.into();
+    if count < train.len() as u64 {
+        dataset.splits.train = kept(train.len()).map(|i| train[i]).collect::<Vec<_>>().into();
+    }
+    if dataset.edges.train.is_some() && count < dataset.train_pairs().len() as u64 {
+        let pairs = dataset.train_pairs();
+        let pairs: Vec<_> = kept(pairs.len()).flat_map(|i| pairs[i]).collect();
+        dataset.edges.train = Some(pairs.into());
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn run(args: &SourceArgs, context: &RunContext, show: Show) -> Result
                 "variant": variant, "dtype": dtype.to_string(), "row_bytes": row_bytes, "batches": batches.len(),
                 "rows_per_batch": rows as f64 / batches.len().max(1) as f64, "rows_per_s": median(&rows_per_s),
             }),
-            source::settings(&source.config.sampler),
+            source::settings(&source.config),
         ],
         settings: format!("{variant}, rows of {dim} {dtype}, into reused memory"),
         other_units: vec![("rows/s", rows_per_s)],

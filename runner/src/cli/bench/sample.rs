@@ -16,7 +16,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   morphgl bench sample
   morphgl bench sample products --threads 4 --batches 24
   morphgl bench sample products --expansion new        as PyG expands
-  morphgl bench sample products --within               all threads on one mini-batch at a time";
+  morphgl bench sample products --within               all threads on one mini-batch at a time
+  morphgl bench sample products --task link --negatives 5 --fanouts 15,10    mini-batches of pairs";
 
 /// A worker and the mini-batch whose memory it reuses.
 type Worker = (Box<dyn BatchingWorker>, Option<MiniBatch>);

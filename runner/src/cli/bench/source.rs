@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use morphgl_graph_store::Dataset;
-use morphgl_model_core::{ModelKind, ModelSpec};
-use morphgl_registry::{BatchId, Batching, MiniBatch, Phase, Route, SamplerSettings};
+use morphgl_model_core::{ModelKind, ModelSpec, Task};
+use morphgl_registry::{BatchId, Batching, MiniBatch, Phase, Route};
 use serde_json::{Value, json};
 
 use super::measurement::Measurement;
 use super::{Amount, Timed, timed};
+use crate::build::job_routes;
 use crate::cli::show::Show;
 use crate::session::options::batch::MiniBatches;
-use crate::session::{BatchOptions, DataOptions, data};
-use crate::{JobConfig, OperatorBuilder, RunContext, Stop, TrainingSpec, median, routes};
+use crate::session::{BatchOptions, DataOptions, PairOptions, data};
+use crate::task::dataset_for;
+use crate::{JobConfig, OperatorBuilder, RunContext, Stop, TrainingSpec, median};
 
 /// The options of a measurement of batching, without a model.
 #[derive(Debug, clap::Args)]
@@ -23,6 +25,11 @@ pub(super) struct SourceArgs {
     data: DataOptions,
     #[command(flatten)]
     batch: BatchOptions,
+    /// What mini-batches are for: a task of nodes, or link: pairs, from the graph's edges where the dataset names none
+    #[arg(help_heading = "Task", long, default_value = "classify")]
+    task: Task,
+    #[command(flatten)]
+    pairs: PairOptions,
     #[command(flatten)]
     pub(super) amount: Amount,
     /// All threads work on one mini-batch at a time, instead of each thread on its own
@@ -41,14 +48,17 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Opens the dataset and builds the operator for its training nodes; the default fanouts are those of three layers.
+    /// Opens the dataset and builds the operator for its training nodes or pairs; the default fanouts are those of three layers.
     pub(super) fn open(args: &SourceArgs, gather: bool, context: &RunContext) -> Result<Self> {
+        args.pairs.check(args.task)?;
         let batch = MiniBatches::of(&args.batch).resolve(context)?;
-        let dataset = data::Source::of(&args.data, None).open(context)?;
+        let dataset = dataset_for(args.task, data::Source::of(&args.data, None).open(context)?, context)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
+        let model = ModelSpec { task: args.task, ..model };
         let config = batch.job(TrainingSpec { model, optimizer: Default::default() });
+        let config = JobConfig { pairs: args.pairs.of(args.task), ..config };
         let registry = context.registry();
-        let routes = routes(registry, &config.operators, config.sampler.sampling.kind())?;
+        let routes = job_routes(registry, &config)?;
         let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;
         let builder = OperatorBuilder { dataset: &dataset, config: &config, context };
         let batching = builder.batching(&route, gather && route.gathering == Phase::Batching)?;
@@ -93,9 +103,9 @@ impl Source {
                     "edges_per_s": median(&edges_per_s), "edges_per_batch": counts.mean(counts.edges),
                     "input_nodes_per_batch": counts.mean(counts.nodes),
                 }),
-                settings(&self.config.sampler),
+                settings(&self.config),
             ],
-            settings: format!("{mode}, {}", settings_in_words(&self.config.sampler)),
+            settings: format!("{mode}, {}", settings_in_words(&self.config)),
             other_units: vec![("edges/s", edges_per_s)],
         };
         Ok((measurement, timed))
@@ -151,16 +161,23 @@ impl AddAssign for BatchCounts {
     }
 }
 
-/// The sampler's settings as fields of the document.
-pub(super) fn settings(sampler: &SamplerSettings) -> Value {
-    let mut settings = serde_json::to_value(&sampler.sampling).expect("settings of numbers and words are JSON");
-    settings["batch_size"] = sampler.batch_size.into();
+/// The sampler's settings, and those of pairs, as fields of the document.
+pub(super) fn settings(config: &JobConfig) -> Value {
+    let mut settings = json!(&config.sampler.sampling);
+    settings["batch_size"] = config.sampler.batch_size.into();
+    if let Some(pairs) = config.pairs {
+        settings["pairs"] = json!(pairs);
+    }
     settings
 }
 
 /// The sampler's settings in words.
-pub(super) fn settings_in_words(sampler: &SamplerSettings) -> String {
-    format!("{}, {} seeds per mini-batch", sampler.sampling, sampler.batch_size)
+pub(super) fn settings_in_words(config: &JobConfig) -> String {
+    let (sampling, size) = (&config.sampler.sampling, config.sampler.batch_size);
+    match config.pairs {
+        Some(pairs) => format!("{sampling}, {size} pairs per mini-batch, {} negatives of each", pairs.negatives),
+        None => format!("{sampling}, {size} seeds per mini-batch"),
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::session::data::Source;
 use crate::session::measure;
 use crate::session::options::batch::MiniBatches;
 use crate::session::{BatchOptions, DataOptions, ModelOptions};
+use crate::task::dataset_for;
 use crate::{Job, RunContext, Stop, median};
 
 /// Default number of mini-batches, trained on round-robin.
@@ -28,6 +29,7 @@ const TRIALS: usize = 3;
   morphgl bench step
   morphgl bench step arxiv --model gcn --threads 4
   morphgl bench step arxiv --model gat --training Training_CPU_Burn    another operator than the fastest
+  morphgl bench step arxiv --task link --negatives 5 --fanouts 15,10   of pairs
 
 By default, hidden layers are 256 wide for GraphSAGE, GIN and MLP, 16 for GCN, 64 for GAT, of one head.
 `morphgl ops` lists the training operators; without --training the one that `morphgl train` would choose is measured: of \
@@ -48,7 +50,7 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
     let batch = MiniBatches::of(&args.batch);
     model.check(batch)?;
     let batch = batch.resolve(context)?;
-    let dataset = Source::of(&args.data, None).open(context)?;
+    let dataset = dataset_for(model.task.task, Source::of(&args.data, None).open(context)?, context)?;
     let config = measure::config(&dataset, &model, &batch)?;
     let mut job = Job::new(context, dataset, config)?;
     job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));
@@ -78,7 +80,7 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
         "input_nodes_per_batch": counts.mean(counts.nodes), "edges_per_batch": edges,
         "edges_per_s": edges / median(&values) * 1e3,
     });
-    let settings = source::settings_in_words(&job.config.sampler);
+    let settings = source::settings_in_words(&job.config);
     Ok(Measurement {
         what: "step",
         data: job.dataset.name.clone(),
@@ -88,7 +90,7 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
         values,
         settings: format!("{key}, {} of width {}, {settings}", model.kind, model.hidden),
         load: timed.load,
-        fields: vec![fields, source::settings(&job.config.sampler)],
+        fields: vec![fields, source::settings(&job.config)],
     })
 }
 

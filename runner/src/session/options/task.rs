@@ -35,6 +35,15 @@ pub struct TaskOptions {
     /// Links: length of the embeddings [default: 64]
     #[arg(long, value_name = "WIDTH")]
     pub embedding: Option<usize>,
+    /// How pairs are made.
+    #[command(flatten)]
+    pub pairs: PairOptions,
+}
+
+/// How the pairs of a mini-batch of links are made.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Task")]
+pub struct PairOptions {
     /// Links: negatives that are drawn for each pair [default: 1]
     #[arg(long, value_name = "COUNT")]
     pub negatives: Option<u32>,
@@ -67,13 +76,7 @@ impl TaskOptions {
 
     /// How pairs are made; `None` where nodes are learned.
     pub(crate) fn pairs(&self) -> Option<PairSettings> {
-        let default = PairSettings::default();
-        (self.task == Task::Link).then(|| PairSettings {
-            negatives: self.negatives.unwrap_or(default.negatives),
-            distribution: self.negative_distribution.unwrap_or(default.distribution),
-            avoid_edges: self.avoid_edges,
-            exclude: !self.keep_target_edges,
-        })
+        self.pairs.of(self.task)
     }
 
     /// The model with this task.
@@ -89,24 +92,50 @@ impl TaskOptions {
 
     /// Refuses options of links for another task, and links without negatives.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let of_links = [("decoder", self.decoder.is_some()), ("embedding", self.embedding.is_some())];
+        check_of_links(&of_links, self.task)?;
+        self.pairs.check(self.task)?;
+        if self.embedding == Some(0) {
+            return Err(Usage::error("--embedding 0: give a positive width"));
+        }
+        Ok(())
+    }
+}
+
+impl PairOptions {
+    /// The settings of pairs; `None` where nodes are learned.
+    pub(crate) fn of(&self, task: Task) -> Option<PairSettings> {
+        let default = PairSettings::default();
+        (task == Task::Link).then(|| PairSettings {
+            negatives: self.negatives.unwrap_or(default.negatives),
+            distribution: self.negative_distribution.unwrap_or(default.distribution),
+            avoid_edges: self.avoid_edges,
+            exclude: !self.keep_target_edges,
+        })
+    }
+
+    /// Refuses them for another task, and links without negatives.
+    pub(crate) fn check(&self, task: Task) -> anyhow::Result<()> {
         let of_links = [
-            ("decoder", self.decoder.is_some()),
-            ("embedding", self.embedding.is_some()),
             ("negatives", self.negatives.is_some()),
             ("negative-distribution", self.negative_distribution.is_some()),
             ("avoid-edges", self.avoid_edges),
             ("keep-target-edges", self.keep_target_edges),
         ];
-        if let Some((option, _)) = of_links.into_iter().find(|(_, given)| *given && self.task != Task::Link) {
-            let task = self.task;
-            return Err(Usage::error(format!("--{option}: the task {task} has no pairs; give --task link too")));
-        }
+        check_of_links(&of_links, task)?;
         if self.negatives == Some(0) {
             return Err(Usage::error("--negatives 0: pairs that exist are told from others; give at least 1"));
         }
-        if self.embedding == Some(0) {
-            return Err(Usage::error("--embedding 0: give a positive width"));
-        }
         Ok(())
+    }
+}
+
+/// Refuses options of links, each with whether it is given, for another task.
+fn check_of_links(options: &[(&str, bool)], task: Task) -> anyhow::Result<()> {
+    match options.iter().find(|(_, given)| *given && task != Task::Link) {
+        Some((option, _)) => {
+            Err(Usage::error(format!("--{option}: the task {task} has no pairs; give --task link too")))
+        }
+        None => Ok(()),
     }
 }
