@@ -1,5 +1,7 @@
 //! Ranks of pairs among all nodes by their embeddings, without a matrix of all scores.
 
+use std::hint::black_box;
+
 use morphgl_platform::{SimdLevel, simd_dispatch};
 use rayon::prelude::*;
 
@@ -210,6 +212,13 @@ simd_dispatch! {
     portable: count_tiles::<4, 8, false>(rows, pairs, score, panels, ranks),
 }
 
+/// Candidates above and equal to a source's own target, in each lane: sums over lanes are left to the end.
+#[derive(Clone, Copy)]
+struct Counts<const L: usize> {
+    above: [u32; L],
+    equal: [u32; L],
+}
+
 /// `R` sources and `L` targets at a time.
 #[inline(always)]
 fn count_tiles<const R: usize, const L: usize, const FUSED: bool>(
@@ -233,26 +242,28 @@ fn count_tiles<const R: usize, const L: usize, const FUSED: bool>(
         }
         own[tile][row] = sum;
     }
+    let mut counts = vec![[Counts { above: [0; L], equal: [0; L] }; R]; own.len()];
     for panel in panels.chunks_exact(LANES * dim) {
-        for ((queries, own), ranks) in queries.chunks_exact(R * dim).zip(&own).zip(ranks.chunks_mut(R)) {
+        for ((queries, own), counts) in queries.chunks_exact(R * dim).zip(&own).zip(&mut counts) {
             for from in (0..LANES).step_by(L) {
-                let (above, equal) = tile::<R, L, FUSED>(queries, &panel[from..], own);
-                for (rank, (above, equal)) in ranks.iter_mut().zip(above.into_iter().zip(equal)) {
-                    rank.above += above;
-                    rank.equal += equal;
-                }
+                tile::<R, L, FUSED>(queries, &panel[from..], own, counts);
             }
         }
     }
+    for (rank, counts) in ranks.iter_mut().zip(counts.as_flattened()) {
+        rank.above += counts.above.iter().sum::<u32>();
+        rank.equal += counts.equal.iter().sum::<u32>();
+    }
 }
 
-/// Numbers of scores of a tile above and equal to those of the sources' own targets.
+/// Counts the scores of a tile above and equal to those of the sources' own targets.
 #[inline(always)]
 fn tile<const R: usize, const L: usize, const FUSED: bool>(
     queries: &[f32],
     lanes: &[f32],
     own: &[f32; R],
-) -> ([u32; R], [u32; R]) {
+    counts: &mut [Counts<L>; R],
+) {
     let mut sums = [[0f32; L]; R];
     for (query, lanes) in queries.chunks_exact(R).zip(lanes.chunks(LANES)) {
         let query: &[f32; R] = query.try_into().expect("chunks of as many");
@@ -263,12 +274,14 @@ fn tile<const R: usize, const L: usize, const FUSED: bool>(
             }
         }
     }
-    let (mut above, mut equal) = ([0; R], [0; R]);
-    for (row, sums) in sums.iter().enumerate() {
-        above[row] = sums.iter().map(|&sum| u32::from(sum > own[row])).sum();
-        equal[row] = sums.iter().map(|&sum| u32::from(sum == own[row])).sum();
+    // Of tiles of whole AVX-512 panels the compiler would keep sums in memory for the counting.
+    let sums = if L == LANES { black_box(sums) } else { sums };
+    for ((sums, &own), counts) in sums.iter().zip(own).zip(counts) {
+        for ((&sum, above), equal) in sums.iter().zip(&mut counts.above).zip(&mut counts.equal) {
+            *above += u32::from(sum > own);
+            *equal += u32::from(sum == own);
+        }
     }
-    (above, equal)
 }
 
 simd_dispatch! {
