@@ -67,6 +67,7 @@ training_wrapper! {
         fn first_layer(batch: &HostBatch, rows: &mut Vec<f32>, inputs: &mut [Vec<f32>]) -> Option<Result<()>>;
         fn score(batch: &MiniBatch) -> Result<Handle<Score>>;
         fn score_logits(logits: &[f32], targets: Targets<'_>, width: usize) -> Result<Score>;
+        fn pair_scores(outputs: &[f32], pairs: &[[u32; 2]], width: usize) -> Option<Result<Vec<f32>>>;
         fn infer(nodes: &[u32]) -> Result<Vec<f32>>;
         fn infer_together(nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>>;
         fn embed(nodes: &[u32], layers: usize, peers: &mut dyn GatherRows) -> Result<Vec<f32>>;

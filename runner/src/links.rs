@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use morphgl_graph_store::{Dataset, negatives_per_pair};
 use morphgl_model_core::{KnownPairs, ModelSpec, Ranked, RankingScore, ScoreKind};
 use morphgl_registry::{BatchPairs, NamedTensor, Targets, Training};
@@ -120,6 +120,20 @@ pub(crate) fn decoder_elements(model: &ModelSpec, parameters: Vec<NamedTensor>) 
     parameters.into_iter().filter(|tensor| of_decoder(&tensor.name)).flat_map(|tensor| tensor.values).collect()
 }
 
+/// Scores of pairs of rows of embeddings, by the operator's own decoder or that of the model.
+pub(crate) fn pair_scores(
+    training: &mut dyn Training,
+    model: &ModelSpec,
+    rows: &[f32],
+    pairs: &[[u32; 2]],
+) -> Result<Vec<f32>> {
+    if let Some(scores) = training.pair_scores(rows, pairs, model.num_classes) {
+        return Ok(scores?);
+    }
+    let decoder = decoder_elements(model, training.parameters()?);
+    Ok(model.decoder.scores(rows, model.num_classes, pairs, &decoder))
+}
+
 /// Scores splits with all neighbours: against the negatives that the dataset has, else against 100 drawn ones of each pair, the same
 /// at every call; filtered scores against all nodes.
 pub(crate) fn scored(
@@ -134,6 +148,10 @@ pub(crate) fn scored(
     let all = sets.iter().flat_map(|set| set.positives.iter().chain(&*set.negatives).copied());
     let num_nodes = dataset.num_nodes();
     let filtered = kinds.iter().filter_map(|kind| kind.ranking()).any(RankingScore::is_filtered);
+    if filtered && training.pair_scores(&[], &[], model.num_classes).is_some() {
+        let why = "ranks among all nodes are computed by a decoder of MorphGL's, and the model has one of its own";
+        bail!("--score: {why}; score by mrr or hits@K against negatives, or decode by dot");
+    }
     let (embedded, known) = match filtered {
         true => (Embedded::all(training, num_nodes, all, group)?, Some(known_pairs(dataset))),
         false => (Embedded::of(training, num_nodes, all, group)?, None),
@@ -150,7 +168,7 @@ pub(crate) fn scored(
         }
         let batch = BatchPairs { num_positives: set.positives.len(), ends: pairs.to_vec() };
         let sums = training.score_logits(&embedded.rows, Targets::Pairs(&batch), model.num_classes)?;
-        let scores = model.decoder.scores(&embedded.rows, model.num_classes, pairs, &decoder);
+        let scores = pair_scores(training, model, &embedded.rows, pairs)?;
         let (positives, negatives) = scores.split_at(set.positives.len());
         let ranked = match set.per_pair {
             true => Ranked::per_pair(positives, negatives),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use morphgl_registry::{Error, Result};
+use morphgl_registry::{Error, OptionSpec, OptionType, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -25,7 +25,8 @@ pub enum ModelKind {
     /// Multi-layer perceptron of the features alone; the baseline without the graph.
     Mlp,
     /// A model that only its training operator knows, such as a module of torch: parameters and their names are the operator's own,
-    /// and of the fields of its spec `in_dim`, `num_classes` and `layers` alone mean something.
+    /// and of the fields of its spec `in_dim`, `num_classes`, `layers`, the task and the loss alone mean something. Settings: `loss` and
+    /// `decoder`, what those of the operator's own are called.
     Custom,
     /// A model of another crate, which a spec describes whole.
     Submitted(&'static ModelDescription),
@@ -173,7 +174,7 @@ pub struct ModelSpec {
     /// The loss that it is trained and scored by, one of [`Task::losses`] or of another crate. Default cross-entropy.
     #[serde(default, skip_serializing_if = "is_default")]
     pub loss: LossKind,
-    /// Settings of a model of another crate, by name; the defaults where they are not given.
+    /// Settings of a model of another crate, or of a custom one, by name; the defaults where they are not given.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub settings: Map<String, Value>,
     /// Settings of the loss, by name; the defaults where they are not given.
@@ -300,8 +301,13 @@ impl ModelSpec {
         if self.kind != ModelKind::Gcn && !self.self_loops {
             return wrong("self_loops", format!("a {} adds none; leave it out", self.kind));
         }
-        if self.kind == ModelKind::Custom && (self.loss != LossKind::CrossEntropy || self.task != Task::Classify) {
-            return wrong("loss", "a custom model has a loss of its own, of classes; leave it out".to_string());
+        if self.kind == ModelKind::Custom && matches!(self.loss, LossKind::Submitted(_)) {
+            let what = "a custom model has a loss of its own, or one of MorphGL's; leave it out";
+            return wrong("loss", what.to_string());
+        }
+        if self.kind == ModelKind::Custom && self.decoder != Decoder::Dot {
+            let what = "a custom model has a decoder of its own, or the dot product; leave it out";
+            return wrong("decoder", what.to_string());
         }
         if !self.loss.fits(self.task) {
             let (loss, task, fitting) = (self.loss, self.task, self.task.losses().iter().map(LossKind::to_string));
@@ -320,9 +326,17 @@ impl ModelSpec {
         self.loss.check(self.loss_settings(), classes).or_else(|what| wrong("loss_settings", what))
     }
 
-    /// The settings of a model of another crate; there are none of others.
+    /// The settings of a model of another crate, or of a custom one; there are none of others.
     pub fn settings(&self) -> Settings<'_> {
-        let specs = if let ModelKind::Submitted(model) = self.kind { model.settings } else { &[] };
+        const CUSTOM: [OptionSpec; 2] = [
+            OptionSpec::new("loss", OptionType::Text, "", "what a loss of the operator's own is called"),
+            OptionSpec::new("decoder", OptionType::Text, "", "what a decoder of the operator's own is called"),
+        ];
+        let specs = match self.kind {
+            ModelKind::Submitted(model) => model.settings,
+            ModelKind::Custom => &CUSTOM,
+            _ => &[],
+        };
         Settings { specs, given: &self.settings }
     }
 
@@ -331,10 +345,11 @@ impl ModelSpec {
         Settings { specs: self.loss.settings(), given: &self.loss_settings }
     }
 
-    /// What a mean of its loss is called, `cross-entropy` or `focal loss`; empty for a custom model, whose loss is its operator's own.
+    /// What a mean of its loss is called, `cross-entropy` or `focal loss`; of a custom model with a loss of its operator's own, what its
+    /// setting `loss` says.
     pub fn loss_title(&self) -> String {
         match (self.kind, self.loss) {
-            (ModelKind::Custom, _) => String::new(),
+            (ModelKind::Custom, _) => self.settings().word("loss"),
             (_, LossKind::CrossEntropy) => self.loss.to_string(),
             (_, LossKind::BinaryCrossEntropy) => "binary cross-entropy".to_string(),
             (_, LossKind::Squared) => "squared error".to_string(),

@@ -80,6 +80,26 @@ fn what_is_wrong_is_named() {
     refused(json!({"kind": "scaled", "settings": {"scales": 0}}), "model.settings: scales is 0; give at least 1");
     refused(json!({"kind": "gcn", "loss": "squared", "loss_settings": {"p": 1}}), "model.loss_settings: \"p\"");
     refused(json!({"kind": "custom", "loss": "squared"}), "model.loss: a custom model has a loss of its own");
+    refused(
+        json!({"kind": "custom", "task": "link", "loss": "bpr", "decoder": "mlp"}),
+        "model.decoder: a custom model has a decoder",
+    );
+    refused(json!({"kind": "custom", "task": "link", "loss": "mse"}), "mse is no loss of the task link");
+    refused(json!({"kind": "custom", "settings": {"losses": "mine"}}), "did you mean \"loss\"");
+}
+
+#[test]
+fn a_custom_model_has_every_task_and_says_what_its_own_loss_is_called() {
+    let spec = |spec: Value| serde_json::from_value::<ModelSpec>(spec).expect("a spec");
+    for (task, loss) in [("classify", "cross-entropy"), ("multilabel", "bce"), ("regress", "huber"), ("link", "margin")]
+    {
+        let own = spec(json!({"kind": "custom", "in_dim": 3, "num_classes": 2, "task": task, "loss": loss}));
+        own.validate().unwrap_or_else(|e| panic!("{task}: {e}"));
+        assert_eq!(own.loss_title(), "");
+        let named = ModelSpec { settings: [("loss".to_string(), json!("tilted"))].into_iter().collect(), ..own };
+        named.validate().unwrap_or_else(|e| panic!("{task}: {e}"));
+        assert_eq!(named.loss_title(), "tilted");
+    }
 }
 
 #[test]

@@ -40,6 +40,11 @@ pub(crate) struct Arrays {
     numbered: bool,
     /// Whether the graph has labels.
     labelled: bool,
+    /// Targets of each input node, row after row, and how many it has; 0 without targets.
+    targets: Vec<f32>,
+    num_targets: usize,
+    /// Local ids of the pairs' sources, then of their destinations; the positives first.
+    pair_ends: Vec<i64>,
 }
 
 impl Form {
@@ -106,6 +111,16 @@ impl Arrays {
         self.labelled = dataset.labels.is_some();
         if let Some(labels) = &dataset.labels {
             self.y.extend(host.input_nodes.iter().map(|&v| i64::from(labels[v as usize])));
+        }
+        self.targets.clear();
+        self.num_targets = dataset.target_dim();
+        if let Some(targets) = &dataset.targets {
+            host.input_nodes.iter().for_each(|&v| self.targets.extend_from_slice(targets.row(v)));
+        }
+        self.pair_ends.clear();
+        for end in [0, 1] {
+            let pairs = host.pairs.iter().flat_map(|pairs| &pairs.ends);
+            self.pair_ends.extend(pairs.map(|pair| i64::from(pair[end])));
         }
         self.edge_index.clear();
         self.edge_weight.clear();
@@ -185,6 +200,28 @@ impl Batch {
     fn y(&self) -> Option<Buffer> {
         let Arrays { y, labelled, .. } = &self.shared.arrays;
         labelled.then(|| self.of(y, Kind::I64))
+    }
+
+    /// Targets `[nodes, targets]`, NaN where unknown.
+    #[getter]
+    fn targets(&self) -> Option<Buffer> {
+        let Arrays { targets, num_targets, n_id, .. } = &self.shared.arrays;
+        let shape = vec![n_id.len(), *num_targets];
+        (*num_targets > 0).then(|| self.buffer(bytemuck::cast_slice(targets), shape, Kind::F32))
+    }
+
+    /// Local ids of pairs `[2, pairs]`, sources first, the positives before the negatives; `None` where the seeds are nodes.
+    #[getter]
+    fn pairs(&self) -> Option<Buffer> {
+        let Arrays { pair_ends, host, .. } = &self.shared.arrays;
+        let shape = vec![2, pair_ends.len() / 2];
+        host.pairs.is_some().then(|| self.buffer(bytemuck::cast_slice(pair_ends), shape, Kind::I64))
+    }
+
+    /// Number of positive pairs.
+    #[getter]
+    fn num_positives(&self) -> usize {
+        self.shared.arrays.host.pairs.as_ref().map_or(0, |pairs| pairs.num_positives)
     }
 
     #[getter]

@@ -43,6 +43,7 @@ fn _morphgl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<loader::Epoch>()?;
     module.add_class::<batch::Batch>()?;
     module.add_function(wrap_pyfunction!(csc::csc, module)?)?;
+    module.add_function(wrap_pyfunction!(loader::epoch_order, module)?)?;
     module.add_function(wrap_pyfunction!(samplers, module)?)?;
     module.add_function(wrap_pyfunction!(is_id_column, module)?)?;
     module.add_function(wrap_pyfunction!(command::run, module)?)

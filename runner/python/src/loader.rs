@@ -8,18 +8,33 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use morphgl_execute::{Pool, PoolSettings, Stop};
 use morphgl_graph_store::{Dataset, Load, OpenOptions};
 use morphgl_registry::{
-    At, Batching, BatchingContext, Error, Key, Place, Registry, SamplerSettings, Sampling, SeedSet,
+    At, Batching, BatchingContext, Error, Key, PairSettings, Place, Registry, SamplerSettings, Sampling, SeedSet,
 };
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::array::borrowed;
 use crate::batch::{Batch, Form, Spares};
+use crate::buffer::{Buffer, Kind};
 use crate::edges::EdgeIds;
 use crate::graph::Graph;
 
 /// How often a wait for a mini-batch looks for Ctrl-C.
 pub(crate) const SIGNALS: Duration = Duration::from_millis(50);
+
+/// The order of an epoch of `count` pairs that is shuffled: their indices, of which each mini-batch has the next ones. O(count) time.
+#[pyfunction]
+pub(crate) fn epoch_order(py: Python<'_>, seed: u64, epoch: u32, count: u32) -> Buffer {
+    let order = py.detach(|| {
+        let mut order: Vec<u32> = (0..count).collect();
+        morphgl_sampler_core::permute(seed, epoch, &mut order);
+        Arc::new(order)
+    });
+    // SAFETY: the owner keeps the elements, which nothing else has.
+    unsafe {
+        Buffer::new(bytemuck::cast_slice(&order), vec![order.len()], Kind::U32, false, Arc::<Vec<u32>>::clone(&order))
+    }
+}
 
 /// Makes the mini-batches of epochs. Its threads live as long as an epoch is iterated over.
 #[pyclass(frozen, module = "morphgl._morphgl")]
@@ -39,7 +54,7 @@ pub(crate) struct Loader {
 
 #[pymethods]
 impl Loader {
-    /// `settings` are `SamplerSettings` as JSON; `form` is `edges` or `blocks`; `prefetch` mini-batches wait for the caller; with
+    /// `seeds` are nodes, or pairs `[pairs, 2]` where `pairs` has `PairSettings` as JSON. `settings` are `SamplerSettings` as JSON; `form` is `edges` or `blocks`; `prefetch` mini-batches wait for the caller; with
     /// `edge_ids` they number their edges, by `edge_order` where there is one. `disk`, the options of an operator as JSON, leaves the
     /// graph's directory on disk.
     #[new]
@@ -48,6 +63,7 @@ impl Loader {
         py: Python<'_>,
         graph: &Graph,
         seeds: &Bound<'_, PyAny>,
+        pairs: Option<&str>,
         settings: &str,
         form: &str,
         gather: bool,
@@ -65,7 +81,9 @@ impl Loader {
                 (Arc::new(opened), serde_json::from_str(options).map_err(invalid)?)
             }
         };
-        let seeds = borrowed::<u32>("input_nodes", seeds)?;
+        let what = if pairs.is_some() { "edge_label_index" } else { "input_nodes" };
+        let seeds = borrowed::<u32>(what, seeds)?;
+        let pairs: Option<PairSettings> = pairs.map(serde_json::from_str).transpose().map_err(invalid)?;
         let settings: SamplerSettings = serde_json::from_str(settings).map_err(invalid)?;
         let kind = settings.sampling.kind().to_string();
         let form = match (form, &settings.sampling) {
@@ -77,7 +95,10 @@ impl Loader {
         let order = edge_order.map(|order| borrowed::<u32>("edge order", order)).transpose()?;
         let edges = edge_ids.then(|| Arc::new(py.detach(|| EdgeIds::new(&dataset.topology, order))));
         let built = py.detach(|| {
-            let seeds = SeedSet::new("input_nodes", &seeds, num_nodes)?;
+            let seeds = match pairs {
+                Some(settings) => SeedSet::of_pairs(what, bytemuck::cast_slice(&seeds), num_nodes, settings)?,
+                None => SeedSet::new(what, &seeds, num_nodes)?,
+            };
             let registry = Registry::collect()?;
             let status = registry.status();
             let found = status.iter().find(|s| {

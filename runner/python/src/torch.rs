@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use morphgl_graph_store::{Dataset, FeatureView, Topology};
-use morphgl_model_core::{ModelKind, TrainingSpec};
+use morphgl_model_core::{ModelKind, ModelSpec, TrainingSpec};
 use morphgl_registry::{
     At, BatchFeatures, BatchId, Block, Build, Description, Error, Gradients, Handle, Hardware, HostBatch, Key,
-    MiniBatch, ModelState, NamedTensor, Phase, Result, Score, Training, TrainingContext, Unavailable, submit,
+    MiniBatch, ModelState, NamedTensor, Phase, Result, Score, Targets, Training, TrainingContext, Unavailable, submit,
 };
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyRuntimeError;
@@ -34,6 +34,7 @@ submit! {
         None => Err(Unavailable { reason: "give a torch module to morphgl.train".to_string() }),
     })
     .with_own_model()
+    .taking_pairs()
 }
 
 /// The `ModuleTrainer` of the command that runs.
@@ -73,6 +74,9 @@ impl Drop for TrainerGuard {
     }
 }
 
+/// What is done where an error of evaluation is raised.
+const OF_ALL: &str = "Training_CPU_Torch, evaluation with all neighbours";
+
 /// The operator.
 #[derive(Debug)]
 struct Torch {
@@ -80,7 +84,6 @@ struct Torch {
     dataset: Arc<Dataset>,
     form: Form,
     layers: usize,
-    num_classes: usize,
     seed: u64,
     /// Whether a mini-batch was accumulated since the last step.
     accumulated: bool,
@@ -107,7 +110,6 @@ impl Torch {
             dataset: Arc::clone(&context.dataset),
             form: Form::Edges,
             layers: spec.model.layers,
-            num_classes: spec.model.num_classes,
             seed: context.seed,
             accumulated: false,
             // Mini-batches themselves belong to the executor, which uses their memory again.
@@ -115,6 +117,12 @@ impl Torch {
         };
         let form: String = operator.ask(&KEY, "form", ())?;
         operator.form = Form::named(&form);
+        let ModelSpec { task, loss, num_classes, .. } = &spec.model;
+        // Settings of the loss that are not given have their defaults.
+        let values = loss.settings().iter().map(|s| (s.name.to_string(), spec.model.loss_settings().value(s.name)));
+        let settings = serde_json::Value::Object(values.collect()).to_string();
+        let own = ["loss", "decoder"].map(|setting| spec.model.settings().word(setting));
+        operator.tell("learn", (task.to_string(), loss.to_string(), settings, *num_classes, own))?;
         operator.set_threads(context.threads)?;
         Ok(operator)
     }
@@ -137,6 +145,15 @@ impl Torch {
         Python::attach(|py| {
             let called = self.trainer.bind(py).call_method1(method, arguments);
             called.map(drop).map_err(|error| raised(py, &KEY, error))
+        })
+    }
+
+    /// Calls a method of the Python trainer that gives an array of f32.
+    fn floats(&self, method: &str, arguments: impl for<'py> PyCallArgs<'py>) -> Result<Vec<f32>> {
+        Python::attach(|py| {
+            let values = self.trainer.bind(py).call_method1(method, arguments);
+            let values = values.and_then(|values| Ok(borrowed::<f32>(method, &values)?.to_vec()));
+            values.map_err(|error| raised(py, &OF_ALL, error))
         })
     }
 
@@ -173,6 +190,18 @@ impl Torch {
     }
 }
 
+/// A copy of elements, for Python alone.
+fn copied<T: bytemuck::NoUninit + Send + Sync>(values: &[T], shape: Vec<usize>, kind: Kind) -> Buffer {
+    let owner = Arc::new(values.to_vec());
+    // SAFETY: the owner keeps the elements, which nothing else has.
+    unsafe { Buffer::new(bytemuck::cast_slice(owner.as_slice()), shape, kind, false, Arc::clone(&owner) as _) }
+}
+
+/// Pairs as Python has them: `[pairs, 2]`.
+fn copied_pairs(pairs: &[[u32; 2]]) -> Buffer {
+    copied(pairs.as_flattened(), vec![pairs.len(), 2], Kind::I32)
+}
+
 /// Keeps what Python raised, and makes an error of it.
 fn raised(py: Python<'_>, context: &dyn Display, error: PyErr) -> Error {
     let text = error.to_string();
@@ -190,12 +219,7 @@ fn tensors_of(taken: Vec<FromPython<'_>>) -> PyResult<Vec<NamedTensor>> {
 
 fn given(tensors: &[NamedTensor]) -> Vec<ToPython> {
     let tensor = |tensor: &NamedTensor| {
-        let owner = Arc::new(tensor.values.clone());
-        // SAFETY: the owner keeps the elements, which nothing else has.
-        let buffer = unsafe {
-            let values = bytemuck::cast_slice(owner.as_slice());
-            Buffer::new(values, tensor.shape.clone(), Kind::F32, false, Arc::clone(&owner) as _)
-        };
+        let buffer = copied(&tensor.values, tensor.shape.clone(), Kind::F32);
         (tensor.name.clone(), tensor.shape.clone(), buffer)
     };
     tensors.iter().map(tensor).collect()
@@ -252,23 +276,37 @@ impl Training for Torch {
         self.score_of(batch, "score")
     }
 
+    fn score_logits(&mut self, logits: &[f32], targets: Targets<'_>, width: usize) -> Result<Score> {
+        let rows = logits.len().checked_div(width).unwrap_or(0);
+        let (targets, num_positives) = match targets {
+            Targets::Classes(labels) => (copied(labels, vec![rows], Kind::I32), 0),
+            Targets::Values(values) => (copied(values, vec![rows, width], Kind::F32), 0),
+            Targets::Pairs(pairs) => (copied_pairs(&pairs.ends), pairs.num_positives),
+        };
+        let outputs = copied(logits, vec![rows, width], Kind::F32);
+        let scored = self.ask(&OF_ALL, "score_outputs", (outputs, targets, num_positives))?;
+        let (loss_sum, correct, count): (f64, u64, u64) = scored;
+        Ok(Score { loss_sum, correct, count })
+    }
+
+    fn pair_scores(&mut self, outputs: &[f32], pairs: &[[u32; 2]], width: usize) -> Option<Result<Vec<f32>>> {
+        match self.ask::<bool>(&KEY, "has_decoder", ()) {
+            Ok(false) => return None,
+            Err(error) => return Some(Err(error)),
+            Ok(true) if pairs.is_empty() => return Some(Ok(Vec::new())),
+            Ok(true) => {}
+        }
+        let rows = outputs.len().checked_div(width).unwrap_or(0);
+        let outputs = copied(outputs, vec![rows, width], Kind::F32);
+        Some(self.floats("pair_scores", (outputs, copied_pairs(pairs))))
+    }
+
     /// One forward pass over the whole graph, since a module's layers are its own.
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
         let (form, layers) = if self.form == Form::Blocks { (Form::Blocks, self.layers) } else { (Form::Induced, 1) };
         let batch = self.lend(whole_graph(&self.dataset, layers)?, form);
         let nodes: Vec<i64> = nodes.iter().map(|&v| v.into()).collect();
-        let owner = Arc::new(nodes);
-        // SAFETY: the owner keeps the elements, which nothing else has.
-        let nodes = unsafe {
-            let values = bytemuck::cast_slice(owner.as_slice());
-            Buffer::new(values, vec![owner.len()], Kind::I64, false, Arc::clone(&owner) as _)
-        };
-        let logits = Python::attach(|py| {
-            let logits = self.trainer.bind(py).call_method1("infer", (batch, nodes, self.num_classes));
-            let logits = logits.and_then(|logits| Ok(borrowed::<f32>("logits", &logits)?.to_vec()));
-            logits.map_err(|error| raised(py, &format!("{KEY}, evaluation with all neighbours"), error))
-        })?;
-        Ok(logits)
+        self.floats("infer", (batch, copied(&nodes, vec![nodes.len()], Kind::I64)))
     }
 
     /// Features, the edges as pairs of i64, and twice a message per edge, of the features' width: what a layer of message passing

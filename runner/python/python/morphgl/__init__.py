@@ -11,7 +11,9 @@
 from ._morphgl import __version__
 from .commands import evaluate, ops, plan, predict, profile, score_pairs, train
 from .graph import Graph
+from .link_loader import LinkNeighborLoader
 from .loader import Batch, Block, NeighborLoader
 from .models import Model
 
-__all__ = ["Batch", "Block", "Graph", "Model", "NeighborLoader", "__version__", "evaluate", "ops", "plan", "predict", "profile", "score_pairs", "train"]
+__all__ = ["Batch", "Block", "Graph", "LinkNeighborLoader", "Model", "NeighborLoader", "__version__", "evaluate", "ops", "plan", "predict", "profile",
+           "score_pairs", "train"]

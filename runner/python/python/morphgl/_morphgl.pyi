@@ -37,7 +37,7 @@ class Graph:
 class Loader:
     num_batches: int
     operator: str
-    def __init__(self, graph: Graph, seeds: Any, settings: str, form: str, gather: bool, threads: int, prefetch: int, edge_ids: bool, edge_order: Any, disk: Optional[str]) -> None: ...
+    def __init__(self, graph: Graph, seeds: Any, pairs: Optional[str], settings: str, form: str, gather: bool, threads: int, prefetch: int, edge_ids: bool, edge_order: Any, disk: Optional[str]) -> None: ...
     def epoch(self, epoch: int, count: int) -> Epoch: ...
 
 class Epoch(Iterator[Batch]):
@@ -51,6 +51,9 @@ class Batch:
     n_id: Buffer
     x: Optional[Buffer]
     y: Optional[Buffer]
+    targets: Optional[Buffer]
+    pairs: Optional[Buffer]
+    num_positives: int
     edge_index: Optional[Buffer]
     edge_weight: Optional[Buffer]
     e_id: Optional[Buffer]
@@ -62,4 +65,5 @@ def run(arguments: List[str], graph: Optional[Graph], trainer: Any, quiet: bool)
 def is_id_column(name: str) -> bool: ...
 def csc(sources: Any, targets: Any, num_nodes: int) -> Tuple[Buffer, Buffer, Buffer]: ...
 
+def epoch_order(seed: int, epoch: int, count: int) -> Buffer: ...
 def samplers() -> List[Tuple[str, bool]]: ...

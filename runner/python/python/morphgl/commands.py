@@ -7,7 +7,7 @@ import re
 import tempfile
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Union
 
 import numpy as np
 
@@ -245,7 +245,8 @@ def plan(graph: Any = None, model: str = "sage", *, progress: bool = False, **op
 
 
 def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forward: Optional[Callable[[Any, Any], Any]] = None,
-          output: Optional[str] = None, init: Any = None, resume: Any = None, progress: bool = False, loss: Any = None,
+          output: Optional[str] = None, init: Any = None, resume: Any = None, progress: bool = False, task: Optional[str] = None,
+          loss: Union[str, Callable[[Any, Any], Any], None] = None, decoder: Union[str, Callable[[Any, Any], Any], None] = None,
           scheduler: Any = None, **options: Any) -> Training:
     """Profiles, plans and trains, and plans again where durations change.
 
@@ -253,42 +254,53 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         A :class:`Graph`, a PyG `Data`, the directory of a dataset, which may be larger than memory, or None for a generated graph.
     model
         "gcn", "sage", "gat" or "mlp": MorphGL's own, whose options are named as on the command line (`hidden`, `heads`, `dropout`,
-        `lr`, `lr_schedule`, `warmup`, `clip_norm`, …). Or a `torch.nn.Module`, which MorphGL trains by `optimizer` and the cross-entropy of the seeds' classes, and which
+        `lr`, `lr_schedule`, `warmup`, `clip_norm`, …). Or a `torch.nn.Module`, which MorphGL trains by `optimizer` and `loss`, and which
         has the parameters of the best epoch afterwards.
     optimizer
-        Of MorphGL's own models: "adam" (default), "adamw" or "sgd". Of the module's parameters, a torch optimizer; default
-        `torch.optim.Adam(module.parameters(), lr=0.003)`.
+        Of MorphGL's own models: "adam" (default), "adamw" or "sgd". Of the module's parameters, and those of a `decoder` with any, a
+        torch optimizer; default `torch.optim.Adam` of them at a learning rate of 0.003.
     forward
-        `forward(module, batch)` gives logits `[nodes, classes]`, of the mini-batch's nodes or of its seeds alone. Default:
-        `module(batch.x, batch.edge_index)`, with `output="dgl"` `module(blocks, blocks[0].srcdata["feat"])`.
+        `forward(module, batch)` gives outputs `[nodes, classes]`, or of other tasks `[nodes, targets]` or embeddings, of the mini-batch's
+        nodes or of its seeds alone. Default: `module(batch.x, batch.edge_index)`, with `output="dgl"`
+        `module(blocks, blocks[0].srcdata["feat"])`.
     output
         The form of the module's mini-batches, as of :class:`NeighborLoader`: "torch" (default), "pyg" or "dgl".
     init
         Initial parameters: a model file, a :class:`Model`, or a PyG `state_dict`. A module has its own.
     resume
-        The directory of a run to go on with; a module is given again.
+        The directory of a run to go on with; a module is given again, with its `loss` and `decoder` where these are no names.
     progress
         Whether progress is shown on stderr.
+    task
+        "classify" (default), "multilabel", "regress" or "link".
     loss
-        Of MorphGL's own models: "cross-entropy" (default), or a loss of a crate that the package was built with, by name. A module is
-        trained by cross-entropy.
+        One of the task's by name, with settings as `loss_option={…}`, or of MorphGL's own models one of a crate that the package was
+        built with. Of a module also a function `loss(outputs, targets)`, whose value is a tensor of one number, the mean over the rows: the
+        logits `[seeds, classes]` and classes of the seeds that have one; outputs and targets `[seeds, K]` of those with a known
+        target, NaN for others; or scores `[pairs]` of pairs and their labels, 1. for the positives, which come first, and 0.
+    decoder
+        Of links: how two embeddings score a pair. Of MorphGL's own models "dot" (default), "distmult" or "mlp"; of a module "dot", or
+        a function or module `decoder(sources, destinations)` of rows of embeddings, which gives `[pairs]`. Embeddings of a module have
+        `embedding=` columns.
     scheduler
         Not supported: a module's learning rate is its optimizer's own; that of MorphGL's own models falls by `lr_schedule=`.
     options
         Those of `morphgl train --help` by name: `num_neighbors`, `batch_size`, `epochs`, `patience`, `evaluation`, `plan`, `run`,
         `memory`, `cache`, `seed`, `threads`, `sampler`, …; `sampler_option={…}` are settings of a sampler that an operator crate declares
     """
-    for name, value in (("loss", loss), ("scheduler", scheduler)):
-        if value is not None and not (name == "loss" and isinstance(model, str) and isinstance(value, str)):
-            raise NotImplementedError(f"{name}: train minimises the cross-entropy of the seeds' classes at the optimizer's learning rate; "
-                                      f"for a {name} of your own write the loop over a NeighborLoader")
+    if scheduler is not None:
+        raise NotImplementedError("scheduler: train steps at the optimizer's learning rate; for a scheduler write the loop over a NeighborLoader")
     if graph is not None and not isinstance(graph, (str, os.PathLike, Graph)):
         graph = Graph.from_pyg(graph)
     if isinstance(model, str):
         if forward is not None or output is not None or not isinstance(optimizer, (str, type(None))):
             raise ValueError(f'model: "{model}" has mini-batches of its own, and an optimizer by name ("adam", "adamw", "sgd"); '
                              "leave forward and output out")
-        return train_own(graph, model, init, resume, progress, {"loss": loss, "optimizer": optimizer, **options})
+        for name, value in (("loss", loss), ("decoder", decoder)):
+            if not isinstance(value, (str, type(None))):
+                raise NotImplementedError(f'{name}: "{model}" is trained by one by name; for a {name} of your own give the model as a torch module')
+        words = {"task": task, "loss": loss, "decoder": decoder, "optimizer": optimizer}
+        return train_own(graph, model, init, resume, progress, {**words, **options})
     if init is not None:
         raise ValueError("init: a module has its parameters; load them by module.load_state_dict")
     import torch
@@ -297,31 +309,43 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
 
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model: {type(model).__name__}; give the name of a model, or a torch.nn.Module")
-    optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=0.003)
+    if isinstance(decoder, str) and decoder != "dot":
+        raise ValueError(f'decoder: {decoder!r} is one of MorphGL\'s own models; give "dot", or a module of two embeddings')
+    functions = {name: value for name, value in (("loss", loss), ("decoder", decoder)) if value is not None and not isinstance(value, str)}
+    for name, function in functions.items():
+        if not callable(function):
+            raise TypeError(f"{name}: {type(function).__name__} is no function; give one, or a name")
+    if optimizer is None:
+        of_decoder = decoder.parameters() if isinstance(decoder, torch.nn.Module) else ()
+        optimizer = torch.optim.Adam(list(dict.fromkeys([*model.parameters(), *of_decoder])), lr=0.003)
     output = output or "torch"
     if output not in ("pyg", "torch", "dgl"):
         raise ValueError(f"output: {output!r}; give one of 'pyg', 'torch', 'dgl'")
+    options = {"task": task, "loss": loss if isinstance(loss, str) else None, **options}
     if resume is None:
-        options = module_options(options, optimizer, output)
+        options = module_options(options, optimizer, output, functions)
     if isinstance(graph, Graph):
-        names = [name for some in graph._attributes.values() for name in some if name not in SPLITS.values()]
+        read = (*SPLITS.values(), "edge_label_index", "edge_label")
+        names = [name for some in graph._attributes.values() for name in some if name not in read]
         if names:
             warnings.warn(f"{', '.join(names)}: left out of the mini-batches that train makes; for a module that reads them write the loop "
                           "over a NeighborLoader", stacklevel=2)
     sampler = options.get("sampler", "neighbor")
-    trainer = ModuleTrainer(model, optimizer, forward, output, sampler != "neighbor")
+    trainer = ModuleTrainer(model, optimizer, forward, output, sampler != "neighbor", functions.get("loss"), functions.get("decoder"))
     document = run("train", graph, [], {**options, "resume": resume}, trainer, progress)
     return training_of(document)
 
 
-def module_options(options, optimizer, output):
-    """The options of a run that trains a module."""
+def module_options(options, optimizer, output, functions):
+    """The options of a run that trains a module, with `functions` of the caller's."""
     sampler = options.get("sampler", "neighbor")
     by_fanouts = dict(_morphgl.samplers()).get(sampler, True)
     if not by_fanouts and output != "dgl" and options.get("layers", 3) > 1:
         what = "walks" if sampler == "walk" else sampler
         raise ValueError(f'sampler: the hops of {what} have edges of their own; give output="dgl", or layers=1')
     ours = {"model": "custom", "training": "Training_CPU_Torch"}
+    if functions:
+        ours["model_option"] = {name: getattr(function, "__name__", type(function).__name__) for name, function in functions.items()}
     if by_fanouts and sampler != "shadow" and output != "dgl":
         ours["expansion"] = "new"
     if sampler == "shadow" and output != "dgl":

@@ -33,7 +33,9 @@ class Batch(Brief):
     """A mini-batch with the names of PyG's; arrays are numpy's or torch's.
 
     The first `batch_size` of the nodes `n_id` are the seeds, each as often as it is given. `edge_index` is int64 `[2, edges]` in
-    positions of `n_id`; edges from a seed that repeats name its first position.
+    positions of `n_id`; edges from a seed that repeats name its first position. `y` are the nodes' classes, int64; of a graph without
+    labels their `targets`, float32 `[nodes, K]`, or `[nodes]` where the graph was given them so. The last five are those of
+    :class:`LinkNeighborLoader`.
     """
 
     x: Optional[Any]
@@ -47,6 +49,12 @@ class Batch(Brief):
     e_id: Optional[Any] = None
     input_id: Optional[Any] = None
     blocks: List[Block] = field(default_factory=list)
+    targets: Optional[Any] = None
+    edge_label_index: Optional[Any] = None
+    edge_label: Optional[Any] = None
+    src_index: Optional[Any] = None
+    dst_pos_index: Optional[Any] = None
+    dst_neg_index: Optional[Any] = None
 
 
 OUTPUTS = ("pyg", "torch", "numpy", "dgl")
@@ -54,6 +62,7 @@ OUTPUTS = ("pyg", "torch", "numpy", "dgl")
 # Arguments of PyG's and torch's loaders whose defaults alone are supported: the default, and what to do instead.
 UNSUPPORTED = {
     "input_time": (None, "mini-batches are not temporal; leave it out"),
+    "edge_label_time": (None, "mini-batches are not temporal; leave it out"),
     "replace": (False, "neighbours are sampled without replacement; leave it out"),
     "subgraph_type": ("directional", 'edges are those that were sampled; for induced subgraphs give sampler="shadow"'),
     "disjoint": (False, "the seeds of a mini-batch share their neighbours; for one tree per seed give batch_size=1"),
@@ -81,7 +90,128 @@ POSITIONAL = ("input_nodes", "input_time", "replace", "subgraph_type", "disjoint
               "transform", "transform_sampler_output", "is_sorted", "filter_per_worker", "neighbor_sampler", "directed")
 
 
-class NeighborLoader:
+class Loader:
+    """What loaders of nodes and of pairs share."""
+
+    # Attributes of the graph's source that mini-batches have anew.
+    REPLACED = ()
+
+    def _open(self, data, num_neighbors, seeds_of, pairs, *, weight_attr=None, transform=None, batch_size=1024, output=None,
+              shuffle=False, drop_last=False, seed=0, threads=None, prefetch=2, expansion=None, weighted=False, sampler=None,
+              layers=None, walks=10, walk_length=3, restart=0.5, neighbors=10, sampler_option=None, features=True, edge_ids=False,
+              memory=None, cache=None, pin_memory=False, **others):
+        """Makes the operator and its threads. `seeds_of(graph)` are the nodes, or the pairs `[pairs, 2]` that `pairs` has settings of."""
+        refuse_unsupported(others, type(self))
+        num_neighbors = hops_of(num_neighbors)
+        if transform is not None and not callable(transform):
+            raise TypeError(f"transform: {type(transform).__name__} is no function; give one that takes a mini-batch")
+        sampler = "neighbor" if sampler is None else sampler
+        if not isinstance(sampler, str):
+            raise NotImplementedError(f"sampler: {type(sampler).__name__} draws seeds; give those it draws as input_nodes")
+        graph = graph_of(data, memory is not None or cache is not None, edge_ids, weight_attr)
+        weighted = weighted or weight_attr is not None
+        if edge_ids and graph._edge_order is False:
+            raise ValueError("edge_ids: the graph did not keep the positions of its edges; give edge_ids=True where it is made, too")
+        self.graph = graph
+        self.output = choose("output", output or default_output(), OUTPUTS)
+        samplers = dict(_morphgl.samplers())
+        choose("sampler", sampler, samplers)
+        ours = sampler in ("neighbor", "shadow", "walk")
+        if sampler_option and ours:
+            raise ValueError(f"sampler_option: {sampler} has none; leave it out")
+        blocks = self.output == "dgl"
+        if not samplers[sampler] and not blocks and (layers or len(num_neighbors)) > 1:
+            what = "walks" if sampler == "walk" else sampler
+            raise ValueError(f'sampler: the hops of {what} have edges of their own; give output="dgl", or layers=1')
+        expansion = choose("expansion", expansion or ("all" if blocks else "new"), ("all", "new"))
+        if expansion == "all" and not blocks and samplers[sampler] and sampler != "shadow":
+            raise ValueError('expansion: hops that expand all nodes have edges of their own; give output="dgl", or expansion="new"')
+        seeds = seeds_of(graph)
+        if batch_size < 1:
+            raise ValueError(f"batch_size: {batch_size}; give at least 1")
+        if seed < 0:
+            raise ValueError(f"seed: {seed}; give at least 0")
+        self.batch_size, self.drop_last, self.pin_memory = int(batch_size), drop_last, pin_memory
+        self._seed, self._shuffle = int(seed), bool(shuffle)
+        fanouts = ",".join(str(fanout(n)) for n in num_neighbors)
+        hops = {"fanouts": fanouts, "expansion": expansion, "pick": "weighted" if weighted else "uniform"}
+        layers = layers or len(num_neighbors)
+        other = {**(hops if samplers[sampler] else {}), "layers": layers, "settings": dict(sampler_option or {})}
+        settings = other if not ours else {
+            "neighbor": hops,
+            "shadow": {**hops, "layers": layers},
+            "walk": {"layers": layers, "walks": walks, "length": walk_length, "restart": restart, "neighbors": neighbors},
+        }[sampler]
+        self._transform = transform
+        self._attributes = self._gathered(sampler)
+        edge_ids = edge_ids or bool(self._attributes["edge"])
+        settings = {"sampler": sampler, **settings, "batch_size": self.batch_size, "seed": self._seed, "shuffle": self._shuffle}
+        threads = threads or len(os.sched_getaffinity(0))
+        gather = features and graph._native.features is not None
+        self._native = _morphgl.Loader(graph._native, seeds, None if pairs is None else json.dumps(pairs), json.dumps(settings),
+                                       "blocks" if blocks else "edges", bool(gather), int(threads), int(prefetch), bool(edge_ids),
+                                       None if graph._edge_order is False else graph._edge_order, disk_options(graph, memory, cache))
+        self._count = len(seeds) // self.batch_size if drop_last else self._native.num_batches
+        self._epoch = 0
+        # As of PyG's loader: positions among the seeds, which `input_id` refers to.
+        self.dataset, self._seeds = range(len(seeds)), seeds
+
+    def __len__(self):
+        """Mini-batches per epoch."""
+        return self._count
+
+    def set_epoch(self, epoch):
+        """The next pass is epoch `epoch`."""
+        self._epoch = int(epoch)
+
+    def __iter__(self):
+        epoch, self._epoch = self._epoch, self._epoch + 1
+        return self._batches(self._native.epoch(epoch, self._count), self._labels(epoch))
+
+    def _gathered(self, sampler):
+        """The attributes of the graph's source that mini-batches get; a warning names those that they do not get."""
+        attributes = {kind: {name: value for name, value in some.items() if name not in self.REPLACED}
+                      for kind, some in self.graph._attributes.items()}
+        names = [name for some in attributes.values() for name in some]
+        if names and self.output != "pyg":
+            warnings.warn(f'{", ".join(names)}: left out of mini-batches; PyG\'s have them: output="pyg"', stacklevel=5)
+            return {"node": {}, "edge": {}, "graph": {}}
+        if attributes["edge"] and sampler == "walk":
+            warnings.warn(f"{', '.join(attributes['edge'])}: left out of mini-batches, since the edges of walks are no edges of the graph; "
+                          "choose another sampler", stacklevel=5)
+            attributes["edge"] = {}
+        return attributes
+
+    def _batches(self, native, label):
+        make = {"pyg": as_pyg, "torch": as_torch, "numpy": as_numpy, "dgl": as_dgl}[self.output]
+        try:
+            for batch in native:
+                made = make(batch, self.pin_memory, self.graph._flat_targets)
+                if self.output == "pyg":
+                    self._gather(made)
+                if self.output != "dgl":
+                    label(made, batch)
+                yield made if self._transform is None else self._transform(made)
+        finally:
+            native.close()
+
+    def _gather(self, batch):
+        """Gives a mini-batch the rows of its nodes and edges of the source's other attributes."""
+        if self.graph._weight_name != "edge_weight" and "edge_weight" in batch:
+            batch[self.graph._weight_name] = batch.edge_weight
+            del batch.edge_weight
+        for kind, rows in (("node", batch.n_id), ("edge", batch.get("e_id"))):
+            for name, values in self._attributes[kind].items():
+                gathered = rows_of(values, rows)
+                batch[name] = gathered.pin_memory() if self.pin_memory and hasattr(gathered, "pin_memory") else gathered
+        for name, value in self._attributes["graph"].items():
+            batch[name] = value
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.graph!r}, {len(self)} mini-batches of {self.batch_size}, {self._native.operator})"
+
+
+class NeighborLoader(Loader):
     """Samples neighbourhoods and gathers features, in the place of `torch_geometric.loader.NeighborLoader`.
 
     The same `seed` gives the same mini-batches, bit for bit those of the `morphgl` command, whatever the number of threads. Every
@@ -105,8 +235,8 @@ class NeighborLoader:
         Seeds per mini-batch.
     output
         "pyg": `torch_geometric.data.Data`. "torch", "numpy": :class:`Batch`. "dgl": `(input_nodes, output_nodes, blocks)`, features in
-        `blocks[0].srcdata["feat"]`, classes in `blocks[-1].dstdata["label"]`. Default: PyG's if it is installed, else torch's, else
-        numpy's.
+        `blocks[0].srcdata["feat"]`, classes in `blocks[-1].dstdata["label"]`, or targets; where there are both, targets in `"target"`.
+        Default: PyG's if it is installed, else torch's, else numpy's.
     shuffle
         Whether each epoch permutes the seeds.
     drop_last
@@ -140,133 +270,37 @@ class NeighborLoader:
     """
 
     def __init__(self, data, num_neighbors=(15, 10, 5), *positional, **options):
-        self._make(data, num_neighbors, **by_name(positional, options))
+        self._make(data, num_neighbors, **by_name(POSITIONAL, ("batch_size", "input_nodes"), positional, options))
 
-    def _make(self, data, num_neighbors, *, input_nodes=None, weight_attr=None, transform=None, batch_size=1024, output=None,
-              shuffle=False, drop_last=False, seed=0, threads=None, prefetch=2, expansion=None, weighted=False, sampler=None,
-              layers=None, walks=10, walk_length=3, restart=0.5, neighbors=10, sampler_option=None, features=True, edge_ids=False, memory=None, cache=None,
-              pin_memory=False, **others):
-        refuse_unsupported(others)
-        num_neighbors = hops_of(num_neighbors)
-        if transform is not None and not callable(transform):
-            raise TypeError(f"transform: {type(transform).__name__} is no function; give one that takes a mini-batch")
+    def _make(self, data, num_neighbors, *, input_nodes=None, **options):
         if isinstance(input_nodes, tuple) and input_nodes and isinstance(input_nodes[0], str):
             raise NotImplementedError("input_nodes: a node type; graphs of several node types are not read; give ids, or a mask")
-        sampler = "neighbor" if sampler is None else sampler
-        if not isinstance(sampler, str):
-            raise NotImplementedError(f"sampler: {type(sampler).__name__} draws seeds; give those it draws as input_nodes")
-        graph = graph_of(data, memory is not None or cache is not None, edge_ids, weight_attr)
-        weighted = weighted or weight_attr is not None
-        if edge_ids and graph._edge_order is False:
-            raise ValueError("edge_ids: the graph did not keep the positions of its edges; give edge_ids=True where it is made, too")
-        self.graph = graph
-        self.output = choose("output", output or default_output(), OUTPUTS)
-        samplers = dict(_morphgl.samplers())
-        choose("sampler", sampler, samplers)
-        ours = sampler in ("neighbor", "shadow", "walk")
-        if sampler_option and ours:
-            raise ValueError(f"sampler_option: {sampler} has none; leave it out")
-        blocks = self.output == "dgl"
-        if not samplers[sampler] and not blocks and (layers or len(num_neighbors)) > 1:
-            what = "walks" if sampler == "walk" else sampler
-            raise ValueError(f'sampler: the hops of {what} have edges of their own; give output="dgl", or layers=1')
-        expansion = choose("expansion", expansion or ("all" if blocks else "new"), ("all", "new"))
-        if expansion == "all" and not blocks and samplers[sampler] and sampler != "shadow":
-            raise ValueError('expansion: hops that expand all nodes have edges of their own; give output="dgl", or expansion="new"')
-        if isinstance(input_nodes, str):
-            seeds = graph.split(choose("input_nodes", input_nodes, ("train", "valid", "test"))).view(np.uint32)
-        elif input_nodes is None:
-            seeds = np.arange(graph.num_nodes, dtype=np.uint32)
-        else:
-            seeds = arrays.nodes("input_nodes", input_nodes, graph.num_nodes)
-        if batch_size < 1:
-            raise ValueError(f"batch_size: {batch_size}; give at least 1")
-        if seed < 0:
-            raise ValueError(f"seed: {seed}; give at least 0")
-        self.batch_size, self.drop_last, self.pin_memory = int(batch_size), drop_last, pin_memory
-        fanouts = ",".join(str(fanout(n)) for n in num_neighbors)
-        hops = {"fanouts": fanouts, "expansion": expansion, "pick": "weighted" if weighted else "uniform"}
-        layers = layers or len(num_neighbors)
-        other = {**(hops if samplers[sampler] else {}), "layers": layers, "settings": dict(sampler_option or {})}
-        settings = other if not ours else {
-            "neighbor": hops,
-            "shadow": {**hops, "layers": layers},
-            "walk": {"layers": layers, "walks": walks, "length": walk_length, "restart": restart, "neighbors": neighbors},
-        }[sampler]
-        self._transform = transform
-        self._attributes = self._gathered(sampler)
-        edge_ids = edge_ids or bool(self._attributes["edge"])
-        settings = {"sampler": sampler, **settings, "batch_size": self.batch_size, "seed": int(seed), "shuffle": bool(shuffle)}
-        threads = threads or len(os.sched_getaffinity(0))
-        gather = features and graph._native.features is not None
-        self._native = _morphgl.Loader(graph._native, seeds, json.dumps(settings), "blocks" if blocks else "edges",
-                                       bool(gather), int(threads), int(prefetch), bool(edge_ids),
-                                       None if graph._edge_order is False else graph._edge_order, disk_options(graph, memory, cache))
-        self._count = len(seeds) // self.batch_size if drop_last else self._native.num_batches
-        self._epoch = 0
-        # As of PyG's loader: positions among the seeds, which `input_id` refers to.
-        self.dataset = range(len(seeds))
-        self._input_ids = InputIds(None if input_nodes is None else seeds)
+        self._open(data, num_neighbors, lambda graph: seeds_of(graph, input_nodes), None, **options)
+        self._input_ids = InputIds(None if input_nodes is None else self._seeds)
 
-    def __len__(self):
-        """Mini-batches per epoch."""
-        return self._count
-
-    def set_epoch(self, epoch):
-        """The next pass is epoch `epoch`."""
-        self._epoch = int(epoch)
-
-    def __iter__(self):
-        epoch, self._epoch = self._epoch, self._epoch + 1
-        return self._batches(self._native.epoch(epoch, self._count))
-
-    def _gathered(self, sampler):
-        """The attributes of the graph's source that mini-batches get; a warning names those that they do not get."""
-        attributes = {kind: dict(some) for kind, some in self.graph._attributes.items()}
-        names = [name for some in attributes.values() for name in some]
-        if names and self.output != "pyg":
-            warnings.warn(f'{", ".join(names)}: left out of mini-batches; PyG\'s have them: output="pyg"', stacklevel=4)
-            return {"node": {}, "edge": {}, "graph": {}}
-        if attributes["edge"] and sampler == "walk":
-            warnings.warn(f"{', '.join(attributes['edge'])}: left out of mini-batches, since the edges of walks are no edges of the graph; "
-                          "choose another sampler", stacklevel=4)
-            attributes["edge"] = {}
-        return attributes
-
-    def _batches(self, native):
-        make = {"pyg": as_pyg, "torch": as_torch, "numpy": as_numpy, "dgl": as_dgl}[self.output]
+    def _labels(self, epoch):
+        """A function that gives each mini-batch of an epoch, one after another, the positions of its seeds."""
         input_ids = self._input_ids.epoch()
-        try:
-            for batch in native:
-                made = make(batch, self.pin_memory)
-                if self.output != "dgl":
-                    made.input_id = input_ids(made.n_id[:made.batch_size])
-                if self.output == "pyg":
-                    self._gather(made)
-                yield made if self._transform is None else self._transform(made)
-        finally:
-            native.close()
 
-    def _gather(self, batch):
-        """Gives a mini-batch the rows of its nodes and edges of the source's other attributes."""
-        if self.graph._weight_name != "edge_weight" and "edge_weight" in batch:
-            batch[self.graph._weight_name] = batch.edge_weight
-            del batch.edge_weight
-        for kind, rows in (("node", batch.n_id), ("edge", batch.get("e_id"))):
-            for name, values in self._attributes[kind].items():
-                gathered = rows_of(values, rows)
-                batch[name] = gathered.pin_memory() if self.pin_memory and hasattr(gathered, "pin_memory") else gathered
-        for name, value in self._attributes["graph"].items():
-            batch[name] = value
+        def label(made, _):
+            made.input_id = input_ids(made.n_id[:made.batch_size])
 
-    def __repr__(self):
-        return f"NeighborLoader({self.graph!r}, {len(self)} mini-batches of {self.batch_size}, {self._native.operator})"
+        return label
 
 
-def by_name(positional, options):
-    """Arguments in PyG's order by their names. A number in the place of the seeds is the batch size, which seeds may follow."""
+def seeds_of(graph, input_nodes):
+    """Nodes as uint32, of what `input_nodes` names."""
+    if isinstance(input_nodes, str):
+        return graph.split(choose("input_nodes", input_nodes, ("train", "valid", "test"))).view(np.uint32)
+    if input_nodes is None:
+        return np.arange(graph.num_nodes, dtype=np.uint32)
+    return arrays.nodes("input_nodes", input_nodes, graph.num_nodes)
+
+
+def by_name(names, of_number, positional, options):
+    """Arguments in PyG's order by their names. A number in the place of the seeds is the batch size, which `of_number` begins with."""
     number = positional and isinstance(positional[0], (int, np.integer)) and not isinstance(positional[0], bool)
-    names = ("batch_size", "input_nodes") if number else POSITIONAL
+    names = of_number if number else names
     if len(positional) > len(names):
         raise TypeError(f"{len(positional) + 2} arguments by position; give those after {names[-1]} by name")
     given = dict(zip(names, positional))
@@ -276,7 +310,7 @@ def by_name(positional, options):
     return {**given, **options}
 
 
-def refuse_unsupported(others):
+def refuse_unsupported(others, loader):
     """Refuses arguments by name, unless they have the values that change nothing."""
     for name, value in others.items():
         if name in UNSUPPORTED:
@@ -285,9 +319,9 @@ def refuse_unsupported(others):
             if value is not None and (default is None or value != default):
                 raise NotImplementedError(f"{name}: {cure}")
         elif name not in HINTS:
-            known = [*UNSUPPORTED, *HINTS, *inspect.signature(NeighborLoader._make).parameters]
-            close = difflib.get_close_matches(name, known, 1)
-            raise TypeError(f"{name}: no such argument" + (f"; did you mean {close[0]}?" if close else "; see help(NeighborLoader)"))
+            taken = [*inspect.signature(loader._make).parameters, *inspect.signature(loader._open).parameters]
+            close = difflib.get_close_matches(name, [*UNSUPPORTED, *HINTS, *taken], 1)
+            raise TypeError(f"{name}: no such argument" + (f"; did you mean {close[0]}?" if close else f"; see help({loader.__name__})"))
 
 
 def hops_of(num_neighbors):
@@ -402,19 +436,22 @@ def default_output():
     return "numpy" if not installed("torch") else "pyg" if installed("torch_geometric") else "torch"
 
 
-def fields(batch, convert):
-    """PyG's names and their values."""
+def fields(batch, convert, flat):
+    """PyG's names and their values. `flat` is whether targets have a number per node."""
     converted = lambda buffer: None if buffer is None else convert(buffer)
+    targets = converted(batch.targets)
+    targets = targets[:, 0] if flat and targets is not None else targets
     return {
         "x": converted(batch.x),
         "edge_index": converted(batch.edge_index),
-        "y": converted(batch.y),
+        "y": targets if batch.y is None else convert(batch.y),
         "n_id": convert(batch.n_id),
         "edge_weight": converted(batch.edge_weight),
         "e_id": converted(batch.e_id),
         "batch_size": batch.batch_size,
         "num_sampled_nodes": batch.num_sampled_nodes,
         "num_sampled_edges": batch.num_sampled_edges,
+        "targets": targets,
     }
 
 
@@ -423,8 +460,8 @@ def blocks(batch, convert):
             for indptr, indices, weights, num_src, num_dst in batch.blocks]
 
 
-def as_numpy(batch, pin_memory):
-    return Batch(**fields(batch, np.asarray), blocks=blocks(batch, np.asarray))
+def as_numpy(batch, pin_memory, flat=False):
+    return Batch(**fields(batch, np.asarray, flat), blocks=blocks(batch, np.asarray))
 
 
 def tensor(pin_memory):
@@ -433,21 +470,24 @@ def tensor(pin_memory):
     return lambda buffer: torch.from_dlpack(buffer).pin_memory() if pin_memory else torch.from_dlpack(buffer)
 
 
-def as_torch(batch, pin_memory):
+def as_torch(batch, pin_memory, flat=False):
     convert = tensor(pin_memory)
-    return Batch(**fields(batch, convert), blocks=blocks(batch, convert))
+    return Batch(**fields(batch, convert, flat), blocks=blocks(batch, convert))
 
 
-def as_pyg(batch, pin_memory):
+def as_pyg(batch, pin_memory, flat=False):
     from torch_geometric.data import Data
 
-    values = fields(batch, tensor(pin_memory))
+    values = fields(batch, tensor(pin_memory), flat)
+    if values["y"] is values["targets"]:
+        # PyG's have them as `y` alone.
+        del values["targets"]
     data = Data(**{name: value for name, value in values.items() if value is not None})
     data.num_nodes = values["n_id"].shape[0]
     return data
 
 
-def as_dgl(batch, pin_memory):
+def as_dgl(batch, pin_memory, flat=False):
     import dgl
 
     convert = tensor(pin_memory)
@@ -461,9 +501,11 @@ def as_dgl(batch, pin_memory):
         if ids is not None:
             made[-1].edata[dgl.EID] = ids[start:start + len(block.indices)]
             start += len(block.indices)
-    n_id, x, y = convert(batch.n_id), batch.x, batch.y
+    values = fields(batch, convert, flat)
+    n_id, x, y, targets = (values[name] for name in ("n_id", "x", "y", "targets"))
     if x is not None:
-        made[0].srcdata["feat"] = convert(x)
-    if y is not None:
-        made[-1].dstdata["label"] = convert(y)[:batch.batch_size]
+        made[0].srcdata["feat"] = x
+    for name, of_nodes in (("label", y), ("target", None if targets is y else targets)):
+        if of_nodes is not None:
+            made[-1].dstdata[name] = of_nodes[:batch.batch_size]
     return n_id, n_id[:batch.batch_size], made

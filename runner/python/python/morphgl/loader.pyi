@@ -25,6 +25,12 @@ class Batch:
     e_id: Optional[Any] = None
     input_id: Optional[Any] = None
     blocks: List[Block] = field(default_factory=list)
+    targets: Optional[Any] = None
+    edge_label_index: Optional[Any] = None
+    edge_label: Optional[Any] = None
+    src_index: Optional[Any] = None
+    dst_pos_index: Optional[Any] = None
+    dst_neg_index: Optional[Any] = None
 
 class NeighborLoader:
     graph: Graph

@@ -1,33 +1,68 @@
 """A torch module and its optimizer as a training operator: what `Training_CPU_Torch` calls."""
 
+import json
+
 import numpy as np
 import torch
-from torch.nn import functional
 
 from . import loader
+from .objective import Objective
 
+# What the columns of a task's outputs are.
+WIDTHS = {"classify": "classes", "multilabel": "labels", "regress": "values", "link": "elements of an embedding"}
+# Pairs that are scored at once in evaluation.
+PAIRS = 1 << 18
 FORMS = {"pyg": "edges", "torch": "edges", "dgl": "blocks"}
 
 
 class ModuleTrainer:
-    """Trains `module` by `optimizer` on mini-batches whose loss is the cross-entropy of the seeds' classes.
+    """Trains `module` by `optimizer` on mini-batches, by the loss that the run's spec names or by `loss(outputs, targets)`.
 
-    `forward(module, batch)` gives the logits, of all nodes of the mini-batch or of its seeds alone. `induced` says that a mini-batch is
-    a subgraph, whose edges are the same for every layer.
+    `forward(module, batch)` gives the outputs, of all nodes of the mini-batch or of its seeds alone. `induced` says that a mini-batch is
+    a subgraph, whose edges are the same for every layer. `decoder(sources, destinations)` scores pairs by two rows of outputs each;
+    without one their dot product does.
     """
 
-    def __init__(self, module, optimizer, forward=None, output="torch", induced=False):
-        for name, tensor in module.state_dict().items():
-            if tensor.dtype == torch.float64:
-                raise ValueError(f"model: {name} is float64; call module.float(): parameters are kept as float32")
+    def __init__(self, module, optimizer, forward=None, output="torch", induced=False, loss=None, decoder=None):
         self.module, self.optimizer, self.output, self.induced = module, optimizer, output, induced
         self.forward = forward or (dgl_forward if output == "dgl" else edge_forward)
+        self.loss, self.decoder = loss, decoder
         self.seeds = 0
-        self.trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        # By the prefix of their tensors' names.
+        self.parts = {"": module}
+        own = {id(p) for p in module.parameters()}
+        of_decoder = [id(p) for p in decoder.parameters()] if isinstance(decoder, torch.nn.Module) else []
+        if isinstance(decoder, torch.nn.Module) and not (of_decoder and own.issuperset(of_decoder)):
+            if any(name.startswith("decoder.") for name in module.state_dict()):
+                raise ValueError("decoder: the module has a part of that name; give decoder=module.decoder, or rename it")
+            self.parts["decoder."] = decoder
+        for name, tensor in self.state().items():
+            if tensor.dtype == torch.float64:
+                raise ValueError(f"model: {name} is float64; call module.float(): parameters are kept as float32")
+        self.trained = {prefix + name: p for prefix, part in self.parts.items() for name, p in part.named_parameters() if p.requires_grad}
         if not self.trained:
             raise ValueError("model: no parameter of the module requires a gradient; there is nothing to train")
+        stepped = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        missing = [name for name, p in self.trained.items() if name.startswith("decoder.") and "decoder." in self.parts and id(p) not in stepped]
+        if missing:
+            raise ValueError(f"optimizer: it does not have {missing[0]}; make it of both: "
+                             "torch.optim.Adam([*module.parameters(), *decoder.parameters()])")
         first = next(iter(self.trained.values()))
         self.device, self.dtype = first.device, first.dtype
+
+    def state(self):
+        """All tensors by name, which share the memory of the module and its decoder."""
+        return {prefix + name: tensor for prefix, part in self.parts.items() for name, tensor in part.state_dict().items()}
+
+    def learn(self, task, loss, settings, width, own):
+        """What is learned, as the run's spec has it: `own` are the names of a loss and a decoder of the caller's, empty for none."""
+        for name, function, known in (("loss", self.loss, own[0]), ("decoder", self.decoder, own[1])):
+            if known and function is None:
+                raise ValueError(f"{name}: the run was begun with {known!r} of the caller's; give it again as {name}=")
+            if function is not None and not known:
+                raise ValueError(f"{name}: the run was begun with one by name; leave it out")
+        self.task, self.width = task, width
+        self.objective = Objective(task, loss, json.loads(settings), self.loss)
 
     def form(self):
         return "induced" if self.induced and self.output != "dgl" else FORMS[self.output]
@@ -35,18 +70,39 @@ class ModuleTrainer:
     def set_threads(self, threads):
         self.threads = threads
 
-    def logits(self, batch):
-        """Logits and classes of the seeds."""
+    def outputs(self, batch):
+        """Outputs of the seeds."""
         # Of the calling thread, too, whichever it is.
         if torch.get_num_threads() != self.threads:
             torch.set_num_threads(self.threads)
         size = batch.batch_size
-        y = torch.from_dlpack(batch.y)[:size].to(self.device)
-        logits = self.forward(self.module, self.placed(MAKE[self.output](batch, False)))
-        if logits.shape[0] not in (size, batch.n_id.shape[0]) or logits.dim() != 2:
-            raise ValueError(f"model: its output has shape {list(logits.shape)}; give [nodes, classes], one row per node of the mini-batch "
-                             f"({batch.n_id.shape[0]}) or a seed ({size})")
-        return logits[:size], y
+        outputs = self.forward(self.module, self.placed(MAKE[self.output](batch, False)))
+        if outputs.dim() == 1 and self.width == 1 and self.task in ("multilabel", "regress"):
+            outputs = outputs[:, None]
+        if outputs.shape[0] not in (size, batch.n_id.shape[0]) or outputs.dim() != 2:
+            raise ValueError(f"model: its output has shape {list(outputs.shape)}; give [nodes, {WIDTHS[self.task]}], one row per node of the "
+                             f"mini-batch ({batch.n_id.shape[0]}) or a seed ({size})")
+        return outputs[:size]
+
+    def check_width(self, outputs):
+        has = outputs.shape[1]
+        if has == self.width:
+            return
+        cure = {"classify": 'give the last layer as many, or evaluation="sampled"',
+                "link": f"give embedding={has}"}.get(self.task, "give the last layer as many")
+        raise ValueError(f"model: its output has {has} columns for {self.width} {WIDTHS[self.task]}; {cure}")
+
+    def decode(self, outputs, sources, destinations):
+        """Scores of pairs, by rows of outputs."""
+        ends = outputs[sources], outputs[destinations]
+        if self.decoder is None:
+            return (ends[0] * ends[1]).sum(-1)
+        scores = self.decoder(*ends)
+        if scores.dim() == 2 and scores.shape[1] == 1:
+            scores = scores[:, 0]
+        if scores.shape != sources.shape:
+            raise ValueError(f"decoder: its output has shape {list(scores.shape)} for {len(sources)} pairs; give [pairs]")
+        return scores
 
     def placed(self, batch):
         """The mini-batch on the module's device, with features of its type."""
@@ -56,23 +112,24 @@ class ModuleTrainer:
             blocks = [block.to(self.device) for block in blocks]
             blocks[0].srcdata["feat"] = move(blocks[0].srcdata["feat"])
             return n_id, seeds, blocks
-        for name in ("x", "edge_index", "y", "n_id", "edge_weight"):
+        for name in ("x", "edge_index", "y", "targets", "n_id", "edge_weight"):
             if getattr(batch, name, None) is not None:
                 setattr(batch, name, move(getattr(batch, name)))
         return batch
 
     def scored(self, batch):
-        """Sum of the losses, right answers and number of the seeds with a class."""
-        logits, y = self.logits(batch)
-        known = y >= 0
-        logits, y = logits[known], y[known]
-        if len(y) and y.max() >= logits.shape[1]:
-            raise ValueError(f"model: its output has {logits.shape[1]} columns, a seed is of class {int(y.max())}; widen the last layer")
-        loss = functional.cross_entropy(logits.float(), y, reduction="sum")
-        return loss, int((logits.argmax(1) == y).sum()), len(y)
+        """Sum of the losses, right answers and number of the seeds with a target, or of the pairs."""
+        outputs, size = self.outputs(batch), batch.batch_size
+        if self.task == "classify":
+            return self.objective.classes(outputs, torch.from_dlpack(batch.y)[:size].to(self.device))
+        self.check_width(outputs)
+        if self.task == "link":
+            scores = self.decode(outputs, *torch.from_dlpack(batch.pairs).to(self.device))
+            return self.objective.pairs(scores, batch.num_positives)
+        return self.objective.values(outputs, torch.from_dlpack(batch.targets)[:size].to(self.device))
 
     def accumulate(self, batch, drawn_by):
-        self.module.train()
+        self.set_mode(True)
         # Dropout is a function of seed, epoch and index, as everything else.
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(int(np.random.SeedSequence(drawn_by).generate_state(1, np.uint64)[0] >> np.uint64(1)))
@@ -82,20 +139,47 @@ class ModuleTrainer:
         self.seeds += count
         return float(loss.detach()), correct, count
 
+    def set_mode(self, trains):
+        for part in self.parts.values():
+            part.train(trains)
+
     def score(self, batch, _):
-        self.module.eval()
+        self.set_mode(False)
         with torch.no_grad():
             loss, correct, count = self.scored(batch)
         return float(loss), correct, count
 
-    def infer(self, batch, nodes, num_classes):
-        self.module.eval()
+    def infer(self, batch, nodes):
+        self.set_mode(False)
         with torch.no_grad():
-            logits, _ = self.logits(batch)
-        if logits.shape[1] != num_classes:
-            raise ValueError(f"model: its output has {logits.shape[1]} columns for {num_classes} classes; give the last layer as many, or "
-                             'evaluation="sampled"')
-        return array(logits[torch.from_dlpack(nodes).to(logits.device)])
+            outputs = self.outputs(batch)
+        self.check_width(outputs)
+        return array(outputs[torch.from_dlpack(nodes).to(outputs.device)])
+
+    def has_decoder(self):
+        return self.decoder is not None
+
+    def pair_scores(self, outputs, pairs):
+        """Scores of pairs `[pairs, 2]` of rows of outputs."""
+        return array(self.scores_of(torch.from_dlpack(outputs).to(self.device, self.dtype), torch.from_dlpack(pairs)))
+
+    def scores_of(self, outputs, pairs):
+        self.set_mode(False)
+        with torch.no_grad():
+            parts = [self.decode(outputs, *part.long().to(self.device).T) for part in pairs.split(PAIRS)]
+        return torch.cat(parts) if parts else outputs.new_zeros(0)
+
+    def score_outputs(self, outputs, targets, num_positives):
+        """As `scored`, of outputs that :meth:`infer` gave: of their classes, values, or pairs of their rows."""
+        outputs, targets = torch.from_dlpack(outputs).to(self.device, self.dtype), torch.from_dlpack(targets)
+        with torch.no_grad():
+            if self.task == "classify":
+                loss, correct, count = self.objective.classes(outputs, targets.long().to(self.device))
+            elif self.task == "link":
+                loss, correct, count = self.objective.pairs(self.scores_of(outputs, targets), num_positives)
+            else:
+                loss, correct, count = self.objective.values(outputs, targets.to(self.device))
+        return float(loss), correct, count
 
     def count(self):
         return self.seeds
@@ -123,10 +207,10 @@ class ModuleTrainer:
             parameter.grad = torch.from_dlpack(values).to(parameter.device, parameter.dtype)
 
     def parameters(self):
-        return [named(name, tensor) for name, tensor in self.module.state_dict().items()]
+        return [named(name, tensor) for name, tensor in self.state().items()]
 
     def set_parameters(self, parameters):
-        state = self.module.state_dict()
+        state = self.state()
         for name, shape, values in parameters:
             if name not in state or list(state[name].shape) != shape:
                 has = list(state[name].shape) if name in state else "no such tensor"

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Trained;
 use super::read::read_pairs;
-use crate::links::{Embedded, decoder_elements, known_pairs};
+use crate::links::{Embedded, decoder_elements, known_pairs, pair_scores};
 use crate::usage::Usage;
 
 /// The scores of pairs of nodes: how likely a link is, higher where it is likelier.
@@ -43,8 +43,7 @@ impl Trained {
         let model = self.config.spec.model.clone();
         let num_nodes = self.dataset.num_nodes();
         let embedded = Embedded::of(self.training.as_mut(), num_nodes, pairs.iter().copied(), None)?;
-        let decoder = decoder_elements(&model, self.training.parameters()?);
-        let scores = model.decoder.scores(&embedded.rows, model.num_classes, &embedded.pairs, &decoder);
+        let scores = pair_scores(self.training.as_mut(), &model, &embedded.rows, &embedded.pairs)?;
         Ok(PairScores { ids: pairs.iter().map(|pair| pair.map(|v| self.id(v))).collect(), scores })
     }
 

@@ -1,0 +1,58 @@
+import os
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Union
+
+from .graph import Graph
+
+class LinkNeighborLoader:
+    graph: Graph
+    output: str
+    batch_size: int
+    drop_last: bool
+    pin_memory: bool
+    dataset: range
+    def __init__(
+        self,
+        data: Union[Graph, str, os.PathLike[str], Any],
+        num_neighbors: Sequence[int] = (15, 10, 5),
+        edge_label_index: Any = None,
+        edge_label: Any = None,
+        edge_label_time: None = None,
+        replace: bool = False,
+        subgraph_type: Any = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        neg_sampling: Any = None,
+        neg_sampling_ratio: Optional[float] = None,
+        time_attr: None = None,
+        weight_attr: Optional[str] = None,
+        transform: Optional[Callable[[Any], Any]] = None,
+        *,
+        batch_size: int = 1024,
+        output: Optional[str] = None,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        seed: int = 0,
+        negative_distribution: str = "uniform",
+        avoid_edges: bool = False,
+        keep_target_edges: bool = False,
+        threads: Optional[int] = None,
+        prefetch: int = 2,
+        expansion: Optional[str] = None,
+        weighted: bool = False,
+        sampler: Optional[str] = None,
+        layers: Optional[int] = None,
+        walks: int = 10,
+        walk_length: int = 3,
+        restart: float = 0.5,
+        neighbors: int = 10,
+        sampler_option: Optional[Dict[str, Any]] = None,
+        features: bool = True,
+        edge_ids: bool = False,
+        memory: Union[int, str, None] = None,
+        cache: Optional[str] = None,
+        pin_memory: bool = False,
+        **others: Any,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def set_epoch(self, epoch: int) -> None: ...
+    def __iter__(self) -> Iterator[Any]: ...
