@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use morphgl_execute::TrainingState;
-use morphgl_model_core::{F32View, Plateau};
+use morphgl_model_core::{Confusion, F32View, Plateau};
 use morphgl_platform::open_regular;
 use morphgl_registry::NamedTensor;
 use safetensors::tensor::TensorView;
@@ -70,6 +70,8 @@ struct BestScores {
     epoch: u32,
     valid: Evaluated,
     test: Option<Evaluated>,
+    #[serde(default)]
+    confusion: Option<Confusion>,
 }
 
 /// Groups of tensors: prefixes of their names in the file.
@@ -104,7 +106,12 @@ impl Checkpoint {
             replanned: *replanned,
             stop_reason: report.stop_reason,
             plateau: *plateau,
-            best: best.map(|&Best { epoch, valid, test, .. }| BestScores { epoch, valid, test }),
+            best: best.map(|best| BestScores {
+                epoch: best.epoch,
+                valid: best.valid,
+                test: best.test,
+                confusion: best.confusion.clone(),
+            }),
             test: report.test,
             position: Cow::Borrowed(position),
             run: Cow::Borrowed(run),
@@ -149,10 +156,11 @@ impl Checkpoint {
         let parameters = group(GROUPS[0], &header.parameters)?;
         let optimizer = group(GROUPS[1], &header.optimizer)?;
         let best_parameters = group(GROUPS[2], &header.best_parameters)?;
-        let best = header.best.map(|BestScores { epoch, valid, test }| Best {
+        let best = header.best.map(|BestScores { epoch, valid, test, confusion }| Best {
             epoch,
             valid,
             test,
+            confusion,
             parameters: best_parameters,
         });
         Ok(Self {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use morphgl_execute::{Pool, PoolSettings, Stop, prepare};
 use morphgl_graph_store::Dataset;
-use morphgl_model_core::{ModelSpec, ScoreKind, Task};
+use morphgl_model_core::{Confusion, ModelSpec, ScoreKind, Task};
 use morphgl_profile::MemoryLimit;
 use morphgl_registry::{Batching, Error, Phase, Route, SamplerSettings, Score, SeedSet, Training, Transferring};
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,8 @@ pub(crate) fn scored(
 }
 
 /// Scores validation and test with all neighbours, in one pass over the graph; with a `group`, each of its trainers computes a part of
-/// it, and all have the scores of its rank 0.
+/// it, and all have the scores of its rank 0. Of classes also how those of the test nodes are predicted, or of the validation nodes
+/// where no test node has a label.
 ///
 /// # Errors
 ///
@@ -97,14 +98,16 @@ pub fn full(
     model: &ModelSpec,
     group: Option<&Group>,
     score: ScoreKind,
-) -> Result<Vec<Evaluated>> {
-    let all = scored(training, dataset, model, &[Split::Valid, Split::Test], group, &[score])?;
+) -> Result<(Vec<Evaluated>, Option<Confusion>)> {
+    let mut all = scored(training, dataset, model, &[Split::Valid, Split::Test], group, &[score])?;
     let evaluated = |scored: &Scored| {
         let value = (!score.is_of_sums()).then(|| scored.values[0]);
         Evaluated { sums: scored.sums, value }
     };
-    let all: Vec<Evaluated> = all.iter().map(evaluated).collect();
-    group.map_or(Ok(all.clone()), |group| group.scores_of_first(&all))
+    let scores: Vec<Evaluated> = all.iter().map(evaluated).collect();
+    let scores = group.map_or(Ok(scores.clone()), |group| group.scores_of_first(&scores))?;
+    let last = all.iter().rposition(|scored| scored.sums.count > 0);
+    Ok((scores, last.and_then(|last| all.swap_remove(last).confusion)))
 }
 
 /// Inputs of sampled evaluation.

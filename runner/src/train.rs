@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use morphgl_execute::{CountersByOperator, EpochReport, EpochRow, Event, Stop, TrainingState, add_counters};
-use morphgl_model_core::{LrScheduleKind, Plateau, Task};
+use morphgl_model_core::{Confusion, LrScheduleKind, Plateau, Task};
 use morphgl_registry::NamedTensor;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,9 @@ use crate::task::Split;
 use crate::watcher::Watcher;
 use crate::{Evaluated, Evaluation, Executor, evaluate};
 
+/// Classes up to which the confusion matrix of the best model is kept.
+const MOST_CLASSES: usize = 256;
+
 /// The best model so far, by the validation score of [`TrainOptions::score`], then validation loss.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Best {
@@ -24,6 +27,9 @@ pub struct Best {
     pub valid: Evaluated,
     /// Its test score, where the dataset has test nodes.
     pub test: Option<Evaluated>,
+    /// How the classes of the test nodes are predicted, of the validation nodes without; `None` of other tasks and of sampled evaluation,
+    /// and of more than 256 classes.
+    pub confusion: Option<Confusion>,
     /// Its parameters.
     pub parameters: Vec<NamedTensor>,
 }
@@ -173,7 +179,7 @@ impl Trainer {
             progress.report.test = best.test;
         } else if has_test && self.options.evaluation != Evaluation::None && !interrupted {
             observe(&Event::Evaluating);
-            progress.report.test = self.evaluate()?.1;
+            progress.report.test = self.evaluate()?.test;
         }
         if !interrupted {
             self.keep(&progress, checkpointer)?;
@@ -238,13 +244,14 @@ impl Trainer {
         } else {
             None
         };
-        let valid = scores.map(|(valid, _)| valid);
+        let valid = scores.as_ref().map(|scores| scores.valid);
         let row = row(progress, done, start.elapsed().as_secs_f64(), valid);
-        if let Some((valid, test)) = scores
+        let evaluated = scores.is_some();
+        if let Some(EpochScores { valid, test, confusion }) = scores
             && stopping.is_best(epoch, &valid)
         {
             let parameters = self.executor.training_mut()?.parameters()?;
-            progress.report.best = Some(Best { epoch, valid, test, parameters });
+            progress.report.best = Some(Best { epoch, valid, test, confusion, parameters });
         }
         observe(&Event::Epoch(&row));
         progress.report.epochs.push(row);
@@ -252,7 +259,7 @@ impl Trainer {
         if let Some(valid) = valid {
             self.follow_score(progress, &valid)?;
         }
-        if scores.is_some() && stopping.is_due(epoch) {
+        if evaluated && stopping.is_due(epoch) {
             progress.report.stop_reason = StopReason::Patience;
         }
         let is_last = last || progress.report.stop_reason == StopReason::Patience;
@@ -275,14 +282,13 @@ impl Trainer {
         Ok(())
     }
 
-    /// Scores of the validation nodes and of the test nodes, `None` without test nodes that have a label.
-    fn evaluate(&mut self) -> Result<(Evaluated, Option<Evaluated>)> {
+    fn evaluate(&mut self) -> Result<EpochScores> {
         let dataset = std::sync::Arc::clone(&self.executor.dataset);
         let sets: [&[u32]; 2] = [&dataset.splits.valid, &dataset.splits.test];
-        let scores: Vec<Evaluated> = match self.options.evaluation {
+        let (scores, confusion) = match self.options.evaluation {
             Evaluation::Sampled => {
                 let scores = self.executor.sampled(&sets, self.options.evaluation_workers)?;
-                scores.into_iter().map(Evaluated::from).collect()
+                (scores.into_iter().map(Evaluated::from).collect::<Vec<_>>(), None)
             }
             _ => {
                 let model = self.executor.config.spec.model.clone();
@@ -291,12 +297,22 @@ impl Trainer {
                     .with_all_threads(|training| evaluate::full(training, &dataset, &model, group.as_deref(), score))?
             }
         };
-        Ok((scores[0], Split::Test.is_known(&dataset, self.task()).then_some(scores[1])))
+        let test = Split::Test.is_known(&dataset, self.task()).then_some(scores[1]);
+        let confusion = confusion.filter(|confusion| confusion.rows().len() <= MOST_CLASSES);
+        Ok(EpochScores { valid: scores[0], test, confusion })
     }
 
     fn task(&self) -> Task {
         self.executor.config.spec.model.task
     }
+}
+
+/// What an evaluation of the model of an epoch says.
+struct EpochScores {
+    valid: Evaluated,
+    /// `None` without test nodes that have a label, or test pairs.
+    test: Option<Evaluated>,
+    confusion: Option<Confusion>,
 }
 
 /// The row of the epoch under way, or done.

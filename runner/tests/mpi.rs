@@ -78,6 +78,60 @@ fn losses_are_those_of_one_process() {
     }
 }
 
+/// Labels, values, weighted and smoothed classes: ranks have the losses and the scores of one process.
+#[test]
+fn every_task_of_nodes_has_the_losses_of_one_process() {
+    if !has_mpirun() {
+        return;
+    }
+    let bench = Bench::new();
+    let write = |name: &str, text: String| fs::write(bench.path().join(name), text).expect("room");
+    let n = 240;
+    write("e.txt", (0..n).flat_map(|v| [1, 7, 31].map(|step| format!("{v} {}\n", (v + step) % n))).collect());
+    let nodes = (0..n).map(|v| format!("{v},{},{},{}\n", v % 3, f64::from(v % 17) / 17.0, f64::from(v % 5) / 5.0));
+    write("n.csv", format!("id,label,f0,f1\n{}", nodes.collect::<String>()));
+    // A tenth of the values and of the labels is not known, so that ranks have different numbers of them.
+    let cell = |v: i32, text: String| if v % 10 == 3 { String::new() } else { text };
+    let values = (0..n).map(|v| format!("{v},{},{}\n", cell(v, format!("{}", v % 17)), f64::from(v % 5) - 2.0));
+    write("values.csv", format!("id,a,b\n{}", values.collect::<String>()));
+    let labels = (0..n).map(|v| format!("{v},{},{}\n", v % 2, cell(v, format!("{}", v / 2 % 2))));
+    write("labels.csv", format!("id,a,b\n{}", labels.collect::<String>()));
+    for targets in ["values", "labels"] {
+        let file = format!("{targets}.csv");
+        let import = ["import", "edges", "e.txt", "--symmetrise", "--split", "0.6,0.2,0.2", "--nodes", "n.csv"];
+        bench.text(&[&import[..], &["--targets", &file, "-o", targets]].concat());
+    }
+    let weights = "class_weights=balanced";
+    for (data, options) in [
+        ("values", &["--task", "regress", "--score", "r2"][..]),
+        ("values", &["--task", "regress", "--loss", "huber", "--evaluation", "sampled", "--score", "loss"]),
+        ("labels", &["--task", "multilabel", "--loss-option", "positive_weight=2.0"]),
+        ("labels", &["--task", "classify", "--loss-option", weights, "--loss-option", "label_smoothing=0.1"]),
+    ] {
+        let args = [&["train", data, "--json", "--batch-size", "50"], &TRAIN[..], options].concat();
+        let alone = bench.json(&args);
+        for ranks in [2, 3] {
+            let output = same(&bench, ranks, &args).output().expect("mpirun starts");
+            assert!(output.status.success(), "{options:?}, {ranks} ranks: {}", stderr(&output));
+            let together: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+            let near = |a: &Value, b: &Value| {
+                let (a, b) = (a.as_f64().expect("a number"), b.as_f64().expect("a number"));
+                (a - b).abs() <= 1e-4 * a.abs().max(0.1)
+            };
+            for (a, b) in
+                alone["epochs"].as_array().expect("epochs").iter().zip(together["epochs"].as_array().expect("epochs"))
+            {
+                assert!(near(&a["loss"], &b["loss"]), "{options:?}, {ranks} ranks: {b}, one process {a}");
+                assert!(near(&a["valid_loss"], &b["valid_loss"]), "{options:?}, {ranks} ranks: {b}, one process {a}");
+            }
+            if options.contains(&"r2") {
+                let score = "best_valid_score";
+                assert!(near(&alone[score], &together[score]), "{ranks} ranks: {}, {}", together[score], alone[score]);
+            }
+        }
+    }
+}
+
 /// Ranks that each hold a part of the features train to the same bits as ranks that hold all, and read less of others' rows with
 /// copies of the hottest.
 #[test]

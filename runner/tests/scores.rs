@@ -82,6 +82,26 @@ fn evaluation_has_scores_and_classes() {
     let plain = bench.json(&["evaluate", "run", "--threads", "1"]);
     assert!(plain["test"].get("confusion").is_none() && plain["test"]["scores"] == serde_json::json!({}));
     assert_eq!(plain["test"]["accuracy"], test["accuracy"]);
+    // The report of the run shows that matrix.
+    let page = page(&bench, "run");
+    for (class, row) in confusion.iter().enumerate() {
+        for (predicted, nodes) in row.iter().enumerate() {
+            assert!(
+                page.contains(&format!("title=\"{class} as {predicted}: {nodes}\"")),
+                "{class}, {predicted}: {nodes}"
+            );
+        }
+    }
+}
+
+fn page(bench: &Bench, run: &str) -> String {
+    std::fs::read_to_string(bench.path().join(run).join("report.html")).expect("a report")
+}
+
+/// The confusion matrix of a page.
+fn matrix(page: &str) -> &str {
+    let from = page.find("<table class=\"confusion\">").expect("a matrix");
+    &page[from..from + page[from..].find("</table>").expect("its end")]
 }
 
 /// A run is resumed by the score that it began with, to the same bits.
@@ -98,6 +118,7 @@ fn a_resumed_run_goes_by_the_same_score() {
     }
     let model = |run: &str| std::fs::read(bench.path().join(run).join("model.safetensors")).expect("a model");
     assert!(model("parts") == model("whole"), "the same model");
+    assert_eq!(matrix(&page(&bench, "parts")), matrix(&page(&bench, "whole")), "the best model may be an earlier one");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use morphgl_registry::{Error, OptionSpec, OptionType, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::submission::{OWN_LOSSES, unknown};
-use crate::{LossDescription, ModelSpec, Settings, Task};
+use crate::{LossDescription, Settings, Task};
 
 /// Kind of loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -130,16 +130,6 @@ impl LossKind {
             LossKind::Margin => at_least("margin", 0.0, false),
             LossKind::Squared | LossKind::Absolute | LossKind::Bpr => Ok(()),
             LossKind::Submitted(loss) => (loss.check)(settings),
-        }
-    }
-}
-
-impl ModelSpec {
-    /// The weight of each class in the loss of a valid spec; empty where all are 1.
-    pub fn class_weights(&self) -> Vec<f32> {
-        match self.loss {
-            LossKind::CrossEntropy => class_weights(self.loss_settings(), self.num_classes).unwrap_or_default(),
-            _ => Vec::new(),
         }
     }
 }

@@ -7,6 +7,7 @@ use morphgl_registry::{Error, OptionSpec, OptionType, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::loss::class_weights;
 use crate::submission::unknown;
 use crate::{Decoder, LayerShape, LossKind, ModelDescription, Settings, Task};
 
@@ -343,6 +344,14 @@ impl ModelSpec {
     /// The settings of its loss.
     pub fn loss_settings(&self) -> Settings<'_> {
         Settings { specs: self.loss.settings(), given: &self.loss_settings }
+    }
+
+    /// The weight of each class in the loss of a valid spec; empty where all are 1.
+    pub fn class_weights(&self) -> Vec<f32> {
+        match self.loss {
+            LossKind::CrossEntropy => class_weights(self.loss_settings(), self.num_classes).unwrap_or_default(),
+            _ => Vec::new(),
+        }
     }
 
     /// What a mean of its loss is called, `cross-entropy` or `focal loss`; of a custom model with a loss of its operator's own, what its

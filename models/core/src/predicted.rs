@@ -1,7 +1,7 @@
 //! What a model predicts for nodes with targets, and how that compares with them.
 
 use morphgl_registry::Targets;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::logistic::sigmoid;
 
@@ -133,7 +133,7 @@ impl<'a> Predicted<'a> {
 }
 
 /// Numbers of nodes by their class and the one that is predicted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confusion {
     counts: Vec<u64>,
     num_classes: usize,
@@ -171,7 +171,7 @@ impl ClassCounts {
 
 impl Confusion {
     /// A row per class that nodes have, a column per class that is predicted.
-    pub fn rows(&self) -> impl Iterator<Item = &[u64]> {
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[u64]> {
         self.counts.chunks_exact(self.num_classes.max(1))
     }
 

@@ -11,8 +11,8 @@ use morphgl_platform::SimdLevel;
 use morphgl_profile::{CandidateProfile, Outcome};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, CounterSpec};
 use morphgl_report::{
-    Baseline, Cache, Counted, Epoch, LineChart, Memory, MemoryUse, OperatorSeconds, Report, Series, Timeline,
-    TrainingCandidate, Utilisation, WhatIf, Work,
+    Baseline, Cache, ConfusionMatrix, Counted, Epoch, LineChart, Memory, MemoryUse, OperatorSeconds, Report, Series,
+    Timeline, TrainingCandidate, Utilisation, WhatIf, Work,
 };
 
 use morphgl_sim::MachineDescription;
@@ -320,6 +320,8 @@ pub(crate) struct Run<'a> {
     /// What the best model is chosen by.
     pub(crate) score: ScoreKind,
     pub(crate) task: Task,
+    /// Names of the classes, where the dataset has them.
+    pub(crate) class_names: Option<&'a [String]>,
     pub(crate) dataset: &'a Dataset,
     pub(crate) profile: &'a Profile,
     pub(crate) problem: &'a Problem,
@@ -389,6 +391,15 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     page.best_epoch = run.report.best.as_ref().map(|best| best.epoch);
     page.best_valid_accuracy = run.report.best.as_ref().map(|b| b.valid.sums.accuracy()).filter(|_| accurate);
     page.best_valid_score = run.report.best.as_ref().and_then(|b| b.valid.value);
+    let confusion = run.report.best.as_ref().and_then(|best| Some((best.confusion.as_ref()?, best.test.is_some())));
+    page.confusion = confusion.filter(|_| learned).map(|(confusion, of_test)| ConfusionMatrix {
+        nodes: if of_test { "test" } else { "validation" }.to_string(),
+        classes: match run.class_names {
+            Some(names) if names.len() == confusion.rows().len() => names.to_vec(),
+            _ => (0..confusion.rows().len()).map(|class| class.to_string()).collect(),
+        },
+        rows: confusion.rows().map(<[u64]>::to_vec).collect(),
+    });
     page.measured_seconds = run.report.median_epoch_seconds();
     let seconds: f64 = run.report.epochs.iter().map(|e| e.seconds).sum();
     for used in &mut page.utilisation {

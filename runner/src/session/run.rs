@@ -133,6 +133,7 @@ pub(super) fn train(session: &Session, resumed: Option<&Path>) -> Result<RunResu
         loss: configured.job.spec.model.loss_title(),
         score: options.score,
         task: configured.job.spec.model.task,
+        class_names: schema.classes.as_deref(),
         dataset,
         profile: &state.profile,
         problem: &state.problem,

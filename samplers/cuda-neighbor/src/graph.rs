@@ -13,7 +13,7 @@ use crate::TopologyPlacement;
 use crate::cache::table_bytes;
 use crate::lists::CachedLists;
 use crate::options::Request;
-use crate::pairs::Without;
+use crate::without::Without;
 
 /// An array that kernels read, in device memory or in mapped host memory.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use morphgl_registry::Result;
 use crate::bounds::HopBounds;
 use crate::graph::Column;
 use crate::kernels::{BLOCK, Kernels, SizeIndices, Table};
-use crate::pairs::Without;
 use crate::shared::Shared;
+use crate::without::Without;
 
 /// Maximum blocks of a scan.
 const SCAN_BLOCKS: u64 = 1024;

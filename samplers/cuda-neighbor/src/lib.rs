@@ -9,6 +9,7 @@ mod graph;
 mod kernels;
 mod kind;
 mod launch;
+mod leave_out;
 mod lists;
 mod options;
 mod order;
@@ -20,6 +21,7 @@ mod shadow;
 mod shared;
 mod slope;
 mod walk;
+mod without;
 mod worker;
 
 pub use cache::{SelectedRows, select_rows};

@@ -7,7 +7,7 @@ use crate::arrays::{HopArrays, grow};
 use crate::kernels::{SizeIndices, Table};
 use crate::kind::Walks;
 use crate::launch::{large_scratch, row_blocks, word_blocks};
-use crate::pairs::Without;
+use crate::without::Without;
 
 const MIN_ENTRIES: u64 = 64;
 

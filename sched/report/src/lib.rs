@@ -2,6 +2,7 @@
 
 mod bars;
 mod chart;
+mod confusion;
 mod data;
 mod legend;
 mod markup;
@@ -17,6 +18,7 @@ mod timeline;
 mod trace;
 
 pub use chart::{LineChart, Scale, Series, line_chart, line_chart_svg};
+pub use confusion::ConfusionMatrix;
 pub use morphgl_plan::Phase;
 pub use page::{html, with_hit_rates};
 pub use report::{

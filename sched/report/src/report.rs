@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use morphgl_plan::Phase;
 
-use crate::{LineChart, Timeline};
+use crate::{ConfusionMatrix, LineChart, Timeline};
 
 /// The content of a page. Parts that are `None` or empty are left out.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -47,6 +47,8 @@ pub struct Report {
     pub test_accuracy: Option<f64>,
     /// Best validation accuracy, 0 to 1; if absent, the best of [`Report::epochs`].
     pub best_valid_accuracy: Option<f64>,
+    /// How many nodes of each class are predicted to be of each, by the model that is kept.
+    pub confusion: Option<ConfusionMatrix>,
     /// Utilisation of resources, predicted and measured.
     pub utilisation: Vec<Utilisation>,
     /// The epochs that were run, in order.

@@ -214,7 +214,7 @@ pub(crate) fn curves(report: &Report) -> String {
             .map_or(String::new(), |score| curve("Score", score, Scale::Plain, [|_| None, |e| e.valid_score]))
 }
 
-/// Training operators, plans, what-if results and operators.
+/// The confusion matrix, training operators, plans, what-if results and operators.
 pub(crate) fn tables(report: &Report) -> String {
     let simulated = match &report.simulated_resources()[..] {
         [] => String::new(),
@@ -228,7 +228,9 @@ pub(crate) fn tables(report: &Report) -> String {
     let trainers = format!("They share every step. Seeds and seconds of an epoch.{slowest}");
     let candidates = "Of the operators at a place the fastest trains. A mini-batch is batched, transferred and trained, one \
                       after the other, with all cores.";
+    let (of, picture) = report.confusion.as_ref().map(|matrix| (matrix.below(), matrix.picture())).unwrap_or_default();
     [
+        section("", "Confusion matrix", &of, &picture),
         section("", "Training operators", candidates, &table::candidates(&report.candidates)),
         section("", "Trainers", &trainers, &table::trainers(&report.trainers)),
         section("", "Plans", &format!("{plans}{simulated}"), &table::baselines(&report.baselines)),

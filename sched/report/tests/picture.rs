@@ -1,9 +1,9 @@
 //! Pictures and pages: well-formed, escaped, within their plots, whatever the timeline.
 
 use morphgl_report::{
-    Bar, Baseline, Cache, Epoch, Lane, LineChart, Mark, Memory, MemoryUse, OperatorSeconds, Phase, Report, Scale,
-    Series, SvgOptions, Timeline, Trainer, TrainingCandidate, Utilisation, WhatIf, Work, html, line_chart,
-    line_chart_svg, svg, with_hit_rates,
+    Bar, Baseline, Cache, ConfusionMatrix, Epoch, Lane, LineChart, Mark, Memory, MemoryUse, OperatorSeconds, Phase,
+    Report, Scale, Series, SvgOptions, Timeline, Trainer, TrainingCandidate, Utilisation, WhatIf, Work, html,
+    line_chart, line_chart_svg, svg, with_hit_rates,
 };
 use proptest::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};
@@ -306,6 +306,32 @@ fn a_page_shows_its_data_and_labels_simulated_hardware() {
     let bare = html(&Report { predicted_seconds: Some(48.03), ..Report::default() });
     assert!(bare.contains("48.03 s") && !bare.contains("<section") && !bare.contains("<details"), "{bare}");
     assert!(!html(&synthetic::cpu_only()).contains("simulated hardware</span>"));
+}
+
+#[test]
+fn a_confusion_matrix_is_a_table_of_shaded_cells() {
+    let matrix = |classes: usize| ConfusionMatrix {
+        nodes: "test".to_string(),
+        classes: (0..classes).map(|i| format!("<{i}>")).collect(),
+        rows: (0..classes).map(|i| (0..classes).map(|j| if i == j { 3 * i as u64 } else { 1 }).collect()).collect(),
+    };
+    let page = |classes| html(&Report { confusion: Some(matrix(classes)), ..Report::default() });
+    let few = page(3);
+    let document = parse(&few);
+    let cell = |title: &str| {
+        let cell = document.descendants().find(|n| n.attribute("title") == Some(title));
+        cell.unwrap_or_else(|| panic!("no cell {title}"))
+    };
+    assert_eq!(cell("<2> as <2>: 6").attribute("style"), Some("--share:0.750"));
+    assert_eq!(cell("<2> as <2>: 6").text(), Some("6"));
+    assert_eq!(cell("<0> as <1>: 1").attribute("style"), Some("--share:0.500"));
+    assert!(cell("<0> as <0>: 0").text().is_none());
+    assert!(few.contains("75%") && few.contains("each class that test nodes have"), "{few}");
+    // Of many classes, those with the most nodes; the first ones have the fewest here.
+    let many = page(50);
+    assert_eq!(parse(&many).descendants().filter(|n| n.has_tag_name("tr")).count(), 41);
+    assert!(many.contains("the 40 most frequent of 50 classes") && !many.contains("&lt;9&gt; as"), "{many}");
+    assert!(!page(0).contains("Confusion matrix"));
 }
 
 #[test]
