@@ -109,7 +109,7 @@ fn every_task_of_nodes_has_the_losses_of_one_process() {
         ("labels", &["--task", "classify", "--loss-option", weights, "--loss-option", "label_smoothing=0.1"]),
     ] {
         let args = [&["train", data, "--json", "--batch-size", "50"], &TRAIN[..], options].concat();
-        let alone = bench.json(&args);
+        let alone: Value = serde_json::from_str(&bench.text(&args)).expect("one JSON document");
         for ranks in [2, 3] {
             let output = same(&bench, ranks, &args).output().expect("mpirun starts");
             assert!(output.status.success(), "{options:?}, {ranks} ranks: {}", stderr(&output));
@@ -123,6 +123,13 @@ fn every_task_of_nodes_has_the_losses_of_one_process() {
             {
                 assert!(near(&a["loss"], &b["loss"]), "{options:?}, {ranks} ranks: {b}, one process {a}");
                 assert!(near(&a["valid_loss"], &b["valid_loss"]), "{options:?}, {ranks} ranks: {b}, one process {a}");
+            }
+            if options.contains(&"sampled") {
+                let output = same(&bench, ranks, &[&args[..], &["--shard"]].concat()).output().expect("mpirun starts");
+                assert!(output.status.success(), "{options:?}, {ranks} ranks: {}", stderr(&output));
+                let whole = together["epochs"].as_array().expect("epochs").iter().map(|e| e["loss"].as_f64());
+                let divided: Vec<Option<f64>> = losses(&output.stdout).into_iter().map(Some).collect();
+                assert_eq!(divided, whole.collect::<Vec<_>>(), "features divided among {ranks} ranks");
             }
             if options.contains(&"r2") {
                 let score = "best_valid_score";
