@@ -176,7 +176,7 @@ fn predictions_have_a_column_each() {
 #[test]
 fn layer_split_and_sampled_evaluation_have_tasks() {
     let bench = bench();
-    for (data, options) in [("labels", "--task multilabel --score loss"), ("values", "--task regress --score loss")] {
+    for (data, options) in [("labels", "--task multilabel"), ("values", "--task regress")] {
         for mode in ["--allow-staleness 31 --hot-ratio 0.5", "--plan sequential --evaluation sampled"] {
             let line = TRAIN.replace("--plan sequential", mode);
             let line = format!("train {data} {line} {options} --training Training_CPU_Native --epochs 6");
@@ -185,6 +185,8 @@ fn layer_split_and_sampled_evaluation_have_tasks() {
             let [first, last] = [&rows[0], &rows[5]].map(|row| number(&row["loss"]));
             assert!(last < first, "{line}: the loss went from {first} to {last}");
             assert!(rows.iter().all(|row| number(&row["valid_loss"]) < 100.0), "{line}: {rows:#?}");
+            let usual = if data == "labels" { "micro-f1" } else { "rmse" };
+            assert_eq!(trained["score"], if mode.contains("sampled") { "loss" } else { usual }, "{line}");
         }
     }
 }

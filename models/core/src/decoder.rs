@@ -217,7 +217,9 @@ impl<'a> Mlp<'a> {
     }
 
     fn hidden(&self, source: f32, destination: f32, k: usize) -> f32 {
-        (source + destination + self.bias[k]).max(0.0)
+        let x = source + destination + self.bias[k];
+        // Not `max`, which takes a NaN for 0.
+        if x <= 0.0 { 0.0 } else { x }
     }
 
     fn score(&self, source: &[f32], destination: &[f32]) -> f32 {

@@ -76,7 +76,8 @@ impl PairLoss {
             Kind::Bpr => &|ahead| (softplus(-ahead), -sigmoid(-ahead)),
             Kind::Margin { margin } => &move |ahead| {
                 let missing = f64::from(margin) - ahead;
-                (missing.max(0.0), if missing > 0.0 { -1.0 } else { 0.0 })
+                // A NaN stays one: it is a failure that the loss shows.
+                if missing <= 0.0 { (0.0, 0.0) } else { (missing, -1.0) }
             },
         };
         for i in 0..positives {

@@ -197,6 +197,22 @@ fn losses_of_pairs_are_those_of_their_definitions() {
     near(of(LossKind::Margin), 1, 2, mean_of(&|d| (1.0 - d).max(0.0)));
 }
 
+/// A network that has diverged is seen by its loss.
+#[test]
+fn an_embedding_that_is_nan_makes_every_loss_of_pairs_nan() {
+    let width = 2;
+    let pairs = BatchPairs { num_positives: 1, ends: vec![[0, 1], [0, 2]] };
+    for spec in of_pairs(width) {
+        let decoder = vec![0.5; spec.decoder.num_elements(width)];
+        for node in 0..3 {
+            let mut outputs = [0.5f32; 6];
+            outputs[node * width] = f32::NAN;
+            let score = objective(&spec).score(&outputs, Targets::Pairs(&pairs), &decoder);
+            assert!(score.loss_sum.is_nan(), "{} {}, node {node}: {score:?}", spec.loss, spec.decoder);
+        }
+    }
+}
+
 #[test]
 fn wrong_losses_are_refused_by_name() {
     let refused = |spec: ModelSpec, text: &str| {

@@ -109,7 +109,7 @@ pub struct TrainingOptions {
     /// balanced-accuracy, macro-f1, micro-f1, roc-auc, average-precision, or a score of a linked crate, which `morphgl ops` lists; of
     /// labels: those but balanced-accuracy; of values: mae, rmse, r2, loss; of links: roc-auc, average-precision, mrr, hits@K,
     /// accuracy, loss, and among all nodes filtered-mrr, filtered-hits@K. All but accuracy and loss need --evaluation full [default: accuracy of classes, micro-f1 of labels, rmse
-    /// of values, roc-auc of links]
+    /// of values, roc-auc of links; loss of labels and values on sampled mini-batches]
     #[arg(long)]
     pub score: Option<ScoreKind>,
     /// How to evaluate: with all neighbours, on sampled mini-batches, or not at all

@@ -33,7 +33,12 @@ impl Session {
             options.patience = Some(patience);
         }
         options.evaluate_every = self.config.training.evaluate_every.unwrap_or(options.evaluate_every);
-        options.score = self.config.training.score.unwrap_or(ScoreKind::usual(task));
+        // Sampled evaluation keeps sums alone; links it refuses.
+        let usual = match (ScoreKind::usual(task), evaluation) {
+            (usual, Evaluation::Sampled) if !usual.is_of_sums() && task != Task::Link => ScoreKind::Loss,
+            (usual, _) => usual,
+        };
+        options.score = self.config.training.score.unwrap_or(usual);
         options
     }
 }
