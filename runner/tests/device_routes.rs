@@ -368,6 +368,59 @@ fn a_reordered_dataset_trains_as_the_original() {
     }
 }
 
+/// The graph of `small` with two targets per node, a tenth of which is not known: whether the node's class is even, and below 2.
+fn labelled(bench: &Bench) {
+    let small = Dataset::open(bench.path().join("small"), OpenOptions::default()).expect("sound");
+    let labels = small.labels.as_ref().expect("labels");
+    let value = |i: usize| match (i % 10, labels[i / 2]) {
+        (7, _) => f32::NAN,
+        (_, class) => f32::from(u8::from(if i % 2 == 0 { class % 2 == 0 } else { class < 2 })),
+    };
+    let targets: Vec<f32> = (0..2 * small.num_nodes()).map(value).collect();
+    let mut writer = DatasetWriter::create(bench.path().join("labelled"), false).expect("a fresh path");
+    let Some(FeatureMatrix::F32 { data, dim }) = &small.features else { panic!("f32 features") };
+    writer.array("indptr", small.topology.indptr(), None).expect("room");
+    writer.array("indices", small.topology.indices(), None).expect("room");
+    writer.array("features", data, Some(*dim)).expect("room");
+    writer.array("targets", &targets, Some(2)).expect("room");
+    writer.array("train", &small.splits.train, None).expect("room");
+    writer.array("valid", &small.splits.valid, None).expect("room");
+    writer.finish("labelled", 0, Default::default()).expect("arrays that fit");
+}
+
+/// Every task has the same losses whatever samples and moves its mini-batches, and those of training on the CPU but for rounding.
+#[test]
+fn every_task_is_the_same_by_every_route() {
+    let Some(bench) = bench() else { return };
+    labelled(&bench);
+    for (data, options) in [
+        ("small", "--loss-option class_weights=balanced --loss-option label_smoothing=0.1"),
+        ("labelled", "--task multilabel --loss-option positive_weight=2.0"),
+        ("labelled", "--task regress --loss huber"),
+        ("small", "--task link --negatives 2 --decoder distmult"),
+        ("small", "--task link --negatives 2 --decoder mlp --loss margin --sampler shadow --evaluation none"),
+    ] {
+        let options: Vec<&str> = options.split_whitespace().collect();
+        let sampler = if options.contains(&"shadow") { "Shadow" } else { "Neighbor" };
+        let [on_host, on_device] = ["CPU", "CUDA+PCIe"].map(|hardware| format!("Batching_{hardware}_{sampler}"));
+        let run = |training: &str, batching: &str, transferring: &str| {
+            let word = |word| match word {
+                "small" => data,
+                "Training_CUDA_Native" => training,
+                word => word,
+            };
+            let route = ["--batching", batching, "--transferring", transferring];
+            let run = bench.json(&[&TRAIN.map(word)[..], &options, &route].concat());
+            losses(run["epochs"].as_array().expect("a list"))
+        };
+        let expected = run("Training_CUDA_Native", &on_host, DMA);
+        assert_eq!(run("Training_CUDA_Native", &on_host, DMA_GATHER), expected, "{options:?}, gathered by the device");
+        assert_eq!(run("Training_CUDA_Native", &on_device, ZERO_COPY), expected, "{options:?}, sampled by the device");
+        let on_cpu = run("Training_CPU_Native", &on_host, "Transferring_CPU_Host");
+        assert!(apart(&on_cpu, &expected) < 1e-4, "{options:?}: {expected:?}, on the CPU {on_cpu:?}");
+    }
+}
+
 /// Subgraphs and walks that the device samples train to the losses of those of the host, bit for bit, wherever the topology lies and
 /// in another order of the nodes; and the CPU trains on them alike, importance included.
 #[test]

@@ -127,6 +127,7 @@ fn every_policy_makes_the_same_mini_batches_within_its_memory() {
     let memory = CpuNeighbor::new(&BatchingContext { options: Default::default(), ..given.clone() });
     let expected = batches(&memory.expect("a sampler in memory"), 3);
     let requests: u64 = expected.iter().map(|batch| batch.input_nodes.len() as u64).sum();
+    let mut with_features = 0;
     for cache in policies() {
         let options = Options { memory_bytes: 201_000, cache, cache_bytes: Some(80_000), ..Options::default() };
         let context = BatchingContext { options: serde_json::to_value(&options).expect("data"), ..given.clone() };
@@ -149,7 +150,14 @@ fn every_policy_makes_the_same_mini_batches_within_its_memory() {
         };
         let dynamic = matches!(cache, CachePolicy::Lru | CachePolicy::Sieve);
         assert!(shown.contains(&format!("cached by {name}")), "{shown}");
-        assert!(beside > 72_000 && hits.hits > 0, "{cache}: {beside} bytes, {hits:?}: {shown}");
+        assert!(beside > 72_000, "{cache}: {beside} bytes: {shown}");
+        if shown.contains("features of 0.0% of the nodes") {
+            // On a busy machine a list may be measured to save so much more that it gets all of the memory.
+            assert_eq!(hits.hits + hits.misses, 0, "{cache}: {shown}");
+            continue;
+        }
+        with_features += 1;
+        assert!(hits.hits > 0, "{cache}: {hits:?}: {shown}");
         assert_eq!(hits.hits + hits.misses, requests, "{cache}: {hits:?}");
         let (mut worker, mut counted) = (disk.worker(1).expect("a worker"), Counters::NONE);
         for index in 0..expected.len() as u32 {
@@ -161,6 +169,7 @@ fn every_policy_makes_the_same_mini_batches_within_its_memory() {
         // A cache that is filled by the first epoch begins the second one with its rows.
         assert!(if dynamic { again > hits.hits } else { again == hits.hits }, "{cache}: {hits:?}, then {again}");
     }
+    assert!(with_features > 0, "no policy caches features");
 }
 
 #[test]
