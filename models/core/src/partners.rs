@@ -101,7 +101,7 @@ fn rank(scorer: &Scorer<'_>, num_nodes: u32, [source, target]: [u32; 2], known: 
     })
 }
 
-/// The best partners so far, and more of which none is known to be among them.
+/// The `k` best partners of a source among the nodes so far, in any order.
 #[derive(Debug, Clone)]
 struct Best {
     k: usize,

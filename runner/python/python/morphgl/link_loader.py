@@ -16,8 +16,8 @@ class LinkNeighborLoader(Loader):
 
     A mini-batch has `batch_size` pairs and their negatives; its seeds, the first `batch_size` of `n_id`, are their end nodes, each once, by
     first appearance. `edge_label_index` are the pairs in positions of `n_id`, `edge_label` their labels, `input_id` the positions of
-    the pairs among those given. The same `seed` gives the same mini-batches, bit for bit those that `morphgl train --task link`
-    trains on, whatever the number of threads.
+    the pairs among those given. The same `seed` gives the same mini-batches, those that
+    `morphgl.train(graph, module, task="link")` trains on, whatever the number of threads.
 
     The arguments are PyG's, in its order; those that are not supported are refused with what to do instead. Besides those of
     :class:`NeighborLoader`, but for `output="dgl"`:
