@@ -374,7 +374,7 @@ fn labelled(bench: &Bench) {
     let labels = small.labels.as_ref().expect("labels");
     let value = |i: usize| match (i % 10, labels[i / 2]) {
         (7, _) => f32::NAN,
-        (_, class) => f32::from(u8::from(if i % 2 == 0 { class % 2 == 0 } else { class < 2 })),
+        (_, class) => f32::from(u8::from([class % 2 == 0, class < 2][i % 2])),
     };
     let targets: Vec<f32> = (0..2 * small.num_nodes()).map(value).collect();
     let mut writer = DatasetWriter::create(bench.path().join("labelled"), false).expect("a fresh path");
