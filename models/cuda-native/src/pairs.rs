@@ -22,7 +22,7 @@ pub(crate) struct Pairs {
     pub(crate) largest: Region,
     embeddings: Region,
     seeds: usize,
-    /// Of the decoder with a hidden layer, each seed's parts in it, alternately as a source and as a destination.
+    /// Of the MLP decoder, `[seeds, width, 2]`: what each seed adds to every hidden unit as a source, and as a destination.
     parts: Option<Region>,
 }
 

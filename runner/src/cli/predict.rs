@@ -134,7 +134,7 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
     Ok(Outcome::new(text, with_ranks(json!({ "nodes": nodes.len(), "output": lossy(path) }), ranks)))
 }
 
-/// Says what the ranks did; returns whether this one has the results.
+/// Prints what each MPI rank did; true on the rank that writes the results.
 fn is_first(ranks: &Option<(Value, String)>, context: &RunContext) -> bool {
     let Some((_, text)) = ranks else { return true };
     context.remark(text.trim_end());
