@@ -43,7 +43,7 @@ pub struct ReorderOptions {
 ///
 /// # Errors
 ///
-/// An order of another number of nodes, a target that exists, a neighbour that does not exist (in a mapped file that was changed),
+/// A graph with types, whose nodes are ranges of ids, or with times; an order of another number of nodes, a target that exists, a neighbour that does not exist (in a mapped file that was changed),
 /// and errors of the disk.
 ///
 /// # Panics
@@ -66,6 +66,11 @@ pub fn reorder(
         let what = format!("it has {} nodes, and {} has {num_nodes}", order.len(), dataset.name);
         return Err(Error::argument("order", what, "give an order of all nodes of the dataset"));
     }
+    let topology = &dataset.topology;
+    if topology.types().is_some() || topology.node_times().or(topology.edge_times()).is_some() {
+        let what = format!("{} has types or times, which a reordered dataset cannot keep", dataset.name);
+        return Err(Error::argument("dataset", what, "train on it as it is"));
+    }
     let source = Source::of(dataset);
     let mut writer = DatasetWriter::create(target, options.replace)?;
     edges::write(&dataset.topology, order, &mut writer, progress)?;
@@ -75,7 +80,6 @@ pub fn reorder(
     if let Some(labels) = &dataset.labels {
         nodes.write("labels", &mut writer, |old| labels[old as usize])?;
     }
-    let topology = &dataset.topology;
     nodes.write("draw_keys", &mut writer, |old| topology.draw_key(old))?;
     match &dataset.node_ids {
         Some(ids) => nodes.write("node_ids", &mut writer, |old| ids[old as usize])?,

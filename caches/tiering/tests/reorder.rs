@@ -6,7 +6,10 @@ use std::sync::Arc;
 use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
 use morphgl_generate::{SbmConfig, sbm};
-use morphgl_graph_store::{Dataset, DatasetWriter, EdgeSplits, Load, Meta, NodeNames, NpyWriter, OpenOptions, Splits};
+use morphgl_graph_store::{
+    Dataset, DatasetWriter, EdgeSplits, EdgeType, Load, Meta, NodeNames, NodeType, NpyWriter, OpenOptions, Splits,
+    Types,
+};
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Fanouts, HostBatch, NeighborSettings, Pick, SamplerSettings, SeedSet,
 };
@@ -218,6 +221,25 @@ fn names_and_provenance_stay() {
     let steps = provenance["reordered"].as_array().expect("a list");
     assert_eq!(steps.len(), 2);
     assert_eq!(steps[1]["by"], "a test");
+}
+
+#[test]
+fn typed_and_timed_graphs_are_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let ring = || graph(4, 1, false).topology;
+    let types = Types::new(
+        vec![NodeType { name: "a".into(), count: 4 }],
+        vec![EdgeType { source: "a".into(), name: "to".into(), target: "a".into() }],
+    );
+    let num_edges = ring().num_edges() as usize;
+    let typed = ring().with_types(types.expect("sound"), vec![0; num_edges]).expect("one type");
+    let timed = ring().with_times(Some(vec![0; 4].into()), None).expect("a time per node");
+    for topology in [typed, timed] {
+        let (dataset, target) = (Dataset::new("ring", topology), dir.path().join("new"));
+        let error = reorder(&dataset, &shuffled(4, 1), &target, &options(), &|_, _, _| ()).expect_err("refused");
+        assert!(error.to_string().contains("ring has types or times"), "{error}");
+        assert!(!target.exists());
+    }
 }
 
 #[test]

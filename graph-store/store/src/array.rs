@@ -65,6 +65,8 @@ dtypes! {
     I64: i64, "i64", "<i8";
     F16: f16, "f16", "<f2";
     Bf16: bf16, "bf16", "<u2";
+    // After bf16, which stands for numpy's "<u2" where nothing else tells them apart.
+    U16: u16, "u16", "<u2";
     F32: f32, "f32", "<f4";
     F64: f64, "f64", "<f8";
 }
@@ -80,7 +82,7 @@ impl std::str::FromStr for Dtype {
 
     fn from_str(s: &str) -> Result<Self, String> {
         Self::ALL.iter().copied().find(|d| d.name() == s).ok_or_else(|| {
-            format!("unknown element type {s:?}; use one of f32, f16, bf16, u8, u32, u64, i32, i64, f64")
+            format!("unknown element type {s:?}; use one of f32, f16, bf16, u8, u16, u32, u64, i32, i64, f64")
         })
     }
 }

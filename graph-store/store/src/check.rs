@@ -15,16 +15,27 @@ pub const MAX_NODES: u64 = u32::MAX as u64;
 /// The first invalid element of an array.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Fault {
-    pub(crate) array: &'static str,
+    pub(crate) array: String,
     pub(crate) element: u64,
     pub(crate) what: String,
+}
+
+impl Fault {
+    pub(crate) fn new(array: &str, element: usize, what: String) -> Self {
+        Self { array: array.to_string(), element: element as u64, what }
+    }
+
+    /// As a text that names the array and the element.
+    pub(crate) fn describe(self) -> String {
+        format!("{}, element {}: {}", self.array, self.element, self.what)
+    }
 }
 
 /// The fault of an array, if it has one.
 type Checked = std::result::Result<(), Fault>;
 
-fn fault(array: &'static str, element: usize, what: String) -> Checked {
-    Err(Fault { array, element: element as u64, what })
+fn fault(array: &str, element: usize, what: String) -> Checked {
+    Err(Fault::new(array, element, what))
 }
 
 /// Index of the first bad value.
@@ -72,21 +83,21 @@ pub(crate) fn topology(indptr: &[u64], indices: &[u32], weights: Option<&[f32]>)
     Ok(())
 }
 
-pub(crate) fn features(view: FeatureView<'_>) -> Checked {
+pub(crate) fn features(name: &str, view: FeatureView<'_>) -> Checked {
     let bad = match view {
         FeatureView::F32(d) => first(d, |v: &f32| !v.is_finite()),
         FeatureView::F16(d) => first(d, |v: &f16| !v.is_finite()),
         FeatureView::Bf16(d) => first(d, |v: &bf16| !v.is_finite()),
         FeatureView::U8(_) => None,
     };
-    bad.map_or(Ok(()), |i| fault("features", i, "the value is NaN or infinite".into()))
+    bad.map_or(Ok(()), |i| fault(name, i, "the value is NaN or infinite".into()))
 }
 
 impl FeatureMatrix {
     /// The first of these rows with a value that is NaN or infinite.
     pub fn first_invalid(&self, rows: Range<usize>) -> Option<usize> {
         let first = rows.start;
-        let fault = features(self.rows(rows)).err()?;
+        let fault = features("features", self.rows(rows)).err()?;
         Some(first + fault.element as usize / self.dim().max(1))
     }
 }
@@ -106,18 +117,18 @@ pub(crate) fn targets(values: &[f32]) -> Checked {
 }
 
 /// Checks that the nodes of a split exist, and that none but a training node repeats.
-pub(crate) fn split(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
+pub(crate) fn split(name: &str, nodes: &[u32], num_nodes: usize) -> Checked {
     if name == "train" { exist(name, nodes, num_nodes) } else { distinct(name, nodes, num_nodes) }
 }
 
-pub(crate) fn exist(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
+pub(crate) fn exist(name: &str, nodes: &[u32], num_nodes: usize) -> Checked {
     match first(nodes, |&v| v as usize >= num_nodes) {
         Some(i) => fault(name, i, format!("node {} does not exist, there are {num_nodes}", nodes[i])),
         None => Ok(()),
     }
 }
 
-fn distinct(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
+fn distinct(name: &str, nodes: &[u32], num_nodes: usize) -> Checked {
     exist(name, nodes, num_nodes)?;
     let mut seen = vec![false; if nodes.is_empty() { 0 } else { num_nodes }];
     match nodes.iter().position(|&v| std::mem::replace(&mut seen[v as usize], true)) {
@@ -127,7 +138,7 @@ fn distinct(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
 }
 
 /// Checks that `nodes` has every node once.
-pub(crate) fn permutation(name: &'static str, nodes: &[u32], num_nodes: usize) -> Checked {
+pub(crate) fn permutation(name: &str, nodes: &[u32], num_nodes: usize) -> Checked {
     if nodes.len() != num_nodes {
         return fault(name, 0, format!("{} elements for {num_nodes} nodes", nodes.len()));
     }

@@ -44,10 +44,9 @@ impl Splits {
     ///
     /// A description of the first node that does not exist, or that the validation or test split lists twice.
     pub fn check(&self, num_nodes: usize) -> std::result::Result<(), String> {
-        let described = |fault: Fault| format!("{}, element {}: {}", fault.array, fault.element, fault.what);
         [("train", &self.train), ("valid", &self.valid), ("test", &self.test)]
             .into_iter()
-            .try_for_each(|(name, nodes)| check::split(name, nodes, num_nodes).map_err(described))
+            .try_for_each(|(name, nodes)| check::split(name, nodes, num_nodes).map_err(Fault::describe))
     }
 
     /// Number of nodes that are in more than one split, each counted once for every split but the first: their accuracy says
@@ -93,6 +92,9 @@ pub struct Dataset {
     pub topology: Topology,
     /// Features, one row per node.
     pub features: Option<FeatureMatrix>,
+    /// Features by node type, one row per node of the type, `None` for a type without features; empty where no type has any, and
+    /// where all nodes have rows in [`Dataset::features`].
+    pub features_by_type: Vec<Option<FeatureMatrix>>,
     /// Class of each node, -1 for none.
     pub labels: Option<Array<i32>>,
     /// Number of classes, 0 without labels.
@@ -117,6 +119,7 @@ impl Dataset {
             name: name.into(),
             topology,
             features: None,
+            features_by_type: Vec::new(),
             labels: None,
             num_classes: 0,
             targets: None,
@@ -166,10 +169,20 @@ impl Dataset {
         let num_nodes = topology.num_nodes();
         let mapped = options.load == Load::AllButFeatures;
         let load = if mapped { OpenOptions { load: Load::Mmap, verify: false } } else { options };
-        let features = Reader { options: load, ..reader };
-        let features = meta.arrays.get("features").map(|m| features.features(m)).transpose()?;
-        if let (Some(features), true) = (&features, options.verify && !mapped) {
-            check::features(features.view()).map_err(fault)?;
+        let features_reader = Reader { options: load, ..reader };
+        let matrix = |name: &str| -> Result<Option<FeatureMatrix>> {
+            let Some(meta) = meta.arrays.get(name) else { return Ok(None) };
+            let features = features_reader.features(name, meta)?;
+            if options.verify && !mapped {
+                check::features(name, features.view()).map_err(fault)?;
+            }
+            Ok(Some(features))
+        };
+        let features = matrix("features")?;
+        let num_types = meta.types.as_ref().map_or(0, |types| types.node_types().len());
+        let mut features_by_type = (0..num_types).map(|t| matrix(&Meta::features_of(t))).collect::<Result<Vec<_>>>()?;
+        if features_by_type.iter().all(Option::is_none) {
+            features_by_type.clear();
         }
         let labels = reader.array::<i32>("labels")?;
         if let Some(labels) = labels.as_ref().filter(|_| loaded) {
@@ -186,7 +199,15 @@ impl Dataset {
         if let Some(keys) = &draw_keys {
             check::permutation("draw_keys", keys, num_nodes).map_err(fault)?;
         }
-        let topology = topology.with_checked_draw_keys(draw_keys);
+        let mut topology = topology.with_checked_draw_keys(draw_keys);
+        if let Some((types, edge_types)) = meta.types.clone().zip(reader.array::<u16>("edge_types")?) {
+            if loaded {
+                types.check(&topology, &edge_types).map_err(fault)?;
+            }
+            topology = topology.with_checked_types(types, edge_types);
+        }
+        let [node_times, edge_times] = [reader.array::<i64>("node_times")?, reader.array::<i64>("edge_times")?];
+        let topology = topology.with_checked_times(node_times, edge_times);
         let split = |name: &'static str| -> Result<Array<u32>> {
             let nodes = splits_reader.array::<u32>(name)?.unwrap_or_else(|| Vec::new().into());
             check::split(name, &nodes, num_nodes).map_err(fault)?;
@@ -199,9 +220,7 @@ impl Dataset {
         }
         // The checks read the arrays in sequence; from now on, scattered rows are read.
         topology.advise(Access::Random);
-        if let Some(features) = &features {
-            features.advise(Access::Random);
-        }
+        features.iter().chain(features_by_type.iter().flatten()).for_each(|matrix| matrix.advise(Access::Random));
         if let Some(targets) = &targets {
             targets.advise(Access::Random);
         }
@@ -214,7 +233,19 @@ impl Dataset {
         edges.check_arrays(num_nodes).map_err(fault)?;
         let node_ids = reader.array::<u64>("node_ids")?;
         let (name, num_classes) = (meta.name.clone(), meta.num_classes);
-        Ok(Self { path, name, topology, features, labels, num_classes, targets, splits, edges, node_ids })
+        Ok(Self {
+            path,
+            name,
+            topology,
+            features,
+            features_by_type,
+            labels,
+            num_classes,
+            targets,
+            splits,
+            edges,
+            node_ids,
+        })
     }
 
     /// Pairs of link prediction to train on: [`EdgeSplits::train_pairs`] of this graph.
@@ -302,13 +333,13 @@ impl Reader<'_> {
         Ok(TargetMatrix::from_checked(self.typed("targets", meta)?, meta.shape[1] as usize))
     }
 
-    fn features(&self, meta: &ArrayMeta) -> Result<FeatureMatrix> {
+    fn features(&self, name: &str, meta: &ArrayMeta) -> Result<FeatureMatrix> {
         let dim = meta.shape[1] as usize;
         Ok(match meta.dtype {
-            Dtype::F32 => FeatureMatrix::F32 { data: self.typed("features", meta)?, dim },
-            Dtype::F16 => FeatureMatrix::F16 { data: self.typed("features", meta)?, dim },
-            Dtype::Bf16 => FeatureMatrix::Bf16 { data: self.typed("features", meta)?, dim },
-            Dtype::U8 => FeatureMatrix::U8 { data: self.typed("features", meta)?, dim },
+            Dtype::F32 => FeatureMatrix::F32 { data: self.typed(name, meta)?, dim },
+            Dtype::F16 => FeatureMatrix::F16 { data: self.typed(name, meta)?, dim },
+            Dtype::Bf16 => FeatureMatrix::Bf16 { data: self.typed(name, meta)?, dim },
+            Dtype::U8 => FeatureMatrix::U8 { data: self.typed(name, meta)?, dim },
             other => {
                 let file = self.path.join(&meta.file);
                 let cure = "import the dataset again with --dtype f32, f16, bf16 or u8";
@@ -318,7 +349,7 @@ impl Reader<'_> {
     }
 
     fn fault(&self, fault: Fault) -> Error {
-        let file = self.meta.arrays.get(fault.array).map_or(fault.array, |a| a.file.as_str());
+        let file = self.meta.arrays.get(&fault.array).map_or(fault.array.as_str(), |a| a.file.as_str());
         let cure = "the dataset is damaged: import it again";
         Error::invalid(self.path.join(file), Position::Element(fault.element), fault.what, cure)
     }

@@ -116,16 +116,14 @@ impl EdgeSplits {
     ///
     /// A description of the first node that does not exist or has no partner, or of negatives without positives.
     pub fn check(&self, num_nodes: usize) -> Result<(), String> {
-        self.check_arrays(num_nodes)
-            .map_err(|Fault { array, element, what }| format!("{array}, element {element}: {what}"))
+        self.check_arrays(num_nodes).map_err(Fault::describe)
     }
 
     pub(crate) fn check_arrays(&self, num_nodes: usize) -> Result<(), Fault> {
         let arrays = Self::ARRAYS.into_iter().zip(self.arrays());
         arrays.filter_map(|(name, nodes)| nodes.map(|nodes| (name, nodes))).try_for_each(|(name, nodes)| {
-            let element = nodes.len() as u64;
-            if !element.is_multiple_of(2) {
-                return Err(Fault { array: name, element: element - 1, what: "the last node has no partner".into() });
+            if !nodes.len().is_multiple_of(2) {
+                return Err(Fault::new(name, nodes.len() - 1, "the last node has no partner".into()));
             }
             check::exist(name, nodes, num_nodes)
         })?;
@@ -136,10 +134,7 @@ impl EdgeSplits {
             .find(|((positives, negatives), _)| positives.is_empty() && negatives.is_some())
         {
             None => Ok(()),
-            Some((_, array)) => {
-                let what = "negatives of no pairs".into();
-                Err(Fault { array: Self::ARRAYS[array], element: 0, what })
-            }
+            Some((_, array)) => Err(Fault::new(Self::ARRAYS[array], 0, "negatives of no pairs".into())),
         }
     }
 }

@@ -7,15 +7,16 @@ use std::path::Path;
 use morphgl_platform::{HeldDir, ReplacementDir, bounded_text, excerpt};
 use serde::{Deserialize, Serialize};
 
-use crate::{Dtype, EdgeSplits, Error, ErrorKind, MAX_NODES, Position, Result};
+use crate::{Dtype, EdgeSplits, Error, ErrorKind, MAX_NODES, Position, Result, Types};
 
 /// Maximum bytes of a file's name: that of most file systems.
 const MAX_FILE_NAME: usize = 255;
 
 /// Marks a `graph.json` as ours.
 pub const DATASET_FORMAT: &str = "morphgl-dataset";
-/// The newest version of the format this build reads, and the one it writes.
-pub const DATASET_VERSION: u32 = 1;
+/// The newest version of the format this build reads. Version 2 has types or times, which readers of version 1 would not see; a
+/// dataset without any is written as version 1.
+pub const DATASET_VERSION: u32 = 2;
 
 /// Maximum bytes of a `graph.json`: the names of millions of classes fit.
 pub(crate) const MAX_DESCRIPTION: u64 = 256 << 20;
@@ -36,14 +37,29 @@ pub struct Meta {
     /// Number of classes, 0 without labels.
     pub num_classes: usize,
     /// The arrays by name: `indptr`, `indices`, `weights`, `features`, `labels`, `targets`, `train`, `valid`, `test`, `node_ids`,
-    /// `node_names`, `node_name_ends`, `draw_keys`, and those of [`EdgeSplits::ARRAYS`](crate::EdgeSplits::ARRAYS).
+    /// `node_names`, `node_name_ends`, `draw_keys`, those of [`EdgeSplits::ARRAYS`](crate::EdgeSplits::ARRAYS), and `node_times`,
+    /// `edge_times`, and of typed graphs `edge_types` and `features.T`, rows of the nodes of type number T.
     pub arrays: BTreeMap<String, ArrayMeta>,
+    /// Types of nodes and edges; absent in a graph without types.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub types: Option<Types>,
     /// Source and processing of the data, as recorded by the program that wrote it.
     #[serde(default)]
     pub provenance: BTreeMap<String, serde_json::Value>,
 }
 
 impl Meta {
+    /// The version that a dataset of these types and arrays is written as.
+    pub(crate) fn version_of(types: Option<&Types>, arrays: &BTreeMap<String, ArrayMeta>) -> u32 {
+        let is_newer = types.is_some() || ["node_times", "edge_times"].iter().any(|&name| arrays.contains_key(name));
+        if is_newer { DATASET_VERSION } else { 1 }
+    }
+
+    /// Name of the array of features of the nodes of a type, by its number.
+    pub fn features_of(node_type: usize) -> String {
+        format!("features.{node_type}")
+    }
+
     /// Reads and checks the `graph.json` of the dataset at `path`.
     ///
     /// # Errors
@@ -180,6 +196,9 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         ("node_name_ends", 1, Some(meta.num_nodes)),
         ("node_names", 1, None),
         ("draw_keys", 1, Some(meta.num_nodes)),
+        ("node_times", 1, Some(meta.num_nodes)),
+        ("edge_times", 1, Some(meta.num_edges)),
+        ("edge_types", 1, Some(meta.num_edges)),
         ("train", 1, None),
         ("valid", 1, None),
         ("test", 1, None),
@@ -207,6 +226,43 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         if rows.is_some_and(|rows| array.shape[0] != rows) {
             let rows = rows.unwrap_or(0);
             let what = format!("{name} has {} rows, expected {rows} for {} nodes", array.shape[0], meta.num_nodes);
+            return wrong(&array.file, what);
+        }
+    }
+    check_types(path, meta)
+}
+
+/// Checks that types, and the arrays that only typed graphs have, belong together.
+fn check_types(path: &Path, meta: &Meta) -> Result<()> {
+    let wrong = |file: &str, what: String| {
+        Err(Error::invalid(path.join(file), Position::File, what, "import the dataset again"))
+    };
+    let of_types = |name: &String| name == "edge_types" || name.starts_with("features.");
+    let Some(types) = &meta.types else {
+        return match meta.arrays.iter().find(|(name, _)| of_types(name)) {
+            Some((name, array)) => wrong(&array.file, format!("there is {name}, but graph.json names no types")),
+            None => Ok(()),
+        };
+    };
+    if types.num_nodes() as u64 != meta.num_nodes {
+        let what = format!("the types have {} nodes, the graph {}", types.num_nodes(), meta.num_nodes);
+        return wrong("graph.json", what);
+    }
+    if !meta.arrays.contains_key("edge_types") {
+        return wrong("graph.json", "the array edge_types of a typed graph is missing".into());
+    }
+    for (name, array) in meta.arrays.iter().filter(|(name, _)| name.starts_with("features.")) {
+        let number = name["features.".len()..].parse::<usize>().ok();
+        let Some(node_type) = number.and_then(|number| types.node_types().get(number)) else {
+            return wrong(&array.file, format!("{name} is of no node type, there are {}", types.node_types().len()));
+        };
+        if meta.arrays.contains_key("features") {
+            return wrong(&array.file, format!("there are both features and {name}"));
+        }
+        if array.shape.len() != 2 || array.shape[0] != node_type.count {
+            let (shape, name_of_type) = (&array.shape, &node_type.name);
+            let what =
+                format!("{name} has the shape {shape:?}, expected {} rows for {name_of_type:?}", node_type.count);
             return wrong(&array.file, what);
         }
     }

@@ -67,7 +67,7 @@ impl Summary {
             }
             Dtype::F16 => self.finite &= all::<f16>(bytemuck::cast_slice(bytes), |v| v.is_finite()),
             Dtype::Bf16 => self.finite &= all::<bf16>(bytemuck::cast_slice(bytes), |v| v.is_finite()),
-            Dtype::U8 | Dtype::I64 | Dtype::F64 => {}
+            Dtype::U8 | Dtype::U16 | Dtype::I64 | Dtype::F64 => {}
         }
         self.len += (bytes.len() / self.dtype.size()) as u64;
     }

@@ -27,8 +27,7 @@ impl TargetMatrix {
         if !values.len().is_multiple_of(dim) {
             return Err(format!("{} targets are no rows of {dim}", values.len()));
         }
-        check::targets(&values)
-            .map_err(|Fault { array, element, what }| format!("{array}, element {element}: {what}"))?;
+        check::targets(&values).map_err(Fault::describe)?;
         Ok(Self { values, dim })
     }
 

@@ -1,11 +1,14 @@
 //! Compressed sparse columns: for each node, the list of its in-neighbours.
 
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use morphgl_platform::splitmix64;
 use rayon::prelude::*;
 
-use crate::{Access, Array, Error, unknown_neighbor};
+use crate::check::Fault;
+use crate::{Access, Array, Error, Types, unknown_neighbor};
 
 /// A graph in CSC form. Row `v` lists the source nodes of the edges that end in `v`.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +20,11 @@ pub struct Topology {
     weights: Option<Array<f32>>,
     // Invariant: a permutation of the nodes. Checked by `with_draw_keys`.
     draw_keys: Option<Array<u32>>,
+    // Of typed graphs: the types, and the type of each edge in the order of `indices`. Checked by `with_types`.
+    types: Option<(Arc<Types>, Array<u16>)>,
+    // Times of nodes and of edges, as many as there are nodes and edges. Checked by `with_times`.
+    node_times: Option<Array<i64>>,
+    edge_times: Option<Array<i64>>,
 }
 
 impl Topology {
@@ -36,13 +44,53 @@ impl Topology {
     ) -> Result<Self, String> {
         let topology = Self::from_checked(indptr.into(), indices.into(), weights);
         crate::check::topology(&topology.indptr, &topology.indices, topology.weights.as_deref())
-            .map_err(|fault| format!("{}, element {}: {}", fault.array, fault.element, fault.what))?;
+            .map_err(Fault::describe)?;
         Ok(topology)
     }
 
     /// Builds a graph from checked arrays.
     pub(crate) fn from_checked(indptr: Array<u64>, indices: Array<u32>, weights: Option<Array<f32>>) -> Self {
-        Self { indptr, indices, weights, draw_keys: None }
+        Self { indptr, indices, weights, draw_keys: None, types: None, node_times: None, edge_times: None }
+    }
+
+    /// The same graph with types: `edge_types[e]` is the number of the type of edge `e`, in the order of `indices`; the edges of a row
+    /// are sorted by it.
+    ///
+    /// # Errors
+    ///
+    /// A description of the first edge whose type does not exist, is out of order, or is of other node types.
+    ///
+    /// # Complexity
+    ///
+    /// O(nodes + edges log node types) time on the threads of the current rayon pool.
+    pub fn with_types(self, types: Types, edge_types: impl Into<Array<u16>>) -> Result<Self, String> {
+        let edge_types = edge_types.into();
+        types.check(&self, &edge_types).map_err(Fault::describe)?;
+        Ok(self.with_checked_types(types, edge_types))
+    }
+
+    /// Sets types that were checked.
+    pub(crate) fn with_checked_types(self, types: Types, edge_types: Array<u16>) -> Self {
+        Self { types: Some((Arc::new(types), edge_types)), ..self }
+    }
+
+    /// The same graph with times of its nodes, its edges, or both, in any unit.
+    ///
+    /// # Errors
+    ///
+    /// Other numbers of times than of nodes or edges.
+    pub fn with_times(self, nodes: Option<Array<i64>>, edges: Option<Array<i64>>) -> Result<Self, String> {
+        let wrong = |of: &str, times: usize, count: usize| Err(format!("{times} times for {count} {of}"));
+        match (&nodes, &edges) {
+            (Some(times), _) if times.len() != self.num_nodes() => wrong("nodes", times.len(), self.num_nodes()),
+            (_, Some(times)) if times.len() != self.indices.len() => wrong("edges", times.len(), self.indices.len()),
+            _ => Ok(self.with_checked_times(nodes, edges)),
+        }
+    }
+
+    /// Sets times of checked lengths.
+    pub(crate) fn with_checked_times(self, node_times: Option<Array<i64>>, edge_times: Option<Array<i64>>) -> Self {
+        Self { node_times, edge_times, ..self }
     }
 
     /// The same graph with draw keys: `keys[v]` is the number that node `v` had before the graph was reordered, which
@@ -58,8 +106,7 @@ impl Topology {
     /// O(nodes) time, one bit of memory per node.
     pub fn with_draw_keys(self, keys: impl Into<Array<u32>>) -> Result<Self, String> {
         let keys = keys.into();
-        crate::check::permutation("draw_keys", &keys, self.num_nodes())
-            .map_err(|fault| format!("{}, element {}: {}", fault.array, fault.element, fault.what))?;
+        crate::check::permutation("draw_keys", &keys, self.num_nodes()).map_err(Fault::describe)?;
         Ok(self.with_checked_draw_keys(Some(keys)))
     }
 
@@ -84,7 +131,7 @@ impl Topology {
     }
 
     /// The CSR row of `node`: positions of its in-edges.
-    pub fn edge_range(&self, node: u32) -> std::ops::Range<usize> {
+    pub fn edge_range(&self, node: u32) -> Range<usize> {
         let v = node as usize;
         self.indptr[v] as usize..self.indptr[v + 1] as usize
     }
@@ -128,6 +175,44 @@ impl Topology {
         rows.reduce(|| [0; 2], add) == [0; 2]
     }
 
+    /// Types of nodes and edges, where the graph has any.
+    pub fn types(&self) -> Option<&Arc<Types>> {
+        self.types.as_ref().map(|(types, _)| types)
+    }
+
+    /// Number of the type of each edge in the order of `indices`, where the graph has types.
+    pub fn edge_types(&self) -> Option<&Array<u16>> {
+        self.types.as_ref().map(|(_, edge_types)| edge_types)
+    }
+
+    /// The edges of `node`'s row by type: number of the edge type, and positions of its edges; types without edges are left out. The
+    /// whole row as type 0 where the graph has no types.
+    pub fn sub_rows(&self, node: u32) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
+        let row = self.edge_range(node);
+        let mut start = row.start;
+        let edge_types = self.edge_types();
+        std::iter::from_fn(move || {
+            let rest = start..row.end;
+            let Some(edge_types) = edge_types else {
+                start = row.end;
+                return (!rest.is_empty()).then_some((0, rest));
+            };
+            let of = *edge_types[rest.clone()].first()?;
+            let end = start + edge_types[rest].partition_point(|&edge_type| edge_type == of);
+            Some((usize::from(of), std::mem::replace(&mut start, end)..end))
+        })
+    }
+
+    /// Time of each node, where nodes have times.
+    pub fn node_times(&self) -> Option<&Array<i64>> {
+        self.node_times.as_ref()
+    }
+
+    /// Time of each edge in the order of `indices`, where edges have times.
+    pub fn edge_times(&self) -> Option<&Array<i64>> {
+        self.edge_times.as_ref()
+    }
+
     /// Draw keys of the nodes, where the graph was reordered: see [`Topology::with_draw_keys`].
     pub fn draw_keys(&self) -> Option<&Array<u32>> {
         self.draw_keys.as_ref()
@@ -156,6 +241,10 @@ impl Topology {
         if let Some(keys) = &self.draw_keys {
             keys.advise(access);
         }
+        if let Some((_, edge_types)) = &self.types {
+            edge_types.advise(access);
+        }
+        [&self.node_times, &self.edge_times].into_iter().flatten().for_each(|times| times.advise(access));
     }
 }
 

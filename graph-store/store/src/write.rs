@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use crate::meta::MAX_DESCRIPTION;
 use crate::npy_writer::Unsynced;
 use crate::written::check_written;
-use crate::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Element, Error, Meta, NpyWriter, Position, Result};
+use crate::{ArrayMeta, DATASET_FORMAT, Element, Error, Meta, NpyWriter, Position, Result, Types};
 
 /// A dataset directory being written. Dropped unfinished, it is removed.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub struct DatasetWriter {
     replacement: ReplacementDir,
     replace: bool,
     arrays: BTreeMap<String, ArrayMeta>,
+    types: Option<Types>,
     /// Arrays that are not synced yet.
     unsynced: Unsynced,
 }
@@ -47,7 +48,8 @@ impl DatasetWriter {
             return refuse("the output exists and is not a dataset", cure);
         }
         let replacement = ReplacementDir::new(&target).map_err(|e| Error::io(&target, e))?;
-        Ok(Self { target, replacement, replace, arrays: BTreeMap::new(), unsynced: Unsynced::default() })
+        let (arrays, types, unsynced) = (BTreeMap::new(), None, Unsynced::default());
+        Ok(Self { target, replacement, replace, arrays, types, unsynced })
     }
 
     /// The directory of the unfinished dataset, which an ingest may use for spill files.
@@ -71,6 +73,11 @@ impl DatasetWriter {
         stream.write(values)?;
         self.add(name, stream.finish(dim)?);
         Ok(())
+    }
+
+    /// Makes the dataset one of a typed graph; the array `edge_types` has the number of each edge's type.
+    pub fn set_types(&mut self, types: Types) {
+        self.types = Some(types);
     }
 
     /// Takes back an array that was added, to write it anew under its name: its file is renamed, and removed by the caller. `None`
@@ -101,12 +108,13 @@ impl DatasetWriter {
         let count = |array: &str| self.arrays.get(array).map_or(0, |a| a.shape[0]);
         let meta = Meta {
             format: DATASET_FORMAT.into(),
-            version: DATASET_VERSION,
+            version: Meta::version_of(self.types.as_ref(), &self.arrays),
             name: name.into(),
             num_nodes: count("indptr").saturating_sub(1),
             num_edges: count("indices"),
             num_classes,
             arrays: self.arrays.clone(),
+            types: self.types.clone(),
             provenance,
         };
         crate::meta::check_shapes(&self.target, &meta)?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::summary::Summary;
-use crate::{Dtype, EdgeSplits, Error, Load, Meta, Position, Result, check, read_npy};
+use crate::{Dtype, EdgeSplits, Error, Load, Meta, Position, Result, Topology, check, read_npy};
 
 /// Checks a dataset whose arrays are written into `dir`, by what was gathered while they were written: `summary` finds that of a
 /// file. Splits and draw keys, in which nodes must not repeat (but for training nodes), are read once more.
@@ -32,6 +32,7 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
             "indices" | "train" | "valid" | "test" => highest < nodes as i64,
             "weights" => finite && lowest >= 0.0,
             "features" => finite,
+            _ if name.starts_with("features.") => finite,
             "targets" => !infinite,
             "labels" => lowest >= -1.0 && highest < meta.num_classes as i64,
             _ => true,
@@ -41,7 +42,7 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
                 "indptr" => format!("the offsets do not ascend from 0 to the {} edges", meta.num_edges),
                 "indices" => format!("an edge comes from node {highest}, but there are {nodes} nodes"),
                 "weights" => "a weight is not a finite number of at least 0".to_string(),
-                "features" => "a value is NaN or infinite".to_string(),
+                _ if name.starts_with("features") => "a value is NaN or infinite".to_string(),
                 "targets" => "a target is infinite; NaN stands for an unknown one".to_string(),
                 "labels" => format!("labels from {lowest} to {highest}, outside -1 (none) and 0..{}", meta.num_classes),
                 _ => format!("node {highest} does not exist, there are {nodes}"),
@@ -54,6 +55,14 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
         let (ids, _) = read_npy::<u32>(&dir.join(&array.file), Load::Mmap)?;
         let checked = if name == "draw_keys" { check::permutation } else { check::split };
         checked(name, &ids, nodes as usize).map_err(|f| invalid(name, Position::Element(f.element), f.what))?;
+    }
+    if let Some((types, array)) = meta.types.as_ref().zip(meta.arrays.get("edge_types")) {
+        let file = |name: &str| dir.join(&meta.arrays[name].file);
+        let (indptr, _) = read_npy::<u64>(&file("indptr"), Load::Mmap)?;
+        let (indices, _) = read_npy::<u32>(&file("indices"), Load::Mmap)?;
+        let (edge_types, _) = read_npy::<u16>(&dir.join(&array.file), Load::Mmap)?;
+        let topology = Topology::from_checked(indptr, indices, None);
+        types.check(&topology, &edge_types).map_err(|f| invalid("edge_types", Position::Element(f.element), f.what))?;
     }
     for (name, of) in [("valid_edges_negatives", "valid_edges"), ("test_edges_negatives", "test_edges")] {
         if meta.arrays.contains_key(name) && meta.arrays.get(of).is_none_or(|pairs| pairs.shape[0] == 0) {
@@ -71,7 +80,9 @@ fn dtypes(name: &str) -> &'static [Dtype] {
         "indices" | "train" | "valid" | "test" | "draw_keys" => &[Dtype::U32],
         "labels" => &[Dtype::I32],
         "weights" | "targets" => &[Dtype::F32],
-        "features" => &[Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8],
+        "edge_types" => &[Dtype::U16],
+        "node_times" | "edge_times" => &[Dtype::I64],
+        _ if name == "features" || name.starts_with("features.") => &[Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8],
         "node_names" => &[Dtype::U8],
         _ => Dtype::ALL,
     }

@@ -188,10 +188,10 @@ fn altered_content_fails_its_checksum() {
 fn newer_version() {
     let set = Set::new();
     set.edit(|json| {
-        json["version"] = 2.into();
+        json["version"] = 3.into();
         json["arrays"] = "something this version knows nothing of".into();
     });
-    set.refused("graph.json", &["dataset version 2 is newer than 1", "update morphgl"]);
+    set.refused("graph.json", &["dataset version 3 is newer than 2", "update morphgl"]);
     let set = Set::new();
     set.edit(|json| json["format"] = "else".into());
     set.refused("graph.json", &["the format is \"else\""]);
@@ -292,4 +292,53 @@ fn descriptions_of_impossible_sizes() {
     let set = Set::new();
     set.edit(|json| json["arrays"]["labels"]["file"] = "../labels.npy".into());
     set.refused("graph.json", &["labels is not in a file of this directory"]);
+}
+
+#[test]
+fn types_that_do_not_fit_are_refused() {
+    let types = |count: u64| {
+        serde_json::json!({
+            "nodes": [{ "name": "a", "count": count }, { "name": "b", "count": 1 }],
+            "edges": [{ "source": "a", "name": "to", "target": "a" }, { "source": "a", "name": "to", "target": "b" },
+                { "source": "b", "name": "to", "target": "a" }],
+        })
+    };
+    // The path 0 - 1 - 2, of which 2 is of type b, without the features of all nodes.
+    let typed = || {
+        let set = Set::new();
+        set.edit(|json| json["types"] = types(2));
+        set.edit(|json| drop(json["arrays"].as_object_mut().expect("arrays").remove("features")));
+        set.replace("edge_types", &[0u16, 0, 2, 1], None);
+        set
+    };
+    Dataset::open(typed().path(), OpenOptions::default()).expect("sound");
+
+    let set = typed();
+    set.edit(|json| json["types"] = types(3));
+    set.refused("graph.json", &["the types have 4 nodes, the graph 3"]);
+    let set = typed();
+    set.edit(|json| drop(json["arrays"].as_object_mut().expect("arrays").remove("edge_types")));
+    set.refused("graph.json", &["edge_types", "missing"]);
+    let set = typed();
+    set.edit(|json| drop(json.as_object_mut().expect("an object").remove("types")));
+    set.refused("edge_types.npy", &["graph.json names no types"]);
+    let set = typed();
+    set.replace("edge_types", &[0u16, 0, 2, 0], None);
+    set.refused("edge_types.npy", &["element 3", "node 1 (a) to node 2 (b)", "a-to-a"]);
+    let set = typed();
+    set.replace("edge_times", &[0i64, 1], None);
+    set.refused("edge_times.npy", &["2 rows, expected 4"]);
+    let set = typed();
+    set.replace("features.2", &[0.5f32], Some(1));
+    set.refused("features.2.npy", &["no node type", "there are 2"]);
+    let set = typed();
+    set.replace("features.1", &[0.5f32, 0.5], Some(1));
+    set.refused("features.1.npy", &["expected 1 rows", "\"b\""]);
+    let set = typed();
+    set.replace("features.1", &[f32::NAN], Some(1));
+    set.refused("features.1.npy", &["NaN"]);
+    let set = typed();
+    set.replace("features", &[0.5f32; 3], Some(1));
+    set.replace("features.1", &[0.5f32], Some(1));
+    set.refused("features.1.npy", &["both features and features.1"]);
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use morphgl_graph_store::{
-    Access, Array, Dataset, DatasetPath, DatasetWriter, Dtype, Element, FeatureView, Load, NodeNames, NpyWriter,
-    OpenOptions, TargetMatrix, Topology, read_npy,
+    Access, Array, Dataset, DatasetPath, DatasetWriter, Dtype, EdgeType, Element, FeatureMatrix, FeatureView, Load,
+    NodeNames, NodeType, NpyWriter, OpenOptions, TargetMatrix, Topology, Types, read_npy,
 };
 use morphgl_platform::Pages;
 use proptest::prelude::*;
@@ -68,6 +68,40 @@ proptest! {
         let features = ram.features.expect("features were written");
         prop_assert_eq!((features.num_rows(), features.dim()), (numbers.len(), dim));
     }
+}
+
+#[test]
+fn types_and_times_are_kept() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("set");
+    let mut writer = DatasetWriter::create(&path, false).expect("a fresh path");
+    let node = |name: &str, count| NodeType { name: name.into(), count };
+    let edge = |source: &str, name: &str, target: &str| EdgeType {
+        source: source.into(),
+        name: name.into(),
+        target: target.into(),
+    };
+    let edges = vec![edge("paper", "cites", "paper"), edge("author", "writes", "paper")];
+    let types = Types::new(vec![node("paper", 2), node("author", 1)], edges).expect("sound");
+    writer.array("indptr", &[0u64, 1, 3, 3], None).expect("space on the disk");
+    writer.array("indices", &[2u32, 0, 2], None).expect("space on the disk");
+    writer.array("edge_types", &[1u16, 0, 1], None).expect("space on the disk");
+    writer.array("node_times", &[1999i64, 2005, -1], None).expect("space on the disk");
+    writer.array("edge_times", &[1999i64, 2005, 2005], None).expect("space on the disk");
+    writer.array("features.1", &[0.5f32, 1.0], Some(2)).expect("space on the disk");
+    writer.set_types(types.clone());
+    writer.finish("set", 0, Default::default()).expect("arrays that fit");
+    let json = std::fs::read_to_string(path.join("graph.json")).expect("readable");
+    assert!(json.contains("\"version\": 2"), "{json}");
+
+    let [ram, mmap] = [RAM, MMAP].map(|options| Dataset::open(&path, options).expect("sound"));
+    assert_eq!(ram, mmap);
+    assert_eq!(ram.topology.types().map(|types| &**types), Some(&types));
+    assert_eq!(ram.topology.edge_types().map(|types| types.to_vec()), Some(vec![1, 0, 1]));
+    assert_eq!(ram.topology.node_times().map(|times| times.to_vec()), Some(vec![1999, 2005, -1]));
+    assert_eq!(ram.topology.edge_times().map(|times| times.to_vec()), Some(vec![1999, 2005, 2005]));
+    let dims: Vec<_> = ram.features_by_type.iter().map(|matrix| matrix.as_ref().map(FeatureMatrix::dim)).collect();
+    assert_eq!(dims, [None, Some(2)]);
 }
 
 #[test]

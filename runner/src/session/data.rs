@@ -66,6 +66,7 @@ impl<'a> Source<'a> {
         context.remark(format_args!(
             "left on disk ({why}): {bytes} of dataset, {memory} of memory, {cached} of it for caches until it is planned"
         ));
+        check_types(&dataset, context)?;
         describe(&dataset, start, context);
         Ok((dataset, Some(budget)))
     }
@@ -121,6 +122,7 @@ impl<'a> Source<'a> {
             Some(path) => open(path, self.options.mmap, !self.options.no_verify)?,
             None => Arc::new(crate::default_dataset()),
         };
+        check_types(&dataset, context)?;
         describe(&dataset, start, context);
         Ok(dataset)
     }
@@ -163,6 +165,23 @@ fn describe(dataset: &Dataset, start: Instant, context: &RunContext) {
         context
             .remark(format_args!("classes without a training node, never predicted rightly: {count} ({some}{more})"));
     }
+}
+
+/// Says what of a typed or timed graph is not read, and refuses what no model reads.
+fn check_types(dataset: &Dataset, context: &RunContext) -> anyhow::Result<()> {
+    let topology = &dataset.topology;
+    if !dataset.features_by_type.is_empty() {
+        let cure = "import it without features, or with features of the same columns for all nodes";
+        anyhow::bail!("{}: no model reads features that differ by node type; {cure}", dataset.name);
+    }
+    if let Some(types) = topology.types() {
+        let (nodes, edges) = (types.node_types().len(), types.edge_types().len());
+        context.remark(format_args!("{nodes} node types and {edges} edge types are taken as one of each"));
+    }
+    if topology.node_times().or(topology.edge_times()).is_some() {
+        context.remark(format_args!("times are not read: neighbours later than a seed are sampled, too"));
+    }
+    Ok(())
 }
 
 fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {
