@@ -119,18 +119,13 @@ sample_leave_out(const uint32_t* nodes, const uint64_t* counts, int32_t from, ui
                  uint32_t* row_len, float* degrees) {
     const uint64_t end = counts[to], step = (uint64_t)gridDim.x * BLOCK;
     for (uint64_t i = entry_or_0(counts, from) + (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < end; i += step) {
-        const uint32_t node = nodes[i];
-        uint32_t low = 0, high = num_lost;
-        while (low < high) {
-            const uint32_t middle = low + (high - low) / 2;
-            if (lost[middle] < node) low = middle + 1; else high = middle;
-        }
-        if (low == num_lost || lost[low] != node) continue;
+        const uint32_t at = find_ascending(lost, num_lost, nodes[i]);
+        if (at == num_lost) continue;
         if (row_start) {
-            row_start[i] = starts[low];
-            row_len[i] = lens[low];
+            row_start[i] = starts[at];
+            row_len[i] = lens[at];
         }
-        degrees[i] = left[low];
+        degrees[i] = left[at];
     }
 }
 MORPHGL_KERNEL(sample_leave_out)

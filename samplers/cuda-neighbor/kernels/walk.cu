@@ -15,14 +15,35 @@ struct Steps {
     uint64_t restart;
 };
 
+// The rows that lose edges in a mini-batch of pairs, of `num` ascending nodes: parts of the cached rows.
+struct Lost {
+    const uint32_t* nodes;
+    uint32_t num;
+    const uint64_t* starts;
+    const uint32_t* lens;
+};
+
 // The graph, whose rows lie as `sample_locate` has them.
 struct Graph {
     const uint64_t* starts;
     const uint32_t* lens;
     uint32_t cached_rows;
     const uint32_t *indices, *const *cached;
+    Lost lost;
     // Number of times that each row is read, or null.
     uint32_t* accesses;
+
+    // Number of the node's edges; position of the first one to `first`.
+    __device__ __forceinline__ uint32_t row(uint32_t node, uint64_t& first) const {
+        const uint32_t at = find_ascending(lost.nodes, lost.num, node);
+        if (at < lost.num) {
+            first = lost.starts[at];
+            return lost.lens[at];
+        }
+        const uint64_t start = starts[node];
+        first = node < cached_rows ? start | CACHED : start;
+        return lens ? lens[node] : (uint32_t)(starts[node + 1] - start);
+    }
 };
 
 // Random numbers of the walks from a node, given by its number in their counters.
@@ -42,15 +63,14 @@ __device__ __forceinline__ void walk(const Graph& graph, const Steps& steps, con
     bool ended = false;
     for (uint32_t step = 0; step < steps.length; step++, number++) {
         if (!ended) {
-            const uint64_t start = graph.starts[node];
-            const uint32_t len = graph.lens ? graph.lens[node] : (uint32_t)(graph.starts[node + 1] - start);
+            uint64_t first;
+            const uint32_t len = graph.row(node, first);
             const Words words = draws.block(4, number);
             ended = len == 0 || (step > 0 && words.word[1] < steps.restart);
             if (!ended) {
                 if (graph.accesses) atomicAdd(&graph.accesses[node], 1u);
                 const uint32_t position = bounded(
                     len, words.word[0], [&](uint32_t r) { return draws.block(5, 64 * number + r / 4).at(r); });
-                const uint64_t first = node < graph.cached_rows ? start | CACHED : start;
                 node = *element(graph.indices, graph.cached, first + position);
             }
         }
@@ -71,10 +91,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 walk_few(const uint32_t* nodes, const uint32_t* row_key, const uint64_t* counts, uint32_t rows, uint32_t walks,
          uint32_t length, uint64_t restart, uint32_t keep, uint32_t per_block, uint32_t hop, uint32_t index,
          uint32_t epoch, uint64_t seed, const uint64_t* starts, const uint32_t* lens, uint32_t cached_rows,
-         const uint32_t* indices, const uint32_t* const* cached, uint32_t* accesses, uint64_t* row_start, uint32_t* row_len,
-         uint32_t* found, float* visits) {
+         const uint32_t* indices, const uint32_t* const* cached, const uint32_t* lost, uint32_t num_lost,
+         const uint64_t* lost_starts, const uint32_t* lost_lens, uint32_t* accesses, uint64_t* row_start,
+         uint32_t* row_len, uint32_t* found, float* visits) {
     DYNAMIC_SHARED(uint64_t, orders);
-    const Graph graph = {starts, lens, cached_rows, indices, cached, accesses};
+    const Graph graph = {starts, lens, cached_rows, indices, cached, {lost, num_lost, lost_starts, lost_lens}, accesses};
     const Steps steps = {walks, length, restart};
     const uint32_t of_row = walks * length, all = per_block * of_row;
     uint32_t* visited = (uint32_t*)(orders + all);
@@ -130,10 +151,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK, 1)
 walk_many(const uint32_t* nodes, const uint32_t* row_key, const uint64_t* counts, uint32_t rows, uint32_t walks,
           uint32_t length, uint64_t restart, uint32_t keep, uint64_t* scratch, uint32_t hop, uint32_t index,
           uint32_t epoch, uint64_t seed, const uint64_t* starts, const uint32_t* lens, uint32_t cached_rows,
-          const uint32_t* indices, const uint32_t* const* cached, uint32_t* accesses, uint64_t* row_start, uint32_t* row_len,
-          uint32_t* found, float* visits) {
+          const uint32_t* indices, const uint32_t* const* cached, const uint32_t* lost, uint32_t num_lost,
+          const uint64_t* lost_starts, const uint32_t* lost_lens, uint32_t* accesses, uint64_t* row_start,
+          uint32_t* row_len, uint32_t* found, float* visits) {
     DYNAMIC_SHARED(uint64_t, fast);
-    const Graph graph = {starts, lens, cached_rows, indices, cached, accesses};
+    const Graph graph = {starts, lens, cached_rows, indices, cached, {lost, num_lost, lost_starts, lost_lens}, accesses};
     const Steps steps = {walks, length, restart};
     const uint32_t of_row = walks * length;
     // A visit is its node, and its position as the low word.

@@ -54,7 +54,7 @@ impl Degrees {
     }
 
     /// Maximum number of edges of `rows` distinct nodes with at most `fanout` edges each.
-    fn edges(&self, rows: u64, fanout: Fanout) -> u64 {
+    pub(crate) fn edges(&self, rows: u64, fanout: Fanout) -> u64 {
         let (mut left, mut edges) = (rows, 0u64);
         for &(degree, nodes) in &self.counts {
             let expanded = nodes.min(left);

@@ -76,7 +76,7 @@ impl<'a> HopLaunch<'a> {
         let (graph, arrays, scratch) = (&self.launch.shared.graph, self.arrays, self.scratch);
         let from = match self.launch.shared.kind.walks() {
             Some(_) => [(&scratch.visited).into(), Argument::NULL, (&scratch.visits).into(), Argument::NULL],
-            None => graph.edges(scratch.without.as_ref()),
+            None => graph.edges(scratch.without()),
         };
         let to = [(&arrays.indices).into(), (&scratch.slots).into(), arrays.weights.as_ref().into()];
         from.into_iter().chain(to).chain(scratch.table.arguments())
@@ -132,7 +132,7 @@ impl<'a> HopLaunch<'a> {
         let long = launch.reading_grid(self.bounds.expanded * u64::from(BLOCK), WARPS);
         let grid = launch.reading_grid(self.bounds.expanded * 32, WARPS);
         for (kernel, shape) in [(&kernels.sample_pick_weighted, grid), (&kernels.sample_pick_weighted_long, long)] {
-            let weights = graph.edge_weights(self.scratch.without.as_ref());
+            let weights = graph.edge_weights(self.scratch.without());
             launch.run(kernel, shape, self.picks().chain(weights).chain([positive.into(), self.picked().into()]))?;
         }
         self.read()

@@ -55,7 +55,8 @@ pub const WALK: Description = describe(
     Build::Batching(|context| Ok(Box::new(CudaSampler::walk(context)?))),
 )
 .sampling(&[SamplingSpec::WALK])
-.with_options(options::SPECS_OF_WALKS);
+.with_options(options::SPECS_OF_WALKS)
+.taking_pairs();
 
 const fn describe(name: &'static str, summary: &'static str, build: Build) -> Description {
     let key = Key::new(Phase::Batching, Hardware::new(&[CUDA, Resource::PCIE]), name);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use morphgl_cuda::{Buffer, CudaPairs, Stream};
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{BatchId, BatchingContext, HostBatch, PairSeeds, Result};
+use morphgl_registry::{BatchId, BatchingContext, Fanout, HostBatch, PairSeeds, PairSettings, Result};
 use morphgl_sampler_core::{Epochs, HostRows, Order, PairBatch, Pairs};
 
+use crate::bounds::Degrees;
 use crate::graph::Graph;
 use crate::without::Without;
 
@@ -17,6 +18,8 @@ pub(crate) struct PairSource {
     pairs: Pairs,
     epochs: Epochs,
     dataset: Arc<Dataset>,
+    /// Those of the graph, also where walks make another.
+    degrees: Degrees,
     /// Whether the rows of the graph are in ascending order.
     sorted: bool,
 }
@@ -28,6 +31,7 @@ impl PairSource {
             pairs: Pairs::new(&dataset.topology, seeds, settings.seed)?,
             epochs: Epochs::new(&context.seeds, settings),
             sorted: HostRows::check_sorted(&dataset.topology),
+            degrees: Degrees::new(&dataset.topology),
             dataset: Arc::clone(dataset),
         })
     }
@@ -41,6 +45,17 @@ impl PairSource {
     pub(crate) fn max_seeds(&self, batch_size: usize) -> u64 {
         batch_size.min(self.len()) as u64 * (2 + u64::from(self.pairs.settings().negatives))
     }
+
+    /// Maximum bytes of device memory of so many positives, their negatives and ends, and of the rows that lose edges: those of the largest
+    /// degrees.
+    pub(crate) fn max_bytes(&self, batch_size: usize) -> u64 {
+        let PairSettings { negatives, exclude, .. } = *self.pairs.settings();
+        let positives = batch_size.min(self.len()) as u64;
+        let pairs = 8 * positives * (1 + u64::from(negatives)) + 4 * self.max_seeds(batch_size);
+        let rows = self.degrees.num_nodes().min(if exclude { 2 * positives } else { 0 });
+        let edges = self.degrees.edges(rows, Fanout::All);
+        pairs + Without::bytes_of(rows, edges, self.dataset.topology.weights().is_some())
+    }
 }
 
 /// Buffers of a worker.
@@ -52,22 +67,34 @@ pub(crate) struct PairDraws {
     host: HostBatch,
 }
 
-/// The pairs of a mini-batch, and the seeds that their ends are, in device memory.
+/// What a mini-batch of pairs has in the memory of its stream.
 #[derive(Debug)]
-pub(crate) struct DrawnPairs {
-    pub(crate) pairs: CudaPairs,
+pub(crate) struct PairScratch {
+    /// The seeds: the ends of its pairs.
     pub(crate) seeds: Buffer<u32>,
+    /// The rows that lose edges.
+    pub(crate) without: Without,
+}
+
+impl PairScratch {
+    pub(crate) fn empty(weights: bool, stream: &Stream) -> Result<Self> {
+        Ok(Self { seeds: Buffer::new(stream, 0)?, without: Without::empty(weights, stream)? })
+    }
+
+    pub(crate) fn num_bytes(&self) -> u64 {
+        self.seeds.num_bytes() + self.without.num_bytes()
+    }
 }
 
 impl PairDraws {
-    /// Draws the pairs of a share of a mini-batch, and uploads them; and the rows that lose edges, if there are any.
+    /// Draws the pairs of a share of a mini-batch, and uploads them; and to `scratch` their ends and the rows that lose edges.
     pub(crate) fn draw(
         &mut self,
         (source, graph): (&PairSource, &Graph),
-        stream: &Stream,
+        (stream, scratch): (&Stream, &mut PairScratch),
         id: BatchId,
         share: Range<usize>,
-    ) -> Result<(DrawnPairs, Option<Without>)> {
+    ) -> Result<CudaPairs> {
         let Self { batch, order, host } = self;
         host.id = id;
         let mut rows = HostRows::new(&source.dataset.topology, source.sorted);
@@ -75,10 +102,8 @@ impl PairDraws {
         let drawn = host.pairs.as_ref().expect("they were drawn");
         let ends = Buffer::of(stream, drawn.ends.as_flattened())?;
         let pairs = CudaPairs { num_positives: drawn.num_positives, ends };
-        let excluded = batch.excluded();
-        let without = (excluded.num_rows() > 0)
-            .then(|| Without::new(&source.dataset, graph.num_parts(), excluded, stream))
-            .transpose()?;
-        Ok((DrawnPairs { pairs, seeds: Buffer::of(stream, batch.seeds())? }, without))
+        scratch.seeds.replace(stream, batch.seeds())?;
+        scratch.without.set(&source.dataset, graph.num_parts(), batch.excluded(), stream)?;
+        Ok(pairs)
     }
 }

@@ -92,10 +92,6 @@ impl CudaSampler {
         let topology = &context.dataset.topology;
         check_settings(topology, &context.seeds, &context.settings)?;
         let kind = Kind::of(&context.settings)?;
-        if context.seeds.pairs().is_some() && kind.walks().is_some() {
-            let cure = "sample them on the CPU, or by neighbor or shadow";
-            return Err(Error::setting(kind.key, format!("it does not take pairs of nodes as seeds; {cure}")));
-        }
         let options = Options::read(&kind, &context.options)?;
         let device = Device::open(&context.place, &kind.key)?;
         let stream = Stream::new(&device, false)?;

@@ -7,6 +7,7 @@ use crate::arrays::{HopArrays, grow};
 use crate::kernels::{SizeIndices, Table};
 use crate::kind::Walks;
 use crate::launch::{large_scratch, row_blocks, word_blocks};
+use crate::pairs::PairScratch;
 use crate::without::Without;
 
 const MIN_ENTRIES: u64 = 64;
@@ -41,8 +42,8 @@ pub(crate) struct Scratch {
     /// The nodes that walks from each node visit most often, and the visits, with room for as many of each node.
     pub(crate) visited: Buffer<u32>,
     pub(crate) visits: Buffer<f32>,
-    /// The rows of the mini-batch that lose edges.
-    pub(crate) without: Option<Without>,
+    /// What a mini-batch of pairs has besides.
+    pub(crate) pairs: Option<PairScratch>,
     /// Pinned copy of `counts` for size queries between hops.
     pub(crate) sizes: Pinned<u64>,
     /// Peak capacities so far: nodes, and rows and edges of each hop and of what is made of them.
@@ -73,7 +74,7 @@ impl Scratch {
             buckets: Buffer::new(&stream, 0)?,
             visited: Buffer::new(&stream, 0)?,
             visits: Buffer::new(&stream, 0)?,
-            without: None,
+            pairs: None,
             stream,
             peak_nodes: 0,
             peak_rows: vec![0; hops + more],
@@ -156,7 +157,12 @@ impl Scratch {
         wide.map(Buffer::num_bytes).into_iter().chain(narrow).sum::<u64>()
             + self.visits.num_bytes()
             + self.hop.as_ref().map_or(0, HopArrays::num_bytes)
-            + self.without.as_ref().map_or(0, Without::num_bytes)
+            + self.pairs.as_ref().map_or(0, PairScratch::num_bytes)
+    }
+
+    /// The rows of the mini-batch that lose edges, where any do.
+    pub(crate) fn without(&self) -> Option<&Without> {
+        self.pairs.as_ref().and_then(|pairs| pairs.without.any())
     }
 }
 

@@ -93,7 +93,7 @@ impl Launch<'_> {
         let [indptr, indices] = [arrays.map(|a| &a.indptr), arrays.map(|a| &a.indices)];
         let rows = || [start.into(), len.into(), counts.into(), sizes.rows.into()];
         let to = || [positive.into(), indptr.into(), indices.into(), weights.into()];
-        let edges = || self.shared.graph.edges(scratch.without.as_ref());
+        let edges = || self.shared.graph.edges(scratch.without());
         let arguments = || rows().into_iter().chain(edges()).chain(to()).chain(table.arguments());
         let kernels = self.kernels();
         self.run(&kernels.shadow_induce, self.reading_grid(32 * bounds.rows, WARPS), arguments())?;

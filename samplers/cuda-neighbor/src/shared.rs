@@ -137,8 +137,8 @@ impl Shared {
         HopMemory { weights: self.has_weights(), picked, keyed, ordered: self.order.is_some() }
     }
 
-    /// Refuses mini-batches whose upper bounds exceed the free device memory.
-    pub(crate) fn check_memory(&self, in_flight: usize) -> Result<()> {
+    /// Bytes of device memory of a mini-batch, as far as it is allocated by upper bounds, and of pairs and the rows that lose edges.
+    pub(crate) fn max_batch_bytes(&self) -> u64 {
         let memory = self.hop_memory();
         let hops: Vec<HopBounds> =
             self.bounds_from(0, self.first_hop()).take_while(|bounds| self.fits(bounds)).collect();
@@ -147,11 +147,17 @@ impl Shared {
             let subgraph = self.degrees.subgraph(last);
             bytes += if self.fits_subgraph(&subgraph, layers) { self.subgraph_bytes(&subgraph, layers) } else { 0 };
         }
-        let (all, free) = (bytes.saturating_mul(in_flight as u64), self.device.free_bytes()?);
+        bytes + self.pairs.as_ref().map_or(0, |pairs| pairs.max_bytes(self.batch_size))
+    }
+
+    /// Refuses mini-batches whose upper bounds exceed the free device memory.
+    pub(crate) fn check_memory(&self, in_flight: usize) -> Result<()> {
+        let (all, free) = (self.max_batch_bytes().saturating_mul(in_flight as u64), self.device.free_bytes()?);
         if all > free {
+            let of_pairs = self.pairs.as_ref().map_or("", |_| ", the rows of pairs' ends that lose edges among them");
             let message = format!(
-                "{in_flight} mini-batches under way take up to {all} bytes of device memory, and {free} are free; give a \
-                 smaller batch size or fanouts, or a smaller in_flight or topology_bytes"
+                "{in_flight} mini-batches under way take up to {all} bytes of device memory{of_pairs}, and {free} are free; \
+                 give a smaller batch size or fanouts, or a smaller in_flight or topology_bytes"
             );
             return Err(Error::setting(&self.kind.key, message));
         }

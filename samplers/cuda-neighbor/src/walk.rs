@@ -26,7 +26,8 @@ impl Launch<'_> {
         accesses: Option<&Buffer<u32>>,
     ) -> Result<()> {
         let Scratch { counts, start, len, key, large, visited, visits, .. } = scratch;
-        let graph = &self.shared.graph;
+        let (graph, without) = (&self.shared.graph, scratch.without());
+        let [indices, cached, ..] = graph.edges(without);
         let keys = if graph.draw_keys.is_some() { key } else { nodes };
         check_len(nodes, bounds.rows);
         check_len(keys, bounds.rows);
@@ -68,8 +69,12 @@ impl Launch<'_> {
             (&graph.starts).into(),
             graph.lens.as_ref().into(),
             graph.cached_rows.into(),
-            (&graph.indices).into(),
-            graph.cached.as_ref().into(),
+            indices,
+            cached,
+            without.map(|without| &without.nodes).into(),
+            without.map_or(0, |without| without.nodes.len() as u32).into(),
+            without.map(|without| &without.starts).into(),
+            without.map(|without| &without.lens).into(),
             accesses.into(),
             start.into(),
             len.into(),

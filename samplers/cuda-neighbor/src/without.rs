@@ -5,9 +5,11 @@ use morphgl_graph_store::Dataset;
 use morphgl_registry::Result;
 use morphgl_sampler_core::{Excluded, weight_sum};
 
+use crate::arrays::grow;
 use crate::cache::{CACHED, PART};
 
-/// The rows that lose edges in a mini-batch, without these, in device memory: one more part of the cached rows.
+/// The rows that lose edges in a mini-batch, without these, in device memory: one more part of the cached rows. Each mini-batch has its
+/// rows in the memory of those before, which grows on demand and never shrinks.
 #[derive(Debug)]
 pub(crate) struct Without {
     /// Their nodes, ascending.
@@ -24,8 +26,22 @@ pub(crate) struct Without {
 }
 
 impl Without {
-    /// Of a graph whose cached rows are in `part` parts.
-    pub(crate) fn new(dataset: &Dataset, part: usize, excluded: &Excluded, stream: &Stream) -> Result<Self> {
+    /// No rows, of a graph with weights or without.
+    pub(crate) fn empty(weights: bool, stream: &Stream) -> Result<Self> {
+        Ok(Self {
+            nodes: Buffer::new(stream, 0)?,
+            starts: Buffer::new(stream, 0)?,
+            lens: Buffer::new(stream, 0)?,
+            degrees: Buffer::new(stream, 0)?,
+            lists: Buffer::new(stream, 0)?,
+            parts: Buffer::new(stream, 0)?,
+            weight_parts: weights.then(|| Buffer::new(stream, 0)).transpose()?,
+            weights: weights.then(|| Buffer::new(stream, 0)).transpose()?,
+        })
+    }
+
+    /// Replaces the rows by those of a mini-batch, of a graph whose cached rows are in `part` parts.
+    pub(crate) fn set(&mut self, dataset: &Dataset, part: usize, excluded: &Excluded, stream: &Stream) -> Result<()> {
         let topology = &dataset.topology;
         let (all, all_weights): (&[u32], Option<&[f32]>) = (topology.indices(), topology.weights().map(|w| &**w));
         assert!(part < 1 << (63 - PART), "{part} parts of cached rows");
@@ -45,17 +61,24 @@ impl Without {
                 }
             });
         }
-        let weights = all_weights.map(|_| Buffer::of(stream, &weights)).transpose()?;
-        Ok(Self {
-            nodes: Buffer::of(stream, &nodes)?,
-            starts: Buffer::of(stream, &starts)?,
-            lens: Buffer::of(stream, &lens)?,
-            degrees: Buffer::of(stream, &degrees)?,
-            lists: Buffer::of(stream, &lists)?,
-            parts: Buffer::new(stream, part + 1)?,
-            weight_parts: weights.as_ref().map(|_| Buffer::new(stream, part + 1)).transpose()?,
-            weights,
-        })
+        self.nodes.replace(stream, &nodes)?;
+        self.starts.replace(stream, &starts)?;
+        self.lens.replace(stream, &lens)?;
+        self.degrees.replace(stream, &degrees)?;
+        self.lists.replace(stream, &lists)?;
+        grow(stream, &mut self.parts, part as u64 + 1, 0)?;
+        self.weights.as_mut().map_or(Ok(()), |to| to.replace(stream, &weights))?;
+        self.weight_parts.as_mut().map_or(Ok(()), |to| grow(stream, to, part as u64 + 1, 0))
+    }
+
+    /// The rows, where any lose edges.
+    pub(crate) fn any(&self) -> Option<&Self> {
+        Some(self).filter(|rows| !rows.nodes.is_empty())
+    }
+
+    /// Bytes of at most so many rows, with so many edges together.
+    pub(crate) fn bytes_of(rows: u64, edges: u64, weights: bool) -> u64 {
+        20 * rows + if weights { 8 } else { 4 } * edges
     }
 
     pub(crate) fn num_bytes(&self) -> u64 {

@@ -13,7 +13,7 @@ use crate::given::{GivenLists, LastButOne, NUM_COUNTS};
 use crate::kernels::{Draws, GROUP, SizeIndices};
 use crate::launch::{Launch, check_len, large_scratch};
 use crate::order::Order;
-use crate::pairs::{DrawnPairs, PairDraws};
+use crate::pairs::{PairDraws, PairScratch};
 use crate::scratch::{Scratch, raise};
 use crate::shadow::induce;
 use crate::shared::{Reach, Shared};
@@ -61,8 +61,13 @@ impl Worker {
         let given = given.map(GivenLists::new);
         let hops = shared.num_hops();
         let more = shared.kind.num_more() + given.as_ref().map_or(0, |_| NUM_COUNTS);
-        let scratch: Vec<Scratch> =
-            (0..in_flight).map(|_| Scratch::new(&shared.device, hops, more)).collect::<Result<_>>()?;
+        let weights = shared.graph.weights.is_some();
+        let stream = |_| {
+            let mut scratch = Scratch::new(&shared.device, hops, more)?;
+            scratch.pairs = shared.pairs.as_ref().map(|_| PairScratch::empty(weights, &scratch.stream)).transpose()?;
+            Ok(scratch)
+        };
+        let scratch: Vec<Scratch> = (0..in_flight).map(stream).collect::<Result<_>>()?;
         scratch.iter().try_for_each(|scratch| scratch.stream.wait(&shared.graph.ready))?;
         Ok(Self { shared: Arc::clone(shared), scratch, next: 0, given, pairs: PairDraws::default() })
     }
@@ -125,10 +130,10 @@ fn make(
     scratch.empty_table()?;
     grow_nodes(shared, scratch, reach, 0)?;
     let launch = Launch { shared, stream: &scratch.stream };
-    if let Some(without) = &scratch.without {
+    if let Some(without) = scratch.without() {
         launch.add_part(without)?;
     }
-    launch.seeds(seeds.slice(), &nodes, Some(&scratch.counts), &scratch.table)?;
+    launch.seeds(seeds.slice(scratch), &nodes, Some(&scratch.counts), &scratch.table)?;
 
     let mut blocks: Vec<BoundedBlock> = Vec::with_capacity(fanouts.len());
     // Bounds of the hop before.
@@ -151,7 +156,8 @@ fn make(
         let mut arrays = scratch.hop.take().map_or_else(|| HopArrays::empty(&scratch.stream), Ok)?;
         arrays.grow_rows(&scratch.stream, rows)?;
         {
-            let Scratch { counts, start, len, key, positive, sums, without, .. } = &*scratch;
+            let Scratch { counts, start, len, key, positive, sums, .. } = &*scratch;
+            let without = scratch.without();
             let launch = Launch { shared, stream: &scratch.stream };
             let (of, to) = ((counts, previous, hop as u32, bounds.rows), Some((start, len, key)));
             launch.locate(&nodes, of, to, &degrees)?;
@@ -159,7 +165,7 @@ fn make(
                 launch.leave_edges_out(without, &nodes, of, to, &degrees)?;
             }
             if weighted {
-                let lost = (positive, without.as_ref());
+                let lost = (positive, without);
                 launch.count_positive((&bounds, sizes, limit), counts, (start, len), lost)?;
             }
             let lens = if weighted { positive } else { len };
@@ -222,13 +228,13 @@ fn make(
     // The hop farthest from the seeds comes first.
     blocks.reverse();
     {
-        let Scratch { stream, counts, start, len, key, without, .. } = &*scratch;
+        let Scratch { stream, counts, start, len, key, .. } = &*scratch;
         let launch = Launch { shared, stream };
         // A subgraph reads the rows of the last nodes, too.
         let rows = subgraphs.map(|_| (start, len, key));
         let of = (counts, hops as i32 - 1, hops, bounds.nodes);
         launch.locate(&nodes, of, rows, &degrees)?;
-        if let Some(without) = without {
+        if let Some(without) = scratch.without() {
             launch.leave_edges_out(without, &nodes, of, rows, &degrees)?;
         }
         if let Some(counters) = counters {
@@ -281,8 +287,8 @@ fn make(
 enum Seeds {
     /// Those at these positions of an epoch's order.
     Nodes(Arc<Order>, Range<usize>),
-    /// The ends of pairs.
-    Pairs(DrawnPairs),
+    /// The ends of pairs, in the stream's memory, as many as this.
+    Pairs(CudaPairs, u32),
 }
 
 /// The seeds of a share of a mini-batch, for the stream of `scratch`, and an event before its work; of pairs, which the host draws after
@@ -295,10 +301,11 @@ fn seeds(
     share: Range<usize>,
 ) -> Result<(Seeds, Event)> {
     if let Some(source) = &shared.pairs {
-        let start = scratch.stream.record(true)?;
-        let (drawn, without) = draws.draw((source, &shared.graph), &scratch.stream, id, share)?;
-        scratch.without = without;
-        return Ok((Seeds::Pairs(drawn), start));
+        let Scratch { stream, pairs, .. } = scratch;
+        let own = pairs.as_mut().expect("a stream of pairs has memory for them");
+        let start = stream.record(true)?;
+        let pairs = draws.draw((source, &shared.graph), (stream, own), id, share)?;
+        return Ok((Seeds::Pairs(pairs, own.seeds.len() as u32), start));
     }
     let positions = shared.seeds(id, share)?;
     let order = shared.orders.get(id.epoch, &scratch.stream)?;
@@ -311,15 +318,18 @@ impl Seeds {
     fn len(&self) -> usize {
         match self {
             Seeds::Nodes(_, positions) => positions.len(),
-            Seeds::Pairs(drawn) => drawn.seeds.len(),
+            Seeds::Pairs(_, num) => *num as usize,
         }
     }
 
     /// A list, the position of the first one there, and their number.
-    fn slice(&self) -> (&Buffer<u32>, u64, u32) {
+    fn slice<'a>(&'a self, scratch: &'a Scratch) -> (&'a Buffer<u32>, u64, u32) {
         match self {
             Seeds::Nodes(order, positions) => (&order.nodes, positions.start as u64, positions.len() as u32),
-            Seeds::Pairs(drawn) => (&drawn.seeds, 0, drawn.seeds.len() as u32),
+            Seeds::Pairs(_, num) => {
+                let own = scratch.pairs.as_ref().expect("a stream of pairs has memory for them");
+                (&own.seeds, 0, *num)
+            }
         }
     }
 
@@ -343,7 +353,7 @@ impl Seeds {
     fn pairs(self) -> Option<CudaPairs> {
         match self {
             Seeds::Nodes(..) => None,
-            Seeds::Pairs(drawn) => Some(drawn.pairs),
+            Seeds::Pairs(pairs, _) => Some(pairs),
         }
     }
 }

@@ -275,6 +275,11 @@ fn a_mini_batch_beyond_device_memory_is_refused() {
     let error = CudaSampler::new(&context(&case, json!({"in_flight": 16, "hop_bytes": 1u64 << 40})));
     let error = error.expect_err("refused").to_string();
     assert!(error.contains("16 mini-batches under way take up to") && error.contains("; give a smaller"), "{error}");
+    // Hops are not allocated by their bounds here: what is too much are the pairs, and the rows that lose edges.
+    let pairs = case.of_edges(morphgl_registry::PairSettings { negatives: 900, ..Default::default() });
+    let error = CudaSampler::new(&context(&pairs, json!({"in_flight": 16, "hop_bytes": 0, "topology": "host"})));
+    let error = error.expect_err("refused").to_string();
+    assert!(error.contains("rows of pairs' ends that lose edges") && error.contains("; give a smaller"), "{error}");
 }
 
 /// The registry finds the operator by its description.

@@ -8,7 +8,7 @@ use morphgl_batching_cuda_neighbor::NEIGHBOR;
 use morphgl_batching_cuda_neighbor::TopologyPlacement;
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_cuda::{Device, statistics};
-use morphgl_registry::{BatchId, Batching, MiniBatch, Pick, Sampling, ShadowSettings, WalkSettings};
+use morphgl_registry::{BatchId, Batching, MiniBatch, PairSettings, Pick, Sampling, ShadowSettings, WalkSettings};
 use serde_json::{Value, json};
 
 fn device() -> Device {
@@ -99,6 +99,19 @@ fn memory_is_reused_and_accounted() {
         check(case, Value::Null);
         check(case, json!({"hop_bytes": 3000}));
     }
+    // Pairs of hubs, whose rows lose edges in most mini-batches, and single edges.
+    let hub: Vec<[u32; 2]> = (0..300).map(|v| [2 * v, v % 3]).collect();
+    let settings = PairSettings { negatives: 2, ..PairSettings::default() };
+    let hub = case.with(|s| s.batch_size = 40).of_pairs(&hub, settings);
+    let walk = WalkSettings { walks: 5, ..WalkSettings::of_layers(2) };
+    let pairs = [
+        hub.clone(),
+        hub.with_hops(|h| h.pick = Pick::Weighted),
+        hub.with(|s| s.sampling = Sampling::Shadow(ShadowSettings { hops: hops.clone(), layers: 2 })),
+        hub.with(|s| s.sampling = Sampling::Walk(walk)),
+        case.with(|s| s.batch_size = 300).of_edges(settings),
+    ];
+    pairs.iter().for_each(|case| check(case, Value::Null));
 
     #[cfg(feature = "emulate")]
     {
@@ -107,6 +120,9 @@ fn memory_is_reused_and_accounted() {
         check_reported_bytes(&case.with_fanouts("-1,40"), Value::Null);
         check_reported_bytes(&case.with(|s| s.shuffle = false), Value::Null);
         for case in &others {
+            placements(case).into_iter().for_each(|options| check_reported_bytes(case, options));
+        }
+        for case in &pairs {
             placements(case).into_iter().for_each(|options| check_reported_bytes(case, options));
         }
         let case = reordered(&case);

@@ -5,8 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{available, check, check_everywhere, context, placements, queries, reordered, sampler};
-use morphgl_batching_cuda_neighbor::CudaSampler;
+use common::{available, check, check_everywhere, placements, queries, reordered, sampler};
 use morphgl_conformance::batching::{Case, GivenSet, graphs, strategy};
 use morphgl_registry::{
     Batching, GivenNodes, NegativeDistribution, PairSettings, Pick, Sampling, ShadowSettings, WalkSettings,
@@ -19,6 +18,20 @@ fn shadow(case: &Case) -> Case {
     case.with(|s| s.sampling = Sampling::Shadow(ShadowSettings { hops, layers: 2 }))
 }
 
+fn walks(case: &Case, steps: WalkSettings) -> Case {
+    case.with(|s| s.sampling = Sampling::Walk(steps))
+}
+
+/// Steps whose visits are compared with each other.
+fn few_steps() -> WalkSettings {
+    WalkSettings { walks: 6, length: 3, neighbors: 4, ..WalkSettings::of_layers(2) }
+}
+
+/// Steps whose visits are sorted.
+fn many_steps() -> WalkSettings {
+    WalkSettings { walks: 9, length: 20, neighbors: 7, ..WalkSettings::of_layers(2) }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 6, ..Default::default() })]
 
@@ -29,6 +42,7 @@ proptest! {
         }
         check_everywhere(&case);
         check_everywhere(&shadow(&case));
+        [few_steps(), many_steps()].into_iter().for_each(|steps| check_everywhere(&walks(&case, steps)));
     }
 }
 
@@ -47,7 +61,9 @@ fn hubs_and_single_edges() {
         let hubs = |fanouts| graph.with_fanouts(fanouts).with_hops(|hops| hops.pick = pick).of_pairs(&hub, settings);
         let few = hubs("4,3");
         let single = few.of_edges(PairSettings { negatives: 1, ..settings });
-        for (j, case) in [few.clone(), hubs("50,2"), hubs("-1"), shadow(&few), single].into_iter().enumerate() {
+        let walks = [few_steps(), many_steps()].map(|steps| walks(&few, steps));
+        let cases = [few.clone(), hubs("50,2"), hubs("-1"), shadow(&few), single].into_iter().chain(walks);
+        for (j, case) in cases.enumerate() {
             for case in [reordered(&case), case] {
                 check(&case, placements(&case)[(i + j) % 5].take());
                 check(&case, queries()[j % 2].take());
@@ -62,9 +78,6 @@ fn what_pairs_are_refused() {
         return;
     }
     let case = Case::new(graphs::random(120, 7, false)).of_edges(PairSettings::default());
-    let walks = case.with(|s| s.sampling = Sampling::Walk(WalkSettings::of_layers(2)));
-    let error = CudaSampler::new(&context(&walks, Value::Null)).expect_err("walks from pairs").to_string();
-    assert!(error.contains("pairs") && error.contains("on the CPU"), "{error}");
     let given: Arc<dyn GivenNodes> = Arc::new(GivenSet::new(case.dataset.num_nodes(), |v| v < 9));
     let worker = sampler(&case, Value::Null).worker_with_given(1, &given).expect("neighbour sampling");
     let error = worker.map(drop).expect_err("given nodes beside pairs").to_string();

@@ -151,6 +151,16 @@ __device__ __forceinline__ const T* element(const T* whole, const T* const* cach
     return cached[(at & ~CACHED) >> PART] + (at & ((1ull << PART) - 1));
 }
 
+// Position of `value` in an ascending list of `n` distinct elements; `n` where it is absent.
+__device__ __forceinline__ uint32_t find_ascending(const uint32_t* list, uint32_t n, uint32_t value) {
+    uint32_t low = 0, high = n;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (list[middle] < value) low = middle + 1; else high = middle;
+    }
+    return low < n && list[low] == value ? low : n;
+}
+
 __device__ __forceinline__ uint64_t load_relaxed(const uint64_t* at) {
 #ifdef MORPHGL_EMULATION
     return __atomic_load_n(at, __ATOMIC_RELAXED);

@@ -30,7 +30,12 @@ impl<'a, T: Pod> Upload<'a, T> {
     ///
     /// The device's memory or pinned memory is full.
     pub fn new(stream: &'a Stream, len: usize) -> Result<Self> {
-        let to = Buffer::new(stream, len)?;
+        Self::to(stream, Buffer::new(stream, len)?)
+    }
+
+    /// As [`Upload::new`], to a whole buffer that exists.
+    fn to(stream: &'a Stream, to: Buffer<T>) -> Result<Self> {
+        let len = to.len();
         let piece = Pinned::new(stream.device(), len.min(PIECE / size_of::<T>()))?;
         Ok(Self { stream, to, sent: 0, piece, filled: 0, copying: None })
     }
@@ -94,6 +99,27 @@ impl<T: Pod> Buffer<T> {
         let mut upload = Upload::new(stream, values.len())?;
         upload.push(values)?;
         upload.finish()
+    }
+
+    /// Replaces its content by `values`, after the stream's earlier work and complete when the stream's work is done; in other memory
+    /// only where they exceed the capacity.
+    ///
+    /// # Errors
+    ///
+    /// As [`Buffer::of`]; the buffer is then empty.
+    pub fn replace(&mut self, stream: &Stream, values: &[T]) -> Result<()> {
+        let mut to = std::mem::replace(self, Self::new(stream, 0)?);
+        if values.len() <= to.capacity() {
+            to.set_len(values.len());
+        } else {
+            // The memory of the old content may serve for the new one.
+            drop(to);
+            to = Self::new(stream, values.len())?;
+        }
+        let mut upload = Upload::to(stream, to)?;
+        upload.push(values)?;
+        *self = upload.finish()?;
+        Ok(())
     }
 
     /// Downloads the content after the stream's earlier work, and waits for it.
