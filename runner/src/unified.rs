@@ -15,7 +15,7 @@ use morphgl_execute::{
 };
 use morphgl_group::{
     AbortHandle, AllReduceHook, BUCKET_BYTES, Balanced, Division, GroupMember, StopTogether, VirtualSteps, Weights,
-    join, work,
+    join, work, work_of_pairs,
 };
 use morphgl_plan::{Span, Time};
 use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, VirtualClock};
@@ -120,7 +120,11 @@ impl Followers {
         let builder = OperatorBuilder { dataset: &job.dataset, config: &job.config, context: &job.context };
         let seeds = builder.seeds()?;
         let sampler = &job.config.sampler;
-        let work = Arc::from(work(&job.dataset.topology, &sampler.sampling));
+        let mut all = work(&job.dataset.topology, &sampler.sampling);
+        if let Some(pairs) = seeds.pairs() {
+            all = work_of_pairs(&all, pairs);
+        }
+        let work = Arc::from(all);
         let shares: Vec<f64> = unified.trainers.iter().map(|trainer| trainer.share).collect();
         let division = || -> Result<Arc<dyn Division>> {
             Ok(match unified.shares {
@@ -164,7 +168,7 @@ impl Followers {
                 requested: Arc::new(move || current(&of_request.requested).is_requested()),
                 stop: Arc::new(move || current(&of_agreement.agreed).request()),
             };
-            let (num_seeds, batch_size) = (seeds.nodes().len(), sampler.batch_size);
+            let (num_seeds, batch_size) = (seeds.num_examples(), sampler.batch_size);
             let (sender, rank) = (sender.clone(), exchange.rank());
             let observe = AllReduceHook(Arc::new(move |id, from, to| {
                 // Nobody listens between epochs, when nothing is added.

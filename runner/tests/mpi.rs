@@ -139,6 +139,45 @@ fn every_task_of_nodes_has_the_losses_of_one_process() {
     }
 }
 
+/// Links: ranks divide the pairs of each mini-batch, and have the losses of one process and its scores.
+#[test]
+fn links_have_the_losses_of_one_process() {
+    if !has_mpirun() {
+        return;
+    }
+    let bench = Bench::new();
+    let text = (0..240).flat_map(|v| [1, 7, 31].map(|step| format!("{v} {}\n", (v + step) % 240))).collect::<String>();
+    fs::write(bench.path().join("e.txt"), text).expect("room");
+    bench.text(&["import", "edges", "e.txt", "--symmetrise", "--edge-split", "0.8,0.1,0.1", "-o", "links"]);
+    for options in [
+        &["--negatives", "3", "--batch-size", "200"][..],
+        &["--loss", "bpr", "--decoder", "distmult", "--negative-distribution", "degree", "--score", "mrr"],
+        &["--decoder", "mlp", "--sampler", "shadow", "--evaluation", "full", "--score", "filtered-mrr"],
+    ] {
+        let args = [&["train", "links", "--task", "link", "--json"], &TRAIN[..], options].concat();
+        let alone: Value = serde_json::from_str(&bench.text(&args)).expect("one JSON document");
+        for ranks in [2, 3] {
+            let output = same(&bench, ranks, &args).output().expect("mpirun starts");
+            assert!(output.status.success(), "{options:?}, {ranks} ranks: {}", stderr(&output));
+            let together: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+            let near = |name: &str, a: &Value, b: &Value| {
+                let number = |of: &Value| of[name].as_f64().expect("a number");
+                let (a, b) = (number(a), number(b));
+                assert!((a - b).abs() <= 1e-4 * a.abs().max(0.1), "{options:?}, {ranks} ranks: {name} {b}, alone {a}");
+            };
+            let epochs = |of: &Value| of["epochs"].as_array().expect("epochs").clone();
+            assert_eq!(epochs(&alone).len(), epochs(&together).len());
+            for (a, b) in epochs(&alone).iter().zip(&epochs(&together)) {
+                ["loss", "valid_loss"].iter().for_each(|name| near(name, a, b));
+            }
+            // A rank may fall by one where scores are as near as rounding.
+            let score = |of: &Value| of["best_valid_score"].as_f64().expect("a number");
+            let (a, b) = (score(&alone), score(&together));
+            assert!((a - b).abs() <= 0.01, "{options:?}, {ranks} ranks: score {b}, one process {a}");
+        }
+    }
+}
+
 /// Ranks that each hold a part of the features train to the same bits as ranks that hold all, and read less of others' rows with
 /// copies of the hottest.
 #[test]

@@ -87,7 +87,8 @@ impl fmt::Debug for State {
 }
 
 impl Balanced {
-    /// Divides the mini-batches of `epochs` by the `work` of all nodes (see [`work`](crate::work())). `speeds` are work
+    /// Divides the mini-batches of `epochs` by the `work` of all nodes (see [`work`](crate::work())), or of all pairs
+    /// ([`work_of_pairs`](crate::work_of_pairs)). `speeds` are work
     /// per second of each trainer, as profiled; until the first observation counts, only their proportion does. A
     /// trainer of speed 0 has no share before a trial.
     ///
@@ -99,10 +100,12 @@ impl Balanced {
         let refused = |what: &str| Err(Error::setting("balanced division", what));
         let is_amount = |x: f64| x.is_finite() && x >= 0.0;
         if !work.iter().all(|&w| is_amount(f64::from(w))) {
-            return refused("the work of a node is negative or not finite; give that of the graph's nodes");
+            return refused(
+                "the work of a seed is negative or not finite; give that of the graph's nodes, or of the pairs",
+            );
         }
         if epochs.order(0).nodes.iter().any(|&v| v as usize >= work.len()) {
-            return refused("a seed has no work; give that of all nodes");
+            return refused("a seed has no work; give that of all nodes, or of all pairs");
         }
         if !(speeds.iter().all(|&s| is_amount(s)) && speeds.iter().any(|&s| s > 0.0)) {
             return refused("speeds are finite and not negative, at least one above 0");

@@ -15,7 +15,7 @@ pub struct GroupMember {
     pub exchange: Box<dyn Exchange>,
     /// Which seeds each trainer has.
     pub division: Arc<dyn Division>,
-    /// Seeds of an epoch.
+    /// Seeds of an epoch; of pairs its positives.
     pub num_seeds: usize,
     /// Seeds of a whole mini-batch.
     pub batch_size: usize,

@@ -2,7 +2,7 @@
 
 use morphgl_graph_store::Topology;
 use morphgl_registry::{
-    CustomSettings, Expansion, Fanout, NeighborSettings, Pick, Sampling, ShadowSettings, WalkSettings,
+    CustomSettings, Expansion, Fanout, NeighborSettings, PairSeeds, Pick, Sampling, ShadowSettings, WalkSettings,
 };
 use rayon::prelude::*;
 
@@ -46,6 +46,15 @@ pub fn work(topology: &Topology, sampling: &Sampling) -> Vec<f32> {
         }
         Sampling::Custom(_) => vec![1.0; topology.num_nodes()],
     }
+}
+
+/// The work of every pair as the only positive of a mini-batch, by the `work` of all nodes: that of its ends, and for the destination of
+/// each negative the mean of all nodes.
+pub fn work_of_pairs(work: &[f32], pairs: &PairSeeds) -> Vec<f32> {
+    let mean = work.iter().map(|&w| f64::from(w)).sum::<f64>() / work.len() as f64;
+    let negatives = f64::from(pairs.settings().negatives) * mean;
+    let of_end = |v: u32| f64::from(work[v as usize]);
+    pairs.ends().iter().map(|&[from, to]| (of_end(from) + of_end(to) + negatives) as f32).collect()
 }
 
 /// The quantity that is summed over a seed's mini-batch.

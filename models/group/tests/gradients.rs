@@ -8,8 +8,9 @@ use common::{Ends, Task, Trained, distance};
 use morphgl_formats::{Options, RandomSplit, Silent, npz, planetoid};
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{Dataset, OpenOptions};
-use morphgl_group::{Division, Weights};
-use morphgl_registry::{Fanouts, SamplerSettings};
+use morphgl_group::{Balanced, Division, Weights, work, work_of_pairs};
+use morphgl_registry::{Fanouts, NegativeDistribution, PairSettings, SamplerSettings};
+use morphgl_sampler_core::Epochs;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -23,18 +24,25 @@ fn task(dataset: Dataset, fanouts: &str, batch_size: usize, mut model: Value) ->
     model["layers"] = json!(fanouts.0.len());
     let spec = json!({"model": model, "optimizer": {"lr": 0.01}});
     let settings = SamplerSettings { batch_size, seed: 5, ..fanouts.into() };
-    Task { dataset: Arc::new(dataset), settings, spec }
+    Task { dataset: Arc::new(dataset), settings, spec, pairs: None }
 }
+
+/// Rounding where the gradients of positives and of negatives nearly cancel.
+const ROUNDING_OF_PAIRS: f64 = 1e-4;
 
 /// Fails unless all trainers of the group have the same bits, and the gradients of the first step are those of one trainer.
 fn same_as_alone(group: &[Trained], alone: &Trained) {
+    same_within(group, alone, ROUNDING);
+}
+
+fn same_within(group: &[Trained], alone: &Trained, rounding: f64) {
     for trained in group {
         assert_eq!(trained, &group[0], "trainers differ");
     }
     let (first, expected) = (&group[0].gradients[0], &alone.gradients[0]);
     assert_eq!(first.count, expected.count);
     let apart = distance(&first.tensors, &expected.tensors);
-    assert!(apart <= ROUNDING, "gradients are {apart:e} apart");
+    assert!(apart <= rounding, "gradients are {apart:e} apart");
 }
 
 proptest! {
@@ -108,6 +116,42 @@ fn clipping_and_schedules_are_those_of_one_trainer() {
         }
         let apart = distance(&group[0].parameters, &alone.parameters);
         assert!(apart < 1e-4, "parameters are {apart:e} apart");
+    }
+}
+
+/// Pairs are divided with their negatives: by any ends, and balanced by the work of each, down to the last mini-batch, which has fewer.
+#[test]
+fn links_have_the_gradients_of_one_trainer() {
+    let graph = SbmConfig { nodes: 120, classes: 3, dim: 8, degree: 5.0, ..SbmConfig::default() };
+    let dataset = sbm(&graph).expect("a graph");
+    for (loss, decoder, distribution) in [
+        ("bce", "dot", NegativeDistribution::Uniform),
+        ("bpr", "distmult", NegativeDistribution::Degree),
+        ("margin", "mlp", NegativeDistribution::InBatch),
+    ] {
+        let model = json!({"kind": "sage", "hidden": 8, "task": "link", "loss": loss, "decoder": decoder});
+        let mut task = task(dataset.clone(), "4,3", 64, model);
+        task.spec["model"]["num_classes"] = json!(6);
+        task.pairs = Some(PairSettings { negatives: 3, distribution, ..PairSettings::default() });
+        let seeds = task.seeds();
+        assert!(!seeds.num_examples().is_multiple_of(64), "the last mini-batch has fewer pairs");
+        let work = work_of_pairs(&work(&dataset.topology, &task.settings.sampling), seeds.pairs().expect("pairs"));
+        let balanced = Balanced::new(Epochs::new(&seeds, &task.settings), work.into(), &[1.0, 3.0], 2);
+        let alone = task.alone(2);
+        let divisions: [(usize, Arc<dyn Division>); 3] = [
+            (2, Arc::new(Ends(vec![20, 64]))),
+            (4, Arc::new(Ends(vec![0, 1, 1, 64]))),
+            (2, Arc::new(balanced.expect("work of every pair"))),
+        ];
+        for (size, division) in divisions {
+            let group = task.group(size, &division, 2);
+            same_within(&group, &alone, ROUNDING_OF_PAIRS);
+            for (found, expected) in group[0].scores.iter().zip(&alone.scores) {
+                assert_eq!(found.count, expected.count, "pairs that count");
+                let apart = (found.loss() / expected.loss() - 1.0).abs();
+                assert!(apart < 1e-4, "{loss}: loss {} instead of {}", found.loss(), expected.loss());
+            }
+        }
     }
 }
 

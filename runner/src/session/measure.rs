@@ -85,9 +85,6 @@ impl<'a> Planned<'a> {
             let why = "layers are split of mini-batches of nodes, not of pairs";
             return Err(Usage::error(format!("--allow-staleness: {why}; leave it out of --task link")));
         }
-        if self.options.model.task.task == Task::Link && context.ranks().is_some() {
-            return Err(Usage::error("--task link: ranks of MPI train on nodes, not on pairs; leave mpirun out"));
-        }
         let batch = self.batch.resolve(context)?;
         if let Some(memory) = self.options.limits.memory.filter(|&memory| memory < START) {
             let why = format!("the program alone takes {}", words::bytes(START));

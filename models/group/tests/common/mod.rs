@@ -10,8 +10,8 @@ use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_graph_store::Dataset;
 use morphgl_group::{BUCKET_BYTES, Division, Exchange, GroupMember, HostExchange, join};
 use morphgl_registry::{
-    BatchId, BatchingContext, Gradients, Handle, MiniBatch, ModelState, NamedTensor, Operators, Place, Result, Route,
-    SamplerSettings, Score, SeedSet, Training, TrainingContext, TrainingWrapper, TransferringContext,
+    BatchId, BatchingContext, Gradients, Handle, MiniBatch, ModelState, NamedTensor, Operators, PairSettings, Place,
+    Result, Route, SamplerSettings, Score, SeedSet, Training, TrainingContext, TrainingWrapper, TransferringContext,
 };
 use morphgl_training_cpu_native::CpuNative;
 use morphgl_transferring_cpu_host::CpuHost;
@@ -26,6 +26,8 @@ pub(crate) struct Task {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) settings: SamplerSettings,
     pub(crate) spec: Value,
+    /// How pairs are made of the graph's edges; `None` where nodes are learned.
+    pub(crate) pairs: Option<PairSettings>,
 }
 
 /// Shares that end at these positions; of a mini-batch with fewer seeds, at its last one.
@@ -68,10 +70,19 @@ impl TrainingWrapper for Observed {
 }
 
 impl Task {
+    /// What mini-batches are made of.
+    pub(crate) fn seeds(&self) -> SeedSet {
+        let (dataset, num_nodes) = (&self.dataset, self.dataset.num_nodes());
+        let seeds = match self.pairs {
+            None => SeedSet::new("train split", &dataset.splits.train, num_nodes),
+            Some(settings) => SeedSet::of_pairs("train edges", &dataset.train_pairs(), num_nodes, settings),
+        };
+        seeds.expect("nodes of the graph")
+    }
+
     /// The operators of one trainer, alone.
     fn operators(&self, seen: &Seen) -> Operators {
-        let dataset = Arc::clone(&self.dataset);
-        let seeds = SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).expect("distinct nodes");
+        let (dataset, seeds) = (Arc::clone(&self.dataset), self.seeds());
         let batching = CpuNeighbor::new(&BatchingContext::new(Arc::clone(&dataset), seeds, self.settings.clone()));
         let transferring = CpuHost::new(&TransferringContext::new(Arc::clone(&dataset), Place::Host, Place::Host));
         let training = CpuNative::new(&TrainingContext { seed: 1, ..TrainingContext::new(dataset, self.spec.clone()) });
@@ -112,7 +123,7 @@ impl Task {
                 let member = GroupMember {
                     exchange: Box::new(end) as Box<dyn Exchange>,
                     division: Arc::clone(division),
-                    num_seeds: self.dataset.splits.train.len(),
+                    num_seeds: self.seeds().num_examples(),
                     batch_size: self.settings.batch_size,
                     stop: None,
                     observe: None,
