@@ -42,6 +42,8 @@ pub struct Block {
     pub weights: Option<Vec<f32>>,
     /// Whether the weights are the edges' importance by the sampler, by which GraphSAGE weighs its mean.
     pub importance: bool,
+    /// Number of the type of each edge, ascending in every row, where edges are sampled by type.
+    pub edge_types: Option<Vec<u16>>,
 }
 
 impl Block {
@@ -204,7 +206,10 @@ impl HostBatch {
 
     /// Bytes that a transfer moves.
     pub fn num_bytes(&self) -> usize {
-        let block = |b: &Block| 4 * (b.indptr.len() + b.indices.len() + b.weights.as_ref().map_or(0, Vec::len));
+        let block = |b: &Block| {
+            let types = 2 * b.edge_types.as_ref().map_or(0, Vec::len);
+            types + 4 * (b.indptr.len() + b.indices.len() + b.weights.as_ref().map_or(0, Vec::len))
+        };
         let features = self.features.as_ref().map_or(0, |f| f.as_bytes().len());
         let given = self.given.as_ref().map_or(0, |g| {
             4 * (g.nodes.len() + g.degrees.len() + g.rows.len() + g.inputs.iter().map(Vec::len).sum::<usize>())

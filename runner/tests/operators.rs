@@ -12,6 +12,7 @@ fn the_registered_keys_are_these() {
         wanted.extend([
             "Batching_CPU_Neighbor",
             "Batching_CPU_Shadow",
+            "Batching_CPU_Typed",
             "Batching_CPU_Walk",
             "Batching_CPU+Disk_Neighbor",
         ]);
@@ -32,7 +33,7 @@ fn the_registered_keys_are_these() {
     keys.sort_unstable();
     assert_eq!(keys, wanted);
     // Without MORPHGL_SIM there is no simulated accelerator, and no route to it. On the CPU there is a
-    // route from each of the four samplers to each trainer.
+    // route from each of the five samplers to each trainer.
     let trainers = 2 + usize::from(SimdLevel::current() == SimdLevel::Amx);
-    assert_eq!(registry.routes().len(), if cfg!(feature = "cpu") { 4 * trainers } else { 0 });
+    assert_eq!(registry.routes().len(), if cfg!(feature = "cpu") { 5 * trainers } else { 0 });
 }

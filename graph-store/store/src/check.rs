@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use crate::{FeatureMatrix, FeatureView};
+use crate::{FeatureMatrix, FeatureView, Types};
 
 /// The largest number of nodes a graph may have: ids are `u32` in memory.
 pub const MAX_NODES: u64 = u32::MAX as u64;
@@ -81,6 +81,37 @@ pub(crate) fn topology(indptr: &[u64], indices: &[u32], weights: Option<&[f32]>)
         }
     }
     Ok(())
+}
+
+/// Checks the types of the edges of a sound graph: as many as edges, sorted in every row, between nodes of their types.
+pub(crate) fn edge_types(types: &Types, indptr: &[u64], indices: &[u32], edge_types: &[u16]) -> Checked {
+    let fault = |element: usize, what: String| fault("edge_types", element, what);
+    let num_nodes = indptr.len() - 1;
+    if num_nodes != types.num_nodes() {
+        return fault(0, format!("the types have {} nodes, the graph {num_nodes}", types.num_nodes()));
+    }
+    if edge_types.len() != indices.len() {
+        return fault(0, format!("{} types of edges for {} edges", edge_types.len(), indices.len()));
+    }
+    let all = types.edge_types();
+    let wrong = |node: usize| {
+        let (row, target) = (indptr[node] as usize..indptr[node + 1] as usize, types.node_type(node as u32));
+        row.clone().find(|&edge| {
+            let number = usize::from(edge_types[edge]);
+            let is_sorted = edge == row.start || edge_types[edge - 1] <= edge_types[edge];
+            !is_sorted || number >= all.len() || types.ends(number) != [types.node_type(indices[edge]), target]
+        })
+    };
+    let Some(edge) = (0..num_nodes).into_par_iter().with_min_len(1 << 10).find_map_first(wrong) else { return Ok(()) };
+    let Some(of) = all.get(usize::from(edge_types[edge])) else {
+        return fault(edge, format!("the edge type {} does not exist, there are {}", edge_types[edge], all.len()));
+    };
+    let (source, target) = (indices[edge], indptr.partition_point(|&end| end <= edge as u64) as u32 - 1);
+    let [from, to] = [source, target].map(|node| &types.node_types()[types.node_type(node)].name);
+    if (from, to) == (&of.source, &of.target) {
+        return fault(edge, format!("the edges of node {target} are not sorted by type"));
+    }
+    fault(edge, format!("an edge from node {source} ({from}) to node {target} ({to}) has the type {of}"))
 }
 
 pub(crate) fn features(name: &str, view: FeatureView<'_>) -> Checked {

@@ -202,7 +202,7 @@ impl Dataset {
         let mut topology = topology.with_checked_draw_keys(draw_keys);
         if let Some((types, edge_types)) = meta.types.clone().zip(reader.array::<u16>("edge_types")?) {
             if loaded {
-                types.check(&topology, &edge_types).map_err(fault)?;
+                check::edge_types(&types, topology.indptr(), topology.indices(), &edge_types).map_err(fault)?;
             }
             topology = topology.with_checked_types(types, edge_types);
         }

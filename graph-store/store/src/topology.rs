@@ -65,7 +65,7 @@ impl Topology {
     /// O(nodes + edges log node types) time on the threads of the current rayon pool.
     pub fn with_types(self, types: Types, edge_types: impl Into<Array<u16>>) -> Result<Self, String> {
         let edge_types = edge_types.into();
-        types.check(&self, &edge_types).map_err(Fault::describe)?;
+        crate::check::edge_types(&types, &self.indptr, &self.indices, &edge_types).map_err(Fault::describe)?;
         Ok(self.with_checked_types(types, edge_types))
     }
 

@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::check::Fault;
-use crate::{MAX_NODES, Topology};
+/// Maximum number of nodes: ids are u32.
+const MAX_NODES: u64 = u32::MAX as u64;
 
 /// A type of nodes: a range of node ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +37,7 @@ impl std::fmt::Display for EdgeType {
 /// Node types and edge types of a graph.
 ///
 /// The nodes of a type are consecutive ids, type after type in the order of the list. A row of the CSC has its edges sorted by
-/// edge type, so that the edges of one type are a sub-row ([`Topology::sub_rows`]).
+/// edge type, so that the edges of one type are a sub-row ([`Topology::sub_rows`](crate::Topology::sub_rows)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Listed", into = "Listed")]
 pub struct Types {
@@ -151,41 +150,6 @@ impl Types {
     /// Number of the node type of a name.
     pub fn node_type_of_name(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
-    }
-
-    /// Checks the types of the edges of a graph: as many as edges, sorted in every row, between nodes of their types.
-    pub(crate) fn check(&self, topology: &Topology, edge_types: &[u16]) -> Result<(), Fault> {
-        let fault = |element: usize, what: String| Err(Fault::new("edge_types", element, what));
-        if topology.num_nodes() != self.num_nodes() {
-            let what = format!("the types have {} nodes, the graph {}", self.num_nodes(), topology.num_nodes());
-            return fault(0, what);
-        }
-        if edge_types.len() as u64 != topology.num_edges() {
-            let what = format!("{} types of edges for {} edges", edge_types.len(), topology.num_edges());
-            return fault(0, what);
-        }
-        let wrong = |node: u32| {
-            let (row, target) = (topology.edge_range(node), self.node_type(node));
-            row.clone().find(|&edge| {
-                let number = usize::from(edge_types[edge]);
-                let sorted = edge == row.start || edge_types[edge - 1] <= edge_types[edge];
-                let source = || self.node_type(topology.indices()[edge]);
-                !sorted || self.ends.get(number).is_none_or(|ends| *ends != [source(), target])
-            })
-        };
-        let nodes = (0..topology.num_nodes() as u32).into_par_iter().with_min_len(1 << 10);
-        let Some(edge) = nodes.find_map_first(wrong) else { return Ok(()) };
-        let number = usize::from(edge_types[edge]);
-        let Some(of) = self.edges.get(number) else {
-            return fault(edge, format!("the edge type {number} does not exist, there are {}", self.edges.len()));
-        };
-        let source = topology.indices()[edge];
-        let target = topology.indptr().partition_point(|&end| end <= edge as u64) as u32 - 1;
-        let [from, to] = [source, target].map(|node| &self.nodes[self.node_type(node)].name);
-        if (from, to) == (&of.source, &of.target) {
-            return fault(edge, format!("the edges of node {target} are not sorted by type"));
-        }
-        fault(edge, format!("an edge from node {source} ({from}) to node {target} ({to}) has the type {of}"))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::summary::Summary;
-use crate::{Dtype, EdgeSplits, Error, Load, Meta, Position, Result, Topology, check, read_npy};
+use crate::{Dtype, EdgeSplits, Error, Load, Meta, Position, Result, check, read_npy};
 
 /// Checks a dataset whose arrays are written into `dir`, by what was gathered while they were written: `summary` finds that of a
 /// file. Splits and draw keys, in which nodes must not repeat (but for training nodes), are read once more.
@@ -61,8 +61,8 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
         let (indptr, _) = read_npy::<u64>(&file("indptr"), Load::Mmap)?;
         let (indices, _) = read_npy::<u32>(&file("indices"), Load::Mmap)?;
         let (edge_types, _) = read_npy::<u16>(&dir.join(&array.file), Load::Mmap)?;
-        let topology = Topology::from_checked(indptr, indices, None);
-        types.check(&topology, &edge_types).map_err(|f| invalid("edge_types", Position::Element(f.element), f.what))?;
+        check::edge_types(types, &indptr, &indices, &edge_types)
+            .map_err(|f| invalid("edge_types", Position::Element(f.element), f.what))?;
     }
     for (name, of) in [("valid_edges_negatives", "valid_edges"), ("test_edges_negatives", "test_edges")] {
         if meta.arrays.contains_key(name) && meta.arrays.get(of).is_none_or(|pairs| pairs.shape[0] == 0) {

@@ -22,7 +22,7 @@ fn random(state: &mut u64) -> u64 {
 fn block(num_src: usize, num_dst: usize, num_edges: usize, state: &mut u64) -> Block {
     let indptr = (0..=num_dst).map(|v| (v * num_edges / num_dst) as u32).collect();
     let indices = (0..num_edges).map(|_| (random(state) % num_src as u64) as u32).collect();
-    Block { num_dst, num_src, indptr, indices, weights: None, importance: false }
+    Block { num_dst, num_src, indptr, indices, ..Block::default() }
 }
 
 struct Workload {

@@ -30,8 +30,7 @@ fn main() -> Result<()> {
         num_src: n as usize,
         indptr: (0..=n).map(|v| 2 * v).collect(),
         indices,
-        weights: None,
-        importance: false,
+        ..Block::default()
     };
     let matrix = dataset.features.as_ref().expect("features were given");
     let mut rows = BatchFeatures::like(matrix);

@@ -61,8 +61,7 @@ fn whole(dataset: &Dataset, layers: usize) -> HostBatch {
         num_src: n,
         indptr: topology.indptr().iter().map(|&p| p as u32).collect(),
         indices: topology.indices().to_vec(),
-        weights: None,
-        importance: false,
+        ..Block::default()
     };
     let matrix = dataset.features.as_ref().expect("features were loaded");
     let mut features = BatchFeatures::like(matrix);

@@ -43,8 +43,7 @@ fn whole(dataset: &Dataset, epoch: u32) -> MiniBatch {
         num_src: NODES,
         indptr: topology.indptr().iter().map(|&p| p as u32).collect(),
         indices: topology.indices().to_vec(),
-        weights: None,
-        importance: false,
+        ..Block::default()
     };
     let matrix = dataset.features.as_ref().expect("features");
     let mut features = BatchFeatures::like(matrix);

@@ -37,7 +37,7 @@ fn batch(index: u32) -> HostBatch {
         let unit = |state: &mut u64| random(state) as f64 / (1u64 << 31) as f64;
         let indices = (0..edges).map(|_| (unit(&mut state).powi(2) * num_src as f64) as u32).collect();
         let indptr = (0..=num_dst).map(|v| (v * edges / num_dst) as u32).collect();
-        Block { num_dst, num_src, indptr, indices, weights: None, importance: false }
+        Block { num_dst, num_src, indptr, indices, ..Block::default() }
     });
     let blocks = blocks.collect();
     let mut features = BatchFeatures::like(&FeatureMatrix::F32 { data: Vec::new().into(), dim: DIM });

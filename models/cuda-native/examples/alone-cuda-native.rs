@@ -30,7 +30,7 @@ fn main() -> Result<()> {
         )
     });
     let indptr = (0..=n).map(|v| 2 * v).collect();
-    let block = Block { num_dst: n as usize, num_src: n as usize, indptr, indices, weights: None, importance: false };
+    let block = Block { num_dst: n as usize, num_src: n as usize, indptr, indices, ..Block::default() };
     let matrix = dataset.features.as_ref().expect("features were given");
     let mut rows = BatchFeatures::like(matrix);
     rows.resize(n as usize, 1, matrix.dtype()).copy_from_slice(matrix.view().as_bytes());

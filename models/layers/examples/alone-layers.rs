@@ -8,14 +8,7 @@ use morphgl_layers::{Adjacency, AttentionOptions, Features, gat, values};
 use morphgl_registry::Block;
 
 fn main() {
-    let block = Block {
-        num_dst: 3,
-        num_src: 3,
-        indptr: vec![0, 1, 2, 3],
-        indices: vec![1, 2, 0],
-        weights: None,
-        importance: false,
-    };
+    let block = Block { num_dst: 3, num_src: 3, indptr: vec![0, 1, 2, 3], indices: vec![1, 2, 0], ..Block::default() };
     let device = Device::flex().autodiff();
     let x = Tensor::<2>::from_data([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], &device);
     let weight = Tensor::<2>::eye(2, &device).require_grad();

@@ -37,7 +37,7 @@ fn block() -> Block {
         indptr: vec![0, 3, 3, 6, 9],
         indices: vec![4, 0, 5, 1, 6, 6, 2, 3, 4],
         weights: Some(vec![1.0, 0.5, 2.0, 1.5, 0.25, 0.75, 1.0, 3.0, 0.5]),
-        importance: false,
+        ..Block::default()
     }
 }
 

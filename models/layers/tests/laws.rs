@@ -27,7 +27,7 @@ fn adjacency(loops: bool) -> impl Strategy<Value = (Arc<Adjacency>, usize, usize
             let mut indptr = vec![0];
             rows.iter().for_each(|row| indptr.push(indptr[indptr.len() - 1] + row.len() as u32));
             let (indices, weights): (Vec<u32>, Vec<f32>) = rows.into_iter().flatten().unzip();
-            let block = Block { num_dst, num_src, indptr, indices, weights: None, importance: false };
+            let block = Block { num_dst, num_src, indptr, indices, ..Block::default() };
             let adjacency = Adjacency::new(&block, Coefficients::Edges(weights), (own && loops).then_some(values));
             (Arc::new(adjacency), num_dst, num_src)
         })
@@ -120,7 +120,7 @@ fn threads_change_nothing() {
         .collect();
     let num_edges = indptr[num_dst] as usize;
     let indices = (0..num_edges).map(|e| (e * 7919 % num_src) as u32).collect();
-    let block = Block { num_dst, num_src, indptr, indices, weights: None, importance: false };
+    let block = Block { num_dst, num_src, indptr, indices, ..Block::default() };
     let adjacency = Arc::new(Adjacency::mean(&block));
     let words: Vec<f32> =
         numbers(num_src * 100, 9).into_iter().enumerate().map(|(i, w)| if i % 13 == 0 { w } else { 0.0 }).collect();

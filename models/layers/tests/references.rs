@@ -47,7 +47,7 @@ fn block(num_src: usize, num_dst: usize, src: &[u32], dst: &[u32], weights: Opti
         indptr,
         indices: edges.iter().map(|&e| src[e]).collect(),
         weights: weights.map(|w| edges.iter().map(|&e| w[e]).collect()),
-        importance: false,
+        ..Block::default()
     }
 }
 

@@ -20,6 +20,7 @@ use morphgl_registry::{
     FeatureFill, GivenNodes, HostBatch, MiniBatch, NeighborSettings, Pick, Place, Result, SamplerSettings, Sampling,
     SamplingSpec, SeedSet, ShadowSettings, WalkSettings,
 };
+use morphgl_sampler_core::TYPED;
 use serde_json::{Map, Value};
 
 /// One set of inputs of an operator.
@@ -235,6 +236,7 @@ pub fn run(description: &Description) {
             SamplingSpec::NEIGHBOR => neighbor_is_the_reference(&subject),
             SamplingSpec::SHADOW => shadow_is_the_reference(&subject),
             SamplingSpec::WALK => walk_is_the_reference(&subject),
+            TYPED => typed_is_the_reference(&subject),
             _ => {}
         }
     }
@@ -400,6 +402,66 @@ fn walk_is_the_reference(subject: &Subject<'_>) {
             laws::shares_equal_the_reference(subject, &case);
         }
     }
+}
+
+/// On graphs with and without types, with one fanout for all edge types and with fanouts of single ones.
+fn typed_is_the_reference(subject: &Subject<'_>) {
+    let typed = |weights| {
+        let case = Case::new(graphs::typed(160, 9, weights)).by(&TYPED);
+        [case.clone(), case.of(&[0, 5, 0, 159]), case.with(|s| s.batch_size = 1 << 20)]
+    };
+    for case in cases().iter().map(|case| case.by(&TYPED)).chain(typed(false)).chain(typed(true)) {
+        let topology = &case.dataset.topology;
+        for (fanouts, by_type) in [
+            ("-1", ""),
+            ("3", ""),
+            ("5,4,3", ""),
+            ("2,-1", "big-a-big=0,7;big-b-small=-1,0"),
+            ("100,2", "c=1,1"),
+            ("4,4", "big-a-big=70,3"),
+        ] {
+            for expansion in [Expansion::All, Expansion::New] {
+                for pick in [Pick::Uniform, Pick::Weighted] {
+                    if pick == Pick::Weighted && topology.weights().is_none() {
+                        continue;
+                    }
+                    let case = case.with(|s| {
+                        let Sampling::Custom(custom) = &mut s.sampling else {
+                            unreachable!("the case samples by type")
+                        };
+                        let fanouts: Fanouts = fanouts.parse().expect("fanouts");
+                        custom.layers = fanouts.0.len();
+                        custom.hops = Some(NeighborSettings { fanouts, expansion, pick });
+                        if topology.types().is_some() {
+                            custom.settings.insert("fanouts_by_type".into(), by_type.into());
+                        }
+                    });
+                    laws::batches_fit_the_graph(subject, &case);
+                    laws::edges_have_their_types(subject, &case);
+                    laws::batches_equal_the_reference(subject, &case);
+                    laws::shares_equal_the_reference(subject, &case);
+                    if topology.types().is_none() {
+                        let hops = Case {
+                            settings: SamplerSettings { sampling: neighbor(&case), ..case.settings.clone() },
+                            ..case.clone()
+                        };
+                        let batches = subject.epoch(&case, 1);
+                        let alike = ids(&case, 1).into_iter().map(|id| reference::sample(&hops, id));
+                        assert!(batches.into_iter().eq(alike), "a graph without types is sampled as by neighbours");
+                    }
+                }
+            }
+        }
+    }
+    // Sub-rows of hubs.
+    let hub = Case::new(graphs::typed(900, 5, false)).by(&TYPED).of(&[0, 1, 0]);
+    laws::batches_equal_the_reference(subject, &hub);
+}
+
+/// Neighbour sampling by the fanouts of a kind of another crate.
+fn neighbor(case: &Case) -> Sampling {
+    let Sampling::Custom(custom) = &case.settings.sampling else { unreachable!("the case samples by type") };
+    Sampling::Neighbor(custom.hops.clone().expect("a kind by fanouts"))
 }
 
 fn cases() -> Vec<Case> {

@@ -357,6 +357,6 @@ fn block(topology: &Topology) -> Result<Block> {
         indptr,
         indices: topology.indices().to_vec(),
         weights: topology.weights().map(|weights| weights.to_vec()),
-        importance: false,
+        ..Block::default()
     })
 }

@@ -13,7 +13,7 @@ fn main() {
         relabel.local(node);
     }
     for node in [0, 10] {
-        let row = Row { seed: 7, batch: BatchId::default(), hop: 0, node };
+        let row = Row { seed: 7, batch: BatchId::default(), hop: 0, node, edge_type: 0 };
         let mut picks = [0; 5];
         pick_uniform(&row, 20, &mut picks, &mut scratch);
         let neighbors = picks.map(|position| node + 1 + position);

@@ -23,6 +23,7 @@ mod pipeline;
 mod relabel;
 mod stream;
 mod table;
+mod typed;
 mod uniform;
 mod weighted;
 
@@ -38,8 +39,9 @@ pub use neighbor::NeighborSampler;
 pub use pairs::{Excluded, ExcludedRow, HostRows, PairBatch, Pairs, ReadRows};
 pub use permutation::permute;
 pub use picks::{Picks, make_room};
-pub use pipeline::{Expected, HostHopSampler, HostHops};
+pub use pipeline::{Expected, HostHopSampler, HostHops, TypeFanout};
 pub use relabel::Relabel;
 pub use stream::{Row, Stream};
+pub use typed::{MAX_TYPED_EPOCHS, TYPED, TypedSampler, TypedSettings};
 pub use uniform::{MAX_FANOUT, PickScratch, pick_uniform, pick_uniform_lanes};
 pub use weighted::{MAX_WEIGHTED_DEGREE, count_positive, pick_weighted};

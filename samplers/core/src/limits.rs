@@ -113,7 +113,7 @@ fn check_walk(settings: &WalkSettings) -> Result<()> {
 }
 
 /// Checks that the draws of a node with `degree` in-neighbours fit the counter.
-fn check_draws(settings: &NeighborSettings, degree: u64) -> Result<()> {
+pub(crate) fn check_draws(settings: &NeighborSettings, degree: u64) -> Result<()> {
     let largest = settings.fanouts.0.iter().filter_map(|f| match f {
         Fanout::AtMost(k) if u64::from(k.get()) < degree => Some(k.get()),
         _ => None,

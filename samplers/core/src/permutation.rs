@@ -17,7 +17,7 @@ use crate::stream::{Row, Stream};
 pub fn permute(seed: u64, epoch: u32, nodes: &mut [u32]) {
     let len = u32::try_from(nodes.len()).expect("a graph has less than 2^32 nodes");
     let batch = BatchId { epoch, index: 0 };
-    let draw = |stream, block, node| Row { seed, batch, hop: 0, node }.block(stream, block);
+    let draw = |stream, block, node| Row { seed, batch, hop: 0, node, edge_type: 0 }.block(stream, block);
     let (mut block, mut words) = (u32::MAX, [0; 4]);
     for i in (1..len).rev() {
         if i / 4 != block {

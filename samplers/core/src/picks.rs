@@ -24,6 +24,8 @@ pub struct Picks<'a> {
     pub batch: BatchId,
     /// Hop from the seeds: 0 expands the seeds.
     pub hop: u32,
+    /// Number of the type of the edges that are picked from, where they are sampled by type; else 0.
+    pub edge_type: u16,
 }
 
 impl<'a> Picks<'a> {
@@ -33,7 +35,7 @@ impl<'a> Picks<'a> {
     ///
     /// When the settings have no such hop.
     pub fn new(hops: &NeighborSettings, seed: u64, weights: Option<&'a [f32]>, batch: BatchId, hop: usize) -> Self {
-        Self { weights, pick: hops.pick, fanout: hops.fanouts.0[hop], seed, batch, hop: hop as u32 }
+        Self { weights, pick: hops.pick, fanout: hops.fanouts.0[hop], seed, batch, hop: hop as u32, edge_type: 0 }
     }
 
     /// The weights, if neighbours are picked by weight.
@@ -45,7 +47,8 @@ impl<'a> Picks<'a> {
     /// Counter of the random numbers of a row, for a node of this draw key (`Topology::draw_key`).
     #[inline]
     pub fn row(&self, draw_key: u32) -> Row {
-        Row { seed: self.seed, batch: self.batch, hop: self.hop, node: draw_key }
+        let Self { seed, batch, hop, edge_type, .. } = *self;
+        Row { seed, batch, hop, node: draw_key, edge_type }
     }
 
     /// Number of neighbours that are picked of a row.
@@ -120,7 +123,7 @@ impl<'a> Picks<'a> {
             None => *weights = None,
             Some(_) => resize(weights.get_or_insert_default(), end as usize),
         }
-        (block.num_dst, block.importance) = (num_dst, false);
+        (block.num_dst, block.importance, block.edge_types) = (num_dst, false, None);
         Ok(())
     }
 }

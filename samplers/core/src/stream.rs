@@ -42,15 +42,17 @@ pub struct Row {
     pub hop: u32,
     /// The node, or its draw key in a reordered graph.
     pub node: u32,
+    /// Number of the type of the row's edges, where they are sampled by type; else 0.
+    pub edge_type: u16,
 }
 
 impl Row {
-    /// Philox counter of a block of four draws: `stream << 28 | hop << 22 | block`, node, batch index, epoch.
+    /// Philox counter of a block of four draws: `stream << 28 | hop << 22 | block`, node, batch index, `edge_type << 16 ^ epoch`.
     #[inline]
     pub fn counter(&self, stream: Stream, block: u32) -> [u32; 4] {
         debug_assert!(self.hop < 1 << HOP_BITS && block < 1 << BLOCK_BITS, "block {block} of {self:?} overflows");
         let word0 = (stream as u32) << (HOP_BITS + BLOCK_BITS) | self.hop << BLOCK_BITS | block;
-        [word0, self.node, self.batch.index, self.batch.epoch]
+        [word0, self.node, self.batch.index, u32::from(self.edge_type) << 16 ^ self.batch.epoch]
     }
 
     /// The four random words of a block.

@@ -10,7 +10,7 @@ type Pick<'a> = &'a mut dyn FnMut(&Row, u32, &mut [u32]);
 fn repeat(trials: u32, d: u32, k: usize, pick: Pick<'_>, mut each: impl FnMut(&[u32])) {
     let mut out = vec![0; k];
     for node in 0..trials {
-        let row = Row { seed: 20_260, batch: BatchId { epoch: 1, index: 2 }, hop: 1, node };
+        let row = Row { seed: 20_260, batch: BatchId { epoch: 1, index: 2 }, hop: 1, node, edge_type: 0 };
         pick(&row, d, &mut out);
         each(&out);
     }

@@ -2,10 +2,12 @@
 
 mod neighbor;
 mod shadow;
+mod typed;
 mod walk;
 
 pub use neighbor::CpuNeighbor;
 pub use shadow::CpuShadow;
+pub use typed::CpuTyped;
 pub use walk::CpuWalk;
 
 // Graph and contract, so that this crate alone samples.
@@ -48,6 +50,18 @@ pub const WALK: Description = Description::new(
 .taking_pairs()
 .interchangeable();
 
+/// Neighbour sampling by edge type.
+pub const TYPED: Description = Description::new(
+    Key::new(Phase::Batching, Hardware::CPU, "Typed"),
+    "samples k hops of neighbours per edge type of a typed graph on CPU threads",
+    At::Host,
+    At::Host,
+    Build::Batching(|context| Ok(Box::new(CpuTyped::new(context)?))),
+)
+.sampling(&[morphgl_sampler_core::TYPED])
+.interchangeable();
+
 morphgl_registry::submit! { NEIGHBOR }
 morphgl_registry::submit! { SHADOW }
 morphgl_registry::submit! { WALK }
+morphgl_registry::submit! { TYPED }

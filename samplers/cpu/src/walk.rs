@@ -83,7 +83,7 @@ impl SampleSeeds for WalkSampler {
         batch.blocks.resize_with(settings.layers, Block::default);
         // blocks[0] is the hop farthest from the seeds.
         for (hop, block) in batch.blocks.iter_mut().rev().enumerate() {
-            let row = Row { seed: host.settings.seed, batch: batch.id, hop: hop as u32, node: 0 };
+            let row = Row { seed: host.settings.seed, batch: batch.id, hop: hop as u32, node: 0, edge_type: 0 };
             (block.num_dst, block.importance) = (relabel.nodes().len(), true);
             let used = walk(parts, graph, Steps::new(settings), &row, relabel.nodes());
             check.as_ref().map_or(Ok(()), |check| check.result(batch.id))?;

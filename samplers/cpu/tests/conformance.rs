@@ -1,6 +1,6 @@
 //! The suite of phase Batching, for each kind of sampling.
 
-use morphgl_batching_cpu::{NEIGHBOR, SHADOW, WALK};
+use morphgl_batching_cpu::{NEIGHBOR, SHADOW, TYPED, WALK};
 use morphgl_conformance::batching::run;
 
 #[test]
@@ -16,4 +16,9 @@ fn shadow_conforms() {
 #[test]
 fn walk_conforms() {
     run(&WALK);
+}
+
+#[test]
+fn typed_conforms() {
+    run(&TYPED);
 }

@@ -4,12 +4,13 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use morphgl_batching_cpu::CpuNeighbor;
-use morphgl_conformance::batching::graphs;
+use morphgl_batching_cpu::{CpuNeighbor, CpuTyped};
+use morphgl_conformance::batching::{Case, graphs};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Fanouts, NegativeDistribution, NeighborSettings, PairSettings, Pick,
-    SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, CustomSettings, Fanouts, NegativeDistribution, NeighborSettings, PairSettings,
+    Pick, Place, SamplerSettings, Sampling, SeedSet,
 };
+use morphgl_sampler_core::TYPED;
 
 /// Counts allocations of the system's allocator.
 struct Counting;
@@ -50,7 +51,11 @@ fn check(weights: bool, settings: SamplerSettings) {
 #[track_caller]
 fn check_seeds(weights: bool, seeds: SeedSet, settings: SamplerSettings) {
     let context = BatchingContext::new(Arc::new(graphs::random(5000, 12, weights)), seeds, settings);
-    let sampler = CpuNeighbor::new(&context).expect("the settings are possible");
+    check_sampler(&CpuNeighbor::new(&context).expect("the settings are possible"));
+}
+
+#[track_caller]
+fn check_sampler(sampler: &dyn Batching) {
     let mut worker = sampler.worker(1).expect("a worker");
     let (mut recycled, mut before) = (None, 0);
     for epoch in [0, 1, 0] {
@@ -78,4 +83,10 @@ fn a_steady_worker_allocates_nothing() {
         let seeds = SeedSet::of_pairs("pairs", &pairs, 5000, drawn).expect("nodes of the graph");
         check_seeds(distribution == NegativeDistribution::Degree, seeds, settings.clone());
     }
+    let typed = Case::new(graphs::typed(5000, 12, true)).with(|s| {
+        let hops = Some(NeighborSettings::default());
+        let kind = TYPED.name.to_string();
+        s.sampling = Sampling::Custom(CustomSettings { kind, layers: 3, hops, settings: Default::default() });
+    });
+    check_sampler(&CpuTyped::new(&typed.context(Place::Host, Default::default())).expect("the settings are possible"));
 }

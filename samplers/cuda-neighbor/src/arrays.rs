@@ -82,6 +82,7 @@ impl BoundedBlock {
             indices: with_len(indices, edges),
             weights: weights.map(|weights| with_len(weights, edges)),
             importance,
+            edge_types: None,
         }
     }
 }

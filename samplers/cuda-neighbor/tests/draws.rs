@@ -19,7 +19,13 @@ fn rejected_words_are_replaced_as_on_the_host() {
     let device = Device::open(&"cuda:0".parse().expect("a place"), &NEIGHBOR.key).expect("the device is available");
     let stream = Stream::new(&device, false).expect("a stream");
     let kernel = DRAWS.kernel(&device, "draws_of_a_row").expect("a kernel");
-    let row = Row { seed: 0xFEDC_BA98_7654_3210, batch: BatchId { epoch: 5, index: 77 }, hop: 63, node: 0x8000_0001 };
+    let row = Row {
+        seed: 0xFEDC_BA98_7654_3210,
+        batch: BatchId { epoch: 5, index: 77 },
+        hop: 63,
+        node: 0x8000_0001,
+        edge_type: 0,
+    };
     let last: Vec<u32> =
         (0..3000u32).map(|i| [1 << 31, u32::MAX - 1, (1 << 31) + i, 3 << 30, i][i as usize % 5]).collect();
     let len = last.len() as u32;

@@ -29,6 +29,8 @@ pub struct CudaBlock {
     pub weights: Option<Buffer<f32>>,
     /// Whether the weights are the edges' importance by the sampler.
     pub importance: bool,
+    /// Number of the type of each edge, ascending in every row, where edges are sampled by type.
+    pub edge_types: Option<Buffer<u16>>,
 }
 
 /// Features in device memory: a row per input node.
@@ -234,6 +236,7 @@ impl CudaBatch {
                 indices: Buffer::of(stream, &block.indices)?,
                 weights: block.weights.as_deref().map(|w| Buffer::of(stream, w)).transpose()?,
                 importance: block.importance,
+                edge_types: block.edge_types.as_deref().map(|types| Buffer::of(stream, types)).transpose()?,
             })
         };
         let features = batch.features.as_ref().map(|f| -> Result<CudaFeatures> {
@@ -320,6 +323,7 @@ impl DeviceBatch for CudaBatch {
                 indices: block.indices.to_vec(&stream)?,
                 weights: block.weights.as_ref().map(|w| w.to_vec(&stream)).transpose()?,
                 importance: block.importance,
+                edge_types: block.edge_types.as_ref().map(|types| types.to_vec(&stream)).transpose()?,
             })
         };
         let features = self.features.as_ref().map(|f| -> Result<BatchFeatures> {

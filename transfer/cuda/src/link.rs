@@ -105,7 +105,7 @@ struct Copies<'a> {
 impl Copies<'_> {
     fn batch(&mut self, batch: &CudaBatch) -> Result<CudaBatch> {
         let mut blocks = Vec::with_capacity(batch.blocks.len());
-        for CudaBlock { num_dst, num_src, indptr, indices, weights, importance } in &batch.blocks {
+        for CudaBlock { num_dst, num_src, indptr, indices, weights, importance, edge_types } in &batch.blocks {
             blocks.push(CudaBlock {
                 num_dst: *num_dst,
                 num_src: *num_src,
@@ -113,6 +113,7 @@ impl Copies<'_> {
                 indices: self.array(indices)?,
                 weights: weights.as_ref().map(|weights| self.array(weights)).transpose()?,
                 importance: *importance,
+                edge_types: edge_types.as_ref().map(|types| self.array(types)).transpose()?,
             });
         }
         let features = batch.features.as_ref().map(|CudaFeatures { dim, dtype, rows }| match rows {

@@ -98,7 +98,7 @@ impl Staging {
         });
         let pairs = pairs.transpose()?;
         let mut blocks = Vec::with_capacity(batch.blocks.len());
-        for Block { num_dst, num_src, indptr, indices, weights, importance } in &batch.blocks {
+        for Block { num_dst, num_src, indptr, indices, weights, importance, edge_types } in &batch.blocks {
             blocks.push(CudaBlock {
                 num_dst: *num_dst,
                 num_src: *num_src,
@@ -106,6 +106,7 @@ impl Staging {
                 indices: arena.send(stream, indices)?,
                 weights: weights.as_ref().map(|w| arena.send(stream, w)).transpose()?,
                 importance: *importance,
+                edge_types: edge_types.as_ref().map(|types| arena.send(stream, types)).transpose()?,
             });
         }
         let sent = CudaBatch {

@@ -93,7 +93,7 @@ fn batches(device: &Device) -> Result<u64> {
         indptr: vec![0, 2],
         indices: vec![0, 1],
         weights: Some(vec![0.5, 1.5]),
-        importance: false,
+        ..Block::default()
     };
     let host = HostBatch {
         id: BatchId { epoch: 0, index: 0 },

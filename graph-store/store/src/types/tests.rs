@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Array;
+use crate::{Array, Topology};
 
 fn node(name: &str, count: u64) -> NodeType {
     NodeType { name: name.into(), count }

@@ -7,8 +7,7 @@ fn the_order_follows_the_cost() {
         num_dst,
         indptr: vec![0; num_dst + 1],
         indices: vec![0; num_edges],
-        weights: None,
-        importance: false,
+        ..Block::default()
     };
     let sampled = block(1_000, 400, 3_000);
     assert!(!transform_is_cheaper(&sampled, [128, 256], true) && !transform_is_cheaper(&sampled, [128, 16], true));

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use half::f16;
 use morphgl_graph_store::{
-    Array, Dataset, DatasetWriter, Element, FeatureMatrix, Load, OpenOptions, TargetMatrix, Topology,
+    Array, Dataset, DatasetWriter, EdgeType, Element, FeatureMatrix, Load, NodeType, OpenOptions, TargetMatrix,
+    Topology, Types,
 };
 use morphgl_platform::philox::philox4x32_10;
 
@@ -31,6 +32,47 @@ pub fn random(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
     let num_edges = rows.iter().map(Vec::len).sum();
     let weights = weights.then(|| (0..num_edges).map(|e| (word(e, 99) % 5) as f32 * 0.25).collect());
     dataset(&rows, weights)
+}
+
+/// A graph as [`random`] with three node types, `big` with most of the nodes, one without nodes, and `small`; and with five edge types,
+/// two of which are between nodes of one type, and one of which has no edges.
+pub fn typed(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
+    let dataset = random(num_nodes, degree, weights);
+    let big = num_nodes as u64 / 4 * 3;
+    let counts = [("big", big), ("none", 0), ("small", num_nodes as u64 - big)];
+    let nodes = counts.map(|(name, count)| NodeType { name: name.into(), count }).to_vec();
+    let edges = [
+        ("big", "a", "big"),
+        ("small", "a", "big"),
+        ("none", "d", "big"),
+        ("big", "b", "big"),
+        ("big", "b", "small"),
+        ("small", "c", "small"),
+    ];
+    let edge = |(source, name, target): (&str, &str, &str)| EdgeType {
+        source: source.into(),
+        name: name.into(),
+        target: target.into(),
+    };
+    let types = Types::new(nodes, edges.map(edge).to_vec()).expect("sound");
+    let topology = &dataset.topology;
+    let (mut order, mut edge_types) = ((0..topology.num_edges() as usize).collect::<Vec<_>>(), Vec::new());
+    for node in 0..num_nodes as u32 {
+        let target = types.node_type(node);
+        let of = |edge: &usize| {
+            let ends = [types.node_type(topology.indices()[*edge]), target];
+            let fitting: Vec<usize> = (0..edges.len()).filter(|&number| types.ends(number) == ends).collect();
+            fitting[word(*edge, 77) as usize % fitting.len()] as u16
+        };
+        let row = &mut order[topology.edge_range(node)];
+        row.sort_by_key(of);
+        edge_types.extend(row.iter().map(of));
+    }
+    let indices: Vec<u32> = order.iter().map(|&edge| topology.indices()[edge]).collect();
+    let weights = topology.weights().map(|w| order.iter().map(|&edge| w[edge]).collect::<Vec<f32>>().into());
+    let topology = Topology::new(topology.indptr().clone(), indices, weights);
+    let topology = topology.and_then(|topology| topology.with_types(types, edge_types)).expect("sorted by type");
+    Dataset { topology, ..dataset }
 }
 
 /// A ring, each node with its two neighbours (a single node: itself, twice).

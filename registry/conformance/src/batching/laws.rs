@@ -118,6 +118,31 @@ fn edges_are_the_graphs(block: &Block, batch: &HostBatch, case: &Case) {
     }
 }
 
+/// In a graph with types every edge of a block has a type, ascending in every row, of an edge between its nodes; else none has.
+pub(super) fn edges_have_their_types(subject: &Subject<'_>, case: &Case) {
+    let topology = &case.dataset.topology;
+    for batch in subject.epoch(case, 0) {
+        for block in &batch.blocks {
+            let Some(types) = topology.edge_types() else {
+                assert_eq!(block.edge_types, None, "no types of edges in a graph without types");
+                continue;
+            };
+            let of_edges = block.edge_types.as_ref().expect("the types of the edges");
+            assert_eq!(of_edges.len(), block.num_edges(), "a type per edge");
+            for row in 0..block.num_dst {
+                let edges = block.indptr[row] as usize..block.indptr[row + 1] as usize;
+                assert!(of_edges[edges.clone()].is_sorted(), "row {row} is sorted by type");
+                let of_graph = topology.edge_range(batch.input_nodes[row]);
+                for edge in edges {
+                    let source = batch.input_nodes[block.indices[edge] as usize];
+                    let is_one = |e: usize| topology.indices()[e] == source && types[e] == of_edges[edge];
+                    assert!(of_graph.clone().any(is_one), "the graph has no edge of this type from {source}");
+                }
+            }
+        }
+    }
+}
+
 /// An epoch's mini-batches hold every seed as often as it is given, in another order each epoch, or in the order given.
 pub(super) fn every_seed_comes_as_often_as_given(subject: &Subject<'_>, case: &Case) {
     let operator = subject.build_valid(case);

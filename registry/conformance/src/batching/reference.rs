@@ -1,4 +1,4 @@
-//! Neighbour, ShaDow and random-walk sampling as `morphgl-sampler-core` documents them: slow and plain.
+//! Neighbour sampling (by edge type, too), ShaDow and random-walk sampling as `morphgl-sampler-core` documents them: slow and plain.
 //!
 //! Of the operators' code it shares only the Philox generator and the logarithm.
 
@@ -9,10 +9,11 @@ use std::sync::Arc;
 use morphgl_graph_store::{Dataset, Topology};
 use morphgl_platform::philox::philox4x32_10;
 use morphgl_registry::{
-    BatchFeatures, BatchId, BatchPairs, Block, Expansion, Fanout, GivenRows, HostBatch, NegativeDistribution,
-    NeighborSettings, PairSeeds, PairSettings, Pick, Sampling, ShadowSettings, TargetValues, WalkSettings,
+    BatchFeatures, BatchId, BatchPairs, Block, CustomSettings, Expansion, Fanout, Fanouts, GivenRows, HostBatch,
+    NegativeDistribution, NeighborSettings, PairSeeds, PairSettings, Pick, Sampling, ShadowSettings, TargetValues,
+    WalkSettings,
 };
-use morphgl_sampler_core::ln;
+use morphgl_sampler_core::{TYPED, ln};
 
 use super::Case;
 
@@ -162,6 +163,7 @@ fn sample_seeds(case: &Case, id: BatchId, seeds: &[u32]) -> HostBatch {
             (nodes, blocks)
         }
         Sampling::Walk(settings) => walk(case, id, seeds, settings),
+        Sampling::Custom(custom) if custom.kind == TYPED.name => typed(case, id, seeds, custom),
         Sampling::Custom(custom) => panic!("there is no reference of sampling by {}", custom.kind),
     };
     assemble(case, id, seeds, (nodes, blocks))
@@ -258,6 +260,54 @@ fn neighbor(
         blocks.insert(0, block(&mut nodes, known.len(), edges, topology.weights().is_some()));
     }
     (nodes, blocks, left_out)
+}
+
+/// Nodes and blocks of sampling by edge type: every sub-row is picked from as a row is, with the number of its type in the upper half
+/// of the epoch's word.
+fn typed(case: &Case, id: BatchId, seeds: &[u32], settings: &CustomSettings) -> (Vec<u32>, Vec<Block>) {
+    let topology = &case.dataset.topology;
+    let hops = settings.hops.as_ref().expect("sampling by fanouts");
+    let Some(types) = topology.types() else {
+        let (nodes, blocks, _) = neighbor(case, id, seeds, hops, &|_| false);
+        return (nodes, blocks);
+    };
+    let edge_types = topology.edge_types().expect("the type of each edge");
+    let own = |hop: usize, edge_type: usize| {
+        let of_type = &types.edge_types()[edge_type];
+        let text = settings.settings.get("fanouts_by_type").and_then(|text| text.as_str()).unwrap_or_default();
+        let mut given = text.split(';').filter_map(|of_type| of_type.split_once('='));
+        let (_, fanouts) = given.find(|(name, _)| *name == of_type.name || *name == of_type.to_string())?;
+        fanouts.split(',').nth(hop)
+    };
+    let (mut nodes, mut blocks, mut newest) = (seeds.to_vec(), Vec::<Block>::new(), 0);
+    for (hop, &fanout) in hops.fanouts.0.iter().enumerate() {
+        let known = nodes.clone();
+        let first = if hops.expansion == Expansion::All { 0 } else { newest };
+        newest = known.len();
+        let mut of_edges = Vec::new();
+        let mut edges = |row: usize| {
+            let mut picked = Vec::new();
+            let rows = if row < first { 0 } else { types.edge_types().len() };
+            for edge_type in 0..rows {
+                let fanout = match own(hop, edge_type) {
+                    Some("0") => continue,
+                    Some(given) => given.parse::<Fanouts>().expect("a fanout").0[0],
+                    None => fanout,
+                };
+                let mut range = topology.edge_range(known[row]);
+                let of_type = |edge: &usize| usize::from(edge_types[*edge]) == edge_type;
+                let Some(start) = range.find(of_type) else { continue };
+                let end = start + 1 + range.take_while(of_type).count();
+                let id = BatchId { epoch: id.epoch ^ (edge_type as u32) << 16, ..id };
+                picked.extend(pick_from(case, id, hop as u32, (known[row], start..end), (hops.pick, fanout)));
+            }
+            of_edges.extend(picked.iter().map(|&edge| edge_types[edge]));
+            picked.into_iter().map(|edge| (topology.indices()[edge], topology.weights().map(|w| w[edge]))).collect()
+        };
+        let block = block(&mut nodes, known.len(), &mut edges, topology.weights().is_some());
+        blocks.insert(0, Block { edge_types: Some(of_edges), ..block });
+    }
+    (nodes, blocks)
 }
 
 /// The edges among `nodes` that end in the first `num_dst` of them.
@@ -372,8 +422,18 @@ fn draw_key(case: &Case, node: u32) -> u32 {
 }
 
 /// The sampled edges of a node, ascending.
-fn pick(case: &Case, id: BatchId, hop: u32, node: u32, (pick, fanout): (Pick, Fanout)) -> Vec<usize> {
-    let range = case.dataset.topology.edge_range(node);
+fn pick(case: &Case, id: BatchId, hop: u32, node: u32, picks: (Pick, Fanout)) -> Vec<usize> {
+    pick_from(case, id, hop, (node, case.dataset.topology.edge_range(node)), picks)
+}
+
+/// The sampled edges of a part of a node's row, ascending.
+fn pick_from(
+    case: &Case,
+    id: BatchId,
+    hop: u32,
+    (node, range): (u32, Range<usize>),
+    (pick, fanout): (Pick, Fanout),
+) -> Vec<usize> {
     let mut candidates: Vec<usize> = range.clone().collect();
     if pick == Pick::Weighted {
         let weights = case.dataset.topology.weights().expect("a weighted pick needs weights");

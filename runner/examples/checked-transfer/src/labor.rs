@@ -138,7 +138,8 @@ impl SampleSeeds for Sampler {
                 };
                 for edge in topology.edge_range(node) {
                     let source = topology.indices()[edge];
-                    let row = Row { seed: host.settings.seed, batch: drawn, hop, node: topology.draw_key(source) };
+                    let node = topology.draw_key(source);
+                    let row = Row { seed: host.settings.seed, batch: drawn, hop, node, edge_type: 0 };
                     if f64::from(row.block(Stream::Sampling, 0)[0]) < kept * 2f64.powi(32) {
                         block.indices.push(source);
                         block.weights.iter_mut().zip(weights).for_each(|(kept, all)| kept.push(all[edge]));

@@ -31,7 +31,7 @@ proptest! {
         seed: u64, epoch: u32, index: u32, hop in 0u32..64, len in 0usize..=MAX_LANES_FANOUT,
         nodes: [u32; LANES], extra in prop::array::uniform16(1u32..200),
     ) {
-        let row = Row { seed, batch: BatchId { epoch, index }, hop, node: 7 };
+        let row = Row { seed, batch: BatchId { epoch, index }, hop, node: 7, edge_type: 0 };
         check(&row, &Lanes { nodes, degrees: extra.map(|e| len as u32 + e) }, len);
     }
 }
@@ -40,7 +40,7 @@ proptest! {
 fn lanes_with_rejected_words_are_drawn_again() {
     // At a degree just above 2^31 every second word is rejected; the other lanes meet none.
     for round in 0..50 {
-        let row = Row { seed: round, batch: BatchId::default(), hop: 0, node: 0 };
+        let row = Row { seed: round, batch: BatchId::default(), hop: 0, node: 0, edge_type: 0 };
         let degrees = std::array::from_fn(|l| if l % 3 == 0 { (1 << 31) + 10 } else { 40 + l as u32 });
         check(&row, &Lanes { nodes: std::array::from_fn(|l| l as u32 * 5), degrees }, 9);
     }

@@ -54,7 +54,7 @@ impl Negatives {
         number: u32,
         attempt: u32,
     ) -> u32 {
-        let row = Row { seed: self.seed, batch, hop: attempt, node: positive as u32 };
+        let row = Row { seed: self.seed, batch, hop: attempt, node: positive as u32, edge_type: 0 };
         if let Some(by_degree) = &self.by_degree {
             let words = row.block(Stream::Negative, number / 2);
             let first = 2 * (number as usize % 2);

@@ -7,6 +7,9 @@ use morphgl_registry::Fanout;
 
 use crate::{Excluded, LANES, Lanes, MAX_LANES_FANOUT, NeighborCheck, PickScratch, Picks, pick_uniform_lanes};
 
+/// Neighbours sampled per node along one edge type; `None` for none.
+pub type TypeFanout = Option<Fanout>;
+
 /// Indices in a cache line.
 const LINE: usize = 16;
 
@@ -50,6 +53,8 @@ pub(crate) struct RowPicker<'a> {
     pub(crate) picks: Picks<'a>,
     /// The edges that are left out of the graph. The rows that lose any have an index instead of a start.
     pub(crate) excluded: Option<&'a Excluded>,
+    /// Fanout of each edge type, where rows are sub-rows of one type each; else empty.
+    pub(crate) by_type: &'a [TypeFanout],
 }
 
 /// A thread's buffers.
@@ -61,6 +66,18 @@ pub(crate) struct Scratch {
     positions: Vec<u32>,
     /// Rows that lose edges: the index of each, and the range of its addresses.
     losing: Vec<(usize, Range<usize>)>,
+    /// Sub-rows that wait to be picked from, by edge type.
+    waiting: Vec<Waiting>,
+}
+
+/// Up to sixteen sub-rows of one edge type that wait for their draws.
+#[derive(Debug)]
+struct Waiting {
+    // Invariant: lanes from `filled` on have the largest degree, which is more than any fanout.
+    lanes: Lanes,
+    /// Start of the sub-row, and index of its first address.
+    targets: [(u64, usize); LANES],
+    filled: usize,
 }
 
 /// Consecutive rows.
@@ -69,6 +86,8 @@ pub(crate) struct CsrRows<'a> {
     pub(crate) csr: &'a [CsrRow],
     /// Offsets of the rows' edges in the block, one more than rows.
     pub(crate) indptr: &'a [u32],
+    /// Number of the edge type of each row, where rows are sub-rows; else empty.
+    pub(crate) types: &'a [u16],
 }
 
 impl<'a> CsrRows<'a> {
@@ -78,7 +97,14 @@ impl<'a> CsrRows<'a> {
         let rows = self.indptr[1..].iter().position(|&end| u64::from(end) >= split);
         let rows = rows.map_or(self.csr.len(), |last| last + 1);
         let (left, right) = self.csr.split_at(rows);
-        (CsrRows { csr: left, indptr: &self.indptr[..=rows] }, CsrRows { csr: right, indptr: &self.indptr[rows..] })
+        let (types, other_types) = self.types.split_at(rows.min(self.types.len()));
+        let left = CsrRows { csr: left, indptr: &self.indptr[..=rows], types };
+        (left, CsrRows { csr: right, indptr: &self.indptr[rows..], types: other_types })
+    }
+
+    /// The rows from `first` on.
+    pub(crate) fn from(self, first: usize) -> CsrRows<'a> {
+        CsrRows { csr: &self.csr[first..], indptr: &self.indptr[first..], types: &self.types[first..] }
     }
 
     /// Number of the rows' edges.
@@ -118,6 +144,7 @@ impl<'a> RowPicker<'a> {
     pub(crate) fn pick(&self, rows: CsrRows<'_>, addresses: &mut Vec<u64>, scratch: &mut Scratch) {
         addresses.resize(rows.num_edges(), 0);
         match self.picks.fanout {
+            _ if !self.by_type.is_empty() => self.pick_by_type(rows, addresses, scratch),
             Fanout::AtMost(k) if k.get() as usize <= MAX_LANES_FANOUT && self.picks.by_weight().is_none() => {
                 self.pick_lanes(rows, k.get(), addresses, scratch);
             }
@@ -194,7 +221,20 @@ impl<'a> RowPicker<'a> {
     /// Draws for the lanes with `targets`: the start of the row, and the index of its first address.
     #[inline(always)]
     fn draw(&self, lanes: &Lanes, targets: &[(u64, usize)], picks: &mut [[u32; LANES]], addresses: &mut [u64]) {
-        pick_uniform_lanes(&self.picks.row(0), lanes, picks);
+        self.draw_of(&self.picks, lanes, targets, picks, addresses);
+    }
+
+    /// As [`RowPicker::draw`], by other picks.
+    #[inline(always)]
+    fn draw_of(
+        &self,
+        by: &Picks<'_>,
+        lanes: &Lanes,
+        targets: &[(u64, usize)],
+        picks: &mut [[u32; LANES]],
+        addresses: &mut [u64],
+    ) {
+        pick_uniform_lanes(&by.row(0), lanes, picks);
         for (lane, &(start, at)) in targets.iter().enumerate() {
             for (address, pick) in addresses[at..at + picks.len()].iter_mut().zip(&*picks) {
                 *address = start + u64::from(pick[lane]);
@@ -222,6 +262,56 @@ impl<'a> RowPicker<'a> {
                 *address = row.start + u64::from(position);
                 self.prefetch(*address);
             }
+        }
+    }
+
+    /// The picks of the sub-rows of an edge type; `None` where its edges are not sampled.
+    #[inline(always)]
+    pub(crate) fn picks_of(&self, edge_type: u16) -> Option<Picks<'a>> {
+        let fanout = self.by_type[usize::from(edge_type)]?;
+        Some(Picks { fanout, edge_type, ..self.picks })
+    }
+
+    /// Picks from sub-rows, for sixteen of one edge type at a time where fanouts are small and picks uniform.
+    fn pick_by_type(&self, rows: CsrRows<'_>, addresses: &mut [u64], scratch: &mut Scratch) {
+        let Scratch { row: picking, lanes: buffer, positions, waiting, .. } = scratch;
+        let empty = || Waiting {
+            lanes: Lanes { nodes: [0; LANES], degrees: [u32::MAX; LANES] },
+            targets: [(0, 0); LANES],
+            filled: 0,
+        };
+        waiting.resize_with(self.by_type.len(), empty);
+        for ((row, edges), &edge_type) in rows.iter().zip(rows.types) {
+            let Some(picks) = self.picks_of(edge_type) else { continue };
+            if edges.len() == row.degree as usize {
+                self.take_all(row, &mut addresses[edges]);
+                continue;
+            }
+            if edges.len() > MAX_LANES_FANOUT || picks.by_weight().is_some() {
+                positions.resize(edges.len(), 0);
+                picks.pick(row.key, row.range(), positions, picking);
+                for (address, &position) in addresses[edges].iter_mut().zip(&*positions) {
+                    *address = row.start + u64::from(position);
+                    self.prefetch(*address);
+                }
+                continue;
+            }
+            let Waiting { lanes, targets, filled } = &mut waiting[usize::from(edge_type)];
+            (lanes.nodes[*filled], lanes.degrees[*filled]) = (row.key, row.degree);
+            targets[*filled] = (row.start, edges.start);
+            *filled += 1;
+            if *filled == LANES {
+                buffer.resize(edges.len(), [0; LANES]);
+                self.draw_of(&picks, lanes, targets, buffer, addresses);
+                (lanes.degrees, *filled) = ([u32::MAX; LANES], 0);
+            }
+        }
+        for (edge_type, Waiting { lanes, targets, filled }) in (0..).zip(waiting) {
+            let Some(picks) = self.picks_of(edge_type).filter(|_| *filled > 0) else { continue };
+            let Fanout::AtMost(k) = picks.fanout else { unreachable!("all neighbours need no draw") };
+            buffer.resize(k.get() as usize, [0; LANES]);
+            self.draw_of(&picks, lanes, &targets[..*filled], buffer, addresses);
+            (lanes.degrees, *filled) = ([u32::MAX; LANES], 0);
         }
     }
 

@@ -9,17 +9,21 @@ use crate::{Excluded, Hop, HopSampler, NeighborCheck};
 use expand::RowPicker;
 use frontier::Frontier;
 use stages::{Buffers, Stages};
+use sub_rows::SubRows;
 
 mod expand;
 mod frontier;
 mod stages;
+mod sub_rows;
 
+pub use expand::TypeFanout;
 pub use frontier::Expected;
 
 /// The buffers of a worker that samples hops of one graph in host memory, on its thread or on those of the current rayon pool.
 #[derive(Debug)]
 pub struct HostHops {
     frontier: Frontier,
+    sub_rows: SubRows,
     /// Buffers, one per thread.
     buffers: Vec<Buffers>,
 }
@@ -32,7 +36,7 @@ impl HostHops {
     /// As [`Relabel::for_graph`](crate::Relabel::for_graph).
     pub fn new(topology: &Topology, threads: usize, expected: Arc<Expected>) -> Self {
         let buffers = (0..threads.max(1)).map(|_| Buffers::default()).collect();
-        Self { frontier: Frontier::new(topology, expected), buffers }
+        Self { frontier: Frontier::new(topology, expected), sub_rows: SubRows::default(), buffers }
     }
 
     /// Number of threads that a mini-batch is spread over.
@@ -42,7 +46,7 @@ impl HostHops {
 
     /// The sampler of a mini-batch's hops; `topology` is that of [`HostHops::new`].
     pub fn sampler<'a>(&'a mut self, topology: &'a Topology) -> HostHopSampler<'a> {
-        HostHopSampler { topology, hops: self, excluded: None }
+        HostHopSampler { topology, hops: self, excluded: None, by_type: &[] }
     }
 }
 
@@ -52,6 +56,7 @@ pub struct HostHopSampler<'a> {
     topology: &'a Topology,
     hops: &'a mut HostHops,
     excluded: Option<&'a Excluded>,
+    by_type: &'a [Vec<TypeFanout>],
 }
 
 impl<'a> HostHopSampler<'a> {
@@ -59,6 +64,14 @@ impl<'a> HostHopSampler<'a> {
     /// ([`Excluded::set_degrees`]).
     pub fn without(self, excluded: &'a Excluded) -> Self {
         Self { excluded: Some(excluded).filter(|excluded| excluded.num_rows() > 0), ..self }
+    }
+
+    /// The sampler of a typed graph by edge type: `fanouts[hop]` has a fanout per type, in place of the one of [`Hop::picks`]. Each
+    /// sub-row is picked from as a row is, by draws of its own.
+    ///
+    /// A graph without types is sampled as without.
+    pub fn by_type(self, fanouts: &'a [Vec<TypeFanout>]) -> Self {
+        Self { by_type: fanouts, ..self }
     }
 
     /// The nodes found so far, by local id.
@@ -87,7 +100,7 @@ impl HopSampler for HostHopSampler<'_> {
     }
 
     fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()> {
-        let Self { topology, hops: HostHops { frontier, buffers }, excluded } = self;
+        let Self { topology, hops: HostHops { frontier, sub_rows, buffers }, excluded, by_type } = self;
         let Hop { picks, first, num_dst, is_last } = hop;
         // Nodes found by the last hop are not expanded.
         let locate = !is_last || !frontier.knows_degrees();
@@ -95,9 +108,21 @@ impl HopSampler for HostHopSampler<'_> {
         if let Some(excluded) = excluded {
             frontier.leave_out(excluded);
         }
-        let rows = RowPicker { indices: topology.indices(), check: check.as_ref(), picks, excluded: *excluded };
+        let (indices, check_ref, excluded) = (topology.indices(), check.as_ref(), *excluded);
+        let rows = RowPicker { indices, check: check_ref, picks, excluded, by_type: &[] };
+        if let (Some(edge_types), Some(fanouts)) = (topology.edge_types(), by_type.get(picks.hop as usize)) {
+            let rows = RowPicker { by_type: fanouts, ..rows };
+            sub_rows.divide(&frontier.rows()[first..], edge_types, &rows);
+            let mut types = block.edge_types.take().unwrap_or_default();
+            picks.begin(block, num_dst, sub_rows.counts())?;
+            sub_rows.begin(&mut types);
+            let sub_rows = Some(sub_rows.rows());
+            Stages { rows, topology, first, sub_rows, locate }.run(frontier, buffers, block);
+            block.edge_types = Some(types);
+            return check.map_or(Ok(()), |check| check.result(picks.batch));
+        }
         picks.begin(block, num_dst, frontier.rows()[first..].iter().map(|&row| rows.count(row)))?;
-        Stages { rows, topology, first, locate }.run(frontier, buffers, block);
+        Stages { rows, topology, first, sub_rows: None, locate }.run(frontier, buffers, block);
         check.map_or(Ok(()), |check| check.result(picks.batch))
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Stages<'a> {
     pub(crate) topology: &'a Topology,
     /// First row that is expanded.
     pub(crate) first: usize,
+    /// The rows as sub-rows of one edge type each, where edges are sampled by type.
+    pub(crate) sub_rows: Option<CsrRows<'a>>,
     /// Whether the rows of new nodes are needed.
     pub(crate) locate: bool,
 }
@@ -47,12 +49,15 @@ impl Stages<'_> {
         let Buffers { scratch, addresses: [picking, reading] } = buffers;
         let Block { num_dst, indptr, indices, weights, .. } = block;
         let mut weights: &mut [f32] = weights.as_deref_mut().unwrap_or_default();
-        let mut row = self.first;
+        let mut row = if self.sub_rows.is_some() { 0 } else { self.first };
         reading.clear();
         // Edges up to `read` are loaded, those up to `relabelled` relabelled.
         let (mut read, mut relabelled) = (0, 0);
         while relabelled < indices.len() {
-            let rows = CsrRows { csr: &frontier.rows()[row..*num_dst], indptr: &indptr[row..=*num_dst] };
+            let rows = match self.sub_rows {
+                None => CsrRows { csr: &frontier.rows()[row..*num_dst], indptr: &indptr[row..=*num_dst], types: &[] },
+                Some(sub_rows) => sub_rows.from(row),
+            };
             let (rows, _) = rows.split(GROUP);
             row += rows.csr.len();
             self.rows.pick(rows, picking, scratch);
@@ -75,7 +80,8 @@ impl Stages<'_> {
     fn run_parallel(&self, frontier: &mut Frontier, buffers: &mut [Buffers], block: &mut Block) {
         let (relabel, offsets, csr) = frontier.parts();
         let Block { num_dst, indptr, indices, weights, .. } = block;
-        let mut rest = CsrRows { csr: &csr[self.first..*num_dst], indptr: &indptr[self.first..] };
+        let whole = CsrRows { csr: &csr[self.first..*num_dst], indptr: &indptr[self.first..], types: &[] };
+        let mut rest = self.sub_rows.unwrap_or(whole);
         let (mut indices, mut weights) = (&mut indices[..], weights.as_deref_mut().unwrap_or_default());
         let mut pending: &mut [u32] = &mut [];
         while rest.num_edges() > 0 || !pending.is_empty() {

@@ -25,7 +25,7 @@ proptest! {
     fn equals_the_reference(
         seed: u64, epoch: u32, index: u32, hop in 0u32..64, node: u32, degree in 1u32..3000, len in 0u32..3000,
     ) {
-        let row = Row { seed, batch: BatchId { epoch, index }, hop, node };
+        let row = Row { seed, batch: BatchId { epoch, index }, hop, node, edge_type: 0 };
         let len = len.min(degree - 1);
         let mut out = vec![0; len as usize];
         let mut scratch = PickScratch::default();
@@ -42,7 +42,7 @@ proptest! {
 fn huge_degrees_meet_retries_and_still_agree() {
     // At a degree just above 2^31 every second word is rejected.
     for node in 0..200 {
-        let row = Row { seed: 3, batch: BatchId::default(), hop: 0, node };
+        let row = Row { seed: 3, batch: BatchId::default(), hop: 0, node, edge_type: 0 };
         let mut out = [0; 9];
         pick_uniform(&row, (1 << 31) + 10, &mut out, &mut PickScratch::default());
         assert_eq!(out.to_vec(), reference(&row, (1 << 31) + 10, 9));
@@ -51,7 +51,7 @@ fn huge_degrees_meet_retries_and_still_agree() {
 
 #[test]
 fn all_neighbours_need_no_draw() {
-    let row = Row { seed: 0, batch: BatchId::default(), hop: 0, node: 0 };
+    let row = Row { seed: 0, batch: BatchId::default(), hop: 0, node: 0, edge_type: 0 };
     let mut out = [9; 5];
     pick_uniform(&row, 5, &mut out, &mut PickScratch::default());
     assert_eq!(out, [0, 1, 2, 3, 4]);

@@ -5,7 +5,7 @@ use super::*;
 use crate::stream::Stream;
 
 fn row(seed: u64) -> Row {
-    Row { seed, batch: BatchId { epoch: 1, index: 2 }, hop: 1, node: 77 }
+    Row { seed, batch: BatchId { epoch: 1, index: 2 }, hop: 1, node: 77, edge_type: 0 }
 }
 
 /// Weights of a row: similar ones, or ones of all magnitudes, some of them 0.

@@ -1,0 +1,136 @@
+//! Neighbour sampling of typed graphs by edge type.
+
+use std::sync::Arc;
+
+use morphgl_graph_store::{EdgeType, Topology, Types};
+use morphgl_registry::{
+    BatchingContext, Error, Fanout, Fanouts, HostBatch, NeighborSettings, OptionSpec, OptionType, Result,
+    SamplingSetting, SamplingSpec,
+};
+
+use crate::limits::check_draws;
+use crate::{Excluded, Expected, HostBatching, HostHops, SampleSeeds, TypeFanout, sample_hops};
+
+/// Fanouts of single edge types.
+const FANOUTS_BY_TYPE: OptionSpec = OptionSpec::new(
+    "fanouts_by_type",
+    OptionType::Text,
+    "",
+    "fanouts of single edge types in place of --fanouts, such as writes=5,5;paper-cites-paper=-1,0; 0 samples none",
+)
+.such_as(&[""]);
+
+/// Neighbours by fanouts per edge type (PyG's and DGL's sampling of heterogeneous graphs), `--sampler typed`.
+pub const TYPED: SamplingSpec = SamplingSpec::new("typed", "neighbours of each edge type, by fanouts per type")
+    .by_fanouts()
+    .with_settings(&[FANOUTS_BY_TYPE]);
+
+/// Maximum number of epochs of a typed graph: half of the epoch's word of a counter has the edge type.
+pub const MAX_TYPED_EPOCHS: u32 = 1 << 16;
+
+/// The settings of sampling by edge type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TypedSettings {
+    /// The hops, with the fanouts of types that have none of their own.
+    pub hops: NeighborSettings,
+    /// A fanout per hop and edge type, by number; empty in a graph without types.
+    pub fanouts: Vec<Vec<TypeFanout>>,
+}
+
+impl TypedSettings {
+    /// The settings of the context's graph.
+    ///
+    /// # Errors
+    ///
+    /// Another kind of sampling; fanouts of an edge type that the graph does not have, or not one per hop; more draws than a counter
+    /// numbers.
+    pub fn new(context: &BatchingContext) -> Result<Self> {
+        let custom = context.settings.custom(&TYPED)?;
+        let hops = custom.hops.clone().expect("a kind by fanouts has hops");
+        let topology = &context.dataset.topology;
+        let text = custom.value(&FANOUTS_BY_TYPE);
+        let text = text.as_str().unwrap_or_default();
+        let Some(types) = topology.types() else {
+            if !text.is_empty() {
+                let what = "fanouts_by_type: the graph has no edge types; leave it out, or import it with types";
+                return Err(Error::sampling(SamplingSetting::Fanouts, what));
+            }
+            check_draws(&hops, largest_degree(topology))?;
+            return Ok(Self { hops, fanouts: Vec::new() });
+        };
+        let num_types = types.edge_types().len();
+        let mut fanouts: Vec<Vec<TypeFanout>> =
+            hops.fanouts.0.iter().map(|&fanout| vec![Some(fanout); num_types]).collect();
+        for of_type in text.split(';').map(str::trim).filter(|of_type| !of_type.is_empty()) {
+            let (edge_type, of_hops) = parse(of_type, types, fanouts.len())
+                .map_err(|what| Error::sampling(SamplingSetting::Fanouts, format!("fanouts_by_type: {what}")))?;
+            fanouts.iter_mut().zip(of_hops).for_each(|(of_hop, fanout)| of_hop[edge_type] = fanout);
+        }
+        let largest = largest_degree(topology);
+        for of_hop in &fanouts {
+            let given = Fanouts(of_hop.iter().copied().flatten().collect());
+            check_draws(&NeighborSettings { fanouts: given, ..hops.clone() }, largest)?;
+        }
+        Ok(Self { hops, fanouts })
+    }
+}
+
+fn largest_degree(topology: &Topology) -> u64 {
+    topology.indptr().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0)
+}
+
+/// Number of the edge type, and a fanout per hop, of a text such as `writes=5,5`.
+fn parse(text: &str, types: &Types, num_hops: usize) -> std::result::Result<(usize, Vec<TypeFanout>), String> {
+    let known = || types.edge_types().iter().map(EdgeType::to_string).collect::<Vec<_>>().join(", ");
+    let (name, fanouts) = text.split_once('=').ok_or_else(|| format!("{text:?} has no =; give TYPE=FANOUTS"))?;
+    let name = name.trim();
+    let is_named = |edge_type: &EdgeType| edge_type.name == name || edge_type.to_string() == name;
+    let mut named = types.edge_types().iter().enumerate().filter(|(_, edge_type)| is_named(edge_type));
+    let Some((number, _)) = named.next() else {
+        return Err(format!("there is no edge type {name:?}; there are {}", known()));
+    };
+    if named.next().is_some() {
+        return Err(format!("several edge types are named {name:?}; give one of {}", known()));
+    }
+    let fanout = |word: &str| match word.trim() {
+        "0" => Ok(None),
+        word => word.parse::<Fanouts>().map(|fanouts| Some(fanouts.0[0])).map_err(|e| format!("{name}: {e}")),
+    };
+    let fanouts: Vec<Option<Fanout>> = fanouts.split(',').map(fanout).collect::<std::result::Result<_, _>>()?;
+    if fanouts.len() != num_hops {
+        return Err(format!("{name} has {} fanouts for {num_hops} hops; give one per hop", fanouts.len()));
+    }
+    Ok((number, fanouts))
+}
+
+/// The sampling by edge type of one worker.
+#[derive(Debug)]
+pub struct TypedSampler {
+    hops: HostHops,
+    settings: TypedSettings,
+}
+
+impl TypedSampler {
+    /// A sampler of `topology` on so many threads; the arguments are those of [`HostHops::new`].
+    pub fn new(topology: &Topology, settings: TypedSettings, threads: usize, expected: &Arc<Expected>) -> Self {
+        Self { hops: HostHops::new(topology, threads, Arc::clone(expected)), settings }
+    }
+}
+
+impl SampleSeeds for TypedSampler {
+    fn sample(&mut self, host: &HostBatching, seeds: &[u32], _: &Excluded, batch: &mut HostBatch) -> Result<()> {
+        let Self { hops, settings } = self;
+        if !settings.fanouts.is_empty() && batch.id.epoch >= MAX_TYPED_EPOCHS {
+            let what =
+                format!("a typed graph is sampled for {MAX_TYPED_EPOCHS} epochs at most; begin with another seed");
+            return Err(Error::setting(batch.id, what));
+        }
+        let topology = &host.dataset.topology;
+        let weights = topology.weights().map(|w| &**w);
+        let mut sampler = hops.sampler(topology).by_type(&settings.fanouts);
+        sample_hops(&mut sampler, &settings.hops, host.settings.seed, weights, seeds, None, batch)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+use std::sync::Arc;
+
+use morphgl_graph_store::{Dataset, NodeType};
+use morphgl_registry::{CustomSettings, Place, SamplerSettings, Sampling, SeedSet};
+
+use super::*;
+
+/// Paper 0 cites 1 and 2, author 3 writes 2, and paper 2 cites itself by a type named as an author's.
+fn papers() -> Topology {
+    let node = |name: &str, count| NodeType { name: name.into(), count };
+    let edge = |source: &str, name: &str| EdgeType { source: source.into(), name: name.into(), target: "paper".into() };
+    let edges = vec![edge("paper", "cites"), edge("author", "writes"), edge("paper", "writes")];
+    let types = Types::new(vec![node("paper", 3), node("author", 1)], edges).expect("sound");
+    let topology = Topology::new(vec![0u64, 0, 1, 4, 4], vec![0u32, 0, 3, 2], None).expect("a graph");
+    topology.with_types(types, vec![0, 0, 1, 2]).expect("sorted")
+}
+
+fn settings(topology: Topology, fanouts: &str, by_type: &str) -> Result<TypedSettings> {
+    let hops: NeighborSettings = fanouts.parse::<Fanouts>().expect("fanouts").into();
+    let settings = [("fanouts_by_type".to_string(), by_type.into())].into_iter().collect();
+    let layers = hops.fanouts.0.len();
+    let custom = CustomSettings { kind: TYPED.name.into(), layers, hops: Some(hops), settings };
+    TypedSettings::new(&BatchingContext {
+        seeds: SeedSet::new("seeds", &[0], topology.num_nodes()).expect("a node"),
+        dataset: Arc::new(Dataset::new("papers", topology)),
+        settings: SamplerSettings::from(Sampling::Custom(custom)),
+        gather: false,
+        place: Place::Host,
+        options: Default::default(),
+    })
+}
+
+#[test]
+fn types_have_fanouts_of_their_own() {
+    let at_most = |k: u32| Some(Fanout::AtMost(std::num::NonZeroU32::new(k).expect("not 0")));
+    let all = settings(papers(), "3,2", "").expect("sound");
+    assert_eq!(all.fanouts, [[at_most(3); 3], [at_most(2); 3]]);
+    let own = settings(papers(), "3,2", "cites=-1,0; author-writes-paper = 5,1;").expect("sound");
+    assert_eq!(own.fanouts, [[Some(Fanout::All), at_most(5), at_most(3)], [None, at_most(1), at_most(2)]]);
+    let untyped = Topology::new(vec![0u64, 0], Vec::<u32>::new(), None).expect("a node");
+    assert_eq!(settings(untyped, "3,2", "").expect("sound").fanouts, Vec::<Vec<TypeFanout>>::new());
+}
+
+#[test]
+fn unknown_types_and_fanouts_are_refused() {
+    let refused = |by_type: &str| settings(papers(), "3,2", by_type).expect_err("refused").to_string();
+    let known = "paper-cites-paper, author-writes-paper, paper-writes-paper";
+    for (by_type, what) in [
+        ("cites", "\"cites\" has no =".to_string()),
+        ("cited=1,1", format!("no edge type \"cited\"; there are {known}")),
+        ("writes=1,1", format!("several edge types are named \"writes\"; give one of {known}")),
+        ("cites=1", "cites has 1 fanouts for 2 hops".to_string()),
+        ("cites=1,x", "cites: ".to_string()),
+        ("cites=1,-2", "cites: ".to_string()),
+    ] {
+        let error = refused(by_type);
+        assert!(error.contains("fanouts_by_type") && error.contains(&what), "{error}");
+    }
+    let untyped = Topology::new(vec![0u64, 0], Vec::<u32>::new(), None).expect("a node");
+    let error = settings(untyped, "3", "cites=1").expect_err("refused").to_string();
+    assert!(error.contains("the graph has no edge types"), "{error}");
+    let degree = 70_000;
+    let hub = Topology::new(vec![0u64, degree], vec![0u32; degree as usize], None).expect("self-loops");
+    let types = Types::new(
+        vec![NodeType { name: "a".into(), count: 1 }],
+        vec![EdgeType { source: "a".into(), name: "to".into(), target: "a".into() }],
+    );
+    let hub = hub.with_types(types.expect("sound"), vec![0; degree as usize]).expect("one type");
+    let error = settings(hub, "3", "to=65537").expect_err("refused").to_string();
+    assert!(error.contains("more than 65536 draws"), "{error}");
+}
