@@ -5,7 +5,7 @@ use morphgl_cuda::{Buffer, CudaBlock, Stream};
 use morphgl_registry::Result;
 
 use crate::bounds::HopBounds;
-use crate::launch::check_len;
+use crate::buffer::{check_len, grow};
 
 /// Output arrays of a hop or subgraph.
 #[derive(Debug)]
@@ -91,14 +91,4 @@ impl BoundedBlock {
 pub(crate) fn with_len<T: Pod>(mut buffer: Buffer<T>, len: u64) -> Buffer<T> {
     buffer.set_len(len as usize);
     buffer
-}
-
-/// Grows `buffer` to at least `len` elements, preserving the first `preserved`.
-pub(crate) fn grow<T: Pod>(stream: &Stream, buffer: &mut Buffer<T>, len: u64, preserved: u64) -> Result<()> {
-    if (buffer.len() as u64) < len {
-        let mut grown = Buffer::new(stream, len as usize)?;
-        stream.copy(buffer, 0..buffer.len().min(preserved as usize), &mut grown, 0)?;
-        *buffer = grown;
-    }
-    Ok(())
 }

@@ -5,8 +5,9 @@ use morphgl_registry::Result;
 
 use crate::arrays::HopArrays;
 use crate::bounds::HopBounds;
+use crate::buffer::check_len;
 use crate::kernels::{BLOCK, Draws, GROUP, SizeIndices};
-use crate::launch::{Launch, WARPS, check_len, large_scratch, word_blocks};
+use crate::launch::{Launch, WARPS, large_scratch, word_blocks};
 use crate::scratch::Scratch;
 
 /// Arguments of the hop's kernels.

@@ -7,8 +7,9 @@ use morphgl_registry::{BatchId, GivenNodes, Result};
 
 use crate::arrays::{BoundedBlock, with_len};
 use crate::bounds::HopBounds;
+use crate::buffer::check_len;
 use crate::kernels::BLOCK;
-use crate::launch::{Launch, check_len, word_blocks};
+use crate::launch::{Launch, word_blocks};
 use crate::scratch::Scratch;
 use crate::shared::Shared;
 

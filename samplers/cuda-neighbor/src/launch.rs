@@ -7,6 +7,7 @@ use morphgl_cuda::{Argument, Buffer, Kernel, Shape, Stream};
 use morphgl_registry::Result;
 
 use crate::bounds::HopBounds;
+use crate::buffer::check_len;
 use crate::graph::Column;
 use crate::kernels::{BLOCK, Kernels, SizeIndices, Table};
 use crate::shared::Shared;
@@ -45,12 +46,6 @@ pub(crate) fn large_scratch(fanout: u32, max_blocks: u64) -> (usize, usize) {
     }
     let blocks = (LARGE_SCRATCH / bytes).clamp(1, max_blocks as usize);
     (blocks * bytes / 8, blocks)
-}
-
-/// Asserts that a buffer has the capacity for what a kernel may write.
-#[track_caller]
-pub(crate) fn check_len<T: bytemuck::Pod>(buffer: &Buffer<T>, elements: u64) {
-    assert!(buffer.len() as u64 >= elements, "{elements} elements in a buffer of {}", buffer.len());
 }
 
 /// A sampler's kernels, graph, and the stream of a mini-batch.

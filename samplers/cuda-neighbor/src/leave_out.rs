@@ -3,7 +3,8 @@
 use morphgl_cuda::Buffer;
 use morphgl_registry::Result;
 
-use crate::launch::{Launch, check_len};
+use crate::buffer::check_len;
+use crate::launch::Launch;
 use crate::without::Without;
 
 impl Launch<'_> {

@@ -2,6 +2,7 @@
 
 mod arrays;
 mod bounds;
+mod buffer;
 mod cache;
 mod expand;
 mod given;

@@ -3,7 +3,8 @@
 use morphgl_cuda::{Buffer, Device, Pinned, Stream};
 use morphgl_registry::Result;
 
-use crate::arrays::{HopArrays, grow};
+use crate::arrays::HopArrays;
+use crate::buffer::grow;
 use crate::kernels::{SizeIndices, Table};
 use crate::kind::Walks;
 use crate::launch::{large_scratch, row_blocks, word_blocks};

@@ -4,8 +4,9 @@ use morphgl_registry::{BatchId, Error, Fanout, Result};
 
 use crate::arrays::{BoundedBlock, HopArrays};
 use crate::bounds::HopBounds;
+use crate::buffer::check_len;
 use crate::kernels::{BLOCK, SizeIndices};
-use crate::launch::{Launch, WARPS, check_len};
+use crate::launch::{Launch, WARPS};
 use crate::scratch::{Scratch, raise};
 use crate::shared::Shared;
 

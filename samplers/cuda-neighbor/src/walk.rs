@@ -4,9 +4,10 @@ use morphgl_cuda::{Argument, Buffer, Shape};
 use morphgl_registry::Result;
 
 use crate::bounds::HopBounds;
+use crate::buffer::check_len;
 use crate::kernels::{BLOCK, Draws, SizeIndices};
 use crate::kind::Walks;
-use crate::launch::{Launch, check_len, large_scratch};
+use crate::launch::{Launch, large_scratch};
 use crate::scratch::Scratch;
 
 /// Maximum steps from a node whose visits are compared with each other; more are sorted.

@@ -5,7 +5,7 @@ use morphgl_graph_store::Dataset;
 use morphgl_registry::Result;
 use morphgl_sampler_core::{Excluded, weight_sum};
 
-use crate::arrays::grow;
+use crate::buffer::grow;
 use crate::cache::{CACHED, PART};
 
 /// The rows that lose edges in a mini-batch, without these, in device memory: one more part of the cached rows. Each mini-batch has its

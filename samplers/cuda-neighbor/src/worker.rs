@@ -6,12 +6,14 @@ use std::sync::Arc;
 use morphgl_cuda::{Buffer, CudaBatch, CudaPairs, CudaTargets, Event, LastUse, PageOrder, Pinned, Stream, pending};
 use morphgl_registry::{BatchId, BatchingWorker, Expansion, Fanout, GivenNodes, Handle, MiniBatch, Result};
 
-use crate::arrays::{BoundedBlock, HopArrays, grow, with_len};
+use crate::arrays::{BoundedBlock, HopArrays, with_len};
 use crate::bounds::HopBounds;
+use crate::buffer::check_len;
+use crate::buffer::grow;
 use crate::expand::HopLaunch;
 use crate::given::{GivenLists, LastButOne, NUM_COUNTS};
 use crate::kernels::{Draws, GROUP, SizeIndices};
-use crate::launch::{Launch, check_len, large_scratch};
+use crate::launch::{Launch, large_scratch};
 use crate::order::Order;
 use crate::pairs::{PairDraws, PairScratch};
 use crate::scratch::{Scratch, raise};
