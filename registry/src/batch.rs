@@ -180,6 +180,8 @@ pub struct HostBatch {
     pub labels: Vec<i32>,
     /// Real-valued targets of the seeds.
     pub targets: TargetValues,
+    /// Index of the seed whose tree each input node is in, where trees are disjoint: a node then has an input node per tree.
+    pub trees: Option<Vec<u32>>,
     /// The pairs whose end nodes the seeds are; `None` where the seeds are nodes. Of pairs each seed occurs once.
     pub pairs: Option<Box<BatchPairs>>,
 }

@@ -46,6 +46,7 @@ fn main() -> Result<()> {
         labels,
         targets: Default::default(),
         pairs: None,
+        trees: None,
     };
     let spec = serde_json::json!({
         "model": {"kind": "gcn", "in_dim": 1, "num_classes": 2, "hidden": 8, "layers": 2},

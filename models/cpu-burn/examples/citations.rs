@@ -80,6 +80,7 @@ fn whole(dataset: &Dataset, layers: usize) -> HostBatch {
         labels,
         targets: Default::default(),
         pairs: None,
+        trees: None,
     }
 }
 

@@ -453,6 +453,40 @@ fn typed_is_the_reference(subject: &Subject<'_>) {
             }
         }
     }
+    // Trees, with times and without; of rows that ascend by time, and of others.
+    let untyped = Case::new(graphs::random(120, 7, true)).of(&[7, 30, 7, 0, 99, 1]).by(&TYPED);
+    for case in typed(false).iter().chain(&typed(true)).chain([&untyped]) {
+        for (ascends, of_edges) in [(false, true), (false, false), (true, true)] {
+            let dataset = Arc::new(graphs::timed(&case.dataset, ascends, of_edges));
+            for (disjoint, temporal) in [(true, "no"), (true, "uniform"), (false, "uniform"), (false, "last")] {
+                for (fanouts, expansion, pick) in [
+                    ("3,2", Expansion::All, Pick::Uniform),
+                    ("-1,2", Expansion::New, Pick::Uniform),
+                    ("4,3", Expansion::All, Pick::Weighted),
+                ] {
+                    let by_weight = pick == Pick::Weighted;
+                    if by_weight && (temporal == "last" || dataset.topology.weights().is_none()) {
+                        continue;
+                    }
+                    let case = Case { dataset: Arc::clone(&dataset), ..case.clone() }.with(|s| {
+                        let Sampling::Custom(custom) = &mut s.sampling else {
+                            unreachable!("the case samples by type")
+                        };
+                        let fanouts: Fanouts = fanouts.parse().expect("fanouts");
+                        (custom.layers, s.batch_size) = (fanouts.0.len(), 5);
+                        custom.hops = Some(NeighborSettings { fanouts, expansion, pick });
+                        custom.settings.insert("disjoint".into(), disjoint.into());
+                        custom.settings.insert("temporal".into(), temporal.into());
+                    });
+                    laws::batches_fit_the_graph(subject, &case);
+                    laws::edges_have_their_types(subject, &case);
+                    laws::batches_equal_the_reference(subject, &case);
+                    laws::shares_equal_the_reference(subject, &case);
+                    laws::trees_end_at_the_time_of_their_seeds(subject, &case, temporal != "no");
+                }
+            }
+        }
+    }
     // Sub-rows of hubs.
     let hub = Case::new(graphs::typed(900, 5, false)).by(&TYPED).of(&[0, 1, 0]);
     laws::batches_equal_the_reference(subject, &hub);

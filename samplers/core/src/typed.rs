@@ -1,12 +1,19 @@
 //! Neighbour sampling of typed graphs by edge type.
 
+mod trees;
+
 use std::sync::Arc;
 
 use morphgl_graph_store::{EdgeType, Topology, Types};
 use morphgl_registry::{
-    BatchingContext, Error, Fanout, Fanouts, HostBatch, NeighborSettings, OptionSpec, OptionType, Result,
-    SamplingSetting, SamplingSpec,
+    BatchingContext, CustomSettings, Error, Fanout, Fanouts, HostBatch, NeighborSettings, OptionSpec, OptionType, Pick,
+    Result, SamplingSetting, SamplingSpec,
 };
+
+use rayon::prelude::*;
+
+use trees::Trees;
+pub use trees::{TimePick, TreeSettings};
 
 use crate::limits::check_draws;
 use crate::{Excluded, Expected, HostBatching, HostHops, SampleSeeds, TypeFanout, sample_hops};
@@ -23,7 +30,23 @@ const FANOUTS_BY_TYPE: OptionSpec = OptionSpec::new(
 /// Neighbours by fanouts per edge type (PyG's and DGL's sampling of heterogeneous graphs), `--sampler typed`.
 pub const TYPED: SamplingSpec = SamplingSpec::new("typed", "neighbours of each edge type, by fanouts per type")
     .by_fanouts()
-    .with_settings(&[FANOUTS_BY_TYPE]);
+    .with_settings(&[FANOUTS_BY_TYPE, DISJOINT, TEMPORAL]);
+
+/// Whether each seed has a tree of its own.
+const DISJOINT: OptionSpec = OptionSpec::new(
+    "disjoint",
+    OptionType::Bool,
+    "false",
+    "a tree per seed, which shares no node with another; forced by times",
+);
+
+/// Times.
+const TEMPORAL: OptionSpec = OptionSpec::new(
+    "temporal",
+    OptionType::Choice(&["no", "uniform", "last"]),
+    "no",
+    "no edge or node later than the seed: picked uniformly (by weight) of the others, or the last ones",
+);
 
 /// Maximum number of epochs of a typed graph: half of the epoch's word of a counter has the edge type.
 pub const MAX_TYPED_EPOCHS: u32 = 1 << 16;
@@ -35,6 +58,8 @@ pub struct TypedSettings {
     pub hops: NeighborSettings,
     /// A fanout per hop and edge type, by number; empty in a graph without types.
     pub fanouts: Vec<Vec<TypeFanout>>,
+    /// Trees of seeds, where they are disjoint.
+    pub trees: Option<TreeSettings>,
 }
 
 impl TypedSettings {
@@ -48,6 +73,7 @@ impl TypedSettings {
         let custom = context.settings.custom(&TYPED)?;
         let hops = custom.hops.clone().expect("a kind by fanouts has hops");
         let topology = &context.dataset.topology;
+        let trees = trees_of(custom, &hops, topology)?;
         let text = custom.value(&FANOUTS_BY_TYPE);
         let text = text.as_str().unwrap_or_default();
         let Some(types) = topology.types() else {
@@ -56,7 +82,7 @@ impl TypedSettings {
                 return Err(Error::sampling(SamplingSetting::Fanouts, what));
             }
             check_draws(&hops, largest_degree(topology))?;
-            return Ok(Self { hops, fanouts: Vec::new() });
+            return Ok(Self { hops, fanouts: Vec::new(), trees });
         };
         let num_types = types.edge_types().len();
         let mut fanouts: Vec<Vec<TypeFanout>> =
@@ -71,8 +97,36 @@ impl TypedSettings {
             let given = Fanouts(of_hop.iter().copied().flatten().collect());
             check_draws(&NeighborSettings { fanouts: given, ..hops.clone() }, largest)?;
         }
-        Ok(Self { hops, fanouts })
+        Ok(Self { hops, fanouts, trees })
     }
+}
+
+/// Whether trees are disjoint, and how times are read.
+fn trees_of(custom: &CustomSettings, hops: &NeighborSettings, topology: &Topology) -> Result<Option<TreeSettings>> {
+    let by_time = match custom.value(&TEMPORAL).as_str() {
+        Some("uniform") => Some(TimePick::Uniform),
+        Some("last") => Some(TimePick::Last),
+        _ => None,
+    };
+    if by_time.is_some() && topology.node_times().is_none() {
+        let what =
+            "temporal: the nodes have no times, which seeds need; leave it out, or import the dataset with times";
+        return Err(Error::setting("sampler", what));
+    }
+    if by_time == Some(TimePick::Last) && hops.pick == Pick::Weighted {
+        return Err(Error::sampling(
+            SamplingSetting::WeightedPick,
+            "temporal=last picks by time; leave one of them out",
+        ));
+    }
+    let ascends = |node: u32| {
+        let times = |row: std::ops::Range<usize>| row.map(|edge| trees::time(topology, edge));
+        topology.sub_rows(node).all(|(_, row)| times(row).is_sorted())
+    };
+    let disjoint = custom.value(&DISJOINT) == true || by_time.is_some();
+    let ascends =
+        by_time.is_some() && (0..topology.num_nodes() as u32).into_par_iter().with_min_len(1 << 10).all(ascends);
+    Ok(disjoint.then_some(TreeSettings { by_time, ascends }))
 }
 
 fn largest_degree(topology: &Topology) -> u64 {
@@ -107,25 +161,30 @@ fn parse(text: &str, types: &Types, num_hops: usize) -> std::result::Result<(usi
 #[derive(Debug)]
 pub struct TypedSampler {
     hops: HostHops,
+    trees: Trees,
     settings: TypedSettings,
 }
 
 impl TypedSampler {
     /// A sampler of `topology` on so many threads; the arguments are those of [`HostHops::new`].
     pub fn new(topology: &Topology, settings: TypedSettings, threads: usize, expected: &Arc<Expected>) -> Self {
-        Self { hops: HostHops::new(topology, threads, Arc::clone(expected)), settings }
+        let hops = HostHops::new(topology, threads, Arc::clone(expected));
+        Self { hops, trees: Trees::default(), settings }
     }
 }
 
 impl SampleSeeds for TypedSampler {
     fn sample(&mut self, host: &HostBatching, seeds: &[u32], _: &Excluded, batch: &mut HostBatch) -> Result<()> {
-        let Self { hops, settings } = self;
+        let Self { hops, trees, settings } = self;
         if !settings.fanouts.is_empty() && batch.id.epoch >= MAX_TYPED_EPOCHS {
             let what =
                 format!("a typed graph is sampled for {MAX_TYPED_EPOCHS} epochs at most; begin with another seed");
             return Err(Error::setting(batch.id, what));
         }
         let topology = &host.dataset.topology;
+        if let Some(by) = settings.trees {
+            return trees.sample(topology, settings, by, host.settings.seed, seeds, batch);
+        }
         let weights = topology.weights().map(|w| &**w);
         let mut sampler = hops.sampler(topology).by_type(&settings.fanouts);
         sample_hops(&mut sampler, &settings.hops, host.settings.seed, weights, seeds, None, batch)

@@ -88,5 +88,12 @@ fn a_steady_worker_allocates_nothing() {
         let kind = TYPED.name.to_string();
         s.sampling = Sampling::Custom(CustomSettings { kind, layers: 3, hops, settings: Default::default() });
     });
-    check_sampler(&CpuTyped::new(&typed.context(Place::Host, Default::default())).expect("the settings are possible"));
+    let disjoint = typed.with(|s| {
+        let Sampling::Custom(custom) = &mut s.sampling else { unreachable!("set above") };
+        custom.settings.insert("disjoint".into(), true.into());
+    });
+    for case in [typed, disjoint] {
+        let sampler = CpuTyped::new(&case.context(Place::Host, Default::default()));
+        check_sampler(&sampler.expect("the settings are possible"));
+    }
 }

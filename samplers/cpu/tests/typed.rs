@@ -14,7 +14,12 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 fn typed(hops: NeighborSettings, by_type: &str) -> Sampling {
-    let settings = [("fanouts_by_type".to_string(), by_type.into())].into_iter().collect();
+    with_trees(hops, by_type, (false, "no"))
+}
+
+fn with_trees(hops: NeighborSettings, by_type: &str, (disjoint, temporal): (bool, &str)) -> Sampling {
+    let settings = [("fanouts_by_type", by_type.into()), ("disjoint", disjoint.into()), ("temporal", temporal.into())];
+    let settings = settings.map(|(name, value): (&str, Value)| (name.to_string(), value)).into_iter().collect();
     let layers = hops.fanouts.0.len();
     Sampling::Custom(CustomSettings { kind: TYPED.name.into(), layers, hops: Some(hops), settings })
 }
@@ -36,7 +41,9 @@ proptest! {
         hops in prop::collection::vec((fanout(), prop_oneof![1 => Just(0), 3 => fanout()]), 1..4),
         (new, weighted, seed) in (any::<bool>(), any::<bool>(), any::<u64>()),
         (epoch, threads) in (0..MAX_TYPED_EPOCHS, 1usize..4),
+        (disjoint, temporal, ascends, of_edges) in (any::<bool>(), 0usize..4, any::<bool>(), any::<bool>()),
     ) {
+        let temporal = ["no", "no", "uniform", if weights && weighted { "uniform" } else { "last" }][temporal];
         let list = |fanouts: Vec<i64>| fanouts.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
         let (all, own): (Vec<i64>, Vec<i64>) = hops.into_iter().unzip();
         let settings = NeighborSettings {
@@ -44,8 +51,9 @@ proptest! {
             expansion: if new { Expansion::New } else { Expansion::All },
             pick: if weights && weighted { Pick::Weighted } else { Pick::Uniform },
         };
-        let case = Case::new(graphs::typed(num_nodes, degree, weights));
-        let case = case.with(|s| (s.seed, s.sampling) = (seed, typed(settings, &format!("big-a-big={}", list(own)))));
+        let case = Case::new(graphs::timed(&graphs::typed(num_nodes, degree, weights), ascends, of_edges));
+        let by_type = format!("big-a-big={}", list(own));
+        let case = case.with(|s| (s.seed, s.sampling) = (seed, with_trees(settings, &by_type, (disjoint, temporal))));
         let sampler = sampler(&case);
         let mut worker = sampler.worker(threads).expect("a worker");
         let mut recycled = None;
@@ -94,6 +102,115 @@ fn every_pair_of_subsets_is_equally_likely() {
     let statistic = seen + (150 - counts.len()) as f64 * mean;
     // 149 degrees of freedom.
     assert!(statistic < 208.1, "chi-square {statistic:.1}");
+}
+
+/// Of the left neighbours 1, 3, 4 and 6 are no later than node 0, of the right ones 8 and 9: each of the six pairs of the former is
+/// equally likely, with both of the latter; the last two are 4 and 6, since of equal times the later in the row comes first.
+#[test]
+fn neighbours_within_the_seeds_time_are_equally_likely() {
+    let times = [50i64, 50, 51, 10, 50, 99, 50, 60, 7, 50, 51, 51];
+    let star = star();
+    let topology = star.topology.clone().with_times(Some(times.to_vec().into()), None).expect("a time per node");
+    let case = Case::new(Dataset { topology, ..star }).of(&[0]);
+    let two = "2".parse::<Fanouts>().expect("a fanout");
+    let mut counts: HashMap<Vec<u32>, u32> = HashMap::new();
+    let rounds = 3_000;
+    for round in 0..rounds {
+        let sampling = with_trees(two.clone().into(), "", (false, "uniform"));
+        let case = case.with(|s| (s.seed, s.sampling) = (round / 100, sampling));
+        *counts.entry(first_batch(&case, (round % 100) as u32).input_nodes).or_default() += 1;
+    }
+    let expected = [[1, 3], [1, 4], [1, 6], [3, 4], [3, 6], [4, 6]].map(|[a, b]| vec![0, a, b, 8, 9]);
+    let mean = rounds as f64 / 6.0;
+    let statistic: f64 = expected.iter().map(|nodes| (f64::from(counts[nodes]) - mean).powi(2) / mean).sum();
+    assert_eq!(counts.len(), 6, "neighbours later than the seed, or others: {counts:?}");
+    // Five degrees of freedom.
+    assert!(statistic < 20.5, "chi-square {statistic:.1}");
+    let last = case.with(|s| s.sampling = with_trees(two.into(), "", (false, "last")));
+    assert_eq!(first_batch(&last, 0).input_nodes, [0, 4, 6, 8, 9]);
+}
+
+/// Ten million edges are sampled of nodes with random times, none of which is later than the seed of its tree.
+#[test]
+fn none_of_ten_million_edges_is_later_than_its_seed() {
+    let dataset = graphs::timed(&graphs::typed(4_000, 40, false), false, true);
+    let (nodes, edges) = (dataset.topology.node_times().cloned(), dataset.topology.edge_times().cloned());
+    let (nodes, edges) = (nodes.expect("times of nodes"), edges.expect("times of edges"));
+    // The latest of parallel edges.
+    let mut time_of: HashMap<(u32, u32, u16), i64> = HashMap::new();
+    for node in 0..4_000 {
+        for (edge_type, row) in dataset.topology.sub_rows(node) {
+            for edge in row {
+                let source = dataset.topology.indices()[edge];
+                let time = time_of.entry((source, node, edge_type as u16)).or_insert(i64::MAX);
+                *time = (*time).min(edges[edge]);
+            }
+        }
+    }
+    let case = Case::new(dataset);
+    let fanouts: Fanouts = "15,10".parse().expect("fanouts");
+    let case = case.with(|s| (s.batch_size, s.sampling) = (512, with_trees(fanouts.into(), "", (false, "uniform"))));
+    let sampler = sampler(&case);
+    let mut worker = sampler.worker(1).expect("a worker");
+    let (mut count, mut recycled) = (0, None);
+    for id in (0..).flat_map(|epoch| (0..sampler.num_batches() as u32).map(move |index| BatchId { epoch, index })) {
+        let (batch, _) = worker.prepare(id, recycled.take()).and_then(|handle| handle.wait()).expect("a mini-batch");
+        let host = batch.host().expect("in host memory");
+        let trees = host.trees.as_ref().expect("the tree of each input node");
+        for block in &host.blocks {
+            let types = block.edge_types.as_ref().expect("the type of each edge");
+            for row in 0..block.num_dst {
+                let bound = nodes[host.input_nodes[trees[row] as usize] as usize];
+                for edge in block.indptr[row] as usize..block.indptr[row + 1] as usize {
+                    let source = host.input_nodes[block.indices[edge] as usize];
+                    assert!(nodes[source as usize] <= bound, "a node is later than the seed");
+                    // Each edge of the farthest block is looked up; of the others their nodes alone.
+                    if block.num_src == host.input_nodes.len() && edge % 16 == 0 {
+                        assert!(time_of[&(source, host.input_nodes[row], types[edge])] <= bound, "an edge is later");
+                    }
+                }
+            }
+            count += block.num_edges();
+        }
+        if count >= 10_000_000 {
+            break;
+        }
+        recycled = Some(batch);
+    }
+}
+
+/// A node with a million in-neighbours of two types: as the reference picks.
+#[test]
+fn a_row_of_a_million_edges_is_picked_from_as_any_other() {
+    let num_nodes = 1_000_001u64;
+    let node = |name: &str, count| NodeType { name: name.into(), count };
+    let edge = |source: &str| EdgeType { source: source.into(), name: "to".into(), target: "hub".into() };
+    let types = Types::new(vec![node("hub", 1), node("a", 400_000), node("b", 600_000)], vec![edge("a"), edge("b")]);
+    let indptr: Vec<u64> = std::iter::once(0).chain(std::iter::repeat_n(num_nodes - 1, num_nodes as usize)).collect();
+    let topology = Topology::new(indptr, (1..num_nodes as u32).collect::<Vec<u32>>(), None).expect("a graph");
+    let of_edges: Vec<u16> = (1..num_nodes).map(|v| u16::from(v > 400_000)).collect();
+    let topology = topology.with_types(types.expect("sound"), of_edges).expect("sorted");
+    let case = Case::new(graphs::timed(&Dataset::new("hub", topology), false, false)).of(&[0]);
+    for trees in [(false, "no"), (true, "no"), (false, "uniform"), (false, "last")] {
+        let sampling = with_trees("70,5".parse::<Fanouts>().expect("fanouts").into(), "a-to-hub=5000,2", trees);
+        let case = case.with(|s| s.sampling = sampling);
+        assert!(first_batch(&case, 3) == reference::sample(&case, BatchId { epoch: 3, index: 0 }), "{trees:?}");
+    }
+}
+
+#[test]
+fn impossible_times_are_refused() {
+    let refused =
+        |case: &Case| CpuTyped::new(&case.context(Place::Host, Value::Null)).expect_err("refused").to_string();
+    let hops = || NeighborSettings::from("2".parse::<Fanouts>().expect("a fanout"));
+    let timeless = Case::new(star()).with(|s| s.sampling = with_trees(hops(), "", (false, "uniform")));
+    let error = refused(&timeless);
+    assert!(error.contains("the nodes have no times"), "{error}");
+    let weighted = graphs::timed(&graphs::random(20, 3, true), false, true);
+    let by_weight = NeighborSettings { pick: Pick::Weighted, ..hops() };
+    let both = Case::new(weighted).with(|s| s.sampling = with_trees(by_weight, "", (false, "last")));
+    let error = refused(&both);
+    assert!(error.contains("temporal=last picks by time"), "{error}");
 }
 
 #[test]

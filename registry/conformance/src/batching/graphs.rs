@@ -75,6 +75,27 @@ pub fn typed(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
     Dataset { topology, ..dataset }
 }
 
+/// The graph with random times of nodes and, if `of_edges`, of edges; if `ascends`, with the same time for all nodes and edges but those
+/// that are the last of their sub-rows, so that every sub-row ascends by time.
+pub fn timed(dataset: &Dataset, ascends: bool, of_edges: bool) -> Dataset {
+    let topology = &dataset.topology;
+    let num_nodes = dataset.num_nodes();
+    let of_node = |node: usize| if ascends { 50 } else { i64::from(word(node, 31) % 100) };
+    let mut edges: Vec<i64> = (0..topology.num_edges() as usize).map(|edge| i64::from(word(edge, 32) % 100)).collect();
+    if ascends {
+        edges.fill(40);
+        let rows =
+            (0..num_nodes as u32).flat_map(|node| topology.sub_rows(node).map(|(_, row)| row).collect::<Vec<_>>());
+        for row in rows {
+            let later = row.len() / 3;
+            edges[row.end - later..row.end].fill(60);
+        }
+    }
+    let nodes = (0..num_nodes).map(of_node).collect::<Vec<i64>>();
+    let topology = topology.clone().with_times(Some(nodes.into()), of_edges.then(|| edges.into()));
+    Dataset { topology: topology.expect("a time per node and edge"), ..dataset.clone() }
+}
+
 /// A ring, each node with its two neighbours (a single node: itself, twice).
 pub fn cycle(num_nodes: usize) -> Dataset {
     let n = num_nodes as u32;

@@ -31,22 +31,26 @@ pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
 /// All but the labels of a mini-batch is that of the graph.
 pub(super) fn batch_fits_the_graph(subject: &Subject<'_>, case: &Case, batch: &HostBatch) {
     let nodes = &batch.input_nodes;
-    let distinct = |nodes: &[u32]| nodes.iter().collect::<HashSet<_>>().len();
-    let num_repeats = batch.num_seeds - distinct(batch.seeds());
-    assert_eq!(distinct(nodes) + num_repeats, nodes.len(), "each input node occurs once, but for seeds that repeat");
-    let first: HashMap<u32, usize> = nodes.iter().enumerate().rev().map(|(local, &v)| (v, local)).collect();
+    // Of disjoint trees, a node occurs once per tree.
+    let tree = |local: usize| batch.trees.as_ref().map_or(0, |trees| trees[local]);
+    let distinct = |count: usize| (0..count).map(|local| (tree(local), nodes[local])).collect::<HashSet<_>>().len();
+    let num_repeats = batch.num_seeds - distinct(batch.num_seeds);
+    let count = distinct(nodes.len()) + num_repeats;
+    assert_eq!(count, nodes.len(), "each input node occurs once, but for seeds that repeat");
+    let first: HashMap<(u32, u32), usize> =
+        (0..nodes.len()).rev().map(|local| ((tree(local), nodes[local]), local)).collect();
     assert_eq!(batch.blocks.len(), case.settings.sampling.num_layers(), "a block per layer");
     let mut num_src = nodes.len();
     for block in &batch.blocks {
         assert_eq!(block.num_src, num_src, "the source nodes of a block are the destination nodes of the one before");
         block_is_valid(block);
-        let is_first = |&local: &u32| first[&nodes[local as usize]] == local as usize;
+        let is_first = |&local: &u32| first[&(tree(local as usize), nodes[local as usize])] == local as usize;
         assert!(block.indices.iter().all(is_first), "edges name the first occurrence of their source");
         let row = |row: usize| {
             let edges = block.indptr[row] as usize..block.indptr[row + 1] as usize;
             (block.row(row), block.weights.as_ref().map(|weights| &weights[edges]))
         };
-        let repeats = (0..batch.num_seeds).map(|seed| (seed, first[&nodes[seed]]));
+        let repeats = (0..batch.num_seeds).map(|seed| (seed, first[&(tree(seed), nodes[seed])]));
         assert!(repeats.into_iter().all(|(a, b)| row(a) == row(b)), "occurrences of a seed have equal rows");
         match &case.settings.sampling {
             Sampling::Custom(_) if block.importance => {
@@ -137,6 +141,32 @@ pub(super) fn edges_have_their_types(subject: &Subject<'_>, case: &Case) {
                     let source = batch.input_nodes[block.indices[edge] as usize];
                     let is_one = |e: usize| topology.indices()[e] == source && types[e] == of_edges[edge];
                     assert!(of_graph.clone().any(is_one), "the graph has no edge of this type from {source}");
+                }
+            }
+        }
+    }
+}
+
+/// Every edge is within one tree, and with times none is later than the seed of its tree, nor is its source.
+pub(super) fn trees_end_at_the_time_of_their_seeds(subject: &Subject<'_>, case: &Case, by_time: bool) {
+    let topology = &case.dataset.topology;
+    for batch in subject.epoch(case, 0) {
+        let trees = batch.trees.as_ref().expect("the tree of each input node");
+        assert!(trees[..batch.num_seeds].iter().copied().eq(0..batch.num_seeds as u32), "a tree per seed");
+        for block in &batch.blocks {
+            for row in 0..block.num_dst {
+                let bound = topology.node_times().map(|times| times[batch.input_nodes[trees[row] as usize] as usize]);
+                for &local in block.row(row) {
+                    assert_eq!(trees[local as usize], trees[row], "edges are within a tree");
+                    let source = batch.input_nodes[local as usize];
+                    if let (Some(bound), true) = (bound, by_time) {
+                        let times = topology.node_times().expect("times of nodes");
+                        assert!(times[source as usize] <= bound, "no node is later than the seed");
+                        let edges = topology.edge_range(batch.input_nodes[row]);
+                        let mut edges = edges.filter(|&edge| topology.indices()[edge] == source);
+                        let known = |edge: usize| topology.edge_times().is_none_or(|times| times[edge] <= bound);
+                        assert!(edges.any(known), "no edge is later than the seed");
+                    }
                 }
             }
         }

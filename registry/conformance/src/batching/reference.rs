@@ -6,8 +6,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use morphgl_graph_store::{Dataset, Topology};
+use morphgl_graph_store::{Dataset, Topology, Types};
 use morphgl_platform::philox::philox4x32_10;
+use morphgl_platform::splitmix64;
 use morphgl_registry::{
     BatchFeatures, BatchId, BatchPairs, Block, CustomSettings, Expansion, Fanout, Fanouts, GivenRows, HostBatch,
     NegativeDistribution, NeighborSettings, PairSeeds, PairSettings, Pick, Sampling, ShadowSettings, TargetValues,
@@ -163,7 +164,16 @@ fn sample_seeds(case: &Case, id: BatchId, seeds: &[u32]) -> HostBatch {
             (nodes, blocks)
         }
         Sampling::Walk(settings) => walk(case, id, seeds, settings),
-        Sampling::Custom(custom) if custom.kind == TYPED.name => typed(case, id, seeds, custom),
+        Sampling::Custom(custom) if custom.kind == TYPED.name => {
+            let set = |name: &str| custom.settings.get(name).cloned().unwrap_or_default();
+            let by_time = set("temporal").as_str().filter(|pick| *pick != "no").map(str::to_string);
+            if by_time.is_none() && set("disjoint") != true {
+                typed(case, id, seeds, custom)
+            } else {
+                let (nodes, blocks, trees) = disjoint(case, id, seeds, custom, by_time.as_deref());
+                return HostBatch { trees: Some(trees), ..assemble(case, id, seeds, (nodes, blocks)) };
+            }
+        }
         Sampling::Custom(custom) => panic!("there is no reference of sampling by {}", custom.kind),
     };
     assemble(case, id, seeds, (nodes, blocks))
@@ -201,6 +211,7 @@ fn assemble(case: &Case, id: BatchId, seeds: &[u32], (nodes, blocks): (Vec<u32>,
         input_nodes: nodes,
         blocks,
         pairs: None,
+        trees: None,
     }
 }
 
@@ -272,13 +283,6 @@ fn typed(case: &Case, id: BatchId, seeds: &[u32], settings: &CustomSettings) -> 
         return (nodes, blocks);
     };
     let edge_types = topology.edge_types().expect("the type of each edge");
-    let own = |hop: usize, edge_type: usize| {
-        let of_type = &types.edge_types()[edge_type];
-        let text = settings.settings.get("fanouts_by_type").and_then(|text| text.as_str()).unwrap_or_default();
-        let mut given = text.split(';').filter_map(|of_type| of_type.split_once('='));
-        let (_, fanouts) = given.find(|(name, _)| *name == of_type.name || *name == of_type.to_string())?;
-        fanouts.split(',').nth(hop)
-    };
     let (mut nodes, mut blocks, mut newest) = (seeds.to_vec(), Vec::<Block>::new(), 0);
     for (hop, &fanout) in hops.fanouts.0.iter().enumerate() {
         let known = nodes.clone();
@@ -289,17 +293,10 @@ fn typed(case: &Case, id: BatchId, seeds: &[u32], settings: &CustomSettings) -> 
             let mut picked = Vec::new();
             let rows = if row < first { 0 } else { types.edge_types().len() };
             for edge_type in 0..rows {
-                let fanout = match own(hop, edge_type) {
-                    Some("0") => continue,
-                    Some(given) => given.parse::<Fanouts>().expect("a fanout").0[0],
-                    None => fanout,
-                };
-                let mut range = topology.edge_range(known[row]);
-                let of_type = |edge: &usize| usize::from(edge_types[*edge]) == edge_type;
-                let Some(start) = range.find(of_type) else { continue };
-                let end = start + 1 + range.take_while(of_type).count();
+                let Some(fanout) = fanout_of(types, settings, hop, edge_type, fanout) else { continue };
+                let edges = of_type(topology, known[row], edge_type);
                 let id = BatchId { epoch: id.epoch ^ (edge_type as u32) << 16, ..id };
-                picked.extend(pick_from(case, id, hop as u32, (known[row], start..end), (hops.pick, fanout)));
+                picked.extend(pick_from(case, id, hop as u32, (known[row], edges), (hops.pick, fanout)));
             }
             of_edges.extend(picked.iter().map(|&edge| edge_types[edge]));
             picked.into_iter().map(|edge| (topology.indices()[edge], topology.weights().map(|w| w[edge]))).collect()
@@ -308,6 +305,94 @@ fn typed(case: &Case, id: BatchId, seeds: &[u32], settings: &CustomSettings) -> 
         blocks.insert(0, Block { edge_types: Some(of_edges), ..block });
     }
     (nodes, blocks)
+}
+
+/// The fanout of an edge type at a hop: its own, or `fanout`; `None` where none are sampled.
+fn fanout_of(types: &Types, settings: &CustomSettings, hop: usize, edge_type: usize, fanout: Fanout) -> Option<Fanout> {
+    let of_type = &types.edge_types()[edge_type];
+    let text = settings.settings.get("fanouts_by_type").and_then(|text| text.as_str()).unwrap_or_default();
+    let mut given = text.split(';').filter_map(|of_type| of_type.split_once('='));
+    let own = given.find(|(name, _)| *name == of_type.name || *name == of_type.to_string());
+    match own.and_then(|(_, fanouts)| fanouts.split(',').nth(hop)) {
+        Some("0") => None,
+        Some(given) => Some(given.parse::<Fanouts>().expect("a fanout").0[0]),
+        None => Some(fanout),
+    }
+}
+
+/// The edges of a node's row that are of a type; all of them in a graph without types.
+fn of_type(topology: &Topology, node: u32, edge_type: usize) -> Vec<usize> {
+    let is_one = |edge: &usize| topology.edge_types().is_none_or(|types| usize::from(types[*edge]) == edge_type);
+    topology.edge_range(node).filter(is_one).collect()
+}
+
+/// Nodes, blocks and trees of sampling by edge type in a tree per seed. Random numbers of a tree have a seed of their own, by the
+/// number of its seed; with times, a tree has the edges and nodes that are no later than its seed.
+fn disjoint(
+    case: &Case,
+    id: BatchId,
+    seeds: &[u32],
+    settings: &CustomSettings,
+    by_time: Option<&str>,
+) -> (Vec<u32>, Vec<Block>, Vec<u32>) {
+    let topology = &case.dataset.topology;
+    let hops = settings.hops.as_ref().expect("sampling by fanouts");
+    let time = |edge: usize| {
+        let node = topology.node_times().map(|times| times[topology.indices()[edge] as usize]);
+        let edge = topology.edge_times().map(|times| times[edge]);
+        node.into_iter().chain(edge).max().unwrap_or(i64::MIN)
+    };
+    let cases: Vec<Case> =
+        seeds.iter().map(|&v| case.with(|s| s.seed ^= splitmix64(u64::from(draw_key(case, v)) + 1))).collect();
+    let mut nodes: Vec<(u32, u32)> = (0..).zip(seeds.iter().copied()).collect();
+    let (mut blocks, mut newest) = (Vec::new(), 0);
+    for (hop, &fanout) in hops.fanouts.0.iter().enumerate() {
+        let known = nodes.clone();
+        let first = if hops.expansion == Expansion::All { 0 } else { newest };
+        newest = known.len();
+        let has_weights = topology.weights().is_some();
+        let mut block = Block { num_dst: known.len(), indptr: vec![0], ..Block::default() };
+        block.weights = has_weights.then(Vec::new);
+        block.edge_types = topology.types().map(|_| Vec::new());
+        for (row, &(tree, node)) in known.iter().enumerate() {
+            let num_types = topology.types().map_or(1, |types| types.edge_types().len());
+            for edge_type in 0..if row < first { 0 } else { num_types } {
+                let own = topology.types().map(|types| fanout_of(types, settings, hop, edge_type, fanout));
+                let Some(fanout) = own.unwrap_or(Some(fanout)) else { continue };
+                let mut edges = of_type(topology, node, edge_type);
+                if by_time.is_some() {
+                    let bound = topology.node_times().expect("times of nodes")[seeds[tree as usize] as usize];
+                    edges.retain(|&edge| time(edge) <= bound);
+                }
+                let picked = if by_time == Some("last") {
+                    let mut latest = edges.clone();
+                    latest.sort_by_key(|&edge| (time(edge), edge));
+                    let count = fanout.take(edges.len() as u64) as usize;
+                    let mut latest = latest.split_off(edges.len() - count);
+                    latest.sort_unstable();
+                    latest
+                } else {
+                    let id = BatchId { epoch: id.epoch ^ (edge_type as u32) << 16, ..id };
+                    pick_from(&cases[tree as usize], id, hop as u32, (node, edges), (hops.pick, fanout))
+                };
+                for edge in picked {
+                    let source = (tree, topology.indices()[edge]);
+                    let local = nodes.iter().position(|known| *known == source).unwrap_or_else(|| {
+                        nodes.push(source);
+                        nodes.len() - 1
+                    });
+                    block.indices.push(local as u32);
+                    block.weights.iter_mut().for_each(|weights| weights.extend(topology.weights().map(|w| w[edge])));
+                    block.edge_types.iter_mut().for_each(|types| types.push(edge_type as u16));
+                }
+            }
+            block.indptr.push(block.indices.len() as u32);
+        }
+        block.num_src = nodes.len();
+        blocks.insert(0, block);
+    }
+    let (trees, nodes) = nodes.into_iter().unzip();
+    (nodes, blocks, trees)
 }
 
 /// The edges among `nodes` that end in the first `num_dst` of them.
@@ -423,33 +508,33 @@ fn draw_key(case: &Case, node: u32) -> u32 {
 
 /// The sampled edges of a node, ascending.
 fn pick(case: &Case, id: BatchId, hop: u32, node: u32, picks: (Pick, Fanout)) -> Vec<usize> {
-    pick_from(case, id, hop, (node, case.dataset.topology.edge_range(node)), picks)
+    pick_from(case, id, hop, (node, case.dataset.topology.edge_range(node).collect()), picks)
 }
 
-/// The sampled edges of a part of a node's row, ascending.
+/// The sampled ones of some edges of a node, ascending.
 fn pick_from(
     case: &Case,
     id: BatchId,
     hop: u32,
-    (node, range): (u32, Range<usize>),
+    (node, edges): (u32, Vec<usize>),
     (pick, fanout): (Pick, Fanout),
 ) -> Vec<usize> {
-    let mut candidates: Vec<usize> = range.clone().collect();
+    let mut candidates: Vec<usize> = (0..edges.len()).collect();
     if pick == Pick::Weighted {
         let weights = case.dataset.topology.weights().expect("a weighted pick needs weights");
-        candidates.retain(|&edge| weights[edge] > 0.0);
+        candidates.retain(|&p| weights[edges[p]] > 0.0);
     }
     let k = match fanout {
         Fanout::AtMost(k) if (k.get() as usize) < candidates.len() => k.get(),
-        _ => return candidates,
+        _ => return candidates.into_iter().map(|p| edges[p]).collect(),
     };
     let key = draw_key(case, node);
     let positions: BTreeSet<u32> = match pick {
-        Pick::Uniform => floyd(case, id, hop, key, range.len() as u32, k),
+        Pick::Uniform => floyd(case, id, hop, key, edges.len() as u32, k),
         Pick::Weighted => {
             let weights = case.dataset.topology.weights().expect("a weighted pick needs weights");
-            let time = |edge: usize| {
-                let p = (edge - range.start) as u32;
+            let time = |p: usize| {
+                let (edge, p) = (edges[p], p as u32);
                 let lane = |lane| u64::from(word(case, 0, hop, p / 2, key, id, 2 * (p % 2) + lane));
                 let bits = (lane(0) + (lane(1) << 32)) / (1 << 12);
                 (-ln((bits as f64 + 0.5) / (1u64 << 52) as f64) / f64::from(weights[edge]), p)
@@ -459,7 +544,7 @@ fn pick_from(
             times.into_iter().take(k as usize).map(|(_, p)| p).collect()
         }
     };
-    positions.into_iter().map(|p| range.start + p as usize).collect()
+    positions.into_iter().map(|p| edges[p as usize]).collect()
 }
 
 fn floyd(case: &Case, id: BatchId, hop: u32, node: u32, degree: u32, k: u32) -> BTreeSet<u32> {

@@ -1,0 +1,292 @@
+//! Disjoint trees, one per seed, whose edges and nodes are no later than the seed.
+
+use std::mem;
+use std::ops::Range;
+
+use morphgl_graph_store::Topology;
+use morphgl_platform::{prefetch_early, splitmix64};
+use morphgl_registry::{BatchId, Block, Error, Expansion, HostBatch, Result};
+
+use super::TypedSettings;
+use crate::{NeighborCheck, PickScratch, Picks, count_positive, pick_uniform, pick_weighted};
+
+/// How neighbours are picked of those that are no later than the seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimePick {
+    /// As without times: uniformly, or by weight.
+    Uniform,
+    /// The latest ones; of equal times those that come later in the row.
+    Last,
+}
+
+/// Trees of seeds, and their times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeSettings {
+    /// How neighbours are picked by time; `None` where times are not read.
+    pub by_time: Option<TimePick>,
+    /// Whether every sub-row ascends by time, so that the edges within a seed's time are its first ones.
+    pub ascends: bool,
+}
+
+/// Time from which on an edge is known: its own, or that of its source node if that is later.
+pub(super) fn time(topology: &Topology, edge: usize) -> i64 {
+    let of_edge = topology.edge_times().map_or(i64::MIN, |times| times[edge]);
+    let of_source = topology
+        .node_times()
+        .map_or(i64::MIN, |times| times.get(topology.indices()[edge] as usize).copied().unwrap_or(i64::MAX));
+    of_edge.max(of_source)
+}
+
+/// Prefetch distances: in rows, and in edges.
+const AHEAD: usize = 16;
+/// Average number of free slots per used one, at least.
+const SLOTS_PER_NODE: usize = 2;
+/// A slot without a node.
+const FREE: u64 = u64::MAX;
+
+/// The buffers of a worker.
+#[derive(Debug, Default)]
+pub(super) struct Trees {
+    /// Tree and node of each slot, and its local id: open addressing, a power of two of slots.
+    slots: Vec<(u64, u32)>,
+    scratch: PickScratch,
+    positions: Vec<u32>,
+    /// Positions in a row of the edges within a seed's time.
+    valid: Vec<u32>,
+    weights: Vec<f32>,
+    /// Positions of a hop's edges in the graph's indices.
+    edges: Vec<u64>,
+    /// Seed of the random numbers of each tree, and time of its seed.
+    seeds: Vec<(u64, i64)>,
+}
+
+/// Nodes of a mini-batch by local id, with their trees.
+#[derive(Debug, Default)]
+struct Nodes {
+    nodes: Vec<u32>,
+    trees: Vec<u32>,
+}
+
+impl Trees {
+    /// Samples the mini-batch `batch.id` of `seeds`; `seed` is that of all randomness.
+    pub(super) fn sample(
+        &mut self,
+        topology: &Topology,
+        settings: &TypedSettings,
+        by: TreeSettings,
+        seed: u64,
+        seeds: &[u32],
+        batch: &mut HostBatch,
+    ) -> Result<()> {
+        let mut found =
+            Nodes { nodes: mem::take(&mut batch.input_nodes), trees: batch.trees.take().unwrap_or_default() };
+        found.nodes.clear();
+        found.trees.clear();
+        self.clear();
+        self.seeds.clear();
+        for (tree, &node) in (0..).zip(seeds) {
+            let bound =
+                topology.node_times().filter(|_| by.by_time.is_some()).map_or(i64::MAX, |times| times[node as usize]);
+            // Occurrences of a seed have equal trees.
+            self.seeds.push((seed ^ splitmix64(u64::from(topology.draw_key(node)) + 1), bound));
+            self.local(&mut found, tree, node);
+        }
+        let hops = settings.hops.fanouts.0.len();
+        batch.blocks.resize_with(hops, Block::default);
+        let mut newest = 0;
+        for hop in 0..hops {
+            let num_dst = found.nodes.len();
+            let first = if settings.hops.expansion == Expansion::All { 0 } else { newest };
+            newest = num_dst;
+            let weights = topology.weights().map(|weights| &**weights);
+            let picks = Picks::new(&settings.hops, seed, weights, batch.id, hop);
+            let block = &mut batch.blocks[hops - 1 - hop];
+            self.pick(topology, settings, (by, picks), &found, first..num_dst, block)?;
+            self.relabel(topology, &mut found, batch.id, block)?;
+            block.num_src = found.nodes.len();
+        }
+        batch.num_seeds = seeds.len();
+        batch.given = None;
+        batch.degrees.clear();
+        batch.degrees.extend(found.nodes.iter().map(|&node| topology.degree(node) as f32));
+        (batch.input_nodes, batch.trees) = (found.nodes, Some(found.trees));
+        Ok(())
+    }
+
+    /// Picks the edges of the rows of a hop, and sets the offsets and the types of `block`.
+    fn pick(
+        &mut self,
+        topology: &Topology,
+        settings: &TypedSettings,
+        (by, picks): (TreeSettings, Picks<'_>),
+        found: &Nodes,
+        rows: Range<usize>,
+        block: &mut Block,
+    ) -> Result<()> {
+        self.edges.clear();
+        block.num_dst = rows.end;
+        block.importance = false;
+        block.indptr.clear();
+        block.indptr.resize(rows.start + 1, 0);
+        let mut types = block.edge_types.take().unwrap_or_default();
+        types.clear();
+        for row in rows.clone() {
+            if let Some(&later) = found.nodes[..rows.end].get(row + AHEAD) {
+                prefetch_early(topology.indptr(), later as usize);
+            }
+            let (node, (seed, bound)) = (found.nodes[row], self.seeds[found.trees[row] as usize]);
+            for (edge_type, edges) in topology.sub_rows(node) {
+                let fanout = match settings.fanouts.get(picks.hop as usize) {
+                    None => Some(picks.fanout),
+                    Some(fanouts) => fanouts[edge_type],
+                };
+                let Some(fanout) = fanout else { continue };
+                let picks = Picks { fanout, seed, edge_type: edge_type as u16, ..picks };
+                self.pick_row(topology, (by, picks), (topology.draw_key(node), bound), edges);
+                types.resize(self.edges.len(), edge_type as u16);
+            }
+            let end = u32::try_from(self.edges.len()).map_err(|_| {
+                let what =
+                    format!("hop {} has more than 2^32 - 1 edges; give a smaller batch size or fanouts", picks.hop);
+                Error::setting(picks.batch, what)
+            })?;
+            block.indptr.push(end);
+        }
+        block.edge_types = topology.types().map(|_| types);
+        Ok(())
+    }
+
+    /// Picks from the edges of a row that are no later than `bound`, and appends their positions in the graph's indices.
+    fn pick_row(
+        &mut self,
+        topology: &Topology,
+        (by, picks): (TreeSettings, Picks<'_>),
+        (key, bound): (u32, i64),
+        row: Range<usize>,
+    ) {
+        let Self { scratch, positions, valid, weights, edges, .. } = self;
+        // The edges are the first `count` of the row, or those at `valid`.
+        valid.clear();
+        let count = match by.by_time {
+            None => row.len(),
+            Some(_) if by.ascends => partition(row.clone(), |edge| time(topology, edge) <= bound),
+            Some(_) => {
+                valid.extend((0..row.len() as u32).filter(|&p| time(topology, row.start + p as usize) <= bound));
+                valid.len()
+            }
+        };
+        let at = |valid: &[u32], p: usize| row.start + valid.get(p).map_or(p, |&position| position as usize);
+        let fanout = picks.fanout.take(count as u64) as usize;
+        if by.by_time == Some(TimePick::Last) {
+            // Sorting is stable: of equal times, later ones of the row come last.
+            valid.sort_by_key(|&position| time(topology, row.start + position as usize));
+            let latest = (count - fanout..count).map(|p| at(valid, p) as u64);
+            let start = edges.len();
+            edges.extend(latest);
+            edges[start..].sort_unstable();
+            return;
+        }
+        let row_of = picks.row(key);
+        if let Some(all) = picks.by_weight() {
+            weights.clear();
+            weights.extend((0..count).map(|p| all[at(valid, p)]));
+            positions.resize(count_positive(weights, fanout), 0);
+            pick_weighted(&row_of, weights, positions, scratch);
+        } else {
+            positions.resize(fanout, 0);
+            pick_uniform(&row_of, count as u32, positions, scratch);
+        }
+        edges.extend(positions.iter().map(|&p| at(valid, p as usize) as u64));
+    }
+
+    /// Sets neighbours, in local ids, and weights of `block` to those of the edges picked.
+    ///
+    /// # Errors
+    ///
+    /// A node that does not exist, in a mapped file that was changed.
+    fn relabel(&mut self, topology: &Topology, found: &mut Nodes, batch: BatchId, block: &mut Block) -> Result<()> {
+        let (indices, edges) = (topology.indices(), mem::take(&mut self.edges));
+        block.indices.clear();
+        block.indices.reserve(edges.len());
+        for (i, &edge) in edges.iter().enumerate() {
+            if let Some(&later) = edges.get(i + AHEAD) {
+                prefetch_early(indices, later as usize);
+            }
+            block.indices.push(indices[edge as usize]);
+        }
+        if let Some(check) = NeighborCheck::new(topology) {
+            check.nodes(&mut block.indices);
+            check.result(batch)?;
+        }
+        let mut start = 0;
+        for (row, &end) in block.indptr[1..].iter().enumerate() {
+            let tree = found.trees[row];
+            for node in &mut block.indices[start..end as usize] {
+                *node = self.local(found, tree, *node);
+            }
+            start = end as usize;
+        }
+        match topology.weights() {
+            None => block.weights = None,
+            Some(all) => {
+                let weights = block.weights.get_or_insert_default();
+                weights.clear();
+                weights.extend(edges.iter().map(|&edge| all[edge as usize]));
+            }
+        }
+        self.edges = edges;
+        Ok(())
+    }
+
+    /// The local id of a node of a tree, a new one at its first appearance.
+    fn local(&mut self, found: &mut Nodes, tree: u32, node: u32) -> u32 {
+        if self.slots.len() < SLOTS_PER_NODE * (found.nodes.len() + 1) {
+            self.grow(found);
+        }
+        let key = u64::from(tree) << 32 | u64::from(node);
+        let mask = self.slots.len() - 1;
+        let mut slot = splitmix64(key) as usize & mask;
+        loop {
+            match self.slots[slot] {
+                (known, local) if known == key => return local,
+                (FREE, _) => {
+                    let local = found.nodes.len() as u32;
+                    self.slots[slot] = (key, local);
+                    found.nodes.push(node);
+                    found.trees.push(tree);
+                    return local;
+                }
+                _ => slot = (slot + 1) & mask,
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.slots.fill((FREE, 0));
+    }
+
+    #[cold]
+    fn grow(&mut self, found: &Nodes) {
+        let slots = (2 * SLOTS_PER_NODE * (found.nodes.len() + 1)).next_power_of_two().max(1 << 10);
+        self.slots.clear();
+        self.slots.resize(slots, (FREE, 0));
+        for ((&node, &tree), local) in found.nodes.iter().zip(&found.trees).zip(0..) {
+            let key = u64::from(tree) << 32 | u64::from(node);
+            let mut slot = splitmix64(key) as usize & (slots - 1);
+            while self.slots[slot].0 != FREE {
+                slot = (slot + 1) & (slots - 1);
+            }
+            self.slots[slot] = (key, local);
+        }
+    }
+}
+
+/// Number of the first numbers of `range` for which `is_first` is true, which is true of no number after one for which it is false.
+fn partition(range: Range<usize>, is_first: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (range.start, range.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if is_first(middle) { low = middle + 1 } else { high = middle }
+    }
+    low - range.start
+}
