@@ -124,13 +124,13 @@ impl BatchFeatures {
     }
 }
 
-/// Targets of each seed, row after row, repeats included, NaN where unknown; of width 0 and empty where the graph has none, and for
-/// pairs.
+/// Targets of each seed, row after row, repeats included, or of each pair where these have targets; NaN where unknown. Of width 0 and
+/// empty where there are none.
 #[derive(Debug, Clone, Default)]
 pub struct TargetValues {
-    /// Values per seed.
+    /// Values per seed, or per pair.
     pub width: usize,
-    /// The values, `width` per seed.
+    /// The values, `width` for each.
     pub values: Vec<f32>,
 }
 
@@ -152,8 +152,12 @@ pub enum Targets<'a> {
     Classes(&'a [i32]),
     /// Values of each seed, row after row, NaN where unknown.
     Values(&'a [f32]),
-    /// Pairs of seeds.
+    /// Pairs of seeds: the positives exist, and the negatives do not.
     Pairs(&'a BatchPairs),
+    /// A class of each pair of seeds, -1 for none.
+    PairClasses(&'a BatchPairs, &'a [i32]),
+    /// Values of each pair of seeds, row after row, NaN where unknown.
+    PairValues(&'a BatchPairs, &'a [f32]),
 }
 
 /// A mini-batch in host memory. Two of them are the same mini-batch exactly when they are `==`.
@@ -176,9 +180,9 @@ pub struct HostBatch {
     pub features: Option<BatchFeatures>,
     /// Rows of the first layer's output that are not computed.
     pub given: Option<Box<GivenRows>>,
-    /// Class of each seed, repeats included, -1 for none; empty where the graph has no labels, and for pairs.
+    /// Class of each seed, repeats included, -1 for none; of pairs, that of each pair. Empty where there are none.
     pub labels: Vec<i32>,
-    /// Real-valued targets of the seeds.
+    /// Real-valued targets of the seeds, or of the pairs.
     pub targets: TargetValues,
     /// Index of the seed whose tree each input node is in, where trees are disjoint: a node then has an input node per tree.
     /// No training operator reads it, and CUDA devices do not get it.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use morphgl_graph_store::PairTargets;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -85,6 +86,8 @@ pub struct PairSeeds {
     // Invariant: not empty, fewer than 2^32, every node below the `num_nodes` of the constructor.
     pairs: Arc<[[u32; 2]]>,
     settings: PairSettings,
+    // Invariant: a row per pair, where there are any.
+    targets: PairTargets,
 }
 
 impl PairSeeds {
@@ -108,7 +111,26 @@ impl PairSeeds {
             let cure = "negatives within the mini-batch need two pairs at least; draw them uniformly";
             return Err(Error::setting(what, cure));
         }
-        Ok(Self { pairs: pairs.into(), settings })
+        Ok(Self { pairs: pairs.into(), settings, targets: PairTargets::default() })
+    }
+
+    /// Gives the pairs targets; `what` names them in errors.
+    pub(crate) fn with_targets(self, what: &str, targets: PairTargets) -> Result<Self> {
+        let num_pairs = self.pairs.len();
+        if let Some(rows) = targets.num_rows().into_iter().flatten().find(|rows| *rows != num_pairs) {
+            let what_is = format!("it has targets of {rows} pairs, there are {num_pairs}; give every pair its own");
+            return Err(Error::setting(what, what_is));
+        }
+        if self.settings.negatives > 0 && !targets.is_empty() {
+            let cure = "its pairs have targets, and negatives have none; draw none";
+            return Err(Error::setting(what, cure));
+        }
+        Ok(Self { targets, ..self })
+    }
+
+    /// What is to be predicted of each pair; empty where it is whether a pair exists.
+    pub fn targets(&self) -> &PairTargets {
+        &self.targets
     }
 
     /// Source and destination of each pair, in the order given, repeats included.

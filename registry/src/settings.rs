@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use morphgl_graph_store::PairTargets;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -466,6 +467,19 @@ impl SeedSet {
     pub fn of_pairs(what: &str, pairs: &[[u32; 2]], num_nodes: usize, settings: PairSettings) -> Result<Self> {
         let pairs = PairSeeds::new(what, pairs, num_nodes, settings)?;
         Ok(Self { num_repeats: num_repeats(pairs.ends().as_flattened(), num_nodes), seeds: Seeds::Pairs(pairs) })
+    }
+
+    /// These pairs with what is to be predicted of each, in their order; a mini-batch has those of its pairs then, and no negatives.
+    /// `what` names them in errors.
+    ///
+    /// # Errors
+    ///
+    /// Nodes; other numbers of targets than of pairs; settings that draw negatives.
+    pub fn with_targets(self, what: &str, targets: PairTargets) -> Result<Self> {
+        match self.seeds {
+            Seeds::Pairs(pairs) => Ok(Self { seeds: Seeds::Pairs(pairs.with_targets(what, targets)?), ..self }),
+            Seeds::Nodes(_) => Err(Error::setting(what, "targets of nodes are the dataset's; give pairs")),
+        }
     }
 
     /// The nodes, in the order given; of pairs the ends, source and destination of each in the order given, repeats included.

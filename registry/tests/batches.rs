@@ -1,6 +1,7 @@
 //! Mini-batch features, seeds and scores.
 
 use half::f16;
+use morphgl_graph_store::PairTargets;
 use morphgl_graph_store::{Dtype, FeatureMatrix, FeatureView};
 use morphgl_registry::{BatchFeatures, BatchPairs, HostBatch, NegativeDistribution, PairSettings, Score, SeedSet};
 use proptest::prelude::*;
@@ -64,7 +65,20 @@ fn pairs_are_checked() {
     assert_eq!((seeds.nodes(), seeds.num_repeats(), seeds.num_examples()), (pairs.as_flattened(), 5, 4));
     let kept = seeds.pairs().expect("they are pairs");
     assert_eq!((kept.ends(), kept.settings()), (&pairs[..], &default));
+    let labels = |labels: &[i32]| PairTargets { labels: Some(labels.to_vec().into()), values: None };
+    let labelled = |targets| {
+        of(&pairs, PairSettings { negatives: 0, ..default }).expect("pairs").with_targets("train edges", targets)
+    };
+    assert_eq!(
+        labelled(labels(&[1, -1, 0, 2])).expect("a label each").pairs().expect("pairs").targets(),
+        &labels(&[1, -1, 0, 2])
+    );
+    assert!(labelled(labels(&[1])).expect_err("too few").to_string().contains("targets of 1 pairs, there are 4"));
+    let drawn =
+        seeds.clone().with_targets("train edges", labels(&[0; 4])).expect_err("negatives have none").to_string();
+    assert!(drawn.contains("negatives have none"), "{drawn}");
     let nodes = SeedSet::new("train split", &[1, 0, 1], 3).expect("good seeds");
+    assert!(nodes.clone().with_targets("train split", labels(&[0; 3])).is_err(), "targets of nodes are the dataset's");
     assert_eq!((nodes.pairs(), nodes.num_examples()), (None, 3));
 }
 

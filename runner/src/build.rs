@@ -19,6 +19,7 @@ use morphgl_registry::{
 use rayon::prelude::*;
 
 use crate::budget::{self, Purpose};
+use crate::task::{Examples, Split};
 use crate::usage::Usage;
 use crate::{JobConfig, OperatorChoice, RunContext};
 
@@ -84,7 +85,7 @@ pub(crate) fn job_routes(registry: &Registry, config: &JobConfig) -> Result<Vec<
     let custom = spec.model.kind == ModelKind::Custom;
     let named = operators.training.is_some();
     routes.retain(|r| named || registry.get(&r.training).is_ok_and(|training| training.own_model == custom));
-    if spec.model.task == Task::Link {
+    if spec.model.learns_pairs() {
         let takes = |key: &Key| registry.get(key).is_ok_and(|operator| operator.takes_pairs);
         // What is named refuses pairs itself, by its name.
         let fits = |r: &Route| {
@@ -96,7 +97,8 @@ pub(crate) fn job_routes(registry: &Registry, config: &JobConfig) -> Result<Vec<
         if routes.is_empty() {
             let kind = sampler.sampling.kind();
             bail!(
-                "--task link: no operator here samples pairs by {kind}; `morphgl ops --json` lists those that take pairs"
+                "{}: no operator here samples pairs by {kind}; `morphgl ops --json` lists those that take pairs",
+                Examples::of(&spec.model).option()
             );
         }
     }
@@ -243,17 +245,18 @@ impl OperatorBuilder<'_> {
         let (dataset, model) = (self.dataset, &self.config.spec.model);
         features(dataset)?;
         // A dataset may have fewer classes than the model: one to predict on has no labels at all.
-        let width = output_width(dataset, model.task);
+        let width = output_width(dataset, model.task, model.learns_edges());
         // Values and labels have a place each; of none nothing is known.
-        let other = matches!(model.task, Task::Multilabel | Task::Regress) && width > 0 && width != model.num_classes;
-        if model.in_dim != dataset.feature_dim() || model.num_classes < width || other {
+        let other =
+            matches!(model.task, Task::Multilabel | Task::Regress) && width > 0 && width != model.target_width();
+        if model.in_dim != dataset.feature_dim() || model.target_width() < width || other {
             let what = if model.task == Task::Classify { "classes" } else { "targets" };
             bail!(
                 "{}: the dataset has {} features and {width} {what}, the model {} and {}; use a model made for it",
                 label(dataset),
                 dataset.feature_dim(),
                 model.in_dim,
-                model.num_classes
+                model.target_width()
             );
         }
         Ok(())
@@ -298,7 +301,14 @@ impl OperatorBuilder<'_> {
     pub(crate) fn seeds(self) -> Result<SeedSet> {
         let (dataset, num_nodes) = (self.dataset, self.dataset.num_nodes());
         let seeds = match self.config.pairs {
-            Some(settings) => SeedSet::of_pairs("train edges", &dataset.train_pairs(), num_nodes, settings),
+            Some(settings) => {
+                let pairs = SeedSet::of_pairs("train edges", &dataset.train_pairs(), num_nodes, settings);
+                let targets = || Split::Train.of_pairs(dataset).clone();
+                match self.config.spec.model.learns_edges() {
+                    true => pairs.and_then(|pairs| pairs.with_targets("train edges", targets())),
+                    false => pairs,
+                }
+            }
             None => SeedSet::new("train split", &dataset.splits.train, num_nodes),
         };
         seeds.with_context(|| label(self.dataset))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use morphgl_hotness::CachePolicy;
-use morphgl_model_core::{ModelKind, ModelSpec, Task, TrainingSpec};
+use morphgl_model_core::{ModelKind, ModelSpec, TrainingSpec};
 use morphgl_registry::{Fanout, Fanouts, Key, NeighborSettings, PairSettings, Registry, SamplerSettings};
 use morphgl_sim::MachineDescription;
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,9 @@ impl JobConfig {
     /// A job with the defaults: three-layer fanouts 15,10,5 cut to the model's layers, batch size 1024, seed 0.
     pub fn new(spec: TrainingSpec) -> Self {
         let fanouts = default_fanouts(&spec.model);
-        let pairs = (spec.model.task == Task::Link).then(PairSettings::default);
+        let pairs = spec.model.learns_pairs().then(PairSettings::default);
+        let pairs =
+            pairs.map(|pairs| if spec.model.learns_edges() { PairSettings { negatives: 0, ..pairs } } else { pairs });
         Self {
             spec,
             sampler: fanouts.into(),

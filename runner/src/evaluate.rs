@@ -14,7 +14,7 @@ use crate::build::OperatorBuilder;
 use crate::evaluated::Scored;
 use crate::task::{NodeTargets, Split};
 use crate::usage::Usage;
-use crate::{Evaluated, Group, links};
+use crate::{Evaluated, Group, edges, links};
 
 /// How a model is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -31,13 +31,15 @@ pub enum Evaluation {
 
 impl Evaluation {
     /// Refuses a score that is none of the task's, one that needs the outputs of all nodes at once where mini-batches are scored, and
-    /// links there.
-    pub(crate) fn check(self, score: ScoreKind, task: Task) -> Result<()> {
+    /// links and edges there.
+    pub(crate) fn check(self, score: ScoreKind, model: &ModelSpec) -> Result<()> {
+        let task = model.task;
         score.check(task).map_err(|e| Usage::error(format!("--{e}")))?;
-        if self == Evaluation::Sampled && task == Task::Link {
+        if self == Evaluation::Sampled && model.learns_pairs() {
             let cure = "use --evaluation full, with more --memory if need be, or none";
+            let what = if model.learns_edges() { "edges" } else { "links" };
             return Err(Usage::error(format!(
-                "--evaluation sampled: links are scored by the embeddings of whole neighbourhoods; {cure}"
+                "--evaluation sampled: {what} are scored by the embeddings of whole neighbourhoods; {cure}"
             )));
         }
         // Where nothing is evaluated, nobody has asked for the task's usual score.
@@ -64,6 +66,9 @@ pub(crate) fn scored(
     if model.task == Task::Link {
         return links::scored(training, dataset, model, splits, group, kinds);
     }
+    if model.learns_edges() {
+        return edges::scored(training, dataset, model, splits, group, kinds);
+    }
     let sets: Vec<&[u32]> = splits.iter().map(|split| split.nodes(dataset)).collect();
     let nodes = sets.concat();
     let targets = NodeTargets::of(dataset, model.task, &nodes)?;
@@ -77,10 +82,7 @@ pub(crate) fn scored(
         let predicted = targets.predicted(&outputs, (first, first + set.len()), model.num_classes);
         first += set.len();
         let sums = training.score_logits(predicted.logits(), predicted.targets(), model.num_classes)?;
-        let values = kinds.iter().map(|kind| kind.value(&sums, &predicted)).collect();
-        let confusion = (model.task == Task::Classify).then(|| predicted.confusion());
-        let classes = if model.task == Task::Regress { Vec::new() } else { predicted.classes() };
-        scored.push(Scored { sums, values, confusion, classes });
+        scored.push(Scored::of(sums, &predicted, model.task, kinds));
     }
     Ok(scored)
 }

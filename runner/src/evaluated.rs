@@ -1,6 +1,6 @@
 //! How a model does on a set of nodes: what training, checkpoints and groups keep of an evaluation.
 
-use morphgl_model_core::{ClassCounts, Confusion, ScoreKind};
+use morphgl_model_core::{ClassCounts, Confusion, Predicted, ScoreKind, Task};
 use morphgl_registry::Score;
 use serde::{Deserialize, Serialize};
 
@@ -47,4 +47,14 @@ pub(crate) struct Scored {
     pub(crate) confusion: Option<Confusion>,
     /// What each class or label says; none of values and links.
     pub(crate) classes: Vec<ClassCounts>,
+}
+
+impl Scored {
+    /// The scores of what is predicted, and what each class says.
+    pub(crate) fn of(sums: Score, predicted: &Predicted<'_>, task: Task, kinds: &[ScoreKind]) -> Self {
+        let values = kinds.iter().map(|kind| kind.value(&sums, predicted)).collect();
+        let confusion = (task == Task::Classify).then(|| predicted.confusion());
+        let classes = if task == Task::Regress { Vec::new() } else { predicted.classes() };
+        Self { sums, values, confusion, classes }
+    }
 }

@@ -161,6 +161,10 @@ impl Job {
         self.builder().check_model()?;
         self.builder().check_weights()?;
         if self.config.pairs.is_none() && self.dataset.splits.train.is_empty() {
+            if !task::Split::Train.of_pairs(&self.dataset).is_empty() {
+                let at = label(&self.dataset);
+                bail!("{at}: the dataset has labels of edges, and no training nodes; learn them by --on edges");
+            }
             // Reported before any operator's own refusal, which would not name the missing split.
             self.builder().seeds()?;
         }

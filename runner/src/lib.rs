@@ -7,6 +7,7 @@ mod checkpoint;
 pub mod cli;
 mod config;
 mod context;
+mod edges;
 mod engine;
 mod evaluate;
 mod evaluated;

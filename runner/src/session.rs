@@ -26,12 +26,14 @@ use morphgl_graph_store::Dataset;
 pub use self::hit_rates::{Counted, Sampled};
 pub use self::measure::Measured;
 pub use self::options::{
-    BatchOptions, DataOptions, LimitOptions, ModelOptions, OptimizerOptions, PairOptions, PlanChoice, PlanningOptions,
-    SessionConfig, StalenessOptions, TaskOptions, TrainingOptions,
+    BatchOptions, DataOptions, LimitOptions, ModelOptions, On, OptimizerOptions, PairOptions, PlanChoice,
+    PlanningOptions, SessionConfig, StalenessOptions, TaskOptions, TrainingOptions,
 };
 pub use self::run::RunResult;
 pub use self::run_dir::checkpoints::Every;
-pub use self::trained::{Embeddings, InferenceConfig, PairScores, Partners, Predictions, Scores, SplitScore, Trained};
+pub use self::trained::{
+    Embeddings, InferenceConfig, PairScores, Partners, Predicted, Predictions, Scores, SplitScore, Trained,
+};
 pub use crate::values::Cache;
 
 use self::data::Source;

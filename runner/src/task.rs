@@ -3,15 +3,50 @@
 use std::sync::Arc;
 
 use anyhow::bail;
-use morphgl_graph_store::{Dataset, FeatureMatrix};
-use morphgl_model_core::{LossKind, ModelSpec, Predicted, Task, targets_of};
+use morphgl_graph_store::{Dataset, FeatureMatrix, PairTargets, TargetMatrix};
+use morphgl_model_core::{LossKind, ModelKind, ModelSpec, Predicted, Task, output_width, targets_of};
 use morphgl_platform::{SPLITMIX_STEP, splitmix64};
 use morphgl_registry::{HostBatch, Targets};
 
 use crate::{JobConfig, RunContext};
 
-/// Number of random features of a graph without features whose links are learned.
+/// Number of random features of a graph without features whose links or edges are learned.
 const RANDOM_FEATURES: usize = 64;
+
+/// What the examples of a mini-batch are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Examples {
+    Nodes,
+    /// Pairs that exist, and drawn ones that do not.
+    Links,
+    /// Pairs with a class, labels or values.
+    Edges,
+}
+
+impl Examples {
+    /// Those that a model learns from.
+    pub(crate) fn of(model: &ModelSpec) -> Self {
+        match model.task {
+            Task::Link => Self::Links,
+            _ if model.learns_edges() => Self::Edges,
+            _ => Self::Nodes,
+        }
+    }
+
+    /// The options that ask for them.
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            Self::Nodes => "--on nodes",
+            Self::Links => "--task link",
+            Self::Edges => "--on edges",
+        }
+    }
+
+    /// The option of an import that splits them.
+    pub(crate) fn split_option(self) -> &'static str {
+        if self == Self::Nodes { "--split 0.6,0.2,0.2" } else { "--edge-split 0.85,0.05,0.1" }
+    }
+}
 
 /// One of the dataset's splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,23 +70,44 @@ impl Split {
         [&splits.train, &splits.valid, &splits.test][self as usize]
     }
 
-    /// Whether a model of `task` can be scored by it: it has a node with a known target, or a pair.
-    pub(crate) fn is_known(self, dataset: &Dataset, task: Task) -> bool {
+    /// Whether a model can be scored by it: it has a node or an edge with a known target, or a pair.
+    pub(crate) fn is_known(self, dataset: &Dataset, model: &ModelSpec) -> bool {
         let nodes = self.nodes(dataset);
-        match task {
-            Task::Classify => dataset.any_labelled(nodes),
-            Task::Multilabel | Task::Regress => num_known(dataset, nodes) > 0,
-            Task::Link => self.num_pairs(dataset) > 0,
+        match (model.task, Examples::of(model)) {
+            (Task::Classify, Examples::Edges) => {
+                self.of_pairs(dataset).labels.iter().any(|l| l.iter().any(|&l| l >= 0))
+            }
+            (_, Examples::Edges) => {
+                let values = self.of_pairs(dataset).values.iter();
+                values.flat_map(|values| values.values().iter()).any(|value| !value.is_nan())
+            }
+            (Task::Classify, _) => dataset.any_labelled(nodes),
+            (Task::Multilabel | Task::Regress, _) => num_known(dataset, nodes) > 0,
+            (Task::Link, _) => self.num_examples(dataset, Examples::Links) > 0,
         }
     }
 
-    /// Number of pairs of links; those of training are not scored.
-    pub(crate) fn num_pairs(self, dataset: &Dataset) -> usize {
-        match self {
-            Split::Train => 0,
-            Split::Valid => dataset.edges.valid_pairs().len(),
-            Split::Test => dataset.edges.test_pairs().len(),
+    /// Number of examples that can be scored; links of training are not.
+    pub(crate) fn num_examples(self, dataset: &Dataset, examples: Examples) -> usize {
+        match (examples, self) {
+            (Examples::Nodes, _) => self.nodes(dataset).len(),
+            (Examples::Links, Split::Train) => 0,
+            _ => self.pairs(dataset).len(),
         }
+    }
+
+    /// Its pairs, as far as the dataset names them.
+    pub(crate) fn pairs(self, dataset: &Dataset) -> &[[u32; 2]] {
+        match self {
+            Split::Train => dataset.edges.train.as_deref().unwrap_or_default().as_chunks().0,
+            Split::Valid => dataset.edges.valid_pairs(),
+            Split::Test => dataset.edges.test_pairs(),
+        }
+    }
+
+    /// What is to be predicted of its pairs.
+    pub(crate) fn of_pairs(self, dataset: &Dataset) -> &PairTargets {
+        &dataset.edges.targets[self as usize]
     }
 }
 
@@ -75,6 +131,8 @@ pub(crate) fn has_examples(model: &ModelSpec, batch: &HostBatch) -> bool {
         Targets::Classes(labels) => labels.iter().any(|&label| label >= 0),
         Targets::Values(values) => values.iter().any(|value| !value.is_nan()),
         Targets::Pairs(pairs) => pairs.num_positives > 0,
+        Targets::PairClasses(_, labels) => labels.iter().any(|&label| label >= 0),
+        Targets::PairValues(_, values) => values.iter().any(|value| !value.is_nan()),
     }
 }
 
@@ -124,9 +182,15 @@ impl NodeTargets {
 /// No labels, targets or pairs, or none of a training node; labels of several that are neither 0 nor 1.
 pub(crate) fn check(dataset: &Dataset, at: &str, config: &JobConfig) -> anyhow::Result<()> {
     let (task, train) = (config.spec.model.task, &dataset.splits.train);
+    if config.spec.model.learns_edges() {
+        return check_edges(dataset, at, &config.spec.model);
+    }
     match task {
         Task::Classify if dataset.labels.is_none() => {
             let other = match dataset.target_dim() {
+                _ if Split::Train.of_pairs(dataset).labels.is_some() => {
+                    "it has labels of edges: learn them by --on edges"
+                }
                 0 => "import it with labels, or learn its links by --task link",
                 _ => "it has targets: learn them by --task regress or --task multilabel, or import it with labels",
             };
@@ -138,17 +202,16 @@ pub(crate) fn check(dataset: &Dataset, at: &str, config: &JobConfig) -> anyhow::
         }
         Task::Multilabel | Task::Regress => {
             let Some(targets) = &dataset.targets else {
+                if Split::Train.of_pairs(dataset).values.is_some() {
+                    bail!("{at}: the dataset has targets of edges alone; learn them by --on edges")
+                }
                 bail!("{at}: the dataset has no targets, which --task {task} learns; import it with --targets FILE")
             };
             if !train.is_empty() && num_known(dataset, train) == 0 {
                 let cure = "import the dataset with targets of its training nodes, or draw others by --split";
                 bail!("{at}: none of the {} training nodes has a target; {cure}", train.len());
             }
-            let is_label = |value: &&f32| value.is_nan() || **value == 0.0 || **value == 1.0;
-            let other = targets.values().iter().find(|value| !is_label(value)).filter(|_| task == Task::Multilabel);
-            if let Some(value) = other {
-                bail!("{at}: a target is {value}, and --task multilabel learns labels of 0 and 1; give --task regress")
-            }
+            check_labels(at, task, targets)?;
         }
         Task::Link if dataset.train_pairs().is_empty() => {
             bail!("{at}: the graph has no edge to learn from; import one with edges")
@@ -158,24 +221,82 @@ pub(crate) fn check(dataset: &Dataset, at: &str, config: &JobConfig) -> anyhow::
     Ok(())
 }
 
-/// The dataset as the task learns from it: [`with_pairs`] of links, else as it is.
-pub(crate) fn dataset_for(task: Task, dataset: Arc<Dataset>, context: &RunContext) -> anyhow::Result<Arc<Dataset>> {
-    if task == Task::Link { with_pairs(dataset, context) } else { Ok(dataset) }
+/// Refuses labels that are neither 0 nor 1, for a task that learns such.
+fn check_labels(at: &str, task: Task, targets: &TargetMatrix) -> anyhow::Result<()> {
+    let is_label = |value: &&f32| value.is_nan() || **value == 0.0 || **value == 1.0;
+    let other = targets.values().iter().find(|value| !is_label(value)).filter(|_| task == Task::Multilabel);
+    match other {
+        Some(value) => {
+            bail!("{at}: a target is {value}, and --task multilabel learns labels of 0 and 1; give --task regress")
+        }
+        None => Ok(()),
+    }
 }
 
-/// The dataset as links are learned from it: training pairs listed once, and random features where it has none.
-pub(crate) fn with_pairs(dataset: Arc<Dataset>, context: &RunContext) -> anyhow::Result<Arc<Dataset>> {
+/// As [`check`], of a model of edges.
+fn check_edges(dataset: &Dataset, at: &str, model: &ModelSpec) -> anyhow::Result<()> {
+    let task = model.task;
+    let of_train = Split::Train.of_pairs(dataset);
+    let (known, option) = match task {
+        Task::Classify => (of_train.labels.is_some(), "--edge-label-column COLUMN"),
+        _ => (of_train.values.is_some(), "--edge-target-columns COLUMNS"),
+    };
+    if !known {
+        let what = if task == Task::Classify { "labels" } else { "targets" };
+        bail!(
+            "{at}: the dataset has no {what} of edges, which --task {task} --on edges learns; import it with {option}"
+        )
+    }
+    if !Split::Train.is_known(dataset, model) {
+        let count = Split::Train.pairs(dataset).len();
+        bail!("{at}: none of the {count} training edges has a known target; draw others by --edge-split")
+    }
+    dataset
+        .edges
+        .targets
+        .iter()
+        .filter_map(|of_split| of_split.values.as_ref())
+        .try_for_each(|values| check_labels(at, task, values))
+}
+
+/// Width of the outputs that a dataset, called `at` in errors, asks for.
+///
+/// # Errors
+///
+/// Edges that have no targets: a model of them would be one of nodes.
+pub(crate) fn width(dataset: &Dataset, at: &str, task: Task, examples: Examples) -> anyhow::Result<usize> {
+    let width = output_width(dataset, task, examples == Examples::Edges);
+    if width == 0 && examples == Examples::Edges {
+        let spec = ModelSpec { task, edge_outputs: 1, ..ModelSpec::new(ModelKind::Sage, 1, 1) };
+        check_edges(dataset, at, &spec)?;
+        bail!("{at}: no edge has a class; import it with --edge-label-column COLUMN");
+    }
+    Ok(width)
+}
+
+/// The dataset as such examples are learned from it: [`with_pairs`] of links and edges, else as it is.
+pub(crate) fn dataset_for(
+    examples: Examples,
+    dataset: Arc<Dataset>,
+    context: &RunContext,
+) -> anyhow::Result<Arc<Dataset>> {
+    if examples == Examples::Nodes { Ok(dataset) } else { with_pairs(dataset, examples, context) }
+}
+
+/// The dataset as links or edges are learned from it: training pairs listed once, and random features where it has none.
+fn with_pairs(dataset: Arc<Dataset>, examples: Examples, context: &RunContext) -> anyhow::Result<Arc<Dataset>> {
     let mut own = (*dataset).clone();
     let is_whole = own.edges.is_empty();
-    if own.edges.train.is_none() {
+    if own.edges.train.is_none() && examples == Examples::Links {
         let pairs = own.train_pairs().into_owned();
         own.edges.train = Some(pairs.into_flattened().into());
     }
     let count = |n: usize| indicatif::HumanCount(n as u64);
-    let [train, valid, test] = [own.train_pairs().len(), Split::Valid.num_pairs(&own), Split::Test.num_pairs(&own)];
+    let [train, valid, test] = Split::ALL.map(|split| split.pairs(&own).len());
     let unsplit = if is_whole { "; to score it, import the graph with --edge-split 0.85,0.05,0.1" } else { "" };
     context.remark(format_args!(
-        "links: {} pairs to train on, {} to validate, {} to test{unsplit}",
+        "{}: {} pairs to train on, {} to validate, {} to test{unsplit}",
+        if examples == Examples::Links { "links" } else { "labelled edges" },
         count(train),
         count(valid),
         count(test)
@@ -202,17 +323,21 @@ pub(crate) fn mixed(number: u64) -> u32 {
     (splitmix64(number.wrapping_add(1).wrapping_mul(SPLITMIX_STEP)) >> 32) as u32
 }
 
-/// Writes weights in inverse proportion to the training nodes of each class, with a mean of 1 over the nodes, where
-/// `class_weights=balanced` asks for them. A class without a training node has weight 0.
+/// Writes weights in inverse proportion to the training nodes or edges of each class, with a mean of 1 over them, where
+/// `class_weights=balanced` asks for them. A class without any has weight 0.
 pub(crate) fn balance(model: &mut ModelSpec, dataset: &Dataset) {
     const NAME: &str = "class_weights";
     let asked = model.loss_settings.get(NAME).and_then(|value| value.as_str()) == Some("balanced");
-    let Some(labels) = dataset.labels.as_deref().filter(|_| asked && model.loss == LossKind::CrossEntropy) else {
+    if !asked || model.loss != LossKind::CrossEntropy {
         return;
-    };
-    let mut counts = vec![0u64; model.num_classes];
-    let classes = dataset.splits.train.iter().filter_map(|&v| usize::try_from(labels[v as usize]).ok());
-    classes.for_each(|class| counts[class] += 1);
+    }
+    let mut counts = vec![0u64; model.target_width()];
+    let mut count = |label: i32| usize::try_from(label).into_iter().for_each(|class| counts[class] += 1);
+    match (model.learns_edges(), &Split::Train.of_pairs(dataset).labels, &dataset.labels) {
+        (true, Some(labels), _) => labels.iter().for_each(|&label| count(label)),
+        (false, _, Some(labels)) => dataset.splits.train.iter().for_each(|&v| count(labels[v as usize])),
+        _ => return,
+    }
     let all: u64 = counts.iter().sum();
     let present = counts.iter().filter(|count| **count > 0).count() as f64;
     let weight = |count: &u64| if *count == 0 { 0.0 } else { (all as f64 / (present * *count as f64)) as f32 };

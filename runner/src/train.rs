@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use morphgl_execute::{CountersByOperator, EpochReport, EpochRow, Event, Stop, TrainingState, add_counters};
-use morphgl_model_core::{Confusion, LrScheduleKind, Plateau, Task};
+use morphgl_model_core::{Confusion, LrScheduleKind, ModelSpec, Plateau};
 use morphgl_registry::NamedTensor;
 use serde::{Deserialize, Serialize};
 
@@ -174,7 +174,7 @@ impl Trainer {
         }
         let interrupted = progress.report.stop_reason == StopReason::Interrupted;
         let dataset = &self.executor.dataset;
-        let has_test = Split::Test.is_known(dataset, self.task());
+        let has_test = Split::Test.is_known(dataset, self.model());
         if let Some(best) = &progress.report.best {
             progress.report.test = best.test;
         } else if has_test && self.options.evaluation != Evaluation::None && !interrupted {
@@ -235,7 +235,7 @@ impl Trainer {
         let last = epoch + 1 == self.options.epochs;
         let due = last || (epoch + 1).is_multiple_of(self.options.evaluate_every.max(1));
         let dataset = &self.executor.dataset;
-        let due = due && Split::Valid.is_known(dataset, self.task());
+        let due = due && Split::Valid.is_known(dataset, self.model());
         let scores = if due && self.options.evaluation != Evaluation::None {
             observe(&Event::Evaluating);
             let scores = self.evaluate()?;
@@ -297,13 +297,13 @@ impl Trainer {
                     .with_all_threads(|training| evaluate::full(training, &dataset, &model, group.as_deref(), score))?
             }
         };
-        let test = Split::Test.is_known(&dataset, self.task()).then_some(scores[1]);
+        let test = Split::Test.is_known(&dataset, self.model()).then_some(scores[1]);
         let confusion = confusion.filter(|confusion| confusion.rows().len() <= MOST_CLASSES);
         Ok(EpochScores { valid: scores[0], test, confusion })
     }
 
-    fn task(&self) -> Task {
-        self.executor.config.spec.model.task
+    fn model(&self) -> &ModelSpec {
+        &self.executor.config.spec.model
     }
 }
 

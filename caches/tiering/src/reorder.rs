@@ -97,6 +97,10 @@ pub fn reorder(
             nodes::numbers(name, pairs, Some(2), order, &mut writer)?;
         }
     }
+    for (targets, [labels, values]) in dataset.edges.targets.iter().zip(EdgeSplits::TARGET_ARRAYS) {
+        targets.labels.iter().try_for_each(|array| writer.array(labels, array, None))?;
+        targets.values.iter().try_for_each(|matrix| writer.array(values, matrix.values(), Some(matrix.dim())))?;
+    }
     Ok(writer.finish(&dataset.name, dataset.num_classes, source.provenance(&options.by))?)
 }
 

@@ -7,8 +7,8 @@ use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{
-    Dataset, DatasetWriter, EdgeSplits, EdgeType, Load, Meta, NodeNames, NodeType, NpyWriter, OpenOptions, Splits,
-    Types,
+    Dataset, DatasetWriter, EdgeSplits, EdgeType, Load, Meta, NodeNames, NodeType, NpyWriter, OpenOptions, PairTargets,
+    Splits, TargetMatrix, Types,
 };
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Fanouts, HostBatch, NeighborSettings, Pick, SamplerSettings, SeedSet,
@@ -39,7 +39,13 @@ fn graph(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
     let part = |from: usize| nodes.iter().copied().skip(from).step_by(3).collect::<Vec<u32>>().into();
     let splits = Splits { train: part(0), valid: part(1), test: Vec::new().into() };
     let pairs = |count: usize| nodes.iter().copied().cycle().take(2 * count).collect::<Vec<u32>>().into();
+    let targets = |count: usize| PairTargets {
+        labels: Some((0..count as i32).map(|pair| pair % 4 - 1).collect::<Vec<_>>().into()),
+        values: Some(TargetMatrix::new((0..2 * count).map(|i| i as f32).collect::<Vec<_>>(), 2).expect("two each")),
+    };
+    let of_train = if degree.is_multiple_of(2) { PairTargets::default() } else { targets(degree) };
     let edges = EdgeSplits {
+        targets: [of_train, PairTargets::default(), targets(7)],
         train: (!degree.is_multiple_of(2)).then(|| pairs(degree)),
         valid: pairs(num_nodes / 2),
         test: pairs(7),
@@ -75,6 +81,7 @@ fn check(dataset: &Dataset, order: &Order, new: &Dataset) {
     }
     let all = |d: &Dataset| [d.splits.train.to_vec(), d.splits.valid.to_vec(), d.splits.test.to_vec()];
     assert_eq!(all(new), all(dataset).map(|split| rename(&split)), "splits keep their order");
+    assert_eq!(new.edges.targets, dataset.edges.targets, "targets of the pairs");
     let pairs = |d: &Dataset| d.edges.arrays().map(|pairs| pairs.map(|pairs| pairs.to_vec()));
     assert_eq!(pairs(new), pairs(dataset).map(|pairs| pairs.map(|pairs| rename(&pairs))), "pairs keep their order");
     let trained = dataset.train_pairs().iter().map(|pair| pair.map(|v| of_new[v as usize])).collect::<Vec<_>>();

@@ -61,6 +61,14 @@ pub fn export_numpy(dataset: &Dataset, target: &Path) -> Result<PathBuf> {
             write(dir, name, Some(2), pairs, |v: u32| i64::from(v))?;
         }
     }
+    for (targets, [labels, values]) in dataset.edges.targets.iter().zip(EdgeSplits::TARGET_ARRAYS) {
+        if let Some(array) = &targets.labels {
+            write(dir, labels, None, array, |v: i32| i64::from(v))?;
+        }
+        if let Some(matrix) = &targets.values {
+            write(dir, values, Some(matrix.dim()), matrix.values(), |v: f32| v)?;
+        }
+    }
     if let Some(ids) = &dataset.node_ids {
         write(dir, "node_ids", None, ids, |v: u64| v)?;
     }

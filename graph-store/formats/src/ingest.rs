@@ -10,12 +10,15 @@ use serde_json::Value;
 use crate::files::{file_name, invalid, stem};
 use crate::tabular::lists;
 use crate::{Options, Progress, random};
+use labelled_edges::LabelledEdges;
 use links::PairIds;
 use nodes::{FeatureColumns, NodeTable};
 
 mod edges;
 pub(crate) mod features;
 mod id_columns;
+mod labelled_edges;
+mod labelled_rows;
 mod leaks;
 pub(crate) mod links;
 pub(crate) mod nodes;
@@ -59,6 +62,8 @@ pub struct Ingest<'a> {
     pub(crate) pair_ids: PairIds,
     /// Arrays of pairs that are written.
     links: Vec<&'static str>,
+    /// Labelled edges that are not drawn yet.
+    labelled_edges: Option<LabelledEdges>,
     /// Content of the node files; `None` until they are read.
     pub(crate) nodes: Option<Vec<NodeTable>>,
     /// Arrays with one row per node: name, file and number of rows, which is compared with the number of nodes at the
@@ -94,6 +99,7 @@ impl<'a> Ingest<'a> {
             listed_alone: None,
             pair_ids: PairIds::default(),
             links: Vec::new(),
+            labelled_edges: None,
             nodes: None,
             rows: Vec::new(),
             splits: None,

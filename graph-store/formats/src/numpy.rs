@@ -109,6 +109,17 @@ pub fn import(
         drop(array);
         ingest.links(name, &path, &ids.into_iter().map(|id| id as u32).collect::<Vec<u32>>())?;
     }
+    // Where pairs are drawn, the arrays' own and their targets are left out.
+    for [labels, targets] in EdgeSplits::TARGET_ARRAYS.into_iter().filter(|_| options.edge_split.is_none()) {
+        if let Some(mut array) = arrays.array_of(&[labels])? {
+            let classes = array.labels_of(&None)?;
+            ingest.writer.array(labels, &classes, None)?;
+        }
+        if let Some(mut array) = arrays.array_of(&[targets])? {
+            let (dim, values, _) = Targets::of_array(&mut array, None)?.into_parts();
+            ingest.writer.array(targets, &values, Some(dim))?;
+        }
+    }
     if let Some(mut array) = arrays.array_of(&["node_ids"])? {
         array.expect_vector()?;
         let ids = array.all_ids()?;
@@ -117,6 +128,7 @@ pub fn import(
     let is_known = |name: &str| {
         let mut others = [&FEATURES[..], &LABELS, &TARGETS].into_iter().chain(SPLITS).flatten();
         EdgeSplits::ARRAYS.contains(&name)
+            || EdgeSplits::TARGET_ARRAYS.as_flattened().contains(&name)
             || EDGES.split(' ').any(|known| known == name)
             || others.any(|known| *known == name)
     };

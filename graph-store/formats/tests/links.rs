@@ -80,7 +80,7 @@ fn two_kinds_of_nodes_are_kept_apart_in_pairs() {
             src: Some(Column::Name("user_id".into())),
             dst: Some(Column::Name("item_id".into())),
             weight: Some(Column::Name("rating".into())),
-            names: None,
+            ..Columns::default()
         };
         let format = EdgeListOptions { columns, ..format };
         let links = valid(write(&dir, "valid.csv", b"user_id,item_id\n0,2\n2,0\n"));
@@ -103,7 +103,7 @@ fn atomic_files_of_recbole_are_edges_between_two_kinds() {
     for suffixes in [[""; 3], [":token", ":token", ":float"]] {
         let [user, item, rating] =
             [("user_id", 0), ("item_id", 1), ("rating", 2)].map(|(n, i)| n.to_string() + suffixes[i]);
-        let columns = Columns { src: name(&user), dst: name(&item), weight: name(&rating), names: None };
+        let columns = Columns { src: name(&user), dst: name(&item), weight: name(&rating), ..Columns::default() };
         let format = EdgeListOptions { ids: Ids::Compact, columns, ..Default::default() };
         let options = Options { bipartite: Some(true), ..Options::default() };
         let dataset = open(|target| edge_list::import(&source, target, &format, &options, &Silent));

@@ -35,6 +35,39 @@ pub struct DrawnEdges {
     pub left_out: u64,
 }
 
+/// The share of every pair of nodes, whether it is an edge or not.
+#[derive(Debug, Clone, Copy)]
+pub struct EdgeShares {
+    symmetric: bool,
+    key: u64,
+    /// The first hash behind each share; `None` behind all.
+    ends: [Option<u64>; 3],
+}
+
+impl EdgeShares {
+    /// The share of a pair: 0 to train, 1 to validate, 2 to test on, 3 for none. A node and itself are of the training share.
+    pub fn of(&self, [source, target]: [u32; 2]) -> usize {
+        self.hash(target, source).map_or(0, |hash| self.of_hash(hash))
+    }
+
+    fn of_hash(&self, hash: u64) -> usize {
+        self.ends.iter().position(|end| end.is_none_or(|end| hash < end)).unwrap_or(3)
+    }
+
+    /// The hash of the pair of an edge, which no other pair has; `None` of a self-loop.
+    fn hash(&self, target: u32, source: u32) -> Option<u64> {
+        hash(self.symmetric, self.key, [source, target])
+    }
+}
+
+/// The hash of a pair, which no other pair has, in a symmetric graph but its reverse; `None` of a self-loop.
+fn hash(symmetric: bool, key: u64, [source, target]: [u32; 2]) -> Option<u64> {
+    let ends = if symmetric && source > target { (target, source) } else { (source, target) };
+    let pair = u64::from(ends.0) << 32 | u64::from(ends.1);
+    // Both rounds are bijections.
+    (source != target).then(|| splitmix64(splitmix64(pair ^ key).wrapping_add(key)))
+}
+
 /// Edges of a block.
 const BLOCK: usize = 1 << 15;
 /// Blocks after which the memory of mapped arrays is released.
@@ -43,7 +76,7 @@ const RELEASE: usize = 1 << 8;
 const BUCKET_BITS: u32 = 16;
 
 /// Draws the edges of the graph that `writer` has into shares, writes the graph anew with the training edges and self-loops alone,
-/// and writes `valid_edges` and `test_edges`; `advance` is called with numbers of edges.
+/// and writes `valid_edges` and `test_edges`; `advance` is called with numbers of edges. Returns also the share of any pair.
 ///
 /// A pair of nodes is drawn as one, with all its edges, in a symmetric graph those of both directions; so no edge of the graph
 /// tells of a pair to test on. Shares are exact, to the nearest pair. Draws are a function of the seed and of the pair: pairs are
@@ -65,7 +98,7 @@ pub fn split_edges(
     writer: &mut DatasetWriter,
     split: &EdgeSplit,
     mut advance: impl FnMut(u64) + Send,
-) -> Result<DrawnEdges> {
+) -> Result<(DrawnEdges, EdgeShares)> {
     let files: [Option<PathBuf>; 3] =
         [writer.take_back("indptr")?, writer.take_back("indices")?, writer.take_back("weights")?];
     let [Some(indptr), Some(indices), weights] = &files else { panic!("the graph is written before it is split") };
@@ -80,8 +113,9 @@ pub fn split_edges(
     for file in files.into_iter().flatten() {
         std::fs::remove_file(&file).map_err(|e| Error::io(&file, e))?;
     }
-    let [train, valid, test, all] = cuts.ends;
-    Ok(DrawnEdges { symmetric: cuts.symmetric, train, valid: valid - train, test: test - valid, left_out: all - test })
+    let ([train, valid, test, all], symmetric) = (cuts.ends, cuts.shares.symmetric);
+    let drawn = DrawnEdges { symmetric, train, valid: valid - train, test: test - valid, left_out: all - test };
+    Ok((drawn, cuts.shares))
 }
 
 /// The edges of a graph, block by block.
@@ -93,18 +127,9 @@ struct Edges<'a> {
 
 /// Where the order of hashes is cut.
 struct Cuts {
-    symmetric: bool,
     /// Numbers of pairs before the end of the training, validation and test share, and of all.
     ends: [u64; 4],
-    /// The first hash behind each share; `None` behind all.
-    hashes: [Option<u64>; 3],
-}
-
-impl Cuts {
-    /// The share of a pair: 0 to train, 1 to validate, 2 to test on, 3 for none.
-    fn share(&self, hash: u64) -> usize {
-        self.hashes.iter().position(|end| end.is_none_or(|end| hash < end)).unwrap_or(3)
-    }
+    shares: EdgeShares,
 }
 
 impl Edges<'_> {
@@ -130,12 +155,8 @@ impl Edges<'_> {
         }
     }
 
-    /// The hash of the pair of an edge, which no other pair has; `None` of a self-loop.
     fn hash(&self, target: u32, source: u32) -> Option<u64> {
-        let ends = if self.symmetric && source > target { (target, source) } else { (source, target) };
-        let pair = u64::from(ends.0) << 32 | u64::from(ends.1);
-        // Both rounds are bijections.
-        (source != target).then(|| splitmix64(splitmix64(pair ^ self.key).wrapping_add(self.key)))
+        hash(self.symmetric, self.key, [source, target])
     }
 
     /// Whether an edge stands for its pair: the first of equal ones, in a symmetric graph with source < target.
@@ -184,7 +205,9 @@ impl Edges<'_> {
         hashes.par_sort_unstable();
         let hash = |(place, rank): (usize, usize)| hashes[hashes.partition_point(|&hash| bucket(hash) < place) + rank];
         let [train, valid, test] = ends;
-        Cuts { symmetric: self.symmetric, ends: [train, valid, test, all], hashes: places.map(|place| place.map(hash)) }
+        let ends = places.map(|place| place.map(hash));
+        let shares = EdgeShares { symmetric: self.symmetric, key: self.key, ends };
+        Cuts { ends: [train, valid, test, all], shares }
     }
 }
 
@@ -213,7 +236,7 @@ fn write(
             if part.rows.last().is_none_or(|&(row, _)| row != target) {
                 part.rows.push((target, 0));
             }
-            let share = edges.hash(target, source).map_or(0, |hash| cuts.share(hash));
+            let share = cuts.shares.of([source, target]);
             if share == 0 {
                 part.rows.last_mut().expect("the row was added").1 += 1;
                 part.indices.push(source);

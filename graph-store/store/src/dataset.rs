@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::check::{self, Fault};
 use crate::checksum::xxh3;
 use crate::{
-    Access, Array, ArrayMeta, DatasetPath, Dtype, EdgeSplits, Element, Error, FeatureMatrix, Load, Meta, Position,
-    Result, TargetMatrix, Topology,
+    Access, Array, ArrayMeta, DatasetPath, Dtype, EdgeSplits, Element, Error, FeatureMatrix, Load, Meta, PairTargets,
+    Position, Result, TargetMatrix, Topology,
 };
 
 /// How a dataset is opened.
@@ -103,7 +103,7 @@ pub struct Dataset {
     pub targets: Option<TargetMatrix>,
     /// Splits; empty where the data has none.
     pub splits: Splits,
-    /// Pairs of link prediction; empty where the data has none.
+    /// Pairs of link prediction, or of labelled edges; empty where the data has none.
     pub edges: EdgeSplits,
     /// Ids of the nodes in the graph's source, where they were renumbered.
     pub node_ids: Option<Array<u64>>,
@@ -188,7 +188,7 @@ impl Dataset {
         if let Some(labels) = labels.as_ref().filter(|_| loaded) {
             check::labels(labels, meta.num_classes).map_err(fault)?;
         }
-        let targets = meta.arrays.get("targets").map(|meta| reader.targets(meta)).transpose()?;
+        let targets = reader.targets("targets")?;
         if let Some(targets) = targets.as_ref().filter(|_| loaded) {
             check::targets(targets.values()).map_err(fault)?;
         }
@@ -229,7 +229,11 @@ impl Dataset {
         for (pairs, name) in pairs.iter_mut().zip(EdgeSplits::ARRAYS) {
             *pairs = splits_reader.array::<u32>(name)?;
         }
-        let edges = EdgeSplits::of_arrays(pairs);
+        let mut targets_of_pairs = [const { PairTargets { labels: None, values: None } }; 3];
+        for (targets, [labels, values]) in targets_of_pairs.iter_mut().zip(EdgeSplits::TARGET_ARRAYS) {
+            *targets = PairTargets { labels: splits_reader.array(labels)?, values: splits_reader.targets(values)? };
+        }
+        let edges = EdgeSplits::of_arrays(pairs, targets_of_pairs);
         edges.check_arrays(num_nodes).map_err(fault)?;
         let node_ids = reader.array::<u64>("node_ids")?;
         let (name, num_classes) = (meta.name.clone(), meta.num_classes);
@@ -328,9 +332,10 @@ impl Reader<'_> {
         Ok(array)
     }
 
-    /// The targets, whose values are not checked.
-    fn targets(&self, meta: &ArrayMeta) -> Result<TargetMatrix> {
-        Ok(TargetMatrix::from_checked(self.typed("targets", meta)?, meta.shape[1] as usize))
+    /// Targets, whose values are not checked.
+    fn targets(&self, name: &str) -> Result<Option<TargetMatrix>> {
+        let matrix = |meta: &ArrayMeta| Ok(TargetMatrix::from_checked(self.typed(name, meta)?, meta.shape[1] as usize));
+        self.meta.arrays.get(name).map(matrix).transpose()
     }
 
     fn features(&self, name: &str, meta: &ArrayMeta) -> Result<FeatureMatrix> {

@@ -37,8 +37,9 @@ pub struct Meta {
     /// Number of classes, 0 without labels.
     pub num_classes: usize,
     /// The arrays by name: `indptr`, `indices`, `weights`, `features`, `labels`, `targets`, `train`, `valid`, `test`, `node_ids`,
-    /// `node_names`, `node_name_ends`, `draw_keys`, those of [`EdgeSplits::ARRAYS`](crate::EdgeSplits::ARRAYS), and `node_times`,
-    /// `edge_times`, and of typed graphs `edge_types` and `features.T`, rows of the nodes of type number T.
+    /// `node_names`, `node_name_ends`, `draw_keys`, those of [`EdgeSplits::ARRAYS`](crate::EdgeSplits::ARRAYS) and
+    /// [`EdgeSplits::TARGET_ARRAYS`](crate::EdgeSplits::TARGET_ARRAYS), and `node_times`, `edge_times`, and of typed graphs
+    /// `edge_types` and `features.T`, rows of the nodes of type number T.
     pub arrays: BTreeMap<String, ArrayMeta>,
     /// Types of nodes and edges; absent in a graph without types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -185,6 +186,7 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
             None => return wrong("graph.json", format!("the shape {:?} of {name} is impossibly large", array.shape)),
         };
     }
+    let pairs = |name: &str| meta.arrays.get(name).map_or(Some(0), |pairs| pairs.shape.first().copied());
     for (name, rank, rows) in [
         ("indptr", 1, Some(meta.num_nodes.saturating_add(1))),
         ("indices", 1, Some(meta.num_edges)),
@@ -207,6 +209,12 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         ("test_edges", 2, None),
         ("valid_edges_negatives", 2, None),
         ("test_edges_negatives", 2, None),
+        ("train_edges_labels", 1, pairs("train_edges")),
+        ("valid_edges_labels", 1, pairs("valid_edges")),
+        ("test_edges_labels", 1, pairs("test_edges")),
+        ("train_edges_targets", 2, pairs("train_edges")),
+        ("valid_edges_targets", 2, pairs("valid_edges")),
+        ("test_edges_targets", 2, pairs("test_edges")),
     ] {
         let Some(array) = meta.arrays.get(name) else {
             if matches!(name, "indptr" | "indices") {
@@ -220,12 +228,14 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         if EdgeSplits::ARRAYS.contains(&name) && array.shape[1] != 2 {
             return wrong(&array.file, format!("{name} has {} columns, expected 2: source and target", array.shape[1]));
         }
-        if name == "targets" && array.shape[1] == 0 {
-            return wrong(&array.file, "targets has no columns, expected at least 1".into());
+        if name.ends_with("targets") && array.shape[1] == 0 {
+            return wrong(&array.file, format!("{name} has no columns, expected at least 1"));
         }
         if rows.is_some_and(|rows| array.shape[0] != rows) {
             let rows = rows.unwrap_or(0);
-            let what = format!("{name} has {} rows, expected {rows} for {} nodes", array.shape[0], meta.num_nodes);
+            let of =
+                if name.contains("_edges_") { "its pairs".to_string() } else { format!("{} nodes", meta.num_nodes) };
+            let what = format!("{name} has {} rows, expected {rows} for {of}", array.shape[0]);
             return wrong(&array.file, what);
         }
     }

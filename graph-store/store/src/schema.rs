@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Meta;
+use crate::{EdgeSplits, Meta};
 
 /// Names of classes, feature columns and targets, by which a model finds them in another dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -57,6 +57,19 @@ impl Meta {
             features: self.names("feature_names", dim("features")),
             targets: self.names("target_names", dim("targets")),
             normalization,
+        }
+    }
+
+    /// As [`Meta::schema`], with the names of the classes and targets of labelled edges, `edge_class_names` and `edge_target_names`, in
+    /// place of those of nodes; `num_classes` are the classes of edges.
+    pub fn edge_schema(&self, num_classes: usize) -> Schema {
+        let dims = EdgeSplits::TARGET_ARRAYS
+            .iter()
+            .filter_map(|[_, targets]| self.arrays.get(*targets)?.shape.get(1).copied());
+        Schema {
+            classes: self.names("edge_class_names", num_classes as u64),
+            targets: self.names("edge_target_names", dims.max().unwrap_or(0)),
+            ..self.schema()
         }
     }
 

@@ -26,7 +26,9 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
         else {
             continue;
         };
+        let [labels, targets] = of_pairs(name);
         let sound = match name.as_str() {
+            _ if labels => lowest >= -1.0 && highest < i64::from(i32::MAX),
             "indptr" => first == 0 && ascending && last == meta.num_edges,
             _ if EdgeSplits::ARRAYS.contains(&name.as_str()) => highest < nodes as i64,
             "indices" | "train" | "valid" | "test" => highest < nodes as i64,
@@ -34,16 +36,18 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
             "features" => finite,
             _ if name.starts_with("features.") => finite,
             "targets" => !infinite,
+            _ if targets => !infinite,
             "labels" => lowest >= -1.0 && highest < meta.num_classes as i64,
             _ => true,
         };
         if !sound {
             let what = match name.as_str() {
+                _ if labels => format!("labels from {lowest} to {highest}, below -1 (none) or no classes"),
                 "indptr" => format!("the offsets do not ascend from 0 to the {} edges", meta.num_edges),
                 "indices" => format!("an edge comes from node {highest}, but there are {nodes} nodes"),
                 "weights" => "a weight is not a finite number of at least 0".to_string(),
                 _ if name.starts_with("features") => "a value is NaN or infinite".to_string(),
-                "targets" => "a target is infinite; NaN stands for an unknown one".to_string(),
+                _ if targets || name == "targets" => "a target is infinite; NaN stands for an unknown one".to_string(),
                 "labels" => format!("labels from {lowest} to {highest}, outside -1 (none) and 0..{}", meta.num_classes),
                 _ => format!("node {highest} does not exist, there are {nodes}"),
             };
@@ -77,6 +81,8 @@ fn dtypes(name: &str) -> &'static [Dtype] {
     match name {
         "indptr" | "node_ids" | "node_name_ends" => &[Dtype::U64],
         _ if EdgeSplits::ARRAYS.contains(&name) => &[Dtype::U32],
+        _ if of_pairs(name)[0] => &[Dtype::I32],
+        _ if of_pairs(name)[1] => &[Dtype::F32],
         "indices" | "train" | "valid" | "test" | "draw_keys" => &[Dtype::U32],
         "labels" => &[Dtype::I32],
         "weights" | "targets" => &[Dtype::F32],
@@ -86,4 +92,9 @@ fn dtypes(name: &str) -> &'static [Dtype] {
         "node_names" => &[Dtype::U8],
         _ => Dtype::ALL,
     }
+}
+
+/// Whether an array has labels, and whether it has targets, of pairs.
+fn of_pairs(name: &str) -> [bool; 2] {
+    [0, 1].map(|kind| EdgeSplits::TARGET_ARRAYS.iter().any(|names| names[kind] == name))
 }

@@ -34,26 +34,30 @@ pub fn check_model(context: &TrainingContext, spec: &TrainingSpec) -> Result<()>
         let what = "a custom model is trained by the operator that brings it alone; name that one, or give one of gcn, sage, gat, gin, mlp";
         return Err(Error::setting("model.kind", what));
     }
-    let (dim, classes) = (context.dataset.feature_dim(), output_width(&context.dataset, spec.model.task));
+    let (dim, classes) =
+        (context.dataset.feature_dim(), output_width(&context.dataset, spec.model.task, spec.model.learns_edges()));
     if dim != spec.model.in_dim {
         let what = format!("it is {}, the dataset's features have {dim} columns; give {dim}", spec.model.in_dim);
         return Err(Error::setting("model.in_dim", what));
     }
-    let (width, exact) = (spec.model.num_classes, matches!(spec.model.task, Task::Multilabel | Task::Regress));
+    let (width, exact) = (spec.model.target_width(), matches!(spec.model.task, Task::Multilabel | Task::Regress));
     if classes > width || exact && classes != width {
         let what = format!("it is {width}, the dataset has {classes}; give {classes}");
-        return Err(Error::setting("model.num_classes", what));
+        let field = if spec.model.learns_edges() { "model.edge_outputs" } else { "model.num_classes" };
+        return Err(Error::setting(field, what));
     }
     Ok(())
 }
 
-/// Width of a model's output that a dataset asks for: its number of classes or of targets; 0 of links, whose embeddings may have any
-/// width.
-pub fn output_width(dataset: &Dataset, task: Task) -> usize {
-    match task {
-        Task::Classify => dataset.num_classes,
-        Task::Multilabel | Task::Regress => dataset.target_dim(),
-        Task::Link => 0,
+/// Width of the outputs that a dataset asks for ([`ModelSpec::target_width`]): its number of classes or of targets, of edges or of nodes; 0
+/// of links, whose embeddings may have any width.
+pub fn output_width(dataset: &Dataset, task: Task, of_edges: bool) -> usize {
+    match (task, of_edges) {
+        (Task::Classify, false) => dataset.num_classes,
+        (Task::Classify, true) => dataset.edges.num_classes(),
+        (Task::Multilabel | Task::Regress, false) => dataset.target_dim(),
+        (Task::Multilabel | Task::Regress, true) => dataset.edges.target_dim(),
+        (Task::Link, _) => 0,
     }
 }
 
@@ -130,10 +134,12 @@ pub fn check_batch<'a>(
     Ok((blocks, rows))
 }
 
-/// What the model's loss reads of the seeds.
+/// What the model's loss reads of the seeds, or of their pairs.
 pub fn targets_of<'a>(model: &ModelSpec, batch: &'a HostBatch) -> Targets<'a> {
     match (model.task, &batch.pairs) {
         (Task::Link, Some(pairs)) => Targets::Pairs(pairs),
+        (Task::Classify, Some(pairs)) if model.learns_edges() => Targets::PairClasses(pairs, &batch.labels),
+        (_, Some(pairs)) if model.learns_edges() => Targets::PairValues(pairs, &batch.targets.values),
         (Task::Multilabel | Task::Regress, _) => Targets::Values(&batch.targets.values),
         _ => Targets::Classes(&batch.labels),
     }
@@ -165,34 +171,37 @@ impl From<&HostBatch> for TargetLengths {
 
 /// What is wrong with the lengths of what the model's loss reads of so many seeds.
 pub fn wrong_targets(model: &ModelSpec, seeds: usize, lengths: TargetLengths) -> Option<String> {
-    let (width, TargetLengths { labels, width: found, values, pairs }) = (model.num_classes, lengths);
-    match (model.task, pairs) {
-        (Task::Classify, _) => (labels != seeds).then(|| format!("it has {labels} labels for {seeds} seeds")),
-        (Task::Multilabel | Task::Regress, _) => (found != width || values != seeds * width)
-            .then(|| format!("it has {values} targets, {found} each, for {seeds} seeds; the model has {width} each")),
-        (Task::Link, None) => {
-            Some("it has no pairs, from which links are learned; batch it from pairs of nodes".to_string())
+    let (width, TargetLengths { labels, width: found, values, pairs }) = (model.target_width(), lengths);
+    let (examples, what) = match pairs {
+        None if model.learns_pairs() => {
+            let learned = if model.learns_edges() { "edges" } else { "links" };
+            return Some(format!("it has no pairs, from which {learned} are learned; batch it from pairs of nodes"));
         }
-        (Task::Link, Some(pairs)) => {
-            (pairs > 0 && seeds == 0).then(|| format!("it has {pairs} pairs and no seeds; batch it again"))
+        Some(pairs) if model.learns_pairs() && pairs > 0 && seeds == 0 => {
+            return Some(format!("it has {pairs} pairs and no seeds; batch it again"));
         }
+        Some(pairs) if model.learns_edges() => (pairs, "pairs"),
+        _ => (seeds, "seeds"),
+    };
+    match model.task {
+        Task::Classify => (labels != examples).then(|| format!("it has {labels} labels for {examples} {what}")),
+        Task::Multilabel | Task::Regress => (found != width || values != examples * width).then(|| {
+            format!("it has {values} targets, {found} each, for {examples} {what}; the model has {width} each")
+        }),
+        Task::Link => None,
     }
 }
 
-/// What is wrong with the values of what the model's loss reads of a mini-batch's seeds.
+/// What is wrong with the values of what the model's loss reads of a mini-batch's seeds or pairs.
 fn wrong_values(model: &ModelSpec, batch: &HostBatch) -> Option<String> {
-    let (seeds, width) = (batch.num_seeds, model.num_classes);
-    match (model.task, &batch.pairs) {
-        (Task::Classify, _) => {
-            let label = batch.labels.iter().find(|l| **l >= width as i32)?;
-            Some(format!("it has a seed of class {label}, the model has {width} classes"))
-        }
-        (Task::Link, Some(pairs)) => {
-            let end = pairs.ends.iter().flatten().find(|&&end| end as usize >= seeds)?;
-            Some(format!("it has a pair of seed {end}, there are {seeds}; batch it again"))
-        }
-        _ => None,
+    let (seeds, width) = (batch.num_seeds, model.target_width());
+    let ends = batch.pairs.iter().filter(|_| model.learns_pairs()).flat_map(|pairs| pairs.ends.as_flattened());
+    if let Some(end) = ends.copied().find(|&end| end as usize >= seeds) {
+        return Some(format!("it has a pair of seed {end}, there are {seeds}; batch it again"));
     }
+    let label = batch.labels.iter().filter(|_| model.task == Task::Classify).find(|l| **l >= width as i32)?;
+    let what = if model.learns_edges() { "pair" } else { "seed" };
+    Some(format!("it has a {what} of class {label}, the model has {width} classes"))
 }
 
 /// Why a model does not train on mini-batches whose edges have `importance`: GCN and GIN scale rows to degrees.

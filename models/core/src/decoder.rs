@@ -23,7 +23,7 @@ pub enum Decoder {
     /// Their dot product weighted by a vector (Yang et al., ICLR 2015, of one relation): `decoder.relation` `[d]`.
     DistMult,
     /// Two linear layers, with ReLU between, of both embeddings one after the other, source first: `decoder.lins.0` `[d, 2d]` and
-    /// `decoder.lins.1` `[1, d]`, with biases.
+    /// `decoder.lins.1` `[outputs, d]`, with biases; links have one output.
     Mlp,
 }
 
@@ -31,23 +31,23 @@ impl Decoder {
     const ALL: [(Decoder, &'static str); 3] =
         [(Decoder::Dot, "dot"), (Decoder::DistMult, "distmult"), (Decoder::Mlp, "mlp")];
 
-    /// Number of elements of its parameters, for embeddings of `width` elements.
-    pub fn num_elements(self, width: usize) -> usize {
+    /// Number of elements of its parameters, for embeddings of `width` elements and so many outputs.
+    pub fn num_elements(self, width: usize, outputs: usize) -> usize {
         match self {
             Decoder::Dot => 0,
             Decoder::DistMult => width,
-            Decoder::Mlp => 2 * width * width + 2 * width + 1,
+            Decoder::Mlp => 2 * width * width + width + outputs * (width + 1),
         }
     }
 
     /// Appends its parameters, in the order of their elements.
-    pub(crate) fn parameters(self, width: usize, list: &mut ParameterList) {
+    pub(crate) fn parameters(self, width: usize, outputs: usize, list: &mut ParameterList) {
         match self {
             Decoder::Dot => {}
             Decoder::DistMult => list.push("relation", &[width], Init::Constant(1.0)),
             Decoder::Mlp => {
                 list.linear("lins.0", width, 2 * width);
-                list.linear("lins.1", 1, width);
+                list.linear("lins.1", outputs, width);
             }
         }
     }
@@ -62,32 +62,57 @@ impl Decoder {
     ///
     /// O(pairs · width); for [`Decoder::Mlp`] and O(rows · width²).
     pub fn scores(self, embeddings: &[f32], width: usize, pairs: &[[u32; 2]], parameters: &[f32]) -> Vec<f32> {
-        self.forward(embeddings, width, pairs, parameters).scores
+        self.outputs((embeddings, width, 1), pairs, parameters)
     }
 
-    /// The scores, and what backward needs.
-    pub(crate) fn forward(self, z: &[f32], width: usize, pairs: &[[u32; 2]], parameters: &[f32]) -> Forward {
-        let scorer = self.scorer(z, width, parameters);
-        let scores = pairs.par_iter().with_min_len(TASK).map(|&pair| scorer.score(pair)).collect();
-        Forward { scores, parts: scorer.parts }
+    /// The outputs `[pairs, outputs]` of pairs of rows of `embeddings` `[rows, width]`, given as `(embeddings, width, outputs)`.
+    ///
+    /// # Panics
+    ///
+    /// As [`Decoder::scores`]; where there are several outputs and it is not [`Decoder::Mlp`].
+    ///
+    /// # Complexity
+    ///
+    /// O(pairs · width · outputs); for [`Decoder::Mlp`] and O(rows · width²).
+    pub fn outputs(self, embeddings: (&[f32], usize, usize), pairs: &[[u32; 2]], parameters: &[f32]) -> Vec<f32> {
+        self.forward(embeddings, pairs, parameters).outputs
     }
 
-    /// The scores of any pairs of rows of `embeddings` `[rows, width]`.
-    pub(crate) fn scorer<'a>(self, embeddings: &'a [f32], width: usize, parameters: &'a [f32]) -> Scorer<'a> {
-        assert_eq!(parameters.len(), self.num_elements(width), "elements of the decoder's parameters");
+    /// The outputs, and what backward needs.
+    pub(crate) fn forward(
+        self,
+        (z, width, outputs): (&[f32], usize, usize),
+        pairs: &[[u32; 2]],
+        parameters: &[f32],
+    ) -> Forward {
+        let scorer = self.scorer((z, width, outputs), parameters);
+        let mut all = vec![0.0; pairs.len() * outputs];
+        let rows = all.par_chunks_exact_mut(outputs).zip(pairs).with_min_len(TASK);
+        rows.for_each(|(out, &pair)| scorer.outputs_of(pair, out));
+        Forward { outputs: all, parts: scorer.parts }
+    }
+
+    /// The outputs of any pairs of rows of `embeddings` `[rows, width]`.
+    pub(crate) fn scorer<'a>(
+        self,
+        (embeddings, width, outputs): (&'a [f32], usize, usize),
+        parameters: &'a [f32],
+    ) -> Scorer<'a> {
+        assert!(outputs == 1 || self == Decoder::Mlp, "{self} of {outputs} outputs");
+        assert_eq!(parameters.len(), self.num_elements(width, outputs), "elements of the decoder's parameters");
         let parts = match self {
             Decoder::Dot | Decoder::DistMult => [Vec::new(), Vec::new()],
             // The first layer is linear in each end: its parts are computed once per node, not once per pair.
-            Decoder::Mlp => [0, 1].map(|end| Mlp::of(parameters, width).part(embeddings, end)),
+            Decoder::Mlp => [0, 1].map(|end| Mlp::of(parameters, width, outputs).part(embeddings, end)),
         };
-        Scorer { decoder: self, embeddings, width, parameters, parts }
+        Scorer { decoder: self, embeddings, width, outputs, parameters, parts }
     }
 
     /// Writes the gradient by the embeddings to `out`, and adds that by the parameters to `sums`; `slopes` are the derivatives of the
-    /// loss by the scores.
+    /// loss by the outputs.
     pub(crate) fn backward(
         self,
-        (z, width): (&[f32], usize),
+        (z, width, outputs): (&[f32], usize, usize),
         (pairs, slopes): (&[[u32; 2]], &[f32]),
         (parameters, forward): (&[f32], &Forward),
         out: &mut [f32],
@@ -115,7 +140,9 @@ impl Decoder {
                     }
                 }
             }
-            Decoder::Mlp => Mlp::of(parameters, width).backward(z, (pairs, slopes), (&ends, forward), out, sums),
+            Decoder::Mlp => {
+                Mlp::of(parameters, width, outputs).backward(z, (pairs, slopes), (&ends, forward), out, sums)
+            }
         }
     }
 }
@@ -126,28 +153,41 @@ pub(crate) struct Scorer<'a> {
     decoder: Decoder,
     embeddings: &'a [f32],
     width: usize,
+    outputs: usize,
     parameters: &'a [f32],
     /// Of [`Decoder::Mlp`], the part of each end in the hidden layer.
     parts: [Vec<f32>; 2],
 }
 
 impl Scorer<'_> {
-    /// The score of a source's row with a destination's.
-    pub(crate) fn score(&self, [source, destination]: [u32; 2]) -> f32 {
+    /// The score of a source's row with a destination's, of a decoder with one output.
+    pub(crate) fn score(&self, pair: [u32; 2]) -> f32 {
+        let mut score = [0.0];
+        self.outputs_of(pair, &mut score);
+        score[0]
+    }
+
+    /// Writes the outputs of a source's row with a destination's.
+    fn outputs_of(&self, [source, destination]: [u32; 2], out: &mut [f32]) {
         let row = |v: u32| v as usize * self.width..(v as usize + 1) * self.width;
         let (a, b) = (row(source), row(destination));
         match self.decoder {
-            Decoder::Dot => dot(&self.embeddings[a], &self.embeddings[b]),
-            Decoder::DistMult => dot3(&self.embeddings[a], &self.embeddings[b], self.parameters),
-            Decoder::Mlp => Mlp::of(self.parameters, self.width).score(&self.parts[0][a], &self.parts[1][b]),
+            Decoder::Dot => out[0] = dot(&self.embeddings[a], &self.embeddings[b]),
+            Decoder::DistMult => out[0] = dot3(&self.embeddings[a], &self.embeddings[b], self.parameters),
+            Decoder::Mlp => {
+                let mlp = Mlp::of(self.parameters, self.width, self.outputs);
+                for (i, out) in out.iter_mut().enumerate() {
+                    *out = mlp.output(&self.parts[0][a.clone()], &self.parts[1][b.clone()], i);
+                }
+            }
         }
     }
 }
 
-/// The scores of pairs, and of [`Decoder::Mlp`] the part of each end in the hidden layer.
+/// The outputs of pairs, and of [`Decoder::Mlp`] the part of each end in the hidden layer.
 #[derive(Debug)]
 pub(crate) struct Forward {
-    pub(crate) scores: Vec<f32>,
+    pub(crate) outputs: Vec<f32>,
     parts: [Vec<f32>; 2],
 }
 
@@ -194,16 +234,22 @@ struct Mlp<'a> {
     width: usize,
     weight: &'a [f32],
     bias: &'a [f32],
+    /// `[outputs, width]`.
     last: &'a [f32],
-    last_bias: f32,
+    last_bias: &'a [f32],
 }
 
 impl<'a> Mlp<'a> {
-    fn of(parameters: &'a [f32], width: usize) -> Self {
+    fn of(parameters: &'a [f32], width: usize, outputs: usize) -> Self {
         let (weight, rest) = parameters.split_at(2 * width * width);
         let (bias, rest) = rest.split_at(width);
-        let (last, last_bias) = rest.split_at(width);
-        Self { width, weight, bias, last, last_bias: last_bias[0] }
+        let (last, last_bias) = rest.split_at(outputs * width);
+        Self { width, weight, bias, last, last_bias }
+    }
+
+    /// The weights of an output.
+    fn last(&self, output: usize) -> &'a [f32] {
+        &self.last[output * self.width..][..self.width]
     }
 
     /// The part of one end of each pair in the hidden layer, of every node: embeddings times that half of the weight, transposed.
@@ -222,9 +268,10 @@ impl<'a> Mlp<'a> {
         if x <= 0.0 { 0.0 } else { x }
     }
 
-    fn score(&self, source: &[f32], destination: &[f32]) -> f32 {
-        let terms = (0..self.width).map(|k| self.last[k] * self.hidden(source[k], destination[k], k));
-        terms.sum::<f32>() + self.last_bias
+    fn output(&self, source: &[f32], destination: &[f32], output: usize) -> f32 {
+        let last = self.last(output);
+        let terms = (0..self.width).map(|k| last[k] * self.hidden(source[k], destination[k], k));
+        terms.sum::<f32>() + self.last_bias[output]
     }
 
     fn backward(
@@ -235,17 +282,19 @@ impl<'a> Mlp<'a> {
         out: &mut [f32],
         sums: &mut [f32],
     ) {
-        let (d, rows) = (self.width, z.len() / self.width);
+        let (d, rows, outputs) = (self.width, z.len() / self.width, self.last_bias.len());
+        let slopes_of = |pair: usize| &slopes[pair * outputs..(pair + 1) * outputs];
         let part = |end: usize, v: u32| &forward.parts[end][v as usize * d..(v as usize + 1) * d];
         // Gradient by the part of each end in the hidden layer, of every node.
         let by_part = [0, 1].map(|side| {
             let mut by_part = vec![0.0; z.len()];
             by_part.par_chunks_mut(d).enumerate().with_min_len(16).for_each(|(v, out)| {
                 for end in ends.of_node(v).iter().filter(|end| end.side() == side) {
-                    let ([a, b], slope) = (pairs[end.pair()], slopes[end.pair()]);
+                    let ([a, b], slopes) = (pairs[end.pair()], slopes_of(end.pair()));
                     for (k, out) in out.iter_mut().enumerate() {
-                        let active = self.hidden(part(0, a)[k], part(1, b)[k], k) > 0.0;
-                        *out += if active { slope * self.last[k] } else { 0.0 };
+                        if self.hidden(part(0, a)[k], part(1, b)[k], k) > 0.0 {
+                            *out += slopes.iter().enumerate().map(|(i, slope)| slope * self.last(i)[k]).sum::<f32>();
+                        }
                     }
                 }
             });
@@ -261,15 +310,17 @@ impl<'a> Mlp<'a> {
         });
         let (weight, rest) = sums.split_at_mut(2 * d * d);
         let (bias, rest) = rest.split_at_mut(d);
-        let (last, last_bias) = rest.split_at_mut(d);
+        let (last, last_bias) = rest.split_at_mut(outputs * d);
         for (end, by_part) in by_part.iter().enumerate() {
             multiply((d, rows, d), (by_part, [1, d]), (z, [d, 1]), (&mut weight[end * d..], 2 * d));
         }
         by_part[0].chunks_exact(d).for_each(|row| bias.iter_mut().zip(row).for_each(|(bias, x)| *bias += x));
-        for (&[a, b], &slope) in pairs.iter().zip(slopes) {
+        for (pair, &[a, b]) in pairs.iter().enumerate() {
             let (source, destination) = (part(0, a), part(1, b));
-            last.iter_mut().enumerate().for_each(|(k, l)| *l += slope * self.hidden(source[k], destination[k], k));
-            last_bias[0] += slope;
+            for ((last, bias), &slope) in last.chunks_exact_mut(d).zip(&mut *last_bias).zip(slopes_of(pair)) {
+                last.iter_mut().enumerate().for_each(|(k, l)| *l += slope * self.hidden(source[k], destination[k], k));
+                *bias += slope;
+            }
         }
     }
 }

@@ -169,7 +169,11 @@ pub struct ModelSpec {
     /// What it learns to predict. Default the class of a node.
     #[serde(default, skip_serializing_if = "is_default")]
     pub task: Task,
-    /// How embeddings score a pair of nodes (task link only). Default their dot product.
+    /// Width of the decoder's output where edges are learned: the number of their classes, labels or values. 0 where nodes are, and of
+    /// links. Default 0.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub edge_outputs: usize,
+    /// How the embeddings of two nodes make the score or the outputs of their pair (links and edges only). Default their dot product.
     #[serde(default, skip_serializing_if = "is_default")]
     pub decoder: Decoder,
     /// The loss that it is trained and scored by, one of [`Task::losses`] or of another crate. Default cross-entropy.
@@ -237,6 +241,7 @@ impl ModelSpec {
             train_eps: false,
             self_loops: default_self_loops(),
             task: Task::default(),
+            edge_outputs: 0,
             decoder: Decoder::default(),
             loss: LossKind::default(),
             settings: Map::new(),
@@ -247,6 +252,22 @@ impl ModelSpec {
     /// Whether it reads edges, not only the nodes' own features.
     pub fn reads_graph(&self) -> bool {
         self.kind != ModelKind::Mlp
+    }
+
+    /// Whether it learns classes, labels or values of edges.
+    pub fn learns_edges(&self) -> bool {
+        self.edge_outputs > 0
+    }
+
+    /// Whether its examples are pairs of nodes, links or edges, which a decoder makes predictions of.
+    pub fn learns_pairs(&self) -> bool {
+        self.task == Task::Link || self.learns_edges()
+    }
+
+    /// Width of the outputs that are compared with targets: those of the decoder where edges are learned. Of links it is that of the
+    /// embeddings.
+    pub fn target_width(&self) -> usize {
+        if self.learns_edges() { self.edge_outputs } else { self.num_classes }
     }
 
     /// Whether training drops anything, and so reads the ids of a mini-batch's input nodes.
@@ -315,16 +336,42 @@ impl ModelSpec {
             let fitting = fitting.collect::<Vec<_>>().join(", ");
             return wrong("loss", format!("{loss} is no loss of the task {task}; use one of {fitting}"));
         }
-        if self.decoder != Decoder::Dot && self.task != Task::Link {
-            return wrong("decoder", format!("the task {} scores no pairs; leave it out, or use link", self.task));
+        if self.decoder != Decoder::Dot && !self.learns_pairs() {
+            let cure = "leave it out, or learn links or edges";
+            return wrong("decoder", format!("the task {} scores no pairs; {cure}", self.task));
+        }
+        if self.learns_edges() {
+            self.check_edges().or_else(|(field, what)| wrong(field, what))?;
         }
         self.settings().check("model.settings")?;
         self.loss_settings().check("model.loss_settings")?;
         if let ModelKind::Submitted(model) = self.kind {
             (model.check)(self.settings()).or_else(|what| wrong("settings", what))?;
         }
-        let classes = if self.task == Task::Classify { self.num_classes } else { 0 };
+        let classes = if self.task == Task::Classify { self.target_width() } else { 0 };
         self.loss.check(self.loss_settings(), classes).or_else(|what| wrong("loss_settings", what))
+    }
+
+    /// Refuses what does not hold for edges: the field, and why.
+    fn check_edges(&self) -> std::result::Result<(), (&'static str, String)> {
+        let (task, outputs) = (self.task, self.edge_outputs);
+        if task == Task::Link {
+            return Err(("edge_outputs", format!("it is {outputs}, and links have none; leave it out")));
+        }
+        if outputs > MAX_WIDTH {
+            return Err(("edge_outputs", format!("it is {outputs}; give at most {MAX_WIDTH}")));
+        }
+        if self.decoder != Decoder::Mlp && outputs > 1 {
+            let what = format!("{} gives one output, and the task has {outputs}; use mlp", self.decoder);
+            return Err(("decoder", what));
+        }
+        if self.kind == ModelKind::Custom {
+            return Err(("edge_outputs", "a custom model learns nodes or links; leave it out".to_string()));
+        }
+        if let LossKind::Submitted(loss) = self.loss {
+            return Err(("loss", format!("{} of another crate is of nodes; use one of MorphGL's", loss.name)));
+        }
+        Ok(())
     }
 
     /// The settings of a model of another crate, or of a custom one; there are none of others.
@@ -349,7 +396,7 @@ impl ModelSpec {
     /// The weight of each class in the loss of a valid spec; empty where all are 1.
     pub fn class_weights(&self) -> Vec<f32> {
         match self.loss {
-            LossKind::CrossEntropy => class_weights(self.loss_settings(), self.num_classes).unwrap_or_default(),
+            LossKind::CrossEntropy => class_weights(self.loss_settings(), self.target_width()).unwrap_or_default(),
             _ => Vec::new(),
         }
     }

@@ -1,11 +1,11 @@
 //! The loss of a mini-batch and its gradient by the model's output, for training operators on the host.
 
-use morphgl_registry::{Result, Score, Targets};
+use morphgl_registry::{BatchPairs, Result, Score, Targets};
 use rayon::prelude::*;
 
 use crate::logistic::binary;
 use crate::pair_loss::PairLoss;
-use crate::{LossKind, ModelSpec};
+use crate::{Decoder, LossKind, ModelSpec};
 
 /// Seeds that a task computes.
 const TASK: usize = 64;
@@ -13,8 +13,11 @@ const TASK: usize = 64;
 /// The loss that a model is trained by, with its settings. Results are the same on any number of threads.
 #[derive(Debug, Clone)]
 pub struct Objective {
+    /// Outputs per seed, or of the decoder per pair.
     width: usize,
     loss: Loss,
+    /// What makes outputs of pairs of the embeddings of their ends, and the width of these; `None` where nodes are learned, and of links.
+    decoder: Option<(Decoder, usize)>,
 }
 
 #[derive(Debug, Clone)]
@@ -66,7 +69,8 @@ impl Objective {
             LossKind::Bpr | LossKind::Margin => unreachable!("the spec was validated: losses of pairs"),
             LossKind::Submitted(_) => Loss::Submitted,
         };
-        Ok(Self { width: spec.num_classes, loss })
+        let decoder = spec.learns_edges().then_some((spec.decoder, spec.num_classes));
+        Ok(Self { width: spec.target_width(), loss, decoder })
     }
 
     /// Whether it is cross-entropy without weights and smoothing, of which operators have faster code of their own.
@@ -79,8 +83,8 @@ impl Objective {
         matches!(self.loss, Loss::Submitted)
     }
 
-    /// The score of outputs `[seeds, width]`. `decoder` are the elements of the decoder's parameters, none without one. A seed counts
-    /// that has a class or a known value; of pairs, each pair counts, or with a ranking loss each positive. Correct are seeds whose
+    /// The score of outputs `[seeds, width]`. `decoder` are the elements of the decoder's parameters, none without one. A seed, or a pair
+    /// of an edge, counts that has a class or a known value; of links, each pair counts, or with a ranking loss each positive. Correct are seeds whose
     /// class or all of whose labels are predicted, and pairs on their side of 0, or positives above all their negatives.
     ///
     /// # Panics
@@ -89,6 +93,11 @@ impl Objective {
     pub fn score(&self, outputs: &[f32], targets: Targets<'_>, decoder: &[f32]) -> Score {
         match (&self.loss, targets) {
             (Loss::Pairs(loss), Targets::Pairs(pairs)) => loss.score(outputs, pairs, decoder),
+            _ if let Some((pairs, of_pairs)) = of_edges(targets) => {
+                let (kind, width) = self.decoder.expect("a loss of edges");
+                let outputs = kind.outputs((outputs, width, self.width), &pairs.ends, decoder);
+                self.score(&outputs, of_pairs, &[])
+            }
             _ if self.is_plain()
                 && let Targets::Classes(labels) = targets =>
             {
@@ -119,6 +128,23 @@ impl Objective {
         if let (Loss::Pairs(loss), Targets::Pairs(pairs)) = (&self.loss, targets) {
             return loss.gradient(outputs, pairs, decoder, gradient, decoder_gradient);
         }
+        if let Some((pairs, of_pairs)) = of_edges(targets) {
+            let (kind, width) = self.decoder.expect("a loss of edges");
+            let input = (outputs, width, self.width);
+            let forward = kind.forward(input, &pairs.ends, decoder);
+            let mut slopes = vec![0.0; forward.outputs.len()];
+            let score = self.gradient_by_outputs(&forward.outputs, of_pairs, &mut slopes);
+            // An operator refuses such a loss; its decoder keeps the gradients that it has.
+            if score.loss_sum.is_finite() {
+                kind.backward(input, (&pairs.ends, &slopes), (decoder, &forward), gradient, decoder_gradient);
+            }
+            return score;
+        }
+        self.gradient_by_outputs(outputs, targets, gradient)
+    }
+
+    /// The score of outputs, and their gradient.
+    fn gradient_by_outputs(&self, outputs: &[f32], targets: Targets<'_>, gradient: &mut [f32]) -> Score {
         let chunk = TASK * self.width.max(1);
         let tasks = outputs.par_chunks(chunk).zip(gradient.par_chunks_mut(chunk)).enumerate();
         let scores = tasks.map(|(task, (outputs, out))| self.rows(TASK * task, outputs, targets, Some(out)));
@@ -133,7 +159,7 @@ impl Objective {
             let target = match targets {
                 Targets::Classes(labels) => Target::Class(labels[seed]),
                 Targets::Values(values) => Target::Values(&values[seed * width..(seed + 1) * width]),
-                Targets::Pairs(_) => panic!("a loss of nodes is given pairs"),
+                _ => panic!("a loss of nodes is given pairs"),
             };
             let out = gradient.as_deref_mut().map(|gradient| &mut gradient[i * width..(i + 1) * width]);
             score += self.row(row, target, out);
@@ -168,6 +194,15 @@ impl Objective {
             }),
             (loss, target) => panic!("{loss:?} of {target:?}"),
         }
+    }
+}
+
+/// The pairs of targets of edges, and the targets as those of rows; `None` of others.
+fn of_edges<'a>(targets: Targets<'a>) -> Option<(&'a BatchPairs, Targets<'a>)> {
+    match targets {
+        Targets::PairClasses(pairs, labels) => Some((pairs, Targets::Classes(labels))),
+        Targets::PairValues(pairs, values) => Some((pairs, Targets::Values(values))),
+        _ => None,
     }
 }
 

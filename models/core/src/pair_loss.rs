@@ -47,9 +47,9 @@ impl PairLoss {
         gradient: &mut [f32],
         decoder_gradient: &mut [f32],
     ) -> Score {
-        let input = (embeddings, self.width);
-        let forward = self.decoder.forward(embeddings, self.width, &pairs.ends, decoder);
-        let (score, slopes) = self.slopes(&forward.scores, pairs);
+        let input = (embeddings, self.width, 1);
+        let forward = self.decoder.forward(input, &pairs.ends, decoder);
+        let (score, slopes) = self.slopes(&forward.outputs, pairs);
         // An operator refuses such a loss; its decoder keeps the gradients that it has.
         if !score.loss_sum.is_finite() {
             return score;

@@ -3,7 +3,7 @@
 use morphgl_registry::{Error, NamedTensor, Result};
 
 use crate::random::uniforms;
-use crate::{Attention, Init, LayerShape, ModelKind, ModelSpec, Normalization, ParameterList, ParameterSpec, Task};
+use crate::{Attention, Init, LayerShape, ModelKind, ModelSpec, Normalization, ParameterList, ParameterSpec};
 
 const ZEROS: Init = Init::Constant(0.0);
 const ONES: Init = Init::Constant(1.0);
@@ -43,9 +43,9 @@ impl ModelSpec {
                 list.statistic("running_var", &width, ONES);
             }
         }
-        if self.task == Task::Link {
+        if self.learns_pairs() {
             (list.layer, list.prefix) = (self.layers, "decoder".to_string());
-            self.decoder.parameters(self.num_classes, &mut list);
+            self.decoder.parameters(self.num_classes, self.edge_outputs.max(1), &mut list);
         }
         list.specs
     }

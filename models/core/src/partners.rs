@@ -42,7 +42,7 @@ impl Decoder {
         known: Option<&KnownPairs>,
     ) -> Vec<Vec<Partner>> {
         let num_nodes = (embeddings.len() / width.max(1)) as u32;
-        let scorer = self.scorer(embeddings, width, parameters);
+        let scorer = self.scorer((embeddings, width, 1), parameters);
         let of_sources = |sources: &[u32]| {
             let mut best = vec![Best { k, partners: Vec::new() }; sources.len()];
             for first in (0..num_nodes).step_by(NODES) {
@@ -80,7 +80,7 @@ impl Decoder {
             }
             Decoder::Mlp => {
                 let num_nodes = (embeddings.len() / width.max(1)) as u32;
-                let scorer = self.scorer(embeddings, width, parameters);
+                let scorer = self.scorer((embeddings, width, 1), parameters);
                 let known = |source| known.map_or(&[][..], |known| known.targets(source));
                 pairs.par_iter().map(|&pair| rank(&scorer, num_nodes, pair, known(pair[0]))).collect()
             }

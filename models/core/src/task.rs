@@ -8,17 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::submission::unknown;
 
-/// What a model learns to predict. [`ModelSpec::num_classes`](crate::ModelSpec::num_classes) is the width of its output: that many
-/// classes, labels, values, or elements of an embedding.
+/// What a model learns to predict of nodes, or of edges where [`ModelSpec::edge_outputs`](crate::ModelSpec::edge_outputs) says so.
+/// [`ModelSpec::num_classes`](crate::ModelSpec::num_classes) is the width of its output: that many classes, labels or values, or elements
+/// of an embedding of links and edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Task {
-    /// The class of a node, one of several, by the softmax of its logits.
+    /// The class of a node or edge, one of several, by the softmax of its logits.
     #[default]
     Classify,
-    /// Which of several labels a node has, each by the sigmoid of its logit; with one label, binary classification.
+    /// Which of several labels a node or edge has, each by the sigmoid of its logit; with one label, binary classification.
     Multilabel,
-    /// One or several real values of a node.
+    /// One or several real values of a node or edge.
     Regress,
     /// Whether two nodes have an edge, by a [`Decoder`](crate::Decoder) of their embeddings.
     Link,

@@ -38,6 +38,14 @@ fn of_pairs(width: usize) -> Vec<ModelSpec> {
         .collect()
 }
 
+/// Losses of edges with so many outputs, of embeddings of width 3, by every decoder that has them.
+fn of_edges(outputs: usize) -> Vec<ModelSpec> {
+    let decoders =
+        [Decoder::Dot, Decoder::DistMult, Decoder::Mlp].into_iter().filter(|&d| outputs == 1 || d == Decoder::Mlp);
+    let of = |spec: ModelSpec, decoder| ModelSpec { edge_outputs: outputs, num_classes: 3, decoder, ..spec };
+    decoders.flat_map(|decoder| of_nodes(outputs).into_iter().map(move |spec| of(spec, decoder))).collect()
+}
+
 fn values() -> impl Strategy<Value = Vec<f32>> {
     prop::collection::vec(-2.0f32..2.0, 400)
 }
@@ -94,7 +102,7 @@ proptest! {
         let pairs = BatchPairs { num_positives: count, ends };
         for spec in of_pairs(width) {
             let objective = objective(&spec);
-            let decoder = &values[200..200 + spec.decoder.num_elements(width)];
+            let decoder = &values[200..200 + spec.decoder.num_elements(width, 1)];
             let (mut gradient, mut of_decoder) = (vec![f32::NAN; outputs.len()], vec![1.0; decoder.len()]);
             let targets = Targets::Pairs(&pairs);
             let score = objective.gradient(outputs, targets, decoder, &mut gradient, &mut of_decoder);
@@ -108,20 +116,59 @@ proptest! {
     }
 
     #[test]
+    fn gradients_of_edges_are_differences(values in values(), count in 1usize..6, outputs in 1usize..4) {
+        let (nodes, width) = (5, 3);
+        let embeddings = &values[..nodes * width];
+        let end = |i: usize| (values[100 + i].abs() * 1000.0) as u32 % nodes as u32;
+        let pairs = BatchPairs { num_positives: count, ends: (0..count).map(|i| [end(2 * i), end(2 * i + 1)]).collect() };
+        let labels: Vec<i32> = (0..count).map(|i| (values[150 + i].abs() * 100.0) as i32 % (outputs as i32 + 1) - 1).collect();
+        for spec in of_edges(outputs) {
+            let bits = spec.task == Task::Multilabel;
+            let of_pairs: Vec<f32> = values[160..160 + count * outputs]
+                .iter()
+                .map(|&y| if y > 1.5 { f32::NAN } else if bits { f32::from(u8::from(y > 0.0)) } else { y })
+                .collect();
+            let (targets, of_rows) = match spec.task {
+                Task::Classify => (Targets::PairClasses(&pairs, &labels), Targets::Classes(&labels)),
+                _ => (Targets::PairValues(&pairs, &of_pairs), Targets::Values(&of_pairs)),
+            };
+            let objective = objective(&spec);
+            let decoder = &values[200..200 + spec.decoder.num_elements(width, outputs)];
+            let (mut gradient, mut of_decoder) = (vec![f32::NAN; embeddings.len()], vec![1.0; decoder.len()]);
+            let score = objective.gradient(embeddings, targets, decoder, &mut gradient, &mut of_decoder);
+            let again = objective.score(embeddings, targets, decoder);
+            prop_assert_eq!((again.correct, again.count), (score.correct, score.count));
+            prop_assert!((again.loss_sum - score.loss_sum).abs() < 1e-9);
+            // The loss is that of nodes whose outputs are the decoder's.
+            let rows = spec.decoder.outputs((embeddings, width, outputs), &pairs.ends, decoder);
+            let of_nodes = ModelSpec { edge_outputs: 0, num_classes: outputs, decoder: Decoder::Dot, ..spec.clone() };
+            prop_assert_eq!(again, Objective::new(&of_nodes).expect("a valid loss").score(&rows, of_rows, &[]));
+            of_decoder.iter_mut().for_each(|sum| *sum -= 1.0);
+            let what = format!("edges, {} {} {}", spec.task, spec.loss, spec.decoder);
+            let loss = |embeddings: &[f32], decoder: &[f32]| objective.score(embeddings, targets, decoder).loss_sum;
+            same_as_differences(&what, embeddings, &gradient, &|moved| loss(moved, decoder));
+            same_as_differences(&what, decoder, &of_decoder, &|moved| loss(embeddings, moved));
+        }
+    }
+
+    #[test]
     fn threads_change_no_bit(values in values(), count in 1usize..80) {
         let (nodes, width) = (50, 4);
         let end = |i: usize| (i * 7919 % nodes) as u32;
         let ends = (0..2 * count).map(|i| [end(2 * i), end(2 * i + 1)]).collect();
         let pairs = BatchPairs { num_positives: count, ends };
-        for spec in of_pairs(width).into_iter().chain(of_nodes(width)) {
+        let of_pairs_values: Vec<f32> = values.iter().copied().cycle().take(2 * pairs.ends.len()).collect();
+        let of_edges = of_edges(2).into_iter().map(|spec| ModelSpec { num_classes: width, ..spec });
+        for spec in of_pairs(width).into_iter().chain(of_nodes(width)).chain(of_edges) {
             let targets = match spec.task {
                 Task::Classify => continue,
+                _ if spec.learns_edges() => Targets::PairValues(&pairs, &of_pairs_values),
                 Task::Link => Targets::Pairs(&pairs),
                 _ => Targets::Values(&values[200..]),
             };
             let on = |threads: usize| {
                 let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-                let decoder = &values[200..200 + spec.decoder.num_elements(width)];
+                let decoder = &values[200..200 + spec.decoder.num_elements(width, spec.edge_outputs.max(1))];
                 let (mut gradient, mut of_decoder) = (vec![0.0; nodes * width], vec![0.0; decoder.len()]);
                 let outputs = &values[..nodes * width];
                 let objective = objective(&spec);
@@ -203,7 +250,7 @@ fn an_embedding_that_is_nan_makes_every_loss_of_pairs_nan() {
     let width = 2;
     let pairs = BatchPairs { num_positives: 1, ends: vec![[0, 1], [0, 2]] };
     for spec in of_pairs(width) {
-        let decoder = vec![0.5; spec.decoder.num_elements(width)];
+        let decoder = vec![0.5; spec.decoder.num_elements(width, 1)];
         for node in 0..3 {
             let mut outputs = [0.5f32; 6];
             outputs[node * width] = f32::NAN;
@@ -225,6 +272,13 @@ fn wrong_losses_are_refused_by_name() {
         ModelSpec { decoder: Decoder::Mlp, ..spec(Task::Classify, LossKind::CrossEntropy, 3, json!({})) },
         "decoder",
     );
+    let edges =
+        |task: Task, decoder| ModelSpec { edge_outputs: 3, decoder, ..spec(task, task.losses()[0], 8, json!({})) };
+    edges(Task::Classify, Decoder::Mlp).validate().expect("classes of edges");
+    refused(edges(Task::Classify, Decoder::Dot), "dot gives one output, and the task has 3; use mlp");
+    refused(edges(Task::Link, Decoder::Mlp), "edge_outputs");
+    let weighted = json!({"class_weights": "1,2"}).as_object().expect("settings").clone();
+    refused(ModelSpec { loss_settings: weighted, ..edges(Task::Classify, Decoder::Mlp) }, "2 numbers for 3 classes");
     let entropy = |settings| spec(Task::Classify, LossKind::CrossEntropy, 3, settings);
     refused(entropy(json!({"label_smoothing": 1})), "from 0 to below 1");
     refused(entropy(json!({"class_weights": "1,2"})), "2 numbers for 3 classes");

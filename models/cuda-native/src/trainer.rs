@@ -87,6 +87,11 @@ impl CudaNative {
         let spec = TrainingSpec::from_json(&context.spec)?;
         refuse_submitted(&spec.model)?;
         check_model(context, &spec)?;
+        if spec.model.learns_edges() {
+            let what =
+                "it trains on nodes and links, not on labels of edges; train on the CPU, or leave --training out";
+            return Err(Error::setting(KEY, what));
+        }
         let gpu = Gpu::new(&Device::open(&context.place, &KEY)?, Options::parse(&context.options)?.precision())?;
         let draw_keys = context.dataset.topology.draw_keys().filter(|_| spec.model.has_dropout());
         let draw_keys = draw_keys.map(|keys| Buffer::of(&gpu.stream, keys)).transpose()?;

@@ -13,6 +13,7 @@ fn conformance() {
         return;
     }
     check(&Subject {
+        learns_edges: false,
         place: &place(),
         transfer: &transfer,
         sanitized: option_env!("MORPHGL_SANITIZE").is_some(),

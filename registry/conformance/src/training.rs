@@ -47,6 +47,8 @@ pub struct Subject<'a> {
     /// Whether it trains all tasks by all losses of `morphgl-model-core` with their settings; otherwise it refuses all but the
     /// cross-entropy of classes, by its name.
     pub all_losses: bool,
+    /// Whether it learns classes, labels and values of edges, too; otherwise it refuses them by name.
+    pub learns_edges: bool,
     /// Models and losses that other crates submitted, in the place of the suite's models: fields of the spec, such as
     /// `{"kind": "gated", "loss": "focal"}`. Empty for the suite's.
     pub submitted: &'a [Value],
@@ -73,6 +75,7 @@ impl<'a> Subject<'a> {
             takes_given_rows: description.takes_given_rows,
             own_model: description.own_model,
             all_losses: description.takes_pairs,
+            learns_edges: description.takes_pairs,
             submitted: &[],
             options: description.options,
             sanitized: false,
@@ -103,6 +106,10 @@ pub fn check(subject: &Subject<'_>) {
             true => {
                 losses::of_nodes_conform(&run);
                 losses::of_pairs_conform(&run);
+                match subject.learns_edges {
+                    true => losses::of_edges_conform(&run),
+                    false => losses::edges_are_refused(&run),
+                }
             }
             false => losses::other_losses_are_refused(&run),
         }

@@ -55,6 +55,8 @@ fn spoil(fault: u8, batch: &mut HostBatch, recycled: Option<MiniBatch>) {
             pairs.ends[last][0] = first[1];
         }),
         19 => batch.pairs = None,
+        // A pair's label is that of another.
+        21 if batch.pairs.is_some() && !batch.labels.is_empty() => batch.labels.rotate_left(1),
         8 => batch.blocks.iter_mut().for_each(|b| b.weights.iter_mut().flatten().for_each(|w| *w += 1.0)),
         _ => {}
     }
@@ -166,6 +168,7 @@ fn every_fault_is_found() {
     refused::<20>(sampler::<20>().taking_pairs(), "which it is trained on");
     refused::<17>(sampler::<17>().taking_pairs(), "positives of mini-batch");
     refused::<18>(sampler::<18>().taking_pairs(), "a negative has the source of its positive");
+    refused::<21>(sampler::<21>().taking_pairs(), "labels of the pairs of");
     refused::<19>(sampler::<19>().taking_pairs(), "a mini-batch of pairs has pairs");
 }
 

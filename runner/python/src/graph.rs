@@ -282,7 +282,8 @@ fn edge_splits(edges: &[Option<Bound<'_, PyAny>>; EdgeSplits::ARRAYS.len()]) -> 
     };
     let none = || Vec::new().into();
     let (train, valid, test) = (next()?, next()?.unwrap_or_else(none), next()?.unwrap_or_else(none));
-    Ok(EdgeSplits { train, valid, test, valid_negatives: next()?, test_negatives: next()? })
+    let (valid_negatives, test_negatives) = (next()?, next()?);
+    Ok(EdgeSplits { train, valid, test, valid_negatives, test_negatives, ..EdgeSplits::default() })
 }
 
 /// One more than the highest label; -1 is none.
@@ -352,6 +353,10 @@ fn write(dataset: &Dataset, given: Given, path: PathBuf, replace: bool) -> morph
         if let Some(pairs) = pairs {
             writer.array(name, pairs, Some(2))?;
         }
+    }
+    for (targets, [labels, values]) in dataset.edges.targets.iter().zip(EdgeSplits::TARGET_ARRAYS) {
+        targets.labels.iter().try_for_each(|array| writer.array(labels, array, None))?;
+        targets.values.iter().try_for_each(|matrix| writer.array(values, matrix.values(), Some(matrix.dim())))?;
     }
     provenance.insert("made_by".to_string(), "Graph.save of the Python package".into());
     writer.finish(&dataset.name, dataset.num_classes, provenance)?;

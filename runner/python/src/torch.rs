@@ -282,6 +282,10 @@ impl Training for Torch {
             Targets::Classes(labels) => (copied(labels, vec![rows], Kind::I32), 0),
             Targets::Values(values) => (copied(values, vec![rows, width], Kind::F32), 0),
             Targets::Pairs(pairs) => (copied_pairs(&pairs.ends), pairs.num_positives),
+            Targets::PairClasses(..) | Targets::PairValues(..) => {
+                let what = "a torch module learns nodes or links, not labels of edges; train one of MorphGL's models";
+                return Err(Error::setting("targets", what));
+            }
         };
         let outputs = copied(logits, vec![rows, width], Kind::F32);
         let scored = self.ask(&OF_ALL, "score_outputs", (outputs, targets, num_positives))?;

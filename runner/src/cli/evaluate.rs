@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
     let mut json: Map<String, Value> =
         scores.splits.iter().map(|split| (split.split.to_string(), score(split))).collect();
     let names: Vec<String> = args.score.iter().map(ScoreKind::to_string).collect();
-    let nodes = if scores.task == Task::Link { "pairs" } else { "nodes" };
+    let nodes = if scores.of_pairs { "pairs" } else { "nodes" };
     let accuracy = accurate.then_some("accuracy");
     let columns: Vec<&str> =
         ["split", nodes].into_iter().chain(accuracy).chain(["loss"]).chain(names.iter().map(String::as_str)).collect();

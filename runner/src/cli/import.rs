@@ -28,6 +28,7 @@ use crate::values;
   morphgl import edges trips.csv -o trips --src from_stop --dst to_stop --weight minutes
   morphgl import edges follows.csv.gz -o people --ids strings --nodes people.csv --split 0.6,0.2,0.2
   morphgl import edges follows.txt -o follows --edge-split 0.85,0.05,0.1
+  morphgl import edges ratings.csv -o ratings --src user --dst item --bipartite --symmetrise --edge-target-columns rating --edge-split 0.8,0.1,0.1
   morphgl import mtx graph.mtx -o graph --features x.npy --labels y.npy --train train.txt --valid valid.txt --test test.txt
   morphgl import numpy my-arrays/ -o mine
 
@@ -102,6 +103,12 @@ pub(crate) struct Args {
     /// edges: the column of the weight
     #[arg(long, value_name = "COLUMN", value_parser = values::column)]
     weight: Option<Column>,
+    /// edges: the column of the edge's class, by numbers or names, which `train --on edges` learns; of files of pairs, too
+    #[arg(long, value_name = "COLUMN", value_parser = values::column)]
+    edge_label_column: Option<Column>,
+    /// edges: the columns of values of the edge, or of labels as 0 and 1, which `train --on edges` learns
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', value_parser = values::column)]
+    edge_target_columns: Option<Vec<Column>>,
     /// edges: names of all columns, for a file whose first line has none
     #[arg(long, value_name = "NAME,NAME,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
@@ -171,8 +178,15 @@ enum RowChoice {
 
 impl Args {
     fn columns(&self) -> Columns {
-        let Self { src, dst, weight, columns, .. } = self;
-        Columns { src: src.clone(), dst: dst.clone(), weight: weight.clone(), names: columns.clone() }
+        let Self { src, dst, weight, columns, edge_label_column, edge_target_columns, .. } = self;
+        Columns {
+            src: src.clone(),
+            dst: dst.clone(),
+            weight: weight.clone(),
+            names: columns.clone(),
+            label: edge_label_column.clone(),
+            targets: edge_target_columns.clone().unwrap_or_default(),
+        }
     }
 
     /// Refuses options that the format does not read, instead of ignoring them silently.
@@ -184,6 +198,8 @@ impl Args {
             ("--dst", self.dst.is_some(), &[Format::Edges]),
             ("--weight", self.weight.is_some(), &[Format::Edges]),
             ("--columns", self.columns.is_some(), &[Format::Edges]),
+            ("--edge-label-column", self.edge_label_column.is_some(), &[Format::Edges]),
+            ("--edge-target-columns", self.edge_target_columns.is_some(), &[Format::Edges]),
             ("--ignore-columns", self.ignore_columns, &[Format::Edges]),
             ("--bipartite", self.bipartite.is_some(), &[Format::Edges, Format::Mtx]),
             ("--first-id", self.first_id.is_some_and(|first| first > 0), &[Format::Edges]),

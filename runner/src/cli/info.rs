@@ -145,6 +145,15 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     if pairs.iter().any(Option::is_some) {
         text += &format!("links     {}\n", links(pairs));
     }
+    // Of the training pairs: the others have the same.
+    let [of_labels, of_targets] = EdgeSplits::TARGET_ARRAYS[0].map(|name| meta.arrays.get(name));
+    let target_dim = of_targets.map_or(0, |array| array.shape[1]);
+    if of_labels.is_some() || of_targets.is_some() {
+        let labels = of_labels.map(|_| "a class".to_string());
+        let targets = of_targets.map(|_| format!("{target_dim} targets"));
+        let all: Vec<String> = labels.into_iter().chain(targets).collect();
+        text += &format!("edges     {} of each pair of links, for train --on edges\n", all.join(" and "));
+    }
     let weighted = meta.arrays.contains_key("weights");
     let weights = if weighted { "with edge weights" } else { "no edge weights" };
     let notes = meta.provenance.get("notes").and_then(|notes| notes.as_array());
@@ -170,6 +179,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         "edge_splits": pairs.iter().any(Option::is_some).then(|| json!({
             "train": pairs[0], "valid": pairs[1].unwrap_or(0), "test": pairs[2].unwrap_or(0),
             "valid_negatives": pairs[3], "test_negatives": pairs[4],
+            "labels": of_labels.is_some(), "target_dim": target_dim,
         })),
         "bytes": total,
         "arrays": meta.arrays, "provenance": meta.provenance,

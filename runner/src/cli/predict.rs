@@ -17,7 +17,7 @@ use self::csv::Csv;
 use super::{Invocation, Outcome};
 use crate::RunContext;
 use crate::paths::lossy;
-use crate::session::{Embeddings, InferenceConfig, Predictions, Trained};
+use crate::session::{Embeddings, InferenceConfig, Predicted, Predictions, Trained};
 use crate::usage::Usage;
 
 #[derive(Debug, Parser)]
@@ -29,6 +29,7 @@ use crate::usage::Usage;
   morphgl predict cora.safetensors cora --probabilities -o all.csv  the probability of every class, too
   morphgl predict cora.safetensors cora --embeddings hidden.npy    the rows that the last layer makes classes of
   morphgl predict runs/links --edges pairs.csv                     scores of pairs, by a model of links
+  morphgl predict runs/ratings --edges pairs.csv                   classes or values of edges, by a model of these
   morphgl predict runs/links --top 10 --nodes ids.txt              the ten likeliest new partners of each
   mpirun -n 4 morphgl predict cora.safetensors cora -o all.csv     each rank computes a part of every layer")]
 pub(crate) struct Args {
@@ -37,7 +38,8 @@ pub(crate) struct Args {
     /// Nodes to predict: all, train, valid, test, or a file with one id per line, as the graph's source has them
     #[arg(long, default_value = "all")]
     nodes: PathBuf,
-    /// Pairs to score, by a model of links: a file with two ids per line, source and destination, separated by a comma or a space
+    /// Pairs to score, by a model of links, or whose class, labels or values are predicted, by one of edges: a file with two ids per line,
+    /// source and destination, separated by a comma or a space
     #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
     edges: Option<PathBuf>,
     /// The K likeliest partners of each node, by a model of links: destinations of the highest scores, but the node itself and those
@@ -50,13 +52,13 @@ pub(crate) struct Args {
     /// File to write rows of a layer to, in place of predictions: .npy of f32 `[nodes, width]`, in the nodes' order
     #[arg(long, value_name = "FILE.npy", conflicts_with_all = ["edges", "probabilities", "top", "output"])]
     embeddings: Option<PathBuf>,
-    /// With --embeddings, the layer, from 1 [default: the last but one; of a model of links the last]
+    /// With --embeddings, the layer, from 1 [default: the last but one; of a model of links or edges the last]
     #[arg(long, requires = "embeddings")]
     layer: Option<usize>,
     /// The probability of every class, not of the predicted one alone
-    #[arg(long, conflicts_with = "edges")]
+    #[arg(long)]
     probabilities: bool,
-    /// File to write: .csv (node,class,probability; labels' probabilities and values a column each; source,target,score of pairs) by
+    /// File to write: .csv (node,class,probability; labels' probabilities and values a column each; source,target,score of pairs; source,target,… of edges) by
     /// names, where the model has them; or .npy: class numbers as i32, in the nodes' order; as f32 `[nodes, classes]`
     /// probabilities of classes or labels, or values; `[pairs]` scores
     #[arg(short, long, value_name = "FILE")]
@@ -79,11 +81,14 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
     }
     let context = &RunContext::of_inference(call.process, call.stop.clone(), call.observer(), args.trained.time_limit)?;
     let mut trained = Trained::open(context, args.trained.clone(), call.dataset.clone(), false)?;
-    if let Some(edges) = &args.edges {
+    if let Some(edges) = args.edges.as_ref().filter(|_| !trained.predicts_edges()) {
         return pairs::score(edges, args, &mut trained, context);
     }
     if let Some(k) = args.top {
         return pairs::best(k, args, &mut trained, context);
+    }
+    if let Some(edges) = &args.edges {
+        return written(args, &trained.predict_edges(edges)?, context);
     }
     let nodes = trained.nodes(&args.nodes)?;
     if let Some(path) = &args.embeddings {
@@ -97,21 +102,29 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
         let json = json!({ "nodes": nodes.len(), "layer": layer, "width": width, "output": lossy(path) });
         return Ok(Outcome::new(text, with_ranks(json, &ranks)));
     }
-    let predictions = trained.predict(&nodes)?;
+    written(args, &trained.predict(&nodes)?, context)
+}
+
+/// Prints predictions, or writes them to a file.
+fn written(args: &Args, predictions: &Predictions, context: &RunContext) -> anyhow::Result<Outcome> {
     let ranks = &predictions.ranks;
     if !is_first(ranks, context) {
         return Ok(Outcome::new(String::new(), Value::Null));
     }
     let all = args.probabilities || predictions.task != Task::Classify;
-    let csv = Csv { predictions: &predictions, all, quotes: args.quote_formulas };
+    let csv = Csv { predictions, all, quotes: args.quote_formulas };
     let Some(path) = &args.output else {
-        let Predictions { ids, classes, probabilities, class_names, .. } = &predictions;
+        let Predictions { of, classes, probabilities, class_names, .. } = predictions;
         let mut json = match predictions.task {
-            Task::Classify => json!({
-                "nodes": ids, "classes": classes, "class_names": class_names, "probabilities": probabilities
-            }),
-            task => json!({ "nodes": ids, "task": task, "columns": predictions.columns() }),
+            Task::Classify => {
+                json!({ "classes": classes, "class_names": class_names, "probabilities": probabilities })
+            }
+            task => json!({ "task": task, "columns": predictions.columns() }),
         };
+        match of {
+            Predicted::Nodes(ids) => json["nodes"] = json!(ids),
+            Predicted::Edges(ids) => json["pairs"] = json!(ids),
+        }
         if all {
             json["outputs"] = json!(predictions.outputs.chunks_exact(predictions.width).collect::<Vec<_>>());
         }
@@ -130,8 +143,12 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
         replace_file(path, |out| csv.write(out)).with_context(failed)?;
         csv.remark_formulas(context);
     }
-    let text = format!("{} nodes predicted, written to {}\n", HumanCount(nodes.len() as u64), path.display());
-    Ok(Outcome::new(text, with_ranks(json!({ "nodes": nodes.len(), "output": lossy(path) }), ranks)))
+    let what = if matches!(predictions.of, Predicted::Nodes(_)) { "nodes" } else { "pairs" };
+    let count = predictions.of.len();
+    let text = format!("{} {what} predicted, written to {}\n", HumanCount(count as u64), path.display());
+    let mut json = json!({ "output": lossy(path) });
+    json[what] = json!(count);
+    Ok(Outcome::new(text, with_ranks(json, ranks)))
 }
 
 /// Prints what each MPI rank did; true on the rank that writes the results.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use indicatif::HumanCount;
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{ArrayMeta, Dataset, DatasetPath, Load, Meta, OpenOptions, Schema};
-use morphgl_model_core::Task;
+use morphgl_model_core::{ModelSpec, Task};
 use morphgl_plan::Time;
 use morphgl_platform::excerpt;
 use morphgl_registry::{At, Key, Machine};
@@ -192,10 +192,15 @@ fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {
 /// Maximum bytes of the names of features and classes in a model file, whose header has at most 16 MiB.
 const MAX_NAMES: usize = 4 << 20;
 
-/// Names of the features of an open dataset and of what a model of `task` predicts, and how the features were normalised; empty for
+/// Names of the features of an open dataset and of what a model predicts, and how the features were normalised; empty for
 /// one made in memory.
-pub(crate) fn schema(dataset: &Dataset, task: Task, context: &RunContext) -> Schema {
-    let mut schema = dataset.path.meta().map(Meta::schema).unwrap_or_default();
+pub(crate) fn schema(dataset: &Dataset, model: &ModelSpec, context: &RunContext) -> Schema {
+    let task = model.task;
+    let named = |meta: &Meta| match model.learns_edges() {
+        true => meta.edge_schema(dataset.edges.num_classes()),
+        false => meta.schema(),
+    };
+    let mut schema = dataset.path.meta().map(named).unwrap_or_default();
     schema.classes.take_if(|_| task != Task::Classify);
     schema.targets.take_if(|_| !matches!(task, Task::Multilabel | Task::Regress));
     let bytes: usize = [&schema.classes, &schema.features, &schema.targets]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
-use morphgl_model_core::{ModelSpec, Task, output_width};
+use morphgl_model_core::ModelSpec;
 use morphgl_profile::{MemoryLimit, Progress, RouteProfile, Watch};
 use morphgl_registry::Machine;
 
@@ -16,7 +16,9 @@ use super::options::batch::{MiniBatches, Resolved};
 use super::options::limits::{self, Known};
 use super::options::{ModelOptions, PlanningOptions};
 use crate::budget::Purpose;
+use crate::build::label;
 use crate::sufficient::{PROGRAM, START};
+use crate::task::Examples;
 use crate::usage::Usage;
 use crate::{
     Allowed, Factored, FactoredProfile, GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile,
@@ -81,9 +83,14 @@ impl<'a> Planned<'a> {
     /// Opens the dataset, and returns it with the configuration of the job.
     pub(crate) fn open(self, context: &RunContext) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
         self.options.model.check(self.batch)?;
-        if self.options.model.task.task == Task::Link && self.options.split.allow_staleness > 0 {
-            let why = "layers are split of mini-batches of nodes, not of pairs";
-            return Err(Usage::error(format!("--allow-staleness: {why}; leave it out of --task link")));
+        let examples = self.options.model.task.examples();
+        if examples != Examples::Nodes && self.options.split.allow_staleness > 0 {
+            let (why, option) = ("layers are split of mini-batches of nodes, not of pairs", examples.option());
+            return Err(Usage::error(format!("--allow-staleness: {why}; leave it out of {option}")));
+        }
+        if examples == Examples::Edges && context.ranks().is_some() {
+            let why = "ranks of MPI train on nodes and links, not on labels of edges; leave mpirun out";
+            return Err(Usage::error(format!("{}: {why}", examples.option())));
         }
         let batch = self.batch.resolve(context)?;
         if let Some(memory) = self.options.limits.memory.filter(|&memory| memory < START) {
@@ -98,7 +105,7 @@ impl<'a> Planned<'a> {
                 format!("the dataset is left on disk, and beside the program's {program} nothing is left to read it");
             return Err(self.too_little_to_open(memory, &why, &batch));
         }
-        let dataset = task::dataset_for(self.options.model.task.task, dataset, context)?;
+        let dataset = task::dataset_for(examples, dataset, context)?;
         let config = config(&dataset, &self.options.model, &batch)?;
         let (cache, cache_bytes) =
             self.options.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));
@@ -294,7 +301,7 @@ fn evaluation_bytes(profile: &Profile, config: &JobConfig) -> u64 {
 
 /// The job the options describe on `dataset`.
 pub(crate) fn config(dataset: &Dataset, model: &ModelOptions, batch: &Resolved<'_>) -> anyhow::Result<JobConfig> {
-    let width = output_width(dataset, model.task.task);
+    let width = task::width(dataset, &label(dataset), model.task.task, model.task.examples())?;
     let mut spec = model.spec(dataset.feature_dim(), width, batch.batch());
     task::balance(&mut spec, dataset);
     refuse_larger_than_memory(&spec, Machine::probe().available_bytes)?;

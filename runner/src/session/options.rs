@@ -21,7 +21,7 @@ pub use model::ModelOptions;
 pub use optimizer::OptimizerOptions;
 pub use plan::PlanChoice;
 pub use staleness::StalenessOptions;
-pub use task::{PairOptions, TaskOptions};
+pub use task::{On, PairOptions, TaskOptions};
 
 use super::run_dir::checkpoints::Every;
 use crate::values::{self, Cache};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use morphgl_graph_store::{Dataset, Schema};
-use morphgl_model_core::{LrScheduleKind, Task, steps_of};
+use morphgl_model_core::{LrScheduleKind, steps_of};
 use morphgl_registry::{BatchId, SamplingSpec};
 use serde_json::{Value, json};
 
@@ -26,6 +26,7 @@ use super::run_dir::status::State;
 use super::run_dir::{self, Configured, RunDir};
 use super::{Session, machine, report, trainers};
 use crate::paths::lossy;
+use crate::task::Examples;
 use crate::usage::Usage;
 use crate::{
     Beginning, Evaluation, Event, ExecutorSettings, Job, Plans, Position, Progress, Recorder, RunContext, Simulated,
@@ -234,9 +235,10 @@ fn check(session: &Session, resumed: Option<&Path>) -> Result<()> {
     if training.checkpoint_every.is_some() && training.run.is_none() && resumed.is_none() {
         return Err(Usage::error("--checkpoint-every: checkpoints are kept in a run directory; give --run DIR"));
     }
-    if training.shard.is_some() && session.config.planning.model.task.task == Task::Link {
-        let why = "links are scored by the embeddings of whole neighbourhoods, of which no rank has all features";
-        return Err(Usage::error(format!("--shard: {why}; leave it out of --task link")));
+    let examples = session.config.planning.model.task.examples();
+    if training.shard.is_some() && examples != Examples::Nodes {
+        let why = "pairs are scored by the embeddings of whole neighbourhoods, of which no rank has all features";
+        return Err(Usage::error(format!("--shard: {why}; leave it out of {}", examples.option())));
     }
     training.shard.map_or(Ok(()), |_| ranks::check_shard(&session.context, training.evaluation))?;
     training.run.as_deref().map_or(Ok(()), RunDir::refuse_taken)?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use morphgl_execute::TrainingState;
 use morphgl_graph_store::Dataset;
-use morphgl_model_core::{Task, output_width};
+use morphgl_model_core::output_width;
 use morphgl_platform::{Replacement, is_at, lock_holder, open_regular, read_text, replace_file};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
 use morphgl_report::{LineChart, Report, with_hit_rates};
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::status::{State, Status};
+use crate::task::Examples;
 use crate::unwritten::unwritten;
 use crate::usage::{OrUsage, Usage};
 use crate::{Checkpoint, EpochRow, JobConfig, Plan, Position, Progress, TrainOptions, paths, words};
@@ -134,8 +135,11 @@ impl Configured {
         };
         let model = &mut job.spec.model;
         model.in_dim = dataset.feature_dim();
-        if model.task != Task::Link {
-            model.num_classes = output_width(dataset, model.task);
+        // Where edges have no targets the job is refused.
+        match (Examples::of(model), output_width(dataset, model.task, model.learns_edges())) {
+            (Examples::Nodes, width) => model.num_classes = width,
+            (Examples::Edges, width) if width > 0 => model.edge_outputs = width,
+            _ => {}
         }
         job
     }

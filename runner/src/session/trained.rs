@@ -17,7 +17,7 @@ use morphgl_registry::{Error, Machine, Route, SamplerSettings, Sampling, Trainin
 
 pub use self::evaluate::{Scores, SplitScore};
 pub use self::pairs::{PairScores, Partners};
-pub use self::predict::{Embeddings, Predictions};
+pub use self::predict::{Embeddings, Predicted, Predictions};
 use super::data::{self, Source};
 use super::options::batch::MiniBatches;
 use super::options::limits::{self, Known};
@@ -26,6 +26,7 @@ use super::run_dir::{self, Configured};
 use crate::admission::Excess;
 use crate::build::label;
 use crate::ranks::{Ranks, digest, gathering_bytes};
+use crate::task::Examples;
 use crate::usage::Usage;
 use crate::{
     Evaluation, JobConfig, OperatorBuilder, Plan, Problem, RunContext, TrainingSpec, memory, task, values, words,
@@ -127,7 +128,7 @@ impl Trained {
         let parameters = file.parameters(&spec)?;
         let source = Source::of(&options.data, given.as_ref());
         let (dataset, disk_bytes) = source.open_within(memory, options.batch.batching.as_ref(), context)?;
-        let mut dataset = task::dataset_for(spec.task, dataset, context)?;
+        let mut dataset = task::dataset_for(Examples::of(&spec), dataset, context)?;
         let fitting = fit(&spec, &schema, &dataset, context)?;
         if let [first, ..] = &fitting.unknown_classes[..] {
             let (class, count) = (excerpt(first, 60), fitting.unknown_classes.len());
@@ -221,7 +222,7 @@ pub(crate) fn fit(
     dataset: &Dataset,
     context: &RunContext,
 ) -> anyhow::Result<Fitting> {
-    let schema = data::schema(dataset, spec.task, context);
+    let schema = data::schema(dataset, spec, context);
     if let (Some(of_model), Some(of_dataset)) = (&model.targets, &schema.targets)
         && of_model != of_dataset
     {
@@ -233,7 +234,19 @@ pub(crate) fn fit(
             excerpt(&of_model, 200)
         );
     }
-    let classes = if spec.task == Task::Classify { dataset.num_classes } else { 0 };
+    if let (Some(of_model), Some(of_dataset)) = (&model.classes, &schema.classes)
+        && spec.learns_edges()
+        && of_model != of_dataset
+    {
+        let [of_model, of_dataset] = [of_model, of_dataset].map(|names| names.join(","));
+        anyhow::bail!(
+            "{}: the classes of its edges are {}, those of the model {}; import it with the same classes",
+            label(dataset),
+            excerpt(&of_dataset, 200),
+            excerpt(&of_model, 200)
+        );
+    }
+    let classes = if spec.task == Task::Classify && !spec.learns_edges() { dataset.num_classes } else { 0 };
     let fitting =
         Fitting::new(spec, model, &schema, classes).map_err(|error| Error { context: label(dataset), ..error })?;
     fitting.remarks.iter().for_each(|remark| context.remark(remark));

@@ -139,16 +139,15 @@ pub fn host_batch(recycled: Option<MiniBatch>) -> HostBatch {
     }
 }
 
-/// Sets the labels and the targets of the seeds, where the graph has any; the seeds of pairs have none.
+/// Sets the labels and the targets of the seeds, where the graph has any; those of pairs were set with them.
 pub fn set_targets(dataset: &Dataset, batch: &mut HostBatch) {
     let HostBatch { input_nodes, num_seeds, labels, targets, pairs, .. } = batch;
     let seeds = &input_nodes[..*num_seeds];
-    labels.clear();
-    targets.values.clear();
-    targets.width = 0;
     if pairs.is_some() {
         return;
     }
+    labels.clear();
+    targets.values.clear();
     if let Some(classes) = &dataset.labels {
         labels.extend(seeds.iter().map(|&v| classes[v as usize]));
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use morphgl_cuda::{Buffer, CudaPairs, Stream};
+use morphgl_cuda::{Buffer, CudaPairs, CudaTargets, Stream};
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{BatchId, BatchingContext, Fanout, HostBatch, PairSeeds, PairSettings, Result};
 use morphgl_sampler_core::{Epochs, HostRows, Order, PairBatch, Pairs};
@@ -63,8 +63,17 @@ impl PairSource {
 pub(crate) struct PairDraws {
     batch: PairBatch,
     order: Option<Order>,
-    /// Has the pairs alone.
+    /// Has the pairs and their targets alone.
     host: HostBatch,
+}
+
+/// The pairs of a mini-batch in device memory, with their labels and targets, where they have any, and the number of their ends.
+#[derive(Debug)]
+pub(crate) struct DrawnPairs {
+    pub(crate) pairs: CudaPairs,
+    pub(crate) labels: Buffer<i32>,
+    pub(crate) targets: CudaTargets,
+    pub(crate) num_seeds: u32,
 }
 
 /// What a mini-batch of pairs has in the memory of its stream.
@@ -94,7 +103,7 @@ impl PairDraws {
         (stream, scratch): (&Stream, &mut PairScratch),
         id: BatchId,
         share: Range<usize>,
-    ) -> Result<CudaPairs> {
+    ) -> Result<DrawnPairs> {
         let Self { batch, order, host } = self;
         host.id = id;
         let mut rows = HostRows::new(&source.dataset.topology, source.sorted);
@@ -102,8 +111,11 @@ impl PairDraws {
         let drawn = host.pairs.as_ref().expect("they were drawn");
         let ends = Buffer::of(stream, drawn.ends.as_flattened())?;
         let pairs = CudaPairs { num_positives: drawn.num_positives, ends };
+        let HostBatch { labels, targets, .. } = &*host;
+        let labels = Buffer::of(stream, labels)?;
+        let targets = CudaTargets { width: targets.width, values: Buffer::of(stream, &targets.values)? };
         scratch.seeds.replace(stream, batch.seeds())?;
         scratch.without.set(&source.dataset, graph.num_parts(), batch.excluded(), stream)?;
-        Ok(pairs)
+        Ok(DrawnPairs { pairs, num_seeds: scratch.seeds.len() as u32, labels, targets })
     }
 }

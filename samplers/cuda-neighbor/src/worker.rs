@@ -15,7 +15,7 @@ use crate::given::{GivenLists, LastButOne, NUM_COUNTS};
 use crate::kernels::{Draws, GROUP, SizeIndices};
 use crate::launch::{Launch, large_scratch};
 use crate::order::Order;
-use crate::pairs::{PairDraws, PairScratch};
+use crate::pairs::{DrawnPairs, PairDraws, PairScratch};
 use crate::scratch::{Scratch, raise};
 use crate::shadow::induce;
 use crate::shared::{Reach, Shared};
@@ -252,8 +252,7 @@ fn make(
     }
     let stream = &scratch.stream;
     let num_seeds = seeds.len();
-    let (labels, targets) = seeds.labels(stream)?;
-    let pairs = seeds.pairs();
+    let (labels, targets, pairs) = seeds.into_targets(stream)?;
     let mut counts = Pinned::new(stream.device(), scratch.counts.len())?;
     stream.copy(&scratch.counts, 0..counts.len(), &mut counts, 0)?;
     let ready = stream.record(false)?;
@@ -289,8 +288,8 @@ fn make(
 enum Seeds {
     /// Those at these positions of an epoch's order.
     Nodes(Arc<Order>, Range<usize>),
-    /// The ends of pairs, in the stream's memory, as many as this.
-    Pairs(CudaPairs, u32),
+    /// The ends of pairs, in the stream's memory.
+    Pairs(Box<DrawnPairs>),
 }
 
 /// The seeds of a share of a mini-batch, for the stream of `scratch`, and an event before its work; of pairs, which the host draws after
@@ -307,7 +306,7 @@ fn seeds(
         let own = pairs.as_mut().expect("a stream of pairs has memory for them");
         let start = stream.record(true)?;
         let pairs = draws.draw((source, &shared.graph), (stream, own), id, share)?;
-        return Ok((Seeds::Pairs(pairs, own.seeds.len() as u32), start));
+        return Ok((Seeds::Pairs(Box::new(pairs)), start));
     }
     let positions = shared.seeds(id, share)?;
     let order = shared.orders.get(id.epoch, &scratch.stream)?;
@@ -320,7 +319,7 @@ impl Seeds {
     fn len(&self) -> usize {
         match self {
             Seeds::Nodes(_, positions) => positions.len(),
-            Seeds::Pairs(_, num) => *num as usize,
+            Seeds::Pairs(drawn) => drawn.num_seeds as usize,
         }
     }
 
@@ -328,17 +327,21 @@ impl Seeds {
     fn slice<'a>(&'a self, scratch: &'a Scratch) -> (&'a Buffer<u32>, u64, u32) {
         match self {
             Seeds::Nodes(order, positions) => (&order.nodes, positions.start as u64, positions.len() as u32),
-            Seeds::Pairs(_, num) => {
+            Seeds::Pairs(drawn) => {
                 let own = scratch.pairs.as_ref().expect("a stream of pairs has memory for them");
-                (&own.seeds, 0, *num)
+                (&own.seeds, 0, drawn.num_seeds)
             }
         }
     }
 
-    /// Copies of their labels and targets; of pairs none.
-    fn labels(&self, stream: &Stream) -> Result<(Buffer<i32>, CudaTargets)> {
-        let Seeds::Nodes(order, seeds) = self else {
-            return Ok((Buffer::new(stream, 0)?, CudaTargets { width: 0, values: Buffer::new(stream, 0)? }));
+    /// Copies of their labels and targets; or pairs with theirs.
+    fn into_targets(self, stream: &Stream) -> Result<(Buffer<i32>, CudaTargets, Option<CudaPairs>)> {
+        let (order, seeds) = match self {
+            Seeds::Nodes(order, seeds) => (order, seeds),
+            Seeds::Pairs(drawn) => {
+                let DrawnPairs { labels, targets, pairs, .. } = *drawn;
+                return Ok((labels, targets, Some(pairs)));
+            }
         };
         let mut labels = Buffer::new(stream, if order.labels.is_empty() { 0 } else { seeds.len() })?;
         if !order.labels.is_empty() {
@@ -349,14 +352,7 @@ impl Seeds {
         if width > 0 {
             stream.copy(&order.targets.values, seeds.start * width..seeds.end * width, &mut targets.values, 0)?;
         }
-        Ok((labels, targets))
-    }
-
-    fn pairs(self) -> Option<CudaPairs> {
-        match self {
-            Seeds::Nodes(..) => None,
-            Seeds::Pairs(pairs, _) => Some(pairs),
-        }
+        Ok((labels, targets, None))
     }
 }
 

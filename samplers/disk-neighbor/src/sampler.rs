@@ -259,8 +259,11 @@ impl OfSeeds {
         Ok(known)
     }
 
-    /// Sets labels and targets of a mini-batch of these seeds, where the graph has any.
+    /// Sets labels and targets of a mini-batch of these seeds, where the graph has any; those of pairs were set with them.
     pub(crate) fn set(&self, seeds: &[u32], batch: &mut HostBatch) {
+        if batch.pairs.is_some() {
+            return;
+        }
         let HostBatch { labels, targets, .. } = batch;
         labels.clear();
         targets.values.clear();

@@ -31,7 +31,7 @@ pub(super) fn edges<'p>(ingest: &mut Ingest<'p>, source: &'p Path, format: &Edge
         file.header.named = false;
     }
     let chosen = choose(&file.header, &format.columns);
-    let Chosen { mut columns, ignored, two_kinds } = chosen.or_else(|fault| {
+    let Chosen { mut columns, ignored, two_kinds, .. } = chosen.or_else(|fault| {
         let (what, cure) = if file.is_text { first_row::explain(fault, source, &format.columns) } else { fault };
         invalid(source, what, named_cure(cure, source))
     })?;

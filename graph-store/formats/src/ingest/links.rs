@@ -5,6 +5,7 @@ use std::path::Path;
 use morphgl_graph_store::{EdgeSplits, Error, Position, Result};
 use morphgl_ingest::{DrawnEdges, EdgeSplit, split_edges};
 
+use super::labelled_rows::LabelledRows;
 use super::nodes::node_index::NodeIndex;
 use crate::files::{invalid, magic};
 use crate::npy::open_array;
@@ -65,13 +66,17 @@ impl Ingest<'_> {
     pub(crate) fn attach_links(&mut self, num_nodes: u64) -> Result<()> {
         let files = self.options().links.clone();
         let all = EdgeSplits::ARRAYS.into_iter().zip(files.files());
-        if files == LinkFiles::default() {
+        let labelled = self.pair_ids.columns.are_labelled();
+        if files == LinkFiles::default() && !labelled {
             return Ok(());
         }
         let index = NodeIndex::of(self, num_nodes)?;
+        if labelled {
+            self.read_labelled_edges(&files, &index)?;
+        }
         for (array, path) in all {
-            let Some(path) = path else { continue };
-            let pairs = read(self, path, &index)?;
+            let Some(path) = path.filter(|_| !labelled || EdgeSplits::ARRAYS[3..].contains(&array)) else { continue };
+            let pairs = read(self, path, &index, None)?;
             self.links(array, path, &pairs)?;
         }
         for (negatives, of, option) in [
@@ -90,7 +95,8 @@ impl Ingest<'_> {
         let Some(split) = self.options().edge_split else { return Ok(()) };
         let progress = self.progress();
         progress.stage("draw edges", None);
-        let drawn = split_edges(&mut self.writer, &split, |edges| progress.advance(edges))?;
+        let (drawn, shares) = split_edges(&mut self.writer, &split, |edges| progress.advance(edges))?;
+        self.divide_labelled_edges(&shares)?;
         let EdgeSplit { train, valid, test, seed } = split;
         self.provenance("edge_split", vec![train, valid, test]);
         self.provenance("edge_split_seed", seed);
@@ -105,6 +111,10 @@ impl Ingest<'_> {
 
     /// Notes how many given pairs to validate and test on are edges of the graph, along which messages pass.
     pub(crate) fn note_known_links(&mut self) -> Result<()> {
+        // That a labelled edge exists does not say how it is labelled.
+        if self.pair_ids.columns.are_labelled() {
+            return Ok(());
+        }
         for (array, name) in [("valid_edges", "validation"), ("test_edges", "test")] {
             if !self.links.contains(&array) {
                 continue;
@@ -123,24 +133,47 @@ impl Ingest<'_> {
     }
 }
 
-/// The nodes of the pairs in a file, [source, target] one after another.
-fn read(ingest: &Ingest<'_>, path: &Path, index: &NodeIndex) -> Result<Vec<u32>> {
+/// The nodes of the pairs in a file, [source, target] one after another. Where their targets are read into `labelled`, and nodes that
+/// are not listed are left out, such a node is `u32::MAX`.
+pub(super) fn read(
+    ingest: &Ingest<'_>,
+    path: &Path,
+    index: &NodeIndex,
+    mut labelled: Option<&mut LabelledRows>,
+) -> Result<Vec<u32>> {
     if magic(path)?.starts_with(b"\x93NUMPY") {
+        if labelled.is_some() {
+            let cure = "give a table with a column of labels, as the edges' own, or import arrays by the format numpy";
+            return invalid(path, "an array of pairs without labels", cure);
+        }
         return array(ingest, path, index);
     }
     let PairIds { columns, named, offset, prefixes } = &ingest.pair_ids;
+    let columns = &if labelled.is_some() { columns.clone() } else { columns.unlabelled() };
     let mut file = TableFile::with_ids(path, *named, ingest.progress())?;
     if columns.names.is_some() && file.is_text {
         file.header.named = false;
     }
+    let (label, targets);
     let [source, target] = match choose(&file.header, &Columns { weight: None, ..columns.clone() }) {
-        Ok(chosen) => [chosen.columns.source, chosen.columns.target],
+        Ok(chosen) => {
+            (label, targets) = (chosen.label, chosen.targets);
+            [chosen.columns.source, chosen.columns.target]
+        }
         // The names of two columns of numbers do not matter.
-        Err(_) if file.header.named && file.header.names.len() == 2 && !named => [0, 1],
+        Err(_) if file.header.named && file.header.names.len() == 2 && !named && labelled.is_none() => {
+            (label, targets) = (None, Vec::new());
+            [0, 1]
+        }
         Err((what, cure)) => return invalid(path, what, named_cure(cure, path)),
     };
     let mut nodes = Vec::new();
-    while let Some(batch) = file.next(&[source, target])? {
+    let all: Vec<usize> = [source, target].into_iter().chain(label).chain(targets.iter().copied()).collect();
+    let leaves_out = labelled.is_some() && ingest.drops_unknown_nodes();
+    while let Some(batch) = file.next(&all)? {
+        if let Some(labelled) = &mut labelled {
+            labelled.read(&file, &batch, label, &targets)?;
+        }
         for row in 0..batch.rows {
             for (end, column) in [source, target].into_iter().enumerate() {
                 let values = batch.column(column);
@@ -153,7 +186,7 @@ fn read(ingest: &Ingest<'_>, path: &Path, index: &NodeIndex) -> Result<Vec<u32>>
                         id.and_then(|id| index.node(if end == 1 { id.checked_add(*offset)? } else { id }))
                     }
                 };
-                let Some(node) = node else {
+                let Some(node) = node.or(leaves_out.then_some(u32::MAX)) else {
                     let what = format!("there is no node {:?}", String::from_utf8_lossy(&text));
                     return Err(Error::invalid(path, batch.position(row), what, UNKNOWN));
                 };

@@ -27,6 +27,22 @@ pub struct Columns {
     pub weight: Option<Column>,
     /// Names of all columns, for a file whose first line has none.
     pub names: Option<Vec<String>>,
+    /// The class of an edge, which is to be predicted. Default: none.
+    pub label: Option<Column>,
+    /// Values of an edge, or labels of 0 and 1, which are to be predicted. Default: none.
+    pub targets: Vec<Column>,
+}
+
+impl Columns {
+    /// Whether any is to be predicted.
+    pub(crate) fn are_labelled(&self) -> bool {
+        self.label.is_some() || !self.targets.is_empty()
+    }
+
+    /// Those that are not to be predicted.
+    pub(crate) fn unlabelled(&self) -> Self {
+        Self { label: None, targets: Vec::new(), ..self.clone() }
+    }
 }
 
 impl fmt::Display for Column {
@@ -126,6 +142,9 @@ pub(crate) struct Chosen {
     pub(crate) ignored: Vec<String>,
     /// The names of the columns of ids, where they seem to be ids of two kinds of nodes: `userid` and `movieid`.
     pub(crate) two_kinds: Option<[String; 2]>,
+    /// The column of classes that are to be predicted, and those of values.
+    pub(crate) label: Option<usize>,
+    pub(crate) targets: Vec<usize>,
 }
 
 /// Known names, in lower case: of the source's column, the target's, the weight's, and of columns that are never read.
@@ -210,7 +229,7 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<FirstLine, Fa
     }
     let header = Header::new(texts.iter().map(|f| String::from_utf8_lossy(f)), is_header);
     let named = columns.src.is_some() && columns.dst.is_some();
-    let Chosen { columns, ignored, two_kinds } = choose(&header, columns)?;
+    let Chosen { columns, ignored, two_kinds, .. } = choose(&header, columns)?;
     let layout = Layout { separator, columns, count, attributes: false, named };
     Ok(FirstLine { layout, is_header, ignored, two_kinds })
 }
@@ -300,18 +319,33 @@ pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<Chosen, Fault>
         return unknown();
     };
     let ids_named = columns.src.is_some() || columns.dst.is_some();
+    let label = columns.label.as_ref().map(|column| header.index(column)).transpose()?;
+    let targets: Vec<usize> = columns.targets.iter().map(|column| header.index(column)).collect::<Result<_, _>>()?;
+    let mut to_predict: Vec<usize> = label.into_iter().chain(targets.iter().copied()).collect();
+    if to_predict.contains(&source) || to_predict.contains(&target) {
+        let cure = "name another by --edge-label-column and --edge-target-columns";
+        return Err(("a column of ids is to be predicted".to_string(), cure));
+    }
+    to_predict.sort_unstable();
+    if to_predict.array_windows().any(|[a, b]| a == b) {
+        return Err(("one column is to be predicted twice".to_string(), "name each once"));
+    }
+    let predicted = |column: &usize| label == Some(*column) || targets.contains(column);
     let weight = match &columns.weight {
         None if !named && ids_named => None,
-        None if !named && count > 3 => {
+        None if !named && (3..count).any(|column| !predicted(&column)) => {
             return Err((format!("the first line has {count} columns: \"{}\"", first.names.join(" ")), MANY_COLUMNS));
         }
+        // What is to be predicted is no weight, unless it is said to be one.
+        None => index(&None, WEIGHT, 2)?.filter(|column| !predicted(column)),
         column => index(column, WEIGHT, 2)?,
     };
     if source == target || weight.is_some_and(|w| w == source || w == target) {
         return Err(("one column is to be read twice".to_string(), "name different columns"));
     }
     let read = [Some(source), Some(target), weight];
-    let others = || (0..count).filter(|&i| named && !read.contains(&Some(i))).map(|i| &header.names[i]);
+    let is_read = |i: usize| read.contains(&Some(i)) || predicted(&i);
+    let others = || (0..count).filter(|&i| named && !is_read(i)).map(|i| &header.names[i]);
     // Options that name both columns of ids leave out the others on purpose.
     let both_named = columns.src.is_some() && columns.dst.is_some();
     if !both_named && others().any(|name| !INDEX.contains(&name.as_str())) {
@@ -322,6 +356,8 @@ pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<Chosen, Fault>
         columns: EdgeColumns { source, target, weight },
         ignored: others().cloned().collect(),
         two_kinds: (named && two_kinds(&names)).then_some(names),
+        label,
+        targets,
     })
 }
 

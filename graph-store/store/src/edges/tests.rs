@@ -57,3 +57,28 @@ fn faults_name_array_and_element() {
     let orphan = fault(EdgeSplits { test_negatives: Some(vec![0, 1].into()), ..none() });
     assert_eq!(orphan, "test_edges_negatives, element 0: negatives of no pairs");
 }
+
+#[test]
+fn labelled_pairs_have_a_row_each() {
+    let matrix = |values: &[f32], dim| TargetMatrix::new(values.to_vec(), dim).expect("rows");
+    let labels = |labels: &[i32]| PairTargets { labels: Some(labels.to_vec().into()), values: None };
+    let values = |values: &[f32], dim| PairTargets { labels: None, values: Some(matrix(values, dim)) };
+    let of = |train, valid| EdgeSplits {
+        train: Some(vec![0, 1, 2, 0].into()),
+        valid: vec![1, 2].into(),
+        targets: [train, valid, PairTargets::default()],
+        ..EdgeSplits::default()
+    };
+    let splits = of(labels(&[-1, 0]), labels(&[3]));
+    assert_eq!((splits.check(3), splits.num_classes(), splits.target_dim()), (Ok(()), 4, 0));
+    let splits = of(values(&[0.0, f32::NAN, 1.0, 2.0], 2), PairTargets::default());
+    assert_eq!((splits.check(3), splits.num_classes(), splits.target_dim()), (Ok(()), 0, 2));
+    assert_eq!(EdgeSplits::default().num_classes(), 0);
+    let fault = |splits: EdgeSplits| splits.check(3).expect_err("unsound");
+    let few = fault(of(labels(&[0]), PairTargets::default()));
+    assert_eq!(few, "train_edges_labels, element 0: it has 1 rows, and there are 2 pairs");
+    let low = fault(of(labels(&[0, -2]), PairTargets::default()));
+    assert_eq!(low, "train_edges_labels, element 1: the label is -2, neither -1 (none) nor a class");
+    let other = fault(of(values(&[0.0; 4], 2), values(&[0.0], 1)));
+    assert_eq!(other, "valid_edges_targets, element 0: rows of 1 targets, those of another split have 2");
+}

@@ -117,8 +117,8 @@ impl<R: Read + Seek> ModelFile<R> {
         })?;
         for (what, names, count) in [
             ("features", &schema.features, spec.in_dim),
-            ("classes", &schema.classes, spec.num_classes),
-            ("targets", &schema.targets, spec.num_classes),
+            ("classes", &schema.classes, spec.target_width()),
+            ("targets", &schema.targets, spec.target_width()),
         ] {
             let Some(names) = names else { continue };
             let distinct = names.iter().collect::<BTreeSet<_>>().len();

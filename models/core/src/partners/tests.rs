@@ -19,7 +19,7 @@ fn best_partners_are_the_first_of_all_sorted_scores() {
         let known = KnownPairs::new(num_nodes, &[&pairs(3 * num_nodes, num_nodes, 2)]);
         let sources: Vec<u32> = (0..num_nodes as u32).rev().step_by(3).collect();
         for decoder in DECODERS {
-            let parameters = numbers(decoder.num_elements(width), 3);
+            let parameters = numbers(decoder.num_elements(width, 1), 3);
             for known in [None, Some(&known)] {
                 let found = decoder.best_partners((&embeddings, width), &parameters, &sources, k, known);
                 assert_eq!(found.len(), sources.len());
@@ -53,7 +53,7 @@ fn ranks_of_every_decoder_are_those_of_the_definition() {
     let pairs_of = pairs(90, num_nodes, 5);
     let known = KnownPairs::new(num_nodes, &[&pairs_of, &pairs(200, num_nodes, 6)]);
     for decoder in DECODERS {
-        let parameters = numbers(decoder.num_elements(width), 7);
+        let parameters = numbers(decoder.num_elements(width, 1), 7);
         for known in [None, Some(&known)] {
             let found = decoder.ranks((&embeddings, width), &parameters, &pairs_of, known);
             for (&[source, target], found) in pairs_of.iter().zip(found) {

@@ -250,7 +250,7 @@ pub(super) fn reordering_renames_the_nodes(subject: &Subject<'_>, case: &Case) {
     let renamed = rename(case.seeds.nodes());
     let reordered = match case.seeds.pairs() {
         None => reordered.of(&renamed),
-        Some(pairs) => reordered.of_pairs(renamed.as_chunks().0, *pairs.settings()),
+        Some(pairs) => reordered.of_pairs(renamed.as_chunks().0, *pairs.settings()).of_targets(pairs.targets().clone()),
     };
     if let Err(error) = subject.build(&reordered) {
         let message = error.to_string();

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use morphgl_graph_store::{PairTargets, TargetMatrix};
 use morphgl_registry::{
     BatchId, BatchPairs, Expansion, HostBatch, NegativeDistribution, PairSeeds, PairSettings, Pick, Sampling,
-    SamplingSpec, SeedSet, TargetValues,
+    SamplingSpec, SeedSet,
 };
 
 use super::{Case, Subject, graphs, ids, laws, reference};
@@ -16,6 +17,20 @@ impl Case {
     pub fn of_pairs(&self, pairs: &[[u32; 2]], settings: PairSettings) -> Self {
         let seeds = SeedSet::of_pairs("pairs", pairs, self.dataset.num_nodes(), settings).expect("pairs of the graph");
         Self { seeds, ..self.clone() }
+    }
+
+    /// The same pairs with a class and two values each, some of which are unknown; they may have no negatives.
+    pub fn labelled(&self) -> Self {
+        let num_pairs = self.seeds.num_examples();
+        let labels: Vec<i32> = (0..num_pairs).map(|pair| (pair * 7 % 5) as i32 - 1).collect();
+        let value = |i: usize| if i % 7 < 2 { f32::NAN } else { i as f32 };
+        let values = TargetMatrix::new((0..2 * num_pairs).map(value).collect::<Vec<_>>(), 2).expect("two values each");
+        self.of_targets(PairTargets { labels: Some(labels.into()), values: Some(values) })
+    }
+
+    /// The same pairs with these targets.
+    pub(super) fn of_targets(&self, targets: PairTargets) -> Self {
+        Self { seeds: self.seeds.clone().with_targets("pairs", targets).expect("a row per pair"), ..self.clone() }
     }
 
     /// The same with some of the graph's edges as pairs: loops, parallel edges and their reverses among them, some twice, and
@@ -81,15 +96,17 @@ fn check(subject: &Subject<'_>, case: &Case) {
 fn batches_fit_the_pairs(subject: &Subject<'_>, case: &Case) {
     let pairs = case.seeds.pairs().expect("a case of pairs");
     let order = reference::pair_order(case, 2, pairs);
-    let expected: Vec<&[[u32; 2]]> = order.chunks(case.settings.batch_size).collect();
+    let expected: Vec<&[usize]> = order.chunks(case.settings.batch_size).collect();
     assert_eq!(subject.build_valid(case).num_batches(), expected.len(), "mini-batches of an epoch of pairs");
-    for (batch, positives) in subject.epoch(case, 2).into_iter().zip(expected) {
+    for (batch, indices) in subject.epoch(case, 2).into_iter().zip(expected) {
+        let positives: &[[u32; 2]] = &indices.iter().map(|&pair| pairs.ends()[pair]).collect::<Vec<_>>();
         let found = batch.pairs.as_deref().expect("a mini-batch of pairs has pairs");
         assert_eq!(global(&batch, found.positives()), positives, "positives of {}", batch.id);
         seeds_are_the_ends(&batch, found);
         negatives_fit_the_settings(&batch, found, case, pairs);
-        assert!(batch.labels.is_empty(), "pairs have no labels");
-        assert_eq!(batch.targets, TargetValues::default(), "pairs have no targets but themselves");
+        let (labels, targets) = reference::targets_of_pairs(pairs.targets(), indices);
+        assert_eq!(batch.labels, labels, "labels of the pairs of {}", batch.id);
+        assert_eq!(batch.targets, targets, "targets of the pairs of {}", batch.id);
         let left = if pairs.settings().exclude {
             no_edge_is_excluded(&batch, positives, case);
             reference::without(&case.dataset, positives)
@@ -210,6 +227,8 @@ fn cases() -> Vec<Case> {
         weighted.of_edges(of(4, within)),
         random.of_edges(avoiding(of(2, within))),
         random.with(|s| s.shuffle = false).of_edges(of(0, uniform)),
+        random.of_edges(of(0, uniform)).labelled(),
+        weighted.with(|s| s.batch_size = 7).of_edges(PairSettings { exclude: false, ..of(0, degree) }).labelled(),
         random.of_edges(PairSettings { exclude: false, ..of(2, uniform) }),
         weighted.with(|s| s.batch_size = 1 << 20).of_edges(settings),
         // Mini-batches of one positive, which has no other to take a negative from.

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use morphgl_graph_store::{Dataset, Topology, Types};
+use morphgl_graph_store::{Dataset, PairTargets, Topology, Types};
 use morphgl_platform::philox::philox4x32_10;
 use morphgl_platform::splitmix64;
 use morphgl_registry::{
@@ -50,8 +50,10 @@ fn batch_of<'o, T>(order: &'o [T], case: &Case, id: BatchId) -> &'o [T] {
 /// A share of a mini-batch of pairs: that of the end nodes of its pairs in the graph without the edges that are excluded.
 fn sample_pairs(case: &Case, id: BatchId, share: Range<usize>, pairs: &PairSeeds) -> HostBatch {
     let order = pair_order(case, id.epoch, pairs);
-    let positives = batch_of(&order, case, id);
+    let indices = batch_of(&order, case, id);
+    let positives: &[[u32; 2]] = &indices.iter().map(|&pair| pairs.ends()[pair]).collect::<Vec<_>>();
     let share = share.start..share.end.min(positives.len());
+    let (labels, targets) = targets_of_pairs(pairs.targets(), &indices[share.clone()]);
     let mut chosen = positives[share.clone()].to_vec();
     for positive in share.clone() {
         let [source, _] = positives[positive];
@@ -71,7 +73,14 @@ fn sample_pairs(case: &Case, id: BatchId, share: Range<usize>, pairs: &PairSeeds
     let dataset = if pairs.settings().exclude { without(&case.dataset, positives) } else { (*case.dataset).clone() };
     let case = Case { dataset: Arc::new(dataset), ..case.clone() };
     let pairs = Some(Box::new(BatchPairs { num_positives: share.len(), ends }));
-    HostBatch { labels: Vec::new(), targets: TargetValues::default(), pairs, ..sample_seeds(&case, id, &seeds) }
+    HostBatch { labels, targets, pairs, ..sample_seeds(&case, id, &seeds) }
+}
+
+/// Labels and targets of these pairs; none where pairs have none.
+pub(super) fn targets_of_pairs(targets: &PairTargets, pairs: &[usize]) -> (Vec<i32>, TargetValues) {
+    let labels = targets.labels.iter().flat_map(|labels| pairs.iter().map(|&pair| labels[pair])).collect();
+    let rows = targets.values.iter().flat_map(|values| pairs.iter().flat_map(|&pair| values.row(pair as u32)));
+    (labels, TargetValues { width: targets.dim(), values: rows.copied().collect() })
 }
 
 /// The graph without the edges that are among `pairs` in either direction.
@@ -484,9 +493,9 @@ pub fn order(case: &Case, epoch: u32) -> Vec<u32> {
     ordered(case, epoch, case.seeds.nodes().to_vec())
 }
 
-/// The pairs in the order of an epoch.
-pub fn pair_order(case: &Case, epoch: u32, pairs: &PairSeeds) -> Vec<[u32; 2]> {
-    ordered(case, epoch, pairs.ends().to_vec())
+/// The positions of the pairs in the order of an epoch.
+pub fn pair_order(case: &Case, epoch: u32, pairs: &PairSeeds) -> Vec<usize> {
+    ordered(case, epoch, (0..pairs.ends().len()).collect())
 }
 
 fn ordered<T>(case: &Case, epoch: u32, mut order: Vec<T>) -> Vec<T> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use morphgl_graph_store::{Dataset, TargetMatrix};
+use morphgl_graph_store::{Dataset, EdgeSplits, PairTargets, TargetMatrix};
 use morphgl_registry::{BatchPairs, HostBatch, Score, TargetValues, Targets};
 use serde_json::{Value, json};
 
@@ -163,6 +163,91 @@ pub(super) fn of_pairs_conform(run: &Run<'_>) {
             falls(&what, &mut trainer, &batch, 0.9);
         }
     }
+}
+
+/// Three edges, one of which has no target, and a node that is both ends of one.
+fn edge_pairs() -> BatchPairs {
+    BatchPairs { num_positives: 4, ends: vec![[0, 1], [3, 2], [4, 4], [1, 5]] }
+}
+
+/// As [`of_nodes_conform`], of labelled edges, by an operator that learns them.
+pub(super) fn of_edges_conform(run: &Run<'_>) {
+    for (task, loss, settings) in of_nodes() {
+        let decoders = if task == "classify" { &["mlp"][..] } else { &["mlp", "distmult", "dot"] };
+        for (decoder, mut model) in
+            decoders.iter().flat_map(|d| models(task, loss, &settings).into_iter().map(move |m| (d, m)))
+        {
+            let outputs = if *decoder == "mlp" { CLASSES } else { 1 };
+            (model["decoder"], model["num_classes"], model["edge_outputs"]) =
+                (json!(decoder), json!(3), json!(outputs));
+            // An operator compares the outputs with the dataset's.
+            let row = TargetMatrix::new(vec![0.0; outputs], outputs).expect("targets");
+            let of_train = PairTargets { labels: None, values: (task != "classify").then_some(row) };
+            let edges = EdgeSplits {
+                train: Some(vec![0, 1].into()),
+                targets: [of_train, PairTargets::default(), PairTargets::default()],
+                ..EdgeSplits::default()
+            };
+            let run = &Run { subject: run.subject, dataset: Arc::new(Dataset { edges, ..(*run.dataset).clone() }) };
+            let what = format!("edges, {task} by {loss} {settings}, {decoder}, {}", model["kind"]);
+            let mut trainer = run.build(&model);
+            let transfer = run.subject.transfer;
+            let of = |pairs: std::ops::Range<usize>| {
+                let value = |i: usize| match (i / outputs, task) {
+                    (2, _) => f32::NAN,
+                    (_, "multilabel") => (i % 2) as f32,
+                    _ => (i as f32 * 0.37).sin() * 2.0,
+                };
+                let all = BatchPairs { num_positives: pairs.len(), ends: edge_pairs().ends[pairs.clone()].to_vec() };
+                let values = (pairs.start * outputs..pairs.end * outputs).map(value).collect();
+                HostBatch {
+                    pairs: Some(Box::new(all)),
+                    labels: if task == "classify" { [1, 0, -1, 1][pairs].to_vec() } else { Vec::new() },
+                    targets: if task == "classify" {
+                        TargetValues::default()
+                    } else {
+                        TargetValues { width: outputs, values }
+                    },
+                    ..run.host_batch(&model, &[0, 3, 7, 10, 11, 8], 1)
+                }
+            };
+            let batch = transfer(of(0..4));
+            accumulate(&mut trainer, &batch);
+            step(&mut trainer);
+            differences_of(run, &what, &mut trainer, &batch, 3);
+
+            let [mut whole, mut parts] = [0; 2].map(|_| run.build(&model));
+            let all = accumulate(&mut whole, &batch);
+            assert_eq!(all.count, 3, "{what}: edges with a target");
+            let mut sum = Score::default();
+            for share in [0..1, 1..4] {
+                sum += accumulate(&mut parts, &transfer(of(share)));
+            }
+            same_score(&what, &sum, &all);
+            close(&what, &gradients(&mut parts).tensors, &gradients(&mut whole).tensors, 1e-5);
+
+            let host = of(0..4);
+            let rows = trainer.infer(host.seeds()).expect("embeddings");
+            let targets = match task {
+                "classify" => Targets::PairClasses(host.pairs.as_ref().expect("pairs"), &host.labels),
+                _ => Targets::PairValues(host.pairs.as_ref().expect("pairs"), &host.targets.values),
+            };
+            let expected = trainer.score_logits(&rows, targets, 3).expect("a score of edges");
+            same_score(&what, &score(&mut trainer, &batch), &expected);
+            let none = HostBatch { pairs: None, ..of(0..4) };
+            let error = super::refusal(&mut trainer, &transfer(none), "no pairs");
+            assert!(error.contains("pairs"), "{what}: {error}");
+            falls(&what, &mut trainer, &batch, 0.9);
+        }
+    }
+}
+
+/// An operator that does not learn labels of edges says so.
+pub(super) fn edges_are_refused(run: &Run<'_>) {
+    let mut model = models("classify", "cross-entropy", &json!({})).remove(0);
+    (model["decoder"], model["num_classes"], model["edge_outputs"]) = (json!("mlp"), json!(3), json!(CLASSES));
+    let error = run.try_build(&model, json!({}), 1).expect_err("refused edges").to_string();
+    assert!(error.contains("edges"), "{error}");
 }
 
 /// Training on one mini-batch takes the loss below this share of what it was.

@@ -424,6 +424,8 @@ def score_pairs(graph: Any, model: Any, pairs: Any, *, progress: bool = False, *
         with open(listed, "w", encoding="utf-8") as lines:
             lines.writelines(f"{source}\t{target}\n" for source, target in ends.tolist())
         document = run("predict", graph, [Model.file(model, temporary)], {"edges": listed, **options}, progress=progress)
+    if "scores" not in document:
+        raise ValueError("model: it predicts what edges are, not whether they exist; use morphgl predict --edges FILE")
     return np.asarray(document["scores"], np.float32)
 
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use morphgl_graph_store::Dataset;
+use morphgl_graph_store::{Dataset, PairTargets, TargetMatrix};
 use serde_json::json;
 
 use super::measurement::Measurement;
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
     let model = args.planned.model.with_peers_defaults();
     model.check(planned.batch)?;
     let batch = planned.batch.resolve(context)?;
-    let mut dataset = dataset_for(model.task.task, planned.source.open(context)?, context)?;
+    let mut dataset = dataset_for(model.task.examples(), planned.source.open(context)?, context)?;
     let config = measure::config(&dataset, &model, &batch)?;
     if let Some(batches) = args.batches {
         keep_examples(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));
@@ -103,7 +103,17 @@ fn keep_examples(dataset: &mut Arc<Dataset>, count: u64) {
     }
     if dataset.edges.train.is_some() && count < dataset.train_pairs().len() as u64 {
         let pairs = dataset.train_pairs();
-        let pairs: Vec<_> = kept(pairs.len()).flat_map(|i| pairs[i]).collect();
+        let (all, kept) = (pairs.len(), kept(pairs.len()).collect::<Vec<_>>());
+        let pairs: Vec<_> = kept.iter().flat_map(|&i| pairs[i]).collect();
         dataset.edges.train = Some(pairs.into());
+        let PairTargets { labels, values } = &dataset.edges.targets[0];
+        debug_assert!(labels.as_ref().is_none_or(|labels| labels.len() == all), "a label per pair");
+        dataset.edges.targets[0] = PairTargets {
+            labels: labels.as_ref().map(|labels| kept.iter().map(|&i| labels[i]).collect::<Vec<_>>().into()),
+            values: values.as_ref().map(|values| {
+                let rows: Vec<f32> = kept.iter().flat_map(|&i| values.row(i as u32)).copied().collect();
+                TargetMatrix::new(rows, values.dim()).expect("rows of a matrix")
+            }),
+        };
     }
 }

@@ -15,7 +15,7 @@ use crate::build::job_routes;
 use crate::cli::show::Show;
 use crate::session::options::batch::MiniBatches;
 use crate::session::{BatchOptions, DataOptions, PairOptions, data};
-use crate::task::dataset_for;
+use crate::task::{Examples, dataset_for};
 use crate::{JobConfig, OperatorBuilder, RunContext, Stop, TrainingSpec, median};
 
 /// The options of a measurement of batching, without a model.
@@ -50,13 +50,14 @@ pub(super) struct Source {
 impl Source {
     /// Opens the dataset and builds the operator for its training nodes or pairs; the default fanouts are those of three layers.
     pub(super) fn open(args: &SourceArgs, gather: bool, context: &RunContext) -> Result<Self> {
-        args.pairs.check(args.task)?;
+        let examples = if args.task == Task::Link { Examples::Links } else { Examples::Nodes };
+        args.pairs.check(examples)?;
         let batch = MiniBatches::of(&args.batch).resolve(context)?;
-        let dataset = dataset_for(args.task, data::Source::of(&args.data, None).open(context)?, context)?;
+        let dataset = dataset_for(examples, data::Source::of(&args.data, None).open(context)?, context)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
         let model = ModelSpec { task: args.task, ..model };
         let config = batch.job(TrainingSpec { model, optimizer: Default::default() });
-        let config = JobConfig { pairs: args.pairs.of(args.task), ..config };
+        let config = JobConfig { pairs: args.pairs.of(examples), ..config };
         let registry = context.registry();
         let routes = job_routes(registry, &config)?;
         let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;

@@ -5,7 +5,7 @@ use std::io::Write;
 use morphgl_model_core::Task;
 use serde_json::Value;
 
-use crate::session::Predictions;
+use crate::session::{Predicted, Predictions};
 use crate::{RunContext, words};
 
 /// Writes a node's id, or its name as a cell.
@@ -37,16 +37,20 @@ pub(super) struct Csv<'a> {
 
 impl Csv<'_> {
     pub(super) fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let Predictions { ids, classes, probabilities, class_names, outputs, width, task, .. } = self.predictions;
+        let Predictions { of, classes, probabilities, class_names, outputs, width, task, .. } = self.predictions;
         let classify = *task == Task::Classify;
-        out.write_all(if classify { b"node,class,probability" } else { b"node" })?;
+        out.write_all(if matches!(of, Predicted::Nodes(_)) { b"node" } else { b"source,target" })?;
+        out.write_all(if classify { b",class,probability" } else { b"" })?;
         for column in self.predictions.columns().iter().filter(|_| self.all) {
             out.write_all(b",")?;
             cell(out, column, self.quotes)?;
         }
         out.write_all(b"\n")?;
-        for (i, node) in ids.iter().enumerate() {
-            write_node(out, node, self.quotes)?;
+        for i in 0..of.len() {
+            for (end, node) in of.row(i).iter().enumerate() {
+                out.write_all(if end > 0 { b"," } else { b"" })?;
+                write_node(out, node, self.quotes)?;
+            }
             if classify {
                 out.write_all(b",")?;
                 match class_names {
@@ -65,9 +69,9 @@ impl Csv<'_> {
 
     /// Says that there are names which spreadsheets take for formulas, where these are written as they are.
     pub(super) fn remark_formulas(&self, context: &RunContext) {
-        let Predictions { ids, classes, class_names, .. } = self.predictions;
+        let Predictions { of, classes, class_names, .. } = self.predictions;
         let named = class_names.iter().flat_map(|names| classes.iter().map(|&class| &*names[class as usize]));
-        let count = ids.iter().filter_map(Value::as_str).chain(named).filter(|text| is_formula(text)).count();
+        let count = of.ids().iter().filter_map(Value::as_str).chain(named).filter(|text| is_formula(text)).count();
         if count > 0 && !self.quotes {
             let cells = words::plural(count as u64, "cell");
             context.remark(format_args!(

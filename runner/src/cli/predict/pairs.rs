@@ -22,6 +22,9 @@ const COMPARED: &str = "scores are compared with one another: a higher one is a 
 
 /// Scores the pairs of a file.
 pub(super) fn score(edges: &Path, args: &Args, trained: &mut Trained, context: &RunContext) -> anyhow::Result<Outcome> {
+    if args.probabilities {
+        return Err(Usage::error("--probabilities: a model of links gives pairs one score; leave it out"));
+    }
     let PairScores { ids, scores } = trained.score_pairs(edges)?;
     let csv = |out: &mut dyn Write| -> io::Result<()> {
         writeln!(out, "{HEADER}")?;

@@ -90,7 +90,7 @@ impl ModelOptions {
 
     /// The model for a number of features, and of classes, or labels or values.
     pub(crate) fn spec(&self, in_dim: usize, num_classes: usize, batch: MiniBatches<'_>) -> ModelSpec {
-        self.task.set(ModelSpec {
+        let model = ModelSpec {
             hidden: self.hidden.unwrap_or(256),
             layers: self.layers.map_or(batch.num_layers(), usize::from),
             heads: self.heads.unwrap_or(4),
@@ -106,8 +106,9 @@ impl ModelOptions {
             train_eps: self.train_eps,
             self_loops: self.self_loops,
             settings: self.model_option.iter().cloned().collect(),
-            ..ModelSpec::new(self.model, in_dim, self.task.width(num_classes))
-        })
+            ..ModelSpec::new(self.model, in_dim, num_classes)
+        };
+        self.task.set(model, num_classes)
     }
 
     pub(crate) fn optimizer(&self) -> OptimizerSpec {

@@ -1,14 +1,15 @@
 //! What is learned.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use morphgl_model_core::{Decoder, LossKind, ModelSpec, Task};
 use morphgl_registry::{NegativeDistribution, PairSettings};
 use serde_json::Value;
 
+use crate::task::Examples;
 use crate::usage::Usage;
 use crate::values;
 
-/// Length of the embeddings of links where none is given.
+/// Length of the embeddings of links and edges where none is given.
 const EMBEDDING: usize = 64;
 
 /// What is learned: the task, its loss, and of links the pairs.
@@ -20,6 +21,9 @@ pub struct TaskOptions {
     /// no pairs
     #[arg(long, default_value = "classify")]
     pub task: Task,
+    /// Whose class, labels or values are learned: those of nodes, or of edges, from pairs that the dataset has labels or targets of
+    #[arg(long, value_enum, default_value = "nodes")]
+    pub on: On,
     /// Loss: cross-entropy of classes; bce of labels; mse, mae or huber of values; bce, bpr or margin of pairs; or one of a linked
     /// crate, which `morphgl ops` lists [default: the first of the task]
     #[arg(long)]
@@ -28,11 +32,11 @@ pub struct TaskOptions {
     /// positive_weight of bce, delta of huber, margin of margin; those of linked crates `morphgl ops --options` lists
     #[arg(long, value_name = "NAME=VALUE", value_parser = values::named)]
     pub loss_option: Vec<(String, Value)>,
-    /// Links: how the embeddings of two nodes score their pair: dot, distmult (weighted by a vector), or mlp (two layers)
-    /// [default: dot]
+    /// Links and edges: how the embeddings of two nodes score their pair: dot, distmult (weighted by a vector), or mlp (two layers), which
+    /// alone gives an edge several outputs [default: dot of links, mlp of edges]
     #[arg(long)]
     pub decoder: Option<Decoder>,
-    /// Links: length of the embeddings [default: 64]
+    /// Links and edges: length of the embeddings [default: 64]
     #[arg(long, value_name = "WIDTH")]
     pub embedding: Option<usize>,
     /// How pairs are made.
@@ -40,7 +44,17 @@ pub struct TaskOptions {
     pub pairs: PairOptions,
 }
 
-/// How the pairs of a mini-batch of links are made.
+/// Whose class, labels or values are learned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum On {
+    /// Those of nodes.
+    #[default]
+    Nodes,
+    /// Those of edges.
+    Edges,
+}
+
+/// How the pairs of a mini-batch are made.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Task")]
 pub struct PairOptions {
@@ -58,7 +72,7 @@ pub struct PairOptions {
     /// Links: draw negatives again that are edges of the graph
     #[arg(long)]
     pub avoid_edges: bool,
-    /// Links: sample the edges, too, that a mini-batch predicts; a model may then read the answer
+    /// Links and edges: sample the edges, too, that a mini-batch predicts; a model may then read the answer
     #[arg(long)]
     pub keep_target_edges: bool,
 }
@@ -69,32 +83,45 @@ impl TaskOptions {
         self.loss.unwrap_or(self.task.losses()[0])
     }
 
-    /// Width of the model's output, for a dataset with this many classes, or labels or values.
-    pub(crate) fn width(&self, of_dataset: usize) -> usize {
-        if self.task == Task::Link { self.embedding.unwrap_or(EMBEDDING) } else { of_dataset }
+    /// The examples that are learned from.
+    pub(crate) fn examples(&self) -> Examples {
+        match (self.task, self.on) {
+            (Task::Link, _) => Examples::Links,
+            (_, On::Edges) => Examples::Edges,
+            (_, On::Nodes) => Examples::Nodes,
+        }
     }
 
     /// How pairs are made; `None` where nodes are learned.
     pub(crate) fn pairs(&self) -> Option<PairSettings> {
-        self.pairs.of(self.task)
+        self.pairs.of(self.examples())
     }
 
-    /// The model with this task.
-    pub(crate) fn set(&self, model: ModelSpec) -> ModelSpec {
+    /// The model with this task, for a dataset with this many classes, or labels or values.
+    pub(crate) fn set(&self, model: ModelSpec, of_dataset: usize) -> ModelSpec {
+        let examples = self.examples();
+        let default = if examples == Examples::Edges { Decoder::Mlp } else { Decoder::default() };
         ModelSpec {
+            num_classes: if examples == Examples::Nodes { of_dataset } else { self.embedding.unwrap_or(EMBEDDING) },
+            edge_outputs: if examples == Examples::Edges { of_dataset } else { 0 },
             task: self.task,
-            decoder: self.decoder.unwrap_or_default(),
+            decoder: self.decoder.unwrap_or(default),
             loss: self.loss(),
             loss_settings: self.loss_option.iter().cloned().collect(),
             ..model
         }
     }
 
-    /// Refuses options of links for another task, and links without negatives.
+    /// Refuses options of links and edges for nodes, those of links for edges, and links without negatives.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let of_links = [("decoder", self.decoder.is_some()), ("embedding", self.embedding.is_some())];
-        check_of_links(&of_links, self.task)?;
-        self.pairs.check(self.task)?;
+        if self.task == Task::Link && self.on == On::Edges {
+            return Err(Usage::error(
+                "--on edges: of links it is learned whether they exist; leave it out, or name another --task",
+            ));
+        }
+        let of_pairs = [("decoder", self.decoder.is_some()), ("embedding", self.embedding.is_some())];
+        check_of_pairs(&of_pairs, self.examples())?;
+        self.pairs.check(self.examples())?;
         if self.embedding == Some(0) {
             return Err(Usage::error("--embedding 0: give a positive width"));
         }
@@ -104,25 +131,31 @@ impl TaskOptions {
 
 impl PairOptions {
     /// The settings of pairs; `None` where nodes are learned.
-    pub(crate) fn of(&self, task: Task) -> Option<PairSettings> {
+    pub(crate) fn of(&self, examples: Examples) -> Option<PairSettings> {
         let default = PairSettings::default();
-        (task == Task::Link).then(|| PairSettings {
-            negatives: self.negatives.unwrap_or(default.negatives),
+        let negatives = if examples == Examples::Links { self.negatives.unwrap_or(default.negatives) } else { 0 };
+        (examples != Examples::Nodes).then(|| PairSettings {
+            negatives,
             distribution: self.negative_distribution.unwrap_or(default.distribution),
             avoid_edges: self.avoid_edges,
             exclude: !self.keep_target_edges,
         })
     }
 
-    /// Refuses them for another task, and links without negatives.
-    pub(crate) fn check(&self, task: Task) -> anyhow::Result<()> {
+    /// Refuses them for nodes, negatives for edges, and links without negatives.
+    pub(crate) fn check(&self, examples: Examples) -> anyhow::Result<()> {
         let of_links = [
             ("negatives", self.negatives.is_some()),
             ("negative-distribution", self.negative_distribution.is_some()),
             ("avoid-edges", self.avoid_edges),
-            ("keep-target-edges", self.keep_target_edges),
         ];
-        check_of_links(&of_links, task)?;
+        check_of_pairs(&of_links, examples)?;
+        check_of_pairs(&[("keep-target-edges", self.keep_target_edges)], examples)?;
+        if let Some((option, _)) = of_links.iter().find(|(_, given)| *given && examples == Examples::Edges) {
+            return Err(Usage::error(format!(
+                "--{option}: labelled edges are learned without negatives; leave it out"
+            )));
+        }
         if self.negatives == Some(0) {
             return Err(Usage::error("--negatives 0: pairs that exist are told from others; give at least 1"));
         }
@@ -130,12 +163,12 @@ impl PairOptions {
     }
 }
 
-/// Refuses options of links, each with whether it is given, for another task.
-fn check_of_links(options: &[(&str, bool)], task: Task) -> anyhow::Result<()> {
-    match options.iter().find(|(_, given)| *given && task != Task::Link) {
-        Some((option, _)) => {
-            Err(Usage::error(format!("--{option}: the task {task} has no pairs; give --task link too")))
-        }
+/// Refuses options of pairs, each with whether it is given, for nodes.
+fn check_of_pairs(options: &[(&str, bool)], examples: Examples) -> anyhow::Result<()> {
+    match options.iter().find(|(_, given)| *given && examples == Examples::Nodes) {
+        Some((option, _)) => Err(Usage::error(format!(
+            "--{option}: nodes are learned, not pairs of them; give --task link or --on edges too"
+        ))),
         None => Ok(()),
     }
 }

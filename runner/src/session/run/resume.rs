@@ -16,6 +16,7 @@ use crate::paths::lossy;
 use crate::session::run_dir::status::{State, Status};
 use crate::session::run_dir::{Configured, RunDir};
 use crate::session::{Session, data, modes};
+use crate::task::Examples;
 use crate::usage::Usage;
 use crate::{Checkpoint, Job, JobConfig, RunContext, Scheduler, Simulated, StopReason, task, threads, words};
 
@@ -125,9 +126,7 @@ fn open(session: &Session, dir: &Path, stored: Stored, context: &RunContext) -> 
         threads::start(context.process(), threads)?;
     }
     let mut dataset = Arc::new(dataset(&configured, &config, &state, session.config.training.shard.is_some())?);
-    if config.pairs.is_some() {
-        dataset = task::with_pairs(dataset, context)?;
-    }
+    dataset = task::dataset_for(Examples::of(&config.spec.model), dataset, context)?;
     let job = match context.ranks() {
         None => Job::new(context, Arc::clone(&dataset), config)?,
         Some(ranks) => {
@@ -147,7 +146,7 @@ fn open(session: &Session, dir: &Path, stored: Stored, context: &RunContext) -> 
     let at = format!("resumed in epoch {} after {} of it", progress.epoch, words::plural(batches as u64, "mini-batch"));
     Ok(Setup {
         simulated: Simulated::of(job.registry()),
-        schema: data::schema(&dataset, configured.job.spec.model.task, context),
+        schema: data::schema(&dataset, &configured.job.spec.model, context),
         dataset,
         job: Some(job),
         configured,

@@ -26,7 +26,7 @@ use crate::session::options::plan::choose_training;
 use crate::session::run_dir::{Configured, RunDir};
 use crate::session::trained::{self, Inference};
 use crate::session::{Session, data};
-use crate::task::{Split, num_examples, with_pairs};
+use crate::task::{Examples, Split, dataset_for, num_examples};
 use crate::{Evaluation, Job, JobConfig, Profile, Progress, RunContext, Simulated, budget};
 
 /// Opens the dataset, profiles and plans.
@@ -37,7 +37,11 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     let (mut dataset, mut config) = session.planned().open(context)?;
     if let Some(configured) = &session.like {
         if configured.job.pairs.is_some() {
-            dataset = with_pairs(dataset, context)?;
+            let examples = Examples::of(&configured.job.spec.model);
+            // Options may have asked for other examples.
+            if examples != session.config.planning.model.task.examples() {
+                dataset = dataset_for(examples, dataset, context)?;
+            }
         }
         config = configured.job_on(&dataset, config);
     }
@@ -51,7 +55,7 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
         None => requested.unwrap_or_default(),
     };
     let task = config.spec.model.task;
-    let validated = Split::Valid.is_known(&dataset, task);
+    let validated = Split::Valid.is_known(&dataset, &config.spec.model);
     let unread = training.patience.map(|_| "--patience").or(training.evaluate_every.map(|_| "--evaluate-every"));
     let unread = unread.or(training.score.map(|_| "--score"));
     if let Some(option) = unread.filter(|_| !validated) {
@@ -101,7 +105,7 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     let mut options = session.options(plan.num_batches(), evaluation, (validated, task));
     options.evaluation_workers = trained::fewer_workers(&problem, plan, available);
     if validated {
-        evaluation.check(options.score, task)?;
+        evaluation.check(options.score, &job.config.spec.model)?;
     }
     let path = session.config.planning.data.dataset.as_deref();
     let configured = Configured {
@@ -139,7 +143,7 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     mode.keep(&mut state);
     Ok(Setup {
         simulated: Simulated::of(job.registry()),
-        schema: data::schema(&dataset, task, context),
+        schema: data::schema(&dataset, &configured.job.spec.model, context),
         dataset,
         job: Some(job),
         configured,
@@ -208,7 +212,7 @@ fn facts(
     let mut facts = Ranks::facts(&dataset.name, &dataset.path.checksums())?;
     // What a rank may have of its own: threads, and what its memory allows.
     let config = JobConfig { threads: None, disk_bytes: None, cache_bytes: None, ..config.clone() };
-    let validated = Split::Valid.is_known(dataset, config.spec.model.task);
+    let validated = Split::Valid.is_known(dataset, &config.spec.model);
     let steps = num_examples(dataset, &config).div_ceil(config.sampler.batch_size.max(1));
     let options = session.options(steps, evaluation.unwrap_or_default(), (validated, config.spec.model.task));
     facts.extend(facts_of_ranks(session));

@@ -10,7 +10,7 @@ use super::Trained;
 use crate::budget::Purpose;
 use crate::evaluate::{Sampled, scored};
 use crate::evaluated::Scored;
-use crate::task::Split;
+use crate::task::{Examples, Split};
 use crate::{Evaluation, MemoryLimit, OperatorBuilder};
 
 /// The score of a split.
@@ -18,7 +18,7 @@ use crate::{Evaluation, MemoryLimit, OperatorBuilder};
 pub struct SplitScore {
     /// `train`, `valid` or `test`.
     pub split: &'static str,
-    /// Its nodes, with a target and without; its pairs, of a model of links.
+    /// Its nodes, with a target and without; its pairs, of a model of links or edges.
     pub nodes: usize,
     /// Accuracy and loss of those with a target; of no nodes where none has.
     pub score: Score,
@@ -35,6 +35,8 @@ pub struct SplitScore {
 pub struct Scores {
     /// What the model predicts.
     pub task: Task,
+    /// Whether it predicts links or edges.
+    pub of_pairs: bool,
     /// The splits that have nodes, or pairs.
     pub splits: Vec<SplitScore>,
     /// Names of the classes, where the model file has them.
@@ -57,14 +59,11 @@ impl Trained {
     pub fn evaluate(&mut self, requested: Option<Evaluation>, kinds: &[ScoreKind]) -> anyhow::Result<Scores> {
         self.batch().check_sampling(&self.config.spec.model)?;
         let (model, dataset) = (self.config.spec.model.clone(), Arc::clone(&self.dataset));
-        let size = |split: &Split| match model.task {
-            Task::Link => split.num_pairs(&dataset),
-            _ => split.nodes(&dataset).len(),
-        };
+        let examples = Examples::of(&model);
+        let size = |split: &Split| split.num_examples(&dataset, examples);
         let splits: Vec<Split> = Split::ALL.into_iter().filter(|split| size(split) > 0).collect();
         let Some(first) = splits.first() else {
-            let option = if model.task == Task::Link { "--edge-split 0.85,0.05,0.1" } else { "--split 0.6,0.2,0.2" };
-            anyhow::bail!("{}: the dataset has no splits; import it with {option}", dataset.name);
+            anyhow::bail!("{}: the dataset has no splits; import it with {}", dataset.name, examples.split_option());
         };
         let context = self.context.clone();
         let requested = requested.or(self.batch().evaluation());
@@ -76,7 +75,7 @@ impl Trained {
             evaluation = ranks.agree_on_evaluation(evaluation)?;
         }
         let all = kinds.iter().copied().chain([ScoreKind::Loss]);
-        all.into_iter().try_for_each(|kind| evaluation.check(kind, model.task))?;
+        all.into_iter().try_for_each(|kind| evaluation.check(kind, &model))?;
         let threads = self.config.num_threads(context.registry());
         let of_sums = |sums: Score| {
             // Scores of sums alone are left, which look at no outputs.
@@ -122,6 +121,7 @@ impl Trained {
         Ok(Scores {
             splits: of_split.collect(),
             task: model.task,
+            of_pairs: model.learns_pairs(),
             class_names: self.class_names.clone(),
             evaluation,
             sampled_by: (evaluation == Evaluation::Sampled).then(|| self.route.batching.clone()),

@@ -5,8 +5,9 @@ use std::path::Path;
 use morphgl_model_core::Task;
 use serde_json::Value;
 
-use super::Trained;
 use super::read::read_pairs;
+use super::{Predicted, Predictions, Trained};
+use crate::edges;
 use crate::links::{Embedded, decoder_elements, known_pairs, pair_scores};
 use crate::usage::Usage;
 
@@ -47,6 +48,30 @@ impl Trained {
         Ok(PairScores { ids: pairs.iter().map(|pair| pair.map(|v| self.id(v))).collect(), scores })
     }
 
+    /// Predicts the class, labels or values of the edges in a file, as [`Trained::score_pairs`] reads it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trained::score_pairs`], of a model that does not predict edges.
+    pub fn predict_edges(&mut self, file: &Path) -> anyhow::Result<Predictions> {
+        let model = self.config.spec.model.clone();
+        if !model.learns_edges() {
+            return Err(Usage::error("the model predicts no edges"));
+        }
+        self.check_one_process("--edges")?;
+        let pairs = read_pairs(file, &self.dataset, self.names.as_ref())?;
+        let num_nodes = self.dataset.num_nodes();
+        let embedded = Embedded::of(self.training.as_mut(), num_nodes, pairs.iter().copied(), None)?;
+        let outputs = edges::outputs(self.training.as_ref(), &model, &embedded.rows, &embedded.pairs)?;
+        let ids = pairs.iter().map(|pair| pair.map(|v| self.id(v))).collect();
+        Ok(self.predictions(Predicted::Edges(ids), outputs, None))
+    }
+
+    /// Whether the model predicts the class, labels or values of edges.
+    pub fn predicts_edges(&self) -> bool {
+        self.config.spec.model.learns_edges()
+    }
+
     /// The `k` destinations of the highest scores for each of these sources, of all nodes but the source itself and, unless
     /// `include_edges`, those it has an edge to: in the graph or in a split. There are fewer where no more nodes are left.
     ///
@@ -77,10 +102,19 @@ impl Trained {
     fn check_links(&self, option: &str) -> anyhow::Result<()> {
         if self.task() != Task::Link {
             let task = self.task();
+            if self.predicts_edges() {
+                let what =
+                    format!("{option}: the model predicts edges that exist, not whether they do; give --edges FILE");
+                return Err(Usage::error(what));
+            }
             return Err(Usage::error(format!(
                 "{option}: the model of the task {task} predicts nodes, not links; give --nodes"
             )));
         }
+        self.check_one_process(option)
+    }
+
+    fn check_one_process(&self, option: &str) -> anyhow::Result<()> {
         if self.context.ranks().is_some() {
             return Err(Usage::error(format!("{option}: pairs are scored by one process; leave mpirun out")));
         }

@@ -13,20 +13,60 @@ use crate::usage::Usage;
 /// What each rank of MPI did, as JSON and in words.
 type RankSummary = (Value, String);
 
-/// What is predicted for nodes.
+/// What predictions are of, by ids or names as the graph's source has them.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Predicted {
+    /// Nodes.
+    Nodes(Vec<Value>),
+    /// Source and destination of each edge.
+    Edges(Vec<[Value; 2]>),
+}
+
+impl Predicted {
+    /// The nodes, or the sources and destinations, of a row.
+    pub fn row(&self, row: usize) -> &[Value] {
+        match self {
+            Self::Nodes(ids) => &ids[row..=row],
+            Self::Edges(ids) => &ids[row],
+        }
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Nodes(ids) => ids.len(),
+            Self::Edges(ids) => ids.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All ids, row after row.
+    pub fn ids(&self) -> &[Value] {
+        match self {
+            Self::Nodes(ids) => ids,
+            Self::Edges(ids) => ids.as_flattened(),
+        }
+    }
+}
+
+/// What is predicted for nodes or edges.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predictions {
     /// What the model predicts.
     pub task: Task,
-    /// The nodes' ids or names, as the graph's source has them.
-    pub ids: Vec<Value>,
+    /// The nodes, or the ends of the edges.
+    pub of: Predicted,
     /// The predicted class of each; none of labels and values.
     pub classes: Vec<i32>,
     /// The predicted class's probability; none of labels and values.
     pub probabilities: Vec<f64>,
-    /// Of each node, row after row: the probability of every class or label, or the values.
+    /// Of each node or edge, row after row: the probability of every class or label, or the values.
     pub outputs: Vec<f32>,
-    /// Number of classes, labels or values of a node.
+    /// Number of classes, labels or values of each.
     pub width: usize,
     /// Names of the classes, where the model has them.
     pub class_names: Option<Vec<String>>,
@@ -84,14 +124,24 @@ impl Trained {
     ///
     /// # Errors
     ///
-    /// A model of links; too little memory; a failing operator, or rank.
+    /// A model of links or edges; too little memory; a failing operator, or rank.
     pub fn predict(&mut self, nodes: &[u32]) -> anyhow::Result<Predictions> {
-        if self.task() == Task::Link {
-            return Err(Usage::error("the model predicts links, not nodes; give pairs of nodes by --edges FILE"));
+        let model = &self.config.spec.model;
+        if model.learns_pairs() {
+            let what = if model.learns_edges() { "edges" } else { "links" };
+            return Err(Usage::error(format!(
+                "the model predicts {what}, not nodes; give pairs of nodes by --edges FILE"
+            )));
         }
         self.check_memory()?;
-        let (mut outputs, ranks) = self.rows(nodes, self.config.spec.model.layers)?;
-        let (task, width) = (self.task(), self.config.spec.model.num_classes);
+        let (outputs, ranks) = self.rows(nodes, model.layers)?;
+        let ids = nodes.iter().map(|&v| self.id(v)).collect();
+        Ok(self.predictions(Predicted::Nodes(ids), outputs, ranks))
+    }
+
+    /// Predictions of the outputs of a model, of classes, labels or values.
+    pub(super) fn predictions(&self, of: Predicted, mut outputs: Vec<f32>, ranks: Option<RankSummary>) -> Predictions {
+        let (task, width) = (self.task(), self.config.spec.model.target_width());
         let (mut classes, mut probabilities) = (Vec::new(), Vec::new());
         match task {
             Task::Classify => {
@@ -101,20 +151,19 @@ impl Trained {
             Task::Multilabel => outputs.iter_mut().for_each(|x| *x = (1.0 / (1.0 + (-f64::from(*x)).exp())) as f32),
             Task::Regress | Task::Link => {}
         }
-        let ids = nodes.iter().map(|&v| self.id(v)).collect();
         let (class_names, target_names) = (self.class_names.clone(), self.target_names.clone());
-        Ok(Predictions { task, ids, classes, probabilities, outputs, width, class_names, target_names, ranks })
+        Predictions { task, of, classes, probabilities, outputs, width, class_names, target_names, ranks }
     }
 
     /// The rows of these nodes after a layer, with all of their neighbours: after `layer`, from 1; by default after the last one of a model of
-    /// links, else after the last one but one, which the last one makes predictions of.
+    /// links or edges, else after the last one but one, which the last one makes predictions of.
     ///
     /// # Errors
     ///
     /// No such layer; as [`Trained::predict`].
     pub fn embeddings(&mut self, nodes: &[u32], layer: Option<usize>) -> anyhow::Result<Embeddings> {
         let model = &self.config.spec.model;
-        let default = if model.task == Task::Link { model.layers } else { model.layers - 1 };
+        let default = if model.learns_pairs() { model.layers } else { model.layers - 1 };
         let layer = layer.unwrap_or(default);
         if layer == 0 || layer > model.layers {
             let cure =

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use morphgl_graph_store::Topology;
+use morphgl_graph_store::{PairTargets, Topology};
 use morphgl_registry::{BatchId, HostBatch, NegativeDistribution, PairSeeds, PairSettings, Result};
 
 use crate::{Epochs, Order, Relabel};
@@ -70,7 +70,7 @@ pub struct PairBatch {
 }
 
 impl PairBatch {
-    /// Draws the pairs of a share of the mini-batch `batch.id`, a range of its positives, and sets them in `batch`. Positions behind
+    /// Draws the pairs of a share of the mini-batch `batch.id`, a range of its positives, and sets them and their targets in `batch`. Positions behind
     /// the last positive are left out. `order` is the worker's copy, replaced when the epoch changes.
     ///
     /// # Errors
@@ -104,6 +104,8 @@ impl PairBatch {
         ends.clear();
         ends.extend_from_slice(&self.positives[share.clone()]);
         self.draw_negatives(pairs, id, share.start, ends, rows)?;
+        set_targets(pairs.seeds.targets(), &chosen[share], batch);
+        let ends = &mut batch.pairs.as_mut().expect("they were drawn").ends;
         self.relabel.start(std::mem::take(&mut self.seeds));
         self.relabel.locals(ends.as_flattened_mut());
         self.seeds = self.relabel.finish();
@@ -164,6 +166,20 @@ impl PairBatch {
     /// The edges that the mini-batch drawn last leaves out; none where its settings do not exclude any.
     pub fn excluded(&self) -> &Excluded {
         &self.excluded
+    }
+}
+
+/// Sets the targets of `chosen` pairs; none where these have none.
+fn set_targets(of_pairs: &PairTargets, chosen: &[u32], batch: &mut HostBatch) {
+    let HostBatch { labels, targets, .. } = batch;
+    labels.clear();
+    targets.values.clear();
+    targets.width = of_pairs.dim();
+    if let Some(classes) = &of_pairs.labels {
+        labels.extend(chosen.iter().map(|&pair| classes[pair as usize]));
+    }
+    if let Some(values) = &of_pairs.values {
+        chosen.iter().for_each(|&pair| targets.values.extend_from_slice(values.row(pair)));
     }
 }
 

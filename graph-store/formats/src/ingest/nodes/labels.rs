@@ -1,4 +1,4 @@
-//! The labels of a table of nodes: class numbers, or names of classes.
+//! The labels of a table of nodes or edges: class numbers, or names of classes.
 
 use std::path::Path;
 
@@ -8,9 +8,33 @@ use crate::Ingest;
 use crate::tabular::{Batch, Texts, Values, boolean, is_missing};
 use crate::text::{has_comma, real};
 
+/// What labels are of, for messages and for the provenance.
+#[derive(Debug)]
+pub(in crate::ingest) struct Labelled {
+    /// Key of the provenance that has the names of classes.
+    names: &'static str,
+    /// Cure for labels that are no classes.
+    none: &'static str,
+    /// Cure for labels that are quantities.
+    quantities: &'static str,
+}
+
+impl Labelled {
+    pub(in crate::ingest) const NODES: Self = Self {
+        names: "class_names",
+        none: "number the classes, or name another column by --label-column; -1 or nothing stands for a node without a label",
+        quantities: "give quantities as targets, by --targets FILE or --target-columns",
+    };
+    pub(in crate::ingest) const EDGES: Self = Self {
+        names: "edge_class_names",
+        none: "number the classes, or name another column by --edge-label-column; -1 or nothing stands for an edge without a label",
+        quantities: "give quantities as targets, by --edge-target-columns",
+    };
+}
+
 /// Labels, row by row.
-#[derive(Default)]
-pub(super) struct Labels {
+pub(in crate::ingest) struct Labels {
+    of: Labelled,
     numbers: Vec<i32>,
     /// Rows whose label is a number spelled otherwise than by its digits (`007`, `3.0`), and its text; in case labels are names.
     spellings: Vec<(usize, Vec<u8>)>,
@@ -21,10 +45,15 @@ pub(super) struct Labels {
 }
 
 impl Labels {
+    /// No rows yet.
+    pub(in crate::ingest) fn new(of: Labelled) -> Self {
+        Self { of, numbers: Vec::new(), spellings: Vec::new(), classes: None, fault: None }
+    }
+
     /// Appends the labels of a batch; errors name `path`.
-    pub(super) fn read(&mut self, path: &Path, batch: &Batch, column: &Values) -> Result<()> {
+    pub(in crate::ingest) fn read(&mut self, path: &Path, batch: &Batch, column: &Values) -> Result<()> {
         if let Values::Vectors(..) = column {
-            return Err(Error::invalid(path, batch.position(0), "a label that is a list", NONE));
+            return Err(Error::invalid(path, batch.position(0), "a label that is a list", self.of.none));
         }
         for row in 0..batch.rows {
             if let Some(classes) = &mut self.classes {
@@ -35,7 +64,7 @@ impl Labels {
                 Ok(label) => {
                     let Ok(label) = i32::try_from(label.unwrap_or(-1)) else {
                         let what = format!("the label {} is no class", label.unwrap_or(-1));
-                        return Err(Error::invalid(path, batch.position(row), what, NONE));
+                        return Err(Error::invalid(path, batch.position(row), what, self.of.none));
                     };
                     if label < -1 && self.fault.is_none() {
                         self.fault = Some((batch.position(row), label.to_string()));
@@ -71,38 +100,33 @@ impl Labels {
     }
 
     /// The class of each row, -1 for none; names of classes become a part of the provenance.
-    pub(super) fn finish(self, ingest: &mut Ingest<'_>, path: &Path) -> Result<Vec<i32>> {
+    pub(in crate::ingest) fn finish(self, ingest: &mut Ingest<'_>, path: &Path) -> Result<Vec<i32>> {
         let is_number = |name: &[u8]| is_missing(name) || real(name).is_some() || has_comma(name);
         let are_numbers = self.classes.as_ref().is_none_or(|classes| classes.iter().all(is_number));
         match (self.fault, self.classes) {
             (Some((position, label)), _) if are_numbers => {
                 let what = format!("the label {label} is no class: classes are whole numbers from 0, or names");
                 let cure = match label.parse::<f64>() {
-                    Ok(value) if value.fract() != 0.0 => format!("{QUANTITIES}; {NONE}"),
-                    _ => NONE.to_string(),
+                    Ok(value) if value.fract() != 0.0 => format!("{}; {}", self.of.quantities, self.of.none),
+                    _ => self.of.none.to_string(),
                 };
                 Err(Error::invalid(path, position, what, cure))
             }
-            (_, Some(classes)) => Ok(numbered(ingest, &classes)),
+            (_, Some(classes)) => Ok(numbered(ingest, &classes, self.of.names)),
             (_, None) => Ok(self.numbers),
         }
     }
 }
 
-/// Cure for labels that are quantities.
-const QUANTITIES: &str = "give quantities as targets, by --targets FILE or --target-columns";
-const NONE: &str =
-    "number the classes, or name another column by --label-column; -1 or nothing stands for a node without a label";
-
 /// Numbers the classes in the order of their names, and adds the names to the provenance.
-fn numbered(ingest: &mut Ingest<'_>, classes: &Texts) -> Vec<i32> {
+fn numbered(ingest: &mut Ingest<'_>, classes: &Texts, key: &str) -> Vec<i32> {
     let named = || classes.iter().filter(|name| !is_missing(name));
     // All spellings of booleans, and the numbers that they are, are two classes.
     let flag =
         |name: &[u8]| boolean(name).or_else(|| [&b"0"[..], b"1"].iter().position(|n| *n == name).map(|n| n == 1));
     if named().all(|name| flag(name).is_some()) {
         ingest.note("the labels are booleans: false = 0, true = 1");
-        ingest.provenance("class_names", ["false", "true"].map(String::from).to_vec());
+        ingest.provenance(key, ["false", "true"].map(String::from).to_vec());
         return classes.iter().map(|name| flag(name).map_or(-1, i32::from)).collect();
     }
     let mut names: Vec<&[u8]> = named().collect();
@@ -119,7 +143,7 @@ fn numbered(ingest: &mut Ingest<'_>, classes: &Texts) -> Vec<i32> {
             "classes differ in upper and lower case alone, {name:?} for one: correct them if they are the same"
         ));
     }
-    ingest.provenance("class_names", texts);
+    ingest.provenance(key, texts);
     let class = |name: &[u8]| names.binary_search(&name).map_or(-1, |i| i as i32);
     classes.iter().map(class).collect()
 }

@@ -5,7 +5,7 @@
 
 mod attach;
 mod columns;
-mod labels;
+pub(in crate::ingest) mod labels;
 pub(crate) mod node_index;
 mod read;
 mod targets;

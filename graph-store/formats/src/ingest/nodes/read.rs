@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{Error, NpyWriter, Result};
 
 use super::columns::{FileRole, ID, MASKS, TableColumns, choose, note_columns};
-use super::labels::Labels;
+use super::labels::{Labelled, Labels};
 use super::targets::{self, Targets};
 use super::{Features, FirstColumn, Keys, NO_SPLIT, NodeTable};
 use crate::Ingest;
@@ -140,7 +140,7 @@ impl<'p> TableReader<'p> {
             columns,
             rows: 0,
             keys: if named { Keys::Names(Texts::default()) } else { Keys::Numbers(Vec::new()) },
-            labels: Labels::default(),
+            labels: Labels::new(Labelled::NODES),
             splits: vec![],
             lone_ids: vec![],
             spool: ingest.dir().join(format!("{role:?}.rows.npy")),

@@ -29,6 +29,8 @@ pub(crate) struct Targets {
     values: Vec<f32>,
     /// Names of the columns, where these have names.
     names: Option<Vec<String>>,
+    /// Whether they are of edges.
+    of_edges: bool,
 }
 
 impl Targets {
@@ -37,8 +39,18 @@ impl Targets {
         Self { names, ..Self::default() }
     }
 
+    /// As [`Targets::named`], of edges.
+    pub(in crate::ingest) fn of_edges(names: Option<Vec<String>>) -> Self {
+        Self { names, of_edges: true, ..Self::default() }
+    }
+
+    /// Values per row, the values row after row, and the names of the columns, where there are as many.
+    pub(crate) fn into_parts(self) -> (usize, Vec<f32>, Option<Vec<String>>) {
+        (self.dim, self.values, self.names.filter(|names| names.len() == self.dim))
+    }
+
     /// Appends the targets of a batch: its columns `columns`; errors name `path`.
-    pub(super) fn read(&mut self, path: &Path, batch: &Batch, columns: &[usize]) -> Result<()> {
+    pub(in crate::ingest) fn read(&mut self, path: &Path, batch: &Batch, columns: &[usize]) -> Result<()> {
         let wrong = |row, what: String, cure: &str| Err(Error::invalid(path, batch.position(row), what, cure));
         let columns: Vec<&Values> = columns.iter().map(|&column| batch.column(column)).collect();
         let width = |column: &&Values| if let Values::Vectors(dim, _) = column { *dim } else { 1 };
@@ -57,6 +69,9 @@ impl Targets {
                         Err(text) => {
                             let cure = match has_comma(text.as_bytes()) {
                                 true => NO_COMMAS,
+                                false if self.of_edges => {
+                                    "correct it, or say by --edge-target-columns which columns are targets"
+                                }
                                 false => {
                                     "correct it, or say by --target-columns which columns are targets, and by --id-column which are ids"
                                 }
@@ -111,7 +126,7 @@ impl Targets {
                 .map(|(row, column)| all[at(row, column)])
                 .collect(),
         };
-        Ok(Self { dim: selected.len(), values, names: None })
+        Ok(Self { dim: selected.len(), values, ..Self::default() })
     }
 
     pub(crate) fn num_rows(&self) -> usize {
@@ -141,7 +156,7 @@ impl Ingest<'_> {
         num_nodes: u64,
     ) -> Result<()> {
         self.refuse_second("targets", source)?;
-        let Targets { dim, values, mut names } = targets;
+        let Targets { dim, values, mut names, .. } = targets;
         if dim == 0 && num_nodes > 0 {
             return invalid(source, "targets of no columns", "leave the file out, or give it columns");
         }
