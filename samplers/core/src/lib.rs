@@ -39,7 +39,7 @@ pub use neighbor::NeighborSampler;
 pub use pairs::{Excluded, ExcludedRow, HostRows, PairBatch, Pairs, ReadRows};
 pub use permutation::permute;
 pub use picks::{Picks, make_room};
-pub use pipeline::{Expected, HostHopSampler, HostHops, TypeFanout};
+pub use pipeline::{Expected, HostHopSampler, HostHops, SubRowEnds, TypeFanout};
 pub use relabel::Relabel;
 pub use stream::{Row, Stream};
 pub use typed::{MAX_TYPED_EPOCHS, TYPED, TimePick, TreeSettings, TypedSampler, TypedSettings};

@@ -16,7 +16,7 @@ use trees::Trees;
 pub use trees::{TimePick, TreeSettings};
 
 use crate::limits::check_draws;
-use crate::{Excluded, Expected, HostBatching, HostHops, SampleSeeds, TypeFanout, sample_hops};
+use crate::{Excluded, Expected, HostBatching, HostHops, SampleSeeds, SubRowEnds, TypeFanout, sample_hops};
 
 /// Fanouts of single edge types.
 const FANOUTS_BY_TYPE: OptionSpec = OptionSpec::new(
@@ -52,7 +52,7 @@ const TEMPORAL: OptionSpec = OptionSpec::new(
 pub const MAX_TYPED_EPOCHS: u32 = 1 << 16;
 
 /// The settings of sampling by edge type.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct TypedSettings {
     /// The hops, with the fanouts of types that have none of their own.
     pub hops: NeighborSettings,
@@ -60,6 +60,8 @@ pub struct TypedSettings {
     pub fanouts: Vec<Vec<TypeFanout>>,
     /// Trees of seeds, where they are disjoint.
     pub trees: Option<TreeSettings>,
+    /// Where sub-rows end, if trees are not disjoint and the table is not too large.
+    ends: Option<Arc<SubRowEnds>>,
 }
 
 impl TypedSettings {
@@ -82,7 +84,7 @@ impl TypedSettings {
                 return Err(Error::sampling(SamplingSetting::Fanouts, what));
             }
             check_draws(&hops, largest_degree(topology))?;
-            return Ok(Self { hops, fanouts: Vec::new(), trees });
+            return Ok(Self { hops, fanouts: Vec::new(), trees, ends: None });
         };
         let num_types = types.edge_types().len();
         let mut fanouts: Vec<Vec<TypeFanout>> =
@@ -97,7 +99,8 @@ impl TypedSettings {
             let given = Fanouts(of_hop.iter().copied().flatten().collect());
             check_draws(&NeighborSettings { fanouts: given, ..hops.clone() }, largest)?;
         }
-        Ok(Self { hops, fanouts, trees })
+        let ends = if trees.is_none() { SubRowEnds::new(topology).map(Arc::new) } else { None };
+        Ok(Self { hops, fanouts, trees, ends })
     }
 }
 
@@ -186,7 +189,7 @@ impl SampleSeeds for TypedSampler {
             return trees.sample(topology, settings, by, host.settings.seed, seeds, batch);
         }
         let weights = topology.weights().map(|w| &**w);
-        let mut sampler = hops.sampler(topology).by_type(&settings.fanouts);
+        let mut sampler = hops.sampler(topology).by_type(&settings.fanouts, settings.ends.as_deref());
         sample_hops(&mut sampler, &settings.hops, host.settings.seed, weights, seeds, None, batch)
     }
 }

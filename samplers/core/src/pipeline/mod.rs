@@ -18,6 +18,7 @@ mod sub_rows;
 
 pub use expand::TypeFanout;
 pub use frontier::Expected;
+pub use sub_rows::SubRowEnds;
 
 /// The buffers of a worker that samples hops of one graph in host memory, on its thread or on those of the current rayon pool.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl HostHops {
 
     /// The sampler of a mini-batch's hops; `topology` is that of [`HostHops::new`].
     pub fn sampler<'a>(&'a mut self, topology: &'a Topology) -> HostHopSampler<'a> {
-        HostHopSampler { topology, hops: self, excluded: None, by_type: &[] }
+        HostHopSampler { topology, hops: self, excluded: None, by_type: &[], ends: None }
     }
 }
 
@@ -57,6 +58,7 @@ pub struct HostHopSampler<'a> {
     hops: &'a mut HostHops,
     excluded: Option<&'a Excluded>,
     by_type: &'a [Vec<TypeFanout>],
+    ends: Option<&'a SubRowEnds>,
 }
 
 impl<'a> HostHopSampler<'a> {
@@ -67,11 +69,11 @@ impl<'a> HostHopSampler<'a> {
     }
 
     /// The sampler of a typed graph by edge type: `fanouts[hop]` has a fanout per type, in place of the one of [`Hop::picks`]. Each
-    /// sub-row is picked from as a row is, by draws of its own.
+    /// sub-row is picked from as a row is, by draws of its own. Without the `ends` of sub-rows the types of the edges are searched.
     ///
     /// A graph without types is sampled as without.
-    pub fn by_type(self, fanouts: &'a [Vec<TypeFanout>]) -> Self {
-        Self { by_type: fanouts, ..self }
+    pub fn by_type(self, fanouts: &'a [Vec<TypeFanout>], ends: Option<&'a SubRowEnds>) -> Self {
+        Self { by_type: fanouts, ends, ..self }
     }
 
     /// The nodes found so far, by local id.
@@ -100,7 +102,7 @@ impl HopSampler for HostHopSampler<'_> {
     }
 
     fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()> {
-        let Self { topology, hops: HostHops { frontier, sub_rows, buffers }, excluded, by_type } = self;
+        let Self { topology, hops: HostHops { frontier, sub_rows, buffers }, excluded, by_type, ends } = self;
         let Hop { picks, first, num_dst, is_last } = hop;
         // Nodes found by the last hop are not expanded.
         let locate = !is_last || !frontier.knows_degrees();
@@ -112,7 +114,11 @@ impl HopSampler for HostHopSampler<'_> {
         let rows = RowPicker { indices, check: check_ref, picks, excluded, by_type: &[] };
         if let (Some(edge_types), Some(fanouts)) = (topology.edge_types(), by_type.get(picks.hop as usize)) {
             let rows = RowPicker { by_type: fanouts, ..rows };
-            sub_rows.divide(&frontier.rows()[first..], edge_types, &rows);
+            let of_hop = &frontier.rows()[first..];
+            match ends {
+                Some(ends) => sub_rows.divide_by(of_hop, &frontier.nodes()[first..], ends, &rows),
+                None => sub_rows.divide(of_hop, edge_types, &rows),
+            }
             let mut types = block.edge_types.take().unwrap_or_default();
             picks.begin(block, num_dst, sub_rows.counts())?;
             sub_rows.begin(&mut types);

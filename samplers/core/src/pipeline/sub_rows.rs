@@ -1,8 +1,82 @@
 //! The rows of a hop, divided into sub-rows of one edge type each.
 
+use std::ops::Range;
+
+use morphgl_graph_store::Topology;
 use morphgl_platform::prefetch_early;
+use rayon::prelude::*;
 
 use super::expand::{CsrRow, CsrRows, RowPicker};
+
+/// Where the sub-row of each edge type ends in the row of each node: one read per node, where the types of its edges would be searched.
+#[derive(Debug)]
+pub struct SubRowEnds {
+    node_types: Vec<InTypes>,
+    /// Ends of the sub-rows of a node, from the start of its row, node after node.
+    ends: Vec<u32>,
+}
+
+/// The edge types that lead to the nodes of one type.
+#[derive(Debug)]
+struct InTypes {
+    nodes: Range<u32>,
+    edge_types: Vec<u16>,
+    /// Index of the first end of the first node.
+    base: usize,
+}
+
+impl SubRowEnds {
+    /// The ends in a graph; `None` in a graph without types, and in one of so many edge types that the table would be larger than the
+    /// types of the edges.
+    ///
+    /// # Complexity
+    ///
+    /// O(nodes + edges) time on the threads of the current rayon pool; four bytes per node and edge type that leads to its type, at most
+    /// two per edge.
+    pub fn new(topology: &Topology) -> Option<Self> {
+        let types = topology.types()?;
+        let (mut node_types, mut base) = (Vec::new(), 0);
+        for number in 0..types.node_types().len() {
+            let leads_here = |edge_type: &u16| types.ends(usize::from(*edge_type))[1] == number;
+            let edge_types: Vec<u16> = (0..=u16::MAX).take(types.edge_types().len()).filter(leads_here).collect();
+            let nodes = types.range(number);
+            let num_ends = nodes.len() * edge_types.len();
+            node_types.push(InTypes { nodes, edge_types, base });
+            base += num_ends;
+        }
+        if 2 * base as u64 > topology.num_edges() {
+            return None;
+        }
+        let mut ends = vec![0; base];
+        let mut rest = &mut ends[..];
+        for InTypes { nodes, edge_types, .. } in &node_types {
+            let width = edge_types.len();
+            let (of_type, later) = rest.split_at_mut(nodes.len() * width);
+            rest = later;
+            of_type.par_chunks_mut(width.max(1)).zip(nodes.clone()).for_each(|(ends, node)| {
+                let start = topology.edge_range(node).start;
+                let mut end = 0;
+                let mut sub_rows = topology.sub_rows(node).peekable();
+                for (out, &edge_type) in ends.iter_mut().zip(edge_types) {
+                    if let Some((_, row)) = sub_rows.next_if(|(number, _)| *number == usize::from(edge_type)) {
+                        end = (row.end - start) as u32;
+                    }
+                    *out = end;
+                }
+            });
+        }
+        Some(Self { node_types, ends })
+    }
+
+    /// Edge types, and indices of the ends, of a node.
+    #[inline(always)]
+    fn of(&self, node: u32) -> (&[u16], Range<usize>) {
+        let of_type = self.node_types.iter().find(|of_type| node < of_type.nodes.end);
+        let InTypes { nodes, edge_types, base } = of_type.expect("a node of the graph");
+        let first = base + (node - nodes.start) as usize * edge_types.len();
+        (edge_types, first..first + edge_types.len())
+    }
+}
 
 /// Prefetch distance of the edges' types, in rows.
 const AHEAD: usize = 16;
@@ -20,15 +94,47 @@ pub(crate) struct SubRows {
 }
 
 impl SubRows {
-    /// Divides `rows`, whose edges have types in the order of the graph's indices, for the picks of `picker`.
-    pub(crate) fn divide(&mut self, rows: &[CsrRow], edge_types: &[u16], picker: &RowPicker<'_>) {
+    fn clear(&mut self) {
         let Self { csr, types, indptr, counts, .. } = self;
         csr.clear();
         types.clear();
         indptr.clear();
-        counts.clear();
-        let mut end = 0;
         indptr.push(0);
+        counts.clear();
+    }
+
+    /// As [`SubRows::divide`], by the ends of the sub-rows of each of `nodes`.
+    pub(crate) fn divide_by(&mut self, rows: &[CsrRow], nodes: &[u32], table: &SubRowEnds, picker: &RowPicker<'_>) {
+        self.clear();
+        let Self { csr, types, indptr, counts, .. } = self;
+        let mut end = 0;
+        for (i, &row) in rows.iter().enumerate() {
+            if let Some(&later) = nodes.get(i + AHEAD) {
+                prefetch_early(&table.ends, table.of(later).1.start);
+            }
+            let (before, mut start) = (end, 0);
+            let (edge_types, ends) = table.of(nodes[i]);
+            for (&edge_type, &next) in edge_types.iter().zip(&table.ends[ends]) {
+                let degree = next - std::mem::replace(&mut start, next);
+                let Some(picks) = picker.picks_of(edge_type).filter(|_| degree > 0) else { continue };
+                let first = row.start + u64::from(next - degree);
+                let count = picks.count(first as usize..first as usize + degree as usize);
+                if count > 0 {
+                    end += count;
+                    csr.push(CsrRow { start: first, degree, key: row.key });
+                    types.push(edge_type);
+                    indptr.push(end);
+                }
+            }
+            counts.push(end - before);
+        }
+    }
+
+    /// Divides `rows`, whose edges have types in the order of the graph's indices, for the picks of `picker`.
+    pub(crate) fn divide(&mut self, rows: &[CsrRow], edge_types: &[u16], picker: &RowPicker<'_>) {
+        self.clear();
+        let Self { csr, types, indptr, counts, .. } = self;
+        let mut end = 0;
         for (i, &row) in rows.iter().enumerate() {
             if let Some(later) = rows.get(i + AHEAD) {
                 prefetch_early(edge_types, later.start as usize);
