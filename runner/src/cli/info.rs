@@ -150,7 +150,8 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     let target_dim = of_targets.map_or(0, |array| array.shape[1]);
     if of_labels.is_some() || of_targets.is_some() {
         let labels = of_labels.map(|_| "a class".to_string());
-        let targets = of_targets.map(|_| format!("{target_dim} targets"));
+        let targets =
+            of_targets.map(|_| format!("{target_dim} {}", if target_dim == 1 { "target" } else { "targets" }));
         let all: Vec<String> = labels.into_iter().chain(targets).collect();
         text += &format!("edges     {} of each pair of links, for train --on edges\n", all.join(" and "));
     }
