@@ -218,6 +218,20 @@ pub trait Training: ModelState {
     /// Scores a mini-batch in evaluation mode (no dropout): sampled evaluation.
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>>;
 
+    /// Outputs of a mini-batch's seeds in evaluation mode (no dropout), `[seeds, width]`; what is known of the seeds is not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Training::score`]; an operator without an implementation of its own refuses.
+    fn outputs(&mut self, batch: &MiniBatch) -> Result<Handle<Vec<f32>>> {
+        let _ = batch;
+        let cure = "evaluate with all neighbours, or leave --training out";
+        Err(Error::setting(
+            "outputs",
+            format!("this operator scores mini-batches, and does not return their outputs; {cure}"),
+        ))
+    }
+
     /// Scores rows of outputs (`[nodes, width]`, of [`Training::infer`]) against their targets, by the loss that is trained; a class of
     /// -1 and values that are NaN do not count. Of pairs, the ends are rows of the outputs.
     ///

@@ -66,6 +66,7 @@ training_wrapper! {
         fn train(batch: &MiniBatch) -> Result<Handle<Score>>;
         fn first_layer(batch: &HostBatch, rows: &mut Vec<f32>, inputs: &mut [Vec<f32>]) -> Option<Result<()>>;
         fn score(batch: &MiniBatch) -> Result<Handle<Score>>;
+        fn outputs(batch: &MiniBatch) -> Result<Handle<Vec<f32>>>;
         fn score_logits(logits: &[f32], targets: Targets<'_>, width: usize) -> Result<Score>;
         fn pair_scores(outputs: &[f32], pairs: &[[u32; 2]], width: usize) -> Option<Result<Vec<f32>>>;
         fn infer(nodes: &[u32]) -> Result<Vec<f32>>;

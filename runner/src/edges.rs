@@ -7,7 +7,7 @@ use morphgl_registry::{BatchPairs, Targets, Training};
 
 use crate::Group;
 use crate::evaluated::Scored;
-use crate::links::{Embedded, decoder_elements};
+use crate::links::{Ends, decoder_elements};
 use crate::task::Split;
 
 /// The outputs of pairs of rows of embeddings, `[pairs, outputs]`.
@@ -32,7 +32,7 @@ pub(crate) fn scored(
     kinds: &[ScoreKind],
 ) -> Result<Vec<Scored>> {
     let all = splits.iter().flat_map(|split| split.pairs(dataset).iter().copied());
-    let embedded = Embedded::of(training, dataset.num_nodes(), all, group)?;
+    let embedded = Ends::of(dataset.num_nodes(), all).embedded(training, group)?;
     let (mut left, width) = (&embedded.pairs[..], model.edge_outputs);
     let mut scored = Vec::new();
     for split in splits {

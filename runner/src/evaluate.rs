@@ -1,11 +1,15 @@
 //! Evaluation: with all neighbours, layer by layer; or on sampled mini-batches.
 
+use std::ops::Range;
+
 use anyhow::Result;
 use morphgl_execute::{Pool, PoolSettings, Stop, prepare};
 use morphgl_graph_store::Dataset;
 use morphgl_model_core::{Confusion, ModelSpec, ScoreKind, Task};
 use morphgl_profile::MemoryLimit;
-use morphgl_registry::{Batching, Error, Phase, Route, SamplerSettings, Score, SeedSet, Training, Transferring};
+use morphgl_registry::{
+    Batching, Error, MiniBatch, Phase, Route, SamplerSettings, Score, SeedSet, Training, Transferring,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::admission::{Excess, admit};
@@ -31,16 +35,24 @@ pub enum Evaluation {
 
 impl Evaluation {
     /// Refuses a score that is none of the task's, one that needs the outputs of all nodes at once where mini-batches are scored, and
-    /// links and edges there.
+    /// edges there.
     pub(crate) fn check(self, score: ScoreKind, model: &ModelSpec) -> Result<()> {
         let task = model.task;
         score.check(task).map_err(|e| Usage::error(format!("--{e}")))?;
-        if self == Evaluation::Sampled && model.learns_pairs() {
+        if self == Evaluation::Sampled && model.learns_edges() {
             let cure = "use --evaluation full, with more --memory if need be, or none";
-            let what = if model.learns_edges() { "edges" } else { "links" };
             return Err(Usage::error(format!(
-                "--evaluation sampled: {what} are scored by the embeddings of whole neighbourhoods; {cure}"
+                "--evaluation sampled: edges are scored by the embeddings of whole neighbourhoods; {cure}"
             )));
+        }
+        if self == Evaluation::Sampled && task == Task::Link {
+            return match score.ranking().filter(|ranking| ranking.is_filtered()) {
+                None => Ok(()),
+                Some(_) => Err(Usage::error(format!(
+                    "--score {score}: it ranks among all nodes, of which --evaluation sampled embeds the ends of pairs alone; \
+                     use --evaluation full, with more --memory if need be, or score by mrr or hits@K"
+                ))),
+            };
         }
         // Where nothing is evaluated, nobody has asked for the task's usual score.
         let unread = self == Evaluation::None && score == ScoreKind::usual(task);
@@ -64,7 +76,8 @@ pub(crate) fn scored(
     kinds: &[ScoreKind],
 ) -> Result<Vec<Scored>> {
     if model.task == Task::Link {
-        return links::scored(training, dataset, model, splits, group, kinds);
+        let mut embed = |training: &mut dyn Training, nodes: &[u32]| links::infer(training, nodes, group);
+        return links::scored(training, dataset, model, splits, &mut embed, kinds);
     }
     if model.learns_edges() {
         return edges::scored(training, dataset, model, splits, group, kinds);
@@ -102,14 +115,19 @@ pub fn full(
     score: ScoreKind,
 ) -> Result<(Vec<Evaluated>, Option<Confusion>)> {
     let mut all = scored(training, dataset, model, &[Split::Valid, Split::Test], group, &[score])?;
+    let scores = of_first(&all, group, score)?;
+    let last = all.iter().rposition(|scored| scored.sums.count > 0);
+    Ok((scores, last.and_then(|last| all.swap_remove(last).confusion)))
+}
+
+/// The sums of splits, and the value of `score`; with a `group`, those of its rank 0.
+fn of_first(all: &[Scored], group: Option<&Group>, score: ScoreKind) -> Result<Vec<Evaluated>> {
     let evaluated = |scored: &Scored| {
         let value = (!score.is_of_sums()).then(|| scored.values[0]);
         Evaluated { sums: scored.sums, value }
     };
     let scores: Vec<Evaluated> = all.iter().map(evaluated).collect();
-    let scores = group.map_or(Ok(scores.clone()), |group| group.scores_of_first(&scores))?;
-    let last = all.iter().rposition(|scored| scored.sums.count > 0);
-    Ok((scores, last.and_then(|last| all.swap_remove(last).confusion)))
+    group.map_or(Ok(scores.clone()), |group| group.scores_of_first(&scores))
 }
 
 /// Inputs of sampled evaluation.
@@ -138,13 +156,57 @@ impl Sampled<'_> {
         self.group.map_or(Ok(scores.clone()), |group| group.sum_scores(&scores))
     }
 
+    /// Scores splits of links: each end of their pairs is embedded by a sampled mini-batch that has it as a seed.
+    pub(crate) fn scored_links(&mut self, splits: &[Split], kinds: &[ScoreKind]) -> Result<Vec<Scored>> {
+        let (dataset, model) = (self.builder.dataset, &self.builder.config.spec.model);
+        let Self { builder, purpose, route, workers, threads, memory, group, .. } = *self;
+        let transferring = &mut *self.transferring;
+        let mut embed = |training: &mut dyn Training, nodes: &[u32]| {
+            let transferring = &mut *transferring;
+            Sampled { builder, purpose, route, workers, threads, memory, transferring, training, group }.outputs(nodes)
+        };
+        links::scored(self.training, dataset, model, splits, &mut embed, kinds)
+    }
+
+    /// As [`Sampled::scored_links`], what training keeps of validation and test.
+    pub(crate) fn links(&mut self, score: ScoreKind) -> Result<Vec<Evaluated>> {
+        let all = self.scored_links(&[Split::Valid, Split::Test], &[score])?;
+        of_first(&all, self.group, score)
+    }
+
+    /// Outputs of nodes, `[nodes, width]`; with a group, each trainer computes those of its part of the mini-batches.
+    fn outputs(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
+        if nodes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (width, batch_size) = (self.builder.config.spec.model.num_classes, self.builder.config.sampler.batch_size);
+        let mut own = Vec::new();
+        let parts = self.each(nodes, &mut |training, batch| {
+            let (outputs, _) = training.outputs(batch)?.wait()?;
+            assert_eq!(outputs.len(), batch.num_seeds() * width, "outputs of {}", batch.id());
+            own.extend_from_slice(&outputs);
+            Ok(Score::default())
+        })?;
+        let Some(group) = self.group else { return Ok(own) };
+        let position = |batch: u32| (batch as usize * batch_size).min(nodes.len()) * width;
+        let parts: Vec<Range<usize>> = parts.0.iter().map(|part| position(part.start)..position(part.end)).collect();
+        let mut rows = vec![0.0; nodes.len() * width];
+        rows[parts[group.rank()].clone()].copy_from_slice(&own);
+        group.gather_rows(&mut rows, &parts)?;
+        Ok(rows)
+    }
+
     /// The share of a mini-batch of `set` that would exceed the memory, if there is one.
     pub(crate) fn admit(&mut self, set: &[u32], memory: MemoryLimit<'_>) -> Result<Option<Excess>> {
         let batching = self.batching(set)?;
         let batch_size = self.builder.config.sampler.batch_size.min(set.len());
+        let is_link = self.builder.config.spec.model.task == Task::Link;
         let training = &mut *self.training;
         admit(batching.as_ref(), self.transferring, batch_size, memory, |batch| {
-            training.score(batch)?.wait()?;
+            match is_link {
+                true => drop(training.outputs(batch)?.wait()?),
+                false => drop(training.score(batch)?.wait()?),
+            }
             Ok(())
         })
     }
@@ -162,16 +224,27 @@ impl Sampled<'_> {
         if set.is_empty() {
             return Ok(Score::default());
         }
+        Ok(self.each(set, &mut |training, batch| Ok(training.score(batch)?.wait()?.0))?.1)
+    }
+
+    /// Hands this trainer's part of a set's mini-batches to `consume`, in order. Returns the parts of all trainers, by rank, and the sum
+    /// of what it returns.
+    fn each(
+        &mut self,
+        set: &[u32],
+        consume: &mut dyn FnMut(&mut dyn Training, &MiniBatch) -> morphgl_registry::Result<Score>,
+    ) -> Result<(Vec<Range<u32>>, Score)> {
         let batching = self.batching(set)?;
         let settings = PoolSettings { threads_per_worker: self.threads, ..PoolSettings::ahead(self.workers) };
         let mut pool = Pool::new(&self.route.batching, batching.as_ref(), settings)?;
         let (part, parts) = self.group.map_or((0, 1), |group| (group.rank(), group.size()));
         let cut = |at: usize| (pool.num_batches() as usize * at / parts) as u32;
-        let batches = cut(part)..cut(part + 1);
+        let all: Vec<Range<u32>> = (0..parts).map(|part| cut(part)..cut(part + 1)).collect();
+        let batches = all[part].clone();
         let transfer = (&self.route.transferring, &mut *self.transferring as &mut dyn Transferring);
         let (training, memory, process) = (&mut *self.training, self.memory, self.builder.context.memory());
         let mut consume = |batch: &_| {
-            let (score, _) = training.score(batch)?.wait()?;
+            let score = consume(&mut *training, batch)?;
             let peak = process.peak();
             let Some(limit) = memory.filter(|&limit| peak > limit) else { return Ok(score) };
             let (limit, peak, cure) = (limit >> 20, peak >> 20, "make them smaller (batch size, fanouts)");
@@ -179,6 +252,6 @@ impl Sampled<'_> {
             Err(Error::setting("memory", what))
         };
         let report = prepare(&mut pool, Some(transfer), 0, batches, &Stop::new(), &mut consume)?;
-        Ok(report.score)
+        Ok((all, report.score))
     }
 }

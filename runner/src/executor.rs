@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, TrainingState};
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::SplitStatistics;
-use morphgl_model_core::count_reduction;
+use morphgl_model_core::{ScoreKind, count_reduction};
 use morphgl_plan::{Drift, PaceHistory, Plan, Plans, Problem, Replanned, Replanner, Schedule};
 use morphgl_registry::{BatchId, Key, Route, Score, Training, Transferring, VirtualClock};
 
@@ -20,7 +20,7 @@ use crate::position::{PartialEpoch, Position, append};
 use crate::split::SplitPlan;
 use crate::unified::{Followers, Others, Unified, later};
 use crate::watcher::{Observer, Watcher};
-use crate::{Group, Job, JobConfig, OperatorBuilder, RunContext, task};
+use crate::{Evaluated, Group, Job, JobConfig, OperatorBuilder, RunContext, task};
 
 /// Trains epochs by a plan with real threads (morphgl §IV-B4), and plans again when durations change.
 #[derive(Debug)]
@@ -481,6 +481,19 @@ impl Executor {
     ///
     /// A failing operator, with its key and mini-batch.
     pub fn sampled(&mut self, sets: &[&[u32]], max_workers: Option<usize>) -> Result<Vec<Score>> {
+        self.with_sampled(max_workers, |sampled| sampled.scores(sets))
+    }
+
+    /// As [`Executor::sampled`], validation and test of links: their sums, and the value of `score`.
+    pub(crate) fn sampled_links(&mut self, score: ScoreKind, max_workers: Option<usize>) -> Result<Vec<Evaluated>> {
+        self.with_sampled(max_workers, |sampled| sampled.links(score))
+    }
+
+    fn with_sampled<R>(
+        &mut self,
+        max_workers: Option<usize>,
+        work: impl FnOnce(&mut Sampled<'_>) -> Result<R>,
+    ) -> Result<R> {
         let share = &self.plan.schedule.shares[0];
         let (workers, threads) = (max_workers.unwrap_or(usize::MAX).min(share.workers), share.threads_per_worker);
         let (dataset, config, context, group) = (&self.dataset, &self.config, &self.context, self.group.as_deref());
@@ -496,7 +509,7 @@ impl Executor {
                 training,
                 group,
             };
-            sampled.scores(sets)
+            work(&mut sampled)
         })?
     }
 }

@@ -1,5 +1,6 @@
 //! Training as one of a group of trainers: the job's place in the group, and what all have to agree on.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -192,6 +193,15 @@ impl Group {
         inferred.bytes_sent += self.exchange.bytes_sent() - sent;
         inferred.exchange_seconds += together.spent.as_secs_f64();
         Ok(rows)
+    }
+
+    /// All-gather of rows, of which each trainer has computed the part of its rank.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::gather`], or other parts.
+    pub(crate) fn gather_rows(&self, rows: &mut [f32], parts: &[Range<usize>]) -> Result<()> {
+        self.together(|peers| peers.gather(rows, parts).map(|()| Vec::new())).map(drop)
     }
 
     /// What this trainer has done in all inferences.

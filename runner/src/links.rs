@@ -61,14 +61,15 @@ pub(crate) struct Embedded {
     pub(crate) pairs: Vec<[u32; 2]>,
 }
 
-impl Embedded {
-    /// Computes them with all neighbours; with a `group`, each of its trainers computes a part.
-    pub(crate) fn of(
-        training: &mut dyn Training,
-        num_nodes: usize,
-        pairs: impl Iterator<Item = [u32; 2]>,
-        group: Option<&Group>,
-    ) -> Result<Self> {
+/// Nodes to embed, and pairs of them by their positions.
+pub(crate) struct Ends {
+    pub(crate) nodes: Vec<u32>,
+    pairs: Vec<[u32; 2]>,
+}
+
+impl Ends {
+    /// The end nodes of pairs, each once.
+    pub(crate) fn of(num_nodes: usize, pairs: impl Iterator<Item = [u32; 2]>) -> Self {
         let (mut nodes, mut row) = (Vec::new(), vec![u32::MAX; num_nodes]);
         let pairs = pairs.map(|ends| {
             ends.map(|v| {
@@ -81,22 +82,28 @@ impl Embedded {
             })
         });
         let pairs = pairs.collect();
-        Ok(Self { rows: infer(training, &nodes, group)?, pairs })
+        Self { nodes, pairs }
     }
 
-    /// As [`Embedded::of`], of all nodes: a node's row is its number.
-    pub(crate) fn all(
-        training: &mut dyn Training,
-        num_nodes: usize,
-        pairs: impl Iterator<Item = [u32; 2]>,
-        group: Option<&Group>,
-    ) -> Result<Self> {
-        let nodes: Vec<u32> = (0..num_nodes as u32).collect();
-        Ok(Self { rows: infer(training, &nodes, group)?, pairs: pairs.collect() })
+    /// As [`Ends::of`], of all nodes: a node's position is its number.
+    pub(crate) fn among_all(num_nodes: usize, pairs: impl Iterator<Item = [u32; 2]>) -> Self {
+        Self { nodes: (0..num_nodes as u32).collect(), pairs: pairs.collect() }
+    }
+
+    /// Embeds them with all neighbours; with a `group`, each of its trainers computes a part.
+    pub(crate) fn embedded(self, training: &mut dyn Training, group: Option<&Group>) -> Result<Embedded> {
+        Ok(Embedded { rows: infer(training, &self.nodes, group)?, pairs: self.pairs })
+    }
+
+    /// The end nodes of the pairs that splits are scored by.
+    pub(crate) fn of_splits(dataset: &Dataset, splits: &[Split]) -> Self {
+        let sets: Vec<PairSet<'_>> = splits.iter().map(|&split| PairSet::of(dataset, split)).collect();
+        Self::of(dataset.num_nodes(), sets.iter().flat_map(|set| set.positives.iter().chain(&*set.negatives).copied()))
     }
 }
 
-fn infer(training: &mut dyn Training, nodes: &[u32], group: Option<&Group>) -> Result<Vec<f32>> {
+/// Outputs of nodes with all neighbours; with a `group`, each of its trainers computes a part.
+pub(crate) fn infer(training: &mut dyn Training, nodes: &[u32], group: Option<&Group>) -> Result<Vec<f32>> {
     match group {
         _ if nodes.is_empty() => Ok(Vec::new()),
         None => Ok(training.infer(nodes)?),
@@ -138,14 +145,17 @@ pub(crate) fn pair_scores(
     Ok(model.decoder.scores(rows, model.num_classes, pairs, &decoder))
 }
 
-/// Scores splits with all neighbours: against the negatives that the dataset has, else against 100 drawn ones of each pair, the same
-/// at every call; filtered scores against all nodes.
+/// Computes the embeddings of nodes.
+pub(crate) type Embed<'a> = &'a mut dyn FnMut(&mut dyn Training, &[u32]) -> Result<Vec<f32>>;
+
+/// Scores splits: against the negatives that the dataset has, else against 100 drawn ones of each pair, the same at every call; filtered
+/// scores against all nodes.
 pub(crate) fn scored(
     training: &mut dyn Training,
     dataset: &Dataset,
     model: &ModelSpec,
     splits: &[Split],
-    group: Option<&Group>,
+    embed: Embed<'_>,
     kinds: &[ScoreKind],
 ) -> Result<Vec<Scored>> {
     let sets: Vec<PairSet<'_>> = splits.iter().map(|&split| PairSet::of(dataset, split)).collect();
@@ -156,10 +166,11 @@ pub(crate) fn scored(
         let why = "ranks among all nodes are computed by a decoder of MorphGL's, and the model has one of its own";
         bail!("--score: {why}; score by mrr or hits@K against negatives, or decode by dot");
     }
-    let (embedded, known) = match filtered {
-        true => (Embedded::all(training, num_nodes, all, group)?, Some(known_pairs(dataset))),
-        false => (Embedded::of(training, num_nodes, all, group)?, None),
+    let (ends, known) = match filtered {
+        true => (Ends::among_all(num_nodes, all), Some(known_pairs(dataset))),
+        false => (Ends::of(num_nodes, all), None),
     };
+    let embedded = Embedded { rows: embed(training, &ends.nodes)?, pairs: ends.pairs };
     let decoder = decoder_elements(model, training.parameters()?);
     let mut left = &embedded.pairs[..];
     let mut scored = Vec::new();

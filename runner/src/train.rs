@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use morphgl_execute::{CountersByOperator, EpochReport, EpochRow, Event, Stop, TrainingState, add_counters};
-use morphgl_model_core::{Confusion, LrScheduleKind, ModelSpec, Plateau};
+use morphgl_model_core::{Confusion, LrScheduleKind, ModelSpec, Plateau, Task};
 use morphgl_registry::NamedTensor;
 use serde::{Deserialize, Serialize};
 
@@ -284,9 +284,13 @@ impl Trainer {
 
     fn evaluate(&mut self) -> Result<EpochScores> {
         let dataset = std::sync::Arc::clone(&self.executor.dataset);
-        let sets: [&[u32]; 2] = [&dataset.splits.valid, &dataset.splits.test];
         let (scores, confusion) = match self.options.evaluation {
+            Evaluation::Sampled if self.executor.config.spec.model.task == Task::Link => {
+                let TrainOptions { score, evaluation_workers, .. } = self.options;
+                (self.executor.sampled_links(score, evaluation_workers)?, None)
+            }
             Evaluation::Sampled => {
+                let sets: [&[u32]; 2] = [&dataset.splits.valid, &dataset.splits.test];
                 let scores = self.executor.sampled(&sets, self.options.evaluation_workers)?;
                 (scores.into_iter().map(Evaluated::from).collect::<Vec<_>>(), None)
             }

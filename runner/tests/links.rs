@@ -210,6 +210,45 @@ fn partners_and_filtered_ranks_are_those_of_all_scores() {
     bench.misused(&["predict", "run", "--top", "3", "-o", "best.npy"], &[".csv"]);
 }
 
+/// Sampled evaluation embeds each end of a pair by a mini-batch: with all neighbours sampled the scores are those of inference, and where
+/// subgraphs or walks are trained on it is the default, by the run's score.
+#[test]
+fn sampled_evaluation_scores_pairs() {
+    let bench = bench();
+    let train = TRAIN.replace("--fanouts 5,5", "--fanouts=-1,-1");
+    bench.text(&words(&format!("{train} --epochs 4 --loss bpr --decoder distmult --run whole")));
+    let scores = "--score roc-auc --score average-precision --score mrr --score hits@10";
+    let [full, sampled] = ["full", "sampled"].map(|how| {
+        let scored = bench.json(&words(&format!("evaluate whole --evaluation {how} --threads 2 {scores}")));
+        assert_eq!(scored["evaluation"], how);
+        scored
+    });
+    for split in ["valid", "test"] {
+        let [full, sampled] = [&full, &sampled].map(|scored| &scored[split]);
+        assert!((number(&full["loss"]) - number(&sampled["loss"])).abs() < 1e-5, "{split}: {sampled}, {full}");
+        for score in ["roc-auc", "average-precision", "mrr", "hits@10"] {
+            let [a, b] = [full, sampled].map(|of| number(&of["scores"][score]));
+            // Equal scores may be ranked otherwise by rounding.
+            assert!((a - b).abs() < 2e-3, "{split}: {score} {b} on mini-batches, {a} by inference");
+        }
+    }
+    let train =
+        "train links --task link --model sage --hidden 16 --threads 2 --profile-seconds 0.1 --lr 0.01 --batch-size 64";
+    for sampler in ["--sampler shadow --fanouts 5,5 --layers 2", "--sampler walk --layers 2"] {
+        for (score, operator) in [("roc-auc", "Training_CPU_Native"), ("hits@20", "Training_CPU_Burn")] {
+            let run = format!("{score}{}", sampler.len());
+            let options = format!("{sampler} --training {operator} --score {score} --epochs 6 --run {run}");
+            let trained = bench.json(&words(&format!("{train} {options}")));
+            assert_eq!(trained["score"], score, "{options}");
+            let evaluated = bench.json(&words(&format!("evaluate {run} --threads 2 --score {score}")));
+            assert_eq!(evaluated["evaluation"], "sampled", "{options}");
+            let [best, again] = [&trained["best_valid_score"], &evaluated["valid"]["scores"][score]].map(number);
+            assert!((best - again).abs() < 2e-3, "{options}: {again} after {best} in training");
+            assert!(best > if score == "roc-auc" { 0.6 } else { 0.3 }, "{options}: {best}");
+        }
+    }
+}
+
 /// A graph without labels, features and splits trains on all of its edges, and says so; what links do not have is refused by name.
 #[test]
 fn a_bare_graph_trains_and_misfits_are_refused() {
@@ -221,7 +260,7 @@ fn a_bare_graph_trains_and_misfits_are_refused() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("64 random ones") && said.contains("--edge-split"), "{said}");
     for (options, word) in [
-        ("--evaluation sampled", "--evaluation sampled"),
+        ("--evaluation sampled --score filtered-mrr", "--evaluation full"),
         ("--allow-staleness 1", "--allow-staleness"),
         ("--score macro-f1", "mrr, filtered-mrr, hits@K, filtered-hits@K"),
         ("--negatives 0", "--negatives 0"),

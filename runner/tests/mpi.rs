@@ -151,6 +151,7 @@ fn links_have_the_losses_of_one_process() {
     bench.text(&["import", "edges", "e.txt", "--symmetrise", "--edge-split", "0.8,0.1,0.1", "-o", "links"]);
     for options in [
         &["--negatives", "3", "--batch-size", "200"][..],
+        &["--evaluation", "sampled", "--batch-size", "100", "--score", "average-precision"],
         &["--loss", "bpr", "--decoder", "distmult", "--negative-distribution", "degree", "--score", "mrr"],
         &["--decoder", "mlp", "--sampler", "shadow", "--evaluation", "full", "--score", "filtered-mrr"],
     ] {
@@ -174,6 +175,19 @@ fn links_have_the_losses_of_one_process() {
             let score = |of: &Value| of["best_valid_score"].as_f64().expect("a number");
             let (a, b) = (score(&alone), score(&together));
             assert!((a - b).abs() <= 0.01, "{options:?}, {ranks} ranks: score {b}, one process {a}");
+            for shard in
+                [&["--shard"][..], &["--shard", "in-degree:8KiB"]].iter().filter(|_| options.contains(&"sampled"))
+            {
+                let output = same(&bench, ranks, &[&args[..], shard].concat()).output().expect("mpirun starts");
+                assert!(output.status.success(), "{shard:?}, {ranks} ranks: {}", stderr(&output));
+                let divided: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+                let bits = |run: &Value| -> Vec<[Option<f64>; 3]> {
+                    let numbers =
+                        |epoch: &Value| ["loss", "valid_loss", "valid_score"].map(|name| epoch[name].as_f64());
+                    epochs(run).iter().map(numbers).collect()
+                };
+                assert_eq!(bits(&divided), bits(&together), "features divided among {ranks} ranks");
+            }
         }
     }
 }

@@ -90,13 +90,29 @@ pub fn start_threads(key: Key, threads: usize) -> Result<Arc<ThreadPool>> {
     pool.map(Arc::new).map_err(|e| Error::failed(key, e))
 }
 
+/// [`check_inputs`] and [`check_targets`].
+///
+/// # Errors
+///
+/// As theirs.
+pub fn check_batch<'a>(
+    key: Key,
+    model: &ModelSpec,
+    batch: &'a HostBatch,
+    dim: Option<usize>,
+) -> Result<(&'a [Block], usize)> {
+    let checked = check_inputs(key.clone(), model, batch, dim)?;
+    check_targets(key, model, batch)?;
+    Ok(checked)
+}
+
 /// Returns the blocks that a model reads, and the number of input rows of its first layer; `dim` is the width of the
 /// features, whether they are in the mini-batch or resident at the operator.
 ///
 /// # Errors
 ///
-/// Missing features; features, blocks, degrees or labels that do not fit the model; blocks that do not chain.
-pub fn check_batch<'a>(
+/// Missing features; features, blocks or degrees that do not fit the model; blocks that do not chain.
+pub fn check_inputs<'a>(
     key: Key,
     model: &ModelSpec,
     batch: &'a HostBatch,
@@ -121,9 +137,6 @@ pub fn check_batch<'a>(
     if let Some(features) = batch.features.as_ref().filter(|features| features.num_rows() < rows) {
         return wrong(format!("it has features of {} nodes, its blocks read {rows}", features.num_rows()));
     }
-    if let Some(what) = wrong_targets(model, batch.num_seeds, batch.into()).or_else(|| wrong_values(model, batch)) {
-        return wrong(what);
-    }
     if !blocks.is_empty() && batch.degrees.len() < rows {
         return wrong(format!("it has degrees of {} nodes, its blocks read {rows}", batch.degrees.len()));
     }
@@ -132,6 +145,18 @@ pub fn check_batch<'a>(
         return wrong("its blocks do not feed one another; batch it again".to_string());
     }
     Ok((blocks, rows))
+}
+
+/// Checks what the model's loss reads of the seeds.
+///
+/// # Errors
+///
+/// Labels, values or pairs that are missing, or do not fit the model.
+pub fn check_targets(key: Key, model: &ModelSpec, batch: &HostBatch) -> Result<()> {
+    match wrong_targets(model, batch.num_seeds, batch.into()).or_else(|| wrong_values(model, batch)) {
+        Some(what) => Err(Error::setting(format!("{key}, {}", batch.id), what)),
+        None => Ok(()),
+    }
 }
 
 /// What the model's loss reads of the seeds, or of their pairs.

@@ -11,8 +11,8 @@ use morphgl_layers::{
     Adjacency, BatchStatistics, Features, Given, Mode, Parameters, Pass, adjacency, score, submitted_losses, values,
 };
 use morphgl_model_core::{
-    Objective, ParameterSpec, TrainingSpec, broken_parameter, check_batch, check_context, check_first_layer,
-    check_loss, check_tensors, given_mask_nodes, infer, infer_bytes, initial_parameters, mask_nodes,
+    Objective, ParameterSpec, TrainingSpec, broken_parameter, check_context, check_first_layer, check_inputs,
+    check_loss, check_targets, check_tensors, given_mask_nodes, infer, infer_bytes, initial_parameters, mask_nodes,
     nothing_accumulated, source_degrees, start_threads, targets_of,
 };
 use morphgl_registry::{
@@ -91,7 +91,7 @@ impl CpuBurn {
     ) -> Result<Tensor<2>> {
         let model = &self.spec.model;
         let pass = Pass { spec: model, parameters, mode };
-        let (blocks, rows) = check_batch(KEY, model, batch, batch.features.as_ref().map(|f| f.dim))?;
+        let (blocks, rows) = check_inputs(KEY, model, batch, batch.features.as_ref().map(|f| f.dim))?;
         let blocks: Vec<Option<Arc<Adjacency>>> = if model.reads_graph() {
             let degrees = [Cow::Borrowed(&batch.degrees[..]), source_degrees(batch, 1)];
             blocks.par_iter().enumerate().map(|(l, b)| adjacency(model, b, &degrees[usize::from(l == 1)])).collect()
@@ -114,6 +114,7 @@ impl CpuBurn {
         let nodes = mask_nodes(KEY, model, &self.dataset.topology, batch, rows)?;
         let mode = Mode::Training { seed: self.seed, id: batch.id, nodes: &nodes.into() };
         let logits = self.logits(batch, &parameters, mode, &device, &mut statistics)?;
+        check_targets(KEY, model, batch)?;
         let (width, targets) = (self.spec.model.num_classes, targets_of(&self.spec.model, batch));
         let out = values(logits.clone().inner());
         let losses = self.submitted(&logits, targets);
@@ -159,10 +160,16 @@ impl CpuBurn {
     }
 
     fn evaluate(&self, batch: &HostBatch) -> Result<Score> {
+        let outputs = self.evaluated(batch)?;
+        check_targets(KEY, &self.spec.model, batch)?;
+        Ok(self.score_of(outputs, targets_of(&self.spec.model, batch)))
+    }
+
+    /// Outputs of a mini-batch's seeds in evaluation mode.
+    fn evaluated(&self, batch: &HostBatch) -> Result<Tensor<2>> {
         let device = Device::flex();
         let parameters = Parameters::new(&self.parameters, &device);
-        let logits = self.logits(batch, &parameters, Mode::Evaluation, &device, &mut Vec::new())?;
-        Ok(self.score_of(logits, targets_of(&self.spec.model, batch)))
+        self.logits(batch, &parameters, Mode::Evaluation, &device, &mut Vec::new())
     }
 
     /// The losses of another crate's function; `None` of a loss of this workspace, or without a label.
@@ -284,6 +291,12 @@ impl Training for CpuBurn {
         let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
         let score = pool.install(|| self.evaluate(batch))?;
         Ok(Handle::ready(score, start.elapsed()))
+    }
+
+    fn outputs(&mut self, batch: &MiniBatch) -> Result<Handle<Vec<f32>>> {
+        let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
+        let outputs = pool.install(|| self.evaluated(batch).map(values))?;
+        Ok(Handle::ready(outputs, start.elapsed()))
     }
 
     fn score_logits(&mut self, logits: &[f32], targets: Targets<'_>, width: usize) -> Result<Score> {

@@ -306,10 +306,15 @@ impl Network {
 
     /// Scores a mini-batch in evaluation mode.
     pub(crate) fn score(&mut self, parameters: &[f32], input: Input<'_>, objective: &Objective) -> Score {
+        let decoder = self.decoder();
+        objective.score(self.outputs(parameters, input), input.targets, &parameters[decoder..])
+    }
+
+    /// Outputs of a mini-batch's seeds in evaluation mode.
+    pub(crate) fn outputs(&mut self, parameters: &[f32], input: Input<'_>) -> &[f32] {
         self.forward(parameters, input, Mode::Evaluation);
         let width = self.inputs.spec.num_classes;
-        let outputs = self.layers.last().expect("a model has a layer").out.read(input.num_seeds * width);
-        objective.score(outputs, input.targets, &parameters[self.first_elements[self.layers.len()]..])
+        self.layers.last().expect("a model has a layer").out.read(input.num_seeds * width)
     }
 
     /// Adds the gradients of a mini-batch, unless its loss is not finite. Calls the gradient-ready hook `complete` with

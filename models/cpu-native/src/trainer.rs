@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_core::{
-    Limits, ModelSpec, Objective, ParameterSpec, TrainingSpec, broken_parameter, check_batch, check_context,
-    check_first_layer, check_loss, check_tensors, given_mask_nodes, infer, initial_parameters, mask_nodes,
+    Limits, ModelSpec, Objective, ParameterSpec, TrainingSpec, broken_parameter, check_context, check_first_layer,
+    check_inputs, check_loss, check_targets, check_tensors, given_mask_nodes, infer, initial_parameters, mask_nodes,
     nothing_accumulated, refuse_submitted, source_degrees, start_threads, targets_of,
 };
 use morphgl_platform::SimdLevel;
@@ -129,6 +129,7 @@ impl CpuNative {
         let model = &self.spec.model;
         let (topology, second_degrees) = (&self.dataset.topology, source_degrees(batch, 1));
         let input = input(&self.key, &self.dataset, model, batch, &second_degrees)?;
+        check_targets(self.key.clone(), model, batch)?;
         let mask_nodes = mask_nodes(self.key.clone(), model, topology, batch, input.rows)?;
         let mode = Mode::Training { seed: self.seed, id: batch.id };
         let given_nodes = given_mask_nodes(self.key.clone(), model, topology, batch)?;
@@ -179,7 +180,7 @@ fn input<'a>(
     let wrong = |message: String| Err(Error::setting(format!("{key}, {}", batch.id), message));
     let store = dataset.features.as_ref().filter(|_| batch.features.is_none());
     let dim = batch.features.as_ref().map(|features| features.dim).or(store.map(FeatureMatrix::dim));
-    let (blocks, rows) = check_batch(key.clone(), model, batch, dim)?;
+    let (blocks, rows) = check_inputs(key.clone(), model, batch, dim)?;
     let nodes = match (store, batch.input_nodes.get(..rows)) {
         (None, _) => None,
         (Some(_), None) => {
@@ -199,7 +200,7 @@ fn input<'a>(
     };
     let gathered = batch.features.as_ref().map(BatchFeatures::view);
     let features =
-        gathered.or(store.map(FeatureMatrix::view)).expect("`check_batch` refuses a mini-batch without them");
+        gathered.or(store.map(FeatureMatrix::view)).expect("`check_inputs` refuses a mini-batch without them");
     let HostBatch { degrees, num_seeds, .. } = batch;
     let given = batch.given.as_ref().map_or(&[][..], |given| &given.rows);
     let given_inputs = batch.given.as_ref().filter(|given| !given.nodes.is_empty());
@@ -287,8 +288,17 @@ impl Training for CpuNative {
         let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
         let second_degrees = source_degrees(batch, 1);
         let input = input(&self.key, &self.dataset, &self.spec.model, batch, &second_degrees)?;
+        check_targets(self.key.clone(), &self.spec.model, batch)?;
         let score = pool.install(|| self.network.score(&self.parameters, input, &self.objective));
         Ok(Handle::ready(score, start.elapsed()))
+    }
+
+    fn outputs(&mut self, batch: &MiniBatch) -> Result<Handle<Vec<f32>>> {
+        let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
+        let second_degrees = source_degrees(batch, 1);
+        let input = input(&self.key, &self.dataset, &self.spec.model, batch, &second_degrees)?;
+        let outputs = pool.install(|| self.network.outputs(&self.parameters, input).to_vec());
+        Ok(Handle::ready(outputs, start.elapsed()))
     }
 
     fn score_logits(&mut self, logits: &[f32], targets: Targets<'_>, _width: usize) -> Result<Score> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, CudaGivenRows, CudaRows, Device, Floats, Precision};
+use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, CudaGivenRows, CudaRows, Device, Floats, Pinned, Precision};
 use morphgl_graph_store::Dataset;
 use morphgl_model_core::{
     BlockSizes, GivenLengths, Limits, ModelKind, Normalization, Objective, ParameterSpec, Steps, TargetLengths,
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::KEY;
 use crate::edges::{Edges, InputRows, zero};
-use crate::forward::{Mode, Pass};
+use crate::forward::{Layer, Mode, Pass};
 use crate::given::Given;
 use crate::gpu::{Gpu, MaskNodes, Words};
 use crate::infer::{LIMITS, first_layer, infer};
@@ -121,9 +121,13 @@ impl CudaNative {
     }
 
     /// Queues the passes over a mini-batch, which is then free after them.
-    fn run(&mut self, batch: &MiniBatch, trains: bool) -> Result<Handle<Score>> {
+    fn run<T>(
+        &mut self,
+        batch: &MiniBatch,
+        pass: impl FnOnce(&mut Self, &CudaBatch) -> Result<Handle<T>>,
+    ) -> Result<Handle<T>> {
         let batch = CudaBatch::on(self.gpu.stream.device(), batch)?;
-        let handle = self.pass(batch, trains)?;
+        let handle = pass(self, batch)?;
         let end = self.gpu.stream.record(false)?;
         // SAFETY: the stream has waited for the mini-batch's `ready` event, and reads it before this event.
         unsafe { batch.done_after(end) };
@@ -139,7 +143,8 @@ impl CudaNative {
             nodes: MaskNodes { nodes: &batch.input_nodes, keys: draw_keys.as_ref() },
         };
         let mode = if trains { training } else { Mode::Evaluation };
-        let (stored, rows) = check(spec, batch)?;
+        let (stored, rows) = check_inputs(spec, batch)?;
+        check_targets(spec, batch)?;
         gpu.begin()?;
         gpu.stream.wait(&batch.ready)?;
         let start = gpu.stream.record(true)?;
@@ -147,31 +152,8 @@ impl CudaNative {
         let mut pass = Pass { gpu, model: Model { spec: model, layout, values, gradients }, mode };
 
         let given = Given::of(batch, draw_keys.as_ref());
-        let mut input = pass.features(stored, rows)?;
-        let mut layers = Vec::with_capacity(model.layers);
-        for layer in 0..model.layers {
-            let (edges, rows) = match model.kind {
-                ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => (None, batch.num_seeds),
-                kind => {
-                    let block = block(&batch.blocks[layer]);
-                    let of_inputs = Floats::from(&batch.degrees);
-                    let degrees = match given.filter(|_| layer == 1 && Edges::reads_degrees(kind)) {
-                        Some(given) => {
-                            let computed = of_inputs.part(0..batch.blocks[0].num_dst);
-                            Words::Region(given.degrees(pass.gpu, computed)?)
-                        }
-                        None => Words::Floats(of_inputs),
-                    };
-                    (Some(Edges::new(pass.gpu, model, block, degrees)?), block.num_dst)
-                }
-            };
-            let done = pass.layer(layer, input, edges, rows)?;
-            input = Input::of(match given.filter(|_| layer == 0) {
-                Some(given) => pass.append(done.output, given)?,
-                None => done.output,
-            });
-            layers.push(done);
-        }
+        let input = pass.features(stored, rows)?;
+        let mut layers = forward(&mut pass, batch, given, input)?;
         let last = layers.last().expect("a model has a layer").output;
         let bound = Bound::of(model, batch);
         if !trains {
@@ -212,6 +194,61 @@ impl CudaNative {
         }
         outcome(pass.gpu, state, (batch.id, bound, true), start)
     }
+
+    /// Outputs of the seeds in evaluation mode.
+    fn outputs_of(&mut self, batch: &CudaBatch) -> Result<Handle<Vec<f32>>> {
+        let Self { spec, layout, state, gpu, draw_keys, .. } = self;
+        let (stored, rows) = check_inputs(spec, batch)?;
+        gpu.begin()?;
+        gpu.stream.wait(&batch.ready)?;
+        let start = gpu.stream.record(true)?;
+        let [values, gradients] = state.views();
+        let mut pass =
+            Pass { gpu, model: Model { spec: &spec.model, layout, values, gradients }, mode: Mode::Evaluation };
+        let input = pass.features(stored, rows)?;
+        let layers = forward(&mut pass, batch, Given::of(batch, draw_keys.as_ref()), input)?;
+        let last = layers.last().expect("a model has a layer").output.region;
+        let outputs = last.first(batch.num_seeds * spec.model.num_classes);
+        let mut host = Pinned::new(pass.gpu.stream.device(), outputs.len())?;
+        pass.gpu.download(outputs, &mut host)?;
+        let end = pass.gpu.stream.record(true)?;
+        Ok(morphgl_cuda::pending(start, end, move || Ok(host.to_vec())))
+    }
+}
+
+/// Forward of all layers.
+fn forward<'a>(
+    pass: &mut Pass<'_, 'a>,
+    batch: &'a CudaBatch,
+    given: Option<Given<'a>>,
+    mut input: Input<'a>,
+) -> Result<Vec<Layer<'a>>> {
+    let model = pass.model.spec;
+    let mut layers = Vec::with_capacity(model.layers);
+    for layer in 0..model.layers {
+        let (edges, rows) = match model.kind {
+            ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => (None, batch.num_seeds),
+            kind => {
+                let block = block(&batch.blocks[layer]);
+                let of_inputs = Floats::from(&batch.degrees);
+                let degrees = match given.filter(|_| layer == 1 && Edges::reads_degrees(kind)) {
+                    Some(given) => {
+                        let computed = of_inputs.part(0..batch.blocks[0].num_dst);
+                        Words::Region(given.degrees(pass.gpu, computed)?)
+                    }
+                    None => Words::Floats(of_inputs),
+                };
+                (Some(Edges::new(pass.gpu, model, block, degrees)?), block.num_dst)
+            }
+        };
+        let done = pass.layer(layer, input, edges, rows)?;
+        input = Input::of(match given.filter(|_| layer == 0) {
+            Some(given) => pass.append(done.output, given)?,
+            None => done.output,
+        });
+        layers.push(done);
+    }
+    Ok(layers)
 }
 
 fn block(block: &CudaBlock) -> Block<'_> {
@@ -226,8 +263,22 @@ fn block(block: &CudaBlock) -> Block<'_> {
     }
 }
 
+/// Checks the lengths of what the model's loss reads of the seeds.
+fn check_targets(spec: &TrainingSpec, batch: &CudaBatch) -> Result<()> {
+    let targets = TargetLengths {
+        labels: batch.labels.len(),
+        width: batch.targets.width,
+        values: batch.targets.values.len(),
+        pairs: batch.pairs.as_ref().map(|pairs| pairs.ends.len() / 2),
+    };
+    match wrong_targets(&spec.model, batch.num_seeds, targets) {
+        Some(what) => Err(Error::setting(format!("{KEY}, {}", batch.id), what)),
+        None => Ok(()),
+    }
+}
+
 /// Features of a mini-batch, checked against the model as far as the host knows them.
-fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(InputRows<'a>, usize)> {
+fn check_inputs<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(InputRows<'a>, usize)> {
     let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
     let (model, reads) = (&spec.model, spec.model.reads_graph());
     let blocks = if reads { &batch.blocks[..] } else { &[] };
@@ -264,15 +315,6 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(InputRows<'a>
         return wrong(format!(
             "it has {nodes} input nodes, its blocks read {rows}, and dropout needs all; batch it again"
         ));
-    }
-    let targets = TargetLengths {
-        labels: batch.labels.len(),
-        width: batch.targets.width,
-        values: batch.targets.values.len(),
-        pairs: batch.pairs.as_ref().map(|pairs| pairs.ends.len() / 2),
-    };
-    if let Some(what) = wrong_targets(model, batch.num_seeds, targets) {
-        return wrong(what);
     }
     if reads && batch.degrees.len() < rows {
         return wrong(format!("it has degrees of {} nodes, its blocks read {rows}", batch.degrees.len()));
@@ -355,7 +397,7 @@ impl Training for CudaNative {
 
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let id = batch.id();
-        let handle = self.run(batch, true)?;
+        let handle = self.run(batch, |trainer, batch| trainer.pass(batch, true))?;
         (self.last, self.accumulated) = (Some(id), true);
         Ok(handle)
     }
@@ -373,7 +415,11 @@ impl Training for CudaNative {
     }
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        self.run(batch, false)
+        self.run(batch, |trainer, batch| trainer.pass(batch, false))
+    }
+
+    fn outputs(&mut self, batch: &MiniBatch) -> Result<Handle<Vec<f32>>> {
+        self.run(batch, Self::outputs_of)
     }
 
     fn score_logits(&mut self, logits: &[f32], targets: Targets<'_>, _width: usize) -> Result<Score> {

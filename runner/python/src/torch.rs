@@ -276,6 +276,15 @@ impl Training for Torch {
         self.score_of(batch, "score")
     }
 
+    fn outputs(&mut self, batch: &MiniBatch) -> Result<Handle<Vec<f32>>> {
+        let start = Instant::now();
+        let host = batch.host()?;
+        let seeds: Vec<i64> = (0..host.num_seeds as i64).collect();
+        let batch = self.lend(host.clone(), self.form);
+        let outputs = self.floats("infer", (batch, copied(&seeds, vec![seeds.len()], Kind::I64)))?;
+        Ok(Handle::ready(outputs, start.elapsed()))
+    }
+
     fn score_logits(&mut self, logits: &[f32], targets: Targets<'_>, width: usize) -> Result<Score> {
         let rows = logits.len().checked_div(width).unwrap_or(0);
         let (targets, num_positives) = match targets {

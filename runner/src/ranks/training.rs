@@ -167,7 +167,9 @@ impl Ranks {
                 let policy = kind.policy(config.sampler.seed);
                 let policy =
                     policy.ok_or_else(|| usage(format!("{kind} samples per epoch to count; name another policy")))?;
-                let hotness = policy.score(&dataset.topology, &dataset.splits.train, &config.sampler)?;
+                let pairs = config.pairs.map(|_| dataset.train_pairs());
+                let seeds = pairs.as_ref().map_or(&dataset.splits.train[..], |pairs| pairs.as_flattened());
+                let hotness = policy.score(&dataset.topology, seeds, &config.sampler)?;
                 let rows = bytes / matrix.row_bytes().max(1) as u64;
                 hottest(&hotness.features, usize::try_from(rows).unwrap_or(usize::MAX))
             }

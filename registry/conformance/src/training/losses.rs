@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use morphgl_graph_store::{Dataset, EdgeSplits, PairTargets, TargetMatrix};
-use morphgl_registry::{BatchPairs, HostBatch, Score, TargetValues, Targets};
+use morphgl_registry::{BatchPairs, Handle, HostBatch, Score, TargetValues, Targets};
 use serde_json::{Value, json};
 
 use super::graph::CLASSES;
-use super::numbers::{differences_of, same_score};
+use super::numbers::{differences_of, near, same_score};
 use super::{Run, Trainer, accumulate, close, gradients, model, parameters, score, step};
 
 /// Losses of nodes: task, loss, settings.
@@ -158,8 +158,11 @@ pub(super) fn of_pairs_conform(run: &Run<'_>) {
             let expected = trainer.score_logits(&outputs, Targets::Pairs(&pairs()), 3).expect("a score of pairs");
             same_score(&what, &score(&mut trainer, &batch), &expected);
             let none = HostBatch { pairs: None, ..of(pairs()) };
-            let error = super::refusal(&mut trainer, &transfer(none), "no pairs");
+            let none = transfer(none);
+            let error = super::refusal(&mut trainer, &none, "no pairs");
             assert!(error.contains("pairs"), "{what}: {error}");
+            let found = trainer.outputs(&none).and_then(Handle::wait).expect("outputs of nodes").0;
+            assert!(near(&found, &outputs), "{what}: outputs {found:?}, with all neighbours {outputs:?}");
             falls(&what, &mut trainer, &batch, 0.9);
         }
     }

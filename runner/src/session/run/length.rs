@@ -33,7 +33,7 @@ impl Session {
             options.patience = Some(patience);
         }
         options.evaluate_every = self.config.training.evaluate_every.unwrap_or(options.evaluate_every);
-        // Sampled evaluation keeps sums alone; links it refuses.
+        // Sampled evaluation keeps sums alone, but of links the embeddings of pairs' ends.
         let usual = match (ScoreKind::usual(task), evaluation) {
             (usual, Evaluation::Sampled) if !usual.is_of_sums() && task != Task::Link => ScoreKind::Loss,
             (usual, _) => usual,

@@ -11,7 +11,7 @@ use crate::budget::Purpose;
 use crate::evaluate::{Sampled, scored};
 use crate::evaluated::Scored;
 use crate::task::{Examples, Split};
-use crate::{Evaluation, MemoryLimit, OperatorBuilder};
+use crate::{Evaluation, MemoryLimit, OperatorBuilder, links};
 
 /// The score of a split.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,13 +101,22 @@ impl Trained {
                     group,
                 };
                 let peak = || context.memory().take_peak();
+                let is_link = model.task == Task::Link;
+                let set = match is_link {
+                    true => links::Ends::of_splits(&dataset, &[*first]).nodes,
+                    false => first.nodes(&dataset).to_vec(),
+                };
                 if let Some(limit) = sampled.memory
-                    && let Some(excess) = sampled.admit(first.nodes(&dataset), MemoryLimit { limit, peak: &peak })?
+                    && let Some(excess) = sampled.admit(&set, MemoryLimit { limit, peak: &peak })?
                 {
                     return Err(self.too_little(limit, excess));
                 }
-                let sets: Vec<&[u32]> = splits.iter().map(|split| split.nodes(&dataset)).collect();
-                sampled.scores(&sets)?.into_iter().map(of_sums).collect()
+                if is_link {
+                    sampled.scored_links(&splits, kinds)?
+                } else {
+                    let sets: Vec<&[u32]> = splits.iter().map(|split| split.nodes(&dataset)).collect();
+                    sampled.scores(&sets)?.into_iter().map(of_sums).collect()
+                }
             }
         };
         let of_split = splits.iter().zip(all).map(|(split, Scored { sums, values, confusion, classes })| SplitScore {

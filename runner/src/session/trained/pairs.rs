@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::read::read_pairs;
 use super::{Predicted, Predictions, Trained};
 use crate::edges;
-use crate::links::{Embedded, decoder_elements, known_pairs, pair_scores};
+use crate::links::{Ends, decoder_elements, known_pairs, pair_scores};
 use crate::usage::Usage;
 
 /// The scores of pairs of nodes: how likely a link is, higher where it is likelier.
@@ -43,7 +43,7 @@ impl Trained {
         let pairs = read_pairs(file, &self.dataset, self.names.as_ref())?;
         let model = self.config.spec.model.clone();
         let num_nodes = self.dataset.num_nodes();
-        let embedded = Embedded::of(self.training.as_mut(), num_nodes, pairs.iter().copied(), None)?;
+        let embedded = Ends::of(num_nodes, pairs.iter().copied()).embedded(self.training.as_mut(), None)?;
         let scores = pair_scores(self.training.as_mut(), &model, &embedded.rows, &embedded.pairs)?;
         Ok(PairScores { ids: pairs.iter().map(|pair| pair.map(|v| self.id(v))).collect(), scores })
     }
@@ -61,7 +61,7 @@ impl Trained {
         self.check_one_process("--edges")?;
         let pairs = read_pairs(file, &self.dataset, self.names.as_ref())?;
         let num_nodes = self.dataset.num_nodes();
-        let embedded = Embedded::of(self.training.as_mut(), num_nodes, pairs.iter().copied(), None)?;
+        let embedded = Ends::of(num_nodes, pairs.iter().copied()).embedded(self.training.as_mut(), None)?;
         let outputs = edges::outputs(self.training.as_ref(), &model, &embedded.rows, &embedded.pairs)?;
         let ids = pairs.iter().map(|pair| pair.map(|v| self.id(v))).collect();
         Ok(self.predictions(Predicted::Edges(ids), outputs, None))
@@ -86,7 +86,7 @@ impl Trained {
         self.check_links("--top")?;
         let model = self.config.spec.model.clone();
         let num_nodes = self.dataset.num_nodes();
-        let embedded = Embedded::all(self.training.as_mut(), num_nodes, std::iter::empty(), None)?;
+        let embedded = Ends::among_all(num_nodes, std::iter::empty()).embedded(self.training.as_mut(), None)?;
         let decoder = decoder_elements(&model, self.training.parameters()?);
         let known = (!include_edges).then(|| known_pairs(&self.dataset));
         let rows = (&embedded.rows[..], model.num_classes);
