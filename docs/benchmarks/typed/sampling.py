@@ -93,7 +93,9 @@ def peer(args):
         import dgl.graphbolt as gb
         items = gb.ItemSetDict({"paper": gb.ItemSet(seeds, names="seed_nodes")})
         pipe = gb.ItemSampler(items, batch_size=BATCH, shuffle=True)
-        loader = gb.DataLoader(pipe.sample_neighbor(gb.from_dglgraph(graph), FANOUTS[::-1]))
+        # One number would count the neighbours of all types together.
+        fanouts = [torch.full((len(edges),), k) for k in FANOUTS]
+        loader = gb.DataLoader(pipe.sample_neighbor(gb.from_dglgraph(graph), fanouts))
         size = lambda batch: sum(len(csc.indices) for layer in batch.sampled_subgraphs for csc in layer.sampled_csc.values())
     batches = iter(loader)
     next(batches)

@@ -70,10 +70,13 @@ pub(crate) struct Scratch {
     waiting: Vec<Waiting>,
 }
 
+/// Degree of a lane that has no sub-row: more than any fanout, and small, so that its words are hardly ever rejected and drawn again.
+const UNFILLED: u32 = MAX_LANES_FANOUT as u32 + 1;
+
 /// Up to sixteen sub-rows of one edge type that wait for their draws.
 #[derive(Debug)]
 struct Waiting {
-    // Invariant: lanes from `filled` on have the largest degree, which is more than any fanout.
+    // Invariant: lanes from `filled` on have the degree `UNFILLED`.
     lanes: Lanes,
     /// Start of the sub-row, and index of its first address.
     targets: [(u64, usize); LANES],
@@ -276,7 +279,7 @@ impl<'a> RowPicker<'a> {
     fn pick_by_type(&self, rows: CsrRows<'_>, addresses: &mut [u64], scratch: &mut Scratch) {
         let Scratch { row: picking, lanes: buffer, positions, waiting, .. } = scratch;
         let empty = || Waiting {
-            lanes: Lanes { nodes: [0; LANES], degrees: [u32::MAX; LANES] },
+            lanes: Lanes { nodes: [0; LANES], degrees: [UNFILLED; LANES] },
             targets: [(0, 0); LANES],
             filled: 0,
         };
@@ -303,7 +306,7 @@ impl<'a> RowPicker<'a> {
             if *filled == LANES {
                 buffer.resize(edges.len(), [0; LANES]);
                 self.draw_of(&picks, lanes, targets, buffer, addresses);
-                (lanes.degrees, *filled) = ([u32::MAX; LANES], 0);
+                (lanes.degrees, *filled) = ([UNFILLED; LANES], 0);
             }
         }
         for (edge_type, Waiting { lanes, targets, filled }) in (0..).zip(waiting) {
@@ -311,7 +314,7 @@ impl<'a> RowPicker<'a> {
             let Fanout::AtMost(k) = picks.fanout else { unreachable!("all neighbours need no draw") };
             buffer.resize(k.get() as usize, [0; LANES]);
             self.draw_of(&picks, lanes, &targets[..*filled], buffer, addresses);
-            (lanes.degrees, *filled) = ([u32::MAX; LANES], 0);
+            (lanes.degrees, *filled) = ([UNFILLED; LANES], 0);
         }
     }
 
