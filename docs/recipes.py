@@ -24,12 +24,12 @@ def masks(of=np.array):
 
 
 class Expected:
-    """A graph: edges, and what else the dataset must have."""
+    """A graph: edges, and what else the dataset must have; of links the arrays of pairs by name."""
 
-    def __init__(self, weighted=True, both=False, x=None, y=None, split=None, ids=None, edges=EDGES, n=N):
+    def __init__(self, weighted=True, both=False, x=None, y=None, split=None, ids=None, edges=EDGES, n=N, pairs=None):
         w = (lambda w: w) if weighted else (lambda w: None)
         self.edges = sorted({(u, v, w(e)) for u, v, e in edges} | {(v, u, w(e)) for u, v, e in edges if both}, key=str)
-        self.x, self.y, self.split, self.ids, self.n = x, y, split, ids, n
+        self.x, self.y, self.split, self.ids, self.n, self.pairs = x, y, split, ids, n, pairs or {}
 
 
 ALL = dict(x=X, y=Y, split=SPLIT)
@@ -126,7 +126,8 @@ def recipe_konect_two_kinds_of_nodes():
     lines = ["% bip posweighted asc", f"% {len(pairs)} 3 4"] + [f"{u} {v} {u + v} 1082040961" for u, v in pairs]
     archive("konect-bip.tar.bz2", "w:bz2", ("konect-bip/out.konect-bip", "\n".join(lines) + "\n"))
     edges = [(u - 1, v + 2, float(u + v)) for u, v in pairs]
-    return {}, Expected(both=True, edges=edges, n=7, ids=[str(v + 1) for v in range(7)])
+    ids = [f"source:{v + 1}" for v in range(3)] + [f"target:{v + 1}" for v in range(4)]
+    return {}, Expected(both=True, edges=edges, n=7, ids=ids)
 
 
 def recipe_suitesparse():
@@ -153,6 +154,51 @@ def recipe_ogb():
     return {}, Expected(weighted=False, both=True, **ALL)
 
 
+# Pairs of links, and lists of negatives.
+LINKS = {
+    "train_edges": [e[:2] for e in EDGES],
+    "valid_edges": [(1, 4), (0, 5)],
+    "valid_edges_negatives": [(5, 1), (4, 2), (3, 5)],
+    "test_edges": [(2, 4)],
+    "test_edges_negatives": [(5, 4), (1, 5)],
+}
+
+
+def link_splits():
+    of = lambda part, kind: np.array(LINKS[f"{part}_edges{kind}"])
+    scored = {part: {"edge": of(part, ""), "edge_neg": of(part, "_negatives")} for part in ("valid", "test")}
+    return {"train": {"edge": of("train", ""), "weight": np.array([e[2] for e in EDGES])}, **scored}
+
+
+def recipe_ogb_links():
+    import torch
+
+    raw, split = pathlib.Path("ogbl_collab/raw"), pathlib.Path("ogbl_collab/split/time")
+    files = {
+        "edge": "".join(f"{u},{v}\n" for u, v, _ in EDGES),
+        "edge_weight": "".join(f"{w}\n" for _, _, w in EDGES),
+        "edge_year": "2017\n" * len(EDGES),
+        "node-feat": "".join(f"{a},{b}\n" for a, b in X),
+        "num-node-list": f"{N}\n",
+        "num-edge-list": f"{len(EDGES)}\n",
+    }
+    raw.mkdir(parents=True)
+    split.mkdir(parents=True)
+    for name, text in files.items():
+        (raw / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
+    for part, arrays in link_splits().items():
+        torch.save(arrays, split / f"{part}.pt", _use_new_zipfile_serialization=part != "valid")
+    return {}, Expected(both=True, x=X, pairs=LINKS)
+
+
+def recipe_pairs_that_torch_saved():
+    import torch
+
+    tensors = {part: {name: torch.tensor(array) for name, array in arrays.items()} for part, arrays in link_splits().items()}
+    torch.save(tensors, "pairs.pt")
+    return dict(torch=torch), Expected(weighted=False, pairs=LINKS)
+
+
 # Packages of each recipe, beside numpy.
 PACKAGES = {
     "scipy": ["scipy"],
@@ -161,6 +207,8 @@ PACKAGES = {
     "networkx": ["networkx"],
     "networkx, nodes that are no numbers": ["networkx", "pandas"],
     "PyG": ["torch_geometric"],
+    "OGB, links": ["torch"],
+    "Pairs that torch saved": ["torch"],
     "DGL": ["dgl"],
 }
 
@@ -188,6 +236,9 @@ def read(path):
         names, starts = array(path, "node_names").tobytes(), [0, *ends[:-1]]
         ids = [names[a:b].decode() for a, b in zip(starts, ends)]
     ids = [str(i) for i in (range(n) if ids is None else ids)]
+    if meta.get("types") and ends is None:
+        names = [of["name"] for of in meta["types"]["nodes"] for _ in range(of["count"])]
+        ids = [f"{name}:{i}" for name, i in zip(names, ids)]
     rows = np.repeat(np.arange(n), np.diff(indptr.astype(np.int64)))
     values = [None] * len(rows) if weights is None else [float(w) for w in weights]
     edges = sorted(((ids[u], ids[v], w) for u, v, w in zip(indices, rows, values)), key=str)
@@ -209,6 +260,8 @@ def check(path, expected):
         if of is not None:
             found = [found[v] for v in place]
             assert np.array_equal(np.array(found), np.array(of)), f"{what} {found}, expected {of}"
+    for what, of in expected.pairs.items():
+        assert np.array_equal(array(path, what), np.array(of)), f"{what} {array(path, what)}, expected {of}"
 
 
 def run(heading, code, commands):

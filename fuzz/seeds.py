@@ -112,6 +112,30 @@ def ogb():
     write("ogb-binary/raw/node-label.npz", npz(node_label=np.array([[0.0], [1], [np.nan], [1]])))
 
 
+def torch_archive(arrays):
+    """As `torch.save` writes a dict of arrays since torch 1.6."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("part/data.pkl"), pickle.dumps(arrays, 2))
+        archive.writestr(zipfile.ZipInfo("part/version"), "3\n")
+    return out.getvalue()
+
+
+def torch_pickles(arrays):
+    """As `torch.save` wrote a dict of arrays before torch 1.6."""
+    sizes = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
+    return b"".join(pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, sizes, arrays, []))
+
+
+def ogb_links():
+    for name, text in {"num-node-list": "4\n", "num-edge-list": "3\n", "edge": "0,1\n1,2\n3,0\n", "edge_weight": "1\n2.5\n1\n"}.items():
+        write(f"ogb-links/raw/{name}.csv.gz", gzip.compress(text.encode(), mtime=0))
+    write("ogb-links/split/by/train.pt", torch_archive({"edge": np.array([[0, 1], [1, 2], [3, 0]]), "weight": np.ones(3)}))
+    write("ogb-links/split/by/valid.pt", torch_pickles({"edge": np.array([[0, 2]]), "edge_neg": np.array([[1, 3], [3, 2]])}))
+    write("ogb-links/split/by/test.pt", torch_pickles(
+        {"source_node": np.array([1]), "target_node": np.array([0]), "target_node_neg": np.array([[3, 2]])}))
+
+
 def text():
     write("edges/plain.txt", "# comment\n0 1\n1 2\n2 0\n")
     write("edges/header.csv", "src,dst,weight\n0,1,0.5\n1,2,1e-3\n2,0,3\n")
@@ -166,5 +190,6 @@ if __name__ == "__main__":
     planetoid()
     archives()
     ogb()
+    ogb_links()
     text()
     own(os.path.abspath(sys.argv[1]))

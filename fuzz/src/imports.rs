@@ -31,6 +31,15 @@ pub(crate) const OGB: &[&str] = &[
     "split/by/valid.csv.gz",
     "split/by/test.csv.gz",
 ];
+pub(crate) const OGB_LINKS: &[&str] = &[
+    "raw/edge.csv.gz",
+    "raw/edge_weight.csv.gz",
+    "raw/num-node-list.csv.gz",
+    "raw/num-edge-list.csv.gz",
+    "split/by/train.pt",
+    "split/by/valid.pt",
+    "split/by/test.pt",
+];
 pub(crate) const NODES: &[&str] = &["nodes.csv", "features.csv", "labels.csv", "train.txt", "edges.csv"];
 pub(crate) const DATASET: &[&str] = &[
     "graph.json",

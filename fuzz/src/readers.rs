@@ -37,6 +37,7 @@ pub const READERS: &[Reader] = &[
     Reader { name: "numpy", files: &["graph.npz", "rows.npz", "scipy.npz"], tokens: NPY, run: imports::numpy },
     Reader { name: "arrays", files: imports::ARRAYS, tokens: NPY, run: imports::arrays },
     Reader { name: "ogb", files: imports::OGB, tokens: TEXT, run: imports::ogb },
+    Reader { name: "ogb-links", files: imports::OGB_LINKS, tokens: PICKLE, run: imports::ogb },
     Reader {
         name: "ogb-binary",
         files: &["raw/data.npz", "raw/node-label.npz"],

@@ -51,13 +51,16 @@ pub enum NegativeDistribution {
     Degree,
     /// The destinations of the other positives of the whole mini-batch, uniformly; all nodes where it has one positive.
     InBatch,
+    /// The negatives that each pair comes with ([`SeedSet::of_pairs_against`](crate::SeedSet::of_pairs_against)): all of them in
+    /// their order, or a choice of fewer, none twice, each equally likely.
+    Given,
 }
 
 /// How mini-batches of pairs are made, besides the sampling of their end nodes' neighbourhoods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PairSettings {
-    /// Negatives per positive, at most 65,536. Default 1; with 0 there are none.
+    /// Negatives per positive, at most 65,536, and of given ones at most as many as there are. Default 1; with 0 there are none.
     pub negatives: u32,
     /// What their destinations are drawn from. Default uniformly from all nodes.
     pub distribution: NegativeDistribution,
@@ -85,14 +88,21 @@ impl Default for PairSettings {
 pub struct PairSeeds {
     // Invariant: not empty, fewer than 2^32, every node below the `num_nodes` of the constructor.
     pairs: Arc<[[u32; 2]]>,
+    // Invariant: as many for each pair, every node below the `num_nodes` of the constructor.
+    given: Arc<[u32]>,
     settings: PairSettings,
     // Invariant: a row per pair, where there are any.
     targets: PairTargets,
 }
 
 impl PairSeeds {
-    /// Checks the pairs; `what` names them in errors.
-    pub(crate) fn new(what: &str, pairs: &[[u32; 2]], num_nodes: usize, settings: PairSettings) -> Result<Self> {
+    /// Checks the pairs, and the destinations of the negatives `given` with them; `what` names them in errors.
+    pub(crate) fn new(
+        what: &str,
+        (pairs, given): (&[[u32; 2]], &[u32]),
+        num_nodes: usize,
+        settings: PairSettings,
+    ) -> Result<Self> {
         if pairs.is_empty() {
             let cure = "there is no pair; give a graph with edges, or a split with edges in it";
             return Err(Error::setting(what, cure));
@@ -111,7 +121,40 @@ impl PairSeeds {
             let cure = "negatives within the mini-batch need two pairs at least; draw them uniformly";
             return Err(Error::setting(what, cure));
         }
-        Ok(Self { pairs: pairs.into(), settings, targets: PairTargets::default() })
+        let seeds = Self { pairs: pairs.into(), given: given.into(), settings, targets: PairTargets::default() };
+        seeds.check_given(num_nodes).map_err(|what_is| Error::setting(what, what_is))?;
+        Ok(seeds)
+    }
+
+    fn check_given(&self, num_nodes: usize) -> std::result::Result<(), String> {
+        let Self { pairs, given, settings, .. } = self;
+        if !given.len().is_multiple_of(pairs.len()) {
+            let counts = format!("{} negatives of {} pairs", given.len(), pairs.len());
+            return Err(format!("{counts} are not as many for each; give as many for each pair"));
+        }
+        if let Some(node) = given.iter().find(|&&node| node as usize >= num_nodes) {
+            return Err(format!("a negative has the destination {node}, and there are {num_nodes} nodes; correct it"));
+        }
+        let per_pair = given.len() / pairs.len();
+        match settings {
+            PairSettings { distribution: NegativeDistribution::Given, avoid_edges: true, .. } => {
+                Err("given negatives are not drawn again where they are edges; leave out --avoid-edges".into())
+            }
+            &PairSettings { distribution: NegativeDistribution::Given, negatives, .. }
+                if negatives as usize > per_pair =>
+            {
+                let cure = "give fewer, or draw them (--negative-distribution uniform)";
+                Err(match per_pair {
+                    0 => "no negatives are given with them; import them (--train-negatives FILE), or draw them \
+                          (--negative-distribution uniform)"
+                        .into(),
+                    _ => format!(
+                        "{negatives} negatives per positive are more than the {per_pair} that are given; {cure}"
+                    ),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Gives the pairs targets; `what` names them in errors.
@@ -136,6 +179,26 @@ impl PairSeeds {
     /// Source and destination of each pair, in the order given, repeats included.
     pub fn ends(&self) -> &[[u32; 2]] {
         &self.pairs
+    }
+
+    /// Number of negatives that are given with each pair.
+    pub fn num_given(&self) -> usize {
+        self.given.len() / self.pairs.len()
+    }
+
+    /// Destinations of the negatives that are given with the pair at position `pair`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such pair.
+    pub fn given_of(&self, pair: usize) -> &[u32] {
+        let count = self.num_given();
+        &self.given[pair * count..(pair + 1) * count]
+    }
+
+    /// Destinations of all negatives that are given, as many for each pair, in the order of the pairs.
+    pub fn given(&self) -> &[u32] {
+        &self.given
     }
 
     /// How mini-batches are made of them.

@@ -459,13 +459,34 @@ impl SeedSet {
     ///
     /// # Errors
     ///
-    /// No pair, 2^32 or more, or a node that does not exist; negatives from a mini-batch of a single pair.
+    /// No pair, 2^32 or more, or a node that does not exist; negatives from a mini-batch of a single pair, or given ones.
     ///
     /// # Complexity
     ///
     /// O(pairs given) time, a byte per node of the graph.
     pub fn of_pairs(what: &str, pairs: &[[u32; 2]], num_nodes: usize, settings: PairSettings) -> Result<Self> {
-        let pairs = PairSeeds::new(what, pairs, num_nodes, settings)?;
+        Self::of_pairs_against(what, pairs, &[], num_nodes, settings)
+    }
+
+    /// As [`SeedSet::of_pairs`], with negatives of each pair ([`NegativeDistribution::Given`](crate::NegativeDistribution::Given)):
+    /// their destinations, as many for each, in the order of the pairs, whose sources they keep.
+    ///
+    /// # Errors
+    ///
+    /// As [`SeedSet::of_pairs`]; not as many negatives for each pair, fewer than the settings take, or a node that does not exist;
+    /// given negatives that are to avoid edges.
+    ///
+    /// # Complexity
+    ///
+    /// O(pairs and negatives given) time, a byte per node of the graph.
+    pub fn of_pairs_against(
+        what: &str,
+        pairs: &[[u32; 2]],
+        negatives: &[u32],
+        num_nodes: usize,
+        settings: PairSettings,
+    ) -> Result<Self> {
+        let pairs = PairSeeds::new(what, (pairs, negatives), num_nodes, settings)?;
         Ok(Self { num_repeats: num_repeats(pairs.ends().as_flattened(), num_nodes), seeds: Seeds::Pairs(pairs) })
     }
 

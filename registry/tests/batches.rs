@@ -64,7 +64,7 @@ fn pairs_are_checked() {
     let seeds = of(&pairs, default).expect("good pairs");
     assert_eq!((seeds.nodes(), seeds.num_repeats(), seeds.num_examples()), (pairs.as_flattened(), 5, 4));
     let kept = seeds.pairs().expect("they are pairs");
-    assert_eq!((kept.ends(), kept.settings()), (&pairs[..], &default));
+    assert_eq!((kept.ends(), kept.settings(), kept.num_given()), (&pairs[..], &default, 0));
     let labels = |labels: &[i32]| PairTargets { labels: Some(labels.to_vec().into()), values: None };
     let labelled = |targets| {
         of(&pairs, PairSettings { negatives: 0, ..default }).expect("pairs").with_targets("train edges", targets)
@@ -80,6 +80,43 @@ fn pairs_are_checked() {
     let nodes = SeedSet::new("train split", &[1, 0, 1], 3).expect("good seeds");
     assert!(nodes.clone().with_targets("train split", labels(&[0; 3])).is_err(), "targets of nodes are the dataset's");
     assert_eq!((nodes.pairs(), nodes.num_examples()), (None, 3));
+}
+
+#[test]
+fn given_negatives_are_as_many_for_each_pair() {
+    let (pairs, given) = ([[2, 0], [0, 1]], [1, 1, 2, 0, 2, 1]);
+    let settings = |negatives, avoid_edges| {
+        let distribution = NegativeDistribution::Given;
+        PairSettings { negatives, distribution, avoid_edges, ..PairSettings::default() }
+    };
+    let of = |given: &[u32], settings| SeedSet::of_pairs_against("train edges", &pairs, given, 3, settings);
+    let seeds = of(&given, settings(3, false)).expect("three of each");
+    let kept = seeds.pairs().expect("they are pairs");
+    assert_eq!((kept.num_given(), kept.given_of(1), kept.given()), (3, &[0, 2, 1][..], &given[..]));
+    let refused = |given: &[u32], settings| of(given, settings).expect_err("refused").to_string();
+    let none = SeedSet::of_pairs("train edges", &pairs, 3, settings(1, false)).expect_err("none given").to_string();
+    assert_eq!(
+        none,
+        "train edges: no negatives are given with them; import them (--train-negatives FILE), or draw them \
+         (--negative-distribution uniform)"
+    );
+    assert_eq!(
+        refused(&given, settings(4, false)),
+        "train edges: 4 negatives per positive are more than the 3 that are given; give fewer, or draw them \
+         (--negative-distribution uniform)"
+    );
+    assert_eq!(
+        refused(&given[..5], settings(1, false)),
+        "train edges: 5 negatives of 2 pairs are not as many for each; give as many for each pair"
+    );
+    assert_eq!(
+        refused(&[0, 3], settings(1, false)),
+        "train edges: a negative has the destination 3, and there are 3 nodes; correct it"
+    );
+    assert_eq!(
+        refused(&given, settings(1, true)),
+        "train edges: given negatives are not drawn again where they are edges; leave out --avoid-edges"
+    );
 }
 
 #[test]

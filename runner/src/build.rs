@@ -11,9 +11,9 @@ use morphgl_group::ShardedBatching;
 use morphgl_model_core::{ModelKind, Task, output_width};
 use morphgl_plan::RouteKeys;
 use morphgl_registry::{
-    Batching, BatchingContext, CustomSettings, Error, ErrorKind, Key, NeighborSettings, Operators, Phase, Place,
-    Registry, Route, RouteOperators, SamplerSettings, Sampling, SamplingSetting, SeedSet, Training, TrainingContext,
-    Transferring, TransferringContext,
+    Batching, BatchingContext, CustomSettings, Error, ErrorKind, Key, NegativeDistribution, NeighborSettings,
+    Operators, Phase, Place, Registry, Route, RouteOperators, SamplerSettings, Sampling, SamplingSetting, SeedSet,
+    Training, TrainingContext, Transferring, TransferringContext,
 };
 
 use rayon::prelude::*;
@@ -302,7 +302,11 @@ impl OperatorBuilder<'_> {
         let (dataset, num_nodes) = (self.dataset, self.dataset.num_nodes());
         let seeds = match self.config.pairs {
             Some(settings) => {
-                let pairs = SeedSet::of_pairs("train edges", &dataset.train_pairs(), num_nodes, settings);
+                let given = settings.distribution == NegativeDistribution::Given;
+                let negatives = if given { dataset.edges.train_negative_pairs() } else { &[] };
+                let destinations: Vec<u32> = negatives.iter().map(|pair| pair[1]).collect();
+                let pairs = dataset.train_pairs();
+                let pairs = SeedSet::of_pairs_against("train edges", &pairs, &destinations, num_nodes, settings);
                 let targets = || Split::Train.of_pairs(dataset).clone();
                 match self.config.spec.model.learns_edges() {
                     true => pairs.and_then(|pairs| pairs.with_targets("train edges", targets())),

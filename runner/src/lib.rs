@@ -15,6 +15,7 @@ mod executor;
 mod factored;
 mod group;
 mod job;
+mod link_types;
 mod links;
 mod load;
 mod memory;

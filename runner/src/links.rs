@@ -1,14 +1,19 @@
 //! Scores of link prediction: pairs of a split against pairs that do not exist.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use anyhow::{Result, bail};
 use morphgl_graph_store::{Dataset, negatives_per_pair};
-use morphgl_model_core::{KnownPairs, ModelSpec, Ranked, RankingScore, ScoreKind};
+use morphgl_model_core::{Candidates, KnownPairs, ModelSpec, Ranked, RankingScore, ScoreKind, TargetRank};
 use morphgl_registry::{BatchPairs, NamedTensor, Targets, Training};
+use morphgl_sampler_core::HostRows;
+use rayon::prelude::*;
 
 use crate::Group;
 use crate::evaluated::Scored;
+use crate::link_types;
 use crate::task::{Split, mixed};
 
 /// Negatives that are drawn for each pair of a split that has none of its own.
@@ -37,20 +42,30 @@ impl<'a> PairSet<'a> {
             let per_pair = negatives_per_pair(positives, given).is_some();
             return Self { positives, negatives: given.into(), per_pair };
         }
-        let drawn: Vec<_> =
-            (0..positives.len() * DRAWN).map(|i| drawn(dataset, split, positives[i / DRAWN][0], i as u64)).collect();
+        let graph = (dataset, HostRows::check_sorted(&dataset.topology));
+        let drawn = (0..positives.len() * DRAWN).into_par_iter().with_min_len(DRAWN);
+        let drawn: Vec<_> = drawn.map(|i| self::drawn(graph, split, positives[i / DRAWN], i as u64)).collect();
         Self { positives, negatives: drawn.into(), per_pair: true }
     }
 }
 
-/// A pair of `source` that is no edge: a function of the graph, the split and the position.
-fn drawn(dataset: &Dataset, split: Split, source: u32, position: u64) -> [u32; 2] {
-    let num_nodes = dataset.num_nodes() as u64;
+/// A pair that is no edge, of the source of a positive and a node of the type of its destination: a function of the graph, the split
+/// and the position.
+fn drawn(
+    (dataset, sorted): (&Dataset, bool),
+    split: Split,
+    [source, destination]: [u32; 2],
+    position: u64,
+) -> [u32; 2] {
+    let nodes = link_types::candidates(dataset, destination);
     let draw = |attempt: u64| {
         let key = ((split as u64) << 62) | (position << 8) | attempt;
-        ((u64::from(mixed(key)) * num_nodes) >> 32) as u32
+        nodes.start + ((u64::from(mixed(key)) * nodes.len() as u64) >> 32) as u32
     };
-    let is_edge = |v: u32| v == source || dataset.topology.neighbors(v).contains(&source);
+    let is_edge = |v: u32| {
+        let row = dataset.topology.neighbors(v);
+        v == source || if sorted { row.binary_search(&source).is_ok() } else { row.contains(&source) }
+    };
     let found = (0..TRIES).map(draw).find(|&v| !is_edge(v));
     [source, found.unwrap_or_else(|| draw(TRIES - 1))]
 }
@@ -115,13 +130,30 @@ pub(crate) fn infer(training: &mut dyn Training, nodes: &[u32], group: Option<&G
 ///
 /// # Complexity
 ///
-/// 4 bytes per edge and 8 per node; 16 more per edge while they are sorted.
+/// [`known_bytes`] of memory.
 pub(crate) fn known_pairs(dataset: &Dataset) -> KnownPairs {
-    let edges: Vec<[u32; 2]> = (0..dataset.num_nodes() as u32)
-        .flat_map(|v| dataset.topology.neighbors(v).iter().map(move |&source| [source, v]))
-        .collect();
-    let splits = &dataset.edges;
-    KnownPairs::new(dataset.num_nodes(), &[&edges, &dataset.train_pairs(), splits.valid_pairs(), splits.test_pairs()])
+    let (topology, train) = (&dataset.topology, named_train_pairs(dataset));
+    let edges =
+        || (0..dataset.num_nodes() as u32).flat_map(|v| topology.neighbors(v).iter().map(move |&source| [source, v]));
+    let splits = [train, dataset.edges.valid_pairs(), dataset.edges.test_pairs()];
+    KnownPairs::of(dataset.num_nodes(), || edges().chain(splits.into_iter().flatten().copied()))
+}
+
+/// Pairs to train on that may be no edges of the graph.
+fn named_train_pairs(dataset: &Dataset) -> &[[u32; 2]] {
+    dataset.edges.train.as_deref().map_or(&[], |nodes| nodes.as_chunks().0)
+}
+
+/// Whether a score ranks among all nodes but known ones.
+pub(crate) fn any_filtered(kinds: &[ScoreKind]) -> bool {
+    kinds.iter().filter_map(|kind| kind.ranking()).any(RankingScore::is_filtered)
+}
+
+/// Maximum bytes of [`known_pairs`].
+pub(crate) fn known_bytes(dataset: &Dataset) -> u64 {
+    let edges = &dataset.edges;
+    let splits = named_train_pairs(dataset).len() + edges.valid_pairs().len() + edges.test_pairs().len();
+    KnownPairs::max_bytes(dataset.num_nodes(), dataset.topology.num_edges() as usize + splits)
 }
 
 /// The elements of a decoder's parameters.
@@ -148,6 +180,26 @@ pub(crate) fn pair_scores(
 /// Computes the embeddings of nodes.
 pub(crate) type Embed<'a> = &'a mut dyn FnMut(&mut dyn Training, &[u32]) -> Result<Vec<f32>>;
 
+/// The ranks of pairs, each among the nodes of its destination's type, in the order of the pairs; `ranks` gives those of pairs whose
+/// destinations are of one type.
+fn ranks_by_type(
+    dataset: &Dataset,
+    pairs: &[[u32; 2]],
+    ranks: impl Fn(&[[u32; 2]], Range<u32>) -> Vec<TargetRank>,
+) -> Vec<TargetRank> {
+    let mut by_type: BTreeMap<u32, (Range<u32>, Vec<usize>)> = BTreeMap::new();
+    for (at, pair) in pairs.iter().enumerate() {
+        let nodes = link_types::candidates(dataset, pair[1]);
+        by_type.entry(nodes.start).or_insert_with(|| (nodes, Vec::new())).1.push(at);
+    }
+    let mut all = vec![TargetRank::default(); pairs.len()];
+    for (nodes, of_type) in by_type.into_values() {
+        let some: Vec<[u32; 2]> = of_type.iter().map(|&at| pairs[at]).collect();
+        of_type.into_iter().zip(ranks(&some, nodes)).for_each(|(at, rank)| all[at] = rank);
+    }
+    all
+}
+
 /// Scores splits: against the negatives that the dataset has, else against 100 drawn ones of each pair, the same at every call; filtered
 /// scores against all nodes.
 pub(crate) fn scored(
@@ -161,7 +213,7 @@ pub(crate) fn scored(
     let sets: Vec<PairSet<'_>> = splits.iter().map(|&split| PairSet::of(dataset, split)).collect();
     let all = sets.iter().flat_map(|set| set.positives.iter().chain(&*set.negatives).copied());
     let num_nodes = dataset.num_nodes();
-    let filtered = kinds.iter().filter_map(|kind| kind.ranking()).any(RankingScore::is_filtered);
+    let filtered = any_filtered(kinds);
     if filtered && training.pair_scores(&[], &[], model.num_classes).is_some() {
         let why = "ranks among all nodes are computed by a decoder of MorphGL's, and the model has one of its own";
         bail!("--score: {why}; score by mrr or hits@K against negatives, or decode by dot");
@@ -191,7 +243,9 @@ pub(crate) fn scored(
         };
         let ranks = known.as_ref().map(|known| {
             let (rows, positives) = ((&embedded.rows[..], model.num_classes), &pairs[..set.positives.len()]);
-            model.decoder.ranks(rows, &decoder, positives, Some(known))
+            ranks_by_type(dataset, positives, |positives, nodes| {
+                model.decoder.ranks(rows, &decoder, positives, &Candidates { nodes, known: Some(known) })
+            })
         });
         let among_all = Ranked::among_all(ranks.as_deref().unwrap_or_default());
         let value = |kind: &ScoreKind| match kind.ranking() {

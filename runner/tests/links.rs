@@ -69,6 +69,48 @@ fn embeddings_tell_links_from_other_pairs() {
     }
 }
 
+/// Negatives that the dataset has of each training pair are trained against: all of them, or fewer in each epoch.
+#[test]
+fn given_negatives_are_trained_against() {
+    let bench = bench();
+    let links = Dataset::open(bench.path().join("links"), OpenOptions::default()).expect("sound");
+    let file = |name: &str, pairs: &mut dyn Iterator<Item = [u32; 2]>| {
+        let lines: String = pairs.map(|[source, target]| format!("{source},{target}\n")).collect();
+        fs::write(bench.path().join(name), lines).expect("room");
+    };
+    let (train, edges) = (links.train_pairs(), &links.edges);
+    let negatives = train.iter().enumerate().flat_map(|(i, &[source, _])| {
+        (0..3).map(move |k| [source, ((i * i + 89 * k + usize::from(source as u8)) % 300) as u32])
+    });
+    file("train.csv", &mut train.iter().copied());
+    file("negatives.csv", &mut negatives.collect::<Vec<_>>().into_iter());
+    file("valid.csv", &mut edges.valid_pairs().iter().copied());
+    file("test.csv", &mut edges.test_pairs().iter().copied());
+    let files = "--train-edges train.csv --valid-edges valid.csv --test-edges test.csv --train-negatives negatives.csv";
+    bench.text(&words(&format!("import edges train.csv -o given --symmetrise --num-nodes 300 {files}")));
+    let info = bench.json(&["info", "given"]);
+    assert_eq!(info["edge_splits"]["train_negatives"], json!(3 * train.len()));
+    for (options, count) in [("", 3), ("--negatives 2", 2)] {
+        let train = TRAIN.replace("train links", "train given");
+        let line = format!("{train} --negative-distribution given {options} --epochs 15 --run run{count}");
+        bench.json(&words(&line));
+        let config = fs::read_to_string(bench.path().join(format!("run{count}/config.toml"))).expect("a run has one");
+        assert!(config.contains(&format!("negatives = {count}\ndistribution = \"given\"")), "{config}");
+        let evaluated = bench.json(&["evaluate", &format!("run{count}"), "--threads", "1", "--score", "roc-auc"]);
+        let auc = number(&evaluated["test"]["scores"]["roc-auc"]);
+        assert!(auc > 0.75, "{line}: an area of {auc}");
+    }
+    let refused = |line: String, word: &str| {
+        let said = bench.run(&words(&line));
+        let text = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(!said.status.success() && text.contains(word), "{line}: {text}");
+    };
+    refused(format!("{TRAIN} --negative-distribution given --epochs 1"), "import them (--train-negatives FILE)");
+    let given = TRAIN.replace("train links", "train given") + " --negative-distribution given --epochs 1";
+    refused(format!("{given} --negatives 4"), "4 negatives per positive are more than the 3 that are given");
+    bench.misused(&words(&format!("{given} --avoid-edges")), &["--avoid-edges"]);
+}
+
 /// A run that is killed within an epoch and resumed has the bits of one that is not; so has one on one thread more.
 #[test]
 fn killed_runs_give_the_same_bits() {
@@ -249,16 +291,84 @@ fn sampled_evaluation_scores_pairs() {
     }
 }
 
+/// Users and items whose ids overlap: each id is read and printed as of its column, partners of users are items, and ranks and negatives
+/// are those among items.
+#[test]
+fn users_and_items_keep_their_ids() {
+    let bench = Bench::new();
+    // Users 1 to 60 and items 1 to 45 of three genres; a user rates most items of one.
+    let rated = |user: u32, item: u32| item % 3 == user % 3 && (user * 7 + item * 5) % 11 < 8;
+    let mut text = "userId,movieId,rating,timestamp\n".to_string();
+    for (user, item) in (1..=60).flat_map(|user| (1..=45).map(move |item| (user, item))) {
+        if rated(user, item) {
+            writeln!(text, "{user},{item},{},{}", 1 + (user + item) % 5, 978_300_760 + user).expect("memory");
+        }
+    }
+    fs::write(bench.path().join("ratings.csv"), text).expect("room");
+    let columns = "--src userId --dst movieId --weight rating --bipartite --symmetrise --edge-split 0.8,0.1,0.1";
+    bench.text(&words(&format!("import edges ratings.csv -o movies --ids compact {columns}")));
+    let dataset = Dataset::open(bench.path().join("movies"), OpenOptions::default()).expect("sound");
+    let types = dataset.topology.types().expect("users and movies");
+    let named: Vec<(&str, u64)> = types.node_types().iter().map(|of| (of.name.as_str(), of.count)).collect();
+    assert_eq!(named, [("user", 60), ("movie", 45)]);
+    let ids: Vec<u64> = (1..=60).chain(1..=45).collect();
+    assert_eq!(dataset.node_ids.as_deref(), Some(&ids[..]));
+    let train = TRAIN.replace("train links", "train movies") + " --epochs 12 --run run --score filtered-mrr";
+    bench.json(&words(&train));
+    let evaluated = bench.json(&words("evaluate run --threads 1 --score roc-auc --score filtered-hits@15"));
+    // A user's other items are among 15 of the genre.
+    for (score, least) in [("roc-auc", 0.8), ("filtered-hits@15", 0.8)] {
+        let value = number(&evaluated["test"]["scores"][score]);
+        assert!(value > least, "{score} {value}");
+    }
+    fs::write(bench.path().join("pairs.csv"), "7,4\n4,7\nuser:60,movie:45\n").expect("room");
+    let scored = bench.json(&words("predict run --edges pairs.csv --threads 1"));
+    assert_eq!(scored["pairs"], json!([[7, 4], [4, 7], [60, 45]]));
+    assert_ne!(scored["scores"][0], scored["scores"][1]);
+    fs::write(bench.path().join("ids.txt"), "7\nmovie:7\n").expect("room");
+    let best = bench.json(&words("predict run --top 50 --nodes ids.txt --threads 1"));
+    assert_eq!(best["nodes"], json!([7, "movie:7"]));
+    let partners = |at: usize| best["partners"][at].as_array().expect("a list").clone();
+    let unrated: HashSet<u64> = (1..=45).filter(|&item| !rated(7, item)).map(u64::from).collect();
+    let items: HashSet<u64> = partners(0).iter().map(|item| item.as_u64().expect("the id of an item")).collect();
+    assert_eq!(items, unrated, "all items that the user has not rated");
+    assert_eq!(partners(1).len(), 50);
+    let trained =
+        |user: u32| dataset.edges.valid_pairs().iter().chain(dataset.edges.test_pairs()).all(|pair| pair[0] != user);
+    for user in partners(1) {
+        let user = user.as_str().and_then(|user| user.strip_prefix("user:")?.parse().ok()).expect("a user");
+        assert!(!(rated(user, 7) && trained(user - 1)), "user {user} has rated the item");
+    }
+    fs::write(bench.path().join("ids.txt"), "61\n").expect("room");
+    let said = bench.run(&words("predict run --top 3 --nodes ids.txt"));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("\"61\" is no node"), "{said:?}");
+    // Ids that are text.
+    bench.text(&words(&format!("import edges ratings.csv -o named --ids strings {columns}")));
+    let train = TRAIN.replace("train links", "train named") + " --epochs 1 --run named-run";
+    bench.json(&words(&train));
+    // Names come in their order: movies are the first type, and pairs lead from them to users.
+    fs::write(bench.path().join("ids.txt"), "7\nuser:7\n").expect("room");
+    let best = bench.json(&words("predict named-run --top 50 --nodes ids.txt --threads 1"));
+    assert_eq!(best["nodes"], json!(["7", "user:7"]));
+    let items = best["partners"][1].as_array().expect("a list");
+    let item = |item: &Value| item.as_str().and_then(|item| item.strip_prefix("movie:")?.parse::<u64>().ok());
+    let items: HashSet<u64> = items.iter().map(|of| item(of).expect("a movie")).collect();
+    assert!(unrated.is_subset(&items), "{items:?}");
+}
+
 /// A graph without labels, features and splits trains on all of its edges, and says so; what links do not have is refused by name.
 #[test]
 fn a_bare_graph_trains_and_misfits_are_refused() {
     let bench = bench();
     bench.text(&["import", "edges", "edges.csv", "-o", "bare", "--symmetrise"]);
-    let line = "train bare --task link --fanouts 5 --epochs 2 --profile-seconds 0.1 --save bare.safetensors";
+    let line =
+        "train bare --task link --fanouts 5,5 --expansion new --epochs 2 --profile-seconds 0.1 --save bare.safetensors";
     let output = bench.run(&words(line));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("64 random ones") && said.contains("--edge-split"), "{said}");
+    for word in ["64 random ones", "--edge-split", "--expansion new: farther layers"] {
+        assert!(said.contains(word), "{said}");
+    }
     for (options, word) in [
         ("--evaluation sampled --score filtered-mrr", "--evaluation full"),
         ("--allow-staleness 1", "--allow-staleness"),

@@ -49,6 +49,10 @@ fn graph(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
         train: (!degree.is_multiple_of(2)).then(|| pairs(degree)),
         valid: pairs(num_nodes / 2),
         test: pairs(7),
+        train_negatives: (!degree.is_multiple_of(2)).then(|| {
+            let sources = pairs(degree).chunks(2).flat_map(|pair| [pair[0], pair[1], pair[0], 0]).collect::<Vec<_>>();
+            sources.into()
+        }),
         valid_negatives: None,
         test_negatives: Some(pairs(14)),
     };

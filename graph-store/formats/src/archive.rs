@@ -8,7 +8,7 @@ use morphgl_graph_store::{Error, Result};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use crate::files::{DAMAGED, invalid, is_damage, open_file};
+use crate::files::{DAMAGED, RAISE_MEMORY, invalid, is_damage, open_file};
 use crate::npy::{ArrayBytes, ArrayReader, open_array};
 use crate::text::not_an_archive;
 
@@ -24,6 +24,15 @@ impl Archive {
         if let Some((what, cure)) = not_an_archive(file.fill_buf().map_err(|e| Error::io(path, e))?) {
             return invalid(path, what, cure);
         }
+        Self::of(path, file)
+    }
+
+    /// Opens an archive of any kind.
+    pub(crate) fn of_any(path: &Path) -> Result<Self> {
+        Self::of(path, BufReader::with_capacity(64 << 10, open_file(path, "name the archive")?))
+    }
+
+    fn of(path: &Path, file: BufReader<File>) -> Result<Self> {
         let mut zip = ZipArchive::new(file).or_else(|e| zip_error(path, e))?;
         if zip.has_duplicate_names() {
             return invalid(path, "the archive has two arrays of one name", "remove one of them");
@@ -52,6 +61,27 @@ impl Archive {
         let reader = self.zip.by_index(index).or_else(|e| zip_error(&path, e))?;
         let len = reader.size();
         ArrayReader::new(path, ArrayBytes::Stream(Box::new(reader)), len)
+    }
+
+    /// The bytes, at most `limit`, of the member whose name ends so.
+    pub(crate) fn member(&mut self, ending: &str, limit: u64) -> Result<Vec<u8>> {
+        let path = &self.path;
+        let names: Vec<String> =
+            self.zip.file_names_raw().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let Some(index) = names.iter().position(|name| name.ends_with(ending)) else {
+            return invalid(path, format!("the archive has no {ending:?}, only {names:?}"), DAMAGED);
+        };
+        let mut bytes = Vec::new();
+        let member = self.zip.by_index(index).or_else(|e| zip_error(path, e))?;
+        member.take(limit.saturating_add(1)).read_to_end(&mut bytes).or_else(|e| zip_error(path, ZipError::Io(e)))?;
+        if bytes.len() as u64 > limit {
+            return invalid(
+                path,
+                format!("{:?} has more than {limit} bytes, and is held whole", names[index]),
+                RAISE_MEMORY,
+            );
+        }
+        Ok(bytes)
     }
 
     /// Names of arrays that are none of `known`, for a note.
@@ -107,7 +137,7 @@ fn check_directory(path: &Path, zip: &mut ZipArchive<BufReader<File>>) -> Result
 fn zip_error<T>(path: &Path, error: ZipError) -> Result<T> {
     match error {
         ZipError::Io(e) if !is_damage(&e) => Err(Error::io(path, e)),
-        e => invalid(path, format!("not a readable npz archive ({})", e.to_string().to_lowercase()), DAMAGED),
+        e => invalid(path, format!("not a readable archive ({})", e.to_string().to_lowercase()), DAMAGED),
     }
 }
 

@@ -122,6 +122,16 @@ pub(crate) fn feature(field: &str) -> Parsed<f32> {
     if value.is_finite() { Ok(value) } else { Err(format!("the feature is {field}, not a finite number")) }
 }
 
+/// A weight of an edge.
+pub(crate) fn weight(field: &str) -> Parsed<f32> {
+    let value = real(field.as_bytes()).ok_or_else(|| format!("{field:?} is not a number"))?;
+    if value.is_finite() && value >= 0.0 {
+        Ok(value)
+    } else {
+        Err(format!("the weight is {field}, not a finite number of at least 0"))
+    }
+}
+
 /// A class number; nothing, NaN and -1 mean "no label" (-1).
 pub(crate) fn label(field: &str) -> Parsed<i32> {
     if field.is_empty() || field.eq_ignore_ascii_case("nan") {

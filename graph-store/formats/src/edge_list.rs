@@ -149,6 +149,7 @@ fn text(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions, sizes:
             let announced = sizes.filter(|_| format.ids == Ids::Keep).map_or(0, |[sources, _]| sources);
             lines.ids.offset = two_kinds::offset(source, ranges[0], first)?.max(announced);
             ingest.note(two_kinds::note(&(layout.columns.target + 1).to_string(), lines.ids.offset));
+            ingest.two_types = Some(two_kinds::types(two_kinds, lines.ids.offset, format.ids));
         } else if let Some(names) = two_kinds {
             two_kinds::refuse_shared(source, &names, ranges)?;
         }

@@ -13,6 +13,7 @@ use crate::{Options, Progress, random};
 use labelled_edges::LabelledEdges;
 use links::PairIds;
 use nodes::{FeatureColumns, NodeTable};
+use types::TwoTypes;
 
 mod edges;
 pub(crate) mod features;
@@ -24,6 +25,7 @@ pub(crate) mod links;
 pub(crate) mod nodes;
 mod size;
 mod standardise;
+pub(crate) mod types;
 pub(crate) mod unlisted;
 
 pub use edges::EdgeSink;
@@ -60,6 +62,8 @@ pub struct Ingest<'a> {
     pub(crate) listed_alone: Option<String>,
     /// How files of pairs name nodes.
     pub(crate) pair_ids: PairIds,
+    /// Of sources and targets that are two kinds of nodes.
+    pub(crate) two_types: Option<TwoTypes>,
     /// Arrays of pairs that are written.
     links: Vec<&'static str>,
     /// Labelled edges that are not drawn yet.
@@ -98,6 +102,7 @@ impl<'a> Ingest<'a> {
             left_out_edges: 0,
             listed_alone: None,
             pair_ids: PairIds::default(),
+            two_types: None,
             links: Vec::new(),
             labelled_edges: None,
             nodes: None,
@@ -298,6 +303,7 @@ impl<'a> Ingest<'a> {
             self.provenance("random_features_seed", random_features.seed);
         }
         self.standardise()?;
+        self.write_types(num_nodes)?;
         if let Some(columns) = self.feature_columns.take().filter(|columns| columns.are_named) {
             self.provenance("feature_names", columns.names);
         }

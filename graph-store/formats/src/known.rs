@@ -63,7 +63,7 @@ impl Format {
         match self {
             Self::Planetoid => "Planetoid pickles: SOURCE is the common prefix, for example data/ind.cora",
             Self::Npz => "The gnn-benchmark .npz layout (Coauthor, Amazon)",
-            Self::Ogb => "An OGB node-property directory, with its raw/ and split/",
+            Self::Ogb => "An OGB directory of nodes or links, with its raw/ and split/",
             Self::Edges => {
                 "An edge list: SNAP text, csv or tsv, plain, .gz, .bz2, .xz or .zst, with or without weights; Parquet or \
                  Feather in a build with --features arrow"

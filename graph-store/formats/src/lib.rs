@@ -24,6 +24,7 @@ mod sparse;
 mod splits;
 mod tabular;
 mod text;
+mod torch_file;
 
 pub mod edge_list;
 pub mod metis;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{Error, Position, Result};
 
 use crate::files::invalid;
+use crate::ingest::types::{Apart, TwoTypes};
 use crate::text::{Chunks, IdFormat, Layout, Pairs, PairsFormat, excerpt, parse_next};
 use crate::{Format, Ingest, Options, Progress};
 
@@ -41,7 +42,9 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     let offset = if options.bipartite == Some(true) { header.rows } else { 0 };
     let num_nodes = Some(offset.saturating_add(header.columns));
     if offset > 0 {
-        ingest.note(format!("two kinds of nodes: column j, from 1, is node {} + j", offset - 1));
+        ingest.note(format!("two kinds of nodes: in node files column j, from 1, is node {} + j", offset - 1));
+        let names = ["row", "column"].map(String::from);
+        ingest.two_types = Some(TwoTypes { names, apart: Apart::Nodes(offset) });
     }
     let ids = IdFormat { first: 1, limits: Some([header.rows, header.columns]), offset };
     let lines = PairsFormat { layout: Layout::plain(header.weighted), weighted, any_count: false, ids };

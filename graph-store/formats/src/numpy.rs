@@ -10,7 +10,7 @@
 //! | `labels`, `label` or `y` | whole numbers, -1 or NaN for none |
 //! | `targets` | `[N]` or `[N, K]`: numbers, NaN for unknown ones |
 //! | `train`, `valid`, `test` | node ids, or masks of booleans or of 0 and 1; also as `train_idx`, `train_mask`, `val`, `val_mask`, … |
-//! | `train_edges`, `valid_edges`, `test_edges`, `valid_edges_negatives`, `test_edges_negatives` | `[pairs, 2]`: pairs of link prediction |
+//! | `train_edges`, `valid_edges`, `test_edges`, and `…_negatives` of each | `[pairs, 2]`: pairs of link prediction |
 //! | `node_ids` | ids the nodes have elsewhere |
 //!
 //! A matrix that `scipy.sparse.save_npz` wrote is a graph, too: entry (i, j) is an edge from i to j with its value as weight,

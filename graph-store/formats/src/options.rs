@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use morphgl_graph_store::{Dtype, Result};
+use morphgl_graph_store::{Dtype, EdgeSplits, Result};
 use morphgl_ingest::{DuplicateWeights, EdgeSplit};
 
 use crate::Column;
@@ -217,6 +217,8 @@ pub struct LinkFiles {
     pub valid: Option<PathBuf>,
     /// Pairs to test on.
     pub test: Option<PathBuf>,
+    /// Pairs that do not exist, to train against: as many for each of those to train on, in their order and of its source.
+    pub train_negatives: Option<PathBuf>,
     /// Pairs that do not exist, which those to validate on are ranked against.
     pub valid_negatives: Option<PathBuf>,
     /// Pairs that do not exist, which those to test on are ranked against.
@@ -224,10 +226,10 @@ pub struct LinkFiles {
 }
 
 impl LinkFiles {
-    /// The files in the order of [`EdgeSplits::ARRAYS`](morphgl_graph_store::EdgeSplits::ARRAYS).
-    pub(crate) fn files(&self) -> [Option<&PathBuf>; 5] {
-        let Self { train, valid, test, valid_negatives, test_negatives } = self;
-        [train, valid, test, valid_negatives, test_negatives].map(Option::as_ref)
+    /// The files in the order of [`EdgeSplits::ARRAYS`].
+    pub(crate) fn files(&self) -> [Option<&PathBuf>; EdgeSplits::ARRAYS.len()] {
+        let Self { train, valid, test, train_negatives, valid_negatives, test_negatives } = self;
+        [train, valid, test, train_negatives, valid_negatives, test_negatives].map(Option::as_ref)
     }
 }
 

@@ -153,6 +153,7 @@ fn exported_pairs_are_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let links = LinkFiles {
         train: Some(npy(&dir, "train.npy", &[0, 1])),
+        train_negatives: Some(npy(&dir, "own.npy", &[0, 2, 0, 0])),
         test: Some(npy(&dir, "test.npy", &[2, 0, 1, 1])),
         test_negatives: Some(npy(&dir, "negatives.npy", &[2, 2])),
         ..LinkFiles::default()
@@ -183,6 +184,17 @@ fn refusals_name_the_file_and_the_cure() {
     assert_eq!(unknown, format!("v.csv, line 2: there is no node \"7\"; {cure}"));
     let unknown = refuse(valid(npy(&dir, "v.npy", &[0, 1, 2, 9])));
     assert_eq!(unknown, format!("v.npy, element 3: there is no node 9; {cure}"));
+    let own = |negatives: &[i64]| {
+        let (train, negatives) = (npy(&dir, "t.npy", &[0, 1, 2, 0]), npy(&dir, "n.npy", negatives));
+        LinkFiles { train: Some(train), train_negatives: Some(negatives), ..LinkFiles::default() }
+    };
+    let cure = "give as many for each training pair, in their order and with its source";
+    let other = refuse(own(&[0, 2, 2, 2, 0, 0, 2, 1]));
+    assert_eq!(other, format!("n.npy, element 1: a negative of the pair 0,1 has the source 2, not 0; {cure}"));
+    let uneven = refuse(own(&[0, 2]));
+    assert_eq!(uneven, format!("n.npy, element 0: 1 negatives of 2 pairs are not as many for each; {cure}"));
+    let untrained = refuse(LinkFiles { train_negatives: Some(npy(&dir, "n.npy", &[0, 1])), ..LinkFiles::default() });
+    assert_eq!(untrained, "n.npy: negatives of no pairs; name the pairs by --train-edges");
     let orphan = refuse(LinkFiles { test_negatives: Some(npy(&dir, "n.npy", &[0, 1])), ..LinkFiles::default() });
     assert_eq!(orphan, "n.npy: negatives of no pairs; name the pairs by --test-edges");
     let columns = refuse(valid(write(&dir, "w.csv", b"a,b,c\n0,1,2\n")));

@@ -211,7 +211,7 @@ fn files_that_are_no_archive_and_missing_ones_are_named() {
     write_npz(&source, true, &plain());
     let bytes = fs::read(&source).unwrap();
     write(&source, &bytes[..bytes.len() - 30]);
-    run(&source, "text.npz: not a readable npz archive");
+    run(&source, "text.npz: not a readable archive");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use data::{failure, npy, write, write_gz, write_npz};
 use half::f16;
-use morphgl_formats::{Options, RandomSplit, Silent, ogb};
+use morphgl_formats::{DuplicateWeights, EdgeSplit, Options, RandomSplit, Silent, ogb};
 use morphgl_graph_store::{Dataset, Dtype, FeatureView, OpenOptions, TargetMatrix};
 use proptest::prelude::*;
 
@@ -373,4 +373,110 @@ proptest! {
             Err(error) => prop_assert!(!error.to_string().contains('\n') && !target.exists(), "{error}"),
         }
     }
+}
+
+fn links(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ogbl").join(name)
+}
+
+/// A copy of a set of links, to be damaged.
+fn copy_of_links(name: &str) -> tempfile::TempDir {
+    let tmp = tempfile::tempdir().unwrap();
+    for folder in ["raw", "split/time"] {
+        fs::create_dir_all(tmp.path().join(folder)).unwrap();
+        for file in fs::read_dir(links(name).join(folder)).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), tmp.path().join(folder).join(file.file_name())).unwrap();
+        }
+    }
+    tmp
+}
+
+fn notes(dataset: &Dataset) -> String {
+    dataset.path.meta().unwrap().provenance.get("notes").map(ToString::to_string).unwrap_or_default()
+}
+
+/// Pairs with one list of negatives for all, and weights of edges, of which some are listed twice.
+#[test]
+fn links_with_one_list_of_negatives() {
+    let dataset = open(&links("collab"), &Options::default());
+    let topology = &dataset.topology;
+    assert_eq!(topology.indptr()[..], [0u64, 0, 2, 3, 4, 5, 6][..]);
+    assert_eq!(topology.indices()[..], [0u32, 0, 1, 2, 3, 4][..]);
+    assert_eq!(topology.weights().unwrap()[..], [2.0f32, 3.0, 1.0, 1.0, 1.0, 5.0][..]);
+    assert_eq!(dataset.feature_dim(), 2);
+    let edges = &dataset.edges;
+    assert_eq!(*dataset.train_pairs(), [[0, 1], [1, 2], [2, 3], [0, 1], [3, 4], [4, 5]]);
+    assert_eq!((edges.valid_pairs(), edges.test_pairs()), (&[[0, 2], [5, 3]][..], &[[1, 3]][..]));
+    assert_eq!(edges.valid_negative_pairs(), [[5, 0], [4, 0], [1, 5]]);
+    assert_eq!(edges.test_negative_pairs(), [[2, 5], [5, 1]]);
+    assert!(notes(&dataset).contains("arrays of the split were left out: weight, year"), "{}", notes(&dataset));
+    let provenance = &dataset.path.meta().unwrap().provenance;
+    assert_eq!(provenance["edge_year"], "present, not stored");
+    // As OGB's own loader reads it: both directions; and edges of several years are one, of their summed weight.
+    let merged = Options { symmetrise: true, duplicate_weights: DuplicateWeights::Add, ..Options::default() };
+    let dataset = open(&links("collab"), &merged);
+    assert_eq!((dataset.topology.num_edges(), dataset.topology.weights().unwrap()[0]), (10, 5.0));
+    assert!(open(&links("collab"), &Options { drop_weights: true, ..Options::default() }).topology.weights().is_none());
+    let split = EdgeSplit { train: 0.6, valid: 0.2, test: 0.2, seed: 1 };
+    let drawn = open(&links("collab"), &Options { edge_split: Some(split), ..Options::default() });
+    assert!(drawn.edges.valid_negatives.is_none() && drawn.edges.train.is_none());
+}
+
+/// Pairs with negatives of each, in the form before torch 1.6.
+#[test]
+fn links_with_negatives_of_each_pair() {
+    let dataset = open(&links("citation2"), &Options::default());
+    let edges = &dataset.edges;
+    assert_eq!(dataset.topology.num_edges(), 4);
+    assert_eq!(*dataset.train_pairs(), [[0, 1], [2, 1], [3, 0], [4, 3]]);
+    assert_eq!(edges.valid_pairs(), [[2, 0], [4, 1]]);
+    assert_eq!(edges.valid_negative_pairs(), [[2, 3], [2, 4], [2, 2], [4, 0], [4, 2], [4, 4]]);
+    let count = |pairs, negatives| morphgl_graph_store::negatives_per_pair(pairs, negatives);
+    assert_eq!(count(edges.valid_pairs(), edges.valid_negative_pairs()), Some(3));
+    assert_eq!(count(edges.test_pairs(), edges.test_negative_pairs()), Some(3));
+}
+
+#[test]
+fn impossible_links_name_the_file_and_the_cure() {
+    const OLD: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}.";
+    let refuse = |part: &str, bytes: Option<&[u8]>, words: &str| {
+        let tmp = copy_of_links("citation2");
+        let path = tmp.path().join(format!("split/time/{part}.pt"));
+        match bytes {
+            Some(bytes) => fs::write(&path, bytes).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        let target = tmp.path().join("out");
+        failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, words);
+    };
+    let saved = |pickle: &[u8]| [OLD, pickle].concat();
+    refuse(
+        "valid",
+        None,
+        "valid.pt: there is no such file; name the directory that holds OGB's raw/ and split/, complete",
+    );
+    refuse("valid", Some(b"0,1\n"), "not a file of torch.save; download it again");
+    let whole = fs::read(links("citation2").join("split/time/valid.pt")).unwrap();
+    refuse("valid", Some(&whole[..whole.len() / 2]), "the file was cut short: download it again");
+    let whole = fs::read(links("collab").join("split/time/valid.pt")).unwrap();
+    refuse("valid", Some(&whole[..whole.len() / 2]), "not a readable archive");
+    let tensor = saved(b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n.");
+    refuse("test", Some(&tensor), "tensors are not read: save numpy arrays");
+    refuse("test", Some(&saved(b"\x80\x02K\x01.")), "it is not a dict of arrays");
+    let triples = saved(b"\x80\x02}(X\x04\0\0\0headK\x01X\x08\0\0\0relationK\x01u.");
+    refuse("train", Some(&triples), "triples of a knowledge graph, whose edges have types, are not read");
+    refuse("test", Some(&saved(b"\x80\x02}.")), "it has neither edge nor source_node and target_node");
+    refuse("test", Some(&saved(b"\x80\x02}X\x04\0\0\0edgeK\x01s.")), "edge is not a numpy array");
+    let swapped = fs::read(links("citation2").join("split/time/train.pt")).unwrap();
+    let other = swapped.windows(8).position(|bytes| bytes == 4u64.to_le_bytes()).expect("node 4");
+    let absent: Vec<u8> = swapped.iter().enumerate().map(|(at, &b)| if at == other { 9 } else { b }).collect();
+    refuse("train", Some(&absent), "node 9 does not exist, there are 5 nodes");
+    let tmp = copy_of_links("collab");
+    write_gz(&tmp.path().join("raw/edge_weight.csv.gz"), "1\n2\n");
+    let target = tmp.path().join("out");
+    failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, "2 weights for 6 edges");
+    write_gz(&tmp.path().join("raw/edge_weight.csv.gz"), "1\n2\n1\n-1\n1\n1\n");
+    let words = "the weight is -1, not a finite number of at least 0";
+    failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, words);
 }

@@ -19,6 +19,9 @@ pub struct EdgeSplits {
     pub valid: Array<u32>,
     /// Pairs to test on: links that exist.
     pub test: Array<u32>,
+    /// Pairs that do not exist, to train against: as many for each training pair, in their order and of its source
+    /// ([`negatives_per_pair`]); `None` where they are drawn.
+    pub train_negatives: Option<Array<u32>>,
     /// Pairs that do not exist, which the validation pairs are ranked against; `None` where they are to be drawn.
     pub valid_negatives: Option<Array<u32>>,
     /// Pairs that do not exist, which the test pairs are ranked against; `None` where they are to be drawn.
@@ -57,15 +60,26 @@ impl Default for EdgeSplits {
     /// Every edge of the graph to train on, and none else.
     fn default() -> Self {
         let none = || Vec::new().into();
+        let (train_negatives, valid_negatives, test_negatives) = (None, None, None);
         let targets = Default::default();
-        Self { train: None, valid: none(), test: none(), valid_negatives: None, test_negatives: None, targets }
+        Self { train: None, valid: none(), test: none(), train_negatives, valid_negatives, test_negatives, targets }
     }
 }
 
 impl EdgeSplits {
     /// Names of the arrays of a dataset, in the order of [`EdgeSplits::arrays`].
-    pub const ARRAYS: [&str; 5] =
-        ["train_edges", "valid_edges", "test_edges", "valid_edges_negatives", "test_edges_negatives"];
+    pub const ARRAYS: [&str; 6] = [
+        "train_edges",
+        "valid_edges",
+        "test_edges",
+        "train_edges_negatives",
+        "valid_edges_negatives",
+        "test_edges_negatives",
+    ];
+
+    /// The arrays of pairs that exist, each with that of its negatives.
+    pub const NEGATIVES: [(&str, &str); 3] =
+        [(Self::ARRAYS[0], Self::ARRAYS[3]), (Self::ARRAYS[1], Self::ARRAYS[4]), (Self::ARRAYS[2], Self::ARRAYS[5])];
 
     /// Names of the arrays of classes and of values of the pairs of [`EdgeSplits::ARRAYS`]' first three, of each.
     pub const TARGET_ARRAYS: [[&str; 2]; 3] = [
@@ -75,19 +89,19 @@ impl EdgeSplits {
     ];
 
     /// The arrays as a dataset stores them; `None` for those that it does not have.
-    pub fn arrays(&self) -> [Option<&Array<u32>>; 5] {
+    pub fn arrays(&self) -> [Option<&Array<u32>>; Self::ARRAYS.len()] {
         let present = |pairs| Some(pairs).filter(|pairs: &&Array<u32>| !pairs.is_empty());
-        let Self { train, valid, test, valid_negatives, test_negatives, .. } = self;
-        [train.as_ref(), present(valid), present(test), valid_negatives.as_ref(), test_negatives.as_ref()]
+        let Self { train, valid, test, train_negatives, valid_negatives, test_negatives, .. } = self;
+        let negatives = [train_negatives, valid_negatives, test_negatives].map(Option::as_ref);
+        [train.as_ref(), present(valid), present(test), negatives[0], negatives[1], negatives[2]]
     }
 
     /// The splits of the arrays of [`EdgeSplits::arrays`], whose pairs have these targets.
-    pub(crate) fn of_arrays(
-        [train, valid, test, valid_negatives, test_negatives]: [Option<Array<u32>>; 5],
-        targets: [PairTargets; 3],
-    ) -> Self {
+    pub fn of_arrays(arrays: [Option<Array<u32>>; Self::ARRAYS.len()], targets: [PairTargets; 3]) -> Self {
+        let [train, valid, test, train_negatives, valid_negatives, test_negatives] = arrays;
         let or_none = |pairs: Option<Array<u32>>| pairs.unwrap_or_else(|| Vec::new().into());
-        Self { train, valid: or_none(valid), test: or_none(test), valid_negatives, test_negatives, targets }
+        let (valid, test) = (or_none(valid), or_none(test));
+        Self { train, valid, test, train_negatives, valid_negatives, test_negatives, targets }
     }
 
     /// Number of classes of pairs: the highest of any split plus one; 0 without labels.
@@ -118,6 +132,11 @@ impl EdgeSplits {
     /// Test pairs.
     pub fn test_pairs(&self) -> &[[u32; 2]] {
         pairs(&self.test)
+    }
+
+    /// Negatives of the training pairs; none where they are to be drawn.
+    pub fn train_negative_pairs(&self) -> &[[u32; 2]] {
+        self.train_negatives.as_deref().map_or(&[], pairs)
     }
 
     /// Negatives of the validation pairs; none where they are to be drawn.
@@ -165,8 +184,8 @@ impl EdgeSplits {
     ///
     /// # Errors
     ///
-    /// A description of the first node that does not exist or has no partner, of negatives without positives, or of targets that do
-    /// not fit the pairs or one another.
+    /// A description of the first node that does not exist or has no partner, of negatives without positives, of negatives to train
+    /// against that do not belong to one pair each, or of targets that do not fit the pairs or one another.
     pub fn check(&self, num_nodes: usize) -> Result<(), String> {
         self.check_arrays(num_nodes).map_err(Fault::describe)
     }
@@ -180,15 +199,16 @@ impl EdgeSplits {
             check::exist(name, nodes, num_nodes)
         })?;
         self.check_targets()?;
-        let orphans = [(&self.valid, &self.valid_negatives), (&self.test, &self.test_negatives)];
-        match orphans
-            .into_iter()
-            .zip(3..)
-            .find(|((positives, negatives), _)| positives.is_empty() && negatives.is_some())
-        {
-            None => Ok(()),
-            Some((_, array)) => Err(Fault::new(Self::ARRAYS[array], 0, "negatives of no pairs".into())),
+        let [train, valid, test, negatives @ ..] = self.arrays();
+        let orphan = |(positives, negatives): (Option<&Array<u32>>, Option<&Array<u32>>)| {
+            positives.is_none_or(|pairs| pairs.is_empty()) && negatives.is_some()
+        };
+        if let Some(at) = [train, valid, test].into_iter().zip(negatives).position(orphan) {
+            return Err(Fault::new(Self::NEGATIVES[at].1, 0, "negatives of no pairs".into()));
         }
+        let (Some(train), Some(negatives)) = (&self.train, &self.train_negatives) else { return Ok(()) };
+        check_own(pairs(train), pairs(negatives))
+            .map_err(|(negative, what)| Fault::new(Self::NEGATIVES[0].1, 2 * negative, what))
     }
 }
 
@@ -236,6 +256,30 @@ pub fn negatives_per_pair(pairs: &[[u32; 2]], negatives: &[[u32; 2]]) -> Option<
     let count = negatives.len() / pairs.len();
     let own = |(pair, of_pair): (&[u32; 2], &[[u32; 2]])| of_pair.iter().all(|negative| negative[0] == pair[0]);
     pairs.iter().zip(negatives.chunks(count)).all(own).then_some(count)
+}
+
+/// Checks that negatives belong to one pair each, as [`negatives_per_pair`] counts them.
+///
+/// # Errors
+///
+/// The position of the first negative of another source than its pair's, and what is wrong with it.
+pub fn check_own(pairs: &[[u32; 2]], negatives: &[[u32; 2]]) -> Result<(), (usize, String)> {
+    if negatives_per_pair(pairs, negatives).is_some() {
+        return Ok(());
+    }
+    let Some(count) = negatives.len().checked_div(pairs.len()).filter(|count| count * pairs.len() == negatives.len())
+    else {
+        let counts = format!("{} negatives of {} pairs", negatives.len(), pairs.len());
+        return Err((0, format!("{counts} are not as many for each")));
+    };
+    let other = |(at, negative): &(usize, &[u32; 2])| negative[0] != pairs[at / count][0];
+    match negatives.iter().enumerate().find(other) {
+        None => Err((0, "there are none".into())),
+        Some((at, [source, _])) => {
+            let [of, to] = pairs[at / count];
+            Err((at, format!("a negative of the pair {of},{to} has the source {source}, not {of}")))
+        }
+    }
 }
 
 /// The pairs of a flat array.

@@ -35,7 +35,7 @@ pub use blocks::write_blocks;
 pub use check::MAX_NODES;
 pub use dataset::{Dataset, OpenOptions, Splits};
 pub use directory::DatasetPath;
-pub use edges::{EdgeSplits, PairTargets, negatives_per_pair};
+pub use edges::{EdgeSplits, PairTargets, check_own, negatives_per_pair};
 pub use error::{Error, ErrorKind, MakeError, Position, Result, unknown_neighbor};
 pub use features::{FeatureMatrix, FeatureView};
 pub use isolated::IsolatedNodes;

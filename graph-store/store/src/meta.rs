@@ -207,6 +207,7 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         ("train_edges", 2, None),
         ("valid_edges", 2, None),
         ("test_edges", 2, None),
+        ("train_edges_negatives", 2, None),
         ("valid_edges_negatives", 2, None),
         ("test_edges_negatives", 2, None),
         ("train_edges_labels", 1, pairs("train_edges")),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::summary::Summary;
-use crate::{Dtype, EdgeSplits, Error, Load, Meta, Position, Result, check, read_npy};
+use crate::{Dtype, EdgeSplits, Error, Load, Meta, Position, Result, check, check_own, read_npy};
 
 /// Checks a dataset whose arrays are written into `dir`, by what was gathered while they were written: `summary` finds that of a
 /// file. Splits and draw keys, in which nodes must not repeat (but for training nodes), are read once more.
@@ -68,10 +68,18 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
         check::edge_types(types, &indptr, &indices, &edge_types)
             .map_err(|f| invalid("edge_types", Position::Element(f.element), f.what))?;
     }
-    for (name, of) in [("valid_edges_negatives", "valid_edges"), ("test_edges_negatives", "test_edges")] {
+    for (of, name) in EdgeSplits::NEGATIVES {
         if meta.arrays.contains_key(name) && meta.arrays.get(of).is_none_or(|pairs| pairs.shape[0] == 0) {
             return Err(invalid(name, Position::File, "negatives of no pairs".into()));
         }
+    }
+    let (of, name) = EdgeSplits::NEGATIVES[0];
+    if meta.arrays.contains_key(name) {
+        let pairs =
+            |name: &str| read_npy::<u32>(&dir.join(&meta.arrays[name].file), Load::Mmap).map(|(pairs, _)| pairs);
+        let (train, negatives) = (pairs(of)?, pairs(name)?);
+        check_own(bytemuck::cast_slice(&train), bytemuck::cast_slice(&negatives))
+            .map_err(|(negative, what)| invalid(name, Position::Element(2 * negative as u64), what))?;
     }
     Ok(())
 }

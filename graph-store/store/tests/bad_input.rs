@@ -255,6 +255,10 @@ fn a_writer_refuses_what_could_not_be_opened() {
     check("valid_edges", &["valid_edges has 3 columns, expected 2"], &pairs("valid_edges", &[0, 1, 2], 3));
     check("test_edges", &["test_edges has 1 dimensions, expected 2"], &array("test_edges", &[0, 1]));
     check("test_edges_negatives", &["negatives of no pairs"], &pairs("test_edges_negatives", &[0, 1], 2));
+    check("train_edges_negatives", &["element 2", "has the source 2, not 0"], &|w| {
+        w.array("train_edges", &[0u32, 1], Some(2)).expect("space");
+        w.array("train_edges_negatives", &[0u32, 2, 2, 0], Some(2)).expect("space");
+    });
     for offsets in [[0u64, 3, 1, 4], [1, 1, 3, 4], [0, 1, 3, 5]] {
         check("indptr", &["the offsets do not ascend from 0 to the 4 edges"], &move |w| {
             w.array("indptr", &offsets, None).expect("space");

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use morphgl_model_core::{PairScore, mean_reciprocal_rank, rank_of_targets};
+use morphgl_model_core::{Candidates, PairScore, mean_reciprocal_rank, rank_of_targets};
 use morphgl_platform::{SimdLevel, splitmix64};
 
 fn main() {
@@ -20,11 +20,13 @@ fn main() {
     let node = |i: usize| (splitmix64(i as u64 + (1 << 40)) % nodes as u64) as u32;
     let pairs: Vec<[u32; 2]> = (0..num_pairs).map(|i| [node(2 * i), node(2 * i + 1)]).collect();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+    let candidates = Candidates { nodes: 0..nodes as u32, known: None };
     let mut mrr = 0.0;
     let mut rates: Vec<f64> = (0..=rounds)
         .map(|_| {
             let start = Instant::now();
-            let ranks = pool.install(|| rank_of_targets(&embeddings, dim, &pairs, PairScore::Dot, None, 256 << 20));
+            let ranks =
+                pool.install(|| rank_of_targets(&embeddings, dim, &pairs, PairScore::Dot, &candidates, 256 << 20));
             mrr = mean_reciprocal_rank(ranks.into_iter().map(|rank| rank.rank()));
             num_pairs as f64 / start.elapsed().as_secs_f64()
         })

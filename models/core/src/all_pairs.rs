@@ -1,6 +1,7 @@
 //! Ranks of pairs among all nodes by their embeddings, without a matrix of all scores.
 
 use std::hint::black_box;
+use std::ops::Range;
 
 use morphgl_platform::{SimdLevel, simd_dispatch};
 use rayon::prelude::*;
@@ -30,19 +31,67 @@ impl KnownPairs {
     ///
     /// # Complexity
     ///
-    /// O(nodes + pairs log pairs) time, 4 bytes per pair and 8 per node, and 12 more per pair meanwhile.
+    /// As [`KnownPairs::of`].
     pub fn new(num_nodes: usize, lists: &[&[[u32; 2]]]) -> Self {
-        let mut pairs = lists.concat();
-        pairs.par_sort_unstable();
-        pairs.dedup();
+        Self::of(num_nodes, || lists.iter().flat_map(|list| list.iter().copied()))
+    }
+
+    /// The pairs that `pairs` gives, twice the same, each counted once.
+    ///
+    /// # Panics
+    ///
+    /// When a source is not below `num_nodes`.
+    ///
+    /// # Complexity
+    ///
+    /// O(nodes + pairs log pairs) time; [`KnownPairs::max_bytes`] of memory.
+    pub fn of<I: Iterator<Item = [u32; 2]>>(num_nodes: usize, pairs: impl Fn() -> I) -> Self {
+        // Ends of rows, which move to their beginnings as targets are put in.
         let mut indptr = vec![0u64; num_nodes + 1];
-        pairs.iter().for_each(|pair| indptr[pair[0] as usize + 1] += 1);
+        let counts = &mut indptr[..num_nodes];
+        pairs().for_each(|[source, _]| counts[source as usize] += 1);
         let mut end = 0;
         for offset in &mut indptr {
             end += *offset;
             *offset = end;
         }
-        Self { indptr, targets: pairs.iter().map(|pair| pair[1]).collect() }
+        let mut targets = vec![0u32; end as usize];
+        for [source, target] in pairs() {
+            let at = &mut indptr[source as usize];
+            *at -= 1;
+            targets[*at as usize] = target;
+        }
+        let (mut rows, mut rest) = (Vec::with_capacity(num_nodes.div_ceil(ROWS_OF_TASK)), &mut targets[..]);
+        for first in (0..num_nodes).step_by(ROWS_OF_TASK) {
+            let last = num_nodes.min(first + ROWS_OF_TASK);
+            let (own, others) = rest.split_at_mut((indptr[last] - indptr[first]) as usize);
+            rows.push((&indptr[first..=last], own));
+            rest = others;
+        }
+        rows.par_iter_mut().for_each(|(indptr, targets)| {
+            for row in indptr.windows(2) {
+                targets[(row[0] - indptr[0]) as usize..(row[1] - indptr[0]) as usize].sort_unstable();
+            }
+        });
+        let (mut kept, mut start) = (0, 0);
+        for node in 0..num_nodes {
+            let (end, first) = (indptr[node + 1] as usize, kept);
+            for at in start..end {
+                if kept == first || targets[kept - 1] != targets[at] {
+                    targets[kept] = targets[at];
+                    kept += 1;
+                }
+            }
+            start = end;
+            indptr[node + 1] = kept as u64;
+        }
+        targets.truncate(kept);
+        Self { indptr, targets }
+    }
+
+    /// Maximum bytes of as many pairs, while they are gathered and afterwards.
+    pub fn max_bytes(num_nodes: usize, num_pairs: usize) -> u64 {
+        8 * (num_nodes as u64 + 1) + 4 * num_pairs as u64 + 32 * num_nodes.div_ceil(ROWS_OF_TASK) as u64
     }
 
     /// The known targets of a source, ascending.
@@ -53,6 +102,24 @@ impl KnownPairs {
     pub fn targets(&self, source: u32) -> &[u32] {
         let at = |node: usize| self.indptr[node] as usize;
         &self.targets[at(source as usize)..at(source as usize + 1)]
+    }
+}
+
+/// The nodes that the targets of pairs are ranked against, and that partners are of.
+#[derive(Debug, Clone)]
+pub struct Candidates<'a> {
+    /// Their numbers.
+    pub nodes: Range<u32>,
+    /// Pairs whose targets are left out.
+    pub known: Option<&'a KnownPairs>,
+}
+
+impl<'a> Candidates<'a> {
+    /// The known targets of a source among the nodes, ascending.
+    pub(crate) fn known(&self, source: u32) -> &'a [u32] {
+        let known = self.known.map_or(&[][..], |known| known.targets(source));
+        let below = |node: u32| known.partition_point(|&target| target < node);
+        &known[below(self.nodes.start)..below(self.nodes.end)]
     }
 }
 
@@ -72,6 +139,8 @@ impl TargetRank {
     }
 }
 
+/// Sources whose known targets a task sorts.
+const ROWS_OF_TASK: usize = 1 << 12;
 /// Sources whose scores a thread computes while a panel of targets is in the first-level cache.
 const GROUP: usize = 128;
 /// Sources and targets of a tile, whose scores stay in registers.
@@ -80,8 +149,8 @@ const LANES: usize = 32;
 /// Known targets whose scores are computed together.
 const FEW: usize = 8;
 
-/// The rank of each pair's target among all nodes, by the scores of `embeddings`, `[nodes, dim]`, with the pair's source. Candidates are
-/// all nodes but the target and the `known` targets of the source; so is the source itself, unless it is known.
+/// The rank of each pair's target among the `candidates`, by the scores of `embeddings`, `[nodes, dim]`, with the pair's source: all of
+/// them but the target and the known targets of the source; the source itself is one, unless it is known.
 ///
 /// Scores are compared exactly as they are computed: that of a pair is the same number wherever it stands. A target whose score is
 /// NaN is behind all candidates, and a candidate's NaN is above no target.
@@ -91,7 +160,7 @@ const FEW: usize = 8;
 ///
 /// # Panics
 ///
-/// When embeddings are no rows of `dim`, the values of a relation are not `dim`, or a node has no embedding.
+/// When embeddings are no rows of `dim`, the values of a relation are not `dim`, a node has no embedding, or a target is no candidate.
 ///
 /// # Complexity
 ///
@@ -101,10 +170,10 @@ pub fn rank_of_targets(
     dim: usize,
     pairs: &[[u32; 2]],
     score: PairScore<'_>,
-    known: Option<&KnownPairs>,
+    candidates: &Candidates<'_>,
     memory: usize,
 ) -> Vec<TargetRank> {
-    rank_at(SimdLevel::current(), embeddings, dim, pairs, score, known, memory)
+    rank_at(SimdLevel::current(), embeddings, dim, pairs, score, candidates, memory)
 }
 
 fn rank_at(
@@ -113,22 +182,26 @@ fn rank_at(
     dim: usize,
     pairs: &[[u32; 2]],
     score: PairScore<'_>,
-    known: Option<&KnownPairs>,
+    candidates: &Candidates<'_>,
     memory: usize,
 ) -> Vec<TargetRank> {
     assert!(dim > 0 && embeddings.len().is_multiple_of(dim), "{} values are no rows of {dim}", embeddings.len());
-    let num_nodes = embeddings.len() / dim;
+    let [start, end] = [candidates.nodes.start, candidates.nodes.end].map(|node| node as usize);
+    assert!(start <= end && end * dim <= embeddings.len(), "candidates {:?} without embeddings", candidates.nodes);
+    let stray = pairs.iter().find(|pair| !candidates.nodes.contains(&pair[1]));
+    assert!(stray.is_none(), "the target of {stray:?} is none of the candidates {:?}", candidates.nodes);
     if let PairScore::DistMult(relation) = score {
         assert_eq!(relation.len(), dim, "values of a relation");
     }
     let rows = Rows { values: embeddings, dim };
     let mut ranks = vec![TargetRank::default(); pairs.len()];
-    let panels_at_once = (memory / (4 * dim * LANES)).clamp(1, num_nodes.div_ceil(LANES).max(1));
+    let panels_at_once = (memory / (4 * dim * LANES)).clamp(1, (end - start).div_ceil(LANES).max(1));
     let mut panels = vec![0f32; panels_at_once * LANES * dim];
-    for first in (0..num_nodes).step_by(panels_at_once * LANES) {
-        let nodes = first..num_nodes.min(first + panels_at_once * LANES);
+    for first in (start..end).step_by(panels_at_once * LANES) {
+        let nodes = first..end.min(first + panels_at_once * LANES);
         let panels = &mut panels[..nodes.len().div_ceil(LANES) * LANES * dim];
-        panels.par_chunks_mut(LANES * dim).enumerate().for_each(|(i, panel)| rows.pack(nodes.start + i * LANES, panel));
+        let pack = |(i, panel): (usize, &mut [f32])| rows.pack(nodes.start + i * LANES..nodes.end, panel);
+        panels.par_chunks_mut(LANES * dim).enumerate().for_each(pack);
         // Where there are fewer groups of sources than threads, a group's panels are divided too.
         let groups = pairs.len().div_ceil(GROUP);
         let parts = (4 * rayon::current_num_threads()).div_ceil(groups.max(1)).max(1);
@@ -150,8 +223,7 @@ fn rank_at(
         }
     }
     let finish = |(pair, rank): (&[u32; 2], &mut TargetRank)| {
-        let known = known.map_or(&[][..], |known| known.targets(pair[0]));
-        leave_out(level, rows, *pair, score, known, rank);
+        leave_out(level, rows, *pair, score, (candidates.known(pair[0]), end - start), rank);
     };
     pairs.par_iter().zip(&mut ranks).with_min_len(16).for_each(finish);
     ranks
@@ -169,9 +241,9 @@ impl<'a> Rows<'a> {
         &self.values[node as usize * self.dim..(node as usize + 1) * self.dim]
     }
 
-    /// Packs the rows from `first` on by depth; lanes without a row are NaN, which compares to nothing.
-    fn pack(self, first: usize, panel: &mut [f32]) {
-        let rows = &self.values[first * self.dim..];
+    /// Packs the first of these rows by depth; lanes without a row are NaN, which compares to nothing.
+    fn pack(self, rows: Range<usize>, panel: &mut [f32]) {
+        let rows = &self.values[rows.start * self.dim..rows.end * self.dim];
         for (lane, row) in rows.chunks_exact(self.dim).take(LANES).enumerate() {
             row.iter().zip(panel.chunks_exact_mut(LANES)).for_each(|(&value, lanes)| lanes[lane] = value);
         }
@@ -286,7 +358,8 @@ fn tile<const R: usize, const L: usize, const FUSED: bool>(
 
 simd_dispatch! {
     /// Takes the target and the known targets of its source out of the counts of a pair.
-    fn leave_out(rows: Rows<'_>, pair: [u32; 2], score: PairScore<'_>, known: &[u32], rank: &mut TargetRank);
+    /// Known targets are those among as many candidates.
+    fn leave_out(rows: Rows<'_>, pair: [u32; 2], score: PairScore<'_>, known: (&[u32], usize), rank: &mut TargetRank);
     avx512: leave_out_few::<true>(rows, pair, score, known, rank),
     avx2: leave_out_few::<true>(rows, pair, score, known, rank),
     portable: leave_out_few::<false>(rows, pair, score, known, rank),
@@ -297,7 +370,7 @@ fn leave_out_few<const FUSED: bool>(
     rows: Rows<'_>,
     [source, target]: [u32; 2],
     score: PairScore<'_>,
-    known: &[u32],
+    (known, num_candidates): (&[u32], usize),
     rank: &mut TargetRank,
 ) {
     let query: Vec<f32> = rows.query(source, score).collect();
@@ -315,7 +388,7 @@ fn leave_out_few<const FUSED: bool>(
     let own = scores(&[target])[0];
     if own.is_nan() {
         let others = known.iter().filter(|&&known| known != target).count();
-        *rank = TargetRank { above: (rows.values.len() / rows.dim - 1 - others) as u32, equal: 0 };
+        *rank = TargetRank { above: (num_candidates - 1 - others) as u32, equal: 0 };
         return;
     }
     rank.equal -= 1;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use morphgl_platform::{SimdLevel, simd_dispatch};
 use morphgl_registry::{Error, Result};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -160,7 +161,13 @@ pub(crate) struct Scorer<'a> {
 }
 
 impl Scorer<'_> {
+    /// The scores of a source's row with those of destinations from `first` on, one for each element of `out`.
+    pub(crate) fn scores(&self, source: u32, first: u32, out: &mut [f32]) {
+        scores_of_rows(SimdLevel::current(), self, source, first, out);
+    }
+
     /// The score of a source's row with a destination's, of a decoder with one output.
+    #[inline(always)]
     pub(crate) fn score(&self, pair: [u32; 2]) -> f32 {
         let mut score = [0.0];
         self.outputs_of(pair, &mut score);
@@ -168,6 +175,7 @@ impl Scorer<'_> {
     }
 
     /// Writes the outputs of a source's row with a destination's.
+    #[inline(always)]
     fn outputs_of(&self, [source, destination]: [u32; 2], out: &mut [f32]) {
         let row = |v: u32| v as usize * self.width..(v as usize + 1) * self.width;
         let (a, b) = (row(source), row(destination));
@@ -181,6 +189,21 @@ impl Scorer<'_> {
                 }
             }
         }
+    }
+}
+
+simd_dispatch! {
+    /// As [`Scorer::score`] of each row, to the same bits at every level: products and sums are not fused.
+    fn scores_of_rows(scorer: &Scorer<'_>, source: u32, first: u32, out: &mut [f32]);
+    avx512: score_each(scorer, source, first, out),
+    avx2: score_each(scorer, source, first, out),
+    portable: score_each(scorer, source, first, out),
+}
+
+#[inline(always)]
+fn score_each(scorer: &Scorer<'_>, source: u32, first: u32, out: &mut [f32]) {
+    for (destination, out) in (first..).zip(out) {
+        *out = scorer.score([source, destination]);
     }
 }
 
@@ -352,14 +375,17 @@ fn multiply(
 /// Lanes that sums are kept in, for vector instructions.
 const LANES: usize = 16;
 
+#[inline(always)]
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     sum_in_lanes(a.len(), |k| a[k] * b[k])
 }
 
+#[inline(always)]
 fn dot3(a: &[f32], b: &[f32], c: &[f32]) -> f32 {
     sum_in_lanes(a.len(), |k| a[k] * b[k] * c[k])
 }
 
+#[inline(always)]
 fn sum_in_lanes(len: usize, term: impl Fn(usize) -> f32) -> f32 {
     let mut lanes = [0.0f32; LANES];
     let whole = len / LANES * LANES;

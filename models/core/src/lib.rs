@@ -53,7 +53,7 @@ pub use work::StepWork;
 #[doc(hidden)]
 pub use inventory as __inventory;
 
-pub use all_pairs::{KnownPairs, PairScore, TargetRank, rank_of_targets};
+pub use all_pairs::{Candidates, KnownPairs, PairScore, TargetRank, rank_of_targets};
 pub use checks::{
     TargetLengths, broken_parameter, check_batch, check_context, check_inputs, check_loss, check_model, check_targets,
     nothing_accumulated, output_width, refuse_submitted, refused_importance, start_threads, targets_of, wrong_targets,

@@ -101,7 +101,8 @@ impl<const FAULT: u8> BatchingWorker for Faulty<FAULT> {
         }
         if let (20, Some(pairs)) = (FAULT, case.seeds.pairs()) {
             // The pairs' own edges are sampled.
-            case = case.of_pairs(pairs.ends(), PairSettings { exclude: false, ..*pairs.settings() });
+            let settings = PairSettings { exclude: false, ..*pairs.settings() };
+            case = case.of_pairs_against(pairs.ends(), pairs.given(), settings);
         }
         let mut batch = reference::sample_share(&case, drawn, share);
         batch.id = id;

@@ -275,15 +275,11 @@ fn target_matrix(targets: &Bound<'_, PyAny>, num_nodes: usize) -> PyResult<Targe
 
 /// Pairs over arrays of shape `[pairs, 2]`.
 fn edge_splits(edges: &[Option<Bound<'_, PyAny>>; EdgeSplits::ARRAYS.len()]) -> PyResult<EdgeSplits> {
-    let mut arrays = EdgeSplits::ARRAYS.into_iter().zip(edges);
-    let mut next = || {
-        let (name, array) = arrays.next().expect("an array per name");
-        array.as_ref().map(|array| borrowed::<u32>(name, array)).transpose()
-    };
-    let none = || Vec::new().into();
-    let (train, valid, test) = (next()?, next()?.unwrap_or_else(none), next()?.unwrap_or_else(none));
-    let (valid_negatives, test_negatives) = (next()?, next()?);
-    Ok(EdgeSplits { train, valid, test, valid_negatives, test_negatives, ..EdgeSplits::default() })
+    let mut arrays = [const { None }; EdgeSplits::ARRAYS.len()];
+    for ((array, name), given) in arrays.iter_mut().zip(EdgeSplits::ARRAYS).zip(edges) {
+        *array = given.as_ref().map(|given| borrowed::<u32>(name, given)).transpose()?;
+    }
+    Ok(EdgeSplits::of_arrays(arrays, Default::default()))
 }
 
 /// One more than the highest label; -1 is none.

@@ -54,7 +54,8 @@ pub(crate) struct Loader {
 
 #[pymethods]
 impl Loader {
-    /// `seeds` are nodes, or pairs `[pairs, 2]` where `pairs` has `PairSettings` as JSON. `settings` are `SamplerSettings` as JSON; `form` is `edges` or `blocks`; `prefetch` mini-batches wait for the caller; with
+    /// `seeds` are nodes, or pairs `[pairs, 2]` where `pairs` has `PairSettings` as JSON; `given` are destinations of negatives, as many
+    /// of each pair. `settings` are `SamplerSettings` as JSON; `form` is `edges` or `blocks`; `prefetch` mini-batches wait for the caller; with
     /// `edge_ids` they number their edges, by `edge_order` where there is one. `disk`, the options of an operator as JSON, leaves the
     /// graph's directory on disk.
     #[new]
@@ -64,6 +65,7 @@ impl Loader {
         graph: &Graph,
         seeds: &Bound<'_, PyAny>,
         pairs: Option<&str>,
+        given: Option<&Bound<'_, PyAny>>,
         settings: &str,
         form: &str,
         gather: bool,
@@ -83,6 +85,7 @@ impl Loader {
         };
         let what = if pairs.is_some() { "edge_label_index" } else { "input_nodes" };
         let seeds = borrowed::<u32>(what, seeds)?;
+        let given = given.map(|given| borrowed::<u32>("negatives", given)).transpose()?;
         let pairs: Option<PairSettings> = pairs.map(serde_json::from_str).transpose().map_err(invalid)?;
         let settings: SamplerSettings = serde_json::from_str(settings).map_err(invalid)?;
         let kind = settings.sampling.kind().to_string();
@@ -96,7 +99,10 @@ impl Loader {
         let edges = edge_ids.then(|| Arc::new(py.detach(|| EdgeIds::new(&dataset.topology, order))));
         let built = py.detach(|| {
             let seeds = match pairs {
-                Some(settings) => SeedSet::of_pairs(what, bytemuck::cast_slice(&seeds), num_nodes, settings)?,
+                Some(settings) => {
+                    let (pairs, given) = (bytemuck::cast_slice(&seeds), given.as_deref().unwrap_or_default());
+                    SeedSet::of_pairs_against(what, pairs, given, num_nodes, settings)?
+                }
                 None => SeedSet::new(what, &seeds, num_nodes)?,
             };
             let registry = Registry::collect()?;

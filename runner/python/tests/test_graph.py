@@ -163,6 +163,7 @@ def test_pairs_of_links_are_kept(data, tmp_path):
     rng = np.random.default_rng(2)
     names = ("train_edges", "valid_edges", "test_edges", "valid_negatives", "test_negatives")
     given = {name: rng.integers(0, 1000, (2, 10 + i)) for i, name in enumerate(names)}
+    given["train_negatives"] = np.stack([given["train_edges"][0].repeat(3), rng.integers(0, 1000, 30)])
     graph = Graph.from_numpy(**data, **given)
     graph.save(tmp_path / "g")
     for one in (graph, Graph.open(tmp_path / "g"), Graph.open(tmp_path / "g")._detached()):

@@ -111,6 +111,31 @@ def test_negatives_keep_their_source(data, graph, pairs):
             assert batch.edge_label_index is None and batch.edge_label is None
 
 
+def test_negatives_of_the_graph_are_given(data, pairs):
+    rng = np.random.default_rng(8)
+    given = np.stack([np.repeat(pairs[0], 4), rng.integers(0, 1000, 4 * pairs.shape[1])])
+    graph = Graph.from_numpy(**data, train_edges=pairs, train_negatives=given, valid_edges=pairs, valid_negatives=given[:, ::-1])
+    for amount in (4, 2):
+        for batch in loader(graph, edge_label_index="train", neg_sampling=("triplet", amount), negative_distribution="given"):
+            found = batch.n_id[batch.dst_neg_index]
+            of_pair = given[1].reshape(-1, 4)[batch.input_id]
+            if amount == 4:
+                assert (found == of_pair).all()
+            else:
+                assert all(set(some) <= set(all) for some, all in zip(found.tolist(), of_pair.tolist()))
+    options = {"neg_sampling": "triplet", "negative_distribution": "given"}
+    with pytest.raises(ValueError, match='the negatives of "valid" are one list for all pairs'):
+        loader(graph, edge_label_index="valid", **options)
+    with pytest.raises(ValueError, match="edge_label_index: 5 negatives per positive are more than the 4 that are given"):
+        loader(graph, edge_label_index="train", neg_sampling=("triplet", 5), negative_distribution="given")
+    with pytest.raises(ValueError, match="edge_label_index: there is no pair"):
+        loader(graph, edge_label_index="test", **options)
+    with pytest.raises(NotImplementedError, match='"given" takes the negatives of a split of the graph'):
+        loader(graph, edge_label_index=pairs, **options)
+    with pytest.raises(ValueError, match="train_edges_negatives, element 0: 2079 negatives of 520 pairs are not as many for each"):
+        Graph.from_numpy(**data, train_edges=pairs, train_negatives=given[:, 1:])
+
+
 def test_edges_of_the_graph_and_its_splits_are_pairs(data, pairs):
     kept = Graph.from_numpy(**data, edge_ids=True, valid_edges=pairs)
     label = np.arange(8000)

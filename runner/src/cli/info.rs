@@ -179,7 +179,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
             "labelled": SPLITS.into_iter().zip(labelled_of_splits).collect::<BTreeMap<_, _>>() },
         "edge_splits": pairs.iter().any(Option::is_some).then(|| json!({
             "train": pairs[0], "valid": pairs[1].unwrap_or(0), "test": pairs[2].unwrap_or(0),
-            "valid_negatives": pairs[3], "test_negatives": pairs[4],
+            "train_negatives": pairs[3], "valid_negatives": pairs[4], "test_negatives": pairs[5],
             "labels": of_labels.is_some(), "target_dim": target_dim,
         })),
         "bytes": total,
@@ -189,13 +189,15 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
 }
 
 /// The numbers of pairs of link prediction, in the order of [`EdgeSplits::ARRAYS`].
-fn links([train, valid, test, valid_negatives, test_negatives]: [Option<u64>; 5]) -> String {
-    let train = train.map_or("every edge".to_string(), |count| HumanCount(count).to_string());
-    let scored = [("valid", valid, valid_negatives), ("test", test, test_negatives)].map(|(name, pairs, negatives)| {
+fn links([train, valid, test, negatives @ ..]: [Option<u64>; EdgeSplits::ARRAYS.len()]) -> String {
+    let count = |pairs: Option<u64>| HumanCount(pairs.unwrap_or(0)).to_string();
+    let train = train.map_or("every edge".to_string(), |pairs| count(Some(pairs)));
+    let sets = [("train", train), ("valid", count(valid)), ("test", count(test))].into_iter().zip(negatives);
+    let sets = sets.map(|((name, pairs), negatives)| {
         let negatives = negatives.map(|count| format!(" against {} negatives", HumanCount(count)));
-        format!("{name} {}{}", HumanCount(pairs.unwrap_or(0)), negatives.unwrap_or_default())
+        format!("{name} {pairs}{}", negatives.unwrap_or_default())
     });
-    format!("train {train}, {}", scored.join(", "))
+    sets.collect::<Vec<_>>().join(", ")
 }
 
 /// Number of edges from a node to itself, in one pass over the edges, whose memory is released meanwhile.

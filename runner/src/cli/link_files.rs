@@ -19,6 +19,10 @@ pub(crate) struct LinkArgs {
     /// Pairs to test on
     #[arg(long, value_name = "FILE")]
     test_edges: Option<PathBuf>,
+    /// Pairs that do not exist, to train against (train --negative-distribution given): as many for each pair of --train-edges, in
+    /// their order and of its source
+    #[arg(long, value_name = "FILE")]
+    train_negatives: Option<PathBuf>,
     /// Pairs that do not exist, which those to validate on are ranked against: one list for all, or as many for each in their order
     #[arg(long, value_name = "FILE")]
     valid_negatives: Option<PathBuf>,
@@ -29,7 +33,8 @@ pub(crate) struct LinkArgs {
 
 impl LinkArgs {
     pub(crate) fn files(&self) -> LinkFiles {
-        let Self { train_edges, valid_edges, test_edges, valid_negatives, test_negatives } = self.clone();
-        LinkFiles { train: train_edges, valid: valid_edges, test: test_edges, valid_negatives, test_negatives }
+        let Self { train_edges: train, valid_edges: valid, test_edges: test, .. } = self.clone();
+        let Self { train_negatives, valid_negatives, test_negatives, .. } = self.clone();
+        LinkFiles { train, valid, test, train_negatives, valid_negatives, test_negatives }
     }
 }

@@ -306,7 +306,7 @@ pub(crate) fn config(dataset: &Dataset, model: &ModelOptions, batch: &Resolved<'
     task::balance(&mut spec, dataset);
     refuse_larger_than_memory(&spec, Machine::probe().available_bytes)?;
     let job = batch.job(TrainingSpec { model: spec, optimizer: model.optimizer() });
-    Ok(JobConfig { pairs: model.task.pairs(), ..job })
+    Ok(JobConfig { pairs: model.task.pairs(dataset), ..job })
 }
 
 /// Refuses a model larger than memory: a single label that is too large suffices to make one.

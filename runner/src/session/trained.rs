@@ -284,6 +284,16 @@ impl Inference {
         })
     }
 
+    /// The same with as many more bytes needed.
+    pub(crate) fn with(&self, more: u64) -> Self {
+        match *self {
+            Self::OnDisk => Self::OnDisk,
+            Self::InMemory { needed, available } => {
+                Self::InMemory { needed: needed.map(|needed| needed + more), available }
+            }
+        }
+    }
+
     /// Why inference is impossible, where it is.
     pub(crate) fn obstacle(&self) -> Option<String> {
         match *self {

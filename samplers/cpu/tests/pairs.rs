@@ -185,6 +185,29 @@ fn negatives_within_the_mini_batch_are_uniform_over_the_other_positives() {
 }
 
 #[test]
+fn each_choice_of_given_negatives_is_as_likely() {
+    let dataset = Arc::new(graphs::random(300, 6, false));
+    // Pair i is given 5 negatives, from node 50 · (i % 4) on.
+    let pairs: Vec<[u32; 2]> = (0..5000).map(|i| [i % 300, 299]).collect();
+    let given: Vec<u32> = (0..5000).flat_map(|i| (0..5).map(move |at| 50 * (i % 4) + at)).collect();
+    let drawn = PairSettings { negatives: 2, distribution: NegativeDistribution::Given, ..ALONE };
+    let seeds = SeedSet::of_pairs_against("pairs", &pairs, &given, 300, drawn).expect("nodes of the graph");
+    let settings = SamplerSettings { shuffle: false, ..hops("1", Pick::Uniform, 100) };
+    let context = BatchingContext { gather: false, ..BatchingContext::new(dataset, seeds, settings) };
+    let mut counts = [[0.0; 5]; 5];
+    each_batch(&CpuNeighbor::new(&context).expect("valid"), 4, |batch| {
+        let pairs = batch.pairs.as_deref().expect("pairs");
+        for i in 0..pairs.num_positives {
+            let chosen = pairs.negatives_of(i).iter().map(|end| batch.seeds()[end[1] as usize] - 50 * (i as u32 % 4));
+            let chosen: Vec<u32> = chosen.collect();
+            counts[chosen[0] as usize][chosen[1] as usize] += 1.0;
+        }
+    });
+    let expected: Vec<f64> = (0..25).map(|i| f64::from(u8::from(i / 5 < i % 5))).collect();
+    check("subsets of two", counts.as_flattened(), &expected);
+}
+
+#[test]
 fn negatives_that_avoid_edges_are_uniform_over_the_nodes_that_are_no_out_neighbours() {
     // Node 5 is an in-neighbour of every third node, and of itself.
     let rows: Vec<Vec<u32>> = (0..60).map(|v| if v % 3 == 0 || v == 5 { vec![7, 5] } else { vec![7] }).collect();

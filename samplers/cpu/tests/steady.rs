@@ -83,6 +83,12 @@ fn a_steady_worker_allocates_nothing() {
         let seeds = SeedSet::of_pairs("pairs", &pairs, 5000, drawn).expect("nodes of the graph");
         check_seeds(distribution == NegativeDistribution::Degree, seeds, settings.clone());
     }
+    let pairs: Vec<[u32; 2]> = (0..5000).map(|v| [v, (v * 7 + 1) % 5000]).collect();
+    let given: Vec<u32> = (0..50_000).map(|i| i * 3 % 5000).collect();
+    let distribution = NegativeDistribution::Given;
+    let drawn = PairSettings { negatives: 3, distribution, avoid_edges: false, exclude: true };
+    let seeds = SeedSet::of_pairs_against("pairs", &pairs, &given, 5000, drawn).expect("nodes of the graph");
+    check_seeds(false, seeds, settings);
     let typed = Case::new(graphs::typed(5000, 12, true)).with(|s| {
         let hops = Some(NeighborSettings::default());
         let kind = TYPED.name.to_string();

@@ -9,6 +9,7 @@ use crate::Ingest;
 use crate::compact::{self, EdgeSpool};
 use crate::files::invalid;
 use crate::ingest::nodes::Keys;
+use crate::ingest::types::{Apart, TwoTypes};
 use crate::ingest::unlisted::{Listed, Unlisted};
 use crate::names::Names;
 use crate::tabular::lists::NAMED;
@@ -99,6 +100,8 @@ impl<'p> EdgeTable<'p> {
             let first = if format.ids == Ids::Keep { self.first_id } else { 0 };
             self.offset = two_kinds::offset(self.source, ranges[0], first)?;
             ingest.note(two_kinds::note(&self.file.header.describe(self.columns.target), self.offset));
+            let names = self.column_names(&format.columns);
+            ingest.two_types = Some(two_kinds::types(names, self.offset, format.ids));
         } else if let Some(names) = &self.two_kinds {
             two_kinds::refuse_shared(self.source, names, ranges)?;
         }
@@ -245,6 +248,8 @@ impl<'p> EdgeTable<'p> {
         }
         ingest.pair_ids.prefixes.clone_from(&prefixes);
         if let Some([source, target]) = &prefixes {
+            let names = [source, target].map(|prefix| prefix.trim_end_matches(':').to_string());
+            ingest.two_types = Some(TwoTypes { names, apart: Apart::Names });
             ingest.note(format!("two kinds of nodes: their names begin with {source} or {target}"));
         }
         // Per name, in columns that seem to be of two kinds of nodes: whether it occurred as a source, and as a target.
@@ -301,12 +306,16 @@ impl<'p> EdgeTable<'p> {
         edges.replay(ingest, self.source, node_of.len() as u64, |number| node_of[number as usize])
     }
 
-    /// What the names of sources and of targets begin with, where these are nodes of two kinds: the names of their columns.
-    fn prefixes(&self, columns: &Columns) -> [String; 2] {
+    /// Names of the columns of sources and of targets, where columns have names.
+    fn column_names(&self, columns: &Columns) -> Option<[String; 2]> {
         let header = &self.file.header;
-        let names = columns.names.as_ref().or(header.named.then_some(&header.names));
-        let prefix = |column: usize, other: &str| names.map_or(other, |names| &names[column]).to_string() + ":";
-        [prefix(self.columns.source, "source"), prefix(self.columns.target, "target")]
+        let names = columns.names.as_ref().or(header.named.then_some(&header.names))?;
+        Some([self.columns.source, self.columns.target].map(|column| names[column].clone()))
+    }
+
+    /// What the names of sources and of targets begin with, where these are nodes of two kinds: the types that their columns name.
+    fn prefixes(&self, columns: &Columns) -> [String; 2] {
+        two_kinds::types(self.column_names(columns), 0, Ids::Strings).names.map(|name| name + ":")
     }
 }
 

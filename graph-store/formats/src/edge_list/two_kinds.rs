@@ -4,8 +4,10 @@ use std::path::Path;
 
 use morphgl_graph_store::Result;
 
+use super::Ids;
 use crate::files::invalid;
-use crate::text::{Chunks, Pairs, PairsFormat, parse_next};
+use crate::ingest::types::{Apart, TwoTypes};
+use crate::text::{Chunks, Pairs, PairsFormat, parse_next, type_name};
 
 /// The lowest and the highest id of a column; `None` without ids.
 pub(super) type Range = Option<(u64, u64)>;
@@ -60,7 +62,14 @@ pub(super) fn offset(source: &Path, sources: Range, first: u64) -> Result<u64> {
     }
 }
 
-/// The note of the numbers of targets, which a column contains.
+/// Types of nodes whose ids are the numbers of two columns of these names; `offset` is added to those of targets.
+pub(super) fn types(names: Option<[String; 2]>, offset: u64, ids: Ids) -> TwoTypes {
+    let names = names.map(|names| names.map(|name| type_name(&name))).filter(|[source, target]| source != target);
+    let names = names.unwrap_or_else(|| ["source", "target"].map(String::from));
+    TwoTypes { names, apart: if ids == Ids::Compact { Apart::Ids(offset) } else { Apart::Nodes(offset) } }
+}
+
+/// The note of the numbers of targets in node files, which a column contains.
 pub(super) fn note(column: &str, offset: u64) -> String {
-    format!("two kinds of nodes: the id i of column {column} is the node id i + {offset}")
+    format!("two kinds of nodes: in node files the id i of column {column} is i + {offset}")
 }

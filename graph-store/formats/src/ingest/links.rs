@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use morphgl_graph_store::{EdgeSplits, Error, Position, Result};
+use morphgl_graph_store::{EdgeSplits, Error, Position, Result, check_own};
 use morphgl_ingest::{DrawnEdges, EdgeSplit, split_edges};
 
 use super::labelled_rows::LabelledRows;
@@ -58,6 +58,14 @@ impl Ingest<'_> {
             let what = format!("node {} does not exist, there are {num_nodes} nodes", pairs[at]);
             return Err(Error::invalid(source, Position::Element(at as u64 / 2), what, UNKNOWN));
         }
+        let (train, negatives) = EdgeSplits::NEGATIVES[0];
+        if array == negatives && self.links.contains(&train) {
+            let train = self.array::<u32>(train)?;
+            if let Err((at, what)) = check_own(bytemuck::cast_slice(&train), bytemuck::cast_slice(pairs)) {
+                let cure = "give as many for each training pair, in their order and with its source";
+                return Err(Error::invalid(source, Position::Element(at as u64), what, cure));
+            }
+        }
         self.links.push(array);
         self.writer.array(array, pairs, Some(2))
     }
@@ -79,12 +87,11 @@ impl Ingest<'_> {
             let pairs = read(self, path, &index, None)?;
             self.links(array, path, &pairs)?;
         }
-        for (negatives, of, option) in [
-            (&files.valid_negatives, "valid_edges", "--valid-edges"),
-            (&files.test_negatives, "test_edges", "--test-edges"),
-        ] {
+        let negatives = [&files.train_negatives, &files.valid_negatives, &files.test_negatives];
+        for (negatives, (of, _)) in negatives.into_iter().zip(EdgeSplits::NEGATIVES) {
             if let Some(path) = negatives.as_ref().filter(|_| !self.links.contains(&of)) {
-                return invalid(path, "negatives of no pairs", format!("name the pairs by {option}"));
+                let option = of.replace('_', "-");
+                return invalid(path, "negatives of no pairs", format!("name the pairs by --{option}"));
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
-//! OGB's raw directories of node-property sets: gzipped CSV (arxiv, products) and binary npz (papers100M).
+//! OGB's raw directories of sets of nodes and of links: gzipped CSV (arxiv, products, collab) and binary npz (papers100M).
 
 mod counts;
+mod links;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,11 +21,12 @@ use counts::{Counts, Renumber};
 /// Imports `source`, the directory that holds OGB's `raw/` and `split/`, into a dataset at `target`.
 ///
 /// Read are `raw/edge`, `node-feat`, `node-label`, `num-node-list` and `num-edge-list` (each `.csv.gz`), or, where
-/// there is a `raw/data.npz`, that and `raw/node-label.npz`; and the one split in `split/`.
+/// there is a `raw/data.npz`, that and `raw/node-label.npz`; and the one split in `split/`, of nodes (`train.csv.gz`, …) or of
+/// pairs of links (`train.pt`, …, with numpy arrays in them). `raw/edge_weight.csv.gz` are the edges' weights.
 /// Features and labels may be missing; labels of several tasks (proteins) become targets. A set of many graphs becomes the union of its graphs, without splits, since OGB
 /// splits the graphs then. Edges are stored as they are listed: OGB's loader adds the reverse edges of some sets (products
-/// among them), which [`Options::symmetrise`] does. `node_year` and edge features are not stored; the dataset's provenance
-/// says whether they exist.
+/// among them), which [`Options::symmetrise`] does. `node_year`, `edge_year` and edge features are not stored; the dataset's
+/// provenance says whether they exist.
 ///
 /// # Errors
 ///
@@ -40,13 +42,13 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     let raw = source.join("raw");
     if !raw.is_dir() {
         let cure = "name the directory that holds OGB's raw/ and split/; of the package ogb, \
-            NodePropPredDataset(\"ogbn-arxiv\", root=\".\") downloads it as ogbn_arxiv";
+            NodePropPredDataset(\"ogbn-arxiv\", root=\".\") downloads it as ogbn_arxiv, LinkPropPredDataset links";
         return invalid(raw, "there is no such directory", cure);
     }
     let mut ingest = Ingest::new(source, target, options, progress)?;
     let counts = if raw.join("data.npz").exists() { binary(&mut ingest, &raw)? } else { text(&mut ingest, &raw)? };
     let graphs = counts.graphs.len();
-    if graphs == 1 && options.split.is_none() {
+    if graphs == 1 {
         splits(&mut ingest, &source.join("split"), counts.num_nodes)?;
     }
     ingest.provenance("format", "ogb");
@@ -55,8 +57,8 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
 }
 
 /// Adds the provenance of data that a dataset does not store.
-fn note_unstored(ingest: &mut Ingest<'_>, years: bool, edge_features: bool) {
-    for (name, exists) in [("node_year", years), ("edge_features", edge_features)] {
+fn note_unstored(ingest: &mut Ingest<'_>, [node_years, edge_years, edge_features]: [bool; 3]) {
+    for (name, exists) in [("node_year", node_years), ("edge_year", edge_years), ("edge_features", edge_features)] {
         ingest.provenance(name, if exists { "present, not stored" } else { "absent" });
     }
 }
@@ -80,11 +82,19 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
         }
     }
 
+    let weight_path = file("edge_weight");
+    let weights = weight_path.exists().then(|| column(weight_path.clone(), ingest, csv_gz::weight)).transpose()?;
+    if let Some(count) = weights.as_ref().map(|w| w.len() as u64).filter(|&count| count != counts.num_edges) {
+        let cure = "the file is cut short or of another set: download it again";
+        return invalid(weight_path, format!("{count} weights for {} edges", counts.num_edges), cure);
+    }
+
     let mut table = CsvReader::open(&file("edge"), "edges", ingest)?;
-    let mut sink = ingest.edges(&file("edge"), Some(counts.num_nodes), false)?;
+    let mut sink = ingest.edges(&file("edge"), Some(counts.num_nodes), weights.is_some())?;
     let (blocks, mut renumber) = (sink.csc.block_maker(), Renumber::new(&counts));
-    let mut line = 0;
-    while let Some(pieces) = table.pieces(|text| edges_of(text, &counts, &blocks))? {
+    let (mut line, in_blocks) = (0, counts.graphs.len() == 1 && weights.is_none());
+    let num_nodes = if in_blocks { counts.num_nodes } else { 0 };
+    while let Some(pieces) = table.pieces(|text| edges_of(text, num_nodes, &blocks))? {
         for piece in pieces {
             match piece {
                 Piece::Block(block) => {
@@ -95,6 +105,7 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
                     sink.csc.push_blocks([block])?;
                 }
                 Piece::Raw(pairs) => {
+                    let first = line as usize;
                     for (&u, &v) in pairs.sources.iter().zip(&pairs.targets) {
                         line += 1;
                         if line > counts.num_edges {
@@ -102,7 +113,8 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
                         }
                         renumber.edge(u, v).map_err(|what| table.fault(line, what))?;
                     }
-                    push_renumbered(&mut sink, &mut renumber)?;
+                    let weights = weights.as_ref().map(|weights| &weights[first..line as usize]);
+                    push_renumbered(&mut sink, &mut renumber, weights)?;
                 }
             }
         }
@@ -113,13 +125,13 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     if file("node-feat").exists() {
         features(ingest, &file("node-feat"), counts.num_nodes)?;
     }
-    note_unstored(ingest, file("node_year").exists(), file("edge-feat").exists());
+    note_unstored(ingest, ["node_year", "edge_year", "edge-feat"].map(|name| file(name).exists()));
     Ok(counts)
 }
 
 /// Pushes the edges that `renumber` has collected.
-fn push_renumbered(sink: &mut EdgeSink<'_, '_>, renumber: &mut Renumber<'_>) -> Result<()> {
-    sink.push(&renumber.sources, &renumber.targets, None)?;
+fn push_renumbered(sink: &mut EdgeSink<'_, '_>, renumber: &mut Renumber<'_>, weights: Option<&[f32]>) -> Result<()> {
+    sink.push(&renumber.sources, &renumber.targets, weights)?;
     renumber.sources.clear();
     renumber.targets.clear();
     Ok(())
@@ -129,18 +141,18 @@ fn push_renumbered(sink: &mut EdgeSink<'_, '_>, renumber: &mut Renumber<'_>) -> 
 enum Piece {
     /// Of the only graph, checked and sorted.
     Block(EdgeBlock),
-    /// As they are listed: of one of several graphs, or with a fault in them.
+    /// As they are listed: of one of several graphs, with weights, or with a fault in them.
     Raw(Pairs<u64>),
 }
 
-fn edges_of(text: &[u8], counts: &Counts, blocks: &EdgeBlockMaker) -> std::result::Result<Piece, LineError> {
+/// The edges of a piece of text: a block where their ends are below `num_nodes`.
+fn edges_of(text: &[u8], num_nodes: u64, blocks: &EdgeBlockMaker) -> std::result::Result<Piece, LineError> {
     let mut scan = Scan::new(text);
     let mut raw = Pairs::<u64>::with_capacity(0);
     // A line has nine bytes or more in any file where this matters.
     let mut pairs = Pairs::<u32>::with_capacity(text.len() / 9);
-    let nodes = if counts.graphs.len() == 1 { counts.num_nodes } else { 0 };
     let mut add = |u: u64, v: u64| {
-        if raw.sources.is_empty() && u.max(v) < nodes {
+        if raw.sources.is_empty() && u.max(v) < num_nodes {
             pairs.push(u as u32, v as u32);
         } else {
             raw.sources.extend(pairs.sources.drain(..).map(u64::from));
@@ -215,7 +227,8 @@ fn check_count(path: &Path, labels: u64, num_nodes: u64) -> Result<()> {
 }
 
 /// Arrays of `data.npz`.
-const KNOWN: [&str; 6] = ["num_nodes_list", "num_edges_list", "edge_index", "edge_feat", "node_feat", "node_year"];
+const KNOWN: [&str; 7] =
+    ["num_nodes_list", "num_edges_list", "edge_index", "edge_feat", "node_feat", "node_year", "edge_year"];
 
 fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     let path = raw.join("data.npz");
@@ -245,7 +258,7 @@ fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     if archive.has("node_feat") {
         push_array(ingest, archive.array("node_feat")?, Dtype::F32)?;
     }
-    note_unstored(ingest, archive.has("node_year"), archive.has("edge_feat"));
+    note_unstored(ingest, ["node_year", "edge_year", "edge_feat"].map(|name| archive.has(name)));
     let unread = archive.unknown(&KNOWN);
     if !unread.is_empty() {
         ingest.note(format!("arrays of unknown names were left out: {}", unread.join(", ")));
@@ -291,7 +304,7 @@ fn binary_edges(ingest: &mut Ingest<'_>, archive: &mut Archive, counts: &Counts)
             let at = Position::Element(done + i as u64);
             renumber.edge(source, target).map_err(|what| Error::invalid(&first.path, at, what, DAMAGED))?;
         }
-        push_renumbered(&mut sink, &mut renumber)?;
+        push_renumbered(&mut sink, &mut renumber, None)?;
         done += n;
         progress.advance(n);
     }
@@ -316,10 +329,20 @@ fn splits(ingest: &mut Ingest<'_>, dir: &Path, num_nodes: u64) -> Result<()> {
         [split] => split,
         several => {
             let names: Vec<_> = several.iter().map(|path| file_name(path)).collect();
+            if ingest.options().split.is_some() {
+                return Ok(());
+            }
             let cure = "leave one of them, or ask for a random split";
             return invalid(dir, format!("several splits: {}", names.join(", ")), cure);
         }
     };
+    ingest.provenance("split", file_name(split));
+    if links::is_split(split) {
+        return links::read(ingest, split);
+    }
+    if ingest.options().split.is_some() {
+        return Ok(());
+    }
     let read = |part: &str| {
         column(split.join(format!("{part}.csv.gz")), ingest, |field| {
             let node = csv_gz::id(field)?;
@@ -328,7 +351,5 @@ fn splits(ingest: &mut Ingest<'_>, dir: &Path, num_nodes: u64) -> Result<()> {
         })
     };
     let (train, valid, test) = (read("train")?, read("valid")?, read("test")?);
-    ingest.splits(split, &train, &valid, &test)?;
-    ingest.provenance("split", file_name(split));
-    Ok(())
+    ingest.splits(split, &train, &valid, &test)
 }

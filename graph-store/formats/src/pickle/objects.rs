@@ -102,9 +102,13 @@ impl<'a> Machine<'a> {
             (Class::Defaultdict, [class]) if self.class(*class) == Some(Class::List) => Ok(Object::Dict(vec![])),
             (Class::List, []) => Ok(Object::List(vec![])),
             (Class::Encode, [text, ..]) => {
-                let text = self.text(*text).ok_or("bytes that are not text")?;
-                let bytes = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect::<Option<Vec<u8>>>();
-                Ok(Object::Bytes(bytes.ok_or("bytes that are not Latin-1")?.into()))
+                let text = self.bytes(*text).and_then(|text| std::str::from_utf8(text).ok());
+                let text = text.ok_or("bytes that are not text")?;
+                let mut bytes = Vec::with_capacity(text.chars().count());
+                for c in text.chars() {
+                    bytes.push(u8::try_from(u32::from(c)).map_err(|_| "bytes that are not Latin-1")?);
+                }
+                Ok(Object::Bytes(bytes.into()))
             }
             (class, _) => Err(format!("a call of {class:?} with arguments it does not take")),
         }
@@ -191,6 +195,16 @@ impl Pickle<'_> {
             return self.fail(format!("{what} has shape {shape:?} and {len} bytes of {ty}"));
         }
         Ok(NumpyArray { shape: state.shape.clone(), ty: state.ty, fortran: state.fortran, bytes })
+    }
+
+    /// Names and values of a dict of arrays, in its order.
+    pub(crate) fn arrays(&self) -> Result<Vec<(String, Value)>> {
+        let Some(Object::Dict(entries)) = self.get(self.root) else { return self.fail("it is not a dict of arrays") };
+        let named = |&(key, value): &(Value, Value)| match self.get(key) {
+            Some(Object::Bytes(name)) => Ok((String::from_utf8_lossy(name).into_owned(), value)),
+            _ => self.fail("a key of the dict is not a string"),
+        };
+        entries.iter().map(named).collect()
     }
 
     /// The matrix `value`, checked.

@@ -65,6 +65,14 @@ pub(super) fn two_kinds([source, target]: &[String; 2]) -> bool {
     !source.iter().any(|kind| target.contains(kind))
 }
 
+/// The type of the nodes whose ids a column has: `user` of `user_id` and `userId`.
+pub(crate) fn type_name(column: &str) -> String {
+    let name = column.trim();
+    let strip = |suffix: &&str| name.strip_suffix(*suffix).filter(|rest| rest.len() > 2);
+    let found = ["_ids", "_id", "-id", " id", "Ids", "IDs", "Id", "ID", "ids", "id"].iter().find_map(strip);
+    found.unwrap_or(name).to_string()
+}
+
 /// What a name may call the kind of its nodes; nothing for the ends of an edge alone.
 fn kinds(name: &str) -> Vec<String> {
     let lower = name.to_lowercase();

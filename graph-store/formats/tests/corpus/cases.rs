@@ -81,12 +81,12 @@ pub(crate) const CASES: &[(&str, &str, &str)] = &[
     (
         "userId,movieId,rating\n1,1,4\n1,3,4\n2,1,3.5\n2,2,5\n3,3,1\n",
         "src=userId dst=movieId weight=rating first=1 apart",
-        "1>4:4 1>6:4 2>4:3.5 2>5:5 3>6:1 | columns: source 1, target 2, weight 3 of 3 | two kinds of nodes: the id i of column 2 is the node id i + 3",
+        "1>+1:4 1>+3:4 2>+1:3.5 2>+2:5 3>+3:1 | columns: source 1, target 2, weight 3 of 3 | two kinds of nodes: in node files the id i of column 2 is i + 3",
     ),
     (
         "userId,movieId\n1,1\n1,3\n3,3\n",
         "src=userId dst=movieId compact apart",
-        "1>5 1>7 3>7 | columns: source 1, target 2 of 2 | two kinds of nodes: the id i of column 2 is the node id i + 4",
+        "1>+1 1>+3 3>+3 | columns: source 1, target 2 of 2 | two kinds of nodes: in node files the id i of column 2 is i + 4",
     ),
     ("userId,movieId\n1,1\n1,3\n", "src=userId dst=movieId together", "1>1 1>3 | columns"),
     ("userId,movieId\n0,3\n1,4\n", "src=userId dst=movieId", "0>3 1>4 | columns"),
@@ -110,19 +110,19 @@ pub(crate) const CASES: &[(&str, &str, &str)] = &[
     (
         "% bip posweighted asc\n% 6 3 4\n1 1 2 1200000000\n1 2 1 1200000500\n2 1 3 1200000900\n2 4 1 1200001000\n3 3 1 1200001100\n3 4 1 1200001200\n",
         "apart",
-        "1>4:2 1>5:1 2>4:3 2>7:1 3>6:1 3>7:1 | the header is KONECT's: ids count from 1 | columns: source 1, target 2, weight 3 of 4 | two kinds",
+        "1>+1:2 1>+2:1 2>+1:3 2>+4:1 3>+3:1 3>+4:1 | the header is KONECT's: ids count from 1 | columns: source 1, target 2, weight 3 of 4 | two kinds",
     ),
     (
         "% bip unweighted\n% 2 3 5\n1 1\n2 2\n",
         "apart",
-        "1>4 2>5 | the header is KONECT's: ids count from 1 | two kinds",
+        "1>+1 2>+2 | the header is KONECT's: ids count from 1 | two kinds",
     ),
     (
         "% bip unweighted\na x\nb a\n",
         "strings columns=src+dst apart",
         "src:a>dst:x src:b>dst:a | e.csv: 1 line before the first row",
     ),
-    ("0 1\n0 0\n", "apart", "0>1 0>2 | two kinds of nodes: the id i of column 2 is the node id i + 1"),
+    ("0 1\n0 0\n", "apart", "0>+0 0>+1 | two kinds of nodes: in node files the id i of column 2 is i + 1"),
     ("0 1\n0 0\n", "apart nodes=2", "!e.csv, line 1: node 1 does not exist, there are 1 nodes in its column"),
     ("1 0\n", "first=1 apart", "!e.csv, line 1: the node id 0 is below the first id 1"),
     // Headers of KONECT and SNAP, in comments.

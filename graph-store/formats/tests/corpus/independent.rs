@@ -59,6 +59,7 @@ pub(crate) fn edges(text: &str, how: &str) -> Vec<String> {
         let weight = weight.map(|column| fields[column].clone()).or(inside).filter(|_| !has("bare"));
         found.push((id(source), id(target), weight));
     }
+    let mut added = None;
     if has("apart") {
         let prefix = |column: usize, other: &str| if named { names[column].clone() } else { other.to_string() };
         let first = if has("compact") {
@@ -75,12 +76,19 @@ pub(crate) fn edges(text: &str, how: &str) -> Vec<String> {
             } else {
                 let id: u64 = target_id.parse().expect("an id");
                 *target_id = (id + offset).to_string();
+                added = Some(offset);
             }
         }
     }
     if let Some(listed) = option("listed").filter(|_| has("unlisted-dropped")) {
         let listed: Vec<&str> = listed.split('+').collect();
         found.retain(|(source, target, _)| [source, target].iter().all(|id| listed.contains(&id.as_str())));
+    }
+    // Edges have the ids of both kinds as the file does, those of the second one behind a plus.
+    if let Some(offset) = added {
+        for (_, target, _) in &mut found {
+            *target = format!("+{}", target.parse::<u64>().expect("an id") - offset);
+        }
     }
     let show = |(source, target, weight): (String, String, Option<String>)| match weight {
         Some(weight) => format!("{source}>{target}:{}", weight.parse::<f32>().expect("a weight")),

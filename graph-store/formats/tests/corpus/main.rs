@@ -60,14 +60,17 @@ fn read(text: &str, how: &str) -> String {
     dataset_edges(&target).join(" ") + &notes.collect::<String>()
 }
 
-/// The edges of a dataset, by the names or the ids that their nodes had.
+/// The edges of a dataset, by the names or the ids that their nodes had; ids of the second kind of nodes behind a plus.
 fn dataset_edges(path: &Path) -> Vec<String> {
     let dataset = morphgl_graph_store::Dataset::open(path, Default::default()).expect("a dataset");
     let weighted = dataset.topology.weights().is_some();
     let names = morphgl_graph_store::NodeNames::read(path).expect("a dataset");
     let name = |v: u32| match (&names, &dataset.node_ids) {
         (Some(names), _) => String::from_utf8_lossy(names.get(v)).into_owned(),
-        (None, Some(ids)) => ids[v as usize].to_string(),
+        (None, Some(ids)) => {
+            let is_second = dataset.topology.types().is_some_and(|types| types.node_type(v) > 0);
+            format!("{}{}", if is_second { "+" } else { "" }, ids[v as usize])
+        }
         (None, None) => v.to_string(),
     };
     let show = |(u, v, w)| {

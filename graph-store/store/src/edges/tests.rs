@@ -56,6 +56,19 @@ fn faults_name_array_and_element() {
     assert_eq!(absent, "train_edges, element 3: node 3 does not exist, there are 3");
     let orphan = fault(EdgeSplits { test_negatives: Some(vec![0, 1].into()), ..none() });
     assert_eq!(orphan, "test_edges_negatives, element 0: negatives of no pairs");
+    // The graph's own edges have no order that is known beside it.
+    let of_edges = fault(EdgeSplits { train_negatives: Some(vec![0, 1].into()), ..none() });
+    assert_eq!(of_edges, "train_edges_negatives, element 0: negatives of no pairs");
+    let against = |negatives: &[u32]| {
+        let (train, negatives) = (Some(vec![0, 1, 2, 0].into()), Some(negatives.to_vec().into()));
+        EdgeSplits { train, train_negatives: negatives, ..none() }
+    };
+    assert_eq!(against(&[0, 2, 0, 0, 2, 1, 2, 2]).check(3), Ok(()));
+    let other = fault(against(&[0, 2, 0, 0, 2, 1, 0, 2]));
+    assert_eq!(other, "train_edges_negatives, element 6: a negative of the pair 2,0 has the source 0, not 2");
+    let uneven = fault(against(&[0, 2, 0, 0, 2, 1]));
+    assert_eq!(uneven, "train_edges_negatives, element 0: 3 negatives of 2 pairs are not as many for each");
+    assert_eq!(fault(against(&[])), "train_edges_negatives, element 0: there are none");
 }
 
 #[test]

@@ -6,6 +6,11 @@ fn numbers(count: usize, seed: u64, range: u64) -> Vec<f32> {
     (0..count as u64).map(|i| number(i) - (range / 2) as f32).collect()
 }
 
+/// All nodes but known ones.
+fn all(num_nodes: usize, known: Option<&KnownPairs>) -> Candidates<'_> {
+    Candidates { nodes: 0..num_nodes as u32, known }
+}
+
 /// The definition: every candidate is scored and compared.
 fn expected(
     rows: &[f32],
@@ -48,7 +53,7 @@ fn ranks_are_those_of_the_definition_at_every_level() {
                 let expected = expected(&rows, dim, &pairs, score, known);
                 for level in SimdLevel::available() {
                     for memory in [0, 64 * 4 * dim, 1 << 20] {
-                        let found = rank_at(level, &rows, dim, &pairs, score, known, memory);
+                        let found = rank_at(level, &rows, dim, &pairs, score, &all(nodes, known), memory);
                         assert_eq!(found, expected, "{nodes} nodes of {dim}, {level}, {memory} bytes");
                     }
                 }
@@ -68,7 +73,8 @@ fn the_own_score_is_equal_wherever_it_is_computed() {
     }
     for level in SimdLevel::available() {
         for source in 0..nodes as u32 {
-            let ranks = rank_at(level, &rows, dim, &[[source, 5], [source, 199]], PairScore::Dot, None, 1 << 16);
+            let ranks =
+                rank_at(level, &rows, dim, &[[source, 5], [source, 199]], PairScore::Dot, &all(nodes, None), 1 << 16);
             assert_eq!((ranks[0], ranks[0].equal), (ranks[1], 3), "{level}, source {source}");
         }
     }
@@ -79,7 +85,7 @@ fn a_target_without_a_number_is_last() {
     let rows = [1.0, f32::NAN, 2.0, 3.0];
     let known = KnownPairs::new(4, &[&[[0, 2], [0, 1]]]);
     for level in SimdLevel::available() {
-        let rank = |pair, known| rank_at(level, &rows, 1, &[pair], PairScore::Dot, known, 64)[0];
+        let rank = |pair, known| rank_at(level, &rows, 1, &[pair], PairScore::Dot, &all(4, known), 64)[0];
         assert_eq!(rank([0, 1], None), TargetRank { above: 3, equal: 0 });
         assert_eq!(rank([0, 1], Some(&known)), TargetRank { above: 2, equal: 0 });
         assert_eq!(rank([0, 2], None), TargetRank { above: 1, equal: 0 });
@@ -89,6 +95,38 @@ fn a_target_without_a_number_is_last() {
 
 #[test]
 fn no_pairs_and_no_nodes() {
-    assert_eq!(rank_of_targets(&[1.0], 1, &[], PairScore::Dot, None, 1 << 20), []);
-    assert_eq!(rank_of_targets(&[], 4, &[], PairScore::Dot, None, 1 << 20), []);
+    assert_eq!(rank_of_targets(&[1.0], 1, &[], PairScore::Dot, &all(1, None), 1 << 20), []);
+    assert_eq!(rank_of_targets(&[], 4, &[], PairScore::Dot, &all(0, None), 1 << 20), []);
+}
+
+/// Among the candidates of a range, a rank is that among nodes which are no others.
+#[test]
+fn ranks_among_some_nodes_leave_out_the_others() {
+    let (nodes, dim, candidates) = (130usize, 9usize, 31u32..97);
+    let rows = numbers(nodes * dim, 3, 5);
+    let node = |i: u64, below: u64| (morphgl_platform::splitmix64(i + 7) % below) as u32;
+    let pairs: Vec<[u32; 2]> = (0..150).map(|i| [node(2 * i, nodes as u64), 31 + node(2 * i + 1, 66)]).collect();
+    let others: Vec<[u32; 2]> = (0..400).map(|i| [node(1000 + 2 * i, 130), node(1001 + 2 * i, 130)]).collect();
+    let known = KnownPairs::new(nodes, &[&others]);
+    // With all other nodes known, nobody else is a candidate.
+    let outside = (0..nodes as u32).flat_map(|u| (0..31).chain(97..130).map(move |v| [u, v]));
+    let more = KnownPairs::new(nodes, &[&others, &outside.collect::<Vec<_>>()]);
+    let expected = expected(&rows, dim, &pairs, PairScore::Dot, Some(&more));
+    for level in SimdLevel::available() {
+        let some = Candidates { nodes: candidates.clone(), known: Some(&known) };
+        assert_eq!(rank_at(level, &rows, dim, &pairs, PairScore::Dot, &some, 1 << 12), expected, "{level}");
+    }
+}
+
+#[test]
+fn known_pairs_are_each_counted_once() {
+    let lists: [&[[u32; 2]]; 3] = [&[[2, 1], [0, 3], [2, 0]], &[], &[[2, 1], [0, 3], [2, 3]]];
+    let known = KnownPairs::new(4, &lists);
+    let rows: Vec<&[u32]> = (0..4).map(|v| known.targets(v)).collect();
+    assert_eq!(rows, [&[3][..], &[], &[0, 1, 3], &[]]);
+    assert_eq!(KnownPairs::new(0, &[]).indptr, [0]);
+    let many = ROWS_OF_TASK as u32 + 5;
+    let pairs: Vec<[u32; 2]> = (0..3 * many).map(|i| [i % many, i / many]).collect();
+    let known = KnownPairs::new(many as usize, &[&pairs, &pairs]);
+    assert!((0..many).all(|v| known.targets(v) == [0, 1, 2]));
 }

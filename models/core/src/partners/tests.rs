@@ -1,4 +1,5 @@
 use super::*;
+use crate::KnownPairs;
 
 /// Small whole numbers, whose products and sums are exact: many scores are equal.
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
@@ -8,6 +9,10 @@ fn numbers(count: usize, seed: u64) -> Vec<f32> {
 fn pairs(count: usize, num_nodes: usize, seed: u64) -> Vec<[u32; 2]> {
     let node = |i: u64| (morphgl_platform::splitmix64(seed << 32 | i) % num_nodes as u64) as u32;
     (0..count as u64).map(|i| [node(2 * i), node(2 * i + 1)]).collect()
+}
+
+fn all(num_nodes: usize, known: Option<&KnownPairs>) -> Candidates<'_> {
+    Candidates { nodes: 0..num_nodes as u32, known }
 }
 
 const DECODERS: [Decoder; 3] = [Decoder::Dot, Decoder::DistMult, Decoder::Mlp];
@@ -21,7 +26,8 @@ fn best_partners_are_the_first_of_all_sorted_scores() {
         for decoder in DECODERS {
             let parameters = numbers(decoder.num_elements(width, 1), 3);
             for known in [None, Some(&known)] {
-                let found = decoder.best_partners((&embeddings, width), &parameters, &sources, k, known);
+                let found =
+                    decoder.best_partners((&embeddings, width), &parameters, &sources, k, &all(num_nodes, known));
                 assert_eq!(found.len(), sources.len());
                 for (&source, found) in sources.iter().zip(found) {
                     let others = (0..num_nodes as u32)
@@ -40,9 +46,21 @@ fn best_partners_are_the_first_of_all_sorted_scores() {
 }
 
 #[test]
+fn partners_are_candidates() {
+    let (embeddings, known) = (numbers(800 * 3, 8), KnownPairs::new(800, &[&pairs(900, 800, 9)]));
+    let some = Candidates { nodes: 250..777, known: Some(&known) };
+    let found = Decoder::Dot.best_partners((&embeddings, 3), &[], &[3, 260], 20, &some);
+    let every = Decoder::Dot.best_partners((&embeddings, 3), &[], &[3, 260], 800, &all(800, Some(&known)));
+    for (found, every) in found.iter().zip(every) {
+        let expected: Vec<Partner> = every.into_iter().filter(|p| (250..777).contains(&p.node)).take(20).collect();
+        assert_eq!(*found, expected);
+    }
+}
+
+#[test]
 fn a_score_that_is_nan_is_last() {
     let embeddings = [1.0, f32::NAN, -1.0, 2.0];
-    let found = Decoder::Dot.best_partners((&embeddings, 1), &[], &[0], 3, None);
+    let found = Decoder::Dot.best_partners((&embeddings, 1), &[], &[0], 3, &all(4, None));
     assert_eq!(found[0].iter().map(|partner| partner.node).collect::<Vec<_>>(), [3, 2, 1]);
 }
 
@@ -55,7 +73,7 @@ fn ranks_of_every_decoder_are_those_of_the_definition() {
     for decoder in DECODERS {
         let parameters = numbers(decoder.num_elements(width, 1), 7);
         for known in [None, Some(&known)] {
-            let found = decoder.ranks((&embeddings, width), &parameters, &pairs_of, known);
+            let found = decoder.ranks((&embeddings, width), &parameters, &pairs_of, &all(num_nodes, known));
             for (&[source, target], found) in pairs_of.iter().zip(found) {
                 let score = |v: u32| decoder.scores(&embeddings, width, &[[source, v]], &parameters)[0];
                 let candidates = (0..num_nodes as u32)

@@ -146,6 +146,10 @@ pub fn mapped(dataset: &Dataset, dir: &Path) -> Dataset {
     if let Some(weights) = topology.weights() {
         writer.array("weights", weights, None).expect("room");
     }
+    if let (Some(types), Some(edge_types)) = (topology.types(), topology.edge_types()) {
+        writer.set_types(Types::clone(types));
+        writer.array("edge_types", edge_types, None).expect("room");
+    }
     writer.finish("mapped", 0, Default::default()).expect("arrays that fit");
     Dataset::open(dir, OpenOptions { load: Load::Mmap, verify: true }).expect("what was written")
 }

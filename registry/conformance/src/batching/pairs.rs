@@ -15,7 +15,13 @@ use crate::one_line;
 impl Case {
     /// The same with pairs as seeds.
     pub fn of_pairs(&self, pairs: &[[u32; 2]], settings: PairSettings) -> Self {
-        let seeds = SeedSet::of_pairs("pairs", pairs, self.dataset.num_nodes(), settings).expect("pairs of the graph");
+        self.of_pairs_against(pairs, &[], settings)
+    }
+
+    /// The same with pairs as seeds, and destinations of negatives that are given with them.
+    pub fn of_pairs_against(&self, pairs: &[[u32; 2]], given: &[u32], settings: PairSettings) -> Self {
+        let num_nodes = self.dataset.num_nodes();
+        let seeds = SeedSet::of_pairs_against("pairs", pairs, given, num_nodes, settings).expect("pairs of the graph");
         Self { seeds, ..self.clone() }
     }
 
@@ -31,6 +37,16 @@ impl Case {
     /// The same pairs with these targets.
     pub(super) fn of_targets(&self, targets: PairTargets) -> Self {
         Self { seeds: self.seeds.clone().with_targets("pairs", targets).expect("a row per pair"), ..self.clone() }
+    }
+
+    /// The same with `count` negatives given with each of its pairs, some of them alike; a mini-batch takes `negatives` of them.
+    pub fn with_given(&self, count: usize, negatives: u32) -> Self {
+        let pairs = self.seeds.pairs().expect("a case of pairs");
+        let (ends, num_nodes) = (pairs.ends(), self.dataset.num_nodes());
+        let given: Vec<u32> = (0..ends.len() * count).map(|i| ((i * i + 3 * i) % num_nodes) as u32).collect();
+        let distribution = NegativeDistribution::Given;
+        let settings = PairSettings { negatives, distribution, avoid_edges: false, ..*pairs.settings() };
+        self.of_pairs_against(ends, &given, settings)
     }
 
     /// The same with some of the graph's edges as pairs: loops, parallel edges and their reverses among them, some twice, and
@@ -103,7 +119,7 @@ fn batches_fit_the_pairs(subject: &Subject<'_>, case: &Case) {
         let found = batch.pairs.as_deref().expect("a mini-batch of pairs has pairs");
         assert_eq!(global(&batch, found.positives()), positives, "positives of {}", batch.id);
         seeds_are_the_ends(&batch, found);
-        negatives_fit_the_settings(&batch, found, case, pairs);
+        negatives_fit_the_settings(&batch, found, case, (pairs, indices));
         let (labels, targets) = reference::targets_of_pairs(pairs.targets(), indices);
         assert_eq!(batch.labels, labels, "labels of the pairs of {}", batch.id);
         assert_eq!(batch.targets, targets, "targets of the pairs of {}", batch.id);
@@ -135,17 +151,30 @@ fn seeds_are_the_ends(batch: &HostBatch, pairs: &BatchPairs) {
     assert_eq!(distinct.len(), batch.num_seeds, "each end node is a seed once");
 }
 
-fn negatives_fit_the_settings(batch: &HostBatch, pairs: &BatchPairs, case: &Case, seeds: &PairSeeds) {
+/// `order` are the positions of the positives among the pairs.
+fn negatives_fit_the_settings(
+    batch: &HostBatch,
+    pairs: &BatchPairs,
+    case: &Case,
+    (seeds, order): (&PairSeeds, &[usize]),
+) {
     let PairSettings { negatives, distribution, avoid_edges, .. } = *seeds.settings();
     let expected = pairs.num_positives * (1 + negatives as usize);
     assert_eq!(pairs.ends.len(), expected, "positives and negatives of {}", batch.id);
     let destinations: HashSet<u32> = seeds.ends().iter().map(|pair| pair[1]).collect();
-    for positive in 0..pairs.num_positives {
+    for (positive, &pair) in order.iter().enumerate() {
         let source = pairs.positives()[positive][0];
+        if distribution == NegativeDistribution::Given {
+            chosen_of_given(&global(batch, pairs.negatives_of(positive)), seeds, pair);
+        }
         for &[from, to] in pairs.negatives_of(positive) {
             assert_eq!(from, source, "a negative has the source of its positive");
             let [from, to] = [from, to].map(|local| batch.seeds()[local as usize]);
             let topology = &case.dataset.topology;
+            if let Some(types) = topology.types().filter(|_| distribution != NegativeDistribution::Given) {
+                let [of, own] = [to, seeds.ends()[pair as usize][1]].map(|node| types.node_type(node));
+                assert_eq!(of, own, "type of the destination {to} of a negative");
+            }
             match distribution {
                 NegativeDistribution::Degree => assert!(topology.degree(to) > 0, "in-degree of a negative"),
                 NegativeDistribution::InBatch if pairs.num_positives > 1 => {
@@ -159,6 +188,14 @@ fn negatives_fit_the_settings(batch: &HostBatch, pairs: &BatchPairs, case: &Case
             }
         }
     }
+}
+
+/// The negatives are of those given with the pair, in their order, and all of them where as many are taken.
+fn chosen_of_given(negatives: &[[u32; 2]], seeds: &PairSeeds, pair: usize) {
+    let given = seeds.given_of(pair);
+    let mut left = given.iter();
+    let in_order = negatives.iter().all(|[_, to]| left.any(|node| node == to));
+    assert!(in_order, "negatives {negatives:?} of the {given:?} that are given with pair {pair}");
 }
 
 /// No positive of the mini-batch, in either direction, is one of its edges. Those of walks are visits, along edges that are left.
@@ -217,6 +254,7 @@ fn cases() -> Vec<Case> {
     let of = |negatives, distribution| PairSettings { negatives, distribution, ..settings };
     let random = Case::new(graphs::random(120, 7, false));
     let weighted = Case::new(graphs::random(120, 7, true));
+    let typed = Case::new(graphs::typed(120, 7, true));
     let avoiding = |settings| PairSettings { avoid_edges: true, ..settings };
     let (uniform, degree, within) =
         (NegativeDistribution::Uniform, NegativeDistribution::Degree, NegativeDistribution::InBatch);
@@ -237,5 +275,11 @@ fn cases() -> Vec<Case> {
         Case::new(graphs::cycle(1)).of_pairs(&[[0, 0]], avoiding(settings)),
         Case::new(graphs::random(60, 0, false)).of_pairs(&[[1, 2], [2, 1], [1, 2]], avoiding(settings)),
         Case::new(graphs::bare(&graphs::cycle(6))).of_edges(settings),
+        typed.of_edges(avoiding(of(5, uniform))),
+        typed.of_edges(of(3, degree)),
+        typed.of_pairs(&[[0, 100], [3, 101], [5, 100], [7, 110]], of(2, within)),
+        random.of_edges(settings).with_given(4, 4),
+        weighted.of_edges(PairSettings { exclude: false, ..settings }).with_given(9, 5),
+        random.with(|s| s.batch_size = 1).of_pairs(&[[3, 0], [0, 3], [5, 5]], settings).with_given(40, 1),
     ]
 }

@@ -57,6 +57,16 @@ fn sample_pairs(case: &Case, id: BatchId, share: Range<usize>, pairs: &PairSeeds
     let mut chosen = positives[share.clone()].to_vec();
     for positive in share.clone() {
         let [source, _] = positives[positive];
+        if pairs.settings().distribution == NegativeDistribution::Given {
+            let given = pairs.given_of(indices[positive]);
+            let (node, k) = (positive as u32, pairs.settings().negatives);
+            let picked: BTreeSet<u32> = match given.len() as u32 {
+                count if count == k => (0..k).collect(),
+                count => floyd(case, id, (6, 0), node, count, k),
+            };
+            chosen.extend(picked.into_iter().map(|at| [source, given[at as usize]]));
+            continue;
+        }
         for number in 0..pairs.settings().negatives {
             chosen.push([source, negative(case, id, positives, (positive, number), pairs.settings())]);
         }
@@ -116,6 +126,10 @@ fn negative(
 ) -> u32 {
     let topology = &case.dataset.topology;
     let num_nodes = case.dataset.num_nodes() as u32;
+    // A destination has the type of the positive's.
+    let types = topology.types();
+    let same_type =
+        |&node: &u32| types.is_none_or(|types| types.node_type(node) == types.node_type(positives[positive][1]));
     let node = |key: u32| (0..num_nodes).find(|&node| draw_key(case, node) == key).expect("keys are a permutation");
     let mut drawn = 0;
     for attempt in 0..64 {
@@ -131,9 +145,9 @@ fn negative(
                     let root = (topology.degree(node) as f64).sqrt();
                     (65_536.0 * (root * root.sqrt())).floor() as u128
                 };
-                let total: u128 = (0..num_nodes).map(weight).sum();
+                let total: u128 = (0..num_nodes).filter(same_type).map(weight).sum();
                 let mut left = (half(0) + (half(1) << 32)) * total / (1 << 64);
-                let nodes = (0..num_nodes).map(node);
+                let nodes = (0..num_nodes).map(node).filter(same_type);
                 let at = |&node: &u32| match left.checked_sub(weight(node)) {
                     Some(rest) => {
                         left = rest;
@@ -147,7 +161,10 @@ fn negative(
                 let others = positives.iter().enumerate().filter(|(other, _)| *other != positive);
                 others.map(|(_, pair)| pair[1]).nth(below(positives.len() - 1) as usize).expect("one of the others")
             }
-            _ => node(below(num_nodes as usize)),
+            _ => {
+                let nodes: Vec<u32> = (0..num_nodes).map(node).filter(same_type).collect();
+                nodes[below(nodes.len()) as usize]
+            }
         };
         let is_edge = topology.neighbors(drawn).contains(&positives[positive][0]);
         if !(settings.avoid_edges && is_edge) {
@@ -539,7 +556,7 @@ fn pick_from(
     };
     let key = draw_key(case, node);
     let positions: BTreeSet<u32> = match pick {
-        Pick::Uniform => floyd(case, id, hop, key, edges.len() as u32, k),
+        Pick::Uniform => floyd(case, id, (0, hop), key, edges.len() as u32, k),
         Pick::Weighted => {
             let weights = case.dataset.topology.weights().expect("a weighted pick needs weights");
             let time = |p: usize| {
@@ -556,12 +573,13 @@ fn pick_from(
     positions.into_iter().map(|p| edges[p as usize]).collect()
 }
 
-fn floyd(case: &Case, id: BatchId, hop: u32, node: u32, degree: u32, k: u32) -> BTreeSet<u32> {
+/// `k` of `degree` positions, by the numbers of stream `tag` and, where rejected, of the next one.
+fn floyd(case: &Case, id: BatchId, (tag, hop): (u32, u32), node: u32, degree: u32, k: u32) -> BTreeSet<u32> {
     let mut picked = BTreeSet::new();
     for i in 0..k {
         let j = degree - k + i;
-        let first = word(case, 0, hop, i / 4, node, id, i % 4);
-        let retries = (0..256).map(|r| word(case, 1, hop, 64 * i + r / 4, node, id, r % 4));
+        let first = word(case, tag, hop, i / 4, node, id, i % 4);
+        let retries = (0..256).map(|r| word(case, tag + 1, hop, 64 * i + r / 4, node, id, r % 4));
         let drawn = below(u64::from(j) + 1, std::iter::once(first).chain(retries));
         picked.insert(if picked.contains(&drawn) { j } else { drawn });
     }

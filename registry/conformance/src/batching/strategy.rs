@@ -52,9 +52,11 @@ pub fn case() -> impl Strategy<Value = Case> {
 pub fn case_of_pairs() -> impl Strategy<Value = Case> {
     let distributions =
         [NegativeDistribution::Uniform, NegativeDistribution::Degree, NegativeDistribution::InBatch].to_vec();
-    let settings = (0u32..6, prop::sample::select(distributions), any::<bool>(), any::<bool>());
+    let drawn = (0u32..6, prop::sample::select(distributions), any::<bool>(), any::<bool>());
+    // Negatives that are given with each pair, of which as many are left out.
+    let given = prop::option::weighted(0.25, 0usize..8);
     let pairs = prop::collection::vec((any::<prop::sample::Index>(), any::<[prop::sample::Index; 2]>()), 2..40);
-    (case(), pairs, settings).prop_map(|(case, pairs, (negatives, distribution, avoid_edges, exclude))| {
+    (case(), pairs, drawn, given).prop_map(|(case, pairs, (negatives, distribution, avoid_edges, exclude), given)| {
         let topology = &case.dataset.topology;
         let num_nodes = topology.num_nodes();
         let edges: Vec<[u32; 2]> =
@@ -65,6 +67,7 @@ pub fn case_of_pairs() -> impl Strategy<Value = Case> {
         };
         let pairs: Vec<[u32; 2]> = pairs.into_iter().enumerate().map(pair).collect();
         let distribution = if edges.is_empty() { NegativeDistribution::Uniform } else { distribution };
-        case.of_pairs(&pairs, PairSettings { negatives, distribution, avoid_edges, exclude })
+        let drawn = case.of_pairs(&pairs, PairSettings { negatives, distribution, avoid_edges, exclude });
+        given.map_or(drawn.clone(), |left_out| drawn.with_given(negatives as usize + left_out, negatives))
     })
 }

@@ -11,8 +11,8 @@ from . import _morphgl, arrays
 
 SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 # Pairs of links by name, as a dataset names their arrays.
-PAIRS = {"train": "train_edges", "valid": "valid_edges", "test": "test_edges", "valid_negatives": "valid_edges_negatives",
-         "test_negatives": "test_edges_negatives"}
+PAIRS = {"train": "train_edges", "valid": "valid_edges", "test": "test_edges", "train_negatives": "train_edges_negatives",
+         "valid_negatives": "valid_edges_negatives", "test_negatives": "test_edges_negatives"}
 
 
 class Graph:
@@ -42,8 +42,8 @@ class Graph:
 
     @classmethod
     def from_numpy(cls, edge_index=None, x=None, y=None, *, num_nodes=None, csc=None, edge_weight=None, targets=None,
-                   train=None, valid=None, test=None, train_edges=None, valid_edges=None, test_edges=None, valid_negatives=None,
-                   test_negatives=None, edge_ids=False):
+                   train=None, valid=None, test=None, train_edges=None, valid_edges=None, test_edges=None, train_negatives=None,
+                   valid_negatives=None, test_negatives=None, edge_ids=False):
         """A graph of arrays or tensors.
 
         `edge_index`: int `[2, edges]`, sources then targets, sorted here; or `csc`: `(indptr, indices)`, offsets `[nodes + 1]` and
@@ -54,7 +54,8 @@ class Graph:
         `train_edges`, `valid_edges`, `test_edges`: pairs of links `[2, pairs]`, sources then targets, to train, validate and test on;
         without `train_edges` the graph's edges are trained on. Messages pass along the graph's edges alone. `valid_negatives`,
         `test_negatives`: pairs that do not exist, which those are ranked against: one list for all, or as many of each pair's
-        source, in the order of the pairs; without them, drawn ones.
+        source, in the order of the pairs; without them, drawn ones. `train_negatives`: pairs to train against, as many of each of
+        `train_edges`, in their order (`negative_distribution="given"`).
         `edge_ids`: keeps each edge's position in `edge_index`, 4 bytes per edge, for loaders with `edge_ids=True`.
         """
         if (edge_index is None) == (csc is None):
@@ -86,9 +87,9 @@ class Graph:
             if edge_weight is not None:
                 weights = arrays.weights("edge_weight", edge_weight, len(sources))[order]
         splits = [arrays.nodes(name, ids, num_nodes) for name, ids in (("train", train), ("valid", valid), ("test", test))]
-        given = (train_edges, valid_edges, test_edges, valid_negatives, test_negatives)
-        pairs = [None if ends is None else arrays.pairs(name, ends) for name, ends in
-                 zip(("train_edges", "valid_edges", "test_edges", "valid_negatives", "test_negatives"), given)]
+        given = {"train_edges": train_edges, "valid_edges": valid_edges, "test_edges": test_edges, "train_negatives": train_negatives,
+                 "valid_negatives": valid_negatives, "test_negatives": test_negatives}
+        pairs = [None if ends is None else arrays.pairs(name, ends) for name, ends in given.items()]
         native = _morphgl.Graph.from_csc(indptr, indices, weights, features, bf16, classes, values, splits, pairs)
         names = {"class_names": class_names, "target_names": target_names}
         # False: the edges were sorted, and their positions are not kept.
@@ -189,7 +190,7 @@ class Graph:
     @classmethod
     def from_pandas(cls, edges, nodes=None, source=None, target=None, edge_weight=None, y=None, *, x=None, targets=None,
                     id=None, ids=None, train=None, valid=None, test=None, train_edges=None, valid_edges=None, test_edges=None,
-                    valid_negatives=None, test_negatives=None, edge_ids=False, unknown_nodes=None, **options):
+                    train_negatives=None, valid_negatives=None, test_negatives=None, edge_ids=False, unknown_nodes=None, **options):
         """A graph of data frames, read as `morphgl import edges edges.csv --nodes nodes.csv` reads their files.
 
         `edges` has a row per edge. `source`, `target` and `edge_weight` name its columns; default: by known names, such as `source`,
@@ -197,7 +198,7 @@ class Graph:
         row i is node i. `id`, `y` and `x` name its columns of ids, of classes (numbers or names) and the list of those of features;
         default: by known names, such as `id`, `label` and `f0`, `f1`, … Columns that are none of these are refused, unless `x` is given.
         `targets` lists its columns of real values, or of several labels as 0 and 1; a `y` that lists several, or names one of numbers
-        with fractions, is `targets`. `train_edges`, `valid_edges`, `test_edges`, `valid_negatives`, `test_negatives`: pairs of links as of
+        with fractions, is `targets`. `train_edges`, `valid_edges`, `test_edges` and `train_negatives`, …: pairs of links as of
         :meth:`from_numpy`, by ids: frames with the columns of `edges`, or `[2, pairs]`.
 
         `ids`: "keep" numbers as they are, "compact" numbers nodes anew in the order of their ids, "strings" are names. Default:
@@ -207,8 +208,8 @@ class Graph:
         """
         from . import frames
 
-        pairs = {"train_edges": train_edges, "valid_edges": valid_edges, "test_edges": test_edges, "valid_negatives": valid_negatives,
-                 "test_negatives": test_negatives}
+        pairs = {"train_edges": train_edges, "valid_edges": valid_edges, "test_edges": test_edges, "train_negatives": train_negatives,
+                 "valid_negatives": valid_negatives, "test_negatives": test_negatives}
         made, order = frames.imported(edges, nodes, source, target, edge_weight, y, x, targets, id, ids,
                                       {"train": train, "valid": valid, "test": test}, pairs, edge_ids, unknown_nodes, options)
         made._edge_order = order
@@ -327,8 +328,8 @@ class Graph:
 
     def edge_split(self, name):
         """Pairs of links, int32 `[2, pairs]`, sources then targets: those to "train" on, which are the graph's edges where it names none
-        (of a symmetric graph each once, without self-loops), to validate ("valid") and to "test" on, "valid_negatives" and
-        "test_negatives"."""
+        (of a symmetric graph each once, without self-loops), to validate ("valid") and to "test" on, "train_negatives",
+        "valid_negatives" and "test_negatives"."""
         if name not in PAIRS:
             raise ValueError(f"edge_split: {name!r}; give one of {', '.join(map(repr, PAIRS))}")
         pairs = self._native.pairs(PAIRS[name])

@@ -36,7 +36,8 @@ class LinkNeighborLoader(Loader):
         As `neg_sampling=("binary", ratio)`.
     negative_distribution
         What the destinations of negatives are drawn from: all nodes ("uniform") or by in-degree^0.75 ("degree"), or the destinations
-        of the other pairs of the mini-batch ("in-batch").
+        of the other pairs of the mini-batch ("in-batch"), or the negatives that the graph has of each pair ("given"), all of them or
+        as many as `neg_sampling` says; for pairs of "train", "valid" or "test".
     avoid_edges
         Whether negatives that are edges of the graph are drawn again.
     keep_target_edges
@@ -54,12 +55,14 @@ class LinkNeighborLoader(Loader):
         if output == "dgl":
             raise NotImplementedError('output: mini-batches of pairs have no form of DGL\'s; give "torch", whose mini-batches have blocks')
         self._mode, amount = negatives_of(neg_sampling, neg_sampling_ratio)
-        choose("negative_distribution", negative_distribution, ("uniform", "degree", "in-batch"))
+        choose("negative_distribution", negative_distribution, ("uniform", "degree", "in-batch", "given"))
         if self._mode == "triplet" and edge_label is not None:
             raise ValueError("edge_label: triplets have none; leave it out, or give neg_sampling=\"binary\"")
         pairs = {"negatives": amount, "distribution": negative_distribution, "avoid-edges": bool(avoid_edges),
                  "exclude": not keep_target_edges}
-        self._open(data, num_neighbors, lambda graph: pairs_of(graph, edge_label_index), pairs, output=output, **options)
+        given_of = (lambda graph: given_negatives(graph, edge_label_index)) if negative_distribution == "given" else None
+        self._open(data, num_neighbors, lambda graph: pairs_of(graph, edge_label_index), pairs, given_of=given_of, output=output,
+                   **options)
         self._edge_label = self._checked(edge_label, edge_label_index is None)
 
     def _checked(self, edge_label, of_edges):
@@ -145,6 +148,17 @@ def negatives_of(neg_sampling, ratio):
     if amount != int(amount) or amount < 1:
         raise NotImplementedError(f"neg_sampling: {amount} negatives per pair; give a whole number, at least 1")
     return mode, int(amount)
+
+
+def given_negatives(graph, split):
+    """Destinations of the negatives that the graph has of each pair of a split, uint32."""
+    if not isinstance(split, str):
+        raise NotImplementedError('negative_distribution: "given" takes the negatives of a split of the graph; give edge_label_index="train"')
+    sources, negatives = graph.edge_split(split)[0], graph.edge_split(f"{split}_negatives")
+    count = negatives.shape[1] // max(len(sources), 1)
+    if not np.array_equal(np.repeat(sources, count), negatives[0]):
+        raise ValueError(f'negative_distribution: the negatives of "{split}" are one list for all pairs, not as many for each; give "uniform"')
+    return np.ascontiguousarray(negatives[1]).view(np.uint32)
 
 
 def pairs_of(graph, edge_label_index):

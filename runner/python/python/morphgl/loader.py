@@ -96,11 +96,12 @@ class Loader:
     # Attributes of the graph's source that mini-batches have anew.
     REPLACED = ()
 
-    def _open(self, data, num_neighbors, seeds_of, pairs, *, weight_attr=None, transform=None, batch_size=1024, output=None,
+    def _open(self, data, num_neighbors, seeds_of, pairs, *, given_of=None, weight_attr=None, transform=None, batch_size=1024, output=None,
               shuffle=False, drop_last=False, seed=0, threads=None, prefetch=2, expansion=None, weighted=False, sampler=None,
               layers=None, walks=10, walk_length=3, restart=0.5, neighbors=10, sampler_option=None, features=True, edge_ids=False,
               memory=None, cache=None, pin_memory=False, **others):
-        """Makes the operator and its threads. `seeds_of(graph)` are the nodes, or the pairs `[pairs, 2]` that `pairs` has settings of."""
+        """Makes the operator and its threads. `seeds_of(graph)` are the nodes, or the pairs `[pairs, 2]` that `pairs` has settings of;
+        `given_of(graph)` the destinations of negatives that come with them."""
         refuse_unsupported(others, type(self))
         num_neighbors = hops_of(num_neighbors)
         if transform is not None and not callable(transform):
@@ -148,7 +149,8 @@ class Loader:
         settings = {"sampler": sampler, **settings, "batch_size": self.batch_size, "seed": self._seed, "shuffle": self._shuffle}
         threads = threads or len(os.sched_getaffinity(0))
         gather = features and graph._native.features is not None
-        self._native = _morphgl.Loader(graph._native, seeds, None if pairs is None else json.dumps(pairs), json.dumps(settings),
+        given = None if given_of is None else given_of(graph)
+        self._native = _morphgl.Loader(graph._native, seeds, None if pairs is None else json.dumps(pairs), given, json.dumps(settings),
                                        "blocks" if blocks else "edges", bool(gather), int(threads), int(prefetch), bool(edge_ids),
                                        None if graph._edge_order is False else graph._edge_order, disk_options(graph, memory, cache))
         self._count = len(seeds) // self.batch_size if drop_last else self._native.num_batches

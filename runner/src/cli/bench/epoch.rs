@@ -102,10 +102,14 @@ fn keep_examples(dataset: &mut Arc<Dataset>, count: u64) {
         dataset.splits.train = kept(train.len()).map(|i| train[i]).collect::<Vec<_>>().into();
     }
     if dataset.edges.train.is_some() && count < dataset.train_pairs().len() as u64 {
-        let pairs = dataset.train_pairs();
+        let (pairs, negatives) = (dataset.train_pairs(), dataset.edges.train_negative_pairs());
+        let per_pair = negatives.len() / pairs.len();
         let (all, kept) = (pairs.len(), kept(pairs.len()).collect::<Vec<_>>());
-        let pairs: Vec<_> = kept.iter().flat_map(|&i| pairs[i]).collect();
+        let own = |&i: &usize| negatives[i * per_pair..(i + 1) * per_pair].iter().copied().flatten();
+        let negatives: Vec<u32> = kept.iter().flat_map(own).collect();
+        let pairs: Vec<u32> = kept.iter().flat_map(|&i| pairs[i]).collect();
         dataset.edges.train = Some(pairs.into());
+        dataset.edges.train_negatives = dataset.edges.train_negatives.is_some().then(|| negatives.into());
         let PairTargets { labels, values } = &dataset.edges.targets[0];
         debug_assert!(labels.as_ref().is_none_or(|labels| labels.len() == all), "a label per pair");
         dataset.edges.targets[0] = PairTargets {

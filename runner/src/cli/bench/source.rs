@@ -57,7 +57,7 @@ impl Source {
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
         let model = ModelSpec { task: args.task, ..model };
         let config = batch.job(TrainingSpec { model, optimizer: Default::default() });
-        let config = JobConfig { pairs: args.pairs.of(examples), ..config };
+        let config = JobConfig { pairs: args.pairs.of(examples, &dataset), ..config };
         let registry = context.registry();
         let routes = job_routes(registry, &config)?;
         let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;

@@ -13,8 +13,8 @@ fn degrees_are_ranked() {
 #[test]
 fn links_are_counted() {
     assert_eq!(
-        links([None, Some(1200), Some(3), None, Some(30)]),
+        links([None, Some(1200), Some(3), None, None, Some(30)]),
         "train every edge, valid 1,200, test 3 against 30 negatives"
     );
-    assert_eq!(links([Some(7), None, None, None, None]), "train 7, valid 0, test 0");
+    assert_eq!(links([Some(7), None, None, Some(14), None, None]), "train 7 against 14 negatives, valid 0, test 0");
 }

@@ -1,6 +1,7 @@
 //! What is learned.
 
 use clap::{Args, ValueEnum};
+use morphgl_graph_store::{Dataset, negatives_per_pair};
 use morphgl_model_core::{Decoder, LossKind, ModelSpec, Task};
 use morphgl_registry::{NegativeDistribution, PairSettings};
 use serde_json::Value;
@@ -58,15 +59,15 @@ pub enum On {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Task")]
 pub struct PairOptions {
-    /// Links: negatives that are drawn for each pair [default: 1]
+    /// Links: negatives of each pair [default: 1; of given ones all]
     #[arg(long, value_name = "COUNT")]
     pub negatives: Option<u32>,
     /// Links: what the destinations of negatives are drawn from: all nodes uniformly, or by in-degree^0.75, or the other
-    /// destinations of the mini-batch [default: uniform]
+    /// destinations of the mini-batch, or the negatives that the dataset has of the pair [default: uniform]
     #[arg(
         long,
         value_name = "WHICH",
-        value_parser = values::one_of::<NegativeDistribution, _>(["uniform", "degree", "in-batch"])
+        value_parser = values::one_of::<NegativeDistribution, _>(["uniform", "degree", "in-batch", "given"])
     )]
     pub negative_distribution: Option<NegativeDistribution>,
     /// Links: draw negatives again that are edges of the graph
@@ -92,9 +93,9 @@ impl TaskOptions {
         }
     }
 
-    /// How pairs are made; `None` where nodes are learned.
-    pub(crate) fn pairs(&self) -> Option<PairSettings> {
-        self.pairs.of(self.examples())
+    /// How pairs of a dataset are made; `None` where nodes are learned.
+    pub(crate) fn pairs(&self, dataset: &Dataset) -> Option<PairSettings> {
+        self.pairs.of(self.examples(), dataset)
     }
 
     /// The model with this task, for a dataset with this many classes, or labels or values.
@@ -130,13 +131,17 @@ impl TaskOptions {
 }
 
 impl PairOptions {
-    /// The settings of pairs; `None` where nodes are learned.
-    pub(crate) fn of(&self, examples: Examples) -> Option<PairSettings> {
+    /// The settings of a dataset's pairs; `None` where nodes are learned.
+    pub(crate) fn of(&self, examples: Examples, dataset: &Dataset) -> Option<PairSettings> {
         let default = PairSettings::default();
-        let negatives = if examples == Examples::Links { self.negatives.unwrap_or(default.negatives) } else { 0 };
+        let distribution = self.negative_distribution.unwrap_or(default.distribution);
+        let edges = &dataset.edges;
+        let given = || negatives_per_pair(&edges.train_pairs(&dataset.topology), edges.train_negative_pairs());
+        let all = (distribution == NegativeDistribution::Given).then(given).flatten();
+        let negatives = || self.negatives.unwrap_or(all.map_or(default.negatives, |count| count as u32));
         (examples != Examples::Nodes).then(|| PairSettings {
-            negatives,
-            distribution: self.negative_distribution.unwrap_or(default.distribution),
+            negatives: if examples == Examples::Links { negatives() } else { 0 },
+            distribution,
             avoid_edges: self.avoid_edges,
             exclude: !self.keep_target_edges,
         })
@@ -158,6 +163,10 @@ impl PairOptions {
         }
         if self.negatives == Some(0) {
             return Err(Usage::error("--negatives 0: pairs that exist are told from others; give at least 1"));
+        }
+        if self.avoid_edges && self.negative_distribution == Some(NegativeDistribution::Given) {
+            let why = "given negatives are not drawn again where they are edges";
+            return Err(Usage::error(format!("--avoid-edges: {why}; leave it out")));
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::Trained;
 use crate::budget::Purpose;
 use crate::evaluate::{Sampled, scored};
 use crate::evaluated::Scored;
+use crate::links::{any_filtered, known_bytes};
 use crate::task::{Examples, Split};
 use crate::{Evaluation, MemoryLimit, OperatorBuilder, links};
 
@@ -67,7 +68,8 @@ impl Trained {
         };
         let context = self.context.clone();
         let requested = requested.or(self.batch().evaluation());
-        let mut evaluation = self.inference.choose(requested, &context)?;
+        let known = if any_filtered(kinds) { known_bytes(&dataset) } else { 0 };
+        let mut evaluation = self.inference.with(known).choose(requested, &context)?;
         let group = context.ranks().map(|ranks| &*ranks.group);
         if let Some(ranks) = context.ranks() {
             let requested = requested.map_or("none".to_string(), |requested| format!("{requested:?}"));

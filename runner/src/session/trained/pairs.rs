@@ -1,15 +1,16 @@
 //! Scores of pairs, and the best partners of nodes, by a model of links.
 
+use std::ops::Range;
 use std::path::Path;
 
-use morphgl_model_core::Task;
+use morphgl_model_core::{Candidates, Partner, Task};
 use serde_json::Value;
 
 use super::read::read_pairs;
 use super::{Predicted, Predictions, Trained};
-use crate::edges;
-use crate::links::{Ends, decoder_elements, known_pairs, pair_scores};
+use crate::links::{Ends, decoder_elements, known_bytes, known_pairs, pair_scores};
 use crate::usage::Usage;
+use crate::{edges, link_types};
 
 /// The scores of pairs of nodes: how likely a link is, higher where it is likelier.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,19 +34,33 @@ pub struct Partners {
 
 impl Trained {
     /// Scores the pairs of a file by their embeddings, with all neighbours: two ids or names a line, source and destination, separated by
-    /// a comma, a tab or spaces.
+    /// a comma, a tab or spaces. Where all training pairs lead from one node type to another, ids are those of these types, else they
+    /// may be `type:id`.
     ///
     /// # Errors
     ///
     /// A model of nodes, ranks of MPI, a file that cannot be read or a line of it that is no pair; as [`Trained::predict`].
     pub fn score_pairs(&mut self, file: &Path) -> anyhow::Result<PairScores> {
         self.check_links("--edges")?;
-        let pairs = read_pairs(file, &self.dataset, self.names.as_ref())?;
+        let types = link_types::of_pairs(&self.dataset);
+        let pairs = read_pairs(file, &self.dataset, self.names.as_ref(), types)?;
         let model = self.config.spec.model.clone();
         let num_nodes = self.dataset.num_nodes();
         let embedded = Ends::of(num_nodes, pairs.iter().copied()).embedded(self.training.as_mut(), None)?;
         let scores = pair_scores(self.training.as_mut(), &model, &embedded.rows, &embedded.pairs)?;
-        Ok(PairScores { ids: pairs.iter().map(|pair| pair.map(|v| self.id(v))).collect(), scores })
+        let ids = pairs.iter().map(|&[source, destination]| {
+            [self.id_of(source, types.map(|types| types[0])), self.id_of(destination, types.map(|types| types[1]))]
+        });
+        Ok(PairScores { ids: ids.collect(), scores })
+    }
+
+    /// The id of a node in a column of nodes of this type: that among those of the type, where it is of the type.
+    fn id_of(&self, node: u32, of: Option<usize>) -> Value {
+        let types = self.dataset.topology.types();
+        match types.zip(of).is_some_and(|(types, of)| types.node_type(node) == of) {
+            true => self.own_id(node, of),
+            false => self.id(node),
+        }
     }
 
     /// Predicts the class, labels or values of the edges in a file, as [`Trained::score_pairs`] reads it.
@@ -59,11 +74,13 @@ impl Trained {
             return Err(Usage::error("the model predicts no edges"));
         }
         self.check_one_process("--edges")?;
-        let pairs = read_pairs(file, &self.dataset, self.names.as_ref())?;
+        let types = link_types::of_pairs(&self.dataset);
+        let pairs = read_pairs(file, &self.dataset, self.names.as_ref(), types)?;
         let num_nodes = self.dataset.num_nodes();
         let embedded = Ends::of(num_nodes, pairs.iter().copied()).embedded(self.training.as_mut(), None)?;
         let outputs = edges::outputs(self.training.as_ref(), &model, &embedded.rows, &embedded.pairs)?;
-        let ids = pairs.iter().map(|pair| pair.map(|v| self.id(v))).collect();
+        let ids =
+            pairs.iter().map(|pair| [0, 1].map(|end| self.id_of(pair[end], types.map(|types| types[end])))).collect();
         Ok(self.predictions(Predicted::Edges(ids), outputs, None))
     }
 
@@ -73,7 +90,8 @@ impl Trained {
     }
 
     /// The `k` destinations of the highest scores for each of these sources, of all nodes but the source itself and, unless
-    /// `include_edges`, those it has an edge to: in the graph or in a split. There are fewer where no more nodes are left.
+    /// `include_edges`, those it has an edge to: in the graph or in a split. Of a graph with types they are nodes of the types that
+    /// edges lead to from the source's. There are fewer where no more nodes are left.
     ///
     /// # Errors
     ///
@@ -84,16 +102,40 @@ impl Trained {
     /// Besides that of [`Trained::predict`] for all nodes, O(sources · nodes · width) time.
     pub fn best_partners(&mut self, sources: &[u32], k: usize, include_edges: bool) -> anyhow::Result<Partners> {
         self.check_links("--top")?;
+        self.check_memory_with(if include_edges { 0 } else { known_bytes(&self.dataset) })?;
         let model = self.config.spec.model.clone();
         let num_nodes = self.dataset.num_nodes();
         let embedded = Ends::among_all(num_nodes, std::iter::empty()).embedded(self.training.as_mut(), None)?;
         let decoder = decoder_elements(&model, self.training.parameters()?);
         let known = (!include_edges).then(|| known_pairs(&self.dataset));
         let rows = (&embedded.rows[..], model.num_classes);
-        let best = model.decoder.best_partners(rows, &decoder, sources, k, known.as_ref());
+        let types = link_types::of_pairs(&self.dataset);
+        let mut best = vec![Vec::new(); sources.len()];
+        // Sources whose partners are of the same types.
+        let mut alike: Vec<(Vec<Range<u32>>, Vec<usize>)> = Vec::new();
+        for (at, &source) in sources.iter().enumerate() {
+            let of = link_types::partners(&self.dataset, types, source);
+            match alike.iter_mut().find(|(others, _)| *others == of) {
+                Some((_, positions)) => positions.push(at),
+                None => alike.push((of, vec![at])),
+            }
+        }
+        for (ranges, positions) in alike {
+            let some: Vec<u32> = positions.iter().map(|&at| sources[at]).collect();
+            for nodes in ranges {
+                let candidates = Candidates { nodes, known: known.as_ref() };
+                let found = model.decoder.best_partners(rows, &decoder, &some, k, &candidates);
+                positions.iter().zip(found).for_each(|(&at, found)| best[at].extend(found));
+            }
+        }
+        for best in &mut best {
+            best.sort_by(Partner::order);
+            best.truncate(k);
+        }
+        let id = |node: u32, end: usize| self.id_of(node, types.map(|types| types[end]));
         Ok(Partners {
-            ids: sources.iter().map(|&v| self.id(v)).collect(),
-            partners: best.iter().map(|best| best.iter().map(|partner| self.id(partner.node)).collect()).collect(),
+            ids: sources.iter().map(|&v| id(v, 0)).collect(),
+            partners: best.iter().map(|best| best.iter().map(|partner| id(partner.node, 1)).collect()).collect(),
             scores: best.iter().map(|best| best.iter().map(|partner| partner.score).collect()).collect(),
         })
     }

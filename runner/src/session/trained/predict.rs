@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::Trained;
 use super::read::read_nodes;
+use crate::link_types;
 use crate::usage::Usage;
 
 /// What each rank of MPI did, as JSON and in words.
@@ -111,7 +112,10 @@ impl Trained {
             "train" => dataset.splits.train.to_vec(),
             "valid" => dataset.splits.valid.to_vec(),
             "test" => dataset.splits.test.to_vec(),
-            _ => read_nodes(wanted, dataset, self.names.as_ref())?,
+            _ => {
+                let of_pairs = if self.task() == Task::Link { link_types::of_pairs(dataset) } else { None };
+                read_nodes(wanted, dataset, self.names.as_ref(), of_pairs.map(|types| types[0]))?
+            }
         })
     }
 
@@ -197,7 +201,12 @@ impl Trained {
     }
 
     pub(super) fn check_memory(&self) -> anyhow::Result<()> {
-        match self.inference.obstacle() {
+        self.check_memory_with(0)
+    }
+
+    /// As [`Trained::check_memory`], with as many bytes besides.
+    pub(super) fn check_memory_with(&self, bytes: u64) -> anyhow::Result<()> {
+        match self.inference.with(bytes).obstacle() {
             Some(why) => {
                 anyhow::bail!("{}: {why}; allow more memory, or map its files with --mmap", self.dataset.name)
             }
@@ -205,10 +214,26 @@ impl Trained {
         }
     }
 
-    /// A node as the graph's source has it: import may have renumbered the nodes.
+    /// A node as the graph's source has it: import may have renumbered the nodes. Of a graph with types as `type:id`.
     pub(super) fn id(&self, v: u32) -> Value {
+        match (self.dataset.topology.types(), &self.names) {
+            (Some(types), None) => {
+                let name = &types.node_types()[types.node_type(v)].name;
+                format!("{name}:{}", self.own_id(v, None)).into()
+            }
+            _ => self.own_id(v, None),
+        }
+    }
+
+    /// The id of a node among those of its type; the name without the type, where that is `known`.
+    pub(super) fn own_id(&self, v: u32, known: Option<usize>) -> Value {
         match (&self.names, &self.dataset.node_ids) {
-            (Some(names), _) => Value::from(String::from_utf8_lossy(names.get(v))),
+            (Some(names), _) => {
+                let (name, types) = (String::from_utf8_lossy(names.get(v)), self.dataset.topology.types());
+                let of_type = types.zip(known).map(|(types, known)| &types.node_types()[known].name);
+                let own = of_type.and_then(|of| name.strip_prefix(of.as_str())?.strip_prefix(':'));
+                Value::from(own.unwrap_or(&name))
+            }
             (None, Some(ids)) => ids[v as usize].into(),
             (None, None) => v.into(),
         }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::Context;
-use morphgl_graph_store::{Dataset, NodeNames};
+use morphgl_graph_store::{Dataset, NodeNames, Types};
 use morphgl_platform::{excerpt, open_regular, text};
 
 /// Maximum bytes of a line of a file of nodes: an id or a name.
@@ -13,20 +14,30 @@ const MAX_LINE: u64 = 64 << 10;
 /// Characters of a line in a message.
 const QUOTED: usize = 100;
 
-/// The nodes of a file of ids of the graph's source.
-pub(super) fn read_nodes(path: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::Result<Vec<u32>> {
+/// The nodes of a file of ids of the graph's source; of a graph with types the ids are those of the type `of`, or `type:id`.
+pub(super) fn read_nodes(
+    path: &Path,
+    dataset: &Dataset,
+    names: Option<&NodeNames>,
+    of: Option<usize>,
+) -> anyhow::Result<Vec<u32>> {
     let cure = "--nodes takes all, train, valid, test or a file of ids";
     let find = NodeFinder::new(dataset, names);
     let mut nodes = Vec::new();
     each_line(path, cure, "give one id per line", |line, at| {
-        nodes.push(find.node(line, at)?);
+        nodes.push(find.node(line, of, at)?);
         Ok(())
     })?;
     Ok(nodes)
 }
 
-/// The pairs of a file of two ids a line.
-pub(super) fn read_pairs(path: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::Result<Vec<[u32; 2]>> {
+/// The pairs of a file of two ids a line, as of [`read_nodes`] with the types of both ends.
+pub(super) fn read_pairs(
+    path: &Path,
+    dataset: &Dataset,
+    names: Option<&NodeNames>,
+    of: Option<[usize; 2]>,
+) -> anyhow::Result<Vec<[u32; 2]>> {
     let cure = "--edges takes a file of two ids a line";
     let find = NodeFinder::new(dataset, names);
     let mut pairs = Vec::new();
@@ -36,7 +47,7 @@ pub(super) fn read_pairs(path: &Path, dataset: &Dataset, names: Option<&NodeName
             let line = excerpt(line, QUOTED);
             anyhow::bail!("{at}: {line:?} is no pair; give source and destination, separated by a comma or a space");
         };
-        pairs.push([find.node(from, at)?, find.node(to, at)?]);
+        pairs.push([find.node(from, of.map(|of| of[0]), at)?, find.node(to, of.map(|of| of[1]), at)?]);
         Ok(())
     })?;
     Ok(pairs)
@@ -72,23 +83,49 @@ fn each_line(
 /// Finds nodes by their ids or names in the graph's source.
 struct NodeFinder<'a> {
     num_nodes: usize,
-    by_id: Option<HashMap<u64, u32>>,
+    types: Option<&'a Types>,
+    /// By the number of the node's type, 0 in a graph without types.
+    by_id: Option<HashMap<(usize, u64), u32>>,
     names: Option<&'a NodeNames>,
 }
 
 impl<'a> NodeFinder<'a> {
-    fn new(dataset: &Dataset, names: Option<&'a NodeNames>) -> Self {
-        let by_id = dataset.node_ids.as_ref().map(|ids| ids.iter().copied().zip(0..).collect());
-        Self { num_nodes: dataset.num_nodes(), by_id, names }
+    fn new(dataset: &'a Dataset, names: Option<&'a NodeNames>) -> Self {
+        let types = dataset.topology.types().map(|types| &**types);
+        let key = |(node, &id): (u32, &u64)| ((types.map_or(0, |types| types.node_type(node)), id), node);
+        let by_id = dataset.node_ids.as_ref().map(|ids| (0..).zip(ids.iter()).map(key).collect());
+        Self { num_nodes: dataset.num_nodes(), types, by_id, names }
     }
 
-    /// The node of this id or name; `at` is its place, for errors.
-    fn node(&self, text: &str, at: &str) -> anyhow::Result<u32> {
-        let id = text.parse::<u64>().ok();
-        let node = match (self.names, &self.by_id) {
-            (Some(names), _) => names.find(text.as_bytes()),
-            (None, Some(by_id)) => id.and_then(|id| by_id.get(&id).copied()),
-            (None, None) => id.and_then(|id| u32::try_from(id).ok()).filter(|&v| (v as usize) < self.num_nodes),
+    /// The node of this id or name, which is of the type `of` unless it names its type or one type alone has it; `at` is its place, for
+    /// errors.
+    fn node(&self, text: &str, of: Option<usize>, at: &str) -> anyhow::Result<u32> {
+        let node = match self.types {
+            None => self.find(0, None, text),
+            Some(types) => {
+                let of_name = |(name, own): (&str, &'_ str)| {
+                    let of = types.node_type_of_name(name)?;
+                    self.find(of, Some(name), own)
+                };
+                let num_types = types.node_types().len();
+                let in_type = |of: usize| self.find(of, Some(&types.node_types()[of].name), text);
+                let named = text.split_once(':').map(|(name, own)| (name.trim(), own.trim()));
+                match named.and_then(of_name).or_else(|| of.and_then(in_type)) {
+                    Some(node) => Some(node),
+                    None if of.is_some() => None,
+                    None => {
+                        let all: Vec<(usize, u32)> = (0..num_types).filter_map(|of| Some((of, in_type(of)?))).collect();
+                        if let [(first, _), (second, _), ..] = all[..] {
+                            let [first, second] = [first, second].map(|of| &types.node_types()[of].name);
+                            let text = excerpt(text, QUOTED);
+                            anyhow::bail!(
+                                "{at}: {text:?} is an id of {first} and of {second}; give {first}:{text} or {second}:{text}"
+                            );
+                        }
+                        all.first().map(|&(_, node)| node)
+                    }
+                }
+            }
         };
         node.with_context(|| {
             let cure = match &self.by_id {
@@ -98,5 +135,22 @@ impl<'a> NodeFinder<'a> {
             };
             format!("{at}: {:?} is no node; {cure}", excerpt(text, QUOTED))
         })
+    }
+
+    /// The node of an id among those of the type number `of`, whose name is that of all nodes' names, too.
+    fn find(&self, of: usize, type_name: Option<&str>, text: &str) -> Option<u32> {
+        let id = || text.parse::<u64>().ok();
+        match (self.names, &self.by_id, self.types) {
+            (Some(names), ..) => {
+                let prefixed = type_name.map(|name| format!("{name}:{text}"));
+                names.find(prefixed.as_deref().unwrap_or(text).as_bytes())
+            }
+            (None, Some(by_id), _) => by_id.get(&(of, id()?)).copied(),
+            (None, None, Some(types)) => {
+                let Range { start, end } = types.range(of);
+                id().and_then(|id| u32::try_from(id).ok()?.checked_add(start)).filter(|&node| node < end)
+            }
+            (None, None, None) => id().and_then(|id| u32::try_from(id).ok()).filter(|&v| (v as usize) < self.num_nodes),
+        }
     }
 }

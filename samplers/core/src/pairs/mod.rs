@@ -28,13 +28,14 @@ impl Pairs {
     ///
     /// # Errors
     ///
-    /// More negatives per positive than [`MAX_FANOUT`](crate::MAX_FANOUT); negatives by degree in a graph without edges.
+    /// More negatives per positive than [`MAX_FANOUT`](crate::MAX_FANOUT); negatives by degree in a graph without edges, or of a node
+    /// type without in-edges; negatives within the mini-batch of destinations of several node types.
     ///
     /// # Complexity
     ///
-    /// O(1); in a reordered graph O(nodes) time and 4 bytes per node; for negatives by degree O(nodes) time and 12 bytes per node.
+    /// O(1), in a graph with node types O(pairs); in a reordered graph O(nodes) time and 4 bytes per node; for negatives by degree O(nodes) time and 12 bytes per node.
     pub fn new(topology: &Topology, seeds: &PairSeeds, seed: u64) -> Result<Self> {
-        let negatives = Negatives::new(topology, seeds.settings(), seed)?;
+        let negatives = Negatives::new(topology, seeds, seed)?;
         Ok(Self { seeds: seeds.clone(), negatives })
     }
 
@@ -45,7 +46,7 @@ impl Pairs {
 
     /// Bytes per node of what such negatives are drawn from.
     pub fn bytes_per_node(topology: &Topology, settings: &PairSettings) -> u64 {
-        let drawn = settings.negatives > 0;
+        let drawn = settings.negatives > 0 && settings.distribution != NegativeDistribution::Given;
         let keys = if drawn && topology.draw_keys().is_some() { 4 } else { 0 };
         keys + if drawn && settings.distribution == NegativeDistribution::Degree { 12 } else { 0 }
     }
@@ -94,17 +95,20 @@ impl PairBatch {
         let whole = epochs.positions(id, 0..usize::MAX)?;
         let share = epochs.positions(id, share)?;
         let share = share.start - whole.start..share.end - whole.start;
-        let chosen = epochs.seeds(id, 0..usize::MAX, order)?;
+        let order = epochs.seeds(id, 0..usize::MAX, order)?;
         self.positives.clear();
-        self.positives.extend(chosen.iter().map(|&pair| pairs.seeds.ends()[pair as usize]));
+        self.positives.extend(order.iter().map(|&pair| pairs.seeds.ends()[pair as usize]));
         let settings = *pairs.settings();
         let batch_pairs = batch.pairs.get_or_insert_default();
         batch_pairs.num_positives = share.len();
         let ends = &mut batch_pairs.ends;
         ends.clear();
         ends.extend_from_slice(&self.positives[share.clone()]);
-        self.draw_negatives(pairs, id, share.start, ends, rows)?;
-        set_targets(pairs.seeds.targets(), &chosen[share], batch);
+        match settings.distribution {
+            NegativeDistribution::Given => self.choose_negatives(pairs, id, (share.start, &order[share.clone()]), ends),
+            _ => self.draw_negatives(pairs, id, share.start, ends, rows)?,
+        }
+        set_targets(pairs.seeds.targets(), &order[share], batch);
         let ends = &mut batch.pairs.as_mut().expect("they were drawn").ends;
         self.relabel.start(std::mem::take(&mut self.seeds));
         self.relabel.locals(ends.as_flattened_mut());
@@ -113,6 +117,23 @@ impl PairBatch {
             self.excluded.set(&self.positives, rows)?;
         }
         Ok(())
+    }
+
+    /// Appends the negatives that are given with the positives in `ends`: those of the mini-batch from position `first` on, which are
+    /// the pairs `order`.
+    fn choose_negatives(
+        &mut self,
+        pairs: &Pairs,
+        id: BatchId,
+        (first, order): (usize, &[u32]),
+        ends: &mut Vec<[u32; 2]>,
+    ) {
+        let count = pairs.settings().negatives as usize;
+        for (positive, &pair) in order.iter().enumerate() {
+            let (given, source) = (pairs.seeds.given_of(pair as usize), ends[positive][0]);
+            pairs.negatives.choose(id, first + positive, given.len(), count, &mut self.drawn);
+            ends.extend(self.drawn.iter().map(|&at| [source, given[at as usize]]));
+        }
     }
 
     /// Appends the negatives of the positives in `ends`, the first of which is the positive `first` of the whole mini-batch.

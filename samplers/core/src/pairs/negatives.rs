@@ -1,7 +1,10 @@
 //! The destinations of negatives.
 
-use morphgl_graph_store::Topology;
-use morphgl_registry::{BatchId, Error, NegativeDistribution, PairSettings, Result};
+use std::ops::Range;
+use std::sync::Arc;
+
+use morphgl_graph_store::{Topology, Types};
+use morphgl_registry::{BatchId, Error, NegativeDistribution, PairSeeds, PairSettings, Result};
 
 use crate::stream::{Row, Stream};
 use crate::{MAX_FANOUT, RETRIES, bounded};
@@ -15,19 +18,22 @@ pub(crate) struct Negatives {
     seed: u64,
     num_nodes: u32,
     distribution: NegativeDistribution,
+    /// Node types, of which a negative's destination has that of its positive's.
+    types: Option<Arc<Types>>,
     /// The node of each draw key, in a reordered graph.
     of_key: Option<Vec<u32>>,
     by_degree: Option<ByDegree>,
 }
 
 impl Negatives {
-    pub(crate) fn new(topology: &Topology, settings: &PairSettings, seed: u64) -> Result<Self> {
-        let PairSettings { negatives, distribution, .. } = *settings;
+    pub(crate) fn new(topology: &Topology, seeds: &PairSeeds, seed: u64) -> Result<Self> {
+        let PairSettings { negatives, distribution, .. } = *seeds.settings();
         if negatives > MAX_FANOUT {
             let what = format!("{negatives} per positive are more than {MAX_FANOUT}; give fewer");
             return Err(Error::setting("negatives", what));
         }
-        let of_key = topology.draw_keys().filter(|_| negatives > 0).map(|keys| {
+        let drawn = negatives > 0 && distribution != NegativeDistribution::Given;
+        let of_key = topology.draw_keys().filter(|_| drawn).map(|keys| {
             let mut of_key = vec![0; keys.len()];
             (0u32..).zip(keys.iter()).for_each(|(node, &key)| of_key[key as usize] = node);
             of_key
@@ -36,7 +42,42 @@ impl Negatives {
             NegativeDistribution::Degree if negatives > 0 => Some(ByDegree::new(topology, of_key.as_deref())?),
             _ => None,
         };
-        Ok(Self { seed, num_nodes: topology.num_nodes() as u32, distribution, of_key, by_degree })
+        let types = topology.types().filter(|_| drawn).cloned();
+        let negatives = Self { seed, num_nodes: topology.num_nodes() as u32, distribution, types, of_key, by_degree };
+        negatives.check_types(seeds)?;
+        Ok(negatives)
+    }
+
+    /// Checks that there is a destination of each type to draw.
+    fn check_types(&self, seeds: &PairSeeds) -> Result<()> {
+        let Some(types) = &self.types else { return Ok(()) };
+        let refuse = |what: String| Err(Error::setting("negatives", what));
+        if self.of_key.is_some() {
+            return refuse("a reordered graph with node types keeps no types together; train on it as it was".into());
+        }
+        let mut found: Vec<usize> = Vec::new();
+        for &[_, destination] in seeds.ends() {
+            let of = types.node_type(destination);
+            if !found.contains(&of) {
+                found.push(of);
+            }
+        }
+        if self.distribution == NegativeDistribution::InBatch && found.len() > 1 {
+            return refuse("the pairs' destinations are of several node types; draw negatives uniformly".into());
+        }
+        let Some(by_degree) = &self.by_degree else { return Ok(()) };
+        match found.iter().find(|&&of| by_degree.total(&types.range(of)) == 0) {
+            Some(&of) => {
+                let name = &types.node_types()[of].name;
+                refuse(format!("no node of type {name:?} has an in-edge; draw negatives uniformly"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The draw keys of the nodes that may be drawn for a positive.
+    fn candidates(&self, [_, destination]: [u32; 2]) -> Range<u32> {
+        self.types.as_ref().map_or(0..self.num_nodes, |types| types.range(types.node_type(destination)))
     }
 
     pub(crate) fn num_bytes(&self) -> u64 {
@@ -55,18 +96,50 @@ impl Negatives {
         attempt: u32,
     ) -> u32 {
         let row = Row { seed: self.seed, batch, hop: attempt, node: positive as u32, edge_type: 0 };
+        let keys = self.candidates(positives[positive]);
         if let Some(by_degree) = &self.by_degree {
             let words = row.block(Stream::Negative, number / 2);
             let first = 2 * (number as usize % 2);
-            return self.node(by_degree.key(u64::from(words[first]) | u64::from(words[first + 1]) << 32));
+            return self.node(by_degree.key(u64::from(words[first]) | u64::from(words[first + 1]) << 32, keys));
         }
-        let word = row.block(Stream::Negative, number / 4)[number as usize % 4];
-        let retry = |r: u32| row.block(Stream::NegativeRetry, RETRY_BLOCKS * number + r / 4)[r as usize % 4];
+        let (word, retry) = (Self::word(row, number), |r| Self::retry(row, number, r));
         if self.distribution == NegativeDistribution::InBatch && positives.len() > 1 {
             let other = bounded(positives.len() as u32 - 1, word, retry) as usize;
             return positives[other + usize::from(other >= positive)][1];
         }
-        self.node(bounded(self.num_nodes, word, retry))
+        self.node(keys.start + bounded(keys.len() as u32, word, retry))
+    }
+
+    /// Sets `chosen` to the positions, ascending, of `count` of the negatives that are `given` with the positive at `positive` of the
+    /// whole mini-batch `batch`: all of them without a draw, else by Floyd's method as [`pick_uniform`](crate::pick_uniform).
+    ///
+    /// # Panics
+    ///
+    /// When fewer are given.
+    pub(crate) fn choose(&self, batch: BatchId, positive: usize, given: usize, count: usize, chosen: &mut Vec<u32>) {
+        assert!(count <= given, "{count} negatives of {given}");
+        chosen.clear();
+        if count == given {
+            chosen.extend(0..given as u32);
+            return;
+        }
+        let row = Row { seed: self.seed, batch, hop: 0, node: positive as u32, edge_type: 0 };
+        for (i, j) in (0u32..).zip((given - count) as u32..given as u32) {
+            let drawn = bounded(j + 1, Self::word(row, i), |r| Self::retry(row, i, r));
+            match chosen.binary_search(&drawn) {
+                // All before `j` are below it.
+                Ok(_) => chosen.push(j),
+                Err(at) => chosen.insert(at, drawn),
+            }
+        }
+    }
+
+    fn word(row: Row, number: u32) -> u32 {
+        row.block(Stream::Negative, number / 4)[number as usize % 4]
+    }
+
+    fn retry(row: Row, number: u32, retry: u32) -> u32 {
+        row.block(Stream::NegativeRetry, RETRY_BLOCKS * number + retry / 4)[retry as usize % 4]
     }
 
     fn node(&self, key: u32) -> u32 {
@@ -113,10 +186,15 @@ impl ByDegree {
         Ok(Self { sums, guide })
     }
 
-    /// The key at `word / 2^64` of the sum of weights.
-    fn key(&self, word: u64) -> u32 {
+    /// Sum of the weights of these keys.
+    fn total(&self, keys: &Range<u32>) -> u64 {
+        self.sums[keys.end as usize] - self.sums[keys.start as usize]
+    }
+
+    /// The key at `word / 2^64` of the sum of the weights of `keys`.
+    fn key(&self, word: u64, keys: Range<u32>) -> u32 {
         let (total, parts) = (self.sums[self.guide.len()], self.guide.len());
-        let at = scaled(word, total);
+        let at = self.sums[keys.start as usize] + scaled(word, self.total(&keys));
         // The part of `at`, or the one before it.
         let part = (u128::from(at) * parts as u128 / u128::from(total)) as usize;
         let mut key = self.guide[part];

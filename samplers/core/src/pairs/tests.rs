@@ -1,5 +1,6 @@
 use std::collections::HashSet;
 
+use morphgl_graph_store::{EdgeType, NodeType, Types};
 use morphgl_registry::{BatchId, NegativeDistribution, PairSettings, SamplerSettings, SeedSet};
 use proptest::prelude::*;
 
@@ -59,6 +60,24 @@ fn impossible_pairs_are_refused() {
     assert_eq!(
         refused(&empty, degree),
         "negatives: the graph has no edges, so all nodes have in-degree 0; draw negatives uniformly"
+    );
+    let types = |counts: [u64; 2], edges: &[u16]| {
+        let nodes = ["user", "item"].iter().zip(counts).map(|(name, count)| NodeType { name: name.to_string(), count });
+        let end = |at: usize| ["user", "item"][at].to_string();
+        let ends = [(0, 1), (1, 1)].map(|(source, target)| EdgeType {
+            source: end(source),
+            name: "to".into(),
+            target: end(target),
+        });
+        let types = Types::new(nodes.collect(), ends.into()).expect("two types");
+        graph(&[vec![], vec![0]]).with_types(types, edges.to_vec()).expect("an edge to an item")
+    };
+    let typed = types([1, 1], &[0]);
+    assert_eq!(refused(&typed, degree), "negatives: no node of type \"user\" has an in-edge; draw negatives uniformly");
+    let within = PairSettings { distribution: NegativeDistribution::InBatch, ..degree };
+    assert_eq!(
+        refused(&typed, within),
+        "negatives: the pairs' destinations are of several node types; draw negatives uniformly"
     );
     let many = PairSettings { negatives: 65_537, ..PairSettings::default() };
     assert_eq!(refused(&empty, many), "negatives: 65537 per positive are more than 65536; give fewer");

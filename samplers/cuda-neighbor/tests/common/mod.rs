@@ -80,7 +80,8 @@ pub(crate) fn reordered(case: &Case) -> Case {
         None => reordered.of(&case.seeds.nodes().iter().map(new).collect::<Vec<_>>()),
         Some(pairs) => {
             let ends: Vec<[u32; 2]> = pairs.ends().iter().map(|[a, b]| [new(a), new(b)]).collect();
-            reordered.of_pairs(&ends, *pairs.settings())
+            let given: Vec<u32> = pairs.given().iter().map(new).collect();
+            reordered.of_pairs_against(&ends, &given, *pairs.settings())
         }
     }
 }
