@@ -2,6 +2,7 @@
 
 use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_registry::{CustomSettings, Fanout, Fanouts, Sampling};
+use morphgl_sampler_core::TYPED;
 
 use crate::JobConfig;
 
@@ -38,6 +39,8 @@ pub(crate) struct Sizes {
     pub(crate) nodes: u64,
     pub(crate) edges: u64,
     pub(crate) weighted: bool,
+    /// Number of edge types; 1 without types.
+    pub(crate) edge_types: u64,
     /// Bytes of a row of features.
     pub(crate) row_bytes: u64,
     /// Bytes that the dataset takes in memory; 0 where it does not count.
@@ -61,9 +64,11 @@ impl Sizes {
             Sampling::Custom(custom) => Fanouts(vec![Fanout::All; custom.layers]),
         };
         let (mut nodes, mut edges) = (vec![batch_size.min(self.nodes)], Vec::new());
+        let edge_types = if self.by_type(sampling) { self.edge_types } else { 1 };
         for fanout in fanouts.0 {
             let frontier = nodes[nodes.len() - 1];
-            let found = fanout.take(self.edges).saturating_mul(frontier).min(self.edges);
+            let of_node = fanout.take(self.edges).saturating_mul(edge_types);
+            let found = of_node.saturating_mul(frontier).min(self.edges);
             edges.push(found);
             nodes.push(frontier.saturating_add(found).min(self.nodes));
         }
@@ -74,6 +79,11 @@ impl Sizes {
             return (vec![all; shadow.layers + 1], vec![among; shadow.layers]);
         }
         (nodes, edges)
+    }
+
+    /// Whether a fanout counts the neighbours of one edge type.
+    fn by_type(&self, sampling: &Sampling) -> bool {
+        self.edge_types > 1 && sampling.kind() == TYPED.name
     }
 
     /// Bytes of a mini-batch, of a worker besides, and of a step on it.
@@ -112,7 +122,9 @@ impl Sizes {
         let parameters: u64 =
             model.parameters().iter().map(|p| 4 * p.shape.iter().map(|&n| n as u64).product::<u64>()).sum();
         let (batch, worker, step) = self.batch(config, batch_size as u64);
-        self.beside(PROGRAM + COPIES * parameters + with_reserve(BATCHES * batch + 2 * worker + step))
+        // The sampler's table of the ends of sub-rows takes as much as the edges' types at most.
+        let ends = if self.by_type(&config.sampler.sampling) { 2 * self.edges } else { 0 };
+        self.beside(PROGRAM + ends + COPIES * parameters + with_reserve(BATCHES * batch + 2 * worker + step))
     }
 
     /// Bytes that suffice where the program takes so many besides the dataset and its caches.

@@ -77,6 +77,7 @@ impl<'a> Source<'a> {
             nodes: dataset.num_nodes() as u64,
             edges: dataset.topology.num_edges(),
             weighted: dataset.topology.weights().is_some(),
+            edge_types: dataset.topology.types().map_or(1, |types| types.edge_types().len() as u64),
             row_bytes: dataset.features.as_ref().map_or(0, |f| (f.dim() * f.dtype().size()) as u64),
             bytes: 0,
             on_disk: false,
@@ -88,7 +89,8 @@ impl<'a> Source<'a> {
             let SbmConfig { nodes, degree, classes, dim, dtype, .. } = SbmConfig::default();
             let (edges, row_bytes) = ((nodes as f64 * degree) as u64, (dim * dtype.size()) as u64);
             let bytes = nodes * (row_bytes + 16) + 4 * edges;
-            return Ok((Sizes { nodes, edges, weighted: false, row_bytes, bytes, on_disk: false }, dim, classes));
+            let sizes = Sizes { nodes, edges, weighted: false, edge_types: 1, row_bytes, bytes, on_disk: false };
+            return Ok((sizes, dim, classes));
         };
         let meta = Meta::read(path)?;
         let features = meta.arrays.get("features");
@@ -98,6 +100,7 @@ impl<'a> Source<'a> {
             nodes: meta.num_nodes,
             edges: meta.num_edges,
             weighted: meta.arrays.contains_key("weights"),
+            edge_types: meta.types.as_ref().map_or(1, |types| types.edge_types().len() as u64),
             row_bytes: dim * features.map_or(0, |f| f.dtype.size() as u64),
             bytes,
             on_disk: !self.options.mmap && !self.divided,
@@ -176,7 +179,7 @@ fn check_types(dataset: &Dataset, context: &RunContext) -> anyhow::Result<()> {
     }
     if let Some(types) = topology.types() {
         let (nodes, edges) = (types.node_types().len(), types.edge_types().len());
-        context.remark(format_args!("{nodes} node types and {edges} edge types are taken as one of each"));
+        context.remark(format_args!("the model takes {nodes} node types and {edges} edge types as one of each"));
     }
     if topology.node_times().or(topology.edge_times()).is_some() {
         context.remark(format_args!("times are not read: neighbours later than a seed are sampled, too"));

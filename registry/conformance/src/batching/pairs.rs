@@ -172,7 +172,7 @@ fn negatives_fit_the_settings(
             let [from, to] = [from, to].map(|local| batch.seeds()[local as usize]);
             let topology = &case.dataset.topology;
             if let Some(types) = topology.types().filter(|_| distribution != NegativeDistribution::Given) {
-                let [of, own] = [to, seeds.ends()[pair as usize][1]].map(|node| types.node_type(node));
+                let [of, own] = [to, seeds.ends()[pair][1]].map(|node| types.node_type(node));
                 assert_eq!(of, own, "type of the destination {to} of a negative");
             }
             match distribution {
