@@ -25,6 +25,7 @@ pub(crate) fn candidates(dataset: &Dataset, destination: u32) -> Range<u32> {
 
 /// The nodes that may be partners of a node: those of the types that edges lead to from its type, or else to its type from; of its own
 /// type only where training pairs, which are `of_pairs` types, are.
+#[expect(clippy::single_range_in_vec_init, reason = "a list of ranges, here of one")]
 pub(crate) fn partners(dataset: &Dataset, of_pairs: Option<[usize; 2]>, source: u32) -> Vec<Range<u32>> {
     let Some(types) = dataset.topology.types() else { return vec![0..dataset.num_nodes() as u32] };
     let own = types.node_type(source);

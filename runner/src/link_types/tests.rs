@@ -1,3 +1,5 @@
+#![expect(clippy::single_range_in_vec_init, reason = "lists of ranges, here of one")]
+
 use morphgl_graph_store::{EdgeType, NodeType, Topology, Types};
 
 use super::*;
