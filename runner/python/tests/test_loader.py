@@ -247,7 +247,7 @@ def test_a_loader_does_not_cross_a_fork(graph):
         ({"input_nodes": [-1]}, ValueError, "input_nodes: element 0 is -1"),
         ({"input_nodes": "training"}, ValueError, "input_nodes: 'training'; give one of 'train'"),
         ({"input_nodes": np.zeros(3, bool)}, ValueError, r"input_nodes: a mask of shape \(3,\)"),
-        ({"sampler": "labor"}, ValueError, "sampler: 'labor'; give one of 'neighbor', 'shadow', 'walk'$"),
+        ({"sampler": "labor"}, ValueError, "sampler: 'labor'; give one of 'neighbor', 'shadow', 'walk', 'typed'$"),
         ({"sampler_option": {"layer_dependency": True}}, ValueError, "sampler_option: neighbor has none"),
         ({"sampler": "walk"}, ValueError, 'output="dgl"'),
         ({"expansion": "all"}, ValueError, 'output="dgl"'),
