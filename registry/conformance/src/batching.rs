@@ -79,7 +79,7 @@ impl Case {
     }
 
     /// The same case by another kind of sampling. Kinds that do not take one fanout per layer have three layers.
-    fn by(&self, spec: &SamplingSpec) -> Self {
+    pub(crate) fn by(&self, spec: &SamplingSpec) -> Self {
         let hops = self.settings.sampling.hops().cloned().unwrap_or_default();
         let sampling = match *spec {
             SamplingSpec::NEIGHBOR => Sampling::Neighbor(hops),

@@ -7,6 +7,8 @@ use morphgl_registry::{
     Result, Transferring, TransferringContext,
 };
 
+use morphgl_sampler_core::TYPED;
+
 use crate::batching::{Case, graphs, on_host, reference};
 
 /// Tests an operator that reads mini-batches in host memory; skips one that cannot run on this machine, and prints why.
@@ -47,7 +49,8 @@ pub fn run_from(description: &Description, from: &Place, place: &mut dyn FnMut(H
             assert_eq!(transfer(operator.as_mut(), place(lacking, &random), &to), whole, "{what}");
         }
     });
-    for case in [random, deep, large, bare, lonely] {
+    let typed = Case::new(graphs::typed(160, 9, true)).by(&TYPED);
+    for case in [random, deep, large, bare, lonely, typed] {
         let mut operator = build(description, &case, [from, &to], true);
         let mut passing = build(description, &case, [from, &to], false);
         for index in 0..3 {

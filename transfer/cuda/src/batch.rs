@@ -205,7 +205,9 @@ impl CudaBatch {
     pub(crate) fn memory(&self) -> impl Iterator<Item = &MemoryBlock> {
         let nodes = [self.input_nodes.block(), self.degrees.block(), self.labels.block(), self.targets.values.block()];
         let hops = self.blocks.iter().flat_map(|block| {
-            [block.indptr.block(), block.indices.block()].into_iter().chain(block.weights.as_ref().map(Buffer::block))
+            let types = block.edge_types.as_ref().map(Buffer::block);
+            let arrays = [block.indptr.block(), block.indices.block()].into_iter().chain(types);
+            arrays.chain(block.weights.as_ref().map(Buffer::block))
         });
         let given = self.given.iter().flat_map(|CudaGivenRows { nodes, degrees, rows, inputs, .. }| {
             [nodes.block(), degrees.block(), rows.block()].into_iter().chain(inputs.iter().map(Buffer::block))

@@ -159,7 +159,9 @@ fn sizes(batch: &HostBatch) -> impl Iterator<Item = usize> + '_ {
         [given.nodes.len(), given.degrees.len(), given.rows.len()].into_iter().chain(inputs)
     });
     let pairs = batch.pairs.iter().map(|pairs| 2 * pairs.ends.len());
-    batch.blocks.iter().flat_map(block).chain(others).chain(given).chain(pairs).map(|elements| 4 * elements)
+    let types = batch.blocks.iter().flat_map(|block| block.edge_types.as_ref()).map(|types| 2 * types.len());
+    let words = batch.blocks.iter().flat_map(block).chain(others).chain(given).chain(pairs);
+    words.map(|elements| 4 * elements).chain(types)
 }
 
 /// Features to stage: those of a mini-batch, or rows of a matrix.
