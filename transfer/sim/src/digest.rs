@@ -55,11 +55,17 @@ fn structure(batch: &HostBatch) -> u64 {
         list(&(pairs.num_positives as u64).to_le_bytes());
         list(bytemuck::cast_slice(&pairs.ends));
     }
+    if let Some(trees) = &batch.trees {
+        list(bytemuck::cast_slice(trees));
+    }
     for block in &batch.blocks {
         list(bytemuck::cast_slice(&[block.num_dst as u64, block.num_src as u64, u64::from(block.weights.is_some())]));
         list(bytemuck::cast_slice(&block.indptr));
         list(bytemuck::cast_slice(&block.indices));
         list(bytemuck::cast_slice(block.weights.as_deref().unwrap_or_default()));
+        if let Some(types) = &block.edge_types {
+            list(bytemuck::cast_slice(types));
+        }
     }
     hasher.digest()
 }
@@ -74,12 +80,14 @@ pub(crate) fn copy(from: &HostBatch, to: &mut HostBatch) {
     to.targets.values.clone_from(&from.targets.values);
     to.given.clone_from(&from.given);
     to.pairs.clone_from(&from.pairs);
+    to.trees.clone_from(&from.trees);
     to.blocks.resize_with(from.blocks.len(), Default::default);
     for (from, to) in from.blocks.iter().zip(&mut to.blocks) {
         (to.num_dst, to.num_src, to.importance) = (from.num_dst, from.num_src, from.importance);
         to.indptr.clone_from(&from.indptr);
         to.indices.clone_from(&from.indices);
         to.weights.clone_from(&from.weights);
+        to.edge_types.clone_from(&from.edge_types);
     }
     match (&from.features, &mut to.features) {
         (Some(from), Some(to)) => to.resize(from.num_rows(), from.dim, from.dtype).copy_from_slice(from.as_bytes()),
