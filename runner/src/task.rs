@@ -221,7 +221,7 @@ pub(crate) fn check(dataset: &Dataset, at: &str, config: &JobConfig) -> anyhow::
     Ok(())
 }
 
-/// Refuses labels that are neither 0 nor 1, for a task that learns such.
+/// Refuses labels that are neither 0 nor 1, where the task is multi-label.
 fn check_labels(at: &str, task: Task, targets: &TargetMatrix) -> anyhow::Result<()> {
     let is_label = |value: &&f32| value.is_nan() || **value == 0.0 || **value == 1.0;
     let other = targets.values().iter().find(|value| !is_label(value)).filter(|_| task == Task::Multilabel);

@@ -182,7 +182,9 @@ fn check_types(dataset: &Dataset, context: &RunContext) -> anyhow::Result<()> {
         context.remark(format_args!("the model takes {nodes} node types and {edges} edge types as one of each"));
     }
     if topology.node_times().or(topology.edge_times()).is_some() {
-        context.remark(format_args!("times are not read: neighbours later than a seed are sampled, too"));
+        context.remark(format_args!(
+            "times bound what is sampled by --sampler typed --sampler-option temporal=uniform or last alone"
+        ));
     }
     Ok(())
 }

@@ -56,7 +56,7 @@ pub const MAX_TYPED_EPOCHS: u32 = 1 << 16;
 pub struct TypedSettings {
     /// The hops, with the fanouts of types that have none of their own.
     pub hops: NeighborSettings,
-    /// A fanout per hop and edge type, by number; empty in a graph without types.
+    /// `fanouts[hop][edge_type]`; empty in a graph without types.
     pub fanouts: Vec<Vec<TypeFanout>>,
     /// Trees of seeds, where they are disjoint.
     pub trees: Option<TreeSettings>,
@@ -112,8 +112,7 @@ fn trees_of(custom: &CustomSettings, hops: &NeighborSettings, topology: &Topolog
         _ => None,
     };
     if by_time.is_some() && topology.node_times().is_none() {
-        let what =
-            "temporal: the nodes have no times, which seeds need; leave it out, or import the dataset with times";
+        let what = "temporal: the nodes have no times, which seeds need; leave it out, or give the graph node times";
         return Err(Error::setting("sampler", what));
     }
     if by_time == Some(TimePick::Last) && hops.pick == Pick::Weighted {

@@ -71,7 +71,7 @@ impl<'a> HostHopSampler<'a> {
     /// The sampler of a typed graph by edge type: `fanouts[hop]` has a fanout per type, in place of the one of [`Hop::picks`]. Each
     /// sub-row is picked from as a row is, by draws of its own. Without the `ends` of sub-rows the types of the edges are searched.
     ///
-    /// A graph without types is sampled as without.
+    /// In a graph without types the fanouts are those of [`Hop::picks`].
     pub fn by_type(self, fanouts: &'a [Vec<TypeFanout>], ends: Option<&'a SubRowEnds>) -> Self {
         Self { by_type: fanouts, ends, ..self }
     }

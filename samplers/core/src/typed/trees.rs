@@ -37,7 +37,7 @@ pub(super) fn time(topology: &Topology, edge: usize) -> i64 {
     of_edge.max(of_source)
 }
 
-/// Prefetch distances: in rows, and in edges.
+/// Prefetch distance, in rows and in edges.
 const AHEAD: usize = 16;
 /// Average number of free slots per used one, at least.
 const SLOTS_PER_NODE: usize = 2;
