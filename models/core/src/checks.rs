@@ -8,6 +8,7 @@ use morphgl_registry::{BatchId, Block, Error, HostBatch, Key, Place, Result, Sco
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::given::{BlockSizes, blocks_chain, check_given};
+use crate::typed::check_types;
 
 /// Checks the context of an operator that trains on the host and has no options.
 ///
@@ -31,11 +32,13 @@ pub fn check_context(key: Key, context: &TrainingContext, spec: &TrainingSpec) -
 /// A custom model, another feature width, or fewer classes than the dataset's.
 pub fn check_model(context: &TrainingContext, spec: &TrainingSpec) -> Result<()> {
     if spec.model.kind == ModelKind::Custom {
-        let what = "a custom model is trained by the operator that brings it alone; name that one, or give one of gcn, sage, gat, gin, mlp";
+        let what = "a custom model is trained by the operator that brings it alone; name that one, or give one of gcn, sage, gat, gin, mlp, rgcn, rsage, rgat";
         return Err(Error::setting("model.kind", what));
     }
-    let (dim, classes) =
-        (context.dataset.feature_dim(), output_width(&context.dataset, spec.model.task, spec.model.learns_edges()));
+    check_types(&spec.model, &context.dataset)?;
+    let by_type = !spec.model.input_widths.is_empty();
+    let dim = if by_type { spec.model.in_dim } else { context.dataset.feature_dim() };
+    let classes = output_width(&context.dataset, spec.model.task, spec.model.learns_edges());
     if dim != spec.model.in_dim {
         let what = format!("it is {}, the dataset's features have {dim} columns; give {dim}", spec.model.in_dim);
         return Err(Error::setting("model.in_dim", what));
@@ -119,7 +122,8 @@ pub fn check_inputs<'a>(
     dim: Option<usize>,
 ) -> Result<(&'a [Block], usize)> {
     let wrong = |what: String| Err(Error::setting(format!("{key}, {}", batch.id), what));
-    let Some(dim) = dim else {
+    // Input rows per node type are made where the model is trained.
+    let Some(dim) = dim.or((!model.input_widths.is_empty()).then_some(model.in_dim)) else {
         return wrong("it has no features; let batching gather them, or transfer it first".to_string());
     };
     if dim != model.in_dim {
@@ -132,6 +136,12 @@ pub fn check_inputs<'a>(
     }
     if let Some(refused) = refused_importance(model, blocks.iter().any(|block| block.importance)) {
         return wrong(refused);
+    }
+    if model.kind.is_typed()
+        && blocks.iter().any(|block| block.edge_types.as_ref().map(Vec::len) != Some(block.num_edges()))
+    {
+        let kind = model.kind;
+        return wrong(format!("a {kind} reads the types of edges, and it has none; sample with --sampler typed"));
     }
     let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
     if let Some(features) = batch.features.as_ref().filter(|features| features.num_rows() < rows) {

@@ -76,6 +76,9 @@ impl<'a> Chunker<'a> {
         let weights = topology.weights();
         let mut chunk_weights = weights.map(|_| block.weights.take().unwrap_or_default());
         chunk_weights.iter_mut().for_each(Vec::clear);
+        let edge_types = topology.edge_types();
+        let mut chunk_types = edge_types.map(|_| block.edge_types.take().unwrap_or_default());
+        chunk_types.iter_mut().for_each(Vec::clear);
         for &v in rows {
             let edges = self.edges(v);
             for &u in &topology.indices()[edges.clone()] {
@@ -89,11 +92,15 @@ impl<'a> Chunker<'a> {
                 block.indices.push(*local);
             }
             if let (Some(chunk_weights), Some(weights)) = (&mut chunk_weights, weights) {
-                chunk_weights.extend_from_slice(&weights[edges]);
+                chunk_weights.extend_from_slice(&weights[edges.clone()]);
+            }
+            if let (Some(chunk_types), Some(edge_types)) = (&mut chunk_types, edge_types) {
+                chunk_types.extend_from_slice(&edge_types[edges]);
             }
             block.indptr.push(block.indices.len() as u32);
         }
-        (block.num_dst, block.num_src, block.weights) = (rows.len(), nodes.len(), chunk_weights);
+        (block.num_dst, block.num_src) = (rows.len(), nodes.len());
+        (block.weights, block.edge_types) = (chunk_weights, chunk_types);
         degrees.clear();
         degrees.extend(nodes.iter().map(|&v| self.degrees[v as usize]));
         self.chunk = chunk;

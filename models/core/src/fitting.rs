@@ -134,6 +134,11 @@ impl Fitting {
         if !self.changes_model() {
             return Ok((spec.clone(), parameters));
         }
+        if spec.kind.is_typed() || !spec.input_widths.is_empty() {
+            let what = "the dataset has features or classes in another order than the typed model; \
+                        import it with the columns and classes that the model was trained on";
+            return Err(wrong(what.to_string()));
+        }
         if matches!(spec.kind, ModelKind::Custom | ModelKind::Submitted(_)) {
             let what = "the dataset has features or classes in another order than the model, whose parameters only its own code \
                         can read; import the dataset with the columns and classes that the model was trained on";

@@ -14,14 +14,23 @@ use crate::parts::divide;
 pub enum Input<'a> {
     /// The dataset's features, for the first layer.
     Features(&'a FeatureMatrix),
-    /// The output of the previous layer.
+    /// The output of the previous layer, or the first layer's inputs per node type.
     Rows(&'a [f32]),
 }
 
 /// Layers of a model, computed at once and without dropout.
 pub trait Layers {
     /// Bytes per node of a chunk in a layer, including its input row.
-    fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize;
+    fn row_bytes(&self, layer: usize, input: Input<'_>) -> usize;
+
+    /// Appends the first layer's input rows of the nodes of one type, of a model with inputs per node type.
+    ///
+    /// # Panics
+    ///
+    /// Always, where the operator refuses such models.
+    fn inputs(&mut self, node_type: usize, nodes: Range<u32>, _out: &mut Vec<f32>) {
+        panic!("the operator has no inputs of node type {node_type}, of which nodes {nodes:?} are")
+    }
 
     /// Appends the layer's output rows of the chunk's destination nodes to `out`.
     fn evaluate(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>);
@@ -30,7 +39,16 @@ pub trait Layers {
 /// Layers of a model, computed without dropout by queued work, which may fail and may finish later.
 pub trait QueuedLayers {
     /// As [`Layers::row_bytes`].
-    fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize;
+    fn row_bytes(&self, layer: usize, input: Input<'_>) -> usize;
+
+    /// As [`Layers::inputs`].
+    ///
+    /// # Panics
+    ///
+    /// Always, where the operator refuses such models.
+    fn inputs(&mut self, node_type: usize, nodes: Range<u32>, _out: &mut Vec<f32>) {
+        panic!("the operator has no inputs of node type {node_type}, of which nodes {nodes:?} are")
+    }
 
     /// Queues a layer of the chunk's destination nodes. May append finished rows of earlier chunks to `out`, in order.
     ///
@@ -75,8 +93,12 @@ pub fn check_first_layer<'a>(
 }
 
 impl<L: Layers> QueuedLayers for L {
-    fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize {
-        Layers::row_bytes(self, layer, features)
+    fn row_bytes(&self, layer: usize, input: Input<'_>) -> usize {
+        Layers::row_bytes(self, layer, input)
+    }
+
+    fn inputs(&mut self, node_type: usize, nodes: Range<u32>, out: &mut Vec<f32>) {
+        Layers::inputs(self, node_type, nodes, out);
     }
 
     fn queue(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) -> Result<()> {
@@ -117,18 +139,29 @@ pub fn infer(
     if depth == 0 || depth > model.layers {
         return Err(Error::setting(key, format!("there is no layer {depth}; use one from 1 to {}", model.layers)));
     }
-    let features = dataset.features.as_ref().ok_or_else(|| {
-        Error::setting(&key, "the dataset has no features; import it with features, or with --random-features")
-    })?;
+    let mut x: Vec<f32> = Vec::new();
+    let features = match &dataset.features {
+        _ if !model.input_widths.is_empty() => {
+            let what = "the graph has no types, of which the model has inputs; infer on one with the same types";
+            let types = dataset.topology.types().ok_or_else(|| Error::setting(&key, what))?;
+            x.reserve_exact(num_nodes * model.in_dim);
+            (0..types.node_types().len()).for_each(|of_type| layers.inputs(of_type, types.range(of_type), &mut x));
+            None
+        }
+        Some(features) => Some(features),
+        None => {
+            let what = "the dataset has no features; import it with features, or with --random-features";
+            return Err(Error::setting(&key, what));
+        }
+    };
     let all: Vec<u32> = (0..num_nodes as u32).collect();
     let (requested, positions) = distinct(nodes, num_nodes);
     let mut chunker = Chunker::new(&dataset.topology, model.reads_graph());
-    let mut x: Vec<f32> = Vec::new();
     for layer in 0..depth {
         let shape = model.layer(layer);
         let rows = if layer + 1 == depth { &requested } else { &all };
-        let num_src = limits.bytes / layers.row_bytes(layer, features).max(1);
-        let input = if layer == 0 { Input::Features(features) } else { Input::Rows(&x) };
+        let input = features.filter(|_| layer == 0).map_or(Input::Rows(&x), Input::Features);
+        let num_src = limits.bytes / layers.row_bytes(layer, input).max(1);
         let graph = model.reads_graph().then_some(&dataset.topology);
         let mut parts = divide(rows, graph, shape.out_dim, peers.size());
         let Range { mut start, end } = parts[peers.rank()];
@@ -162,7 +195,8 @@ pub fn infer_bytes(model: &ModelSpec, dataset: &Dataset, limits: Limits) -> u64 
     let floats = |width: usize| 4 * width as u64;
     let of_layer = |l: usize| {
         let shape = model.layer(l);
-        let (input, output) = (if l == 0 { 0 } else { shape.in_dim }, shape.out_dim);
+        let reads_features = l == 0 && model.input_widths.is_empty();
+        let (input, output) = (if reads_features { 0 } else { shape.in_dim }, shape.out_dim);
         // Rows of a chunk: its input, and twice its output, for layers with an intermediate result.
         let row = floats(shape.in_dim + 2 * output.max(shape.heads * shape.head_dim));
         nodes * floats(input + output) + (nodes * row).min(limits.bytes as u64)

@@ -18,6 +18,7 @@ mod score;
 mod state;
 mod submission;
 mod task;
+mod typed;
 mod work;
 
 // What training operators share.
@@ -48,6 +49,7 @@ pub use score::ScoreKind;
 pub use state::{Moments, count_reduction, optimizer_state, read_optimizer_state, steps_of};
 pub use submission::{CheckSettings, LossDescription, ModelDescription, ScoreDescription, Settings};
 pub use task::Task;
+pub use typed::{NodesOfType, check_types, nodes_by_type, refuse_typed};
 pub use work::StepWork;
 
 #[doc(hidden)]

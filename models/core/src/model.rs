@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use morphgl_graph_store::Types;
 use morphgl_registry::{Error, OptionSpec, OptionType, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -25,6 +26,12 @@ pub enum ModelKind {
     Gin,
     /// Multi-layer perceptron of the features alone; the baseline without the graph.
     Mlp,
+    /// Relational graph convolution: a mean and a weight per edge type (Schlichtkrull et al., ESWC 2018).
+    Rgcn,
+    /// GraphSAGE with parameters per edge type, summed at the destination (PyG's `to_hetero`).
+    Rsage,
+    /// Graph attention with parameters and a softmax per edge type, summed at the destination (R-GAT).
+    Rgat,
     /// A model that only its training operator knows, such as a module of torch: parameters and their names are the operator's own,
     /// and of the fields of its spec `in_dim`, `num_classes`, `layers`, the task and the loss alone mean something. Settings: `loss` and
     /// `decoder`, what those of the operator's own are called.
@@ -35,7 +42,30 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// All kinds of this crate that a spec describes whole.
-    pub const ALL: [ModelKind; 5] = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Mlp];
+    pub const ALL: [ModelKind; 8] = [
+        ModelKind::Gcn,
+        ModelKind::Sage,
+        ModelKind::Gat,
+        ModelKind::Gin,
+        ModelKind::Mlp,
+        ModelKind::Rgcn,
+        ModelKind::Rsage,
+        ModelKind::Rgat,
+    ];
+
+    /// The kinds of this crate that take all edges as of one type.
+    pub const UNTYPED: [ModelKind; 5] =
+        [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Mlp];
+
+    /// Whether its layers have parameters per edge type, and so need blocks with the types of their edges.
+    pub fn is_typed(self) -> bool {
+        matches!(self, ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat)
+    }
+
+    /// Whether its layers have attention heads.
+    pub fn has_attention(self) -> bool {
+        matches!(self, ModelKind::Gat | ModelKind::Rgat)
+    }
 }
 
 impl fmt::Display for ModelKind {
@@ -46,6 +76,9 @@ impl fmt::Display for ModelKind {
             ModelKind::Gat => "gat",
             ModelKind::Gin => "gin",
             ModelKind::Mlp => "mlp",
+            ModelKind::Rgcn => "rgcn",
+            ModelKind::Rsage => "rsage",
+            ModelKind::Rgat => "rgat",
             ModelKind::Custom => "custom",
             ModelKind::Submitted(model) => model.name,
         })
@@ -128,13 +161,13 @@ pub struct ModelSpec {
     /// Number of layers, at least 1. Default 3.
     #[serde(default = "default_layers")]
     pub layers: usize,
-    /// Attention heads of hidden layers, concatenated (GAT only). Default 4.
+    /// Attention heads of hidden layers, concatenated (GAT and R-GAT only). Default 4.
     #[serde(default = "default_heads")]
     pub heads: usize,
-    /// Attention heads of the last layer, averaged (GAT only). Default 1.
+    /// Attention heads of the last layer, averaged (GAT and R-GAT only). Default 1.
     #[serde(default = "default_output_heads")]
     pub output_heads: usize,
-    /// Score of an edge (GAT only). Default gat.
+    /// Score of an edge (GAT and R-GAT only). Default gat.
     #[serde(default)]
     pub attention: Attention,
     /// Dropout probability of hidden layers' outputs. Default 0.5.
@@ -166,6 +199,20 @@ pub struct ModelSpec {
     /// graph's own are all, as with PyG's `add_self_loops=False`.
     #[serde(default = "default_self_loops")]
     pub self_loops: bool,
+    /// Number of bases, of which the weights of all edge types are linear combinations (R-GCN only); 0 for weights of each type's own.
+    /// Default 0.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub bases: usize,
+    /// Number of diagonal blocks that the weight of each edge type consists of (R-GCN only); 0 for whole weights. Default 0.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub diagonal_blocks: usize,
+    /// Types of the graph's nodes and edges, by which parameters are named: of a typed model, and where `input_widths` are given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub types: Option<Types>,
+    /// Width of the features of each node type, 0 for a type whose nodes have learned embeddings instead. They are projected to
+    /// `in_dim`, by a linear map per node type. Empty where all nodes have rows of `in_dim` features. Default empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub input_widths: Vec<usize>,
     /// What it learns to predict. Default the class of a node.
     #[serde(default, skip_serializing_if = "is_default")]
     pub task: Task,
@@ -240,6 +287,10 @@ impl ModelSpec {
             l2_normalize: false,
             train_eps: false,
             self_loops: default_self_loops(),
+            bases: 0,
+            diagonal_blocks: 0,
+            types: None,
+            input_widths: Vec::new(),
             task: Task::default(),
             edge_outputs: 0,
             decoder: Decoder::default(),
@@ -308,14 +359,13 @@ impl ModelSpec {
                 return wrong(field, format!("{value} is not a share; give a number from 0 to below 1"));
             }
         }
-        let gat = self.kind == ModelKind::Gat;
-        if gat && self.layers > 1 && !self.hidden.is_multiple_of(self.heads) {
+        if self.kind.has_attention() && self.layers > 1 && !self.hidden.is_multiple_of(self.heads) {
             let (hidden, heads) = (self.hidden, self.heads);
             let next = hidden.next_multiple_of(heads);
             return wrong("hidden", format!("{heads} heads cannot share a width of {hidden}; use a width of {next}"));
         }
-        if !gat && self.attention_dropout != 0.0 {
-            return wrong("attention_dropout", format!("a {} has no attention; leave it 0", self.kind));
+        if self.kind != ModelKind::Gat && self.attention_dropout != 0.0 {
+            return wrong("attention_dropout", format!("a {} drops no attention; leave it 0", self.kind));
         }
         if self.kind != ModelKind::Sage && self.l2_normalize {
             return wrong("l2_normalize", format!("a {} has no such option; leave it false", self.kind));
@@ -323,6 +373,7 @@ impl ModelSpec {
         if self.kind != ModelKind::Gcn && !self.self_loops {
             return wrong("self_loops", format!("a {} adds none; leave it out", self.kind));
         }
+        self.check_types().or_else(|(field, what)| wrong(field, what))?;
         if self.kind == ModelKind::Custom && matches!(self.loss, LossKind::Submitted(_)) {
             let what = "a custom model has a loss of its own, or one of MorphGL's; leave it out";
             return wrong("loss", what.to_string());
@@ -434,8 +485,8 @@ impl ModelSpec {
         let in_dim = if layer == 0 { self.in_dim } else { self.hidden };
         let out_dim = if last { self.num_classes } else { self.hidden };
         let (heads, head_dim) = match (self.kind, last) {
-            (ModelKind::Gat, false) => (self.heads, self.hidden / self.heads),
-            (ModelKind::Gat, true) => (self.output_heads, self.num_classes),
+            (ModelKind::Gat | ModelKind::Rgat, false) => (self.heads, self.hidden / self.heads),
+            (ModelKind::Gat | ModelKind::Rgat, true) => (self.output_heads, self.num_classes),
             _ => (1, out_dim),
         };
         LayerShape { in_dim, out_dim, heads, head_dim, last }

@@ -9,7 +9,7 @@ const ZEROS: Init = Init::Constant(0.0);
 const ONES: Init = Init::Constant(1.0);
 
 impl ModelSpec {
-    /// Every parameter in the order of PyG's `state_dict`: layers, then normalisations, then the decoder of pairs. None of a custom model, which only its
+    /// Every parameter in the order of PyG's `state_dict`: inputs by node type, layers, then normalisations, then the decoder of pairs. None of a custom model, which only its
     /// training operator knows.
     ///
     /// ```
@@ -25,10 +25,11 @@ impl ModelSpec {
             return Vec::new();
         }
         let mut list = ParameterList { prefix: String::new(), layer: 0, specs: Vec::new() };
+        self.input_parameters(&mut list);
         for layer in 0..self.layers {
             list.layer = layer;
             list.prefix = format!("{}.{layer}", if self.kind == ModelKind::Mlp { "lins" } else { "convs" });
-            self.layer_parameters(&mut list, self.layer(layer));
+            self.layer_parameters(self.kind, &mut list, self.layer(layer));
         }
         for layer in 0..self.layers.saturating_sub(1) {
             list.layer = layer;
@@ -50,10 +51,10 @@ impl ModelSpec {
         list.specs
     }
 
-    fn layer_parameters(&self, list: &mut ParameterList, shape: LayerShape) {
+    pub(crate) fn layer_parameters(&self, kind: ModelKind, list: &mut ParameterList, shape: LayerShape) {
         let LayerShape { in_dim, out_dim, heads, head_dim, .. } = shape;
         let all_heads = heads * head_dim;
-        match self.kind {
+        match kind {
             ModelKind::Gcn => {
                 list.push("bias", &[out_dim], ZEROS);
                 list.push("lin.weight", &[out_dim, in_dim], Init::glorot(out_dim, in_dim));
@@ -83,6 +84,9 @@ impl ModelSpec {
                 list.linear("nn.lins.1", out_dim, out_dim);
             }
             ModelKind::Mlp => list.linear("", out_dim, in_dim),
+            ModelKind::Rgcn => self.rgcn_parameters(list, [in_dim, out_dim]),
+            ModelKind::Rsage => self.parameters_by_type(ModelKind::Sage, list, shape),
+            ModelKind::Rgat => self.parameters_by_type(ModelKind::Gat, list, shape),
             ModelKind::Custom => {}
             ModelKind::Submitted(model) => (model.parameters)(self.settings(), shape, list),
         }

@@ -103,7 +103,7 @@ fn errors_of_invalid_specs_name_field_and_cure() {
         (ModelSpec { hidden: 9, ..good.clone() }, "use a width of 10"),
         (ModelSpec { dropout: 1.0, ..good.clone() }, "model.dropout: 1 is not a share"),
         (ModelSpec { dropout: f32::NAN, ..good.clone() }, "model.dropout: NaN is not a share"),
-        (ModelSpec { kind: ModelKind::Gcn, attention_dropout: 0.5, ..good.clone() }, "a gcn has no attention"),
+        (ModelSpec { kind: ModelKind::Gcn, attention_dropout: 0.5, ..good.clone() }, "a gcn drops no attention"),
         (ModelSpec { l2_normalize: true, ..good.clone() }, "model.l2_normalize"),
         (ModelSpec { kind: ModelKind::Sage, self_loops: false, ..good.clone() }, "a sage adds none"),
     ];

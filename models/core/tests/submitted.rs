@@ -48,7 +48,7 @@ fn a_spec_names_them() {
 /// Specs of versions without submissions are read, and those that need none are written as they were.
 #[test]
 fn built_in_models_keep_their_form() {
-    for (kind, name) in ModelKind::ALL.into_iter().zip(["gcn", "sage", "gat", "gin", "mlp"]) {
+    for (kind, name) in ModelKind::ALL.into_iter().zip(["gcn", "sage", "gat", "gin", "mlp", "rgcn", "rsage", "rgat"]) {
         let spec = ModelSpec::new(kind, 3, 2);
         let written = serde_json::to_value(&spec).expect("JSON");
         let fields: Vec<&str> = written.as_object().expect("an object").keys().map(String::as_str).collect();

@@ -8,7 +8,8 @@ use std::time::Instant;
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::Dataset;
 use morphgl_layers::{
-    Adjacency, BatchStatistics, Features, Given, Mode, Parameters, Pass, adjacency, score, submitted_losses, values,
+    Adjacency, BatchStatistics, Features, Given, Mode, Parameters, Pass, TypedNodes, adjacency, score,
+    submitted_losses, values,
 };
 use morphgl_model_core::{
     Objective, ParameterSpec, TrainingSpec, broken_parameter, check_context, check_first_layer, check_inputs,
@@ -94,15 +95,24 @@ impl CpuBurn {
         let (blocks, rows) = check_inputs(KEY, model, batch, batch.features.as_ref().map(|f| f.dim))?;
         let blocks: Vec<Option<Arc<Adjacency>>> = if model.reads_graph() {
             let degrees = [Cow::Borrowed(&batch.degrees[..]), source_degrees(batch, 1)];
-            blocks.par_iter().enumerate().map(|(l, b)| adjacency(model, b, &degrees[usize::from(l == 1)])).collect()
+            let nodes = self.typed_nodes(&batch.input_nodes);
+            let of_layer = |(l, block)| adjacency(model, block, &degrees[usize::from(l == 1)], nodes);
+            blocks.par_iter().enumerate().map(of_layer).collect()
         } else {
             vec![None; model.layers]
         };
-        let features = batch.features.as_ref().expect("checked above");
-        let features = pass.read_features(features.view(), rows, device);
+        let features = match &batch.features {
+            _ if !model.input_widths.is_empty() => pass.read_inputs(KEY, &self.dataset, &batch.input_nodes[..rows])?,
+            features => pass.read_features(features.as_ref().expect("checked above").view(), rows, device),
+        };
         let nodes = given_mask_nodes(KEY, model, &self.dataset.topology, batch)?;
         let (rows, inputs) = batch.given.as_ref().map_or((&[][..], &[][..]), |given| (&given.rows, &given.inputs));
         Ok(pass.forward(features, &blocks, Given { rows, inputs, nodes: &nodes }, batch.num_seeds, statistics))
+    }
+
+    /// Nodes with the graph's types; `None` without.
+    fn typed_nodes<'a>(&'a self, nodes: &'a [u32]) -> Option<TypedNodes<'a>> {
+        self.dataset.topology.types().map(|types| TypedNodes { types, nodes })
     }
 
     fn forward_backward(&mut self, batch: &HostBatch) -> Result<Score> {
@@ -316,7 +326,7 @@ impl Training for CpuBurn {
                 let dropout = Pass { spec, parameters: &parameters, mode: reading }.input_dropout();
                 let pass = Pass { spec, parameters: &parameters, mode: Mode::Evaluation };
                 let input = Features::gather(features.view(), features.dim(), nodes, dropout.as_ref(), &device);
-                let block = adjacency(spec, block, &batch.degrees);
+                let block = adjacency(spec, block, &batch.degrees, self.typed_nodes(nodes));
                 rows.extend(values(pass.layer(0, &input, block.as_ref(), &mut Vec::new())));
                 if let (Some(block), false) = (&block, inputs.is_empty()) {
                     let computed = pass.first_inputs(&input, block);
@@ -340,7 +350,14 @@ impl Training for CpuBurn {
         pool.install(|| {
             let parameters = Parameters::new(&self.parameters, &Device::flex());
             let pass = Pass { spec: &self.spec.model, parameters: &parameters, mode: Mode::Evaluation };
-            infer((KEY, pass.spec), &mut Model(&pass), (&self.dataset, nodes), layers, limits(pass.spec), peers)
+            infer(
+                (KEY, pass.spec),
+                &mut Model { pass: &pass, dataset: &self.dataset },
+                (&self.dataset, nodes),
+                layers,
+                limits(pass.spec),
+                peers,
+            )
         })
     }
 

@@ -1,6 +1,6 @@
 //! Full-neighbour inference: one layer over a chunk of rows.
 
-use morphgl_graph_store::{Dataset, FeatureMatrix};
+use morphgl_graph_store::Dataset;
 use morphgl_model_core::{Chunk, Input, Layers, Limits, ModelKind, ModelSpec};
 
 use crate::network::{EvaluationInput, Network};
@@ -19,7 +19,7 @@ pub(crate) struct InferenceModel<'a> {
 }
 
 impl Layers for InferenceModel<'_> {
-    fn row_bytes(&self, layer: usize, _features: &FeatureMatrix) -> usize {
+    fn row_bytes(&self, layer: usize, _input: Input<'_>) -> usize {
         let input = self.network.nonzeros_bytes().filter(|_| layer == 0);
         input.unwrap_or(4 * self.spec.layer(layer).in_dim) + kept_bytes(self.spec, layer)
     }

@@ -87,6 +87,7 @@ impl<'a> Edges<'a> {
                 unsafe { gpu.launch(&gpu.kernels.train_convolution, shape, arguments) }?;
             }
             ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => {}
+            ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat => unreachable!("typed models are refused"),
         }
         Ok(edges)
     }

@@ -93,9 +93,12 @@ pub(crate) fn first_layer(
 }
 
 impl QueuedLayers for DeviceLayers<'_, '_> {
-    fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize {
+    fn row_bytes(&self, layer: usize, input: Input<'_>) -> usize {
         let shape = self.model.spec.layer(layer);
-        let input = if layer == 0 { features.row_bytes() } else { 4 * shape.in_dim };
+        let input = match input {
+            Input::Features(features) => features.row_bytes(),
+            Input::Rows(_) => 4 * shape.in_dim,
+        };
         input + 4 * (shape.in_dim + shape.out_dim)
     }
 

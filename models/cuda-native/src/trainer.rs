@@ -8,7 +8,7 @@ use morphgl_graph_store::Dataset;
 use morphgl_model_core::{
     BlockSizes, GivenLengths, Limits, ModelKind, Normalization, Objective, ParameterSpec, Steps, TargetLengths,
     TrainingSpec, blocks_chain, check_first_layer, check_given, check_model, check_tensors, infer_bytes,
-    initial_parameters, nothing_accumulated, optimizer_state, read_optimizer_state, refuse_submitted,
+    initial_parameters, nothing_accumulated, optimizer_state, read_optimizer_state, refuse_submitted, refuse_typed,
     refused_importance, wrong_targets,
 };
 use morphgl_registry::{
@@ -86,6 +86,7 @@ impl CudaNative {
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         refuse_submitted(&spec.model)?;
+        refuse_typed(&spec.model, "train on the CPU, or leave --training out")?;
         check_model(context, &spec)?;
         if spec.model.learns_edges() {
             let what =

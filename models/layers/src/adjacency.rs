@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 
 use morphgl_registry::Block;
 
+use crate::typed::TypedBlock;
+
 /// Factor of each edge's message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Coefficients {
@@ -59,6 +61,8 @@ pub struct Adjacency {
     pub(crate) indices: Vec<u32>,
     pub(crate) coefficients: Coefficients,
     pub(crate) self_loops: Option<Vec<f32>>,
+    /// The edges by type, of which alone typed models read.
+    pub(crate) typed: Option<TypedBlock>,
     transposed: OnceLock<Transposed>,
     edge_rows: OnceLock<Vec<u32>>,
 }
@@ -85,9 +89,17 @@ impl Adjacency {
             indices: block.indices.clone(),
             coefficients,
             self_loops,
+            typed: None,
             transposed: OnceLock::new(),
             edge_rows: OnceLock::new(),
         }
+    }
+
+    /// A block divided by edge types, which typed models read.
+    pub(crate) fn typed(block: &Block, typed: TypedBlock) -> Self {
+        let indptr = vec![0; block.num_dst + 1];
+        let sizes = Block { num_dst: block.num_dst, num_src: block.num_src, indptr, ..Block::default() };
+        Self { typed: Some(typed), ..Self::edges(&sizes) }
     }
 
     /// A block without coefficients, for attention.

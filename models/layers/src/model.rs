@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn_tensor::{Device, Tensor, TensorData};
-use morphgl_graph_store::FeatureView;
+use morphgl_graph_store::{FeatureView, Types};
 use morphgl_model_core::{Activation, Attention, Dropout, DropoutSite, ModelKind, ModelSpec, Normalization};
 use morphgl_registry::{BatchId, Block};
 
@@ -17,6 +17,7 @@ use crate::mask::Mask;
 use crate::normalization::{BatchStatistics, batch_norm, batch_norm_running, layer_norm};
 use crate::parameters::Parameters;
 use crate::submission::{LayerInput, layers_of};
+use crate::typed::TypedBlock;
 
 /// Whether a forward pass trains, and the mini-batch of its dropout masks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +43,27 @@ impl Mode<'_> {
     }
 }
 
+/// The source nodes of a block in a graph with types.
+#[derive(Debug, Clone, Copy)]
+pub struct TypedNodes<'a> {
+    /// The graph's types.
+    pub types: &'a Types,
+    /// The nodes, at least those of the block.
+    pub nodes: &'a [u32],
+}
+
 /// Builds the adjacency of a block for a model; `None` for a model that reads no graph.
-/// `in_degrees` are those of the block's source nodes in the whole graph.
-pub fn adjacency(spec: &ModelSpec, block: &Block, in_degrees: &[f32]) -> Option<Arc<Adjacency>> {
+/// `in_degrees` are those of the block's source nodes in the whole graph, `nodes` the nodes themselves, for typed models.
+///
+/// # Panics
+///
+/// A typed model, and no `nodes`, or a block without edge types.
+pub fn adjacency(
+    spec: &ModelSpec,
+    block: &Block,
+    in_degrees: &[f32],
+    nodes: Option<TypedNodes<'_>>,
+) -> Option<Arc<Adjacency>> {
     Some(Arc::new(match spec.kind {
         ModelKind::Gcn => {
             let degrees = Degrees { incoming: in_degrees, outgoing: &[] };
@@ -54,6 +73,10 @@ pub fn adjacency(spec: &ModelSpec, block: &Block, in_degrees: &[f32]) -> Option<
         ModelKind::Gin => Adjacency::sum(block, in_degrees),
         ModelKind::Gat => Adjacency::edges(block),
         ModelKind::Submitted(model) => (layers_of(model).adjacency)(spec, block, in_degrees),
+        ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat => {
+            let TypedNodes { types, nodes } = nodes.expect("the nodes of a typed model's block");
+            Adjacency::typed(block, TypedBlock::new(spec.kind, block, types, nodes))
+        }
         ModelKind::Mlp | ModelKind::Custom => return None,
     }))
 }
@@ -249,6 +272,10 @@ impl Pass<'_> {
                 let out = (layers_of(model).layer)(&LayerInput { spec, layer, shape, x, adjacency, parameters });
                 assert_eq!(out.dims(), [adjacency.num_dst, shape.out_dim], "output of layer {layer} of {model:?}");
                 return (out, None);
+            }
+            ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat => {
+                let typed = adjacency.typed.as_ref().expect("a typed model's adjacency");
+                return (self.convolve_typed(layer, x, typed), None);
             }
             ModelKind::Mlp | ModelKind::Custom => unreachable!("a perceptron has no adjacency, nor has a custom model"),
         };

@@ -14,7 +14,7 @@ struct DelayedLayers {
 }
 
 impl QueuedLayers for DelayedLayers {
-    fn row_bytes(&self, _layer: usize, _features: &FeatureMatrix) -> usize {
+    fn row_bytes(&self, _layer: usize, _input: Input<'_>) -> usize {
         1
     }
 

@@ -1,0 +1,255 @@
+//! Layers with parameters per edge type.
+//!
+//! The edges of each type are a block of their own, on which an untyped layer runs. A destination's output is the sum of what its types
+//! give, and of a part of its own by node type.
+
+use std::sync::Arc;
+
+use burn_tensor::{Device, Int, Tensor, TensorData};
+use morphgl_graph_store::Types;
+use morphgl_model_core::{Attention, ModelKind, ModelSpec};
+use morphgl_registry::Block;
+
+use crate::adjacency::{Adjacency, Coefficients};
+use crate::aggregate::aggregate;
+use crate::attention::AttentionOptions;
+use crate::convolution;
+use crate::epilogue::epilogue;
+use crate::features::{Features, prefix};
+use crate::model::Pass;
+
+/// A block divided by edge types and by the node types of its destinations.
+#[derive(Debug)]
+pub(crate) struct TypedBlock {
+    num_src: usize,
+    relations: Vec<Relation>,
+    /// Rows of the destinations of each node type that has one: type and rows.
+    destinations: Vec<(usize, Vec<i32>)>,
+    /// From the destinations of all relations, followed by those of all node types, to the block's destinations.
+    sum: Arc<Adjacency>,
+}
+
+/// The edges of one type.
+#[derive(Debug)]
+struct Relation {
+    edge_type: usize,
+    /// Row in the block of each source, destinations first.
+    sources: Vec<i32>,
+    adjacency: Arc<Adjacency>,
+}
+
+impl TypedBlock {
+    /// Divides a block of nodes of a graph with types.
+    ///
+    /// # Panics
+    ///
+    /// When the block has no edge types, or a destination no node of the graph.
+    pub(crate) fn new(kind: ModelKind, block: &Block, types: &Types, nodes: &[u32]) -> Self {
+        let relations = relations(kind, block, types.edge_types().len());
+        let mut destinations: Vec<(usize, Vec<i32>)> = (0..types.node_types().len()).map(|t| (t, Vec::new())).collect();
+        for (row, &node) in nodes[..block.num_dst].iter().enumerate() {
+            destinations[types.node_type(node)].1.push(row as i32);
+        }
+        destinations.retain(|(_, rows)| !rows.is_empty());
+        let of_relations = relations.iter().flat_map(|relation| &relation.sources[..relation.adjacency.num_dst]);
+        let rows: Vec<i32> = of_relations.chain(destinations.iter().flat_map(|(_, rows)| rows)).copied().collect();
+        Self { num_src: block.num_src, relations, destinations, sum: Arc::new(sum_of(&rows, block.num_dst)) }
+    }
+}
+
+/// The sum of the rows that are of each of `num_dst` destinations.
+fn sum_of(rows: &[i32], num_dst: usize) -> Adjacency {
+    let mut indptr = vec![0u32; num_dst + 1];
+    rows.iter().for_each(|&row| indptr[row as usize + 1] += 1);
+    for row in 0..num_dst {
+        indptr[row + 1] += indptr[row];
+    }
+    let (mut next, mut indices) = (indptr.clone(), vec![0; rows.len()]);
+    for (at, &row) in (0..).zip(rows) {
+        indices[next[row as usize] as usize] = at;
+        next[row as usize] += 1;
+    }
+    let block = Block { num_dst, num_src: rows.len(), indptr, indices, ..Block::default() };
+    Adjacency::new(&block, Coefficients::Ones, None)
+}
+
+/// The edges of each type that has one, as blocks.
+fn relations(kind: ModelKind, block: &Block, num_types: usize) -> Vec<Relation> {
+    let edge_types = block.edge_types.as_deref().expect("a block with edge types");
+    let mut blocks: Vec<(Block, Vec<i32>)> = vec![Default::default(); num_types];
+    // Destinations of each type, and where their edges end.
+    for row in 0..block.num_dst {
+        let (mut start, end) = (block.indptr[row] as usize, block.indptr[row + 1] as usize);
+        for of_type in edge_types[start..end].chunk_by(|a, b| a == b) {
+            let (of_edges, sources) = &mut blocks[usize::from(of_type[0])];
+            if of_edges.indptr.is_empty() {
+                of_edges.indptr.push(0);
+                of_edges.weights = block.weights.as_ref().map(|_| Vec::new());
+            }
+            sources.push(row as i32);
+            of_edges.num_dst += 1;
+            let edges = start..start + of_type.len();
+            of_edges.indices.extend(&block.indices[edges.clone()]);
+            of_edges.indptr.push(of_edges.indices.len() as u32);
+            if let (Some(own), Some(weights)) = (&mut of_edges.weights, &block.weights) {
+                own.extend(&weights[edges.clone()]);
+            }
+            start = edges.end;
+        }
+    }
+    // Position of each source among those of the type, where `seen` is the type's number.
+    let (mut position, mut seen) = (vec![0u32; block.num_src], vec![usize::MAX; block.num_src]);
+    let of_type = |(edge_type, (mut of_edges, mut sources)): (usize, (Block, Vec<i32>))| {
+        for (at, &row) in (0..).zip(&sources) {
+            (position[row as usize], seen[row as usize]) = (at, edge_type);
+        }
+        for source in &mut of_edges.indices {
+            let row = *source as usize;
+            if seen[row] != edge_type {
+                (position[row], seen[row]) = (sources.len() as u32, edge_type);
+                sources.push(row as i32);
+            }
+            *source = position[row];
+        }
+        (of_edges.num_src, of_edges.importance) = (sources.len(), block.importance);
+        let adjacency = if kind == ModelKind::Rgat { Adjacency::edges(&of_edges) } else { Adjacency::mean(&of_edges) };
+        Relation { edge_type, sources, adjacency: Arc::new(adjacency) }
+    };
+    blocks.into_iter().enumerate().filter(|(_, (of_edges, _))| of_edges.num_dst > 0).map(of_type).collect()
+}
+
+impl Pass<'_> {
+    /// A layer with parameters per edge type, its biases included.
+    pub(crate) fn convolve_typed(&self, layer: usize, x: &Features, block: &TypedBlock) -> Tensor<2> {
+        let device = self.parameters.device();
+        let x = match x {
+            Features::Dense(x) => prefix(x.clone(), block.num_src),
+            Features::Sparse(_) => x.linear(Tensor::eye(x.dim(), &device), block.num_src),
+        };
+        let width = self.spec.layer(layer).out_dim;
+        let mut parts: Vec<Tensor<2>> = Vec::new();
+        let of_relations = self.relation_weights(layer);
+        for relation in &block.relations {
+            let sources = select(x.clone(), &relation.sources);
+            parts.push(self.of_relation(layer, sources, relation, of_relations.as_ref()));
+        }
+        for (node_type, rows) in &block.destinations {
+            parts.push(match self.own_parameters(layer, *node_type) {
+                Own { weight: Some(weight), bias } => {
+                    epilogue(select(x.clone(), rows).matmul(weight), bias, None, None)
+                }
+                Own { weight: None, bias } => epilogue(Tensor::zeros([rows.len(), width], &device), bias, None, None),
+            });
+        }
+        if parts.is_empty() {
+            return Tensor::zeros([0, width], &device);
+        }
+        aggregate(Tensor::cat(parts, 0), &block.sum)
+    }
+
+    /// What the edges of one type give to their destinations.
+    fn of_relation(
+        &self,
+        layer: usize,
+        sources: Tensor<2>,
+        relation: &Relation,
+        weights: Option<&RelationWeights>,
+    ) -> Tensor<2> {
+        let (spec, shape, adjacency) = (self.spec, self.spec.layer(layer), &relation.adjacency);
+        let get = |name: &str| self.of_edge_type(layer, relation.edge_type, name);
+        let options = AttentionOptions { heads: shape.heads, slope: 0.2, self_loops: false, dropout: None };
+        let x = Features::Dense(sources.clone());
+        match spec.kind {
+            ModelKind::Rsage => aggregate(sources, adjacency).matmul(get("lin_l.weight").transpose()),
+            ModelKind::Rgat => {
+                let out = match spec.attention {
+                    Attention::Gat => {
+                        let (weight, src, dst) = (get("lin.weight"), get("att_src"), get("att_dst"));
+                        convolution::gat(&x, adjacency, weight, src, dst, options)
+                    }
+                    Attention::Gatv2 => {
+                        let side = |name: &str| (get(&format!("{name}.weight")), Some(get(&format!("{name}.bias"))));
+                        convolution::gatv2(&x, adjacency, side("lin_l"), side("lin_r"), get("att"), options)
+                    }
+                };
+                if shape.last { convolution::mean_heads(out, shape.heads) } else { out }
+            }
+            _ => weights.expect("weights of an R-GCN").multiply(relation.edge_type, aggregate(sources, adjacency)),
+        }
+    }
+
+    /// Parameter `name` of an edge type.
+    fn of_edge_type(&self, layer: usize, edge_type: usize, name: &str) -> Tensor<2> {
+        let key = ModelSpec::edge_type_key(&self.spec.edge_types()[edge_type]);
+        self.parameters.get(&format!("convs.{layer}.{key}.{name}"))
+    }
+
+    /// The weights of an R-GCN's layer.
+    fn relation_weights(&self, layer: usize) -> Option<RelationWeights> {
+        let spec = self.spec;
+        (spec.kind == ModelKind::Rgcn).then(|| {
+            let get = |name: &str| self.parameters.get(&format!("convs.{layer}.{name}"));
+            let (shape, count) = (spec.layer(layer), spec.edge_types().len());
+            let (weight, size) = (get("weight"), shape.in_dim * shape.out_dim);
+            match (spec.bases, spec.diagonal_blocks.max(1)) {
+                (0, blocks) => {
+                    let [rows, columns] = [shape.in_dim, shape.out_dim].map(|width| width / blocks);
+                    RelationWeights { weights: weight.reshape([count, blocks * rows * columns]), rows, columns }
+                }
+                (bases, _) => {
+                    let weights = get("comp").matmul(weight.reshape([bases, size]));
+                    RelationWeights { weights, rows: shape.in_dim, columns: shape.out_dim }
+                }
+            }
+        })
+    }
+
+    /// What the destinations of a node type add of their own, by the parameters of all edge types that lead there.
+    fn own_parameters(&self, layer: usize, node_type: usize) -> Own {
+        let get = |name: &str| self.parameters.get(&format!("convs.{layer}.{name}"));
+        if self.spec.kind == ModelKind::Rgcn {
+            return Own { weight: Some(get("root")), bias: Some(get("bias")) };
+        }
+        let types = self.spec.types.as_ref().expect("a typed model has types");
+        let sum = |name: &str| {
+            let leading = (0..types.edge_types().len()).filter(|&edge_type| types.ends(edge_type)[1] == node_type);
+            leading.map(|edge_type| self.of_edge_type(layer, edge_type, name)).reduce(|a, b| a + b)
+        };
+        match self.spec.kind {
+            ModelKind::Rsage => Own { weight: sum("lin_r.weight").map(Tensor::transpose), bias: sum("lin_l.bias") },
+            _ => Own { weight: None, bias: sum("bias") },
+        }
+    }
+}
+
+/// The weight, `[in, out]`, and the bias of a destination's own row.
+struct Own {
+    weight: Option<Tensor<2>>,
+    bias: Option<Tensor<2>>,
+}
+
+/// The weights of all edge types, a row for each: diagonal blocks of `[rows, columns]`.
+struct RelationWeights {
+    weights: Tensor<2>,
+    rows: usize,
+    columns: usize,
+}
+
+impl RelationWeights {
+    fn multiply(&self, edge_type: usize, x: Tensor<2>) -> Tensor<2> {
+        let (blocks, size) = (x.dims()[1] / self.rows, self.rows * self.columns);
+        let of_type = self.weights.clone().narrow(0, edge_type, 1);
+        let product = |block: usize| {
+            let weight = of_type.clone().narrow(1, block * size, size).reshape([self.rows, self.columns]);
+            x.clone().narrow(1, block * self.rows, self.rows).matmul(weight)
+        };
+        Tensor::cat((0..blocks).map(product).collect(), 1)
+    }
+}
+
+/// The rows of these numbers.
+pub(crate) fn select(x: Tensor<2>, rows: &[i32]) -> Tensor<2> {
+    let device: Device = x.device();
+    let rows = TensorData::new(rows.to_vec(), [rows.len()]);
+    x.select(0, Tensor::<1, Int>::from_data(rows, &device))
+}
