@@ -160,8 +160,13 @@ fn options_that_a_command_does_not_read() {
     let bench = Bench::new();
     bench.misused(
         &["generate", "rmat", "-o", "out", "--homophily", "0.5"],
-        &["--homophily", "sbm alone", "leave it out"],
+        &["--homophily", "sbm and typed alone", "leave it out"],
     );
+    bench.misused(
+        &["generate", "sbm", "-o", "out", "--features", "all"],
+        &["--features", "typed alone", "leave it out"],
+    );
+    bench.misused(&["generate", "typed", "-o", "out", "--symmetrise"], &["--symmetrise", "leave it out"]);
     let never = ["train", "nowhere", "--evaluation", "none", "--evaluate-every", "2"];
     bench.misused(&never, &["--evaluate-every", "--evaluation none", "leave one"]);
     for command in [&["train"][..], &["plan"], &["evaluate", "m.safetensors"], &["bench", "sample"]] {

@@ -28,7 +28,7 @@ impl PowerLaw {
         self.max
     }
 
-    fn mean(&self) -> f64 {
+    pub(crate) fn mean(&self) -> f64 {
         self.moment(1.0) / self.moment(0.0)
     }
 

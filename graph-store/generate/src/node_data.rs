@@ -143,9 +143,14 @@ impl NodeData {
         }
     }
 
+    /// A node's position in a random order, which the splits part: the order of times, where nodes have any.
+    pub(crate) fn position(&self, node: u64) -> u64 {
+        self.split.at(node)
+    }
+
     /// A node's split: 0 train, 1 valid, 2 test, or 3 for none.
     pub(crate) fn split(&self, node: u64) -> usize {
-        let rank = self.split.at(node);
+        let rank = self.position(node);
         self.split_ends.iter().position(|&end| rank < end).unwrap_or(3)
     }
 

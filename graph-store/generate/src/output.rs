@@ -1,16 +1,19 @@
 //! From a model to a dataset, in memory or streamed to disk. Both run the same blocks in the same order.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use half::{bf16, f16};
-use morphgl_graph_store::{Dataset, DatasetWriter, Dtype, FeatureMatrix, Splits, Topology, write_blocks};
+use morphgl_graph_store::{
+    ArrayMeta, Dataset, DatasetWriter, Dtype, FeatureMatrix, NpyWriter, Splits, Topology, write_blocks,
+};
 use morphgl_platform::{PagePool, Pages};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use crate::Result;
 use crate::memory::Plan;
-use crate::node_data::{Feature, LABELS, NodeData};
+use crate::node_data::{Feature, LABELS, NodeConfig, NodeData};
 use crate::rows::{Buffers, SortedRows};
 
 /// Default memory of a generator: 2 GiB.
@@ -18,7 +21,7 @@ pub const DEFAULT_MEMORY: u64 = 2 << 30;
 
 /// Number of rows whose ends are written at a time.
 const ENDS: usize = 1 << 12;
-const SPLITS: [&str; 3] = ["train", "valid", "test"];
+pub(crate) const SPLITS: [&str; 3] = ["train", "valid", "test"];
 
 /// A random graph whose rows can be made block by block, in any order and on any thread.
 pub(crate) trait Model: Sync {
@@ -82,15 +85,8 @@ pub(crate) fn in_memory(model: &impl Model, name: String) -> Dataset {
         splits.iter_mut().zip(&s).for_each(|(all, part)| all.extend_from_slice(bytemuck::cast_slice::<_, u32>(part)));
     }
     let [train, valid, test] = splits.map(Into::into);
-    let dim = data.config.dim;
-    let features = match data.config.dtype {
-        Dtype::F16 => FeatureMatrix::F16 { data: all_features(data).into(), dim },
-        Dtype::Bf16 => FeatureMatrix::Bf16 { data: all_features(data).into(), dim },
-        Dtype::U8 => FeatureMatrix::U8 { data: all_features(data).into(), dim },
-        _ => FeatureMatrix::F32 { data: all_features(data).into(), dim },
-    };
     Dataset {
-        features: Some(features),
+        features: Some(features_in_memory(&[data])),
         labels: Some(labels.into()),
         num_classes: data.config.classes,
         splits: Splits { train, valid, test },
@@ -98,13 +94,30 @@ pub(crate) fn in_memory(model: &impl Model, name: String) -> Dataset {
     }
 }
 
-fn all_features<T: Feature>(data: &NodeData) -> Vec<T> {
-    let dim = data.config.dim;
-    // Small blocks, so that the default dataset fills every core.
-    let rows = data.block_rows().div_ceil(4);
-    let mut values = vec![T::default(); data.nodes() as usize * dim];
-    let blocks = values.par_chunks_mut(rows * dim).enumerate();
-    blocks.for_each(|(i, out)| data.features((i * rows) as u64, out, &mut vec![0.0; dim]));
+/// Features of the nodes of all `parts`, which have one width and type.
+pub(crate) fn features_in_memory(parts: &[&NodeData]) -> FeatureMatrix {
+    let dim = parts[0].config.dim;
+    match parts[0].config.dtype {
+        Dtype::F16 => FeatureMatrix::F16 { data: all_features(parts).into(), dim },
+        Dtype::Bf16 => FeatureMatrix::Bf16 { data: all_features(parts).into(), dim },
+        Dtype::U8 => FeatureMatrix::U8 { data: all_features(parts).into(), dim },
+        _ => FeatureMatrix::F32 { data: all_features(parts).into(), dim },
+    }
+}
+
+fn all_features<T: Feature>(parts: &[&NodeData]) -> Vec<T> {
+    let dim = parts[0].config.dim;
+    let nodes: u64 = parts.iter().map(|data| data.nodes()).sum();
+    let mut values = vec![T::default(); nodes as usize * dim];
+    let mut rest = &mut values[..];
+    for data in parts {
+        // Small blocks, so that the default dataset fills every core.
+        let rows = data.block_rows().div_ceil(4);
+        let (values, others) = std::mem::take(&mut rest).split_at_mut(data.nodes() as usize * dim);
+        let blocks = values.par_chunks_mut(rows * dim).enumerate();
+        blocks.for_each(|(i, out)| data.features((i * rows) as u64, out, &mut vec![0.0; dim]));
+        rest = others;
+    }
     values
 }
 
@@ -119,34 +132,21 @@ pub(crate) fn to_disk(
 ) -> Result<PathBuf> {
     let data = model.data();
     let nodes = data.nodes();
-    let (mut indptr, mut indices) = (writer.stream::<u64>("indptr")?, writer.stream::<u32>("indices")?);
-    indptr.write(&[0])?;
+    let (mut ends, mut indices) = (RowEnds::new(&writer)?, writer.stream::<u32>("indices")?);
     let write = |rows: SortedRows| {
-        let (mut end, mut ends) = (indices.len(), [0; ENDS]);
-        for degrees in rows.degrees().chunks(ENDS) {
-            for (at, &degree) in ends.iter_mut().zip(degrees) {
-                end += u64::from(degree);
-                *at = end;
-            }
-            indptr.write(&ends[..degrees.len()])?;
-        }
+        ends.write(rows.degrees())?;
         indices.write(rows.indices())?;
-        progress("edges", indptr.len() - 1, nodes);
+        progress("edges", ends.num_rows(), nodes);
         Ok(())
     };
     let buffers = model.buffers();
     write_blocks(model.num_blocks(), plan.rows, |b| model.rows(b, &buffers), write)?;
     // Before features, which need their memory.
     drop(buffers);
-    writer.add("indptr", indptr.finish(None)?);
+    writer.add("indptr", ends.finish()?);
     writer.add("indices", indices.finish(None)?);
 
-    match data.config.dtype {
-        Dtype::F16 => features_to_disk::<f16>(data, &mut writer, plan, progress)?,
-        Dtype::Bf16 => features_to_disk::<bf16>(data, &mut writer, plan, progress)?,
-        Dtype::U8 => features_to_disk::<u8>(data, &mut writer, plan, progress)?,
-        _ => features_to_disk::<f32>(data, &mut writer, plan, progress)?,
-    }
+    features_to_disk("features", &[data], &mut writer, plan, &|rows| progress("features", rows, nodes))?;
 
     let mut labels = writer.stream::<i32>("labels")?;
     let mut splits = [writer.stream::<u32>(SPLITS[0])?, writer.stream(SPLITS[1])?, writer.stream(SPLITS[2])?];
@@ -162,42 +162,109 @@ pub(crate) fn to_disk(
     for (name, stream) in SPLITS.into_iter().zip(splits) {
         writer.add(name, stream.finish(None)?);
     }
-    let config = &data.config;
-    let common = [
-        ("nodes", json!(nodes)),
-        ("classes", json!(config.classes)),
-        ("dim", json!(config.dim)),
-        ("dtype", json!(config.dtype.to_string())),
-        ("signal", json!(config.signal)),
-        ("splits", json!(config.splits)),
-        ("seed", json!(config.seed)),
-    ];
-    let provenance = common.iter().chain(provenance).map(|(key, value)| (key.to_string(), value.clone()));
-    Ok(writer.finish(name, config.classes, provenance.collect())?)
+    let provenance = describe(Some(&data.config), nodes, provenance);
+    Ok(writer.finish(name, data.config.classes, provenance)?)
 }
 
-fn features_to_disk<T: Feature>(
-    data: &NodeData,
+/// The provenance of a dataset of `nodes` nodes in all, whose features are of `config`.
+pub(crate) fn describe(
+    config: Option<&NodeConfig>,
+    nodes: u64,
+    provenance: &[(&str, Value)],
+) -> BTreeMap<String, Value> {
+    let of_features = config.map(|config| {
+        [
+            ("classes", json!(config.classes)),
+            ("dim", json!(config.dim)),
+            ("dtype", json!(config.dtype.to_string())),
+            ("signal", json!(config.signal)),
+            ("splits", json!(config.splits)),
+            ("seed", json!(config.seed)),
+        ]
+    });
+    let common = [("nodes", json!(nodes))].into_iter().chain(of_features.into_iter().flatten());
+    common.chain(provenance.iter().cloned()).map(|(key, value)| (key.to_string(), value)).collect()
+}
+
+/// Offsets of rows, from their degrees.
+#[derive(Debug)]
+pub(crate) struct RowEnds {
+    indptr: NpyWriter<u64>,
+    end: u64,
+}
+
+impl RowEnds {
+    pub(crate) fn new(writer: &DatasetWriter) -> Result<Self> {
+        let mut indptr = writer.stream("indptr")?;
+        indptr.write(&[0])?;
+        Ok(Self { indptr, end: 0 })
+    }
+
+    pub(crate) fn num_rows(&self) -> u64 {
+        self.indptr.len() - 1
+    }
+
+    /// Appends rows of the degrees given.
+    pub(crate) fn write(&mut self, degrees: &[u32]) -> morphgl_graph_store::Result<()> {
+        let mut ends = [0; ENDS];
+        for degrees in degrees.chunks(ENDS) {
+            for (at, &degree) in ends.iter_mut().zip(degrees) {
+                self.end += u64::from(degree);
+                *at = self.end;
+            }
+            self.indptr.write(&ends[..degrees.len()])?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> Result<ArrayMeta> {
+        Ok(self.indptr.finish(None)?)
+    }
+}
+
+/// Streams the features of the nodes of all `parts`, which have one width and type, to the array `name`; `progress` is called with
+/// the rows written.
+pub(crate) fn features_to_disk(
+    name: &str,
+    parts: &[&NodeData],
     writer: &mut DatasetWriter,
     plan: Plan,
-    progress: Progress<'_>,
+    progress: &(dyn Fn(u64) + Sync),
 ) -> Result<()> {
-    let (nodes, dim, rows) = (data.nodes() as usize, data.config.dim, data.block_rows());
+    match parts[0].config.dtype {
+        Dtype::F16 => stream_features::<f16>(name, parts, writer, plan, progress),
+        Dtype::Bf16 => stream_features::<bf16>(name, parts, writer, plan, progress),
+        Dtype::U8 => stream_features::<u8>(name, parts, writer, plan, progress),
+        _ => stream_features::<f32>(name, parts, writer, plan, progress),
+    }
+}
+
+fn stream_features<T: Feature>(
+    name: &str,
+    parts: &[&NodeData],
+    writer: &mut DatasetWriter,
+    plan: Plan,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<()> {
+    let dim = parts[0].config.dim;
     let (pool, row_pool) = (PagePool::new(), PagePool::new());
-    let mut stream = writer.stream::<T>("features")?;
-    let make = |block: usize| {
-        let (mut values, mut row) = (pool.take(), row_pool.take());
-        let out: &mut [T] =
-            bytemuck::cast_slice_mut(values.resize(rows.min(nodes - block * rows) * dim * size_of::<T>()));
-        data.features((block * rows) as u64, out, bytemuck::cast_slice_mut(row.resize(4 * dim)));
-        values
-    };
-    let write = |values: Pages| {
-        stream.write(bytemuck::cast_slice(&values))?;
-        progress("features", stream.len() / dim as u64, nodes as u64);
-        Ok(())
-    };
-    write_blocks(nodes.div_ceil(rows), plan.features, make, write)?;
-    writer.add("features", stream.finish(Some(dim))?);
+    let mut stream = writer.stream::<T>(name)?;
+    for data in parts {
+        let (nodes, rows) = (data.nodes() as usize, data.block_rows());
+        let make = |block: usize| {
+            let (mut values, mut row) = (pool.take(), row_pool.take());
+            let out: &mut [T] =
+                bytemuck::cast_slice_mut(values.resize(rows.min(nodes - block * rows) * dim * size_of::<T>()));
+            data.features((block * rows) as u64, out, bytemuck::cast_slice_mut(row.resize(4 * dim)));
+            values
+        };
+        let write = |values: Pages| {
+            stream.write(bytemuck::cast_slice(&values))?;
+            progress(stream.len() / dim as u64);
+            Ok(())
+        };
+        write_blocks(nodes.div_ceil(rows), plan.features, make, write)?;
+    }
+    writer.add(name, stream.finish(Some(dim))?);
     Ok(())
 }

@@ -18,6 +18,7 @@ pub(crate) enum Purpose {
     FeatureNoise,
     Split,
     Edges,
+    NodeType,
 }
 
 impl Key {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
+use morphgl_generate::{RmatConfig, SbmConfig, TypedConfig, TypedFeatures, rmat_to_disk, sbm_to_disk, typed_to_disk};
 use morphgl_graph_store::Dtype;
 
 use super::budget::beside_program;
@@ -19,23 +19,37 @@ enum Kind {
     Sbm,
     /// Recursive matrix (Kronecker) graph: hubs and communities, as in Graph500
     Rmat,
+    /// Typed block model of papers, authors, institutions and fields of study, with years, like ogbn-mag
+    Typed,
+}
+
+/// Node types of `typed` that have features.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FeaturesOf {
+    /// Papers alone
+    Papers,
+    /// Each type features of its own width: --dim of papers, then a half, a quarter, an eighth
+    ByType,
+    /// All nodes, in one matrix
+    All,
 }
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl generate sbm -o small                               the embedded default of `morphgl train`
   morphgl generate sbm -o big --nodes 2000000 --degree 50 --dim 100 --dtype f16 --classes 47
-  morphgl generate rmat -o web --nodes 1048576 --degree 16 --symmetrise --seed 7")]
+  morphgl generate rmat -o web --nodes 1048576 --degree 16 --symmetrise --seed 7
+  morphgl generate typed -o mag --nodes 1939743 --dim 128 --dtype f16 --classes 349")]
 pub(crate) struct Args {
     /// Kind of graph
     kind: Kind,
     /// Directory of the new dataset
     #[arg(short, long, value_name = "DATASET")]
     output: PathBuf,
-    /// Number of nodes [default: 50,000 (sbm), 65,536 (rmat)]
+    /// Number of nodes [default: 50,000 (sbm; typed, of all types), 65,536 (rmat)]
     #[arg(long)]
     nodes: Option<u64>,
-    /// sbm: mean number of neighbours [default: 15]; rmat: edges drawn per node [default: 16]
+    /// sbm: mean number of neighbours [default: 15]; rmat, typed: edges drawn per node [default: 16, 10.9]
     #[arg(long)]
     degree: Option<f64>,
     /// Number of classes
@@ -47,16 +61,20 @@ pub(crate) struct Args {
     /// Stored type of the features: f32, f16, bf16 or u8
     #[arg(long, value_parser = values::feature_dtype, default_value = "f32")]
     dtype: Dtype,
-    /// sbm: share of the edges whose ends are of one class [default: 0.65]
+    /// sbm: share of the edges whose ends are of one class; typed: of those whose ends are of the classes that go together [default:
+    /// 0.65]
     #[arg(long)]
     homophily: Option<f64>,
     /// Length scale of the class means of the features, where the noise has deviation 1
     #[arg(long, default_value_t = SbmConfig::default().signal)]
     signal: f64,
-    /// rmat: store each edge in both directions (sbm always does)
+    /// rmat: store each edge in both directions (sbm and typed always do)
     #[arg(long)]
     symmetrise: bool,
-    /// Shares of training, validation and test nodes
+    /// typed: nodes that have features [default: papers]
+    #[arg(long, value_enum)]
+    features: Option<FeaturesOf>,
+    /// Shares of training, validation and test nodes; typed: of papers, by time
     #[arg(long, value_parser = values::fractions, default_value = "0.6,0.2,0.2")]
     split: [f64; 3],
     /// Seed of everything
@@ -72,7 +90,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if matches!(args.kind, Kind::Rmat) && args.homophily.is_some() {
-        return Err(Usage::error("--homophily: sbm alone reads it; leave it out"));
+        return Err(Usage::error("--homophily: sbm and typed alone read it; leave it out"));
+    }
+    if !matches!(args.kind, Kind::Typed) && args.features.is_some() {
+        return Err(Usage::error("--features: typed alone reads it; leave it out"));
+    }
+    if matches!(args.kind, Kind::Typed) && args.symmetrise {
+        return Err(Usage::error("--symmetrise: typed graphs have every edge in both directions; leave it out"));
     }
     let [train, valid, test] = args.split;
     let stages = Stages::new(show);
@@ -110,6 +134,20 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
             let config = config!(RmatConfig { edge_factor: degree, symmetrise: args.symmetrise });
             let memory = beside_program(args.memory, config.least_memory().map_err(usage)?)?;
             rmat_to_disk(&config, &args.output, memory, args.force, &progress)
+        }
+        Kind::Typed => {
+            let default = TypedConfig::default();
+            let config = config!(TypedConfig {
+                degree: args.degree.unwrap_or(default.degree),
+                homophily: args.homophily.unwrap_or(default.homophily),
+                features: match args.features {
+                    None | Some(FeaturesOf::Papers) => TypedFeatures::Papers,
+                    Some(FeaturesOf::ByType) => TypedFeatures::ByType,
+                    Some(FeaturesOf::All) => TypedFeatures::All,
+                }
+            });
+            let memory = beside_program(args.memory, config.least_memory().map_err(usage)?)?;
+            typed_to_disk(&config, &args.output, memory, args.force, &progress)
         }
     };
     let path = path.map_err(usage)?;

@@ -5,99 +5,59 @@
 //! need only the pairs it takes part in, so an undirected graph is made row after row by drawing every edge twice,
 //! with no sort of the whole, no spill files and no order among threads.
 
-use morphgl_platform::{PagePool, Pages};
-use rayon::prelude::*;
-
 use super::Parameters;
-use crate::alias::{Slot, build, draw};
-use crate::memory::{Footprint, mapped, max_events};
+use crate::alias::draw;
+use crate::memory::{Footprint, max_events};
 use crate::node_data::NodeData;
 use crate::output::Model;
 use crate::poisson::poisson;
 use crate::random::{Key, Purpose};
 use crate::rows::{Buffers, SortedRows};
-
-/// Unit of expected degrees, which are integers so that their sums are exact in any order.
-const UNIT: f64 = 64.0;
+use crate::tables::{Tables, UNIT};
 
 #[derive(Debug)]
 pub(crate) struct BlockModel {
     parameters: Parameters,
     key: Key,
     block_nodes: u64,
-    blocks: Vec<Block>,
-    /// Alias tables of each block's nodes by expected degree, one class after the other.
-    nodes: Pages,
-    /// Sums of the expected degrees of each class, and of all.
-    class_weights: Vec<u64>,
-    weight: u64,
+    tables: Tables,
     /// Rate of draws between classes: those whose ends are of one class are discarded.
     outside_draws: f64,
-}
-
-/// Tables to draw an end of an edge within a block.
-#[derive(Debug)]
-struct Block {
-    /// Offset of the table of each class's nodes, and the end of the last.
-    starts: Vec<u32>,
-    class_weights: Vec<u64>,
-    weight: u64,
-    /// Alias table of the classes by weight.
-    classes: Vec<Slot>,
 }
 
 impl BlockModel {
     /// Builds the tables, on at most `builders` threads.
     pub(crate) fn new(mut parameters: Parameters, builders: usize) -> Self {
         parameters.data.make_means();
-        let (num_nodes, block_nodes) = (parameters.data.nodes(), block_nodes(&parameters));
-        let mut nodes = Pages::zeroed(num_nodes as usize * size_of::<Slot>())
-            .unwrap_or_else(|e| panic!("no memory for the tables of {num_nodes} nodes: {e}"));
-        let (slots, pool): (&mut [Slot], _) = (bytemuck::cast_slice_mut(&mut nodes), PagePool::new());
-        let parts = slots.par_chunks_mut(block_nodes as usize).enumerate();
-        // One run of blocks for each builder.
-        let min_len = parts.len().div_ceil(builders.max(1));
-        let make = |(b, slots)| Block::new(&parameters, b as u64 * block_nodes, slots, &pool);
-        let blocks: Vec<Block> = parts.with_min_len(min_len).map(make).collect();
-        let mut class_weights = vec![0u64; parameters.data.config.classes];
-        for block in &blocks {
-            class_weights.iter_mut().zip(&block.class_weights).for_each(|(sum, w)| *sum += w);
-        }
-        let weight: u64 = class_weights.iter().sum();
-        let same: f64 = class_weights.iter().map(|&w| (w as f64 / weight as f64).powi(2)).sum();
+        let block_nodes = block_nodes(&parameters);
+        let tables = Tables::new(&parameters.data, &parameters.law, block_nodes, builders);
+        let weight = tables.weight as f64;
+        let same: f64 = tables.class_weights.iter().map(|&w| (w as f64 / weight).powi(2)).sum();
         let key = Key::new(parameters.data.config.seed, Purpose::Edges);
         let outside_draws = if parameters.rate_outside > 0.0 { parameters.rate_outside / (1.0 - same) } else { 0.0 };
-        Self { parameters, key, block_nodes, blocks, nodes, class_weights, weight, outside_draws }
+        Self { parameters, key, block_nodes, tables, outside_draws }
     }
 
     pub(crate) fn footprint(parameters: &Parameters) -> Footprint {
         let (data, block_nodes) = (&parameters.data, block_nodes(parameters));
-        let classes = data.config.classes as u64;
-        // Of each block and class: the offset of its nodes, their weight, and a slot; and the block itself.
-        let blocks = data.nodes().div_ceil(block_nodes) * (classes * (4 + 8 + 12) + 256);
-        let in_class = max_events(block_nodes as f64 / classes as f64, 1.0).min(block_nodes as f64) as u64;
+        let (tables, build) = Tables::memory(data, block_nodes);
         Footprint {
-            resident: mapped(data.nodes() * size_of::<Slot>() as u64) + blocks + 8 * classes + data.means_bytes(),
-            build: mapped(block_nodes * size_of::<Member>() as u64) + 24 * in_class.max(classes),
+            resident: tables + data.means_bytes(),
+            build,
             rows: Buffers::memory(block_nodes, max_edges(parameters)),
             features: data.features_memory(),
             labels: data.labels_memory(),
         }
     }
 
-    /// The alias tables of a block's nodes.
-    fn nodes(&self, block: usize) -> &[Slot] {
-        &bytemuck::cast_slice(&self.nodes)[block * self.block_nodes as usize..]
-    }
-
     /// Draws the edges between blocks `a <= b` as pairs (a node of `a`, a node of `b`), each edge once.
     fn pair(&self, a: usize, b: usize, mut edge: impl FnMut(u32, u32)) {
         let key = self.key.child((a as u64) << 32 | b as u64);
-        let (left, right) = (&self.blocks[a], &self.blocks[b]);
-        let (left_nodes, right_nodes) = (self.nodes(a), self.nodes(b));
+        let (left, right) = (self.tables.block(a), self.tables.block(b));
+        let (left_nodes, right_nodes) = (self.tables.nodes(a), self.tables.nodes(b));
         // Within a block both orders of a pair of nodes are drawn.
         let scale = if a == b { 0.5 } else { 1.0 } / UNIT;
-        for (class, &all) in self.class_weights.iter().enumerate() {
+        for (class, &all) in self.tables.class_weights.iter().enumerate() {
             let (l, r) = (left.class_weights[class], right.class_weights[class]);
             if l == 0 || r == 0 {
                 continue;
@@ -110,8 +70,9 @@ impl BlockModel {
                 edge(draw(l, ends.value(2 * i)), draw(r, ends.value(2 * i + 1)));
             }
         }
-        let key = key.child(self.class_weights.len() as u64);
-        let expected = self.outside_draws * scale * left.weight as f64 * right.weight as f64 / self.weight as f64;
+        let key = key.child(self.tables.class_weights.len() as u64);
+        let expected =
+            self.outside_draws * scale * left.weight as f64 * right.weight as f64 / self.tables.weight as f64;
         let ends = key.child(0);
         for i in 0..poisson(key, expected) {
             let l = draw(&left.classes, ends.value(4 * i)) as usize;
@@ -130,7 +91,7 @@ impl Model for BlockModel {
     }
 
     fn num_blocks(&self) -> usize {
-        self.blocks.len()
+        self.tables.num_blocks()
     }
 
     fn buffers(&self) -> Buffers {
@@ -148,49 +109,10 @@ impl Model for BlockModel {
                 edges.push(a, b);
                 edges.push(b, a);
             });
-            for other in block + 1..self.blocks.len() {
+            for other in block + 1..self.tables.num_blocks() {
                 self.pair(block, other, |to, from| edges.push(to, from));
             }
         })
-    }
-}
-
-/// A node while the tables are made: its class before its id, and its expected degree.
-type Member = [u64; 2];
-
-impl Block {
-    /// Makes the tables of the nodes from `first` on, as many as there are `slots` for.
-    fn new(parameters: &Parameters, first: u64, slots: &mut [Slot], pool: &PagePool) -> Self {
-        let (data, classes) = (&parameters.data, parameters.data.config.classes);
-        let mut members = pool.take();
-        let members: &mut [Member] = bytemuck::cast_slice_mut(members.resize(size_of_val(slots) / 12 * 16));
-        for (v, member) in (first..).zip(&mut *members) {
-            let rank = data.rank(v);
-            let degree = parameters.law.quantile((rank as f64 + 0.5) / data.nodes() as f64);
-            *member = [u64::from(data.class_of_rank(rank)) << 32 | v, (degree * UNIT).round().max(1.0) as u64];
-        }
-        members.sort_unstable();
-        let (mut starts, mut class_weights) = (vec![0; classes + 1], vec![0; classes]);
-        let mut rest = slots;
-        for members in members.chunk_by(|a, b| a[0] >> 32 == b[0] >> 32) {
-            let class = (members[0][0] >> 32) as usize;
-            class_weights[class] = members.iter().map(|m| m[1]).sum();
-            let (slots, others) = std::mem::take(&mut rest).split_at_mut(members.len());
-            build(slots, |i| (members[i][0] as u32, members[i][1]));
-            starts[class + 1] = members.len() as u32;
-            rest = others;
-        }
-        for class in 0..classes {
-            starts[class + 1] += starts[class];
-        }
-        let mut table = vec![[0; 3]; classes];
-        build(&mut table, |class| (class as u32, class_weights[class]));
-        Self { starts, weight: class_weights.iter().sum(), class_weights, classes: table }
-    }
-
-    /// The alias table of a class among those of the block's nodes.
-    fn class<'n>(&self, class: usize, nodes: &'n [Slot]) -> &'n [Slot] {
-        &nodes[self.starts[class] as usize..self.starts[class + 1] as usize]
     }
 }
 
