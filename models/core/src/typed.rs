@@ -104,6 +104,12 @@ impl ModelSpec {
                 _ => Err(("input_widths", "widths per node type need types; give both".to_string())),
             };
         };
+        if self.kind.is_typed() && types.edge_types().is_empty() {
+            return Err((
+                "types",
+                format!("a {} has parameters per edge type, and the graph has none; train mlp", self.kind),
+            ));
+        }
         let count = types.node_types().len();
         if !self.input_widths.is_empty() && self.input_widths.len() != count {
             let given = self.input_widths.len();

@@ -5,5 +5,5 @@ use morphgl_training_cpu_burn::DESCRIPTION;
 
 #[test]
 fn conformance() {
-    check(&Subject::new(&DESCRIPTION));
+    check(&Subject { takes_types: true, ..Subject::new(&DESCRIPTION) });
 }

@@ -215,10 +215,13 @@ impl Pass<'_> {
             let leading = (0..types.edge_types().len()).filter(|&edge_type| types.ends(edge_type)[1] == node_type);
             leading.map(|edge_type| self.of_edge_type(layer, edge_type, name)).reduce(|a, b| a + b)
         };
-        match self.spec.kind {
-            ModelKind::Rsage => Own { weight: sum("lin_r.weight").map(Tensor::transpose), bias: sum("lin_l.bias") },
-            _ => Own { weight: None, bias: sum("bias") },
-        }
+        let (weight, bias) = match self.spec.kind {
+            ModelKind::Rsage => (sum("lin_r.weight").map(Tensor::transpose), "lin_l.bias"),
+            _ => (None, "bias"),
+        };
+        // Where no edge type leads: 0, by which the outputs of any mini-batch have a gradient.
+        let none = || self.of_edge_type(layer, 0, bias).mul_scalar(0.0);
+        Own { weight, bias: Some(sum(bias).unwrap_or_else(none)) }
     }
 }
 

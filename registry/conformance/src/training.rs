@@ -13,6 +13,7 @@ mod reference;
 mod state;
 mod store;
 mod together;
+mod typed;
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use serde_json::{Value, json};
 
 pub use graph::{batch, tiny};
 pub use reference::logits as reference_logits;
+pub use typed::tiny as tiny_typed;
 
 /// The operator under test. [`Subject::new`] has that of a description, to which others add what differs:
 /// `Subject { deterministic: false, ..Subject::new(&DESCRIPTION) }`.
@@ -49,6 +51,8 @@ pub struct Subject<'a> {
     pub all_losses: bool,
     /// Whether it learns classes, labels and values of edges, too; otherwise it refuses them by name.
     pub learns_edges: bool,
+    /// Whether it trains typed models and inputs per node type; otherwise it refuses them by name.
+    pub takes_types: bool,
     /// Models and losses that other crates submitted, in the place of the suite's models: fields of the spec, such as
     /// `{"kind": "gated", "loss": "focal"}`. Empty for the suite's.
     pub submitted: &'a [Value],
@@ -76,6 +80,7 @@ impl<'a> Subject<'a> {
             own_model: description.own_model,
             all_losses: description.takes_pairs,
             learns_edges: description.takes_pairs,
+            takes_types: false,
             submitted: &[],
             options: description.options,
             sanitized: false,
@@ -96,7 +101,7 @@ impl fmt::Debug for Subject<'_> {
 /// When the operator does not conform, with the difference.
 pub fn check(subject: &Subject<'_>) {
     let dataset = Arc::new(tiny());
-    let run = Run { subject, dataset };
+    let run = Run { subject, dataset, typed: false };
     if !subject.own_model && subject.submitted.is_empty() {
         numbers::forward_is_the_reference(&run);
         importance::check(&run);
@@ -128,6 +133,9 @@ pub fn check(subject: &Subject<'_>) {
     if !subject.sanitized {
         numbers::loss_falls(&run);
     }
+    if !subject.own_model && subject.submitted.is_empty() {
+        typed::check(subject);
+    }
     if subject.takes_given_rows {
         given::check(&run);
     }
@@ -149,7 +157,7 @@ pub fn check(subject: &Subject<'_>) {
 ///
 /// When the operator does not conform, with the difference.
 pub fn reads_store(subject: &Subject<'_>) {
-    store::features_are_read_from_the_store(&Run { subject, dataset: Arc::new(tiny()) });
+    store::features_are_read_from_the_store(&Run { subject, dataset: Arc::new(tiny()), typed: false });
 }
 
 /// A small model without dropout, with these fields besides.
@@ -183,6 +191,8 @@ fn models() -> Vec<(&'static str, Value)> {
 struct Run<'a> {
     subject: &'a Subject<'a>,
     dataset: Arc<Dataset>,
+    /// Whether the models are those for a typed graph.
+    typed: bool,
 }
 
 type Trainer = Box<dyn Training>;
@@ -195,6 +205,7 @@ impl Run<'_> {
     /// The models that the operator is checked with.
     fn models(&self) -> Vec<(&'static str, Value)> {
         match (self.subject.own_model, self.subject.submitted) {
+            _ if self.typed => typed::models(&self.dataset),
             (true, _) => vec![("a model of its own", model(json!({"kind": "custom"})))],
             (false, []) => models(),
             (false, submitted) => submitted.iter().map(|fields| ("submitted", model(fields.clone()))).collect(),

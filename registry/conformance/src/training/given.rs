@@ -124,7 +124,7 @@ fn dropout_follows_draw_keys(run: &Run<'_>) {
     let mut dataset = Dataset::clone(&run.dataset);
     let keys: Vec<u32> = run.all_nodes().into_iter().rev().collect();
     dataset.topology = dataset.topology.clone().with_draw_keys(keys).expect("a permutation");
-    let reordered = Run { subject: run.subject, dataset: Arc::new(dataset) };
+    let reordered = Run { dataset: Arc::new(dataset), ..*run };
     let model = model(json!({"kind": "sage", "dropout": 0.5}));
     given_rows_stand_for_computed_ones(&reordered, "sage on a reordered graph", &model);
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use morphgl_graph_store::{Dataset, FeatureMatrix, Splits};
 use morphgl_registry::{BatchId, Fanout, Fanouts, HostBatch, SamplerSettings, Sampling, SeedSet, WalkSettings};
 
+use morphgl_sampler_core::TYPED;
+
 use crate::batching::{Case, graphs, reference};
 
 /// Width of the tiny graph's features.
@@ -85,7 +87,8 @@ fn case(dataset: &Dataset, seeds: &[u32], hops: usize) -> Case {
     let fanouts = Fanouts(vec![Fanout::All; hops]);
     let settings = SamplerSettings { batch_size: seeds.len(), shuffle: false, ..fanouts.into() };
     let seeds = SeedSet::new("seeds", seeds, dataset.num_nodes()).expect("nodes of the graph");
-    Case { dataset: Arc::new(dataset.clone()), seeds, settings, gather: true }
+    let case = Case { dataset: Arc::new(dataset.clone()), seeds, settings, gather: true };
+    if dataset.topology.types().is_some() { case.by(&TYPED) } else { case }
 }
 
 /// Features of all nodes in f64.

@@ -73,7 +73,7 @@ fn models(task: &str, loss: &str, settings: &Value) -> Vec<Value> {
 pub(super) fn of_nodes_conform(run: &Run<'_>) {
     for (task, loss, settings) in of_nodes() {
         let dataset = Arc::new(with_targets(&run.dataset, task));
-        let run = &Run { subject: run.subject, dataset };
+        let run = &Run { dataset, ..*run };
         for model in models(task, loss, &settings) {
             let what = format!("{task} by {loss} {settings}, {}", model["kind"]);
             let mut trainer = run.build(&model);
@@ -191,7 +191,7 @@ pub(super) fn of_edges_conform(run: &Run<'_>) {
                 targets: [of_train, PairTargets::default(), PairTargets::default()],
                 ..EdgeSplits::default()
             };
-            let run = &Run { subject: run.subject, dataset: Arc::new(Dataset { edges, ..(*run.dataset).clone() }) };
+            let run = &Run { dataset: Arc::new(Dataset { edges, ..(*run.dataset).clone() }), ..*run };
             let what = format!("edges, {task} by {loss} {settings}, {decoder}, {}", model["kind"]);
             let mut trainer = run.build(&model);
             let transfer = run.subject.transfer;
@@ -271,7 +271,7 @@ pub(super) fn other_losses_are_refused(run: &Run<'_>) {
     let links = of_pairs().into_iter().map(|(loss, _, settings)| ("link", loss, settings));
     for (task, loss, settings) in nodes.chain(links) {
         for model in models(task, loss, &settings) {
-            let run = &Run { subject: run.subject, dataset: Arc::new(with_targets(&run.dataset, task)) };
+            let run = &Run { dataset: Arc::new(with_targets(&run.dataset, task)), ..*run };
             let error = run.try_build(&model, json!({}), 1).expect_err("a refused loss").to_string();
             assert!(error.contains("CPU"), "{task} by {loss} {settings}: {error}");
         }

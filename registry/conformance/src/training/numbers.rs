@@ -64,7 +64,12 @@ pub(super) fn gradients_are_differences(run: &Run<'_>) {
     let mut dropped = if run.subject.submitted.is_empty() { vec![gat, sage] } else { run.subject.submitted.to_vec() };
     dropped.iter_mut().for_each(|fields| (fields["dropout"], fields["input_dropout"]) = (json!(0.4), json!(0.2)));
     let dropped = dropped.into_iter().map(|fields| ("with dropout", model(fields)));
-    let dropped = dropped.filter(|_| !run.subject.own_model);
+    let dropped = dropped.filter(|_| !run.subject.own_model && !run.typed);
+    let typed = if run.typed { run.models() } else { Vec::new() };
+    let dropped = dropped.chain(typed.into_iter().map(|(what, mut model)| {
+        (model["dropout"], model["input_dropout"]) = (json!(0.4), json!(0.2));
+        (what, model)
+    }));
     for (what, model) in run.models().into_iter().chain(dropped) {
         let mut trainer = run.build(&model);
         let seeds = [0, 3, 7, 10, 11, 8];
@@ -255,7 +260,7 @@ fn masks_follow_draw_keys(run: &Run<'_>, model: &Value) {
             dataset.topology = dataset.topology.clone().with_draw_keys(keys).expect("a permutation");
         }
         // The mini-batch is that of the graph without keys: it has all neighbours.
-        let mut trainer = Run { subject: run.subject, dataset: dataset.into() }.build(model);
+        let mut trainer = Run { dataset: dataset.into(), ..*run }.build(model);
         accumulate(&mut trainer, &run.batch(model, &seeds, 1)).loss_sum
     };
     let (own, identity, reversed) =

@@ -5,7 +5,7 @@ use morphgl_registry::NamedTensor;
 use serde_json::Value;
 
 use super::graph::features;
-use super::layers;
+use super::{layers, typed};
 
 type RowVectors = Vec<Vec<f64>>;
 
@@ -23,7 +23,8 @@ pub(super) fn rows_by_layer(dataset: &Dataset, model: &Value, parameters: &[Name
     let kind = model["kind"].as_str().expect("a kind");
     let layers = layers(model);
     let gcn = Norm::gcn(model);
-    let mut x = features(dataset);
+    let mut x =
+        if model.get("input_widths").is_some() { typed::inputs(dataset, parameters) } else { features(dataset) };
     let mut by_layer = Vec::new();
     for layer in 0..layers {
         let last = layer + 1 == layers;
@@ -67,6 +68,7 @@ pub(super) fn rows_by_layer(dataset: &Dataset, model: &Value, parameters: &[Name
                 heads(attend(dataset, &z, src, &score), src, last, get("bias"))
             }
             "mlp" => biased(linear(&x, get("weight")), get("bias")),
+            "rgcn" | "rsage" | "rgat" => typed::layer(dataset, model, (layer, last), &x, parameters),
             other => panic!("no reference for {other}"),
         };
         if !last {
