@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_group::ShardedBatching;
-use morphgl_model_core::{ModelKind, Task, output_width};
+use morphgl_model_core::{ModelKind, Task, check_types, output_width};
 use morphgl_plan::RouteKeys;
 use morphgl_registry::{
     Batching, BatchingContext, CustomSettings, Error, ErrorKind, Key, NegativeDistribution, NeighborSettings,
@@ -104,7 +104,7 @@ pub(crate) fn job_routes(registry: &Registry, config: &JobConfig) -> Result<Vec<
     }
     if routes.is_empty() {
         let what = "a custom model is trained by the operator that brings it, and no such operator is linked here";
-        bail!("model.kind: {what}; name one of gcn, sage, gat, gin, mlp");
+        bail!("model.kind: {what}; name one of gcn, sage, gat, gin, mlp, rgcn, rsage, rgat");
     }
     Ok(routes)
 }
@@ -243,13 +243,17 @@ impl OperatorBuilder<'_> {
 
     pub(crate) fn check_model(self) -> Result<()> {
         let (dataset, model) = (self.dataset, &self.config.spec.model);
-        features(dataset)?;
+        let by_type = !model.input_widths.is_empty();
+        if !by_type {
+            features(dataset)?;
+        }
+        check_types(model, dataset)?;
         // A dataset may have fewer classes than the model: one to predict on has no labels at all.
         let width = output_width(dataset, model.task, model.learns_edges());
         // Values and labels have a place each; of none nothing is known.
         let other =
             matches!(model.task, Task::Multilabel | Task::Regress) && width > 0 && width != model.target_width();
-        if model.in_dim != dataset.feature_dim() || model.target_width() < width || other {
+        if !by_type && model.in_dim != dataset.feature_dim() || model.target_width() < width || other {
             let what = if model.task == Task::Classify { "classes" } else { "targets" };
             bail!(
                 "{}: the dataset has {} features and {width} {what}, the model {} and {}; use a model made for it",

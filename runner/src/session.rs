@@ -202,7 +202,7 @@ impl Session {
 
     fn batch(&self) -> MiniBatches<'_> {
         let run = self.like.as_ref().map(|configured| &configured.job.sampler);
-        MiniBatches { options: &self.config.planning.batch, run }
+        MiniBatches { options: &self.config.planning.batch, run, model: self.config.planning.model.model }
     }
 
     fn planned(&self) -> Planned<'_> {

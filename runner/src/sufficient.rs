@@ -105,11 +105,22 @@ impl Sizes {
             let (transformed, attention) = match model.kind {
                 ModelKind::Gcn => (source * output, 0),
                 ModelKind::Gat => (source * output, edges * shape.heads as u64),
+                // Sources and destinations of each edge type, copied and multiplied.
+                ModelKind::Rgcn | ModelKind::Rsage => (2 * edges * (input + output), 0),
+                ModelKind::Rgat => (2 * edges * (input + output), edges * shape.heads as u64),
                 // Layers of other crates may have a row for each edge.
                 ModelKind::Submitted(_) => (source * output, edges * output),
                 _ => (0, 0),
             };
-            let values = 2 * source * input + 3 * transformed + target * (2 * input + 4 * output) + STEP * attention;
+            // Inputs per node type are made of features or embeddings, and put in the order of the nodes.
+            let widest = model
+                .input_widths
+                .iter()
+                .max()
+                .filter(|_| layer == 0)
+                .map_or(0, |&width| source * (width as u64 + 4 * input));
+            let values =
+                widest + 2 * source * input + 3 * transformed + target * (2 * input + 4 * output) + STEP * attention;
             step += 4 * (values * factor(model) + edges);
         }
         (batch, worker, step)

@@ -274,17 +274,24 @@ pub(crate) fn width(dataset: &Dataset, at: &str, task: Task, examples: Examples)
     Ok(width)
 }
 
-/// The dataset as such examples are learned from it: [`with_pairs`] of links and edges, else as it is.
+/// The dataset as a model learns such examples from it: [`with_pairs`] of links and edges, else as it is.
 pub(crate) fn dataset_for(
     examples: Examples,
+    model: ModelKind,
     dataset: Arc<Dataset>,
     context: &RunContext,
 ) -> anyhow::Result<Arc<Dataset>> {
-    if examples == Examples::Nodes { Ok(dataset) } else { with_pairs(dataset, examples, context) }
+    if examples == Examples::Nodes { Ok(dataset) } else { with_pairs(dataset, examples, model, context) }
 }
 
-/// The dataset as links or edges are learned from it: training pairs listed once, and random features where it has none.
-fn with_pairs(dataset: Arc<Dataset>, examples: Examples, context: &RunContext) -> anyhow::Result<Arc<Dataset>> {
+/// The dataset as links or edges are learned from it: training pairs listed once, and random features where it has none; a typed model
+/// has learned embeddings instead.
+fn with_pairs(
+    dataset: Arc<Dataset>,
+    examples: Examples,
+    model: ModelKind,
+    context: &RunContext,
+) -> anyhow::Result<Arc<Dataset>> {
     let mut own = (*dataset).clone();
     let is_whole = own.edges.is_empty();
     if own.edges.train.is_none() && examples == Examples::Links {
@@ -301,11 +308,25 @@ fn with_pairs(dataset: Arc<Dataset>, examples: Examples, context: &RunContext) -
         count(valid),
         count(test)
     ));
-    if own.features.is_none() {
+    if own.features.is_none() && own.features_by_type.is_empty() && !model.is_typed() {
         context.remark(format_args!("the graph has no features: each node has {RANDOM_FEATURES} random ones"));
         own.features = Some(random_features(&own));
     }
     Ok(Arc::new(own))
+}
+
+/// Gives a model the types of a dataset, where it is typed, and inputs per node type, where features are, or a typed model has none.
+/// These are as wide as hidden layers.
+pub(crate) fn set_types(model: &mut ModelSpec, dataset: &Dataset) {
+    let (by_type, typed) = (&dataset.features_by_type, model.kind.is_typed());
+    (model.types, model.input_widths) = (None, Vec::new());
+    let Some(types) = dataset.topology.types().filter(|_| typed || !by_type.is_empty()) else { return };
+    model.types = Some((**types).clone());
+    if dataset.features.is_none() {
+        let width = |of_type: usize| by_type.get(of_type).and_then(Option::as_ref).map_or(0, FeatureMatrix::dim);
+        model.input_widths = (0..types.node_types().len()).map(width).collect();
+        model.in_dim = model.hidden;
+    }
 }
 
 /// Features drawn from -1 to 1, a function of a node's number before any reordering.

@@ -66,7 +66,7 @@ impl<'a> Source<'a> {
         context.remark(format_args!(
             "left on disk ({why}): {bytes} of dataset, {memory} of memory, {cached} of it for caches until it is planned"
         ));
-        check_types(&dataset, context)?;
+        remark_on_times(&dataset, context);
         describe(&dataset, start, context);
         Ok((dataset, Some(budget)))
     }
@@ -125,7 +125,7 @@ impl<'a> Source<'a> {
             Some(path) => open(path, self.options.mmap, !self.options.no_verify)?,
             None => Arc::new(crate::default_dataset()),
         };
-        check_types(&dataset, context)?;
+        remark_on_times(&dataset, context);
         describe(&dataset, start, context);
         Ok(dataset)
     }
@@ -170,23 +170,14 @@ fn describe(dataset: &Dataset, start: Instant, context: &RunContext) {
     }
 }
 
-/// Says what of a typed or timed graph is not read, and refuses what no model reads.
-fn check_types(dataset: &Dataset, context: &RunContext) -> anyhow::Result<()> {
+/// Says what of a timed graph is not read.
+fn remark_on_times(dataset: &Dataset, context: &RunContext) {
     let topology = &dataset.topology;
-    if !dataset.features_by_type.is_empty() {
-        let cure = "import it without features, or with features of the same columns for all nodes";
-        anyhow::bail!("{}: no model reads features that differ by node type; {cure}", dataset.name);
-    }
-    if let Some(types) = topology.types() {
-        let (nodes, edges) = (types.node_types().len(), types.edge_types().len());
-        context.remark(format_args!("the model takes {nodes} node types and {edges} edge types as one of each"));
-    }
     if topology.node_times().or(topology.edge_times()).is_some() {
         context.remark(format_args!(
             "times bound what is sampled by --sampler typed --sampler-option temporal=uniform or last alone"
         ));
     }
-    Ok(())
 }
 
 fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {

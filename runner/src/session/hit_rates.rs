@@ -52,7 +52,7 @@ impl Sampled {
         (data, batch): (&DataOptions, &BatchOptions),
         given: Option<&Arc<Dataset>>,
     ) -> Result<Self> {
-        let batch = MiniBatches::of(batch);
+        let batch = MiniBatches::of(batch, ModelKind::Sage);
         let resolved = batch.resolve(context)?;
         let dataset = Source::of(data, given).open(context)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
@@ -68,7 +68,7 @@ impl Sampled {
     ///
     /// As [`Sampled::new`], and a directory without a run.
     pub fn of_run(context: &RunContext, dir: &Path, batch: &BatchOptions) -> Result<Self> {
-        MiniBatches::of(batch).resolve(context)?;
+        MiniBatches::of(batch, ModelKind::Sage).resolve(context)?;
         let Configured { dataset, job, .. } = Configured::read(dir)?;
         // What was left on disk is larger than memory.
         let mmap = job.disk_bytes.is_some();

@@ -77,7 +77,11 @@ pub(crate) struct Planned<'a> {
 impl<'a> Planned<'a> {
     /// What these options alone ask for.
     pub(crate) fn of(options: &'a PlanningOptions, given: Option<&'a Arc<Dataset>>) -> Self {
-        Self { options, source: Source::of(&options.data, given), batch: MiniBatches::of(&options.batch) }
+        Self {
+            options,
+            source: Source::of(&options.data, given),
+            batch: MiniBatches::of(&options.batch, options.model.model),
+        }
     }
 
     /// Opens the dataset, and returns it with the configuration of the job.
@@ -105,8 +109,15 @@ impl<'a> Planned<'a> {
                 format!("the dataset is left on disk, and beside the program's {program} nothing is left to read it");
             return Err(self.too_little_to_open(memory, &why, &batch));
         }
-        let dataset = task::dataset_for(examples, dataset, context)?;
+        let dataset = task::dataset_for(examples, self.options.model.model, dataset, context)?;
         let config = config(&dataset, &self.options.model, &batch)?;
+        if let Some(types) = dataset.topology.types().filter(|_| !config.spec.model.kind.is_typed()) {
+            let (nodes, edges) = (types.node_types().len(), types.edge_types().len());
+            context.remark(format_args!(
+                "{} takes {nodes} node types and {edges} edge types as one of each; rgcn, rsage and rgat tell them apart",
+                config.spec.model.kind
+            ));
+        }
         let (cache, cache_bytes) =
             self.options.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));
         let machine = context.machine().cloned();
@@ -303,6 +314,7 @@ fn evaluation_bytes(profile: &Profile, config: &JobConfig) -> u64 {
 pub(crate) fn config(dataset: &Dataset, model: &ModelOptions, batch: &Resolved<'_>) -> anyhow::Result<JobConfig> {
     let width = task::width(dataset, &label(dataset), model.task.task, model.task.examples())?;
     let mut spec = model.spec(dataset.feature_dim(), width, batch.batch());
+    task::set_types(&mut spec, dataset);
     task::balance(&mut spec, dataset);
     refuse_larger_than_memory(&spec, Machine::probe().available_bytes)?;
     let job = batch.job(TrainingSpec { model: spec, optimizer: model.optimizer() });

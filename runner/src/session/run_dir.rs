@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::status::{State, Status};
-use crate::task::Examples;
+use crate::task::{self, Examples};
 use crate::unwritten::unwritten;
 use crate::usage::{OrUsage, Usage};
 use crate::{Checkpoint, EpochRow, JobConfig, Plan, Position, Progress, TrainOptions, paths, words};
@@ -135,6 +135,7 @@ impl Configured {
         };
         let model = &mut job.spec.model;
         model.in_dim = dataset.feature_dim();
+        task::set_types(model, dataset);
         // Where edges have no targets the job is refused.
         match (Examples::of(model), output_width(dataset, model.task, model.learns_edges())) {
             (Examples::Nodes, width) => model.num_classes = width,

@@ -121,14 +121,15 @@ impl Trained {
             options.batch.threads = Some(ranks.threads(options.batch.threads));
             memory = ranks.memory(memory);
         }
-        let batch = MiniBatches { options: &options.batch, run: sampled.as_ref() }.resolve(context)?;
         let mut file = ModelFile::open(&options.model)?;
         let spec = file.spec()?;
+        let batch =
+            MiniBatches { options: &options.batch, run: sampled.as_ref(), model: spec.kind }.resolve(context)?;
         let schema = file.schema(&spec)?;
         let parameters = file.parameters(&spec)?;
         let source = Source::of(&options.data, given.as_ref());
         let (dataset, disk_bytes) = source.open_within(memory, options.batch.batching.as_ref(), context)?;
-        let mut dataset = task::dataset_for(Examples::of(&spec), dataset, context)?;
+        let mut dataset = task::dataset_for(Examples::of(&spec), spec.kind, dataset, context)?;
         let fitting = fit(&spec, &schema, &dataset, context)?;
         if let [first, ..] = &fitting.unknown_classes[..] {
             let (class, count) = (excerpt(first, 60), fitting.unknown_classes.len());
@@ -189,7 +190,7 @@ impl Trained {
     }
 
     fn batch(&self) -> MiniBatches<'_> {
-        MiniBatches { options: &self.options.batch, run: self.sampled.as_ref() }
+        MiniBatches { options: &self.options.batch, run: self.sampled.as_ref(), model: self.config.spec.model.kind }
     }
 
     /// The error for a mini-batch that exceeds the memory.

@@ -52,8 +52,9 @@ impl Source {
     pub(super) fn open(args: &SourceArgs, gather: bool, context: &RunContext) -> Result<Self> {
         let examples = if args.task == Task::Link { Examples::Links } else { Examples::Nodes };
         args.pairs.check(examples)?;
-        let batch = MiniBatches::of(&args.batch).resolve(context)?;
-        let dataset = dataset_for(examples, data::Source::of(&args.data, None).open(context)?, context)?;
+        let batch = MiniBatches::of(&args.batch, ModelKind::Sage).resolve(context)?;
+        let dataset =
+            dataset_for(examples, ModelKind::Sage, data::Source::of(&args.data, None).open(context)?, context)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
         let model = ModelSpec { task: args.task, ..model };
         let config = batch.job(TrainingSpec { model, optimizer: Default::default() });

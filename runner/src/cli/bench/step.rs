@@ -47,10 +47,11 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measurement> {
     let model = args.model.with_peers_defaults();
-    let batch = MiniBatches::of(&args.batch);
+    let batch = MiniBatches::of(&args.batch, model.model);
     model.check(batch)?;
     let batch = batch.resolve(context)?;
-    let dataset = dataset_for(model.task.examples(), Source::of(&args.data, None).open(context)?, context)?;
+    let dataset =
+        dataset_for(model.task.examples(), model.model, Source::of(&args.data, None).open(context)?, context)?;
     let config = measure::config(&dataset, &model, &batch)?;
     let mut job = Job::new(context, dataset, config)?;
     job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));

@@ -9,6 +9,7 @@ use morphgl_registry::{
     CustomSettings, Expansion, Fanouts, Key, NeighborSettings, OptionRole, Pick, SamplerSettings, Sampling,
     SamplingSpec, ShadowSettings, WalkSettings,
 };
+use morphgl_sampler_core::TYPED;
 use serde_json::{Map, Value};
 
 use crate::build::layers_mismatch;
@@ -70,6 +71,9 @@ pub struct BatchOptions {
     pub set: Vec<(Key, String, Value)>,
 }
 
+/// The setting of sampling by edge type that says whether it keeps to times.
+const TEMPORAL: &str = "temporal";
+
 /// The options of mini-batches and threads, with the operators that they name.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolved<'a> {
@@ -103,12 +107,14 @@ pub(crate) struct MiniBatches<'a> {
     pub(crate) options: &'a BatchOptions,
     /// How the run samples whose model or configuration is used.
     pub(crate) run: Option<&'a SamplerSettings>,
+    /// The kind of the model: a typed one is sampled for by edge type, where nothing else is said.
+    pub(crate) model: ModelKind,
 }
 
 impl<'a> MiniBatches<'a> {
-    /// Mini-batches by these options alone.
-    pub(crate) fn of(options: &'a BatchOptions) -> Self {
-        Self { options, run: None }
+    /// Mini-batches of a model by these options alone.
+    pub(crate) fn of(options: &'a BatchOptions, model: ModelKind) -> Self {
+        Self { options, run: None, model }
     }
 
     /// What is not sampled as the run did, in words.
@@ -132,10 +138,11 @@ impl<'a> MiniBatches<'a> {
         (!given.is_empty()).then(|| format!("samples as the run did, but for {}", given.join(", ")))
     }
 
-    /// The name of the kind of sampling: the one given, or that of the run, or by neighbours.
+    /// The name of the kind of sampling: the one given, or that of the run, or by neighbours, of each edge type for a typed model.
     pub(crate) fn kind(self) -> &'a str {
         let of_run = self.run.map(|run| run.sampling.kind());
-        self.options.sampler.as_deref().or(of_run).unwrap_or(SamplingSpec::NEIGHBOR.name)
+        let default = if self.model.is_typed() { TYPED } else { SamplingSpec::NEIGHBOR };
+        self.options.sampler.as_deref().or(of_run).unwrap_or(default.name)
     }
 
     /// The kind of sampling; `None` where it is that of a run, and no linked operator samples so.
@@ -170,6 +177,12 @@ impl<'a> MiniBatches<'a> {
         }
         let options = Value::Object(self.options.sampler_option.iter().cloned().collect());
         spec.check_values(&options).or_usage("--sampler-option")?;
+        if model.kind.is_typed() && spec != TYPED {
+            let (kind, name) = (model.kind, spec.name);
+            let what =
+                format!("--sampler {name}: {kind} reads the types of edges, which it leaves out; use {}", TYPED.name);
+            return Err(Usage::error(what));
+        }
         if spec == SamplingSpec::WALK && matches!(model.kind, ModelKind::Gcn | ModelKind::Gin) {
             let what =
                 format!("--sampler walk: {} does not read the importance of neighbours; use sage or gat", model.kind);
@@ -191,9 +204,23 @@ impl<'a> MiniBatches<'a> {
     }
 
     /// How a model is evaluated that is trained on such mini-batches, where this is not said: `None` as its memory allows. With
-    /// all neighbours, a model trained on subgraphs or walks would be another one.
+    /// all neighbours, a model trained on subgraphs, walks or edges within a time would be another one.
     pub(crate) fn evaluation(self) -> Option<Evaluation> {
-        (self.kind() != SamplingSpec::NEIGHBOR.name).then_some(Evaluation::Sampled)
+        let has_all_neighbours = match self.kind() {
+            kind if kind == TYPED.name => !self.is_temporal(),
+            kind => kind == SamplingSpec::NEIGHBOR.name,
+        };
+        (!has_all_neighbours).then_some(Evaluation::Sampled)
+    }
+
+    /// Whether sampling by edge type keeps to the times of the seeds.
+    fn is_temporal(self) -> bool {
+        let of_run = match self.run.map(|run| &run.sampling) {
+            Some(Sampling::Custom(custom)) => custom.settings.get(TEMPORAL),
+            _ => None,
+        };
+        let given = self.options.sampler_option.iter().rev().find(|(name, _)| name == TEMPORAL).map(|(_, value)| value);
+        given.or(of_run).is_some_and(|value| value != "no")
     }
 
     /// The sampler settings for a model.

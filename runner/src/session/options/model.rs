@@ -14,8 +14,8 @@ use crate::values;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelOptions {
-    /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison); heads and attention are read by
-    /// GAT alone. custom: one that a training operator of another crate brings. Other names: models of linked crates, which
+    /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison); of typed graphs rgcn, rsage or rgat, with
+    /// parameters per edge type; heads and attention are read by gat and rgat alone. custom: one that a training operator of another crate brings. Other names: models of linked crates, which
     /// `morphgl ops` lists
     #[arg(long, default_value = "sage")]
     pub model: ModelKind,
@@ -28,13 +28,13 @@ pub struct ModelOptions {
     /// Width of hidden layers, all heads together [default: 256]
     #[arg(long)]
     pub hidden: Option<usize>,
-    /// GAT: attention heads of hidden layers [default: 4]
+    /// GAT, R-GAT: attention heads of hidden layers [default: 4]
     #[arg(long)]
     pub heads: Option<usize>,
-    /// GAT: attention heads of the last layer, averaged
+    /// GAT, R-GAT: attention heads of the last layer, averaged
     #[arg(long, default_value_t = 1)]
     pub output_heads: usize,
-    /// GAT: how an edge is scored
+    /// GAT, R-GAT: how an edge is scored
     #[arg(long, value_parser = values::one_of::<Attention, _>(["gat", "gatv2"]), default_value = "gat")]
     pub attention: Attention,
     /// Fraction of the hidden layers' outputs that is dropped
@@ -64,6 +64,12 @@ pub struct ModelOptions {
     /// GCN: add a self-loop to every node, besides those of the graph; or use the graph's alone (PyG's add_self_loops=False)
     #[arg(long, action = ArgAction::Set, value_parser = self_loops(), default_value = "add")]
     pub self_loops: bool,
+    /// R-GCN: number of bases, of which the weight of each edge type is a linear combination [default: a weight for each]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub bases: usize,
+    /// R-GCN: number of diagonal blocks that the weight of each edge type consists of [default: whole weights]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub diagonal_blocks: usize,
     /// What is learned.
     #[command(flatten)]
     pub task: TaskOptions,
@@ -82,7 +88,7 @@ impl ModelOptions {
     pub(crate) fn with_peers_defaults(&self) -> Self {
         let hidden = match self.model {
             ModelKind::Gcn => 16,
-            ModelKind::Gat => 64,
+            ModelKind::Gat | ModelKind::Rgat => 64,
             _ => 256,
         };
         Self { hidden: self.hidden.or(Some(hidden)), heads: self.heads.or(Some(1)), ..self.clone() }
@@ -105,6 +111,8 @@ impl ModelOptions {
             l2_normalize: self.l2_normalize,
             train_eps: self.train_eps,
             self_loops: self.self_loops,
+            bases: self.bases,
+            diagonal_blocks: self.diagonal_blocks,
             settings: self.model_option.iter().cloned().collect(),
             ..ModelSpec::new(self.model, in_dim, num_classes)
         };

@@ -126,7 +126,7 @@ fn open(session: &Session, dir: &Path, stored: Stored, context: &RunContext) -> 
         threads::start(context.process(), threads)?;
     }
     let mut dataset = Arc::new(dataset(&configured, &config, &state, session.config.training.shard.is_some())?);
-    dataset = task::dataset_for(Examples::of(&config.spec.model), dataset, context)?;
+    dataset = task::dataset_for(Examples::of(&config.spec.model), config.spec.model.kind, dataset, context)?;
     let job = match context.ranks() {
         None => Job::new(context, Arc::clone(&dataset), config)?,
         Some(ranks) => {

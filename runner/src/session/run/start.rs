@@ -41,7 +41,7 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
             let examples = Examples::of(&configured.job.spec.model);
             // Options may have asked for other examples.
             if examples != session.config.planning.model.task.examples() {
-                dataset = dataset_for(examples, dataset, context)?;
+                dataset = dataset_for(examples, configured.job.spec.model.kind, dataset, context)?;
             }
         }
         config = configured.job_on(&dataset, config);
