@@ -160,7 +160,7 @@ fn options_that_a_command_does_not_read() {
     let bench = Bench::new();
     bench.misused(
         &["generate", "rmat", "-o", "out", "--homophily", "0.5"],
-        &["--homophily", "sbm and typed alone", "leave it out"],
+        &["--homophily", "rmat does not read it", "leave it out"],
     );
     bench.misused(
         &["generate", "sbm", "-o", "out", "--features", "all"],

@@ -9,6 +9,7 @@ mod output;
 mod poisson;
 mod quadrants;
 mod random;
+mod relational;
 mod relations;
 mod rmat;
 mod rows;
@@ -20,6 +21,7 @@ mod typed_rows;
 
 pub use error::{Error, Result};
 pub use output::DEFAULT_MEMORY;
+pub use relational::{RelationalConfig, relational, relational_to_disk};
 pub use rmat::{RmatConfig, rmat, rmat_to_disk};
 pub use sbm::{SbmConfig, sbm, sbm_to_disk};
 pub use typed::{TypedConfig, TypedFeatures, typed, typed_to_disk};

@@ -128,6 +128,11 @@ impl NodeData {
         self.rank.at(node)
     }
 
+    /// The node of a rank.
+    pub(crate) fn of_rank(&self, rank: u64) -> u64 {
+        self.rank.inverse(rank)
+    }
+
     /// The class that decides a node's edges and features.
     pub(crate) fn class_of_rank(&self, rank: u64) -> u32 {
         (rank % self.config.classes as u64) as u32

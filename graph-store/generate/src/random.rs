@@ -96,6 +96,23 @@ impl Permutation {
             }
         }
     }
+
+    /// The number whose image is `i`, at the cost of an image.
+    pub(crate) fn inverse(&self, i: u64) -> u64 {
+        debug_assert!(i < self.len, "{i} is not below {}", self.len);
+        let mut x = i;
+        loop {
+            let (mut high, mut low) = (x >> self.low_bits, x & self.low_mask);
+            for round in (0..3).rev() {
+                low ^= self.key.value(high << 3 | (round + 4)) & self.low_mask;
+                high ^= self.key.value(low << 3 | round) & self.high_mask;
+            }
+            x = high << self.low_bits | low;
+            if x < self.len {
+                return x;
+            }
+        }
+    }
 }
 
 #[cfg(test)]

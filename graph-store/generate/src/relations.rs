@@ -133,26 +133,10 @@ impl Relations {
         max_events(bounds.fold(0.0, f64::max), 1.0) as u64
     }
 
-    /// Upper bounds of the share of a relation's edges that a block's nodes have, of those drawn by class and of the others.
+    /// [`max_share`] of a block of a type.
     fn max_shares(&self, node_type: usize, end: End) -> [f64; 2] {
-        let (nodes, classes) = (self.data[node_type].nodes() as f64, self.classes() as f64);
-        let block = (self.block_nodes[node_type] as f64 / nodes).min(1.0);
-        // The largest share of a node in all, and in its class. Classes get every so-many-th rank, so that their sums differ by no
-        // more than the largest degree, and the quantiles' sum is below the mean's by no more than that.
-        let [in_all, in_class] = match end {
-            End::Uniform => [1.0 / nodes, 1.0 / (nodes / classes).floor()],
-            End::Weighted => {
-                let law = &self.laws[node_type];
-                let largest = law.max() + 1.0 / UNIT;
-                let sum = nodes * (law.mean() - 1.0 / UNIT) - largest;
-                let share = |sum: f64| if sum > largest { largest / sum } else { 1.0 };
-                [share(sum), share(sum / classes - largest)]
-            }
-        };
-        // A block's nodes are drawn without replacement from all: Bernstein's inequality for the sum of their shares, where the
-        // variance is at most the mean times the maximum.
-        let bound = |largest: f64| (block + 27.0 * largest + (80.0 * block * largest).sqrt()).min(1.0);
-        [bound(in_class / classes), bound(in_all)]
+        let law = (end == End::Weighted).then(|| &self.laws[node_type]);
+        max_share(self.block_nodes[node_type] as f64, self.data[node_type].nodes() as f64, self.classes() as f64, law)
     }
 
     pub(crate) fn num_blocks(&self) -> usize {
@@ -283,6 +267,27 @@ impl Drawn<'_> {
             self.block.draw(self.nodes, bits)
         }
     }
+}
+
+/// Upper bounds of the share of edges that a block of `block` of `nodes` nodes has, of those that are drawn by class and of those drawn
+/// from all, by a law of degrees or else with equal probability; exceeded with a probability below 10^-13.
+pub(crate) fn max_share(block: f64, nodes: f64, classes: f64, law: Option<&PowerLaw>) -> [f64; 2] {
+    // The largest share of a node in all, and in its class. Classes get every so-many-th rank, so that their sums differ by no more
+    // than the largest degree, and the quantiles' sum is below the mean's by no more than that.
+    let [in_all, in_class] = match law {
+        None => [1.0 / nodes, 1.0 / (nodes / classes).floor()],
+        Some(law) => {
+            let largest = law.max() + 1.0 / UNIT;
+            let sum = nodes * (law.mean() - 1.0 / UNIT) - largest;
+            let share = |sum: f64| if sum > largest { largest / sum } else { 1.0 };
+            [share(sum), share(sum / classes - largest)]
+        }
+    };
+    // A block's nodes are drawn without replacement from all: Bernstein's inequality for the sum of their shares, where the variance
+    // is at most the mean times the maximum.
+    let block = (block / nodes).min(1.0);
+    let bound = |largest: f64| (block + 27.0 * largest + (80.0 * block * largest).sqrt()).min(1.0);
+    [bound(in_class / classes), bound(in_all)]
 }
 
 /// Nodes of a block of each type: enough blocks for many threads and for little memory, but not so many that the pairs of blocks of a

@@ -1,6 +1,9 @@
 //! Impossible arguments: a message of one line with the argument and the cure, and no file.
 
-use morphgl_generate::{DEFAULT_MEMORY, RmatConfig, SbmConfig, rmat_to_disk, sbm, sbm_to_disk};
+use morphgl_generate::{
+    DEFAULT_MEMORY, RelationalConfig, RmatConfig, SbmConfig, TypedConfig, relational, relational_to_disk, rmat_to_disk,
+    sbm, sbm_to_disk, typed, typed_to_disk,
+};
 use morphgl_graph_store::Dtype;
 
 #[track_caller]
@@ -65,6 +68,34 @@ fn impossible_kronecker_graphs_are_refused() {
         check_message(&error.to_string(), argument);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was written");
     }
+}
+
+#[test]
+fn impossible_typed_graphs_are_refused() {
+    macro_rules! check {
+        ($argument:expr, $field:ident: $value:expr, $Config:ident, $in_memory:ident, $to_disk:ident) => {{
+            let config =
+                $Config { $field: $value, ..$Config { nodes: 1000, dim: 4, classes: 2, ..$Config::default() } };
+            let dir = tempfile::tempdir().unwrap();
+            let target = dir.path().join("graph");
+            let error = $to_disk(&config, &target, DEFAULT_MEMORY, false, &|_, _, _| {}).unwrap_err();
+            check_message(&error.to_string(), $argument);
+            assert_eq!($in_memory(&config).unwrap_err().to_string(), error.to_string());
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was written");
+        }};
+    }
+    macro_rules! both {
+        ($($field:ident: $value:expr),*) => {
+            $(check!(stringify!($field), $field: $value, TypedConfig, typed, typed_to_disk);
+            check!(stringify!($field), $field: $value, RelationalConfig, relational, relational_to_disk);)*
+        };
+    }
+    both!(nodes: 0, nodes: 1 << 32, classes: 0, classes: 1001, dim: 0, dim: usize::MAX, dtype: Dtype::F64);
+    both!(degree: 0.0, degree: 1000.0, degree: f64::NAN, exponent: 1.0, homophily: -0.1, homophily: f64::NAN);
+    both!(signal: -1.0, train: 0.7, valid: -0.1, test: f64::INFINITY);
+    // Of 1000 nodes 5 are institutions, and 15 products.
+    both!(classes: 20);
+    check!("homophily", classes: 1, TypedConfig, typed, typed_to_disk);
 }
 
 #[test]

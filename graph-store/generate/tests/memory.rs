@@ -4,7 +4,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
+use morphgl_generate::{
+    RelationalConfig, RmatConfig, SbmConfig, TypedConfig, TypedFeatures, relational_to_disk, rmat_to_disk, sbm_to_disk,
+    typed_to_disk,
+};
 use morphgl_graph_store::Dtype;
 
 /// Set in a child: the directory it works in.
@@ -13,24 +16,41 @@ const THREADS: [usize; 3] = [1, 4, 48];
 /// Bytes of memory granted above the minimum that a graph needs.
 const MORE: [u64; 3] = [0, 12 << 20, 100 << 20];
 
-/// Graphs whose blocks of rows, features or tables take most of the memory.
-fn block_models() -> Vec<SbmConfig> {
-    let base = SbmConfig { dim: 4, ..SbmConfig::default() };
-    vec![
-        SbmConfig { nodes: 200_000, degree: 8.0, dim: 32, ..base.clone() },
-        SbmConfig { nodes: 20_000, degree: 100.0, classes: 2, dtype: Dtype::U8, ..base.clone() },
-        SbmConfig { nodes: 1_000_000, degree: 0.5, classes: 1, homophily: 1.0, dtype: Dtype::F16, ..base.clone() },
-        SbmConfig { nodes: 40, classes: 4, degree: 3.0, dim: 1 << 20, ..base.clone() },
-        SbmConfig { nodes: 20_000, classes: 9_000, degree: 2.0, homophily: 0.1, dim: 300, ..base },
-    ]
+#[derive(Debug)]
+enum Graph {
+    Sbm(SbmConfig),
+    Rmat(RmatConfig),
+    Typed(TypedConfig),
+    Relational(RelationalConfig),
 }
 
-fn kroneckers() -> Vec<RmatConfig> {
-    let base = RmatConfig { nodes: 150_000, dim: 32, ..RmatConfig::default() };
+/// Graphs whose blocks of rows, features or tables take most of the memory.
+fn graphs() -> Vec<Graph> {
+    let base = SbmConfig { dim: 4, ..SbmConfig::default() };
+    let kronecker = RmatConfig { nodes: 150_000, dim: 32, ..RmatConfig::default() };
+    let typed = TypedConfig { nodes: 300_000, dim: 8, ..TypedConfig::default() };
+    let relational = RelationalConfig { nodes: 500_000, dim: 8, ..RelationalConfig::default() };
     vec![
-        base.clone(),
-        RmatConfig { symmetrise: true, dtype: Dtype::Bf16, ..base.clone() },
-        RmatConfig { nodes: 2_000_000, edge_factor: 0.5, dim: 1, classes: 2, ..base },
+        Graph::Sbm(SbmConfig { nodes: 200_000, degree: 8.0, dim: 32, ..base.clone() }),
+        Graph::Sbm(SbmConfig { nodes: 20_000, degree: 100.0, classes: 2, dtype: Dtype::U8, ..base.clone() }),
+        Graph::Sbm(SbmConfig {
+            nodes: 1_000_000,
+            degree: 0.5,
+            classes: 1,
+            homophily: 1.0,
+            dtype: Dtype::F16,
+            ..base.clone()
+        }),
+        Graph::Sbm(SbmConfig { nodes: 40, classes: 4, degree: 3.0, dim: 1 << 20, ..base.clone() }),
+        Graph::Sbm(SbmConfig { nodes: 20_000, classes: 9_000, degree: 2.0, homophily: 0.1, dim: 300, ..base }),
+        Graph::Rmat(kronecker.clone()),
+        Graph::Rmat(RmatConfig { symmetrise: true, dtype: Dtype::Bf16, ..kronecker.clone() }),
+        Graph::Rmat(RmatConfig { nodes: 2_000_000, edge_factor: 0.5, dim: 1, classes: 2, ..kronecker }),
+        Graph::Typed(typed.clone()),
+        Graph::Typed(TypedConfig { nodes: 20_000, degree: 90.0, features: TypedFeatures::All, ..typed.clone() }),
+        Graph::Typed(TypedConfig { classes: 1000, dim: 300, features: TypedFeatures::ByType, ..typed }),
+        Graph::Relational(relational.clone()),
+        Graph::Relational(RelationalConfig { degree: 300.0, classes: 3, ..relational }),
     ]
 }
 
@@ -42,7 +62,7 @@ fn generating_stays_within_its_budget() {
     }
     let dir = tempfile::tempdir().unwrap();
     let mut held = 0;
-    for case in 0..block_models().len() + kroneckers().len() {
+    for case in 0..graphs().len() {
         for (threads, more) in THREADS.into_iter().zip(MORE).chain([(48, 0)]) {
             let mut child = Command::new(std::env::current_exe().unwrap());
             child.args(["--nocapture", "--test-threads=1"]).env(DIR, dir.path());
@@ -68,19 +88,18 @@ fn generate(dir: &Path) {
     let (case, more, target) = (number("CASE") as usize, number("MORE"), dir.join("graph"));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(number("THREADS") as usize).build().unwrap();
     let before = peak();
-    let (mut block_models, mut kroneckers) = (block_models(), kroneckers());
-    let memory = pool.install(|| {
-        if case < block_models.len() {
-            let config = block_models.swap_remove(case);
-            let memory = config.least_memory().unwrap() + more;
-            sbm_to_disk(&config, &target, memory, true, &|_, _, _| {}).unwrap();
+    macro_rules! write {
+        ($config:expr, $to_disk:ident) => {{
+            let memory = $config.least_memory().unwrap() + more;
+            $to_disk(&$config, &target, memory, true, &|_, _, _| {}).unwrap();
             memory
-        } else {
-            let config = kroneckers.swap_remove(case - block_models.len());
-            let memory = config.least_memory().unwrap() + more;
-            rmat_to_disk(&config, &target, memory, true, &|_, _, _| {}).unwrap();
-            memory
-        }
+        }};
+    }
+    let memory = pool.install(|| match graphs().swap_remove(case) {
+        Graph::Sbm(config) => write!(config, sbm_to_disk),
+        Graph::Rmat(config) => write!(config, rmat_to_disk),
+        Graph::Typed(config) => write!(config, typed_to_disk),
+        Graph::Relational(config) => write!(config, relational_to_disk),
     });
     std::fs::write(dir.join("peak"), format!("{} {memory}", peak() - before)).unwrap();
 }

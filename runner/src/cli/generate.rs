@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use morphgl_generate::{RmatConfig, SbmConfig, TypedConfig, TypedFeatures, rmat_to_disk, sbm_to_disk, typed_to_disk};
+use morphgl_generate::{
+    RelationalConfig, RmatConfig, SbmConfig, TypedConfig, TypedFeatures, relational_to_disk, rmat_to_disk, sbm_to_disk,
+    typed_to_disk,
+};
 use morphgl_graph_store::Dtype;
 
 use super::budget::beside_program;
@@ -21,6 +24,8 @@ enum Kind {
     Rmat,
     /// Typed block model of papers, authors, institutions and fields of study, with years, like ogbn-mag
     Typed,
+    /// Relational database with times: orders and reviews that point at customers and products, as a typed graph
+    Relational,
 }
 
 /// Node types of `typed` that have features.
@@ -39,17 +44,19 @@ enum FeaturesOf {
   morphgl generate sbm -o small                               the embedded default of `morphgl train`
   morphgl generate sbm -o big --nodes 2000000 --degree 50 --dim 100 --dtype f16 --classes 47
   morphgl generate rmat -o web --nodes 1048576 --degree 16 --symmetrise --seed 7
-  morphgl generate typed -o mag --nodes 1939743 --dim 128 --dtype f16 --classes 349")]
+  morphgl generate typed -o mag --nodes 1939743 --dim 128 --dtype f16 --classes 349
+  morphgl generate relational -o shop --nodes 200000 --degree 20")]
 pub(crate) struct Args {
     /// Kind of graph
     kind: Kind,
     /// Directory of the new dataset
     #[arg(short, long, value_name = "DATASET")]
     output: PathBuf,
-    /// Number of nodes [default: 50,000 (sbm; typed, of all types), 65,536 (rmat)]
+    /// Number of nodes [default: 50,000 (sbm; typed and relational, of all types), 65,536 (rmat)]
     #[arg(long)]
     nodes: Option<u64>,
-    /// sbm: mean number of neighbours [default: 15]; rmat, typed: edges drawn per node [default: 16, 10.9]
+    /// sbm: mean number of neighbours [default: 15]; rmat, typed: edges drawn per node [default: 16, 10.9];
+    /// relational: events per customer [default: 12]
     #[arg(long)]
     degree: Option<f64>,
     /// Number of classes
@@ -61,20 +68,20 @@ pub(crate) struct Args {
     /// Stored type of the features: f32, f16, bf16 or u8
     #[arg(long, value_parser = values::feature_dtype, default_value = "f32")]
     dtype: Dtype,
-    /// sbm: share of the edges whose ends are of one class; typed: of those whose ends are of the classes that go together [default:
-    /// 0.65]
+    /// sbm: share of the edges whose ends are of one class; typed: of classes that go together; relational: of the events whose
+    /// product is of the class of their customer [default: 0.65]
     #[arg(long)]
     homophily: Option<f64>,
     /// Length scale of the class means of the features, where the noise has deviation 1
     #[arg(long, default_value_t = SbmConfig::default().signal)]
     signal: f64,
-    /// rmat: store each edge in both directions (sbm and typed always do)
+    /// rmat: store each edge in both directions (all others always do)
     #[arg(long)]
     symmetrise: bool,
     /// typed: nodes that have features [default: papers]
     #[arg(long, value_enum)]
     features: Option<FeaturesOf>,
-    /// Shares of training, validation and test nodes; typed: of papers, by time
+    /// Shares of training, validation and test nodes; typed: of papers, relational: of reviews, by time
     #[arg(long, value_parser = values::fractions, default_value = "0.6,0.2,0.2")]
     split: [f64; 3],
     /// Seed of everything
@@ -90,12 +97,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if matches!(args.kind, Kind::Rmat) && args.homophily.is_some() {
-        return Err(Usage::error("--homophily: sbm and typed alone read it; leave it out"));
+        return Err(Usage::error("--homophily: rmat does not read it; leave it out"));
     }
     if !matches!(args.kind, Kind::Typed) && args.features.is_some() {
         return Err(Usage::error("--features: typed alone reads it; leave it out"));
     }
-    if matches!(args.kind, Kind::Typed) && args.symmetrise {
+    if matches!(args.kind, Kind::Typed | Kind::Relational) && args.symmetrise {
         return Err(Usage::error("--symmetrise: typed graphs have every edge in both directions; leave it out"));
     }
     let [train, valid, test] = args.split;
@@ -148,6 +155,15 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
             });
             let memory = beside_program(args.memory, config.least_memory().map_err(usage)?)?;
             typed_to_disk(&config, &args.output, memory, args.force, &progress)
+        }
+        Kind::Relational => {
+            let default = RelationalConfig::default();
+            let config = config!(RelationalConfig {
+                degree: args.degree.unwrap_or(default.degree),
+                homophily: args.homophily.unwrap_or(default.homophily)
+            });
+            let memory = beside_program(args.memory, config.least_memory().map_err(usage)?)?;
+            relational_to_disk(&config, &args.output, memory, args.force, &progress)
         }
     };
     let path = path.map_err(usage)?;

@@ -53,3 +53,14 @@ fn a_permutation_spreads_evenly() {
     let chi: f64 = cells.iter().map(|c| (c - expected).powi(2) / expected).sum();
     assert!((140.0..330.0).contains(&chi), "chi-square {chi}");
 }
+
+#[test]
+fn a_permutation_and_its_inverse_undo_each_other() {
+    for len in [1, 2, 3, 7, 64, 1000, 1 << 33] {
+        let permutation = Permutation::new(Key::new(3, Purpose::Rank), len);
+        for i in (0..len).step_by(1 + len as usize / 500) {
+            assert_eq!(permutation.inverse(permutation.at(i)), i, "of {len}");
+            assert_eq!(permutation.at(permutation.inverse(i)), i, "of {len}");
+        }
+    }
+}
