@@ -185,7 +185,7 @@ fn prepare(
     sampler.sample(host, seeds, excluded, batch)?;
     host.weigh(&mut batch.degrees, &batch.input_nodes);
     let weights = host.dataset.topology.weights().map(|weights| &**weights);
-    excluded.set_degrees(weights, &batch.input_nodes, &mut batch.degrees);
+    excluded.set_degrees(weights, &batch.input_nodes, batch.trees.is_some(), &mut batch.degrees);
     if let Some(given) = &mut batch.given {
         host.weigh(&mut given.degrees, &given.nodes);
     }

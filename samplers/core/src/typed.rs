@@ -176,7 +176,7 @@ impl TypedSampler {
 }
 
 impl SampleSeeds for TypedSampler {
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], _: &Excluded, batch: &mut HostBatch) -> Result<()> {
+    fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
         let Self { hops, trees, settings } = self;
         if !settings.fanouts.is_empty() && batch.id.epoch >= MAX_TYPED_EPOCHS {
             let what =
@@ -185,10 +185,10 @@ impl SampleSeeds for TypedSampler {
         }
         let topology = &host.dataset.topology;
         if let Some(by) = settings.trees {
-            return trees.sample(topology, settings, by, host.settings.seed, seeds, batch);
+            return trees.sample((topology, excluded), settings, by, host.settings.seed, seeds, batch);
         }
         let weights = topology.weights().map(|w| &**w);
-        let mut sampler = hops.sampler(topology).by_type(&settings.fanouts, settings.ends.as_deref());
+        let mut sampler = hops.sampler(topology).without(excluded).by_type(&settings.fanouts, settings.ends.as_deref());
         sample_hops(&mut sampler, &settings.hops, host.settings.seed, weights, seeds, None, batch)
     }
 }

@@ -59,6 +59,7 @@ pub const TYPED: Description = Description::new(
     Build::Batching(|context| Ok(Box::new(CpuTyped::new(context)?))),
 )
 .sampling(&[morphgl_sampler_core::TYPED])
+.taking_pairs()
 .interchangeable();
 
 morphgl_registry::submit! { NEIGHBOR }

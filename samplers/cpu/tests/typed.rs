@@ -1,13 +1,15 @@
 //! Sampling by edge type: any graph, settings and number of threads against the reference; and the distribution of picks, by chi-square
 //! tests over fixed seeds at p = 1e-3.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use morphgl_batching_cpu::CpuTyped;
 use morphgl_conformance::batching::{Case, graphs, reference};
+use morphgl_generate::TypedConfig;
 use morphgl_graph_store::{Dataset, EdgeType, NodeType, Topology, Types};
 use morphgl_registry::{
-    BatchId, Batching, CustomSettings, Expansion, Fanouts, HostBatch, NeighborSettings, Pick, Place, Sampling,
+    BatchId, Batching, CustomSettings, Expansion, Fanouts, HostBatch, NeighborSettings, PairSettings, Pick, Place,
+    Sampling,
 };
 use morphgl_sampler_core::{MAX_TYPED_EPOCHS, TYPED};
 use proptest::prelude::*;
@@ -42,6 +44,7 @@ proptest! {
         (new, weighted, seed) in (any::<bool>(), any::<bool>(), any::<u64>()),
         (epoch, threads) in (0..MAX_TYPED_EPOCHS, 1usize..4),
         (disjoint, temporal, ascends, of_edges) in (any::<bool>(), 0usize..4, any::<bool>(), any::<bool>()),
+        (pairs, negatives) in (any::<bool>(), 0u32..4),
     ) {
         let temporal = ["no", "no", "uniform", if weights && weighted { "uniform" } else { "last" }][temporal];
         let list = |fanouts: Vec<i64>| fanouts.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
@@ -54,6 +57,8 @@ proptest! {
         let case = Case::new(graphs::timed(&graphs::typed(num_nodes, degree, weights), ascends, of_edges));
         let by_type = format!("big-a-big={}", list(own));
         let case = case.with(|s| (s.seed, s.sampling) = (seed, with_trees(settings, &by_type, (disjoint, temporal))));
+        let drawn = PairSettings { negatives, ..PairSettings::default() };
+        let case = if pairs { case.of_edges(drawn) } else { case };
         let sampler = sampler(&case);
         let mut worker = sampler.worker(threads).expect("a worker");
         let mut recycled = None;
@@ -195,6 +200,62 @@ fn a_row_of_a_million_edges_is_picked_from_as_any_other() {
         let sampling = with_trees("70,5".parse::<Fanouts>().expect("fanouts").into(), "a-to-hub=5000,2", trees);
         let case = case.with(|s| s.sampling = sampling);
         assert!(first_batch(&case, 3) == reference::sample(&case, BatchId { epoch: 3, index: 0 }), "{trees:?}");
+    }
+}
+
+/// Links of one edge type of papers, authors and fields of study: neither an edge of a target, nor its reverse of type `rev_…`, is in
+/// the target's mini-batch; and negatives are of the type of the destination.
+#[test]
+fn no_target_of_an_edge_type_is_in_its_own_mini_batch() {
+    let config = TypedConfig { nodes: 6_000, dim: 1, classes: 4, ..TypedConfig::default() };
+    let dataset = morphgl_generate::typed(&config).expect("valid");
+    let types = Types::clone(dataset.topology.types().expect("types"));
+    let number = |name: &str| types.edge_types().iter().position(|of| of.name == name).expect("an edge type");
+    let (writes, reverse) = (number("writes"), number("rev_writes"));
+    let mut pairs = Vec::new();
+    for paper in types.range(types.ends(writes)[1]) {
+        let row = dataset.topology.sub_rows(paper).filter(|(of, _)| *of == writes).flat_map(|(_, row)| row);
+        pairs.extend(row.map(|edge| [dataset.topology.indices()[edge], paper]));
+    }
+    let targets: Vec<HashSet<[u32; 2]>> = pairs.chunks(256).map(|chunk| chunk.iter().copied().collect()).collect();
+    let drawn = PairSettings { negatives: 2, ..PairSettings::default() };
+    for exclude in [true, false] {
+        let settings = typed("10,5".parse::<Fanouts>().expect("fanouts").into(), "");
+        let case = Case::new(dataset.clone()).of_pairs(&pairs, PairSettings { exclude, ..drawn });
+        let case = case.with(|s| (s.sampling, s.batch_size, s.shuffle) = (settings, 256, false));
+        let sampler = sampler(&case);
+        let mut worker = sampler.worker(2).expect("a worker");
+        // Edges of the target's type, of its reverse, and of other types between nodes of a mini-batch.
+        let mut found = [0; 2];
+        let mut others = 0;
+        for (index, targets) in (0..sampler.num_batches() as u32).zip(&targets) {
+            let id = BatchId { epoch: 0, index };
+            let (batch, _) = worker.prepare(id, None).and_then(|handle| handle.wait()).expect("a mini-batch");
+            let batch = batch.host().expect("in host memory");
+            for block in &batch.blocks {
+                let edge_types = block.edge_types.as_ref().expect("the type of each edge");
+                for row in 0..block.num_dst {
+                    let edges = block.indptr[row] as usize..block.indptr[row + 1] as usize;
+                    for (&local, &edge_type) in block.row(row).iter().zip(&edge_types[edges]) {
+                        let [from, to] = [local as usize, row].map(|local| batch.input_nodes[local]);
+                        match usize::from(edge_type) {
+                            of if of == writes => found[0] += usize::from(targets.contains(&[from, to])),
+                            of if of == reverse => found[1] += usize::from(targets.contains(&[to, from])),
+                            _ => others += 1,
+                        }
+                    }
+                }
+            }
+            let pairs = batch.pairs.as_deref().expect("pairs");
+            let destinations = pairs.ends.iter().map(|&[_, to]| batch.seeds()[to as usize]);
+            assert!(destinations.into_iter().all(|node| types.node_type(node) == types.ends(writes)[1]));
+        }
+        assert!(others > 100_000, "{others} edges of other types");
+        if exclude {
+            assert_eq!(found, [0, 0], "targets and their reverses in their own mini-batches");
+        } else {
+            assert!(found.iter().all(|&count| count > 10_000), "where they are not excluded: {found:?}");
+        }
     }
 }
 

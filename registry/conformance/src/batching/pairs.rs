@@ -9,6 +9,9 @@ use morphgl_registry::{
     SamplingSpec, SeedSet,
 };
 
+use morphgl_sampler_core::TYPED;
+use serde_json::Value;
+
 use super::{Case, Subject, graphs, ids, laws, reference};
 use crate::one_line;
 
@@ -72,6 +75,9 @@ pub(super) fn run(subject: &Subject<'_>, spec: &SamplingSpec) {
     laws::batches_are_a_function_of_their_id(subject, &random);
     laws::seed_and_epoch_change_the_draws(subject, &random);
     laws::features_are_left_out_when_asked(subject, &random);
+    if *spec == TYPED {
+        by_type(subject);
+    }
     if *spec != SamplingSpec::NEIGHBOR || !subject.description.interchangeable {
         return;
     }
@@ -98,11 +104,55 @@ pub(super) fn run(subject: &Subject<'_>, spec: &SamplingSpec) {
     }
 }
 
+/// Sub-rows lose edges as rows do: by any fanouts, in any trees, with any times.
+fn by_type(subject: &Subject<'_>) {
+    let drawn = PairSettings { negatives: 2, ..PairSettings::default() };
+    for weights in [false, true] {
+        let graph = graphs::typed(130, 8, weights);
+        for (times, trees) in [
+            (None, &[("disjoint", Value::from(false)), ("temporal", "no".into())]),
+            (None, &[("disjoint", Value::from(true)), ("temporal", "no".into())]),
+            (Some(false), &[("disjoint", Value::from(false)), ("temporal", "uniform".into())]),
+            (Some(true), &[("disjoint", Value::from(false)), ("temporal", "last".into())]),
+            (Some(false), &[("disjoint", Value::from(false)), ("temporal", "last".into())]),
+        ] {
+            let graph = times.map_or_else(|| graph.clone(), |ascends| graphs::timed(&graph, ascends, true));
+            let case = Case::new(graph).with(|s| s.batch_size = 40).of_edges(drawn);
+            for (fanouts, by_type) in
+                [("-1", ""), ("3", "small-a-big=1"), ("4,70,3", "big-b-big=0,2,5"), ("2,100", "c=-1,1")]
+            {
+                for pick in [Pick::Uniform, Pick::Weighted].into_iter().take(1 + usize::from(weights)) {
+                    if pick == Pick::Weighted && trees[1].1 == "last" {
+                        continue;
+                    }
+                    let case = case.with_fanouts(fanouts).with_hops(|hops| hops.pick = pick).by(&TYPED);
+                    let case = case.with(|s| {
+                        let Sampling::Custom(custom) = &mut s.sampling else {
+                            unreachable!("the case samples by type")
+                        };
+                        custom.settings.insert("fanouts_by_type".into(), by_type.into());
+                        custom.settings.extend(trees.iter().map(|(name, value)| (name.to_string(), value.clone())));
+                    });
+                    check(subject, &case);
+                }
+            }
+        }
+    }
+    // Hubs: long sub-rows, which lose many edges, and of which many neighbours are drawn.
+    let hub: Vec<[u32; 2]> = (0..300).map(|v| [3 * v % 900, 0]).collect();
+    let hub = Case::new(graphs::typed(900, 5, false)).with_fanouts("200,80").by(&TYPED).of_pairs(&hub, drawn);
+    check(subject, &hub.with(|s| s.batch_size = 150));
+}
+
 /// Mini-batches of pairs by any settings are valid, and those of the reference where the operator claims so.
 fn check(subject: &Subject<'_>, case: &Case) {
     batches_fit_the_pairs(subject, case);
     laws::reordering_renames_the_nodes(subject, case);
-    if subject.description.interchangeable && !matches!(case.settings.sampling, Sampling::Custom(_)) {
+    let has_reference = match &case.settings.sampling {
+        Sampling::Custom(custom) => custom.kind == TYPED.name,
+        _ => true,
+    };
+    if subject.description.interchangeable && has_reference {
         laws::batches_equal_the_reference(subject, case);
         shares_make_the_whole(subject, case);
     }
@@ -200,8 +250,10 @@ fn chosen_of_given(negatives: &[[u32; 2]], seeds: &PairSeeds, pair: usize) {
 
 /// No positive of the mini-batch, in either direction, is one of its edges. Those of walks are visits, along edges that are left.
 fn no_edge_is_excluded(batch: &HostBatch, positives: &[[u32; 2]], case: &Case) {
-    if !matches!(case.settings.sampling, Sampling::Neighbor(_) | Sampling::Shadow(_)) {
-        return;
+    match &case.settings.sampling {
+        Sampling::Neighbor(_) | Sampling::Shadow(_) => {}
+        Sampling::Custom(custom) if custom.kind == TYPED.name => {}
+        _ => return,
     }
     let excluded: HashSet<[u32; 2]> = positives.iter().flat_map(|&[a, b]| [[a, b], [b, a]]).collect();
     for block in &batch.blocks {

@@ -93,27 +93,31 @@ pub(super) fn targets_of_pairs(targets: &PairTargets, pairs: &[usize]) -> (Vec<i
     (labels, TargetValues { width: targets.dim(), values: rows.copied().collect() })
 }
 
-/// The graph without the edges that are among `pairs` in either direction.
+/// The graph without the edges that are among `pairs` in either direction, of any type.
 pub fn without(dataset: &Dataset, pairs: &[[u32; 2]]) -> Dataset {
     let topology = &dataset.topology;
     let excluded: HashSet<[u32; 2]> = pairs.iter().flat_map(|&[a, b]| [[a, b], [b, a]]).collect();
-    let (mut indptr, mut indices, mut weights) = (vec![0], Vec::new(), Vec::new());
+    let (mut indptr, mut left) = (vec![0], Vec::new());
     for node in 0..dataset.num_nodes() as u32 {
-        for edge in topology.edge_range(node) {
-            let source = topology.indices()[edge];
-            if !excluded.contains(&[source, node]) {
-                indices.push(source);
-                weights.extend(topology.weights().map(|w| w[edge]));
-            }
-        }
-        indptr.push(indices.len() as u64);
+        left.extend(topology.edge_range(node).filter(|&edge| !excluded.contains(&[topology.indices()[edge], node])));
+        indptr.push(left.len() as u64);
     }
-    let left = Topology::new(indptr, indices, topology.weights().map(|_| weights.into()));
-    let left = left.and_then(|left| match topology.draw_keys() {
-        Some(keys) => left.with_draw_keys(keys.clone()),
-        None => Ok(left),
+    fn of<T: Copy>(values: &[T], left: &[usize]) -> Vec<T> {
+        left.iter().map(|&edge| values[edge]).collect()
+    }
+    let weights = topology.weights().map(|weights| of(weights, &left).into());
+    let graph = Topology::new(indptr, of(topology.indices(), &left), weights);
+    let graph = graph.and_then(|graph| match topology.draw_keys() {
+        Some(keys) => graph.with_draw_keys(keys.clone()),
+        None => Ok(graph),
     });
-    Dataset { topology: left.expect("fewer edges of a graph"), ..dataset.clone() }
+    let graph = graph.and_then(|graph| match topology.types().zip(topology.edge_types()) {
+        Some((types, edge_types)) => graph.with_types(Types::clone(types), of(edge_types, &left)),
+        None => Ok(graph),
+    });
+    let times = topology.edge_times().map(|times| of(times, &left).into());
+    let graph = graph.and_then(|graph| graph.with_times(topology.node_times().cloned(), times));
+    Dataset { topology: graph.expect("fewer edges of a graph"), ..dataset.clone() }
 }
 
 /// The destination of negative `number` of the positive at `positive` of the mini-batch.

@@ -59,6 +59,8 @@ pub struct ExcludedRow<'a> {
     pub start: u64,
     /// Number of edges that are left, at the positions `0..degree` of the row without the others.
     pub degree: u32,
+    /// Of a part of a row ([`ExcludedRow::part`]), the number of edges that are left before it; else 0.
+    first: u32,
     skips: &'a [u32],
 }
 
@@ -168,7 +170,7 @@ impl Excluded {
     #[inline]
     pub fn row(&self, index: usize) -> ExcludedRow<'_> {
         let Row { start, degree, ref skips, .. } = self.rows[index];
-        ExcludedRow { start, degree, skips: &self.skips[skips.start as usize..skips.end as usize] }
+        ExcludedRow { start, degree, first: 0, skips: &self.skips[skips.start as usize..skips.end as usize] }
     }
 
     /// The node's row; `None` where it loses no edge.
@@ -177,16 +179,16 @@ impl Excluded {
         self.find(node).map(|index| self.row(index))
     }
 
-    /// Replaces the degrees of those of the distinct `nodes` whose rows lose edges: by the number of edges that are left, or with
-    /// `weights` by the sum of theirs, in f64 and rounded once.
-    pub fn set_degrees(&self, weights: Option<&[f32]>, nodes: &[u32], degrees: &mut [f32]) {
+    /// Replaces the degrees of those of `nodes` whose rows lose edges: by the number of edges that are left, or with `weights` by the
+    /// sum of theirs, in f64 and rounded once. Nodes are distinct, but for those of disjoint `trees`.
+    pub fn set_degrees(&self, weights: Option<&[f32]>, nodes: &[u32], trees: bool, degrees: &mut [f32]) {
         let mut left = self.num_rows();
         for (&node, degree) in nodes.iter().zip(degrees) {
             if left == 0 {
                 break;
             }
             if let Some(row) = self.get(node) {
-                left -= 1;
+                left -= usize::from(!trees);
                 *degree = match weights {
                     None => row.degree as f32,
                     Some(weights) => row.edges().map(|edge| f64::from(weights[edge as usize])).sum::<f64>() as f32,
@@ -197,9 +199,30 @@ impl Excluded {
 }
 
 impl ExcludedRow<'_> {
+    /// Number of edges of the whole row, those that are lost included.
+    pub fn whole_degree(&self) -> u32 {
+        self.degree + self.skips.len() as u32
+    }
+
+    /// Number of the edges that are left before a position in the whole row.
+    pub fn num_left_before(&self, position: u32) -> u32 {
+        let (mut lost, mut end) = (0, self.skips.len());
+        while lost < end {
+            let middle = lost + (end - lost) / 2;
+            if self.skips[middle] + (middle as u32) < position { lost = middle + 1 } else { end = middle }
+        }
+        position - lost as u32
+    }
+
+    /// The `degree` edges from the `first` of those that are left on: a sub-row. Positions among them begin with 0.
+    pub(crate) fn part(self, first: u32, degree: u32) -> Self {
+        Self { first, degree, ..self }
+    }
+
     /// The position in the whole row of the edge at `position` of those that are left.
     #[inline]
     pub fn position(&self, position: u32) -> u32 {
+        let position = self.first + position;
         // A row seldom loses more than one edge.
         let before = match self.skips {
             [skip] => usize::from(*skip <= position),

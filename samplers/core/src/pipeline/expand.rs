@@ -5,7 +5,9 @@ use std::ops::Range;
 use morphgl_platform::prefetch_early;
 use morphgl_registry::Fanout;
 
-use crate::{Excluded, LANES, Lanes, MAX_LANES_FANOUT, NeighborCheck, PickScratch, Picks, pick_uniform_lanes};
+use crate::{
+    Excluded, ExcludedRow, LANES, Lanes, MAX_LANES_FANOUT, NeighborCheck, PickScratch, Picks, pick_uniform_lanes,
+};
 
 /// Neighbours sampled per node along one edge type; `None` for none.
 pub type TypeFanout = Option<Fanout>;
@@ -15,11 +17,13 @@ const LINE: usize = 16;
 
 /// The bit of a row's start which says that it loses edges.
 const LOSES: u64 = 1 << 63;
+/// Bits of such a start that have the row's index; those below have the number of edges left before a sub-row.
+const INDEX: u32 = 32;
 
 /// A node's CSR row: the range of its in-edges.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CsrRow {
-    /// Of a row that loses edges, its index among those that do, and [`LOSES`].
+    /// Of a row that loses edges, [`LOSES`], its index among those that do, and of a sub-row the number of edges that are left before it.
     pub(crate) start: u64,
     /// Number of edges, without those that are lost.
     pub(crate) degree: u32,
@@ -30,13 +34,44 @@ pub(crate) struct CsrRow {
 impl CsrRow {
     /// The row, without the edges lost by the row at `index` among those that lose any.
     pub(crate) fn without(self, excluded: &Excluded, index: usize) -> Self {
-        Self { start: LOSES | index as u64, degree: excluded.row(index).degree, ..self }
+        Self { start: LOSES | (index as u64) << INDEX, degree: excluded.row(index).degree, ..self }
     }
 
-    /// Index among the rows that lose edges.
+    /// Whether the row loses edges.
     #[inline(always)]
-    fn excluded(self) -> Option<usize> {
-        (self.start & LOSES != 0).then_some((self.start & !LOSES) as usize)
+    fn loses(self) -> bool {
+        self.start & LOSES != 0
+    }
+
+    /// Index among the rows that lose edges, of one that does.
+    fn excluded(self) -> usize {
+        ((self.start & !LOSES) >> INDEX) as usize
+    }
+
+    /// The sub-row of the positions `range` of the whole row.
+    #[inline(always)]
+    pub(crate) fn sub_row(self, range: Range<u32>, picker: &RowPicker<'_>) -> Self {
+        if self.loses() {
+            return self.sub_row_left(range, picker);
+        }
+        Self { start: self.start + u64::from(range.start), degree: range.end - range.start, ..self }
+    }
+
+    #[cold]
+    fn sub_row_left(self, range: Range<u32>, picker: &RowPicker<'_>) -> Self {
+        let row = picker.without().row(self.excluded());
+        let [first, end] = [range.start, range.end].map(|position| row.num_left_before(position));
+        Self { start: self.start | u64::from(first), degree: end - first, ..self }
+    }
+
+    /// Start and degree of the whole row, edges that it loses included.
+    #[inline(always)]
+    pub(crate) fn whole(self, picker: &RowPicker<'_>) -> (u64, u32) {
+        if !self.loses() {
+            return (self.start, self.degree);
+        }
+        let row = picker.without().row(self.excluded());
+        (row.start, row.whole_degree())
     }
 
     fn range(self) -> Range<usize> {
@@ -64,8 +99,8 @@ pub(crate) struct Scratch {
     /// Picks of sixteen rows, or of one.
     lanes: Vec<[u32; LANES]>,
     positions: Vec<u32>,
-    /// Rows that lose edges: the index of each, and the range of its addresses.
-    losing: Vec<(usize, Range<usize>)>,
+    /// Rows that lose edges, and the range of the addresses of each.
+    losing: Vec<(CsrRow, Range<usize>)>,
     /// Sub-rows that wait to be picked from, by edge type.
     waiting: Vec<Waiting>,
 }
@@ -127,15 +162,24 @@ impl<'a> RowPicker<'a> {
     /// Number of neighbours that are picked of a row.
     #[inline(always)]
     pub(crate) fn count(&self, row: CsrRow) -> u64 {
-        match row.excluded() {
-            None => self.picks.count(row.range()),
-            Some(index) => self.count_left(index),
-        }
+        self.count_of(&self.picks, row)
+    }
+
+    /// As [`RowPicker::count`], by other picks.
+    #[inline(always)]
+    pub(crate) fn count_of(&self, by: &Picks<'_>, row: CsrRow) -> u64 {
+        if row.loses() { self.count_left(by, row) } else { by.count(row.range()) }
     }
 
     #[cold]
-    fn count_left(&self, index: usize) -> u64 {
-        self.picks.count_left(self.without().row(index))
+    fn count_left(&self, by: &Picks<'_>, row: CsrRow) -> u64 {
+        by.count_left(self.left(row))
+    }
+
+    /// The edges that are left of a row, or sub-row, that loses edges.
+    fn left(&self, row: CsrRow) -> ExcludedRow<'a> {
+        let first = row.start & ((1 << INDEX) - 1);
+        self.without().row(row.excluded()).part(first as u32, row.degree)
     }
 
     /// The edges that are left out: there are some where a row has an index among those that lose edges.
@@ -153,21 +197,41 @@ impl<'a> RowPicker<'a> {
             }
             _ => self.pick_rows(rows, addresses, scratch),
         }
-        for (index, edges) in scratch.losing.drain(..) {
-            self.without().row(index).shift(&mut addresses[edges]);
+        for (row, edges) in scratch.losing.drain(..) {
+            self.left(row).shift(&mut addresses[edges]);
         }
     }
 
     /// The row, beginning with its first edge. One that loses edges is picked from as if those that are left were its first, and
     /// its addresses, at `edges`, are shifted later.
     #[inline(always)]
-    fn begin(&self, row: CsrRow, edges: &Range<usize>, losing: &mut Vec<(usize, Range<usize>)>) -> CsrRow {
-        match row.excluded() {
-            None => row,
-            Some(index) => {
-                losing.push((index, edges.clone()));
-                CsrRow { start: self.without().row(index).start, ..row }
-            }
+    fn begin(&self, row: CsrRow, edges: &Range<usize>, losing: &mut Vec<(CsrRow, Range<usize>)>) -> CsrRow {
+        if !row.loses() {
+            return row;
+        }
+        losing.push((row, edges.clone()));
+        CsrRow { start: self.left(row).start, ..row }
+    }
+
+    /// Picks from one row, of which `row` is what [`RowPicker::begin`] has made.
+    #[inline(always)]
+    fn pick_row(
+        &self,
+        by: &Picks<'_>,
+        (csr, row): (CsrRow, CsrRow),
+        out: &mut [u64],
+        positions: &mut Vec<u32>,
+        scratch: &mut PickScratch,
+    ) {
+        positions.resize(out.len(), 0);
+        if csr.loses() {
+            by.pick_left(row.key, self.left(csr), positions, scratch);
+        } else {
+            by.pick(row.key, row.range(), positions, scratch);
+        }
+        for (address, &position) in out.iter_mut().zip(&*positions) {
+            *address = row.start + u64::from(position);
+            self.prefetch(*address);
         }
     }
 
@@ -256,15 +320,7 @@ impl<'a> RowPicker<'a> {
                 self.take_all(row, out);
                 continue;
             }
-            positions.resize(out.len(), 0);
-            match csr.excluded() {
-                None => self.picks.pick(row.key, row.range(), positions, picking),
-                Some(index) => self.picks.pick_left(row.key, self.without().row(index), positions, picking),
-            }
-            for (address, &position) in out.iter_mut().zip(&*positions) {
-                *address = row.start + u64::from(position);
-                self.prefetch(*address);
-            }
+            self.pick_row(&self.picks, (csr, row), out, positions, picking);
         }
     }
 
@@ -277,26 +333,22 @@ impl<'a> RowPicker<'a> {
 
     /// Picks from sub-rows, for sixteen of one edge type at a time where fanouts are small and picks uniform.
     fn pick_by_type(&self, rows: CsrRows<'_>, addresses: &mut [u64], scratch: &mut Scratch) {
-        let Scratch { row: picking, lanes: buffer, positions, waiting, .. } = scratch;
+        let Scratch { row: picking, lanes: buffer, positions, losing, waiting } = scratch;
         let empty = || Waiting {
             lanes: Lanes { nodes: [0; LANES], degrees: [UNFILLED; LANES] },
             targets: [(0, 0); LANES],
             filled: 0,
         };
         waiting.resize_with(self.by_type.len(), empty);
-        for ((row, edges), &edge_type) in rows.iter().zip(rows.types) {
+        for ((csr, edges), &edge_type) in rows.iter().zip(rows.types) {
             let Some(picks) = self.picks_of(edge_type) else { continue };
+            let row = self.begin(csr, &edges, losing);
             if edges.len() == row.degree as usize {
                 self.take_all(row, &mut addresses[edges]);
                 continue;
             }
             if edges.len() > MAX_LANES_FANOUT || picks.by_weight().is_some() {
-                positions.resize(edges.len(), 0);
-                picks.pick(row.key, row.range(), positions, picking);
-                for (address, &position) in addresses[edges].iter_mut().zip(&*positions) {
-                    *address = row.start + u64::from(position);
-                    self.prefetch(*address);
-                }
+                self.pick_row(&picks, (csr, row), &mut addresses[edges], positions, picking);
                 continue;
             }
             let Waiting { lanes, targets, filled } = &mut waiting[usize::from(edge_type)];

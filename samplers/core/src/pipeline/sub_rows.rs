@@ -115,13 +115,13 @@ impl SubRows {
             let (before, mut start) = (end, 0);
             let (edge_types, ends) = table.of(nodes[i]);
             for (&edge_type, &next) in edge_types.iter().zip(&table.ends[ends]) {
-                let degree = next - std::mem::replace(&mut start, next);
-                let Some(picks) = picker.picks_of(edge_type).filter(|_| degree > 0) else { continue };
-                let first = row.start + u64::from(next - degree);
-                let count = picks.count(first as usize..first as usize + degree as usize);
+                let first = std::mem::replace(&mut start, next);
+                let Some(picks) = picker.picks_of(edge_type).filter(|_| first < next) else { continue };
+                let sub_row = row.sub_row(first..next, picker);
+                let count = picker.count_of(&picks, sub_row);
                 if count > 0 {
                     end += count;
-                    csr.push(CsrRow { start: first, degree, key: row.key });
+                    csr.push(sub_row);
                     types.push(edge_type);
                     indptr.push(end);
                 }
@@ -140,23 +140,25 @@ impl SubRows {
                 prefetch_early(edge_types, later.start as usize);
             }
             let before = end;
-            let mut rest = &edge_types[row.start as usize..row.start as usize + row.degree as usize];
-            let mut start = row.start;
+            let (first, degree) = row.whole(picker);
+            let whole = &edge_types[first as usize..first as usize + degree as usize];
+            let mut rest = whole;
             while let Some(&edge_type) = rest.first() {
                 // Most rows have edges of one type, or few.
                 let is_last = rest[rest.len() - 1] == edge_type;
                 let degree = if is_last { rest.len() } else { rest.partition_point(|&other| other == edge_type) };
+                let start = whole.len() - rest.len();
+                rest = &rest[degree..];
                 if let Some(picks) = picker.picks_of(edge_type) {
-                    let count = picks.count(start as usize..start as usize + degree);
+                    let sub_row = row.sub_row(start as u32..(start + degree) as u32, picker);
+                    let count = picker.count_of(&picks, sub_row);
                     if count > 0 {
                         end += count;
-                        csr.push(CsrRow { start, degree: degree as u32, key: row.key });
+                        csr.push(sub_row);
                         types.push(edge_type);
                         indptr.push(end);
                     }
                 }
-                start += degree as u64;
-                rest = &rest[degree..];
             }
             counts.push(end - before);
         }

@@ -8,7 +8,7 @@ use morphgl_platform::{prefetch_early, splitmix64};
 use morphgl_registry::{BatchId, Block, Error, Expansion, HostBatch, Result};
 
 use super::TypedSettings;
-use crate::{NeighborCheck, PickScratch, Picks, count_positive, pick_uniform, pick_weighted};
+use crate::{Excluded, ExcludedRow, NeighborCheck, PickScratch, Picks, count_positive, pick_uniform, pick_weighted};
 
 /// How neighbours are picked of those that are no later than the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,10 +68,10 @@ struct Nodes {
 }
 
 impl Trees {
-    /// Samples the mini-batch `batch.id` of `seeds`; `seed` is that of all randomness.
+    /// Samples the mini-batch `batch.id` of `seeds` from a graph without the edges `excluded`; `seed` is that of all randomness.
     pub(super) fn sample(
         &mut self,
-        topology: &Topology,
+        (topology, excluded): (&Topology, &Excluded),
         settings: &TypedSettings,
         by: TreeSettings,
         seed: u64,
@@ -101,7 +101,7 @@ impl Trees {
             let weights = topology.weights().map(|weights| &**weights);
             let picks = Picks::new(&settings.hops, seed, weights, batch.id, hop);
             let block = &mut batch.blocks[hops - 1 - hop];
-            self.pick(topology, settings, (by, picks), &found, first..num_dst, block)?;
+            self.pick((topology, excluded), settings, (by, picks), &found, first..num_dst, block)?;
             self.relabel(topology, &mut found, batch.id, block)?;
             block.num_src = found.nodes.len();
         }
@@ -116,7 +116,7 @@ impl Trees {
     /// Picks the edges of the rows of a hop, and sets the offsets and the types of `block`.
     fn pick(
         &mut self,
-        topology: &Topology,
+        (topology, excluded): (&Topology, &Excluded),
         settings: &TypedSettings,
         (by, picks): (TreeSettings, Picks<'_>),
         found: &Nodes,
@@ -135,6 +135,7 @@ impl Trees {
                 prefetch_early(topology.indptr(), later as usize);
             }
             let (node, (seed, bound)) = (found.nodes[row], self.seeds[found.trees[row] as usize]);
+            let left = excluded.get(node);
             for (edge_type, edges) in topology.sub_rows(node) {
                 let fanout = match settings.fanouts.get(picks.hop as usize) {
                     None => Some(picks.fanout),
@@ -142,7 +143,7 @@ impl Trees {
                 };
                 let Some(fanout) = fanout else { continue };
                 let picks = Picks { fanout, seed, edge_type: edge_type as u16, ..picks };
-                self.pick_row(topology, (by, picks), (topology.draw_key(node), bound), edges);
+                self.pick_row(topology, (by, picks), (topology.draw_key(node), bound), (edges, left));
                 types.resize(self.edges.len(), edge_type as u16);
             }
             let end = u32::try_from(self.edges.len()).map_err(|_| {
@@ -156,22 +157,31 @@ impl Trees {
         Ok(())
     }
 
-    /// Picks from the edges of a row that are no later than `bound`, and appends their positions in the graph's indices.
+    /// Picks from the edges of a sub-row that are no later than `bound`, and appends their positions in the graph's indices. `left` is the
+    /// node's whole row, if it loses edges.
     fn pick_row(
         &mut self,
         topology: &Topology,
         (by, picks): (TreeSettings, Picks<'_>),
         (key, bound): (u32, i64),
-        row: Range<usize>,
+        (row, left): (Range<usize>, Option<ExcludedRow<'_>>),
     ) {
         let Self { scratch, positions, valid, weights, edges, .. } = self;
         // The edges are the first `count` of the row, or those at `valid`.
         valid.clear();
-        let count = match by.by_time {
-            None => row.len(),
-            Some(_) if by.ascends => partition(row.clone(), |edge| time(topology, edge) <= bound),
-            Some(_) => {
-                valid.extend((0..row.len() as u32).filter(|&p| time(topology, row.start + p as usize) <= bound));
+        let is_early = |edge: usize| by.by_time.is_none() || time(topology, edge) <= bound;
+        let count = match (left, by.by_time) {
+            (None, None) => row.len(),
+            (None, Some(_)) if by.ascends => partition(row.clone(), is_early),
+            (None, Some(_)) => {
+                valid.extend((0..row.len() as u32).filter(|&p| is_early(row.start + p as usize)));
+                valid.len()
+            }
+            (Some(left), _) => {
+                let place = |edge: usize| left.num_left_before((edge as u64 - left.start) as u32);
+                let edges = (place(row.start)..place(row.end)).map(|p| left.start + u64::from(left.position(p)));
+                let edges = edges.map(|edge| edge as usize).filter(|&edge| is_early(edge));
+                valid.extend(edges.map(|edge| (edge - row.start) as u32));
                 valid.len()
             }
         };

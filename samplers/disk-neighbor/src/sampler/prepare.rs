@@ -112,7 +112,7 @@ fn prepare(
     let weights = shared.dataset.topology.weights().map(|w| &**w);
     let mut sampler = Sampler { shared, excluded, reader, buffers, degrees: Vec::new() };
     sample_hops(&mut sampler, &shared.hops, shared.seed, weights, seeds, None, batch)?;
-    excluded.set_degrees(weights, &batch.input_nodes, &mut batch.degrees);
+    excluded.set_degrees(weights, &batch.input_nodes, false, &mut batch.degrees);
     shared.known.set(seeds, batch);
     gather(shared, reader, &mut buffers.fetches, batch)
 }
