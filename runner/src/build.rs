@@ -175,7 +175,13 @@ pub(crate) fn label(dataset: &Dataset) -> String {
 /// The dataset's features.
 pub(crate) fn features(dataset: &Dataset) -> Result<&FeatureMatrix> {
     dataset.features.as_ref().with_context(|| {
-        format!("{}: the dataset has no features; import it with --random-features DIM", label(dataset))
+        let what = match dataset.features_by_type[..] {
+            [] => "the dataset has no features; import it with --random-features DIM",
+            _ => {
+                "features are per node type, and this reads one matrix of all nodes' rows; import it with such features"
+            }
+        };
+        format!("{}: {what}", label(dataset))
     })
 }
 

@@ -192,6 +192,32 @@ fn links_have_the_losses_of_one_process() {
     }
 }
 
+/// Typed models with inputs per node type: ranks have the losses of one process; features per node type are not divided among them.
+#[test]
+fn typed_models_have_the_losses_of_one_process() {
+    if !has_mpirun() {
+        return;
+    }
+    let bench = Bench::new();
+    bench.text(&["generate", "typed", "-o", "typed", "--nodes", "1000", "--classes", "4", "--dim", "16"]);
+    for model in ["rgcn", "rsage", "rgat"] {
+        let options = ["--training", "Training_CPU_Burn", "--model", model, "--lr", "0.01"];
+        let args = [&["train", "typed", "--json"], &TRAIN[..8], &options].concat();
+        let alone = losses(bench.text(&args).as_bytes());
+        let output = same(&bench, 2, &args).output().expect("mpirun starts");
+        assert!(output.status.success(), "{model}: {}", stderr(&output));
+        let together = losses(&output.stdout);
+        let near = alone.iter().zip(&together).all(|(a, b)| (a - b).abs() < 1e-4 * a.abs().max(0.1));
+        assert!(near && alone.len() == together.len(), "{model}: {together:?}, one process {alone:?}");
+        let output = same(&bench, 2, &[&args[..], &["--shard"]].concat()).output().expect("mpirun starts");
+        assert!(
+            !output.status.success() && stderr(&output).contains("features are per node type"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
 /// Ranks that each hold a part of the features train to the same bits as ranks that hold all, and read less of others' rows with
 /// copies of the hottest.
 #[test]

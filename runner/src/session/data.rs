@@ -133,11 +133,11 @@ impl<'a> Source<'a> {
 
 fn describe(dataset: &Dataset, start: Instant, context: &RunContext) {
     context.remark(format_args!(
-        "{}: {} nodes, {} edges, {} features, {} classes ({})",
+        "{}: {} nodes, {} edges, {}, {} classes ({})",
         excerpt(&dataset.name, 200),
         HumanCount(dataset.num_nodes() as u64),
         HumanCount(dataset.topology.num_edges()),
-        dataset.feature_dim(),
+        words::features(dataset),
         dataset.num_classes,
         Time(start.elapsed().as_secs_f64()),
     ));

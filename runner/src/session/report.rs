@@ -160,7 +160,10 @@ fn dataset(dataset: &Dataset) -> Vec<(String, String)> {
     let count = |n: u64| HumanCount(n).to_string();
     let splits =
         [&dataset.splits.train, &dataset.splits.valid, &dataset.splits.test].map(|split| count(split.len() as u64));
-    let features = dataset.features.as_ref().map_or("none".to_string(), |f| format!("{} x {}", f.dim(), f.dtype()));
+    let features = match &dataset.features {
+        Some(features) => format!("{} x {}", features.dim(), features.dtype()),
+        None => words::features(dataset),
+    };
     [
         ("name", dataset.name.clone()),
         ("nodes", count(dataset.num_nodes() as u64)),
@@ -352,10 +355,10 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     page.score = (!run.score.is_of_sums()).then(|| run.score.to_string());
     page.dataset = dataset(run.dataset);
     page.summary = format!(
-        "{} nodes, {} edges, {} features, {} classes.",
+        "{} nodes, {} edges, {}, {} classes.",
         HumanCount(run.dataset.num_nodes() as u64),
         HumanCount(run.dataset.topology.num_edges()),
-        run.dataset.feature_dim(),
+        words::features(&run.dataset),
         run.dataset.num_classes
     );
     page.operators = operators(run.plan, Some(&recorder), run.simulated);

@@ -225,7 +225,7 @@ impl Trained {
         }
     }
 
-    /// The id of a node among those of its type; the name without the type, where that is `known`.
+    /// The id of a node among those of its type, by default its number there; the name without the type, where that is `known`.
     pub(super) fn own_id(&self, v: u32, known: Option<usize>) -> Value {
         match (&self.names, &self.dataset.node_ids) {
             (Some(names), _) => {
@@ -235,7 +235,10 @@ impl Trained {
                 Value::from(own.unwrap_or(&name))
             }
             (None, Some(ids)) => ids[v as usize].into(),
-            (None, None) => v.into(),
+            (None, None) => {
+                let first = self.dataset.topology.types().map_or(0, |types| types.range(types.node_type(v)).start);
+                (v - first).into()
+            }
         }
     }
 }

@@ -1,0 +1,110 @@
+//! Typed models: from a typed dataset to scores, predictions, resumed runs, and what is refused.
+#![cfg(all(unix, feature = "cpu"))]
+
+#[path = "support/runs.rs"]
+mod runs;
+mod support;
+
+use std::fs;
+
+use runs::{Training, alike};
+use serde_json::Value;
+use support::Bench;
+
+const TRAIN: &str = "--threads 2 --hidden 16 --layers 2 --fanouts 8,4 --batch-size 64 --profile-seconds 0.1 \
+                     --plan sequential --lr 0.02 --training Training_CPU_Burn";
+
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
+/// Publications with features of papers alone, of all types, and in one matrix.
+fn bench() -> Bench {
+    let bench = Bench::new();
+    for (name, features) in [("papers", "papers"), ("by-type", "by-type"), ("all", "all")] {
+        let args = format!(
+            "generate typed -o {name} --nodes 2000 --classes 8 --dim 16 --signal 0.3 --homophily 0.5 --features {features}"
+        );
+        bench.text(&words(&args));
+    }
+    bench
+}
+
+fn train(bench: &Bench, dataset: &str, model: &str, more: &str) -> Value {
+    bench.json(&words(&format!("train {dataset} {TRAIN} --model {model} {more}")))
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Models that know the types of edges score higher than one that takes them as one, whatever the features; `evaluate` says what
+/// training said, and predictions have an id of its type for every node.
+#[test]
+fn typed_models_learn_what_types_say() {
+    let bench = bench();
+    for dataset in ["papers", "by-type", "all"] {
+        let untyped = number(&train(&bench, dataset, "sage", "--epochs 8 --sampler typed")["best_valid_accuracy"]);
+        for model in ["rgcn", "rgcn --bases 3", "rsage", "rgat --heads 2"] {
+            let run = format!("{dataset}-{}", model.replace(' ', ""));
+            let trained = train(&bench, dataset, model, &format!("--epochs 8 --run {run}"));
+            let valid = number(&trained["best_valid_accuracy"]);
+            // Attention is behind after so few steps.
+            let least = if model.starts_with("rgat") { 0.4 } else { untyped + 0.05 };
+            assert!(valid > least, "{dataset}, {model}: {valid}, without types {untyped}");
+            let evaluated = bench.json(&["evaluate", &run]);
+            let [of_run, of_file] = [&trained["test_accuracy"], &evaluated["test"]["accuracy"]].map(number);
+            assert!((of_run - of_file).abs() < 1e-9, "{dataset}, {model}: {of_run} in training, {of_file} evaluated");
+        }
+    }
+    bench.text(&["predict", "papers-rsage", "-o", "classes.csv"]);
+    let classes = fs::read_to_string(bench.path().join("classes.csv")).expect("predictions");
+    assert!(classes.contains("\npaper:0,") && classes.contains("\ninstitution:0,"), "{classes}");
+    let sampled = bench.json(&["evaluate", "papers-rsage", "--evaluation", "sampled"]);
+    assert!(number(&sampled["test"]["accuracy"]) > 0.4, "{sampled}");
+}
+
+/// Within times, too: what is evaluated then is sampled as it was trained.
+#[test]
+fn times_bound_training_and_evaluation() {
+    let bench = bench();
+    let trained = train(&bench, "papers", "rsage", "--epochs 6 --sampler-option temporal=last");
+    assert!(number(&trained["best_valid_accuracy"]) > 0.4, "{trained}");
+    assert_eq!(trained["training"]["evaluation"], "sampled", "{}", trained["training"]);
+}
+
+#[test]
+fn a_run_that_is_killed_gives_the_same_bits() {
+    let bench = bench();
+    for (dataset, model) in [("by-type", "rgat --heads 2"), ("papers", "rgcn --bases 2")] {
+        let run = |name: &str| format!("train {dataset} {TRAIN} --model {model} --epochs 4 --run {name}");
+        let [undisturbed, killed] = ["undisturbed", "killed"].map(|name| format!("{dataset}-{name}"));
+        bench.json(&words(&run(&undisturbed)));
+        let path = bench.path().join(&killed);
+        let command = bench.command(&words(&format!("{} --checkpoint-every 2b", run(&killed))));
+        let mut training = Training::start(command, &path);
+        assert!(!training.wait_for_checkpoint(3), "it has more mini-batches than that");
+        training.kill();
+        bench.json(&["train", "--resume", &killed]);
+        alike(&path, &bench.path().join(&undisturbed));
+    }
+}
+
+#[test]
+fn what_does_not_hold_is_refused_by_name() {
+    let bench = bench();
+    bench.small();
+    let misused = |args: String, words_of: &[&str]| bench.misused(&words(&args), words_of);
+    misused("train papers --model rsage --sampler neighbor".into(), &["--sampler neighbor", "rsage", "use typed"]);
+    misused("train papers --model sage --bases 2".into(), &["--bases", "a sage has none"]);
+    misused("train papers --model rgcn --bases 2 --diagonal-blocks 2".into(), &["--diagonal-blocks", "leave one out"]);
+    let refused = |args: String, words_of: &[&str]| bench.refused(&words(&args), words_of);
+    refused("train small --model rgcn".into(), &["the graph has no types", "train gcn, sage or gat"]);
+    refused(format!("train papers {TRAIN} --model rsage --task link"), &["--task link", "samples pairs by typed"]);
+    // Embeddings are of the nodes of the graph that was trained on.
+    bench.json(&words(&format!("train papers {TRAIN} --model rsage --epochs 1 --save model.safetensors")));
+    bench.text(&words("generate typed -o more --nodes 2200 --classes 8 --dim 16"));
+    refused("evaluate model.safetensors more".into(), &["embeddings of 1170 nodes of type author", "train anew"]);
+    refused("evaluate model.safetensors small".into(), &["the graph has no types"]);
+    refused("bench gather papers".into(), &["features are per node type"]);
+}
