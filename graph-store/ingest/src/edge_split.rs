@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use morphgl_graph_store::{DatasetWriter, Error, Load, Position, Result, Topology, read_npy, write_blocks};
+use morphgl_graph_store::{
+    Array, DatasetWriter, EdgeType, Element, Error, Load, Position, Result, Topology, Types, read_npy, write_blocks,
+};
 use morphgl_platform::splitmix64;
 use rayon::prelude::*;
 
@@ -68,6 +70,8 @@ fn hash(symmetric: bool, key: u64, [source, target]: [u32; 2]) -> Option<u64> {
     (source != target).then(|| splitmix64(splitmix64(pair ^ key).wrapping_add(key)))
 }
 
+/// How the names of reverse types begin, as PyG's `ToUndirected` makes them.
+const REVERSE: &str = "rev_";
 /// Edges of a block.
 const BLOCK: usize = 1 << 15;
 /// Blocks after which the memory of mapped arrays is released.
@@ -84,7 +88,7 @@ const BUCKET_BITS: u32 = 16;
 ///
 /// # Errors
 ///
-/// An IO error.
+/// An IO error; the edges have types ([`split_edges_of_type`]).
 ///
 /// # Panics
 ///
@@ -97,20 +101,76 @@ const BUCKET_BITS: u32 = 16;
 pub fn split_edges(
     writer: &mut DatasetWriter,
     split: &EdgeSplit,
+    advance: impl FnMut(u64) + Send,
+) -> Result<(DrawnEdges, EdgeShares)> {
+    draw(writer, split, None, advance)
+}
+
+/// As [`split_edges`], of the edges of one type of a typed graph: those of validation and test pairs leave the graph, and so do those of
+/// its reverse type, named `rev_…` and between the same node types the other way round. Edges of other types all remain. Writes
+/// `train_edges` as well, each pair once: links of the other types are not trained on.
+///
+/// # Errors
+///
+/// As [`split_edges`].
+///
+/// # Panics
+///
+/// When `writer` has no finished typed graph with this edge type, or one whose sub-rows do not ascend.
+pub fn split_edges_of_type(
+    writer: &mut DatasetWriter,
+    split: &EdgeSplit,
+    edge_type: usize,
+    advance: impl FnMut(u64) + Send,
+) -> Result<(DrawnEdges, EdgeShares)> {
+    let types = writer.types().expect("the graph is typed");
+    let number = |number: usize| u16::try_from(number).expect("edge types are numbered by u16");
+    let of = OfType { edge_type: number(edge_type), reverse: reverse(types, edge_type).map(number) };
+    draw(writer, split, Some(of), advance)
+}
+
+/// The number of the reverse of an edge type: named `rev_…`, or of such a one without it.
+fn reverse(types: &Types, edge_type: usize) -> Option<usize> {
+    let EdgeType { source, name, target } = &types.edge_types()[edge_type];
+    let is_reverse = |other: &EdgeType| {
+        let named = other.name.strip_prefix(REVERSE) == Some(name) || name.strip_prefix(REVERSE) == Some(&other.name);
+        named && (&other.source, &other.target) == (target, source)
+    };
+    types.edge_types().iter().position(is_reverse)
+}
+
+fn draw(
+    writer: &mut DatasetWriter,
+    split: &EdgeSplit,
+    of: Option<OfType>,
     mut advance: impl FnMut(u64) + Send,
 ) -> Result<(DrawnEdges, EdgeShares)> {
-    let files: [Option<PathBuf>; 3] =
-        [writer.take_back("indptr")?, writer.take_back("indices")?, writer.take_back("weights")?];
-    let [Some(indptr), Some(indices), weights] = &files else { panic!("the graph is written before it is split") };
-    let weights = weights.as_ref().map(|file| read_npy::<f32>(file, Load::Mmap)).transpose()?.map(|(values, _)| values);
-    let graph = Topology::new(read_npy::<u64>(indptr, Load::Mmap)?.0, read_npy::<u32>(indices, Load::Mmap)?.0, weights);
-    let graph = graph.map_err(|what| Error::invalid(indices, Position::File, what, "import the graph again"))?;
-    let edges =
-        Edges { graph: &graph, symmetric: graph.is_symmetric(), key: splitmix64(split.seed ^ 0x6564_6765_7300) };
+    let mut files = Vec::new();
+    let mut take_back = |name: &str| -> Result<Option<PathBuf>> {
+        let file = writer.take_back(name)?;
+        files.extend(file.clone());
+        Ok(file)
+    };
+    let (Some(indptr), Some(indices)) = (take_back("indptr")?, take_back("indices")?) else {
+        panic!("the graph is written before it is split")
+    };
+    let weights = mapped::<f32>(take_back("weights")?)?;
+    let (edge_types, times) = (mapped::<u16>(take_back("edge_types")?)?, mapped::<i64>(take_back("edge_times")?)?);
+    if edge_types.is_some() && of.is_none() {
+        let cure = "name the edge type to draw pairs of";
+        return Err(Error::invalid(&indices, Position::File, "the edges are of several types", cure));
+    }
+    let graph =
+        Topology::new(read_npy::<u64>(&indptr, Load::Mmap)?.0, read_npy::<u32>(&indices, Load::Mmap)?.0, weights);
+    let graph = graph.map_err(|what| Error::invalid(&indices, Position::File, what, "import the graph again"))?;
+    let key = splitmix64(split.seed ^ 0x6564_6765_7300);
+    let mut edges = Edges { graph: &graph, edge_types, times, of, symmetric: false, key };
+    edges.symmetric = if of.is_some() { edges.is_symmetric() } else { graph.is_symmetric() };
     let cuts = edges.cuts(split);
     write(writer, &edges, &cuts, &mut advance)?;
+    drop(edges);
     drop(graph);
-    for file in files.into_iter().flatten() {
+    for file in files {
         std::fs::remove_file(&file).map_err(|e| Error::io(&file, e))?;
     }
     let ([train, valid, test, all], symmetric) = (cuts.ends, cuts.shares.symmetric);
@@ -118,9 +178,24 @@ pub fn split_edges(
     Ok((drawn, cuts.shares))
 }
 
+fn mapped<T: Element>(file: Option<PathBuf>) -> Result<Option<Array<T>>> {
+    file.map(|file| Ok(read_npy::<T>(&file, Load::Mmap)?.0)).transpose()
+}
+
+/// The edge type that pairs are drawn of.
+#[derive(Debug, Clone, Copy)]
+struct OfType {
+    edge_type: u16,
+    reverse: Option<u16>,
+}
+
 /// The edges of a graph, block by block.
 struct Edges<'a> {
     graph: &'a Topology,
+    edge_types: Option<Array<u16>>,
+    times: Option<Array<i64>>,
+    /// The edge type that pairs are drawn of, of a typed graph.
+    of: Option<OfType>,
     symmetric: bool,
     key: u64,
 }
@@ -152,24 +227,58 @@ impl Edges<'_> {
             indices.release();
             indptr.release();
             self.graph.weights().inspect(|weights| weights.release());
+            self.edge_types.iter().for_each(|types| types.release());
+            self.times.iter().for_each(|times| times.release());
         }
     }
 
-    fn hash(&self, target: u32, source: u32) -> Option<u64> {
-        hash(self.symmetric, self.key, [source, target])
+    fn type_of(&self, at: usize) -> Option<u16> {
+        self.edge_types.as_ref().map(|types| types[at])
     }
 
-    /// Whether an edge stands for its pair: the first of equal ones, in a symmetric graph with source < target.
+    /// The pair that an edge is of; `None` of an edge of another type.
+    fn pair(&self, target: u32, source: u32, at: usize) -> Option<[u32; 2]> {
+        let Some(of) = self.of else { return Some([source, target]) };
+        match self.type_of(at) {
+            edge_type if edge_type == Some(of.edge_type) => Some([source, target]),
+            edge_type if edge_type == of.reverse => Some([target, source]),
+            _ => None,
+        }
+    }
+
+    /// Whether an edge stands for its pair: the first of equal ones of its type, in a symmetric graph with source < target.
     fn stands(&self, target: u32, source: u32, at: usize) -> bool {
-        let first = at == self.graph.indptr()[target as usize] as usize || self.graph.indices()[at - 1] != source;
-        first && (!self.symmetric || source < target)
+        let of_type = self.of.is_none_or(|of| self.type_of(at) == Some(of.edge_type));
+        let is_other =
+            |before: usize| self.graph.indices()[before] != source || self.type_of(before) != self.type_of(at);
+        let first = at == self.graph.indptr()[target as usize] as usize || is_other(at - 1);
+        of_type && first && (!self.symmetric || source < target)
+    }
+
+    /// Whether every edge of the type that is drawn has its reverse in the same type: as [`Topology::is_symmetric`].
+    fn is_symmetric(&self) -> bool {
+        let sum = |block: usize| {
+            let mut sum = 0u128;
+            self.each(block, |target, source, at| {
+                if self.type_of(at) == self.of.map(|of| of.edge_type) && source != target {
+                    let hash = |ends: [u32; 2]| [0, 1].map(|stream| hash(false, stream, ends).expect("two nodes"));
+                    let [edge, reverse] = [[source, target], [target, source]].map(|ends| {
+                        let [high, low] = hash(ends);
+                        u128::from(high) << 64 | u128::from(low)
+                    });
+                    sum = sum.wrapping_add(edge).wrapping_sub(reverse);
+                }
+            });
+            sum
+        };
+        (0..self.num_blocks()).into_par_iter().map(sum).reduce(|| 0, u128::wrapping_add) == 0
     }
 
     /// The hashes of the pairs of a block.
     fn hashes(&self, block: usize, mut f: impl FnMut(u64)) {
         self.each(block, |target, source, at| {
-            if let Some(hash) = self.hash(target, source).filter(|_| self.stands(target, source, at)) {
-                f(hash);
+            if self.stands(target, source, at) {
+                hash(self.symmetric, self.key, [source, target]).into_iter().for_each(&mut f);
             }
         });
     }
@@ -218,8 +327,10 @@ struct Part {
     rows: Vec<(u32, u32)>,
     indices: Vec<u32>,
     weights: Vec<f32>,
-    /// Pairs to validate and to test on.
-    drawn: [Vec<u32>; 2],
+    edge_types: Vec<u16>,
+    times: Vec<i64>,
+    /// Pairs to train on, where the graph is typed, to validate and to test on.
+    drawn: [Vec<u32>; 3],
     len: u64,
 }
 
@@ -236,21 +347,28 @@ fn write(
             if part.rows.last().is_none_or(|&(row, _)| row != target) {
                 part.rows.push((target, 0));
             }
-            let share = cuts.shares.of([source, target]);
+            let share = edges.pair(target, source, at).map_or(0, |pair| cuts.shares.of(pair));
             if share == 0 {
                 part.rows.last_mut().expect("the row was added").1 += 1;
                 part.indices.push(source);
                 part.weights.extend(edges.graph.weights().map(|weights| weights[at]));
-            } else if let Some(drawn) = part.drawn.get_mut(share - 1).filter(|_| edges.stands(target, source, at)) {
-                drawn.extend([source, target]);
+                part.edge_types.extend(edges.type_of(at));
+                part.times.extend(edges.times.as_ref().map(|times| times[at]));
             }
+            let is_listed = (share > 0 || edges.of.is_some()) && source != target;
+            let drawn = part.drawn.get_mut(share).filter(|_| is_listed && edges.stands(target, source, at));
+            drawn.into_iter().for_each(|pairs| pairs.extend([source, target]));
         });
         part
     };
     let mut indptr = writer.stream::<u64>("indptr")?;
     let mut indices = writer.stream::<u32>("indices")?;
     let mut weights = edges.graph.weights().map(|_| writer.stream::<f32>("weights")).transpose()?;
-    let mut drawn = [writer.stream::<u32>("valid_edges")?, writer.stream::<u32>("test_edges")?];
+    let mut edge_types = edges.edge_types.as_ref().map(|_| writer.stream::<u16>("edge_types")).transpose()?;
+    let mut times = edges.times.as_ref().map(|_| writer.stream::<i64>("edge_times")).transpose()?;
+    // Without types the training pairs are the edges that remain.
+    let names = &["train_edges", "valid_edges", "test_edges"][usize::from(edges.of.is_none())..];
+    let mut drawn = names.iter().map(|name| writer.stream::<u32>(name)).collect::<Result<Vec<_>>>()?;
     // Offsets of rows up to that of the last row with an edge.
     let (mut rows, mut end, mut offsets) = (0u64, 0u64, Vec::new());
     let block = |part: Part| {
@@ -263,8 +381,11 @@ fn write(
         offsets.clear();
         indices.write(&part.indices)?;
         weights.as_mut().map_or(Ok(()), |weights| weights.write(&part.weights))?;
+        edge_types.as_mut().map_or(Ok(()), |types| types.write(&part.edge_types))?;
+        times.as_mut().map_or(Ok(()), |times| times.write(&part.times))?;
         advance(part.len);
-        drawn.iter_mut().zip(&part.drawn).try_for_each(|(out, pairs)| out.write(pairs))
+        let pairs = &part.drawn[3 - names.len()..];
+        drawn.iter_mut().zip(pairs).try_for_each(|(out, pairs)| out.write(pairs))
     };
     write_blocks(edges.num_blocks(), rayon::current_num_threads(), make, block)?;
     for _ in rows..=edges.graph.num_nodes() as u64 {
@@ -275,7 +396,13 @@ fn write(
     if let Some(weights) = weights {
         writer.add("weights", weights.finish(None)?);
     }
-    for (name, out) in ["valid_edges", "test_edges"].into_iter().zip(drawn) {
+    if let Some(types) = edge_types {
+        writer.add("edge_types", types.finish(None)?);
+    }
+    if let Some(times) = times {
+        writer.add("edge_times", times.finish(None)?);
+    }
+    for (name, out) in names.iter().zip(drawn) {
         writer.add(name, out.finish(Some(2))?);
     }
     Ok(())

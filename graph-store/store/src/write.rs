@@ -80,6 +80,11 @@ impl DatasetWriter {
         self.types = Some(types);
     }
 
+    /// The types of the graph, where it is typed.
+    pub fn types(&self) -> Option<&Types> {
+        self.types.as_ref()
+    }
+
     /// Takes back an array that was added, to write it anew under its name: its file is renamed, and removed by the caller. `None`
     /// where there is no such array.
     ///

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use morphgl_graph_store::{Dataset, OpenOptions};
+use morphgl_graph_store::{Dataset, NodeType, OpenOptions};
 use proptest::prelude::*;
 
 use super::*;
@@ -134,4 +134,97 @@ fn all_or_none_may_be_drawn() {
     let dataset = graph(dir.path(), "none", &list, options(true, 1 << 20), Some(none));
     assert_eq!(dataset.edges.test_pairs(), [[0, 1], [1, 2]]);
     assert_eq!(edges(&dataset).iter().map(|e| (e.0, e.1)).collect::<Vec<_>>(), [(3, 3)]);
+}
+
+/// A typed graph of 20 nodes `a` and 15 nodes `b`: `x` and its reverse, `y` between the same nodes, and `s` among `a`, symmetric where
+/// asked. The weight and the time of an edge are its number.
+fn typed(dir: &Path, name: &str, pairs: &[(u32, u32)], symmetric: bool, split: Option<(EdgeSplit, usize)>) -> Dataset {
+    let node = |name: &str, count| NodeType { name: name.into(), count };
+    let edge = |source: &str, name: &str, target: &str| EdgeType {
+        source: source.into(),
+        name: name.into(),
+        target: target.into(),
+    };
+    let edge_types = vec![edge("a", "x", "b"), edge("b", "rev_x", "a"), edge("a", "y", "b"), edge("a", "s", "a")];
+    let types = Types::new(vec![node("a", 20), node("b", 15)], edge_types).expect("sound");
+    // Target, type, source.
+    let mut edges = Vec::new();
+    for &(u, v) in pairs {
+        edges.extend([(20 + v, 0, u), (u, 1, 20 + v)]);
+        if (u + v) % 3 == 0 {
+            edges.push((20 + v, 2, u));
+        }
+        edges.push((u, 3, v));
+        edges.extend(symmetric.then_some((v, 3, u)));
+    }
+    edges.sort_unstable();
+    let mut writer = DatasetWriter::create(dir.join(name), false).expect("a fresh path");
+    writer.set_types(types);
+    let indptr: Vec<u64> = (0..=35).map(|row| edges.partition_point(|edge| edge.0 < row) as u64).collect();
+    writer.array("indptr", &indptr, None).expect("room");
+    writer.array("indices", &edges.iter().map(|edge| edge.2).collect::<Vec<u32>>(), None).expect("room");
+    writer.array("edge_types", &edges.iter().map(|edge| edge.1).collect::<Vec<u16>>(), None).expect("room");
+    writer.array("weights", &(0..edges.len()).map(|at| at as f32).collect::<Vec<f32>>(), None).expect("room");
+    writer.array("edge_times", &(0..edges.len() as i64).collect::<Vec<i64>>(), None).expect("room");
+    if let Some((split, edge_type)) = split {
+        split_edges_of_type(&mut writer, &split, edge_type, |_| {}).expect("room");
+    }
+    Dataset::open(writer.finish(name, 0, Default::default()).expect("sound"), OpenOptions::default()).expect("sound")
+}
+
+/// Source, target, type, weight and time of each edge, in order.
+fn typed_edges(dataset: &Dataset) -> Vec<(u32, u32, u16, u32, i64)> {
+    let topology = &dataset.topology;
+    let (types, times) = (topology.edge_types().expect("types"), topology.edge_times().expect("times"));
+    let ends = edges(dataset).into_iter();
+    ends.zip(types.iter().zip(times.iter())).map(|((u, v, weight), (&of, &time))| (u, v, of, weight, time)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn pairs_of_an_edge_type_leave_with_their_reverses_alone(
+        list in prop::collection::vec((0u32..15, 0u32..15), 1..150), symmetric: bool, seed: u64,
+        edge_type in prop::sample::select(vec![0usize, 1, 3])
+    ) {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let whole = typed(dir.path(), "whole", &list, symmetric, None);
+        let split = typed(dir.path(), "split", &list, symmetric, Some((EdgeSplit { seed, ..SPLIT }, edge_type)));
+        let all = typed_edges(&whole);
+        let of_type: BTreeSet<(u32, u32)> =
+            all.iter().filter(|edge| usize::from(edge.2) == edge_type && edge.0 != edge.1).map(|e| (e.0, e.1)).collect();
+        let undirected = edge_type == 3 && of_type.iter().all(|&(u, v)| of_type.contains(&(v, u)));
+        let reverse = [Some(1), Some(0), None, None][edge_type];
+        let pair = |u: u32, v: u32| if undirected { (u.min(v), u.max(v)) } else { (u, v) };
+        let pairs: BTreeSet<(u32, u32)> = of_type.iter().map(|&(u, v)| pair(u, v)).collect();
+        let listed = |list: &[[u32; 2]]| -> Vec<(u32, u32)> { list.iter().map(|&[u, v]| (u, v)).collect() };
+        let train = split.edges.train.as_deref().expect("training pairs are written").as_chunks().0;
+        let shares = [train, split.edges.valid_pairs(), split.edges.test_pairs()].map(listed);
+        let mut ends = 0;
+        for (list, share) in shares.iter().zip([SPLIT.train, SPLIT.train + SPLIT.valid, SPLIT.train + SPLIT.valid + SPLIT.test]) {
+            ends += list.len();
+            prop_assert_eq!(ends, (share * pairs.len() as f64).round() as usize);
+        }
+        let distinct: BTreeSet<(u32, u32)> = shares.concat().into_iter().collect();
+        prop_assert!(distinct.len() == ends && distinct.is_subset(&pairs));
+        let train: BTreeSet<(u32, u32)> = shares[0].iter().copied().collect();
+        let remains = |&&(u, v, of, ..): &&(u32, u32, u16, u32, i64)| match usize::from(of) {
+            of if of == edge_type => u == v || train.contains(&pair(u, v)),
+            of if Some(of) == reverse => train.contains(&pair(v, u)),
+            _ => true,
+        };
+        let remain: Vec<_> = all.iter().filter(remains).copied().collect();
+        prop_assert_eq!(typed_edges(&split), remain);
+    }
+}
+
+#[test]
+fn edges_of_several_types_are_split_by_name_alone() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut writer = DatasetWriter::create(dir.path().join("typed"), false).expect("a fresh path");
+    writer.array("indptr", &[0u64, 1, 1], None).expect("room");
+    writer.array("indices", &[1u32], None).expect("room");
+    writer.array("edge_types", &[0u16], None).expect("room");
+    let error = split_edges(&mut writer, &SPLIT, |_| {}).expect_err("refused").to_string();
+    assert!(error.contains("several types") && error.contains("name the edge type"), "{error}");
 }
