@@ -64,6 +64,19 @@ fn typed_models_learn_what_types_say() {
     assert!(number(&sampled["test"]["accuracy"]) > 0.4, "{sampled}");
 }
 
+/// Links of all edge types, whose own edges are left out of what is sampled.
+#[test]
+fn links_are_learned_by_edge_type() {
+    let bench = bench();
+    let trained = train(&bench, "papers", "rsage", "--task link --negatives 3 --batch-size 500 --epochs 4 --run links");
+    let losses: Vec<f64> =
+        trained["epochs"].as_array().expect("epochs").iter().map(|epoch| number(&epoch["loss"])).collect();
+    assert!(losses[3] < 0.97 * losses[0], "{losses:?}");
+    fs::write(bench.path().join("pairs.txt"), "author:3 paper:7\n").expect("room");
+    let scores = bench.text(&["predict", "links", "--edges", "pairs.txt"]);
+    assert!(scores.contains("author:3,paper:7,"), "{scores}");
+}
+
 /// Within times, too: what is evaluated then is sampled as it was trained.
 #[test]
 fn times_bound_training_and_evaluation() {
@@ -100,7 +113,6 @@ fn what_does_not_hold_is_refused_by_name() {
     misused("train papers --model rgcn --bases 2 --diagonal-blocks 2".into(), &["--diagonal-blocks", "leave one out"]);
     let refused = |args: String, words_of: &[&str]| bench.refused(&words(&args), words_of);
     refused("train small --model rgcn".into(), &["the graph has no types", "train gcn, sage or gat"]);
-    refused(format!("train papers {TRAIN} --model rsage --task link"), &["--task link", "samples pairs by typed"]);
     // Embeddings are of the nodes of the graph that was trained on.
     bench.json(&words(&format!("train papers {TRAIN} --model rsage --epochs 1 --save model.safetensors")));
     bench.text(&words("generate typed -o more --nodes 2200 --classes 8 --dim 16"));
