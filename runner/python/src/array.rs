@@ -12,6 +12,8 @@ use pyo3::types::PyDict;
 fn typestr(dtype: Dtype) -> &'static str {
     match dtype {
         Dtype::U8 => "|u1",
+        Dtype::U16 => "<u2",
+        Dtype::I64 => "<i8",
         Dtype::F16 => "<f2",
         Dtype::Bf16 => "<u2",
         Dtype::F32 => "<f4",

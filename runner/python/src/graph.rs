@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use morphgl_graph_store::{
-    Array, Dataset, DatasetWriter, Dtype, EdgeSplits, Element, FeatureMatrix, FeatureView, Load, NodeNames,
-    OpenOptions, Splits, TargetMatrix, Topology,
+    Array, Dataset, DatasetWriter, Dtype, EdgeSplits, EdgeType, Element, FeatureMatrix, FeatureView, Load, Meta,
+    NodeNames, NodeType, OpenOptions, Splits, TargetMatrix, Topology, Types,
 };
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -86,6 +86,57 @@ impl Graph {
         py.detach(|| edges.check(num_nodes)).map_err(PyValueError::new_err)?;
         let whole = Dataset::new("graph".to_string(), topology);
         Ok(Self(Arc::new(Dataset { features, labels, num_classes, targets, splits, edges, ..whole })))
+    }
+
+    /// The same graph with the types of its nodes, `[(name, count)]` in the order of their ids, and of its edges, `[(source, name,
+    /// target)]` with the number of each edge's type; with features of each node type, and whether they are bfloat16, and times of
+    /// nodes and edges.
+    #[pyo3(signature = (node_types, edge_types, types, features, node_times, edge_times))]
+    #[expect(clippy::too_many_arguments, reason = "the arrays of a dataset")]
+    fn with_types(
+        &self,
+        py: Python<'_>,
+        node_types: Vec<(String, u64)>,
+        edge_types: Vec<(String, String, String)>,
+        types: &Bound<'_, PyAny>,
+        features: Vec<Option<(Bound<'_, PyAny>, bool)>>,
+        node_times: Option<&Bound<'_, PyAny>>,
+        edge_times: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let nodes = node_types.into_iter().map(|(name, count)| NodeType { name, count }).collect();
+        let edges = edge_types.into_iter().map(|(source, name, target)| EdgeType { source, name, target }).collect();
+        let named = Types::new(nodes, edges).map_err(PyValueError::new_err)?;
+        let types = borrowed::<u16>("edge types", types)?;
+        let times =
+            |name, times: Option<&Bound<'_, PyAny>>| times.map(|times| borrowed::<i64>(name, times)).transpose();
+        let (node_times, edge_times) = (times("node times", node_times)?, times("edge times", edge_times)?);
+        let matrices = features.iter().zip(named.node_types());
+        let matrices = matrices.map(|(given, of_type)| {
+            given.as_ref().map(|(features, bf16)| matrix(features, *bf16, of_type.count as usize)).transpose()
+        });
+        let mut features_by_type = matrices.collect::<PyResult<Vec<_>>>()?;
+        if features_by_type.iter().all(Option::is_none) {
+            features_by_type.clear();
+        }
+        let whole = Dataset::clone(&self.0);
+        let topology = whole.topology.clone();
+        let topology = py.detach(|| topology.with_types(named, types)?.with_times(node_times, edge_times));
+        let topology = topology.map_err(PyValueError::new_err)?;
+        Ok(Self(Arc::new(Dataset { topology, features_by_type, ..whole })))
+    }
+
+    /// Names and numbers of nodes of the node types, in the order of their ids; none without types.
+    #[getter]
+    fn node_types(&self) -> Vec<(String, u64)> {
+        let types = self.0.topology.types();
+        types.map_or(Vec::new(), |types| types.node_types().iter().map(|t| (t.name.clone(), t.count)).collect())
+    }
+
+    /// Source, name and target of the edge types; none without types.
+    #[getter]
+    fn edge_types(&self) -> Vec<(String, String, String)> {
+        let of_type = |t: &EdgeType| (t.source.clone(), t.name.clone(), t.target.clone());
+        self.0.topology.types().map_or(Vec::new(), |types| types.edge_types().iter().map(of_type).collect())
     }
 
     /// Writes the graph as a dataset, with the names and the source that its directory has, or else with these: the provenance as
@@ -316,13 +367,22 @@ fn write(dataset: &Dataset, given: Given, path: PathBuf, replace: bool) -> morph
     if let Some(keys) = topology.draw_keys() {
         writer.array("draw_keys", keys, None)?;
     }
-    if let Some(features) = &dataset.features {
+    if let (Some(types), Some(edge_types)) = (topology.types(), topology.edge_types()) {
+        writer.set_types((**types).clone());
+        writer.array("edge_types", edge_types, None)?;
+    }
+    for (name, times) in [("node_times", topology.node_times()), ("edge_times", topology.edge_times())] {
+        times.into_iter().try_for_each(|times| writer.array(name, times, None))?;
+    }
+    let by_type = (0..).zip(&dataset.features_by_type);
+    let by_type = by_type.filter_map(|(of_type, features)| Some((Meta::features_of(of_type), features.as_ref()?)));
+    for (name, features) in dataset.features.iter().map(|features| ("features".to_string(), features)).chain(by_type) {
         let dim = Some(features.dim());
         match features.view() {
-            FeatureView::F32(values) => writer.array("features", values, dim)?,
-            FeatureView::F16(values) => writer.array("features", values, dim)?,
-            FeatureView::Bf16(values) => writer.array("features", values, dim)?,
-            FeatureView::U8(values) => writer.array("features", values, dim)?,
+            FeatureView::F32(values) => writer.array(&name, values, dim)?,
+            FeatureView::F16(values) => writer.array(&name, values, dim)?,
+            FeatureView::Bf16(values) => writer.array(&name, values, dim)?,
+            FeatureView::U8(values) => writer.array(&name, values, dim)?,
         }
     }
     if let Some(labels) = &dataset.labels {

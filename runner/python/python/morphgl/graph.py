@@ -105,9 +105,18 @@ class Graph:
 
         Of `train, valid, test = RandomLinkSplit(…)(data)`, `from_pyg(train, valid=valid, test=test)` has the pairs of `edge_label_index`
         to train, validate and test on: those of `edge_label` 1 and, to validate and test, against those of 0. Messages pass along the
-        edges of `data` alone."""
+        edges of `data` alone.
+
+        Of a `HeteroData`, a graph with its node and edge types: `edge_index`, weights and `time` of each edge type; `x`, `time`, and of
+        one node type `y` and split masks. :meth:`nodes` says which ids the nodes of a type have."""
+        if hasattr(data, "node_types") and hasattr(data, "edge_types"):
+            from . import typed
+
+            if edge_ids or valid is not None or test is not None:
+                raise ValueError("data: edge_ids, valid and test are of Data of one node and one edge type alone; leave them out")
+            return typed.from_pyg(data, weight_attr)
         if not hasattr(data, "edge_index"):
-            raise TypeError(f"data: {type(data).__name__} is no Data of one node and one edge type; pass data.to_homogeneous()")
+            raise TypeError(f"data: {type(data).__name__} is neither Data nor HeteroData")
         weight_attr = weight_attr or "edge_weight"
         if weight_attr != "edge_weight" and data.get(weight_attr) is None:
             raise ValueError(f"weight_attr: the data has no {weight_attr!r}; it has {', '.join(map(repr, data.keys()))}")
@@ -138,7 +147,14 @@ class Graph:
 
     @classmethod
     def from_dgl(cls, g, x="feat", y="label", edge_weight=None, edge_ids=False):
-        """A graph of a homogeneous `dgl.DGLGraph`; `x`, `y` name its node data, `edge_weight` its edge data."""
+        """A graph of a `dgl.DGLGraph`; `x`, `y` name its node data, `edge_weight` its edge data. Node and edge types are kept, where
+        there are several; then `time` of nodes and edges is read, too."""
+        if len(g.ntypes) > 1 or len(g.canonical_etypes) > 1:
+            from . import typed
+
+            if edge_ids:
+                raise ValueError("edge_ids: of graphs of one node and one edge type alone; leave it out")
+            return typed.from_dgl(g, x, y, edge_weight)
         sources, targets = g.edges(order="eid")
         data = {name: g.ndata.get(key) for name, key in
                 (("x", x), ("y", y), ("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask"))}
@@ -316,6 +332,25 @@ class Graph:
     def target_names(self):
         """Names of the columns of :attr:`targets`, where they have names; else None."""
         return self._provenance().get("target_names")
+
+    @property
+    def node_types(self):
+        """Names of the node types, in the order of their ids; empty of a graph without types."""
+        return [name for name, _ in self._native.node_types]
+
+    @property
+    def edge_types(self):
+        """The edge types as `(source, name, target)`; empty of a graph without types."""
+        return self._native.edge_types
+
+    def nodes(self, node_type):
+        """The ids of the nodes of a type, as a range."""
+        start = 0
+        for name, count in self._native.node_types:
+            if name == node_type:
+                return range(start, start + count)
+            start += count
+        raise ValueError(f"nodes: there is no node type {node_type!r}; there are {', '.join(map(repr, self.node_types))}")
 
     def _provenance(self):
         if self._source is None:

@@ -1,0 +1,157 @@
+"""Graphs with node and edge types, from PyG's `HeteroData` and DGL's heterogeneous graphs."""
+
+import numpy as np
+
+from . import arrays
+from .graph import SPLITS, Graph
+
+
+def from_pyg(data, weight_attr=None):
+    """The graph of a `HeteroData`."""
+    weight_attr = weight_attr or "edge_weight"
+    nodes = {name: {"num_nodes": data[name].num_nodes, **present(data[name], ("x", "y", "time", *SPLITS.values()))}
+             for name in data.node_types}
+    edges = {}
+    for edge_type in data.edge_types:
+        store = data[edge_type]
+        given = present(store, ("edge_index", weight_attr, "time"))
+        if "edge_index" not in given:
+            raise ValueError(f"{edge_type}: it has no edge_index; convert adj_t by ToSparseTensor's inverse, or give edge_index")
+        edges[edge_type] = {"edge_index": given["edge_index"], "weight": given.get(weight_attr), "time": given.get("time")}
+    return graph_of(nodes, edges)
+
+
+def from_dgl(g, x, y, edge_weight):
+    """The graph of a heterogeneous `DGLGraph`."""
+    masks = {"train_mask": "train_mask", "val_mask": "val_mask", "test_mask": "test_mask"}
+    names = {"x": x, "y": y, "time": "time", **masks}
+    nodes = {}
+    for name in g.ntypes:
+        data = g.nodes[name].data
+        given = {key: data[column] for key, column in names.items() if column in data}
+        given.update({mask: given[mask].bool() for mask in masks if mask in given})
+        nodes[name] = {"num_nodes": g.num_nodes(name), **given}
+    edges = {}
+    for edge_type in g.canonical_etypes:
+        pair = g.edges(etype=edge_type, order="eid")
+        data = g.edges[edge_type].data
+        index = np.stack([arrays.to_numpy(str(edge_type), ids)[0] for ids in pair])
+        weight = data[edge_weight] if edge_weight is not None and edge_weight in data else None
+        edges[edge_type] = {"edge_index": index, "weight": weight, "time": data.get("time")}
+    return graph_of(nodes, edges)
+
+
+def present(store, names):
+    """The attributes of these names that a store of `HeteroData` has."""
+    return {name: store[name] for name in names if name in store and store[name] is not None}
+
+
+def graph_of(nodes, edges):
+    """The graph of node types, each with `num_nodes` and what else is known, and of edge types with `edge_index`, `weight`, `time`."""
+    counts = {name: int(given["num_nodes"]) for name, given in nodes.items()}
+    first = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist()))
+    num_nodes = sum(counts.values())
+    indptr, order, columns = sorted_edges(counts, first, edges)
+    weights = optional(edges, "weight", np.float32, num_edges_of(edges), 1.0)
+    edge_times = optional(edges, "time", np.int64, num_edges_of(edges), None)
+    given = {"csc": (indptr, columns["source"]), "edge_weight": None if weights is None else weights[order]}
+    given["y"], names = labels(nodes, first, num_nodes)
+    for split, mask in SPLITS.items():
+        of_types = [np.flatnonzero(whole(f"{name} {mask}", of[mask], counts[name])) + first[name]
+                    for name, of in nodes.items() if of.get(mask) is not None]
+        given[split] = np.concatenate(of_types) if of_types else None
+    features = {name: arrays.features(f"{name} x", of["x"]) for name, of in nodes.items() if of.get("x") is not None}
+    kinds = {(matrix.shape[1], matrix.dtype, bf16) for matrix, bf16 in features.values()}
+    # Rows of one kind for all nodes are one matrix, which the first layer reads as it is.
+    if len(features) == len(nodes) and len(kinds) == 1:
+        (_, _, bf16), = kinds
+        given["x"], features = np.concatenate([features[name][0] for name in nodes]), {}
+        if bf16:
+            import torch
+
+            given["x"] = torch.from_numpy(given["x"].view(np.int16)).view(torch.bfloat16)
+    graph = Graph.from_numpy(**given)
+    if names is not None:
+        graph._source = {**(graph._source or {}), "class_names": names}
+    node_times = optional(nodes, "time", np.int64, counts, None)
+    types = np.ascontiguousarray(columns["type"].astype(np.uint16))
+    times = None if edge_times is None else np.ascontiguousarray(edge_times[order])
+    graph._native = graph._native.with_types(list(counts.items()), [tuple(edge_type) for edge_type in edges], types,
+                                             [features.get(name) for name in nodes], node_times, times)
+    return graph
+
+
+def num_edges_of(edges):
+    """Number of edges of each type."""
+    return {edge_type: np.shape(given["edge_index"])[1] for edge_type, given in edges.items()}
+
+
+def sorted_edges(counts, first, edges):
+    """Offsets of the rows, the order of the edges in which rows ascend by type and source, and their columns in this order."""
+    sources, targets, types = [], [], []
+    for number, (edge_type, given) in enumerate(edges.items()):
+        source, _, target = edge_type
+        pair, _ = arrays.to_numpy(f"{edge_type} edge_index", given["edge_index"])
+        if pair.ndim != 2 or pair.shape[0] != 2:
+            raise ValueError(f"{edge_type}: edge_index has shape {pair.shape}; pass [2, edges], sources then targets")
+        for row, name, whole_ids in ((pair[0], source, sources), (pair[1], target, targets)):
+            if name not in counts:
+                raise ValueError(f"{edge_type}: there is no node type {name!r}")
+            if row.size and (row.min() < 0 or row.max() >= counts[name]):
+                raise ValueError(f"{edge_type}: edge_index has node {row.max() if row.max() >= counts[name] else row.min()} of type "
+                                 f"{name!r}, which has {counts[name]} nodes")
+            whole_ids.append(row.astype(np.int64) + first[name])
+        types.append(np.full(pair.shape[1], number, np.int64))
+    source, target, kind = (np.concatenate(part) if part else np.zeros(0, np.int64) for part in (sources, targets, types))
+    order = np.lexsort((source, kind, target))
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(target, minlength=sum(counts.values())))))
+    return indptr, order, {"source": source[order], "type": kind[order]}
+
+
+def optional(given, name, dtype, counts, missing):
+    """The column `name` of all types, one after the other; `None` where no type has it. Types without have `missing`, or are refused."""
+    if all(of.get(name) is None for of in given.values()):
+        return None
+    parts = []
+    for of_type, of in given.items():
+        if of.get(name) is None:
+            if missing is None:
+                # Before all others: what has no time is always there.
+                parts.append(np.full(counts[of_type], np.iinfo(np.int64).min, dtype))
+                continue
+            parts.append(np.full(counts[of_type], missing, dtype))
+            continue
+        column, _ = arrays.to_numpy(f"{of_type} {name}", of[name])
+        if column.shape != (counts[of_type],):
+            raise ValueError(f"{of_type}: {name} has shape {column.shape}; pass [{counts[of_type]}]")
+        if dtype == np.int64 and column.dtype.kind not in "iu":
+            raise TypeError(f"{of_type}: {name} is {column.dtype}; times are whole numbers")
+        parts.append(column.astype(dtype))
+    return np.ascontiguousarray(np.concatenate(parts))
+
+
+def whole(name, mask, count):
+    """A mask of booleans of all nodes of a type."""
+    mask, _ = arrays.to_numpy(name, mask)
+    if mask.shape != (count,) or mask.dtype != bool:
+        raise ValueError(f"{name}: {mask.dtype} of shape {mask.shape}; pass a boolean for each of {count} nodes")
+    return mask
+
+
+def labels(nodes, first, num_nodes):
+    """Classes of all nodes, -1 for those of other types than the one that has them, and their names."""
+    labelled = [name for name, of in nodes.items() if of.get("y") is not None]
+    if not labelled:
+        return None, None
+    if len(labelled) > 1:
+        raise ValueError(f"y: the types {', '.join(map(repr, labelled))} have classes, which would be taken as the same; leave one")
+    name, = labelled
+    values = nodes[name]["y"]
+    if arrays.is_real(f"{name} y", values):
+        raise ValueError(f"{name}: y has real values or several labels; give classes, or train on data with one node type")
+    classes, names = arrays.labels(f"{name} y", values)
+    if len(classes) != int(nodes[name]["num_nodes"]):
+        raise ValueError(f"{name}: {len(classes)} labels for {nodes[name]['num_nodes']} nodes; give one per node, -1 for none")
+    every = np.full(num_nodes, -1, np.int32)
+    every[first[name]:first[name] + len(classes)] = classes
+    return every, names
