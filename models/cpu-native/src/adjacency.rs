@@ -8,6 +8,7 @@ use crate::csr::{Sorted, sort_by_source};
 use crate::parallel;
 use crate::rows::NodeIds;
 use crate::spmm::Csr;
+use crate::typed::{self, Groups};
 
 /// Coefficients and transposed edges of a block; vectors that a model does not use are empty.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub(crate) struct Adjacency {
     /// 1 / sqrt(degree) of each source, its self-loop counted (GCN).
     inverse_roots: Vec<f32>,
     transposed: TransposedEdges,
+    /// The edges by type (typed models).
+    pub(crate) groups: Groups,
 }
 
 /// Edges sorted by source node.
@@ -31,18 +34,22 @@ pub(crate) struct TransposedEdges {
     pub(crate) rows: Vec<u32>,
     /// Position of each edge in the block (GAT).
     pub(crate) edges: Vec<u32>,
-    coefficients: Vec<f32>,
+    pub(crate) coefficients: Vec<f32>,
     /// Scratch of the sort.
-    counts: Vec<u32>,
+    pub(crate) counts: Vec<u32>,
 }
 
 /// Rows of a task that computes coefficients.
 const TASK: usize = 1 << 11;
 
 impl Adjacency {
-    /// Computes the coefficients of a block; `degrees` are those of its source nodes in the whole graph.
-    pub(crate) fn prepare(&mut self, model: &ModelSpec, block: &Block, degrees: &[f32]) {
+    /// Computes the coefficients of a block; `degrees` are those of its source nodes in the whole graph. The first of `nodes` are its
+    /// destinations, of a typed model.
+    pub(crate) fn prepare(&mut self, model: &ModelSpec, block: &Block, degrees: &[f32], nodes: &[u32]) {
         let kind = model.kind;
+        if let Some(types) = model.types.as_ref().filter(|_| kind.is_typed()) {
+            return typed::group(kind, types, block, nodes, &mut self.groups);
+        }
         let (gcn, sage) = (kind == ModelKind::Gcn, kind == ModelKind::Sage);
         let importance = block.weights.as_ref().filter(|_| sage && block.importance);
         resize(&mut self.coefficients, if gcn || importance.is_some() { block.num_edges() } else { 0 });
@@ -135,14 +142,16 @@ fn nonempty<T>(values: &[T]) -> Option<&[T]> {
 pub(crate) fn prepare<'a>(
     all: &mut [Adjacency],
     model: &ModelSpec,
-    blocks: &[Block],
+    (blocks, nodes): (&[Block], &[u32]),
     degrees: &(impl Fn(usize) -> &'a [f32] + Sync),
     transposes: &(impl Fn(usize) -> bool + Sync),
 ) {
     parallel::pieces(all, 1, &|layer, adjacency| {
         let adjacency = &mut adjacency[0];
-        adjacency.prepare(model, &blocks[layer], degrees(layer));
-        if transposes(layer) {
+        adjacency.prepare(model, &blocks[layer], degrees(layer), nodes);
+        if transposes(layer) && model.kind.is_typed() {
+            adjacency.groups.transpose();
+        } else if transposes(layer) {
             adjacency.transpose(&blocks[layer], model.kind == ModelKind::Gat);
         }
     });

@@ -16,12 +16,13 @@ use crate::parallel::{ROWS, row_blocks, with_scratch};
 use crate::rows::InputRows;
 use crate::sparse::{SparseInput, transpose};
 use crate::spmm::spmm;
+use crate::typed::TypedLayer;
 
 mod backward;
 mod given;
 mod parameters;
 
-pub(crate) use backward::Upstream;
+pub(crate) use backward::{LANES, Lanes, Upstream, add_lanes};
 use parameters::ParameterRanges;
 
 /// Width from which rows of the store are read again in backward, instead of kept, where aggregation comes first: the GEMMs
@@ -37,6 +38,8 @@ pub(crate) enum Order {
     TransformFirst,
     /// Transformed rows are aggregated by attention.
     Attend,
+    /// Rows are grouped by edge type.
+    ByType,
 }
 
 /// Whether a pass trains, and the mini-batch that determines its dropout masks.
@@ -86,6 +89,10 @@ pub(crate) struct Layer {
     all_heads: Buffer,
     /// Attention's coefficients and scores for backward.
     attention_state: Buffer,
+    /// The layer itself, if it has parameters per edge type.
+    pub(crate) typed: Option<Box<TypedLayer>>,
+    /// Whether the gradient of the input is computed.
+    pub(crate) propagates: bool,
     pub(crate) out: Buffer,
     back: backward::Buffers,
 }
@@ -107,12 +114,12 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    fn graph(&self) -> (&'a Block, &'a Adjacency) {
+    pub(crate) fn graph(&self) -> (&'a Block, &'a Adjacency) {
         self.graph.expect("a layer with neighbours has a block")
     }
 
     /// The nodes of rows; none where there is no dropout.
-    fn nodes(&self, rows: Range<usize>) -> &'a [u32] {
+    pub(crate) fn nodes(&self, rows: Range<usize>) -> &'a [u32] {
         self.nodes.get(rows).unwrap_or_default()
     }
 
@@ -130,7 +137,7 @@ impl Layer {
             kind: spec.kind,
             shape,
             width: shape.heads * shape.head_dim,
-            ranges: ParameterRanges::find(spec.kind, index, specs),
+            ranges: ParameterRanges::find(spec, index, specs),
             activation: (!shape.last).then_some(spec.activation),
             dropout: if shape.last { 0.0 } else { spec.dropout },
             attention_dropout: spec.attention_dropout,
@@ -143,6 +150,8 @@ impl Layer {
             store_rows: Buffer::default(),
             all_heads: Buffer::default(),
             attention_state: Buffer::default(),
+            typed: spec.kind.is_typed().then(|| Box::new(TypedLayer::new(spec, index, specs))),
+            propagates: index > 0 || !spec.input_widths.is_empty(),
             out: Buffer::default(),
             back: Default::default(),
         }
@@ -151,7 +160,9 @@ impl Layer {
     /// Chooses the order for a block. Sparse rows are transformed first, since aggregated rows are dense.
     pub(crate) fn choose_order(&mut self, block: Option<&Block>, sparse: bool) {
         let shape = [self.shape.in_dim, self.shape.out_dim];
-        self.order = if self.kind == ModelKind::Gat {
+        self.order = if self.typed.is_some() {
+            Order::ByType
+        } else if self.kind == ModelKind::Gat {
             Order::Attend
         } else if sparse || block.is_some_and(|block| transform_is_cheaper(block, shape, self.index == 0)) {
             Order::TransformFirst
@@ -165,8 +176,12 @@ impl Layer {
         let dropout = mode.dropout(self.index, DropoutSite::Hidden, self.dropout);
         self.epilogue = Epilogue { activation: self.activation, dropout };
         self.attention_mask = mode.dropout(self.index, DropoutSite::Attention, self.attention_dropout);
+        if let Some(typed) = &mut self.typed {
+            return typed.forward(context, self.epilogue, &mut self.out);
+        }
         self.pack_weights(context);
         match self.order {
+            Order::ByType => unreachable!("a typed layer is computed above"),
             Order::AggregateFirst => self.aggregate_first(context, mode),
             Order::TransformFirst => self.transform_first(context, mode),
             Order::Attend => self.attend(context, mode),

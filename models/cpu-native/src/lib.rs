@@ -20,6 +20,7 @@ mod sparse;
 mod spmm;
 mod support;
 mod trainer;
+mod typed;
 
 use morphgl_platform::{ISA_VARIABLE, SimdLevel};
 use morphgl_registry::{At, Build, Description, Hardware, Key, Machine, Phase, Training, Unavailable, submit};
@@ -37,7 +38,7 @@ pub const AMX_KEY: Key = Key::new(Phase::Training, Hardware::CPU, "NativeAmx");
 /// What this crate registers for every processor.
 pub const DESCRIPTION: Description = Description::new(
     KEY,
-    "trains GCN, GraphSAGE, GAT and MLP on CPU threads by hand-written passes",
+    "trains GCN, GraphSAGE, GAT, MLP, R-GCN, R-SAGE and R-GAT on CPU threads by hand-written passes",
     At::Host,
     At::Host,
     Build::Training(|context| Ok(Box::new(CpuNative::new(context)?) as Box<dyn Training>)),

@@ -1,8 +1,9 @@
 //! All layers of a model: forward, loss and backward over one mini-batch.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_graph_store::{FeatureMatrix, FeatureView};
+use morphgl_graph_store::{Dataset, FeatureMatrix, FeatureView};
 use morphgl_model_core::{Dropout, DropoutSite, ModelSpec, Objective, ParameterSpec};
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{Block, GradientReady, Score, Targets};
@@ -15,6 +16,7 @@ use crate::loss::cross_entropy;
 use crate::parallel::{self, row_blocks};
 use crate::rows::{InputRows, NodeIds};
 use crate::sparse::{Nonzeros, Side, SparseInput};
+use crate::typed::TypedInputs;
 
 /// Edges whose sources a task looks up.
 const EDGES: usize = 1 << 14;
@@ -41,7 +43,9 @@ struct LayerInputs {
     nonzeros: Option<(Nonzeros, SparseInput)>,
     /// The node of each edge's source in the first block, where aggregation reads the store.
     edge_nodes: Vec<u32>,
-    /// The input features after dropout.
+    /// What makes the input rows, of a model with inputs per node type.
+    by_type: Option<TypedInputs>,
+    /// The input features after dropout, or the input rows made per node type.
     dropped: Buffer,
 }
 
@@ -88,6 +92,8 @@ pub(crate) struct Input<'a> {
     pub(crate) nodes: Option<(&'a FeatureMatrix, &'a [u32])>,
     /// Nodes of the input rows, which key the dropout masks; empty without dropout.
     pub(crate) mask_nodes: &'a [u32],
+    /// The nodes of the input rows, whose types typed models read; each is in the graph.
+    pub(crate) typed_nodes: &'a [u32],
     pub(crate) num_seeds: usize,
     pub(crate) targets: Targets<'a>,
 }
@@ -105,6 +111,7 @@ impl<'a> Input<'a> {
         rows: 0,
         nodes: None,
         mask_nodes: &[],
+        typed_nodes: &[],
         num_seeds: 0,
         targets: Targets::Classes(&[]),
     };
@@ -144,9 +151,13 @@ impl LayerInputs {
         }
     }
 
-    /// Copies the input with dropout, or looks up the nodes of the first block's edges where aggregation reads the store.
-    fn read_dense(&mut self, first: &Layer, input: Input<'_>, mode: Mode) {
+    /// Makes the input per node type, copies it with dropout, or looks up the nodes of the first block's edges where aggregation reads the store.
+    fn read_dense(&mut self, first: &Layer, parameters: &[f32], input: Input<'_>, mode: Mode) {
         self.edge_nodes.clear();
+        let dropout = self.input_dropout(mode).map(|dropout| (dropout, input.mask_nodes));
+        if let Some(by_type) = &mut self.by_type {
+            return by_type.forward(self.level, parameters, input.typed_nodes, dropout, &mut self.dropped);
+        }
         if let Some(dropout) = self.input_dropout(mode) {
             let (dim, level) = (self.spec.in_dim, &self.level);
             return row_blocks(input.rows, [(self.dropped.get(input.rows * dim), dim)], &|rows, [out]| {
@@ -154,13 +165,24 @@ impl LayerInputs {
                 apply_dropout(*level, &dropout, &input.mask_nodes[rows], out);
             });
         }
-        let aggregates = first.order == Order::AggregateFirst && first.ranges.neighbours.is_some();
+        let by_type = first.order == Order::ByType;
+        let aggregates = by_type || first.order == Order::AggregateFirst && first.ranges.neighbours.is_some();
         if let (Some((_, nodes)), Some(block), true) = (input.nodes, input.blocks.first(), aggregates) {
-            resize(&mut self.edge_nodes, block.num_edges());
+            let columns = if by_type { self.adjacencies[0].groups.columns() } else { &block.indices };
+            resize(&mut self.edge_nodes, columns.len());
             parallel::pieces(&mut self.edge_nodes, EDGES, &|task, edge_nodes| {
-                let locals = &block.indices[task * EDGES..];
+                let locals = &columns[task * EDGES..];
                 edge_nodes.iter_mut().zip(locals).for_each(|(node, &local)| *node = nodes[local as usize]);
             });
+        }
+    }
+
+    /// Adds the gradients of what makes the input rows, if they are made.
+    fn backward(&mut self, first: &Layer, input: Input<'_>, mode: Mode, gradients: &mut [f32]) {
+        let dropout = self.input_dropout(mode).map(|dropout| (dropout, input.mask_nodes));
+        let graph = input.blocks.first().map(|block| (block, &self.adjacencies[0]));
+        if let Some(by_type) = &mut self.by_type {
+            by_type.backward(self.level, first.upstream(graph, input.num_dst(0)), dropout, gradients);
         }
     }
 
@@ -183,7 +205,7 @@ impl LayerInputs {
                 InputRows::dense_f32(before.out.read(input.num_dst(layer - 1) * before.shape.out_dim + given))
             }
             None if nonzeros.is_some() => InputRows::dense_f32(&[]),
-            None if self.input_dropout(mode).is_some() => {
+            None if self.by_type.is_some() || self.input_dropout(mode).is_some() => {
                 InputRows::dense_f32(self.dropped.read(input.rows * self.spec.in_dim))
             }
             None => input.features(&self.edge_nodes),
@@ -194,7 +216,13 @@ impl LayerInputs {
 }
 
 impl Network {
-    pub(crate) fn new(spec: &ModelSpec, specs: &[ParameterSpec], level: SimdLevel, nonzeros: Option<Nonzeros>) -> Self {
+    /// The network of a model with the types of the `dataset`.
+    pub(crate) fn new(
+        (spec, specs): (&ModelSpec, &[ParameterSpec]),
+        level: SimdLevel,
+        dataset: &Arc<Dataset>,
+        nonzeros: Option<Nonzeros>,
+    ) -> Self {
         Self {
             layers: (0..spec.layers).map(|l| Layer::new(spec, l, specs)).collect(),
             inputs: LayerInputs {
@@ -203,6 +231,7 @@ impl Network {
                 adjacencies: (0..spec.layers).map(|_| Adjacency::default()).collect(),
                 nonzeros: nonzeros.map(|nonzeros| (nonzeros, SparseInput::default())),
                 edge_nodes: Vec::new(),
+                by_type: TypedInputs::new(spec, specs, dataset),
                 dropped: Buffer::default(),
             },
             first_elements: (0..=spec.layers)
@@ -236,11 +265,13 @@ impl Network {
             let (depth, width) = (layer.shape.in_dim as f64, layer.width as f64);
             let [neighbours, root] = layer.ranges.weights().map(|range| if range.is_some() { dst } else { 0.0 });
             let (rows, message) = match layer.order {
+                Order::ByType => (self.inputs.adjacencies[l].groups.num_rows() as f64, depth),
                 Order::AggregateFirst => (neighbours + root, depth),
                 Order::TransformFirst | Order::Attend => (src + root, width),
             };
-            let passes = if l > 0 { 3.0 } else { 2.0 };
-            let aggregations = if layer.order == Order::AggregateFirst && l == 0 { 1.0 } else { 2.0 };
+            let passes = if layer.propagates { 3.0 } else { 2.0 };
+            let once = matches!(layer.order, Order::AggregateFirst | Order::ByType) && !layer.propagates;
+            let aggregations = if once { 1.0 } else { 2.0 };
             work.flops += passes * 2.0 * rows * depth * width;
             work.bytes += 4.0 * (passes * rows * (depth + width) + aggregations * edges * message);
         }
@@ -254,14 +285,21 @@ impl Network {
         let sparse = inputs.nonzeros.is_some();
         layers.iter_mut().enumerate().for_each(|(l, layer)| layer.choose_order(input.blocks.get(l), sparse && l == 0));
         if !input.blocks.is_empty() {
-            let transposes = |l: usize| mode.trains() && (l > 0 || layers[l].order != Order::AggregateFirst);
+            let by_source = |layer: &Layer| match layer.order {
+                Order::AggregateFirst => layer.propagates,
+                // Attention reads the edges by source.
+                Order::ByType => layer.propagates || layer.kind.has_attention(),
+                Order::TransformFirst | Order::Attend => true,
+            };
+            let transposes = |l: usize| mode.trains() && by_source(&layers[l]);
             let degrees = |l| if l == 1 { input.second_degrees } else { input.degrees };
-            adjacency::prepare(&mut inputs.adjacencies, &inputs.spec, input.blocks, &degrees, &transposes);
+            let blocks = (input.blocks, input.typed_nodes);
+            adjacency::prepare(&mut inputs.adjacencies, &inputs.spec, blocks, &degrees, &transposes);
         }
         if sparse {
             inputs.read_nonzeros(&layers[0], input, mode);
         } else {
-            inputs.read_dense(&layers[0], input, mode);
+            inputs.read_dense(&layers[0], parameters, input, mode);
         }
         times.prepare = start.elapsed().as_secs_f64();
         for l in 0..layers.len() {
@@ -292,11 +330,11 @@ impl Network {
         if !weight_inputs.is_empty() && !sparse {
             first.order = Order::AggregateFirst;
         }
-        inputs.adjacencies[0].prepare(&inputs.spec, &input.blocks[0], input.degrees);
+        inputs.adjacencies[0].prepare(&inputs.spec, &input.blocks[0], input.degrees, input.typed_nodes);
         if sparse {
             inputs.read_nonzeros(first, input, mode);
         } else {
-            inputs.read_dense(first, input, mode);
+            inputs.read_dense(first, parameters, input, mode);
         }
         let context = inputs.context((0, None), parameters, input, mode);
         first.forward(context, Mode::Evaluation);
@@ -363,6 +401,9 @@ impl Network {
                 layer.backward_given(context, upstream, (input.given_inputs, input.given_nodes), gradients);
             }
             layer.backward(context, upstream, gradients);
+            if l == 0 {
+                inputs.backward(layer, input, mode, gradients);
+            }
             times.backward[l] = start.elapsed().as_secs_f64();
             let first = first_elements[l];
             complete(first, &gradients[first..end]);
@@ -371,17 +412,31 @@ impl Network {
         score
     }
 
+    /// The input rows of nodes in evaluation mode, of a model with inputs per node type.
+    ///
+    /// # Panics
+    ///
+    /// When the model has none.
+    pub(crate) fn input_rows(&mut self, parameters: &[f32], nodes: &[u32]) -> &[f32] {
+        let LayerInputs { spec, level, by_type, dropped, .. } = &mut self.inputs;
+        let by_type = by_type.as_mut().expect("a model with inputs per node type");
+        by_type.forward(*level, parameters, nodes, None, dropped);
+        dropped.read(nodes.len() * spec.in_dim)
+    }
+
     /// Average bytes of a store row's nonzeros, if features are sparse.
     pub(crate) fn nonzeros_bytes(&self) -> Option<usize> {
         self.inputs.nonzeros.as_ref().map(|(store, _)| store.row_bytes())
     }
 
-    /// Computes one layer over one block in evaluation mode, or over `num_dst` rows without a block; returns the output.
+    /// Computes one layer over one block in evaluation mode, or over `num_dst` rows without a block; returns the output. `degrees` are
+    /// those of the `nodes` of the rows.
     pub(crate) fn evaluate_layer(
         &mut self,
         layer: usize,
         parameters: &[f32],
-        (block, degrees, num_dst): (Option<&Block>, &[f32], usize),
+        (block, num_dst): (Option<&Block>, usize),
+        (degrees, nodes): (&[f32], &[u32]),
         input: EvaluationInput<'_>,
     ) -> &[f32] {
         let LayerInputs { spec, level, adjacencies, nonzeros, .. } = &mut self.inputs;
@@ -396,7 +451,7 @@ impl Network {
         let (adjacency, layer) = (&mut adjacencies[layer], &mut self.layers[layer]);
         layer.choose_order(block, nonzeros.is_some());
         if let Some(block) = block {
-            adjacency.prepare(spec, block, degrees);
+            adjacency.prepare(spec, block, degrees, nodes);
         }
         let graph = block.map(|b| (b, &*adjacency));
         let x = InputRows::dense_f32(x);

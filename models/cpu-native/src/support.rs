@@ -35,11 +35,7 @@ fn supports_as(key: &Key, spec: &TrainingSpec) -> Result<(), String> {
     let drops_too_many = gat && model.attention_dropout > 0.0 && heads > MAX_DROPPED_HEADS;
     let unsupported = [
         (model.kind == ModelKind::Gin, "gin"),
-        (model.kind == ModelKind::Rgcn, "rgcn"),
-        (model.kind == ModelKind::Rsage, "rsage"),
-        (model.kind == ModelKind::Rgat, "rgat"),
-        (!model.input_widths.is_empty(), "inputs per node type"),
-        (gat && model.attention == Attention::Gatv2, "attention gatv2"),
+        (model.kind.has_attention() && model.attention == Attention::Gatv2, "attention gatv2"),
         (drops_too_many, "attention dropout of more than 1024 heads"),
         (model.normalization == Normalization::Layer, "layer normalization"),
         (model.normalization == Normalization::Batch, "batch normalization"),

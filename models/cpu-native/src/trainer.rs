@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_graph_store::{Dataset, FeatureMatrix};
+use morphgl_graph_store::{Dataset, FeatureMatrix, FeatureView};
 use morphgl_model_core::{
     Limits, ModelSpec, Objective, ParameterSpec, TrainingSpec, broken_parameter, check_context, check_first_layer,
     check_inputs, check_loss, check_targets, check_tensors, given_mask_nodes, infer, initial_parameters, mask_nodes,
@@ -85,11 +85,15 @@ impl CpuNative {
         supported.map_err(|message| Error::setting("model", message))?;
         check_context(key.clone(), context, &spec)?;
         let specs = spec.model.parameters();
+        // The model's own types may count other nodes.
+        let types = spec.model.types.as_ref().and(context.dataset.topology.types()).map(|types| types.as_ref().clone());
+        let of_dataset = ModelSpec { types, ..spec.model.clone() };
         let parameters: Vec<f32> =
             initial_parameters(&spec.model, context.seed).into_iter().flat_map(|t| t.values).collect();
         let pool = start_threads(key.clone(), context.threads)?;
         let features = context.dataset.features.as_ref().map(|f| (f.view(), f.dim()));
-        let sparse = features.filter(|(view, dim)| view.is_sparse(*dim));
+        // Typed layers gather dense rows.
+        let sparse = features.filter(|(view, dim)| !spec.model.kind.is_typed() && view.is_sparse(*dim));
         let nonzeros = sparse.map(|(view, dim)| pool.install(|| Nonzeros::of(view, dim)));
         Ok(Self {
             key,
@@ -103,7 +107,7 @@ impl CpuNative {
             last: None,
             optimizer: Optimizer::new(spec.optimizer, parameters.len()),
             objective: Objective::new(&spec.model)?,
-            network: Network::new(&spec.model, &specs, level, nonzeros),
+            network: Network::new((&of_dataset, &specs), level, &context.dataset, nonzeros),
             parameters,
             specs,
             spec,
@@ -178,7 +182,9 @@ fn input<'a>(
     second_degrees: &'a [f32],
 ) -> Result<Input<'a>> {
     let wrong = |message: String| Err(Error::setting(format!("{key}, {}", batch.id), message));
-    let store = dataset.features.as_ref().filter(|_| batch.features.is_none());
+    // Inputs per node type are read from the dataset.
+    let by_type = !model.input_widths.is_empty();
+    let store = dataset.features.as_ref().filter(|_| batch.features.is_none() && !by_type);
     let dim = batch.features.as_ref().map(|features| features.dim).or(store.map(FeatureMatrix::dim));
     let (blocks, rows) = check_inputs(key.clone(), model, batch, dim)?;
     let nodes = match (store, batch.input_nodes.get(..rows)) {
@@ -198,9 +204,12 @@ fn input<'a>(
             Some((store, nodes))
         }
     };
+    let typed_nodes = check_types_of(key, dataset, model, batch, rows)?;
     let gathered = batch.features.as_ref().map(BatchFeatures::view);
-    let features =
-        gathered.or(store.map(FeatureMatrix::view)).expect("`check_inputs` refuses a mini-batch without them");
+    let features = match gathered.or(store.map(FeatureMatrix::view)) {
+        _ if by_type => FeatureView::F32(&[]),
+        features => features.expect("`check_inputs` refuses a mini-batch without them"),
+    };
     let HostBatch { degrees, num_seeds, .. } = batch;
     let given = batch.given.as_ref().map_or(&[][..], |given| &given.rows);
     let given_inputs = batch.given.as_ref().filter(|given| !given.nodes.is_empty());
@@ -216,9 +225,40 @@ fn input<'a>(
         rows,
         nodes,
         mask_nodes: &[],
+        typed_nodes,
         num_seeds: *num_seeds,
         targets: targets_of(model, batch),
     })
+}
+
+/// The nodes of the input rows of a typed model, whose types and whose edges' types are checked; none of another model.
+fn check_types_of<'a>(
+    key: &Key,
+    dataset: &Dataset,
+    model: &ModelSpec,
+    batch: &'a HostBatch,
+    rows: usize,
+) -> Result<&'a [u32]> {
+    let Some(types) = dataset.topology.types().filter(|_| model.types.is_some()) else { return Ok(&[]) };
+    let wrong = |what: String| {
+        let what = format!("{what}; batch it from the dataset that is trained on");
+        Err(Error::setting(format!("{key}, {}", batch.id), what))
+    };
+    let Some(nodes) = batch.input_nodes.get(..rows) else {
+        return wrong(format!("it has {} input nodes, its blocks read {rows}", batch.input_nodes.len()));
+    };
+    if let Some(node) = nodes.iter().copied().max().filter(|&node| node as usize >= types.num_nodes()) {
+        return wrong(format!("node {node} is not in the graph, which has {}", types.num_nodes()));
+    }
+    let blocks = || batch.blocks.iter().filter(|_| model.kind.is_typed());
+    if blocks().any(|block| block.edge_types.as_ref().map(Vec::len) != Some(block.num_edges())) {
+        return wrong("its edges have no types".to_string());
+    }
+    let largest = blocks().flat_map(|block| &block.edge_types).flatten().copied().max();
+    if let Some(edge_type) = largest.filter(|&edge_type| usize::from(edge_type) >= types.edge_types().len()) {
+        return wrong(format!("it has an edge of type {edge_type}, there are {}", types.edge_types().len()));
+    }
+    Ok(nodes)
 }
 
 /// Copies the elements of tensors, in order, to `values`.
@@ -313,13 +353,25 @@ impl Training for CpuNative {
             true => Mode::Training { seed: self.seed, id: batch.id },
             false => Mode::Evaluation,
         };
+        if !model.input_widths.is_empty() {
+            return None;
+        }
         Some(check_first_layer(key.clone(), model, &dataset, batch).and_then(|(store, _)| {
             let HostBatch { blocks, degrees, input_nodes, .. } = batch;
             let (rows_read, nodes) = (input_nodes.len(), Some((store, &input_nodes[..])));
+            let typed_nodes = check_types_of(&key, &dataset, model, batch, rows_read)?;
             let mask_nodes = mask_nodes(key, model, &dataset.topology, batch, rows_read)?;
             let features = store.view();
-            let input =
-                Input { blocks, degrees, features, rows: rows_read, nodes, mask_nodes: &mask_nodes, ..Input::NONE };
+            let input = Input {
+                blocks,
+                degrees,
+                features,
+                rows: rows_read,
+                nodes,
+                mask_nodes: &mask_nodes,
+                typed_nodes,
+                ..Input::NONE
+            };
             pool.install(|| self.network.first_layer(&self.parameters, (input, mode), rows, inputs));
             Ok(())
         }))

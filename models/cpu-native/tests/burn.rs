@@ -2,26 +2,14 @@
 
 mod common;
 
+use common::agreement::assert_step;
 use common::{batch, context, host, model};
 use morphgl_graph_store::Dtype;
 use morphgl_platform::SimdLevel;
-use morphgl_registry::{ModelState, NamedTensor, Training};
+use morphgl_registry::ModelState;
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cpu_native::CpuNative;
 use serde_json::{Value, json};
-
-/// Asserts that tensors agree to `tolerance` of their largest element.
-#[track_caller]
-fn assert_close(what: &str, actual: &[NamedTensor], expected: &[NamedTensor], tolerance: f32) {
-    assert_eq!(actual.len(), expected.len(), "{what}");
-    for (a, e) in actual.iter().zip(expected) {
-        assert_eq!((&a.name, &a.shape), (&e.name, &e.shape), "{what}");
-        let largest = e.values.iter().fold(1e-3f32, |m, x| m.max(x.abs()));
-        for (i, (x, y)) in a.values.iter().zip(&e.values).enumerate() {
-            assert!((x - y).abs() <= tolerance * largest, "{what}: {}, element {i} is {x}, burn's {y}", e.name);
-        }
-    }
-}
 
 /// Checks the operator on vector registers and, where the processor has them and the model is wide, on AMX tiles.
 fn check(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool) {
@@ -39,29 +27,7 @@ fn check_one(mut native: CpuNative, model: &Value, nodes: &[usize], dtype: Dtype
     assert_eq!(native.parameters().expect("parameters"), burn.parameters().expect("parameters"), "{what}");
     for seed in 0..2 {
         let batch = host(batch(nodes, (size("in_dim"), size("num_classes")), dtype, weighted, seed));
-        let [native, burn]: [&mut dyn Training; 2] = [&mut native, &mut burn];
-        for trainer in [&mut *native, &mut *burn] {
-            trainer.score(&batch).expect("a score");
-        }
-        let evaluated = [&mut *native, &mut *burn].map(|t| t.score(&batch).and_then(|h| h.wait()).expect("a score").0);
-        let trained =
-            [&mut *native, &mut *burn].map(|t| t.accumulate(&batch).and_then(|h| h.wait()).expect("a score").0);
-        for [a, e] in [evaluated, trained] {
-            assert_eq!(a.count, e.count, "{what}");
-            assert!((a.loss_sum - e.loss_sum).abs() <= 1e-5 * e.loss_sum.abs(), "{what}: loss {a:?}, burn's {e:?}");
-        }
-        let [found, expected] = [&mut *native, &mut *burn].map(|t| t.gradients().expect("gradients"));
-        assert_eq!(found.count, expected.count, "{what}");
-        assert_close(&what, &found.tensors, &expected.tensors, 1e-4);
-        native.step().expect("a step");
-        // Adam divides by the root of the gradient's square, so tiny gradients with tiny differences make large steps. So burn
-        // continues from the native operator's parameters and state.
-        burn.step().expect("a step");
-        burn.set_parameters(&native.parameters().expect("parameters")).expect("parameters are set");
-        burn.set_optimizer_state(&native.optimizer_state().expect("a state")).expect("the state is set");
-        let state = burn.optimizer_state().expect("a state");
-        assert_eq!(state, native.optimizer_state().expect("a state"), "{what}");
-        native.set_optimizer_state(&state).expect("the state is set");
+        assert_step(&what, &mut native, &mut burn, &batch);
     }
 }
 

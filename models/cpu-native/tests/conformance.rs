@@ -16,6 +16,7 @@ fn conforms(native: Build) {
             let refused = TrainingSpec::from_json(&context.spec).is_ok_and(|spec| supports(&spec).is_err());
             if refused { Ok(Box::new(CpuBurn::new(context)?)) } else { Ok(Box::new(native(context)?)) }
         },
+        takes_types: true,
         ..Subject::new(&DESCRIPTION)
     });
 }

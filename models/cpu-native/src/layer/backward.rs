@@ -21,7 +21,7 @@ use crate::sparse::{Side, SparseInput};
 use crate::spmm::{Csr, spmm};
 
 /// Maximum number of lanes: enough to balance threads, few enough that adding their sums costs little.
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// Buffers of a layer's backward pass. The gradient of the aggregated rows overwrites those rows.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ pub(crate) enum Upstream<'a> {
 
 impl Upstream<'_> {
     /// Writes the gradient of rows `rows` of the output.
-    pub(super) fn fill(&self, level: SimdLevel, rows: Range<usize>, width: usize, out: &mut [f32]) {
+    pub(crate) fn fill(&self, level: SimdLevel, rows: Range<usize>, width: usize, out: &mut [f32]) {
         let (direct, aggregated) = match *self {
             Upstream::Rows(direct) => (direct, None),
             Upstream::Aggregated { csr, sums, root } => (root, csr.map(|csr| (csr, sums))),
@@ -79,20 +79,20 @@ impl Upstream<'_> {
 
 /// Division of rows into lanes of whole blocks.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes {
+pub(crate) struct Lanes {
     rows: usize,
-    rows_per_lane: usize,
-    pub(super) count: usize,
+    pub(crate) rows_per_lane: usize,
+    pub(crate) count: usize,
 }
 
 impl Lanes {
-    pub(super) fn new(rows: usize) -> Self {
+    pub(crate) fn new(rows: usize) -> Self {
         let rows_per_lane = rows.div_ceil(LANES).next_multiple_of(ROWS).max(ROWS);
         Self { rows, rows_per_lane, count: rows.div_ceil(rows_per_lane) }
     }
 
     /// The blocks of a lane, each with its first row inside of the lane.
-    pub(super) fn blocks(self, lane: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
+    pub(crate) fn blocks(self, lane: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
         let lane = parallel::block(lane, self.rows_per_lane, self.rows);
         lane.clone().step_by(ROWS).map(move |start| (start..(start + ROWS).min(lane.end), start - lane.start))
     }
@@ -102,6 +102,9 @@ impl Layer {
     /// The gradient of the input, after [`Layer::backward`]: the upstream gradient of the layer before.
     pub(crate) fn upstream<'a>(&'a self, graph: Option<(&'a Block, &'a Adjacency)>, num_dst: usize) -> Upstream<'a> {
         let width = self.shape.in_dim;
+        if let Some(typed) = &self.typed {
+            return typed.upstream(&graph.expect("a typed layer has a block").1.groups);
+        }
         let graph = || graph.expect("a layer with neighbours has a block");
         if self.order != Order::AggregateFirst {
             return Upstream::Rows(self.back.input_grad.read(graph().0.num_src * width));
@@ -121,9 +124,13 @@ impl Layer {
         self.shape.in_dim == self.width
     }
 
-    /// Adds the gradients of the parameters to `gradients`; computes the input's gradient unless the layer is the first.
+    /// Adds the gradients of the parameters to `gradients`; computes the input's gradient if the layer propagates it.
     pub(crate) fn backward(&mut self, context: Context<'_>, upstream: Upstream<'_>, gradients: &mut [f32]) {
-        if self.index > 0 {
+        if let Some(typed) = &mut self.typed {
+            let output = self.out.read(context.num_dst * self.shape.out_dim);
+            return typed.backward(context, (upstream, output), (self.epilogue, self.propagates), gradients);
+        }
+        if self.propagates {
             let sizes @ [depth, columns] = [self.width, self.shape.in_dim];
             for (range, packed) in self.ranges.weights().into_iter().zip(&mut self.back.packed) {
                 let Some(range) = range else { continue };
@@ -172,7 +179,7 @@ impl Layer {
         let Context { level, x, num_dst, .. } = context;
         let (depth, width, epilogue) = (self.shape.in_dim, self.width, self.epilogue);
         let [has_neighbours, has_root] = self.ranges.weights().map(|range| range.is_some());
-        let (deeper, size) = (self.index > 0, width * depth);
+        let (deeper, size) = (self.propagates, width * depth);
         let (in_output, concatenates) = (self.overwrites_output(), self.concatenates(level));
         // Rows of the store were kept, or are read again.
         let kept = has_root && x.nodes.is_some() && !self.reads_again();
@@ -310,7 +317,7 @@ impl Layer {
         let Context { level, x, num_dst, .. } = context;
         let (block, adjacency) = context.graph();
         let (depth, width, num_src) = (self.shape.in_dim, self.width, block.num_src);
-        let (has_root, deeper, size) = (self.ranges.root.is_some(), self.index > 0, width * depth);
+        let (has_root, deeper, size) = (self.ranges.root.is_some(), self.propagates, width * depth);
         let attends = self.order == Order::Attend;
         // Rows of the store were kept.
         let kept = x.nodes.is_some();
@@ -370,7 +377,7 @@ impl Layer {
 const TASK: usize = 1 << 12;
 
 /// Adds the sums of all lanes, `lane_size` elements each, to the gradients; `ranges` are those of a lane's parts, in order.
-pub(super) fn add_lanes<'a>(
+pub(crate) fn add_lanes<'a>(
     level: SimdLevel,
     lanes: &[f32],
     lane_size: usize,

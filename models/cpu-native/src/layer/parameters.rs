@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use morphgl_model_core::{ModelKind, ParameterSpec};
+use morphgl_model_core::{ModelKind, ModelSpec, ParameterSpec};
 
 /// Ranges of a layer's parameters in the flat buffer of all parameters.
 #[derive(Debug, Clone, Default)]
@@ -17,13 +17,18 @@ pub(crate) struct ParameterRanges {
 }
 
 impl ParameterRanges {
-    pub(crate) fn find(kind: ModelKind, layer: usize, specs: &[ParameterSpec]) -> Self {
-        let mut ranges = Self::default();
+    /// Finds the parameters of a layer; none of a typed model's, which are per edge type.
+    pub(crate) fn find(spec: &ModelSpec, layer: usize, specs: &[ParameterSpec]) -> Self {
+        let (kind, mut ranges) = (spec.kind, Self::default());
+        if kind.is_typed() {
+            return ranges;
+        }
         let mut start = 0;
         for p in specs {
             let range = start..start + p.len();
             start = range.end;
-            if p.layer != layer {
+            // Those before the layers make its input.
+            if p.layer != layer || !(p.name.starts_with("convs.") || p.name.starts_with("lins.")) {
                 continue;
             }
             let name = p.name.splitn(3, '.').nth(2).unwrap_or_default();

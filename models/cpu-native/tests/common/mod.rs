@@ -1,6 +1,9 @@
 //! Operators over no graph for the tests.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
+pub(crate) mod agreement;
+pub(crate) mod typed;
+
 use std::sync::Arc;
 
 pub(crate) use morphgl_conformance::training::random::{Random, batch, block, model};

@@ -1,0 +1,269 @@
+//! Typed models: agreement with Training_CPU_Burn, the same bits on any number of threads, and finite differences.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::agreement::{assert_close, assert_step};
+use common::typed::{WIDTHS, context, dataset, dataset_by_type, typed_batch, types};
+use common::{host, model};
+use morphgl_graph_store::{Dataset, Dtype};
+use morphgl_registry::{HostBatch, ModelState, Training};
+use morphgl_training_cpu_burn::CpuBurn;
+use morphgl_training_cpu_native::CpuNative;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// The configuration of a typed model; `more` adds to it.
+fn typed_model(kind: &str, dim: usize, classes: usize, more: Value) -> Value {
+    let mut model = model(kind, dim, classes, more);
+    model["types"] = serde_json::to_value(types()).expect("JSON");
+    model
+}
+
+/// The dataset of a model.
+fn dataset_of(model: &Value) -> Arc<Dataset> {
+    let size = |name: &str| model[name].as_u64().expect("a size") as usize;
+    Arc::new(match model.get("input_widths") {
+        Some(_) => dataset_by_type(size("num_classes")),
+        None => dataset(size("in_dim"), size("num_classes")),
+    })
+}
+
+/// Checks the operator on vector registers and, where the processor has them and the model is wide, on AMX tiles.
+fn check(model: &Value, nodes: &[usize], dtype: Dtype, importance: bool) {
+    let size = |name: &str| model[name].as_u64().expect("a size") as usize;
+    let sizes = (size("in_dim"), size("num_classes"));
+    let dataset = dataset_of(model);
+    let of_threads = |threads| context(model, &dataset, threads);
+    let operators = [CpuNative::new(&of_threads(3)).ok(), CpuNative::on_tiles(&of_threads(2)).ok()];
+    assert!(operators[0].is_some(), "{:?}", CpuNative::new(&of_threads(3)).err());
+    for mut native in operators.into_iter().flatten() {
+        let what = format!("{native:?}, {model}, {nodes:?}, {dtype}, importance {importance}");
+        let mut burn = CpuBurn::new(&of_threads(2)).expect("burn's operator is built");
+        assert_eq!(native.parameters().expect("parameters"), burn.parameters().expect("parameters"), "{what}");
+        for seed in 0..2 {
+            let mut batch = typed_batch(nodes, sizes, (dtype, importance), seed);
+            if model.get("input_widths").is_some() {
+                batch.features = None;
+            }
+            let batch = host(batch);
+            assert_step(&what, &mut native, &mut burn, &batch);
+        }
+    }
+}
+
+const NODES: [usize; 4] = [700, 410, 230, 101];
+const KINDS: [&str; 3] = ["rgcn", "rsage", "rgat"];
+
+#[test]
+fn models_agree_with_burn() {
+    for kind in KINDS {
+        for (dim, hidden, classes) in [(20, 24, 6), (100, 8, 7), (7, 68, 40), (128, 96, 100)] {
+            for dropout in [0.0, 0.5] {
+                let model = typed_model(kind, dim, classes, json!({"hidden": hidden, "dropout": dropout, "heads": 2}));
+                check(&model, &NODES, Dtype::F32, false);
+            }
+        }
+    }
+}
+
+#[test]
+fn options_agree_with_burn() {
+    for kind in KINDS {
+        for (more, dtype) in [
+            (json!({"hidden": 32, "activation": "elu"}), Dtype::F16),
+            (json!({"hidden": 32, "input_dropout": 0.3}), Dtype::Bf16),
+            (json!({"layers": 1}), Dtype::U8),
+        ] {
+            let nodes = if more.get("layers").is_some() { &NODES[2..] } else { &NODES };
+            check(&typed_model(kind, 40, 6, more), nodes, dtype, kind != "rgat");
+        }
+        check(&typed_model(kind, 40, 6, json!({"layers": 2})), &[5, 3, 1], Dtype::F32, false);
+    }
+    for more in [json!({"output_heads": 3}), json!({"heads": 3, "hidden": 33, "output_heads": 2, "layers": 2})] {
+        let nodes = if more.get("layers").is_some() { &NODES[1..] } else { &NODES };
+        check(&typed_model("rgat", 40, 6, more), nodes, Dtype::F32, false);
+    }
+    for more in [json!({"bases": 2}), json!({"bases": 9}), json!({"diagonal_blocks": 2}), json!({"diagonal_blocks": 1})]
+    {
+        let mut model = typed_model("rgcn", 40, 6, more);
+        model["hidden"] = json!(32);
+        check(&model, &NODES, Dtype::F32, false);
+    }
+}
+
+/// A model with inputs per node type.
+fn model_by_type(kind: &str, more: Value) -> Value {
+    let mut model = typed_model(kind, 24, 6, more);
+    model["input_widths"] = json!(WIDTHS);
+    model
+}
+
+#[test]
+fn inputs_per_node_type_agree_with_burn() {
+    for kind in ["rgcn", "rsage", "rgat", "sage", "gcn", "gat"] {
+        for more in [
+            json!({"hidden": 32}),
+            json!({"hidden": 24, "input_dropout": 0.3, "activation": "elu"}),
+            // ELU: a pre-activation near 0 may round to either side.
+            json!({"hidden": 200, "layers": 2, "heads": 1, "activation": "elu"}),
+        ] {
+            let nodes = if more.get("layers").is_some() { &NODES[1..] } else { &NODES };
+            check(&model_by_type(kind, more), nodes, Dtype::F32, false);
+        }
+        check(&model_by_type(kind, json!({"layers": 1})), &[300, 290], Dtype::F32, false);
+    }
+    check(&model_by_type("mlp", json!({"input_dropout": 0.2})), &NODES[3..], Dtype::F32, false);
+}
+
+/// Loss and gradients of one mini-batch.
+fn gradients(model: &Value, threads: usize, batch: &HostBatch) -> (f64, Vec<morphgl_registry::NamedTensor>) {
+    let mut native = CpuNative::new(&context(model, &dataset_of(model), threads)).expect("the operator is built");
+    let (score, _) = native.accumulate(&host(batch.clone())).and_then(|h| h.wait()).expect("a score");
+    (score.loss_sum, native.gradients().expect("gradients").tensors)
+}
+
+#[test]
+fn threads_change_no_bit() {
+    for kind in KINDS {
+        for more in [json!({"hidden": 16}), json!({"hidden": 132, "layers": 2}), json!({"hidden": 8, "layers": 1})] {
+            let nodes = &[5_000, 1_500, 400, 90][..=more["layers"].as_u64().unwrap_or(3) as usize];
+            let model = typed_model(kind, 33, 6, more);
+            let batch = typed_batch(nodes, (33, 6), (Dtype::F32, false), 9);
+            let one = gradients(&model, 1, &batch);
+            let by_type = model_by_type(kind, json!({"layers": nodes.len() - 1}));
+            let without = HostBatch { features: None, ..batch.clone() };
+            let one_by_type = gradients(&by_type, 1, &without);
+            for threads in 2..5 {
+                assert!(gradients(&by_type, threads, &without) == one_by_type, "{kind}: {threads} threads, by type");
+                assert!(
+                    gradients(&model, threads, &batch) == one,
+                    "{kind}: {threads} threads give other bits than one"
+                );
+            }
+        }
+    }
+}
+
+/// The first layer reads the rows of the dataset where the mini-batch has none.
+#[test]
+fn store_rows_are_those_of_the_mini_batch() {
+    for kind in KINDS {
+        for input_dropout in [0.0, 0.3] {
+            let model = typed_model(kind, 33, 6, json!({"hidden": 16, "input_dropout": input_dropout}));
+            let mut batch = typed_batch(&NODES, (33, 6), (Dtype::F32, false), 4);
+            let dataset = dataset(33, 6);
+            let features = batch.features.as_mut().expect("features");
+            let bytes = features.resize(batch.input_nodes.len(), 33, Dtype::F32);
+            dataset.features.as_ref().expect("features").gather_rows(&batch.input_nodes, bytes);
+            let gathered = gradients(&model, 2, &batch);
+            assert!(gradients(&model, 3, &HostBatch { features: None, ..batch }) == gathered, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn inference_agrees_with_burn() {
+    for kind in KINDS {
+        for model in [typed_model(kind, 33, 6, json!({"hidden": 16})), model_by_type(kind, json!({"hidden": 16}))] {
+            let dataset = dataset_of(&model);
+            let nodes: Vec<u32> = (0..dataset.num_nodes() as u32).rev().collect();
+            let mut native = CpuNative::new(&context(&model, &dataset, 3)).expect("the operator is built");
+            let mut burn = CpuBurn::new(&context(&model, &dataset, 3)).expect("burn's operator is built");
+            let tensor = |values: Vec<f32>| morphgl_registry::NamedTensor {
+                name: "logits".to_string(),
+                shape: vec![nodes.len(), 6],
+                values,
+            };
+            let [found, expected] =
+                [native.infer(&nodes), burn.infer(&nodes)].map(|logits| [tensor(logits.expect("logits"))]);
+            assert_close(kind, &found, &expected, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn wrong_types_are_refused() {
+    let model = typed_model("rsage", 8, 3, json!({"layers": 1}));
+    let dataset = Arc::new(dataset(8, 3));
+    let mut native = CpuNative::new(&context(&model, &dataset, 1)).expect("the operator is built");
+    let batch = || typed_batch(&[9, 4], (8, 3), (Dtype::F32, false), 1);
+    let mut refused = |batch: HostBatch, expected: &str| {
+        let error = native.accumulate(&host(batch)).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    let mut unknown_type = batch();
+    unknown_type.blocks[0].edge_types.as_mut().expect("types").iter_mut().for_each(|edge_type| *edge_type = 6);
+    refused(unknown_type, "an edge of type 6, there are 6");
+    let mut unknown_node = batch();
+    unknown_node.input_nodes[8] = 1000;
+    refused(unknown_node, "node 1000 is not in the graph");
+    let mut short = batch();
+    short.input_nodes.pop();
+    refused(short, "it has 8 input nodes, its blocks read 9");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Any sizes, with blocks of no destination and groups of one row.
+    #[test]
+    fn random_blocks_agree_with_burn(
+        kind in prop::sample::select(&KINDS[..]),
+        sources in 1usize..300,
+        share in 0usize..=100,
+        dim in 1usize..40,
+        classes in 2usize..9,
+        hidden in 1usize..20,
+        importance in any::<bool>(),
+    ) {
+        let middle = (sources * share / 100).max(1);
+        let nodes = [sources, middle, (middle * share / 100).max(1)];
+        let model = typed_model(kind, dim, classes, json!({"layers": 2, "hidden": 2 * hidden, "heads": 2, "activation": "elu"}));
+        check(&model, &nodes, Dtype::F32, importance && kind != "rgat");
+    }
+}
+
+/// The derivative of the loss by each parameter along the gradient.
+#[test]
+fn gradients_are_derivatives_of_the_loss() {
+    for (kind, more) in [
+        ("rgcn", json!({})),
+        ("rgcn", json!({"bases": 2})),
+        ("rgcn", json!({"diagonal_blocks": 2})),
+        ("rsage", json!({})),
+        ("rgat", json!({"heads": 2, "output_heads": 3})),
+    ] {
+        let mut model = typed_model(kind, 12, 4, more);
+        model["hidden"] = json!(8);
+        model["dropout"] = json!(0.0);
+        model["activation"] = json!("elu");
+        let dataset = Arc::new(dataset(12, 4));
+        let mut native = CpuNative::new(&context(&model, &dataset, 2)).expect("the operator is built");
+        let batch = host(typed_batch(&[60, 40, 30, 20], (12, 4), (Dtype::F32, false), 2));
+        native.accumulate(&batch).expect("accumulated");
+        let gradients = native.gradients().expect("gradients").tensors;
+        let parameters = native.parameters().expect("parameters");
+        for (at, gradient) in gradients.iter().enumerate() {
+            let squares: f64 = gradient.values.iter().map(|&g| f64::from(g).powi(2)).sum();
+            if squares < 1e-6 {
+                continue;
+            }
+            let step = 1e-2 / squares.sqrt();
+            let mut loss = |sign: f64| {
+                let mut moved = parameters.clone();
+                let values = moved[at].values.iter_mut().zip(&gradient.values);
+                values.for_each(|(p, &g)| *p += (sign * step * f64::from(g)) as f32);
+                native.set_parameters(&moved).expect("parameters are set");
+                native.score(&batch).and_then(|h| h.wait()).expect("a score").0.loss_sum
+            };
+            let slope = (loss(1.0) - loss(-1.0)) / (2.0 * step);
+            let name = &gradient.name;
+            // The logits are rounded to f32, and scores of attention cross the kink of the leaky ReLU.
+            let tolerance = 2e-2 * squares + 1e-2 * squares.sqrt();
+            assert!((slope - squares).abs() <= tolerance, "{kind}, {name}: slope {slope}, gradient {squares}");
+        }
+        native.set_parameters(&parameters).expect("parameters are set");
+    }
+}
