@@ -143,6 +143,59 @@ def text():
     write("edges/networkx.txt", "0 1 {'weight': 3.0}\n1 2 {'weight': 1}\n")
     write("edges/bom.tsv", "\ufefffrom\tto\n0\t1\n1\t0\n")
     write("edges/text.csv.gz", gzip.compress(b"0,1\n1,2\n" * 4, mtime=0))
+    write("manifest/graph.toml", """name = "shop"
+[nodes.person]
+file = "people.csv"
+id = "key"
+features = ["f*"]
+time = "at"
+label = "kind"
+split = "fold"
+[nodes.item]
+features = "x.npy"
+time = { file = "year.csv" }
+[nodes.town]
+[[edges]]
+type = "buys"
+file = "buys.tsv"
+source = { type = "person", column = "who" }
+target = { type = "item", column = 2 }
+weight = "n"
+time = "day"
+reverse = true
+[[edges]]
+type = "in"
+file = "towns.txt"
+header = false
+source = "person"
+target = "town"
+[[edges]]
+type = "like"
+file = "like.npy"
+source = "item"
+target = "item"
+reverse = "like"
+""")
+    write("manifest/people.csv", "key,f0,f1,at,kind,fold\na,1,2,-5,x,train\n7,3,4,6,y,valid\n\"b,c\",5,6,7,,test\n")
+    write("manifest/buys.tsv", "who\twhat\tn\tday\na\t0\t1\t5\n7\t1\t0.5\t-2\na\t0\t2\t5\n")
+    write("manifest/towns.txt", "a Oslo\n7 Rome\n")
+    write("manifest/year.csv", "1999\n2001\n")
+    write("manifest/x.npy", npy(np.array([[1, 2], [3, 4]], np.float32)))
+    write("manifest/like.npy", npy(np.array([[0, 1, 1], [1, 1, 0]], np.int64)))
+    write("neo4j/movies.csv", "movieId:ID(Movie),title,year:int,:LABEL\nm1,\"A, b\",1999,Movie\nm2,C,2003,Movie;Sequel\n")
+    write("neo4j/people-header.csv", "id:ID(Person){id-type:int},old:boolean,:LABEL\n")
+    write("neo4j/people-1.csv", "1,true,Actor\n2,false,Director\n")
+    write("neo4j/acts.csv", ":START_ID(Person),role,weight:float,:END_ID(Movie),:TYPE\n1,x,2,m1,ACTED_IN\n2,y,1,m2,DIRECTED\n")
+    write("triples/tabs.txt", "a b\tlikes\tc\nc\tlikes\ta b\nc\tknows\tc\n")
+    write("triples/rdf.nt", '# c\n<a> <p> <b> .\n_:x <p> <a> .\n<a> <q> "l\\"i\\""@en .\n<b> <q> "1"^^<int> .\n')
+    for name, text in [("num-node-dict", "author,paper\n2,3\n"), ("triplet-type-list", "author,writes,paper\npaper,cites,paper\n"),
+                       ("relations/author___writes___paper/edge", "0,1\n1,2\n"),
+                       ("relations/paper___cites___paper/edge", "0,1\n2,0\n"),
+                       ("node-feat/paper/node-feat", "1,2\n3,4\n5,6\n"), ("node-feat/paper/node_year", "2010\n2011\n2012\n"),
+                       ("node-label/paper/node-label", "0\n1\n0\n")]:
+        write(f"ogb-typed/raw/{name}.csv.gz", gzip.compress(text.encode(), mtime=0))
+    for name, text in [("train", "0\n"), ("valid", "1\n"), ("test", "2\n")]:
+        write(f"ogb-typed/split/time/paper/{name}.csv.gz", gzip.compress(text.encode(), mtime=0))
     write("mtx/pattern.mtx", "%%MatrixMarket matrix coordinate pattern symmetric\n% c\n3 3 2\n2 1\n3 2\n")
     write("mtx/real.mtx", "%%MatrixMarket matrix coordinate real general\n3 3 3\n1 2 0.5\n2 3 1\n3 1 2e2\n")
     write("metis/plain.graph", "% c\n3 2\n2\n1 3\n2\n")

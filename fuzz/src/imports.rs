@@ -40,6 +40,21 @@ pub(crate) const OGB_LINKS: &[&str] = &[
     "split/by/valid.pt",
     "split/by/test.pt",
 ];
+pub(crate) const OGB_TYPED: &[&str] = &[
+    "raw/num-node-dict.csv.gz",
+    "raw/triplet-type-list.csv.gz",
+    "raw/relations/author___writes___paper/edge.csv.gz",
+    "raw/relations/paper___cites___paper/edge.csv.gz",
+    "raw/node-feat/paper/node-feat.csv.gz",
+    "raw/node-feat/paper/node_year.csv.gz",
+    "raw/node-label/paper/node-label.csv.gz",
+    "split/time/paper/train.csv.gz",
+    "split/time/paper/valid.csv.gz",
+    "split/time/paper/test.csv.gz",
+];
+pub(crate) const MANIFEST: &[&str] =
+    &["graph.toml", "people.csv", "buys.tsv", "towns.txt", "year.csv", "x.npy", "like.npy"];
+pub(crate) const NEO4J: &[&str] = &["movies.csv", "people-header.csv", "people-1.csv", "acts.csv"];
 pub(crate) const NODES: &[&str] = &["nodes.csv", "features.csv", "labels.csv", "train.txt", "edges.csv"];
 pub(crate) const DATASET: &[&str] = &[
     "graph.json",
@@ -144,6 +159,26 @@ pub(crate) fn nodes(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
     sandbox.replaced(number, bytes, |_| {
         let edges = sandbox.dir.join("edges.csv");
         import(sandbox, |target| morphgl_formats::edge_list::import(&edges, target, &format, &options, &Silent))
+    })
+}
+
+/// A manifest and its files.
+pub(crate) fn manifest(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    sandbox.replaced(number, bytes, |_| {
+        let graph = sandbox.dir.join("graph.toml");
+        import(sandbox, |target| morphgl_formats::manifest::import(&graph, target, &options(), &Silent))
+    })
+}
+
+pub(crate) fn neo4j(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    sandbox.replaced(number, bytes, |_| {
+        import(sandbox, |target| morphgl_formats::neo4j::import(&sandbox.dir, target, &options(), &Silent))
+    })
+}
+
+pub(crate) fn triples(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    sandbox.replaced(number, bytes, |path| {
+        import(sandbox, |target| morphgl_formats::triples::import(path, target, &options(), &Silent))
     })
 }
 

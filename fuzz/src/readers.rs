@@ -30,6 +30,25 @@ const TEXT: &[&str] =
 const PICKLE: &[&str] =
     &["(", ".", "]", "}", "t", "R", "b", "\u{81}", "cnumpy\ndtype\n", "I1\n", "S''\n", "p0\n", "g0\n", "(lp1\n"];
 
+const MANIFEST: &[&str] = &[
+    "[nodes.person]\n",
+    "[[edges]]\n",
+    "file = ",
+    "count = 3\n",
+    "id = 1\n",
+    "split = { train = \"towns.txt\" }\n",
+    "label = { file = \"year.csv\", column = 1 }\n",
+    "features = [\"*\"]\n",
+    "reverse = true\n",
+    "\"like.npy\"\n",
+    "\"people.csv\"\n",
+    "-1",
+    "\n",
+    ",",
+];
+const HEADER: &[&str] =
+    &[":ID", ":ID(Person)", ":START_ID", ":END_ID(Movie)", ":LABEL", ":TYPE", "x:int", ":IGNORE", ",", "\n", ";", "\""];
+
 /// All readers.
 pub const READERS: &[Reader] = &[
     Reader { name: "planetoid", files: imports::PLANETOID, tokens: PICKLE, run: imports::planetoid },
@@ -51,6 +70,10 @@ pub const READERS: &[Reader] = &[
         run: imports::edges,
     },
     Reader { name: "nodes", files: imports::NODES, tokens: TEXT, run: imports::nodes },
+    Reader { name: "manifest", files: imports::MANIFEST, tokens: MANIFEST, run: imports::manifest },
+    Reader { name: "neo4j", files: imports::NEO4J, tokens: HEADER, run: imports::neo4j },
+    Reader { name: "triples", files: &["tabs.txt", "rdf.nt"], tokens: TEXT, run: imports::triples },
+    Reader { name: "ogb-typed", files: imports::OGB_TYPED, tokens: TEXT, run: imports::ogb },
     Reader { name: "mtx", files: &["pattern.mtx", "real.mtx"], tokens: TEXT, run: imports::mtx },
     Reader { name: "metis", files: &["plain.graph", "weighted.graph"], tokens: TEXT, run: imports::metis },
     #[cfg(feature = "bv")]

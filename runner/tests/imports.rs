@@ -115,6 +115,70 @@ fn nodes_that_a_table_does_not_list() {
     bench.misused(&metis, &["--unknown-nodes: edges alone read it; leave it out"]);
 }
 
+/// A typed graph by its manifest: what the import and `info` say of its types, in text and as JSON.
+#[test]
+fn typed_graphs_are_described_by_type() {
+    let bench = Bench::new();
+    let source = morphgl_testdata::path("typed/shop/graph.toml");
+    let source = source.to_str().expect("UTF-8");
+    let text = bench.text(&["import", "manifest", source, "-o", "shop"]);
+    for line in [
+        "node type  nodes  features  labelled  train  valid  test",
+        "customer      40   2 x f32        40     24      8     8",
+        "product       12   2 x f32         0      0      0     0",
+        "city           4      none         0      0      0     0",
+        "edge type                  edges  per source  per target",
+        "customer-buys-product        160         4.0        13.3",
+        "customer-lives_in-city        40         1.0        10.0",
+        "product-rev_buys-customer    160        13.3         4.0",
+        "city-home_of-customer         40        10.0         1.0",
+        "features  by node type",
+        "times     of nodes and edges",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+    let json = bench.json(&["info", "shop", "--check"]);
+    let customer = serde_json::json!({
+        "name": "customer", "nodes": 40, "feature_dim": 2, "feature_dtype": "f32", "labelled": 40,
+        "splits": { "train": 24, "valid": 8, "test": 8 },
+    });
+    assert_eq!(json["types"]["nodes"][0], customer);
+    let buys = serde_json::json!({
+        "source": "customer", "name": "buys", "target": "product", "edges": 160,
+        "mean_out_degree": 4.0, "mean_in_degree": 160.0 / 12.0,
+    });
+    assert_eq!(json["types"]["edges"][0], buys);
+    assert_eq!(json["times"], serde_json::json!({ "nodes": true, "edges": true }));
+    let movies = morphgl_testdata::path("typed/movies");
+    let movies = movies.to_str().expect("UTF-8");
+    let json = bench.json(&["import", "neo4j", movies, "-o", "movies", "--symmetrise"]);
+    let names: Vec<&str> = json["types"]["edges"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|of| of["name"].as_str().expect("text"))
+        .collect();
+    // Cleo, an actor first, directs, too.
+    assert_eq!(names, ["ACTED_IN", "DIRECTED", "DIRECTED", "rev_ACTED_IN", "rev_DIRECTED", "rev_DIRECTED"]);
+    let family = morphgl_testdata::path("typed/family");
+    let family = family.to_str().expect("UTF-8");
+    let json = bench.json(&["import", "triples", family, "-o", "family"]);
+    assert_eq!((&json["num_nodes"], &json["num_edges"]), (&5.into(), &10.into()));
+    let train = format!("{family}/train.txt");
+    let args = ["import", "edges", &train, "-o", "plain", "--ids", "strings", "--columns", "src,relation,dst"];
+    let plain = bench.json(&[&args[..], &["--src", "src", "--dst", "dst"]].concat());
+    assert_eq!(plain["types"], serde_json::Value::Null, "an edge list has no types");
+    bench.misused(
+        &["import", "manifest", source, "-o", "t", "--src", "a"],
+        &["--src: edges alone read it; leave it out"],
+    );
+    bench.refused(
+        &["import", "manifest", source, "-o", "t", "--standardise"],
+        &["--standardise: a graph of several node types does not read it; standardise the columns in the files"],
+    );
+    bench.refused(&["import", "edges", source, "-o", "t"], &["this is a manifest", "morphgl import manifest"]);
+}
+
 /// A dataset is named by its source, without the endings of format and compression.
 #[test]
 fn names_of_datasets() {

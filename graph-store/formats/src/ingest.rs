@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::files::{file_name, invalid, stem};
 use crate::tabular::lists;
 use crate::{Options, Progress, random};
+use features::FEATURES;
 use labelled_edges::LabelledEdges;
 use links::PairIds;
 use nodes::{FeatureColumns, NodeTable};
@@ -76,6 +77,9 @@ pub struct Ingest<'a> {
     /// Highest node of a split, by the file it came from.
     splits: Option<(PathBuf, Option<u32>)>,
     num_classes: Option<usize>,
+    /// Files that were read besides the source.
+    pub(crate) inputs: Vec<PathBuf>,
+    has_features_by_type: bool,
     /// Stored type of the features, once they are written, and their columns, where they are those of a table.
     feature_dtype: Option<Dtype>,
     feature_columns: Option<FeatureColumns>,
@@ -109,6 +113,8 @@ impl<'a> Ingest<'a> {
             rows: Vec::new(),
             splits: None,
             num_classes: None,
+            inputs: Vec::new(),
+            has_features_by_type: false,
             feature_dtype: None,
             feature_columns: None,
             notes: Vec::new(),
@@ -281,7 +287,7 @@ impl<'a> Ingest<'a> {
             ("--random-labels", "labels", options.random_labels.is_some()),
             ("--random-features", "features", options.random_features.is_some()),
         ] {
-            if given && self.has(array) {
+            if given && (self.has(array) || array == FEATURES && self.has_features_by_type) {
                 self.note(format!("the graph has {array} of its own: {option} was left out"));
             }
         }
@@ -298,7 +304,9 @@ impl<'a> Ingest<'a> {
         }
         self.note_labels_of_splits()?;
         self.note_targets_of_splits()?;
-        if let (Some(random_features), false) = (&options.random_features, self.has("features")) {
+        if let (Some(random_features), false) =
+            (&options.random_features, self.has(FEATURES) || self.has_features_by_type)
+        {
             features::random(&mut self, &source, num_nodes, random_features)?;
             self.provenance("random_features_seed", random_features.seed);
         }

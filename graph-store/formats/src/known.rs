@@ -32,6 +32,12 @@ pub enum Format {
     Bv,
     /// Arrays of numpy.
     Numpy,
+    /// A manifest of a graph of several node types.
+    Manifest,
+    /// The csv files of Neo4j's import.
+    Neo4j,
+    /// Triples of a knowledge graph.
+    Triples,
 }
 
 /// Endings of the files of a Planetoid set.
@@ -41,8 +47,19 @@ const BV: [&str; 4] = ["graph", "properties", "offsets", "ef"];
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 8] =
-        [Self::Planetoid, Self::Npz, Self::Ogb, Self::Edges, Self::Mtx, Self::Metis, Self::Bv, Self::Numpy];
+    pub const ALL: [Self; 11] = [
+        Self::Planetoid,
+        Self::Npz,
+        Self::Ogb,
+        Self::Edges,
+        Self::Mtx,
+        Self::Metis,
+        Self::Bv,
+        Self::Numpy,
+        Self::Manifest,
+        Self::Neo4j,
+        Self::Triples,
+    ];
 
     /// The argument of `morphgl import`.
     pub fn argument(self) -> &'static str {
@@ -55,6 +72,9 @@ impl Format {
             Self::Metis => "metis",
             Self::Bv => "bv",
             Self::Numpy => "numpy",
+            Self::Manifest => "manifest",
+            Self::Neo4j => "neo4j",
+            Self::Triples => "triples",
         }
     }
 
@@ -72,6 +92,11 @@ impl Format {
             Self::Metis => "METIS graph file",
             Self::Bv => "WebGraph BV: SOURCE is the basename without ending (needs a build with --features bv)",
             Self::Numpy => "A directory or .npz of plain numpy arrays",
+            Self::Manifest => "A manifest in TOML of the files and columns of a graph of several node and edge types",
+            Self::Neo4j => "A folder of csv files of nodes and relationships, as neo4j-admin imports them",
+            Self::Triples => {
+                "Triples of head, relation and tail: text with tabs, or N-Triples; or a folder with them as train.txt"
+            }
         }
     }
 
@@ -85,6 +110,9 @@ impl Format {
             Self::Metis => "this is a METIS graph",
             Self::Bv => "this is of a WebGraph in BV format",
             Self::Numpy => "these are arrays of numpy",
+            Self::Manifest => "this is a manifest",
+            Self::Neo4j => "this is a folder of Neo4j",
+            Self::Triples => "these are triples",
         }
     }
 
@@ -112,6 +140,9 @@ impl Format {
         }
         let found = match fs::metadata(source) {
             Ok(found) if found.is_dir() => return Ok(directory(source)),
+            Ok(found) if found.is_file() && source.extension().is_some_and(|ending| ending == "toml") => {
+                return Ok(Some((Self::Manifest, source.into())));
+            }
             Ok(found) if found.is_file() => magic(source)?,
             _ => return Ok(None),
         };
@@ -152,6 +183,9 @@ impl Format {
 
 /// The format of a directory.
 fn directory(path: &Path) -> Option<(Format, PathBuf)> {
+    if path.join("graph.toml").is_file() {
+        return Some((Format::Manifest, path.join("graph.toml")));
+    }
     if path.join("raw").is_dir() && !path.join("raw/ind.cora.x").exists() {
         let names = fs::read_dir(path.join("raw")).ok()?.flatten().map(|entry| entry.path());
         return match names.into_iter().find_map(|path| prefix(&path, &PLANETOID, "allx")) {

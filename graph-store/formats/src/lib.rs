@@ -25,14 +25,18 @@ mod splits;
 mod tabular;
 mod text;
 mod torch_file;
+mod typed;
 
 pub mod edge_list;
+pub mod manifest;
 pub mod metis;
 pub mod mtx;
+pub mod neo4j;
 pub mod npz;
 pub mod numpy;
 pub mod ogb;
 pub mod planetoid;
+pub mod triples;
 
 pub use export::export_numpy;
 pub use ingest::{EdgeSink, FeatureSink, Ingest, is_id_column, oversampling};

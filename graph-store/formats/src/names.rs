@@ -23,7 +23,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    fn name(&self, number: u32) -> &[u8] {
+    /// The name of a number.
+    pub(crate) fn name(&self, number: u32) -> &[u8] {
         self.texts.get(number as usize)
     }
 
@@ -44,6 +45,18 @@ impl Names {
         self.texts.push(name);
         self.numbers.insert(hash, number as u32);
         Ok(number as u32)
+    }
+
+    /// The number of a name; `None` where it has none yet.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<u32> {
+        let mut hash = self.hasher.hash_one(name);
+        loop {
+            let number = *self.numbers.get(&hash)?;
+            if self.name(number) == name {
+                return Some(number);
+            }
+            hash = hash.wrapping_add(1);
+        }
     }
 
     /// Number of names.

@@ -93,18 +93,19 @@ pub(crate) struct CscWriter {
     num_nodes: u64,
 }
 
+/// A stream of an array that also takes single values.
 #[derive(Debug)]
-struct Buffered<T: morphgl_graph_store::Element> {
+pub(crate) struct Buffered<T: morphgl_graph_store::Element> {
     out: NpyWriter<T>,
     buffer: Vec<T>,
 }
 
 impl<T: morphgl_graph_store::Element> Buffered<T> {
-    fn new(writer: &DatasetWriter, name: &str) -> Result<Self> {
+    pub(crate) fn new(writer: &DatasetWriter, name: &str) -> Result<Self> {
         Ok(Self { out: writer.stream(name)?, buffer: Vec::with_capacity(BUFFER) })
     }
 
-    fn push(&mut self, value: T) -> Result<()> {
+    pub(crate) fn push(&mut self, value: T) -> Result<()> {
         self.buffer.push(value);
         if self.buffer.len() >= BUFFER {
             self.out.write(&self.buffer)?;
@@ -114,12 +115,12 @@ impl<T: morphgl_graph_store::Element> Buffered<T> {
     }
 
     /// Writes many values of a stream without single ones.
-    fn extend(&mut self, values: &[T]) -> Result<()> {
+    pub(crate) fn extend(&mut self, values: &[T]) -> Result<()> {
         debug_assert!(self.buffer.is_empty(), "{} values are buffered", self.buffer.len());
         self.out.write(values)
     }
 
-    fn finish(mut self, writer: &mut DatasetWriter, name: &str) -> Result<()> {
+    pub(crate) fn finish(mut self, writer: &mut DatasetWriter, name: &str) -> Result<()> {
         self.out.write(&self.buffer)?;
         let meta = self.out.finish(None)?;
         writer.add(name, meta);

@@ -10,6 +10,7 @@ mod ranges;
 mod records;
 mod sort;
 mod spill;
+mod typed;
 
 pub use builder::CscBuilder;
 pub use edge_blocks::{EdgeBlock, EdgeBlockMaker, Edges};
@@ -18,3 +19,4 @@ pub use options::{Dropped, DuplicateWeights, EdgeOptions};
 pub use radix::Scratch;
 pub use records::{Keyed, Narrow, Record, Records, Sorted, Weighted};
 pub use sort::Sorter;
+pub use typed::{TypedCscBuilder, TypedEdge, TypedOptions};

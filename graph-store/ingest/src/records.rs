@@ -31,6 +31,9 @@ pub trait Record: Keyed {
 /// A record with a weight: the key, and the bits of the weight.
 pub type Weighted = [u64; 2];
 
+/// A record with a time and a weight: the key, and the bits of both.
+pub(crate) type Timed = [u64; 3];
+
 impl Keyed for u32 {
     #[inline]
     fn key(self) -> u64 {
@@ -101,6 +104,41 @@ impl Record for Weighted {
     fn decode(bytes: &[u8]) -> Self {
         let weight = f32::from_le_bytes(bytes[8..].try_into().expect("a weight is four bytes"));
         Self::new(u64::decode(&bytes[..8]), weight)
+    }
+}
+
+impl Keyed for Timed {
+    #[inline]
+    fn key(self) -> u64 {
+        self[0]
+    }
+}
+
+impl Record for Timed {
+    const BYTES: usize = 20;
+    const BARE: bool = false;
+
+    #[inline]
+    fn new(key: u64, weight: f32) -> Self {
+        [key, i64::MIN as u64, weight.to_bits().into()]
+    }
+
+    #[inline]
+    fn weight(self) -> f32 {
+        f32::from_bits(self[2] as u32)
+    }
+
+    #[inline]
+    fn encode(self, out: &mut [u8]) {
+        out[..8].copy_from_slice(&self[0].to_le_bytes());
+        out[8..16].copy_from_slice(&self[1].to_le_bytes());
+        out[16..].copy_from_slice(&self.weight().to_le_bytes());
+    }
+
+    #[inline]
+    fn decode(bytes: &[u8]) -> Self {
+        let weight = f32::from_le_bytes(bytes[16..].try_into().expect("a weight is four bytes"));
+        [u64::decode(&bytes[..8]), u64::decode(&bytes[8..16]), weight.to_bits().into()]
     }
 }
 

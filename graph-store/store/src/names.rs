@@ -2,18 +2,22 @@
 
 use std::path::Path;
 
+use rayon::prelude::*;
+
 use crate::{Array, DatasetPath, Error, Load, Position, Result, check};
 
-/// The names of a dataset's nodes, in ascending order of their bytes: node `v` has the `v`-th name, and in a reordered
-/// dataset the one of the node's draw key, which is the number that it had before.
+/// The names of a dataset's nodes: node `v` has the `v`-th name, and in a reordered dataset the one of the node's draw key, which is
+/// the number that it had before.
 ///
 /// In a dataset they are two arrays: `node_names`, the bytes of all names, concatenated, and `node_name_ends`,
 /// where each one ends.
 #[derive(Debug)]
 pub struct NodeNames {
-    // Invariant: ascending, and the last one is the length of `bytes`; the names ascend, too.
+    // Invariant: ascending, and the last one is the length of `bytes`; the names are distinct.
     ends: Array<u64>,
     bytes: Array<u8>,
+    /// Positions of the names in ascending order of their bytes; `None` where they are stored so.
+    order: Option<Vec<u32>>,
     reordered: Option<Reordered>,
 }
 
@@ -30,21 +34,32 @@ impl NodeNames {
     ///
     /// # Errors
     ///
-    /// The first node whose name ends out of bounds, or does not sort after the name before it.
+    /// The first node whose name ends out of bounds; the second one of a name.
     ///
     /// # Complexity
     ///
-    /// O(bytes).
+    /// O(bytes) where the names ascend; else they are sorted, with 4 bytes of memory per node.
     pub fn new(ends: Array<u64>, bytes: Array<u8>) -> std::result::Result<Self, u64> {
-        let mut previous: (usize, Option<&[u8]>) = (0, None);
+        let (mut previous, mut ascend): ((usize, Option<&[u8]>), bool) = ((0, None), true);
         for (node, &end) in (0u64..).zip(ends.iter()) {
             let name = usize::try_from(end).ok().and_then(|end| bytes.get(previous.0..end)).ok_or(node)?;
-            if previous.1.is_some_and(|previous| previous >= name) {
-                return Err(node);
-            }
+            ascend &= previous.1.is_none_or(|previous| previous < name);
             previous = (end as usize, Some(name));
         }
-        if previous.0 != bytes.len() { Err(ends.len() as u64) } else { Ok(Self { ends, bytes, reordered: None }) }
+        if previous.0 != bytes.len() {
+            return Err(ends.len() as u64);
+        }
+        let mut names = Self { ends, bytes, order: None, reordered: None };
+        if !ascend {
+            let mut order: Vec<u32> = (0..names.ends.len() as u32).collect();
+            order.par_sort_by(|&a, &b| names.stored(a).cmp(names.stored(b)));
+            let repeats = order.array_windows().filter(|&&[a, b]| names.stored(a) == names.stored(b));
+            if let Some(second) = repeats.map(|&[_, second]| u64::from(second)).min() {
+                return Err(second);
+            }
+            names.order = Some(order);
+        }
+        Ok(names)
     }
 
     /// Reads the names of the dataset at `path`; `None` where its nodes have none.
@@ -87,11 +102,11 @@ impl NodeNames {
     ///
     /// When there is no such node.
     pub fn get(&self, node: u32) -> &[u8] {
-        self.sorted(self.reordered.as_ref().map_or(node, |r| r.old_of_new[node as usize]))
+        self.stored(self.reordered.as_ref().map_or(node, |r| r.old_of_new[node as usize]))
     }
 
-    /// The name at a position in their order.
-    fn sorted(&self, position: u32) -> &[u8] {
+    /// The name at a position.
+    fn stored(&self, position: u32) -> &[u8] {
         let node = position as usize;
         let start = node.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start as usize..self.ends[node] as usize]
@@ -102,10 +117,11 @@ impl NodeNames {
         let (mut low, mut high) = (0, self.ends.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.sorted(middle as u32).cmp(name) {
+            let position = self.order.as_ref().map_or(middle as u32, |order| order[middle]);
+            match self.stored(position).cmp(name) {
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Equal => {
-                    return Some(self.reordered.as_ref().map_or(middle as u32, |r| r.new_of_old[middle]));
+                    return Some(self.reordered.as_ref().map_or(position, |r| r.new_of_old[position as usize]));
                 }
                 std::cmp::Ordering::Greater => high = middle,
             }

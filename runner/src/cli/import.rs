@@ -31,8 +31,11 @@ use crate::values;
   morphgl import edges ratings.csv -o ratings --src user --dst item --bipartite --symmetrise --edge-target-columns rating --edge-split 0.8,0.1,0.1
   morphgl import mtx graph.mtx -o graph --features x.npy --labels y.npy --train train.txt --valid valid.txt --test test.txt
   morphgl import numpy my-arrays/ -o mine
+  morphgl import manifest shop/graph.toml -o shop
+  morphgl import neo4j neo4j-export/ -o movies --symmetrise
+  morphgl import triples FB15k-237/train.txt -o fb15k --symmetrise
 
-`docs/datasets.md` says what each format holds and how to import its data sets.")]
+`docs/datasets.md` says what each format holds and how to import its data sets, `docs/typed-graphs.md` those of several types.")]
 pub(crate) struct Args {
     /// Format of the source
     #[arg(value_parser = values::format())]
@@ -45,7 +48,8 @@ pub(crate) struct Args {
     /// Name of the dataset [default: the source's name]
     #[arg(long)]
     name: Option<String>,
-    /// Add the reverse of every edge, and drop duplicates (planetoid and npz always do)
+    /// Add the reverse of every edge, and drop duplicates (planetoid and npz always do); manifest, neo4j, triples: as edge types
+    /// of their own, rev_NAME
     #[arg(long)]
     symmetrise: bool,
     /// Reverse the direction of every edge
@@ -323,6 +327,9 @@ fn read(args: &Args, options: &Options, stages: &Stages) -> anyhow::Result<PathB
             let format = NumpyOptions { rows: rows(args.rows), num_nodes: args.num_nodes };
             morphgl_formats::numpy::import(source, target, format, options, stages)?
         }
+        Format::Manifest => morphgl_formats::manifest::import(source, target, options, stages)?,
+        Format::Neo4j => morphgl_formats::neo4j::import(source, target, options, stages)?,
+        Format::Triples => morphgl_formats::triples::import(source, target, options, stages)?,
         Format::Bv => import_bv(source, target, rows(args.rows), options, stages)?,
     })
 }

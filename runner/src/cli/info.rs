@@ -17,6 +17,8 @@ use super::{Outcome, show};
 use crate::paths;
 use crate::session::data::{num_bytes, overlap};
 
+mod types;
+
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl info cora
@@ -124,7 +126,9 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         HumanCount(no_in_edges),
         HumanCount(isolated)
     );
-    text += &features.map_or("features  none\n".to_string(), |(dim, dtype)| {
+    let by_type = meta.arrays.keys().any(|name| name.starts_with("features."));
+    let none = if by_type { "features  by node type\n" } else { "features  none\n" };
+    text += &features.map_or(none.to_string(), |(dim, dtype)| {
         format!("features  {dim} x {dtype}, {} per row\n", show::bytes(dim * dtype.size() as u64))
     });
     text += &match meta.arrays.contains_key("labels") {
@@ -157,6 +161,15 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     }
     let weighted = meta.arrays.contains_key("weights");
     let weights = if weighted { "with edge weights" } else { "no edge weights" };
+    let types = types::describe(&dataset, meta)?;
+    if let Some((tables, _)) = &types {
+        text += tables;
+    }
+    let times = ["node_times", "edge_times"].map(|name| meta.arrays.contains_key(name));
+    if times != [false; 2] {
+        let all = ["nodes", "edges"].into_iter().zip(times).filter(|(_, timed)| *timed).map(|(name, _)| name);
+        text += &format!("times     of {}\n", all.collect::<Vec<_>>().join(" and "));
+    }
     let notes = meta.provenance.get("notes").and_then(|notes| notes.as_array());
     let notes: Vec<&str> = notes.into_iter().flatten().filter_map(|note| note.as_str()).collect();
     for some in notes.chunks(notes.len().div_ceil(NOTE_LINES).max(1)) {
@@ -182,6 +195,8 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
             "train_negatives": pairs[3], "valid_negatives": pairs[4], "test_negatives": pairs[5],
             "labels": of_labels.is_some(), "target_dim": target_dim,
         })),
+        "types": types.map(|(_, json)| json),
+        "times": { "nodes": times[0], "edges": times[1] },
         "bytes": total,
         "arrays": meta.arrays, "provenance": meta.provenance,
     });

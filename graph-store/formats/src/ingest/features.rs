@@ -16,6 +16,9 @@ use crate::plain::FilledPages;
 use crate::segment::Segment;
 use crate::{FeatureNorm, Ingest, RandomFeatures, pipeline, random};
 
+/// The array of the features of all nodes.
+pub(crate) const FEATURES: &str = "features";
+
 /// Feature values pushed at a time.
 pub(crate) const BATCH_VALUES: usize = 1 << 20;
 
@@ -34,6 +37,8 @@ const MAX_DIM: u64 = 1 << 24;
 #[derive(Debug)]
 pub struct FeatureSink<'s, 'a> {
     ingest: &'s mut Ingest<'a>,
+    /// The array that is written: `features`, or those of a node type.
+    name: String,
     source: PathBuf,
     encode: Encode,
     out: Box<dyn WriteBytes>,
@@ -56,6 +61,18 @@ impl<'a> Ingest<'a> {
     /// No columns; features from another file; an IO error.
     pub fn features<'s>(&'s mut self, source: &Path, dim: usize, stored: Dtype) -> Result<FeatureSink<'s, 'a>> {
         self.refuse_second("features", source)?;
+        self.features_as(FEATURES, source, dim, stored)
+    }
+
+    /// As [`Ingest::features`], into the array `name`, whose rows the caller counts where it is not that of all nodes.
+    pub(crate) fn features_as<'s>(
+        &'s mut self,
+        name: &str,
+        source: &Path,
+        dim: usize,
+        stored: Dtype,
+    ) -> Result<FeatureSink<'s, 'a>> {
+        self.has_features_by_type |= name != FEATURES;
         let options = self.options();
         let normalize = options.normalize_features;
         let kept = match stored {
@@ -69,36 +86,37 @@ impl<'a> Ingest<'a> {
         check_dim(source, dim as u64)?;
         let dtype = options.feature_dtype.unwrap_or(kept);
         match normalize {
-            Some(FeatureNorm::Pyg) => FeatureSink::spooled(source, self, dim, dtype),
+            Some(FeatureNorm::Pyg) => FeatureSink::spooled(name, source, self, dim, dtype),
             normalize => {
                 let normalize = normalize.map(|_| Normalize::Sum);
-                FeatureSink::create(source, self, Encode { dim, dtype, normalize })
+                FeatureSink::create(name, source, self, Encode { dim, dtype, normalize })
             }
         }
     }
 }
 
 impl<'s, 'a> FeatureSink<'s, 'a> {
-    pub(super) fn create(source: &Path, ingest: &'s mut Ingest<'a>, encode: Encode) -> Result<Self> {
+    pub(super) fn create(name: &str, source: &Path, ingest: &'s mut Ingest<'a>, encode: Encode) -> Result<Self> {
         let writer = &ingest.writer;
         let out: Box<dyn WriteBytes> = match encode.dtype {
-            Dtype::F16 => Box::new(writer.stream::<f16>("features")?),
-            Dtype::Bf16 => Box::new(writer.stream::<bf16>("features")?),
-            Dtype::U8 => Box::new(writer.stream::<u8>("features")?),
-            _ => Box::new(writer.stream::<f32>("features")?),
+            Dtype::F16 => Box::new(writer.stream::<f16>(name)?),
+            Dtype::Bf16 => Box::new(writer.stream::<bf16>(name)?),
+            Dtype::U8 => Box::new(writer.stream::<u8>(name)?),
+            _ => Box::new(writer.stream::<f32>(name)?),
         };
-        let sums = encode.normalize.map(|_| NpyWriter::create(ingest.dir().join(SUMS))).transpose()?;
-        let source = source.to_path_buf();
-        Ok(Self { ingest, source, encode, out, sums, written: 0, buffer: Pages::new(), spool: None })
+        let normalize = encode.normalize.filter(|_| name == FEATURES);
+        let sums = normalize.map(|_| NpyWriter::create(ingest.dir().join(SUMS))).transpose()?;
+        let (name, source) = (name.to_string(), source.to_path_buf());
+        Ok(Self { ingest, name, source, encode, out, sums, written: 0, buffer: Pages::new(), spool: None })
     }
 
     /// A sink into a temporary file, whose rows are stored once all are known.
-    fn spooled(source: &Path, ingest: &'s mut Ingest<'a>, dim: usize, dtype: Dtype) -> Result<Self> {
+    fn spooled(name: &str, source: &Path, ingest: &'s mut Ingest<'a>, dim: usize, dtype: Dtype) -> Result<Self> {
         let path = ingest.dir().join("features.spool.npy");
         let out = Box::new(NpyWriter::<f32>::create(&path)?);
         let encode = Encode { dim, dtype: Dtype::F32, normalize: None };
-        let (source, spool) = (source.to_path_buf(), Some((path, dtype)));
-        Ok(Self { ingest, source, encode, out, sums: None, written: 0, buffer: Pages::new(), spool })
+        let (name, source, spool) = (name.to_string(), source.to_path_buf(), Some((path, dtype)));
+        Ok(Self { ingest, name, source, encode, out, sums: None, written: 0, buffer: Pages::new(), spool })
     }
 
     /// Appends whole rows, any number of them at a time (many at once is faster: they are converted in parallel).
@@ -206,17 +224,22 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
             let (values, _) = read_npy::<f32>(&spool, Load::Mmap)?;
             let lowest = values.par_iter().copied().reduce(|| f32::INFINITY, f32::min);
             let normalize = Some(Normalize::FromLowest(lowest));
-            let mut sink = FeatureSink::create(&self.source, self.ingest, Encode { dim, dtype, normalize })?;
+            let encode = Encode { dim, dtype, normalize };
+            let mut sink = FeatureSink::create(&self.name, &self.source, self.ingest, encode)?;
             values.chunks((BATCH_VALUES / dim).max(1) * dim).try_for_each(|rows| sink.push(rows))?;
             sink.finish()?;
             drop(values);
             return std::fs::remove_file(&spool).map_err(|e| Error::io(&spool, e));
         }
+        if self.name != FEATURES {
+            self.ingest.writer.add(&self.name, meta);
+            return Ok(());
+        }
         self.ingest.feature_dtype = Some(dtype);
         if let Some(sums) = self.sums {
             sums.finish(None)?;
         }
-        self.ingest.add_rows("features", &self.source, self.written / dim as u64, meta);
+        self.ingest.add_rows(FEATURES, &self.source, self.written / dim as u64, meta);
         Ok(())
     }
 }
@@ -249,7 +272,7 @@ pub(crate) fn random(
     let (total, block) = (num_nodes * dim as u64, ((BATCH_VALUES / dim).max(1) * dim) as u64);
     let progress = ingest.progress();
     progress.stage("random features", Some(total));
-    let mut sink = FeatureSink::create(source, ingest, Encode { dim, dtype, normalize: None })?;
+    let mut sink = FeatureSink::create(FEATURES, source, ingest, Encode { dim, dtype, normalize: None })?;
     for start in (0..total).step_by(block as usize) {
         let values: Vec<f32> = (start..total.min(start + block))
             .into_par_iter()
@@ -283,7 +306,18 @@ pub(crate) fn feature_dim(array: &ArrayReader<'_>) -> Result<usize> {
 }
 
 /// Streams a feature matrix. Elements of other types than those stored become `wide`.
-pub(crate) fn push_array(ingest: &mut Ingest<'_>, mut array: ArrayReader<'_>, wide: Dtype) -> Result<()> {
+pub(crate) fn push_array(ingest: &mut Ingest<'_>, array: ArrayReader<'_>, wide: Dtype) -> Result<()> {
+    ingest.refuse_second(FEATURES, &array.path)?;
+    push_array_as(ingest, FEATURES, array, wide)
+}
+
+/// As [`push_array`], into the array `name`.
+pub(crate) fn push_array_as(
+    ingest: &mut Ingest<'_>,
+    name: &str,
+    mut array: ArrayReader<'_>,
+    wide: Dtype,
+) -> Result<()> {
     let path = array.path.clone();
     let (dim, rows) = (feature_dim(&array)?, array.shape[0]);
     let stored = match (array.ty.kind, array.ty.size) {
@@ -292,7 +326,7 @@ pub(crate) fn push_array(ingest: &mut Ingest<'_>, mut array: ArrayReader<'_>, wi
         _ => wide,
     };
     ingest.progress().stage("features", Some(rows));
-    let mut sink = ingest.features(&path, dim, stored)?;
+    let mut sink = ingest.features_as(name, &path, dim, stored)?;
     sink.push_array(&mut array)?;
     sink.finish()
 }

@@ -57,6 +57,7 @@ impl Ingest<'_> {
         }
         let nodes = &self.options.nodes;
         let files = [&nodes.table, &nodes.features, &nodes.labels].into_iter().chain(&nodes.splits).flatten();
+        let files = files.chain(&self.inputs);
         let input =
             [&self.source].into_iter().chain(files).fold(0u64, |sum, path| sum.saturating_add(size_of_input(path)));
         if bytes / GROWTH <= input {

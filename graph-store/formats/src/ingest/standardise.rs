@@ -7,7 +7,7 @@ use morphgl_graph_store::{Dtype, Error, FeatureMatrix, Load, Meta, Result, read_
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
-use super::features::FeatureSink;
+use super::features::{FEATURES, FeatureSink};
 use crate::encode::Encode;
 use crate::files::invalid;
 use crate::{Ingest, Standardise};
@@ -54,7 +54,7 @@ impl Ingest<'_> {
         };
         // Fractions do not fit into u8.
         let dtype = options.feature_dtype.unwrap_or(if dtype == Dtype::U8 { Dtype::F32 } else { dtype });
-        let mut sink = FeatureSink::create(&source, self, Encode { dim, dtype, normalize: None })?;
+        let mut sink = FeatureSink::create(FEATURES, &source, self, Encode { dim, dtype, normalize: None })?;
         sink.push_rows(num_nodes, |node, row| {
             matrix.rows(node..node + 1).to_f32(row);
             let columns = columns.means.iter().zip(&columns.deviations);

@@ -2,6 +2,7 @@
 
 mod counts;
 mod links;
+mod typed;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ use counts::{Counts, Renumber};
 /// Read are `raw/edge`, `node-feat`, `node-label`, `num-node-list` and `num-edge-list` (each `.csv.gz`), or, where
 /// there is a `raw/data.npz`, that and `raw/node-label.npz`; and the one split in `split/`, of nodes (`train.csv.gz`, …) or of
 /// pairs of links (`train.pt`, …, with numpy arrays in them). `raw/edge_weight.csv.gz` are the edges' weights.
+/// Where there is a `raw/triplet-type-list.csv.gz`, the graph has several node types (ogbn-mag): `raw/num-node-dict`, `relations/S___NAME___T/edge`,
+/// `node-feat/T/node-feat` and `node_year`, which is the nodes' time, `node-label/T/node-label`, and the split's lists of type T.
 /// Features and labels may be missing; labels of several tasks (proteins) become targets. A set of many graphs becomes the union of its graphs, without splits, since OGB
 /// splits the graphs then. Edges are stored as they are listed: OGB's loader adds the reverse edges of some sets (products
 /// among them), which [`Options::symmetrise`] does. `node_year`, `edge_year` and edge features are not stored; the dataset's
@@ -44,6 +47,9 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
         let cure = "name the directory that holds OGB's raw/ and split/; of the package ogb, \
             NodePropPredDataset(\"ogbn-arxiv\", root=\".\") downloads it as ogbn_arxiv, LinkPropPredDataset links";
         return invalid(raw, "there is no such directory", cure);
+    }
+    if typed::is_typed(&raw) {
+        return typed::import(source, target, options, progress);
     }
     let mut ingest = Ingest::new(source, target, options, progress)?;
     let counts = if raw.join("data.npz").exists() { binary(&mut ingest, &raw)? } else { text(&mut ingest, &raw)? };

@@ -10,7 +10,7 @@ use crate::text::Header;
 const MAX_ENTRIES: usize = 12;
 
 /// The columns that `columns` name, each once: by names, numbers, ranges of numbers (`2-9`) and patterns (`f*`). Patterns
-/// leave out the columns that are `taken`; `option` is the command's option that `columns` come from.
+/// leave out the columns that are `taken`; `option` is the command's option, or the key of a manifest, that `columns` come from.
 pub(crate) fn select(
     header: &Header,
     columns: &[Column],
@@ -30,6 +30,7 @@ pub(crate) fn select(
                 let what = format!("the column {} is read as ids, labels, a split or targets", header.describe(index));
                 let cure = match option {
                     "--target-columns" => "leave it out of --target-columns, or name another by its own option",
+                    "features" => "list other columns as features",
                     _ => "leave it out of --feature-columns, or name another by its own option",
                 };
                 return Err((what, cure));

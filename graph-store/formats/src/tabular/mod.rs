@@ -40,7 +40,7 @@ pub(crate) struct Batch {
 
 /// Values of a column.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "arrow"), allow(dead_code, reason = "text has columns of text only"))]
+#[cfg_attr(not(feature = "arrow"), allow(dead_code, reason = "text and arrays have no reals and no vectors"))]
 pub(crate) enum Values {
     /// Whole numbers, and which of them are missing; `None` if none is.
     Ints(Vec<i64>, Option<Vec<bool>>),
@@ -86,6 +86,19 @@ impl Texts {
 }
 
 impl Batch {
+    /// A batch of columns of whole numbers, numbered from 0, whose first row has the number `first`.
+    pub(crate) fn of_ints(columns: Vec<Vec<i64>>, first: u64) -> Self {
+        let rows = columns.first().map_or(0, Vec::len);
+        let columns = columns.into_iter().map(|values| Values::Ints(values, None)).enumerate().collect();
+        Self { columns, rows, first, lines: Vec::new() }
+    }
+
+    /// A batch of columns of text, numbered from 0, and the line of each row.
+    pub(crate) fn of_texts(columns: Vec<Texts>, lines: Vec<u64>) -> Self {
+        let columns = columns.into_iter().map(Values::Texts).enumerate().collect();
+        Self { columns, rows: lines.len(), first: 0, lines }
+    }
+
     /// The values of a column that was read.
     pub(crate) fn column(&self, index: usize) -> &Values {
         &self.columns.iter().find(|(i, _)| *i == index).expect("the column was read").1

@@ -178,8 +178,18 @@ pub(crate) struct Text<'p> {
     compression: &'static str,
 }
 
-/// Opens a text file, plain or compressed; the bytes of the file are the progress of `stage`.
+/// Opens a text file, plain or compressed, and refuses formats that are not read; the bytes of the file are the progress of `stage`.
 pub(crate) fn open_text<'p>(path: &Path, stage: &str, progress: &'p dyn Progress) -> Result<Text<'p>> {
+    let Text { reader, progress, compression } = open_any_text(path, stage, progress)?;
+    let mut reader = BufReader::with_capacity(64 << 10, reader);
+    // After decompression: only there a tar archive can be recognised.
+    let head = reader.fill_buf().map_err(|e| unreadable(path, 1, compression, e))?;
+    foreign::refuse(path, head)?;
+    Ok(Text { reader: Box::new(reader), progress, compression })
+}
+
+/// As [`open_text`], of text in any format.
+pub(crate) fn open_any_text<'p>(path: &Path, stage: &str, progress: &'p dyn Progress) -> Result<Text<'p>> {
     let io = |e| Error::io(path, e);
     let file = open_file(path, "name the file itself")?;
     progress.stage(stage, Some(file.metadata().map_err(io)?.len()));
@@ -200,10 +210,7 @@ pub(crate) fn open_text<'p>(path: &Path, stage: &str, progress: &'p dyn Progress
         "xz" => Box::new(XzReader::new(plain, true)),
         _ => Box::new(plain),
     };
-    let mut decoder = BufReader::with_capacity(64 << 10, decoder);
-    // After decompression: only there a tar archive can be recognised.
-    foreign::refuse(path, decoder.fill_buf().map_err(damaged)?)?;
-    Ok(Text { reader: Box::new(decoder), progress, compression })
+    Ok(Text { reader: decoder, progress, compression })
 }
 
 /// The error of text that could not be read or decompressed.

@@ -1,6 +1,7 @@
 //! Recognises files in unsupported formats by their first bytes, with the command that converts them.
 
 use std::collections::HashSet;
+use std::io::{self, Read};
 use std::path::Path;
 
 use morphgl_graph_store::Result;
@@ -11,9 +12,19 @@ use crate::files::invalid;
 /// A format, and the cure, in which `FILE` stands for the file.
 type Foreign = (&'static str, &'static str);
 
+/// Bytes of the beginning of a text that say its format.
+const HEAD: u64 = 64 << 10;
+
 /// Refuses a file that begins like one in an unsupported format.
 pub(super) fn refuse(path: &Path, head: &[u8]) -> Result<()> {
     kind(head).map_or(Ok(()), |(what, cure)| invalid(path, what, named_cure(cure, path)))
+}
+
+/// Whether a text is N-Triples, by its first line that is no comment.
+pub(crate) fn is_n_triples(reader: impl Read) -> io::Result<bool> {
+    let mut head = Vec::new();
+    reader.take(HEAD).read_to_end(&mut head)?;
+    Ok(kind(&head) == Some(N_TRIPLES))
 }
 
 /// The fault of a file that is not an archive of arrays; `None` where it may be a damaged one.
@@ -99,11 +110,7 @@ const UCINET: Foreign = (
      > edges.txt`, and read them: `morphgl import edges edges.txt --first-id 1`",
 );
 const UCINET_MATRIX: Foreign = ("this is UCINET's DL, which is not read", WRITE_CSV);
-const N_TRIPLES: Foreign = (
-    "this is N-Triples, which is not read",
-    "write its edges: `python3 -c \"print('src dst'); [print(*s.split()[:3:2]) for s in open('FILE') if s[0] in '<_' and \
-     s.split()[2][0] in '<_']\" > edges.txt`, and read them: `morphgl import edges edges.txt --ids strings`",
-);
+const N_TRIPLES: Foreign = ("this is N-Triples", "read it with `morphgl import triples FILE`");
 
 fn kind(head: &[u8]) -> Option<Foreign> {
     if head.starts_with(b"PK\x03\x04") && head.windows(8).any(|w| w == b"data.pkl") {

@@ -18,13 +18,13 @@ mod kinds;
 mod pairs;
 mod scan;
 
-pub(crate) use chunks::{Chunks, ReadProgress, Text, open_text};
+pub(crate) use chunks::{Chunks, ReadProgress, Text, open_any_text, open_text};
 pub(crate) use columns::{Chosen, EdgeColumns, FirstLine, Header, Layout, Separator};
 pub use columns::{Column, Columns};
 pub(crate) use columns::{NEIGHBORS_OR_NAMES, TEXT_LINE};
 pub(crate) use columns::{attribute, with_attributes};
 pub(crate) use columns::{choose, fields, first_line, is_number, separator_of};
-pub(crate) use foreign::not_an_archive;
+pub(crate) use foreign::{is_n_triples, not_an_archive};
 pub(crate) use kinds::type_name;
 pub(crate) use pairs::{Id, IdFormat, Pairs, PairsFormat};
 pub(crate) use scan::{NO_COMMAS, Scan, excerpt, has_comma, real};

@@ -10,7 +10,7 @@ use crate::text::{has_comma, real};
 
 /// What labels are of, for messages and for the provenance.
 #[derive(Debug)]
-pub(in crate::ingest) struct Labelled {
+pub(crate) struct Labelled {
     /// Key of the provenance that has the names of classes.
     names: &'static str,
     /// Cure for labels that are no classes.
@@ -20,6 +20,12 @@ pub(in crate::ingest) struct Labelled {
 }
 
 impl Labelled {
+    /// Nodes of a typed graph, whose columns its description names.
+    pub(crate) const TYPED: Self = Self {
+        names: "class_names",
+        none: "number the classes, or name another column as the label; -1 or nothing stands for a node without a label",
+        quantities: "classes are no quantities",
+    };
     pub(in crate::ingest) const NODES: Self = Self {
         names: "class_names",
         none: "number the classes, or name another column by --label-column; -1 or nothing stands for a node without a label",
@@ -33,7 +39,7 @@ impl Labelled {
 }
 
 /// Labels, row by row.
-pub(in crate::ingest) struct Labels {
+pub(crate) struct Labels {
     of: Labelled,
     numbers: Vec<i32>,
     /// Rows whose label is a number spelled otherwise than by its digits (`007`, `3.0`), and its text; in case labels are names.
@@ -46,12 +52,12 @@ pub(in crate::ingest) struct Labels {
 
 impl Labels {
     /// No rows yet.
-    pub(in crate::ingest) fn new(of: Labelled) -> Self {
+    pub(crate) fn new(of: Labelled) -> Self {
         Self { of, numbers: Vec::new(), spellings: Vec::new(), classes: None, fault: None }
     }
 
     /// Appends the labels of a batch; errors name `path`.
-    pub(in crate::ingest) fn read(&mut self, path: &Path, batch: &Batch, column: &Values) -> Result<()> {
+    pub(crate) fn read(&mut self, path: &Path, batch: &Batch, column: &Values) -> Result<()> {
         if let Values::Vectors(..) = column {
             return Err(Error::invalid(path, batch.position(0), "a label that is a list", self.of.none));
         }
@@ -100,7 +106,7 @@ impl Labels {
     }
 
     /// The class of each row, -1 for none; names of classes become a part of the provenance.
-    pub(in crate::ingest) fn finish(self, ingest: &mut Ingest<'_>, path: &Path) -> Result<Vec<i32>> {
+    pub(crate) fn finish(self, ingest: &mut Ingest<'_>, path: &Path) -> Result<Vec<i32>> {
         let is_number = |name: &[u8]| is_missing(name) || real(name).is_some() || has_comma(name);
         let are_numbers = self.classes.as_ref().is_none_or(|classes| classes.iter().all(is_number));
         match (self.fault, self.classes) {

@@ -5,12 +5,13 @@
 
 mod attach;
 mod columns;
-pub(in crate::ingest) mod labels;
+pub(crate) mod labels;
 pub(crate) mod node_index;
 mod read;
 mod targets;
 
 pub use columns::is_id_column;
+pub(crate) use read::split_of;
 pub(crate) use targets::Targets;
 
 use std::path::{Path, PathBuf};
@@ -61,7 +62,7 @@ struct FirstColumn {
 /// The training split.
 const TRAIN: u8 = 0;
 /// No split.
-const NO_SPLIT: u8 = 3;
+pub(crate) const NO_SPLIT: u8 = 3;
 
 /// The nodes' ids in row order.
 #[derive(Debug)]

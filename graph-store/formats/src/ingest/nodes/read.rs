@@ -9,7 +9,7 @@ use super::labels::{Labelled, Labels};
 use super::targets::{self, Targets};
 use super::{Features, FirstColumn, Keys, NO_SPLIT, NodeTable};
 use crate::Ingest;
-use crate::files::{file_name, invalid, magic};
+use crate::files::{Fault, file_name, invalid, magic};
 use crate::npy::open_array;
 use crate::splits::{self, Form, SplitNodes};
 use crate::tabular::{Batch, TableFile, Texts, Values, boolean, comments_note, is_missing, lists};
@@ -204,18 +204,10 @@ impl<'p> TableReader<'p> {
 
     fn read_splits(&mut self, batch: &Batch, column: &Values) -> Result<()> {
         for row in 0..batch.rows {
-            let text = String::from_utf8_lossy(&column.text(row)).trim().to_lowercase();
-            self.splits.push(match text.as_str() {
-                "train" | "training" => 0,
-                "valid" | "val" | "validation" | "dev" => 1,
-                "test" | "testing" => 2,
-                "none" | "unlabeled" | "-" => NO_SPLIT,
-                other if is_missing(other.as_bytes()) || other == "nan" => NO_SPLIT,
-                _ => {
-                    let what = format!("{text:?} is no split");
-                    return Err(self.error(batch, row, what, "write train, valid, test or nothing"));
-                }
-            });
+            match split_of(&column.text(row)) {
+                Ok(split) => self.splits.push(split),
+                Err((what, cure)) => return Err(self.error(batch, row, what, cure)),
+            }
         }
         Ok(())
     }
@@ -347,6 +339,19 @@ impl<'p> TableReader<'p> {
             targets: (!self.columns.targets.is_empty()).then_some(self.targets),
             lone_ids: self.lone_ids,
         })
+    }
+}
+
+/// The split that a field names.
+pub(crate) fn split_of(field: &[u8]) -> std::result::Result<u8, Fault> {
+    let text = String::from_utf8_lossy(field).trim().to_lowercase();
+    match text.as_str() {
+        "train" | "training" => Ok(0),
+        "valid" | "val" | "validation" | "dev" => Ok(1),
+        "test" | "testing" => Ok(2),
+        "none" | "unlabeled" | "-" => Ok(NO_SPLIT),
+        other if is_missing(other.as_bytes()) || other == "nan" => Ok(NO_SPLIT),
+        _ => Err((format!("{text:?} is no split"), "write train, valid, test or nothing")),
     }
 }
 

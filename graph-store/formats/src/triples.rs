@@ -1,0 +1,77 @@
+//! Triples of a knowledge graph: head, relation and tail, by text.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use morphgl_graph_store::{Error, Result};
+
+use crate::files::invalid;
+use crate::text::{is_n_triples, open_any_text};
+use crate::typed::{self, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Syntax, TypeOf, TypedGraph};
+use crate::{Column, Options, Progress, Silent};
+
+/// Files of a directory of triples; those of training are needed.
+const TRAIN: &[&str] = &["train.txt", "train.tsv", "train.nt"];
+
+/// Imports the triples of the file `source` into a dataset at `target`; of a directory of splits those of `train.txt` (or `.tsv`,
+/// `.nt`).
+///
+/// A line has a head, a relation and a tail, with tabs between them, or blanks in a line without tabs; or it is one of N-Triples,
+/// whose literals are left out and counted. Heads and tails are nodes of the type `entity`, in the order of their appearance; each
+/// relation is an edge type.
+///
+/// # Errors
+///
+/// A line that is no triple, with its number; more than 65536 relations.
+///
+/// # Complexity
+///
+/// Two passes over the file; `options.memory` bytes for the edges, besides 30 bytes per entity and its name.
+pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
+    let file = file_of(source)?;
+    let text = open_any_text(&file, "read", &Silent)?;
+    let syntax =
+        if is_n_triples(text.reader).map_err(|e| Error::io(&file, e))? { Syntax::NTriples } else { Syntax::Fields };
+    let end = |number| End { space: 0, column: Column::Number(number) };
+    let graph = TypedGraph {
+        node_types: vec!["entity".into()],
+        spaces: vec![Some(0)],
+        nodes: vec![NodeTable {
+            rows: NodeRows::Named,
+            of: TypeOf::Fixed(0),
+            space: 0,
+            id: None,
+            features: Features::None,
+            time: None,
+            label: None,
+            split: None,
+        }],
+        edges: vec![EdgeTable {
+            rows: EdgeRows::Triples(file.clone(), syntax),
+            of: TypeOf::Column(Column::Number(2)),
+            source: end(1),
+            target: end(3),
+            weight: None,
+            time: None,
+            reverse: None,
+        }],
+        split: None,
+    };
+    typed::import(source, target, graph, options, progress, |ingest| {
+        ingest.provenance("format", "triples");
+        if file != source {
+            ingest.note("the triples to validate and test on were left out: training pairs have no types of edges yet");
+        }
+    })
+}
+
+/// The file of triples that a source names.
+fn file_of(source: &Path) -> Result<PathBuf> {
+    if !fs::metadata(source).map_err(|e| Error::io(source, e))?.is_dir() {
+        return Ok(source.into());
+    }
+    match TRAIN.iter().map(|name| source.join(name)).find(|file| file.is_file()) {
+        Some(file) => Ok(file),
+        None => invalid(source, format!("a directory without {}", TRAIN.join(", ")), "name the file of triples itself"),
+    }
+}

@@ -1,0 +1,203 @@
+//! The rows of a table of edges, in batches: of a table, an array, or triples of RDF.
+
+use std::path::PathBuf;
+
+use morphgl_graph_store::{Error, Position, Result};
+
+use super::nodes::read_times;
+use super::triples::Triples;
+use super::{EdgeRows, EdgeTable, TypeOf, Values};
+use crate::files::invalid;
+use crate::npy::{ArrayReader, open_array};
+use crate::tabular::{Batch, TableFile};
+use crate::{Column, Ingest};
+
+/// Edges of an array that are read at a time.
+const ROWS: u64 = 1 << 16;
+
+/// Reader of the rows of a table of edges.
+pub(super) struct EdgeReader<'p> {
+    rows: Rows<'p>,
+    path: PathBuf,
+    /// Indices of the columns of the ends, and of the type.
+    pub(super) ends: [usize; 2],
+    pub(super) of: Option<usize>,
+    weight: Option<usize>,
+    time: Option<usize>,
+    /// Arrays of weights and times beside one of edges.
+    weights: Option<ArrayReader<'static>>,
+    times: Option<ArrayReader<'static>>,
+}
+
+enum Rows<'p> {
+    /// A table, and the columns that are read.
+    Table(TableFile<'p>, Vec<usize>),
+    Array(EdgeArray),
+    Triples(Triples),
+}
+
+/// An array of pairs.
+struct EdgeArray {
+    /// The reader of both ends, or of the sources.
+    first: ArrayReader<'static>,
+    /// The reader of the targets, of an array whose rows are sources and targets.
+    second: Option<ArrayReader<'static>>,
+    num_edges: u64,
+    /// Edges that were read.
+    done: u64,
+}
+
+impl EdgeArray {
+    fn open(path: &std::path::Path) -> Result<Self> {
+        let first = open_array(path)?;
+        let (by_rows, num_edges) = match first.shape[..] {
+            [2, num_edges] => (true, num_edges),
+            [num_edges, 2] => (false, num_edges),
+            _ => {
+                let what = format!("edges of shape {:?}, expected [2, edges] or [edges, 2]", first.shape);
+                return invalid(path, what, "save sources and targets as the two rows of an array");
+            }
+        };
+        // In Fortran order, the columns of the shape are consecutive.
+        let second = (by_rows != first.fortran).then(|| open_array(path)).transpose()?;
+        let mut array = Self { first, second, num_edges, done: 0 };
+        if let Some(second) = &mut array.second {
+            second.skip(num_edges)?;
+        }
+        Ok(array)
+    }
+
+    fn next(&mut self) -> Result<Option<Batch>> {
+        let (count, first) = (ROWS.min(self.num_edges - self.done), self.done);
+        if count == 0 {
+            return Ok(None);
+        }
+        self.done += count;
+        let (mut sources, mut targets) = (Vec::new(), Vec::new());
+        match &mut self.second {
+            Some(second) => {
+                self.first.ints(count, &mut sources)?;
+                second.ints(count, &mut targets)?;
+            }
+            None => {
+                let mut pairs = Vec::new();
+                self.first.ints(2 * count, &mut pairs)?;
+                (sources, targets) = pairs.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
+            }
+        }
+        Ok(Some(Batch::of_ints(vec![sources, targets], first)))
+    }
+}
+
+impl<'p> EdgeReader<'p> {
+    pub(super) fn open(table: &EdgeTable, ingest: &Ingest<'p>) -> Result<Self> {
+        let path = table.path().to_path_buf();
+        let (ends, mut of, mut weight, mut time, mut weights, mut times);
+        (of, weight, time, weights, times) = (None, None, None, None, None);
+        let rows = match &table.rows {
+            EdgeRows::Table(rows) => {
+                let mut file = rows.open(ingest.progress())?;
+                let mut index = |column: &Column| rows.index(&mut file, column);
+                ends = [index(&table.source.column)?, index(&table.target.column)?];
+                if let TypeOf::Column(column) = &table.of {
+                    of = Some(index(column)?);
+                }
+                let mut value = |values: &Option<Values>| match values {
+                    None => Ok(None),
+                    Some(Values::Column(column)) => index(column).map(Some),
+                    Some(Values::File(path, _)) => {
+                        let what = "values of edges in a file of their own";
+                        invalid(path, what, "add them to the table of the edges as a column, and name that")
+                    }
+                };
+                (weight, time) = (value(&table.weight)?, value(&table.time)?);
+                let all = ends.into_iter().chain(of).chain(weight).chain(time).collect();
+                Rows::Table(file, all)
+            }
+            EdgeRows::Array(path) => {
+                ends = [0, 1];
+                let array = EdgeArray::open(path)?;
+                let open = |values: &Option<Values>| match values {
+                    None => Ok(None),
+                    Some(Values::Column(column)) => {
+                        let what = format!("an array of edges has no column {column}");
+                        invalid(path, what, "give the values as an array of their own: { file = \"FILE.npy\" }")
+                    }
+                    Some(Values::File(path, _)) => {
+                        let values = open_array(path)?;
+                        values.expect_vector()?;
+                        if values.shape[0] != array.num_edges {
+                            let what = format!("{} values for {} edges", values.shape[0], array.num_edges);
+                            return invalid(path, what, "give every edge its value");
+                        }
+                        Ok(Some(values))
+                    }
+                };
+                (weights, times) = (open(&table.weight)?, open(&table.time)?);
+                Rows::Array(array)
+            }
+            EdgeRows::Triples(path, syntax) => {
+                (ends, of) = ([0, 2], Some(1));
+                Rows::Triples(Triples::open(path, *syntax, ingest)?)
+            }
+        };
+        Ok(Self { rows, path, ends, of, weight, time, weights, times })
+    }
+
+    /// The next rows; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Batch>> {
+        match &mut self.rows {
+            Rows::Table(file, columns) => file.next(columns),
+            Rows::Array(array) => array.next(),
+            Rows::Triples(triples) => triples.next(),
+        }
+    }
+
+    /// Triples that are no edges, of those read so far.
+    pub(super) fn left_out(&self) -> u64 {
+        if let Rows::Triples(triples) = &self.rows { triples.literals } else { 0 }
+    }
+
+    /// The weights of the rows; `None` where they have none.
+    pub(super) fn weights(&mut self, batch: &Batch) -> Result<Option<Vec<f32>>> {
+        let mut weights = Vec::with_capacity(batch.rows);
+        match (&mut self.weights, self.weight) {
+            (Some(array), _) => array.floats(batch.rows as u64, &mut weights)?,
+            (None, Some(column)) => {
+                for row in 0..batch.rows {
+                    weights.push(batch.column(column).real(row).map_err(|text| {
+                        let what = format!("the weight {text:?} is no number");
+                        Error::invalid(&self.path, batch.position(row), what, WEIGHTS)
+                    })?);
+                }
+            }
+            (None, None) => return Ok(None),
+        }
+        if let Some(row) = weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0)) {
+            let at = match self.weights {
+                Some(_) => Position::Element(batch.first + row as u64),
+                None => batch.position(row),
+            };
+            let what = match weights[row] {
+                weight if weight.is_nan() => "an edge without a weight".to_string(),
+                weight => format!("the weight {weight} is not a finite number of at least 0"),
+            };
+            return Err(Error::invalid(&self.path, at, what, WEIGHTS));
+        }
+        Ok(Some(weights))
+    }
+
+    /// The times of the rows; `None` where they have none.
+    pub(super) fn times(&mut self, batch: &Batch) -> Result<Option<Vec<i64>>> {
+        let mut times = Vec::with_capacity(batch.rows);
+        match (&mut self.times, self.time) {
+            (Some(array), _) => array.ints(batch.rows as u64, &mut times)?,
+            (None, Some(column)) => read_times(&self.path, batch, column, &mut times)?,
+            (None, None) => return Ok(None),
+        }
+        Ok(Some(times))
+    }
+}
+
+/// Cure for what is no weight.
+const WEIGHTS: &str = "correct it, or import with --drop-weights";
