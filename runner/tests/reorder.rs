@@ -96,6 +96,41 @@ fn losses_and_predictions_are_those_of_the_original() {
     assert!(hot.topology.indptr().windows(3).all(|w| w[1] - w[0] >= w[2] - w[1]), "in-degrees descend");
 }
 
+/// A typed graph with years, sampled by edge type, in trees too; and links of users and items.
+#[test]
+fn typed_graphs_train_as_the_originals() {
+    let bench = Bench::new();
+    bench.text(&["generate", "typed", "-o", "papers", "--nodes", "3000", "--classes", "4", "--features", "all"]);
+    let edges: String = (0..3000u32).map(|i| format!("{},{}\n", i % 211, i * i % 83)).collect();
+    fs::write(bench.path().join("edges.csv"), format!("user,item\n{edges}")).expect("room");
+    let import = ["import", "edges", "edges.csv", "-o", "links", "--src", "user", "--dst", "item", "--bipartite"];
+    bench.text(&[&import[..], &["--edge-split", "0.8,0.1,0.1"]].concat());
+    for data in ["papers", "links"] {
+        bench.text(&["reorder", data, "-o", &format!("{data}-hot"), "--by", "out-degree"]);
+    }
+    for (data, extra) in [
+        ("papers", &["--sampler", "typed", "--sampler-option", "fanouts_by_type=cites=2,1"][..]),
+        ("papers", &["--sampler", "typed", "--sampler-option", "temporal=last"]),
+        ("links", &["--task", "link", "--sampler", "typed"]),
+        ("links", &["--task", "link", "--negative-distribution", "degree"]),
+    ] {
+        let run = |dataset: &str| {
+            let args = ["train", dataset, "--model", "sage", "--layers", "2", "--hidden", "16", "--fanouts", "4,3"];
+            let more = ["--batch-size", "256", "--epochs", "2", "--profile-seconds", "0.1", "--save", "m.safetensors"];
+            let native = ["--training", "Training_CPU_Native", "--evaluation", "sampled"];
+            let trained = bench.json(&[&args[..], &more, &native, extra].concat());
+            (scores(&trained), fs::read(bench.path().join("m.safetensors")).expect("saved"))
+        };
+        let (original, reordered) = (run(data), run(&format!("{data}-hot")));
+        assert_eq!(original.0, reordered.0, "{data} {extra:?}");
+        assert!(original.1 == reordered.1, "{data} {extra:?}: parameters");
+    }
+    // Ids are those of the columns, or of the types.
+    fs::write(bench.path().join("ids.txt"), "user:7\nuser:0\n").expect("room");
+    let top = |dataset: &str| bench.json(&["predict", "m.safetensors", dataset, "--top", "3", "--nodes", "ids.txt"]);
+    assert_eq!(top("links"), top("links-hot"));
+}
+
 #[test]
 fn text_ids_and_a_second_reordering_stay_right() {
     let bench = Bench::new();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use morphgl_graph_store::{Dtype, Element, Load, Position, npy_dtype, read_npy};
+use morphgl_graph_store::{Dtype, Element, Load, Position, Types, npy_dtype, read_npy};
 use morphgl_platform::Pages;
 use rayon::prelude::*;
 
@@ -91,6 +91,30 @@ impl Order {
             Error::Argument { what, cure, .. } => invalid(path, Position::File, what, &cure),
             store => store,
         })
+    }
+
+    /// The same order within each node type: the nodes of a type keep its range of numbers.
+    ///
+    /// # Errors
+    ///
+    /// Types of another number of nodes.
+    ///
+    /// # Complexity
+    ///
+    /// O(nodes log node types); four bytes per node beside the result.
+    pub fn within(&self, types: &Types) -> Result<Self> {
+        if types.num_nodes() != self.len() {
+            let what = format!("it has {} nodes, and the types have {}", self.len(), types.num_nodes());
+            return Err(Error::argument("order", what, "give an order of all nodes of the dataset"));
+        }
+        let mut next: Vec<u32> = (0..types.node_types().len()).map(|of| types.range(of).start).collect();
+        let mut old_of_new = vec![0; self.len()];
+        for &old in &self.old_of_new {
+            let place = &mut next[types.node_type(old)];
+            old_of_new[*place as usize] = old;
+            *place += 1;
+        }
+        Self::new(old_of_new)
     }
 
     /// Number of nodes.

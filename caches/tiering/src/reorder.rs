@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Dataset, DatasetPath, DatasetWriter, EdgeSplits, Load};
+use morphgl_graph_store::{Dataset, DatasetPath, DatasetWriter, EdgeSplits, Load, Types};
 use serde_json::{Value, json};
 
 use crate::{Error, Order, Result};
@@ -29,13 +29,15 @@ pub struct ReorderOptions {
 }
 
 /// Writes a copy of `dataset` to `target` in which nodes are renumbered by `order`: topology, edge weights, features, labels,
-/// targets, splits, pairs of link prediction and ids together (data-tiering §3.2, Algorithm 2, with the inverse permutation that it needs). Returns the path.
+/// targets, types, times, splits, pairs of link prediction and ids together (data-tiering §3.2, Algorithm 2, with the inverse permutation that it needs). Returns the path.
 ///
 /// - Neighbours keep their order within a row, and nodes and pairs theirs within a split, so that a position means the same
 ///   neighbour or seed in both datasets.
 /// - `draw_keys` have the number that each node had in the dataset that was never reordered, and samplers draw by it:
 ///   mini-batches are those of the original dataset, but for the numbers of the nodes.
-/// - `node_ids` are the user's, or the numbers in the original dataset, if nodes had neither ids nor names. Names are found by
+/// - The nodes of a type are a range of numbers in both datasets: in a typed graph the order is that within each type
+///   ([`Order::within`]).
+/// - `node_ids` are the user's, or the numbers in the original dataset, in a typed graph within the node's type, if nodes had neither ids nor names. Names are found by
 ///   the draw keys.
 ///
 /// The dataset is written beside its target and renamed, as an import is. It may be mapped ([`Load::Mmap`]), but must not have
@@ -43,7 +45,7 @@ pub struct ReorderOptions {
 ///
 /// # Errors
 ///
-/// A graph with types, whose nodes are ranges of ids, or with times; an order of another number of nodes, a target that exists, a neighbour that does not exist (in a mapped file that was changed),
+/// An order of another number of nodes, a target that exists, a neighbour that does not exist (in a mapped file that was changed),
 /// and errors of the disk.
 ///
 /// # Panics
@@ -67,12 +69,11 @@ pub fn reorder(
         return Err(Error::argument("order", what, "give an order of all nodes of the dataset"));
     }
     let topology = &dataset.topology;
-    if topology.types().is_some() || topology.node_times().or(topology.edge_times()).is_some() {
-        let what = format!("{} has types or times, which a reordered dataset cannot keep", dataset.name);
-        return Err(Error::argument("dataset", what, "train on it as it is"));
-    }
+    let within = topology.types().map(|types| order.within(types)).transpose()?;
+    let order = within.as_ref().unwrap_or(order);
     let source = Source::of(dataset);
     let mut writer = DatasetWriter::create(target, options.replace)?;
+    topology.types().into_iter().for_each(|types| writer.set_types(Types::clone(types)));
     edges::write(&dataset.topology, order, &mut writer, progress)?;
     nodes::features(dataset, order, &mut writer, progress)?;
     nodes::targets(dataset, order, &mut writer, progress)?;
@@ -80,11 +81,18 @@ pub fn reorder(
     if let Some(labels) = &dataset.labels {
         nodes.write("labels", &mut writer, |old| labels[old as usize])?;
     }
+    if let Some(times) = topology.node_times() {
+        nodes.write("node_times", &mut writer, |old| times[old as usize])?;
+    }
     nodes.write("draw_keys", &mut writer, |old| topology.draw_key(old))?;
     match &dataset.node_ids {
         Some(ids) => nodes.write("node_ids", &mut writer, |old| ids[old as usize])?,
         None if source.has_names => source.copy_names(&mut writer)?,
-        None => nodes.write("node_ids", &mut writer, |old| u64::from(topology.draw_key(old)))?,
+        None => nodes.write("node_ids", &mut writer, |old| {
+            // Ids of a typed graph are those within a type.
+            let first = topology.types().map_or(0, |types| types.range(types.node_type(old)).start);
+            u64::from(topology.draw_key(old) - first)
+        })?,
     }
     let splits = &dataset.splits;
     for (name, split) in [("train", &splits.train), ("valid", &splits.valid), ("test", &splits.test)] {

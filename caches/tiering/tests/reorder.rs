@@ -7,8 +7,8 @@ use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{
-    Dataset, DatasetWriter, EdgeSplits, EdgeType, Load, Meta, NodeNames, NodeType, NpyWriter, OpenOptions, PairTargets,
-    Splits, TargetMatrix, Types,
+    Dataset, DatasetWriter, EdgeSplits, FeatureMatrix, Load, Meta, NodeNames, NpyWriter, OpenOptions, PairTargets,
+    Splits, TargetMatrix, Topology, Types,
 };
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Fanouts, HostBatch, NeighborSettings, Pick, SamplerSettings, SeedSet,
@@ -62,6 +62,7 @@ fn graph(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
 #[track_caller]
 fn check(dataset: &Dataset, order: &Order, new: &Dataset) {
     assert_eq!((new.name.as_str(), new.num_classes), (dataset.name.as_str(), dataset.num_classes));
+    assert_eq!(new.topology.types(), dataset.topology.types());
     let (topology, of_new) = (&dataset.topology, order.new_of_old());
     let rename = |nodes: &[u32]| nodes.iter().map(|&v| of_new[v as usize]).collect::<Vec<u32>>();
     for old in 0..dataset.num_nodes() as u32 {
@@ -77,10 +78,25 @@ fn check(dataset: &Dataset, order: &Order, new: &Dataset) {
             dataset.targets.as_ref().map(|t| t.row(v).iter().map(|x| x.to_bits()).collect::<Vec<_>>())
         };
         assert_eq!(targets(new, v), targets(dataset, old), "targets of {old}");
+        let types = topology.edge_types().map(|types| &types[topology.edge_range(old)]);
+        assert_eq!(new.topology.edge_types().map(|types| &types[new.topology.edge_range(v)]), types);
+        let times = |t: &Topology, v: u32| t.edge_times().map(|times| times[t.edge_range(v)].to_vec());
+        assert_eq!(times(&new.topology, v), times(topology, old), "times of the edges of {old}");
+        let time = |t: &Topology, v: u32| t.node_times().map(|times| times[v as usize]);
+        assert_eq!(time(&new.topology, v), time(topology, old), "time of {old}");
+        let row_of_type = |dataset: &Dataset, v: u32| {
+            let types = dataset.topology.types()?;
+            let of = types.node_type(v);
+            let matrix = dataset.features_by_type.get(of)?.as_ref()?;
+            let row = (v - types.range(of).start) as usize;
+            Some((of, matrix.rows(row..row + 1).as_bytes().to_vec()))
+        };
+        assert_eq!(row_of_type(new, v), row_of_type(dataset, old), "features of {old} in its type");
         let label = |dataset: &Dataset, v: u32| dataset.labels.as_ref().map(|l| l[v as usize]);
         assert_eq!(label(new, v), label(dataset, old), "label of {old}");
         assert_eq!(new.topology.draw_key(v), topology.draw_key(old), "draw key of {old}");
-        let id = dataset.node_ids.as_ref().map_or(u64::from(old), |ids| ids[old as usize]);
+        let first = topology.types().map_or(0, |types| types.range(types.node_type(old)).start);
+        let id = dataset.node_ids.as_ref().map_or(u64::from(old - first), |ids| ids[old as usize]);
         assert_eq!(new.node_ids.as_ref().expect("ids are written")[v as usize], id);
     }
     let all = |d: &Dataset| [d.splits.train.to_vec(), d.splits.valid.to_vec(), d.splits.test.to_vec()];
@@ -173,8 +189,7 @@ fn mini_batches_are_the_same_but_for_the_numbers() {
             let weights: Vec<f32> = edges.collect();
             let keys = topology.draw_keys().cloned();
             let (indptr, indices) = (topology.indptr().clone(), topology.indices().clone());
-            let mut topology =
-                morphgl_graph_store::Topology::new(indptr, indices, Some(weights.into())).expect("sound");
+            let mut topology = Topology::new(indptr, indices, Some(weights.into())).expect("sound");
             if let Some(keys) = keys {
                 topology = topology.with_draw_keys(keys).expect("a permutation");
             }
@@ -234,22 +249,35 @@ fn names_and_provenance_stay() {
     assert_eq!(steps[1]["by"], "a test");
 }
 
-#[test]
-fn typed_and_timed_graphs_are_refused() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let ring = || graph(4, 1, false).topology;
-    let types = Types::new(
-        vec![NodeType { name: "a".into(), count: 4 }],
-        vec![EdgeType { source: "a".into(), name: "to".into(), target: "a".into() }],
-    );
-    let num_edges = ring().num_edges() as usize;
-    let typed = ring().with_types(types.expect("sound"), vec![0; num_edges]).expect("one type");
-    let timed = ring().with_times(Some(vec![0; 4].into()), None).expect("a time per node");
-    for topology in [typed, timed] {
-        let (dataset, target) = (Dataset::new("ring", topology), dir.path().join("new"));
-        let error = reorder(&dataset, &shuffled(4, 1), &target, &options(), &|_, _, _| ()).expect_err("refused");
-        assert!(error.to_string().contains("ring has types or times"), "{error}");
-        assert!(!target.exists());
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(30))]
+    #[test]
+    fn typed_graphs_are_reordered_within_their_types(
+        (num_nodes, degree, weights) in (4usize..200, 0usize..12, any::<bool>()), by_type: bool, of_edges: bool, seed: u32
+    ) {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let mut dataset = graphs::timed(&graphs::typed(num_nodes, degree, weights), false, of_edges);
+        let types = Types::clone(dataset.topology.types().expect("types"));
+        if by_type {
+            let matrix = |of: usize| FeatureMatrix::F32 {
+                data: types.range(of).flat_map(|v| [v as f32, -(v as f32)]).collect::<Vec<f32>>().into(),
+                dim: 2,
+            };
+            dataset.features = None;
+            dataset.features_by_type = vec![Some(matrix(0)), None, (seed % 2 == 0).then(|| matrix(2))];
+        }
+        let order = shuffled(num_nodes, seed);
+        let within = order.within(&types).expect("an order of all nodes");
+        for of in 0..3 {
+            let nodes: Vec<u32> = types.range(of).map(|new| within.old_of_new()[new as usize]).collect();
+            let listed = order.old_of_new().iter().copied().filter(|&old| types.node_type(old) == of);
+            prop_assert_eq!(nodes, listed.collect::<Vec<u32>>(), "the order of the nodes of a type");
+        }
+        let once = reordered(&dataset, &order, dir.path(), "once");
+        check(&dataset, &within, &once);
+        let again = shuffled(num_nodes, seed.wrapping_add(1));
+        let twice = reordered(&once, &again, dir.path(), "twice");
+        check(&once, &again.within(&types).expect("an order of all nodes"), &twice);
     }
 }
 

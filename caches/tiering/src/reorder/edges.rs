@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use morphgl_graph_store::{DatasetWriter, Topology, write_blocks};
+use morphgl_graph_store::{DatasetWriter, Element, Topology, write_blocks};
 use morphgl_platform::{PagePool, Pages, prefetch};
 use rayon::prelude::*;
 
@@ -36,7 +36,7 @@ struct ReorderedRows<'a> {
 /// No node.
 const NONE: u64 = u64::MAX;
 
-/// Writes `indptr`, `indices` and `weights`.
+/// Writes `indptr`, `indices`, and weights, types and times of edges.
 pub(super) fn write(
     topology: &Topology,
     order: &Order,
@@ -74,7 +74,9 @@ pub(super) fn write(
     if let Some(weights) = weights {
         writer.add("weights", weights.finish(None)?);
     }
-    Ok(())
+    let types = topology.edge_types().map(|types| rows.column("edge_types", types, writer, progress));
+    let times = topology.edge_times().map(|times| rows.column("edge_times", times, writer, progress));
+    types.into_iter().chain(times).collect()
 }
 
 /// Offsets of the new rows.
@@ -100,6 +102,42 @@ fn starts(topology: &Topology, order: &Order) -> Vec<u64> {
 }
 
 impl ReorderedRows<'_> {
+    /// Writes the array `name`, which has an element per edge of the old graph.
+    fn column<T: Element>(
+        &self,
+        name: &str,
+        all: &[T],
+        writer: &mut DatasetWriter,
+        progress: Progress<'_>,
+    ) -> Result<()> {
+        let (indptr, num_edges) = (self.topology.indptr(), self.topology.num_edges());
+        let mut stream = writer.stream::<T>(name)?;
+        let pool = PagePool::new();
+        let make = |block: usize| {
+            let mut at = block as u64 * BLOCK;
+            let end = num_edges.min(at + BLOCK);
+            let mut pages = pool.take();
+            let mut out: &mut [T] = bytemuck::cast_slice_mut(pages.resize((end - at) as usize * size_of::<T>()));
+            let mut row = self.starts.partition_point(|&start| start <= at) - 1;
+            while at < end {
+                let row_end = self.starts[row + 1].min(end);
+                let from = (indptr[self.order.old_of_new()[row] as usize] + at - self.starts[row]) as usize;
+                let old = &all[from..from + (row_end - at) as usize];
+                out.split_off_mut(..old.len()).expect("the block has all edges").copy_from_slice(old);
+                (at, row) = (row_end, row + 1);
+            }
+            pages
+        };
+        let write = |pages: Pages| {
+            stream.write_pages(pages)?;
+            progress(name, stream.len(), num_edges);
+            Ok(())
+        };
+        write_blocks(num_edges.div_ceil(BLOCK) as usize, group(), make, write)?;
+        writer.add(name, stream.finish(None)?);
+        Ok(())
+    }
+
     /// Fills in the neighbours of consecutive edges of the new rows, and their weights, if there are any.
     ///
     /// Rows are copied a piece at a time, and then relabelled without regard to where they end: a loop over each row ends in a

@@ -1,7 +1,7 @@
 //! Data of the nodes: features, targets, columns of one element per node, splits.
 
 use half::{bf16, f16};
-use morphgl_graph_store::{Dataset, DatasetWriter, Element, FeatureMatrix, write_blocks};
+use morphgl_graph_store::{Dataset, DatasetWriter, Element, FeatureMatrix, Meta, write_blocks};
 use morphgl_platform::{PagePool, Pages};
 
 use super::{Progress, group};
@@ -19,16 +19,38 @@ pub(super) fn features(
     writer: &mut DatasetWriter,
     progress: Progress<'_>,
 ) -> Result<()> {
-    let matrix = match &dataset.features {
-        Some(matrix) if matrix.row_bytes() > 0 => matrix,
+    let all = order.old_of_new();
+    if let Some(matrix) = &dataset.features {
+        matrix_rows("features", matrix, all, writer, progress)?;
+    }
+    for (number, matrix) in dataset.features_by_type.iter().enumerate() {
+        let (Some(matrix), Some(types)) = (matrix, dataset.topology.types()) else { continue };
+        let of_type = types.range(number);
+        // Rows are numbered within the type.
+        let nodes: Vec<u32> =
+            all[of_type.start as usize..of_type.end as usize].iter().map(|&old| old - of_type.start).collect();
+        matrix_rows(&Meta::features_of(number), matrix, &nodes, writer, progress)?;
+    }
+    Ok(())
+}
+
+/// Writes these rows of a matrix of features as the array `name`.
+fn matrix_rows(
+    name: &str,
+    matrix: &FeatureMatrix,
+    nodes: &[u32],
+    writer: &mut DatasetWriter,
+    progress: Progress<'_>,
+) -> Result<()> {
+    if matrix.row_bytes() == 0 {
         // Rows without an element have nothing to be copied.
-        _ => return Ok(()),
-    };
+        return Ok(());
+    }
     match matrix {
-        FeatureMatrix::F32 { .. } => rows::<f32>("features", matrix, order, writer, progress),
-        FeatureMatrix::F16 { .. } => rows::<f16>("features", matrix, order, writer, progress),
-        FeatureMatrix::Bf16 { .. } => rows::<bf16>("features", matrix, order, writer, progress),
-        FeatureMatrix::U8 { .. } => rows::<u8>("features", matrix, order, writer, progress),
+        FeatureMatrix::F32 { .. } => rows::<f32>(name, matrix, nodes, writer, progress),
+        FeatureMatrix::F16 { .. } => rows::<f16>(name, matrix, nodes, writer, progress),
+        FeatureMatrix::Bf16 { .. } => rows::<bf16>(name, matrix, nodes, writer, progress),
+        FeatureMatrix::U8 { .. } => rows::<u8>(name, matrix, nodes, writer, progress),
     }
 }
 
@@ -41,18 +63,17 @@ pub(super) fn targets(
 ) -> Result<()> {
     let Some(targets) = &dataset.targets else { return Ok(()) };
     let matrix = FeatureMatrix::F32 { data: targets.values().clone(), dim: targets.dim() };
-    rows::<f32>("targets", &matrix, order, writer, progress)
+    rows::<f32>("targets", &matrix, order.old_of_new(), writer, progress)
 }
 
-/// Writes the rows of `matrix`, whose elements are of type `T`, as the array `name`.
+/// Writes these rows of `matrix`, whose elements are of type `T`, as the array `name`.
 fn rows<T: Element>(
     name: &str,
     matrix: &FeatureMatrix,
-    order: &Order,
+    nodes: &[u32],
     writer: &mut DatasetWriter,
     progress: Progress<'_>,
 ) -> Result<()> {
-    let nodes = order.old_of_new();
     let (row_bytes, dim) = (matrix.row_bytes(), matrix.dim());
     let block_rows = (BLOCK_BYTES / row_bytes).max(1);
     let mut stream = writer.stream::<T>(name)?;

@@ -108,22 +108,36 @@ pub fn bare(dataset: &Dataset) -> Dataset {
     Dataset { features: None, labels: None, num_classes: 0, targets: None, ..dataset.clone() }
 }
 
-/// A copy with the nodes renumbered in a random order, and with draw keys; and the new number of each node.
+/// A copy with the nodes renumbered in a random order, in a typed graph within each type, and with draw keys; and the new number of each
+/// node.
 pub fn reordered(dataset: &Dataset) -> (Dataset, Vec<u32>) {
     let topology = &dataset.topology;
     let mut old_of_new: Vec<u32> = (0..dataset.num_nodes() as u32).collect();
-    old_of_new.sort_by_key(|&v| word(v as usize, 55));
+    old_of_new.sort_by_key(|&v| (topology.types().map(|types| types.node_type(v)), word(v as usize, 55)));
     let mut new_of_old = vec![0; old_of_new.len()];
     (0u32..).zip(&old_of_new).for_each(|(new, &old)| new_of_old[old as usize] = new);
-    let (mut indptr, mut indices, mut weights) = (vec![0u64], Vec::new(), Vec::new());
+    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
     for &old in &old_of_new {
         indices.extend(topology.neighbors(old).iter().map(|&u| new_of_old[u as usize]));
-        weights.extend(topology.weights().iter().flat_map(|w| w[topology.edge_range(old)].to_vec()));
         indptr.push(indices.len() as u64);
     }
+    fn of_edges<T: Copy>(topology: &Topology, old_of_new: &[u32], values: &[T]) -> Vec<T> {
+        old_of_new.iter().flat_map(|&old| values[topology.edge_range(old)].to_vec()).collect()
+    }
+    let weights = topology.weights().map(|weights| of_edges(topology, &old_of_new, weights).into());
+    let edge_times = topology.edge_times().map(|times| of_edges(topology, &old_of_new, times).into());
+    let node_times =
+        topology.node_times().map(|times| old_of_new.iter().map(|&v| times[v as usize]).collect::<Vec<_>>());
+    let types = topology.types().zip(topology.edge_types());
+    let types = types.map(|(types, of)| (Types::clone(types), of_edges(topology, &old_of_new, of)));
     let keys: Vec<u32> = old_of_new.iter().map(|&old| topology.draw_key(old)).collect();
-    let topology = Topology::new(indptr, indices, topology.weights().map(|_| weights.into()));
-    let topology = topology.and_then(|t| t.with_draw_keys(keys)).expect("the same graph");
+    let topology = Topology::new(indptr, indices, weights).and_then(|t| t.with_draw_keys(keys));
+    let topology = topology.and_then(|t| match types {
+        Some((types, edge_types)) => t.with_types(types, edge_types),
+        None => Ok(t),
+    });
+    let topology =
+        topology.and_then(|t| t.with_times(node_times.map(Array::from), edge_times)).expect("the same graph");
     let features = dataset.features.as_ref().map(|matrix| {
         let FeatureMatrix::F16 { data, dim } = matrix else { panic!("the graphs of the suite have features of f16") };
         let rows = old_of_new.iter().flat_map(|&old| data[old as usize * dim..][..*dim].to_vec());

@@ -244,10 +244,6 @@ fn memory_of_another_case_does_not_leak(subject: &Subject<'_>, case: &Case, ids:
 /// Mini-batches of a reordered graph with draw keys are those of the original one, but for the numbers of the nodes; an
 /// operator that does not read the keys refuses the graph.
 pub(super) fn reordering_renames_the_nodes(subject: &Subject<'_>, case: &Case) {
-    if case.dataset.topology.types().is_some() {
-        // The nodes of a type are consecutive.
-        return;
-    }
     let (dataset, new_of_old) = graphs::reordered(&case.dataset);
     let rename = |nodes: &[u32]| nodes.iter().map(|&v| new_of_old[v as usize]).collect::<Vec<_>>();
     let reordered = Case { dataset: Arc::new(dataset), ..case.clone() };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use morphgl_graph_store::{Topology, Types};
 use morphgl_registry::{BatchId, Error, NegativeDistribution, PairSeeds, PairSettings, Result};
+use rayon::prelude::*;
 
 use crate::stream::{Row, Stream};
 use crate::{MAX_FANOUT, RETRIES, bounded};
@@ -52,8 +53,11 @@ impl Negatives {
     fn check_types(&self, seeds: &PairSeeds) -> Result<()> {
         let Some(types) = &self.types else { return Ok(()) };
         let refuse = |what: String| Err(Error::setting("negatives", what));
-        if self.of_key.is_some() {
-            return refuse("a reordered graph with node types keeps no types together; train on it as it was".into());
+        let keeps = |(key, &node): (usize, &u32)| types.node_type(key as u32) == types.node_type(node);
+        if !self.of_key.iter().all(|of_key| of_key.par_iter().enumerate().all(keeps)) {
+            return refuse(
+                "the draw keys of a node type are those of others; reorder the graph within its types".into(),
+            );
         }
         let mut found: Vec<usize> = Vec::new();
         for &[_, destination] in seeds.ends() {
