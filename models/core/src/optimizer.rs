@@ -213,6 +213,30 @@ impl OptimizerStep {
             Coefficients::Sgd(sgd) => sgd.update(parameters, first, gradients, scale),
         }
     }
+
+    /// As [`OptimizerStep::update`], of the rows of a table, `width` elements each, that have a gradient other than 0. The others and
+    /// their moments stay as they are, without decay, as with torch's `SparseAdam`.
+    ///
+    /// # Panics
+    ///
+    /// When the slices differ in length.
+    pub fn update_rows(
+        &self,
+        width: usize,
+        parameters: &mut [f32],
+        moments: [&mut [f32]; 2],
+        gradients: &[f32],
+        scale: f32,
+    ) {
+        let [mut first, mut second] = moments;
+        let rows = parameters.chunks_exact_mut(width).zip(gradients.chunks_exact(width));
+        for (values, gradient) in rows {
+            let moments = [&mut first, &mut second].map(|m| m.split_off_mut(..width).unwrap_or_default());
+            if gradient.iter().any(|&g| g != 0.0) {
+                self.update(values, moments, gradient, scale);
+            }
+        }
+    }
 }
 
 /// One step of Adam or AdamW.

@@ -49,6 +49,12 @@ impl ParameterSpec {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Elements of a row of a table of learned embeddings, of which an optimizer moves the rows that have a gradient alone
+    /// ([`OptimizerStep::update_rows`](crate::OptimizerStep::update_rows)); `None` of every other parameter.
+    pub fn table_row(&self) -> Option<usize> {
+        self.name.starts_with("emb_dict.").then(|| self.shape[1])
+    }
 }
 
 impl Init {

@@ -213,6 +213,31 @@ fn wrong_combinations_are_named() {
     }
 }
 
+/// Rows of a table with a gradient move as other parameters do; the others and their moments stay.
+#[test]
+fn rows_without_a_gradient_stay() {
+    for json in [
+        r#"{"weight_decay": 0.1}"#,
+        r#"{"kind": "adamw", "weight_decay": 0.1}"#,
+        r#"{"kind": "sgd", "momentum": 0.9, "weight_decay": 0.1}"#,
+        r#"{"kind": "sgd"}"#,
+    ] {
+        let spec: OptimizerSpec = serde_json::from_str(json).expect("a spec");
+        let step = OptimizerStep::at(&spec, Steps { done: 3, ..Steps::default() }, true);
+        let count = spec.moments().len();
+        let moments = || [0, 1].map(|i| vec![0.5f32; if i < count { 6 } else { 0 }]);
+        let [mut rows, mut all] = [(); 2].map(|()| (vec![1.0f32; 6], moments()));
+        let gradients = [0.0, 2.0, 0.0, 0.0, f32::NAN, 0.0];
+        step.update_rows(2, &mut rows.0, rows.1.each_mut().map(|m| &mut m[..]), &gradients, 0.5);
+        step.update(&mut all.0, all.1.each_mut().map(|m| &mut m[..]), &gradients, 0.5);
+        assert_eq!((rows.0[..2].to_vec(), rows.0[2..4].to_vec()), (all.0[..2].to_vec(), vec![1.0; 2]), "{json}");
+        assert!(rows.0[4].is_nan() && rows.0[5] == all.0[5], "{json}");
+        for (of_rows, of_all) in rows.1.iter().zip(&all.1).filter(|(m, _)| !m.is_empty()) {
+            assert_eq!((&of_rows[..2], &of_rows[2..4]), (&of_all[..2], &[0.5; 2][..]), "{json}");
+        }
+    }
+}
+
 proptest! {
     /// The sum is that of f64 in a row but for its rounding, and has the same bits on any number of threads.
     #[test]

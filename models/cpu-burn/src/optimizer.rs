@@ -40,10 +40,15 @@ impl Optimizer {
         {
             let decays = self.spec.weight_decay_on == WeightDecayOn::All || p.layer == 0;
             let step = OptimizerStep::at(&self.spec, self.steps, decays);
-            let tasks = values.len().div_ceil(TASK);
-            let chunks = values.par_chunks_mut(TASK).zip(gradient.par_chunks(TASK));
-            chunks.zip(pieces(first, tasks)).zip(pieces(second, tasks)).for_each(|(((values, gradient), m), v)| {
-                step.update(values, [m, v], gradient, scale);
+            let row = p.table_row();
+            // Whole rows of a table.
+            let task = row.map_or(TASK, |width| TASK.div_ceil(width) * width);
+            let tasks = values.len().div_ceil(task);
+            let chunks = values.par_chunks_mut(task).zip(gradient.par_chunks(task));
+            let chunks = chunks.zip(pieces(first, task, tasks)).zip(pieces(second, task, tasks));
+            chunks.for_each(|(((values, gradient), m), v)| match row {
+                Some(width) => step.update_rows(width, values, [m, v], gradient, scale),
+                None => step.update(values, [m, v], gradient, scale),
             });
         }
     }
@@ -65,9 +70,9 @@ impl Optimizer {
     }
 }
 
-/// Pieces of `moments` for so many tasks; empty ones where the optimizer does not have the moment.
-fn pieces(moments: &mut [f32], tasks: usize) -> impl IndexedParallelIterator<Item = &mut [f32]> {
-    let mut pieces: Vec<&mut [f32]> = moments.chunks_mut(TASK).collect();
+/// Pieces of `moments`, `task` elements each, for so many tasks; empty ones where the optimizer does not have the moment.
+fn pieces(moments: &mut [f32], task: usize, tasks: usize) -> impl IndexedParallelIterator<Item = &mut [f32]> {
+    let mut pieces: Vec<&mut [f32]> = moments.chunks_mut(task).collect();
     pieces.resize_with(tasks, Default::default);
     pieces.into_par_iter()
 }

@@ -412,6 +412,11 @@ impl Network {
         score
     }
 
+    /// What makes the input rows, of a model with inputs per node type.
+    pub(crate) fn by_type(&mut self) -> Option<&mut TypedInputs> {
+        self.inputs.by_type.as_mut()
+    }
+
     /// The input rows of nodes in evaluation mode, of a model with inputs per node type.
     ///
     /// # Panics

@@ -23,6 +23,7 @@ use crate::optimizer::Optimizer;
 use crate::simd::{has_tiles, vector_level};
 use crate::sparse::Nonzeros;
 use crate::support::supports_on_tiles;
+use crate::typed::TypedInputs;
 use crate::{AMX_KEY, KEY, supports};
 
 /// Trains on CPU threads.
@@ -38,7 +39,6 @@ pub struct CpuNative {
     // Invariant: the elements of `specs` in order; the first layer's are the first.
     parameters: Vec<f32>,
     gradients: Vec<f32>,
-    first_layer: usize,
     count: u64,
     last: Option<BatchId>,
     optimizer: Optimizer,
@@ -102,10 +102,9 @@ impl CpuNative {
             pool,
             level,
             gradients: vec![0.0; parameters.len()],
-            first_layer: specs.iter().filter(|p| p.layer == 0).map(ParameterSpec::len).sum(),
             count: 0,
             last: None,
-            optimizer: Optimizer::new(spec.optimizer, parameters.len()),
+            optimizer: Optimizer::new(spec.optimizer, &specs),
             objective: Objective::new(&spec.model)?,
             network: Network::new((&of_dataset, &specs), level, &context.dataset, nonzeros),
             parameters,
@@ -152,9 +151,11 @@ impl CpuNative {
     }
 
     fn update(&mut self) -> Result<()> {
-        let (first_layer, gradients) = (self.first_layer, &self.gradients);
-        let finite = self.optimizer.step(self.level, &mut self.parameters, gradients, first_layer, self.count);
-        self.gradients.fill(0.0);
+        let (gradients, mut by_type) = (&self.gradients, self.network.by_type());
+        let rows = by_type.as_mut().map(|inputs| inputs.touched());
+        let finite = self.optimizer.step(self.level, &mut self.parameters, gradients, rows, self.count);
+        self.optimizer.clear(&mut self.gradients);
+        by_type.into_iter().for_each(|inputs| inputs.forget(&mut self.gradients));
         self.count = 0;
         if finite {
             return Ok(());
@@ -274,6 +275,7 @@ impl ModelState for CpuNative {
 
     fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
         flatten(&check_tensors("gradients", &self.specs, &gradients.tensors)?, &mut self.gradients);
+        self.network.by_type().into_iter().for_each(TypedInputs::touch_all);
         self.count = gradients.count;
         Ok(())
     }

@@ -117,6 +117,49 @@ fn inputs_per_node_type_agree_with_burn() {
     check(&model_by_type("mlp", json!({"input_dropout": 0.2})), &NODES[3..], Dtype::F32, false);
 }
 
+/// Of tables of embeddings, a step moves the rows of the mini-batch's nodes, whether it accumulated the gradients itself or was given them.
+#[test]
+fn rows_without_a_gradient_stay() {
+    let model = model_by_type("rsage", json!({"hidden": 24, "dropout": 0.0}));
+    for optimizer in [
+        json!({"kind": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
+        json!({"kind": "adamw", "lr": 0.01, "eps": 0.01, "weight_decay": 0.1}),
+        json!({"kind": "sgd", "lr": 0.1, "clip_norm": 0.5}),
+    ] {
+        let mut context = context(&model, &dataset_of(&model), 3);
+        context.spec["optimizer"] = optimizer;
+        let mut native = CpuNative::new(&context).expect("the operator is built");
+        let mut given = CpuNative::new(&context).expect("the operator is built");
+        let mut burn = CpuBurn::new(&context).expect("burn's operator is built");
+        let before = native.parameters().expect("parameters");
+        let mut seen = vec![false; 1000];
+        for seed in 0..3 {
+            let batch = typed_batch(&[120, 60, 40, 20], (24, 6), (Dtype::F32, false), seed);
+            let batch = HostBatch { features: None, ..batch };
+            batch.input_nodes.iter().for_each(|&node| seen[node as usize] = true);
+            let batch = host(batch);
+            native.accumulate(&batch).expect("accumulated");
+            given.set_gradients(&native.gradients().expect("gradients")).expect("gradients are set");
+            burn.accumulate(&batch).expect("accumulated");
+            for trainer in [&mut native as &mut dyn Training, &mut given, &mut burn] {
+                trainer.step().expect("a step");
+            }
+        }
+        let after = native.parameters().expect("parameters");
+        assert!(given.parameters().expect("parameters") == after, "given gradients move other rows");
+        assert!(given.optimizer_state().expect("a state") == native.optimizer_state().expect("a state"));
+        assert_close("three steps", &after, &burn.parameters().expect("parameters"), 1e-4);
+        let table = |all: &[morphgl_registry::NamedTensor]| {
+            all.iter().find(|p| p.name == "emb_dict.author.weight").expect("a table").values.clone()
+        };
+        let [before, after] = [&before, &after].map(|all| table(all));
+        let same = |author: usize| before[author * 24..(author + 1) * 24] == after[author * 24..(author + 1) * 24];
+        // Authors come after 500 papers.
+        assert!((0..400).all(|author| seen[500 + author] || same(author)));
+        assert!((0..400).filter(|&author| !same(author)).count() > 50);
+    }
+}
+
 /// Loss and gradients of one mini-batch.
 fn gradients(model: &Value, threads: usize, batch: &HostBatch) -> (f64, Vec<morphgl_registry::NamedTensor>) {
     let mut native = CpuNative::new(&context(model, &dataset_of(model), threads)).expect("the operator is built");

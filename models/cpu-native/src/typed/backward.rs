@@ -1,11 +1,14 @@
 //! Backward pass of a layer with parameters per edge type.
 
+use std::ops::Range;
+
 use super::{Groups, Packing, Parts, Task, TypedLayer, divide};
 use crate::buffer::{Buffer, resize};
 use crate::epilogue::{Epilogue, add_rows};
 use crate::gemm::{Left, Right, multiply, packed_len};
 use crate::layer::{Context, LANES, Lanes, Upstream, add_lanes};
 use crate::parallel::{self, ROWS, with_scratch};
+use crate::sparse::transpose;
 
 /// Buffers of the backward pass.
 #[derive(Debug, Default)]
@@ -18,6 +21,8 @@ pub(super) struct Buffers {
     bias_grads: Vec<f32>,
     /// The gradient of a weight that its parameters make.
     combined_grad: Vec<f32>,
+    /// The gradient of a weight, with a row for each of its columns.
+    by_width: Vec<f32>,
 }
 
 impl TypedLayer {
@@ -47,9 +52,9 @@ impl TypedLayer {
             packing.run(level, parameters, &groups.list, &mut self.combined, &mut self.back.packed);
         }
         let rows_per_lane = groups.num_rows().div_ceil(LANES).next_multiple_of(ROWS);
-        let Buffers { packed, output_grad, lanes, lane_sums, combined_grad, .. } = &mut self.back;
+        let Buffers { packed, output_grad, lanes, lane_sums, combined_grad, by_width, .. } = &mut self.back;
         divide(&groups.list, rows_per_lane.max(ROWS), lanes);
-        let (lanes, packed, by_depth) = (&*lanes, &*packed, self.weights.by_depth);
+        let (lanes, packed) = (&*lanes, &*packed);
         // Gradients of the products, or of the destinations of the rows.
         let (of_ends, ends) = (output_grad.read(context.num_dst * self.width), &groups.ends[..]);
         let products = self.products.read(groups.num_rows() * columns);
@@ -78,13 +83,8 @@ impl TypedLayer {
                             &*grad
                         }
                     };
-                    if by_depth {
-                        let factors = (Left::transposed(inputs, depth), Right::rows(grad, columns));
-                        multiply(level, [depth, columns, count], factors, sums, add);
-                    } else {
-                        let left = Left::transposed(grad, columns).with_zeros(zeros);
-                        multiply(level, [columns, depth, count], (left, Right::rows(inputs, depth)), sums, add);
-                    }
+                    let left = Left::transposed(grad, columns).with_zeros(zeros);
+                    multiply(level, [columns, depth, count], (left, Right::rows(inputs, depth)), sums, add);
                     if propagates {
                         let packed = &packed.read((group + 1) * packed_len)[group * packed_len..];
                         let left = Left::rows(grad, columns).with_zeros(zeros);
@@ -96,13 +96,19 @@ impl TypedLayer {
         });
         let mut sums = lane_sums.read(lanes.len() * size);
         resize(combined_grad, size);
+        resize(by_width, if self.weights.by_depth { size } else { 0 });
         for of_group in lanes.chunk_by(|a, b| a.group == b.group) {
             let of_lanes = sums.split_off(..of_group.len() * size).expect("the sums of every lane");
-            let add = |range: &std::ops::Range<usize>, gradients: &mut [f32]| {
-                add_lanes(level, of_lanes, size, [range], gradients);
+            let mut add = |range: &Range<usize>, gradients: &mut [f32]| {
+                if !self.weights.by_depth {
+                    return add_lanes(level, of_lanes, size, [range], gradients);
+                }
+                by_width.fill(0.0);
+                add_lanes(level, of_lanes, size, [&(0..size)], by_width);
+                transpose(by_width, [columns, depth], &mut gradients[range.clone()], true);
             };
             let weight = groups.list[of_group[0].group].weight;
-            self.weights.add_gradient(level, (parameters, gradients), weight, combined_grad, &add);
+            self.weights.add_gradient(level, (parameters, gradients), weight, combined_grad, &mut add);
         }
     }
 

@@ -13,6 +13,7 @@ use crate::buffer::{Buffer, resize};
 use crate::epilogue::{Epilogue, add_rows, apply_dropout};
 use crate::gemm::{Left, Right, multiply, pack, packed_len};
 use crate::layer::{LANES, Upstream, add_lanes};
+use crate::optimizer::TableRows;
 use crate::parallel::{self, ROWS, row_blocks, with_scratch};
 use crate::rows::{InputRows, NodeIds};
 
@@ -36,6 +37,8 @@ pub(crate) struct TypedInputs {
     projected: Buffer,
     grads: Buffer,
     lane_sums: Buffer,
+    /// Rows of tables with a gradient: where they begin among the elements of all parameters.
+    touched: Vec<usize>,
 }
 
 /// The parameters of a node type.
@@ -76,7 +79,30 @@ impl TypedInputs {
             projected: Buffer::default(),
             grads: Buffer::default(),
             lane_sums: Buffer::default(),
+            touched: Vec::new(),
         })
+    }
+
+    /// Marks all rows of all tables as touched.
+    pub(crate) fn touch_all(&mut self) {
+        self.touched.clear();
+        for of_type in &self.of_types {
+            if let OfType::Embedded(table) = of_type {
+                self.touched.extend(table.clone().step_by(self.dim));
+            }
+        }
+    }
+
+    /// The rows of tables that gradients were added to since the last call of [`TypedInputs::forget`].
+    pub(crate) fn touched(&mut self) -> TableRows<'_> {
+        self.touched.sort_unstable();
+        self.touched.dedup();
+        TableRows { starts: &self.touched, width: self.dim }
+    }
+
+    /// Sets the gradients of the touched rows to 0.
+    pub(crate) fn forget(&mut self, gradients: &mut [f32]) {
+        self.touched.drain(..).for_each(|start| gradients[start..start + self.dim].fill(0.0));
     }
 
     /// Orders the rows of nodes by their type.
@@ -197,6 +223,7 @@ impl TypedInputs {
             let (width, weight, bias) = match &self.of_types[group.weight] {
                 OfType::Embedded(table) => {
                     add_to_table(level, (positions, numbers), (grads, dim), &mut gradients[table.clone()]);
+                    self.touched.extend(numbers.iter().map(|&number| table.start + number as usize * dim));
                     continue;
                 }
                 OfType::Projected { width, weight, bias } => (*width, weight, bias),

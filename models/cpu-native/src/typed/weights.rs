@@ -137,7 +137,7 @@ impl Weights {
         (parameters, gradients): (&[f32], &mut [f32]),
         weight: usize,
         scratch: &mut [f32],
-        add: &dyn Fn(&Range<usize>, &mut [f32]),
+        add: &mut dyn FnMut(&Range<usize>, &mut [f32]),
     ) {
         let weight = &self.weights[weight];
         if let Weight::Whole(range) = weight {
