@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use morphgl_graph_store::{
-    Array, DatasetWriter, EdgeType, Element, Error, Load, Position, Result, Topology, Types, read_npy, write_blocks,
+    Array, DatasetWriter, Element, Error, Load, Position, Result, Topology, read_npy, write_blocks,
 };
 use morphgl_platform::splitmix64;
 use rayon::prelude::*;
@@ -70,8 +70,6 @@ fn hash(symmetric: bool, key: u64, [source, target]: [u32; 2]) -> Option<u64> {
     (source != target).then(|| splitmix64(splitmix64(pair ^ key).wrapping_add(key)))
 }
 
-/// How the names of reverse types begin, as PyG's `ToUndirected` makes them.
-const REVERSE: &str = "rev_";
 /// Edges of a block.
 const BLOCK: usize = 1 << 15;
 /// Blocks after which the memory of mapped arrays is released.
@@ -107,8 +105,8 @@ pub fn split_edges(
 }
 
 /// As [`split_edges`], of the edges of one type of a typed graph: those of validation and test pairs leave the graph, and so do those of
-/// its reverse type, named `rev_…` and between the same node types the other way round. Edges of other types all remain. Writes
-/// `train_edges` as well, each pair once: links of the other types are not trained on.
+/// its `reverse` type ([`Types::reverse_of`](morphgl_graph_store::Types::reverse_of)), where it has one. Edges of other types all
+/// remain. Writes `train_edges` as well, each pair once: links of the other types are not trained on.
 ///
 /// # Errors
 ///
@@ -116,27 +114,16 @@ pub fn split_edges(
 ///
 /// # Panics
 ///
-/// When `writer` has no finished typed graph with this edge type, or one whose sub-rows do not ascend.
+/// When `writer` has no finished typed graph, or one whose sub-rows do not ascend.
 pub fn split_edges_of_type(
     writer: &mut DatasetWriter,
     split: &EdgeSplit,
     edge_type: usize,
+    reverse: Option<usize>,
     advance: impl FnMut(u64) + Send,
 ) -> Result<(DrawnEdges, EdgeShares)> {
-    let types = writer.types().expect("the graph is typed");
     let number = |number: usize| u16::try_from(number).expect("edge types are numbered by u16");
-    let of = OfType { edge_type: number(edge_type), reverse: reverse(types, edge_type).map(number) };
-    draw(writer, split, Some(of), advance)
-}
-
-/// The number of the reverse of an edge type: named `rev_…`, or of such a one without it.
-fn reverse(types: &Types, edge_type: usize) -> Option<usize> {
-    let EdgeType { source, name, target } = &types.edge_types()[edge_type];
-    let is_reverse = |other: &EdgeType| {
-        let named = other.name.strip_prefix(REVERSE) == Some(name) || name.strip_prefix(REVERSE) == Some(&other.name);
-        named && (&other.source, &other.target) == (target, source)
-    };
-    types.edge_types().iter().position(is_reverse)
+    draw(writer, split, Some(OfType { edge_type: number(edge_type), reverse: reverse.map(number) }), advance)
 }
 
 fn draw(

@@ -147,6 +147,17 @@ impl Types {
         self.ends[edge_type]
     }
 
+    /// Number of the reverse of an edge type by name: `rev_NAME`, as PyG's `ToUndirected` names it, or of `rev_NAME` the type `NAME`,
+    /// between the same node types the other way round.
+    pub fn reverse_of(&self, edge_type: usize) -> Option<usize> {
+        let EdgeType { source, name, target } = &self.edges[edge_type];
+        let is_reverse = |other: &EdgeType| {
+            let names = other.name.strip_prefix("rev_") == Some(name) || name.strip_prefix("rev_") == Some(&other.name);
+            names && (&other.source, &other.target) == (target, source)
+        };
+        self.edges.iter().position(is_reverse)
+    }
+
     /// Number of the node type of a name.
     pub fn node_type_of_name(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)

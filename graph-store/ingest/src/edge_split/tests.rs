@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use morphgl_graph_store::{Dataset, NodeType, OpenOptions};
+use morphgl_graph_store::{Dataset, EdgeType, NodeType, OpenOptions, Types};
 use proptest::prelude::*;
 
 use super::*;
@@ -167,7 +167,8 @@ fn typed(dir: &Path, name: &str, pairs: &[(u32, u32)], symmetric: bool, split: O
     writer.array("weights", &(0..edges.len()).map(|at| at as f32).collect::<Vec<f32>>(), None).expect("room");
     writer.array("edge_times", &(0..edges.len() as i64).collect::<Vec<i64>>(), None).expect("room");
     if let Some((split, edge_type)) = split {
-        split_edges_of_type(&mut writer, &split, edge_type, |_| {}).expect("room");
+        let reverse = writer.types().expect("typed").reverse_of(edge_type);
+        split_edges_of_type(&mut writer, &split, edge_type, reverse, |_| {}).expect("room");
     }
     Dataset::open(writer.finish(name, 0, Default::default()).expect("sound"), OpenOptions::default()).expect("sound")
 }

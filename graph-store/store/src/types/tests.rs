@@ -107,3 +107,18 @@ proptest! {
         prop_assert_eq!(end, row.len());
     }
 }
+
+#[test]
+fn reverses_are_found_by_name_and_ends() {
+    let edges = vec![
+        edge("a", "writes", "b"),
+        edge("a", "rev_writes", "b"),
+        edge("b", "rev_writes", "a"),
+        edge("a", "cites", "a"),
+        edge("a", "rev_cites", "a"),
+        edge("b", "rev_", "a"),
+    ];
+    let types = Types::new(vec![node("a", 1), node("b", 1)], edges).expect("sound");
+    let reverses: Vec<_> = (0..6).map(|edge_type| types.reverse_of(edge_type)).collect();
+    assert_eq!(reverses, [Some(2), None, Some(0), Some(4), Some(3), None]);
+}
