@@ -76,10 +76,11 @@ fn describe(source: &Path, manifest: Manifest) -> Result<TypedGraph> {
     let [mut labelled, mut split] = [None::<usize>; 2];
     for (of, (name, entry)) in manifest.nodes.into_iter().enumerate() {
         let section = format!("[nodes.{name}]");
-        let roles = [(entry.label.is_some(), "labels", &mut labelled), (entry.split.is_some(), "splits", &mut split)];
+        let is_learned = entry.label.is_some() || entry.targets.is_some();
+        let roles = [(is_learned, "labels or targets", &mut labelled), (entry.split.is_some(), "splits", &mut split)];
         for (_, role, first) in roles.into_iter().filter(|(given, ..)| *given) {
             if let Some(first) = first.replace(of) {
-                let what = format!("{role} of a second node type, {:?} has them already", names[first]);
+                let what = format!("{role} of a second node type, {:?} has some already", names[first]);
                 return Err(at(section, (what, "learn one type at a time: leave them out of the other".into())));
             }
         }
@@ -92,8 +93,8 @@ fn describe(source: &Path, manifest: Manifest) -> Result<TypedGraph> {
     if let (Some(labelled), Some(split)) = (labelled, split)
         && labelled != split
     {
-        let what = format!("a split of {:?}, but labels of {:?}", names[split], names[labelled]);
-        return Err(at(format!("[nodes.{}]", names[split]), (what, "split the nodes that have labels".into())));
+        let what = format!("a split of {:?}, but labels or targets of {:?}", names[split], names[labelled]);
+        return Err(at(format!("[nodes.{}]", names[split]), (what, "split the nodes that are learned".into())));
     }
     for (number, entry) in (1..).zip(manifest.edges) {
         let section = format!("[[edges]] number {number}, {:?}", entry.name);
@@ -117,15 +118,16 @@ fn nodes(dir: &Path, (of, name): (usize, &str), entry: NodeEntry) -> std::result
             "a node is named TYPE:ID: choose another name",
         );
     }
-    let NodeEntry { file, header, count, id, features, time, label, split } = entry;
-    let features = match features {
-        None => Features::None,
+    let NodeEntry { file, header, count, id, features, targets, time, label, split } = entry;
+    let matrix = |entry, role| match entry {
+        None => Ok(Features::None),
         Some(FeaturesEntry::Columns(columns)) if columns.is_empty() => {
-            return fault("features without a column", "list columns, or leave the key out");
+            fault(format!("{role} without a column"), "list columns, or leave the key out")
         }
-        Some(FeaturesEntry::Columns(columns)) => Features::Columns(columns),
-        Some(FeaturesEntry::File(path)) => Features::File(dir.join(path)),
+        Some(FeaturesEntry::Columns(columns)) => Ok(Features::Columns(columns)),
+        Some(FeaturesEntry::File(path)) => Ok(Features::File(dir.join(path))),
     };
+    let (features, targets) = (matrix(features, "features")?, matrix(targets, "targets")?);
     let rows = match (file, count) {
         (Some(_), Some(_)) => {
             return fault("file and count both", "a file has a row per node: leave the count out");
@@ -141,6 +143,7 @@ fn nodes(dir: &Path, (of, name): (usize, &str), entry: NodeEntry) -> std::result
         space: of,
         id,
         features,
+        targets,
         time: values(dir, time),
         label: values(dir, label),
         split: match split {
@@ -151,6 +154,7 @@ fn nodes(dir: &Path, (of, name): (usize, &str), entry: NodeEntry) -> std::result
     let columns = [
         ("id", table.id.is_some()),
         ("features", matches!(table.features, Features::Columns(_))),
+        ("targets", matches!(table.targets, Features::Columns(_))),
         ("time", matches!(table.time, Some(Values::Column(_)))),
         ("label", matches!(table.label, Some(Values::Column(_)))),
         ("split", table.split.is_some()),
@@ -165,15 +169,21 @@ fn nodes(dir: &Path, (of, name): (usize, &str), entry: NodeEntry) -> std::result
         };
         return fault(what, cure);
     }
-    let files = [matches!(table.time, Some(Values::File(..))), matches!(table.label, Some(Values::File(..)))];
+    let files = [
+        matches!(table.time, Some(Values::File(..))),
+        matches!(table.label, Some(Values::File(..))),
+        matches!(table.targets, Features::File(_)),
+    ];
     if matches!(table.rows, NodeRows::Named) && files.contains(&true) {
         let cure = "add file = \"FILE\" or count = NUMBER; without them the nodes are those that edges name";
         return fault("values of nodes that nothing lists", cure);
     }
     if header == Some(false) {
         let is_named = |column: &Column| matches!(column, Column::Name(_));
-        let of_features = if let Features::Columns(columns) = &table.features { &columns[..] } else { &[] };
-        let mut named = [&table.id, &table.split].into_iter().flatten().chain(of_features);
+        let of_matrix =
+            |matrix: &Features| if let Features::Columns(columns) = matrix { columns.clone() } else { vec![] };
+        let of_matrices = [of_matrix(&table.features), of_matrix(&table.targets)].concat();
+        let mut named = [&table.id, &table.split].into_iter().flatten().chain(&of_matrices);
         if let Some(column) = named.find(|column| is_named(column)) {
             return unnamed(column);
         }

@@ -101,6 +101,7 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
                     space: space(field),
                     id: Some(id),
                     features: if features.is_empty() { Features::None } else { Features::Columns(features) },
+                    targets: Features::None,
                     time: None,
                     label: None,
                     split: None,

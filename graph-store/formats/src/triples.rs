@@ -10,8 +10,10 @@ use crate::text::{is_n_triples, open_any_text};
 use crate::typed::{self, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Syntax, TypeOf, TypedGraph};
 use crate::{Column, Options, Progress, Silent};
 
-/// Files of a directory of triples; those of training are needed.
-const TRAIN: &[&str] = &["train.txt", "train.tsv", "train.nt"];
+/// Endings of the files in a directory of triples.
+const ENDINGS: [&str; 3] = ["txt", "tsv", "nt"];
+/// Their names beside that of the training triples.
+const OTHERS: [&str; 2] = ["valid", "test"];
 
 /// Imports the triples of the file `source` into a dataset at `target`; of a directory of splits those of `train.txt` (or `.tsv`,
 /// `.nt`).
@@ -42,6 +44,7 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
             space: 0,
             id: None,
             features: Features::None,
+            targets: Features::None,
             time: None,
             label: None,
             split: None,
@@ -59,7 +62,8 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     };
     typed::import(source, target, graph, options, progress, |ingest| {
         ingest.provenance("format", "triples");
-        if file != source {
+        let others = OTHERS.iter().flat_map(|name| ENDINGS.map(|ending| source.join(format!("{name}.{ending}"))));
+        if file != source && others.into_iter().any(|file| file.is_file()) {
             ingest.note("the triples to validate and test on were left out: training pairs have no types of edges yet");
         }
     })
@@ -70,8 +74,11 @@ fn file_of(source: &Path) -> Result<PathBuf> {
     if !fs::metadata(source).map_err(|e| Error::io(source, e))?.is_dir() {
         return Ok(source.into());
     }
-    match TRAIN.iter().map(|name| source.join(name)).find(|file| file.is_file()) {
+    let mut names = ENDINGS.map(|ending| source.join(format!("train.{ending}"))).into_iter();
+    match names.find(|file| file.is_file()) {
         Some(file) => Ok(file),
-        None => invalid(source, format!("a directory without {}", TRAIN.join(", ")), "name the file of triples itself"),
+        None => {
+            invalid(source, "a directory without train.txt, train.tsv or train.nt", "name the file of triples itself")
+        }
     }
 }

@@ -31,6 +31,7 @@ pub(super) struct NodeEntry {
     #[serde(default, deserialize_with = "column")]
     pub(super) id: Option<Column>,
     pub(super) features: Option<FeaturesEntry>,
+    pub(super) targets: Option<FeaturesEntry>,
     pub(super) time: Option<ValueEntry>,
     pub(super) label: Option<ValueEntry>,
     pub(super) split: Option<OneOf<SplitEntry>>,

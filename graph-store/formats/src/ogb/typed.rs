@@ -34,6 +34,7 @@ pub(super) fn import(source: &Path, target: &Path, options: &Options, progress: 
         space: of,
         id: None,
         features: file("node-feat", name, "node-feat").map_or(Features::None, Features::File),
+        targets: Features::None,
         time: file("node-feat", name, "node_year").map(|path| Values::File(path, None)),
         label: file("node-label", name, "node-label").map(|path| Values::File(path, None)),
         split: None,

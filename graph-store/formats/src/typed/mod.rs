@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{MAX_NODES, Result};
 
 use crate::files::invalid;
+use crate::ingest::nodes::Targets;
 use crate::ingest::nodes::labels::{Labelled, Labels};
 use crate::npy::open_array;
 use crate::tabular::TableFile;
@@ -45,6 +46,8 @@ pub(crate) struct NodeTable {
     /// Ids, by default the numbers of the rows.
     pub(crate) id: Option<Column>,
     pub(crate) features: Features,
+    /// Values to predict, of a table of one type.
+    pub(crate) targets: Features,
     /// Times, whole numbers.
     pub(crate) time: Option<Values>,
     /// Classes, of a table of one type.
@@ -82,7 +85,7 @@ pub(crate) struct Table {
     pub(crate) names: Option<Vec<String>>,
 }
 
-/// Features of nodes.
+/// Features, or values to predict, of nodes.
 #[derive(Debug)]
 pub(crate) enum Features {
     None,
@@ -211,8 +214,10 @@ impl TypedGraph {
             if let NodeRows::Table(rows) = &table.rows {
                 files.push(rows.path.clone());
             }
-            if let Features::File(path) = &table.features {
-                files.push(path.clone());
+            for matrix in [&table.features, &table.targets] {
+                if let Features::File(path) = matrix {
+                    files.push(path.clone());
+                }
             }
             values(&table.time, &mut files);
             values(&table.label, &mut files);
@@ -323,6 +328,21 @@ fn labels_of(ingest: &mut Ingest<'_>, path: &Path, column: &Option<Column>) -> R
         labels.read(path, &batch, batch.column(column))?;
     }
     labels.finish(ingest, path)
+}
+
+/// Values to predict in a file of their own.
+fn targets_of(ingest: &Ingest<'_>, path: &Path) -> Result<Targets> {
+    if is_array(path)? {
+        return Targets::of_array(&mut open_array(path)?, None);
+    }
+    let mut file = Table::of(path).open(ingest.progress())?;
+    let columns: Vec<usize> = (0..file.header.names.len()).collect();
+    let names = file.names.iter().map(|name| name.trim().to_string()).collect();
+    let mut targets = Targets::of_type(Some(names).filter(|_| file.header.named));
+    while let Some(batch) = file.next(&columns)? {
+        targets.read(path, &batch, &columns)?;
+    }
+    Ok(targets)
 }
 
 /// Times in a file of their own.

@@ -7,12 +7,13 @@ use morphgl_graph_store::{Error, NpyWriter, Position, Result};
 
 use super::ids::{Ids, Inserted};
 use super::{
-    Features, Members, NodeRows, NodeTable, Space, Table, TypeOf, TypedGraph, Values, is_array, labels_of, times_of,
+    Features, Members, NodeRows, NodeTable, Space, Table, TypeOf, TypedGraph, Values, is_array, labels_of, targets_of,
+    times_of,
 };
 use crate::files::invalid;
 use crate::ingest::features::feature_dim;
 use crate::ingest::nodes::labels::{Labelled, Labels};
-use crate::ingest::nodes::{NO_SPLIT, split_of};
+use crate::ingest::nodes::{NO_SPLIT, Targets, split_of};
 use crate::npy::open_array;
 use crate::tabular::{Batch, TableFile, lists};
 use crate::text::open_any_text;
@@ -30,6 +31,7 @@ pub(super) struct Nodes {
 pub(super) struct TypeData {
     pub(super) count: u64,
     pub(super) features: Option<FeatureRows>,
+    pub(super) targets: Option<(PathBuf, Targets)>,
     pub(super) times: Option<Vec<i64>>,
     pub(super) labels: Option<(PathBuf, Vec<i32>)>,
     /// Split of each node: 0 train, 1 valid, 2 test, or [`NO_SPLIT`].
@@ -142,12 +144,13 @@ struct Columns {
     label: Option<usize>,
     split: Option<usize>,
     features: Vec<usize>,
+    targets: Vec<usize>,
 }
 
 impl Columns {
     fn all(&self) -> Vec<usize> {
         let single = [self.id, self.of, self.time, self.label, self.split].into_iter().flatten();
-        let mut all: Vec<usize> = single.chain(self.features.iter().copied()).collect();
+        let mut all: Vec<usize> = single.chain(self.features.iter().chain(&self.targets).copied()).collect();
         // A table without any column that is read has rows all the same.
         if all.is_empty() {
             all.push(0);
@@ -184,18 +187,25 @@ impl Nodes {
             label: optional(value(&table.label).as_ref())?,
             split: optional(table.split.as_ref())?,
             features: Vec::new(),
+            targets: Vec::new(),
         };
-        if let Features::Columns(selected) = &table.features {
+        for (matrix, role) in [(&table.targets, "targets"), (&table.features, "features")] {
+            let Features::Columns(selected) = matrix else { continue };
             if rows.header.is_none() && selected.iter().any(|column| matches!(column, Column::Name(_))) {
                 file.header.named = true;
             }
-            let taken: Vec<usize> =
-                [columns.id, columns.of, columns.time, columns.label, columns.split].into_iter().flatten().collect();
-            columns.features = file.select(selected, &taken, "features")?;
+            let single = [columns.id, columns.of, columns.time, columns.label, columns.split].into_iter().flatten();
+            let taken: Vec<usize> = single.chain(columns.targets.iter().copied()).collect();
+            let selected = file.select(selected, &taken, role)?;
+            if role == "targets" { columns.targets = selected } else { columns.features = selected }
         }
-        let names_of_features: Vec<String> =
-            columns.features.iter().map(|&column| file.names[column].trim().to_string()).collect();
-        let names_of_features = Some(names_of_features).filter(|_| file.header.named || rows.names.is_some());
+        let are_named = file.header.named || rows.names.is_some();
+        let names_of = |columns: &[usize]| {
+            let names = columns.iter().map(|&column| file.names[column].trim().to_string()).collect();
+            Some(names).filter(|_: &Vec<String>| are_named)
+        };
+        let (names_of_features, names_of_targets) = (names_of(&columns.features), names_of(&columns.targets));
+        let mut targets = (!columns.targets.is_empty()).then(|| Targets::of_type(names_of_targets));
         let all = columns.all();
         let (mut labels, mut features) = (columns.label.map(|_| Labels::new(Labelled::TYPED)), Vec::new());
         while let Some(batch) = file.next(&all)? {
@@ -211,6 +221,9 @@ impl Nodes {
             }
             if let (Some(labels), Some(column)) = (&mut labels, columns.label) {
                 labels.read(path, &batch, batch.column(column))?;
+            }
+            if let Some(targets) = &mut targets {
+                targets.read(path, &batch, &columns.targets)?;
             }
             if let (Some(column), TypeOf::Fixed(of)) = (columns.split, &table.of) {
                 let (_, splits) = self.types[*of].splits.get_or_insert_with(|| (path.clone(), Vec::new()));
@@ -238,6 +251,9 @@ impl Nodes {
         }
         if let (Some(labels), TypeOf::Fixed(of)) = (labels, &table.of) {
             self.types[*of].labels = Some((path.clone(), labels.finish(ingest, path)?));
+        }
+        if let (Some(targets), TypeOf::Fixed(of)) = (targets, &table.of) {
+            self.types[*of].targets = Some((path.clone(), targets));
         }
         Ok(())
     }
@@ -378,6 +394,11 @@ impl Nodes {
                 self.spool_file(ingest, path, of)?
             };
             check(path, rows)?;
+        }
+        if let Features::File(path) = &table.targets {
+            let targets = targets_of(ingest, path)?;
+            check(path, targets.num_rows() as u64)?;
+            self.types[of].targets = Some((path.clone(), targets));
         }
         if let Some(Values::File(path, column)) = &table.label {
             let labels = labels_of(ingest, path, column)?;

@@ -67,6 +67,9 @@ pub(super) fn nodes(
             }
             ingest.labels(path, &all, None)?;
         }
+        if let Some((path, targets)) = data.targets {
+            ingest.targets_from(&path, targets, start, num_nodes)?;
+        }
         if let Some((path, parts)) = &data.splits {
             let mut splits = [const { Vec::new() }; 3];
             for (node, &part) in (start..).zip(parts).filter(|&(_, &part)| part != NO_SPLIT) {

@@ -32,8 +32,8 @@ fn text_that_is_no_manifest() {
     check(
         "name = \"x\"\n[nodes.a]\ncolour = 1\n",
         &format!(
-            "graph.toml, line 3: unknown field `colour`, expected one of `file`, `header`, `count`, `id`, `features`, `time`, \
-             `label`, `split`; {KEYS}"
+            "graph.toml, line 3: unknown field `colour`, expected one of `file`, `header`, `count`, `id`, `features`, `targets`, \
+             `time`, `label`, `split`; {KEYS}"
         ),
     );
     check("[nodes.a]\n[nodes.a]\n", &format!("graph.toml, line 2: duplicate key; {KEYS}"));
@@ -88,7 +88,7 @@ fn node_types_that_contradict_themselves() {
     node("file = \"a.csv\"\nfeatures = []", "features without a column; list columns, or leave the key out");
     node(
         "file = \"a.csv\"\nlabel = \"y\"",
-        "labels of a second node type, \"b\" has them already; learn one type at a time: leave them out of the other",
+        "labels or targets of a second node type, \"b\" has some already; learn one type at a time: leave them out of the other",
     );
     node(
         "file = \"a.csv\"\nheader = false\nid = \"x\"",
@@ -100,7 +100,15 @@ fn node_types_that_contradict_themselves() {
     );
     node(
         "file = \"a.csv\"\nsplit = \"fold\"",
-        "a split of \"a\", but labels of \"b\"; split the nodes that have labels",
+        "a split of \"a\", but labels or targets of \"b\"; split the nodes that are learned",
+    );
+    check(
+        "[nodes.a]\ncount = 1\ntargets = [1]\n",
+        "graph.toml: [nodes.a]: targets is of a file, and there is none; add file = \"FILE\"",
+    );
+    check(
+        "[nodes.a]\nfile = \"a.csv\"\ntargets = []\n",
+        "graph.toml: [nodes.a]: targets without a column; list columns, or leave the key out",
     );
     check(
         "[nodes.\"a:b\"]\ncount = 1\n",
@@ -108,7 +116,7 @@ fn node_types_that_contradict_themselves() {
     );
     check(
         "[nodes.a]\nfile = \"a\"\nsplit = \"s\"\n[nodes.b]\nfile = \"b\"\nsplit = \"s\"\n",
-        "graph.toml: [nodes.b]: splits of a second node type, \"a\" has them already; learn one type at a time: leave them out \
+        "graph.toml: [nodes.b]: splits of a second node type, \"a\" has some already; learn one type at a time: leave them out \
          of the other",
     );
 }
@@ -203,6 +211,11 @@ fn files_and_columns_that_do_not_exist() {
         "features = [\"price\", \"size\"]",
         "features = [\"f*\"]",
         "products.csv: no column matches \"f*\"; give names, numbers, ranges (2-9) or patterns (f*)",
+    );
+    changed(
+        "label = \"churn\"",
+        "targets = [\"churn\"]",
+        "customers.csv, line 2: the target \"no\" is no number; correct it, or list other columns as targets",
     );
     changed(
         "weight = \"amount\"",
@@ -300,6 +313,7 @@ fn files_of_other_lengths() {
     const EACH: &str = "give every node its row";
     let twos = "v.csv: 2 rows for the 3 nodes of type \"a\"";
     rows("[nodes.a]\ncount = 3\nfeatures = \"v.csv\"\n", "1\n2\n", &format!("{twos}; {EACH}"));
+    rows("[nodes.a]\ncount = 3\ntargets = \"v.csv\"\n", "1\n2\n", &format!("{twos}; {EACH}"));
     rows("[nodes.a]\ncount = 3\nlabel = { file = \"v.csv\" }\n", "1\n0\n", &format!("{twos}; {EACH}"));
     rows("[nodes.a]\ncount = 3\ntime = { file = \"v.csv\" }\n", "1\n2\n", &format!("{twos}; {EACH}"));
     rows(

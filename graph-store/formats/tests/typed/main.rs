@@ -227,6 +227,22 @@ fn duplicates_weights_and_reverses_are_as_the_options_say() {
 }
 
 #[test]
+fn targets_are_those_of_one_type() {
+    let manifest =
+        SHOP.replace("label = \"churn\"", "targets = [\"signed_up\", \"age\"]").replace("time = \"signed_up\"", "");
+    let manifest = manifest.replace("features = [\"age\"]", "features = [\"a*\"]");
+    let mut files = shop();
+    files[0].1 = &manifest;
+    files[2].1 = "customer_id,age,signed_up,ab,fold\n30,41,,1,train\n10,35,120,2,train\n20,29,90,3,valid\n";
+    let dataset = import(&files, &Options::default());
+    let targets = dataset.targets.as_ref().expect("targets");
+    assert_eq!((targets.row(3), targets.row(2)[1]), (&[120.0, 35.0][..], 41.0));
+    assert!(targets.row(2)[0].is_nan() && targets.row(0).iter().chain(targets.row(6)).all(|value| value.is_nan()));
+    assert_eq!(meta(&dataset).schema().targets, Some(vec!["signed_up".to_string(), "age".to_string()]));
+    assert_eq!(features(&dataset, 1), (vec![1.0, 2.0, 3.0], 1), "what is predicted is no feature");
+}
+
+#[test]
 fn edges_between_nodes_of_one_type_may_be_undirected() {
     let manifest = r#"
         [nodes.person]

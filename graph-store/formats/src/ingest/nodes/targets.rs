@@ -29,19 +29,26 @@ pub(crate) struct Targets {
     values: Vec<f32>,
     /// Names of the columns, where these have names.
     names: Option<Vec<String>>,
-    /// Whether they are of edges.
-    of_edges: bool,
+    /// Cure for what is no number.
+    cure: &'static str,
 }
 
 impl Targets {
     /// No rows yet, of columns with these names.
     pub(super) fn named(names: Option<Vec<String>>) -> Self {
-        Self { names, ..Self::default() }
+        let cure = "correct it, or say by --target-columns which columns are targets, and by --id-column which are ids";
+        Self { names, cure, ..Self::default() }
+    }
+
+    /// As [`Targets::named`], of a type of nodes.
+    pub(crate) fn of_type(names: Option<Vec<String>>) -> Self {
+        Self { names, cure: "correct it, or list other columns as targets", ..Self::default() }
     }
 
     /// As [`Targets::named`], of edges.
     pub(in crate::ingest) fn of_edges(names: Option<Vec<String>>) -> Self {
-        Self { names, of_edges: true, ..Self::default() }
+        let cure = "correct it, or say by --edge-target-columns which columns are targets";
+        Self { names, cure, ..Self::default() }
     }
 
     /// Values per row, the values row after row, and the names of the columns, where there are as many.
@@ -50,7 +57,7 @@ impl Targets {
     }
 
     /// Appends the targets of a batch: its columns `columns`; errors name `path`.
-    pub(in crate::ingest) fn read(&mut self, path: &Path, batch: &Batch, columns: &[usize]) -> Result<()> {
+    pub(crate) fn read(&mut self, path: &Path, batch: &Batch, columns: &[usize]) -> Result<()> {
         let wrong = |row, what: String, cure: &str| Err(Error::invalid(path, batch.position(row), what, cure));
         let columns: Vec<&Values> = columns.iter().map(|&column| batch.column(column)).collect();
         let width = |column: &&Values| if let Values::Vectors(dim, _) = column { *dim } else { 1 };
@@ -69,12 +76,7 @@ impl Targets {
                         Err(text) => {
                             let cure = match has_comma(text.as_bytes()) {
                                 true => NO_COMMAS,
-                                false if self.of_edges => {
-                                    "correct it, or say by --edge-target-columns which columns are targets"
-                                }
-                                false => {
-                                    "correct it, or say by --target-columns which columns are targets, and by --id-column which are ids"
-                                }
+                                false => self.cure,
                             };
                             return wrong(row, format!("the target {text:?} is no number"), cure);
                         }
@@ -145,6 +147,12 @@ impl Ingest<'_> {
     pub(crate) fn targets(&mut self, source: &Path, targets: Targets) -> Result<()> {
         let num_rows = targets.num_rows();
         self.write_targets(source, targets, &RowNodes::InOrder, num_rows as u64)
+    }
+
+    /// Takes the targets of consecutive nodes from `first` on; the others have unknown ones.
+    pub(crate) fn targets_from(&mut self, source: &Path, targets: Targets, first: u32, num_nodes: u64) -> Result<()> {
+        let nodes = RowNodes::Listed((first..).take(targets.num_rows()).collect());
+        self.write_targets(source, targets, &nodes, num_nodes)
     }
 
     /// Takes the targets of rows, which belong to `nodes`; nodes without a row have unknown ones.
