@@ -65,6 +65,8 @@ pub struct Ingest<'a> {
     pub(crate) pair_ids: PairIds,
     /// Of sources and targets that are two kinds of nodes.
     pub(crate) two_types: Option<TwoTypes>,
+    /// Of a typed graph, the edge type that pairs are drawn of, and that of its reverse edges.
+    pub(crate) split_type: Option<(usize, Option<usize>)>,
     /// Arrays of pairs that are written.
     links: Vec<&'static str>,
     /// Labelled edges that are not drawn yet.
@@ -107,6 +109,7 @@ impl<'a> Ingest<'a> {
             listed_alone: None,
             pair_ids: PairIds::default(),
             two_types: None,
+            split_type: None,
             links: Vec::new(),
             labelled_edges: None,
             nodes: None,

@@ -202,7 +202,7 @@ fn unnamed<T>(column: &Column) -> std::result::Result<T, Fault> {
 
 /// The table of an entry of edges.
 fn edges(dir: &Path, names: &[String], entry: EdgeEntry) -> std::result::Result<EdgeTable, Fault> {
-    let EdgeEntry { name, file, header, source, target, weight, time, reverse } = entry;
+    let EdgeEntry { name, file, header, source, target, weight, time, reverse, links } = entry;
     if name.is_empty() {
         return fault("an edge type without a name", "give it one");
     }
@@ -251,5 +251,5 @@ fn edges(dir: &Path, names: &[String], entry: EdgeEntry) -> std::result::Result<
         }
         Some(ReverseEntry::Named(name)) => Some(Reverse::Named(name)),
     };
-    Ok(EdgeTable { rows, of: TypeOf::Fixed(name), source, target, weight, time, reverse })
+    Ok(EdgeTable { rows, of: TypeOf::Fixed(name), source, target, weight, time, reverse, links })
 }

@@ -77,6 +77,7 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
                     weight: weight.map(|index| Values::Column(Column::Number(index + 1))),
                     time: None,
                     reverse: None,
+                    links: false,
                 });
             }
             None => {

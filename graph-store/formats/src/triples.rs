@@ -57,6 +57,7 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
             weight: None,
             time: None,
             reverse: None,
+            links: false,
         }],
         split: None,
     };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use morphgl_graph_store::{EdgeSplits, Error, Position, Result, check_own};
-use morphgl_ingest::{DrawnEdges, EdgeSplit, split_edges};
+use morphgl_ingest::{DrawnEdges, EdgeSplit, split_edges, split_edges_of_type};
 
 use super::labelled_rows::LabelledRows;
 use super::nodes::node_index::NodeIndex;
@@ -102,7 +102,11 @@ impl Ingest<'_> {
         let Some(split) = self.options().edge_split else { return Ok(()) };
         let progress = self.progress();
         progress.stage("draw edges", None);
-        let (drawn, shares) = split_edges(&mut self.writer, &split, |edges| progress.advance(edges))?;
+        let advance = |edges| progress.advance(edges);
+        let (drawn, shares) = match self.split_type {
+            Some((of, reverse)) => split_edges_of_type(&mut self.writer, &split, of, reverse, advance)?,
+            None => split_edges(&mut self.writer, &split, advance)?,
+        };
         self.divide_labelled_edges(&shares)?;
         let EdgeSplit { train, valid, test, seed } = split;
         self.provenance("edge_split", vec![train, valid, test]);

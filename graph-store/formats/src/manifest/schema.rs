@@ -51,6 +51,8 @@ pub(super) struct EdgeEntry {
     pub(super) weight: Option<ValueEntry>,
     pub(super) time: Option<ValueEntry>,
     pub(super) reverse: Option<ReverseEntry>,
+    #[serde(default)]
+    pub(super) links: bool,
 }
 
 #[derive(Debug, Deserialize)]

@@ -60,6 +60,7 @@ pub(super) fn import(source: &Path, target: &Path, options: &Options, progress: 
             weight: None,
             time: None,
             reverse: None,
+            links: false,
         });
     }
     let spaces = (0..node_types.len()).map(Some).collect();

@@ -52,6 +52,25 @@ impl EdgeTypes {
         Ok(number as u16)
     }
 
+    /// The type of the edges that pairs are drawn of: that of the tables that are marked, or the only one; and the type of its
+    /// reverse edges.
+    pub(super) fn links(&self, graph: &TypedGraph) -> Result<(usize, Option<usize>)> {
+        let marked = graph.edges.iter().any(|table| table.links);
+        let tables = graph.edges.iter().zip(&self.of_tables).filter(|(table, _)| table.links || !marked);
+        let mut all: Vec<(u16, Option<u16>)> = tables.flat_map(|(_, of)| of.iter().copied()).collect();
+        all.sort_unstable();
+        all.dedup_by_key(|(of, _)| *of);
+        match all[..] {
+            [(of, reverse)] => Ok((of.into(), reverse.map(usize::from))),
+            [] => invalid("--edge-split", "there is no edge", "leave it out"),
+            _ => {
+                let what = format!("edges of {} types, of which one is to be predicted", all.len());
+                let cure = "write links = true at the edges of one type in the manifest (`import manifest`)";
+                invalid("--edge-split", what, cure)
+            }
+        }
+    }
+
     /// The type of an edge that was scanned.
     fn of(&self, [from, to]: [usize; 2], name: &[u8]) -> u16 {
         let name = self.names.find(name).expect("the names of all edge types were read");

@@ -116,6 +116,8 @@ pub(crate) struct EdgeTable {
     pub(crate) time: Option<Values>,
     /// Name of the type of reverse edges, which are added.
     pub(crate) reverse: Option<Reverse>,
+    /// Whether they are the links that pairs are drawn of.
+    pub(crate) links: bool,
 }
 
 /// Where edges are listed.
@@ -152,7 +154,6 @@ pub(crate) fn check_options(options: &Options) -> Result<()> {
         ("--add-self-loops", options.add_self_loops, "add such edges to the files, as an edge type"),
         ("--duplicate-weights add", options.duplicate_weights == DuplicateWeights::Add, "add them up in the files"),
         ("--bipartite", options.bipartite.is_some(), "leave it out: node types have ids of their own"),
-        ("--edge-split", options.edge_split.is_some(), "give each pair's split in files of your own"),
         (
             "--train-edges",
             options.links != LinkFiles::default(),
@@ -196,6 +197,9 @@ pub(crate) fn import(
     }
     let mut nodes = nodes::read(&mut ingest, &mut graph)?;
     let edge_types = edges::scan(&mut ingest, &graph, &mut nodes)?;
+    if options.edge_split.is_some() {
+        ingest.split_type = Some(edge_types.links(&graph)?);
+    }
     let types = write::nodes(&mut ingest, source, &graph, nodes.types, &nodes.spaces, &edge_types)?;
     edges::read(&mut ingest, source, &graph, &nodes.spaces, &edge_types, types)?;
     ingest.finish()

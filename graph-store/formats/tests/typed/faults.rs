@@ -346,13 +346,6 @@ fn options_that_typed_graphs_do_not_read() {
         ),
         ("--bipartite", Options { bipartite: Some(true), ..Options::default() }),
         (
-            "--edge-split",
-            Options {
-                edge_split: Some(EdgeSplit { train: 1.0, valid: 0.0, test: 0.0, seed: 0 }),
-                ..Options::default()
-            },
-        ),
-        (
             "--train-edges",
             Options { links: LinkFiles { train: Some("x".into()), ..LinkFiles::default() }, ..Options::default() },
         ),
@@ -368,6 +361,12 @@ fn options_that_typed_graphs_do_not_read() {
             "{option}: {error}"
         );
     }
+    let split = Some(EdgeSplit { train: 0.5, valid: 0.5, test: 0.0, seed: 0 });
+    assert_eq!(
+        refused(&shop(), &Options { edge_split: split, ..Options::default() }),
+        "--edge-split: edges of 2 types, of which one is to be predicted; write links = true at the edges of one type in the \
+         manifest (`import manifest`)"
+    );
     // A random split is one of the nodes with a label.
     let dir = folder(&shop());
     let options =

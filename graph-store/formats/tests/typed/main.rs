@@ -227,6 +227,49 @@ fn duplicates_weights_and_reverses_are_as_the_options_say() {
 }
 
 #[test]
+fn pairs_are_drawn_of_one_type_and_leave_the_graph_with_their_reverses() {
+    let manifest = r#"
+        [nodes.a]
+        count = 20
+        [nodes.b]
+        count = 30
+        [[edges]]
+        type = "to"
+        file = "to.csv"
+        source = "a"
+        target = "b"
+        time = 3
+        reverse = "back"
+        links = true
+        [[edges]]
+        type = "near"
+        file = "near.csv"
+        source = "b"
+        target = "b"
+    "#;
+    let row = |i: usize| format!("{},{},{i}\n", i % 20, i % 30);
+    let to: String = (0..60).map(row).collect();
+    let files = [("graph.toml", manifest), ("to.csv", to.as_str()), ("near.csv", "0,1\n1,2\n")];
+    let edge_split = Some(morphgl_formats::EdgeSplit { train: 0.5, valid: 0.25, test: 0.25, seed: 3 });
+    let dataset = import(&files, &Options { edge_split, ..Options::default() });
+    let whole = import(&files, &Options::default());
+    let pairs = &dataset.edges;
+    assert_eq!([pairs.valid.len(), pairs.test.len()], [30, 30], "two ends each");
+    let forward = |edges: &[String], name: &str| edges.iter().filter(|edge| edge.contains(name)).count();
+    let (left, all) = (edges(&dataset), edges(&whole));
+    assert_eq!([forward(&all, "-to->"), forward(&all, "-back->"), forward(&all, "-near->")], [60, 60, 2]);
+    assert_eq!([forward(&left, "-to->"), forward(&left, "-back->"), forward(&left, "-near->")], [30, 30, 2]);
+    // What is left stands as before, with its times, and the pairs that were drawn are gone both ways.
+    assert_eq!(left, all.iter().filter(|edge| left.contains(edge)).cloned().collect::<Vec<_>>());
+    for pair in pairs.valid.chunks_exact(2).chain(pairs.test.chunks_exact(2)) {
+        let (source, target) = (pair[0], pair[1]);
+        assert!(source < 20 && target >= 20);
+        let row = |v: u32| dataset.topology.neighbors(v).to_vec();
+        assert!(!row(target).contains(&source) && !row(source).contains(&target), "{source} -> {target}");
+    }
+}
+
+#[test]
 fn targets_are_those_of_one_type() {
     let manifest =
         SHOP.replace("label = \"churn\"", "targets = [\"signed_up\", \"age\"]").replace("time = \"signed_up\"", "");
