@@ -104,7 +104,7 @@ pub(crate) fn job_routes(registry: &Registry, config: &JobConfig) -> Result<Vec<
     }
     if routes.is_empty() {
         let what = "a custom model is trained by the operator that brings it, and no such operator is linked here";
-        bail!("model.kind: {what}; name one of gcn, sage, gat, gin, mlp, rgcn, rsage, rgat");
+        bail!("model.kind: {what}; name one of gcn, sage, gat, gin, mlp, rgcn, rsage, rgat, hgt");
     }
     Ok(routes)
 }

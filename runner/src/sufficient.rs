@@ -108,6 +108,8 @@ impl Sizes {
                 // Sources and destinations of each edge type, copied and multiplied.
                 ModelKind::Rgcn | ModelKind::Rsage => (2 * edges * (input + output), 0),
                 ModelKind::Rgat => (2 * edges * (input + output), edges * shape.heads as u64),
+                // Keys and values of sources, and rows per edge.
+                ModelKind::Hgt => (2 * edges * (input + 3 * output), edges * (2 * output + shape.heads as u64)),
                 // Layers of other crates may have a row for each edge.
                 ModelKind::Submitted(_) => (source * output, edges * output),
                 _ => (0, 0),

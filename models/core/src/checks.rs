@@ -32,7 +32,7 @@ pub fn check_context(key: Key, context: &TrainingContext, spec: &TrainingSpec) -
 /// A custom model, another feature width, or fewer classes than the dataset's.
 pub fn check_model(context: &TrainingContext, spec: &TrainingSpec) -> Result<()> {
     if spec.model.kind == ModelKind::Custom {
-        let what = "a custom model is trained by the operator that brings it alone; name that one, or give one of gcn, sage, gat, gin, mlp, rgcn, rsage, rgat";
+        let what = "a custom model is trained by the operator that brings it alone; name that one, or give one of gcn, sage, gat, gin, mlp, rgcn, rsage, rgat, hgt";
         return Err(Error::setting("model.kind", what));
     }
     check_types(&spec.model, &context.dataset)?;

@@ -32,6 +32,8 @@ pub enum ModelKind {
     Rsage,
     /// Graph attention with parameters and a softmax per edge type, summed at the destination (R-GAT).
     Rgat,
+    /// Heterogeneous graph transformer: keys, queries and values by node type, mapped per edge type (Hu et al., WWW 2020).
+    Hgt,
     /// A model that only its training operator knows, such as a module of torch: parameters and their names are the operator's own,
     /// and of the fields of its spec `in_dim`, `num_classes`, `layers`, the task and the loss alone mean something. Settings: `loss` and
     /// `decoder`, what those of the operator's own are called.
@@ -42,7 +44,7 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// All kinds of this crate that a spec describes whole.
-    pub const ALL: [ModelKind; 8] = [
+    pub const ALL: [ModelKind; 9] = [
         ModelKind::Gcn,
         ModelKind::Sage,
         ModelKind::Gat,
@@ -51,6 +53,7 @@ impl ModelKind {
         ModelKind::Rgcn,
         ModelKind::Rsage,
         ModelKind::Rgat,
+        ModelKind::Hgt,
     ];
 
     /// The kinds of this crate that take all edges as of one type.
@@ -59,12 +62,12 @@ impl ModelKind {
 
     /// Whether its layers have parameters per edge type, and so need blocks with the types of their edges.
     pub fn is_typed(self) -> bool {
-        matches!(self, ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat)
+        matches!(self, ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt)
     }
 
     /// Whether its layers have attention heads.
     pub fn has_attention(self) -> bool {
-        matches!(self, ModelKind::Gat | ModelKind::Rgat)
+        matches!(self, ModelKind::Gat | ModelKind::Rgat | ModelKind::Hgt)
     }
 }
 
@@ -79,6 +82,7 @@ impl fmt::Display for ModelKind {
             ModelKind::Rgcn => "rgcn",
             ModelKind::Rsage => "rsage",
             ModelKind::Rgat => "rgat",
+            ModelKind::Hgt => "hgt",
             ModelKind::Custom => "custom",
             ModelKind::Submitted(model) => model.name,
         })
@@ -161,10 +165,10 @@ pub struct ModelSpec {
     /// Number of layers, at least 1. Default 3.
     #[serde(default = "default_layers")]
     pub layers: usize,
-    /// Attention heads of hidden layers, concatenated (GAT and R-GAT only). Default 4.
+    /// Attention heads of hidden layers, concatenated (GAT, R-GAT and HGT only). Default 4.
     #[serde(default = "default_heads")]
     pub heads: usize,
-    /// Attention heads of the last layer, averaged (GAT and R-GAT only). Default 1.
+    /// Attention heads of the last layer, averaged, of HGT concatenated (GAT, R-GAT and HGT only). Default 1.
     #[serde(default = "default_output_heads")]
     pub output_heads: usize,
     /// Score of an edge (GAT and R-GAT only). Default gat.
@@ -485,8 +489,9 @@ impl ModelSpec {
         let in_dim = if layer == 0 { self.in_dim } else { self.hidden };
         let out_dim = if last { self.num_classes } else { self.hidden };
         let (heads, head_dim) = match (self.kind, last) {
-            (ModelKind::Gat | ModelKind::Rgat, false) => (self.heads, self.hidden / self.heads),
+            (ModelKind::Gat | ModelKind::Rgat | ModelKind::Hgt, false) => (self.heads, self.hidden / self.heads),
             (ModelKind::Gat | ModelKind::Rgat, true) => (self.output_heads, self.num_classes),
+            (ModelKind::Hgt, true) => (self.output_heads, self.num_classes / self.output_heads),
             _ => (1, out_dim),
         };
         LayerShape { in_dim, out_dim, heads, head_dim, last }

@@ -1,6 +1,6 @@
 //! Typed models: parameters per edge type, and inputs per node type.
 
-use morphgl_graph_store::{Dataset, EdgeType, FeatureMatrix, Types};
+use morphgl_graph_store::{Dataset, EdgeType, FeatureMatrix, NodeType, Types};
 use morphgl_registry::{Error, Key, Result};
 
 use crate::{Init, LayerShape, ModelKind, ModelSpec, ParameterList};
@@ -9,6 +9,11 @@ impl ModelSpec {
     /// Name of an edge type in the names of parameters, as PyG's `to_hetero` makes it: `author__writes__paper`.
     pub fn edge_type_key(edge_type: &EdgeType) -> String {
         [&edge_type.source, &edge_type.name, &edge_type.target].map(|name| key(name)).join("__")
+    }
+
+    /// Name of a node type in the names of parameters.
+    pub fn node_type_key(node_type: &NodeType) -> String {
+        key(&node_type.name)
     }
 
     /// The edge types; none of a model without types.
@@ -76,6 +81,22 @@ impl ModelSpec {
         list.push("bias", &[out_dim], Init::Constant(0.0));
     }
 
+    /// Parameters of PyG's `HGTConv`, whose maps per edge type are numbered by head, then by edge type.
+    pub(crate) fn hgt_parameters(&self, list: &mut ParameterList, shape: LayerShape) {
+        let LayerShape { in_dim, out_dim, heads, head_dim, .. } = shape;
+        let Some(types) = &self.types else { return };
+        let keys: Vec<String> = types.node_types().iter().map(Self::node_type_key).collect();
+        keys.iter().for_each(|key| list.linear(&format!("kqv_lin.lins.{key}"), 3 * out_dim, in_dim));
+        keys.iter().for_each(|key| list.linear(&format!("out_lin.lins.{key}"), out_dim, out_dim));
+        for map in ["k_rel.weight", "v_rel.weight"] {
+            list.push(map, &[heads * types.edge_types().len(), head_dim, head_dim], Init::linear(head_dim));
+        }
+        keys.iter().for_each(|key| list.push(&format!("skip.{key}"), &[1], Init::Constant(1.0)));
+        for edge_type in types.edge_types() {
+            list.push(&format!("p_rel.{}", Self::edge_type_key(edge_type)), &[1, heads], Init::Constant(1.0));
+        }
+    }
+
     /// Refuses what does not hold for typed models: the field, and why.
     pub(crate) fn check_types(&self) -> std::result::Result<(), (&'static str, String)> {
         let (bases, blocks) = (self.bases, self.diagonal_blocks);
@@ -83,6 +104,10 @@ impl ModelSpec {
             if value > 0 && self.kind != ModelKind::Rgcn {
                 return Err((field, format!("a {} has none; leave it out", self.kind)));
             }
+        }
+        if self.kind == ModelKind::Hgt && !self.num_classes.is_multiple_of(self.output_heads) {
+            let (heads, width) = (self.output_heads, self.num_classes);
+            return Err(("output_heads", format!("{heads} heads cannot share a width of {width}; give 1")));
         }
         if bases > 0 && blocks > 0 {
             return Err(("diagonal_blocks", "a weight is decomposed by bases or by blocks; leave one out".to_string()));

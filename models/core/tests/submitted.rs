@@ -48,7 +48,9 @@ fn a_spec_names_them() {
 /// Specs of versions without submissions are read, and those that need none are written as they were.
 #[test]
 fn built_in_models_keep_their_form() {
-    for (kind, name) in ModelKind::ALL.into_iter().zip(["gcn", "sage", "gat", "gin", "mlp", "rgcn", "rsage", "rgat"]) {
+    for (kind, name) in
+        ModelKind::ALL.into_iter().zip(["gcn", "sage", "gat", "gin", "mlp", "rgcn", "rsage", "rgat", "hgt"])
+    {
         let spec = ModelSpec::new(kind, 3, 2);
         let written = serde_json::to_value(&spec).expect("JSON");
         let fields: Vec<&str> = written.as_object().expect("an object").keys().map(String::as_str).collect();
@@ -68,7 +70,7 @@ fn what_is_wrong_is_named() {
     };
     refused(
         json!({"kind": "scale"}),
-        "\"scale\": not a kind of model; use one of gcn, sage, gat, gin, mlp, custom, scaled",
+        "\"scale\": not a kind of model; use one of gcn, sage, gat, gin, mlp, rgcn, rsage, rgat, hgt, custom, scaled",
     );
     refused(
         json!({"kind": "gcn", "loss": "cubed"}),

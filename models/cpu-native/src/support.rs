@@ -35,6 +35,7 @@ fn supports_as(key: &Key, spec: &TrainingSpec) -> Result<(), String> {
     let drops_too_many = gat && model.attention_dropout > 0.0 && heads > MAX_DROPPED_HEADS;
     let unsupported = [
         (model.kind == ModelKind::Gin, "gin"),
+        (model.kind == ModelKind::Hgt, "hgt"),
         (model.kind.has_attention() && model.attention == Attention::Gatv2, "attention gatv2"),
         (drops_too_many, "attention dropout of more than 1024 heads"),
         (model.normalization == Normalization::Layer, "layer normalization"),

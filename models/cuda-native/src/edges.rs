@@ -87,7 +87,9 @@ impl<'a> Edges<'a> {
                 unsafe { gpu.launch(&gpu.kernels.train_convolution, shape, arguments) }?;
             }
             ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => {}
-            ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat => unreachable!("typed models are refused"),
+            ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt => {
+                unreachable!("typed models are refused")
+            }
         }
         Ok(edges)
     }

@@ -210,7 +210,9 @@ impl<'a> Pass<'_, 'a> {
             ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => {
                 unreachable!("a perceptron has no edges, and a custom model is refused")
             }
-            ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat => unreachable!("typed models are refused"),
+            ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt => {
+                unreachable!("typed models are refused")
+            }
         }
     }
 
@@ -312,7 +314,9 @@ pub(crate) fn bias_name(kind: ModelKind) -> &'static str {
         ModelKind::Gcn | ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => "bias",
         ModelKind::Sage => "lin_l.bias",
         ModelKind::Gin => "nn.lins.1.bias",
-        ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat => unreachable!("typed models are refused"),
+        ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt => {
+            unreachable!("typed models are refused")
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use morphgl_registry::Block;
 
+use crate::hgt::HgtBlock;
 use crate::typed::TypedBlock;
 
 /// Factor of each edge's message.
@@ -51,6 +52,15 @@ pub(crate) struct Transposed {
     pub(crate) edges: Vec<u32>,
 }
 
+/// The edges of a block by type.
+#[derive(Debug)]
+pub(crate) enum Typed {
+    /// For a layer per edge type.
+    Relations(TypedBlock),
+    /// For attention over the edges of all types.
+    Attention(HgtBlock),
+}
+
 /// A block with coefficients of edges and, with self loops, one per row for the row's own node.
 #[derive(Debug)]
 pub struct Adjacency {
@@ -62,7 +72,7 @@ pub struct Adjacency {
     pub(crate) coefficients: Coefficients,
     pub(crate) self_loops: Option<Vec<f32>>,
     /// The edges by type, of which alone typed models read.
-    pub(crate) typed: Option<TypedBlock>,
+    pub(crate) typed: Option<Typed>,
     transposed: OnceLock<Transposed>,
     edge_rows: OnceLock<Vec<u32>>,
 }
@@ -96,7 +106,7 @@ impl Adjacency {
     }
 
     /// A block divided by edge types, which typed models read.
-    pub(crate) fn typed(block: &Block, typed: TypedBlock) -> Self {
+    pub(crate) fn typed(block: &Block, typed: Typed) -> Self {
         let indptr = vec![0; block.num_dst + 1];
         let sizes = Block { num_dst: block.num_dst, num_src: block.num_src, indptr, ..Block::default() };
         Self { typed: Some(typed), ..Self::edges(&sizes) }

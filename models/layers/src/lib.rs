@@ -8,6 +8,7 @@ mod convolution;
 mod edges;
 mod epilogue;
 mod features;
+mod hgt;
 mod inputs;
 mod mask;
 mod matrix;

@@ -7,12 +7,13 @@ use morphgl_graph_store::{FeatureView, Types};
 use morphgl_model_core::{Activation, Attention, Dropout, DropoutSite, ModelKind, ModelSpec, Normalization};
 use morphgl_registry::{BatchId, Block};
 
-use crate::adjacency::{Adjacency, Degrees, GcnNorm};
+use crate::adjacency::{Adjacency, Degrees, GcnNorm, Typed};
 use crate::aggregate::aggregate;
 use crate::attention::AttentionOptions;
 use crate::convolution;
 use crate::epilogue::epilogue;
 use crate::features::{Features, prefix};
+use crate::hgt::HgtBlock;
 use crate::mask::Mask;
 use crate::normalization::{BatchStatistics, batch_norm, batch_norm_running, layer_norm};
 use crate::parameters::Parameters;
@@ -73,9 +74,13 @@ pub fn adjacency(
         ModelKind::Gin => Adjacency::sum(block, in_degrees),
         ModelKind::Gat => Adjacency::edges(block),
         ModelKind::Submitted(model) => (layers_of(model).adjacency)(spec, block, in_degrees),
-        ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat => {
+        kind @ (ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt) => {
             let TypedNodes { types, nodes } = nodes.expect("the nodes of a typed model's block");
-            Adjacency::typed(block, TypedBlock::new(spec.kind, block, types, nodes))
+            let typed = match kind {
+                ModelKind::Hgt => Typed::Attention(HgtBlock::new(block, types, nodes)),
+                _ => Typed::Relations(TypedBlock::new(kind, block, types, nodes)),
+            };
+            Adjacency::typed(block, typed)
         }
         ModelKind::Mlp | ModelKind::Custom => return None,
     }))
@@ -273,9 +278,12 @@ impl Pass<'_> {
                 assert_eq!(out.dims(), [adjacency.num_dst, shape.out_dim], "output of layer {layer} of {model:?}");
                 return (out, None);
             }
-            ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat => {
-                let typed = adjacency.typed.as_ref().expect("a typed model's adjacency");
-                return (self.convolve_typed(layer, x, typed), None);
+            ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt => {
+                let out = match adjacency.typed.as_ref().expect("a typed model's adjacency") {
+                    Typed::Relations(block) => self.convolve_typed(layer, x, block),
+                    Typed::Attention(block) => self.transform(layer, x, block),
+                };
+                return (out, None);
             }
             ModelKind::Mlp | ModelKind::Custom => unreachable!("a perceptron has no adjacency, nor has a custom model"),
         };

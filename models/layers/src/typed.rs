@@ -46,15 +46,21 @@ impl TypedBlock {
     /// When the block has no edge types, or a destination no node of the graph.
     pub(crate) fn new(kind: ModelKind, block: &Block, types: &Types, nodes: &[u32]) -> Self {
         let relations = relations(kind, block, types.edge_types().len());
-        let mut destinations: Vec<(usize, Vec<i32>)> = (0..types.node_types().len()).map(|t| (t, Vec::new())).collect();
-        for (row, &node) in nodes[..block.num_dst].iter().enumerate() {
-            destinations[types.node_type(node)].1.push(row as i32);
-        }
-        destinations.retain(|(_, rows)| !rows.is_empty());
+        let destinations = destinations_by_type(types, &nodes[..block.num_dst]);
         let of_relations = relations.iter().flat_map(|relation| &relation.sources[..relation.adjacency.num_dst]);
         let rows: Vec<i32> = of_relations.chain(destinations.iter().flat_map(|(_, rows)| rows)).copied().collect();
         Self { num_src: block.num_src, relations, destinations, sum: Arc::new(sum_of(&rows, block.num_dst)) }
     }
+}
+
+/// The rows of the nodes of each type that has one: type and rows.
+pub(crate) fn destinations_by_type(types: &Types, nodes: &[u32]) -> Vec<(usize, Vec<i32>)> {
+    let mut by_type: Vec<(usize, Vec<i32>)> = (0..types.node_types().len()).map(|t| (t, Vec::new())).collect();
+    for (row, &node) in (0..).zip(nodes) {
+        by_type[types.node_type(node)].1.push(row);
+    }
+    by_type.retain(|(_, rows)| !rows.is_empty());
+    by_type
 }
 
 /// The sum of the rows that are of each of `num_dst` destinations.

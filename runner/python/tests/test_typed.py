@@ -98,3 +98,55 @@ def test_from_hetero_data():
     assert (graph.indices == same.indices).all() and (graph.y == same.y).all() and graph.edge_types == same.edge_types
     data["author"].x = torch.zeros(120, 8)
     assert Graph.from_pyg(data).x.shape == (360, 8), "features of one width are one matrix"
+
+
+def rows_by_pyg(spec, state, data, edges):
+    """Outputs of all papers by PyG's layers with a model's parameters."""
+    import torch
+    from torch_geometric.nn import GATConv, HGTConv, HeteroConv, RGCNConv, SAGEConv
+
+    kind, layers = spec["kind"], spec["layers"]
+    metadata = (["author", "paper"], list(edges))
+    linear = torch.nn.functional.linear
+    x = {"author": state["emb_dict.author.weight"],
+         "paper": linear(data, state["lin_dict.paper.weight"], state["lin_dict.paper.bias"])}
+    index = {edge_type: torch.from_numpy(np.ascontiguousarray(given["edge_index"])) for edge_type, given in edges.items()}
+    start = {"author": 0, "paper": len(x["author"])}
+    whole = torch.cat([pair + torch.tensor([[start[t[0]]], [start[t[2]]]]) for t, pair in index.items()], 1)
+    numbers = torch.cat([torch.full((pair.shape[1],), number) for number, pair in enumerate(index.values())])
+    for layer in range(layers):
+        last = layer + 1 == layers
+        out = spec["num_classes"] if last else spec["hidden"]
+        heads = spec["output_heads"] if last else spec["heads"]
+        own = {name[len(f"convs.{layer}."):]: values for name, values in state.items() if name.startswith(f"convs.{layer}.")}
+        if kind == "rgcn":
+            conv = RGCNConv(spec["hidden"], out, len(edges), spec.get("bases") or None)
+        elif kind == "hgt":
+            conv = HGTConv(spec["hidden"], out, metadata, heads)
+        else:
+            make = (lambda: SAGEConv(spec["hidden"], out)) if kind == "rsage" else \
+                (lambda: GATConv(spec["hidden"], out if last else out // heads, heads, concat=not last, add_self_loops=False))
+            conv = HeteroConv({edge_type: make() for edge_type in edges}, aggr="sum")
+            own = {f"convs.<{name.split('.')[0].replace('__', '___')}>.{name.split('.', 1)[1]}": values for name, values in own.items()}
+        conv.load_state_dict(own)
+        if kind == "rgcn":
+            rows = conv(torch.cat(list(x.values())), whole, numbers)
+            x = {"author": rows[:start["paper"]], "paper": rows[start["paper"]:]}
+        else:
+            x = conv(x, index)
+        x = x if last else {name: rows.relu() for name, rows in x.items()}
+    return x["paper"]
+
+
+@pytest.mark.parametrize("model, options", [("rgcn", {}), ("rgcn", {"bases": 2}), ("rsage", {}), ("rgat", {"heads": 2}), ("hgt", {"heads": 2})])
+def test_models_are_those_of_pyg(model, options):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_geometric")
+    nodes, edges = publications()
+    graph = graph_of(nodes, edges)
+    trained = morphgl.train(graph, model=model, epochs=3, hidden=8, layers=2, num_neighbors=[5, 5], lr=0.02, threads=2, **options)
+    predicted = morphgl.predict(graph, trained.model, probabilities=True)
+    with torch.no_grad():
+        rows = rows_by_pyg(trained.model.spec, trained.model.state_dict(), torch.from_numpy(nodes["paper"]["x"]), edges)
+    expected = rows.softmax(1).numpy()
+    assert np.abs(predicted.outputs[120:] - expected).max() < 1e-5

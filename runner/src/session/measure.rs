@@ -114,7 +114,7 @@ impl<'a> Planned<'a> {
         if let Some(types) = dataset.topology.types().filter(|_| !config.spec.model.kind.is_typed()) {
             let (nodes, edges) = (types.node_types().len(), types.edge_types().len());
             context.remark(format_args!(
-                "{} takes {nodes} node types and {edges} edge types as one of each; rgcn, rsage and rgat tell them apart",
+                "{} takes {nodes} node types and {edges} edge types as one of each; rgcn, rsage, rgat and hgt tell them apart",
                 config.spec.model.kind
             ));
         }

@@ -358,7 +358,7 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
         "{} nodes, {} edges, {}, {} classes.",
         HumanCount(run.dataset.num_nodes() as u64),
         HumanCount(run.dataset.topology.num_edges()),
-        words::features(&run.dataset),
+        words::features(run.dataset),
         run.dataset.num_classes
     );
     page.operators = operators(run.plan, Some(&recorder), run.simulated);

@@ -1,4 +1,3 @@
-use morphgl_graph_store::NodeType;
 use morphgl_registry::{Hardware, Phase};
 
 use super::*;

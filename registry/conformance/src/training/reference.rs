@@ -68,7 +68,7 @@ pub(super) fn rows_by_layer(dataset: &Dataset, model: &Value, parameters: &[Name
                 heads(attend(dataset, &z, src, &score), src, last, get("bias"))
             }
             "mlp" => biased(linear(&x, get("weight")), get("bias")),
-            "rgcn" | "rsage" | "rgat" => typed::layer(dataset, model, (layer, last), &x, parameters),
+            "rgcn" | "rsage" | "rgat" | "hgt" => typed::layer(dataset, model, (layer, last), &x, parameters),
             other => panic!("no reference for {other}"),
         };
         if !last {

@@ -96,6 +96,7 @@ pub(super) fn models(dataset: &Dataset) -> Vec<(&'static str, Value)> {
         ("rsage", json!({"kind": "rsage", "layers": 3})),
         ("one layer of rsage", json!({"kind": "rsage", "layers": 1, "activation": "relu"})),
         ("rgat", json!({"kind": "rgat", "output_heads": 2})),
+        ("hgt", json!({"kind": "hgt", "output_heads": 2})),
     ];
     // Widths of 4 and 2 alone can be divided.
     let of_blocks = ("rgcn of two diagonal blocks", json!({"kind": "rgcn", "diagonal_blocks": 2}));

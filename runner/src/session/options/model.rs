@@ -14,8 +14,8 @@ use crate::values;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelOptions {
-    /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison); of typed graphs rgcn, rsage or rgat, with
-    /// parameters per edge type; heads and attention are read by gat and rgat alone. custom: one that a training operator of another crate brings. Other names: models of linked crates, which
+    /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison); of typed graphs rgcn, rsage, rgat or hgt,
+    /// with parameters per type; heads are read by gat, rgat and hgt alone, attention by gat and rgat. custom: one that a training operator of another crate brings. Other names: models of linked crates, which
     /// `morphgl ops` lists
     #[arg(long, default_value = "sage")]
     pub model: ModelKind,
@@ -28,10 +28,10 @@ pub struct ModelOptions {
     /// Width of hidden layers, all heads together [default: 256]
     #[arg(long)]
     pub hidden: Option<usize>,
-    /// GAT, R-GAT: attention heads of hidden layers [default: 4]
+    /// GAT, R-GAT, HGT: attention heads of hidden layers [default: 4]
     #[arg(long)]
     pub heads: Option<usize>,
-    /// GAT, R-GAT: attention heads of the last layer, averaged
+    /// GAT, R-GAT: attention heads of the last layer, averaged; HGT: concatenated
     #[arg(long, default_value_t = 1)]
     pub output_heads: usize,
     /// GAT, R-GAT: how an edge is scored
@@ -88,7 +88,7 @@ impl ModelOptions {
     pub(crate) fn with_peers_defaults(&self) -> Self {
         let hidden = match self.model {
             ModelKind::Gcn => 16,
-            ModelKind::Gat | ModelKind::Rgat => 64,
+            ModelKind::Gat | ModelKind::Rgat | ModelKind::Hgt => 64,
             _ => 256,
         };
         Self { hidden: self.hidden.or(Some(hidden)), heads: self.heads.or(Some(1)), ..self.clone() }

@@ -60,6 +60,9 @@ pub(crate) fn layer(
     x: &RowVectors,
     parameters: &[NamedTensor],
 ) -> RowVectors {
+    if model["kind"] == "hgt" {
+        return transformed(dataset, x, &|name| get(parameters, &format!("convs.{layer}.{name}")));
+    }
     let (types, topology) = (types(dataset), &dataset.topology);
     let edge_type_key = |edge_type: usize| {
         let of_type = &types.edge_types()[edge_type];
@@ -183,4 +186,76 @@ fn attended<'a>(
     }
     let mean = |c: usize| (0..heads).map(|h| out[h * width + c]).sum::<f64>() / heads as f64;
     if last { (0..width).map(mean).collect() } else { out }
+}
+
+/// The output of a layer of the heterogeneous graph transformer.
+fn transformed<'a>(dataset: &Dataset, x: &RowVectors, get: &dyn Fn(&str) -> &'a NamedTensor) -> RowVectors {
+    let (types, topology) = (types(dataset), &dataset.topology);
+    let count = types.edge_types().len();
+    let name = |node: u32| types.node_types()[types.node_type(node)].name.replace(' ', "_");
+    let (heads, width) = {
+        let maps = &get("k_rel.weight").shape;
+        (maps[0] / count, maps[1])
+    };
+    let kqv = |node: u32| {
+        let [weight, bias] = ["weight", "bias"].map(|of| get(&format!("kqv_lin.lins.{}.{of}", name(node))));
+        affine(&x[node as usize], weight, Some(bias))
+    };
+    let part = |all: &[f64], part: usize, h: usize| all[(part * heads + h) * width..][..width].to_vec();
+    let mapped = |map: &str, row: &[f64], h: usize, edge_type: usize| -> Vec<f64> {
+        let weight = &get(map).values[(h * count + edge_type) * width * width..];
+        (0..width).map(|c| (0..width).map(|r| row[r] * f64::from(weight[r * width + c])).sum()).collect()
+    };
+    let row = |node: u32| {
+        let of_node = types.node_type(node);
+        if (0..count).all(|edge_type| types.ends(edge_type)[1] != of_node) {
+            return vec![0.0; heads * width];
+        }
+        let query = kqv(node);
+        let mut out = vec![0.0; heads * width];
+        for h in 0..heads {
+            let query = part(&query, 1, h);
+            let mut scored = Vec::new();
+            for (edge_type, edges) in topology.sub_rows(node) {
+                let key = {
+                    let of_type = &types.edge_types()[edge_type];
+                    [&of_type.source, &of_type.name, &of_type.target].map(|name| name.replace(' ', "_")).join("__")
+                };
+                let prior = f64::from(get(&format!("p_rel.{key}")).values[h]);
+                for &source in &topology.indices()[edges] {
+                    let all = kqv(source);
+                    let k = mapped("k_rel.weight", &part(&all, 0, h), h, edge_type);
+                    let score = query.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() * prior / (width as f64).sqrt();
+                    scored.push((score.exp(), mapped("v_rel.weight", &part(&all, 2, h), h, edge_type)));
+                }
+            }
+            let total: f64 = scored.iter().map(|(score, _)| score).sum();
+            for (score, values) in scored {
+                (0..width).for_each(|c| out[h * width + c] += score / total * values[c]);
+            }
+        }
+        let activated: Vec<f64> = out.into_iter().map(|x| 0.5 * x * (1.0 + erf(x / 2f64.sqrt()))).collect();
+        let [weight, bias] = ["weight", "bias"].map(|of| get(&format!("out_lin.lins.{}.{of}", name(node))));
+        let out = affine(&activated, weight, Some(bias));
+        let own = &x[node as usize];
+        if own.len() != out.len() {
+            return out;
+        }
+        let share = 1.0 / (1.0 + (-f64::from(get(&format!("skip.{}", name(node))).values[0])).exp());
+        out.iter().zip(own).map(|(out, own)| share * out + (1.0 - share) * own).collect()
+    };
+    (0..topology.num_nodes() as u32).map(row).collect()
+}
+
+/// The error function, by its power series.
+fn erf(x: f64) -> f64 {
+    if x.abs() > 4.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..100 {
+        term *= -x * x / f64::from(n);
+        sum += term / f64::from(2 * n + 1);
+    }
+    sum * 2.0 / std::f64::consts::PI.sqrt()
 }
