@@ -1,5 +1,7 @@
 //! A block's coefficients, and its transposed edges. All memory is reused.
 
+pub(crate) mod groups;
+
 use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_registry::Block;
 
@@ -8,7 +10,7 @@ use crate::csr::{Sorted, sort_by_source};
 use crate::parallel;
 use crate::rows::NodeIds;
 use crate::spmm::Csr;
-use crate::typed::{self, Groups};
+use groups::Groups;
 
 /// Coefficients and transposed edges of a block; vectors that a model does not use are empty.
 #[derive(Debug, Default)]
@@ -48,7 +50,7 @@ impl Adjacency {
     pub(crate) fn prepare(&mut self, model: &ModelSpec, block: &Block, degrees: &[f32], nodes: &[u32]) {
         let kind = model.kind;
         if let Some(types) = model.types.as_ref().filter(|_| kind.is_typed()) {
-            return typed::group(kind, types, block, nodes, &mut self.groups);
+            return groups::group(kind, types, block, nodes, &mut self.groups);
         }
         let (gcn, sage) = (kind == ModelKind::Gcn, kind == ModelKind::Sage);
         let importance = block.weights.as_ref().filter(|_| sage && block.importance);

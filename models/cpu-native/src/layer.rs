@@ -16,14 +16,16 @@ use crate::parallel::{ROWS, row_blocks, with_scratch};
 use crate::rows::InputRows;
 use crate::sparse::{SparseInput, transpose};
 use crate::spmm::spmm;
-use crate::typed::TypedLayer;
 
 mod backward;
 mod given;
 mod parameters;
+mod typed;
 
 pub(crate) use backward::{LANES, Lanes, Upstream, add_lanes};
 use parameters::ParameterRanges;
+pub(crate) use typed::TypedInputs;
+use typed::TypedLayer;
 
 /// Width from which rows of the store are read again in backward, instead of kept, where aggregation comes first: the GEMMs
 /// of such a row take a hundred times as long as the read, and keeping the rows takes as much memory as the aggregated rows.

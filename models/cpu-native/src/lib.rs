@@ -20,7 +20,6 @@ mod sparse;
 mod spmm;
 mod support;
 mod trainer;
-mod typed;
 
 use morphgl_platform::{ISA_VARIABLE, SimdLevel};
 use morphgl_registry::{At, Build, Description, Hardware, Key, Machine, Phase, Training, Unavailable, submit};

@@ -11,12 +11,11 @@ use morphgl_registry::{Block, GradientReady, Score, Targets};
 use crate::adjacency::{self, Adjacency};
 use crate::buffer::{Buffer, resize};
 use crate::epilogue::apply_dropout;
-use crate::layer::{Context, Layer, Mode, Order, Upstream};
+use crate::layer::{Context, Layer, Mode, Order, TypedInputs, Upstream};
 use crate::loss::cross_entropy;
 use crate::parallel::{self, row_blocks};
 use crate::rows::{InputRows, NodeIds};
 use crate::sparse::{Nonzeros, Side, SparseInput};
-use crate::typed::TypedInputs;
 
 /// Edges whose sources a task looks up.
 const EDGES: usize = 1 << 14;

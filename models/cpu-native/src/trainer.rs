@@ -17,13 +17,12 @@ use morphgl_registry::{
 };
 
 use crate::infer::{self as inference, InferenceModel};
-use crate::layer::Mode;
+use crate::layer::{Mode, TypedInputs};
 use crate::network::{Input, Network, PassTimes, Work};
 use crate::optimizer::Optimizer;
 use crate::simd::{has_tiles, vector_level};
 use crate::sparse::Nonzeros;
 use crate::support::supports_on_tiles;
-use crate::typed::TypedInputs;
 use crate::{AMX_KEY, KEY, supports};
 
 /// Trains on CPU threads.

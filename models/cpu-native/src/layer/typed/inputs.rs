@@ -7,8 +7,8 @@ use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_core::{Dropout, ModelSpec, ParameterSpec};
 use morphgl_platform::SimdLevel;
 
-use super::groups::{Group, Task, divide};
 use super::weights::range_of;
+use crate::adjacency::groups::{Group, Task, divide};
 use crate::buffer::{Buffer, resize};
 use crate::epilogue::{Epilogue, add_rows, apply_dropout};
 use crate::gemm::{Left, Right, multiply, pack, packed_len};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::groups::Groups;
+use super::Groups;
 use crate::adjacency::TransposedEdges;
 use crate::attention::{Attention, Edges, Options, Transposed};
 use crate::buffer::resize;

@@ -5,8 +5,8 @@ use std::ops::Range;
 use morphgl_model_core::LayerShape;
 use morphgl_platform::SimdLevel;
 
-use super::relations::Relation;
 use super::weights::Weights;
+use crate::adjacency::groups::Relation;
 use crate::attention::{Attention, Grads, Inputs, Options};
 use crate::buffer::{Buffer, resize};
 use crate::epilogue::add_rows;

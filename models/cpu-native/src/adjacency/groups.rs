@@ -7,14 +7,35 @@
 use std::ops::Range;
 
 use morphgl_graph_store::Types;
+use morphgl_model_core::ModelKind;
 use morphgl_registry::Block;
 
-use super::relations::Relations;
-use crate::adjacency::TransposedEdges;
+use super::TransposedEdges;
 use crate::buffer::resize;
 use crate::csr::{Sorted, sort_by_source};
 use crate::rows::NodeIds;
 use crate::spmm::Csr;
+
+mod relations;
+
+pub(crate) use relations::{Relation, Relations};
+
+/// Groups the edges of a block for a kind of model; the first of `nodes` are its destinations.
+///
+/// # Panics
+///
+/// As [`Groups::prepare`].
+pub(crate) fn group(kind: ModelKind, types: &Types, block: &Block, nodes: &[u32], groups: &mut Groups) {
+    let own = match kind {
+        ModelKind::Rgcn => 1,
+        ModelKind::Rsage => types.node_types().len(),
+        _ => 0,
+    };
+    groups.prepare((types, own), block, nodes);
+    if kind == ModelKind::Rgat {
+        groups.divide();
+    }
+}
 
 /// Rows that one weight multiplies.
 #[derive(Debug, Clone, PartialEq, Eq)]

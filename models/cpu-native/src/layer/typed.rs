@@ -1,52 +1,31 @@
 //! Layers with parameters per edge type, and inputs per node type.
 //!
-//! Rows are grouped by the weight that multiplies them ([`groups`]). A task gathers up to 96 rows of a group and multiplies them; then
+//! Rows are grouped by the weight that multiplies them ([`crate::adjacency::groups`]). A task gathers up to 96 rows of a group and multiplies them; then
 //! the products are summed by destination. Backward reads the gradients of a destination's output for all its rows, and the gradient of
 //! the input is a sum over the transposed entries. Every row is written by one task, and the gradients of weights are summed by lanes
 //! of a group's rows, whose number depends on the rows alone: there are no atomics, and the bits do not depend on the number of
 //! threads.
 
-use morphgl_graph_store::{FeatureView, Types};
-use morphgl_model_core::{ModelKind, ModelSpec, ParameterSpec};
+use morphgl_graph_store::FeatureView;
+use morphgl_model_core::{ModelSpec, ParameterSpec};
 use morphgl_platform::SimdLevel;
-use morphgl_registry::Block;
 
+use super::Context;
 use crate::buffer::{Buffer, resize};
 use crate::epilogue::{Epilogue, add_rows};
 use crate::gemm::{Left, Right, multiply, pack, packed_len};
-use crate::layer::Context;
 use crate::parallel::{self, ROWS, row_blocks, with_scratch};
 use crate::spmm::spmm;
 
 mod attend;
 mod backward;
-mod groups;
 mod inputs;
-mod relations;
 mod weights;
 
+use crate::adjacency::groups::{Group, Task, divide};
 use attend::{Attend, Parts};
-pub(crate) use groups::Groups;
-use groups::{Group, Task, divide};
 pub(crate) use inputs::TypedInputs;
 use weights::Weights;
-
-/// Groups the edges of a block for a kind of model; the first of `nodes` are its destinations.
-///
-/// # Panics
-///
-/// As [`Groups::prepare`].
-pub(crate) fn group(kind: ModelKind, types: &Types, block: &Block, nodes: &[u32], groups: &mut Groups) {
-    let own = match kind {
-        ModelKind::Rgcn => 1,
-        ModelKind::Rsage => types.node_types().len(),
-        _ => 0,
-    };
-    groups.prepare((types, own), block, nodes);
-    if kind == ModelKind::Rgat {
-        groups.divide();
-    }
-}
 
 /// A layer with parameters per edge type, and the buffers of what it computes.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Groups, Packing, Parts, Task, TypedLayer, divide};
+use super::{Packing, Parts, TypedLayer};
+use crate::adjacency::groups::{Groups, Task, divide};
 use crate::buffer::{Buffer, resize};
 use crate::epilogue::{Epilogue, add_rows};
 use crate::gemm::{Left, Right, multiply, packed_len};
