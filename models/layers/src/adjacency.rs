@@ -1,11 +1,14 @@
 //! A block with coefficients for aggregation, and its transpose for the backward pass.
 
+mod attention;
+mod relations;
+
 use std::sync::OnceLock;
 
 use morphgl_registry::Block;
 
-use crate::hgt::HgtBlock;
-use crate::typed::TypedBlock;
+pub(crate) use self::attention::HgtBlock;
+pub(crate) use self::relations::{Relation, TypedBlock, destinations_by_type};
 
 /// Factor of each edge's message.
 #[derive(Debug, Clone, PartialEq)]

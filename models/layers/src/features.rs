@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use burn_tensor::{Device, Tensor, TensorData};
+use burn_tensor::{Device, Int, Tensor, TensorData};
 use morphgl_graph_store::FeatureView;
 use rayon::prelude::*;
 
@@ -123,6 +123,13 @@ impl Features {
 /// The first `rows` rows.
 pub(crate) fn prefix(x: Tensor<2>, rows: usize) -> Tensor<2> {
     if x.dims()[0] == rows { x } else { x.narrow(0, 0, rows) }
+}
+
+/// The rows of these numbers.
+pub(crate) fn select(x: Tensor<2>, rows: &[i32]) -> Tensor<2> {
+    let device: Device = x.device();
+    let rows = TensorData::new(rows.to_vec(), [rows.len()]);
+    x.select(0, Tensor::<1, Int>::from_data(rows, &device))
 }
 
 impl SparseRows {

@@ -6,9 +6,8 @@ use morphgl_model_core::nodes_by_type;
 use morphgl_registry::{Key, Result};
 
 use crate::epilogue::epilogue;
-use crate::features::Features;
+use crate::features::{Features, select};
 use crate::model::Pass;
-use crate::typed::select;
 
 impl Pass<'_> {
     /// The first layer's input rows of `nodes`, with their dropout: the projected features of node types that have some, the learned

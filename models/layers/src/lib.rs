@@ -8,7 +8,6 @@ mod convolution;
 mod edges;
 mod epilogue;
 mod features;
-mod hgt;
 mod inputs;
 mod mask;
 mod matrix;
@@ -16,7 +15,6 @@ mod model;
 mod normalization;
 mod parameters;
 mod submission;
-mod typed;
 
 pub use adjacency::{Adjacency, Coefficients, Degrees, GcnNorm};
 pub use aggregate::{aggregate, aggregate_beside_self, aggregate_with_self};

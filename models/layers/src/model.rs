@@ -1,5 +1,8 @@
 //! A model: the forward pass layer by layer.
 
+mod hgt;
+mod typed;
+
 use std::sync::Arc;
 
 use burn_tensor::{Device, Tensor, TensorData};
@@ -7,18 +10,16 @@ use morphgl_graph_store::{FeatureView, Types};
 use morphgl_model_core::{Activation, Attention, Dropout, DropoutSite, ModelKind, ModelSpec, Normalization};
 use morphgl_registry::{BatchId, Block};
 
-use crate::adjacency::{Adjacency, Degrees, GcnNorm, Typed};
+use crate::adjacency::{Adjacency, Degrees, GcnNorm, HgtBlock, Typed, TypedBlock};
 use crate::aggregate::aggregate;
 use crate::attention::AttentionOptions;
 use crate::convolution;
 use crate::epilogue::epilogue;
 use crate::features::{Features, prefix};
-use crate::hgt::HgtBlock;
 use crate::mask::Mask;
 use crate::normalization::{BatchStatistics, batch_norm, batch_norm_running, layer_norm};
 use crate::parameters::Parameters;
 use crate::submission::{LayerInput, layers_of};
-use crate::typed::TypedBlock;
 
 /// Whether a forward pass trains, and the mini-batch of its dropout masks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,13 @@
 //! Reference of the models: slow and plain, in f64 and over the whole graph.
 
+mod typed;
+
 use morphgl_graph_store::Dataset;
 use morphgl_registry::NamedTensor;
 use serde_json::Value;
 
 use super::graph::features;
-use super::{layers, typed};
+use super::layers;
 
 type RowVectors = Vec<Vec<f64>>;
 

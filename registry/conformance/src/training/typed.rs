@@ -1,15 +1,11 @@
 //! Typed models, and inputs per node type.
 
-mod reference;
-
 use std::sync::Arc;
 
 use morphgl_graph_store::{Dataset, EdgeType, FeatureMatrix, NodeType, Types};
 use serde_json::{Value, json};
 
 use super::{Run, Subject, graph, model, numbers, state, together};
-
-pub(super) use reference::{inputs, layer};
 
 /// Width of the features of the first node type.
 const WIDTH: usize = 2;

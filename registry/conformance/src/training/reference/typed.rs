@@ -28,7 +28,7 @@ fn add(out: &mut [f64], values: &[f32]) {
 }
 
 /// The input rows of all nodes, of a model with inputs per node type.
-pub(crate) fn inputs(dataset: &Dataset, parameters: &[NamedTensor]) -> RowVectors {
+pub(super) fn inputs(dataset: &Dataset, parameters: &[NamedTensor]) -> RowVectors {
     let types = types(dataset);
     let row = |node: u32| {
         let of_type = types.node_type(node);
@@ -53,7 +53,7 @@ pub(crate) fn inputs(dataset: &Dataset, parameters: &[NamedTensor]) -> RowVector
 }
 
 /// The output of a typed layer for all nodes, before its activation.
-pub(crate) fn layer(
+pub(super) fn layer(
     dataset: &Dataset,
     model: &Value,
     (layer, last): (usize, bool),
