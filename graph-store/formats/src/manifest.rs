@@ -4,12 +4,12 @@ mod schema;
 
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Error, Position, Result};
-use morphgl_platform::read_text;
+use morphgl_graph_store::{Error, Position, Result, Types};
+use morphgl_platform::{excerpt, read_text};
 
 use crate::files::invalid;
 use crate::typed::{
-    self, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Reverse, Table, TypeOf, TypedGraph, Values,
+    self, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Reverse, Table, TypeOf, TypedGraph, Values, quoted,
 };
 use crate::{Column, Options, Progress};
 use schema::{EdgeEntry, EndEntry, FeaturesEntry, Manifest, NodeEntry, OneOf, ReverseEntry, ValueEntry};
@@ -49,7 +49,7 @@ fn read(source: &Path) -> Result<Manifest> {
     toml::from_str(&text).map_err(|e| {
         let line = e.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count() as u64);
         let at = line.map_or(Position::File, Position::Line);
-        let what = e.message().trim_end().replace('\n', ", ");
+        let what = excerpt(&e.message().trim_end().replace('\n', ", "), 300).into_owned();
         Error::invalid(source, at, what, "docs/typed-graphs.md lists the keys of a manifest")
     })
 }
@@ -67,6 +67,11 @@ fn describe(source: &Path, manifest: Manifest) -> Result<TypedGraph> {
     let names: Vec<String> = manifest.nodes.iter().map(|(name, _)| name.clone()).collect();
     if names.is_empty() {
         return invalid(source, "there is no node type", "add a section such as [nodes.customer] for each");
+    }
+    let all = manifest.nodes.iter().map(|(name, _)| name).chain(manifest.edges.iter().map(|entry| &entry.name));
+    if let Some(long) = all.into_iter().find(|name| name.len() > Types::MAX_NAME) {
+        let what = format!("the name {} has {} bytes, at most {} are read", quoted(long), long.len(), Types::MAX_NAME);
+        return invalid(source, what, "shorten it");
     }
     let mut graph =
         TypedGraph { spaces: (0..names.len()).map(Some).collect(), node_types: names.clone(), ..TypedGraph::default() };
@@ -219,7 +224,8 @@ fn edges(dir: &Path, names: &[String], entry: EdgeEntry) -> std::result::Result<
         };
         let Some(space) = names.iter().position(|name| *name == of) else {
             let known = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
-            return fault(format!("there is no node type {of:?}: there are {known}"), "correct it, or add the type");
+            let (of, known) = (quoted(&of), excerpt(&known, 500));
+            return fault(format!("there is no node type {of}: there are {known}"), "correct it, or add the type");
         };
         if is_array && column.is_some() {
             return fault("an array of edges has no columns", "name the node types alone: source = \"TYPE\"");

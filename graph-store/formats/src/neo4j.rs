@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Error, Position, Result};
+use morphgl_platform::excerpt;
 
 use crate::files::{file_name, invalid, stem};
 use crate::tabular::TableFile;
@@ -45,7 +46,7 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
         };
         let unread: Vec<&str> = header.fields.iter().filter(|f| f.role == Role::Unread).map(|f| &*f.name).collect();
         if !unread.is_empty() {
-            left_out.push(format!("{}: properties left out: {}", file_name(&path), unread.join(", ")));
+            left_out.push(format!("{}: properties left out: {}", file_name(&path), excerpt(&unread.join(", "), 300)));
         }
         let mut space = |of: &Field| {
             spaces.iter().position(|space| *space == of.space).unwrap_or_else(|| {
@@ -64,7 +65,11 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
                     .map(|field| &*field.name)
                     .collect();
                 if !others.is_empty() {
-                    left_out.push(format!("{}: properties of edges left out: {}", file_name(&path), others.join(", ")));
+                    left_out.push(format!(
+                        "{}: properties of edges left out: {}",
+                        file_name(&path),
+                        excerpt(&others.join(", "), 300)
+                    ));
                 }
                 graph.edges.push(EdgeTable {
                     rows: EdgeRows::Table(rows),

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use morphgl_platform::excerpt;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of nodes: ids are u32.
@@ -74,11 +75,14 @@ impl Types {
     /// Maximum number of edge types: an edge's type is stored as u16.
     pub const MAX_EDGE_TYPES: usize = 1 << 16;
 
+    /// Maximum number of bytes of the name of a type.
+    pub const MAX_NAME: usize = 255;
+
     /// Types of the names and counts given.
     ///
     /// # Errors
     ///
-    /// No node type, two of one name, an edge type twice or between unknown node types, more than [`Types::MAX_EDGE_TYPES`], or
+    /// No node type, a name of more than [`Types::MAX_NAME`] bytes, two of one name, an edge type twice or between unknown node types, more than [`Types::MAX_EDGE_TYPES`], or
     /// more nodes than ids of 32 bits allow.
     pub fn new(nodes: Vec<NodeType>, edges: Vec<EdgeType>) -> Result<Self, String> {
         if nodes.is_empty() {
@@ -86,6 +90,15 @@ impl Types {
         }
         if edges.len() > Self::MAX_EDGE_TYPES {
             return Err(format!("{} edge types, at most {} are read", edges.len(), Self::MAX_EDGE_TYPES));
+        }
+        let all = nodes.iter().map(|node| &node.name);
+        let all = all.chain(edges.iter().flat_map(|edge| [&edge.source, &edge.name, &edge.target]));
+        if let Some(long) = all.into_iter().find(|name| name.len() > Self::MAX_NAME) {
+            let (begin, bytes) = (excerpt(long, 80), long.len());
+            return Err(format!(
+                "the name of a type, {begin:?}, has {bytes} bytes, at most {} are read",
+                Self::MAX_NAME
+            ));
         }
         let mut names = HashSet::new();
         if let Some(twice) = nodes.iter().find(|node| !names.insert(&node.name)) {

@@ -4,12 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Error, Result};
+use morphgl_graph_store::{Error, Result, Types};
 
 use crate::csv_gz;
 use crate::files::{DOWNLOAD, file_name, invalid};
 use crate::tabular::TableFile;
-use crate::typed::{self, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Table, TypeOf, TypedGraph, Values};
+use crate::typed::{
+    self, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Table, TypeOf, TypedGraph, Values, quoted,
+};
 use crate::{Column, Options, Progress, Silent};
 
 /// Whether `raw` is of a graph of several node types.
@@ -50,7 +52,7 @@ pub(super) fn import(source: &Path, target: &Path, options: &Options, progress: 
         unread |= ["edge-feat", "edge_year"].iter().any(|file| folder.join(format!("{file}.csv.gz")).exists());
         let end = |of: &String, number| match node_types.iter().position(|name| name == of) {
             Some(space) => Ok(End { space, column: Column::Number(number) }),
-            None => invalid(raw.join(TRIPLETS), format!("there is no node type {of:?} in {COUNTS}"), DOWNLOAD),
+            None => invalid(raw.join(TRIPLETS), format!("there is no node type {} in {COUNTS}", quoted(of)), DOWNLOAD),
         };
         edges.push(EdgeTable {
             rows: EdgeRows::Table(Table { path: folder.join("edge.csv.gz"), header: Some(false), names: None }),
@@ -117,7 +119,15 @@ fn triplets(path: &Path) -> Result<Vec<[String; 3]>> {
     let mut triplets = Vec::new();
     while let Some(batch) = file.next(&[0, 1, 2])? {
         let text = |row, column| String::from_utf8_lossy(&batch.column(column).text(row)).trim().to_string();
-        triplets.extend((0..batch.rows).map(|row| [0, 1, 2].map(|column| text(row, column))));
+        for row in 0..batch.rows {
+            let triplet = [0, 1, 2].map(|column| text(row, column));
+            if let Some(long) = triplet.iter().find(|name| name.len() > Types::MAX_NAME) {
+                let what =
+                    format!("the name {} has {} bytes, at most {} are read", quoted(long), long.len(), Types::MAX_NAME);
+                return Err(Error::invalid(path, batch.position(row), what, DOWNLOAD));
+            }
+            triplets.push(triplet);
+        }
     }
     triplets.sort();
     Ok(triplets)

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::ids::Inserted;
 use super::nodes::Nodes;
 use super::rows::EdgeReader;
-use super::{EdgeRows, EdgeTable, End, Members, NodeRows, Reverse, Space, TypeOf, TypedGraph};
+use super::{EdgeRows, EdgeTable, End, Members, NodeRows, Reverse, Space, TypeOf, TypedGraph, quoted};
 use crate::Ingest;
 use crate::files::{file_name, invalid};
 use crate::names::Names;
@@ -266,7 +266,7 @@ impl EdgeTable {
                 let text = columns[end].text(row);
                 let text = String::from_utf8_lossy(&text);
                 let (end, which) = if end == 0 { ("source", &self.source) } else { ("target", &self.target) };
-                let what = format!("the {end} {:?} is no node: none has this id", text.trim());
+                let what = format!("the {end} {} is no node: none has this id", quoted(text.trim()));
                 let cure = match spaces[which.space].ids.are_text() {
                     true => "correct the id, or add the node",
                     false => "correct the id, or add the node (ids that are numbers are compared as such)",

@@ -12,6 +12,7 @@ mod write;
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{MAX_NODES, Result};
+use morphgl_platform::excerpt;
 
 use crate::files::invalid;
 use crate::ingest::nodes::Targets;
@@ -166,6 +167,11 @@ pub(crate) fn check_options(options: &Options) -> Result<()> {
         Some((option, _, cure)) => invalid(option, "a graph of several node types does not read it", cure),
         None => Ok(()),
     }
+}
+
+/// The beginning of a text of a file in quotation marks, for messages.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("{:?}", excerpt(text, 80))
 }
 
 /// Imports a graph that was described; errors about all of it name `source`.

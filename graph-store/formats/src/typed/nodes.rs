@@ -7,8 +7,8 @@ use morphgl_graph_store::{Error, NpyWriter, Position, Result};
 
 use super::ids::{Ids, Inserted};
 use super::{
-    Features, Members, NodeRows, NodeTable, Space, Table, TypeOf, TypedGraph, Values, is_array, labels_of, targets_of,
-    times_of,
+    Features, Members, NodeRows, NodeTable, Space, Table, TypeOf, TypedGraph, Values, is_array, labels_of, quoted,
+    targets_of, times_of,
 };
 use crate::files::invalid;
 use crate::ingest::features::feature_dim;
@@ -86,7 +86,7 @@ pub(super) fn read_times(path: &Path, batch: &Batch, column: usize, times: &mut 
             other => {
                 let what = match other {
                     Ok(_) => "a row without a time".to_string(),
-                    Err(text) => format!("the time {text:?} is no whole number"),
+                    Err(text) => format!("the time {} is no whole number", quoted(&text)),
                 };
                 let cure = "give whole numbers, such as seconds or days since 1970";
                 return Err(Error::invalid(path, batch.position(row), what, cure));
@@ -112,7 +112,7 @@ fn read_features(
                 continue;
             }
             let name = match are_named {
-                true => format!("the feature {:?}", file.names[column].trim()),
+                true => format!("the feature {}", quoted(file.names[column].trim())),
                 false => format!("the feature in column {}", column + 1),
             };
             let what = match values.real(row) {
@@ -121,7 +121,7 @@ fn read_features(
                     continue;
                 }
                 Ok(_) => format!("{name} is missing"),
-                Err(text) => format!("{name} is {text:?}, no number"),
+                Err(text) => format!("{name} is {}, no number", quoted(&text)),
             };
             let cure = "give every node a number, or leave the column out of the features";
             return Err(Error::invalid(&file.path, batch.position(row), what, cure));
@@ -308,7 +308,7 @@ impl Nodes {
                     Some(Inserted::New) => {}
                     Some(Inserted::Known) => {
                         let text = batch.column(column).text(row);
-                        let what = format!("the id {:?} stands there twice", String::from_utf8_lossy(&text));
+                        let what = format!("the id {} stands there twice", quoted(&String::from_utf8_lossy(&text)));
                         return fault(what, "give every node an id of its own");
                     }
                     None => return fault("a node without an id".into(), "give every node an id of its own"),
@@ -440,11 +440,11 @@ impl Nodes {
             let Some(path) = path else { continue };
             let mut place = |node: Option<u32>, text: String, at: Position| {
                 let Some(node) = node else {
-                    let what = format!("there is no node {text:?}");
+                    let what = format!("there is no node {}", quoted(&text));
                     return Err(Error::invalid(path, at, what, "give ids as the nodes of this type have them"));
                 };
                 if std::mem::replace(&mut splits[node as usize], part) != NO_SPLIT {
-                    let what = format!("the node {text:?} is listed before, in this split or another one");
+                    let what = format!("the node {} is listed before, in this split or another one", quoted(&text));
                     return Err(Error::invalid(path, at, what, "list each node once"));
                 }
                 Ok(())

@@ -6,7 +6,7 @@ use morphgl_graph_store::{Error, Position, Result};
 
 use super::nodes::read_times;
 use super::triples::Triples;
-use super::{EdgeRows, EdgeTable, TypeOf, Values};
+use super::{EdgeRows, EdgeTable, TypeOf, Values, quoted};
 use crate::files::invalid;
 use crate::npy::{ArrayReader, open_array};
 use crate::tabular::{Batch, TableFile};
@@ -166,7 +166,7 @@ impl<'p> EdgeReader<'p> {
             (None, Some(column)) => {
                 for row in 0..batch.rows {
                     weights.push(batch.column(column).real(row).map_err(|text| {
-                        let what = format!("the weight {text:?} is no number");
+                        let what = format!("the weight {} is no number", quoted(&text));
                         Error::invalid(&self.path, batch.position(row), what, WEIGHTS)
                     })?);
                 }

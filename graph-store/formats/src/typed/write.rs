@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::edges::EdgeTypes;
 use super::nodes::{FeatureRows, Spool, TypeData};
-use super::{Members, Space, TypedGraph};
+use super::{Members, Space, TypedGraph, quoted};
 use crate::Ingest;
 use crate::files::invalid;
 use crate::ingest::features::{BATCH_VALUES, push_array_as};
@@ -133,7 +133,8 @@ fn refuse_twice(source: &Path, node_type: &str, numbers: &[(u32, u32)], spaces: 
         spaces[space as usize].ids.write(number, &mut id);
         if let Some(id) = ids.replace(id) {
             let id = String::from_utf8_lossy(&id).into_owned();
-            let what = format!("two nodes of type {node_type:?} have the id {id:?}, each in an id space of its own");
+            let what =
+                format!("two nodes of type {node_type:?} have the id {}, each in an id space of its own", quoted(&id));
             return invalid(source, what, "give the nodes of a type ids that differ, or one id space");
         }
     }

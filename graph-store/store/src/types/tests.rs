@@ -44,6 +44,8 @@ fn unsound_types_are_refused() {
     assert_eq!(unknown, what);
     let twice = refused(papers(), vec![edge("paper", "cites", "paper"); 2]);
     assert_eq!(twice, "the edge type paper-cites-paper is listed twice");
+    let long = refused(papers(), vec![edge("paper", &"n".repeat(256), "paper")]);
+    assert!(long.len() < 200 && long.contains("has 256 bytes, at most 255 are read"), "{long}");
     let many = refused(vec![node("paper", 2), node("author", MAX_NODES - 1)], vec![]);
     assert!(many.contains("\"author\"") && many.contains("32 bits"), "{many}");
 }
