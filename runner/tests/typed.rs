@@ -68,7 +68,7 @@ fn typed_models_learn_what_types_say() {
 #[test]
 fn links_are_learned_by_edge_type() {
     let bench = bench();
-    let trained = train(&bench, "papers", "rsage", "--task link --negatives 3 --batch-size 500 --epochs 4 --run links");
+    let trained = train(&bench, "papers", "rsage", "--task link --negatives 3 --epochs 4 --run links");
     let losses: Vec<f64> =
         trained["epochs"].as_array().expect("epochs").iter().map(|epoch| number(&epoch["loss"])).collect();
     assert!(losses[3] < 0.97 * losses[0], "{losses:?}");
