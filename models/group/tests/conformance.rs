@@ -32,5 +32,5 @@ fn build(context: &TrainingContext) -> Result<Box<dyn Training>> {
 
 #[test]
 fn conformance() {
-    check(&Subject { build: &build, takes_given_rows: false, ..Subject::new(&DESCRIPTION) });
+    check(&Subject { build: &build, takes_given_rows: false, takes_types: true, ..Subject::new(&DESCRIPTION) });
 }
