@@ -56,7 +56,7 @@ impl ModelKind {
         ModelKind::Hgt,
     ];
 
-    /// The kinds of this crate that take all edges as of one type.
+    /// The kinds of this crate that do not tell edge types apart.
     pub const UNTYPED: [ModelKind; 5] =
         [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Mlp];
 

@@ -157,17 +157,6 @@ impl ModelSpec {
         }
         Ok(())
     }
-
-    /// The features of each node type of `dataset` that the model projects; none for types with embeddings.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_types`].
-    pub fn inputs_by_type<'a>(&self, dataset: &'a Dataset) -> Result<Vec<Option<&'a FeatureMatrix>>> {
-        check_types(self, dataset)?;
-        let of_type = |node_type| dataset.features_by_type.get(node_type).and_then(Option::as_ref);
-        Ok((0..self.input_widths.len()).map(of_type).collect())
-    }
 }
 
 /// The nodes of one type among the input nodes of a mini-batch.

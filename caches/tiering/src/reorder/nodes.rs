@@ -66,7 +66,7 @@ pub(super) fn targets(
     rows::<f32>("targets", &matrix, order.old_of_new(), writer, progress)
 }
 
-/// Writes these rows of `matrix`, whose elements are of type `T`, as the array `name`.
+/// Writes the rows of `nodes` of `matrix`, whose elements are of type `T`, as the array `name`.
 fn rows<T: Element>(
     name: &str,
     matrix: &FeatureMatrix,

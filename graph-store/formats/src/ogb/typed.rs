@@ -136,7 +136,7 @@ fn triplets(path: &Path) -> Result<Vec<[String; 3]>> {
 /// The type and the files of a split of nodes.
 type Files = Option<(usize, [Option<PathBuf>; 3])>;
 
-/// The only split, and its name; without files where it is not one of nodes.
+/// The files and the name of the dataset's only split; no files where it is not a split of nodes.
 fn split(dir: &Path, node_types: &[String]) -> Result<Option<(Files, String)>> {
     if !dir.exists() {
         return Ok(None);

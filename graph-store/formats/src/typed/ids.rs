@@ -34,7 +34,7 @@ fn key(text: &[u8]) -> &[u8] {
     }
 }
 
-/// The number that a key is, where it is spelled as that number is.
+/// The number that an id stands for, where it has digits alone and no leading zero: `7`, not `007`.
 fn number(key: &[u8]) -> Option<u64> {
     let plain = key == b"0" || key.iter().all(u8::is_ascii_digit) && !key.starts_with(b"0");
     if plain { std::str::from_utf8(key).ok()?.parse().ok() } else { None }

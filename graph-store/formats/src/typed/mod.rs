@@ -62,7 +62,7 @@ pub(crate) struct NodeTable {
 pub(crate) enum NodeRows {
     /// A table with a row per node.
     Table(Table),
-    /// A number of nodes, or the rows of the file of features.
+    /// Number of nodes; where it is not given, the number of rows of the features' file.
     Count(Option<u64>),
     /// The ids that edges name.
     Named,

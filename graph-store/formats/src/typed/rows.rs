@@ -12,7 +12,7 @@ use crate::npy::{ArrayReader, open_array};
 use crate::tabular::{Batch, TableFile};
 use crate::{Column, Ingest};
 
-/// Edges of an array that are read at a time.
+/// Number of edges of an array that are read at a time.
 const ROWS: u64 = 1 << 16;
 
 /// Reader of the rows of a table of edges.

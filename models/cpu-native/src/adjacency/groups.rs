@@ -53,7 +53,7 @@ pub(crate) struct Groups {
     pub(super) indptr: Vec<u32>,
     /// The source of each entry.
     pub(super) columns: Vec<u32>,
-    /// The share of each entry in its row.
+    /// Coefficient of each entry in its row's mean.
     pub(super) coefficients: Vec<f32>,
     /// The destination of each row, or of each row of attention's output.
     pub(crate) ends: Vec<u32>,

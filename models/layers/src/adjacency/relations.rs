@@ -19,7 +19,7 @@ pub(crate) struct TypedBlock {
     pub(crate) sum: Arc<Adjacency>,
 }
 
-/// The edges of one type.
+/// The edges of one type of a block, as a bipartite block of their own.
 #[derive(Debug)]
 pub(crate) struct Relation {
     pub(crate) edge_type: usize,

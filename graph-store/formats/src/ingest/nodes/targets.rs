@@ -29,7 +29,7 @@ pub(crate) struct Targets {
     values: Vec<f32>,
     /// Names of the columns, where these have names.
     names: Option<Vec<String>>,
-    /// Cure for what is no number.
+    /// What the error for a value that is no number tells the user to do.
     cure: &'static str,
 }
 
