@@ -90,6 +90,11 @@ pub trait Batching: fmt::Debug + Send + Sync {
     /// Mini-batches of one epoch.
     fn num_batches(&self) -> usize;
 
+    /// The last epoch that it makes mini-batches of. Default `u32::MAX`.
+    fn last_epoch(&self) -> u32 {
+        u32::MAX
+    }
+
     /// Makes a worker with its own buffers, which spreads each mini-batch over `threads` threads.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>>;
 

@@ -15,6 +15,7 @@ fn the_registered_keys_are_these() {
             "Batching_CPU_Typed",
             "Batching_CPU_Walk",
             "Batching_CPU+Disk_Neighbor",
+            "Batching_CPU+Disk_Typed",
         ]);
         wanted.extend(["Transferring_CPU_Host", "Training_CPU_Burn", "Training_CPU_Native", "Training_CPU_NativeAmx"]);
     }
@@ -33,7 +34,7 @@ fn the_registered_keys_are_these() {
     keys.sort_unstable();
     assert_eq!(keys, wanted);
     // Without MORPHGL_SIM there is no simulated accelerator, and no route to it. On the CPU there is a
-    // route from each of the five samplers to each trainer.
+    // route from each of the six samplers to each trainer.
     let trainers = 2 + usize::from(SimdLevel::current() == SimdLevel::Amx);
-    assert_eq!(registry.routes().len(), if cfg!(feature = "cpu") { 5 * trainers } else { 0 });
+    assert_eq!(registry.routes().len(), if cfg!(feature = "cpu") { 6 * trainers } else { 0 });
 }

@@ -86,6 +86,32 @@ fn times_bound_training_and_evaluation() {
     assert_eq!(trained["training"]["evaluation"], "sampled", "{}", trained["training"]);
 }
 
+/// From a dataset left on disk, with caches of any size and within times: the losses of the dataset in memory.
+#[test]
+fn training_from_disk_gives_the_losses_of_memory() {
+    let bench = bench();
+    const KEY: &str = "Batching_CPU+Disk_Typed";
+    for (dataset, model, more) in [
+        ("papers", "rsage", ""),
+        ("by-type", "rgcn --bases 2", "--sampler-option fanouts_by_type=cites=6,0"),
+        ("all", "rgat --heads 2", "--sampler-option temporal=last"),
+    ] {
+        let run = |from: &str| {
+            let trained = train(&bench, dataset, model, &format!("--epochs 2 --evaluation sampled {more} {from}"));
+            let losses: Vec<f64> =
+                trained["epochs"].as_array().expect("epochs").iter().map(|epoch| number(&epoch["loss"])).collect();
+            (losses, number(&trained["best_valid_accuracy"]), trained)
+        };
+        let (losses, valid, _) = run("");
+        for cache in ["none", "presample:1:100KiB", "auto"] {
+            let (from_disk, of_disk, trained) = run(&format!("--batching {KEY} --memory 400MiB --cache {cache}"));
+            assert_eq!((&from_disk, of_disk), (&losses, valid), "{dataset}, {model}, --cache {cache}");
+            let read = &trained["counters"][KEY]["disk_bytes"];
+            assert_eq!(read.as_u64().is_some_and(|bytes| bytes > 0), cache != "auto", "{:#}", trained["counters"]);
+        }
+    }
+}
+
 #[test]
 fn a_run_that_is_killed_gives_the_same_bits() {
     let bench = bench();

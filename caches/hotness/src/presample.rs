@@ -11,7 +11,8 @@ use crate::{Graph, Hotness, Policy};
 /// §6; the survey of mini-batch training systems, §VI-B3).
 ///
 /// Of each epoch all mini-batches are counted, or the first ones scaled to a whole epoch: a random sample of its seeds, where
-/// epochs are shuffled. Their numbers count down from `u32::MAX`, so that no run trains them.
+/// epochs are shuffled. Their numbers count down from the
+/// last one that the sampler makes ([`Batching::last_epoch`]), so that no run trains them.
 ///
 /// Features are counted exactly for any sampler. Accesses of CSR rows are block rows with
 /// edges: the hops that expand a node, where each block is a hop. For other samplers they only rank the nodes.
@@ -59,7 +60,12 @@ impl Policy for PreSample<'_> {
             let what = format!("{batches} mini-batches of {} epochs have no accesses; give at least 1", self.epochs);
             return Err(Error::setting("pre-sampling", what));
         }
-        let ids = batch_ids((0..self.epochs).map(|epoch| u32::MAX - epoch), batches)?;
+        let last = self.batching.last_epoch();
+        if self.epochs > last {
+            let what = format!("{} epochs, and the sampler makes {last}; give fewer", self.epochs);
+            return Err(Error::setting("pre-sampling", what));
+        }
+        let ids = batch_ids((0..self.epochs).map(|epoch| last - epoch), batches)?;
         let counts = Counts::sample(self.batching, &ids, graph.num_nodes(), self.threads)?;
         Ok(counts.scaled(self.batching.num_batches() as f64 / self.num_counted()))
     }

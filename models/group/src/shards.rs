@@ -204,6 +204,10 @@ impl Batching for ShardedBatching {
         self.inner.num_batches()
     }
 
+    fn last_epoch(&self) -> u32 {
+        self.inner.last_epoch()
+    }
+
     fn worker(&self, threads: usize) -> morphgl_registry::Result<Box<dyn BatchingWorker>> {
         Ok(Box::new(ShardedWorker { inner: self.inner.worker(threads)?, shards: Arc::clone(&self.shards) }))
     }

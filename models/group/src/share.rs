@@ -50,6 +50,10 @@ impl Batching for ShareBatching {
         self.inner.num_batches()
     }
 
+    fn last_epoch(&self) -> u32 {
+        self.inner.last_epoch()
+    }
+
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         Ok(Box::new(ShareWorker { inner: self.inner.worker(threads)?, share: self.share.clone() }))
     }

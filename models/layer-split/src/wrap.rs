@@ -209,6 +209,10 @@ impl Batching for SplitBatching {
         self.inner.num_batches()
     }
 
+    fn last_epoch(&self) -> u32 {
+        self.inner.last_epoch()
+    }
+
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         worker(self.inner.as_ref(), threads, &self.given)
     }

@@ -42,6 +42,6 @@ pub use picks::{Picks, make_room};
 pub use pipeline::{Expected, HostHopSampler, HostHops, SubRowEnds, TypeFanout};
 pub use relabel::Relabel;
 pub use stream::{Row, Stream};
-pub use typed::{MAX_TYPED_EPOCHS, TYPED, TimePick, TreeSettings, TypedSampler, TypedSettings};
+pub use typed::{MAX_TYPED_EPOCHS, TYPED, TimePick, TreeRows, TreeSettings, Trees, TypedSampler, TypedSettings};
 pub use uniform::{MAX_FANOUT, PickScratch, pick_uniform, pick_uniform_lanes};
 pub use weighted::{MAX_WEIGHTED_DEGREE, count_positive, pick_weighted};

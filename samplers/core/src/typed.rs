@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use morphgl_graph_store::{EdgeType, Topology, Types};
 use morphgl_registry::{
-    BatchingContext, CustomSettings, Error, Fanout, Fanouts, HostBatch, NeighborSettings, OptionSpec, OptionType, Pick,
-    Result, SamplingSetting, SamplingSpec,
+    BatchId, BatchingContext, CustomSettings, Error, Fanout, Fanouts, HostBatch, NeighborSettings, OptionSpec,
+    OptionType, Pick, Result, SamplingSetting, SamplingSpec,
 };
 
 use rayon::prelude::*;
 
-use trees::Trees;
-pub use trees::{TimePick, TreeSettings};
+use trees::HostTrees;
+pub use trees::{TimePick, TreeRows, TreeSettings, Trees};
 
 use crate::limits::check_draws;
-use crate::{Excluded, Expected, HostBatching, HostHops, SampleSeeds, SubRowEnds, TypeFanout, sample_hops};
+use crate::{Excluded, Expected, HostBatching, HostHops, Picks, SampleSeeds, SubRowEnds, TypeFanout, sample_hops};
 
 /// Fanouts of single edge types.
 const FANOUTS_BY_TYPE: OptionSpec = OptionSpec::new(
@@ -72,10 +72,26 @@ impl TypedSettings {
     /// Another kind of sampling; fanouts of an edge type that the graph does not have, or not one per hop; more draws than a counter
     /// numbers.
     pub fn new(context: &BatchingContext) -> Result<Self> {
+        let topology = &context.dataset.topology;
+        let mut settings = Self::of_degrees(context, largest_degree(topology))?;
+        match &mut settings.trees {
+            Some(trees) => trees.ascends = trees.by_time.is_some() && ascend_by_time(topology),
+            None => settings.ends = SubRowEnds::new(topology).map(Arc::new),
+        }
+        Ok(settings)
+    }
+
+    /// The settings of a graph whose largest in-degree is known, and whose edges are not read: without the ends of sub-rows, and with trees
+    /// that take no sub-row to ascend by time. Mini-batches are the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`TypedSettings::new`].
+    pub fn of_degrees(context: &BatchingContext, largest: u64) -> Result<Self> {
         let custom = context.settings.custom(&TYPED)?;
         let hops = custom.hops.clone().expect("a kind by fanouts has hops");
         let topology = &context.dataset.topology;
-        let trees = trees_of(custom, &hops, topology)?;
+        let trees = trees_of(custom, &hops, topology.node_times().is_some())?;
         let text = custom.value(&FANOUTS_BY_TYPE);
         let text = text.as_str().unwrap_or_default();
         let Some(types) = topology.types() else {
@@ -83,7 +99,7 @@ impl TypedSettings {
                 let what = "fanouts_by_type: the graph has no edge types; leave it out, or import it with types";
                 return Err(Error::sampling(SamplingSetting::Fanouts, what));
             }
-            check_draws(&hops, largest_degree(topology))?;
+            check_draws(&hops, largest)?;
             return Ok(Self { hops, fanouts: Vec::new(), trees, ends: None });
         };
         let num_types = types.edge_types().len();
@@ -94,24 +110,50 @@ impl TypedSettings {
                 .map_err(|what| Error::sampling(SamplingSetting::Fanouts, format!("fanouts_by_type: {what}")))?;
             fanouts.iter_mut().zip(of_hops).for_each(|(of_hop, fanout)| of_hop[edge_type] = fanout);
         }
-        let largest = largest_degree(topology);
         for of_hop in &fanouts {
             let given = Fanouts(of_hop.iter().copied().flatten().collect());
             check_draws(&NeighborSettings { fanouts: given, ..hops.clone() }, largest)?;
         }
-        let ends = if trees.is_none() { SubRowEnds::new(topology).map(Arc::new) } else { None };
-        Ok(Self { hops, fanouts, trees, ends })
+        Ok(Self { hops, fanouts, trees, ends: None })
+    }
+
+    /// The last epoch whose number fits the counter.
+    pub fn last_epoch(&self) -> u32 {
+        if self.fanouts.is_empty() { u32::MAX } else { MAX_TYPED_EPOCHS - 1 }
+    }
+
+    /// Checks that the epoch of a mini-batch fits the counter.
+    ///
+    /// # Errors
+    ///
+    /// An epoch from [`MAX_TYPED_EPOCHS`] on, of a typed graph.
+    pub fn check_epoch(&self, batch: BatchId) -> Result<()> {
+        if batch.epoch <= self.last_epoch() {
+            return Ok(());
+        }
+        let what = format!("a typed graph is sampled for {MAX_TYPED_EPOCHS} epochs at most; begin with another seed");
+        Err(Error::setting(batch, what))
+    }
+
+    /// The picks of the sub-rows of an edge type, by those of a hop; `None` where its edges are not sampled.
+    #[inline]
+    pub fn picks_of<'a>(&self, hop: Picks<'a>, edge_type: u16) -> Option<Picks<'a>> {
+        let fanout = match self.fanouts.get(hop.hop as usize) {
+            None => hop.fanout,
+            Some(fanouts) => fanouts[usize::from(edge_type)]?,
+        };
+        Some(Picks { fanout, edge_type, ..hop })
     }
 }
 
 /// Whether trees are disjoint, and how times are read.
-fn trees_of(custom: &CustomSettings, hops: &NeighborSettings, topology: &Topology) -> Result<Option<TreeSettings>> {
+fn trees_of(custom: &CustomSettings, hops: &NeighborSettings, has_times: bool) -> Result<Option<TreeSettings>> {
     let by_time = match custom.value(&TEMPORAL).as_str() {
         Some("uniform") => Some(TimePick::Uniform),
         Some("last") => Some(TimePick::Last),
         _ => None,
     };
-    if by_time.is_some() && topology.node_times().is_none() {
+    if by_time.is_some() && !has_times {
         let what = "temporal: the nodes have no times, which seeds need; leave it out, or give the graph node times";
         return Err(Error::setting("sampler", what));
     }
@@ -121,14 +163,17 @@ fn trees_of(custom: &CustomSettings, hops: &NeighborSettings, topology: &Topolog
             "temporal=last picks by time; leave one of them out",
         ));
     }
+    let disjoint = custom.value(&DISJOINT) == true || by_time.is_some();
+    Ok(disjoint.then_some(TreeSettings { by_time, ascends: false }))
+}
+
+/// Whether every sub-row ascends by time.
+fn ascend_by_time(topology: &Topology) -> bool {
     let ascends = |node: u32| {
         let times = |row: std::ops::Range<usize>| row.map(|edge| trees::time(topology, edge));
         topology.sub_rows(node).all(|(_, row)| times(row).is_sorted())
     };
-    let disjoint = custom.value(&DISJOINT) == true || by_time.is_some();
-    let ascends =
-        by_time.is_some() && (0..topology.num_nodes() as u32).into_par_iter().with_min_len(1 << 10).all(ascends);
-    Ok(disjoint.then_some(TreeSettings { by_time, ascends }))
+    (0..topology.num_nodes() as u32).into_par_iter().with_min_len(1 << 10).all(ascends)
 }
 
 fn largest_degree(topology: &Topology) -> u64 {
@@ -178,14 +223,11 @@ impl TypedSampler {
 impl SampleSeeds for TypedSampler {
     fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
         let Self { hops, trees, settings } = self;
-        if !settings.fanouts.is_empty() && batch.id.epoch >= MAX_TYPED_EPOCHS {
-            let what =
-                format!("a typed graph is sampled for {MAX_TYPED_EPOCHS} epochs at most; begin with another seed");
-            return Err(Error::setting(batch.id, what));
-        }
+        settings.check_epoch(batch.id)?;
         let topology = &host.dataset.topology;
         if let Some(by) = settings.trees {
-            return trees.sample((topology, excluded), settings, by, host.settings.seed, seeds, batch);
+            let mut rows = HostTrees(topology);
+            return trees.sample(&mut rows, (topology, excluded), (settings, by), host.settings.seed, seeds, batch);
         }
         let weights = topology.weights().map(|w| &**w);
         let mut sampler = hops.sampler(topology).without(excluded).by_type(&settings.fanouts, settings.ends.as_deref());

@@ -35,6 +35,10 @@ impl Batching for CpuTyped {
         self.host.epochs.num_batches()
     }
 
+    fn last_epoch(&self) -> u32 {
+        self.settings.last_epoch()
+    }
+
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         check_threads(threads)?;
         let sampler = TypedSampler::new(&self.host.dataset.topology, self.settings.clone(), threads, &self.expected);

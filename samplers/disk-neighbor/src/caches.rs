@@ -3,7 +3,7 @@
 use morphgl_dual_cache::{CacheShare, Curve, Kind, Slopes, allocate};
 use morphgl_hotness::{CachePolicy, Graph, Hotness, PolicyKind, Smoothed};
 use morphgl_platform::direct::{Fetch, Reader};
-use morphgl_registry::{Error, Result, SamplerSettings};
+use morphgl_registry::{Error, Key, NeighborSettings, Result, SamplerSettings};
 use morphgl_row_cache::{AdjacencyCache, DynamicCache, Eviction, FeatureCache, NodeMap};
 
 use crate::curve::Shape;
@@ -13,7 +13,7 @@ use crate::offsets::Offsets;
 use crate::options::Options;
 use crate::replay::Replay;
 use crate::rows::{CachedRows, eviction};
-use crate::{DESCRIPTION, slopes};
+use crate::slopes;
 
 /// Feature rows per read when the cache is filled.
 const FILL: usize = 1 << 13;
@@ -50,23 +50,33 @@ fn bytes_to_fill(kind: PolicyKind, num_nodes: u32, settings: &SamplerSettings) -
     2 * NodeMap::num_bytes_of(num_nodes as usize) + u64::from(num_nodes) * kind.bytes_per_node(settings)
 }
 
-/// Refuses a cache policy or size of the user's that does not fit into `memory_bytes` beside `fixed` bytes. `row_bytes` is the
-/// size of a feature row; `None` where this operator gathers no features.
+/// Bytes for caches.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CacheMemory {
+    /// Maximum bytes, which also limit the memory to compute the hotness.
+    pub(crate) budget: u64,
+    /// Budget below which less would be kept beside the caches.
+    pub(crate) least: u64,
+}
+
+/// Refuses a cache policy or size of the user's that does not fit into `memory_bytes` beside `fixed` bytes; returns the bytes that it
+/// needs. `row_bytes` is the size of a feature row; `None` where this operator gathers no features.
 pub(crate) fn check_memory(
+    key: &Key,
     options: &Options,
     settings: &SamplerSettings,
     num_nodes: u32,
     fixed: u64,
     row_bytes: Option<usize>,
-) -> Result<()> {
+) -> Result<u64> {
     let Options { memory_bytes, cache, cache_bytes, .. } = *options;
-    let refuse = |what: String| Err(Error::setting(&DESCRIPTION.key, what));
+    let refuse = |what: String| Err(Error::setting(key, what));
     let (offsets, map) = (Offsets::num_bytes_of(num_nodes as usize), NodeMap::num_bytes_of(num_nodes as usize));
     let bytes_to_fill = |kind| bytes_to_fill(kind, num_nodes, settings);
     // What lies beside the first row, and the least memory.
     let (beside, least) = match (cache, eviction(cache), row_bytes) {
-        (CachePolicy::None, ..) => return Ok(()),
-        (CachePolicy::Auto, ..) if cache_bytes.is_none() => return Ok(()),
+        (CachePolicy::None, ..) => return Ok(0),
+        (CachePolicy::Auto, ..) if cache_bytes.is_none() => return Ok(0),
         (_, Some(eviction), Some(row_bytes)) => {
             let least = DynamicCache::num_bytes_of(eviction, 1, row_bytes);
             (least - 1, least)
@@ -87,7 +97,7 @@ pub(crate) fn check_memory(
     // Caches are filled only where offsets are kept, which is where these take at most half of the memory.
     let needed = fixed.saturating_add(offsets).saturating_add(bytes.max(offsets));
     if needed <= memory_bytes {
-        return Ok(());
+        return Ok(bytes);
     }
     let size = cache_bytes.map_or_else(String::new, |bytes| format!(" with cache_bytes={bytes}"));
     refuse(format!(
@@ -102,14 +112,13 @@ impl Caches {
         Self { policy: "nothing", ..Self::default() }
     }
 
-    /// Fills caches of at most `budget` bytes, which also limits the memory to compute the hotness; by `counted`, where the
-    /// policy counts accesses.
+    /// Fills caches of at most `memory.budget` bytes; by `counted`, where the policy counts accesses.
     pub(crate) fn new(
         graph: &DiskGraph<'_>,
         files: &Files,
-        (seeds, settings): (&[u32], &SamplerSettings),
+        (seeds, settings, hops): (&[u32], &SamplerSettings, &NeighborSettings),
         options: &Options,
-        budget: u64,
+        CacheMemory { budget, least }: CacheMemory,
         counted: Option<Counted>,
     ) -> Result<Self> {
         let fits = |kind: &PolicyKind| bytes_to_fill(*kind, graph.num_nodes, settings) <= budget;
@@ -119,7 +128,11 @@ impl Caches {
         let kind = match options.cache {
             CachePolicy::None | CachePolicy::Lru | CachePolicy::Sieve => None,
             // A policy that does not fit is replaced by a simpler one: so small a cache loses little.
-            CachePolicy::Auto => [PolicyKind::Inclusion, PolicyKind::InDegree].into_iter().find(fits),
+            // Inclusion probabilities are known of kinds whose hops are.
+            CachePolicy::Auto => {
+                let inclusion = settings.sampling.hops().map(|_| PolicyKind::Inclusion);
+                inclusion.into_iter().chain([PolicyKind::InDegree]).find(fits)
+            }
             CachePolicy::By(kind) => Some(kind),
         };
         let Some(kind) = kind else { return Ok(Self::empty()) };
@@ -132,9 +145,9 @@ impl Caches {
             (None, None) => unreachable!("{kind} is counted before caches are filled"),
         };
         let budget = options.cache_bytes.map_or(budget, |bytes| bytes.min(budget));
-        let replay = Replay::new(graph, files, &hotness, (seeds.len(), settings));
+        let replay = Replay::new(graph, files, &hotness, (seeds.len(), settings, hops));
         // With less memory the operator would be another one: offsets on disk, or entries ranked by another policy.
-        let least = bytes_to_fill(kind, graph.num_nodes, settings).max(graph.offsets.num_bytes());
+        let least = bytes_to_fill(kind, graph.num_nodes, settings).max(graph.offsets.num_bytes()).max(least);
         let (replayed, reader) = (kind.is_in_accesses(), || files.reader(options));
         let Selected { shares: [features, lists], slopes, shape } = select(&replay, replayed, reader, least, budget)?;
         // A size that the user gives is not to be chosen.
@@ -184,7 +197,7 @@ fn select(
     least: u64,
     budget: u64,
 ) -> Result<Selected> {
-    let Replay { graph, files, settings, .. } = *replay;
+    let Replay { graph, files, settings, hops, .. } = *replay;
     let (num_nodes, num_edges) = (u64::from(graph.num_nodes), files.indices.len);
     let neighbors = AdjacencyCache::BYTES_A_NEIGHBOR * num_edges.min(AdjacencyCache::MAX_NEIGHBORS);
     let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
@@ -198,7 +211,7 @@ fn select(
         return Ok(Selected { shares: divide(replay, &same, budget), slopes: None, shape: None });
     }
     let mut reader = reader()?;
-    let slopes = slopes::measure(graph, files, settings, &mut reader)?;
+    let slopes = slopes::measure(graph, files, (hops, settings.seed), &mut reader)?;
     let [blocks, measured] = [by_blocks(&slopes), slopes].map(|s| (divide(replay, &s, budget), s));
     if !replayed {
         let (shares, slopes) = measured;

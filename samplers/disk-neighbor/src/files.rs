@@ -56,6 +56,10 @@ impl OnDisk {
 pub(crate) struct Files {
     pub(crate) indptr: OnDisk,
     pub(crate) indices: OnDisk,
+    /// Types and times, if edges are sampled by type.
+    pub(crate) edge_types: Option<OnDisk>,
+    pub(crate) edge_times: Option<OnDisk>,
+    pub(crate) node_times: Option<OnDisk>,
     /// The features, if they are gathered.
     pub(crate) features: Option<OnDisk>,
     pub(crate) labels: Option<OnDisk>,
@@ -64,7 +68,7 @@ pub(crate) struct Files {
 
 impl Files {
     /// Opens the files of `dataset` itself, whatever is at its path by now.
-    pub(crate) fn open(dataset: &Dataset, gather: bool, options: &Options) -> Result<Self> {
+    pub(crate) fn open(dataset: &Dataset, gather: bool, by_type: bool, options: &Options) -> Result<Self> {
         if dataset.path.as_os_str().is_empty() {
             let cure = "write it to a directory first, with `morphgl generate` or `morphgl import`";
             let what = format!("{} was made in memory and has no files to read from; {cure}", dataset.name);
@@ -89,6 +93,9 @@ impl Files {
         Ok(Self {
             indptr: needed("indptr", find("indptr", Some(Dtype::U64))?)?,
             indices: needed("indices", find("indices", Some(Dtype::U32))?)?,
+            edge_types: if by_type { find("edge_types", Some(Dtype::U16))? } else { None },
+            edge_times: if by_type { find("edge_times", Some(Dtype::I64))? } else { None },
+            node_times: if by_type { find("node_times", Some(Dtype::I64))? } else { None },
             features: if gather { find("features", None)? } else { None },
             labels: find("labels", Some(Dtype::I32))?,
             targets: find("targets", Some(Dtype::F32))?,

@@ -9,7 +9,7 @@ use morphgl_registry::Result;
 use crate::files::OnDisk;
 use crate::offsets::{CsrRow, Offsets};
 
-/// Neighbours per read of a pass over the array.
+/// Elements per read of a pass over an array.
 const PASS: usize = 1 << 21;
 
 /// The graph in its file, its offsets in memory.
@@ -37,31 +37,55 @@ impl Graph for DiskGraph<'_> {
     }
 
     fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()> {
-        let (len, mut node) = (self.indices.len, 0);
-        let mut buffer = vec![0u32; PASS.min(len as usize)];
-        for first in (0..len).step_by(PASS) {
-            let part = &mut buffer[..PASS.min((len - first) as usize)];
-            self.indices.pass(&mut self.reader.borrow_mut(), first, bytemuck::cast_slice_mut(part))?;
-            check_nodes(self.indices, part, self.num_nodes, |i| first + i as u64)?;
-            let end = first + part.len() as u64;
-            while node < self.num_nodes {
-                let CsrRow { start, degree } = self.row(node);
-                let stop = start + u64::from(degree);
-                if start >= end {
-                    break;
-                }
-                let piece = start.max(first)..stop.min(end);
-                if piece.start < piece.end {
-                    row(node, &part[(piece.start - first) as usize..(piece.end - first) as usize]);
-                }
-                if stop > end {
-                    break;
-                }
-                node += 1;
-            }
-        }
-        Ok(())
+        let reader = &mut self.reader.borrow_mut();
+        scan(
+            self.indices,
+            self.num_nodes,
+            |node| self.row(node),
+            reader,
+            |node, first, part| {
+                let start = self.row(node).start + u64::from(first);
+                check_nodes(self.indices, part, self.num_nodes, |i| start + i as u64)?;
+                row(node, part);
+                Ok(())
+            },
+        )
     }
+}
+
+/// Calls `each` with every row with edges of an array over the graph's edges: the node, the position in its row of the first element, and
+/// the elements. A long row may come in several calls.
+pub(crate) fn scan<T: bytemuck::Pod>(
+    array: &OnDisk,
+    num_nodes: u32,
+    row: impl Fn(u32) -> CsrRow,
+    reader: &mut Reader,
+    mut each: impl FnMut(u32, u32, &[T]) -> Result<()>,
+) -> Result<()> {
+    let (len, mut node) = (array.len, 0);
+    let mut buffer = vec![T::zeroed(); PASS.min(len as usize)];
+    for first in (0..len).step_by(PASS) {
+        let part = &mut buffer[..PASS.min((len - first) as usize)];
+        array.pass(reader, first, bytemuck::cast_slice_mut(part))?;
+        let end = first + part.len() as u64;
+        while node < num_nodes {
+            let CsrRow { start, degree } = row(node);
+            let stop = start + u64::from(degree);
+            if start >= end {
+                break;
+            }
+            let piece = start.max(first)..stop.min(end);
+            if piece.start < piece.end {
+                let elements = &part[(piece.start - first) as usize..(piece.end - first) as usize];
+                each(node, (piece.start - start) as u32, elements)?;
+            }
+            if stop > end {
+                break;
+            }
+            node += 1;
+        }
+    }
+    Ok(())
 }
 
 /// Refuses in-neighbours that do not exist; `element` returns the index in the file.

@@ -2,7 +2,7 @@
 
 use morphgl_hotness::CachePolicy;
 use morphgl_platform::direct::Method;
-use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
+use morphgl_registry::{Error, Key, OptionRole, OptionSpec, OptionType, Result};
 use serde::{Deserialize, Serialize};
 
 /// The operator's options, all optional.
@@ -64,14 +64,14 @@ pub(crate) const SPECS: [OptionSpec; 7] = [
 ];
 
 impl Options {
-    pub(crate) fn parse(options: &serde_json::Value) -> Result<Self> {
+    pub(crate) fn parse(key: &Key, options: &serde_json::Value) -> Result<Self> {
         if options.is_null() {
             return Ok(Self::default());
         }
         let known = SPECS.map(|spec| spec.name).join(", ");
         let wrong = |what: String| Error::setting("options", what);
-        let options: Self = serde_json::from_value(options.clone())
-            .map_err(|e| wrong(format!("{e}; Batching_CPU+Disk_Neighbor has {known}")))?;
+        let options: Self =
+            serde_json::from_value(options.clone()).map_err(|e| wrong(format!("{e}; {key} has {known}")))?;
         if !(1..=4096).contains(&options.depth) {
             return Err(wrong(format!("a depth of {} reads; give 1 to 4096", options.depth)));
         }

@@ -9,7 +9,7 @@ use morphgl_dual_cache::CacheShare;
 use morphgl_hotness::Hotness;
 use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_platform::{SPLITMIX_STEP, splitmix64};
-use morphgl_registry::{Result, SamplerSettings};
+use morphgl_registry::{NeighborSettings, Result, SamplerSettings};
 
 use crate::files::Files;
 use crate::graph::DiskGraph;
@@ -25,6 +25,7 @@ pub(crate) struct Replay<'a> {
     pub(crate) files: &'a Files,
     pub(crate) hotness: &'a Hotness,
     pub(crate) settings: &'a SamplerSettings,
+    pub(crate) hops: &'a NeighborSettings,
     /// Mini-batches of an epoch.
     batches: f64,
     /// Fraction of the nodes that is replayed.
@@ -37,11 +38,11 @@ impl<'a> Replay<'a> {
         graph: &'a DiskGraph<'a>,
         files: &'a Files,
         hotness: &'a Hotness,
-        (num_seeds, settings): (usize, &'a SamplerSettings),
+        (num_seeds, settings, hops): (usize, &'a SamplerSettings, &'a NeighborSettings),
     ) -> Self {
         let batches = num_seeds.div_ceil(settings.batch_size.max(1)).max(1) as f64;
         let all: f64 = hotness.features.iter().chain(&*hotness.rows).map(|&accesses| f64::from(accesses)).sum();
-        Self { graph, files, hotness, settings, batches, part: (ACCESSES * batches / all).min(1.0) }
+        Self { graph, files, hotness, settings, hops, batches, part: (ACCESSES * batches / all).min(1.0) }
     }
 
     /// Seconds of the reads of a part of a mini-batch whose hits in the caches of `shares` are not read. The accesses are the
@@ -61,7 +62,7 @@ impl<'a> Replay<'a> {
             features.read(reader, &fetches, &mut out)?;
             seconds += start.elapsed().as_secs_f64();
         }
-        let fanouts = &self.settings.neighbor()?.fanouts.0;
+        let fanouts = &self.hops.fanouts.0;
         for (hop, fanout) in (1..).zip(fanouts) {
             let share = 1.0 / fanouts.len() as f64;
             let mut fetches = Vec::new();

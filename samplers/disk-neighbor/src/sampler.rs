@@ -9,19 +9,20 @@ use morphgl_graph_store::Dataset;
 use morphgl_hotness::{CachePolicy, Policy, PolicyKind, PreSample};
 use morphgl_platform::direct::{Fetch, Method, Reader, Stats};
 use morphgl_registry::{
-    Batching, BatchingContext, BatchingWorker, CacheCurve, Error, HostBatch, NeighborSettings, Result, SeedSet,
-    TargetValues,
+    Batching, BatchingContext, BatchingWorker, CacheCurve, Error, HostBatch, NeighborSettings, Result, Sampling,
+    SeedSet, TargetValues,
 };
-use morphgl_sampler_core::{Epochs, Pairs, check_host, check_limits, weight_sum};
+use morphgl_sampler_core::{Epochs, Pairs, SubRowEnds, TypedSettings, check_host, check_limits, weight_sum};
 
-use crate::DESCRIPTION;
-use crate::caches::{Caches, Counted, check_memory};
+use crate::caches::{CacheMemory, Caches, Counted, check_memory};
 use crate::files::Files;
 use crate::graph::DiskGraph;
 use crate::offsets::{self, Offsets};
 use crate::options::Options;
 use crate::rows::CachedRows;
 use crate::stats::Counts;
+use crate::typed::Typed;
+use crate::{NEIGHBOR, TYPED};
 use prepare::Worker;
 
 mod prepare;
@@ -32,7 +33,7 @@ fn bytes_of_seeds(dataset: &Dataset, seeds: &SeedSet) -> u64 {
     seeds.num_examples() as u64 * (Epochs::BYTES_A_SEED + known)
 }
 
-/// Phase Batching by neighbour sampling of a graph on disk, `Batching_CPU+Disk_Neighbor`.
+/// Phase Batching by neighbour sampling of a graph on disk, `Batching_CPU+Disk_Neighbor` and `Batching_CPU+Disk_Typed`.
 #[derive(Clone)]
 pub struct DiskNeighbor(Arc<Shared>);
 
@@ -40,6 +41,8 @@ pub struct DiskNeighbor(Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) hops: NeighborSettings,
+    /// Sampling by edge type, where it is.
+    pub(crate) typed: Option<Typed>,
     /// Seed of all randomness.
     pub(crate) seed: u64,
     pub(crate) options: Options,
@@ -75,14 +78,35 @@ impl DiskNeighbor {
     /// One pass over the offsets, what the policy takes to score the nodes (by inclusion probability per pass over the
     /// neighbours per hop, by pre-sampling the epochs without features), and one pass over the neighbours.
     pub fn new(context: &BatchingContext) -> Result<Self> {
-        Self::build(context, Options::parse(&context.options)?)
+        context.settings.neighbor()?;
+        Self::build(context, Options::parse(&NEIGHBOR.key, &context.options)?)
+    }
+
+    /// Builds the operator that samples by edge type, as [`DiskNeighbor::new`].
+    ///
+    /// # Errors
+    ///
+    /// As [`DiskNeighbor::new`] and [`TypedSettings::new`].
+    ///
+    /// # Complexity
+    ///
+    /// As [`DiskNeighbor::new`], and one pass over the types of the edges.
+    pub fn typed(context: &BatchingContext) -> Result<Self> {
+        context.settings.custom(&morphgl_sampler_core::TYPED)?;
+        Self::build(context, Options::parse(&TYPED.key, &context.options)?)
     }
 
     fn build(context: &BatchingContext, options: Options) -> Result<Self> {
         let start = Instant::now();
         let BatchingContext { dataset, seeds, settings, gather, place, .. } = context;
         check_host(place)?;
-        let hops = settings.neighbor()?.clone();
+        let typed = match &settings.sampling {
+            Sampling::Neighbor(_) => None,
+            // The largest degree is not known yet.
+            _ => Some(TypedSettings::of_degrees(context, 0)?),
+        };
+        let key = if typed.is_some() { &TYPED.key } else { &NEIGHBOR.key };
+        let hops = typed.as_ref().map_or_else(|| settings.neighbor(), |typed| Ok(&typed.hops))?.clone();
         let weights = dataset.topology.weights();
         if weights.is_some_and(|w| w.is_mapped()) {
             let cure = "keep the dataset in memory, or import it without weights";
@@ -90,7 +114,7 @@ impl DiskNeighbor {
             return Err(Error::setting("dataset", what));
         }
         let gather = *gather && dataset.features.as_ref().is_some_and(|f| f.row_bytes() > 0);
-        let files = Files::open(dataset, gather, &options)?;
+        let files = Files::open(dataset, gather, typed.is_some(), &options)?;
         let num_nodes = u32::try_from(files.indptr.len - 1).ok().filter(|&n| n < u32::MAX);
         let num_nodes = num_nodes.filter(|&n| n as usize == dataset.num_nodes());
         let num_nodes = num_nodes.ok_or_else(|| {
@@ -102,8 +126,10 @@ impl DiskNeighbor {
         let by_node = u64::from(weights.is_some()) + u64::from(dataset.topology.draw_keys().is_some());
         let by_node =
             4 * by_node + seeds.pairs().map_or(0, |pairs| Pairs::bytes_per_node(&dataset.topology, pairs.settings()));
+        let by_node = by_node + typed.as_ref().map_or(0, Typed::bytes_per_node);
         let fixed = bytes_of_seeds(dataset, seeds) + by_node * u64::from(num_nodes);
-        check_memory(&options, settings, num_nodes, fixed, files.features.as_ref().map(|rows| rows.unit))?;
+        let row_bytes = files.features.as_ref().map(|rows| rows.unit);
+        let reserved = check_memory(key, &options, settings, num_nodes, fixed, row_bytes)?;
         let counted = match options.cache {
             CachePolicy::By(kind @ (PolicyKind::PreSample { epochs } | PolicyKind::Smoothed { epochs })) => {
                 let counts = u64::from(num_nodes) * kind.bytes_per_node(settings);
@@ -118,24 +144,36 @@ impl DiskNeighbor {
         let mut reader = files.long_reader(&options)?;
         let (offsets, largest) = Offsets::load(&files.indptr, files.indices.len, &mut reader, keep)?;
         check_limits(num_nodes as usize, weights.is_some(), || largest, seeds, settings)?;
+        let mut left = budget.saturating_sub(offsets.num_bytes());
+        let types = typed.is_some().then(|| dataset.topology.types()).flatten();
+        let ends = types.map_or(0, |types| SubRowEnds::num_bytes_of(types));
+        let keep = matches!(offsets, Offsets::Ram { .. }) && ends <= left.saturating_sub(reserved) / 2;
+        let typed = typed.map(|_| -> Result<_> {
+            let settings = TypedSettings::of_degrees(context, largest)?;
+            Typed::new(settings, &files, &offsets, types.map(|types| &**types), keep, &mut reader)
+        });
+        let typed = typed.transpose()?;
+        left -= if keep { ends } else { 0 };
         let weight_sums = weights.map(|weights| weight_sums(&files, weights, &mut reader)).transpose()?;
         let pairs = seeds.pairs().map(|pairs| Pairs::new(&dataset.topology, pairs, settings.seed)).transpose()?;
         let known = OfSeeds::read(&files, dataset, seeds, &mut reader)?;
         let caches = if matches!(offsets, Offsets::Ram { .. }) {
             let graph =
                 DiskGraph { indices: &files.indices, offsets: &offsets, num_nodes, reader: RefCell::new(reader) };
-            let left = budget - offsets.num_bytes();
-            Caches::new(&graph, &files, (seeds.nodes(), settings), &options, left, counted)?
+            let least = if keep { ends + reserved } else { 0 };
+            let memory = CacheMemory { budget: left, least };
+            Caches::new(&graph, &files, (seeds.nodes(), settings, &hops), &options, memory, counted)?
         } else if !matches!(options.cache, CachePolicy::Auto | CachePolicy::None) {
             let what =
                 "64 rows have more than 2^32 edges: offsets stay on disk, and nothing is cached; give cache=auto";
-            return Err(Error::setting(&DESCRIPTION.key, format!("cache={}: {what}", options.cache)));
+            return Err(Error::setting(key, format!("cache={}: {what}", options.cache)));
         } else {
             Caches::empty()
         };
         Ok(Self(Arc::new(Shared {
             dataset: Arc::clone(dataset),
             hops,
+            typed,
             seed: settings.seed,
             options,
             files,
@@ -157,7 +195,7 @@ impl DiskNeighbor {
         *self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of offsets, orders, labels, targets, draw keys and caches: at most [`Options::memory_bytes`], or else all but offsets and
+    /// Bytes of offsets, orders, labels, targets, draw keys, types, times and caches: at most [`Options::memory_bytes`], or else all but offsets and
     /// caches.
     pub fn num_bytes(&self) -> u64 {
         let shared = &*self.0;
@@ -165,7 +203,8 @@ impl DiskNeighbor {
         let pairs = shared.pairs.as_ref().map_or(0, Pairs::num_bytes);
         let sums = shared.weight_sums.as_ref().map_or(0, |s| 4 * s.len() as u64);
         let keys = shared.dataset.topology.draw_keys().map_or(0, |keys| 4 * keys.len() as u64);
-        shared.offsets.num_bytes() + shared.caches.num_bytes() + seeds + pairs + sums + keys
+        let typed = shared.typed.as_ref().map_or(0, Typed::num_bytes);
+        typed + shared.offsets.num_bytes() + shared.caches.num_bytes() + seeds + pairs + sums + keys
     }
 
     /// The I/O method: threads, too, once a worker was refused io_uring.
@@ -190,6 +229,11 @@ impl fmt::Debug for DiskNeighbor {
         match offsets {
             Offsets::Ram { .. } => write!(f, "; offsets in memory, {}", mib(offsets.num_bytes()))?,
             Offsets::Disk { .. } => f.write_str("; offsets on disk")?,
+        }
+        match &self.0.typed {
+            Some(Typed { ends: Some(ends), .. }) => write!(f, "; edge types in memory, {}", mib(ends.num_bytes()))?,
+            Some(_) if files.edge_types.is_some() => f.write_str("; edge types on disk")?,
+            _ => {}
         }
         let share = |cached: usize| 100.0 * cached as f64 / f64::from((*num_nodes).max(1));
         let rows = share(caches.lists.as_ref().map_or(0, |c| c.map().len()));
@@ -289,6 +333,11 @@ fn weight_sums(files: &Files, weights: &[f32], reader: &mut Reader) -> Result<Ve
 }
 
 impl Shared {
+    /// Time of each node, where trees are bounded by time.
+    pub(crate) fn node_times(&self) -> Option<&[i64]> {
+        self.typed.as_ref()?.node_times.as_deref()
+    }
+
     /// A worker's reader.
     pub(crate) fn reader(&self) -> Result<Reader> {
         let reader = self.files.reader(&self.options)?;
@@ -324,6 +373,10 @@ impl Shared {
 impl Batching for DiskNeighbor {
     fn num_batches(&self) -> usize {
         self.0.epochs.num_batches()
+    }
+
+    fn last_epoch(&self) -> u32 {
+        self.0.typed.as_ref().map_or(u32::MAX, |typed| typed.settings.last_epoch())
     }
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use morphgl_dual_cache::{Curve, Slopes};
 use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_platform::{SPLITMIX_STEP, splitmix64};
-use morphgl_registry::{Error, Fanout, Result, SamplerSettings};
+use morphgl_registry::{Error, Fanout, NeighborSettings, Result};
 
 use crate::files::{Files, OnDisk};
 use crate::graph::DiskGraph;
@@ -33,10 +33,10 @@ const NEIGHBORS: u64 = 1 << 18;
 pub(crate) fn measure(
     graph: &DiskGraph<'_>,
     files: &Files,
-    settings: &SamplerSettings,
+    (hops, seed): (&NeighborSettings, u64),
     reader: &mut Reader,
 ) -> Result<Slopes> {
-    let (mut draws, fanouts) = (Draws(settings.seed), &settings.neighbor()?.fanouts.0);
+    let (mut draws, fanouts) = (Draws(seed), &hops.fanouts.0);
     let (rows, lists) = samples(graph, &mut draws);
     let features = files.features.as_ref().filter(|_| !rows.nodes.is_empty());
     let mut row = f64::INFINITY;

@@ -11,6 +11,8 @@ pub struct Counts {
     pub batches: u64,
     /// Reads of offsets, if these are not in memory.
     pub offsets: Stats,
+    /// Reads of types and times of edges, if these are not in memory.
+    pub edge_types: Stats,
     /// Reads of neighbours.
     pub neighbors: Stats,
     /// Reads of feature rows.
@@ -37,6 +39,6 @@ pub struct Hits {
 impl Counts {
     /// Reads of all kinds.
     pub fn reads(&self) -> Stats {
-        self.offsets + self.neighbors + self.features
+        self.offsets + self.edge_types + self.neighbors + self.features
     }
 }

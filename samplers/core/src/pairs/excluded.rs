@@ -215,7 +215,7 @@ impl ExcludedRow<'_> {
     }
 
     /// The `degree` edges from the `first` of those that are left on: a sub-row. Positions among them begin with 0.
-    pub(crate) fn part(self, first: u32, degree: u32) -> Self {
+    pub fn part(self, first: u32, degree: u32) -> Self {
         Self { first, degree, ..self }
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use morphgl_graph_store::Topology;
+use morphgl_graph_store::{Topology, Types};
 use morphgl_platform::prefetch_early;
 use rayon::prelude::*;
 
@@ -35,19 +35,10 @@ impl SubRowEnds {
     /// two per edge.
     pub fn new(topology: &Topology) -> Option<Self> {
         let types = topology.types()?;
-        let (mut node_types, mut base) = (Vec::new(), 0);
-        for number in 0..types.node_types().len() {
-            let leads_here = |edge_type: &u16| types.ends(usize::from(*edge_type))[1] == number;
-            let edge_types: Vec<u16> = (0..=u16::MAX).take(types.edge_types().len()).filter(leads_here).collect();
-            let nodes = types.range(number);
-            let num_ends = nodes.len() * edge_types.len();
-            node_types.push(InTypes { nodes, edge_types, base });
-            base += num_ends;
-        }
-        if 2 * base as u64 > topology.num_edges() {
+        if Self::num_bytes_of(types) > 2 * topology.num_edges() {
             return None;
         }
-        let mut ends = vec![0; base];
+        let Self { node_types, mut ends } = Self::empty(types);
         let mut rest = &mut ends[..];
         for InTypes { nodes, edge_types, .. } in &node_types {
             let width = edge_types.len();
@@ -68,14 +59,76 @@ impl SubRowEnds {
         Some(Self { node_types, ends })
     }
 
-    /// Edge types, and indices of the ends, of a node.
+    /// Bytes of the ends in a graph of these types.
+    pub fn num_bytes_of(types: &Types) -> u64 {
+        let leads_to = |edge_type| types.range(types.ends(edge_type)[1]).len() as u64;
+        4 * (0..types.edge_types().len()).map(leads_to).sum::<u64>()
+    }
+
+    /// The ends in a graph of these types without edges, for [`SubRowEnds::extend`].
+    pub fn empty(types: &Types) -> Self {
+        let (mut node_types, mut base) = (Vec::new(), 0);
+        for number in 0..types.node_types().len() {
+            let leads_here = |edge_type: &u16| types.ends(usize::from(*edge_type))[1] == number;
+            let edge_types: Vec<u16> = (0..=u16::MAX).take(types.edge_types().len()).filter(leads_here).collect();
+            let nodes = types.range(number);
+            let num_ends = nodes.len() * edge_types.len();
+            node_types.push(InTypes { nodes, edge_types, base });
+            base += num_ends;
+        }
+        Self { node_types, ends: vec![0; base] }
+    }
+
+    /// Appends edges of these types to the row of a node, which has `first` edges.
+    ///
+    /// # Errors
+    ///
+    /// The index of an edge whose type does not lead to the type of the node, or comes after one of a later type.
+    pub fn extend(&mut self, node: u32, first: u32, edge_types: &[u16]) -> Result<(), usize> {
+        let Self { node_types, ends } = self;
+        let (known, range) = find(node_types, node);
+        let ends = &mut ends[range];
+        let (mut end, mut index) = (first, 0);
+        for run in edge_types.chunk_by(|a, b| a == b) {
+            // Types after one with edges have its end.
+            let later = known.binary_search(&run[0]).ok().map(|place| &mut ends[place..]);
+            let Some(later) = later.filter(|later| later[0] == end) else { return Err(index) };
+            end += run.len() as u32;
+            later.fill(end);
+            index += run.len();
+        }
+        Ok(())
+    }
+
+    /// The sub-rows of a node by positions in its row; types without edges are left out.
+    pub fn sub_rows(&self, node: u32) -> impl Iterator<Item = (u16, Range<u32>)> + '_ {
+        let (edge_types, ends) = self.of(node);
+        let mut start = 0;
+        let sub_rows = edge_types.iter().zip(&self.ends[ends]).map(move |(&edge_type, &end)| {
+            let first = std::mem::replace(&mut start, end);
+            (edge_type, first..end)
+        });
+        sub_rows.filter(|(_, positions)| !positions.is_empty())
+    }
+
+    /// Bytes of the ends.
+    pub fn num_bytes(&self) -> u64 {
+        4 * self.ends.len() as u64
+    }
+
     #[inline(always)]
     fn of(&self, node: u32) -> (&[u16], Range<usize>) {
-        let of_type = self.node_types.iter().find(|of_type| node < of_type.nodes.end);
-        let InTypes { nodes, edge_types, base } = of_type.expect("a node of the graph");
-        let first = base + (node - nodes.start) as usize * edge_types.len();
-        (edge_types, first..first + edge_types.len())
+        find(&self.node_types, node)
     }
+}
+
+/// Edge types, and indices of the ends, of a node.
+#[inline(always)]
+fn find(node_types: &[InTypes], node: u32) -> (&[u16], Range<usize>) {
+    let of_type = node_types.iter().find(|of_type| node < of_type.nodes.end);
+    let InTypes { nodes, edge_types, base } = of_type.expect("a node of the graph");
+    let first = base + (node - nodes.start) as usize * edge_types.len();
+    (edge_types, first..first + edge_types.len())
 }
 
 /// Prefetch distance of the edges' types, in rows.

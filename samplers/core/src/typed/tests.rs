@@ -69,3 +69,22 @@ fn unknown_types_and_fanouts_are_refused() {
     let error = settings(hub, "3", "to=65537").expect_err("refused").to_string();
     assert!(error.contains("more than 65536 draws"), "{error}");
 }
+
+/// A table that is filled piece by piece has the sub-rows of the graph, and refuses types out of order or of another node type.
+#[test]
+fn sub_rows_are_found_row_by_row() {
+    let papers = papers();
+    let types = papers.types().expect("types");
+    let mut ends = crate::SubRowEnds::empty(types);
+    assert_eq!((ends.num_bytes(), crate::SubRowEnds::num_bytes_of(types)), (36, 36));
+    assert_eq!(
+        (ends.extend(1, 0, &[0]), ends.extend(2, 0, &[0, 1]), ends.extend(2, 2, &[1, 2])),
+        (Ok(()), Ok(()), Ok(()))
+    );
+    assert_eq!(ends.sub_rows(0).count(), 0);
+    assert_eq!(ends.sub_rows(1).collect::<Vec<_>>(), [(0, 0..1)]);
+    assert_eq!(ends.sub_rows(2).collect::<Vec<_>>(), [(0, 0..1), (1, 1..3), (2, 3..4)]);
+    assert_eq!(ends.extend(2, 4, &[2, 2, 1]), Err(2), "after a later type");
+    assert_eq!(ends.extend(0, 0, &[3]), Err(0), "no such type");
+    assert_eq!(ends.extend(3, 0, &[0]), Err(0), "no type leads to an author");
+}

@@ -10,6 +10,98 @@ use morphgl_registry::{BatchId, Block, Error, Expansion, HostBatch, Result};
 use super::TypedSettings;
 use crate::{Excluded, ExcludedRow, NeighborCheck, PickScratch, Picks, count_positive, pick_uniform, pick_weighted};
 
+/// The rows of a graph from which trees are sampled, in memory or on disk.
+pub trait TreeRows {
+    /// Begins a hop that expands `nodes`, the rows of the hop, some of which may repeat.
+    ///
+    /// # Errors
+    ///
+    /// The graph cannot be read.
+    fn begin(&mut self, nodes: &[u32]) -> Result<()>;
+
+    /// Prefetches the row of a node.
+    fn prefetch(&self, node: u32);
+
+    /// The sub-rows of the row at index `row` of the hop, that of `node`: number of the edge type, and positions of its edges in the
+    /// graph's indices.
+    fn sub_rows(&self, row: usize, node: u32) -> impl Iterator<Item = (u16, Range<usize>)>;
+
+    /// Time from which on an edge of a row of the hop is known: its own, or that of its source node if that is later. Read only where
+    /// trees are bounded by time.
+    fn time(&self, row: usize, edge: usize) -> i64;
+
+    /// Time of a node. Read only where trees are bounded by time.
+    fn node_time(&self, node: u32) -> i64;
+
+    /// Sets the in-neighbours of the `edges` picked, positions in the graph's indices; those of row `i` of the hop are
+    /// `edges[ends[i]..ends[i + 1]]`.
+    ///
+    /// # Errors
+    ///
+    /// The graph cannot be read, or an in-neighbour does not exist.
+    fn neighbors(&mut self, batch: BatchId, edges: &[u64], ends: &[u32], out: &mut Vec<u32>) -> Result<()>;
+
+    /// Appends the in-degrees of nodes.
+    ///
+    /// # Errors
+    ///
+    /// The graph cannot be read.
+    fn degrees(&mut self, nodes: &[u32], out: &mut Vec<f32>) -> Result<()>;
+}
+
+/// The rows of a graph in host memory.
+#[derive(Debug)]
+pub(super) struct HostTrees<'a>(pub(super) &'a Topology);
+
+impl TreeRows for HostTrees<'_> {
+    fn begin(&mut self, _: &[u32]) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline]
+    fn prefetch(&self, node: u32) {
+        prefetch_early(self.0.indptr(), node as usize);
+    }
+
+    #[inline]
+    fn sub_rows(&self, _: usize, node: u32) -> impl Iterator<Item = (u16, Range<usize>)> {
+        self.0.sub_rows(node).map(|(edge_type, edges)| (edge_type as u16, edges))
+    }
+
+    #[inline]
+    fn time(&self, _: usize, edge: usize) -> i64 {
+        time(self.0, edge)
+    }
+
+    fn node_time(&self, node: u32) -> i64 {
+        self.0.node_times().map_or(i64::MAX, |times| times[node as usize])
+    }
+
+    fn neighbors(&mut self, batch: BatchId, edges: &[u64], _: &[u32], out: &mut Vec<u32>) -> Result<()> {
+        let indices = self.0.indices();
+        out.clear();
+        out.reserve(edges.len());
+        for (i, &edge) in edges.iter().enumerate() {
+            if let Some(&later) = edges.get(i + AHEAD) {
+                prefetch_early(indices, later as usize);
+            }
+            out.push(indices[edge as usize]);
+        }
+        match NeighborCheck::new(self.0) {
+            None => Ok(()),
+            Some(check) => {
+                check.nodes(out);
+                check.result(batch)
+            }
+        }
+    }
+
+    fn degrees(&mut self, nodes: &[u32], out: &mut Vec<f32>) -> Result<()> {
+        out.extend(nodes.iter().map(|&node| self.0.degree(node) as f32));
+        Ok(())
+    }
+}
+
 /// How neighbours are picked of those that are no later than the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimePick {
@@ -44,9 +136,9 @@ const SLOTS_PER_NODE: usize = 2;
 /// A slot without a node.
 const FREE: u64 = u64::MAX;
 
-/// The buffers of a worker.
+/// Samples trees, one mini-batch after another, in the same buffers.
 #[derive(Debug, Default)]
-pub(super) struct Trees {
+pub struct Trees {
     /// Tree and node of each slot, and its local id: open addressing, a power of two of slots.
     slots: Vec<(u64, u32)>,
     scratch: PickScratch,
@@ -68,12 +160,18 @@ struct Nodes {
 }
 
 impl Trees {
-    /// Samples the mini-batch `batch.id` of `seeds` from a graph without the edges `excluded`; `seed` is that of all randomness.
-    pub(super) fn sample(
+    /// Samples the mini-batch `batch.id` of `seeds` from the graph of `rows` without the edges `excluded`: sets blocks, input nodes, trees,
+    /// degrees without weights, and the number of seeds. Of `topology`, draw keys, weights and types are read. `seed` is that of all
+    /// randomness.
+    ///
+    /// # Errors
+    ///
+    /// The graph cannot be read, or a hop has more edges than 32-bit offsets can address.
+    pub fn sample(
         &mut self,
+        rows: &mut impl TreeRows,
         (topology, excluded): (&Topology, &Excluded),
-        settings: &TypedSettings,
-        by: TreeSettings,
+        (settings, by): (&TypedSettings, TreeSettings),
         seed: u64,
         seeds: &[u32],
         batch: &mut HostBatch,
@@ -85,8 +183,7 @@ impl Trees {
         self.clear();
         self.seeds.clear();
         for (tree, &node) in (0..).zip(seeds) {
-            let bound =
-                topology.node_times().filter(|_| by.by_time.is_some()).map_or(i64::MAX, |times| times[node as usize]);
+            let bound = by.by_time.map_or(i64::MAX, |_| rows.node_time(node));
             // Occurrences of a seed have equal trees.
             self.seeds.push((seed ^ splitmix64(u64::from(topology.draw_key(node)) + 1), bound));
             self.local(&mut found, tree, node);
@@ -101,50 +198,48 @@ impl Trees {
             let weights = topology.weights().map(|weights| &**weights);
             let picks = Picks::new(&settings.hops, seed, weights, batch.id, hop);
             let block = &mut batch.blocks[hops - 1 - hop];
-            self.pick((topology, excluded), settings, (by, picks), &found, first..num_dst, block)?;
-            self.relabel(topology, &mut found, batch.id, block)?;
+            rows.begin(&found.nodes[first..])?;
+            self.pick(rows, (topology, excluded), (settings, by, picks), &found, first..num_dst, block)?;
+            rows.neighbors(batch.id, &self.edges, &block.indptr[first..], &mut block.indices)?;
+            self.relabel(weights, &mut found, block);
             block.num_src = found.nodes.len();
         }
         batch.num_seeds = seeds.len();
         batch.given = None;
         batch.degrees.clear();
-        batch.degrees.extend(found.nodes.iter().map(|&node| topology.degree(node) as f32));
+        rows.degrees(&found.nodes, &mut batch.degrees)?;
         (batch.input_nodes, batch.trees) = (found.nodes, Some(found.trees));
         Ok(())
     }
 
-    /// Picks the edges of the rows of a hop, and sets the offsets and the types of `block`.
+    /// Picks the edges of the rows `range` of a hop, and sets the offsets and the types of `block`.
     fn pick(
         &mut self,
+        rows: &impl TreeRows,
         (topology, excluded): (&Topology, &Excluded),
-        settings: &TypedSettings,
-        (by, picks): (TreeSettings, Picks<'_>),
+        (settings, by, picks): (&TypedSettings, TreeSettings, Picks<'_>),
         found: &Nodes,
-        rows: Range<usize>,
+        range: Range<usize>,
         block: &mut Block,
     ) -> Result<()> {
         self.edges.clear();
-        block.num_dst = rows.end;
+        block.num_dst = range.end;
         block.importance = false;
         block.indptr.clear();
-        block.indptr.resize(rows.start + 1, 0);
+        block.indptr.resize(range.start + 1, 0);
         let mut types = block.edge_types.take().unwrap_or_default();
         types.clear();
-        for row in rows.clone() {
-            if let Some(&later) = found.nodes[..rows.end].get(row + AHEAD) {
-                prefetch_early(topology.indptr(), later as usize);
+        for row in range.clone() {
+            if let Some(&later) = found.nodes[..range.end].get(row + AHEAD) {
+                rows.prefetch(later);
             }
             let (node, (seed, bound)) = (found.nodes[row], self.seeds[found.trees[row] as usize]);
             let left = excluded.get(node);
-            for (edge_type, edges) in topology.sub_rows(node) {
-                let fanout = match settings.fanouts.get(picks.hop as usize) {
-                    None => Some(picks.fanout),
-                    Some(fanouts) => fanouts[edge_type],
-                };
-                let Some(fanout) = fanout else { continue };
-                let picks = Picks { fanout, seed, edge_type: edge_type as u16, ..picks };
-                self.pick_row(topology, (by, picks), (topology.draw_key(node), bound), (edges, left));
-                types.resize(self.edges.len(), edge_type as u16);
+            let time = |edge: usize| rows.time(row - range.start, edge);
+            for (edge_type, edges) in rows.sub_rows(row - range.start, node) {
+                let Some(picks) = settings.picks_of(Picks { seed, ..picks }, edge_type) else { continue };
+                self.pick_row(&time, (by, picks), (topology.draw_key(node), bound), (edges, left));
+                types.resize(self.edges.len(), edge_type);
             }
             let end = u32::try_from(self.edges.len()).map_err(|_| {
                 let what =
@@ -161,7 +256,7 @@ impl Trees {
     /// node's whole row, if it loses edges.
     fn pick_row(
         &mut self,
-        topology: &Topology,
+        time: &impl Fn(usize) -> i64,
         (by, picks): (TreeSettings, Picks<'_>),
         (key, bound): (u32, i64),
         (row, left): (Range<usize>, Option<ExcludedRow<'_>>),
@@ -169,7 +264,7 @@ impl Trees {
         let Self { scratch, positions, valid, weights, edges, .. } = self;
         // The edges are the first `count` of the row, or those at `valid`.
         valid.clear();
-        let is_early = |edge: usize| by.by_time.is_none() || time(topology, edge) <= bound;
+        let is_early = |edge: usize| by.by_time.is_none() || time(edge) <= bound;
         let count = match (left, by.by_time) {
             (None, None) => row.len(),
             (None, Some(_)) if by.ascends => partition(row.clone(), is_early),
@@ -189,7 +284,7 @@ impl Trees {
         let fanout = picks.fanout.take(count as u64) as usize;
         if by.by_time == Some(TimePick::Last) {
             // Sorting is stable: of equal times, later ones of the row come last.
-            valid.sort_by_key(|&position| time(topology, row.start + position as usize));
+            valid.sort_by_key(|&position| time(row.start + position as usize));
             let latest = (count - fanout..count).map(|p| at(valid, p) as u64);
             let start = edges.len();
             edges.extend(latest);
@@ -209,25 +304,8 @@ impl Trees {
         edges.extend(positions.iter().map(|&p| at(valid, p as usize) as u64));
     }
 
-    /// Sets neighbours, in local ids, and weights of `block` to those of the edges picked.
-    ///
-    /// # Errors
-    ///
-    /// A node that does not exist, in a mapped file that was changed.
-    fn relabel(&mut self, topology: &Topology, found: &mut Nodes, batch: BatchId, block: &mut Block) -> Result<()> {
-        let (indices, edges) = (topology.indices(), mem::take(&mut self.edges));
-        block.indices.clear();
-        block.indices.reserve(edges.len());
-        for (i, &edge) in edges.iter().enumerate() {
-            if let Some(&later) = edges.get(i + AHEAD) {
-                prefetch_early(indices, later as usize);
-            }
-            block.indices.push(indices[edge as usize]);
-        }
-        if let Some(check) = NeighborCheck::new(topology) {
-            check.nodes(&mut block.indices);
-            check.result(batch)?;
-        }
+    /// Replaces the neighbours of `block` by their local ids, and sets its weights to those of the edges picked.
+    fn relabel(&mut self, weights: Option<&[f32]>, found: &mut Nodes, block: &mut Block) {
         let mut start = 0;
         for (row, &end) in block.indptr[1..].iter().enumerate() {
             let tree = found.trees[row];
@@ -236,16 +314,14 @@ impl Trees {
             }
             start = end as usize;
         }
-        match topology.weights() {
+        match weights {
             None => block.weights = None,
             Some(all) => {
                 let weights = block.weights.get_or_insert_default();
                 weights.clear();
-                weights.extend(edges.iter().map(|&edge| all[edge as usize]));
+                weights.extend(self.edges.iter().map(|&edge| all[edge as usize]));
             }
         }
-        self.edges = edges;
-        Ok(())
     }
 
     /// The local id of a node of a tree, a new one at its first appearance.

@@ -10,14 +10,15 @@ use morphgl_registry::{
     Handle, HostBatch, MiniBatch, Result,
 };
 use morphgl_sampler_core::{
-    Excluded, Hop, HopSampler, Order, PairBatch, Relabel, check_threads, host_batch, sample_hops,
+    Excluded, Hop, HopSampler, Order, PairBatch, Relabel, Trees, check_threads, host_batch, sample_hops,
 };
 
 use super::Shared;
-use crate::expand::{HopRows, Scratch, pick};
+use crate::expand::{HopRows, Scratch, divide, pick};
 use crate::graph::check_nodes;
-use crate::offsets::{self, CsrRow};
 use crate::stats::Hits;
+use crate::trees::{DiskTrees, TreeBuffers};
+use crate::typed::Located;
 use crate::whole_rows::{self, WholeRows};
 
 /// One worker, with its own buffers and reader.
@@ -34,10 +35,10 @@ pub(crate) struct Worker {
 #[derive(Debug, Default)]
 struct Buffers {
     relabel: Relabel,
-    /// The CSR row of each located node.
-    rows: Vec<CsrRow>,
-    offsets: offsets::Scratch,
+    located: Located,
     picks: Scratch,
+    trees: Trees,
+    tree_rows: TreeBuffers,
     /// Feature rows to be read.
     fetches: Vec<Fetch>,
 }
@@ -109,10 +110,23 @@ fn prepare(
     (seeds, excluded): (&[u32], &Excluded),
     batch: &mut HostBatch,
 ) -> Result<()> {
-    let weights = shared.dataset.topology.weights().map(|w| &**w);
-    let mut sampler = Sampler { shared, excluded, reader, buffers, degrees: Vec::new() };
-    sample_hops(&mut sampler, &shared.hops, shared.seed, weights, seeds, None, batch)?;
-    excluded.set_degrees(weights, &batch.input_nodes, false, &mut batch.degrees);
+    let topology = &shared.dataset.topology;
+    let weights = topology.weights().map(|w| &**w);
+    let settings = shared.typed.as_ref().map(|typed| &typed.settings);
+    settings.map_or(Ok(()), |settings| settings.check_epoch(batch.id))?;
+    match settings.and_then(|settings| settings.trees.map(|by| (settings, by))) {
+        Some(by) => {
+            let Buffers { trees, tree_rows, .. } = buffers;
+            let mut rows = DiskTrees { shared, reader, buffers: tree_rows };
+            trees.sample(&mut rows, (topology, excluded), by, shared.seed, seeds, batch)?;
+        }
+        None => {
+            batch.trees = None;
+            let mut sampler = Sampler { shared, excluded, reader, buffers, degrees: Vec::new() };
+            sample_hops(&mut sampler, &shared.hops, shared.seed, weights, seeds, None, batch)?;
+        }
+    }
+    excluded.set_degrees(weights, &batch.input_nodes, batch.trees.is_some(), &mut batch.degrees);
     shared.known.set(seeds, batch);
     gather(shared, reader, &mut buffers.fetches, batch)
 }
@@ -129,22 +143,17 @@ struct Sampler<'w> {
 impl Sampler<'_> {
     /// Appends the CSR rows of new nodes.
     fn locate(&mut self) -> Result<()> {
-        let Self { shared, reader, buffers: Buffers { relabel, rows, offsets, .. }, .. } = self;
-        let nodes = &relabel.nodes()[rows.len()..];
-        shared.counted(
-            reader,
-            |counts| &mut counts.offsets,
-            |reader| shared.offsets.append_rows(&shared.files.indptr, nodes, reader, offsets, rows),
-        )
+        let Self { shared, reader, buffers: Buffers { relabel, located, .. }, .. } = self;
+        located.append(shared, &relabel.nodes()[located.rows.len()..], reader)
     }
 }
 
 impl HopSampler for Sampler<'_> {
     fn start(&mut self, seeds: &[u32], nodes: Vec<u32>, degrees: Vec<f32>) -> Result<()> {
-        let Buffers { relabel, rows, .. } = &mut *self.buffers;
+        let Buffers { relabel, located, .. } = &mut *self.buffers;
         relabel.start(nodes);
         relabel.add_seeds(seeds);
-        rows.clear();
+        located.clear();
         self.degrees = degrees;
         Ok(())
     }
@@ -155,23 +164,26 @@ impl HopSampler for Sampler<'_> {
 
     fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()> {
         self.locate()?;
-        let Self { shared, excluded, reader, buffers: Buffers { relabel, rows: csr, picks: scratch, .. }, .. } = self;
+        let Self { shared, excluded, reader, buffers: Buffers { relabel, located, picks: scratch, .. }, .. } = self;
         let Hop { picks, first, num_dst, .. } = hop;
-        let count = |(&node, row): (&u32, &CsrRow)| match excluded.get(node) {
-            None => picks.count(row.range()),
-            Some(left) => picks.count_left(left),
-        };
-        picks.begin(block, num_dst, relabel.nodes()[first..].iter().zip(&csr[first..]).map(count))?;
+        let topology = &shared.dataset.topology;
+        let typed = shared.typed.as_ref().map(|typed| &typed.settings);
+        let nodes = &relabel.nodes()[first..];
+        let counts = divide(&picks, typed, (nodes, located, first), excluded, scratch);
+        let edge_types = block.edge_types.take();
+        picks.begin(block, num_dst, counts.iter().copied())?;
+        if typed.is_some() && topology.types().is_some() {
+            scratch.edge_types(block.edge_types.insert(edge_types.unwrap_or_default()));
+        }
         let rows = HopRows {
-            nodes: &relabel.nodes()[first..],
-            keys: shared.dataset.topology.draw_keys().map(|keys| &**keys),
-            csr: &csr[first..],
+            nodes,
+            keys: topology.draw_keys().map(|keys| &**keys),
+            csr: &located.rows[first..],
             excluded,
-            indptr: &block.indptr[first..],
             picked: &mut block.indices,
             weights: block.weights.as_deref_mut().unwrap_or_default(),
         };
-        let Hits { hits, misses } = pick(&picks, rows, shared.caches.lists.as_ref(), scratch);
+        let Hits { hits, misses } = pick(&picks, typed, rows, shared.caches.lists.as_ref(), scratch);
         shared.count(|counts| {
             counts.row_hits.hits += hits;
             counts.row_hits.misses += misses;
@@ -192,7 +204,7 @@ impl HopSampler for Sampler<'_> {
         degrees.clear();
         match &self.shared.weight_sums {
             Some(sums) => degrees.extend(nodes.iter().map(|&v| sums[v as usize])),
-            None => degrees.extend(self.buffers.rows.iter().map(|row| row.degree as f32)),
+            None => degrees.extend(self.buffers.located.rows.iter().map(|row| row.degree as f32)),
         }
         Ok((nodes, degrees))
     }

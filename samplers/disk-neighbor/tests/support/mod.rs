@@ -1,13 +1,15 @@
 //! Graphs made in memory, written to disk.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod caches;
+
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
 use morphgl_batching_disk_neighbor::DiskNeighbor;
-use morphgl_graph_store::{Dataset, DatasetWriter, FeatureMatrix, Load, OpenOptions};
-use morphgl_registry::{BatchingContext, Result};
+use morphgl_graph_store::{Dataset, DatasetWriter, FeatureMatrix, Load, OpenOptions, Types};
+use morphgl_registry::{BatchingContext, Result, Sampling};
 use tempfile::TempDir;
 
 /// Writes a dataset into `dir/set`.
@@ -31,6 +33,13 @@ pub(crate) fn write(dataset: &Dataset, dir: &Path) {
     }
     if let Some(keys) = topology.draw_keys() {
         writer.array("draw_keys", keys, None).expect("space on the disk");
+    }
+    if let (Some(types), Some(edge_types)) = (topology.types(), topology.edge_types()) {
+        writer.set_types(Types::clone(types));
+        writer.array("edge_types", edge_types, None).expect("space on the disk");
+    }
+    for (name, times) in [("node_times", topology.node_times()), ("edge_times", topology.edge_times())] {
+        times.map_or(Ok(()), |times| writer.array(name, times, None)).expect("space on the disk");
     }
     writer.array("train", &dataset.splits.train, None).expect("space on the disk");
     writer.finish("set", dataset.num_classes, Default::default()).expect("arrays that fit");
@@ -61,6 +70,10 @@ pub(crate) fn build(context: &BatchingContext) -> Result<DiskNeighbor> {
             *last = Some((Arc::clone(made), dir));
         }
         let (_, dir) = last.as_ref().expect("it was just written");
-        DiskNeighbor::new(&BatchingContext { dataset: Arc::new(open(dir.path(), made)), ..context.clone() })
+        let context = BatchingContext { dataset: Arc::new(open(dir.path(), made)), ..context.clone() };
+        match context.settings.sampling {
+            Sampling::Neighbor(_) => DiskNeighbor::new(&context),
+            _ => DiskNeighbor::typed(&context),
+        }
     })
 }

@@ -1,0 +1,162 @@
+//! Edge types and times, as sampling by edge type reads them.
+
+use std::ops::Range;
+
+use morphgl_graph_store::Types;
+use morphgl_platform::direct::{Fetch, Reader};
+use morphgl_registry::Result;
+use morphgl_sampler_core::{SubRowEnds, TypedSettings};
+
+use crate::files::{Files, OnDisk};
+use crate::graph::scan;
+use crate::offsets::{self, CsrRow, Offsets};
+use crate::sampler::Shared;
+
+/// Elements that are read at a time.
+const PART: usize = 1 << 18;
+
+/// Settings of sampling by edge type, and what is kept of the graph for it.
+#[derive(Debug)]
+pub(crate) struct Typed {
+    pub(crate) settings: TypedSettings,
+    /// Where sub-rows end, if memory has room for it; else the types of a row's edges are read.
+    pub(crate) ends: Option<SubRowEnds>,
+    /// Time of each node, where trees are bounded by time.
+    pub(crate) node_times: Option<Vec<i64>>,
+}
+
+impl Typed {
+    /// Bytes per node that are always kept.
+    pub(crate) fn bytes_per_node(settings: &TypedSettings) -> u64 {
+        if settings.trees.is_some_and(|trees| trees.by_time.is_some()) { 8 } else { 0 }
+    }
+
+    /// Reads the times of nodes, and with `keep` the types of all edges, by a [`Files::long_reader`].
+    pub(crate) fn new(
+        settings: TypedSettings,
+        files: &Files,
+        offsets: &Offsets,
+        types: Option<&Types>,
+        keep: bool,
+        reader: &mut Reader,
+    ) -> Result<Self> {
+        let mut node_times = None;
+        if let Some(on_disk) = files.node_times.as_ref().filter(|_| Self::bytes_per_node(&settings) > 0) {
+            let times = node_times.insert(vec![0i64; on_disk.len as usize]);
+            on_disk.pass(reader, 0, bytemuck::cast_slice_mut(times))?;
+        }
+        let mut ends = None;
+        if let (Some(types), Some(on_disk), true) = (types, &files.edge_types, keep) {
+            let ends = ends.insert(SubRowEnds::empty(types));
+            let row = |node| offsets.get(node).expect("types are kept only if offsets are in memory");
+            scan(on_disk, types.num_nodes() as u32, row, reader, |node, first, of_edges: &[u16]| {
+                let start = row(node).start + u64::from(first);
+                let wrong = |at: usize| wrong_type(on_disk, node, start + at as u64, of_edges[at]);
+                ends.extend(node, first, of_edges).map_err(wrong)
+            })?;
+        }
+        Ok(Self { settings, ends, node_times })
+    }
+
+    pub(crate) fn num_bytes(&self) -> u64 {
+        let times = self.node_times.as_ref().map_or(0, |times| 8 * times.len() as u64);
+        times + self.ends.as_ref().map_or(0, SubRowEnds::num_bytes)
+    }
+}
+
+fn wrong_type(edge_types: &OnDisk, node: u32, edge: u64, edge_type: u16) -> morphgl_registry::Error {
+    let what =
+        format!("an edge to node {node} has the type {edge_type}, which leads elsewhere or comes after a later one");
+    edge_types.wrong(edge, what)
+}
+
+/// CSR rows of nodes, with their sub-rows where they are sampled by edge type.
+#[derive(Debug, Default)]
+pub(crate) struct Located {
+    pub(crate) rows: Vec<CsrRow>,
+    /// Edge type and positions of each sub-row with edges; empty where rows are not divided.
+    sub_rows: Vec<(u16, Range<u32>)>,
+    /// End of the sub-rows of each row.
+    ends: Vec<usize>,
+    offsets: offsets::Scratch,
+    fetches: Vec<Fetch>,
+    edge_types: Vec<u16>,
+}
+
+impl Located {
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.sub_rows.clear();
+        self.ends.clear();
+    }
+
+    /// Appends the rows of `nodes`.
+    pub(crate) fn append(&mut self, shared: &Shared, nodes: &[u32], reader: &mut Reader) -> Result<()> {
+        let Self { rows, sub_rows, ends, offsets, fetches, edge_types } = self;
+        let first = rows.len();
+        let read = |reader: &mut Reader| shared.offsets.append_rows(&shared.files.indptr, nodes, reader, offsets, rows);
+        shared.counted(reader, |counts| &mut counts.offsets, read)?;
+        let Some((typed, types)) = shared.typed.as_ref().zip(shared.dataset.topology.types()) else { return Ok(()) };
+        if let Some(table) = &typed.ends {
+            for &node in nodes {
+                sub_rows.extend(table.sub_rows(node));
+                ends.push(sub_rows.len());
+            }
+            return Ok(());
+        }
+        let on_disk = shared.files.edge_types.as_ref().expect("opened with a graph that has types");
+        let read = |reader: &mut Reader| read_rows(on_disk, &rows[first..], reader, fetches, edge_types);
+        shared.counted(reader, |counts| &mut counts.edge_types, read)?;
+        let mut rest = &edge_types[..];
+        for (&node, &row) in nodes.iter().zip(&rows[first..]) {
+            let (of_row, later) = rest.split_at(row.degree as usize);
+            rest = later;
+            let (mut start, mut previous, target) = (0, None, types.node_type(node));
+            for run in of_row.chunk_by(|a, b| a == b) {
+                let edge_type = run[0];
+                let leads_here = usize::from(edge_type) < types.edge_types().len()
+                    && types.ends(usize::from(edge_type))[1] == target;
+                if !leads_here || previous >= Some(edge_type) {
+                    return Err(wrong_type(on_disk, node, row.start + u64::from(start), edge_type));
+                }
+                previous = Some(edge_type);
+                sub_rows.push((edge_type, start..start + run.len() as u32));
+                start += run.len() as u32;
+            }
+            ends.push(sub_rows.len());
+        }
+        Ok(())
+    }
+
+    /// The sub-rows of a row with edges by positions in it: the whole row as type 0 where it is not divided.
+    pub(crate) fn sub_rows(&self, index: usize) -> impl Iterator<Item = (u16, Range<u32>)> + '_ {
+        let (of_row, whole) = match self.ends.get(index) {
+            Some(&end) => (&self.sub_rows[index.checked_sub(1).map_or(0, |before| self.ends[before])..end], None),
+            None => (&[][..], Some((0, 0..self.rows[index].degree))),
+        };
+        of_row.iter().cloned().chain(whole)
+    }
+}
+
+/// Reads the elements of whole rows, row after row, to `out`.
+pub(crate) fn read_rows<T: bytemuck::Pod>(
+    array: &OnDisk,
+    rows: &[CsrRow],
+    reader: &mut Reader,
+    fetches: &mut Vec<Fetch>,
+    out: &mut Vec<T>,
+) -> Result<()> {
+    out.clear();
+    let mut elements = rows.iter().flat_map(|row| row.start..row.start + u64::from(row.degree));
+    loop {
+        fetches.clear();
+        fetches.extend(elements.by_ref().take(PART).zip(0..).map(|(element, to)| Fetch { element, to }));
+        if fetches.is_empty() {
+            return Ok(());
+        }
+        let first = out.len();
+        out.resize(first + fetches.len(), T::zeroed());
+        fetches.sort_unstable();
+        array.read(reader, fetches, bytemuck::cast_slice_mut(&mut out[first..]))?;
+    }
+}
