@@ -4,6 +4,7 @@ fn main() {
     morphgl_cuda_build::kernels(&[
         "kernels/sums.cu",
         "kernels/coefficients.cu",
+        "kernels/groups.cu",
         "kernels/transpose.cu",
         "kernels/attention.cu",
         "kernels/finish.cu",

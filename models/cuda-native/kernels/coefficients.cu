@@ -19,11 +19,17 @@ extern "C" __global__ void train_rescale(const uint32_t* indptr, const float* we
 }
 MORPHGL_KERNEL(train_rescale)
 
-// Edge coefficients of a mean by importance: the share of each edge in the weights of its row.
-extern "C" __global__ void train_shares(const uint32_t* indptr, const float* weights, float* of_edges, uint32_t rows) {
+// Edge coefficients of a mean by importance: the share of each edge in the weights of its row. With `ends` rows are those
+// of typed layers (kernels/groups.cu); an entry after all edges is one that has no weight, and all of its row.
+extern "C" __global__ void train_shares(const uint32_t* begins, const uint32_t* ends, const float* weights,
+                                        float* of_edges, uint32_t rows, uint32_t edges) {
     const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
-    const uint32_t begin = indptr[row], end = indptr[row + 1];
+    const uint32_t begin = begins[row], end = ends ? ends[row] : begins[row + 1];
+    if (begin < end && begin >= edges) {
+        of_edges[begin] = 1.0f;
+        return;
+    }
     float sum = 0.0f;
     for (uint32_t e = begin; e < end; e++) sum += weights[e];
     for (uint32_t e = begin; e < end; e++) of_edges[e] = weights[e] / sum;

@@ -11,17 +11,27 @@
 // Maximum threads of a block.
 #define THREADS 256u
 
-// Sums over CSR rows, here lists: a row of threads processes the list from `indptr[list]` to the next list's begin;
-// `add(list, begin, end, sums)` adds entries to the N sums of each thread. All threads of the block must participate;
-// those not `active` have no columns.
+// Lists of entries, from `begins[list]` to `ends[list]`, or to the next list's begin where `ends` is null.
+struct Lists {
+    const uint32_t* __restrict__ begins;
+    const uint32_t* __restrict__ ends;
+
+    __device__ __forceinline__ Lists(const uint32_t* begins_, const uint32_t* ends_ = nullptr)
+        : begins(begins_), ends(ends_) {}
+    __device__ __forceinline__ uint32_t begin(uint32_t list) const { return begins[list]; }
+    __device__ __forceinline__ uint32_t end(uint32_t list) const { return ends ? ends[list] : begins[list + 1]; }
+    __device__ __forceinline__ uint32_t length(uint32_t list) const { return end(list) - begin(list); }
+};
+
+// Sums over the entries of lists, of which a row of threads processes one; `add(list, begin, end, sums)` adds entries to
+// the N sums of each thread. All threads of the block must participate; those not `active` have no columns.
 template <int N, typename Add>
-__device__ __forceinline__ void list_sums(const uint32_t* __restrict__ indptr, uint32_t lists, bool active, float* sums,
-                                          Add add) {
+__device__ __forceinline__ void list_sums(const Lists lists_of, uint32_t lists, bool active, float* sums, Add add) {
     __shared__ float found[N * THREADS];
     __shared__ uint32_t any;
     const uint32_t first = blockIdx.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
     uint32_t list = first + threadIdx.y, begin = 0, end = 0;
-    if (list < lists) begin = indptr[list], end = indptr[list + 1];
+    if (list < lists) begin = lists_of.begin(list), end = lists_of.end(list);
     if (thread == 0) any = 0;
     __syncthreads();
     if (end - begin > LONG) {
@@ -48,11 +58,11 @@ __device__ __forceinline__ void list_sums(const uint32_t* __restrict__ indptr, u
         }
         if (any == 0) return;
         for (; next < blockDim.y && first + next < lists; next++) {
-            if (indptr[first + next + 1] - indptr[first + next] > LONG) break;
+            if (lists_of.length(first + next) > LONG) break;
         }
         if (next == blockDim.y || first + next >= lists) return;
         list = first + next++;
-        const uint64_t from = indptr[list], to = indptr[list + 1], part = (to - from - 1) / blockDim.y + 1;
+        const uint64_t from = lists_of.begin(list), to = lists_of.end(list), part = (to - from - 1) / blockDim.y + 1;
         begin = (uint32_t)min(from + part * threadIdx.y, to);
         end = (uint32_t)min(begin + part, to);
     }
@@ -142,7 +152,7 @@ __device__ __forceinline__ void add_rows(const uint8_t* __restrict__ x, uint32_t
 // the input is row ids[r] of `x`.
 // For a mean, `of_rows` is written, not read: the inverse of the row's number of edges.
 template <typename S, int V>
-__device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
+__device__ __forceinline__ void sum_rows(const Lists lists, const uint32_t* __restrict__ indices,
                                          const float* __restrict__ of_edges, float* __restrict__ of_rows,
                                          const float* __restrict__ loops, const float* __restrict__ eps,
                                          const uint8_t* __restrict__ x, const uint32_t* __restrict__ ids,
@@ -150,14 +160,14 @@ __device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, co
     const uint32_t column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
     const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
     float sum[V] = {}, value[V];
-    list_sums<V>(indptr, rows, column < width, sum, [&](uint32_t, uint32_t begin, uint32_t end, float* into) {
+    list_sums<V>(lists, rows, column < width, sum, [&](uint32_t, uint32_t begin, uint32_t end, float* into) {
         const auto source = [&](uint32_t e) { return ids ? ids[indices[e]] : indices[e]; };
         add_rows<S, V>(x, width, column, begin, end, into, source,
                        [&](uint32_t e, uint32_t) { return of_edges ? of_edges[e] : 1.0f; });
     });
     if (row >= rows || column >= width) return;
     if (of_rows) {
-        const float by = mean ? 1.0f / (float)max(indptr[row + 1] - indptr[row], 1u) : of_rows[row];
+        const float by = mean ? 1.0f / (float)max(lists.length(row), 1u) : of_rows[row];
         if (mean && column == 0) of_rows[row] = by;
         for (int i = 0; i < V; i++) sum[i] *= by;
     }
@@ -170,11 +180,12 @@ __device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, co
 }
 
 #define SUM_ROWS(name, S, V)                                                                                         \
-    extern "C" __global__ void name(const uint32_t* indptr, const uint32_t* indices, const float* of_edges,        \
-                                    float* of_rows, const float* loops, const float* eps, const uint8_t* x,         \
-                                    const uint32_t* ids, float* out, uint32_t rows, uint32_t width, uint32_t mean) { \
-        sum_rows<S, V>(indptr, indices, of_edges, of_rows, loops, eps, x, ids, out, rows, width, mean);             \
-    }                                                                                                               \
+    extern "C" __global__ void name(const uint32_t* begins, const uint32_t* ends, const uint32_t* indices,          \
+                                    const float* of_edges, float* of_rows, const float* loops, const float* eps,     \
+                                    const uint8_t* x, const uint32_t* ids, float* out, uint32_t rows,                \
+                                    uint32_t width, uint32_t mean) {                                                 \
+        sum_rows<S, V>(Lists(begins, ends), indices, of_edges, of_rows, loops, eps, x, ids, out, rows, width, mean); \
+    }                                                                                                                \
     MORPHGL_KERNEL(name)
 SUM_ROWS(train_sum_f32, F32, 4)
 SUM_ROWS(train_sum_f16, F16, 4)
@@ -223,6 +234,41 @@ __device__ __forceinline__ void sum_sources(const uint32_t* __restrict__ indptr,
     MORPHGL_KERNEL(name)
 SUM_SOURCES(train_sum_sources, 4)
 SUM_SOURCES(train_sum_sources_single, 1)
+
+// Typed layers: the output of a destination is the sum of the products of its rows (kernels/groups.cu), which are found
+// from the first edge of each on; and that of its own row, whose entry comes after all edges, if it is `own`.
+template <int V>
+__device__ __forceinline__ void sum_groups(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ of_entries,
+                                           const uint32_t* __restrict__ ends, const uint8_t* __restrict__ products,
+                                           float* __restrict__ out, uint32_t edges, uint32_t rows, uint32_t width,
+                                           uint32_t own) {
+    const uint32_t column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
+    const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= rows || column >= width) return;
+    float sum[V] = {}, value[V];
+    const auto add = [&](uint32_t product) {
+        load<F32, V>(products, (uint64_t)product * width + column, value);
+        for (int i = 0; i < V; i++) sum[i] += value[i];
+    };
+    const uint32_t end = indptr[row + 1];
+    for (uint32_t e = indptr[row]; e < end;) {
+        const uint32_t of = of_entries[e];
+        add(of);
+        e = ends[of];
+    }
+    if (own) add(of_entries[edges + row]);
+    store<V>(out + (uint64_t)row * width + column, sum);
+}
+
+#define SUM_GROUPS(name, V)                                                                                            \
+    extern "C" __global__ void name(const uint32_t* indptr, const uint32_t* of_entries, const uint32_t* ends,         \
+                                    const uint8_t* products, float* out, uint32_t edges, uint32_t rows,                \
+                                    uint32_t width, uint32_t own) {                                                    \
+        sum_groups<V>(indptr, of_entries, ends, products, out, edges, rows, width, own);                               \
+    }                                                                                                                  \
+    MORPHGL_KERNEL(name)
+SUM_GROUPS(train_sum_groups, 4)
+SUM_GROUPS(train_sum_groups_single, 1)
 
 // out[row, c] = sum of messages * values[source, c].
 template <int V>

@@ -49,7 +49,7 @@ impl<'a> Pass<'_, 'a> {
     /// Backward of normalisation, residual connection and epilogue, in place; returns the residual's gradient.
     fn end_backward(&mut self, layer: &Layer<'a>, gradient: Region) -> Result<Option<Region>> {
         let (spec, columns, index) = (self.model.spec, layer.output.columns, layer.layer);
-        let mut bias = Some(self.gradient(index, bias_name(spec.kind)));
+        let mut bias = bias_name(spec.kind).map(|name| self.gradient(index, name));
         let plain = layer.unit.is_none() && layer.normalized.is_none();
         let own_bias = if plain { bias.take() } else { None };
         let mut residual = None;
@@ -112,6 +112,7 @@ impl<'a> Pass<'_, 'a> {
             }
             Convolved::Gin { .. } => self.gin_backward(layer, gradient, input_gradient),
             Convolved::Gat { .. } => self.gat_backward(layer, gradient, input_gradient),
+            Convolved::Grouped(_) => self.grouped_backward(layer, gradient, input_gradient),
             Convolved::Linear => unreachable!("a perceptron has no edges"),
         }
     }

@@ -1,12 +1,13 @@
 //! Aggregation over a block's edges (SpMM), forward and backward, with the model's coefficients.
 
-use morphgl_cuda::{Buffer, Kernel};
+use morphgl_cuda::Kernel;
 use morphgl_graph_store::Dtype;
 use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_registry::Result;
 
 use crate::arena::Region;
 use crate::gpu::{Gpu, Words, arguments, each, rows_by_units};
+use crate::groups::Groups;
 use crate::kernels::Kernels;
 use crate::transpose::{BLOCKS, Block, Transposed, rows_of_edges, transpose};
 
@@ -19,8 +20,10 @@ pub(crate) struct Edges<'a> {
     of_rows: Option<Region>,
     mean: bool,
     loops: Option<Region>,
-    row_of: Option<Region>,
+    row_of: Option<Words<'a>>,
     transposed: Option<Transposed>,
+    /// Of a typed layer, whose rows are those of all groups: the block of the destinations, and the groups.
+    pub(crate) groups: Option<(Block<'a>, &'a Groups<'a>)>,
 }
 
 /// Input rows of a sum: f32, or features in their stored type.
@@ -29,7 +32,7 @@ pub(crate) struct InputRows<'a> {
     pub(crate) words: Words<'a>,
     pub(crate) dtype: Dtype,
     /// Where they are rows of a table: their numbers there, and the first of these numbers.
-    pub(crate) ids: Option<(&'a Buffer<u32>, usize)>,
+    pub(crate) ids: Option<(Words<'a>, usize)>,
 }
 
 impl<'a> InputRows<'a> {
@@ -52,22 +55,19 @@ impl<'a> Edges<'a> {
     /// `degrees` are the source nodes' in-degrees in the whole graph.
     pub(crate) fn new(gpu: &mut Gpu, model: &ModelSpec, block: Block<'a>, degrees: Words<'a>) -> Result<Self> {
         let kind = model.kind;
-        let Block { num_dst, num_src, num_edges, indptr, indices, weights, importance } = block;
+        let Block { num_dst, num_src, num_edges, indptr, indices, weights, importance, .. } = block;
         assert!(indptr.len() > num_dst && indices.len() >= num_edges, "a block's arrays");
         assert!(num_dst <= num_src, "{num_dst} destination of {num_src} source nodes");
         assert!(weights.is_none_or(|w| w.len() >= num_edges), "a weight per edge");
         assert!(!Self::reads_degrees(kind) || degrees.len() >= num_src, "a degree per source node");
-        let mut edges =
-            Self { block, of_edges: None, of_rows: None, mean: false, loops: None, row_of: None, transposed: None };
+        let mut edges = Self::plain(block);
         let shape = each(num_dst);
         match kind {
             ModelKind::Sage => match weights.filter(|_| importance) {
                 Some(weights) => {
                     let out = gpu.take(num_edges)?;
                     edges.of_edges = Some(out);
-                    let arguments = arguments![gpu, indptr, weights, out, num_dst];
-                    // SAFETY: the kernel's arguments; a row has an offset, an edge a weight and an output.
-                    unsafe { gpu.launch(&gpu.kernels.train_shares, shape, arguments) }?;
+                    shares(gpu, block, weights, num_edges, out)?;
                 }
                 None => (edges.of_rows, edges.mean) = (Some(gpu.take(num_dst)?), true),
             },
@@ -88,10 +88,30 @@ impl<'a> Edges<'a> {
             }
             ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => {}
             ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt => {
-                unreachable!("typed models are refused")
+                unreachable!("the edges of typed models are grouped")
             }
         }
         Ok(edges)
+    }
+
+    /// The rows of all groups of a typed layer as means, or as sums weighted by the edges' importance.
+    pub(crate) fn grouped(gpu: &mut Gpu, of: Block<'a>, groups: &'a Groups<'a>) -> Result<Self> {
+        let block = groups.rows_of(of);
+        let mut edges = Self { row_of: Some(groups.of_entries), groups: Some((of, groups)), ..Self::plain(block) };
+        match block.weights.filter(|_| block.importance) {
+            Some(weights) => {
+                let out = gpu.take(block.num_edges)?;
+                edges.of_edges = Some(out);
+                shares(gpu, block, weights, of.num_edges, out)?;
+            }
+            None => (edges.of_rows, edges.mean) = (Some(gpu.take(block.num_dst)?), true),
+        }
+        Ok(edges)
+    }
+
+    fn plain(block: Block<'a>) -> Self {
+        let (of_edges, of_rows, loops, row_of, transposed, groups) = Default::default();
+        Self { block, of_edges, of_rows, mean: false, loops, row_of, transposed, groups }
     }
 
     /// Whether the coefficients of a model kind depend on degrees.
@@ -101,7 +121,7 @@ impl<'a> Edges<'a> {
 
     /// Weighted sum of the sources of each row, plus `1 + eps` times the row itself if `eps` is given.
     pub(crate) fn sum(&self, gpu: &mut Gpu, x: InputRows<'a>, width: usize, eps: Option<Words<'_>>) -> Result<Region> {
-        let Block { num_dst, num_src, indptr, indices, .. } = self.block;
+        let Block { num_dst, num_src, indptr, ends, indices, .. } = self.block;
         assert!(x.has(num_src, width) && x.ids.is_none_or(|(_, first)| first == 0), "rows to sum and source nodes");
         let out = gpu.take(num_dst * width)?;
         let four = width.is_multiple_of(4);
@@ -109,8 +129,9 @@ impl<'a> Edges<'a> {
         let shape = rows_by_units(num_dst, if four { width / 4 } else { width });
         let (Self { of_edges, of_rows, loops, .. }, words, mean) = (*self, x.words, u32::from(self.mean));
         let ids = x.ids.map(|(ids, _)| ids);
-        let arguments =
-            arguments![gpu, indptr, indices, of_edges, of_rows, loops, eps, words, ids, out, num_dst, width, mean];
+        let arguments = arguments![
+            gpu, indptr, ends, indices, of_edges, of_rows, loops, eps, words, ids, out, num_dst, width, mean
+        ];
         // SAFETY: the kernel's arguments; indices are of source nodes, which have a row of `x` each, of a table by its number; four elements lie
         // at a multiple of their length, as rows do.
         unsafe { gpu.launch(kernel, shape, arguments) }?;
@@ -129,7 +150,8 @@ impl<'a> Edges<'a> {
         let Block { num_dst, num_src, .. } = self.block;
         let wanted = out.len() / width.max(1);
         assert!(gradient.len() >= num_dst * width && out.len() == wanted * width, "gradients of rows and sources");
-        assert!((num_dst..=num_src).contains(&wanted), "{wanted} of {num_src} sources, {num_dst} of them rows");
+        let own_rows = if self.groups.is_some() { 0 } else { num_dst };
+        assert!((own_rows..=num_src).contains(&wanted), "{wanted} of {num_src} sources, {own_rows} of them rows");
         let Transposed { indptr, rows, edges } = self.transposed(gpu)?;
         let four = width.is_multiple_of(4);
         let kernel = if four { &gpu.kernels.train_sum_sources } else { &gpu.kernels.train_sum_sources_single };
@@ -142,8 +164,8 @@ impl<'a> Edges<'a> {
     }
 
     /// Destination row of each edge; computed once.
-    pub(crate) fn row_of(&mut self, gpu: &mut Gpu) -> Result<Region> {
-        let row_of = self.row_of.map_or_else(|| rows_of_edges(gpu, self.block), Ok)?;
+    pub(crate) fn row_of(&mut self, gpu: &mut Gpu) -> Result<Words<'a>> {
+        let row_of = self.row_of.map_or_else(|| rows_of_edges(gpu, self.block).map(Words::from), Ok)?;
         Ok(*self.row_of.insert(row_of))
     }
 
@@ -154,10 +176,20 @@ impl<'a> Edges<'a> {
     }
 }
 
-/// Fills a region with zeros.
-pub(crate) fn zero(gpu: &Gpu, region: Region) -> Result<()> {
-    // SAFETY: the kernel's arguments, and as many words as the region has.
-    unsafe { gpu.launch(&gpu.kernels.train_zero, each(region.len()), arguments![gpu, region, region.len() as u64]) }
+/// The share of each edge in the weights of its row, of which the first `num_edges` entries have one.
+fn shares(gpu: &Gpu, block: Block<'_>, weights: Words<'_>, num_edges: usize, out: Region) -> Result<()> {
+    let Block { num_dst, indptr, ends, .. } = block;
+    assert!(weights.len() >= num_edges && out.len() >= block.num_edges, "a weight per edge, and a share");
+    let arguments = arguments![gpu, indptr, ends, weights, out, num_dst, num_edges];
+    // SAFETY: the kernel's arguments; a row has an offset, an edge a weight and an entry an output.
+    unsafe { gpu.launch(&gpu.kernels.train_shares, each(num_dst), arguments) }
+}
+
+/// Fills words with zeros.
+pub(crate) fn zero<'a>(gpu: &Gpu, words: impl Into<Words<'a>>) -> Result<()> {
+    let words = words.into();
+    // SAFETY: the kernel's arguments, and as many words as there are.
+    unsafe { gpu.launch(&gpu.kernels.train_zero, each(words.len()), arguments![gpu, words, words.len() as u64]) }
 }
 
 fn sum_kernel(kernels: &Kernels, dtype: Dtype, four: bool) -> &Kernel {

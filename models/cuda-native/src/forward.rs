@@ -13,6 +13,7 @@ use crate::gpu::{Gpu, Mask, MaskNodes, Words};
 use crate::input::Input;
 use crate::layout::Model;
 use crate::norms::{Affine, Matrix, Normalized, Unit, by_running};
+use crate::typed::Grouped;
 
 /// Whether a pass trains, and the mini-batch of its dropout masks.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +55,7 @@ pub(crate) enum Convolved<'a> {
     Sage { aggregated: Option<Region> },
     Gin { aggregated: Option<Region>, multiplied: Option<Region>, hidden: Region },
     Gat { scorer: Scorer<'a>, attended: Attended<'a> },
+    Grouped(Grouped),
 }
 
 /// Results of a layer's forward pass.
@@ -126,7 +128,7 @@ impl<'a> Pass<'_, 'a> {
         let (spec, shape) = (self.model.spec, self.model.spec.layer(layer));
         let (convolved, region) = self.convolve(layer, &input, &mut edges, rows)?;
         let mut at = Matrix { region, columns: shape.out_dim };
-        let mut bias = Some(self.parameter(layer, bias_name(spec.kind)));
+        let mut bias = bias_name(spec.kind).map(|name| self.parameter(layer, name));
         let mask = match shape.last {
             true => Mask::NONE,
             false => self.mode.mask(layer, DropoutSite::Hidden, spec.dropout),
@@ -177,7 +179,7 @@ impl<'a> Pass<'_, 'a> {
         Ok((normalized.output, Some(normalized)))
     }
 
-    /// The convolution without its last bias.
+    /// The convolution without its last bias, but with those of a typed layer.
     fn convolve(
         &mut self,
         layer: usize,
@@ -210,9 +212,8 @@ impl<'a> Pass<'_, 'a> {
             ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => {
                 unreachable!("a perceptron has no edges, and a custom model is refused")
             }
-            ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt => {
-                unreachable!("typed models are refused")
-            }
+            ModelKind::Rgcn | ModelKind::Rsage => self.grouped(layer, input, edges),
+            ModelKind::Rgat | ModelKind::Hgt => unreachable!("these models are refused"),
         }
     }
 
@@ -308,15 +309,13 @@ pub(crate) fn parameter(kind: ModelKind, layer: usize, name: &str) -> String {
     format!("{}.{layer}.{name}", if kind == ModelKind::Mlp { "lins" } else { "convs" })
 }
 
-/// Name of a layer's last bias.
-pub(crate) fn bias_name(kind: ModelKind) -> &'static str {
+/// Name of a layer's last bias; a typed layer has one per type.
+pub(crate) fn bias_name(kind: ModelKind) -> Option<&'static str> {
     match kind {
-        ModelKind::Gcn | ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => "bias",
-        ModelKind::Sage => "lin_l.bias",
-        ModelKind::Gin => "nn.lins.1.bias",
-        ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt => {
-            unreachable!("typed models are refused")
-        }
+        ModelKind::Gcn | ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => Some("bias"),
+        ModelKind::Sage => Some("lin_l.bias"),
+        ModelKind::Gin => Some("nn.lins.1.bias"),
+        ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt => None,
     }
 }
 

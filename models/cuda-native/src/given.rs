@@ -83,7 +83,8 @@ impl<'a> Pass<'_, 'a> {
         let (output, gradient) = (copy(output)?, copy(gradient)?);
         let mask = self.mode.mask_of(given.nodes, 0, DropoutSite::Hidden, spec.dropout);
         epilogue_backward(self.gpu, gradient, out_dim, None, (output, Some(spec.activation), mask))?;
-        let (sums, bias) = (self.gpu.take(out_dim)?, self.gradient(0, bias_name(spec.kind)));
+        let name = bias_name(spec.kind).expect("a layer that is given rows has one bias");
+        let (sums, bias) = (self.gpu.take(out_dim)?, self.gradient(0, name));
         column_sums(self.gpu, gradient, out_dim, Factors::default(), sums)?;
         add(self.gpu, bias, Some(sums), bias)?;
         let weights: &[&str] = match spec.kind {

@@ -17,6 +17,8 @@ pub(crate) enum Words<'a> {
     Region(Region),
     Floats(Floats<'a>),
     Indices(&'a Buffer<u32>),
+    /// Two edge types in each.
+    Types(&'a Buffer<u16>),
     Bytes(&'a Buffer<u8>),
 }
 
@@ -28,7 +30,7 @@ impl<'a> Words<'a> {
             Words::Region(region) => Words::Region(region.from(start, region.len() - start)),
             Words::Floats(of) => floats(of),
             Words::Bytes(buffer) => floats(Floats::of_bytes(buffer)),
-            Words::Indices(_) => unreachable!("features are floats or bytes"),
+            Words::Indices(_) | Words::Types(_) => unreachable!("arrays of a mini-batch are read from their start on"),
         }
     }
 
@@ -37,6 +39,7 @@ impl<'a> Words<'a> {
             Words::Region(region) => region.len(),
             Words::Floats(floats) => floats.len(),
             Words::Indices(buffer) => buffer.len(),
+            Words::Types(buffer) => buffer.len() / 2,
             Words::Bytes(buffer) => buffer.len() / 4,
         }
     }
@@ -117,6 +120,7 @@ impl<'a> KernelArgument<'a> for Words<'a> {
             Words::Region(region) => gpu.arena.floats(region).into(),
             Words::Floats(floats) => floats.into(),
             Words::Indices(buffer) => buffer.into(),
+            Words::Types(buffer) => buffer.into(),
             Words::Bytes(buffer) => buffer.into(),
         }
     }
@@ -212,16 +216,27 @@ impl Gpu {
 
     /// Downloads a region; the caller waits.
     pub(crate) fn download(&mut self, region: Region, to: &mut Pinned<f32>) -> Result<()> {
-        let (block, at) = self.arena.locate(region);
-        self.stream.copy(&*block, at..at + region.len(), to, 0)
+        self.download_to(region, to, 0)
     }
 
-    fn floats<'a>(&'a self, words: Words<'a>) -> Floats<'a> {
+    /// Downloads a region to the words from `start` on; the caller waits.
+    pub(crate) fn download_to(&mut self, region: Region, to: &mut Pinned<f32>, start: usize) -> Result<()> {
+        let (block, at) = self.arena.locate(region);
+        self.stream.copy(&*block, at..at + region.len(), to, start)
+    }
+
+    /// A stream beside this one, with memory of its own, for work without GEMMs.
+    pub(crate) fn beside(&self) -> Result<Self> {
+        let stream = Stream::new(self.stream.device(), false)?;
+        Ok(Self { kernels: self.kernels.clone(), arena: Arena::new(&stream)?, stream })
+    }
+
+    pub(crate) fn floats<'a>(&'a self, words: Words<'a>) -> Floats<'a> {
         match words {
             Words::Region(region) => self.arena.floats(region),
             Words::Floats(floats) => floats,
             Words::Bytes(buffer) => Floats::of_bytes(buffer),
-            Words::Indices(_) => unreachable!("a GEMM's factors are floats"),
+            Words::Indices(_) | Words::Types(_) => unreachable!("a GEMM's factors are floats"),
         }
     }
 
@@ -242,39 +257,39 @@ impl Gpu {
         [rows, width, depth]: [usize; 3],
         x: impl Into<Words<'a>>,
         weight: Floats<'_>,
-        out: Region,
+        out: impl Into<Words<'a>>,
         add: bool,
     ) -> Result<()> {
         let (x, weight) = ((self.floats(x.into()), Transpose::No), (weight, Transpose::Yes));
         let beta = if add { 1.0 } else { 0.0 };
-        self.stream.multiply([rows, width, depth], x, weight, self.arena.floats(out), (1.0, beta))
+        self.stream.multiply([rows, width, depth], x, weight, self.floats(out.into()), (1.0, beta))
     }
 
     /// Gradient of a linear layer with respect to its input: `out = gradient · weight` (plus `out` if `add`), if wanted.
-    pub(crate) fn linear_input(
+    pub(crate) fn linear_input<'a>(
         &self,
         [rows, width, depth]: [usize; 3],
-        gradient: Region,
+        gradient: impl Into<Words<'a>>,
         weight: Floats<'_>,
         out: Option<Region>,
         add: bool,
     ) -> Result<()> {
         let Some(out) = out else { return Ok(()) };
-        let (gradient, weight) = ((self.arena.floats(gradient), Transpose::No), (weight, Transpose::No));
+        let (gradient, weight) = ((self.floats(gradient.into()), Transpose::No), (weight, Transpose::No));
         let beta = if add { 1.0 } else { 0.0 };
         self.stream.multiply([rows, depth, width], gradient, weight, self.arena.floats(out), (1.0, beta))
     }
 
     /// Gradient of a linear layer with respect to its weight: `out = gradientᵀ · x` (plus `out` if `add`).
-    pub(crate) fn linear_weight<'a>(
+    pub(crate) fn linear_weight<'a, 'b>(
         &self,
         [rows, width, depth]: [usize; 3],
-        gradient: Region,
-        x: impl Into<Words<'a>>,
+        gradient: impl Into<Words<'a>>,
+        x: impl Into<Words<'b>>,
         out: Floats<'_>,
         add: bool,
     ) -> Result<()> {
-        let factors = ((self.arena.floats(gradient), Transpose::Yes), (self.floats(x.into()), Transpose::No));
+        let factors = ((self.floats(gradient.into()), Transpose::Yes), (self.floats(x.into()), Transpose::No));
         let beta = if add { 1.0 } else { 0.0 };
         self.stream.multiply([width, depth, rows], factors.0, factors.1, out, (1.0, beta))
     }

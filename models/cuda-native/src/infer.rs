@@ -10,6 +10,7 @@ use crate::KEY;
 use crate::edges::Edges;
 use crate::forward::{Mode, Pass};
 use crate::gpu::{Gpu, Words};
+use crate::groups::{Grouping, TypedBlock};
 use crate::layout::Model;
 use crate::transpose::Block;
 
@@ -57,6 +58,7 @@ impl Slot {
 /// Layers on the device, with two chunks in flight.
 struct DeviceLayers<'g, 'm> {
     gpu: &'g mut Gpu,
+    grouping: Option<&'g mut Grouping>,
     model: Model<'m>,
     slots: [Slot; 2],
     /// Number of chunks queued so far.
@@ -66,7 +68,7 @@ struct DeviceLayers<'g, 'm> {
 
 /// The rows of `nodes`, in their order, after the first `layers` layers, of which the `peers` compute their parts.
 pub(crate) fn infer(
-    gpu: &mut Gpu,
+    (gpu, grouping): (&mut Gpu, Option<&mut Grouping>),
     model: Model<'_>,
     (dataset, nodes, layers): (&Dataset, &[u32], usize),
     (limits, threads): (Limits, usize),
@@ -74,13 +76,13 @@ pub(crate) fn infer(
 ) -> Result<Vec<f32>> {
     let device = gpu.stream.device().clone();
     let slots = [Slot::new(&device)?, Slot::new(&device)?];
-    let mut on_device = DeviceLayers { slots, gpu, model, queued: 0, threads };
+    let mut on_device = DeviceLayers { slots, gpu, grouping, model, queued: 0, threads };
     infer_in_chunks((KEY, model.spec), &mut on_device, (dataset, nodes), layers, limits, peers)
 }
 
 /// Appends the first layer's output over the only block of `batch` to `out`, without any dropout.
 pub(crate) fn first_layer(
-    gpu: &mut Gpu,
+    (gpu, grouping): (&mut Gpu, Option<&mut Grouping>),
     model: Model<'_>,
     features: &FeatureMatrix,
     batch: &HostBatch,
@@ -88,7 +90,7 @@ pub(crate) fn first_layer(
 ) -> Result<()> {
     let mut slot = Slot::new(gpu.stream.device())?;
     let hop = Hop { nodes: &batch.input_nodes, degrees: &batch.degrees, block: &batch.blocks[0] };
-    send(gpu, model, &mut slot, 0, hop, (HostRows::of(features), threads))?;
+    send((gpu, grouping), model, &mut slot, 0, hop, (HostRows::of(features), threads))?;
     collect(&mut slot, out)
 }
 
@@ -115,7 +117,8 @@ impl QueuedLayers for DeviceLayers<'_, '_> {
             }
         };
         let hop = Hop { nodes: &chunk.nodes, degrees: &chunk.degrees, block: &chunk.block };
-        send(self.gpu, self.model, slot, layer, hop, (table, self.threads))
+        let grouping = self.grouping.as_deref_mut();
+        send((self.gpu, grouping), self.model, slot, layer, hop, (table, self.threads))
     }
 
     fn finish(&mut self, out: &mut Vec<f32>) -> Result<()> {
@@ -137,7 +140,7 @@ fn collect(slot: &mut Slot, out: &mut Vec<f32>) -> Result<()> {
 
 /// Queues upload, layer and download of a chunk.
 fn send(
-    gpu: &mut Gpu,
+    (gpu, mut grouping): (&mut Gpu, Option<&mut Grouping>),
     model: Model<'_>,
     slot: &mut Slot,
     layer: usize,
@@ -147,20 +150,26 @@ fn send(
     let shape = model.spec.layer(layer);
     let weights = block.weights.as_deref().unwrap_or_default();
     let words = (nodes.len() * table.row_bytes).div_ceil(4);
-    let lengths = [words, block.indptr.len(), block.indices.len(), degrees.len(), weights.len()];
-    let mut starts = [0; 5];
+    // Types and nodes are read by typed models alone.
+    let edge_types = block.edge_types.as_deref().filter(|_| grouping.is_some()).unwrap_or_default();
+    let destinations = if grouping.is_some() { &nodes[..block.num_dst] } else { &[] };
+    let (edges, types) = (block.indices.len(), edge_types.len().div_ceil(2));
+    let lengths = [words, block.indptr.len(), edges, degrees.len(), weights.len(), types, destinations.len()];
+    let mut starts = [0; 7];
     for i in 1..starts.len() {
         starts[i] = (starts[i - 1] + lengths[i - 1]).next_multiple_of(ALIGNMENT);
     }
-    resize(gpu, &mut slot.up, starts[4] + lengths[4])?;
+    resize(gpu, &mut slot.up, starts[6] + lengths[6])?;
     let mut write = |i: usize, values: &[u8]| {
         let target: &mut [u8] = cast_slice_mut(&mut slot.up[starts[i]..starts[i] + lengths[i]]);
-        target.copy_from_slice(values);
+        target[..values.len()].copy_from_slice(values);
     };
     write(1, cast_slice(&block.indptr));
     write(2, cast_slice(&block.indices));
     write(3, cast_slice(degrees));
     write(4, cast_slice(weights));
+    write(5, cast_slice(edge_types));
+    write(6, cast_slice(destinations));
     gather(table, nodes, cast_slice_mut(&mut slot.up[..words]), threads);
 
     gpu.begin()?;
@@ -171,11 +180,22 @@ fn send(
         num_src: block.num_src,
         num_edges: block.indices.len(),
         indptr: region(1),
+        ends: None,
         indices: region(2),
         weights: block.weights.as_ref().map(|_| region(4)),
         importance: block.importance,
     };
+    let groups = match &mut grouping {
+        Some(grouping) => {
+            let words = |i: usize| Words::Floats(gpu.floats(region(i)));
+            let block = Block { indptr: words(1), indices: words(2), weights: None, ..device_block };
+            let typed = TypedBlock { block, edge_types: words(5), nodes: words(6) };
+            grouping.group((&gpu.stream, &gpu.stream.record(false)?), &[typed])?
+        }
+        None => Vec::new(),
+    };
     let edges = match model.spec.kind {
+        kind if kind.is_typed() => Some(Edges::grouped(gpu, device_block, &groups[0])?),
         ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => None,
         _ => Some(Edges::new(gpu, model.spec, device_block, region(3))?),
     };
@@ -186,7 +206,7 @@ fn send(
     resize(gpu, &mut slot.down, output.len())?;
     gpu.download(output, &mut slot.down)?;
     slot.done = Some(gpu.stream.record(false)?);
-    Ok(())
+    grouping.map_or(Ok(()), |grouping| grouping.done(&gpu.stream))
 }
 
 /// Resizes pinned memory to `len` elements, reallocating if it is too small.

@@ -8,7 +8,7 @@ macro_rules! kernels {
         $(morphgl_cuda::module! { static $module = $path { $($kernel),+ } })+
 
         /// Every kernel, loaded once.
-        #[derive(Debug)]
+        #[derive(Debug, Clone)]
         pub(crate) struct Kernels {
             $($(pub(crate) $kernel: Kernel,)+)+
         }
@@ -26,12 +26,13 @@ kernels! {
     SUMS = "kernels/sums.cu" {
         train_sum_f32, train_sum_f16, train_sum_bf16, train_sum_u8,
         train_sum_f32_single, train_sum_f16_single, train_sum_bf16_single, train_sum_u8_single,
-        train_sum_sources, train_sum_sources_single,
+        train_sum_sources, train_sum_sources_single, train_sum_groups, train_sum_groups_single,
         train_attend, train_attend_single, train_attend_backward, train_attend_backward_single,
         train_left_backward, train_right_backward,
         train_widen_f32, train_widen_f16, train_widen_bf16, train_widen_u8,
     }
     COEFFICIENTS = "kernels/coefficients.cu" { train_rescale, train_shares, train_convolution }
+    GROUPS = "kernels/groups.cu" { train_group_keys, train_group_rows, train_group_entries, train_group_biases }
     TRANSPOSE = "kernels/transpose.cu" {
         train_sort_count, train_sort_scan, train_sort_move, train_sort_starts, train_rows_of_edges,
     }

@@ -7,6 +7,8 @@ use morphgl_cuda::Floats;
 use morphgl_model_core::{ModelSpec, ParameterSpec};
 use morphgl_registry::NamedTensor;
 
+use crate::typed::TypedParameters;
+
 /// Alignment of parameters in elements: 128 bytes, a memory line.
 const ALIGNMENT: usize = 32;
 
@@ -25,6 +27,8 @@ pub(crate) struct Layout {
     pub(crate) num_first: usize,
     /// Start and name of each parameter, ascending.
     pub(crate) starts: Arc<[(usize, String)]>,
+    /// The parameters of each layer of a typed model.
+    pub(crate) typed: Vec<TypedParameters>,
 }
 
 impl Layout {
@@ -44,7 +48,13 @@ impl Layout {
         }
         let mut starts: Vec<_> = ranges.iter().zip(&specs).map(|(r, p)| (r.start, p.name.clone())).collect();
         starts.sort();
-        Self { len, num_trainable, num_first, ranges, trainable, specs, starts: starts.into() }
+        let mut layout =
+            Self { len, num_trainable, num_first, ranges, trainable, specs, starts: starts.into(), typed: Vec::new() };
+        if let Some(types) = model.types.as_ref().filter(|_| model.kind.is_typed()) {
+            let of_layer = |layer| TypedParameters::new(model, types, layer, |name| layout.range(name));
+            layout.typed = (0..model.layers).map(of_layer).collect();
+        }
+        layout
     }
 
     /// Elements of a parameter.

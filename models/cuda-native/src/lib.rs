@@ -8,6 +8,7 @@ mod epilogue;
 mod forward;
 mod given;
 mod gpu;
+mod groups;
 mod infer;
 mod input;
 mod kernels;
@@ -18,6 +19,7 @@ mod pairs;
 mod state;
 mod trainer;
 mod transpose;
+mod typed;
 
 use morphgl_cuda::{CUDA, accelerators, probe};
 use morphgl_registry::{At, Build, Description, Hardware, Key, OptionSpec, OptionType, Phase, Training, submit};

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, CudaGivenRows, CudaRows, Device, Floats, Pinned, Precision};
+use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, CudaGivenRows, CudaRows, Device, Floats, Pinned, Precision, Stream};
 use morphgl_graph_store::Dataset;
 use morphgl_model_core::{
-    BlockSizes, GivenLengths, Limits, ModelKind, Normalization, Objective, ParameterSpec, Steps, TargetLengths,
-    TrainingSpec, blocks_chain, check_first_layer, check_given, check_model, check_tensors, infer_bytes,
-    initial_parameters, nothing_accumulated, optimizer_state, read_optimizer_state, refuse_submitted, refuse_typed,
+    BlockSizes, GivenLengths, Limits, ModelKind, ModelSpec, Normalization, Objective, ParameterSpec, Steps,
+    TargetLengths, TrainingSpec, blocks_chain, check_first_layer, check_given, check_model, check_tensors, infer_bytes,
+    initial_parameters, nothing_accumulated, optimizer_state, read_optimizer_state, refuse_submitted,
     refused_importance, wrong_targets,
 };
 use morphgl_registry::{
@@ -23,6 +23,7 @@ use crate::edges::{Edges, InputRows, zero};
 use crate::forward::{Layer, Mode, Pass};
 use crate::given::Given;
 use crate::gpu::{Gpu, MaskNodes, Words};
+use crate::groups::{Grouping, Groups, TypedBlock};
 use crate::infer::{LIMITS, first_layer, infer};
 use crate::input::Input;
 use crate::layout::{Layout, Model};
@@ -47,6 +48,8 @@ pub struct CudaNative {
     /// The same loss of outputs in host memory.
     objective: Objective,
     gpu: Gpu,
+    /// Groups the blocks of a typed model.
+    grouping: Option<Grouping>,
 }
 
 /// Options of the operator.
@@ -76,6 +79,17 @@ impl fmt::Debug for CudaNative {
     }
 }
 
+/// Refuses what typed models do not do here, by name.
+fn refuse_types(model: &ModelSpec) -> Result<()> {
+    let what = match model.kind {
+        kind @ (ModelKind::Rgat | ModelKind::Hgt) => format!("the model {kind}"),
+        _ if model.diagonal_blocks > 0 => "diagonal_blocks".to_string(),
+        _ if !model.input_widths.is_empty() => "input_widths, inputs per node type".to_string(),
+        _ => return Ok(()),
+    };
+    Err(Error::setting(what, "it is not trained on CUDA devices; train on the CPU, or leave --training out"))
+}
+
 impl CudaNative {
     /// Builds the operator with initial parameters. Option `tf32` (false): GEMM inputs are rounded to TF32 for tensor
     /// cores; losses then differ from the CPU's by more than 1e-5.
@@ -86,7 +100,7 @@ impl CudaNative {
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         refuse_submitted(&spec.model)?;
-        refuse_typed(&spec.model, "train on the CPU, or leave --training out")?;
+        refuse_types(&spec.model)?;
         check_model(context, &spec)?;
         if spec.model.learns_edges() {
             let what =
@@ -108,6 +122,7 @@ impl CudaNative {
             state: State::new(&gpu.stream, &layout, &spec.optimizer, &initial)?,
             loss: Loss::new(&gpu.stream, &spec.model)?,
             objective: Objective::new(&spec.model)?,
+            grouping: Grouping::new(&gpu, &spec.model, context.dataset.topology.types().map(|types| &**types))?,
             gpu,
             layout,
             spec,
@@ -118,7 +133,7 @@ impl CudaNative {
 
     /// Peak bytes of scratch memory, besides mini-batches.
     pub fn workspace_bytes(&self) -> usize {
-        self.gpu.arena_bytes()
+        self.gpu.arena_bytes() + self.grouping.as_ref().map_or(0, Grouping::arena_bytes)
     }
 
     /// Queues the passes over a mini-batch, which is then free after them.
@@ -129,6 +144,9 @@ impl CudaNative {
     ) -> Result<Handle<T>> {
         let batch = CudaBatch::on(self.gpu.stream.device(), batch)?;
         let handle = pass(self, batch)?;
+        if let Some(grouping) = &mut self.grouping {
+            grouping.done(&self.gpu.stream)?;
+        }
         let end = self.gpu.stream.record(false)?;
         // SAFETY: the stream has waited for the mini-batch's `ready` event, and reads it before this event.
         unsafe { batch.done_after(end) };
@@ -136,7 +154,7 @@ impl CudaNative {
     }
 
     fn pass(&mut self, batch: &CudaBatch, trains: bool) -> Result<Handle<Score>> {
-        let Self { spec, layout, state, gpu, seed, draw_keys, loss, .. } = self;
+        let Self { spec, layout, state, gpu, grouping, seed, draw_keys, loss, .. } = self;
         let model = &spec.model;
         let training = Mode::Training {
             seed: *seed,
@@ -148,13 +166,14 @@ impl CudaNative {
         check_targets(spec, batch)?;
         gpu.begin()?;
         gpu.stream.wait(&batch.ready)?;
+        let groups = groups(grouping, &gpu.stream, batch)?;
         let start = gpu.stream.record(true)?;
         let [values, gradients] = state.views();
         let mut pass = Pass { gpu, model: Model { spec: model, layout, values, gradients }, mode };
 
         let given = Given::of(batch, draw_keys.as_ref());
         let input = pass.features(stored, rows)?;
-        let mut layers = forward(&mut pass, batch, given, input)?;
+        let mut layers = forward(&mut pass, (batch, &groups), given, input)?;
         let last = layers.last().expect("a model has a layer").output;
         let bound = Bound::of(model, batch);
         if !trains {
@@ -198,16 +217,17 @@ impl CudaNative {
 
     /// Outputs of the seeds in evaluation mode.
     fn outputs_of(&mut self, batch: &CudaBatch) -> Result<Handle<Vec<f32>>> {
-        let Self { spec, layout, state, gpu, draw_keys, .. } = self;
+        let Self { spec, layout, state, gpu, grouping, draw_keys, .. } = self;
         let (stored, rows) = check_inputs(spec, batch)?;
         gpu.begin()?;
         gpu.stream.wait(&batch.ready)?;
+        let groups = groups(grouping, &gpu.stream, batch)?;
         let start = gpu.stream.record(true)?;
         let [values, gradients] = state.views();
         let mut pass =
             Pass { gpu, model: Model { spec: &spec.model, layout, values, gradients }, mode: Mode::Evaluation };
         let input = pass.features(stored, rows)?;
-        let layers = forward(&mut pass, batch, Given::of(batch, draw_keys.as_ref()), input)?;
+        let layers = forward(&mut pass, (batch, &groups), Given::of(batch, draw_keys.as_ref()), input)?;
         let last = layers.last().expect("a model has a layer").output.region;
         let outputs = last.first(batch.num_seeds * spec.model.num_classes);
         let mut host = Pinned::new(pass.gpu.stream.device(), outputs.len())?;
@@ -220,15 +240,21 @@ impl CudaNative {
 /// Forward of all layers.
 fn forward<'a>(
     pass: &mut Pass<'_, 'a>,
-    batch: &'a CudaBatch,
+    (batch, groups): (&'a CudaBatch, &'a [Groups<'a>]),
     given: Option<Given<'a>>,
     mut input: Input<'a>,
 ) -> Result<Vec<Layer<'a>>> {
     let model = pass.model.spec;
     let mut layers = Vec::with_capacity(model.layers);
+    let mut groups = groups.iter();
     for layer in 0..model.layers {
         let (edges, rows) = match model.kind {
             ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => (None, batch.num_seeds),
+            kind if kind.is_typed() => {
+                let block = block(&batch.blocks[layer]);
+                let groups = groups.next().expect("a typed model's blocks are grouped");
+                (Some(Edges::grouped(pass.gpu, block, groups)?), block.num_dst)
+            }
             kind => {
                 let block = block(&batch.blocks[layer]);
                 let of_inputs = Floats::from(&batch.degrees);
@@ -252,8 +278,20 @@ fn forward<'a>(
     Ok(layers)
 }
 
+/// Groups the blocks of a mini-batch for a typed model, which `stream` then waits for.
+fn groups<'a>(grouping: &'a mut Option<Grouping>, stream: &Stream, batch: &'a CudaBatch) -> Result<Vec<Groups<'a>>> {
+    let Some(grouping) = grouping else { return Ok(Vec::new()) };
+    let typed = |of: &'a CudaBlock| {
+        let edge_types = of.edge_types.as_ref().map(Words::Types).expect("checked with the inputs");
+        TypedBlock { block: block(of), edge_types, nodes: Words::Indices(&batch.input_nodes) }
+    };
+    let blocks: Vec<TypedBlock<'a>> = batch.blocks.iter().map(typed).collect();
+    grouping.group((stream, &batch.ready), &blocks)
+}
+
 fn block(block: &CudaBlock) -> Block<'_> {
     Block {
+        ends: None,
         num_dst: block.num_dst,
         num_src: block.num_src,
         num_edges: block.indices.len(),
@@ -297,6 +335,14 @@ fn check_inputs<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(InputR
     if let Some(refused) = refused_importance(model, importance) {
         return wrong(refused);
     }
+    let kind = model.kind;
+    let has_types = |block: &CudaBlock| block.edge_types.as_ref().map(Buffer::len) == Some(block.indices.len());
+    if kind.is_typed() && !blocks.iter().all(has_types) {
+        return wrong(format!("a {kind} reads the types of edges, and it has none; sample with --sampler typed"));
+    }
+    if kind.is_typed() && batch.given.as_ref().is_some_and(|given| !given.nodes.is_empty()) {
+        return wrong(format!("a {kind} is given no rows on a CUDA device; compute all of them"));
+    }
     let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
     let (stored, num_rows) = match &features.rows {
         CudaRows::Packed(bytes) => {
@@ -304,7 +350,7 @@ fn check_inputs<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(InputR
             (InputRows::packed(Words::Bytes(bytes), features.dtype), num_rows)
         }
         CudaRows::OfNodes(table) => {
-            let (words, ids) = (Words::Bytes(table), Some((&batch.input_nodes, 0)));
+            let (words, ids) = (Words::Bytes(table), Some((Words::Indices(&batch.input_nodes), 0)));
             (InputRows { words, dtype: features.dtype, ids }, batch.input_nodes.len())
         }
     };
@@ -312,9 +358,10 @@ fn check_inputs<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(InputR
         return wrong(format!("it has features of {num_rows} nodes, its blocks read {rows}"));
     }
     let nodes = batch.input_nodes.len();
-    if model.has_dropout() && nodes < rows {
+    if (model.has_dropout() || kind.is_typed()) && nodes < rows {
+        let reads = if kind.is_typed() { "a typed model" } else { "dropout" };
         return wrong(format!(
-            "it has {nodes} input nodes, its blocks read {rows}, and dropout needs all; batch it again"
+            "it has {nodes} input nodes, its blocks read {rows}, and {reads} needs all; batch it again"
         ));
     }
     if reads && batch.degrees.len() < rows {
@@ -436,6 +483,9 @@ impl Training for CudaNative {
     /// computes given rows.
     fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>, _: &mut [Vec<f32>]) -> Option<Result<()>> {
         let (spec, [values, gradients]) = (&self.spec.model, self.state.views());
+        if spec.kind.is_typed() {
+            return None;
+        }
         let model = Model { spec, layout: &self.layout, values, gradients };
         Some(check_first_layer(KEY, spec, &self.dataset, batch).and_then(|(features, block)| {
             if let Some(refused) = refused_importance(spec, block.importance) {
@@ -445,7 +495,7 @@ impl Training for CudaNative {
                 let what = "it computes its first layer without input dropout; let an operator of the host do it";
                 return Err(Error::setting(KEY, what));
             }
-            first_layer(&mut self.gpu, model, features, batch, (self.threads, rows))
+            first_layer((&mut self.gpu, None), model, features, batch, (self.threads, rows))
         }))
     }
 
@@ -463,7 +513,8 @@ impl Training for CudaNative {
         // A chunk takes a few times the memory of its rows; the rest is left to other operators.
         let bytes = (self.gpu.stream.device().free_bytes()? / 16).min(LIMITS.bytes as u64) as usize;
         let limits = Limits { bytes, ..LIMITS };
-        infer(&mut self.gpu, model, (&self.dataset, nodes, layers), (limits, self.threads), peers)
+        let gpu = (&mut self.gpu, self.grouping.as_mut());
+        infer(gpu, model, (&self.dataset, nodes, layers), (limits, self.threads), peers)
     }
 
     fn infer_bytes(&self) -> Option<u64> {

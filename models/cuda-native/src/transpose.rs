@@ -13,6 +13,8 @@ pub(crate) struct Block<'a> {
     pub(crate) num_src: usize,
     pub(crate) num_edges: usize,
     pub(crate) indptr: Words<'a>,
+    /// Where the entries of each row end; absent: where those of the next one begin.
+    pub(crate) ends: Option<Words<'a>>,
     pub(crate) indices: Words<'a>,
     pub(crate) weights: Option<Words<'a>>,
     /// Whether the weights are the edges' importance, by which GraphSAGE weighs its mean.
@@ -40,7 +42,12 @@ pub(crate) const BLOCKS: usize = 1024;
 /// # Complexity
 ///
 /// O(edges) per eight bits of the number of sources, whatever their degrees.
-pub(crate) fn transpose(gpu: &mut Gpu, block: Block<'_>, row_of: Option<Region>, blocks: usize) -> Result<Transposed> {
+pub(crate) fn transpose(
+    gpu: &mut Gpu,
+    block: Block<'_>,
+    row_of: Option<Words<'_>>,
+    blocks: usize,
+) -> Result<Transposed> {
     let Block { num_dst, num_src, num_edges, indptr, indices, .. } = block;
     let rows = gpu.take(num_edges)?;
     let of_edges = Rows { indptr, count: num_dst, row_of, sorted: rows };
@@ -54,7 +61,7 @@ pub(crate) struct Rows<'a> {
     indptr: Words<'a>,
     count: usize,
     /// The row of each edge, if known.
-    row_of: Option<Region>,
+    row_of: Option<Words<'a>>,
     /// Receives the rows of the sorted edges.
     sorted: Region,
 }
@@ -76,7 +83,7 @@ pub(crate) fn sort_by_source<'a>(
     let (keys, other) = ([gpu.take(num_edges)?, gpu.take(num_edges)?], gpu.take(num_edges)?);
     let row_of = of_edges.and_then(|rows| rows.row_of);
     let row_of_all = match of_edges {
-        Some(Rows { row_of: None, .. }) => Some(gpu.take(num_edges)?),
+        Some(Rows { row_of: None, .. }) => Some(gpu.take(num_edges)?.into()),
         _ => row_of,
     };
     // Digits of equal width, up to rounding.

@@ -2,9 +2,13 @@
 //! is there anything to wait for on the emulated device.
 #![cfg(feature = "emulate")]
 
+#[allow(dead_code, reason = "the native operator's tests use the rest")]
+#[path = "../../cpu-native/tests/common/typed.rs"]
+mod blocks;
 mod common;
 
 use std::process::Command;
+use std::sync::Arc;
 
 use common::{batch, context, dataset, give, model, place, transfer};
 use morphgl_cuda::{Buffer, Device, Stream, statistics};
@@ -23,6 +27,11 @@ fn a_step_waits_once() {
 #[test]
 fn a_trained_mini_batchs_memory_waits_for_no_later_training() {
     late("a_trained_mini_batchs_memory_waits_for_no_later_training", memory);
+}
+
+#[test]
+fn typed_rows_are_numbered_without_waiting_for_the_step_before() {
+    late("typed_rows_are_numbered_without_waiting_for_the_step_before", typed);
 }
 
 /// Does `check` in a program of its own, whose streams are late.
@@ -63,6 +72,23 @@ fn steps() {
             assert!(given <= *launches, "{kind}: {given} launches per step");
         }
     }
+}
+
+fn typed() {
+    let (dim, classes) = (12, 4);
+    let device = Device::open(&place(), &KEY).expect("it is emulated");
+    let mut model = model("rsage", dim, classes, json!({"hidden": 16, "layers": 2, "dropout": 0.5}));
+    model["types"] = serde_json::to_value(blocks::types()).expect("JSON");
+    let dataset = Arc::new(blocks::dataset(dim, classes));
+    let mut trainer = CudaNative::new(&context(&model, place(), dataset)).expect("built");
+    let of_seed = |seed| transfer(blocks::typed_batch(&[90, 40, 17], (dim, classes), (Dtype::F16, false), seed));
+    let [first, second] = [0, 1].map(of_seed);
+    let before = statistics(&device).waits;
+    let [first, second] = [first, second].map(|batch| trainer.train(&batch).expect("it is queued"));
+    assert_eq!(statistics(&device).waits - before, 2, "once for the numbers of each mini-batch's rows");
+    assert!(!first.is_ready(), "the step before was waited for");
+    second.wait().expect("a step");
+    assert!(first.is_ready());
 }
 
 fn memory() {

@@ -53,6 +53,8 @@ pub struct Subject<'a> {
     pub learns_edges: bool,
     /// Whether it trains typed models and inputs per node type; otherwise it refuses them by name.
     pub takes_types: bool,
+    /// Kinds of typed models, and fields of their specs, that it refuses by name although it trains others: `hgt`, `diagonal_blocks`.
+    pub refused_types: &'a [&'a str],
     /// Models and losses that other crates submitted, in the place of the suite's models: fields of the spec, such as
     /// `{"kind": "gated", "loss": "focal"}`. Empty for the suite's.
     pub submitted: &'a [Value],
@@ -81,6 +83,7 @@ impl<'a> Subject<'a> {
             all_losses: description.takes_pairs,
             learns_edges: description.takes_pairs,
             takes_types: false,
+            refused_types: &[],
             submitted: &[],
             options: description.options,
             sanitized: false,
@@ -205,7 +208,7 @@ impl Run<'_> {
     /// The models that the operator is checked with.
     fn models(&self) -> Vec<(&'static str, Value)> {
         match (self.subject.own_model, self.subject.submitted) {
-            _ if self.typed => typed::models(&self.dataset),
+            _ if self.typed => typed::models(self),
             (true, _) => vec![("a model of its own", model(json!({"kind": "custom"})))],
             (false, []) => models(),
             (false, submitted) => submitted.iter().map(|fields| ("submitted", model(fields.clone()))).collect(),

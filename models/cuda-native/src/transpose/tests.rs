@@ -26,12 +26,13 @@ fn transposed_by(blocks: usize, known: bool, num_src: usize, rows: &[Vec<u32>]) 
         num_src,
         num_edges: indices.len(),
         indptr: up(&indptr).into(),
+        ends: None,
         indices: up(&indices).into(),
         weights: None,
         importance: false,
     };
     let row_of = known.then(|| rows_of_edges(&mut gpu, block).expect("a launch"));
-    let result = transpose(&mut gpu, block, row_of, blocks).expect("launches");
+    let result = transpose(&mut gpu, block, row_of.map(Into::into), blocks).expect("launches");
     [result.indptr, result.rows, result.edges].map(|region| {
         let mut host = Pinned::new(&device, region.len()).expect("memory");
         gpu.download(region, &mut host).expect("a copy");

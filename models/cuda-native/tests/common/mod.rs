@@ -1,6 +1,8 @@
 //! Random graphs, mini-batches and operators for the tests.
 #![allow(dead_code, unused_imports, reason = "each test uses some of it")]
 
+pub(crate) mod agreement;
+
 use std::sync::Arc;
 
 use half::f16;

@@ -1,0 +1,104 @@
+// Groups of a block's rows by the weight that multiplies them, for typed layers.
+//
+// The edges of one type that end in one destination lie together, ascending by type: a row of that type's group. Besides
+// these, each destination has an own row. Entries are the edges, then one per destination for its own row. The rows are
+// sorted by their weight: the number of an edge type, or that of edge types plus that of the own row's weight. Their
+// numbers are found by sorting (kernels/transpose.cu) the first entry of each. The key after those of weights is of
+// entries that begin no row, and the last one of entries whose type or node does not exist.
+#include "morphgl.cuh"
+
+// The range that a value lies in: the last one that starts at or before it.
+__device__ __forceinline__ uint32_t range_of(const uint32_t* __restrict__ starts, uint32_t ranges, uint32_t value) {
+    uint32_t low = 0, high = ranges;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (starts[middle] <= value) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+// The first edge from `low` on whose type is at least `type`, below `high`.
+__device__ __forceinline__ uint32_t first_of_type(const uint16_t* __restrict__ types, uint32_t low, uint32_t high,
+                                                  uint32_t type) {
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (types[middle] < type) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+// The key of each entry. `starts` are the first nodes of each node type and the nodes' end, if a destination's own weight
+// depends on its type.
+extern "C" __global__ void train_group_keys(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ row_of,
+                                            const uint16_t* __restrict__ types, const uint32_t* __restrict__ nodes,
+                                            const uint32_t* __restrict__ starts, uint32_t* __restrict__ keys,
+                                            uint32_t edges, uint32_t rows, uint32_t num_types, uint32_t own) {
+    const uint64_t entry = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (entry >= (uint64_t)edges + rows) return;
+    const uint32_t none = num_types + own, wrong = none + 1;
+    if (entry >= edges) {
+        const uint32_t node = own > 1 ? nodes[entry - edges] : 0;
+        keys[entry] = own == 1 ? num_types : node < starts[own] ? num_types + range_of(starts, own, node) : wrong;
+        return;
+    }
+    const bool first = indptr[row_of[entry]] == entry || types[entry - 1] != types[entry];
+    keys[entry] = types[entry] >= num_types ? wrong : first ? types[entry] : none;
+}
+MORPHGL_KERNEL(train_group_keys)
+
+// The rows, from the sorted first entries: where their entries begin and end, and the destination of each. `places`
+// receives the row of each first entry; `starts` has the first row of each key.
+extern "C" __global__ void train_group_rows(const uint32_t* __restrict__ sorted, const uint32_t* __restrict__ starts,
+                                            const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ row_of,
+                                            const uint16_t* __restrict__ types, uint32_t* __restrict__ begins,
+                                            uint32_t* __restrict__ ends, uint32_t* __restrict__ rows_of,
+                                            uint32_t* __restrict__ places, uint32_t edges, uint32_t weights) {
+    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= starts[weights]) return;
+    const uint32_t entry = sorted[row];
+    uint32_t end = entry + 1, to = entry - edges;
+    if (entry < edges) {
+        to = row_of[entry];
+        end = first_of_type(types, entry, indptr[to + 1], (uint32_t)types[entry] + 1);
+    }
+    begins[row] = entry;
+    ends[row] = end;
+    rows_of[row] = to;
+    places[entry] = row;
+}
+MORPHGL_KERNEL(train_group_rows)
+
+// The source and the row of each entry.
+extern "C" __global__ void train_group_entries(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
+                                               const uint32_t* __restrict__ row_of, const uint16_t* __restrict__ types,
+                                               const uint32_t* __restrict__ places, uint32_t* __restrict__ columns,
+                                               uint32_t* __restrict__ of_entries, uint32_t edges, uint32_t rows) {
+    const uint64_t entry = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (entry >= (uint64_t)edges + rows) return;
+    if (entry >= edges) {
+        columns[entry] = (uint32_t)(entry - edges);
+        of_entries[entry] = places[entry];
+        return;
+    }
+    columns[entry] = indices[entry];
+    of_entries[entry] = places[first_of_type(types, indptr[row_of[entry]], (uint32_t)entry, types[entry])];
+}
+MORPHGL_KERNEL(train_group_entries)
+
+// Adds the bias of each destination's own weight; `starts` has the first own row of each weight and the rows' end.
+extern "C" __global__ void train_group_biases(const uint32_t* __restrict__ own_rows, const uint32_t* __restrict__ starts,
+                                              const float* __restrict__ biases, float* __restrict__ out, uint32_t rows,
+                                              uint32_t width, uint32_t own) {
+    const uint32_t column = blockIdx.y * blockDim.x + threadIdx.x, row = blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= rows || column >= width) return;
+    out[(uint64_t)row * width + column] += biases[(uint64_t)range_of(starts, own, own_rows[row]) * width + column];
+}
+MORPHGL_KERNEL(train_group_biases)

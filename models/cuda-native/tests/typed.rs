@@ -1,0 +1,161 @@
+//! Typed models: the same numbers as Training_CPU_Burn.
+
+#[allow(dead_code, reason = "the native operator's tests use the rest")]
+#[path = "../../cpu-native/tests/common/typed.rs"]
+mod blocks;
+mod common;
+
+use std::sync::Arc;
+
+use blocks::{dataset, typed_batch, types};
+use common::agreement::{close, step};
+use common::{context, model, place, transfer};
+use morphgl_conformance::available;
+use morphgl_graph_store::{Dataset, Dtype, EdgeType, NodeType, Topology, Types};
+use morphgl_registry::{HostBatch, NamedTensor, Place, Training};
+use morphgl_training_cpu_burn::CpuBurn;
+use morphgl_training_cuda_native::{CudaNative, DESCRIPTION};
+use serde_json::{Value, json};
+
+const NODES: [usize; 4] = [390, 270, 130, 61];
+
+fn typed_model(kind: &str, dim: usize, classes: usize, more: Value) -> Value {
+    let mut model = model(kind, dim, classes, more);
+    model["types"] = serde_json::to_value(types()).expect("JSON");
+    model
+}
+
+/// The operator and burn's, of the same model.
+fn pair(model: &Value, dataset: &Arc<Dataset>) -> (CudaNative, CpuBurn) {
+    let native = CudaNative::new(&context(model, place(), Arc::clone(dataset))).expect("the operator is built");
+    let burn = CpuBurn::new(&context(model, Place::Host, Arc::clone(dataset))).expect("burn's operator is built");
+    (native, burn)
+}
+
+fn check(model: &Value, nodes: &[usize], dtype: Dtype, importance: bool) {
+    let size = |name: &str| model[name].as_u64().expect("a size") as usize;
+    let sizes = (size("in_dim"), size("num_classes"));
+    let (mut native, mut burn) = pair(model, &Arc::new(dataset(sizes.0, sizes.1)));
+    let what = format!("{model}, {nodes:?}, {dtype}, importance {importance}");
+    for seed in 0..2 {
+        step(&what, (model, typed_batch(nodes, sizes, (dtype, importance), seed)), (&mut native, &mut burn));
+    }
+}
+
+const MODELS: [(&str, &str); 3] = [("rsage", "{}"), ("rgcn", "{}"), ("rgcn", r#"{"bases": 3}"#)];
+
+fn fields(text: &str, more: Value) -> Value {
+    let mut fields: Value = serde_json::from_str(text).expect("JSON");
+    fields.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    fields
+}
+
+#[test]
+fn models_agree_with_burn() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    for (kind, text) in MODELS {
+        for (dim, hidden, classes, dropout) in [(20, 24, 5, 0.5), (7, 33, 40, 0.0), (130, 8, 3, 0.5)] {
+            let more = fields(text, json!({"hidden": hidden, "dropout": dropout, "heads": 1}));
+            check(&typed_model(kind, dim, classes, more), &NODES, Dtype::F32, false);
+        }
+    }
+}
+
+#[test]
+fn options_agree_with_burn() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    for (kind, text) in MODELS {
+        for (more, dtype) in [
+            (json!({"hidden": 32, "activation": "elu", "residual": true}), Dtype::F16),
+            (json!({"hidden": 32, "input_dropout": 0.3, "normalization": "layer"}), Dtype::Bf16),
+            (json!({"hidden": 16, "normalization": "batch"}), Dtype::F32),
+            (json!({"layers": 1}), Dtype::U8),
+        ] {
+            let nodes = if more.get("layers").is_some() { &NODES[2..] } else { &NODES };
+            check(&typed_model(kind, 40, 6, fields(text, more)), nodes, dtype, true);
+        }
+        check(&typed_model(kind, 40, 6, fields(text, json!({"layers": 2}))), &[5, 3, 1], Dtype::F32, false);
+    }
+}
+
+/// A graph of one node type and 300 edge types, more than a digit of a sort tells apart; few of them have an edge.
+#[test]
+fn many_edge_types_agree_with_burn() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    let (nodes, kinds, dim) = (90u32, 300u32, 5);
+    let edge_type = |name: u32| EdgeType { source: "node".into(), name: name.to_string(), target: "node".into() };
+    let types =
+        Types::new(vec![NodeType { name: "node".into(), count: nodes.into() }], (0..kinds).map(edge_type).collect());
+    let types = types.expect("types");
+    let (mut indptr, mut indices, mut of_edges) = (vec![0], Vec::new(), Vec::new());
+    for node in 0..nodes {
+        let mut row: Vec<u16> = (0..node % 9).map(|i| ((node * 37 + i * 101) % kinds) as u16).collect();
+        row.sort_unstable();
+        indices.extend((0..row.len() as u32).map(|i| (node * 7 + i * 13) % nodes));
+        of_edges.extend(row);
+        indptr.push(indices.len() as u64);
+    }
+    let topology = Topology::new(indptr, indices, None).expect("a graph").with_types(types.clone(), of_edges);
+    let features = dataset(dim, 3).features;
+    let dataset = Dataset { features, num_classes: 3, ..Dataset::new("relations", topology.expect("types")) };
+    let seeds: Vec<u32> = (20..50).collect();
+    let dataset =
+        Dataset { labels: Some((0..nodes as i32).map(|node| node % 3).collect::<Vec<_>>().into()), ..dataset };
+    for (kind, text) in MODELS {
+        let mut model = model(kind, dim, 3, fields(text, json!({"layers": 2, "hidden": 4})));
+        model["types"] = serde_json::to_value(&types).expect("JSON");
+        let (mut native, mut burn) = pair(&model, &Arc::new(dataset.clone()));
+        let batch = morphgl_conformance::training::batch(&dataset, &seeds, 2, 0);
+        step(kind, (&model, batch), (&mut native, &mut burn));
+    }
+}
+
+#[test]
+fn inference_agrees_with_burn() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    for (kind, text) in MODELS {
+        let model = typed_model(kind, 33, 6, fields(text, json!({"hidden": 16})));
+        let dataset = Arc::new(dataset(33, 6));
+        let (mut native, mut burn) = pair(&model, &dataset);
+        let nodes: Vec<u32> = (0..dataset.num_nodes() as u32).rev().collect();
+        let tensor = |values: Vec<f32>| NamedTensor { name: "logits".into(), shape: vec![nodes.len(), 6], values };
+        let found = [tensor(native.infer(&nodes).expect("logits"))];
+        close(kind, &found, &[tensor(burn.infer(&nodes).expect("logits"))], 1e-5);
+    }
+}
+
+/// A mini-batch that names what the graph does not have is refused, and the next one trained.
+#[test]
+fn wrong_types_are_refused() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    let model = typed_model("rsage", 8, 3, json!({"layers": 1}));
+    let (mut native, mut burn) = pair(&model, &Arc::new(dataset(8, 3)));
+    let batch = || typed_batch(&[9, 4], (8, 3), (Dtype::F32, false), 1);
+    let mut refused = |batch: HostBatch, expected: &str| {
+        let error = native.accumulate(&transfer(batch)).and_then(|h| h.wait()).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    let mut unknown_type = batch();
+    unknown_type.blocks[0].edge_types.as_mut().expect("types").iter_mut().for_each(|edge_type| *edge_type = 6);
+    refused(unknown_type, "an edge of a type or a node that the graph does not have");
+    let mut unknown_node = batch();
+    unknown_node.input_nodes[3] = 1000;
+    refused(unknown_node, "an edge of a type or a node that the graph does not have");
+    let mut short = batch();
+    short.input_nodes.pop();
+    refused(short, "it has 8 input nodes, its blocks read 9");
+    let mut few = batch();
+    few.blocks[0].edge_types.as_mut().expect("types").pop();
+    refused(few, "--sampler typed");
+    step("the next one", (&model, batch()), (&mut native, &mut burn));
+}
