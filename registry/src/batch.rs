@@ -44,6 +44,9 @@ pub struct Block {
     pub importance: bool,
     /// Number of the type of each edge, ascending in every row, where edges are sampled by type.
     pub edge_types: Option<Vec<u16>>,
+    /// The row of each edge in the features of its type ([`Topology::edge_ids`](morphgl_graph_store::Topology::edge_ids)), where the
+    /// edges have features. CUDA devices do not get it.
+    pub edge_ids: Option<Vec<u32>>,
 }
 
 impl Block {
@@ -215,7 +218,8 @@ impl HostBatch {
     pub fn num_bytes(&self) -> usize {
         let block = |b: &Block| {
             let types = 2 * b.edge_types.as_ref().map_or(0, Vec::len);
-            types + 4 * (b.indptr.len() + b.indices.len() + b.weights.as_ref().map_or(0, Vec::len))
+            let ids = b.edge_ids.as_ref().map_or(0, Vec::len);
+            types + 4 * (b.indptr.len() + b.indices.len() + b.weights.as_ref().map_or(0, Vec::len) + ids)
         };
         let features = self.features.as_ref().map_or(0, |f| f.as_bytes().len());
         let given = self.given.as_ref().map_or(0, |g| {

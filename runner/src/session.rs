@@ -42,6 +42,7 @@ use self::options::batch::MiniBatches;
 use self::run_dir::Configured;
 use self::systems::Applied;
 use crate::RunContext;
+use crate::task::Learned;
 use crate::usage::Usage;
 
 /// A dataset and what is asked for, in a context. Sessions work beside each other in one process.
@@ -206,6 +207,12 @@ impl Session {
     }
 
     fn planned(&self) -> Planned<'_> {
-        Planned { options: &self.config.planning, source: self.source(), batch: self.batch() }
+        let options = &self.config.planning;
+        let learned = options.model.learned();
+        let learned = self.like.as_ref().map_or(learned, |configured| Learned {
+            examples: learned.examples,
+            ..Learned::of(&configured.job.spec.model)
+        });
+        Planned { options, source: self.source(), batch: self.batch(), learned }
     }
 }

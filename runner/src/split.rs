@@ -293,6 +293,9 @@ fn splittable(job: &Job) -> Result<Vec<usize>> {
     if !model.reads_graph() || model.layers < 2 {
         bail!("{} of {} layers has no second layer that reads given rows", model.kind, model.layers);
     }
+    if model.reads_edges() {
+        bail!("a {} that reads features of edges has no given rows", model.kind);
+    }
     if model.normalization == Normalization::Batch {
         bail!("batch normalization needs the statistics of all rows");
     }

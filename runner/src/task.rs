@@ -274,14 +274,51 @@ pub(crate) fn width(dataset: &Dataset, at: &str, task: Task, examples: Examples)
     Ok(width)
 }
 
-/// The dataset as a model learns such examples from it: [`with_pairs`] of links and edges, else as it is.
+/// What a model learns from a dataset.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Learned {
+    pub(crate) examples: Examples,
+    pub(crate) kind: ModelKind,
+    /// Whether its layers may read features of edges.
+    pub(crate) edge_features: bool,
+}
+
+impl Learned {
+    pub(crate) fn of(model: &ModelSpec) -> Self {
+        Self { examples: Examples::of(model), kind: model.kind, edge_features: model.reads_edges() }
+    }
+}
+
+/// The dataset as a model learns from it: [`with_pairs`] of links and edges, and without features of edges that the model does not read.
 pub(crate) fn dataset_for(
-    examples: Examples,
-    model: ModelKind,
+    learned: Learned,
     dataset: Arc<Dataset>,
     context: &RunContext,
 ) -> anyhow::Result<Arc<Dataset>> {
-    if examples == Examples::Nodes { Ok(dataset) } else { with_pairs(dataset, examples, model, context) }
+    let Learned { examples, kind, edge_features } = learned;
+    let dataset = match dataset.edge_features.is_empty() || edge_features && !edge_widths(kind, &dataset).is_empty() {
+        true => dataset,
+        false => {
+            if !ModelSpec::can_read_edges(kind) {
+                context.remark(format_args!("{kind} reads no features of edges; gat, gin and rgat do"));
+            } else if edge_features {
+                let cure = if kind.is_typed() { "gat and gin do" } else { "rgat does" };
+                context.remark(format_args!("{kind} does not read this graph's features of edges; {cure}"));
+            }
+            Arc::new((*dataset).clone().without_edge_features())
+        }
+    };
+    if examples == Examples::Nodes { Ok(dataset) } else { with_pairs(dataset, examples, kind, context) }
+}
+
+/// Width of the features of each edge type that a model of this kind reads; empty where it reads none.
+fn edge_widths(kind: ModelKind, dataset: &Dataset) -> Vec<usize> {
+    // A model without parameters per edge type reads the features of one type.
+    let readable = if kind.is_typed() { dataset.topology.types().is_some() } else { dataset.edge_features.len() == 1 };
+    if !ModelSpec::can_read_edges(kind) || !readable {
+        return Vec::new();
+    }
+    dataset.edge_features.iter().map(|features| features.as_ref().map_or(0, FeatureMatrix::dim)).collect()
 }
 
 /// The dataset as links or edges are learned from it: training pairs listed once, and random features where it has none; a typed model
@@ -316,8 +353,9 @@ fn with_pairs(
 }
 
 /// Gives a model the types of a dataset, where it is typed, and inputs per node type, where features are, or a typed model has none.
-/// These are as wide as hidden layers.
+/// These are as wide as hidden layers. It reads the features of edges that [`dataset_for`] has left.
 pub(crate) fn set_types(model: &mut ModelSpec, dataset: &Dataset) {
+    model.edge_widths = edge_widths(model.kind, dataset);
     let (by_type, typed) = (&dataset.features_by_type, model.kind.is_typed());
     (model.types, model.input_widths) = (None, Vec::new());
     let Some(types) = dataset.topology.types().filter(|_| typed || !by_type.is_empty()) else { return };

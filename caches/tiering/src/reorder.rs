@@ -76,6 +76,7 @@ pub fn reorder(
     topology.types().into_iter().for_each(|types| writer.set_types(Types::clone(types)));
     edges::write(&dataset.topology, order, &mut writer, progress)?;
     nodes::features(dataset, order, &mut writer, progress)?;
+    nodes::edge_features(dataset, &mut writer)?;
     nodes::targets(dataset, order, &mut writer, progress)?;
     let nodes = nodes::Nodes { order, progress };
     if let Some(labels) = &dataset.labels {

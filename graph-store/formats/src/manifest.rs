@@ -115,6 +115,18 @@ fn values(dir: &Path, entry: Option<ValueEntry>) -> Option<Values> {
     })
 }
 
+/// Columns or a file of features or targets, which is what `role` says.
+fn matrix(dir: &Path, entry: Option<FeaturesEntry>, role: &str) -> std::result::Result<Features, Fault> {
+    match entry {
+        None => Ok(Features::None),
+        Some(FeaturesEntry::Columns(columns)) if columns.is_empty() => {
+            fault(format!("{role} without a column"), "list columns, or leave the key out")
+        }
+        Some(FeaturesEntry::Columns(columns)) => Ok(Features::Columns(columns)),
+        Some(FeaturesEntry::File(path)) => Ok(Features::File(dir.join(path))),
+    }
+}
+
 /// The table of a node type.
 fn nodes(dir: &Path, (of, name): (usize, &str), entry: NodeEntry) -> std::result::Result<NodeTable, Fault> {
     if name.is_empty() || name.contains(':') {
@@ -124,15 +136,7 @@ fn nodes(dir: &Path, (of, name): (usize, &str), entry: NodeEntry) -> std::result
         );
     }
     let NodeEntry { file, header, count, id, features, targets, time, label, split } = entry;
-    let matrix = |entry, role| match entry {
-        None => Ok(Features::None),
-        Some(FeaturesEntry::Columns(columns)) if columns.is_empty() => {
-            fault(format!("{role} without a column"), "list columns, or leave the key out")
-        }
-        Some(FeaturesEntry::Columns(columns)) => Ok(Features::Columns(columns)),
-        Some(FeaturesEntry::File(path)) => Ok(Features::File(dir.join(path))),
-    };
-    let (features, targets) = (matrix(features, "features")?, matrix(targets, "targets")?);
+    let (features, targets) = (matrix(dir, features, "features")?, matrix(dir, targets, "targets")?);
     let rows = match (file, count) {
         (Some(_), Some(_)) => {
             return fault("file and count both", "a file has a row per node: leave the count out");
@@ -207,7 +211,7 @@ fn unnamed<T>(column: &Column) -> std::result::Result<T, Fault> {
 
 /// The table of an entry of edges.
 fn edges(dir: &Path, names: &[String], entry: EdgeEntry) -> std::result::Result<EdgeTable, Fault> {
-    let EdgeEntry { name, file, header, source, target, weight, time, reverse, links } = entry;
+    let EdgeEntry { name, file, header, source, target, weight, time, features, reverse, links } = entry;
     if name.is_empty() {
         return fault("an edge type without a name", "give it one");
     }
@@ -236,8 +240,16 @@ fn edges(dir: &Path, names: &[String], entry: EdgeEntry) -> std::result::Result<
         }
     }
     let [source, target] = <[End; 2]>::try_from(ends).unwrap_or_else(|_| unreachable!("an edge has two ends"));
-    let (weight, time) = (values(dir, weight), values(dir, time));
+    let (weight, time, features) = (values(dir, weight), values(dir, time), matrix(dir, features, "features")?);
+    if is_array && matches!(features, Features::Columns(_)) {
+        return fault("an array of edges has no columns of features", "give them as an array: features = \"FILE.npy\"");
+    }
     if header == Some(false) {
+        if let Features::Columns(columns) = &features
+            && let Some(column) = columns.iter().find(|column| matches!(column, Column::Name(_)))
+        {
+            return unnamed(column);
+        }
         for values in [&weight, &time].into_iter().flatten() {
             if let Values::Column(column @ Column::Name(_)) = values {
                 return unnamed(column);
@@ -257,5 +269,5 @@ fn edges(dir: &Path, names: &[String], entry: EdgeEntry) -> std::result::Result<
         }
         Some(ReverseEntry::Named(name)) => Some(Reverse::Named(name)),
     };
-    Ok(EdgeTable { rows, of: TypeOf::Fixed(name), source, target, weight, time, reverse, links })
+    Ok(EdgeTable { rows, of: TypeOf::Fixed(name), source, target, weight, time, features, reverse, links })
 }

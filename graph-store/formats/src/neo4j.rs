@@ -81,6 +81,7 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
                     target: End { space: space(to.1), column: to.0 },
                     weight: weight.map(|index| Values::Column(Column::Number(index + 1))),
                     time: None,
+                    features: Features::None,
                     reverse: None,
                     links: false,
                 });

@@ -56,6 +56,7 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
             target: end(3),
             weight: None,
             time: None,
+            features: Features::None,
             reverse: None,
             links: false,
         }],

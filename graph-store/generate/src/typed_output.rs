@@ -123,6 +123,7 @@ pub(crate) fn in_memory(model: &impl TypedModel, name: String) -> Dataset {
     Dataset {
         features,
         features_by_type,
+        edge_features: Vec::new(),
         labels: Some(labels.into()),
         num_classes: model.num_classes(),
         splits: Splits { train, valid, test },

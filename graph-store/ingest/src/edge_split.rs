@@ -143,6 +143,7 @@ fn draw(
     };
     let weights = mapped::<f32>(take_back("weights")?)?;
     let (edge_types, times) = (mapped::<u16>(take_back("edge_types")?)?, mapped::<i64>(take_back("edge_times")?)?);
+    let ids = mapped::<u32>(take_back("edge_ids")?)?;
     if edge_types.is_some() && of.is_none() {
         let cure = "name the edge type to draw pairs of";
         return Err(Error::invalid(&indices, Position::File, "the edges are of several types", cure));
@@ -151,7 +152,7 @@ fn draw(
         Topology::new(read_npy::<u64>(&indptr, Load::Mmap)?.0, read_npy::<u32>(&indices, Load::Mmap)?.0, weights);
     let graph = graph.map_err(|what| Error::invalid(&indices, Position::File, what, "import the graph again"))?;
     let key = splitmix64(split.seed ^ 0x6564_6765_7300);
-    let mut edges = Edges { graph: &graph, edge_types, times, of, symmetric: false, key };
+    let mut edges = Edges { graph: &graph, edge_types, times, ids, of, symmetric: false, key };
     edges.symmetric = if of.is_some() { edges.is_symmetric() } else { graph.is_symmetric() };
     let cuts = edges.cuts(split);
     write(writer, &edges, &cuts, &mut advance)?;
@@ -181,6 +182,7 @@ struct Edges<'a> {
     graph: &'a Topology,
     edge_types: Option<Array<u16>>,
     times: Option<Array<i64>>,
+    ids: Option<Array<u32>>,
     /// The edge type that pairs are drawn of, of a typed graph.
     of: Option<OfType>,
     symmetric: bool,
@@ -216,6 +218,7 @@ impl Edges<'_> {
             self.graph.weights().inspect(|weights| weights.release());
             self.edge_types.iter().for_each(|types| types.release());
             self.times.iter().for_each(|times| times.release());
+            self.ids.iter().for_each(|ids| ids.release());
         }
     }
 
@@ -316,6 +319,7 @@ struct Part {
     weights: Vec<f32>,
     edge_types: Vec<u16>,
     times: Vec<i64>,
+    ids: Vec<u32>,
     /// Pairs to train on, where the graph is typed, to validate and to test on.
     drawn: [Vec<u32>; 3],
     len: u64,
@@ -341,6 +345,7 @@ fn write(
                 part.weights.extend(edges.graph.weights().map(|weights| weights[at]));
                 part.edge_types.extend(edges.type_of(at));
                 part.times.extend(edges.times.as_ref().map(|times| times[at]));
+                part.ids.extend(edges.ids.as_ref().map(|ids| ids[at]));
             }
             let is_listed = (share > 0 || edges.of.is_some()) && source != target;
             let drawn = part.drawn.get_mut(share).filter(|_| is_listed && edges.stands(target, source, at));
@@ -353,6 +358,7 @@ fn write(
     let mut weights = edges.graph.weights().map(|_| writer.stream::<f32>("weights")).transpose()?;
     let mut edge_types = edges.edge_types.as_ref().map(|_| writer.stream::<u16>("edge_types")).transpose()?;
     let mut times = edges.times.as_ref().map(|_| writer.stream::<i64>("edge_times")).transpose()?;
+    let mut ids = edges.ids.as_ref().map(|_| writer.stream::<u32>("edge_ids")).transpose()?;
     // Without types the training pairs are the edges that remain.
     let names = &["train_edges", "valid_edges", "test_edges"][usize::from(edges.of.is_none())..];
     let mut drawn = names.iter().map(|name| writer.stream::<u32>(name)).collect::<Result<Vec<_>>>()?;
@@ -370,6 +376,7 @@ fn write(
         weights.as_mut().map_or(Ok(()), |weights| weights.write(&part.weights))?;
         edge_types.as_mut().map_or(Ok(()), |types| types.write(&part.edge_types))?;
         times.as_mut().map_or(Ok(()), |times| times.write(&part.times))?;
+        ids.as_mut().map_or(Ok(()), |ids| ids.write(&part.ids))?;
         advance(part.len);
         let pairs = &part.drawn[3 - names.len()..];
         drawn.iter_mut().zip(pairs).try_for_each(|(out, pairs)| out.write(pairs))
@@ -388,6 +395,9 @@ fn write(
     }
     if let Some(times) = times {
         writer.add("edge_times", times.finish(None)?);
+    }
+    if let Some(ids) = ids {
+        writer.add("edge_ids", ids.finish(None)?);
     }
     for (name, out) in names.iter().zip(drawn) {
         writer.add(name, out.finish(Some(2))?);

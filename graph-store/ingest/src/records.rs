@@ -34,6 +34,9 @@ pub type Weighted = [u64; 2];
 /// A record with a time and a weight: the key, and the bits of both.
 pub(crate) type Timed = [u64; 3];
 
+/// A record with the number of the edge, a time and a weight: the key, the number, and the bits of both.
+pub(crate) type Numbered = [u64; 4];
+
 impl Keyed for u32 {
     #[inline]
     fn key(self) -> u64 {
@@ -139,6 +142,43 @@ impl Record for Timed {
     fn decode(bytes: &[u8]) -> Self {
         let weight = f32::from_le_bytes(bytes[16..].try_into().expect("a weight is four bytes"));
         [u64::decode(&bytes[..8]), u64::decode(&bytes[8..16]), weight.to_bits().into()]
+    }
+}
+
+impl Keyed for Numbered {
+    #[inline]
+    fn key(self) -> u64 {
+        self[0]
+    }
+}
+
+impl Record for Numbered {
+    const BYTES: usize = 24;
+    const BARE: bool = false;
+
+    #[inline]
+    fn new(key: u64, weight: f32) -> Self {
+        [key, 0, i64::MIN as u64, weight.to_bits().into()]
+    }
+
+    #[inline]
+    fn weight(self) -> f32 {
+        f32::from_bits(self[3] as u32)
+    }
+
+    #[inline]
+    fn encode(self, out: &mut [u8]) {
+        out[..8].copy_from_slice(&self[0].to_le_bytes());
+        out[8..12].copy_from_slice(&(self[1] as u32).to_le_bytes());
+        out[12..20].copy_from_slice(&self[2].to_le_bytes());
+        out[20..].copy_from_slice(&self.weight().to_le_bytes());
+    }
+
+    #[inline]
+    fn decode(bytes: &[u8]) -> Self {
+        let number = u32::from_le_bytes(bytes[8..12].try_into().expect("a number is four bytes"));
+        let weight = f32::from_le_bytes(bytes[20..].try_into().expect("a weight is four bytes"));
+        [u64::decode(&bytes[..8]), number.into(), u64::decode(&bytes[12..20]), weight.to_bits().into()]
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{DatasetWriter, Error, Position, Result, Types};
 
 use crate::csc::Buffered;
-use crate::records::{Record, Sorted, Timed, Weighted};
+use crate::records::{Numbered, Record, Sorted, Timed, Weighted};
 use crate::sort::Sorter;
 
 /// Options of a typed graph, and the memory to build it in.
@@ -16,6 +16,8 @@ pub struct TypedOptions {
     pub weighted: bool,
     /// Whether times are stored.
     pub timed: bool,
+    /// Whether edges are numbered by the rows of their features.
+    pub numbered: bool,
     /// Keeps the first of several edges of one type between the same nodes.
     pub drop_duplicates: bool,
     /// Bytes for edges and the buffers of their sort.
@@ -35,6 +37,8 @@ pub struct TypedEdge {
     pub weight: f32,
     /// Time, ignored where none are stored.
     pub time: i64,
+    /// The row of its features among those of its type, ignored where no edges have features.
+    pub id: u32,
 }
 
 /// Takes typed edges in any order, sorts them within the memory budget and writes them as CSC.
@@ -118,12 +122,17 @@ enum AnySorter {
     Plain(Sorter<u64>),
     Weighted(Sorter<Weighted>),
     Timed(Sorter<Timed>),
+    Numbered(Sorter<Numbered>),
 }
 
 /// A record of a typed edge.
 trait TypedRecord: Record {
     fn of(key: u64, edge: &TypedEdge) -> Self;
     fn time(self) -> i64;
+
+    fn id(self) -> u32 {
+        0
+    }
 }
 
 impl TypedRecord for u64 {
@@ -156,6 +165,20 @@ impl TypedRecord for Timed {
     }
 }
 
+impl TypedRecord for Numbered {
+    fn of(key: u64, edge: &TypedEdge) -> Self {
+        [key, edge.id.into(), edge.time as u64, edge.weight.to_bits().into()]
+    }
+
+    fn time(self) -> i64 {
+        self[2] as i64
+    }
+
+    fn id(self) -> u32 {
+        self[1] as u32
+    }
+}
+
 /// Arrays of some sorted edges.
 #[derive(Debug, Default)]
 struct Part {
@@ -165,6 +188,7 @@ struct Part {
     edge_types: Vec<u16>,
     weights: Vec<f32>,
     times: Vec<i64>,
+    ids: Vec<u32>,
 }
 
 impl Part {
@@ -192,6 +216,9 @@ impl Part {
             if options.timed {
                 part.times.push(record.time());
             }
+            if options.numbered {
+                part.ids.push(record.id());
+            }
         });
         part
     }
@@ -216,8 +243,9 @@ impl TypedCscBuilder {
                 "merge edge types, or cut the graph into smaller ones",
             ));
         }
-        let TypedOptions { weighted, timed, drop_duplicates, memory } = options;
+        let TypedOptions { weighted, timed, numbered, drop_duplicates, memory } = options;
         let sorter = match (weighted, timed) {
+            _ if numbered => AnySorter::Numbered(Sorter::new(spill, memory, drop_duplicates)),
             (_, true) => AnySorter::Timed(Sorter::new(spill, memory, drop_duplicates)),
             (true, false) => AnySorter::Weighted(Sorter::new(spill, memory, drop_duplicates)),
             (false, false) => AnySorter::Plain(Sorter::new(spill, memory, drop_duplicates)),
@@ -249,10 +277,11 @@ impl TypedCscBuilder {
             AnySorter::Plain(sorter) => records(&self.codes, edges, sorter),
             AnySorter::Weighted(sorter) => records(&self.codes, edges, sorter),
             AnySorter::Timed(sorter) => records(&self.codes, edges, sorter),
+            AnySorter::Numbered(sorter) => records(&self.codes, edges, sorter),
         }
     }
 
-    /// Sorts the edges and writes `indptr`, `indices`, `edge_types`, and `weights` and `edge_times` where these are stored, and sets
+    /// Sorts the edges and writes `indptr`, `indices`, `edge_types`, and `weights`, `edge_times` and `edge_ids` where these are stored, and sets
     /// the dataset's types; `advance` is called with numbers of edges as they are written. Returns the number of duplicates that were
     /// dropped.
     ///
@@ -265,6 +294,7 @@ impl TypedCscBuilder {
             AnySorter::Plain(sorter) => write(sorter, &codes, &options, writer, advance)?,
             AnySorter::Weighted(sorter) => write(sorter, &codes, &options, writer, advance)?,
             AnySorter::Timed(sorter) => write(sorter, &codes, &options, writer, advance)?,
+            AnySorter::Numbered(sorter) => write(sorter, &codes, &options, writer, advance)?,
         };
         writer.set_types(codes.types);
         Ok(pushed - written)
@@ -284,6 +314,7 @@ fn write<R: TypedRecord>(
     let mut edge_types = Buffered::<u16>::new(writer, "edge_types")?;
     let mut weights = options.weighted.then(|| Buffered::<f32>::new(writer, "weights")).transpose()?;
     let mut times = options.timed.then(|| Buffered::<i64>::new(writer, "edge_times")).transpose()?;
+    let mut ids = options.numbered.then(|| Buffered::<u32>::new(writer, "edge_ids")).transpose()?;
     // Rows whose first offset is written, and edges.
     let (mut rows, mut written) = (0u64, 0u64);
     let mut emit = |part: Part| {
@@ -298,7 +329,8 @@ fn write<R: TypedRecord>(
         indices.extend(&part.indices)?;
         edge_types.extend(&part.edge_types)?;
         weights.as_mut().map_or(Ok(()), |out| out.extend(&part.weights))?;
-        times.as_mut().map_or(Ok(()), |out| out.extend(&part.times))
+        times.as_mut().map_or(Ok(()), |out| out.extend(&part.times))?;
+        ids.as_mut().map_or(Ok(()), |out| out.extend(&part.ids))
     };
     sorter.merge(&|records: Sorted<'_, R>| Part::of(records, codes, options), &mut emit)?;
     while rows <= codes.types.num_nodes() as u64 {
@@ -310,5 +342,6 @@ fn write<R: TypedRecord>(
     edge_types.finish(writer, "edge_types")?;
     weights.map_or(Ok(()), |out| out.finish(writer, "weights"))?;
     times.map_or(Ok(()), |out| out.finish(writer, "edge_times"))?;
+    ids.map_or(Ok(()), |out| out.finish(writer, "edge_ids"))?;
     Ok(written)
 }

@@ -34,6 +34,7 @@ fn built(types: &Types, edges: &[TypedEdge], options: TypedOptions, piece: usize
         target,
         weight: topology.weights().map_or(1.0, |w| w[e]),
         time: topology.edge_times().map_or(0, |t| t[e]),
+        id: topology.edge_ids().map_or(0, |ids| ids[e]),
     };
     let row = |v: u32| topology.edge_range(v).map(move |e| edge(v, e)).collect::<Vec<_>>();
     ((0..types.num_nodes() as u32).flat_map(row).collect(), dropped)
@@ -43,7 +44,8 @@ fn built(types: &Types, edges: &[TypedEdge], options: TypedOptions, piece: usize
 fn keys_that_do_not_fit_are_refused() {
     // 2^31 nodes take 31 bits, and 2^34 sources of eight edge types 34.
     let types = types(&[1 << 31], &[[0, 0]; 8]);
-    let options = TypedOptions { weighted: false, timed: false, drop_duplicates: false, memory: 1 << 20 };
+    let options =
+        TypedOptions { weighted: false, timed: false, numbered: false, drop_duplicates: false, memory: 1 << 20 };
     let refused = TypedCscBuilder::new("graph.toml".as_ref(), "spill".into(), types, options).expect_err("too many");
     assert_eq!(
         refused.to_string(),
@@ -72,6 +74,7 @@ fn graphs() -> impl Strategy<Value = (Types, Vec<TypedEdge>)> {
                 target: to.start + target % to.len() as u32,
                 weight: weight.into(),
                 time,
+                id: target,
             })
         });
         let edges = edges.collect();
@@ -85,6 +88,7 @@ proptest! {
         (types, edges) in graphs(),
         weighted: bool,
         timed: bool,
+        numbered: bool,
         drop_duplicates: bool,
         // So little that edges spill.
         memory in prop::sample::select(vec![1u64 << 8, 1 << 12, 1 << 20]),
@@ -95,6 +99,7 @@ proptest! {
             .map(|edge| TypedEdge {
                 weight: if weighted { edge.weight } else { 1.0 },
                 time: if timed { edge.time } else { 0 },
+                id: if numbered { edge.id } else { 0 },
                 ..*edge
             })
             .collect();
@@ -103,7 +108,7 @@ proptest! {
             expected.dedup_by_key(|edge| (edge.target, edge.edge_type, edge.source));
         }
         let dropped = (edges.len() - expected.len()) as u64;
-        let options = TypedOptions { weighted, timed, drop_duplicates, memory };
+        let options = TypedOptions { weighted, timed, numbered, drop_duplicates, memory };
         prop_assert_eq!(built(&types, &edges, options, piece), (expected, dropped));
     }
 }

@@ -184,3 +184,15 @@ pub(crate) fn permutation(name: &str, nodes: &[u32], num_nodes: usize) -> Checke
     }
     Ok(())
 }
+/// The rows of edges' features: each below the number of `rows` of the edge's type, which is of all edges without `edge_types`.
+pub(crate) fn edge_ids(ids: &[u32], edge_types: Option<&[u16]>, rows: &[Option<u64>]) -> Checked {
+    let of = |edge: usize| rows[edge_types.map_or(0, |types| usize::from(types[edge]))];
+    let bad = |edge: &usize| of(*edge).is_some_and(|rows| u64::from(ids[*edge]) >= rows);
+    match (0..ids.len()).into_par_iter().with_min_len(1 << 16).find_first(bad) {
+        None => Ok(()),
+        Some(edge) => {
+            let rows = of(edge).unwrap_or(0);
+            fault("edge_ids", edge, format!("row {} of the edge's features, which have {rows}", ids[edge]))
+        }
+    }
+}

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::check::{self, Fault};
 use crate::checksum::xxh3;
+use crate::written::rows_of_edges;
 use crate::{
     Access, Array, ArrayMeta, DatasetPath, Dtype, EdgeSplits, Element, Error, FeatureMatrix, Load, Meta, PairTargets,
     Position, Result, TargetMatrix, Topology,
@@ -95,6 +96,9 @@ pub struct Dataset {
     /// Features by node type, one row per node of the type, `None` for a type without features; empty where no type has any, and
     /// where all nodes have rows in [`Dataset::features`].
     pub features_by_type: Vec<Option<FeatureMatrix>>,
+    /// Features of each edge type, of all edges in a graph without types; the topology has the row of each edge
+    /// ([`Topology::edge_ids`]). Empty where no edges have features.
+    pub edge_features: Vec<Option<FeatureMatrix>>,
     /// Class of each node, -1 for none.
     pub labels: Option<Array<i32>>,
     /// Number of classes, 0 without labels.
@@ -120,6 +124,7 @@ impl Dataset {
             topology,
             features: None,
             features_by_type: Vec::new(),
+            edge_features: Vec::new(),
             labels: None,
             num_classes: 0,
             targets: None,
@@ -184,6 +189,26 @@ impl Dataset {
         if features_by_type.iter().all(Option::is_none) {
             features_by_type.clear();
         }
+        let edge_ids = reader.array::<u32>("edge_ids")?;
+        let mut edge_features = match &meta.types {
+            None => vec![matrix(&Meta::edge_features_of(None))?],
+            Some(types) => {
+                let file = |number| Some(&meta.arrays.get(&Meta::edge_features_of(Some(number)))?.file);
+                let mut all: Vec<Option<FeatureMatrix>> = Vec::new();
+                for number in 0..types.edge_types().len() {
+                    // Reverse edges have the file of the edges.
+                    let same = file(number).and_then(|own| (0..number).find(|&earlier| file(earlier) == Some(own)));
+                    all.push(match same {
+                        Some(earlier) => all[earlier].clone(),
+                        None => matrix(&Meta::edge_features_of(Some(number)))?,
+                    });
+                }
+                all
+            }
+        };
+        if edge_features.iter().all(Option::is_none) {
+            edge_features.clear();
+        }
         let labels = reader.array::<i32>("labels")?;
         if let Some(labels) = labels.as_ref().filter(|_| loaded) {
             check::labels(labels, meta.num_classes).map_err(fault)?;
@@ -206,6 +231,11 @@ impl Dataset {
             }
             topology = topology.with_checked_types(types, edge_types);
         }
+        if let Some(ids) = edge_ids.as_deref().filter(|_| loaded) {
+            let edge_types = topology.edge_types().map(|types| &**types);
+            check::edge_ids(ids, edge_types, &rows_of_edges(meta)).map_err(fault)?;
+        }
+        let topology = topology.with_checked_edge_ids(edge_ids);
         let [node_times, edge_times] = [reader.array::<i64>("node_times")?, reader.array::<i64>("edge_times")?];
         let topology = topology.with_checked_times(node_times, edge_times);
         let split = |name: &'static str| -> Result<Array<u32>> {
@@ -220,7 +250,8 @@ impl Dataset {
         }
         // The checks read the arrays in sequence; from now on, scattered rows are read.
         topology.advise(Access::Random);
-        features.iter().chain(features_by_type.iter().flatten()).for_each(|matrix| matrix.advise(Access::Random));
+        let matrices = features.iter().chain(features_by_type.iter().chain(&edge_features).flatten());
+        matrices.for_each(|matrix| matrix.advise(Access::Random));
         if let Some(targets) = &targets {
             targets.advise(Access::Random);
         }
@@ -243,6 +274,7 @@ impl Dataset {
             topology,
             features,
             features_by_type,
+            edge_features,
             labels,
             num_classes,
             targets,
@@ -255,6 +287,34 @@ impl Dataset {
     /// Pairs of link prediction to train on: [`EdgeSplits::train_pairs`] of this graph.
     pub fn train_pairs(&self) -> std::borrow::Cow<'_, [[u32; 2]]> {
         self.edges.train_pairs(&self.topology)
+    }
+
+    /// The dataset with features of edges: `ids` has the row of each edge in those of its type, in CSC order, and `features` a matrix
+    /// per edge type, or one of a graph without types.
+    ///
+    /// # Errors
+    ///
+    /// Another number of ids than edges, or of matrices than edge types; an id that is no row.
+    pub fn with_edge_features(
+        self,
+        ids: impl Into<Array<u32>>,
+        features: Vec<Option<FeatureMatrix>>,
+    ) -> std::result::Result<Self, String> {
+        let types = self.topology.types().map_or(1, |types| types.edge_types().len());
+        if features.len() != types {
+            return Err(format!("{} matrices of features for {types} edge types", features.len()));
+        }
+        let topology = self.topology.with_edge_ids(Some(ids.into()))?;
+        let rows: Vec<Option<u64>> =
+            features.iter().map(|matrix| matrix.as_ref().map(|matrix| matrix.num_rows() as u64)).collect();
+        let (ids, edge_types) = (topology.edge_ids().expect("set above"), topology.edge_types());
+        check::edge_ids(ids, edge_types.map(|types| &**types), &rows).map_err(Fault::describe)?;
+        Ok(Self { topology, edge_features: features, ..self })
+    }
+
+    /// The dataset without features of edges.
+    pub fn without_edge_features(self) -> Self {
+        Self { topology: self.topology.with_checked_edge_ids(None), edge_features: Vec::new(), ..self }
     }
 
     /// Number of nodes.

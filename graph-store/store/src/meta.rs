@@ -52,13 +52,19 @@ pub struct Meta {
 impl Meta {
     /// The version that a dataset of these types and arrays is written as.
     pub(crate) fn version_of(types: Option<&Types>, arrays: &BTreeMap<String, ArrayMeta>) -> u32 {
-        let is_newer = types.is_some() || ["node_times", "edge_times"].iter().any(|&name| arrays.contains_key(name));
+        let is_newer =
+            types.is_some() || ["node_times", "edge_times", "edge_ids"].iter().any(|&name| arrays.contains_key(name));
         if is_newer { DATASET_VERSION } else { 1 }
     }
 
     /// Name of the array of features of the nodes of a type, by its number.
     pub fn features_of(node_type: usize) -> String {
         format!("features.{node_type}")
+    }
+
+    /// Name of the array with the features of an edge type; `None` for all edges of a graph without types.
+    pub fn edge_features_of(edge_type: Option<usize>) -> String {
+        edge_type.map_or("edge_features".to_string(), |number| format!("edge_features.{number}"))
     }
 
     /// Reads and checks the `graph.json` of the dataset at `path`.
@@ -201,6 +207,7 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         ("node_times", 1, Some(meta.num_nodes)),
         ("edge_times", 1, Some(meta.num_edges)),
         ("edge_types", 1, Some(meta.num_edges)),
+        ("edge_ids", 1, Some(meta.num_edges)),
         ("train", 1, None),
         ("valid", 1, None),
         ("test", 1, None),
@@ -244,11 +251,35 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
 }
 
 /// Checks that types, and the arrays that only typed graphs have, belong together.
+/// Whether an array has features of edges.
+pub(crate) fn is_edge_features(name: &str) -> bool {
+    name == "edge_features" || name.starts_with("edge_features.")
+}
+
 fn check_types(path: &Path, meta: &Meta) -> Result<()> {
     let wrong = |file: &str, what: String| {
         Err(Error::invalid(path.join(file), Position::File, what, "import the dataset again"))
     };
-    let of_types = |name: &String| name == "edge_types" || name.starts_with("features.");
+    let of_types =
+        |name: &String| name == "edge_types" || name.starts_with("features.") || name.starts_with("edge_features.");
+    for (name, array) in meta.arrays.iter().filter(|(name, _)| is_edge_features(name)) {
+        if array.shape.len() != 2 {
+            return wrong(&array.file, format!("{name} has {} dimensions, expected 2", array.shape.len()));
+        }
+        if !meta.arrays.contains_key("edge_ids") {
+            return wrong(&array.file, format!("there is {name}, but no edge_ids, the rows of the edges in it"));
+        }
+        if name == "edge_features" && meta.types.is_some() {
+            return wrong(&array.file, format!("{name} of a typed graph are one array per edge type"));
+        }
+        let number = name.strip_prefix("edge_features.").map(|number| number.parse::<usize>().ok());
+        if let (Some(number), Some(types)) = (number, &meta.types) {
+            let count = types.edge_types().len();
+            if number.is_none_or(|number| number >= count) {
+                return wrong(&array.file, format!("{name} is of no edge type, there are {count}"));
+            }
+        }
+    }
     let Some(types) = &meta.types else {
         return match meta.arrays.iter().find(|(name, _)| of_types(name)) {
             Some((name, array)) => wrong(&array.file, format!("there is {name}, but graph.json names no types")),

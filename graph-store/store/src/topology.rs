@@ -23,6 +23,7 @@ pub struct Topology {
     // Of typed graphs: the types, and the type of each edge in the order of `indices`. Checked by `with_types`.
     types: Option<(Arc<Types>, Array<u16>)>,
     // Times of nodes and of edges, as many as there are nodes and edges. Checked by `with_times`.
+    edge_ids: Option<Array<u32>>,
     node_times: Option<Array<i64>>,
     edge_times: Option<Array<i64>>,
 }
@@ -50,7 +51,16 @@ impl Topology {
 
     /// Builds a graph from checked arrays.
     pub(crate) fn from_checked(indptr: Array<u64>, indices: Array<u32>, weights: Option<Array<f32>>) -> Self {
-        Self { indptr, indices, weights, draw_keys: None, types: None, node_times: None, edge_times: None }
+        Self {
+            indptr,
+            indices,
+            weights,
+            draw_keys: None,
+            types: None,
+            edge_ids: None,
+            node_times: None,
+            edge_times: None,
+        }
     }
 
     /// The same graph with types: `edge_types[e]` is the number of the type of edge `e`, in the order of `indices`; the edges of a row
@@ -151,6 +161,30 @@ impl Topology {
         &self.indices
     }
 
+    /// The row of each edge in the features of the graph's edges, or in those of its edge type, in the order of `indices`; where edges
+    /// have features. Edges may share a row.
+    pub fn edge_ids(&self) -> Option<&Array<u32>> {
+        self.edge_ids.as_ref()
+    }
+
+    /// The graph with the rows of its edges' features, in the order of `indices`; none takes them away.
+    ///
+    /// # Errors
+    ///
+    /// Another number of edges.
+    pub fn with_edge_ids(self, ids: Option<Array<u32>>) -> Result<Self, String> {
+        match &ids {
+            Some(ids) if ids.len() != self.indices.len() => {
+                Err(format!("{} ids for {} edges", ids.len(), self.indices.len()))
+            }
+            _ => Ok(self.with_checked_edge_ids(ids)),
+        }
+    }
+
+    pub(crate) fn with_checked_edge_ids(self, edge_ids: Option<Array<u32>>) -> Self {
+        Self { edge_ids, ..self }
+    }
+
     /// Edge weights in the order of `indices`, where the graph has any.
     pub fn weights(&self) -> Option<&Array<f32>> {
         self.weights.as_ref()
@@ -243,6 +277,9 @@ impl Topology {
         }
         if let Some((_, edge_types)) = &self.types {
             edge_types.advise(access);
+        }
+        if let Some(ids) = &self.edge_ids {
+            ids.advise(access);
         }
         [&self.node_times, &self.edge_times].into_iter().flatten().for_each(|times| times.advise(access));
     }

@@ -67,6 +67,11 @@ impl DatasetWriter {
         self.arrays.insert(name.to_string(), meta);
     }
 
+    /// The description of an array that was added.
+    pub fn array_meta(&self, name: &str) -> Option<&ArrayMeta> {
+        self.arrays.get(name)
+    }
+
     /// Writes a whole array; `dim` gives a matrix its row length.
     pub fn array<T: Element>(&mut self, name: &str, values: &[T], dim: Option<usize>) -> Result<()> {
         let mut stream = self.stream(name)?;

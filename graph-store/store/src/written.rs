@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::meta::is_edge_features;
 use crate::summary::Summary;
 use crate::{Dtype, EdgeSplits, Error, Load, Meta, Position, Result, check, check_own, read_npy};
 
@@ -34,7 +35,7 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
             "indices" | "train" | "valid" | "test" => highest < nodes as i64,
             "weights" => finite && lowest >= 0.0,
             "features" => finite,
-            _ if name.starts_with("features.") => finite,
+            _ if name.starts_with("features.") || is_edge_features(name) => finite,
             "targets" => !infinite,
             _ if targets => !infinite,
             "labels" => lowest >= -1.0 && highest < meta.num_classes as i64,
@@ -46,7 +47,7 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
                 "indptr" => format!("the offsets do not ascend from 0 to the {} edges", meta.num_edges),
                 "indices" => format!("an edge comes from node {highest}, but there are {nodes} nodes"),
                 "weights" => "a weight is not a finite number of at least 0".to_string(),
-                _ if name.starts_with("features") => "a value is NaN or infinite".to_string(),
+                _ if name.starts_with("features") || is_edge_features(name) => "a value is NaN or infinite".to_string(),
                 _ if targets || name == "targets" => "a target is infinite; NaN stands for an unknown one".to_string(),
                 "labels" => format!("labels from {lowest} to {highest}, outside -1 (none) and 0..{}", meta.num_classes),
                 _ => format!("node {highest} does not exist, there are {nodes}"),
@@ -68,6 +69,13 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
         check::edge_types(types, &indptr, &indices, &edge_types)
             .map_err(|f| invalid("edge_types", Position::Element(f.element), f.what))?;
     }
+    if let Some(array) = meta.arrays.get("edge_ids") {
+        let (ids, _) = read_npy::<u32>(&dir.join(&array.file), Load::Mmap)?;
+        let edge_types = meta.arrays.get("edge_types");
+        let edge_types = edge_types.map(|array| read_npy::<u16>(&dir.join(&array.file), Load::Mmap)).transpose()?;
+        check::edge_ids(&ids, edge_types.as_ref().map(|(types, _)| &**types), &rows_of_edges(meta))
+            .map_err(|f| invalid("edge_ids", Position::Element(f.element), f.what))?;
+    }
     for (of, name) in EdgeSplits::NEGATIVES {
         if meta.arrays.contains_key(name) && meta.arrays.get(of).is_none_or(|pairs| pairs.shape[0] == 0) {
             return Err(invalid(name, Position::File, "negatives of no pairs".into()));
@@ -84,6 +92,15 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
     Ok(())
 }
 
+/// Number of rows of the features of each edge type, `None` where it has none; of all edges in a graph without types.
+pub(crate) fn rows_of_edges(meta: &Meta) -> Vec<Option<u64>> {
+    let rows = |edge_type| meta.arrays.get(&Meta::edge_features_of(edge_type)).map(|array| array.shape[0]);
+    match &meta.types {
+        None => vec![rows(None)],
+        Some(types) => (0..types.edge_types().len()).map(|number| rows(Some(number))).collect(),
+    }
+}
+
 /// The element types that an array may have.
 fn dtypes(name: &str) -> &'static [Dtype] {
     match name {
@@ -96,7 +113,10 @@ fn dtypes(name: &str) -> &'static [Dtype] {
         "weights" | "targets" => &[Dtype::F32],
         "edge_types" => &[Dtype::U16],
         "node_times" | "edge_times" => &[Dtype::I64],
-        _ if name == "features" || name.starts_with("features.") => &[Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8],
+        "edge_ids" => &[Dtype::U32],
+        _ if name == "features" || name.starts_with("features.") || is_edge_features(name) => {
+            &[Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8]
+        }
         "node_names" => &[Dtype::U8],
         _ => Dtype::ALL,
     }

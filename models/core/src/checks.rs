@@ -7,6 +7,7 @@ use morphgl_graph_store::Dataset;
 use morphgl_registry::{BatchId, Block, Error, HostBatch, Key, Place, Result, Score, Targets, TrainingContext};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use crate::edges::{check_edge_features, refused_edges};
 use crate::given::{BlockSizes, blocks_chain, check_given};
 use crate::typed::check_types;
 
@@ -36,6 +37,7 @@ pub fn check_model(context: &TrainingContext, spec: &TrainingSpec) -> Result<()>
         return Err(Error::setting("model.kind", what));
     }
     check_types(&spec.model, &context.dataset)?;
+    check_edge_features(&spec.model, &context.dataset)?;
     let by_type = !spec.model.input_widths.is_empty();
     let dim = if by_type { spec.model.in_dim } else { context.dataset.feature_dim() };
     let classes = output_width(&context.dataset, spec.model.task, spec.model.learns_edges());
@@ -142,6 +144,9 @@ pub fn check_inputs<'a>(
     {
         let kind = model.kind;
         return wrong(format!("a {kind} reads the types of edges, and it has none; sample with --sampler typed"));
+    }
+    if let Some(refused) = refused_edges(model, blocks) {
+        return wrong(refused);
     }
     let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
     if let Some(features) = batch.features.as_ref().filter(|features| features.num_rows() < rows) {

@@ -79,6 +79,9 @@ impl<'a> Chunker<'a> {
         let edge_types = topology.edge_types();
         let mut chunk_types = edge_types.map(|_| block.edge_types.take().unwrap_or_default());
         chunk_types.iter_mut().for_each(Vec::clear);
+        let edge_ids = topology.edge_ids();
+        let mut chunk_ids = edge_ids.map(|_| block.edge_ids.take().unwrap_or_default());
+        chunk_ids.iter_mut().for_each(Vec::clear);
         for &v in rows {
             let edges = self.edges(v);
             for &u in &topology.indices()[edges.clone()] {
@@ -95,12 +98,15 @@ impl<'a> Chunker<'a> {
                 chunk_weights.extend_from_slice(&weights[edges.clone()]);
             }
             if let (Some(chunk_types), Some(edge_types)) = (&mut chunk_types, edge_types) {
-                chunk_types.extend_from_slice(&edge_types[edges]);
+                chunk_types.extend_from_slice(&edge_types[edges.clone()]);
+            }
+            if let (Some(chunk_ids), Some(edge_ids)) = (&mut chunk_ids, edge_ids) {
+                chunk_ids.extend_from_slice(&edge_ids[edges]);
             }
             block.indptr.push(block.indices.len() as u32);
         }
         (block.num_dst, block.num_src) = (rows.len(), nodes.len());
-        (block.weights, block.edge_types) = (chunk_weights, chunk_types);
+        (block.weights, block.edge_types, block.edge_ids) = (chunk_weights, chunk_types, chunk_ids);
         degrees.clear();
         degrees.extend(nodes.iter().map(|&v| self.degrees[v as usize]));
         self.chunk = chunk;

@@ -2,6 +2,7 @@
 
 // What a model is.
 mod decoder;
+mod edges;
 mod file;
 mod fitting;
 mod logistic;
@@ -34,6 +35,7 @@ mod partners;
 mod parts;
 
 pub use decoder::Decoder;
+pub use edges::{check_edge_features, refuse_edges};
 pub use file::{F32View, ModelFile, load_model, load_parameters, save_model};
 pub use fitting::Fitting;
 pub use loss::LossKind;

@@ -217,6 +217,10 @@ pub struct ModelSpec {
     /// `in_dim`, by a linear map per node type. Empty where all nodes have rows of `in_dim` features. Default empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub input_widths: Vec<usize>,
+    /// Width of the features of edges that its layers read, of each edge type of a typed model, else one width; 0 for none (GAT, GIN and
+    /// R-GAT only). Empty where no features of edges are read. Default empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edge_widths: Vec<usize>,
     /// What it learns to predict. Default the class of a node.
     #[serde(default, skip_serializing_if = "is_default")]
     pub task: Task,
@@ -295,6 +299,7 @@ impl ModelSpec {
             diagonal_blocks: 0,
             types: None,
             input_widths: Vec::new(),
+            edge_widths: Vec::new(),
             task: Task::default(),
             edge_outputs: 0,
             decoder: Decoder::default(),
@@ -378,6 +383,7 @@ impl ModelSpec {
             return wrong("self_loops", format!("a {} adds none; leave it out", self.kind));
         }
         self.check_types().or_else(|(field, what)| wrong(field, what))?;
+        self.check_edge_widths().or_else(|(field, what)| wrong(field, what))?;
         if self.kind == ModelKind::Custom && matches!(self.loss, LossKind::Submitted(_)) {
             let what = "a custom model has a loss of its own, or one of MorphGL's; leave it out";
             return wrong("loss", what.to_string());

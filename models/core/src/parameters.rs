@@ -29,7 +29,7 @@ impl ModelSpec {
         for layer in 0..self.layers {
             list.layer = layer;
             list.prefix = format!("{}.{layer}", if self.kind == ModelKind::Mlp { "lins" } else { "convs" });
-            self.layer_parameters(self.kind, &mut list, self.layer(layer));
+            self.layer_parameters(self.kind, &mut list, self.layer(layer), self.edge_width(0));
         }
         for layer in 0..self.layers.saturating_sub(1) {
             list.layer = layer;
@@ -51,9 +51,21 @@ impl ModelSpec {
         list.specs
     }
 
-    pub(crate) fn layer_parameters(&self, kind: ModelKind, list: &mut ParameterList, shape: LayerShape) {
+    /// Parameters of a layer of `kind`, whose edges have `edge_width` features.
+    pub(crate) fn layer_parameters(
+        &self,
+        kind: ModelKind,
+        list: &mut ParameterList,
+        shape: LayerShape,
+        edge_width: usize,
+    ) {
         let LayerShape { in_dim, out_dim, heads, head_dim, .. } = shape;
         let all_heads = heads * head_dim;
+        let edge_projection = |list: &mut ParameterList| {
+            if edge_width > 0 {
+                list.push("lin_edge.weight", &[all_heads, edge_width], Init::glorot(all_heads, edge_width));
+            }
+        };
         match kind {
             ModelKind::Gcn => {
                 list.push("bias", &[out_dim], ZEROS);
@@ -66,8 +78,12 @@ impl ModelSpec {
             ModelKind::Gat if self.attention == Attention::Gat => {
                 list.push("att_src", &[1, heads, head_dim], Init::glorot(heads, head_dim));
                 list.push("att_dst", &[1, heads, head_dim], Init::glorot(heads, head_dim));
+                if edge_width > 0 {
+                    list.push("att_edge", &[1, heads, head_dim], Init::glorot(heads, head_dim));
+                }
                 list.push("bias", &[out_dim], ZEROS);
                 list.push("lin.weight", &[all_heads, in_dim], Init::glorot(all_heads, in_dim));
+                edge_projection(list);
             }
             ModelKind::Gat => {
                 list.push("att", &[1, heads, head_dim], Init::glorot(heads, head_dim));
@@ -76,12 +92,16 @@ impl ModelSpec {
                     list.push(&format!("{side}.weight"), &[all_heads, in_dim], Init::glorot(all_heads, in_dim));
                     list.push(&format!("{side}.bias"), &[all_heads], Init::linear(in_dim));
                 }
+                edge_projection(list);
             }
             ModelKind::Gin => {
                 list.push("eps", &[1], ZEROS);
                 list.last_is_trained(self.train_eps);
                 list.linear("nn.lins.0", out_dim, in_dim);
                 list.linear("nn.lins.1", out_dim, out_dim);
+                if edge_width > 0 {
+                    list.linear("lin", in_dim, edge_width);
+                }
             }
             ModelKind::Mlp => list.linear("", out_dim, in_dim),
             ModelKind::Rgcn => self.rgcn_parameters(list, [in_dim, out_dim]),

@@ -56,9 +56,9 @@ impl ModelSpec {
     /// Parameters of a layer of `kind` for each edge type.
     pub(crate) fn parameters_by_type(&self, kind: ModelKind, list: &mut ParameterList, shape: LayerShape) {
         let prefix = std::mem::take(&mut list.prefix);
-        for edge_type in self.edge_types() {
+        for (number, edge_type) in self.edge_types().iter().enumerate() {
             list.prefix = format!("{prefix}.{}", Self::edge_type_key(edge_type));
-            self.layer_parameters(kind, list, shape);
+            self.layer_parameters(kind, list, shape, self.edge_width(number));
         }
         list.prefix = prefix;
     }

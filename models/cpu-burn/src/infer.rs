@@ -17,10 +17,16 @@ const INPUT_ROWS: u32 = 1 << 16;
 /// Rows per edge that a model of another crate may hold at a time: sources, destinations, and a message made of them.
 const ROWS_PER_EDGE: usize = 4;
 
-/// Bytes per edge of a chunk, in the widest layer: a model of another crate may have rows of messages, ours have none.
+/// Bytes per edge of a chunk, in the widest layer: a model of another crate may have rows of messages, as have ours that read features
+/// of edges.
 pub(crate) fn edge_bytes(spec: &ModelSpec) -> usize {
-    let width = (0..spec.layers).map(|layer| spec.layer(layer).out_dim).max().unwrap_or(0);
-    if matches!(spec.kind, ModelKind::Submitted(_)) { ROWS_PER_EDGE * 4 * width } else { 0 }
+    let width = |layer| {
+        let shape = spec.layer(layer);
+        shape.out_dim.max(shape.heads * shape.head_dim).max(if spec.reads_edges() { shape.in_dim } else { 0 })
+    };
+    let width = (0..spec.layers).map(width).max().unwrap_or(0);
+    let has_rows = matches!(spec.kind, ModelKind::Submitted(_)) || spec.reads_edges();
+    if has_rows { ROWS_PER_EDGE * 4 * width } else { 0 }
 }
 
 /// The limits of a model's chunks.
@@ -64,7 +70,7 @@ impl Layers for Model<'_> {
             Input::Rows(x) => Features::Dense(gather(x, in_dim, &chunk.nodes)),
         };
         let nodes = self.dataset.topology.types().map(|types| TypedNodes { types, nodes: &chunk.nodes });
-        let block = adjacency(spec, &chunk.block, &chunk.degrees, nodes);
+        let block = adjacency(spec, &chunk.block, &chunk.degrees, nodes, &self.dataset.edge_features);
         out.extend(values(self.pass.layer(layer, &input, block.as_ref(), &mut Vec::new())));
     }
 }

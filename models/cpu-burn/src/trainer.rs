@@ -96,7 +96,8 @@ impl CpuBurn {
         let blocks: Vec<Option<Arc<Adjacency>>> = if model.reads_graph() {
             let degrees = [Cow::Borrowed(&batch.degrees[..]), source_degrees(batch, 1)];
             let nodes = self.typed_nodes(&batch.input_nodes);
-            let of_layer = |(l, block)| adjacency(model, block, &degrees[usize::from(l == 1)], nodes);
+            let of_layer =
+                |(l, block)| adjacency(model, block, &degrees[usize::from(l == 1)], nodes, &self.dataset.edge_features);
             blocks.par_iter().enumerate().map(of_layer).collect()
         } else {
             vec![None; model.layers]
@@ -326,7 +327,8 @@ impl Training for CpuBurn {
                 let dropout = Pass { spec, parameters: &parameters, mode: reading }.input_dropout();
                 let pass = Pass { spec, parameters: &parameters, mode: Mode::Evaluation };
                 let input = Features::gather(features.view(), features.dim(), nodes, dropout.as_ref(), &device);
-                let block = adjacency(spec, block, &batch.degrees, self.typed_nodes(nodes));
+                let edges = &self.dataset.edge_features;
+                let block = adjacency(spec, block, &batch.degrees, self.typed_nodes(nodes), edges);
                 rows.extend(values(pass.layer(0, &input, block.as_ref(), &mut Vec::new())));
                 if let (Some(block), false) = (&block, inputs.is_empty()) {
                     let computed = pass.first_inputs(&input, block);

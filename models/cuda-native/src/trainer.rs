@@ -8,7 +8,7 @@ use morphgl_graph_store::Dataset;
 use morphgl_model_core::{
     BlockSizes, GivenLengths, Limits, ModelKind, ModelSpec, Normalization, Objective, ParameterSpec, Steps,
     TargetLengths, TrainingSpec, blocks_chain, check_first_layer, check_given, check_model, check_tensors, infer_bytes,
-    initial_parameters, nothing_accumulated, optimizer_state, read_optimizer_state, refuse_submitted,
+    initial_parameters, nothing_accumulated, optimizer_state, read_optimizer_state, refuse_edges, refuse_submitted,
     refused_importance, wrong_targets,
 };
 use morphgl_registry::{
@@ -100,6 +100,7 @@ impl CudaNative {
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         refuse_submitted(&spec.model)?;
+        refuse_edges(&spec.model, "train on the CPU, or leave --training out")?;
         refuse_types(&spec.model)?;
         check_model(context, &spec)?;
         if spec.model.learns_edges() {

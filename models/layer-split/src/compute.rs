@@ -8,7 +8,7 @@ use morphgl_registry::{
     BatchId, BatchingContext, Block, Error, HostBatch, NamedTensor, NeighborSettings, Result, SamplerSettings, SeedSet,
     Training,
 };
-use morphgl_sampler_core::{Expected, Hop, HopSampler, HostBatching, HostHops, Picks};
+use morphgl_sampler_core::{EdgeArrays, Expected, Hop, HopSampler, HostBatching, HostHops, Picks};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Nodes that are computed at once.
@@ -93,10 +93,9 @@ fn sample(
     batch: &mut HostBatch,
 ) -> Result<()> {
     let topology = &host.dataset.topology;
-    let weights = topology.weights().map(|w| &**w);
     let mut sampler = hops.sampler(topology);
     sampler.start(nodes, take(&mut batch.input_nodes), take(&mut batch.degrees))?;
-    let picks = Picks::new(settings, host.settings.seed, weights, id, settings.fanouts.0.len() - 1);
+    let picks = Picks::new(settings, host.settings.seed, EdgeArrays::of(topology), id, settings.fanouts.0.len() - 1);
     batch.blocks.resize_with(1, Block::default);
     let block = &mut batch.blocks[0];
     sampler.expand(Hop { picks, first: 0, num_dst: nodes.len(), is_last: true }, block)?;

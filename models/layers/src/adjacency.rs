@@ -1,6 +1,7 @@
 //! A block with coefficients for aggregation, and its transpose for the backward pass.
 
 mod attention;
+mod features;
 mod relations;
 
 use std::sync::OnceLock;
@@ -8,6 +9,7 @@ use std::sync::OnceLock;
 use morphgl_registry::Block;
 
 pub(crate) use self::attention::HgtBlock;
+pub(crate) use self::features::FeaturedEdges;
 pub(crate) use self::relations::{Relation, TypedBlock, destinations_by_type};
 
 /// Factor of each edge's message.
@@ -76,6 +78,8 @@ pub struct Adjacency {
     pub(crate) self_loops: Option<Vec<f32>>,
     /// The edges by type, of which alone typed models read.
     pub(crate) typed: Option<Typed>,
+    /// The edges with their features, which alone models that read these read.
+    pub(crate) featured: Option<FeaturedEdges>,
     transposed: OnceLock<Transposed>,
     edge_rows: OnceLock<Vec<u32>>,
 }
@@ -103,6 +107,7 @@ impl Adjacency {
             coefficients,
             self_loops,
             typed: None,
+            featured: None,
             transposed: OnceLock::new(),
             edge_rows: OnceLock::new(),
         }
@@ -110,9 +115,19 @@ impl Adjacency {
 
     /// A block divided by edge types, which typed models read.
     pub(crate) fn typed(block: &Block, typed: Typed) -> Self {
+        Self { typed: Some(typed), ..Self::sizes(block) }
+    }
+
+    /// A block whose edges are read with their features.
+    pub(crate) fn featured(block: &Block, featured: FeaturedEdges) -> Self {
+        Self { featured: Some(featured), ..Self::sizes(block) }
+    }
+
+    /// A block of so many nodes, without edges.
+    fn sizes(block: &Block) -> Self {
         let indptr = vec![0; block.num_dst + 1];
         let sizes = Block { num_dst: block.num_dst, num_src: block.num_src, indptr, ..Block::default() };
-        Self { typed: Some(typed), ..Self::edges(&sizes) }
+        Self::edges(&sizes)
     }
 
     /// A block without coefficients, for attention.

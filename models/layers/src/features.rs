@@ -111,6 +111,14 @@ impl Features {
         }
     }
 
+    /// The first `rows` rows as a matrix.
+    pub(crate) fn dense(&self, rows: usize, device: &Device) -> Tensor<2> {
+        match self {
+            Features::Dense(x) => prefix(x.clone(), rows),
+            Features::Sparse(_) => self.linear(Tensor::eye(self.dim(), device), rows),
+        }
+    }
+
     /// The first `rows` rows times the transposed `weight` (`[out, in]`).
     pub fn linear(&self, weight: Tensor<2>, rows: usize) -> Tensor<2> {
         match self {

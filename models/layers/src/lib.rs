@@ -5,6 +5,7 @@ mod aggregate;
 mod attention;
 mod bridge;
 mod convolution;
+mod edge_layers;
 mod edges;
 mod epilogue;
 mod features;

@@ -6,14 +6,15 @@ mod typed;
 use std::sync::Arc;
 
 use burn_tensor::{Device, Tensor, TensorData};
-use morphgl_graph_store::{FeatureView, Types};
+use morphgl_graph_store::{FeatureMatrix, FeatureView, Types};
 use morphgl_model_core::{Activation, Attention, Dropout, DropoutSite, ModelKind, ModelSpec, Normalization};
 use morphgl_registry::{BatchId, Block};
 
-use crate::adjacency::{Adjacency, Degrees, GcnNorm, HgtBlock, Typed, TypedBlock};
+use crate::adjacency::{Adjacency, Degrees, FeaturedEdges, GcnNorm, HgtBlock, Typed, TypedBlock};
 use crate::aggregate::aggregate;
 use crate::attention::AttentionOptions;
 use crate::convolution;
+use crate::edge_layers::{EdgeMap, gat_of_edges, gatv2_of_edges, gine_sum};
 use crate::epilogue::epilogue;
 use crate::features::{Features, prefix};
 use crate::mask::Mask;
@@ -55,18 +56,29 @@ pub struct TypedNodes<'a> {
 }
 
 /// Builds the adjacency of a block for a model; `None` for a model that reads no graph.
-/// `in_degrees` are those of the block's source nodes in the whole graph, `nodes` the nodes themselves, for typed models.
+/// `in_degrees` are those of the block's source nodes in the whole graph, `nodes` the nodes themselves, for typed models, and
+/// `edge_features` those of the dataset.
 ///
 /// # Panics
 ///
-/// A typed model, and no `nodes`, or a block without edge types.
+/// A typed model, and no `nodes`, or a block without edge types. A model that reads features of edges, and a block without edge ids, or
+/// no features of the model's widths.
 pub fn adjacency(
     spec: &ModelSpec,
     block: &Block,
     in_degrees: &[f32],
     nodes: Option<TypedNodes<'_>>,
+    edge_features: &[Option<FeatureMatrix>],
 ) -> Option<Arc<Adjacency>> {
+    let features = || edge_features[0].as_ref().expect("features of the model's width");
     Some(Arc::new(match spec.kind {
+        ModelKind::Gat if spec.reads_edges() => {
+            Adjacency::featured(block, FeaturedEdges::with_self_loops(block, features()))
+        }
+        ModelKind::Gin if spec.reads_edges() => {
+            let edges = FeaturedEdges::new(block, Adjacency::sum(block, in_degrees), features());
+            Adjacency::featured(block, edges)
+        }
         ModelKind::Gcn => {
             let degrees = Degrees { incoming: in_degrees, outgoing: &[] };
             Adjacency::gcn(block, degrees, GcnNorm::InIn, spec.self_loops)
@@ -79,7 +91,7 @@ pub fn adjacency(
             let TypedNodes { types, nodes } = nodes.expect("the nodes of a typed model's block");
             let typed = match kind {
                 ModelKind::Hgt => Typed::Attention(HgtBlock::new(block, types, nodes)),
-                _ => Typed::Relations(TypedBlock::new(kind, block, types, nodes)),
+                _ => Typed::Relations(TypedBlock::new(spec, block, types, nodes, edge_features)),
             };
             Adjacency::typed(block, typed)
         }
@@ -256,10 +268,22 @@ impl Pass<'_> {
             ModelKind::Sage => {
                 (convolution::sage(x, adjacency, get("lin_l.weight"), get("lin_r.weight")), get("lin_l.bias"))
             }
+            ModelKind::Gin if adjacency.featured.is_some() => {
+                let edges = adjacency.featured.as_ref().expect("checked above");
+                let map = EdgeMap { weight: get("lin.weight"), bias: Some(get("lin.bias")) };
+                let sum = gine_sum(x.dense(adjacency.num_src, &parameters.device()), get("eps"), edges, map);
+                let hidden = sum.matmul(get("nn.lins.0.weight").transpose());
+                let hidden = epilogue(hidden, Some(get("nn.lins.0.bias")), Some(Activation::Relu), None);
+                (hidden.matmul(get("nn.lins.1.weight").transpose()), get("nn.lins.1.bias"))
+            }
             ModelKind::Gin => {
                 let first = (get("nn.lins.0.weight"), get("nn.lins.0.bias"));
                 let out = convolution::gin(x, adjacency, get("eps"), first, get("nn.lins.1.weight"));
                 (out, get("nn.lins.1.bias"))
+            }
+            ModelKind::Gat if adjacency.featured.is_some() => {
+                let edges = adjacency.featured.as_ref().expect("checked above");
+                (heads(self.attend_edges(x, edges, &get, &attention())), get("bias"))
             }
             ModelKind::Gat => {
                 let out = match spec.attention {
@@ -289,6 +313,32 @@ impl Pass<'_> {
             ModelKind::Mlp | ModelKind::Custom => unreachable!("a perceptron has no adjacency, nor has a custom model"),
         };
         (out, Some(bias))
+    }
+
+    /// GAT or GATv2 over edges with features, heads side by side, without its last bias. `get` finds the layer's parameters.
+    pub(crate) fn attend_edges(
+        &self,
+        x: &Features,
+        edges: &FeaturedEdges,
+        get: &dyn Fn(&str) -> Tensor<2>,
+        options: &AttentionOptions,
+    ) -> Tensor<2> {
+        let (num_src, num_dst) = (edges.edges.num_src, edges.edges.num_dst);
+        let map = EdgeMap { weight: get("lin_edge.weight"), bias: None };
+        match self.spec.attention {
+            Attention::Gat => {
+                let vectors = ["att_src", "att_dst", "att_edge"].map(get);
+                gat_of_edges(x.linear(get("lin.weight"), num_src), edges, map, vectors, options)
+            }
+            Attention::Gatv2 => {
+                let side = |name: &str, rows: usize| {
+                    let product = x.linear(get(&format!("{name}.weight")), rows);
+                    epilogue(product, Some(get(&format!("{name}.bias"))), None, None)
+                };
+                let sides = [side("lin_l", num_src), side("lin_r", num_dst)];
+                gatv2_of_edges(sides, edges, map, get("att"), options)
+            }
+        }
     }
 
     fn normalize(&self, layer: usize, x: Tensor<2>, statistics: &mut Vec<BatchStatistics>) -> Tensor<2> {

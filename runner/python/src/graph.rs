@@ -125,6 +125,28 @@ impl Graph {
         Ok(Self(Arc::new(Dataset { topology, features_by_type, ..whole })))
     }
 
+    /// The same graph with features of edges: the row of each edge, in the order of the indices, in those of its type, and for each edge
+    /// type, or for all edges without types, a matrix and whether it is bfloat16.
+    fn with_edge_features(
+        &self,
+        py: Python<'_>,
+        ids: &Bound<'_, PyAny>,
+        features: Vec<Option<(Bound<'_, PyAny>, bool)>>,
+    ) -> PyResult<Self> {
+        let ids = borrowed::<u32>("edge ids", ids)?;
+        let of_type = |given: &Option<(Bound<'_, PyAny>, bool)>| {
+            let matrix = |(features, bf16): &(Bound<'_, PyAny>, bool)| {
+                let rows = features.getattr("shape")?.get_item(0)?.extract()?;
+                matrix(features, *bf16, rows)
+            };
+            given.as_ref().map(matrix).transpose()
+        };
+        let features = features.iter().map(of_type).collect::<PyResult<Vec<_>>>()?;
+        let whole = Dataset::clone(&self.0);
+        let with = py.detach(|| whole.with_edge_features(ids, features));
+        Ok(Self(Arc::new(with.map_err(PyValueError::new_err)?)))
+    }
+
     /// Names and numbers of nodes of the node types, in the order of their ids; none without types.
     #[getter]
     fn node_types(&self) -> Vec<(String, u64)> {
@@ -371,12 +393,19 @@ fn write(dataset: &Dataset, given: Given, path: PathBuf, replace: bool) -> morph
         writer.set_types((**types).clone());
         writer.array("edge_types", edge_types, None)?;
     }
+    topology.edge_ids().into_iter().try_for_each(|ids| writer.array("edge_ids", ids, None))?;
     for (name, times) in [("node_times", topology.node_times()), ("edge_times", topology.edge_times())] {
         times.into_iter().try_for_each(|times| writer.array(name, times, None))?;
     }
     let by_type = (0..).zip(&dataset.features_by_type);
     let by_type = by_type.filter_map(|(of_type, features)| Some((Meta::features_of(of_type), features.as_ref()?)));
-    for (name, features) in dataset.features.iter().map(|features| ("features".to_string(), features)).chain(by_type) {
+    let is_typed = topology.types().is_some();
+    let of_edges = dataset.edge_features.iter().enumerate();
+    let of_edges = of_edges.filter_map(|(number, features)| {
+        Some((Meta::edge_features_of(is_typed.then_some(number)), features.as_ref()?))
+    });
+    let of_nodes = dataset.features.iter().map(|features| ("features".to_string(), features));
+    for (name, features) in of_nodes.chain(by_type).chain(of_edges) {
         let dim = Some(features.dim());
         match features.view() {
             FeatureView::F32(values) => writer.array(&name, values, dim)?,

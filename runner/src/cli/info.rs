@@ -170,6 +170,21 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         let all = ["nodes", "edges"].into_iter().zip(times).filter(|(_, timed)| *timed).map(|(name, _)| name);
         text += &format!("times     of {}\n", all.collect::<Vec<_>>().join(" and "));
     }
+    let edge_features: Vec<(&String, u64)> = meta
+        .arrays
+        .iter()
+        .filter(|(name, _)| name.starts_with("edge_features"))
+        .map(|(name, array)| (name, array.shape[1]))
+        .collect();
+    if !edge_features.is_empty() {
+        let of = |(name, dim): &(&String, u64)| {
+            let number = name.strip_prefix("edge_features.").and_then(|number| number.parse::<usize>().ok());
+            let edge_type =
+                number.zip(meta.types.as_ref()).map(|(number, types)| types.edge_types()[number].to_string());
+            format!("{dim}{}", edge_type.map_or(String::new(), |edge_type| format!(" of {edge_type}")))
+        };
+        text += &format!("edges     features: {}\n", edge_features.iter().map(of).collect::<Vec<_>>().join(", "));
+    }
     let notes = meta.provenance.get("notes").and_then(|notes| notes.as_array());
     let notes: Vec<&str> = notes.into_iter().flatten().filter_map(|note| note.as_str()).collect();
     for some in notes.chunks(notes.len().div_ceil(NOTE_LINES).max(1)) {
@@ -196,6 +211,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
             "labels": of_labels.is_some(), "target_dim": target_dim,
         })),
         "types": types.map(|(_, json)| json),
+        "edge_features": edge_features.iter().map(|&(name, dim)| (name.clone(), json!(dim))).collect::<serde_json::Map<_, _>>(),
         "times": { "nodes": times[0], "edges": times[1] },
         "bytes": total,
         "arrays": meta.arrays, "provenance": meta.provenance,

@@ -8,7 +8,7 @@ use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
 use morphgl_model_core::ModelSpec;
 use morphgl_profile::{MemoryLimit, Progress, RouteProfile, Watch};
-use morphgl_registry::Machine;
+use morphgl_registry::{Machine, Sampling};
 
 use super::choices::Choices;
 use super::data::Source;
@@ -18,7 +18,7 @@ use super::options::{ModelOptions, PlanningOptions};
 use crate::budget::Purpose;
 use crate::build::label;
 use crate::sufficient::{PROGRAM, START};
-use crate::task::Examples;
+use crate::task::{Examples, Learned};
 use crate::usage::Usage;
 use crate::{
     Allowed, Factored, FactoredProfile, GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile,
@@ -72,6 +72,7 @@ pub(crate) struct Planned<'a> {
     pub(crate) options: &'a PlanningOptions,
     pub(crate) source: Source<'a>,
     pub(crate) batch: MiniBatches<'a>,
+    pub(crate) learned: Learned,
 }
 
 impl<'a> Planned<'a> {
@@ -81,6 +82,7 @@ impl<'a> Planned<'a> {
             options,
             source: Source::of(&options.data, given),
             batch: MiniBatches::of(&options.batch, options.model.model),
+            learned: options.model.learned(),
         }
     }
 
@@ -109,7 +111,7 @@ impl<'a> Planned<'a> {
                 format!("the dataset is left on disk, and beside the program's {program} nothing is left to read it");
             return Err(self.too_little_to_open(memory, &why, &batch));
         }
-        let dataset = task::dataset_for(examples, self.options.model.model, dataset, context)?;
+        let dataset = task::dataset_for(self.learned, dataset, context)?;
         let config = config(&dataset, &self.options.model, &batch)?;
         if let Some(types) = dataset.topology.types().filter(|_| !config.spec.model.kind.is_typed()) {
             let (nodes, edges) = (types.node_types().len(), types.edge_types().len());
@@ -117,6 +119,21 @@ impl<'a> Planned<'a> {
                 "{} takes {nodes} node types and {edges} edge types as one of each; rgcn, rsage, rgat and hgt tell them apart",
                 config.spec.model.kind
             ));
+        }
+        if config.spec.model.reads_edges() {
+            if disk_bytes.is_some() {
+                let cure = "give more --memory, or --no-edge-features";
+                anyhow::bail!(
+                    "{}: it is left on disk, from where features of edges are not read; {cure}",
+                    label(&dataset)
+                );
+            }
+            if let Sampling::Walk(_) = config.sampler.sampling {
+                let why = "its edges are not those of the graph, and have no features";
+                return Err(Usage::error(format!(
+                    "--sampler walk: {why}; sample otherwise, or give --no-edge-features"
+                )));
+            }
         }
         let (cache, cache_bytes) =
             self.options.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use morphgl_graph_store::{Dataset, NodeNames, Schema};
-use morphgl_model_core::{Fitting, ModelFile, ModelSpec, Task};
+use morphgl_model_core::{Fitting, ModelFile, ModelSpec, Task, check_edge_features};
 use morphgl_platform::excerpt;
 use morphgl_registry::{Error, Machine, Route, SamplerSettings, Sampling, Training};
 
@@ -26,7 +26,7 @@ use super::run_dir::{self, Configured};
 use crate::admission::Excess;
 use crate::build::label;
 use crate::ranks::{Ranks, digest, gathering_bytes};
-use crate::task::Examples;
+use crate::task::Learned;
 use crate::usage::Usage;
 use crate::{
     Evaluation, JobConfig, OperatorBuilder, Plan, Problem, RunContext, TrainingSpec, memory, task, values, words,
@@ -129,7 +129,8 @@ impl Trained {
         let parameters = file.parameters(&spec)?;
         let source = Source::of(&options.data, given.as_ref());
         let (dataset, disk_bytes) = source.open_within(memory, options.batch.batching.as_ref(), context)?;
-        let mut dataset = task::dataset_for(Examples::of(&spec), spec.kind, dataset, context)?;
+        let mut dataset = task::dataset_for(Learned::of(&spec), dataset, context)?;
+        check_edge_features(&spec, &dataset)?;
         let fitting = fit(&spec, &schema, &dataset, context)?;
         if let [first, ..] = &fitting.unknown_classes[..] {
             let (class, count) = (excerpt(first, 60), fitting.unknown_classes.len());

@@ -8,7 +8,7 @@ use morphgl_registry::{
     BatchFeatures, Block, Expansion, GivenNodes, GivenRows, HostBatch, MiniBatch, NeighborSettings, Result,
 };
 
-use crate::picks::Picks;
+use crate::picks::{EdgeArrays, Picks};
 
 /// The sampler-specific part: where rows are read from, and how a hop's edges are picked, loaded and relabelled.
 pub trait HopSampler {
@@ -22,7 +22,7 @@ pub trait HopSampler {
     /// Number of nodes with a local id.
     fn num_nodes(&self) -> usize;
 
-    /// Expands the frontier: begins `block` by [`Picks::begin`], and fills in local ids and weights of the neighbours.
+    /// Expands the frontier: begins `block` by [`Picks::begin`], and fills in local ids of the neighbours, and weights and ids of the edges.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ pub struct Hop<'a> {
 }
 
 /// Samples all hops of `batch.id`, and sets blocks, input nodes, degrees and the number of seeds. The memory of `batch` is
-/// reused, its content is not. `seed` is that of all randomness, `weights` are those of the graph's edges. The last hop does not
+/// reused, its content is not. `seed` is that of all randomness, `edges` is what the graph has of its edges. The last hop does not
 /// expand the nodes that are `given`, and which no hop before the last but one has found.
 ///
 /// # Errors
@@ -62,7 +62,7 @@ pub fn sample_hops(
     sampler: &mut impl HopSampler,
     settings: &NeighborSettings,
     seed: u64,
-    weights: Option<&[f32]>,
+    edges: EdgeArrays<'_>,
     seeds: &[u32],
     given: Option<&dyn GivenNodes>,
     batch: &mut HostBatch,
@@ -83,7 +83,7 @@ pub fn sample_hops(
         newest = num_dst;
         // blocks[0] is the hop farthest from the seeds.
         let block = &mut batch.blocks[hops - 1 - hop];
-        let picks = Picks::new(settings, seed, weights, batch.id, hop);
+        let picks = Picks::new(settings, seed, edges, batch.id, hop);
         sampler.expand(Hop { picks, first, num_dst, is_last: hop + 1 == hops }, block)?;
         block.num_src = sampler.num_nodes();
     }

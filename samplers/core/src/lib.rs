@@ -38,7 +38,7 @@ pub use logarithm::ln;
 pub use neighbor::NeighborSampler;
 pub use pairs::{Excluded, ExcludedRow, HostRows, PairBatch, Pairs, ReadRows};
 pub use permutation::permute;
-pub use picks::{Picks, make_room};
+pub use picks::{EdgeArrays, Picks, make_room};
 pub use pipeline::{Expected, HostHopSampler, HostHops, SubRowEnds, TypeFanout};
 pub use relabel::Relabel;
 pub use stream::{Row, Stream};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use morphgl_graph_store::Topology;
 use morphgl_registry::{GivenNodes, HostBatch, NeighborSettings, Result};
 
-use crate::{Excluded, Expected, HostBatching, HostHops, SampleSeeds, sample_hops};
+use crate::{EdgeArrays, Excluded, Expected, HostBatching, HostHops, SampleSeeds, sample_hops};
 
 /// The neighbour sampling of one worker.
 #[derive(Debug)]
@@ -30,9 +30,16 @@ impl NeighborSampler {
 impl SampleSeeds for NeighborSampler {
     fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
         let topology = &host.dataset.topology;
-        let weights = topology.weights().map(|w| &**w);
         let Self { hops, settings, given } = self;
         let mut sampler = hops.sampler(topology).without(excluded);
-        sample_hops(&mut sampler, settings, host.settings.seed, weights, seeds, given.as_deref(), batch)
+        sample_hops(
+            &mut sampler,
+            settings,
+            host.settings.seed,
+            EdgeArrays::of(topology),
+            seeds,
+            given.as_deref(),
+            batch,
+        )
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use morphgl_graph_store::Topology;
 use morphgl_registry::{BatchId, Block, Error, Fanout, NeighborSettings, Pick, Result};
 
 use crate::pairs::ExcludedRow;
@@ -9,11 +10,27 @@ use crate::stream::Row;
 use crate::uniform::{PickScratch, pick_uniform};
 use crate::weighted::{count_positive, pick_weighted};
 
+/// What a graph has of each of its edges, which blocks get of those that are picked.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EdgeArrays<'a> {
+    /// Weights, where it has any.
+    pub weights: Option<&'a [f32]>,
+    /// Rows of the edges' features, where they have any.
+    pub ids: Option<&'a [u32]>,
+}
+
+impl<'a> EdgeArrays<'a> {
+    /// Those of `topology`.
+    pub fn of(topology: &'a Topology) -> Self {
+        Self { weights: topology.weights().map(|w| &**w), ids: topology.edge_ids().map(|ids| &**ids) }
+    }
+}
+
 /// Parameters of the picks of one hop. A row is a node with its in-edges, a range of the graph's edges.
 #[derive(Debug, Clone, Copy)]
 pub struct Picks<'a> {
-    /// Weights of the graph's edges, where it has any.
-    pub weights: Option<&'a [f32]>,
+    /// What the graph has of each edge.
+    pub edges: EdgeArrays<'a>,
     /// How neighbours are picked.
     pub pick: Pick,
     /// How many neighbours are picked.
@@ -29,19 +46,19 @@ pub struct Picks<'a> {
 }
 
 impl<'a> Picks<'a> {
-    /// The picks of hop `hop` from the seeds of `batch`, in a graph with these weights; `seed` is that of all randomness.
+    /// The picks of hop `hop` from the seeds of `batch`, in a graph with these edges; `seed` is that of all randomness.
     ///
     /// # Panics
     ///
     /// When the settings have no such hop.
-    pub fn new(hops: &NeighborSettings, seed: u64, weights: Option<&'a [f32]>, batch: BatchId, hop: usize) -> Self {
-        Self { weights, pick: hops.pick, fanout: hops.fanouts.0[hop], seed, batch, hop: hop as u32, edge_type: 0 }
+    pub fn new(hops: &NeighborSettings, seed: u64, edges: EdgeArrays<'a>, batch: BatchId, hop: usize) -> Self {
+        Self { edges, pick: hops.pick, fanout: hops.fanouts.0[hop], seed, batch, hop: hop as u32, edge_type: 0 }
     }
 
     /// The weights, if neighbours are picked by weight.
     #[inline]
     pub fn by_weight(&self) -> Option<&'a [f32]> {
-        self.weights.filter(|_| self.pick == Pick::Weighted)
+        self.edges.weights.filter(|_| self.pick == Pick::Weighted)
     }
 
     /// Counter of the random numbers of a row, for a node of this draw key (`Topology::draw_key`).
@@ -97,14 +114,14 @@ impl<'a> Picks<'a> {
     }
 
     /// Begins a block of `num_dst` destination nodes, the last of which are expanded and have `counts` neighbours each
-    /// ([`Picks::count`]): sets all offsets, and the lengths of neighbours and edge weights. The memory of the block is reused, its
+    /// ([`Picks::count`]): sets all offsets, and the lengths of neighbours, edge weights and edge ids. The memory of the block is reused, its
     /// content is not.
     ///
     /// # Errors
     ///
     /// More edges than 32-bit offsets can address.
     pub fn begin(&self, block: &mut Block, num_dst: usize, counts: impl ExactSizeIterator<Item = u64>) -> Result<()> {
-        let Block { indptr, indices, weights, .. } = block;
+        let Block { indptr, indices, weights, edge_ids, .. } = block;
         indptr.clear();
         make_room(indptr, num_dst + 1);
         indptr.resize(num_dst - counts.len() + 1, 0);
@@ -119,9 +136,13 @@ impl<'a> Picks<'a> {
             return Err(Error::setting(self.batch, what));
         }
         resize(indices, end as usize);
-        match self.weights {
+        match self.edges.weights {
             None => *weights = None,
             Some(_) => resize(weights.get_or_insert_default(), end as usize),
+        }
+        match self.edges.ids {
+            None => *edge_ids = None,
+            Some(_) => resize(edge_ids.get_or_insert_default(), end as usize),
         }
         (block.num_dst, block.importance, block.edge_types) = (num_dst, false, None);
         Ok(())

@@ -16,7 +16,9 @@ use trees::HostTrees;
 pub use trees::{TimePick, TreeRows, TreeSettings, Trees};
 
 use crate::limits::check_draws;
-use crate::{Excluded, Expected, HostBatching, HostHops, Picks, SampleSeeds, SubRowEnds, TypeFanout, sample_hops};
+use crate::{
+    EdgeArrays, Excluded, Expected, HostBatching, HostHops, Picks, SampleSeeds, SubRowEnds, TypeFanout, sample_hops,
+};
 
 /// Fanouts of single edge types.
 const FANOUTS_BY_TYPE: OptionSpec = OptionSpec::new(
@@ -229,9 +231,8 @@ impl SampleSeeds for TypedSampler {
             let mut rows = HostTrees(topology);
             return trees.sample(&mut rows, (topology, excluded), (settings, by), host.settings.seed, seeds, batch);
         }
-        let weights = topology.weights().map(|w| &**w);
         let mut sampler = hops.sampler(topology).without(excluded).by_type(&settings.fanouts, settings.ends.as_deref());
-        sample_hops(&mut sampler, &settings.hops, host.settings.seed, weights, seeds, None, batch)
+        sample_hops(&mut sampler, &settings.hops, host.settings.seed, EdgeArrays::of(topology), seeds, None, batch)
     }
 }
 

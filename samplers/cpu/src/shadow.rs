@@ -8,7 +8,7 @@ use std::sync::Arc;
 use morphgl_graph_store::Topology;
 use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Block, HostBatch, Result, ShadowSettings};
 use morphgl_sampler_core::{
-    Excluded, Expected, Hop, HopSampler, HostBatching, HostHopSampler, HostHops, HostWorker, SampleSeeds,
+    EdgeArrays, Excluded, Expected, Hop, HopSampler, HostBatching, HostHopSampler, HostHops, HostWorker, SampleSeeds,
     check_threads, sample_hops,
 };
 
@@ -75,13 +75,12 @@ impl SampleSeeds for ShadowSampler {
     fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
         let Self { settings, hops, found, inducer, induced } = self;
         let topology = &host.dataset.topology;
-        let weights = topology.weights().map(|w| &**w);
         found.id = batch.id;
         mem::swap(&mut found.input_nodes, &mut batch.input_nodes);
         mem::swap(&mut found.degrees, &mut batch.degrees);
         let hops = hops.sampler(topology).without(excluded);
         let mut sampler = Inducing { topology, excluded, id: batch.id, hops, inducer, induced };
-        sample_hops(&mut sampler, &settings.hops, host.settings.seed, weights, seeds, None, found)?;
+        sample_hops(&mut sampler, &settings.hops, host.settings.seed, EdgeArrays::of(topology), seeds, None, found)?;
         batch.num_seeds = seeds.len();
         batch.input_nodes = mem::take(&mut found.input_nodes);
         batch.degrees = mem::take(&mut found.degrees);
@@ -135,5 +134,9 @@ fn copy(from: &Block, num_dst: usize, to: &mut Block) {
     match &from.weights {
         Some(weights) => replace(to.weights.get_or_insert_default(), &weights[..num_edges]),
         None => to.weights = None,
+    }
+    match &from.edge_ids {
+        Some(ids) => replace(to.edge_ids.get_or_insert_default(), &ids[..num_edges]),
+        None => to.edge_ids = None,
     }
 }

@@ -114,7 +114,8 @@ fn walk<'p>(parts: &'p mut [Walks], graph: Walked<'_>, steps: Steps, row: &Row, 
 
 /// Sets the edges of `block`, their sources still in the graph's ids.
 fn collect(parts: &[Walks], id: BatchId, block: &mut Block) -> Result<()> {
-    let Block { indptr, indices, weights, .. } = block;
+    let Block { indptr, indices, weights, edge_ids, .. } = block;
+    *edge_ids = None;
     let num_edges: usize = parts.iter().map(|part| part.neighbors.len()).sum();
     if num_edges > u32::MAX as usize {
         let what =

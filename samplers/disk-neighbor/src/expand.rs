@@ -126,7 +126,7 @@ pub(crate) fn pick(
                 out.iter_mut().for_each(|position| *position = left.position(*position));
             }
         }
-        if let Some(weights) = picks.weights {
+        if let Some(weights) = picks.edges.weights {
             let weights = &weights[csr.range()];
             let to = rows.weights[range.clone()].iter_mut();
             to.zip(&*out).for_each(|(to, &position)| *to = weights[position as usize]);

@@ -326,6 +326,7 @@ impl DeviceBatch for CudaBatch {
                 weights: block.weights.as_ref().map(|w| w.to_vec(&stream)).transpose()?,
                 importance: block.importance,
                 edge_types: block.edge_types.as_ref().map(|types| types.to_vec(&stream)).transpose()?,
+                edge_ids: None,
             })
         };
         let features = self.features.as_ref().map(|f| -> Result<BatchFeatures> {

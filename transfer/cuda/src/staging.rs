@@ -98,7 +98,7 @@ impl Staging {
         });
         let pairs = pairs.transpose()?;
         let mut blocks = Vec::with_capacity(batch.blocks.len());
-        for Block { num_dst, num_src, indptr, indices, weights, importance, edge_types } in &batch.blocks {
+        for Block { num_dst, num_src, indptr, indices, weights, importance, edge_types, edge_ids: _ } in &batch.blocks {
             blocks.push(CudaBlock {
                 num_dst: *num_dst,
                 num_src: *num_src,

@@ -36,7 +36,7 @@ struct ReorderedRows<'a> {
 /// No node.
 const NONE: u64 = u64::MAX;
 
-/// Writes `indptr`, `indices`, and weights, types and times of edges.
+/// Writes `indptr`, `indices`, and weights, types, times and ids of edges.
 pub(super) fn write(
     topology: &Topology,
     order: &Order,
@@ -76,7 +76,8 @@ pub(super) fn write(
     }
     let types = topology.edge_types().map(|types| rows.column("edge_types", types, writer, progress));
     let times = topology.edge_times().map(|times| rows.column("edge_times", times, writer, progress));
-    types.into_iter().chain(times).collect()
+    let ids = topology.edge_ids().map(|ids| rows.column("edge_ids", ids, writer, progress));
+    types.into_iter().chain(times).chain(ids).collect()
 }
 
 /// Offsets of the new rows.

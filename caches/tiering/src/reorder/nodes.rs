@@ -34,6 +34,22 @@ pub(super) fn features(
     Ok(())
 }
 
+/// Writes the features of edges, whose rows keep their numbers.
+pub(super) fn edge_features(dataset: &Dataset, writer: &mut DatasetWriter) -> Result<()> {
+    let is_typed = dataset.topology.types().is_some();
+    for (number, matrix) in dataset.edge_features.iter().enumerate() {
+        let Some(matrix) = matrix else { continue };
+        let (name, dim) = (Meta::edge_features_of(is_typed.then_some(number)), Some(matrix.dim()));
+        match matrix {
+            FeatureMatrix::F32 { data, .. } => writer.array(&name, data, dim)?,
+            FeatureMatrix::F16 { data, .. } => writer.array(&name, data, dim)?,
+            FeatureMatrix::Bf16 { data, .. } => writer.array(&name, data, dim)?,
+            FeatureMatrix::U8 { data, .. } => writer.array(&name, data, dim)?,
+        }
+    }
+    Ok(())
+}
+
 /// Writes these rows of a matrix of features as the array `name`.
 fn matrix_rows(
     name: &str,

@@ -19,6 +19,9 @@ use crate::{FeatureNorm, Ingest, RandomFeatures, pipeline, random};
 /// The array of the features of all nodes.
 pub(crate) const FEATURES: &str = "features";
 
+/// What the names of arrays of edges' features begin with.
+const EDGES: &str = "edge_";
+
 /// Feature values pushed at a time.
 pub(crate) const BATCH_VALUES: usize = 1 << 20;
 
@@ -72,9 +75,10 @@ impl<'a> Ingest<'a> {
         dim: usize,
         stored: Dtype,
     ) -> Result<FeatureSink<'s, 'a>> {
-        self.has_features_by_type |= name != FEATURES;
+        let of_edges = name.starts_with(EDGES);
+        self.has_features_by_type |= name != FEATURES && !of_edges;
         let options = self.options();
-        let normalize = options.normalize_features;
+        let normalize = options.normalize_features.filter(|_| !of_edges);
         let kept = match stored {
             Dtype::F32 | Dtype::F16 | Dtype::Bf16 => stored,
             Dtype::U8 if normalize.is_none() => stored,
@@ -208,7 +212,8 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
         } else {
             (format!("{value}, not a finite number"), "clean the data")
         };
-        let what = format!("the feature of node {node}, column {column} is {what}");
+        let of = if self.name.starts_with(EDGES) { "edge" } else { "node" };
+        let what = format!("the feature of {of} {node}, column {column} is {what}");
         Err(Error::invalid(&self.source, Position::Element(element), what, cure))
     }
 

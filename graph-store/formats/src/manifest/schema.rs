@@ -50,6 +50,7 @@ pub(super) struct EdgeEntry {
     pub(super) target: OneOf<EndEntry>,
     pub(super) weight: Option<ValueEntry>,
     pub(super) time: Option<ValueEntry>,
+    pub(super) features: Option<FeaturesEntry>,
     pub(super) reverse: Option<ReverseEntry>,
     #[serde(default)]
     pub(super) links: bool,

@@ -61,6 +61,7 @@ pub(super) fn import(source: &Path, target: &Path, options: &Options, progress: 
             target: end(&to, 2)?,
             weight: None,
             time: None,
+            features: Features::None,
             reverse: None,
             links: false,
         });

@@ -4,17 +4,19 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
-use morphgl_graph_store::{Error, Result, Types};
+use morphgl_graph_store::{Dtype, Error, Meta, NpyWriter, Result, Types};
 use morphgl_ingest::{TypedCscBuilder, TypedEdge, TypedOptions};
 use rayon::prelude::*;
 
 use super::ids::Inserted;
 use super::nodes::Nodes;
 use super::rows::EdgeReader;
-use super::{EdgeRows, EdgeTable, End, Members, NodeRows, Reverse, Space, TypeOf, TypedGraph, quoted};
+use super::{EdgeRows, EdgeTable, End, Features, Members, NodeRows, Reverse, Space, TypeOf, TypedGraph, quoted};
 use crate::Ingest;
 use crate::files::{file_name, invalid};
+use crate::ingest::features::{feature_dim, push_array_as};
 use crate::names::Names;
+use crate::npy::open_array;
 use crate::tabular::lists::were;
 use crate::tabular::{Batch, Values as Column};
 
@@ -156,12 +158,14 @@ pub(super) fn read(
     let typed = TypedOptions {
         weighted: !options.drop_weights && graph.edges.iter().any(|table| table.weight.is_some()),
         timed: graph.edges.iter().any(|table| table.time.is_some()),
+        numbered: graph.edges.iter().any(|table| !matches!(table.features, Features::None)),
         drop_duplicates: options.drop_duplicates,
         memory: options.memory,
     };
     let starts: Vec<u32> = (0..types.node_types().len()).map(|of| types.range(of).start).collect();
     let mut builder = TypedCscBuilder::new(source, ingest.dir().join("edges.spill"), types, typed)?;
     let mut edges = Vec::new();
+    check_features(graph, edge_types)?;
     for (table, of_table) in graph.edges.iter().zip(&edge_types.of_tables) {
         let mut reverse_of = vec![None; edge_types.list.len()];
         of_table.iter().for_each(|&(of, reverse)| reverse_of[usize::from(of)] = reverse);
@@ -170,7 +174,18 @@ pub(super) fn read(
             _ => None,
         };
         let mut reader = EdgeReader::open(table, ingest)?;
+        let (mut features, mut rows, mut read) = (Vec::new(), None, 0u64);
         while let Some(batch) = reader.next()? {
+            features.clear();
+            let dim = reader.features(&batch, &mut features)?;
+            if dim > 0 {
+                let path = ingest.dir().join("edge_features.spool.npy");
+                let (_, spool) = match &mut rows {
+                    Some(rows) => rows,
+                    none => none.insert((dim, NpyWriter::<f32>::create(&path)?)),
+                };
+                spool.write(&features)?;
+            }
             let ends = table.nodes(&batch, [batch.column(reader.ends[0]), batch.column(reader.ends[1])], spaces)?;
             let weights = if typed.weighted { reader.weights(&batch)? } else { None };
             let times = reader.times(&batch)?;
@@ -186,7 +201,8 @@ pub(super) fn read(
                 let weight = weights.as_ref().map_or(1.0, |weights| weights[row]);
                 // Edges without a time are there at all times.
                 let time = times.as_ref().map_or(i64::MIN, |times| times[row]);
-                let edge = TypedEdge { edge_type, source: from, target: to, weight, time };
+                let id = (read + row as u64) as u32;
+                let edge = TypedEdge { edge_type, source: from, target: to, weight, time, id };
                 edges.push(edge);
                 if let Some(reverse) = reverse_of[usize::from(edge_type)] {
                     // A self-loop is its own reverse where that has the same type.
@@ -196,6 +212,10 @@ pub(super) fn read(
                 }
             }
             builder.push(&edges)?;
+            read += batch.rows as u64;
+        }
+        if let Some(&(of, reverse)) = of_table.first() {
+            write_features(ingest, table, [Some(of), reverse], read, rows)?;
         }
         let left_out = reader.left_out();
         if left_out > 0 {
@@ -214,6 +234,77 @@ pub(super) fn read(
         ingest.note(format!("{} dropped", were(dropped, "duplicate edge")));
     }
     Ok(())
+}
+
+/// Refuses features of edges whose type the table does not say alone, and of edges of one type in several tables.
+fn check_features(graph: &TypedGraph, edge_types: &EdgeTypes) -> Result<()> {
+    let mut first: HashMap<u16, &Path> = HashMap::new();
+    let tables = || graph.edges.iter().zip(&edge_types.of_tables);
+    let has_features = |table: &EdgeTable| !matches!(table.features, Features::None);
+    for (table, of_table) in tables().filter(|(table, _)| has_features(table)) {
+        if of_table.len() > 1 || !matches!(table.of, TypeOf::Fixed(_)) {
+            let cure = "list the edges of each type in a file of their own";
+            return invalid(table.path(), "features of edges of several types", cure);
+        }
+        for of in of_table.iter().flat_map(|&(of, reverse)| [Some(of), reverse]).flatten() {
+            if let Some(other) = first.insert(of, table.path()).filter(|other| *other != table.path()) {
+                return several_tables(other, table);
+            }
+        }
+    }
+    for (table, of_table) in tables().filter(|(table, _)| !has_features(table)) {
+        let all = of_table.iter().flat_map(|&(of, reverse)| [Some(of), reverse]).flatten();
+        if let Some(other) = all.into_iter().find_map(|of| first.get(&of)) {
+            return several_tables(other, table);
+        }
+    }
+    Ok(())
+}
+
+fn several_tables<T>(first: &Path, table: &EdgeTable) -> Result<T> {
+    let what = format!("edges of a type whose features {} has", first.display());
+    invalid(table.path(), what, "put all edges of the type into one file")
+}
+
+/// Writes the features of the edges of a table, of which `read` were read; `rows` are those that were in its columns.
+fn write_features(
+    ingest: &mut Ingest<'_>,
+    table: &EdgeTable,
+    types: [Option<u16>; 2],
+    read: u64,
+    rows: Option<(usize, NpyWriter<f32>)>,
+) -> Result<()> {
+    let names = types.into_iter().flatten().map(|of| Meta::edge_features_of(Some(of.into())));
+    let names: Vec<String> = names.collect();
+    let array = match (&table.features, rows) {
+        (Features::File(path), _) => {
+            let array = open_array(path)?;
+            feature_dim(&array)?;
+            if array.shape[0] != read {
+                let what = format!("{} rows for {read} edges", array.shape[0]);
+                return invalid(path, what, "give every edge its row");
+            }
+            array
+        }
+        (_, Some((dim, spool))) => {
+            spool.finish(Some(dim))?;
+            open_array(&ingest.dir().join("edge_features.spool.npy"))?
+        }
+        _ => return Ok(()),
+    };
+    if read > u64::from(u32::MAX) {
+        let what = format!("features of {read} edges, more than the 2^32 - 1 that are read");
+        return invalid(table.path(), what, "leave the features out");
+    }
+    let path = array.path.clone();
+    push_array_as(ingest, &names[0], array, Dtype::F32)?;
+    let meta = ingest.writer.array_meta(&names[0]).expect("the array was added").clone();
+    // Reverse edges read the same rows.
+    names[1..].iter().filter(|name| **name != names[0]).for_each(|name| ingest.writer.add(name, meta.clone()));
+    match table.features {
+        Features::Columns(_) => std::fs::remove_file(&path).map_err(|e| Error::io(&path, e)),
+        _ => Ok(()),
+    }
 }
 
 impl Nodes {

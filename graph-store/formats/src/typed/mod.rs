@@ -86,12 +86,12 @@ pub(crate) struct Table {
     pub(crate) names: Option<Vec<String>>,
 }
 
-/// Features, or values to predict, of nodes.
+/// Features of nodes or edges, or values to predict.
 #[derive(Debug)]
 pub(crate) enum Features {
     None,
     Columns(Vec<Column>),
-    /// A matrix, or a table whose columns are all features, of as many rows as nodes.
+    /// A matrix, or of nodes a table whose columns are all features, of as many rows as nodes or edges.
     File(PathBuf),
 }
 
@@ -115,7 +115,9 @@ pub(crate) struct EdgeTable {
     pub(crate) weight: Option<Values>,
     /// Times, whole numbers.
     pub(crate) time: Option<Values>,
-    /// Name of the type of reverse edges, which are added.
+    /// Features, of edges of one type.
+    pub(crate) features: Features,
+    /// Name of the type of reverse edges, which are added and have the features of the edges.
     pub(crate) reverse: Option<Reverse>,
     /// Whether they are the links that pairs are drawn of.
     pub(crate) links: bool,
@@ -239,6 +241,9 @@ impl TypedGraph {
             }
             values(&table.weight, &mut files);
             values(&table.time, &mut files);
+            if let Features::File(path) = &table.features {
+                files.push(path.clone());
+            }
         }
         files.extend(self.split.iter().flat_map(|(_, files)| files).flatten().cloned());
         files

@@ -97,7 +97,7 @@ pub(super) fn read_times(path: &Path, batch: &Batch, column: usize, times: &mut 
 }
 
 /// Appends the features of the rows, from these columns, which may have names; returns their number in a row.
-fn read_features(
+pub(super) fn read_features(
     file: &TableFile<'_>,
     batch: &Batch,
     (columns, are_named): (&[usize], bool),

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use morphgl_graph_store::{Error, Position, Result};
 
-use super::nodes::read_times;
+use super::nodes::{read_features, read_times};
 use super::triples::Triples;
-use super::{EdgeRows, EdgeTable, TypeOf, Values, quoted};
+use super::{EdgeRows, EdgeTable, Features, TypeOf, Values, quoted};
 use crate::files::invalid;
 use crate::npy::{ArrayReader, open_array};
 use crate::tabular::{Batch, TableFile};
@@ -24,6 +24,8 @@ pub(super) struct EdgeReader<'p> {
     pub(super) of: Option<usize>,
     weight: Option<usize>,
     time: Option<usize>,
+    /// Columns of features.
+    features: Vec<usize>,
     /// Arrays of weights and times beside one of edges.
     weights: Option<ArrayReader<'static>>,
     times: Option<ArrayReader<'static>>,
@@ -94,6 +96,7 @@ impl<'p> EdgeReader<'p> {
         let path = table.path().to_path_buf();
         let (ends, mut of, mut weight, mut time, mut weights, mut times);
         (of, weight, time, weights, times) = (None, None, None, None, None);
+        let mut features = Vec::new();
         let rows = match &table.rows {
             EdgeRows::Table(rows) => {
                 let mut file = rows.open(ingest.progress())?;
@@ -111,7 +114,14 @@ impl<'p> EdgeReader<'p> {
                     }
                 };
                 (weight, time) = (value(&table.weight)?, value(&table.time)?);
-                let all = ends.into_iter().chain(of).chain(weight).chain(time).collect();
+                let single: Vec<usize> = ends.into_iter().chain(of).chain(weight).chain(time).collect();
+                if let Features::Columns(selected) = &table.features {
+                    if rows.header.is_none() && selected.iter().any(|column| matches!(column, Column::Name(_))) {
+                        file.header.named = true;
+                    }
+                    features = file.select(selected, &single, "features")?;
+                }
+                let all = single.into_iter().chain(features.iter().copied()).collect();
                 Rows::Table(file, all)
             }
             EdgeRows::Array(path) => {
@@ -141,7 +151,7 @@ impl<'p> EdgeReader<'p> {
                 Rows::Triples(Triples::open(path, *syntax, ingest)?)
             }
         };
-        Ok(Self { rows, path, ends, of, weight, time, weights, times })
+        Ok(Self { rows, path, ends, of, weight, time, features, weights, times })
     }
 
     /// The next rows; `None` at the end.
@@ -196,6 +206,18 @@ impl<'p> EdgeReader<'p> {
             (None, None) => return Ok(None),
         }
         Ok(Some(times))
+    }
+}
+
+impl EdgeReader<'_> {
+    /// Appends the features of the rows to `out`, row after row; returns their number per edge, 0 where none are in columns.
+    pub(super) fn features(&self, batch: &Batch, out: &mut Vec<f32>) -> Result<usize> {
+        match &self.rows {
+            Rows::Table(file, _) if !self.features.is_empty() => {
+                read_features(file, batch, (&self.features, file.header.named), out)
+            }
+            _ => Ok(0),
+        }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use morphgl_graph_store::Types;
-use morphgl_model_core::ModelKind;
+use morphgl_graph_store::{FeatureMatrix, Types};
+use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_registry::Block;
 
-use super::{Adjacency, Coefficients};
+use super::{Adjacency, Coefficients, FeaturedEdges};
 
 /// A block divided by edge types and by the node types of its destinations.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Relation {
     /// Row in the block of each source, destinations first.
     pub(crate) sources: Vec<i32>,
     pub(crate) adjacency: Arc<Adjacency>,
+    /// The edges with their features, where the model reads these.
+    pub(crate) featured: Option<FeaturedEdges>,
 }
 
 impl TypedBlock {
@@ -34,8 +36,14 @@ impl TypedBlock {
     /// # Panics
     ///
     /// When the block has no edge types, or a destination no node of the graph.
-    pub(crate) fn new(kind: ModelKind, block: &Block, types: &Types, nodes: &[u32]) -> Self {
-        let relations = relations(kind, block, types.edge_types().len());
+    pub(crate) fn new(
+        spec: &ModelSpec,
+        block: &Block,
+        types: &Types,
+        nodes: &[u32],
+        edge_features: &[Option<FeatureMatrix>],
+    ) -> Self {
+        let relations = relations(spec, block, types.edge_types().len(), edge_features);
         let destinations = destinations_by_type(types, &nodes[..block.num_dst]);
         let of_relations = relations.iter().flat_map(|relation| &relation.sources[..relation.adjacency.num_dst]);
         let rows: Vec<i32> = of_relations.chain(destinations.iter().flat_map(|(_, rows)| rows)).copied().collect();
@@ -70,7 +78,13 @@ fn sum_of(rows: &[i32], num_dst: usize) -> Adjacency {
 }
 
 /// The edges of each type that has one, as blocks.
-fn relations(kind: ModelKind, block: &Block, num_types: usize) -> Vec<Relation> {
+fn relations(
+    spec: &ModelSpec,
+    block: &Block,
+    num_types: usize,
+    edge_features: &[Option<FeatureMatrix>],
+) -> Vec<Relation> {
+    let kind = spec.kind;
     let edge_types = block.edge_types.as_deref().expect("a block with edge types");
     let mut blocks: Vec<(Block, Vec<i32>)> = vec![Default::default(); num_types];
     // Destinations of each type, and where their edges end.
@@ -81,6 +95,7 @@ fn relations(kind: ModelKind, block: &Block, num_types: usize) -> Vec<Relation> 
             if of_edges.indptr.is_empty() {
                 of_edges.indptr.push(0);
                 of_edges.weights = block.weights.as_ref().map(|_| Vec::new());
+                of_edges.edge_ids = block.edge_ids.as_ref().map(|_| Vec::new());
             }
             sources.push(row as i32);
             of_edges.num_dst += 1;
@@ -89,6 +104,9 @@ fn relations(kind: ModelKind, block: &Block, num_types: usize) -> Vec<Relation> 
             of_edges.indptr.push(of_edges.indices.len() as u32);
             if let (Some(own), Some(weights)) = (&mut of_edges.weights, &block.weights) {
                 own.extend(&weights[edges.clone()]);
+            }
+            if let (Some(own), Some(ids)) = (&mut of_edges.edge_ids, &block.edge_ids) {
+                own.extend(&ids[edges.clone()]);
             }
             start = edges.end;
         }
@@ -109,7 +127,9 @@ fn relations(kind: ModelKind, block: &Block, num_types: usize) -> Vec<Relation> 
         }
         (of_edges.num_src, of_edges.importance) = (sources.len(), block.importance);
         let adjacency = if kind == ModelKind::Rgat { Adjacency::edges(&of_edges) } else { Adjacency::mean(&of_edges) };
-        Relation { edge_type, sources, adjacency: Arc::new(adjacency) }
+        let features = edge_features.get(edge_type).and_then(Option::as_ref).filter(|_| spec.edge_width(edge_type) > 0);
+        let featured = features.map(|all| FeaturedEdges::new(&of_edges, Adjacency::edges(&of_edges), all));
+        Relation { edge_type, sources, adjacency: Arc::new(adjacency), featured }
     };
     blocks.into_iter().enumerate().filter(|(_, (of_edges, _))| of_edges.num_dst > 0).map(of_type).collect()
 }

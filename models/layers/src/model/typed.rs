@@ -12,16 +12,13 @@ use crate::aggregate::aggregate;
 use crate::attention::AttentionOptions;
 use crate::convolution;
 use crate::epilogue::epilogue;
-use crate::features::{Features, prefix, select};
+use crate::features::{Features, select};
 
 impl Pass<'_> {
     /// A layer with parameters per edge type, its biases included.
     pub(crate) fn convolve_typed(&self, layer: usize, x: &Features, block: &TypedBlock) -> Tensor<2> {
         let device = self.parameters.device();
-        let x = match x {
-            Features::Dense(x) => prefix(x.clone(), block.num_src),
-            Features::Sparse(_) => x.linear(Tensor::eye(x.dim(), &device), block.num_src),
-        };
+        let x = x.dense(block.num_src, &device);
         let width = self.spec.layer(layer).out_dim;
         let mut parts: Vec<Tensor<2>> = Vec::new();
         let of_relations = self.relation_weights(layer);
@@ -59,6 +56,10 @@ impl Pass<'_> {
             ModelKind::Rsage => aggregate(sources, adjacency).matmul(get("lin_l.weight").transpose()),
             ModelKind::Rgat => {
                 let out = match spec.attention {
+                    _ if relation.featured.is_some() => {
+                        let edges = relation.featured.as_ref().expect("checked above");
+                        self.attend_edges(&x, edges, &get, &options)
+                    }
                     Attention::Gat => {
                         let (weight, src, dst) = (get("lin.weight"), get("att_src"), get("att_dst"));
                         convolution::gat(&x, adjacency, weight, src, dst, options)

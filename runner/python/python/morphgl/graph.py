@@ -43,7 +43,7 @@ class Graph:
     @classmethod
     def from_numpy(cls, edge_index=None, x=None, y=None, *, num_nodes=None, csc=None, edge_weight=None, targets=None,
                    train=None, valid=None, test=None, train_edges=None, valid_edges=None, test_edges=None, train_negatives=None,
-                   valid_negatives=None, test_negatives=None, edge_ids=False):
+                   valid_negatives=None, test_negatives=None, edge_ids=False, edge_attr=None):
         """A graph of arrays or tensors.
 
         `edge_index`: int `[2, edges]`, sources then targets, sorted here; or `csc`: `(indptr, indices)`, offsets `[nodes + 1]` and
@@ -56,6 +56,7 @@ class Graph:
         `test_negatives`: pairs that do not exist, which those are ranked against: one list for all, or as many of each pair's
         source, in the order of the pairs; without them, drawn ones. `train_negatives`: pairs to train against, as many of each of
         `train_edges`, in their order (`negative_distribution="given"`).
+        `edge_attr`: `[edges, features]`, finite, features of the edges, which `gat` and `gin` read (PyG's `edge_dim`).
         `edge_ids`: keeps each edge's position in `edge_index`, 4 bytes per edge, for loaders with `edge_ids=True`.
         """
         if (edge_index is None) == (csc is None):
@@ -92,6 +93,9 @@ class Graph:
         pairs = [None if ends is None else arrays.pairs(name, ends) for name, ends in given.items()]
         native = _morphgl.Graph.from_csc(indptr, indices, weights, features, bf16, classes, values, splits, pairs)
         names = {"class_names": class_names, "target_names": target_names}
+        if edge_attr is not None:
+            ids = np.arange(len(indices), dtype=np.uint32) if order is None else order.astype(np.uint32)
+            native = native.with_edge_features(ids, [arrays.features("edge_attr", edge_attr)])
         # False: the edges were sorted, and their positions are not kept.
         graph = cls(native, order if edge_ids or order is None else False,
                     source={key: value for key, value in names.items() if value is not None})
@@ -101,13 +105,14 @@ class Graph:
     @classmethod
     def from_pyg(cls, data, edge_ids=False, weight_attr=None, *, valid=None, test=None):
         """A graph of a `torch_geometric.data.Data`: `edge_index` or `adj_t`, `x`, `y`, its split masks, and as weights `edge_weight` or
-        the edge attribute `weight_attr`. Its other attributes (`edge_attr`, `pos`, masks, …) are kept as they are, for PyG's mini-batches.
+        the edge attribute `weight_attr`; an `edge_attr` of fractions, `[edges, features]`, as features of edges. Its other attributes
+        (`edge_attr` too, `pos`, masks, …) are kept as they are, for PyG's mini-batches.
 
         Of `train, valid, test = RandomLinkSplit(…)(data)`, `from_pyg(train, valid=valid, test=test)` has the pairs of `edge_label_index`
         to train, validate and test on: those of `edge_label` 1 and, to validate and test, against those of 0. Messages pass along the
         edges of `data` alone.
 
-        Of a `HeteroData`, a graph with its node and edge types: `edge_index`, weights and `time` of each edge type; `x`, `time`, and of
+        Of a `HeteroData`, a graph with its node and edge types: `edge_index`, weights, `edge_attr` and `time` of each edge type; `x`, `time`, and of
         one node type `y` and split masks. :meth:`nodes` says which ids the nodes of a type have."""
         if hasattr(data, "node_types") and hasattr(data, "edge_types"):
             from . import typed
@@ -135,7 +140,10 @@ class Graph:
         if data.get("edge_index") is not None:
             # Edges are sorted: attributes of edges are found again by their positions.
             edge_ids = edge_ids or bool(attributes["edge"])
-            graph = cls.from_numpy(data.edge_index, edge_weight=data.get(weight_attr), edge_ids=edge_ids, **given)
+            edge_attr = attributes["edge"].get("edge_attr")
+            if edge_attr is not None and (edge_attr.dim() != 2 or not edge_attr.is_floating_point()):
+                edge_attr = None
+            graph = cls.from_numpy(data.edge_index, edge_weight=data.get(weight_attr), edge_ids=edge_ids, edge_attr=edge_attr, **given)
         elif data.get("adj_t") is not None:
             # Row v of the transposed adjacency matrix lists the sources of the edges into v.
             indptr, indices, weight = data.adj_t.csr()

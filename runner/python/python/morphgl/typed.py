@@ -14,10 +14,14 @@ def from_pyg(data, weight_attr=None):
     edges = {}
     for edge_type in data.edge_types:
         store = data[edge_type]
-        given = present(store, ("edge_index", weight_attr, "time"))
+        given = present(store, ("edge_index", weight_attr, "time", "edge_attr"))
         if "edge_index" not in given:
             raise ValueError(f"{edge_type}: it has no edge_index; convert adj_t by ToSparseTensor's inverse, or give edge_index")
-        edges[edge_type] = {"edge_index": given["edge_index"], "weight": given.get(weight_attr), "time": given.get("time")}
+        edge_attr = given.get("edge_attr")
+        if edge_attr is not None and (edge_attr.dim() != 2 or not edge_attr.is_floating_point()):
+            edge_attr = None
+        edges[edge_type] = {"edge_index": given["edge_index"], "weight": given.get(weight_attr), "time": given.get("time"),
+                            "edge_attr": edge_attr}
     return graph_of(nodes, edges)
 
 
@@ -47,7 +51,8 @@ def present(store, names):
 
 
 def graph_of(nodes, edges):
-    """The graph of node types, each with `num_nodes` and what else is known, and of edge types with `edge_index`, `weight`, `time`."""
+    """The graph of node types, each with `num_nodes` and what else is known, and of edge types with `edge_index`, `weight`, `time`,
+    `edge_attr`."""
     counts = {name: int(given["num_nodes"]) for name, given in nodes.items()}
     first = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist()))
     num_nodes = sum(counts.values())
@@ -78,6 +83,11 @@ def graph_of(nodes, edges):
     times = None if edge_times is None else np.ascontiguousarray(edge_times[order])
     graph._native = graph._native.with_types(list(counts.items()), [tuple(edge_type) for edge_type in edges], types,
                                              [features.get(name) for name in nodes], node_times, times)
+    if any(of.get("edge_attr") is not None for of in edges.values()):
+        ids = np.concatenate([np.arange(count, dtype=np.uint32) for count in num_edges_of(edges).values()])[order]
+        matrices = [None if of.get("edge_attr") is None else arrays.features(f"{edge_type} edge_attr", of["edge_attr"])
+                    for edge_type, of in edges.items()]
+        graph._native = graph._native.with_edge_features(np.ascontiguousarray(ids), matrices)
     return graph
 
 

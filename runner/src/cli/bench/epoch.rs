@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
     let model = args.planned.model.with_peers_defaults();
     model.check(planned.batch)?;
     let batch = planned.batch.resolve(context)?;
-    let mut dataset = dataset_for(model.task.examples(), model.model, planned.source.open(context)?, context)?;
+    let mut dataset = dataset_for(model.learned(), planned.source.open(context)?, context)?;
     let config = measure::config(&dataset, &model, &batch)?;
     if let Some(batches) = args.batches {
         keep_examples(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));

@@ -15,7 +15,7 @@ use crate::build::job_routes;
 use crate::cli::show::Show;
 use crate::session::options::batch::MiniBatches;
 use crate::session::{BatchOptions, DataOptions, PairOptions, data};
-use crate::task::{Examples, dataset_for};
+use crate::task::{Examples, Learned, dataset_for};
 use crate::{JobConfig, OperatorBuilder, RunContext, Stop, TrainingSpec, median};
 
 /// The options of a measurement of batching, without a model.
@@ -53,8 +53,8 @@ impl Source {
         let examples = if args.task == Task::Link { Examples::Links } else { Examples::Nodes };
         args.pairs.check(examples)?;
         let batch = MiniBatches::of(&args.batch, ModelKind::Sage).resolve(context)?;
-        let dataset =
-            dataset_for(examples, ModelKind::Sage, data::Source::of(&args.data, None).open(context)?, context)?;
+        let learned = Learned { examples, kind: ModelKind::Sage, edge_features: false };
+        let dataset = dataset_for(learned, data::Source::of(&args.data, None).open(context)?, context)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
         let model = ModelSpec { task: args.task, ..model };
         let config = batch.job(TrainingSpec { model, optimizer: Default::default() });

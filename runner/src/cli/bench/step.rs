@@ -50,8 +50,7 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
     let batch = MiniBatches::of(&args.batch, model.model);
     model.check(batch)?;
     let batch = batch.resolve(context)?;
-    let dataset =
-        dataset_for(model.task.examples(), model.model, Source::of(&args.data, None).open(context)?, context)?;
+    let dataset = dataset_for(model.learned(), Source::of(&args.data, None).open(context)?, context)?;
     let config = measure::config(&dataset, &model, &batch)?;
     let mut job = Job::new(context, dataset, config)?;
     job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::batch::MiniBatches;
 use super::{OptimizerOptions, TaskOptions};
+use crate::task::Learned;
 use crate::usage::Usage;
 use crate::values;
 
@@ -70,6 +71,9 @@ pub struct ModelOptions {
     /// R-GCN: number of diagonal blocks that the weight of each edge type consists of [default: whole weights]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub diagonal_blocks: usize,
+    /// GAT, GIN, R-GAT: leave the features of edges unread, where the graph has some
+    #[arg(long)]
+    pub no_edge_features: bool,
     /// What is learned.
     #[command(flatten)]
     pub task: TaskOptions,
@@ -92,6 +96,11 @@ impl ModelOptions {
             _ => 256,
         };
         Self { hidden: self.hidden.or(Some(hidden)), heads: self.heads.or(Some(1)), ..self.clone() }
+    }
+
+    /// What the model learns from a dataset.
+    pub(crate) fn learned(&self) -> Learned {
+        Learned { examples: self.task.examples(), kind: self.model, edge_features: !self.no_edge_features }
     }
 
     /// The model for a number of features, and of classes, or labels or values.

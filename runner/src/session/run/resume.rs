@@ -16,7 +16,7 @@ use crate::paths::lossy;
 use crate::session::run_dir::status::{State, Status};
 use crate::session::run_dir::{Configured, RunDir};
 use crate::session::{Session, data, modes};
-use crate::task::Examples;
+use crate::task::Learned;
 use crate::usage::Usage;
 use crate::{Checkpoint, Job, JobConfig, RunContext, Scheduler, Simulated, StopReason, task, threads, words};
 
@@ -126,7 +126,7 @@ fn open(session: &Session, dir: &Path, stored: Stored, context: &RunContext) -> 
         threads::start(context.process(), threads)?;
     }
     let mut dataset = Arc::new(dataset(&configured, &config, &state, session.config.training.shard.is_some())?);
-    dataset = task::dataset_for(Examples::of(&config.spec.model), config.spec.model.kind, dataset, context)?;
+    dataset = task::dataset_for(Learned::of(&config.spec.model), dataset, context)?;
     let job = match context.ranks() {
         None => Job::new(context, Arc::clone(&dataset), config)?,
         Some(ranks) => {

@@ -27,7 +27,7 @@ use crate::session::options::plan::choose_training;
 use crate::session::run_dir::{Configured, RunDir};
 use crate::session::trained::{self, Inference};
 use crate::session::{Session, data};
-use crate::task::{Examples, Split, dataset_for, num_examples};
+use crate::task::{Examples, Learned, Split, dataset_for, num_examples};
 use crate::{Evaluation, Job, JobConfig, Profile, Progress, RunContext, Simulated, budget};
 
 /// Opens the dataset, profiles and plans.
@@ -41,7 +41,7 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
             let examples = Examples::of(&configured.job.spec.model);
             // Options may have asked for other examples.
             if examples != session.config.planning.model.task.examples() {
-                dataset = dataset_for(examples, configured.job.spec.model.kind, dataset, context)?;
+                dataset = dataset_for(Learned::of(&configured.job.spec.model), dataset, context)?;
             }
         }
         config = configured.job_on(&dataset, config);

@@ -4,7 +4,7 @@ const WEIGHTS: [f32; 7] = [1.0, 0.0, 2.0, 0.0, 0.0, 3.0, 0.0];
 
 fn picks(pick: Pick, fanout: &str) -> Picks<'static> {
     let hops = NeighborSettings { pick, fanouts: fanout.parse().expect("fanouts"), ..Default::default() };
-    Picks::new(&hops, 0, Some(&WEIGHTS), BatchId { epoch: 1, index: 2 }, 0)
+    Picks::new(&hops, 0, EdgeArrays { weights: Some(&WEIGHTS), ids: None }, BatchId { epoch: 1, index: 2 }, 0)
 }
 
 #[test]
@@ -23,14 +23,14 @@ fn a_block_begins_with_the_rows_that_are_expanded() {
     check(Pick::Uniform, "-1", &mut block, &[0, 0, 0, 4, 4, 7]);
     check(Pick::Weighted, "-1", &mut block, &[0, 0, 0, 2, 2, 3]);
     check(Pick::Weighted, "1", &mut block, &[0, 0, 0, 1, 1, 2]);
-    let without = Picks { weights: None, ..picks(Pick::Uniform, "3") };
+    let without = Picks { edges: EdgeArrays::default(), ..picks(Pick::Uniform, "3") };
     without.begin(&mut block, 3, rows().map(|edges| without.count(edges))).expect("few edges");
     assert_eq!((&block.indptr[..], block.weights), (&[0u32, 3, 3, 6][..], None));
 }
 
 #[test]
 fn more_edges_than_32_bit_offsets_are_refused() {
-    let picks = Picks { weights: None, ..picks(Pick::Uniform, "-1") };
+    let picks = Picks { edges: EdgeArrays::default(), ..picks(Pick::Uniform, "-1") };
     let rows = [0..u32::MAX as usize, 0..1];
     let counts = rows.into_iter().map(|edges| picks.count(edges));
     let error = picks.begin(&mut Block::default(), 2, counts).expect_err("2^32 edges");

@@ -239,8 +239,11 @@ impl<'a> RowPicker<'a> {
     #[inline(always)]
     fn prefetch(&self, address: u64) {
         prefetch_early(self.indices, address as usize);
-        if let Some(weights) = self.picks.weights {
+        if let Some(weights) = self.picks.edges.weights {
             prefetch_early(weights, address as usize);
+        }
+        if let Some(ids) = self.picks.edges.ids {
+            prefetch_early(ids, address as usize);
         }
     }
 
@@ -380,12 +383,36 @@ impl<'a> RowPicker<'a> {
         }
     }
 
-    /// Loads the weights of the picked neighbours, where there are any.
-    pub(crate) fn read_weights(&self, addresses: &[u64], weights: &mut [f32]) {
-        if let Some(all) = self.picks.weights {
-            for (weight, &address) in weights.iter_mut().zip(addresses) {
+    /// Loads the weights and ids of the picked edges, where there are any.
+    pub(crate) fn read_edges(&self, addresses: &[u64], edges: EdgesOut<'_>) {
+        if let Some(all) = self.picks.edges.weights {
+            for (weight, &address) in edges.weights.iter_mut().zip(addresses) {
                 *weight = all[address as usize];
             }
         }
+        if let Some(all) = self.picks.edges.ids {
+            for (id, &address) in edges.ids.iter_mut().zip(addresses) {
+                *id = all[address as usize];
+            }
+        }
     }
+}
+
+/// The weights and ids of a block's edges, to be written; empty where there are none.
+#[derive(Debug, Default)]
+pub(crate) struct EdgesOut<'b> {
+    pub(crate) weights: &'b mut [f32],
+    pub(crate) ids: &'b mut [u32],
+}
+
+impl<'b> EdgesOut<'b> {
+    /// Takes those of the first `count` edges.
+    pub(crate) fn split_off(&mut self, count: usize) -> EdgesOut<'b> {
+        EdgesOut { weights: take_first(&mut self.weights, count), ids: take_first(&mut self.ids, count) }
+    }
+}
+
+/// Takes the first `count` elements, or all.
+fn take_first<'b, T>(rest: &mut &'b mut [T], count: usize) -> &'b mut [T] {
+    rest.split_off_mut(..count.min(rest.len())).unwrap_or_default()
 }

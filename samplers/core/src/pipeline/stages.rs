@@ -6,7 +6,7 @@
 use morphgl_graph_store::Topology;
 use morphgl_registry::Block;
 
-use super::expand::{CsrRows, RowPicker, Scratch};
+use super::expand::{CsrRows, EdgesOut, RowPicker, Scratch};
 use super::frontier::Frontier;
 
 /// Edges of a group: enough to hide memory latency, few enough that prefetched lines are still in the cache when used.
@@ -47,8 +47,8 @@ impl Stages<'_> {
     /// The pipeline on one thread.
     fn run_sequential(&self, frontier: &mut Frontier, buffers: &mut Buffers, block: &mut Block) {
         let Buffers { scratch, addresses: [picking, reading] } = buffers;
-        let Block { num_dst, indptr, indices, weights, .. } = block;
-        let mut weights: &mut [f32] = weights.as_deref_mut().unwrap_or_default();
+        let Block { num_dst, indptr, indices, weights, edge_ids, .. } = block;
+        let mut edges = edges_out(weights, edge_ids);
         let mut row = if self.sub_rows.is_some() { 0 } else { self.first };
         reading.clear();
         // Edges up to `read` are loaded, those up to `relabelled` relabelled.
@@ -63,8 +63,7 @@ impl Stages<'_> {
             self.rows.pick(rows, picking, scratch);
             reserve_like(reading, picking);
             let group = read..read + reading.len();
-            let read_weights = weights.split_off_mut(..reading.len().min(weights.len())).unwrap_or_default();
-            self.rows.read_weights(reading, read_weights);
+            self.rows.read_edges(reading, edges.split_off(reading.len()));
             self.rows.read(reading, &mut indices[group.clone()]);
             frontier.relabel(read - relabelled, &mut indices[relabelled..group.end], self.topology, self.locate);
             (relabelled, read) = (read, group.end);
@@ -79,17 +78,17 @@ impl Stages<'_> {
     /// others pick the next part.
     fn run_parallel(&self, frontier: &mut Frontier, buffers: &mut [Buffers], block: &mut Block) {
         let (relabel, offsets, csr) = frontier.parts();
-        let Block { num_dst, indptr, indices, weights, .. } = block;
+        let Block { num_dst, indptr, indices, weights, edge_ids, .. } = block;
         let whole = CsrRows { csr: &csr[self.first..*num_dst], indptr: &indptr[self.first..], types: &[] };
         let mut rest = self.sub_rows.unwrap_or(whole);
-        let (mut indices, mut weights) = (&mut indices[..], weights.as_deref_mut().unwrap_or_default());
+        let (mut indices, mut edges) = (&mut indices[..], edges_out(weights, edge_ids));
         let mut pending: &mut [u32] = &mut [];
         while rest.num_edges() > 0 || !pending.is_empty() {
             let (rows, later) = rest.split(PART * buffers.len());
             let picking = indices.split_off_mut(..rows.num_edges()).expect("the block has all edges");
-            let part_weights = weights.split_off_mut(..picking.len().min(weights.len())).unwrap_or_default();
+            let part_edges = edges.split_off(picking.len());
             let relabel_part = || relabel.locals_of_first(pending.len(), pending, offsets);
-            rayon::join(relabel_part, || self.pick(rows, picking, part_weights, buffers));
+            rayon::join(relabel_part, || self.pick(rows, picking, part_edges, buffers));
             pending = picking;
             rest = later;
         }
@@ -97,13 +96,13 @@ impl Stages<'_> {
     }
 
     /// Picks and loads the neighbours of all rows, on as many threads as there are buffers.
-    fn pick(&self, rows: CsrRows<'_>, picked: &mut [u32], weights: &mut [f32], buffers: &mut [Buffers]) {
+    fn pick(&self, rows: CsrRows<'_>, picked: &mut [u32], mut edges: EdgesOut<'_>, buffers: &mut [Buffers]) {
         if buffers.len() > 1 && rows.num_edges() > 2 * GROUP {
             let (left, right) = rows.split(rows.num_edges() / 2);
             let (a, b) = buffers.split_at_mut(buffers.len() / 2);
             let (picked, more) = picked.split_at_mut(left.num_edges());
-            let (weights, more_weights) = weights.split_at_mut(left.num_edges().min(weights.len()));
-            rayon::join(|| self.pick(left, picked, weights, a), || self.pick(right, more, more_weights, b));
+            let of_left = edges.split_off(left.num_edges());
+            rayon::join(|| self.pick(left, picked, of_left, a), || self.pick(right, more, edges, b));
             return;
         }
         let [Buffers { scratch, addresses: [picking, reading] }, ..] = buffers else { return };
@@ -114,13 +113,17 @@ impl Stages<'_> {
             self.rows.pick(rows, picking, scratch);
             reserve_like(reading, picking);
             let group = read..read + reading.len();
-            let of_weights = if weights.is_empty() { 0..0 } else { group.clone() };
-            self.rows.read_weights(reading, &mut weights[of_weights]);
+            self.rows.read_edges(reading, edges.split_off(reading.len()));
             self.rows.read(reading, &mut picked[group.clone()]);
             (read, rest) = (group.end, later);
             std::mem::swap(picking, reading);
         }
     }
+}
+
+/// Where the weights and ids of a block's edges are written.
+fn edges_out<'b>(weights: &'b mut Option<Vec<f32>>, ids: &'b mut Option<Vec<u32>>) -> EdgesOut<'b> {
+    EdgesOut { weights: weights.as_deref_mut().unwrap_or_default(), ids: ids.as_deref_mut().unwrap_or_default() }
 }
 
 /// Reserves in `list` the length of `other`: the two are swapped later, and a warm worker allocates nothing.

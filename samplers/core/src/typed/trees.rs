@@ -8,7 +8,9 @@ use morphgl_platform::{prefetch_early, splitmix64};
 use morphgl_registry::{BatchId, Block, Error, Expansion, HostBatch, Result};
 
 use super::TypedSettings;
-use crate::{Excluded, ExcludedRow, NeighborCheck, PickScratch, Picks, count_positive, pick_uniform, pick_weighted};
+use crate::{
+    EdgeArrays, Excluded, ExcludedRow, NeighborCheck, PickScratch, Picks, count_positive, pick_uniform, pick_weighted,
+};
 
 /// The rows of a graph from which trees are sampled, in memory or on disk.
 pub trait TreeRows {
@@ -161,7 +163,7 @@ struct Nodes {
 
 impl Trees {
     /// Samples the mini-batch `batch.id` of `seeds` from the graph of `rows` without the edges `excluded`: sets blocks, input nodes, trees,
-    /// degrees without weights, and the number of seeds. Of `topology`, draw keys, weights and types are read. `seed` is that of all
+    /// degrees without weights, and the number of seeds. Of `topology`, draw keys, types, and weights and ids of edges are read. `seed` is that of all
     /// randomness.
     ///
     /// # Errors
@@ -190,18 +192,17 @@ impl Trees {
         }
         let hops = settings.hops.fanouts.0.len();
         batch.blocks.resize_with(hops, Block::default);
-        let mut newest = 0;
+        let (mut newest, all) = (0, EdgeArrays::of(topology));
         for hop in 0..hops {
             let num_dst = found.nodes.len();
             let first = if settings.hops.expansion == Expansion::All { 0 } else { newest };
             newest = num_dst;
-            let weights = topology.weights().map(|weights| &**weights);
-            let picks = Picks::new(&settings.hops, seed, weights, batch.id, hop);
+            let picks = Picks::new(&settings.hops, seed, all, batch.id, hop);
             let block = &mut batch.blocks[hops - 1 - hop];
             rows.begin(&found.nodes[first..])?;
             self.pick(rows, (topology, excluded), (settings, by, picks), &found, first..num_dst, block)?;
             rows.neighbors(batch.id, &self.edges, &block.indptr[first..], &mut block.indices)?;
-            self.relabel(weights, &mut found, block);
+            self.relabel(all, &mut found, block);
             block.num_src = found.nodes.len();
         }
         batch.num_seeds = seeds.len();
@@ -304,8 +305,8 @@ impl Trees {
         edges.extend(positions.iter().map(|&p| at(valid, p as usize) as u64));
     }
 
-    /// Replaces the neighbours of `block` by their local ids, and sets its weights to those of the edges picked.
-    fn relabel(&mut self, weights: Option<&[f32]>, found: &mut Nodes, block: &mut Block) {
+    /// Replaces the neighbours of `block` by their local ids, and sets its weights and ids to those of the edges picked.
+    fn relabel(&mut self, all: EdgeArrays<'_>, found: &mut Nodes, block: &mut Block) {
         let mut start = 0;
         for (row, &end) in block.indptr[1..].iter().enumerate() {
             let tree = found.trees[row];
@@ -314,14 +315,8 @@ impl Trees {
             }
             start = end as usize;
         }
-        match weights {
-            None => block.weights = None,
-            Some(all) => {
-                let weights = block.weights.get_or_insert_default();
-                weights.clear();
-                weights.extend(self.edges.iter().map(|&edge| all[edge as usize]));
-            }
-        }
+        of_edges(all.weights, &self.edges, &mut block.weights);
+        of_edges(all.ids, &self.edges, &mut block.edge_ids);
     }
 
     /// The local id of a node of a tree, a new one at its first appearance.
@@ -365,6 +360,17 @@ impl Trees {
             self.slots[slot] = (key, local);
         }
     }
+}
+
+/// Sets `out` to what the graph has of `edges`, `None` where it has nothing.
+fn of_edges<T: Copy>(all: Option<&[T]>, edges: &[u64], out: &mut Option<Vec<T>>) {
+    let Some(all) = all else {
+        *out = None;
+        return;
+    };
+    let out = out.get_or_insert_default();
+    out.clear();
+    out.extend(edges.iter().map(|&edge| all[edge as usize]));
 }
 
 /// Number of the first numbers of `range` for which `is_first` is true, which is true of no number after one for which it is false.

@@ -1,9 +1,11 @@
 //! The subgraph that nodes induce: all edges among them.
 
+use std::ops::Range;
+
 use morphgl_graph_store::Topology;
 use morphgl_platform::{prefetch, prefetch_early};
 use morphgl_registry::{BatchId, Block, Error, Result};
-use morphgl_sampler_core::{Excluded, HostHopSampler, NeighborCheck};
+use morphgl_sampler_core::{EdgeArrays, Excluded, ExcludedRow, HostHopSampler, NeighborCheck};
 use rayon::prelude::*;
 
 /// Prefetch distance in nodes: of a row's offsets, and of its first neighbours.
@@ -35,6 +37,7 @@ struct Part {
     ends: Vec<usize>,
     sources: Vec<u32>,
     weights: Vec<f32>,
+    edge_ids: Vec<u32>,
     /// Buffer for the row of a mapped file, or for what is left of one that loses edges.
     row: Vec<u32>,
 }
@@ -85,7 +88,7 @@ impl Inducer {
             return Err(Error::setting(id, format!("its subgraph has {num_edges} edges, more than 2^32 - 1; {cure}")));
         }
         (block.num_dst, block.num_src) = (nodes.len(), nodes.len());
-        collect(parts, topology.weights().is_some(), block);
+        collect(parts, EdgeArrays::of(topology), block);
         hops.locals(&mut block.indices);
         Ok(())
     }
@@ -96,6 +99,7 @@ impl Part {
         self.ends.clear();
         self.sources.clear();
         self.weights.clear();
+        self.edge_ids.clear();
     }
 
     /// Finds the edges from members to `nodes`.
@@ -103,7 +107,7 @@ impl Part {
         let Graph { topology, check, excluded } = graph;
         self.clear();
         let (indptr, indices): (&[u64], &[u32]) = (topology.indptr(), topology.indices());
-        let weights = topology.weights();
+        let all = EdgeArrays::of(topology);
         for (i, &node) in nodes.iter().enumerate() {
             if let Some(&later) = nodes.get(i + AHEAD[0]) {
                 prefetch_early(indptr, later as usize);
@@ -127,21 +131,32 @@ impl Part {
             let found = self.sources.len();
             self.sources.resize(found + row.len(), 0);
             let kept = keep(members, row, &mut self.sources[found..]);
-            if let Some(weights) = weights {
-                let is_member = |&(u, _): &(&u32, &f32)| members[*u as usize / 64] >> (u % 64) & 1 == 1;
-                match &left {
-                    None => {
-                        let row = row.iter().zip(&weights[edges]);
-                        self.weights.extend(row.filter(is_member).map(|(_, &weight)| weight));
-                    }
-                    Some(left) => {
-                        let row = row.iter().zip(left.edges().map(|edge| &weights[edge as usize]));
-                        self.weights.extend(row.filter(is_member).map(|(_, &weight)| weight));
-                    }
-                }
+            let edges = (row, edges, left.as_ref());
+            if let Some(weights) = all.weights {
+                extend_by_members(&mut self.weights, members, edges.clone(), weights);
+            }
+            if let Some(ids) = all.ids {
+                extend_by_members(&mut self.edge_ids, members, edges, ids);
             }
             self.sources.truncate(found + kept);
             self.ends.push(self.sources.len());
+        }
+    }
+}
+
+/// Appends what the graph has, in `all`, of the edges from members: those of `row` that are left of `edges`.
+fn extend_by_members<T: Copy>(
+    out: &mut Vec<T>,
+    members: &[u64],
+    (row, edges, left): (&[u32], Range<usize>, Option<&ExcludedRow<'_>>),
+    all: &[T],
+) {
+    let is_member = |&(u, _): &(&u32, &T)| members[*u as usize / 64] >> (u % 64) & 1 == 1;
+    match left {
+        None => out.extend(row.iter().zip(&all[edges]).filter(is_member).map(|(_, &of)| of)),
+        Some(left) => {
+            let row = row.iter().zip(left.edges().map(|edge| &all[edge as usize]));
+            out.extend(row.filter(is_member).map(|(_, &of)| of));
         }
     }
 }
@@ -159,7 +174,7 @@ fn keep(members: &[u64], row: &[u32], kept: &mut [u32]) -> usize {
 }
 
 /// Concatenates the parts in `block`.
-fn collect(parts: &mut [Part], weighted: bool, block: &mut Block) {
+fn collect(parts: &mut [Part], all: EdgeArrays<'_>, block: &mut Block) {
     block.indptr.clear();
     block.indptr.push(0);
     let mut first = 0;
@@ -167,22 +182,34 @@ fn collect(parts: &mut [Part], weighted: bool, block: &mut Block) {
         block.indptr.extend(part.ends.iter().map(|end| (first + end) as u32));
         first += part.sources.len();
     }
-    if !weighted {
-        block.weights = None;
+    let Block { indices, weights, edge_ids, .. } = block;
+    if all.weights.is_none() {
+        *weights = None;
     }
+    if all.ids.is_none() {
+        *edge_ids = None;
+    }
+    let mut weights = all.weights.map(|_| weights.get_or_insert_default());
+    let mut edge_ids = all.ids.map(|_| edge_ids.get_or_insert_default());
     if let [part] = parts {
         // A single part is taken as it is.
-        std::mem::swap(&mut block.indices, &mut part.sources);
-        if weighted {
-            std::mem::swap(block.weights.get_or_insert_default(), &mut part.weights);
+        std::mem::swap(indices, &mut part.sources);
+        if let Some(weights) = &mut weights {
+            std::mem::swap(*weights, &mut part.weights);
+        }
+        if let Some(ids) = &mut edge_ids {
+            std::mem::swap(*ids, &mut part.edge_ids);
         }
         return;
     }
-    block.indices.clear();
-    parts.iter().for_each(|part| block.indices.extend_from_slice(&part.sources));
-    if weighted {
-        let weights = block.weights.get_or_insert_default();
+    indices.clear();
+    parts.iter().for_each(|part| indices.extend_from_slice(&part.sources));
+    if let Some(weights) = weights {
         weights.clear();
         parts.iter().for_each(|part| weights.extend_from_slice(&part.weights));
+    }
+    if let Some(ids) = edge_ids {
+        ids.clear();
+        parts.iter().for_each(|part| ids.extend_from_slice(&part.edge_ids));
     }
 }

@@ -10,7 +10,7 @@ use morphgl_registry::{
     Handle, HostBatch, MiniBatch, Result,
 };
 use morphgl_sampler_core::{
-    Excluded, Hop, HopSampler, Order, PairBatch, Relabel, Trees, check_threads, host_batch, sample_hops,
+    EdgeArrays, Excluded, Hop, HopSampler, Order, PairBatch, Relabel, Trees, check_threads, host_batch, sample_hops,
 };
 
 use super::Shared;
@@ -123,7 +123,8 @@ fn prepare(
         None => {
             batch.trees = None;
             let mut sampler = Sampler { shared, excluded, reader, buffers, degrees: Vec::new() };
-            sample_hops(&mut sampler, &shared.hops, shared.seed, weights, seeds, None, batch)?;
+            let edges = EdgeArrays { weights, ids: None };
+            sample_hops(&mut sampler, &shared.hops, shared.seed, edges, seeds, None, batch)?;
         }
     }
     excluded.set_degrees(weights, &batch.input_nodes, batch.trees.is_some(), &mut batch.degrees);
