@@ -481,33 +481,48 @@ fn subgraphs_and_walks_of_the_device_train_as_those_of_the_host() {
 #[test]
 fn typed_models_have_the_losses_of_the_cpu() {
     let Some(bench) = bench() else { return };
-    let args = "generate typed -o papers --nodes 1500 --classes 5 --dim 16 --homophily 0.6 --features all";
-    bench.text(&args.split(' ').collect::<Vec<_>>());
-    let train: Vec<&str> = TRAIN.iter().map(|&word| if word == "small" { "papers" } else { word }).collect();
+    for name in ["all", "papers"] {
+        let args =
+            format!("generate typed -o {name} --nodes 1500 --classes 5 --dim 16 --homophily 0.6 --features {name}");
+        bench.text(&args.split(' ').collect::<Vec<_>>());
+    }
     let train: Vec<&str> =
-        train.into_iter().filter(|word| !["--training", "Training_CUDA_Native"].contains(word)).collect();
-    for model in [&["rsage"][..], &["rgcn"], &["rgcn", "--bases", "2"]] {
-        let run = |training: &str, transferring: &str, extra: &[&str]| -> Value {
+        TRAIN[2..].iter().copied().filter(|word| !["--training", "Training_CUDA_Native"].contains(word)).collect();
+    for (dataset, model) in [
+        ("all", &["rsage"][..]),
+        ("all", &["rgcn"]),
+        ("papers", &["rsage"]),
+        ("papers", &["rgcn", "--bases", "2", "--optimizer", "adamw"]),
+        ("papers", &["sage", "--sampler", "typed"]),
+    ] {
+        let run = |training: &str, transferring: &str| -> Value {
             let route = ["--batching", "Batching_CPU_Typed", "--transferring", transferring, "--training", training];
-            bench.json(&[&train[..], &route, &["--model"], model, extra].concat())
+            bench.json(&[&["train", dataset], &train[..], &route, &["--model"], model].concat())
         };
         let of_each = |json: &Value, name: &str| -> Vec<f64> {
             let epochs = json["epochs"].as_array().expect("a list");
             epochs.iter().map(|e| e[name].as_f64().expect("a number")).collect()
         };
-        let on_device = run("Training_CUDA_Native", DMA, &[]);
-        let on_cpu = run("Training_CPU_Native", "Transferring_CPU_Host", &[]);
+        let on_device = run("Training_CUDA_Native", DMA);
+        let on_cpu = run("Training_CPU_Native", "Transferring_CPU_Host");
         for (name, tolerance) in [("loss", 1e-5), ("valid_loss", 1e-4)] {
             let [found, expected] = [&on_device, &on_cpu].map(|json| of_each(json, name));
             let apart = apart(&found, &expected);
-            assert!(apart < tolerance, "{model:?}, {name}: {apart:e}: {found:?}, on the CPU {expected:?}");
+            assert!(apart < tolerance, "{dataset}, {model:?}, {name}: {apart:e}: {found:?}, on the CPU {expected:?}");
         }
-        let again = run("Training_CUDA_Native", DMA, &[]);
-        assert_eq!(of_each(&again, "loss"), of_each(&on_device, "loss"), "{model:?}: two runs have the same bits");
+        let again = run("Training_CUDA_Native", DMA);
+        assert_eq!(
+            of_each(&again, "loss"),
+            of_each(&on_device, "loss"),
+            "{dataset}, {model:?}: two runs have the same bits"
+        );
     }
     // What is not trained there is refused by name.
     let refused = |words: &[&str], why: &[&str]| {
-        bench.refused(&[&train[..], &["--training", "Training_CUDA_Native", "--model"], words].concat(), why);
+        bench.refused(
+            &[&["train", "all"], &train[..], &["--training", "Training_CUDA_Native", "--model"], words].concat(),
+            why,
+        );
     };
     refused(&["hgt"], &["the model hgt", "not trained on CUDA devices"]);
     refused(&["rgat"], &["the model rgat", "not trained on CUDA devices"]);

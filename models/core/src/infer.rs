@@ -43,10 +43,14 @@ pub trait QueuedLayers {
 
     /// As [`Layers::inputs`].
     ///
+    /// # Errors
+    ///
+    /// The work fails.
+    ///
     /// # Panics
     ///
     /// Always, where the operator refuses such models.
-    fn inputs(&mut self, node_type: usize, nodes: Range<u32>, _out: &mut Vec<f32>) {
+    fn inputs(&mut self, node_type: usize, nodes: Range<u32>, _out: &mut Vec<f32>) -> Result<()> {
         panic!("the operator has no inputs of node type {node_type}, of which nodes {nodes:?} are")
     }
 
@@ -97,8 +101,9 @@ impl<L: Layers> QueuedLayers for L {
         Layers::row_bytes(self, layer, input)
     }
 
-    fn inputs(&mut self, node_type: usize, nodes: Range<u32>, out: &mut Vec<f32>) {
+    fn inputs(&mut self, node_type: usize, nodes: Range<u32>, out: &mut Vec<f32>) -> Result<()> {
         Layers::inputs(self, node_type, nodes, out);
+        Ok(())
     }
 
     fn queue(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) -> Result<()> {
@@ -145,7 +150,9 @@ pub fn infer(
             let what = "the graph has no types, of which the model has inputs; infer on one with the same types";
             let types = dataset.topology.types().ok_or_else(|| Error::setting(&key, what))?;
             x.reserve_exact(num_nodes * model.in_dim);
-            (0..types.node_types().len()).for_each(|of_type| layers.inputs(of_type, types.range(of_type), &mut x));
+            for of_type in 0..types.node_types().len() {
+                layers.inputs(of_type, types.range(of_type), &mut x)?;
+            }
             None
         }
         Some(features) => Some(features),

@@ -93,6 +93,34 @@ extern "C" __global__ void train_group_entries(const uint32_t* __restrict__ indp
 }
 MORPHGL_KERNEL(train_group_entries)
 
+// The number of each row's node among the nodes of its type, of which `node_starts` has the first one; `starts` has the first
+// row of each type. Rows are of nodes alone, without edges.
+extern "C" __global__ void train_group_numbers(const uint32_t* __restrict__ nodes, const uint32_t* __restrict__ rows_of,
+                                               const uint32_t* __restrict__ starts, const uint32_t* __restrict__ node_starts,
+                                               uint32_t* __restrict__ numbers, uint32_t types) {
+    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= starts[types]) return;
+    numbers[row] = nodes[rows_of[row]] - node_starts[range_of(starts, types, row)];
+}
+MORPHGL_KERNEL(train_group_numbers)
+
+// Adds the gradients of rows to those of a table's rows with these numbers, if the gate is open. `order` sorts the rows by
+// number; the first of each number adds those of all, in their order.
+extern "C" __global__ void train_table_gradients(const uint32_t* gate, const uint32_t* __restrict__ numbers,
+                                                 const uint32_t* __restrict__ order, const float* __restrict__ gradients,
+                                                 float* __restrict__ total, uint32_t rows, uint32_t width) {
+    const uint32_t column = blockIdx.y * blockDim.x + threadIdx.x, first = blockIdx.x * blockDim.y + threadIdx.y;
+    if (*gate == 0 || first >= rows || column >= width) return;
+    const uint32_t number = numbers[order[first]];
+    if (first > 0 && numbers[order[first - 1]] == number) return;
+    float sum = 0.0f;
+    for (uint32_t i = first; i < rows && numbers[order[i]] == number; i++) {
+        sum += gradients[(uint64_t)order[i] * width + column];
+    }
+    total[(uint64_t)number * width + column] += sum;
+}
+MORPHGL_KERNEL(train_table_gradients)
+
 // Adds the bias of each destination's own weight; `starts` has the first own row of each weight and the rows' end.
 extern "C" __global__ void train_group_biases(const uint32_t* __restrict__ own_rows, const uint32_t* __restrict__ starts,
                                               const float* __restrict__ biases, float* __restrict__ out, uint32_t rows,

@@ -80,6 +80,63 @@ extern "C" __global__ void train_step_begin(uint64_t* counters, const Constants*
 }
 MORPHGL_KERNEL(train_step_begin)
 
+// Constants of an optimizer's step.
+struct AdamStep {
+    float first_share, beta2, second_share, eps, weight_decay;
+
+    // Updates a parameter, with weight decay if it is `decaying`, and its moments; clears its gradient.
+    __device__ __forceinline__ float update(float parameter, float* first, float* second, float* accumulated,
+                                            const float* __restrict__ coefficients, bool decaying) const {
+        const float gradient = *accumulated * coefficients[0] + (decaying ? weight_decay * parameter : 0.0f);
+        const float m = *first + (gradient - *first) * first_share;
+        const float v = beta2 * *second + second_share * gradient * gradient;
+        *first = m;
+        *second = v;
+        *accumulated = 0.0f;
+        // Rounded on its own: with a factor of 1, Adam's bits.
+        if (decaying) parameter = __fmul_rn(parameter, coefficients[4]);
+        return parameter - coefficients[1] * (m / (sqrtf(v) / coefficients[2] + eps));
+    }
+};
+
+struct SgdStep {
+    float momentum, weight_decay;
+    uint32_t nesterov;
+
+    // As that of Adam; without momentum `momenta` is not accessed.
+    __device__ __forceinline__ float update(float parameter, float* momenta, float* accumulated,
+                                            const float* __restrict__ coefficients, bool decaying) const {
+        float gradient = *accumulated * coefficients[0] + (decaying ? weight_decay * parameter : 0.0f);
+        if (momentum != 0.0f) {
+            const float m = momentum * *momenta + gradient;
+            *momenta = m;
+            gradient = nesterov ? gradient + momentum * m : m;
+        }
+        *accumulated = 0.0f;
+        return parameter - coefficients[1] * gradient;
+    }
+};
+
+// Updates the rows of a table that have a gradient, each by adjacent lanes; all warps are full. The table's first parameter is
+// number `base`.
+template <typename Update>
+__device__ __forceinline__ void table_rows(float* __restrict__ parameters, const float* __restrict__ gradients,
+                                           const float* __restrict__ coefficients, uint64_t* status, uint64_t base,
+                                           uint32_t rows, uint32_t width, Update update) {
+    if (coefficients[3] == 0.0f) return;
+    const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y, end = row < rows ? width : 0;
+    const uint64_t first = (uint64_t)row * width;
+    int any = 0;
+    for (uint32_t c = threadIdx.x; c < end; c += blockDim.x) any |= gradients[first + c] != 0.0f;
+    for (uint32_t by = blockDim.x / 2; by > 0; by /= 2) any |= __shfl_xor_sync(ALL_LANES, any, (int)by);
+    if (any == 0) return;
+    for (uint32_t c = threadIdx.x; c < end; c += blockDim.x) {
+        const float parameter = update(first + c, parameters[first + c]);
+        parameters[first + c] = parameter;
+        if (parameter - parameter != 0.0f) atomicMin(&status[1], base + first + c);
+    }
+}
+
 // One step of Adam or AdamW over the first `trainable` parameters, the first `decaying` of them with weight decay; clears the
 // gradients, and finds parameters that are not finite.
 extern "C" __global__ void train_adam(float* __restrict__ parameters, float* __restrict__ first,
@@ -89,22 +146,27 @@ extern "C" __global__ void train_adam(float* __restrict__ parameters, float* __r
                                       float second_share, float eps, float weight_decay) {
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= len || coefficients[3] == 0.0f) return;
+    const AdamStep step{first_share, beta2, second_share, eps, weight_decay};
     float parameter = parameters[i];
     if (i < trainable) {
-        const float gradient = gradients[i] * coefficients[0] + (i < decaying ? weight_decay * parameter : 0.0f);
-        const float m = first[i] + (gradient - first[i]) * first_share;
-        const float v = beta2 * second[i] + second_share * gradient * gradient;
-        first[i] = m;
-        second[i] = v;
-        gradients[i] = 0.0f;
-        // Rounded on its own: with a factor of 1, Adam's bits.
-        if (i < decaying) parameter = __fmul_rn(parameter, coefficients[4]);
-        parameter -= coefficients[1] * (m / (sqrtf(v) / coefficients[2] + eps));
+        parameter = step.update(parameter, first + i, second + i, gradients + i, coefficients, i < decaying);
         parameters[i] = parameter;
     }
     if (parameter - parameter != 0.0f) atomicMin(&status[1], (uint64_t)i);
 }
 MORPHGL_KERNEL(train_adam)
+
+// One step of Adam or AdamW over the rows of a table that have a gradient, with weight decay.
+extern "C" __global__ void train_adam_rows(float* parameters, float* first, float* second, float* gradients,
+                                           const float* coefficients, uint64_t* status, uint64_t base, uint32_t rows,
+                                           uint32_t width, float first_share, float beta2, float second_share, float eps,
+                                           float weight_decay) {
+    const AdamStep step{first_share, beta2, second_share, eps, weight_decay};
+    table_rows(parameters, gradients, coefficients, status, base, rows, width, [&](uint64_t i, float parameter) {
+        return step.update(parameter, first + i, second + i, gradients + i, coefficients, true);
+    });
+}
+MORPHGL_KERNEL(train_adam_rows)
 
 // One step of SGD, as train_adam; without momentum `momenta` is not accessed.
 extern "C" __global__ void train_sgd(float* __restrict__ parameters, float* __restrict__ momenta,
@@ -113,18 +175,23 @@ extern "C" __global__ void train_sgd(float* __restrict__ parameters, float* __re
                                      float momentum, float weight_decay, uint32_t nesterov) {
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= len || coefficients[3] == 0.0f) return;
+    const SgdStep step{momentum, weight_decay, nesterov};
     float parameter = parameters[i];
     if (i < trainable) {
-        float gradient = gradients[i] * coefficients[0] + (i < decaying ? weight_decay * parameter : 0.0f);
-        if (momentum != 0.0f) {
-            const float m = momentum * momenta[i] + gradient;
-            momenta[i] = m;
-            gradient = nesterov ? gradient + momentum * m : m;
-        }
-        gradients[i] = 0.0f;
-        parameter -= coefficients[1] * gradient;
+        parameter = step.update(parameter, momenta + i, gradients + i, coefficients, i < decaying);
         parameters[i] = parameter;
     }
     if (parameter - parameter != 0.0f) atomicMin(&status[1], (uint64_t)i);
 }
 MORPHGL_KERNEL(train_sgd)
+
+// One step of SGD, as train_adam_rows.
+extern "C" __global__ void train_sgd_rows(float* parameters, float* momenta, float* gradients, const float* coefficients,
+                                          uint64_t* status, uint64_t base, uint32_t rows, uint32_t width, float momentum,
+                                          float weight_decay, uint32_t nesterov) {
+    const SgdStep step{momentum, weight_decay, nesterov};
+    table_rows(parameters, gradients, coefficients, status, base, rows, width, [&](uint64_t i, float parameter) {
+        return step.update(parameter, momenta + i, gradients + i, coefficients, true);
+    });
+}
+MORPHGL_KERNEL(train_sgd_rows)

@@ -29,7 +29,7 @@ pub(crate) enum Mode<'a> {
 
 impl<'a> Mode<'a> {
     /// The mask of the input nodes' rows.
-    fn mask(self, layer: usize, site: DropoutSite, probability: f32) -> Mask<'a> {
+    pub(crate) fn mask(self, layer: usize, site: DropoutSite, probability: f32) -> Mask<'a> {
         let Mode::Training { nodes, .. } = self else { return Mask::NONE };
         self.mask_of(nodes, layer, site, probability)
     }

@@ -10,15 +10,16 @@ use morphgl_registry::{Error, Result};
 
 use crate::KEY;
 use crate::arena::Region;
-use crate::gpu::{Gpu, Words, arguments, each};
+use crate::gpu::{Gpu, Words, arguments, each, rows_by_units};
 use crate::transpose::{BLOCKS, Block, rows_of_edges, sort_by_source};
 
-/// A block, the types of its edges, and the nodes of its destinations.
+/// What is grouped.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct TypedBlock<'a> {
-    pub(crate) block: Block<'a>,
-    pub(crate) edge_types: Words<'a>,
-    pub(crate) nodes: Words<'a>,
+pub(crate) enum Ungrouped<'a> {
+    /// A block, the types of its edges, and the nodes of its destinations.
+    Block { block: Block<'a>, edge_types: Words<'a>, nodes: Words<'a> },
+    /// The first nodes of a list, by their type alone.
+    Nodes(Words<'a>, usize),
 }
 
 /// Rows by weight, as kernels/groups.cu has them: a row per destination and type of its edges, and an own row per destination. Entries
@@ -36,6 +37,8 @@ pub(crate) struct Groups<'a> {
     begins: Words<'a>,
     pub(crate) ends: Words<'a>,
     pub(crate) destinations: Words<'a>,
+    /// Of nodes alone, the number of each row's among those of its type.
+    numbers: Option<Words<'a>>,
 }
 
 impl<'a> Groups<'a> {
@@ -51,6 +54,27 @@ impl<'a> Groups<'a> {
     /// Number of weights of destinations' own rows.
     pub(crate) fn num_own(&self) -> usize {
         self.starts.len() - 1 - self.num_types
+    }
+
+    /// Of nodes alone, the number of each row's node among those of its type.
+    pub(crate) fn numbers(&self) -> Words<'a> {
+        self.numbers.expect("nodes were grouped")
+    }
+
+    /// Adds the bias of each own row's weight to rows of `out`, of which `own_rows` are the numbers of the own rows.
+    pub(crate) fn add_biases(
+        &self,
+        gpu: &Gpu,
+        (own_rows, rows): (Words<'_>, usize),
+        biases: Region,
+        out: Region,
+        width: usize,
+    ) -> Result<()> {
+        let (starts, own) = (self.device_starts.after(self.num_types), self.num_own());
+        assert!(own_rows.len() >= rows && biases.len() >= own * width && out.len() >= rows * width, "rows and biases");
+        let arguments = arguments![gpu, own_rows, starts, biases, out, rows, width, own];
+        // SAFETY: the kernel's arguments, as long as asserted; an own row is one of the weights', which have a bias each.
+        unsafe { gpu.launch(&gpu.kernels.train_group_biases, rows_by_units(rows, width), arguments) }
     }
 
     /// The rows of a block as those of another one.
@@ -74,13 +98,17 @@ struct Grouped {
     begins: Region,
     ends: Region,
     destinations: Region,
+    numbers: Option<Region>,
+    num_types: usize,
 }
 
 /// A stream with the memory of the groups of one mini-batch, which is reused after the passes over it.
 #[derive(Debug)]
 struct Turn {
     gpu: Gpu,
+    /// Event after the passes, and whether there was none since the memory was last written.
     used: Option<Event>,
+    lent: bool,
 }
 
 /// Groups the blocks of mini-batches beside the passes; those of one while the passes over the one before run.
@@ -89,24 +117,31 @@ pub(crate) struct Grouping {
     turns: [Turn; 2],
     next: usize,
     num_types: usize,
+    /// Weights of destinations' own rows.
     num_own: usize,
+    node_types: usize,
     /// The first node of each node type, and the number of nodes.
     starts: Buffer<u32>,
 }
 
 impl Grouping {
-    /// For a typed model on a graph with these types; `None` for other models.
+    /// For a typed model, or one with inputs per node type, on a graph with these types; `None` for other models.
     pub(crate) fn new(gpu: &Gpu, spec: &ModelSpec, types: Option<&Types>) -> Result<Option<Self>> {
-        let Some(types) = types.filter(|_| spec.kind.is_typed()) else { return Ok(None) };
-        let num_types = types.node_types().len();
-        let starts = (0..num_types).map(|of_type| types.range(of_type).start).chain([types.num_nodes() as u32]);
-        let turn = || -> Result<Turn> { Ok(Turn { gpu: gpu.beside()?, used: None }) };
+        let by_type = spec.kind.is_typed() || !spec.input_widths.is_empty();
+        let Some(types) = types.filter(|_| by_type) else { return Ok(None) };
+        let node_types = types.node_types().len();
+        let starts = (0..node_types).map(|of_type| types.range(of_type).start).chain([types.num_nodes() as u32]);
+        let starts = Buffer::of(&gpu.stream, &starts.collect::<Vec<_>>())?;
+        // Other streams read them.
+        gpu.stream.synchronize()?;
+        let turn = || -> Result<Turn> { Ok(Turn { gpu: gpu.beside()?, used: None, lent: false }) };
         Ok(Some(Self {
             turns: [turn()?, turn()?],
             next: 0,
             num_types: types.edge_types().len(),
-            num_own: if spec.kind == ModelKind::Rgcn { 1 } else { num_types },
-            starts: Buffer::of(&gpu.stream, &starts.collect::<Vec<_>>())?,
+            num_own: if spec.kind == ModelKind::Rgcn { 1 } else { node_types },
+            node_types,
+            starts,
         }))
     }
 
@@ -124,22 +159,23 @@ impl Grouping {
     pub(crate) fn group<'a>(
         &'a mut self,
         (stream, ready): (&Stream, &Event),
-        blocks: &[TypedBlock<'_>],
+        blocks: &[Ungrouped<'_>],
     ) -> Result<Vec<Groups<'a>>> {
-        let Self { turns, next, num_types, num_own, starts } = self;
+        let Self { turns, next, num_types, num_own, node_types, starts } = self;
         *next = 1 - *next;
-        let Turn { gpu, used } = &mut turns[*next];
-        if let Some(used) = used.take() {
-            gpu.stream.wait(&used)?;
-        }
+        let Turn { gpu, used, lent } = &mut turns[*next];
+        // Passes that failed have not said when they end.
+        let used = if std::mem::replace(lent, true) { Some(stream.record(false)?) } else { used.take() };
+        used.map_or(Ok(()), |used| gpu.stream.wait(&used))?;
         gpu.begin()?;
         gpu.stream.wait(ready)?;
-        let weights = *num_types + *num_own;
-        let mut host = Pinned::<f32>::new(gpu.stream.device(), (weights + 3) * blocks.len())?;
+        let most = *num_types + (*num_own).max(*node_types) + 3;
+        let mut host = Pinned::<f32>::new(gpu.stream.device(), most * blocks.len())?;
         let mut all = Vec::with_capacity(blocks.len());
-        for (at, block) in blocks.iter().enumerate() {
-            let grouped = group(gpu, *block, [*num_types, *num_own], starts)?;
-            gpu.download_to(grouped.device_starts, &mut host, at * (weights + 3))?;
+        for (at, &ungrouped) in blocks.iter().enumerate() {
+            let own = if matches!(ungrouped, Ungrouped::Nodes(..)) { *node_types } else { *num_own };
+            let grouped = group(gpu, ungrouped, [*num_types, own], starts)?;
+            gpu.download_to(grouped.device_starts, &mut host, at * most)?;
             all.push(grouped);
         }
         let done = gpu.stream.record(false)?;
@@ -147,7 +183,8 @@ impl Grouping {
         done.synchronize()?;
         let gpu = &*gpu;
         let of_block = |(grouped, starts): (Grouped, &[f32])| {
-            let starts: Vec<usize> = starts.iter().map(|start| start.to_bits() as usize).collect();
+            let weights = grouped.device_starts.len() - 3;
+            let starts: Vec<usize> = starts[..weights + 3].iter().map(|start| start.to_bits() as usize).collect();
             if starts[weights + 1] < starts[weights + 2] {
                 let what = "it has an edge of a type or a node that the graph does not have";
                 return Err(Error::setting(KEY, format!("{what}; batch it from the dataset that is trained on")));
@@ -156,63 +193,71 @@ impl Grouping {
             Ok(Groups {
                 starts: starts[..=weights].to_vec(),
                 device_starts: words(grouped.device_starts),
-                num_types: *num_types,
+                num_types: grouped.num_types,
                 columns: words(grouped.columns),
                 of_entries: words(grouped.of_entries),
                 begins: words(grouped.begins),
                 ends: words(grouped.ends),
                 destinations: words(grouped.destinations),
+                numbers: grouped.numbers.map(words),
             })
         };
-        all.into_iter().zip(host.chunks_exact(weights + 3)).map(of_block).collect()
+        all.into_iter().zip(host.chunks_exact(most)).map(of_block).collect()
     }
 
     /// The last groups are not read after the work of `stream` so far.
     pub(crate) fn done(&mut self, stream: &Stream) -> Result<()> {
-        self.turns[self.next].used = Some(stream.record(false)?);
+        let turn = &mut self.turns[self.next];
+        (turn.used, turn.lent) = (Some(stream.record(false)?), false);
         Ok(())
     }
 }
 
-/// Queues the kernels that group the rows of a block, of so many edge types and weights of own rows.
+/// Queues the kernels that group rows, of so many edge types and weights of own rows.
 fn group(
     gpu: &mut Gpu,
-    TypedBlock { block, edge_types, nodes }: TypedBlock<'_>,
-    [num_types, own]: [usize; 2],
-    starts: &Buffer<u32>,
+    ungrouped: Ungrouped<'_>,
+    [edge_types, own]: [usize; 2],
+    first_nodes: &Buffer<u32>,
 ) -> Result<Grouped> {
-    let Block { num_dst, num_edges, indptr, indices, .. } = block;
-    assert!(2 * edge_types.len() + 1 >= num_edges && nodes.len() >= num_dst, "a type per edge, a node per destination");
+    let (block, types, nodes) = match ungrouped {
+        Ungrouped::Block { block, edge_types, nodes } => (Some(block), Some(edge_types), nodes),
+        Ungrouped::Nodes(nodes, _) => (None, None, nodes),
+    };
+    let (num_types, num_edges, num_dst) = match ungrouped {
+        Ungrouped::Block { block, .. } => (edge_types, block.num_edges, block.num_dst),
+        Ungrouped::Nodes(_, count) => (0, 0, count),
+    };
+    let (indptr, indices) = block.map(|block| (block.indptr, block.indices)).unzip();
+    assert!(types.is_none_or(|types| 2 * types.len() + 1 >= num_edges), "a type per edge");
+    assert!(nodes.len() >= num_dst, "a node per destination");
     let (entries, weights) = (num_edges + num_dst, num_types + own);
     let mut take = || gpu.take(entries);
     let (columns, of_entries, begins) = (take()?, take()?, take()?);
     let (ends, destinations, places, keys) = (take()?, take()?, take()?, take()?);
-    let row_of = rows_of_edges(gpu, block)?;
+    let row_of = block.map(|block| rows_of_edges(gpu, block)).transpose()?;
     let arguments =
-        arguments![gpu, indptr, row_of, edge_types, nodes, starts, keys, num_edges, num_dst, num_types, own];
+        arguments![gpu, indptr, row_of, types, nodes, first_nodes, keys, num_edges, num_dst, num_types, own];
     // SAFETY: the kernel's arguments; an edge has a row and a type, a destination a node, an entry a key.
     unsafe { gpu.launch(&gpu.kernels.train_group_keys, each(entries), arguments) }?;
     // Two more keys: of entries that begin no row, and of wrong ones.
-    let (device_starts, sorted) = sort_by_source(gpu, keys.into(), [weights + 2, entries], None, BLOCKS)?;
-    let arguments = arguments![
-        gpu,
-        sorted,
-        device_starts,
-        indptr,
-        row_of,
-        edge_types,
-        begins,
-        ends,
-        destinations,
-        places,
-        num_edges,
-        weights
-    ];
+    let (starts, sorted) = sort_by_source(gpu, keys.into(), [weights + 2, entries], None, BLOCKS)?;
+    let arguments =
+        arguments![gpu, sorted, starts, indptr, row_of, types, begins, ends, destinations, places, num_edges, weights];
     // SAFETY: as above; there are at most as many rows as entries, and a start per key.
     unsafe { gpu.launch(&gpu.kernels.train_group_rows, each(entries), arguments) }?;
-    let arguments =
-        arguments![gpu, indptr, indices, row_of, edge_types, places, columns, of_entries, num_edges, num_dst];
+    let arguments = arguments![gpu, indptr, indices, row_of, types, places, columns, of_entries, num_edges, num_dst];
     // SAFETY: as above; a place per entry.
     unsafe { gpu.launch(&gpu.kernels.train_group_entries, each(entries), arguments) }?;
-    Ok(Grouped { device_starts, columns, of_entries, begins, ends, destinations })
+    let numbers = match block {
+        Some(_) => None,
+        None => {
+            let numbers = gpu.take(num_dst)?;
+            let arguments = arguments![gpu, nodes, destinations, starts, first_nodes, numbers, own];
+            // SAFETY: as above; a row per node.
+            unsafe { gpu.launch(&gpu.kernels.train_group_numbers, each(num_dst), arguments) }?;
+            Some(numbers)
+        }
+    };
+    Ok(Grouped { device_starts: starts, columns, of_entries, begins, ends, destinations, numbers, num_types })
 }

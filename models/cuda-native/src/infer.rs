@@ -1,5 +1,7 @@
 //! Full-neighbour inference: layer by layer over all nodes, in chunks of rows through pinned memory; and the first layer alone.
 
+use std::ops::Range;
+
 use bytemuck::{cast_slice, cast_slice_mut};
 use morphgl_cuda::{Device, Event, Pinned};
 use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix};
@@ -10,12 +12,15 @@ use crate::KEY;
 use crate::edges::Edges;
 use crate::forward::{Mode, Pass};
 use crate::gpu::{Gpu, Words};
-use crate::groups::{Grouping, TypedBlock};
+use crate::groups::{Grouping, Ungrouped};
+use crate::inputs::TypedInputs;
 use crate::layout::Model;
 use crate::transpose::Block;
 
 /// Maximum size of a chunk, unless a single row exceeds it.
 pub(crate) const LIMITS: Limits = Limits { bytes: 256 << 20, edges: 4 << 20, rows: 1 << 17 };
+/// Input rows of a node type at a time; a multiple of eight, so that those of any element type begin at a word.
+const INPUT_ROWS: usize = if cfg!(feature = "emulate") { 64 } else { 1 << 16 };
 /// Alignment of a chunk's arrays, in words.
 const ALIGNMENT: usize = 64;
 
@@ -59,6 +64,7 @@ impl Slot {
 struct DeviceLayers<'g, 'm> {
     gpu: &'g mut Gpu,
     grouping: Option<&'g mut Grouping>,
+    inputs: Option<&'g TypedInputs>,
     model: Model<'m>,
     slots: [Slot; 2],
     /// Number of chunks queued so far.
@@ -68,7 +74,7 @@ struct DeviceLayers<'g, 'm> {
 
 /// The rows of `nodes`, in their order, after the first `layers` layers, of which the `peers` compute their parts.
 pub(crate) fn infer(
-    (gpu, grouping): (&mut Gpu, Option<&mut Grouping>),
+    (gpu, grouping, inputs): (&mut Gpu, Option<&mut Grouping>, Option<&TypedInputs>),
     model: Model<'_>,
     (dataset, nodes, layers): (&Dataset, &[u32], usize),
     (limits, threads): (Limits, usize),
@@ -76,13 +82,13 @@ pub(crate) fn infer(
 ) -> Result<Vec<f32>> {
     let device = gpu.stream.device().clone();
     let slots = [Slot::new(&device)?, Slot::new(&device)?];
-    let mut on_device = DeviceLayers { slots, gpu, grouping, model, queued: 0, threads };
+    let mut on_device = DeviceLayers { slots, gpu, grouping, inputs, model, queued: 0, threads };
     infer_in_chunks((KEY, model.spec), &mut on_device, (dataset, nodes), layers, limits, peers)
 }
 
 /// Appends the first layer's output over the only block of `batch` to `out`, without any dropout.
 pub(crate) fn first_layer(
-    (gpu, grouping): (&mut Gpu, Option<&mut Grouping>),
+    gpu: &mut Gpu,
     model: Model<'_>,
     features: &FeatureMatrix,
     batch: &HostBatch,
@@ -90,7 +96,7 @@ pub(crate) fn first_layer(
 ) -> Result<()> {
     let mut slot = Slot::new(gpu.stream.device())?;
     let hop = Hop { nodes: &batch.input_nodes, degrees: &batch.degrees, block: &batch.blocks[0] };
-    send((gpu, grouping), model, &mut slot, 0, hop, (HostRows::of(features), threads))?;
+    send((gpu, None), model, &mut slot, 0, hop, (HostRows::of(features), threads))?;
     collect(&mut slot, out)
 }
 
@@ -102,6 +108,22 @@ impl QueuedLayers for DeviceLayers<'_, '_> {
             Input::Rows(_) => 4 * shape.in_dim,
         };
         input + 4 * (shape.in_dim + shape.out_dim)
+    }
+
+    /// In chunks of rows, one after the other.
+    fn inputs(&mut self, node_type: usize, nodes: Range<u32>, out: &mut Vec<f32>) -> Result<()> {
+        let inputs = self.inputs.expect("the model has inputs per node type");
+        for start in (0..nodes.len()).step_by(INPUT_ROWS) {
+            let rows = start..(start + INPUT_ROWS).min(nodes.len());
+            self.gpu.begin()?;
+            let computed = inputs.of_nodes(self.gpu, self.model.values, node_type, rows)?;
+            let down = &mut self.slots[0].down;
+            resize(self.gpu, down, computed.len())?;
+            self.gpu.download(computed, down)?;
+            self.gpu.stream.synchronize()?;
+            out.extend_from_slice(down);
+        }
+        Ok(())
     }
 
     /// Two chunks: the host prepares one while the device computes the other.
@@ -117,7 +139,8 @@ impl QueuedLayers for DeviceLayers<'_, '_> {
             }
         };
         let hop = Hop { nodes: &chunk.nodes, degrees: &chunk.degrees, block: &chunk.block };
-        let grouping = self.grouping.as_deref_mut();
+        let typed = self.model.spec.kind.is_typed();
+        let grouping = self.grouping.as_deref_mut().filter(|_| typed);
         send((self.gpu, grouping), self.model, slot, layer, hop, (table, self.threads))
     }
 
@@ -189,7 +212,7 @@ fn send(
         Some(grouping) => {
             let words = |i: usize| Words::Floats(gpu.floats(region(i)));
             let block = Block { indptr: words(1), indices: words(2), weights: None, ..device_block };
-            let typed = TypedBlock { block, edge_types: words(5), nodes: words(6) };
+            let typed = Ungrouped::Block { block, edge_types: words(5), nodes: words(6) };
             grouping.group((&gpu.stream, &gpu.stream.record(false)?), &[typed])?
         }
         None => Vec::new(),

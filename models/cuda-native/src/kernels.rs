@@ -32,7 +32,10 @@ kernels! {
         train_widen_f32, train_widen_f16, train_widen_bf16, train_widen_u8,
     }
     COEFFICIENTS = "kernels/coefficients.cu" { train_rescale, train_shares, train_convolution }
-    GROUPS = "kernels/groups.cu" { train_group_keys, train_group_rows, train_group_entries, train_group_biases }
+    GROUPS = "kernels/groups.cu" {
+        train_group_keys, train_group_rows, train_group_entries, train_group_numbers, train_group_biases,
+        train_table_gradients,
+    }
     TRANSPOSE = "kernels/transpose.cu" {
         train_sort_count, train_sort_scan, train_sort_move, train_sort_starts, train_rows_of_edges,
     }
@@ -48,7 +51,7 @@ kernels! {
         train_batch_norm_backward, train_batch_norm_running, train_blend,
     }
     OPTIMIZER = "kernels/optimizer.cu" {
-        train_accumulate, train_squares, train_step_begin, train_adam, train_sgd,
+        train_accumulate, train_squares, train_step_begin, train_adam, train_adam_rows, train_sgd, train_sgd_rows,
     }
     LOSS = "kernels/loss.cu" {
         train_loss, train_loss_smoothed, train_loss_values, train_loss_pairs, train_loss_ranks, train_score,

@@ -12,7 +12,7 @@ use crate::typed::TypedParameters;
 /// Alignment of parameters in elements: 128 bytes, a memory line.
 const ALIGNMENT: usize = 32;
 
-/// Offsets of all parameters: trainable ones first, those of the first layer leading.
+/// Offsets of all parameters: trainable ones first, those of the first layer leading, and tables of embeddings last.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// In the order of the model.
@@ -22,6 +22,10 @@ pub(crate) struct Layout {
     // Invariant: parallel to `specs`, disjoint; gaps stay 0.
     ranges: Vec<Range<usize>>,
     pub(crate) len: usize,
+    /// End of all but the tables.
+    pub(crate) num_dense: usize,
+    /// The tables, and the width of their rows.
+    pub(crate) tables: Vec<(Range<usize>, usize)>,
     /// Ends of the trainable parameters and of those of the first layer.
     pub(crate) num_trainable: usize,
     pub(crate) num_first: usize,
@@ -36,20 +40,26 @@ impl Layout {
         let specs = model.parameters();
         let trainable: Vec<_> = specs.iter().filter(|p| p.trainable).cloned().collect();
         let mut order: Vec<usize> = (0..specs.len()).collect();
-        order.sort_by_key(|&i| (!specs[i].trainable, specs[i].layer > 0));
+        order.sort_by_key(|&i| (specs[i].table_row().is_some(), !specs[i].trainable, specs[i].layer > 0));
         let (mut ranges, mut len) = (vec![0..0; specs.len()], 0);
-        let (mut num_trainable, mut num_first) = (0, 0);
+        let (mut num_trainable, mut num_first, mut num_dense, mut tables) = (0, 0, 0, Vec::new());
         for i in order {
             let p = &specs[i];
             ranges[i] = len..len + p.len();
             len = ranges[i].end.next_multiple_of(ALIGNMENT);
+            if let Some(width) = p.table_row() {
+                tables.push((ranges[i].clone(), width));
+                continue;
+            }
+            num_dense = len;
             num_trainable = if p.trainable { len } else { num_trainable };
             num_first = if p.trainable && p.layer == 0 { len } else { num_first };
         }
         let mut starts: Vec<_> = ranges.iter().zip(&specs).map(|(r, p)| (r.start, p.name.clone())).collect();
         starts.sort();
+        let (starts, typed) = (starts.into(), Vec::new());
         let mut layout =
-            Self { len, num_trainable, num_first, ranges, trainable, specs, starts: starts.into(), typed: Vec::new() };
+            Self { specs, trainable, ranges, len, num_dense, tables, num_trainable, num_first, starts, typed };
         if let Some(types) = model.types.as_ref().filter(|_| model.kind.is_typed()) {
             let of_layer = |layer| TypedParameters::new(model, types, layer, |name| layout.range(name));
             layout.typed = (0..model.layers).map(of_layer).collect();

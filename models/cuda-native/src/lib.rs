@@ -11,6 +11,7 @@ mod gpu;
 mod groups;
 mod infer;
 mod input;
+mod inputs;
 mod kernels;
 mod layout;
 mod loss;

@@ -10,7 +10,7 @@ use morphgl_model_core::{
 use morphgl_registry::{BatchId, Handle, Result};
 
 use crate::KEY;
-use crate::gpu::{Gpu, THREADS, arguments, each};
+use crate::gpu::{Gpu, THREADS, arguments, each, rows_by_lanes};
 use crate::layout::Layout;
 
 /// Blocks that sum the gradients' squares.
@@ -22,7 +22,7 @@ pub(crate) struct State {
     pub(crate) parameters: Buffer<f32>,
     /// Gradients accumulated since the last step.
     pub(crate) gradients: Buffer<f32>,
-    /// Gradients of the current mini-batch.
+    /// Gradients of the current mini-batch, but for those of tables, which are added to the accumulated ones by row.
     pub(crate) batch_gradients: Buffer<f32>,
     /// Those that the optimizer does not have are of one element, and not accessed.
     pub(crate) moments: [Buffer<f32>; 2],
@@ -53,7 +53,7 @@ impl State {
         let mut state = Self {
             parameters: Buffer::new(stream, layout.len)?,
             gradients: zeros(layout.len)?,
-            batch_gradients: zeros(layout.len)?,
+            batch_gradients: zeros(layout.num_dense)?,
             moments: [moment(0)?, moment(1)?],
             counters,
             outcome: Buffer::new(stream, 4)?,
@@ -72,7 +72,7 @@ impl State {
     pub(crate) fn accumulate(&self, gpu: &Gpu, layout: &Layout) -> Result<()> {
         let Self { gate, outcome, counters, batch_gradients: batch, gradients: sums, .. } = self;
         let arguments = arguments![gpu, gate, outcome, counters, batch, sums, layout.num_trainable];
-        // SAFETY: the kernel's arguments; both buffers hold all parameters.
+        // SAFETY: the kernel's arguments; both buffers hold the trainable parameters but for tables.
         unsafe { gpu.launch(&gpu.kernels.train_accumulate, each(layout.num_trainable), arguments) }
     }
 
@@ -95,7 +95,9 @@ impl State {
         let Self { counters, constants, squares, coefficients, status, .. } = self;
         let blocks = optimizer.clip_norm.map_or(0, |_| SQUARES);
         if blocks > 0 {
-            let arguments = arguments![gpu, &self.gradients, squares, layout.num_trainable];
+            // Those that are not trainable have gradients of 0.
+            let len = if layout.tables.is_empty() { layout.num_trainable } else { layout.len };
+            let arguments = arguments![gpu, &self.gradients, squares, len];
             // SAFETY: the kernel's arguments; a partial sum per block.
             unsafe { gpu.launch(&gpu.kernels.train_squares, Shape::linear(blocks, THREADS as u32), arguments) }?;
         }
@@ -110,7 +112,7 @@ impl State {
             WeightDecayOn::All => layout.num_trainable,
             WeightDecayOn::FirstLayer => layout.num_first,
         };
-        let (len, trainable) = (layout.len, layout.num_trainable);
+        let (len, trainable) = (layout.num_dense, layout.num_trainable);
         let OptimizerSpec { kind, beta1, beta2, eps, momentum, .. } = *optimizer;
         let coupled = if kind == OptimizerKind::AdamW { 0.0 } else { optimizer.weight_decay };
         let [share1, beta2, share2, eps, momentum, decay] =
@@ -122,7 +124,18 @@ impl State {
                     share2, eps, decay
                 ];
                 // SAFETY: the kernel's arguments; every buffer holds all parameters.
-                unsafe { gpu.launch(&gpu.kernels.train_adam, each(layout.len), arguments) }
+                unsafe { gpu.launch(&gpu.kernels.train_adam, each(len), arguments) }?;
+                layout.tables.iter().try_for_each(|(table, width)| {
+                    let of = |buffer| Floats::from(buffer).part(table.clone());
+                    let (values, gradients, moments) = (of(parameters), of(gradients), [of(first), of(second)]);
+                    let (base, rows) = (table.start as u64, table.len() / width);
+                    let arguments = arguments![
+                        gpu, values, moments[0], moments[1], gradients, rates, status, base, rows, *width, share1,
+                        beta2, share2, eps, decay
+                    ];
+                    // SAFETY: as above, for the rows of a table; warps are whole.
+                    unsafe { gpu.launch(&gpu.kernels.train_adam_rows, rows_by_lanes(rows, *width), arguments) }
+                })
             }
             OptimizerKind::Sgd => {
                 let nesterov = usize::from(optimizer.nesterov);
@@ -131,7 +144,18 @@ impl State {
                     nesterov
                 ];
                 // SAFETY: the kernel's arguments; every buffer holds all parameters, that of momenta where there is momentum.
-                unsafe { gpu.launch(&gpu.kernels.train_sgd, each(layout.len), arguments) }
+                unsafe { gpu.launch(&gpu.kernels.train_sgd, each(len), arguments) }?;
+                layout.tables.iter().try_for_each(|(table, width)| {
+                    let of = |buffer| Floats::from(buffer).part(table.clone());
+                    let (values, gradients) = (of(parameters), of(gradients));
+                    let momenta = (momentum != 0.0).then(|| of(first));
+                    let (base, rows) = (table.start as u64, table.len() / width);
+                    let arguments = arguments![
+                        gpu, values, momenta, gradients, rates, status, base, rows, *width, momentum, decay, nesterov
+                    ];
+                    // SAFETY: as above, for the rows of a table; warps are whole.
+                    unsafe { gpu.launch(&gpu.kernels.train_sgd_rows, rows_by_lanes(rows, *width), arguments) }
+                })
             }
         }
     }

@@ -23,9 +23,10 @@ use crate::edges::{Edges, InputRows, zero};
 use crate::forward::{Layer, Mode, Pass};
 use crate::given::Given;
 use crate::gpu::{Gpu, MaskNodes, Words};
-use crate::groups::{Grouping, Groups, TypedBlock};
+use crate::groups::{Grouping, Groups, Ungrouped};
 use crate::infer::{LIMITS, first_layer, infer};
 use crate::input::Input;
+use crate::inputs::{Computed, TypedInputs};
 use crate::layout::{Layout, Model};
 use crate::loss::{Bound, Loss, outcome, score};
 use crate::state::{State, upload};
@@ -48,8 +49,9 @@ pub struct CudaNative {
     /// The same loss of outputs in host memory.
     objective: Objective,
     gpu: Gpu,
-    /// Groups the blocks of a typed model.
+    /// Groups the blocks of a typed model, and nodes by their type.
     grouping: Option<Grouping>,
+    inputs: Option<TypedInputs>,
 }
 
 /// Options of the operator.
@@ -84,7 +86,6 @@ fn refuse_types(model: &ModelSpec) -> Result<()> {
     let what = match model.kind {
         kind @ (ModelKind::Rgat | ModelKind::Hgt) => format!("the model {kind}"),
         _ if model.diagonal_blocks > 0 => "diagonal_blocks".to_string(),
-        _ if !model.input_widths.is_empty() => "input_widths, inputs per node type".to_string(),
         _ => return Ok(()),
     };
     Err(Error::setting(what, "it is not trained on CUDA devices; train on the CPU, or leave --training out"))
@@ -112,6 +113,10 @@ impl CudaNative {
         let draw_keys = context.dataset.topology.draw_keys().filter(|_| spec.model.has_dropout());
         let draw_keys = draw_keys.map(|keys| Buffer::of(&gpu.stream, keys)).transpose()?;
         let layout = Layout::new(&spec.model);
+        if u32::try_from(layout.len).is_err() {
+            let what = format!("the model has {} parameters, a device takes less than 2^32", layout.len);
+            return Err(Error::setting(KEY, format!("{what}; give node types features, or train on the CPU")));
+        }
         let initial = layout.flat(&initial_parameters(&spec.model, context.seed));
         let mut trainer = Self {
             dataset: Arc::clone(&context.dataset),
@@ -124,6 +129,7 @@ impl CudaNative {
             loss: Loss::new(&gpu.stream, &spec.model)?,
             objective: Objective::new(&spec.model)?,
             grouping: Grouping::new(&gpu, &spec.model, context.dataset.topology.types().map(|types| &**types))?,
+            inputs: TypedInputs::new(&gpu.stream, &spec.model, &layout, &context.dataset)?,
             gpu,
             layout,
             spec,
@@ -155,7 +161,7 @@ impl CudaNative {
     }
 
     fn pass(&mut self, batch: &CudaBatch, trains: bool) -> Result<Handle<Score>> {
-        let Self { spec, layout, state, gpu, grouping, seed, draw_keys, loss, .. } = self;
+        let Self { spec, layout, state, gpu, grouping, inputs, seed, draw_keys, loss, .. } = self;
         let model = &spec.model;
         let training = Mode::Training {
             seed: *seed,
@@ -165,15 +171,16 @@ impl CudaNative {
         let mode = if trains { training } else { Mode::Evaluation };
         let (stored, rows) = check_inputs(spec, batch)?;
         check_targets(spec, batch)?;
+        let inputs = inputs.as_ref();
         gpu.begin()?;
         gpu.stream.wait(&batch.ready)?;
-        let groups = groups(grouping, &gpu.stream, batch)?;
+        let groups = groups((grouping, inputs.map(|_| rows)), &gpu.stream, (model, batch))?;
         let start = gpu.stream.record(true)?;
         let [values, gradients] = state.views();
         let mut pass = Pass { gpu, model: Model { spec: model, layout, values, gradients }, mode };
 
         let given = Given::of(batch, draw_keys.as_ref());
-        let input = pass.features(stored, rows)?;
+        let (input, computed) = input(&mut pass, inputs, &groups, (stored, rows))?;
         let mut layers = forward(&mut pass, (batch, &groups), given, input)?;
         let last = layers.last().expect("a model has a layer").output;
         let bound = Bound::of(model, batch);
@@ -191,12 +198,14 @@ impl CudaNative {
         let norms: Vec<_> =
             layers.iter().filter(|_| batch_norm).filter_map(|l| Some((l.layer, l.normalized?))).collect();
         let mut of_given = None;
+        let input_rows = computed.map(|computed| computed.rows());
         while let Some(layer) = layers.pop() {
             let computed = layers.last().map(|before| before.output.rows());
             // The last rows of the second layer's input are given.
             let given = given.filter(|given| layer.layer == 1 && given.has_inputs());
             let rows = computed.map(|rows| rows + given.map_or(0, |given| given.count()));
             let (own, read) = (computed.unwrap_or(0) * layer.shape.in_dim, layer.input.rows.words);
+            let rows = rows.or(input_rows);
             if let Some(input_gradient) = pass.layer_backward(layer, gradient, rows)? {
                 gradient = input_gradient;
             }
@@ -209,6 +218,9 @@ impl CudaNative {
         if let Some((given, output, gradient)) = of_given {
             pass.given_backward(given, output, gradient)?;
         }
+        if let Some((inputs, computed)) = inputs.zip(computed) {
+            pass.typed_inputs_backward(inputs, computed, gradient, state)?;
+        }
         state.accumulate(pass.gpu, layout)?;
         for (layer, norm) in norms {
             norm.blend(pass.gpu, &state.gate, pass.running(layer))?;
@@ -218,16 +230,16 @@ impl CudaNative {
 
     /// Outputs of the seeds in evaluation mode.
     fn outputs_of(&mut self, batch: &CudaBatch) -> Result<Handle<Vec<f32>>> {
-        let Self { spec, layout, state, gpu, grouping, draw_keys, .. } = self;
+        let Self { spec, layout, state, gpu, grouping, inputs, draw_keys, .. } = self;
+        let (model, inputs) = (&spec.model, inputs.as_ref());
         let (stored, rows) = check_inputs(spec, batch)?;
         gpu.begin()?;
         gpu.stream.wait(&batch.ready)?;
-        let groups = groups(grouping, &gpu.stream, batch)?;
+        let groups = groups((grouping, inputs.map(|_| rows)), &gpu.stream, (model, batch))?;
         let start = gpu.stream.record(true)?;
         let [values, gradients] = state.views();
-        let mut pass =
-            Pass { gpu, model: Model { spec: &spec.model, layout, values, gradients }, mode: Mode::Evaluation };
-        let input = pass.features(stored, rows)?;
+        let mut pass = Pass { gpu, model: Model { spec: model, layout, values, gradients }, mode: Mode::Evaluation };
+        let (input, _) = input(&mut pass, inputs, &groups, (stored, rows))?;
         let layers = forward(&mut pass, (batch, &groups), Given::of(batch, draw_keys.as_ref()), input)?;
         let last = layers.last().expect("a model has a layer").output.region;
         let outputs = last.first(batch.num_seeds * spec.model.num_classes);
@@ -279,15 +291,39 @@ fn forward<'a>(
     Ok(layers)
 }
 
-/// Groups the blocks of a mini-batch for a typed model, which `stream` then waits for.
-fn groups<'a>(grouping: &'a mut Option<Grouping>, stream: &Stream, batch: &'a CudaBatch) -> Result<Vec<Groups<'a>>> {
+/// The first layer's input: the mini-batch's features, or rows that are computed per node type.
+fn input<'a>(
+    pass: &mut Pass<'_, 'a>,
+    inputs: Option<&'a TypedInputs>,
+    groups: &'a [Groups<'a>],
+    (stored, rows): (Option<InputRows<'a>>, usize),
+) -> Result<(Input<'a>, Option<Computed<'a>>)> {
+    match (inputs, stored, groups) {
+        (Some(inputs), _, [.., nodes]) => {
+            let computed = pass.typed_inputs(inputs, nodes)?;
+            Ok((computed.input(), Some(computed)))
+        }
+        (_, Some(stored), _) => Ok((pass.features(stored, rows)?, None)),
+        _ => unreachable!("a mini-batch has features, or its nodes are grouped"),
+    }
+}
+
+/// Groups the blocks of a mini-batch for a typed model, and after these so many input nodes, if they are to be, by their type; `stream`
+/// waits for that.
+fn groups<'a>(
+    (grouping, nodes): (&'a mut Option<Grouping>, Option<usize>),
+    stream: &Stream,
+    (model, batch): (&ModelSpec, &'a CudaBatch),
+) -> Result<Vec<Groups<'a>>> {
     let Some(grouping) = grouping else { return Ok(Vec::new()) };
+    let input_nodes = Words::Indices(&batch.input_nodes);
     let typed = |of: &'a CudaBlock| {
         let edge_types = of.edge_types.as_ref().map(Words::Types).expect("checked with the inputs");
-        TypedBlock { block: block(of), edge_types, nodes: Words::Indices(&batch.input_nodes) }
+        Ungrouped::Block { block: block(of), edge_types, nodes: input_nodes }
     };
-    let blocks: Vec<TypedBlock<'a>> = batch.blocks.iter().map(typed).collect();
-    grouping.group((stream, &batch.ready), &blocks)
+    let blocks = batch.blocks.iter().filter(|_| model.kind.is_typed()).map(typed);
+    let ungrouped: Vec<Ungrouped<'a>> = blocks.chain(nodes.map(|rows| Ungrouped::Nodes(input_nodes, rows))).collect();
+    grouping.group((stream, &batch.ready), &ungrouped)
 }
 
 fn block(block: &CudaBlock) -> Block<'_> {
@@ -317,15 +353,18 @@ fn check_targets(spec: &TrainingSpec, batch: &CudaBatch) -> Result<()> {
     }
 }
 
-/// Features of a mini-batch, checked against the model as far as the host knows them.
-fn check_inputs<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(InputRows<'a>, usize)> {
+/// Features of a mini-batch, checked against the model as far as the host knows them, and the number of input rows. A model with inputs
+/// per node type reads none.
+fn check_inputs<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Option<InputRows<'a>>, usize)> {
     let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
     let (model, reads) = (&spec.model, spec.model.reads_graph());
     let blocks = if reads { &batch.blocks[..] } else { &[] };
-    let Some(features) = &batch.features else {
+    let by_type = !model.input_widths.is_empty();
+    let features = batch.features.as_ref().filter(|_| !by_type);
+    if features.is_none() && !by_type {
         return wrong("it has no features; let batching gather them, or transfer it first".to_string());
-    };
-    if features.dim != model.in_dim {
+    }
+    if let Some(features) = features.filter(|features| features.dim != model.in_dim) {
         return wrong(format!("its features have {} columns, the model reads {}", features.dim, model.in_dim));
     }
     if reads && blocks.len() != model.layers {
@@ -341,11 +380,12 @@ fn check_inputs<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(InputR
     if kind.is_typed() && !blocks.iter().all(has_types) {
         return wrong(format!("a {kind} reads the types of edges, and it has none; sample with --sampler typed"));
     }
-    if kind.is_typed() && batch.given.as_ref().is_some_and(|given| !given.nodes.is_empty()) {
-        return wrong(format!("a {kind} is given no rows on a CUDA device; compute all of them"));
+    if (kind.is_typed() || by_type) && batch.given.as_ref().is_some_and(|given| !given.nodes.is_empty()) {
+        let what = "a model with types is given no rows on a CUDA device; compute all of them";
+        return wrong(what.to_string());
     }
     let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
-    let (stored, num_rows) = match &features.rows {
+    let stored = features.map(|features| match &features.rows {
         CudaRows::Packed(bytes) => {
             let num_rows = bytes.len() / (features.dim * features.dtype.size()).max(1);
             (InputRows::packed(Words::Bytes(bytes), features.dtype), num_rows)
@@ -354,13 +394,14 @@ fn check_inputs<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(InputR
             let (words, ids) = (Words::Bytes(table), Some((Words::Indices(&batch.input_nodes), 0)));
             (InputRows { words, dtype: features.dtype, ids }, batch.input_nodes.len())
         }
-    };
-    if num_rows < rows {
+    });
+    let (stored, num_rows) = stored.unzip();
+    if let Some(num_rows) = num_rows.filter(|num_rows| *num_rows < rows) {
         return wrong(format!("it has features of {num_rows} nodes, its blocks read {rows}"));
     }
     let nodes = batch.input_nodes.len();
-    if (model.has_dropout() || kind.is_typed()) && nodes < rows {
-        let reads = if kind.is_typed() { "a typed model" } else { "dropout" };
+    if (model.has_dropout() || kind.is_typed() || by_type) && nodes < rows {
+        let reads = if kind.is_typed() || by_type { "a model with types" } else { "dropout" };
         return wrong(format!(
             "it has {nodes} input nodes, its blocks read {rows}, and {reads} needs all; batch it again"
         ));
@@ -484,7 +525,7 @@ impl Training for CudaNative {
     /// computes given rows.
     fn first_layer(&mut self, batch: &HostBatch, rows: &mut Vec<f32>, _: &mut [Vec<f32>]) -> Option<Result<()>> {
         let (spec, [values, gradients]) = (&self.spec.model, self.state.views());
-        if spec.kind.is_typed() {
+        if spec.kind.is_typed() || !spec.input_widths.is_empty() {
             return None;
         }
         let model = Model { spec, layout: &self.layout, values, gradients };
@@ -496,7 +537,7 @@ impl Training for CudaNative {
                 let what = "it computes its first layer without input dropout; let an operator of the host do it";
                 return Err(Error::setting(KEY, what));
             }
-            first_layer((&mut self.gpu, None), model, features, batch, (self.threads, rows))
+            first_layer(&mut self.gpu, model, features, batch, (self.threads, rows))
         }))
     }
 
@@ -514,7 +555,7 @@ impl Training for CudaNative {
         // A chunk takes a few times the memory of its rows; the rest is left to other operators.
         let bytes = (self.gpu.stream.device().free_bytes()? / 16).min(LIMITS.bytes as u64) as usize;
         let limits = Limits { bytes, ..LIMITS };
-        let gpu = (&mut self.gpu, self.grouping.as_mut());
+        let gpu = (&mut self.gpu, self.grouping.as_mut(), self.inputs.as_ref());
         infer(gpu, model, (&self.dataset, nodes, layers), (limits, self.threads), peers)
     }
 

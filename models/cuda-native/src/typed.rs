@@ -182,12 +182,7 @@ impl<'a> Pass<'_, 'a> {
             }
             self.gpu.release(mark);
         }
-        let num_dst = block.num_dst;
-        let own_rows = groups.of_entries.after(block.num_edges);
-        let starts = groups.device_starts.after(groups.num_types);
-        let arguments = arguments![self.gpu, own_rows, starts, biases, out, num_dst, width, own];
-        // SAFETY: the kernel's arguments; a destination has an own row, and that one of the weights, which have a bias each.
-        unsafe { self.gpu.launch(&self.gpu.kernels.train_group_biases, rows_by_units(num_dst, width), arguments) }
+        groups.add_biases(self.gpu, (groups.of_entries.after(block.num_edges), block.num_dst), biases, out, width)
     }
 
     /// Backward of [`Pass::grouped`]: gradients of its weights and biases and, if wanted, of the first rows of its input.

@@ -1,6 +1,11 @@
 //! The same numbers as Training_CPU_Burn: loss, gradients, a step, logits, and the state that moves between the two.
 
+#[allow(dead_code, reason = "the native operator's tests use the rest")]
+#[path = "../../cpu-native/tests/common/typed.rs"]
+mod blocks;
 mod common;
+#[path = "burn/typed.rs"]
+mod typed;
 
 use morphgl_conformance::available;
 use std::sync::Arc;

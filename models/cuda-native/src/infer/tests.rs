@@ -21,7 +21,7 @@ fn chunks_of_any_size_give_the_same_logits() {
         let [values, gradients] = state.views();
         let model = Model { spec: &spec, layout: &layout, values, gradients };
         let large = LIMITS;
-        let whole = infer((&mut gpu, None), model, (&dataset, &all, spec.layers), (large, 1), &mut SingleProcess)
+        let whole = infer((&mut gpu, None, None), model, (&dataset, &all, spec.layers), (large, 1), &mut SingleProcess)
             .expect("logits");
         for limits in [
             Limits { bytes: 1, ..large },
@@ -30,7 +30,7 @@ fn chunks_of_any_size_give_the_same_logits() {
             Limits { rows: 5, ..large },
         ] {
             let regions =
-                infer((&mut gpu, None), model, (&dataset, &all, spec.layers), (limits, 3), &mut SingleProcess)
+                infer((&mut gpu, None, None), model, (&dataset, &all, spec.layers), (limits, 3), &mut SingleProcess)
                     .expect("logits");
             let near = regions.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-5 * b.abs().max(1.0));
             assert!(near && regions.len() == whole.len(), "{kind}, {limits:?}: {regions:?}, in one chunk {whole:?}");

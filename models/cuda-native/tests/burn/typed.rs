@@ -1,18 +1,13 @@
 //! Typed models: the same numbers as Training_CPU_Burn.
 
-#[allow(dead_code, reason = "the native operator's tests use the rest")]
-#[path = "../../cpu-native/tests/common/typed.rs"]
-mod blocks;
-mod common;
-
 use std::sync::Arc;
 
-use blocks::{dataset, typed_batch, types};
-use common::agreement::{close, step};
-use common::{context, model, place, transfer};
+use crate::blocks::{WIDTHS, dataset, dataset_by_type, typed_batch, types};
+use crate::common::agreement::{close, step};
+use crate::common::{context, model, place, transfer};
 use morphgl_conformance::available;
 use morphgl_graph_store::{Dataset, Dtype, EdgeType, NodeType, Topology, Types};
-use morphgl_registry::{HostBatch, NamedTensor, Place, Training};
+use morphgl_registry::{HostBatch, MiniBatch, ModelState, NamedTensor, Place, Training};
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cuda_native::{CudaNative, DESCRIPTION};
 use serde_json::{Value, json};
@@ -35,10 +30,14 @@ fn pair(model: &Value, dataset: &Arc<Dataset>) -> (CudaNative, CpuBurn) {
 fn check(model: &Value, nodes: &[usize], dtype: Dtype, importance: bool) {
     let size = |name: &str| model[name].as_u64().expect("a size") as usize;
     let sizes = (size("in_dim"), size("num_classes"));
-    let (mut native, mut burn) = pair(model, &Arc::new(dataset(sizes.0, sizes.1)));
+    let by_type = model.get("input_widths").is_some();
+    let dataset = if by_type { dataset_by_type(sizes.1) } else { dataset(sizes.0, sizes.1) };
+    let (mut native, mut burn) = pair(model, &Arc::new(dataset));
     let what = format!("{model}, {nodes:?}, {dtype}, importance {importance}");
     for seed in 0..2 {
-        step(&what, (model, typed_batch(nodes, sizes, (dtype, importance), seed)), (&mut native, &mut burn));
+        let mut batch = typed_batch(nodes, sizes, (dtype, importance), seed);
+        batch.features = batch.features.filter(|_| !by_type);
+        step(&what, (model, batch), (&mut native, &mut burn));
     }
 }
 
@@ -116,14 +115,91 @@ fn many_edge_types_agree_with_burn() {
     }
 }
 
+/// A model with inputs per node type.
+fn model_by_type(kind: &str, classes: usize, more: Value) -> Value {
+    let mut model = typed_model(kind, 22, classes, more);
+    model["input_widths"] = json!(WIDTHS);
+    model
+}
+
+/// Projections of f32 and of f16, and learned embeddings, of which one is read by several input rows.
+#[test]
+fn inputs_per_node_type_agree_with_burn() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    for kind in ["rsage", "rgcn", "sage", "gcn", "gat", "gin"] {
+        for more in [
+            json!({"hidden": 32, "dropout": 0.0}),
+            json!({"hidden": 24, "input_dropout": 0.3, "activation": "elu"}),
+            json!({"layers": 1}),
+        ] {
+            let nodes = if more.get("layers").is_some() { &NODES[2..] } else { &NODES };
+            check(&model_by_type(kind, 6, more), nodes, Dtype::F32, false);
+        }
+    }
+    check(&model_by_type("mlp", 6, json!({"input_dropout": 0.2})), &NODES[3..], Dtype::F32, false);
+}
+
+/// Of tables of embeddings, a step moves the rows that have a gradient, by every rule.
+#[test]
+fn rows_without_a_gradient_stay() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    let model = model_by_type("rsage", 6, json!({"hidden": 24, "dropout": 0.0}));
+    for optimizer in [
+        json!({"kind": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
+        json!({"kind": "adamw", "lr": 0.01, "eps": 0.01, "weight_decay": 0.1}),
+        json!({"kind": "sgd", "lr": 0.1, "clip_norm": 0.5}),
+    ] {
+        let dataset = Arc::new(dataset_by_type(6));
+        let of = |place| {
+            let mut context = context(&model, place, Arc::clone(&dataset));
+            context.spec["optimizer"] = optimizer.clone();
+            context
+        };
+        let mut native = CudaNative::new(&of(place())).expect("the operator is built");
+        let mut burn = CpuBurn::new(&of(Place::Host)).expect("burn's operator is built");
+        let before = native.parameters().expect("parameters");
+        let mut seen = vec![false; 1000];
+        for seed in 0..3 {
+            // Two mini-batches a step.
+            for part in 0..2 {
+                let batch = typed_batch(&[60, 40, 20, 10], (22, 6), (Dtype::F32, false), 2 * seed + part);
+                let batch = HostBatch { features: None, ..batch };
+                batch.input_nodes.iter().for_each(|&node| seen[node as usize] = true);
+                native.accumulate(&transfer(batch.clone())).and_then(|h| h.wait()).expect("accumulated");
+                burn.accumulate(&MiniBatch::Host(batch)).and_then(|h| h.wait()).expect("accumulated");
+            }
+            native.step().and_then(|h| h.wait()).expect("a step");
+            burn.step().and_then(|h| h.wait()).expect("a step");
+        }
+        let after = native.parameters().expect("parameters");
+        close("three steps", &after, &burn.parameters().expect("parameters"), 1e-4);
+        let table = |all: &[NamedTensor]| {
+            all.iter().find(|p| p.name == "emb_dict.author.weight").expect("a table").values.clone()
+        };
+        let [before, after] = [&before, &after].map(|all| table(all));
+        let same = |author: usize| before[author * 22..(author + 1) * 22] == after[author * 22..(author + 1) * 22];
+        // Authors come after 500 papers.
+        assert!((0..400).all(|author| seen[500 + author] || same(author)), "{optimizer}");
+        assert!((0..400).filter(|&author| !same(author)).count() > 50, "{optimizer}");
+    }
+}
+
 #[test]
 fn inference_agrees_with_burn() {
     if !available(&DESCRIPTION) {
         return;
     }
-    for (kind, text) in MODELS {
-        let model = typed_model(kind, 33, 6, fields(text, json!({"hidden": 16})));
-        let dataset = Arc::new(dataset(33, 6));
+    let of = |(kind, text): (&'static str, &str)| {
+        [json!({"hidden": 16, "layers": 2}), json!({"hidden": 16})].map(|more| (kind, fields(text, more)))
+    };
+    for (kind, more) in MODELS.into_iter().flat_map(of).chain([("gat", json!({"hidden": 16, "layers": 2}))]) {
+        let by_type = more.get("layers").is_some();
+        let model = if by_type { model_by_type(kind, 6, more) } else { typed_model(kind, 33, 6, more) };
+        let dataset = Arc::new(if by_type { dataset_by_type(6) } else { dataset(33, 6) });
         let (mut native, mut burn) = pair(&model, &dataset);
         let nodes: Vec<u32> = (0..dataset.num_nodes() as u32).rev().collect();
         let tensor = |values: Vec<f32>| NamedTensor { name: "logits".into(), shape: vec![nodes.len(), 6], values };
