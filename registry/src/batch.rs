@@ -181,6 +181,9 @@ pub struct HostBatch {
     pub blocks: Vec<Block>,
     /// Features of the input nodes; `None` where transferring fills them in, or the graph has none.
     pub features: Option<BatchFeatures>,
+    /// Where features are per node type, those of the input nodes of each type, in the order in which they are input nodes; `None` for a
+    /// type without features. Empty where training reads them from the dataset in host memory.
+    pub features_by_type: Vec<Option<BatchFeatures>>,
     /// Rows of the first layer's output that are not computed.
     pub given: Option<Box<GivenRows>>,
     /// Class of each seed, repeats included, -1 for none; of pairs, that of each pair. Empty where there are none.
@@ -221,7 +224,8 @@ impl HostBatch {
             let ids = b.edge_ids.as_ref().map_or(0, Vec::len);
             types + 4 * (b.indptr.len() + b.indices.len() + b.weights.as_ref().map_or(0, Vec::len) + ids)
         };
-        let features = self.features.as_ref().map_or(0, |f| f.as_bytes().len());
+        let features = self.features.iter().chain(self.features_by_type.iter().flatten());
+        let features: usize = features.map(|f| f.as_bytes().len()).sum();
         let given = self.given.as_ref().map_or(0, |g| {
             4 * (g.nodes.len() + g.degrees.len() + g.rows.len() + g.inputs.iter().map(Vec::len).sum::<usize>())
         });

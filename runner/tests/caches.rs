@@ -48,6 +48,53 @@ fn every_policy_trains_the_same_and_its_hits_are_reported() {
     assert_eq!(counter(&set, "cache_requests").unwrap_or(0), 0, "{:#}", set["counters"]);
 }
 
+/// Of a graph whose node types have rows of different length: hit rates by type, in budgets of bytes; a miss costs the bytes of its row.
+#[test]
+fn hit_rates_are_by_node_type() {
+    let bench = Bench::new();
+    for (name, features) in [("by-type", "by-type"), ("papers", "papers"), ("all", "all")] {
+        let generate = ["generate", "typed", "-o", name, "--nodes", "3000", "--classes", "8", "--dim", "16"];
+        bench.text(&[&generate[..], &["--features", features]].concat());
+    }
+    let sampled = ["--sampler", "typed", "--fanouts", "6,4", "--batch-size", "100", "--shares", "5,30,100"];
+    let policies = ["--policies", "in-degree,inclusion,presample:1,hindsight"];
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} is no number"));
+    let sum = |list: &Value, field: &str| -> f64 {
+        list.as_array().expect("a list").iter().map(|one| number(&one[field])).sum()
+    };
+    for (name, types) in [("by-type", 4), ("papers", 1), ("all", 4)] {
+        let json = bench.json(&[&["cache", name][..], &sampled, &policies].concat());
+        assert_eq!(json["types"].as_array().map(Vec::len), Some(types), "{name}: {:#}", json["types"]);
+        assert_eq!(json["row_bytes"].is_number(), name == "all", "{name}");
+        assert!((sum(&json["types"], "accesses") - number(&json["accesses"])).abs() < 1e-6 * number(&json["accesses"]));
+        let of_types = json["types"].as_array().expect("a list");
+        let all: f64 = of_types.iter().map(|of| number(&of["rows"]) * number(&of["row_bytes"])).sum();
+        let longest = of_types.iter().map(|of| number(&of["row_bytes"])).fold(0.0, f64::max);
+        let best = json["policies"][3]["sizes"].as_array().expect("those of hindsight");
+        for policy in json["policies"].as_array().expect("a list") {
+            let sizes = policy["sizes"].as_array().expect("a list");
+            for ((share, size), best) in [0.05, 0.3, 1.0].into_iter().zip(sizes).zip(best) {
+                for field in ["rows", "cache_bytes", "missed_bytes"] {
+                    let of_types = sum(&size["types"], field);
+                    assert!((of_types - number(&size[field])).abs() <= types as f64, "{name}, {field}: {size:#}");
+                }
+                let [bytes, missed] = ["cache_bytes", "missed_bytes"].map(|field| number(&size[field]));
+                assert!((bytes - all * share).abs() <= longest, "{name}: {bytes} of {all}: {size:#}");
+                assert_eq!(missed == 0.0, share == 1.0, "{name}: {size:#}");
+                // Of as many bytes, no others save more, but for those that are left.
+                let left = number(&json["accesses"]) / 100.0 * longest;
+                assert!(missed >= number(&best["missed_bytes"]) - left, "{name}: {policy:#}");
+            }
+        }
+        let [inclusion, degree] = [1, 0].map(|policy| number(&json["policies"][policy]["sizes"][1]["hit_rate"]));
+        assert!(inclusion > 0.95 * degree, "{name}: {inclusion} by inclusion, {degree} by in-degree");
+    }
+    let text = bench.text(&[&["cache", "by-type"][..], &sampled, &["--policies", "inclusion"]].concat());
+    for part in ["rows of 4 node types", "5% of bytes", "node type", "institution", "adjacency lists"] {
+        assert!(text.contains(part), "no {part}: {text}");
+    }
+}
+
 #[test]
 fn what_cannot_be_cached_is_refused() {
     let bench = Bench::new();

@@ -164,10 +164,10 @@ fn an_entry_larger_than_what_is_left_does_not_end_the_selection() {
 
 #[test]
 fn a_kind_that_saves_nothing_is_not_charged() {
-    let slopes = |row: f64| Slopes { row, list: Curve::new([(1.0, 2.0)]) };
+    let slopes = |row: f64| Slopes { row: Curve::new([(1.0, row)]), list: Curve::new([(1.0, 2.0)]) };
     for noise in [0.0, -1e-6, f64::NAN] {
         let slopes = slopes(noise);
-        let rows = Kind { saving: &|_| slopes.row as f32, bytes: &|_| 1, tables: 10 };
+        let rows = Kind { saving: &|_| slopes.row.at(1.0) as f32, bytes: &|_| 1, tables: 10 };
         let lists = Kind { saving: &|_| slopes.list.at(5.0) as f32, bytes: &|_| 10, tables: 20 };
         let [rows, lists] = allocate(8, [rows, lists], 100);
         let lists = lists.expect("lists save time");
@@ -188,9 +188,52 @@ fn tables_are_charged_only_where_they_pay() {
 
 #[test]
 fn slopes_are_summarised_in_microseconds() {
-    let slopes = Slopes { row: 3.14e-6, list: Curve::new([(2000.0, 9e-6), (4.0, 2.9e-6)]) };
+    let row = Curve::new([(256.0, 3.14e-6)]);
+    let slopes = Slopes { row, list: Curve::new([(2000.0, 9e-6), (4.0, 2.9e-6)]) };
     assert_eq!(slopes.to_string(), "3.1 µs per feature row; a list 2.9 µs with 4 neighbours, 9.0 µs with 2000");
     let list = Curve::new((1..=13).map(|n| (f64::from(n), 1e-6 * f64::from(n))));
-    let long = Slopes { row: 1e-6, list };
-    assert_eq!(long.to_string(), "1.0 µs per feature row; a list 1.0 µs with 1 neighbours, 13.0 µs with 13");
+    let row = Curve::new([(4096.0, 3e-6), (256.0, 1.2e-6)]);
+    let long = Slopes { row, list };
+    let shown = "1.2 µs per feature row of 256 bytes, 3.0 µs of 4096; a list 1.0 µs with 1 neighbours, 13.0 µs with 13";
+    assert_eq!(long.to_string(), shown);
+    assert_eq!(Slopes::default().to_string(), "0.0 µs per feature row");
+}
+
+/// The greatest saving of any selection within the budget, by trying all.
+fn brute_force(entries: &[(f32, u64)], budget: u64) -> f64 {
+    let selections = 0u32..1 << entries.len();
+    let of = |selection: u32| {
+        let chosen =
+            || entries.iter().enumerate().filter(move |(i, _)| selection >> i & 1 == 1).map(|(_, entry)| entry);
+        let bytes: u64 = chosen().map(|(_, bytes)| bytes).sum();
+        if bytes <= budget { chosen().map(|(saving, _)| f64::from(*saving)).sum() } else { 0.0 }
+    };
+    selections.map(of).fold(0.0, f64::max)
+}
+
+proptest! {
+    /// Rows of node types, whose lengths differ: where each row saves the bytes that reading it costs, times its accesses, what is cached
+    /// is the optimum of all selections but for less than one row; and with one length for all types it is what one length gives.
+    #[test]
+    fn rows_of_types_are_ranked_by_saved_bytes_per_byte(
+        accesses in prop::collection::vec(1u32..50, 4..13), widths in prop::array::uniform3(1u64..9), uniform: bool, percent in 10u64..100,
+    ) {
+        let widths = if uniform { [widths[0]; 3] } else { widths };
+        let num_nodes = accesses.len() as u32;
+        // Three node types, ranges of ids.
+        let width = |v: u32| widths[(3 * v / num_nodes) as usize];
+        let saving = |v: u32| accesses[v as usize] as f32 * width(v) as f32;
+        let entries: Vec<(f32, u64)> = (0..num_nodes).map(|v| (saving(v), width(v))).collect();
+        let budget = entries.iter().map(|(_, bytes)| bytes).sum::<u64>() * percent / 100;
+        let [share] = allocate(num_nodes, [Kind { saving: &saving, bytes: &width, tables: 0 }], budget);
+        let found = share.as_ref().map_or(0.0, |share| share.saving);
+        let optimum = brute_force(&entries, budget);
+        let row = entries.iter().map(|(saving, _)| f64::from(*saving)).fold(0.0, f64::max);
+        prop_assert!(found <= optimum && found > optimum - row, "{found} of {optimum}, a row saves up to {row}");
+        if uniform {
+            prop_assert_eq!(found, optimum, "rows of one length are the hottest ones");
+            let [same] = allocate(num_nodes, [Kind { saving: &saving, bytes: &|_| widths[0], tables: 0 }], budget);
+            prop_assert_eq!(same, share);
+        }
+    }
 }

@@ -20,12 +20,12 @@ impl Draws {
     }
 }
 
-/// An instance like a cache's: hundreds of feature rows of one length and adjacency lists of power-law lengths, with
-/// power-law accesses; no entry above 2% of the budget, and the budget from a tenth to all of the entries' bytes.
+/// An instance like a cache's: hundreds of feature rows, of one length or of up to four node types with a length each or none, and
+/// adjacency lists of power-law lengths, with power-law accesses; no entry above 2% of the budget, and the budget from a tenth to all of the entries' bytes.
 struct Instance {
     row_saving: Vec<f32>,
     list_saving: Vec<f32>,
-    row_bytes: u64,
+    row_bytes: Vec<u64>,
     list_bytes: Vec<u64>,
     tables: [u64; 2],
     budget: u64,
@@ -34,25 +34,36 @@ struct Instance {
 impl Instance {
     fn new(draws: &mut Draws) -> Self {
         let num_nodes = draws.between(150, 250) as usize;
-        let row_bytes = UNIT * draws.between(1, 12);
+        let types: Vec<u64> = (0..draws.between(1, 4)).map(|_| UNIT * draws.between(0, 12)).collect();
+        let first = UNIT * draws.between(1, 12);
+        // Types are ranges of nodes. A single one has features.
+        let width = |v: usize| match v * types.len() / num_nodes {
+            0 => first,
+            number => types[number],
+        };
+        let row_bytes: Vec<u64> = (0..num_nodes).map(width).collect();
         let degrees: Vec<u64> = (0..num_nodes).map(|_| (1.0 / (draws.next() + 0.07)) as u64).collect();
         let list_bytes: Vec<u64> = degrees.iter().map(|d| UNIT * (d + 1)).collect();
-        let slopes =
-            Slopes { row: draws.next() + 0.01, list: Curve::new([(1.0, draws.next()), (14.0, 2.0 * draws.next())]) };
+        let slopes = Slopes {
+            row: Curve::new([(1.0, draws.next() + 0.01), (UNIT as f64 * 12.0, draws.next() + 0.01)]),
+            list: Curve::new([(1.0, draws.next()), (14.0, 2.0 * draws.next())]),
+        };
         let mut accesses = || (1.0 / (draws.next() + 0.01)) - 0.9;
-        let row_saving: Vec<f32> = (0..num_nodes).map(|_| (accesses() * slopes.row) as f32).collect();
+        let saving = |bytes: &u64| if *bytes == 0 { 0.0 } else { (accesses() * slopes.row.at(*bytes as f64)) as f32 };
+        let row_saving: Vec<f32> = row_bytes.iter().map(saving).collect();
         let saving = |d: &u64| (accesses() * slopes.list.at(*d as f64)) as f32;
         let list_saving: Vec<f32> = degrees.iter().map(saving).collect();
-        let all = row_bytes * num_nodes as u64 + list_bytes.iter().sum::<u64>();
-        let least = 50 * list_bytes.iter().copied().max().unwrap_or(0).max(row_bytes);
+        let all = row_bytes.iter().sum::<u64>() + list_bytes.iter().sum::<u64>();
+        let least =
+            50 * list_bytes.iter().copied().max().unwrap_or(0).max(row_bytes.iter().copied().max().unwrap_or(0));
         let budget = (all / UNIT * draws.between(10, 100) / 100 * UNIT).max(least);
         let tables = [0; 2].map(|_| UNIT * draws.between(0, budget / UNIT / 4));
         Self { row_saving, list_saving, row_bytes, list_bytes, tables, budget }
     }
 
     fn allocate(&self) -> [Option<CacheShare>; 2] {
-        let rows =
-            Kind { saving: &|v| self.row_saving[v as usize], bytes: &|_| self.row_bytes, tables: self.tables[0] };
+        let row_bytes = |v: u32| self.row_bytes[v as usize];
+        let rows = Kind { saving: &|v| self.row_saving[v as usize], bytes: &row_bytes, tables: self.tables[0] };
         let list_bytes = |v: u32| self.list_bytes[v as usize];
         let lists = Kind { saving: &|v| self.list_saving[v as usize], bytes: &list_bytes, tables: self.tables[1] };
         allocate(self.row_saving.len() as u32, [rows, lists], self.budget)
@@ -60,7 +71,7 @@ impl Instance {
 
     /// The greatest saving of any selection.
     fn optimum(&self) -> f64 {
-        let rows: Vec<(u64, f32)> = self.row_saving.iter().map(|&s| (self.row_bytes, s)).collect();
+        let rows: Vec<(u64, f32)> = self.row_bytes.iter().copied().zip(self.row_saving.iter().copied()).collect();
         let lists: Vec<(u64, f32)> = self.list_bytes.iter().copied().zip(self.list_saving.iter().copied()).collect();
         let capacity = (self.budget / UNIT) as usize;
         let nothing = vec![0f64; capacity + 1];
@@ -114,7 +125,11 @@ fn no_fixed_division_of_the_budget_saves_more() {
         let found = saving(&instance.allocate());
         for percent in (0..=100).step_by(5) {
             let row_budget = instance.budget * percent / 100;
-            let rows = Kind { saving: &|v| instance.row_saving[v as usize], bytes: &|_| instance.row_bytes, tables: 0 };
+            let rows = Kind {
+                saving: &|v| instance.row_saving[v as usize],
+                bytes: &|v| instance.row_bytes[v as usize],
+                tables: 0,
+            };
             let list_bytes = |v: u32| instance.list_bytes[v as usize];
             let lists = Kind { saving: &|v| instance.list_saving[v as usize], bytes: &list_bytes, tables: 0 };
             let num_nodes = instance.row_saving.len() as u32;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use morphgl_registry::{Batching, Error, ErrorKind, Expansion, Result, SamplerSettings};
 
+use crate::inclusion::expansion;
 use crate::{
     InDegree, Inclusion, OutDegree, Policy, PreSample, Random, ReversePageRank, Smoothed, WeightedReversePageRank,
 };
@@ -99,7 +100,7 @@ impl PolicyKind {
     /// Peak bytes per node to compute the scores, which are among them; of the policies that count, without the
     /// sampler.
     pub fn bytes_per_node(self, settings: &SamplerSettings) -> u64 {
-        let inclusion = match settings.sampling.hops().map(|hops| hops.expansion) {
+        let inclusion = match expansion(&settings.sampling) {
             Some(Expansion::All) => 12,
             Some(Expansion::New) => 16,
             // In its place stands weighted reverse PageRank.
@@ -113,6 +114,12 @@ impl PolicyKind {
             // The counts stay meanwhile.
             Self::Smoothed { .. } => 8 + inclusion,
         }
+    }
+
+    /// Whether it propagates inclusion probabilities, which of sampling by edge type scans the graph by type ([`Graph::scan_by_type`](crate::Graph::scan_by_type)).
+    pub fn scans_by_type(self, settings: &SamplerSettings) -> bool {
+        let propagates = matches!(self, Self::Inclusion | Self::Smoothed { .. });
+        propagates && settings.sampling.hops().is_none() && expansion(&settings.sampling).is_some()
     }
 
     /// Whether the scores are accesses per epoch; those of the other policies order nodes alone.

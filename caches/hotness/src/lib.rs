@@ -17,7 +17,7 @@ mod smoothed;
 
 pub use cache_policy::CachePolicy;
 pub use degree::{InDegree, OutDegree};
-pub use graph::Graph;
+pub use graph::{Graph, SubRow};
 pub use inclusion::Inclusion;
 pub use kind::PolicyKind;
 pub use order::{coverage, entries_within, hottest, hottest_by_byte};

@@ -7,7 +7,7 @@ use morphgl_graph_store::Topology;
 use morphgl_registry::{Error, Result};
 use rayon::prelude::*;
 
-use crate::Graph;
+use crate::{Graph, SubRow};
 
 /// Edges of a part: one thread's share of a round. 2^16 edges make 512 KiB of buffered terms.
 const PART: u64 = 1 << 16;
@@ -42,9 +42,46 @@ const NONE: u64 = u64::MAX;
 /// O(edges) time; blocking buffers 2 to 4 MiB per thread.
 pub(crate) fn scatter<S: Sum>(graph: &dyn Graph, sums: &mut [S], term: impl Fn(u32, u64) -> f32 + Sync) -> Result<()> {
     match graph.topology() {
-        Some(topology) if size_of_val(sums) > CACHED_BYTES => blocked(topology, sums, PART, &term),
+        Some(topology) if size_of_val(sums) > CACHED_BYTES => blocked(topology, sums, PART, &|start, end, row| {
+            for_rows(topology, start, end, |v, edges, degree| row(term(v, degree), edges));
+        }),
         _ => scanned(graph, sums, term),
     }
+}
+
+/// As [`scatter`], with a term per sub-row of one edge type: `term(v, edge type, edges of the sub-row)`.
+///
+/// # Errors
+///
+/// As [`scatter`]; the graph has no types.
+pub(crate) fn scatter_by_type(
+    graph: &dyn Graph,
+    sums: &mut [f32],
+    term: impl Fn(u32, u16, u64) -> f32 + Sync,
+) -> Result<()> {
+    if let Some(topology) = graph.topology().filter(|_| size_of_val(sums) > CACHED_BYTES) {
+        return blocked(topology, sums, PART, &|start, end, row| {
+            for_sub_rows(topology, start, end, |v, edge_type, edges, degree| row(term(v, edge_type, degree), edges));
+        });
+    }
+    let mut failed = Ok(());
+    graph.scan_by_type(&mut |SubRow { node, edge_type, degree, neighbors }| {
+        if failed.is_ok() {
+            failed = add(graph, sums, term(node, edge_type, degree), neighbors);
+        }
+    })?;
+    failed
+}
+
+/// Adds a term, if it is not 0, to the sum of each of `neighbors`.
+fn add<S: Sum>(graph: &dyn Graph, sums: &mut [S], value: f32, neighbors: &[u32]) -> Result<()> {
+    if value == 0.0 {
+        return Ok(());
+    }
+    for &u in neighbors {
+        *sums.get_mut(u as usize).ok_or_else(|| unknown(graph, u))? += S::from(value);
+    }
+    Ok(())
 }
 
 /// A type that terms are summed in.
@@ -68,13 +105,8 @@ fn scanned<S: Sum>(graph: &dyn Graph, sums: &mut [S], term: impl Fn(u32, u64) ->
                 Err(e) => failed = Err(e),
             }
         }
-        if value != 0.0 && failed.is_ok() {
-            for &u in neighbors {
-                match sums.get_mut(u as usize) {
-                    Some(sum) => *sum += S::from(value),
-                    None => failed = Err(unknown(graph, u)),
-                }
-            }
+        if failed.is_ok() {
+            failed = add(graph, sums, value, neighbors);
         }
     })?;
     failed
@@ -92,13 +124,11 @@ fn unknown(graph: &dyn Graph, node: u32) -> Error {
 /// Terms of one part of the edges: for each bin, nodes and what is added to them.
 type Bins = Vec<Vec<(u32, f32)>>;
 
-/// [`scatter`] by the threads of the current pool, in parts of `part` edges.
-fn blocked<S: Sum>(
-    topology: &Topology,
-    sums: &mut [S],
-    part: u64,
-    term: &(impl Fn(u32, u64) -> f32 + Sync),
-) -> Result<()> {
+/// Calls a function with the term and the edges of each row, or piece of one, among the edges from a start to an end.
+type Terms<'a> = &'a (dyn Fn(u64, u64, &mut dyn FnMut(f32, Range<usize>)) + Sync);
+
+/// Sums `terms` by the threads of the current pool, in parts of `part` edges.
+fn blocked<S: Sum>(topology: &Topology, sums: &mut [S], part: u64, terms: Terms<'_>) -> Result<()> {
     let [least, most] = [BINS.end, BINS.start].map(|bins| topology.num_nodes().div_ceil(bins).next_power_of_two());
     let bin_nodes = BIN_NODES.clamp(least, most);
     let shift = bin_nodes.trailing_zeros();
@@ -113,10 +143,9 @@ fn blocked<S: Sum>(
         parts.par_iter_mut().enumerate().for_each(|(i, bins)| {
             bins.iter_mut().for_each(Vec::clear);
             let start = (first + i as u64 * part).min(num_edges);
-            for_rows(topology, start, (start + part).min(num_edges), |v, degree, neighbors| {
-                let value = term(v, degree);
+            terms(start, (start + part).min(num_edges), &mut |value, edges| {
                 if value != 0.0 {
-                    for &u in neighbors {
+                    for &u in &topology.indices()[edges] {
                         match bins.get_mut((u >> shift) as usize) {
                             Some(bin) => bin.push((u, value)),
                             None => note(u),
@@ -141,17 +170,28 @@ fn blocked<S: Sum>(
     Ok(())
 }
 
-/// Calls `row` with the node, its in-degree and its in-neighbours for each row or piece of one among the edges from `start` to
-/// `end`.
-fn for_rows(topology: &Topology, start: u64, end: u64, mut row: impl FnMut(u32, u64, &[u32])) {
-    let (indptr, indices) = (topology.indptr(), topology.indices());
+/// As [`for_rows`], with the sub-rows of each row: node, edge type, edges, and edges of the whole sub-row.
+fn for_sub_rows(topology: &Topology, start: u64, end: u64, mut row: impl FnMut(u32, u16, Range<usize>, u64)) {
+    for_rows(topology, start, end, |v, edges, _| {
+        for (edge_type, sub_row) in topology.sub_rows(v) {
+            let piece = sub_row.start.max(edges.start)..sub_row.end.min(edges.end);
+            if !piece.is_empty() {
+                row(v, edge_type as u16, piece, sub_row.len() as u64);
+            }
+        }
+    });
+}
+
+/// Calls `row` with the node, edges and in-degree for each row, or piece of one, among the edges from `start` to `end`.
+fn for_rows(topology: &Topology, start: u64, end: u64, mut row: impl FnMut(u32, Range<usize>, u64)) {
+    let indptr = topology.indptr();
     // The last row that begins at or before `start`: the one that holds this edge.
     let mut v = indptr.partition_point(|&offset| offset <= start).saturating_sub(1);
     let mut at = start;
     while at < end {
         let stop = indptr[v + 1].min(end);
         if at < stop {
-            row(v as u32, indptr[v + 1] - indptr[v], &indices[at as usize..stop as usize]);
+            row(v as u32, at as usize..stop as usize, indptr[v + 1] - indptr[v]);
         }
         at = stop;
         v += 1;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use morphgl_registry::{Result, SamplerSettings};
 
+use crate::inclusion::expansion;
 use crate::{Graph, Hotness, Inclusion, Policy, PreSample, WeightedReversePageRank};
 
 /// Mini-batches that the prior counts as: more, and it outweighs counts where it errs; fewer, and nodes that
@@ -47,7 +48,7 @@ impl Smoothed<'_> {
         seeds: &[u32],
         settings: &SamplerSettings,
     ) -> Result<Hotness> {
-        let in_accesses = settings.sampling.hops().is_some();
+        let in_accesses = expansion(&settings.sampling).is_some();
         let prior = match in_accesses {
             true => Inclusion.score(graph, seeds, settings)?,
             false => WeightedReversePageRank::default().score(graph, seeds, settings)?,

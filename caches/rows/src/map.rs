@@ -73,6 +73,16 @@ impl NodeMap {
         (word.bits & bit != 0).then(|| (word.before + (word.bits & (bit - 1)).count_ones()) as usize)
     }
 
+    /// Number of mapped nodes below `node`.
+    #[inline]
+    pub fn rank(&self, node: u32) -> usize {
+        if self.words.is_empty() {
+            return self.len.min(node) as usize;
+        }
+        let Some(word) = self.words.get(node as usize / 64) else { return self.len as usize };
+        (word.before + (word.bits & ((1u64 << (node % 64)) - 1)).count_ones()) as usize
+    }
+
     /// The map's words, for lookups on a device: for every 64 nodes the bits of mapped nodes, and the number of mapped nodes
     /// before them. Empty for a prefix.
     pub fn words(&self) -> impl Iterator<Item = (u64, u32)> + '_ {

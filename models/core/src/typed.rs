@@ -1,7 +1,7 @@
 //! Typed models: parameters per edge type, and inputs per node type.
 
 use morphgl_graph_store::{Dataset, EdgeType, FeatureMatrix, NodeType, Types};
-use morphgl_registry::{Error, Key, Result};
+use morphgl_registry::{Error, HostBatch, Key, Result};
 
 use crate::{Init, LayerShape, ModelKind, ModelSpec, ParameterList};
 
@@ -197,6 +197,38 @@ pub fn nodes_by_type(key: Key, types: &Types, nodes: &[u32]) -> Result<Vec<Nodes
     }
     all.retain(|of_type| !of_type.positions.is_empty());
     Ok(all)
+}
+
+/// Checks that a mini-batch with features per node type has a row of the model's width for each of its input nodes.
+///
+/// # Errors
+///
+/// Other widths, or another number of rows.
+pub fn check_features_by_type(key: Key, model: &ModelSpec, types: &Types, batch: &HostBatch) -> Result<()> {
+    let wrong = |what: String| {
+        let what = format!("{what}; batch it from the dataset that is trained on");
+        Err(Error::setting(format!("{key}, {}", batch.id), what))
+    };
+    let (by_type, widths) = (&batch.features_by_type, &model.input_widths);
+    if by_type.is_empty() || widths.is_empty() {
+        return Ok(());
+    }
+    if by_type.len() != widths.len() {
+        return wrong(format!("it has features of {} node types, the model reads {}", by_type.len(), widths.len()));
+    }
+    let mut counts = vec![0usize; widths.len()];
+    batch.input_nodes.iter().for_each(|&node| counts[types.node_type(node)] += 1);
+    for ((features, &width), (&count, of_type)) in by_type.iter().zip(widths).zip(counts.iter().zip(types.node_types()))
+    {
+        let found = features.as_ref().map_or((0, 0), |features| (features.dim, features.num_rows()));
+        if width > 0 && found != (width, count) {
+            let (name, (dim, rows)) = (&of_type.name, found);
+            return wrong(format!(
+                "it has {rows} rows of {dim} features for {count} nodes of type {name}, the model reads {width}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The name of a type in the names of parameters, which are identifiers divided by dots.

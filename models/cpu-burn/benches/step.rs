@@ -84,6 +84,7 @@ fn batch(load: &Workload) -> MiniBatch {
         labels: (0..SEEDS as i32).map(|i| i % 47).collect(),
         targets: Default::default(),
         pairs: None,
+        features_by_type: Vec::new(),
         trees: None,
     })
 }

@@ -80,6 +80,7 @@ fn whole(dataset: &Dataset, layers: usize) -> HostBatch {
         labels,
         targets: Default::default(),
         pairs: None,
+        features_by_type: Vec::new(),
         trees: None,
     }
 }

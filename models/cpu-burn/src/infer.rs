@@ -56,7 +56,7 @@ impl Layers for Model<'_> {
     fn inputs(&mut self, _: usize, nodes: Range<u32>, out: &mut Vec<f32>) {
         for start in nodes.clone().step_by(INPUT_ROWS as usize) {
             let rows: Vec<u32> = (start..(start + INPUT_ROWS).min(nodes.end)).collect();
-            let input = self.pass.read_inputs(KEY, self.dataset, &rows).expect("nodes of the graph");
+            let input = self.pass.read_inputs(KEY, self.dataset, &rows, &[]).expect("nodes of the graph");
             let Features::Dense(input) = input else { unreachable!("inputs per node type are dense") };
             out.extend(values(input));
         }

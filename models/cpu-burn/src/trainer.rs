@@ -12,9 +12,9 @@ use morphgl_layers::{
     submitted_losses, values,
 };
 use morphgl_model_core::{
-    Objective, ParameterSpec, TrainingSpec, broken_parameter, check_context, check_first_layer, check_inputs,
-    check_loss, check_targets, check_tensors, given_mask_nodes, infer, infer_bytes, initial_parameters, mask_nodes,
-    nothing_accumulated, source_degrees, start_threads, targets_of,
+    Objective, ParameterSpec, TrainingSpec, broken_parameter, check_context, check_features_by_type, check_first_layer,
+    check_inputs, check_loss, check_targets, check_tensors, given_mask_nodes, infer, infer_bytes, initial_parameters,
+    mask_nodes, nothing_accumulated, source_degrees, start_threads, targets_of,
 };
 use morphgl_registry::{
     BatchId, GatherRows, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Result, Score,
@@ -103,7 +103,11 @@ impl CpuBurn {
             vec![None; model.layers]
         };
         let features = match &batch.features {
-            _ if !model.input_widths.is_empty() => pass.read_inputs(KEY, &self.dataset, &batch.input_nodes[..rows])?,
+            _ if !model.input_widths.is_empty() => {
+                let types = self.dataset.topology.types().expect("checked with the model");
+                check_features_by_type(KEY, model, types, batch)?;
+                pass.read_inputs(KEY, &self.dataset, &batch.input_nodes[..rows], &batch.features_by_type)?
+            }
             features => pass.read_features(features.as_ref().expect("checked above").view(), rows, device),
         };
         let nodes = given_mask_nodes(KEY, model, &self.dataset.topology, batch)?;

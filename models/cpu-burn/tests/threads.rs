@@ -59,6 +59,7 @@ fn whole(dataset: &Dataset, epoch: u32) -> MiniBatch {
         labels: dataset.labels.as_ref().expect("labels").to_vec(),
         targets: Default::default(),
         pairs: None,
+        features_by_type: Vec::new(),
         trees: None,
     })
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use morphgl_graph_store::{Dataset, FeatureMatrix, FeatureView};
 use morphgl_model_core::{Dropout, DropoutSite, ModelSpec, Objective, ParameterSpec};
 use morphgl_platform::SimdLevel;
-use morphgl_registry::{Block, GradientReady, Score, Targets};
+use morphgl_registry::{BatchFeatures, Block, GradientReady, Score, Targets};
 
 use crate::adjacency::{self, Adjacency};
 use crate::buffer::{Buffer, resize};
@@ -93,6 +93,8 @@ pub(crate) struct Input<'a> {
     pub(crate) mask_nodes: &'a [u32],
     /// The nodes of the input rows, whose types typed models read; each is in the graph.
     pub(crate) typed_nodes: &'a [u32],
+    /// The features of the input nodes of each type, where the mini-batch has them.
+    pub(crate) features_by_type: &'a [Option<BatchFeatures>],
     pub(crate) num_seeds: usize,
     pub(crate) targets: Targets<'a>,
 }
@@ -111,6 +113,7 @@ impl<'a> Input<'a> {
         nodes: None,
         mask_nodes: &[],
         typed_nodes: &[],
+        features_by_type: &[],
         num_seeds: 0,
         targets: Targets::Classes(&[]),
     };
@@ -155,7 +158,8 @@ impl LayerInputs {
         self.edge_nodes.clear();
         let dropout = self.input_dropout(mode).map(|dropout| (dropout, input.mask_nodes));
         if let Some(by_type) = &mut self.by_type {
-            return by_type.forward(self.level, parameters, input.typed_nodes, dropout, &mut self.dropped);
+            let (nodes, gathered) = (input.typed_nodes, input.features_by_type);
+            return by_type.forward(self.level, parameters, nodes, gathered, dropout, &mut self.dropped);
         }
         if let Some(dropout) = self.input_dropout(mode) {
             let (dim, level) = (self.spec.in_dim, &self.level);
@@ -181,7 +185,8 @@ impl LayerInputs {
         let dropout = self.input_dropout(mode).map(|dropout| (dropout, input.mask_nodes));
         let graph = input.blocks.first().map(|block| (block, &self.adjacencies[0]));
         if let Some(by_type) = &mut self.by_type {
-            by_type.backward(self.level, first.upstream(graph, input.num_dst(0)), dropout, gradients);
+            let upstream = first.upstream(graph, input.num_dst(0));
+            by_type.backward(self.level, upstream, input.features_by_type, dropout, gradients);
         }
     }
 
@@ -424,7 +429,7 @@ impl Network {
     pub(crate) fn input_rows(&mut self, parameters: &[f32], nodes: &[u32]) -> &[f32] {
         let LayerInputs { spec, level, by_type, dropped, .. } = &mut self.inputs;
         let by_type = by_type.as_mut().expect("a model with inputs per node type");
-        by_type.forward(*level, parameters, nodes, None, dropped);
+        by_type.forward(*level, parameters, nodes, &[], None, dropped);
         dropped.read(nodes.len() * spec.in_dim)
     }
 

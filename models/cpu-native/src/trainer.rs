@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix, FeatureView};
 use morphgl_model_core::{
-    Limits, ModelSpec, Objective, ParameterSpec, TrainingSpec, broken_parameter, check_context, check_first_layer,
-    check_inputs, check_loss, check_targets, check_tensors, given_mask_nodes, infer, initial_parameters, mask_nodes,
-    nothing_accumulated, refuse_submitted, source_degrees, start_threads, targets_of,
+    Limits, ModelSpec, Objective, ParameterSpec, TrainingSpec, broken_parameter, check_context, check_features_by_type,
+    check_first_layer, check_inputs, check_loss, check_targets, check_tensors, given_mask_nodes, infer,
+    initial_parameters, mask_nodes, nothing_accumulated, refuse_submitted, source_degrees, start_threads, targets_of,
 };
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{
@@ -182,7 +182,7 @@ fn input<'a>(
     second_degrees: &'a [f32],
 ) -> Result<Input<'a>> {
     let wrong = |message: String| Err(Error::setting(format!("{key}, {}", batch.id), message));
-    // Inputs per node type are read from the dataset.
+    // Inputs per node type are read from the dataset where the mini-batch has none.
     let by_type = !model.input_widths.is_empty();
     let store = dataset.features.as_ref().filter(|_| batch.features.is_none() && !by_type);
     let dim = batch.features.as_ref().map(|features| features.dim).or(store.map(FeatureMatrix::dim));
@@ -226,6 +226,7 @@ fn input<'a>(
         nodes,
         mask_nodes: &[],
         typed_nodes,
+        features_by_type: if by_type { &batch.features_by_type } else { &[] },
         num_seeds: *num_seeds,
         targets: targets_of(model, batch),
     })
@@ -250,6 +251,7 @@ fn check_types_of<'a>(
     if let Some(node) = nodes.iter().copied().max().filter(|&node| node as usize >= types.num_nodes()) {
         return wrong(format!("node {node} is not in the graph, which has {}", types.num_nodes()));
     }
+    check_features_by_type(key.clone(), model, types, batch)?;
     let blocks = || batch.blocks.iter().filter(|_| model.kind.is_typed());
     if blocks().any(|block| block.edge_types.as_ref().map(Vec::len) != Some(block.num_edges())) {
         return wrong("its edges have no types".to_string());

@@ -56,6 +56,7 @@ fn batch(index: u32) -> HostBatch {
         labels: (0..NODES[3]).map(|_| (random(&mut state) % CLASSES as u64) as i32).collect(),
         targets: Default::default(),
         pairs: None,
+        features_by_type: Vec::new(),
         trees: None,
     }
 }

@@ -45,6 +45,7 @@ fn main() -> Result<()> {
         labels,
         targets: Default::default(),
         pairs: None,
+        features_by_type: Vec::new(),
         trees: None,
     };
     let spec = serde_json::json!({

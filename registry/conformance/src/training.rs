@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 pub use graph::{batch, tiny};
 pub use reference::logits as reference_logits;
-pub use typed::tiny as tiny_typed;
+pub use typed::{features_by_type, tiny as tiny_typed};
 
 /// The operator under test. [`Subject::new`] has that of a description, to which others add what differs:
 /// `Subject { deterministic: false, ..Subject::new(&DESCRIPTION) }`.

@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Args as _, Id, Parser};
-use morphgl_hotness::{PolicyKind, coverage, hottest};
+use morphgl_hotness::{PolicyKind, coverage};
 use morphgl_platform::replace_file;
 use morphgl_report::{LineChart, Scale, Series, line_chart_svg};
 
 use super::{Invocation, Outcome};
 use crate::session::hit_rates::lists::Lists;
+use crate::session::hit_rates::rows::Rows;
 use crate::session::{BatchOptions, Counted, DataOptions, Sampled, run_dir};
 use crate::usage::{OrUsage, Usage};
 use crate::{RunContext, values};
@@ -33,7 +34,7 @@ const CURVE: [f64; 15] = [0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 25.0, 
   morphgl cache --run runs/products                          adds the plot to a training's report
 
 A static cache holds the feature rows of the nodes that its policy ranks first, or the adjacency lists with the highest score
-a byte. Hits are counted in the epochs that training would run; hindsight ranks by these counts themselves, so no static cache
+a byte. Where node types have rows of different length, or none, shares are of the rows' bytes, and a miss costs the bytes of its row. Hits are counted in the epochs that training would run; hindsight ranks by these counts themselves, so no static cache
 has more hits.")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     /// Policies to compare [default: all]
     #[arg(help_heading = "Caches", long, value_delimiter = ',', value_name = "POLICY,…")]
     policies: Vec<PolicyKind>,
-    /// Shares that are cached, in percent: of the nodes' rows, and of the bytes of the adjacency lists
+    /// Shares that are cached, in percent: of the nodes' rows (of their bytes, where lengths differ), and of the bytes of the adjacency lists
     #[arg(help_heading = "Caches", long, value_delimiter = ',', value_parser = values::finite::<f64>, default_values_t = [1.0, 5.0, 10.0, 25.0])]
     shares: Vec<f64>,
     /// Epochs whose accesses are counted
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &Args, context: &RunContext, call: &Invocation<'_>) -> R
         None => Sampled::new(context, (&args.data, &args.batch), call.dataset.as_ref())?,
     };
     let counted = sampled.count(args.epochs)?;
-    let lists = Lists::of(&sampled);
+    let (lists, rows) = (Lists::of(&sampled), Rows::of(&sampled.dataset));
     let bar = call.show.bar("{msg:26} {bar:40} {pos}/{len}  {eta}", policies.len() as u64);
     let mut ranked = Vec::new();
     for &kind in policies {
@@ -105,7 +106,7 @@ pub(crate) fn run(args: &Args, context: &RunContext, call: &Invocation<'_>) -> R
                 }
                 let seconds =
                     if kind == PolicyKind::Hindsight { counted.seconds } else { begun.elapsed().as_secs_f64() };
-                let order = hottest(&hotness.features, usize::MAX);
+                let order = rows.order(&hotness.features);
                 let lists = lists.as_ref().map(|lists| lists.order(&hotness.rows)).unwrap_or_default();
                 ranked.push(Ranked { kind, seconds, order, lists });
             }
@@ -116,9 +117,9 @@ pub(crate) fn run(args: &Args, context: &RunContext, call: &Invocation<'_>) -> R
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let table = Table::new(&sampled, &counted, &ranked, lists.as_ref(), &args.shares);
+    let table = Table::new((&sampled, &counted), &ranked, (&rows, lists.as_ref()), &args.shares);
     let measured = args.run.as_deref().map(run_dir::hit_rate).transpose()?.flatten();
-    let chart = chart(&sampled, &counted, &ranked, measured);
+    let chart = chart((&sampled, &counted), &ranked, &rows, measured);
     if let Some(path) = &args.plot {
         replace_file(path, |out| out.write_all(line_chart_svg(&chart).as_bytes()))
             .with_context(|| format!("{}: cannot be written; choose another file", path.display()))?;
@@ -130,12 +131,13 @@ pub(crate) fn run(args: &Args, context: &RunContext, call: &Invocation<'_>) -> R
 }
 
 /// Hit rate against cache size, as the survey's Fig. 15; and the hit rate that a run `measured`, whatever its cache.
-fn chart(sampled: &Sampled, counted: &Counted, ranked: &[Ranked], measured: Option<f64>) -> LineChart {
-    let rows = CURVE.map(|percent| sampled.rows(percent));
+fn chart((sampled, counted): (&Sampled, &Counted), ranked: &[Ranked], rows: &Rows, measured: Option<f64>) -> LineChart {
+    let accesses = rows.accesses(&counted.hotness.features);
+    let hits = |order: &[u32]| coverage(&accesses, order, &rows.within(order, &CURVE));
     let series = ranked.iter().map(|r| Series {
         name: r.kind.to_string(),
         style: String::new(),
-        points: CURVE.into_iter().zip(coverage(&counted.hotness.features, &r.order, &rows)).collect(),
+        points: CURVE.into_iter().zip(hits(&r.order)).collect(),
     });
     let measured = measured.map(|rate| Series {
         name: "measured in the run".to_string(),
@@ -144,7 +146,12 @@ fn chart(sampled: &Sampled, counted: &Counted, ranked: &[Ranked], measured: Opti
     });
     LineChart {
         title: format!("{}: hit rate of static caches, {}", sampled.dataset.name, sampled.settings.sampling),
-        x_name: "cached rows, percent of all".to_string(),
+        x_name: if rows.row_bytes.is_some() {
+            "cached rows, percent of all"
+        } else {
+            "cached bytes, percent of all rows'"
+        }
+        .to_string(),
         scale: Scale::Percent,
         from_zero: true,
         series: series.chain(measured).collect(),

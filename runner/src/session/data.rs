@@ -96,14 +96,19 @@ impl<'a> Source<'a> {
         let features = meta.arrays.get("features");
         let dim = features.and_then(|f| f.shape.get(1)).copied().unwrap_or(0);
         let bytes = if self.options.mmap { 0 } else { meta.arrays.values().map(num_bytes).sum() };
+        let on_disk = !self.options.mmap && !self.divided;
+        // Mini-batches from disk have features per node type, too.
+        let num_types = if on_disk { meta.types.as_ref().map_or(0, |types| types.node_types().len()) } else { 0 };
+        let by_type = (0..num_types).filter_map(|number| meta.arrays.get(&Meta::features_of(number)));
+        let row_bytes = |array: &ArrayMeta| array.shape.get(1).copied().unwrap_or(0) * array.dtype.size() as u64;
         let sizes = Sizes {
             nodes: meta.num_nodes,
             edges: meta.num_edges,
             weighted: meta.arrays.contains_key("weights"),
             edge_types: meta.types.as_ref().map_or(1, |types| types.edge_types().len() as u64),
-            row_bytes: dim * features.map_or(0, |f| f.dtype.size() as u64),
+            row_bytes: features.into_iter().chain(by_type).map(row_bytes).max().unwrap_or(0),
             bytes,
-            on_disk: !self.options.mmap && !self.divided,
+            on_disk,
         };
         Ok((sizes, dim as usize, meta.num_classes))
     }

@@ -1,6 +1,7 @@
 //! Accesses of a training's mini-batches, and the scores of the policies by which static caches are filled.
 
 pub(crate) mod lists;
+pub(crate) mod rows;
 
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -132,7 +133,7 @@ impl Sampled {
         (self.dataset.num_nodes() as f64 * percent / 100.0).round() as usize
     }
 
-    /// Bytes of a row of features; 0 without features.
+    /// Bytes of a row of the matrix of all nodes; 0 without one.
     pub fn row_bytes(&self) -> u64 {
         self.dataset.features.as_ref().map_or(0, |features| features.row_bytes() as u64)
     }

@@ -161,6 +161,7 @@ pub fn set_targets(dataset: &Dataset, batch: &mut HostBatch) {
 /// Gathers the features of the input nodes, on the threads of the current pool if `parallel`; none without a matrix. A
 /// mini-batch without memory for them takes that of an earlier one from `pages`.
 pub fn gather_features(matrix: Option<&FeatureMatrix>, pages: &PagePool, parallel: bool, batch: &mut HostBatch) {
+    batch.features_by_type.clear();
     let Some(matrix) = matrix else {
         batch.features = None;
         return;

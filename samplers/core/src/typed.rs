@@ -7,7 +7,7 @@ use std::sync::Arc;
 use morphgl_graph_store::{EdgeType, Topology, Types};
 use morphgl_registry::{
     BatchId, BatchingContext, CustomSettings, Error, Fanout, Fanouts, HostBatch, NeighborSettings, OptionSpec,
-    OptionType, Pick, Result, SamplingSetting, SamplingSpec,
+    OptionType, Pick, Result, SamplerSettings, SamplingSetting, SamplingSpec,
 };
 
 use rayon::prelude::*;
@@ -90,13 +90,23 @@ impl TypedSettings {
     ///
     /// As [`TypedSettings::new`].
     pub fn of_degrees(context: &BatchingContext, largest: u64) -> Result<Self> {
-        let custom = context.settings.custom(&TYPED)?;
-        let hops = custom.hops.clone().expect("a kind by fanouts has hops");
         let topology = &context.dataset.topology;
-        let trees = trees_of(custom, &hops, topology.node_times().is_some())?;
+        let types = topology.types().map(|types| &**types);
+        Self::of_graph(&context.settings, types, topology.node_times().is_some(), largest)
+    }
+
+    /// As [`TypedSettings::of_degrees`], of a graph with these types, whose nodes have times or not.
+    ///
+    /// # Errors
+    ///
+    /// As [`TypedSettings::new`].
+    pub fn of_graph(settings: &SamplerSettings, types: Option<&Types>, has_times: bool, largest: u64) -> Result<Self> {
+        let custom = settings.custom(&TYPED)?;
+        let hops = custom.hops.clone().expect("a kind by fanouts has hops");
+        let trees = trees_of(custom, &hops, has_times)?;
         let text = custom.value(&FANOUTS_BY_TYPE);
         let text = text.as_str().unwrap_or_default();
-        let Some(types) = topology.types() else {
+        let Some(types) = types else {
             if !text.is_empty() {
                 let what = "fanouts_by_type: the graph has no edge types; leave it out, or import it with types";
                 return Err(Error::sampling(SamplingSetting::Fanouts, what));

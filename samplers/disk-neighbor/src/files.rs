@@ -1,6 +1,8 @@
 //! The files of the arrays.
 
-use morphgl_graph_store::{Dataset, Dtype, Error as StoreError, Position};
+use std::ops::Range;
+
+use morphgl_graph_store::{Dataset, Dtype, Error as StoreError, FeatureMatrix, Meta, Position};
 use morphgl_platform::direct::{self, DirectFile, Fetch, Reader, Settings};
 use morphgl_registry::{Error, Result};
 
@@ -51,6 +53,31 @@ impl OnDisk {
     }
 }
 
+/// A matrix of features in a file.
+#[derive(Debug)]
+pub(crate) struct FeatureRows {
+    pub(crate) rows: OnDisk,
+    /// The nodes, in the order of their rows.
+    pub(crate) nodes: Range<u32>,
+    /// Number of the nodes' type, where there is a matrix per type.
+    pub(crate) node_type: Option<usize>,
+}
+
+impl FeatureRows {
+    /// The row of a node, to be read to the position `to`.
+    pub(crate) fn fetch(&self, node: u32, to: u32) -> Fetch {
+        Fetch { element: u64::from(node - self.nodes.start), to }
+    }
+}
+
+/// The matrices of features with bytes, and the numbers of the types of their nodes.
+pub(crate) fn matrices(dataset: &Dataset) -> Vec<(&FeatureMatrix, Option<usize>)> {
+    let by_type = dataset.features_by_type.iter().enumerate();
+    let by_type = by_type.filter_map(|(node_type, matrix)| Some((matrix.as_ref()?, Some(node_type))));
+    let all = dataset.features.iter().map(|matrix| (matrix, None));
+    all.chain(by_type).filter(|(matrix, _)| matrix.row_bytes() > 0).collect()
+}
+
 /// The files of a dataset.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -60,8 +87,8 @@ pub(crate) struct Files {
     pub(crate) edge_types: Option<OnDisk>,
     pub(crate) edge_times: Option<OnDisk>,
     pub(crate) node_times: Option<OnDisk>,
-    /// The features, if they are gathered.
-    pub(crate) features: Option<OnDisk>,
+    /// The features, if they are gathered: one matrix of all nodes, or one per node type with features.
+    pub(crate) features: Vec<FeatureRows>,
     pub(crate) labels: Option<OnDisk>,
     pub(crate) targets: Option<OnDisk>,
 }
@@ -90,13 +117,25 @@ impl Files {
         let needed = |name: &str, found: Option<OnDisk>| {
             found.ok_or_else(|| Error::setting("dataset", format!("it has no {name}; import it again")))
         };
+        let mut features = Vec::new();
+        for (matrix, node_type) in if gather { matrices(dataset) } else { Vec::new() } {
+            let name = node_type.map_or_else(|| "features".to_string(), Meta::features_of);
+            let rows = needed(&name, find(&name, None)?)?;
+            let types = dataset.topology.types();
+            let nodes = node_type.zip(types).map(|(node_type, types)| types.range(node_type));
+            let nodes = nodes.unwrap_or(0..dataset.num_nodes() as u32);
+            if (rows.len, rows.unit) != (nodes.len() as u64, matrix.row_bytes()) {
+                return Err(rows.wrong(0, format!("{} rows for {} nodes", rows.len, nodes.len())));
+            }
+            features.push(FeatureRows { rows, nodes, node_type });
+        }
         Ok(Self {
             indptr: needed("indptr", find("indptr", Some(Dtype::U64))?)?,
             indices: needed("indices", find("indices", Some(Dtype::U32))?)?,
             edge_types: if by_type { find("edge_types", Some(Dtype::U16))? } else { None },
             edge_times: if by_type { find("edge_times", Some(Dtype::I64))? } else { None },
             node_times: if by_type { find("node_times", Some(Dtype::I64))? } else { None },
-            features: if gather { find("features", None)? } else { None },
+            features,
             labels: find("labels", Some(Dtype::I32))?,
             targets: find("targets", Some(Dtype::F32))?,
         })
@@ -115,7 +154,14 @@ impl Files {
 
     /// A reader whose reads are long enough for a row of a matrix that begins at the end of a block.
     fn start_reader(&self, settings: Settings) -> Result<Reader> {
-        let row_bytes = [&self.features, &self.targets].into_iter().flatten().map(|rows| rows.unit).max().unwrap_or(0);
+        let row_bytes = self
+            .features
+            .iter()
+            .map(|matrix| &matrix.rows)
+            .chain(&self.targets)
+            .map(|rows| rows.unit)
+            .max()
+            .unwrap_or(0);
         let most = settings.most.max(row_bytes.next_multiple_of(4096) + 8192);
         Reader::new(Settings { most, ..settings }).map_err(|e| Error::failed("starting reads", e))
     }

@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 
-use morphgl_hotness::Graph;
+use morphgl_graph_store::Types;
+use morphgl_hotness::{Graph, SubRow};
 use morphgl_platform::direct::Reader;
-use morphgl_registry::Result;
+use morphgl_registry::{Error, Result};
+use morphgl_sampler_core::SubRowEnds;
 
 use crate::files::OnDisk;
 use crate::offsets::{CsrRow, Offsets};
@@ -17,6 +19,8 @@ pub(crate) struct DiskGraph<'a> {
     pub(crate) indices: &'a OnDisk,
     pub(crate) offsets: &'a Offsets,
     pub(crate) num_nodes: u32,
+    /// Where sub-rows end, if rows are sampled by edge type and the ends are kept.
+    pub(crate) sub_rows: Option<(&'a Types, &'a SubRowEnds)>,
     /// A reader of whole arrays.
     pub(crate) reader: RefCell<Reader>,
 }
@@ -34,6 +38,34 @@ impl Graph for DiskGraph<'_> {
 
     fn degree(&self, node: u32) -> Result<u64> {
         Ok(u64::from(self.row(node).degree))
+    }
+
+    fn types(&self) -> Option<&Types> {
+        self.sub_rows.map(|(types, _)| types)
+    }
+
+    fn scan_by_type(&self, row: &mut dyn FnMut(SubRow<'_>)) -> Result<()> {
+        let Some((_, ends)) = self.sub_rows else {
+            let what = "the ends of sub-rows are not in memory; allow more, or cache by in-degree";
+            return Err(Error::setting("memory_bytes", what));
+        };
+        let mut current = None;
+        let mut first = 0;
+        self.scan(&mut |node, part| {
+            // A long row comes in several calls.
+            if current.replace(node) != Some(node) {
+                first = 0;
+            }
+            let end = first + part.len() as u32;
+            for (edge_type, positions) in ends.sub_rows(node) {
+                let piece = positions.start.max(first)..positions.end.min(end);
+                if piece.start < piece.end {
+                    let neighbors = &part[(piece.start - first) as usize..(piece.end - first) as usize];
+                    row(SubRow { node, edge_type, degree: positions.len() as u64, neighbors });
+                }
+            }
+            first = end;
+        })
     }
 
     fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()> {

@@ -9,10 +9,11 @@ use morphgl_dual_cache::CacheShare;
 use morphgl_hotness::Hotness;
 use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_platform::{SPLITMIX_STEP, splitmix64};
-use morphgl_registry::{NeighborSettings, Result, SamplerSettings};
+use morphgl_registry::{Result, SamplerSettings};
 
 use crate::files::Files;
 use crate::graph::DiskGraph;
+use crate::typed::HopFanouts;
 
 /// Accesses that are replayed: a part of a mini-batch, at its density.
 const ACCESSES: f64 = 16_384.0;
@@ -25,7 +26,7 @@ pub(crate) struct Replay<'a> {
     pub(crate) files: &'a Files,
     pub(crate) hotness: &'a Hotness,
     pub(crate) settings: &'a SamplerSettings,
-    pub(crate) hops: &'a NeighborSettings,
+    pub(crate) fanouts: HopFanouts<'a>,
     /// Mini-batches of an epoch.
     batches: f64,
     /// Fraction of the nodes that is replayed.
@@ -38,11 +39,11 @@ impl<'a> Replay<'a> {
         graph: &'a DiskGraph<'a>,
         files: &'a Files,
         hotness: &'a Hotness,
-        (num_seeds, settings, hops): (usize, &'a SamplerSettings, &'a NeighborSettings),
+        (num_seeds, settings, fanouts): (usize, &'a SamplerSettings, HopFanouts<'a>),
     ) -> Self {
         let batches = num_seeds.div_ceil(settings.batch_size.max(1)).max(1) as f64;
         let all: f64 = hotness.features.iter().chain(&*hotness.rows).map(|&accesses| f64::from(accesses)).sum();
-        Self { graph, files, hotness, settings, hops, batches, part: (ACCESSES * batches / all).min(1.0) }
+        Self { graph, files, hotness, settings, fanouts, batches, part: (ACCESSES * batches / all).min(1.0) }
     }
 
     /// Seconds of the reads of a part of a mini-batch whose hits in the caches of `shares` are not read. The accesses are the
@@ -54,26 +55,26 @@ impl<'a> Replay<'a> {
     pub(crate) fn seconds(&self, [rows, lists]: [Option<&CacheShare>; 2], reader: &mut Reader) -> Result<f64> {
         let cached = |share: Option<&CacheShare>, node| share.is_some_and(|share| share.map.get(node).is_some());
         let mut seconds = 0.0;
-        if let Some(features) = &self.files.features {
-            let missed = self.accessed(0, &self.hotness.features, 1.0).filter(|&node| !cached(rows, node));
-            let fetches: Vec<Fetch> = missed.zip(0..).map(|(node, to)| Fetch { element: node.into(), to }).collect();
-            let mut out = vec![0; fetches.len() * features.unit];
+        for matrix in &self.files.features {
+            let missed = self.accessed(0, &self.hotness.features, 1.0).filter(|node| matrix.nodes.contains(node));
+            let missed = missed.filter(|&node| !cached(rows, node));
+            let fetches: Vec<Fetch> = missed.zip(0..).map(|(node, to)| matrix.fetch(node, to)).collect();
+            let mut out = vec![0; fetches.len() * matrix.rows.unit];
             let start = Instant::now();
-            features.read(reader, &fetches, &mut out)?;
+            matrix.rows.read(reader, &fetches, &mut out)?;
             seconds += start.elapsed().as_secs_f64();
         }
-        let fanouts = &self.hops.fanouts.0;
-        for (hop, fanout) in (1..).zip(fanouts) {
-            let share = 1.0 / fanouts.len() as f64;
-            let mut fetches = Vec::new();
-            for node in self.accessed(hop, &self.hotness.rows, share).filter(|&node| !cached(lists, node)) {
-                let row = self.graph.row(node);
-                let degree = u64::from(row.degree);
-                let picks = fanout.take(degree);
-                let position = |i| if picks == degree { i } else { below(hash(hop + i, node), degree) };
-                let picked = (0..picks).map(|i| row.start + position(i));
-                fetches.extend(picked.zip(fetches.len() as u32..).map(|(element, to)| Fetch { element, to }));
+        let num_hops = self.fanouts.hops.fanouts.0.len();
+        for hop in 0..num_hops {
+            let (stream, share) = (hop as u64 + 1, 1.0 / num_hops as f64);
+            let mut picked = Vec::new();
+            for node in self.accessed(stream, &self.hotness.rows, share).filter(|&node| !cached(lists, node)) {
+                let mut draws = stream..;
+                let draw = |limit| below(hash(draws.next().expect("endless"), node), limit);
+                self.fanouts.pick(self.graph, (node, hop), draw, &mut picked);
             }
+            let mut fetches: Vec<Fetch> =
+                picked.into_iter().zip(0..).map(|(element, to)| Fetch { element, to }).collect();
             let mut out = vec![0; fetches.len() * self.files.indices.unit];
             let start = Instant::now();
             fetches.sort_unstable();

@@ -2,7 +2,7 @@
 
 use morphgl_hotness::CachePolicy;
 use morphgl_platform::direct::Fetch;
-use morphgl_row_cache::{DynamicCache, Eviction, FeatureCache};
+use morphgl_row_cache::{DynamicCache, Eviction, MatricesCache};
 
 /// How rows are evicted from a cache that changes; `None` for the other ones.
 pub(crate) fn eviction(policy: CachePolicy) -> Option<Eviction> {
@@ -20,8 +20,8 @@ const SHARDS: usize = 16;
 #[derive(Debug)]
 pub(crate) enum CachedRows {
     /// Chosen before the first mini-batch.
-    Static(FeatureCache),
-    /// Every row that is read, until others take its place.
+    Static(MatricesCache),
+    /// Every row of the only matrix that is read, until others take its place.
     Dynamic(DynamicCache),
 }
 
@@ -33,21 +33,28 @@ impl CachedRows {
         Self::Dynamic(DynamicCache::new(eviction, row_bytes, budget.min(all), SHARDS))
     }
 
-    /// Copies the cached rows of `nodes` to their positions in `out`; calls `missing` with index and node of the other ones.
+    /// Copies the cached rows of `nodes` of a matrix to their positions in `out`; calls `missing` with index and node of the other ones.
     /// Returns the number of hits.
-    pub(crate) fn gather(&self, nodes: &[u32], out: &mut [u8], missing: impl FnMut(usize, u32)) -> usize {
+    pub(crate) fn gather(
+        &self,
+        matrix: usize,
+        nodes: &[u32],
+        out: &mut [u8],
+        missing: impl FnMut(usize, u32),
+    ) -> usize {
         match self {
-            Self::Static(cache) => cache.gather(nodes, out, missing),
+            Self::Static(cache) => cache.gather(matrix, nodes, out, missing),
             Self::Dynamic(cache) => cache.gather(nodes, out, missing),
         }
     }
 
-    /// Caches rows that were missing, where the cache changes: `fetches` were read to `out`, of rows of `row_bytes` bytes.
-    pub(crate) fn insert(&self, fetches: &[Fetch], out: &[u8], row_bytes: usize) {
+    /// Caches rows that were missing, where the cache changes: `fetches` were read to `out`, of rows of `row_bytes` bytes of nodes from
+    /// `first` on.
+    pub(crate) fn insert(&self, fetches: &[Fetch], out: &[u8], first: u32, row_bytes: usize) {
         let Self::Dynamic(cache) = self else { return };
         for &Fetch { element, to } in fetches {
             // Not cached while other workers write every row of the shard: then the next mini-batch reads it from disk again.
-            cache.insert(element as u32, &out[to as usize * row_bytes..][..row_bytes]);
+            cache.insert(first + element as u32, &out[to as usize * row_bytes..][..row_bytes]);
         }
     }
 

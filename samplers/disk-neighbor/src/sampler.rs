@@ -21,7 +21,7 @@ use crate::offsets::{self, Offsets};
 use crate::options::Options;
 use crate::rows::CachedRows;
 use crate::stats::Counts;
-use crate::typed::Typed;
+use crate::typed::{HopFanouts, Typed};
 use crate::{NEIGHBOR, TYPED};
 use prepare::Worker;
 
@@ -113,8 +113,7 @@ impl DiskNeighbor {
             let what = format!("{}: edge weights are not read from disk; {cure}", dataset.path.display());
             return Err(Error::setting("dataset", what));
         }
-        let gather = *gather && dataset.features.as_ref().is_some_and(|f| f.row_bytes() > 0);
-        let files = Files::open(dataset, gather, typed.is_some(), &options)?;
+        let files = Files::open(dataset, *gather, typed.is_some(), &options)?;
         let num_nodes = u32::try_from(files.indptr.len - 1).ok().filter(|&n| n < u32::MAX);
         let num_nodes = num_nodes.filter(|&n| n as usize == dataset.num_nodes());
         let num_nodes = num_nodes.ok_or_else(|| {
@@ -128,8 +127,10 @@ impl DiskNeighbor {
             4 * by_node + seeds.pairs().map_or(0, |pairs| Pairs::bytes_per_node(&dataset.topology, pairs.settings()));
         let by_node = by_node + typed.as_ref().map_or(0, Typed::bytes_per_node);
         let fixed = bytes_of_seeds(dataset, seeds) + by_node * u64::from(num_nodes);
-        let row_bytes = files.features.as_ref().map(|rows| rows.unit);
-        let reserved = check_memory(key, &options, settings, num_nodes, fixed, row_bytes)?;
+        let types = typed.is_some().then(|| dataset.topology.types()).flatten().map(|types| &**types);
+        let ends = types.map_or(0, SubRowEnds::num_bytes_of);
+        let widths: Vec<usize> = files.features.iter().map(|matrix| matrix.rows.unit).collect();
+        let reserved = check_memory(key, &options, settings, (num_nodes, ends), fixed, &widths)?;
         let counted = match options.cache {
             CachePolicy::By(kind @ (PolicyKind::PreSample { epochs } | PolicyKind::Smoothed { epochs })) => {
                 let counts = u64::from(num_nodes) * kind.bytes_per_node(settings);
@@ -145,12 +146,10 @@ impl DiskNeighbor {
         let (offsets, largest) = Offsets::load(&files.indptr, files.indices.len, &mut reader, keep)?;
         check_limits(num_nodes as usize, weights.is_some(), || largest, seeds, settings)?;
         let mut left = budget.saturating_sub(offsets.num_bytes());
-        let types = typed.is_some().then(|| dataset.topology.types()).flatten();
-        let ends = types.map_or(0, |types| SubRowEnds::num_bytes_of(types));
         let keep = matches!(offsets, Offsets::Ram { .. }) && ends <= left.saturating_sub(reserved) / 2;
         let typed = typed.map(|_| -> Result<_> {
             let settings = TypedSettings::of_degrees(context, largest)?;
-            Typed::new(settings, &files, &offsets, types.map(|types| &**types), keep, &mut reader)
+            Typed::new(settings, &files, &offsets, types, keep, &mut reader)
         });
         let typed = typed.transpose()?;
         left -= if keep { ends } else { 0 };
@@ -158,11 +157,18 @@ impl DiskNeighbor {
         let pairs = seeds.pairs().map(|pairs| Pairs::new(&dataset.topology, pairs, settings.seed)).transpose()?;
         let known = OfSeeds::read(&files, dataset, seeds, &mut reader)?;
         let caches = if matches!(offsets, Offsets::Ram { .. }) {
-            let graph =
-                DiskGraph { indices: &files.indices, offsets: &offsets, num_nodes, reader: RefCell::new(reader) };
+            let sub_rows = types.zip(typed.as_ref().and_then(|typed: &Typed| typed.ends.as_ref()));
+            let graph = DiskGraph {
+                indices: &files.indices,
+                offsets: &offsets,
+                num_nodes,
+                sub_rows,
+                reader: RefCell::new(reader),
+            };
             let least = if keep { ends + reserved } else { 0 };
-            let memory = CacheMemory { budget: left, least };
-            Caches::new(&graph, &files, (seeds.nodes(), settings, &hops), &options, memory, counted)?
+            let memory = CacheMemory { budget: left, least, has_types: types.is_some() };
+            let fanouts = HopFanouts { hops: &hops, typed: typed.as_ref().map(|typed| &typed.settings) };
+            Caches::new(&graph, &files, (seeds.nodes(), settings, fanouts), &options, memory, counted)?
         } else if !matches!(options.cache, CachePolicy::Auto | CachePolicy::None) {
             let what =
                 "64 rows have more than 2^32 edges: offsets stay on disk, and nothing is cached; give cache=auto";

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use morphgl_dual_cache::{Curve, Slopes};
 use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_platform::{SPLITMIX_STEP, splitmix64};
-use morphgl_registry::{Error, Fanout, NeighborSettings, Result};
+use morphgl_registry::{Error, Result};
 
 use crate::files::{Files, OnDisk};
 use crate::graph::DiskGraph;
+use crate::typed::HopFanouts;
 
 /// Rows or lists that are read at a time.
 const READS: usize = 128;
@@ -33,20 +34,23 @@ const NEIGHBORS: u64 = 1 << 18;
 pub(crate) fn measure(
     graph: &DiskGraph<'_>,
     files: &Files,
-    (hops, seed): (&NeighborSettings, u64),
+    (fanouts, seed): (HopFanouts<'_>, u64),
     reader: &mut Reader,
 ) -> Result<Slopes> {
-    let (mut draws, fanouts) = (Draws(seed), &hops.fanouts.0);
-    let (rows, lists) = samples(graph, &mut draws);
-    let features = files.features.as_ref().filter(|_| !rows.nodes.is_empty());
-    let mut row = f64::INFINITY;
+    let mut draws = Draws(seed);
+    let (rows, lists) = samples(graph, files, &mut draws);
+    let mut of_rows = vec![f64::INFINITY; files.features.len()];
     let mut times = vec![f64::INFINITY; lists.len()];
     let mut buffer = Vec::new();
     let start = Instant::now();
     for round in 0..ROUNDS {
-        if let Some(features) = features {
-            let mut fetches = row_fetches(rows.of_round(round));
-            row = row.min(timed(features, reader, &mut fetches, rows.of_round(round).count(), &mut buffer)?);
+        for ((matrix, rows), time) in files.features.iter().zip(&rows).zip(&mut of_rows) {
+            if !rows.nodes.is_empty() {
+                let rows = rows.of_round(round).zip(0..);
+                let mut fetches: Vec<Fetch> = rows.map(|(node, to)| matrix.fetch(node, to)).collect();
+                let count = fetches.len();
+                *time = time.min(timed(&matrix.rows, reader, &mut fetches, count, &mut buffer)?);
+            }
         }
         for (lists, time) in lists.iter().zip(&mut times) {
             let (mut fetches, read) = list_fetches(graph, lists.of_round(round), fanouts, &mut draws);
@@ -59,8 +63,11 @@ pub(crate) fn measure(
     let degree = |&node: &u32| f64::from(graph.row(node).degree);
     let mean = |nodes: &[u32]| nodes.iter().map(degree).sum::<f64>() / nodes.len() as f64;
     let list = Curve::new(lists.iter().map(|s| mean(&s.nodes)).zip(times));
-    // Without features nothing was read, and nothing is saved.
-    Ok(Slopes { row: if row.is_finite() { row } else { 0.0 }, list })
+    // Rows of the same length of two matrices are alike.
+    let mut row: Vec<(f64, f64)> = files.features.iter().map(|matrix| matrix.rows.unit as f64).zip(of_rows).collect();
+    row.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    row.dedup_by_key(|(bytes, _)| *bytes);
+    Ok(Slopes { row: Curve::new(row), list })
 }
 
 /// A stream of random numbers.
@@ -97,12 +104,15 @@ impl Sample {
     }
 }
 
-/// Nodes whose features are read, and nodes whose lists are, by length: a sample for each power of four.
-fn samples(graph: &DiskGraph<'_>, draws: &mut Draws) -> (Sample, Vec<Sample>) {
-    let mut all = Sample::default();
+/// Nodes whose features are read, of each matrix, and nodes whose lists are, by length: a sample for each power of four.
+fn samples(graph: &DiskGraph<'_>, files: &Files, draws: &mut Draws) -> (Vec<Sample>, Vec<Sample>) {
+    let mut of_rows: Vec<Sample> = files.features.iter().map(|_| Sample::default()).collect();
     let mut by_length: [Sample; 16] = Default::default();
     for node in 0..graph.num_nodes {
-        all.offer(node, draws);
+        let matrix = files.features.partition_point(|matrix| matrix.nodes.end <= node);
+        if let Some(of_rows) = of_rows.get_mut(matrix).filter(|_| files.features[matrix].nodes.contains(&node)) {
+            of_rows.offer(node, draws);
+        }
         if let Some(power) = graph.row(node).degree.checked_ilog2() {
             by_length[power as usize / 2].offer(node, draws);
         }
@@ -122,33 +132,27 @@ fn samples(graph: &DiskGraph<'_>, draws: &mut Draws) -> (Sample, Vec<Sample>) {
         None if !few.is_empty() => lists.push(Sample { nodes: few, offered: 0 }),
         None => {}
     }
-    (all, lists)
-}
-
-fn row_fetches(nodes: impl Iterator<Item = u32>) -> Vec<Fetch> {
-    nodes.zip(0..).map(|(node, to)| Fetch { element: node.into(), to }).collect()
+    (of_rows, lists)
 }
 
 /// The neighbours that hops pick of the lists of `nodes`, and the number of these lists.
 fn list_fetches(
     graph: &DiskGraph<'_>,
     nodes: impl Iterator<Item = u32>,
-    fanouts: &[Fanout],
+    fanouts: HopFanouts<'_>,
     draws: &mut Draws,
 ) -> (Vec<Fetch>, usize) {
-    let (mut fetches, mut read) = (Vec::new(), 0);
-    for (node, fanout) in nodes.zip(fanouts.iter().cycle()) {
-        let row = graph.row(node);
-        let degree = u64::from(row.degree);
-        let picks = fanout.take(degree);
-        if read > 0 && fetches.len() as u64 + picks > NEIGHBORS {
+    let (mut picked, mut read) = (Vec::new(), 0);
+    for (node, hop) in nodes.zip((0..fanouts.hops.fanouts.0.len()).cycle()) {
+        let before = picked.len();
+        fanouts.pick(graph, (node, hop), |limit| draws.below(limit), &mut picked);
+        if read > 0 && picked.len() as u64 > NEIGHBORS {
+            picked.truncate(before);
             break;
         }
-        let picked = (0..picks).map(|i| row.start + if picks == degree { i } else { draws.below(degree) });
-        fetches.extend(picked.zip(fetches.len() as u32..).map(|(element, to)| Fetch { element, to }));
         read += 1;
     }
-    (fetches, read)
+    (picked.into_iter().zip(0..).map(|(element, to)| Fetch { element, to }).collect(), read)
 }
 
 /// Seconds that each of `count` rows or lists takes, read as a mini-batch reads them.

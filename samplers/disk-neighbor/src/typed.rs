@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use morphgl_graph_store::Types;
 use morphgl_platform::direct::{Fetch, Reader};
-use morphgl_registry::Result;
+use morphgl_registry::{Fanout, NeighborSettings, Result};
 use morphgl_sampler_core::{SubRowEnds, TypedSettings};
 
 use crate::files::{Files, OnDisk};
-use crate::graph::scan;
+use crate::graph::{DiskGraph, scan};
 use crate::offsets::{self, CsrRow, Offsets};
 use crate::sampler::Shared;
 
@@ -68,6 +68,43 @@ fn wrong_type(edge_types: &OnDisk, node: u32, edge: u64, edge_type: u16) -> morp
     let what =
         format!("an edge to node {node} has the type {edge_type}, which leads elsewhere or comes after a later one");
     edge_types.wrong(edge, what)
+}
+
+/// How many neighbours each hop picks, for estimates of what is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HopFanouts<'a> {
+    pub(crate) hops: &'a NeighborSettings,
+    pub(crate) typed: Option<&'a TypedSettings>,
+}
+
+impl HopFanouts<'_> {
+    /// Appends the positions, in the graph's indices, of the neighbours that a hop reads of a node's row: by the fanout of each sub-row where
+    /// their ends are known, all of them within times. `draw` returns a random number below a limit.
+    pub(crate) fn pick(
+        self,
+        graph: &DiskGraph<'_>,
+        (node, hop): (u32, usize),
+        mut draw: impl FnMut(u64) -> u64,
+        out: &mut Vec<u64>,
+    ) {
+        let row = graph.row(node);
+        let mut pick = |start: u64, degree: u64, fanout: Fanout| {
+            let picks = fanout.take(degree);
+            out.extend((0..picks).map(|i| start + if picks == degree { i } else { draw(degree) }));
+        };
+        let is_bounded = self.typed.and_then(|typed| typed.trees).is_some_and(|trees| trees.by_time.is_some());
+        match (self.typed, graph.sub_rows) {
+            _ if is_bounded => pick(row.start, row.degree.into(), Fanout::All),
+            (Some(typed), Some((_, ends))) => {
+                for (edge_type, positions) in ends.sub_rows(node) {
+                    if let Some(fanout) = typed.fanouts[hop][usize::from(edge_type)] {
+                        pick(row.start + u64::from(positions.start), positions.len() as u64, fanout);
+                    }
+                }
+            }
+            _ => pick(row.start, row.degree.into(), self.hops.fanouts.0[hop]),
+        }
+    }
 }
 
 /// CSR rows of nodes, with their sub-rows where they are sampled by edge type.

@@ -6,10 +6,13 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
 
+use half::f16;
 use morphgl_batching_cpu::CpuTyped;
 use morphgl_batching_disk_neighbor::DiskNeighbor;
 use morphgl_conformance::batching::{Case, graphs};
-use morphgl_hotness::{CachePolicy, PolicyKind};
+use morphgl_conformance::training::features_by_type;
+use morphgl_graph_store::{Dataset, FeatureMatrix};
+use morphgl_hotness::CachePolicy;
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, CustomSettings, Expansion, HostBatch, MiniBatch, NeighborSettings,
     PairSettings, Pick, Place, Sampling,
@@ -37,6 +40,25 @@ fn batches(operator: &dyn Batching, epoch: u32) -> Vec<HostBatch> {
     (0..operator.num_batches() as u32).map(prepare).collect()
 }
 
+/// The graph with features per node type, in rows of different length and element type, and none of one type.
+fn with_features_by_type(dataset: Dataset) -> Dataset {
+    let types = dataset.topology.types().expect("a typed graph");
+    let [big, small] = [0, 2].map(|number| types.range(number).len());
+    let of_big = FeatureMatrix::F16 {
+        data: (0..big * 40).map(|i| f16::from_f32((i % 512) as f32)).collect::<Vec<_>>().into(),
+        dim: 40,
+    };
+    let of_small = FeatureMatrix::F32 { data: (0..small * 3).map(|i| i as f32).collect::<Vec<_>>().into(), dim: 3 };
+    Dataset { features: None, features_by_type: vec![Some(of_big), None, Some(of_small)], ..dataset }
+}
+
+/// Adds the features that a sampler in memory leaves to training.
+fn gather_by_type(dataset: &Dataset, batch: &mut HostBatch) {
+    if !dataset.features_by_type.is_empty() {
+        batch.features_by_type = features_by_type(dataset, &batch.input_nodes);
+    }
+}
+
 fn fanout() -> impl Strategy<Value = i64> {
     prop_oneof![4 => 1i64..9, 1 => 60i64..70, 1 => Just(-1)]
 }
@@ -50,7 +72,7 @@ proptest! {
         hops in prop::collection::vec((fanout(), prop_oneof![1 => Just(0), 3 => fanout()]), 1..4),
         (new, weighted, seed, epoch) in (any::<bool>(), any::<bool>(), any::<u64>(), 0u32..60_000),
         (disjoint, temporal, ascends, of_edges) in (any::<bool>(), 0usize..4, any::<bool>(), any::<bool>()),
-        (pairs, negatives, reordered) in (any::<bool>(), 0u32..4, any::<bool>()),
+        (pairs, negatives, reordered, by_type) in (any::<bool>(), 0u32..4, any::<bool>(), any::<bool>()),
         options in options(),
     ) {
         let temporal = ["no", "no", "uniform", if weights && weighted { "uniform" } else { "last" }][temporal];
@@ -62,18 +84,19 @@ proptest! {
             pick: if weights && weighted { Pick::Weighted } else { Pick::Uniform },
         };
         let dataset = graphs::timed(&graphs::typed(num_nodes, degree, weights), ascends, of_edges);
-        let case = Case::new(if reordered { graphs::reordered(&dataset).0 } else { dataset });
+        let dataset = if reordered { graphs::reordered(&dataset).0 } else { dataset };
+        let case = Case::new(if by_type { with_features_by_type(dataset) } else { dataset });
         let sampling = typed(hops, &format!("big-a-big={}", list(own)), (disjoint, temporal));
         let case = case.with(|s| (s.seed, s.sampling) = (seed, sampling));
         let drawn = PairSettings { negatives, ..PairSettings::default() };
         let case = if pairs { case.of_edges(drawn) } else { case };
         let mut options = options;
-        // Inclusion probabilities by edge type are not known.
-        if options.cache == CachePolicy::By(PolicyKind::Inclusion) {
-            options.cache = CachePolicy::By(PolicyKind::InDegree);
+        if by_type && matches!(options.cache, CachePolicy::Lru | CachePolicy::Sieve) {
+            options.cache = CachePolicy::Auto;
         }
         let memory = CpuTyped::new(&case.context(Place::Host, Value::Null)).expect("the case is valid");
-        let expected = batches(&memory, epoch);
+        let mut expected = batches(&memory, epoch);
+        expected.iter_mut().for_each(|batch| gather_by_type(&case.dataset, batch));
         let mut context = case.context(Place::Host, serde_json::to_value(&options).expect("plain data"));
         let disk = build(&mut context, &mut options);
         prop_assert_eq!(batches(&disk, epoch), expected);
@@ -114,10 +137,46 @@ fn more_memory_is_used_and_saves_reads() {
         }
         let (made, counts, shown) = run(50_000_000);
         assert!(made == expected && shown.contains("edge types in memory"), "{shown}");
-        assert_eq!((counts.offsets.reads, counts.neighbors.reads), (0, 0), "{trees:?}: rows fit: {counts:?}");
+        assert_eq!(counts.reads().reads, counts.edge_types.reads, "{trees:?}: everything else fits: {counts:?}");
         // Times of edges are always read.
         assert_eq!(counts.edge_types.reads > 0, trees.1 != "no", "{trees:?}: {counts:?}");
     }
+}
+
+/// Rows of node types that differ in length: every policy makes the same mini-batches and counts every row, and with memory for all of
+/// them nothing is read.
+#[test]
+fn rows_of_node_types_are_cached() {
+    let case = case((false, "no"));
+    let case = Case { dataset: Arc::new(with_features_by_type(Dataset::clone(&case.dataset))), ..case };
+    let memory = CpuTyped::new(&case.context(Place::Host, Value::Null)).expect("the case is valid");
+    let mut expected = batches(&memory, 1);
+    expected.iter_mut().for_each(|batch| gather_by_type(&case.dataset, batch));
+    let rows = |batch: &HostBatch| -> u64 {
+        batch.features_by_type.iter().flatten().map(|features| features.num_rows() as u64).sum()
+    };
+    let requests: u64 = expected.iter().map(rows).sum();
+    let run = |options: Value| {
+        let disk = support::build(&case.context(Place::Host, options)).expect("a sampler on disk");
+        assert!(batches(&disk, 1) == expected, "{disk:?}");
+        (disk.counts(), format!("{disk:?}"))
+    };
+    let mut all = 0;
+    for cache in ["in-degree", "inclusion", "presample:1", "smoothed:1", "random"] {
+        let (counts, shown) = run(json!({ "memory_bytes": 450_000, "cache": cache }));
+        let hits = counts.feature_hits;
+        assert_eq!(hits.hits + hits.misses, requests, "{shown}");
+        let name = cache.split(':').next().expect("a name");
+        assert!(hits.misses > 0 && shown.contains(name), "{shown}: {hits:?}");
+        all += hits.hits;
+        assert!(shown.contains("per feature row of 12 bytes, "), "{shown}");
+    }
+    // A busy machine may measure that lists save more than rows, for one policy or another.
+    assert!(all > requests / 2, "{all} hits of {requests} requests per policy");
+    let (counts, shown) = run(json!({ "memory_bytes": 50_000_000 }));
+    assert_eq!(counts.reads().reads, 0, "{shown}: {counts:?}");
+    let refused = support::build(&case.context(Place::Host, json!({ "cache": "lru" }))).expect_err("refused");
+    assert!(refused.to_string().contains("cache=lru holds rows of one length"), "{refused}");
 }
 
 /// Types of edges that do not exist, lead to another node type or are out of order: an error with file and byte, whether they are read

@@ -97,6 +97,7 @@ fn of_ring(context: &BatchingContext, batch: &mut HostBatch) {
         labels: vec![0; n],
         targets: Default::default(),
         pairs: None,
+        features_by_type: Vec::new(),
         trees: None,
         blocks: vec![Block { num_dst: n, num_src: n, indptr: vec![0; n + 1], ..Block::default() }],
         features: Some(features(&context.dataset, &input_nodes)),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use morphgl_graph_store::Topology;
-use morphgl_hotness::{Graph, PolicyKind};
+use morphgl_graph_store::{Topology, Types};
+use morphgl_hotness::{Graph, PolicyKind, SubRow};
 use morphgl_registry::{Error, Key, Result, TransferringContext};
 
 /// How rows are ranked.
@@ -65,14 +65,41 @@ impl Graph for Unchecked<'_> {
         let num_nodes = self.num_nodes() as u32;
         for node in 0..num_nodes {
             let neighbors = self.0.neighbors(node);
-            if let Some(neighbor) = neighbors.iter().find(|&&neighbor| neighbor >= num_nodes) {
-                return Err(damaged(&format!("node {node} has the in-neighbour {neighbor}, of {num_nodes} nodes")));
-            }
+            self.check(node, neighbors)?;
             if !neighbors.is_empty() {
                 row(node, neighbors);
             }
         }
         Ok(())
+    }
+
+    fn types(&self) -> Option<&Types> {
+        self.0.types().map(|types| &**types)
+    }
+
+    fn scan_by_type(&self, row: &mut dyn FnMut(SubRow<'_>)) -> Result<()> {
+        let num_types = self.0.types().map_or(0, |types| types.edge_types().len());
+        for node in 0..self.num_nodes() as u32 {
+            for (edge_type, edges) in self.0.sub_rows(node) {
+                let neighbors = &self.0.indices()[edges];
+                self.check(node, neighbors)?;
+                if edge_type >= num_types {
+                    return Err(damaged(&format!("an edge to node {node} has the type {edge_type}, of {num_types}")));
+                }
+                row(SubRow { node, edge_type: edge_type as u16, degree: neighbors.len() as u64, neighbors });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Unchecked<'_> {
+    fn check(&self, node: u32, neighbors: &[u32]) -> Result<()> {
+        let num_nodes = self.num_nodes() as u32;
+        let unknown = neighbors.iter().find(|&&neighbor| neighbor >= num_nodes);
+        unknown.map_or(Ok(()), |neighbor| {
+            Err(damaged(&format!("node {node} has the in-neighbour {neighbor}, of {num_nodes} nodes")))
+        })
     }
 }
 

@@ -372,6 +372,7 @@ impl DeviceBatch for CudaBatch {
             given: given.transpose()?,
             labels: self.labels.to_vec(&stream)?,
             targets: TargetValues { width: self.targets.width, values: self.targets.values.to_vec(&stream)? },
+            features_by_type: Vec::new(),
             trees: None,
             pairs: pairs.transpose()?,
         })

@@ -112,6 +112,7 @@ fn batches(device: &Device) -> Result<u64> {
         labels: vec![1],
         targets: TargetValues { width: 2, values: vec![f32::NAN, 0.25] },
         pairs: None,
+        features_by_type: Vec::new(),
         trees: None,
     };
     let mut batch = CudaBatch::upload(&stream, &host)?;

@@ -42,7 +42,9 @@ proptest! {
         for threads in [1, 2, 3, 8] {
             let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
             let mut sums = vec![0f32; num_nodes as usize];
-            pool.install(|| blocked(&topology, &mut sums, part, &term)).expect("neighbours that exist");
+            pool.install(|| blocked(&topology, &mut sums, part, &|start, end, row| {
+                for_rows(&topology, start, end, |v, edges, degree| row(term(v, degree), edges));
+            })).expect("neighbours that exist");
             prop_assert_eq!(bits(&sums), bits(&expected), "{} threads", threads);
         }
         let mut sums = vec![0f32; num_nodes as usize];
@@ -90,7 +92,9 @@ fn ids_that_change_in_a_mapped_file() {
         let term = |_, _| 1.0;
         let errors = [
             scatter(topology, &mut [0f32; 300], term),
-            blocked(topology, &mut [0f32; 300], 100, &term),
+            blocked(topology, &mut [0f32; 300], 100, &|start, end, row| {
+                for_rows(topology, start, end, |v, edges, degree| row(term(v, degree), edges));
+            }),
             scatter(&Pieces(topology.clone()), &mut [0f32; 300], term),
         ];
         for (way, error) in
@@ -100,5 +104,34 @@ fn ids_that_change_in_a_mapped_file() {
             assert_eq!(has_file, way < 2, "{error}");
             assert!(error.contains(&format!("from node {node}, but there are 300")), "{error}");
         }
+    }
+}
+
+proptest! {
+    /// A typed graph by type: the same sums by one scan and by threads in parts, and those of a loop over the sub-rows.
+    #[test]
+    fn sums_by_type_are_the_same_bits(num_nodes in 4usize..300, degree in 0usize..9, part in 1u64..300) {
+        let topology = graphs::typed(num_nodes, degree, false).topology;
+        let term = |v: u32, edge_type: u16, degree: u64| match (v + u32::from(edge_type)) % 5 {
+            3 => 0.0,
+            at => 1.0 / (v as f32 + 0.7) + degree as f32 * at as f32,
+        };
+        let mut expected = vec![0f32; num_nodes];
+        for v in 0..num_nodes as u32 {
+            for (edge_type, edges) in topology.sub_rows(v) {
+                let value = term(v, edge_type as u16, edges.len() as u64);
+                topology.indices()[edges].iter().for_each(|&u| expected[u as usize] += value);
+            }
+        }
+        let bits = |sums: &[f32]| sums.iter().map(|s| s.to_bits()).collect::<Vec<_>>();
+        let mut sums = vec![0f32; num_nodes];
+        let terms = |start, end, row: &mut dyn FnMut(f32, Range<usize>)| {
+            for_sub_rows(&topology, start, end, |v, edge_type, edges, degree| row(term(v, edge_type, degree), edges));
+        };
+        blocked(&topology, &mut sums, part, &terms).expect("neighbours that exist");
+        prop_assert_eq!(bits(&sums), bits(&expected));
+        let mut sums = vec![0f32; num_nodes];
+        scatter_by_type(&topology, &mut sums, term).expect("scanned");
+        prop_assert_eq!(bits(&sums), bits(&expected));
     }
 }

@@ -241,6 +241,7 @@ fn assemble(case: &Case, id: BatchId, seeds: &[u32], (nodes, blocks): (Vec<u32>,
         input_nodes: nodes,
         blocks,
         pairs: None,
+        features_by_type: Vec::new(),
         trees: None,
     }
 }

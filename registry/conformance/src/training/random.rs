@@ -62,6 +62,7 @@ pub fn batch(nodes: &[usize], (dim, classes): (usize, usize), dtype: Dtype, weig
         labels: (0..num_seeds).map(|_| random.below(classes + 1) as i32 - 1).collect(),
         targets: Default::default(),
         pairs: None,
+        features_by_type: Vec::new(),
         trees: None,
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use morphgl_graph_store::{Dataset, EdgeType, FeatureMatrix, NodeType, Types};
+use morphgl_registry::{BatchFeatures, HostBatch, MiniBatch, Place};
 use serde_json::{Value, json};
 
 use super::{Run, Subject, graph, model, numbers, state, together};
@@ -36,6 +37,9 @@ pub(super) fn check(subject: &Subject<'_>) {
         state::a_copy_goes_on_alike(&run);
         state::a_rebuilt_operator_goes_on_alike(&run);
         state::threads_change_little(&run);
+    }
+    if *subject.place == Place::Host {
+        features_of_the_mini_batch_are_read(&Run { dataset: Arc::new(with_features_by_type()), ..run });
     }
     others_are_refused(&run);
 }
@@ -86,6 +90,53 @@ fn with_features_by_type() -> Dataset {
     let of_first = data.chunks_exact(*dim).take(5).flat_map(|row| &row[..WIDTH]).copied().collect::<Vec<f32>>();
     let of_first = FeatureMatrix::F32 { data: of_first.into(), dim: WIDTH };
     Dataset { features: None, features_by_type: vec![Some(of_first), None, None], ..typed }
+}
+
+/// The rows of `nodes` in the features of each node type.
+///
+/// # Panics
+///
+/// When the dataset has no types.
+pub fn features_by_type(dataset: &Dataset, nodes: &[u32]) -> Vec<Option<BatchFeatures>> {
+    let types = dataset.topology.types().expect("a typed graph");
+    let of_type = |(number, matrix): (usize, &Option<FeatureMatrix>)| {
+        matrix.as_ref().map(|matrix| {
+            let range = types.range(number);
+            let rows: Vec<u32> =
+                nodes.iter().filter(|node| range.contains(node)).map(|node| node - range.start).collect();
+            let mut features = BatchFeatures::like(matrix);
+            matrix.gather_rows(&rows, features.resize(rows.len(), matrix.dim(), matrix.dtype()));
+            features
+        })
+    };
+    dataset.features_by_type.iter().enumerate().map(of_type).collect()
+}
+
+/// A mini-batch's features per node type stand in for the dataset's, to the same bits; of another number of rows they are refused.
+fn features_of_the_mini_batch_are_read(run: &Run<'_>) {
+    let mut zeros = Dataset::clone(&run.dataset);
+    for matrix in zeros.features_by_type.iter_mut().flatten() {
+        let len = matrix.num_rows() * matrix.dim();
+        *matrix = FeatureMatrix::F32 { data: vec![0.0; len].into(), dim: matrix.dim() };
+    }
+    for (what, model) in models(run) {
+        let seeds = run.all_nodes();
+        let plain = run.host_batch(&model, &seeds, 1);
+        let by_type = features_by_type(&run.dataset, &plain.input_nodes);
+        let gathered = HostBatch { features_by_type: by_type, ..plain.clone() };
+        let mut trainer = run.build(&model);
+        let expected = super::accumulate(&mut trainer, &MiniBatch::Host(plain));
+        let expected = (expected, super::gradients(&mut trainer));
+        let mut trainer = Run { dataset: Arc::new(zeros.clone()), ..*run }.build(&model);
+        let score = super::accumulate(&mut trainer, &MiniBatch::Host(gathered.clone()));
+        assert_eq!((score, super::gradients(&mut trainer)), expected, "{what}: features of the mini-batch");
+        let mut short = gathered;
+        let first = short.features_by_type[0].as_mut().expect("features of the first type");
+        let (rows, dim, dtype) = (first.num_rows(), first.dim, first.dtype);
+        first.resize(rows - 1, dim, dtype);
+        let refused = super::refusal(&mut trainer, &MiniBatch::Host(short), "a row is missing");
+        assert!(refused.contains(&format!("it has {} rows of {dim} features", rows - 1)), "{what}: {refused}");
+    }
 }
 
 /// The models that an operator is checked with on a typed graph: those that it does not refuse.

@@ -9,15 +9,18 @@ use serde_json::{Value, json};
 use super::Ranked;
 use crate::cli::show;
 use crate::session::hit_rates::lists::{Cached, Lists};
+use crate::session::hit_rates::rows::{CachedOfType, Rows, RowsOfType};
 use crate::session::{Counted, Sampled};
 
 /// Caches of feature rows and of adjacency lists.
 pub(super) struct Table<'a> {
     sampled: &'a Sampled,
     counted: &'a Counted,
+    rows: &'a Rows,
     lists: Option<&'a Lists<'a>>,
     shares: &'a [f64],
-    rows: Vec<usize>,
+    /// Accesses of each type's rows.
+    of_types: Vec<f64>,
     policies: Vec<Judged<'a>>,
 }
 
@@ -25,10 +28,12 @@ pub(super) struct Table<'a> {
 struct Judged<'a> {
     ranked: &'a Ranked,
     hits: Vec<f64>,
+    /// What is cached of each type.
+    types: Vec<Vec<CachedOfType>>,
     lists: Vec<Cached>,
 }
 
-/// What a device reads of feature rows over PCIe, an access, by the model of `morphgl-tiering`.
+/// What a device reads of feature rows over PCIe, by the model of `morphgl-tiering`.
 struct Link {
     requests: f64,
     bytes: f64,
@@ -46,33 +51,65 @@ impl Link {
         (row_bytes > 0).then(|| patterns().map(|pattern| Self::of(pattern, row_bytes)))
     }
 
-    fn json(&self, accesses: f64) -> Value {
-        json!({ "bytes": (self.bytes * accesses).round() as u64, "requests": (self.requests * accesses).round() as u64 })
+    fn times(&self, accesses: f64) -> Self {
+        Self { requests: self.requests * accesses, bytes: self.bytes * accesses }
+    }
+
+    fn json(&self) -> Value {
+        json!({ "bytes": self.bytes.round() as u64, "requests": self.requests.round() as u64 })
     }
 }
 
 impl<'a> Table<'a> {
     pub(super) fn new(
-        sampled: &'a Sampled,
-        counted: &'a Counted,
+        (sampled, counted): (&'a Sampled, &'a Counted),
         ranked: &'a [Ranked],
-        lists: Option<&'a Lists<'a>>,
+        (rows, lists): (&'a Rows, Option<&'a Lists<'a>>),
         shares: &'a [f64],
     ) -> Self {
-        let rows: Vec<usize> = shares.iter().map(|&share| sampled.rows(share)).collect();
-        let judged = |ranked: &'a Ranked| Judged {
-            ranked,
-            hits: coverage(&counted.hotness.features, &ranked.order, &rows),
-            lists: lists.map(|l| l.cached(&counted.hotness.rows, &ranked.lists, shares)).unwrap_or_default(),
+        let accesses = rows.accesses(&counted.hotness.features);
+        let judged = |ranked: &'a Ranked| {
+            let entries = rows.within(&ranked.order, shares);
+            Judged {
+                ranked,
+                hits: coverage(&accesses, &ranked.order, &entries),
+                types: entries.iter().map(|&count| rows.cached(&accesses, &ranked.order, count)).collect(),
+                lists: lists.map(|l| l.cached(&counted.hotness.rows, &ranked.lists, shares)).unwrap_or_default(),
+            }
         };
-        let policies = ranked.iter().map(judged).collect();
-        Self { sampled, counted, lists, shares, policies, rows }
+        let of_type = |of_type: &RowsOfType| {
+            let nodes = of_type.nodes.start as usize..of_type.nodes.end as usize;
+            accesses[nodes].iter().map(|&count| f64::from(count)).sum()
+        };
+        let (of_types, policies) = (rows.types.iter().map(of_type).collect(), ranked.iter().map(judged).collect());
+        Self { sampled, counted, rows, lists, shares, of_types, policies }
     }
 
     /// Accesses of feature rows, and of adjacency lists.
     fn accesses(&self) -> [f64; 2] {
-        let hotness = &self.counted.hotness;
-        [&hotness.features, &hotness.rows].map(|counts| counts.iter().map(|&count| f64::from(count)).sum())
+        let lists = self.counted.hotness.rows.iter().map(|&count| f64::from(count)).sum();
+        [self.of_types.iter().sum(), lists]
+    }
+
+    /// Bytes of the rows of all accesses.
+    fn accessed_bytes(&self) -> f64 {
+        let of_types = self.of_types.iter().zip(&self.rows.types);
+        of_types.map(|(accesses, of_type)| accesses * of_type.row_bytes as f64).sum()
+    }
+
+    /// What a device reads over PCIe for so many accesses of each type's rows, by zero copy and by the naive access; `None` without
+    /// features.
+    fn link(&self, accesses: impl Iterator<Item = f64>) -> Option<[Link; 2]> {
+        let of_types = accesses
+            .zip(&self.rows.types)
+            .filter_map(|(accesses, of_type)| Some(Link::both(of_type.row_bytes)?.map(|link| link.times(accesses))));
+        of_types.reduce(|all, more| {
+            let [mut all, more] = [all, more];
+            for (sum, link) in all.iter_mut().zip(more) {
+                *sum = Link { requests: sum.requests + link.requests, bytes: sum.bytes + link.bytes };
+            }
+            all
+        })
     }
 
     pub(super) fn text(&self) -> String {
@@ -84,29 +121,36 @@ impl<'a> Table<'a> {
             let cost = [format!("{:.3}", ranked.seconds), format!("{:.2}", ranked.seconds / counted.seconds)];
             [vec![ranked.kind.to_string()], percent(&mut hits.iter().copied()), cost.to_vec()].concat()
         };
-        let ([accesses, list_accesses], row_bytes) = (self.accesses(), sampled.row_bytes());
+        let ([accesses, list_accesses], (rows, bytes)) = (self.accesses(), self.rows.all());
+        let size = match self.rows.row_bytes {
+            Some(row_bytes) => show::bytes(row_bytes),
+            None => format!("{} node types, {}", self.types().count(), show::bytes(bytes)),
+        };
         let mut text = format!(
-            "{}: {}, {} seeds per mini-batch\n{} accesses per epoch to {} rows of {}: {} without a cache ({}, sampled in {} per epoch)\n",
+            "{}: {}, {} seeds per mini-batch\n{} accesses per epoch to {} rows of {size}: {} without a cache ({}, sampled in {} per epoch)\n",
             sampled.dataset.name,
             sampled.settings.sampling,
             sampled.settings.batch_size,
             HumanCount(accesses as u64),
-            HumanCount(sampled.dataset.num_nodes() as u64),
-            show::bytes(row_bytes),
-            show::bytes((accesses * row_bytes as f64) as u64),
+            HumanCount(rows),
+            show::bytes(self.accessed_bytes() as u64),
             show::plural(counted.epochs.into(), "epoch"),
             Time(counted.seconds),
         );
-        if let Some([zero_copy, naive]) = Link::both(row_bytes) {
+        if let Some([zero_copy, naive]) = self.link(self.of_types.iter().copied()) {
             text += &format!(
                 "over PCIe: {} in {} requests by zero copy, {} in {} by naive access\n",
-                show::bytes((zero_copy.bytes * accesses) as u64),
-                HumanCount((zero_copy.requests * accesses) as u64),
-                show::bytes((naive.bytes * accesses) as u64),
-                HumanCount((naive.requests * accesses) as u64),
+                show::bytes(zero_copy.bytes as u64),
+                HumanCount(zero_copy.requests as u64),
+                show::bytes(naive.bytes as u64),
+                HumanCount(naive.requests as u64),
             );
         }
-        text += &self.table("of rows", &["seconds", "epochs of sampling"], row);
+        let of = if self.rows.row_bytes.is_some() { "of rows" } else { "of bytes" };
+        text += &self.table(of, &["seconds", "epochs of sampling"], row);
+        if self.rows.types.iter().any(|of_type| of_type.name.is_some()) {
+            text += &self.by_type(of);
+        }
         if let Some(lists) = self.lists {
             text += &format!(
                 "{} accesses per epoch to {} adjacency lists of {}\n",
@@ -121,6 +165,39 @@ impl<'a> Table<'a> {
         text
     }
 
+    /// The types with rows, and the accesses of each.
+    fn types(&self) -> impl Iterator<Item = (usize, &RowsOfType)> {
+        let has_rows = |of_type: &RowsOfType| self.rows.row_bytes.is_some() || of_type.row_bytes > 0;
+        self.rows.types.iter().enumerate().filter(move |(_, of_type)| has_rows(of_type))
+    }
+
+    /// What is cached of each node type: one row per policy and type, one column per share.
+    fn by_type(&self, of: &str) -> String {
+        let mut table = Vec::new();
+        for Judged { ranked, types, .. } in &self.policies {
+            for (number, of_type) in self.types() {
+                let accesses = self.of_types[number];
+                let mut row = vec![
+                    ranked.kind.to_string(),
+                    of_type.name.clone().unwrap_or_default(),
+                    HumanCount(of_type.nodes.len() as u64).to_string(),
+                    show::bytes(of_type.row_bytes),
+                    HumanCount(accesses as u64).to_string(),
+                ];
+                row.extend(types.iter().map(|cached| {
+                    let CachedOfType { rows, hits } = cached[number];
+                    let rate = if accesses > 0.0 { 100.0 * hits / accesses } else { 0.0 };
+                    format!("{} rows, {}: {rate:.1}%", HumanCount(rows), show::bytes(rows * of_type.row_bytes))
+                }));
+                table.push(row);
+            }
+        }
+        let shares: Vec<String> = self.shares.iter().map(|share| format!("{share}% {of}")).collect();
+        let columns = ["policy", "node type", "rows", "of", "accesses"];
+        let header: Vec<&str> = columns.into_iter().chain(shares.iter().map(String::as_str)).collect();
+        show::table(&header, &table, &[0, 1])
+    }
+
     /// One row per policy, one column per share, and `more` columns.
     fn table(&self, of: &str, more: &[&str], row: impl Fn(&Judged<'_>) -> Vec<String>) -> String {
         let shares: Vec<String> = self.shares.iter().map(|share| format!("{share}% {of}")).collect();
@@ -130,18 +207,36 @@ impl<'a> Table<'a> {
 
     pub(super) fn json(&self) -> Value {
         let Self { sampled, counted, shares, .. } = self;
-        let ([accesses, list_accesses], row_bytes) = (self.accesses(), sampled.row_bytes());
-        let link = Link::both(row_bytes);
-        let policies = self.policies.iter().map(|Judged { ranked, hits, lists }| {
-            let sizes = shares.iter().zip(&self.rows).zip(hits).map(|((share, rows), hit)| {
-                let missed = accesses * (1.0 - hit);
-                let missed_bytes = (missed * row_bytes as f64).round() as u64;
-                let cache_bytes = *rows as u64 * row_bytes;
-                let link_bytes = link.as_ref().map(|[zero_copy, _]| (missed * zero_copy.bytes).round() as u64);
-                json!({
-                    "share": share / 100.0, "rows": rows, "cache_bytes": cache_bytes, "hit_rate": hit,
-                    "missed_bytes": missed_bytes, "link_bytes": link_bytes.unwrap_or(0),
-                })
+        let [accesses, list_accesses] = self.accesses();
+        let is_typed = self.rows.types.iter().any(|of_type| of_type.name.is_some());
+        let policies = self.policies.iter().map(|Judged { ranked, hits, types, lists }| {
+            let sizes = shares.iter().zip(types).zip(hits).map(|((share, cached), hit)| {
+                let missed = || self.of_types.iter().zip(cached).map(|(accesses, cached)| accesses - cached.hits);
+                let of_types = || cached.iter().zip(&self.rows.types);
+                let missed_bytes: f64 =
+                    missed().zip(&self.rows.types).map(|(missed, of_type)| missed * of_type.row_bytes as f64).sum();
+                let mut size = json!({
+                    "share": share / 100.0,
+                    "rows": of_types().map(|(cached, _)| cached.rows).sum::<u64>(),
+                    "cache_bytes": of_types().map(|(cached, of_type)| cached.rows * of_type.row_bytes).sum::<u64>(),
+                    "hit_rate": hit,
+                    "missed_bytes": missed_bytes.round() as u64,
+                    "link_bytes": self.link(missed()).map_or(0, |[zero_copy, _]| zero_copy.bytes.round() as u64),
+                });
+                if is_typed {
+                    let of_type = |(number, of_type): (usize, &RowsOfType)| {
+                        let (CachedOfType { rows, hits }, accesses) = (cached[number], self.of_types[number]);
+                        json!({
+                            "type": of_type.name,
+                            "rows": rows,
+                            "cache_bytes": rows * of_type.row_bytes,
+                            "hit_rate": if accesses > 0.0 { hits / accesses } else { 0.0 },
+                            "missed_bytes": ((accesses - hits) * of_type.row_bytes as f64).round() as u64,
+                        })
+                    };
+                    size["types"] = self.types().map(of_type).collect::<Vec<_>>().into();
+                }
+                size
             });
             let lists = shares.iter().zip(lists).map(|(share, Cached { lists, bytes, hit_rate })| {
                 json!({ "share": share / 100.0, "lists": lists, "cache_bytes": bytes, "hit_rate": hit_rate })
@@ -163,11 +258,24 @@ impl<'a> Table<'a> {
             "epochs": counted.epochs,
             "sampling_seconds": counted.seconds,
             "accesses": accesses,
-            "row_bytes": row_bytes,
             "policies": policies.collect::<Vec<_>>(),
         });
-        if let Some([zero_copy, naive]) = &link {
-            json["link"] = json!({ "zero_copy": zero_copy.json(accesses), "naive": naive.json(accesses) });
+        if let Some(row_bytes) = self.rows.row_bytes {
+            json["row_bytes"] = row_bytes.into();
+        }
+        if is_typed {
+            let of_type = |(number, of_type): (usize, &RowsOfType)| {
+                json!({
+                    "type": of_type.name,
+                    "rows": of_type.nodes.len(),
+                    "row_bytes": of_type.row_bytes,
+                    "accesses": self.of_types[number],
+                })
+            };
+            json["types"] = self.types().map(of_type).collect::<Vec<_>>().into();
+        }
+        if let Some([zero_copy, naive]) = self.link(self.of_types.iter().copied()) {
+            json["link"] = json!({ "zero_copy": zero_copy.json(), "naive": naive.json() });
         }
         if let Some(lists) = self.lists {
             json["lists"] = json!({ "accesses": list_accesses, "lists": lists.len, "bytes": lists.bytes });

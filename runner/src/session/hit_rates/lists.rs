@@ -3,6 +3,7 @@
 use morphgl_graph_store::Topology;
 use morphgl_hotness::{coverage, entries_within, hottest_by_byte};
 use morphgl_registry::Sampling;
+use morphgl_sampler_core::TYPED;
 
 use super::Sampled;
 
@@ -32,7 +33,8 @@ impl<'a> Lists<'a> {
             lists.len += u64::from(bytes > 0);
             lists.bytes += bytes;
         }
-        matches!(sampled.settings.sampling, Sampling::Neighbor(_)).then_some(lists)
+        let sampling = &sampled.settings.sampling;
+        (matches!(sampling, Sampling::Neighbor(_)) || sampling.kind() == TYPED.name).then_some(lists)
     }
 
     /// Bytes of a list; lists without neighbours are not cached.

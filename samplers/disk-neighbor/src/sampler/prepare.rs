@@ -41,6 +41,10 @@ struct Buffers {
     tree_rows: TreeBuffers,
     /// Feature rows to be read.
     fetches: Vec<Fetch>,
+    /// Input nodes of one type.
+    of_type: Vec<u32>,
+    /// Hits of the last mini-batch's feature rows, where some are cached.
+    features: Hits,
 }
 
 impl std::fmt::Debug for Shared {
@@ -89,15 +93,12 @@ impl BatchingWorker for Worker {
             counts.preparing += took;
         });
         let read = reader.stats() - before;
-        let [rows, missed] = match (&batch.features, &shared.caches.features) {
-            (Some(_), Some(_)) => [batch.input_nodes.len() as u64, buffers.fetches.len() as u64],
-            _ => [0, 0],
-        };
+        let Hits { hits, misses } = buffers.features;
         let counted = Counters::NONE
             .with(&DISK_READS, read.reads)
             .with(&DISK_BYTES, read.bytes)
-            .with(&CACHE_REQUESTS, rows)
-            .with(&CACHE_HITS, rows - missed);
+            .with(&CACHE_REQUESTS, hits + misses)
+            .with(&CACHE_HITS, hits);
         Ok(Handle::ready(MiniBatch::Host(batch), took).counting(counted))
     }
 }
@@ -129,7 +130,7 @@ fn prepare(
     }
     excluded.set_degrees(weights, &batch.input_nodes, batch.trees.is_some(), &mut batch.degrees);
     shared.known.set(seeds, batch);
-    gather(shared, reader, &mut buffers.fetches, batch)
+    gather(shared, reader, buffers, batch)
 }
 
 /// Hops of one mini-batch: offsets and neighbours are read from the dataset's files.
@@ -211,29 +212,50 @@ impl HopSampler for Sampler<'_> {
     }
 }
 
-/// Gathers the features of the input nodes, or leaves them to transferring.
-fn gather(shared: &Shared, reader: &mut Reader, fetches: &mut Vec<Fetch>, batch: &mut HostBatch) -> Result<()> {
-    let (Some(on_disk), Some(matrix)) = (&shared.files.features, &shared.dataset.features) else {
-        batch.features = None;
-        return Ok(());
-    };
-    let features = batch.features.get_or_insert_with(|| BatchFeatures::like(matrix));
-    let out = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
-    fetches.clear();
-    let mut missing = |i: usize, node: u32| fetches.push(Fetch { element: node.into(), to: i as u32 });
-    if let Some(cache) = &shared.caches.features {
-        let hits = cache.gather(&batch.input_nodes, out, missing) as u64;
-        shared.count(|counts| {
-            counts.feature_hits.hits += hits;
-            counts.feature_hits.misses += batch.input_nodes.len() as u64 - hits;
-        });
-    } else {
-        batch.input_nodes.iter().enumerate().for_each(|(i, &node)| missing(i, node));
+/// Gathers the features of the input nodes, of all or by type, or leaves them to transferring.
+fn gather(shared: &Shared, reader: &mut Reader, buffers: &mut Buffers, batch: &mut HostBatch) -> Result<()> {
+    let Buffers { fetches, of_type, features: hits, .. } = buffers;
+    let HostBatch { input_nodes, features, features_by_type, .. } = batch;
+    let (dataset, matrices) = (&*shared.dataset, &shared.files.features);
+    *hits = Hits::default();
+    if matrices.iter().all(|matrix| matrix.node_type.is_some()) {
+        *features = None;
     }
-    fetches.sort_unstable();
-    shared.counted(reader, |counts| &mut counts.features, |reader| on_disk.read(reader, fetches, out))?;
-    if let Some(cache) = &shared.caches.features {
-        cache.insert(fetches, out, on_disk.unit);
+    let num_types = matrices.iter().any(|matrix| matrix.node_type.is_some()).then_some(dataset.features_by_type.len());
+    features_by_type.resize_with(num_types.unwrap_or(0), || None);
+    for (number, features) in features_by_type.iter_mut().enumerate() {
+        if dataset.features_by_type[number].is_none() {
+            *features = None;
+        }
     }
+    for (index, on_disk) in matrices.iter().enumerate() {
+        let (matrix, features, nodes) = match on_disk.node_type {
+            None => (dataset.features.as_ref(), &mut *features, &input_nodes[..]),
+            Some(number) => {
+                of_type.clear();
+                of_type.extend(input_nodes.iter().filter(|node| on_disk.nodes.contains(node)));
+                (dataset.features_by_type[number].as_ref(), &mut features_by_type[number], &of_type[..])
+            }
+        };
+        let matrix = matrix.expect("its file is open");
+        let features = features.get_or_insert_with(|| BatchFeatures::like(matrix));
+        let out = features.resize(nodes.len(), matrix.dim(), matrix.dtype());
+        fetches.clear();
+        let mut missing = |i: usize, node: u32| fetches.push(on_disk.fetch(node, i as u32));
+        match &shared.caches.features {
+            Some(cache) => hits.hits += cache.gather(index, nodes, out, missing) as u64,
+            None => nodes.iter().enumerate().for_each(|(i, &node)| missing(i, node)),
+        }
+        fetches.sort_unstable();
+        shared.counted(reader, |counts| &mut counts.features, |reader| on_disk.rows.read(reader, fetches, out))?;
+        if let Some(cache) = &shared.caches.features {
+            hits.misses += fetches.len() as u64;
+            cache.insert(fetches, out, on_disk.nodes.start, on_disk.rows.unit);
+        }
+    }
+    shared.count(|counts| {
+        counts.feature_hits.hits += hits.hits;
+        counts.feature_hits.misses += hits.misses;
+    });
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use morphgl_batching_disk_neighbor::DiskNeighbor;
-use morphgl_graph_store::{Dataset, DatasetWriter, FeatureMatrix, Load, OpenOptions, Types};
+use morphgl_graph_store::{Dataset, DatasetWriter, FeatureMatrix, Load, Meta, OpenOptions, Types};
 use morphgl_registry::{BatchingContext, Result, Sampling};
 use tempfile::TempDir;
 
@@ -18,13 +18,17 @@ pub(crate) fn write(dataset: &Dataset, dir: &Path) {
     let topology = &dataset.topology;
     writer.array("indptr", topology.indptr(), None).expect("space on the disk");
     writer.array("indices", topology.indices(), None).expect("space on the disk");
-    match &dataset.features {
-        Some(FeatureMatrix::F16 { data, dim }) => writer.array("features", data, Some(*dim)),
-        Some(FeatureMatrix::F32 { data, dim }) => writer.array("features", data, Some(*dim)),
-        Some(other) => panic!("no test has features of {}", other.dtype()),
-        None => Ok(()),
+    let by_type =
+        dataset.features_by_type.iter().enumerate().map(|(number, matrix)| (Meta::features_of(number), matrix));
+    for (name, matrix) in [("features".to_string(), &dataset.features)].into_iter().chain(by_type) {
+        match matrix {
+            Some(FeatureMatrix::F16 { data, dim }) => writer.array(&name, data, Some(*dim)),
+            Some(FeatureMatrix::F32 { data, dim }) => writer.array(&name, data, Some(*dim)),
+            Some(other) => panic!("no test has features of {}", other.dtype()),
+            None => Ok(()),
+        }
+        .expect("space on the disk");
     }
-    .expect("space on the disk");
     if let Some(targets) = &dataset.targets {
         writer.array("targets", targets.values(), Some(targets.dim())).expect("space on the disk");
     }

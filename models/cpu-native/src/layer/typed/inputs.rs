@@ -6,6 +6,7 @@ use std::sync::Arc;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_core::{Dropout, ModelSpec, ParameterSpec};
 use morphgl_platform::SimdLevel;
+use morphgl_registry::BatchFeatures;
 
 use super::weights::range_of;
 use crate::adjacency::groups::{Group, Task, divide};
@@ -135,12 +136,13 @@ impl TypedInputs {
         self.groups.retain(|group| !group.rows.is_empty());
     }
 
-    /// Writes the input rows of nodes, with their dropout.
+    /// Writes the input rows of nodes, with their dropout; features are those `gathered` of each type, or the dataset's where there are none.
     pub(crate) fn forward(
         &mut self,
         level: SimdLevel,
         parameters: &[f32],
         nodes: &[u32],
+        gathered: &[Option<BatchFeatures>],
         dropout: Option<(Dropout, &[u32])>,
         out: &mut Buffer,
     ) {
@@ -154,12 +156,13 @@ impl TypedInputs {
         let starts = |task: usize| [tasks[task].rows.start * dim];
         parallel::split(0..tasks.len(), &starts, [self.projected.get(rows * dim)], &|task, [out]| {
             let Task { group, rows } = tasks[task].clone();
-            let node_type = groups[group].weight;
+            let Group { weight: node_type, rows: of_group } = groups[group].clone();
             let OfType::Projected { width, bias, .. } = &of_types[node_type] else { return };
             let (start, len) = (packed_starts[group], packed_len(level, *width, dim));
             let weight = Right::packed(level, &packed.read(start + len)[start..], *width);
             with_scratch([rows.len() * width, 0, 0], |[features, _, _]| {
-                features_of(dataset, node_type).copy_numbers(numbers, rows.clone(), features);
+                let first = of_group.start;
+                features_of(dataset, gathered, node_type).copy(numbers, first, rows.clone(), features);
                 let left = Left::rows(features, *width);
                 multiply(level, [rows.len(), dim, *width], (left, weight), out, false);
             });
@@ -207,6 +210,7 @@ impl TypedInputs {
         &mut self,
         level: SimdLevel,
         upstream: Upstream<'_>,
+        gathered: &[Option<BatchFeatures>],
         dropout: Option<(Dropout, &[u32])>,
         gradients: &mut [f32],
     ) {
@@ -231,7 +235,7 @@ impl TypedInputs {
             let count = positions.len();
             let (rows_per_lane, size) = (count.div_ceil(LANES).next_multiple_of(ROWS), width * dim);
             let (lanes, lane_size) = (count.div_ceil(rows_per_lane), size + dim);
-            let features = features_of(&self.dataset, group.weight);
+            let features = features_of(&self.dataset, gathered, group.weight);
             let outputs = [(self.lane_sums.get(lanes * lane_size), lane_size)];
             parallel::tasks(lanes, outputs, &|lane, [sums]| {
                 let (weight, bias) = sums.split_at_mut(size);
@@ -244,7 +248,7 @@ impl TypedInputs {
                         for (grad, &position) in grad.chunks_exact_mut(dim).zip(&positions[block.clone()]) {
                             grad.copy_from_slice(&grads[position as usize * dim..][..dim]);
                         }
-                        features.copy_numbers(numbers, block.clone(), of_rows);
+                        features.copy(numbers, 0, block.clone(), of_rows);
                         add_rows(level, grad, bias);
                         let factors = (Left::transposed(grad, dim), Right::rows(of_rows, width));
                         multiply(level, [dim, width, block.len()], factors, weight, start > lane.start);
@@ -256,18 +260,33 @@ impl TypedInputs {
     }
 }
 
-/// The features of a node type.
-struct Features<'a>(&'a FeatureMatrix);
+/// The features of a node type: the dataset's, or those gathered of the type's input nodes.
+#[derive(Clone, Copy)]
+enum Features<'a> {
+    Stored(&'a FeatureMatrix),
+    Gathered(&'a BatchFeatures),
+}
 
-fn features_of(dataset: &Dataset, node_type: usize) -> Features<'_> {
-    Features(dataset.features_by_type[node_type].as_ref().expect("features of the model's width"))
+fn features_of<'a>(dataset: &'a Dataset, gathered: &'a [Option<BatchFeatures>], node_type: usize) -> Features<'a> {
+    match gathered.get(node_type).and_then(Option::as_ref) {
+        Some(features) => Features::Gathered(features),
+        None => Features::Stored(dataset.features_by_type[node_type].as_ref().expect("features of the model's width")),
+    }
 }
 
 impl Features<'_> {
-    /// Writes the rows of some of these nodes of the type.
-    fn copy_numbers(&self, numbers: &[u32], rows: Range<usize>, out: &mut [f32]) {
-        let nodes = NodeIds { of_rows: numbers, of_edges: &[], store: self.0 };
-        InputRows { view: self.0.view(), nodes: Some(nodes) }.copy(rows, self.0.dim(), out);
+    /// Writes some of the rows whose `numbers` among the nodes of the type are these; `first` is the index of the type's first row.
+    fn copy(self, numbers: &[u32], first: usize, rows: Range<usize>, out: &mut [f32]) {
+        match self {
+            Self::Stored(store) => {
+                let nodes = NodeIds { of_rows: numbers, of_edges: &[], store };
+                InputRows { view: store.view(), nodes: Some(nodes) }.copy(rows, store.dim(), out);
+            }
+            Self::Gathered(features) => {
+                let rows = rows.start - first..rows.end - first;
+                InputRows { view: features.view(), nodes: None }.copy(rows, features.dim, out);
+            }
+        }
     }
 }
 
