@@ -239,7 +239,8 @@ impl SampleSeeds for TypedSampler {
         let topology = &host.dataset.topology;
         if let Some(by) = settings.trees {
             let mut rows = HostTrees(topology);
-            return trees.sample(&mut rows, (topology, excluded), (settings, by), host.settings.seed, seeds, batch);
+            let graph = (topology, excluded, EdgeArrays::of(topology));
+            return trees.sample(&mut rows, graph, (settings, by), host.settings.seed, seeds, batch);
         }
         let mut sampler = hops.sampler(topology).without(excluded).by_type(&settings.fanouts, settings.ends.as_deref());
         sample_hops(&mut sampler, &settings.hops, host.settings.seed, EdgeArrays::of(topology), seeds, None, batch)

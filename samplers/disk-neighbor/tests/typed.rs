@@ -179,6 +179,26 @@ fn rows_of_node_types_are_cached() {
     assert!(refused.to_string().contains("cache=lru holds rows of one length"), "{refused}");
 }
 
+/// Ids of edges, by which models read the edges' features, are not read from disk: mini-batches have none, and such models refuse them.
+#[test]
+fn edges_have_no_ids() {
+    let dataset = graphs::timed(&graphs::typed(300, 8, true), false, true);
+    let count = dataset.topology.num_edges() as u32;
+    let topology = dataset.topology.clone().with_edge_ids(Some((0..count).collect::<Vec<_>>().into()));
+    let dataset = Dataset { topology: topology.expect("an id per edge"), ..dataset };
+    for trees in [(false, "no"), (true, "no"), (false, "last")] {
+        let hops = "5,4".parse::<morphgl_registry::Fanouts>().expect("fanouts").into();
+        let case = Case::new(dataset.clone()).with(|s| s.sampling = typed(hops, "", trees));
+        let memory = CpuTyped::new(&case.context(Place::Host, Value::Null)).expect("the case is valid");
+        let mut expected = batches(&memory, 0);
+        for block in expected.iter_mut().flat_map(|batch| &mut batch.blocks) {
+            assert!(block.edge_ids.take().is_some(), "from memory they have");
+        }
+        let disk = support::build(&case.context(Place::Host, Value::Null)).expect("a sampler on disk");
+        assert!(batches(&disk, 0) == expected, "{trees:?}");
+    }
+}
+
 /// Types of edges that do not exist, lead to another node type or are out of order: an error with file and byte, whether they are read
 /// when the operator is built or for a mini-batch.
 #[test]

@@ -163,8 +163,8 @@ struct Nodes {
 
 impl Trees {
     /// Samples the mini-batch `batch.id` of `seeds` from the graph of `rows` without the edges `excluded`: sets blocks, input nodes, trees,
-    /// degrees without weights, and the number of seeds. Of `topology`, draw keys, types, and weights and ids of edges are read. `seed` is that of all
-    /// randomness.
+    /// degrees without weights, and the number of seeds. Of `topology`, draw keys and types are read; `all` is what it
+    /// has of each edge. `seed` is that of all randomness.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl Trees {
     pub fn sample(
         &mut self,
         rows: &mut impl TreeRows,
-        (topology, excluded): (&Topology, &Excluded),
+        (topology, excluded, all): (&Topology, &Excluded, EdgeArrays<'_>),
         (settings, by): (&TypedSettings, TreeSettings),
         seed: u64,
         seeds: &[u32],
@@ -192,7 +192,7 @@ impl Trees {
         }
         let hops = settings.hops.fanouts.0.len();
         batch.blocks.resize_with(hops, Block::default);
-        let (mut newest, all) = (0, EdgeArrays::of(topology));
+        let mut newest = 0;
         for hop in 0..hops {
             let num_dst = found.nodes.len();
             let first = if settings.hops.expansion == Expansion::All { 0 } else { newest };

@@ -113,18 +113,19 @@ fn prepare(
 ) -> Result<()> {
     let topology = &shared.dataset.topology;
     let weights = topology.weights().map(|w| &**w);
+    // Ids of edges are not read from disk.
+    let edges = EdgeArrays { weights, ids: None };
     let settings = shared.typed.as_ref().map(|typed| &typed.settings);
     settings.map_or(Ok(()), |settings| settings.check_epoch(batch.id))?;
     match settings.and_then(|settings| settings.trees.map(|by| (settings, by))) {
         Some(by) => {
             let Buffers { trees, tree_rows, .. } = buffers;
             let mut rows = DiskTrees { shared, reader, buffers: tree_rows };
-            trees.sample(&mut rows, (topology, excluded), by, shared.seed, seeds, batch)?;
+            trees.sample(&mut rows, (topology, excluded, edges), by, shared.seed, seeds, batch)?;
         }
         None => {
             batch.trees = None;
             let mut sampler = Sampler { shared, excluded, reader, buffers, degrees: Vec::new() };
-            let edges = EdgeArrays { weights, ids: None };
             sample_hops(&mut sampler, &shared.hops, shared.seed, edges, seeds, None, batch)?;
         }
     }
