@@ -16,6 +16,8 @@ pub struct BatchPairs {
     /// Source and destination of each pair, as local ids of seeds: the positives in order, then the negatives, of which those of
     /// positive `i` are [`BatchPairs::negatives_of`] it.
     pub ends: Vec<[u32; 2]>,
+    /// Number of the edge type of each pair, a negative's that of its positive; empty where pairs have no types.
+    pub edge_types: Vec<u16>,
 }
 
 impl BatchPairs {
@@ -65,10 +67,12 @@ pub struct PairSettings {
     /// What their destinations are drawn from. Default uniformly from all nodes.
     pub distribution: NegativeDistribution,
     /// Whether a negative that is an edge of the graph is drawn again, up to [`PairSettings::MAX_TRIES`] times; the last draw stands.
-    /// Default false.
+    /// Of pairs with edge types, an edge of its pair's type. Default false.
     pub avoid_edges: bool,
     /// Whether the positives of the whole mini-batch, their parallel edges and their reverses are left out of the graph that its
-    /// neighbourhoods are sampled from, so that no prediction reads the edge it predicts. Default true.
+    /// neighbourhoods are sampled from, so that no prediction reads the edge it predicts. Of pairs with edge types, these are the edges
+    /// of the pair's type, and back those of its [reverse](morphgl_graph_store::Types::reverse_of), where there is none by name those of
+    /// any type. Default true.
     pub exclude: bool,
 }
 
@@ -93,6 +97,8 @@ pub struct PairSeeds {
     settings: PairSettings,
     // Invariant: a row per pair, where there are any.
     targets: PairTargets,
+    // Invariant: one per pair, or empty.
+    edge_types: Arc<[u16]>,
 }
 
 impl PairSeeds {
@@ -121,7 +127,13 @@ impl PairSeeds {
             let cure = "negatives within the mini-batch need two pairs at least; draw them uniformly";
             return Err(Error::setting(what, cure));
         }
-        let seeds = Self { pairs: pairs.into(), given: given.into(), settings, targets: PairTargets::default() };
+        let seeds = Self {
+            pairs: pairs.into(),
+            given: given.into(),
+            settings,
+            targets: PairTargets::default(),
+            edge_types: Arc::default(),
+        };
         seeds.check_given(num_nodes).map_err(|what_is| Error::setting(what, what_is))?;
         Ok(seeds)
     }
@@ -169,6 +181,21 @@ impl PairSeeds {
             return Err(Error::setting(what, cure));
         }
         Ok(Self { targets, ..self })
+    }
+
+    /// Gives each pair an edge type by its number; `what` names them in errors.
+    pub(crate) fn with_edge_types(self, what: &str, edge_types: &[u16]) -> Result<Self> {
+        let (types, num_pairs) = (edge_types.len(), self.pairs.len());
+        if types != num_pairs {
+            let what_is = format!("it has edge types of {types} pairs, there are {num_pairs}; give every pair its own");
+            return Err(Error::setting(what, what_is));
+        }
+        Ok(Self { edge_types: edge_types.into(), ..self })
+    }
+
+    /// Number of the edge type of each pair, in the order of the pairs; empty where they have none.
+    pub fn edge_types(&self) -> &[u16] {
+        &self.edge_types
     }
 
     /// What is to be predicted of each pair; empty where it is whether a pair exists.

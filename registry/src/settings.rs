@@ -503,6 +503,19 @@ impl SeedSet {
         }
     }
 
+    /// These pairs with the number of an edge type of each, in their order: the type of their negatives, too, and of the edges that a
+    /// mini-batch leaves out ([`PairSettings::exclude`]). `what` names them in errors.
+    ///
+    /// # Errors
+    ///
+    /// Nodes; other numbers of types than of pairs.
+    pub fn with_edge_types(self, what: &str, edge_types: &[u16]) -> Result<Self> {
+        match self.seeds {
+            Seeds::Pairs(pairs) => Ok(Self { seeds: Seeds::Pairs(pairs.with_edge_types(what, edge_types)?), ..self }),
+            Seeds::Nodes(_) => Err(Error::setting(what, "edge types are of pairs, not of nodes; give pairs")),
+        }
+    }
+
     /// The nodes, in the order given; of pairs the ends, source and destination of each in the order given, repeats included.
     pub fn nodes(&self) -> &[u32] {
         match &self.seeds {

@@ -134,10 +134,17 @@ fn pair_settings_have_names_and_defaults() {
 
 #[test]
 fn negatives_follow_the_positives() {
-    let pairs = BatchPairs { num_positives: 2, ends: vec![[0, 1], [2, 1], [0, 3], [0, 4], [2, 5], [2, 0]] };
+    let pairs = BatchPairs {
+        num_positives: 2,
+        ends: vec![[0, 1], [2, 1], [0, 3], [0, 4], [2, 5], [2, 0]],
+        ..BatchPairs::default()
+    };
     assert_eq!(pairs.negatives_per_positive(), 2);
     assert_eq!((pairs.positives(), pairs.negatives_of(1)), (&[[0, 1], [2, 1]][..], &[[2, 5], [2, 0]][..]));
-    assert_eq!(BatchPairs { num_positives: 2, ends: vec![[0, 1], [1, 0]] }.negatives_per_positive(), 0);
+    assert_eq!(
+        BatchPairs { num_positives: 2, ends: vec![[0, 1], [1, 0]], ..BatchPairs::default() }.negatives_per_positive(),
+        0
+    );
     let batch = HostBatch { pairs: Some(Box::new(pairs)), ..HostBatch::default() };
     assert_eq!(batch.num_bytes(), 6 * 8);
 }

@@ -317,6 +317,10 @@ impl OperatorBuilder<'_> {
                 let destinations: Vec<u32> = negatives.iter().map(|pair| pair[1]).collect();
                 let pairs = dataset.train_pairs();
                 let pairs = SeedSet::of_pairs_against("train edges", &pairs, &destinations, num_nodes, settings);
+                let pairs = match dataset.train_pair_types() {
+                    Some(types) => pairs.and_then(|pairs| pairs.with_edge_types("train edges", &types)),
+                    None => pairs,
+                };
                 let targets = || Split::Train.of_pairs(dataset).clone();
                 match self.config.spec.model.learns_edges() {
                     true => pairs.and_then(|pairs| pairs.with_targets("train edges", targets())),

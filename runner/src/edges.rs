@@ -18,7 +18,7 @@ pub(crate) fn outputs(
     pairs: &[[u32; 2]],
 ) -> Result<Vec<f32>> {
     let decoder = decoder_elements(model, training.parameters()?);
-    Ok(model.decoder.outputs((rows, model.num_classes, model.edge_outputs), pairs, &decoder))
+    Ok(model.decoder.outputs((rows, model.num_classes, model.edge_outputs), (pairs, &[]), &decoder))
 }
 
 /// Scores splits of labelled edges by the embeddings of their ends with all neighbours, in one pass over the graph; with a `group`, each
@@ -38,7 +38,7 @@ pub(crate) fn scored(
     for split in splits {
         let (pairs, rest) = left.split_at(split.pairs(dataset).len());
         left = rest;
-        let batch = BatchPairs { num_positives: pairs.len(), ends: pairs.to_vec() };
+        let batch = BatchPairs { num_positives: pairs.len(), ends: pairs.to_vec(), ..BatchPairs::default() };
         let outputs = outputs(training, model, &embedded.rows, pairs)?;
         let of_pairs = split.of_pairs(dataset);
         let (predicted, targets) = match (model.task, &of_pairs.labels, &of_pairs.values) {

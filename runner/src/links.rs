@@ -25,6 +25,8 @@ const TRIES: u64 = 64;
 #[derive(Debug)]
 struct PairSet<'a> {
     positives: &'a [[u32; 2]],
+    /// Number of the edge type of each positive; none where pairs have no types.
+    types: &'a [u16],
     negatives: Cow<'a, [[u32; 2]]>,
     /// Whether as many negatives belong to each pair.
     per_pair: bool,
@@ -38,23 +40,32 @@ impl<'a> PairSet<'a> {
             Split::Valid => (edges.valid_pairs(), edges.valid_negative_pairs()),
             Split::Test => (edges.test_pairs(), edges.test_negative_pairs()),
         };
+        let types: &[u16] = if positives.is_empty() { &[] } else { split.types(dataset) };
         if positives.is_empty() || !given.is_empty() {
             let per_pair = negatives_per_pair(positives, given).is_some();
-            return Self { positives, negatives: given.into(), per_pair };
+            return Self { positives, types, negatives: given.into(), per_pair };
         }
         let graph = (dataset, HostRows::check_sorted(&dataset.topology));
         let drawn = (0..positives.len() * DRAWN).into_par_iter().with_min_len(DRAWN);
-        let drawn: Vec<_> = drawn.map(|i| self::drawn(graph, split, positives[i / DRAWN], i as u64)).collect();
-        Self { positives, negatives: drawn.into(), per_pair: true }
+        let of = |i: usize| (positives[i / DRAWN], types.get(i / DRAWN).copied());
+        let drawn: Vec<_> = drawn.map(|i| self::drawn(graph, split, of(i), i as u64)).collect();
+        Self { positives, types, negatives: drawn.into(), per_pair: true }
+    }
+
+    /// Edge types of all pairs, positives first.
+    fn all_types(&self) -> Vec<u16> {
+        let count = self.negatives.len() / self.positives.len().max(1);
+        let of_negatives = self.types.iter().flat_map(|&of| std::iter::repeat_n(of, count));
+        self.types.iter().copied().chain(of_negatives).collect()
     }
 }
 
-/// A pair that is no edge, of the source of a positive and a node of the type of its destination: a function of the graph, the split
-/// and the position.
+/// A pair that is no edge, of a positive's edge type, where that is known, of the source of a positive and a node of the type of its
+/// destination: a function of the graph, the split and the position.
 fn drawn(
     (dataset, sorted): (&Dataset, bool),
     split: Split,
-    [source, destination]: [u32; 2],
+    ([source, destination], edge_type): ([u32; 2], Option<u16>),
     position: u64,
 ) -> [u32; 2] {
     let nodes = link_types::candidates(dataset, destination);
@@ -64,6 +75,9 @@ fn drawn(
     };
     let is_edge = |v: u32| {
         let row = dataset.topology.neighbors(v);
+        if let Some(of) = edge_type {
+            return of_type(dataset, v, of).contains(&source);
+        }
         v == source || if sorted { row.binary_search(&source).is_ok() } else { row.contains(&source) }
     };
     let found = (0..TRIES).map(draw).find(|&v| !is_edge(v));
@@ -126,12 +140,32 @@ pub(crate) fn infer(training: &mut dyn Training, nodes: &[u32], group: Option<&G
     }
 }
 
-/// The edges of a dataset, from source to destination: those of the graph, and the pairs of its splits.
+/// The sources of a node's edges of a type, which are a sub-row; none in a graph without types.
+fn of_type(dataset: &Dataset, node: u32, edge_type: u16) -> &[u32] {
+    let (topology, row) = (&dataset.topology, dataset.topology.edge_range(node));
+    let of_row = topology.edge_types().map_or(&[][..], |types| &types[row.clone()]);
+    let [first, end] =
+        [u32::from(edge_type), u32::from(edge_type) + 1].map(|of| of_row.partition_point(|&own| u32::from(own) < of));
+    &topology.indices()[row.start + first..row.start + end]
+}
+
+/// The edges of a dataset, from source to destination: those of the graph, and the pairs of its splits; of one edge type, if one is
+/// given.
 ///
 /// # Complexity
 ///
 /// [`known_bytes`] of memory.
-pub(crate) fn known_pairs(dataset: &Dataset) -> KnownPairs {
+pub(crate) fn known_pairs(dataset: &Dataset, edge_type: Option<u16>) -> KnownPairs {
+    if let Some(of) = edge_type {
+        let edges =
+            || (0..dataset.num_nodes() as u32).flat_map(|v| of_type(dataset, v, of).iter().map(move |&u| [u, v]));
+        let of_split = |split: &Split| {
+            let pairs = split.pairs(dataset).iter().zip(split.types(dataset));
+            pairs.filter(|(_, own)| **own == of).map(|(pair, _)| *pair).collect::<Vec<_>>()
+        };
+        let splits: Vec<[u32; 2]> = Split::ALL.iter().flat_map(of_split).collect();
+        return KnownPairs::of(dataset.num_nodes(), || edges().chain(splits.iter().copied()));
+    }
     let (topology, train) = (&dataset.topology, named_train_pairs(dataset));
     let edges =
         || (0..dataset.num_nodes() as u32).flat_map(|v| topology.neighbors(v).iter().map(move |&source| [source, v]));
@@ -163,39 +197,40 @@ pub(crate) fn decoder_elements(model: &ModelSpec, parameters: Vec<NamedTensor>) 
     parameters.into_iter().filter(|tensor| of_decoder(&tensor.name)).flat_map(|tensor| tensor.values).collect()
 }
 
-/// Scores of pairs of rows of embeddings, by the operator's own decoder or that of the model.
+/// Scores of pairs of rows of embeddings, by the operator's own decoder or that of the model; `types` are their edge types, which are
+/// read where that has a vector for each.
 pub(crate) fn pair_scores(
     training: &mut dyn Training,
     model: &ModelSpec,
     rows: &[f32],
-    pairs: &[[u32; 2]],
+    (pairs, types): (&[[u32; 2]], &[u16]),
 ) -> Result<Vec<f32>> {
     if let Some(scores) = training.pair_scores(rows, pairs, model.num_classes) {
         return Ok(scores?);
     }
     let decoder = decoder_elements(model, training.parameters()?);
-    Ok(model.decoder.scores(rows, model.num_classes, pairs, &decoder))
+    Ok(model.decoder.scores(rows, model.num_classes, (pairs, types), &decoder))
 }
 
 /// Computes the embeddings of nodes.
 pub(crate) type Embed<'a> = &'a mut dyn FnMut(&mut dyn Training, &[u32]) -> Result<Vec<f32>>;
 
 /// The ranks of pairs, each among the nodes of its destination's type, in the order of the pairs; `ranks` gives those of pairs whose
-/// destinations are of one type.
+/// destinations are of one type, and which are of one edge type, where `types` are those of the pairs.
 fn ranks_by_type(
     dataset: &Dataset,
-    pairs: &[[u32; 2]],
-    ranks: impl Fn(&[[u32; 2]], Range<u32>) -> Vec<TargetRank>,
+    (pairs, types): (&[[u32; 2]], &[u16]),
+    ranks: impl Fn(&[[u32; 2]], Range<u32>, Option<u16>) -> Vec<TargetRank>,
 ) -> Vec<TargetRank> {
-    let mut by_type: BTreeMap<u32, (Range<u32>, Vec<usize>)> = BTreeMap::new();
+    let mut by_type: BTreeMap<(Option<u16>, u32), (Range<u32>, Vec<usize>)> = BTreeMap::new();
     for (at, pair) in pairs.iter().enumerate() {
-        let nodes = link_types::candidates(dataset, pair[1]);
-        by_type.entry(nodes.start).or_insert_with(|| (nodes, Vec::new())).1.push(at);
+        let (nodes, of) = (link_types::candidates(dataset, pair[1]), types.get(at).copied());
+        by_type.entry((of, nodes.start)).or_insert_with(|| (nodes, Vec::new())).1.push(at);
     }
     let mut all = vec![TargetRank::default(); pairs.len()];
-    for (nodes, of_type) in by_type.into_values() {
+    for ((of, _), (nodes, of_type)) in by_type {
         let some: Vec<[u32; 2]> = of_type.iter().map(|&at| pairs[at]).collect();
-        of_type.into_iter().zip(ranks(&some, nodes)).for_each(|(at, rank)| all[at] = rank);
+        of_type.into_iter().zip(ranks(&some, nodes, of)).for_each(|(at, rank)| all[at] = rank);
     }
     all
 }
@@ -218,10 +253,13 @@ pub(crate) fn scored(
         let why = "ranks among all nodes are computed by a decoder of MorphGL's, and the model has one of its own";
         bail!("--score: {why}; score by mrr or hits@K against negatives, or decode by dot");
     }
-    let (ends, known) = match filtered {
-        true => (Ends::among_all(num_nodes, all), Some(known_pairs(dataset))),
-        false => (Ends::of(num_nodes, all), None),
-    };
+    if model.relations > 0 && sets.iter().any(|set| set.types.len() != set.positives.len()) {
+        let cure = "give a dataset whose pairs have types";
+        bail!("{}: its pairs have no edge types, for each of which the decoder has a vector; {cure}", dataset.name);
+    }
+    let has_types = sets.iter().any(|set| !set.types.is_empty());
+    let ends = if filtered { Ends::among_all(num_nodes, all) } else { Ends::of(num_nodes, all) };
+    let known = (filtered && !has_types).then(|| known_pairs(dataset, None));
     let embedded = Embedded { rows: embed(training, &ends.nodes)?, pairs: ends.pairs };
     let decoder = decoder_elements(model, training.parameters()?);
     let mut left = &embedded.pairs[..];
@@ -233,18 +271,26 @@ pub(crate) fn scored(
             scored.push(Scored { values: vec![f64::NAN; kinds.len()], ..Scored::default() });
             continue;
         }
-        let batch = BatchPairs { num_positives: set.positives.len(), ends: pairs.to_vec() };
+        let batch =
+            BatchPairs { num_positives: set.positives.len(), ends: pairs.to_vec(), edge_types: set.all_types() };
         let sums = training.score_logits(&embedded.rows, Targets::Pairs(&batch), model.num_classes)?;
-        let scores = pair_scores(training, model, &embedded.rows, pairs)?;
+        let scores = pair_scores(training, model, &embedded.rows, (pairs, &batch.edge_types))?;
         let (positives, negatives) = scores.split_at(set.positives.len());
         let ranked = match set.per_pair {
             true => Ranked::per_pair(positives, negatives),
             false => Ranked::shared(positives, negatives),
         };
-        let ranks = known.as_ref().map(|known| {
+        let ranks = filtered.then(|| {
             let (rows, positives) = ((&embedded.rows[..], model.num_classes), &pairs[..set.positives.len()]);
-            ranks_by_type(dataset, positives, |positives, nodes| {
-                model.decoder.ranks(rows, &decoder, positives, &Candidates { nodes, known: Some(known) })
+            ranks_by_type(dataset, (positives, set.types), |positives, nodes, of| {
+                let own = known.is_none().then(|| known_pairs(dataset, of));
+                let decoder = model.decoder.of_edge_type(&decoder, model.num_classes, of);
+                model.decoder.ranks(
+                    rows,
+                    decoder,
+                    positives,
+                    &Candidates { nodes, known: known.as_ref().or(own.as_ref()) },
+                )
             })
         });
         let among_all = Ranked::among_all(ranks.as_deref().unwrap_or_default());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use morphgl_graph_store::{Dataset, FeatureMatrix, PairTargets, TargetMatrix};
-use morphgl_model_core::{LossKind, ModelKind, ModelSpec, Predicted, Task, output_width, targets_of};
+use morphgl_model_core::{Decoder, LossKind, ModelKind, ModelSpec, Predicted, Task, output_width, targets_of};
 use morphgl_platform::{SPLITMIX_STEP, splitmix64};
 use morphgl_registry::{HostBatch, Targets};
 
@@ -103,6 +103,11 @@ impl Split {
             Split::Valid => dataset.edges.valid_pairs(),
             Split::Test => dataset.edges.test_pairs(),
         }
+    }
+
+    /// Number of the edge type of each of its pairs; none where pairs have no types, and of edges that the dataset does not list.
+    pub(crate) fn types(self, dataset: &Dataset) -> &[u16] {
+        dataset.edges.types[self as usize].as_deref().unwrap_or_default()
     }
 
     /// What is to be predicted of its pairs.
@@ -281,11 +286,18 @@ pub(crate) struct Learned {
     pub(crate) kind: ModelKind,
     /// Whether its layers may read features of edges.
     pub(crate) edge_features: bool,
+    /// Whether its decoder has a vector per edge type, where pairs have types.
+    pub(crate) relations: bool,
 }
 
 impl Learned {
     pub(crate) fn of(model: &ModelSpec) -> Self {
-        Self { examples: Examples::of(model), kind: model.kind, edge_features: model.reads_edges() }
+        Self {
+            examples: Examples::of(model),
+            kind: model.kind,
+            edge_features: model.reads_edges(),
+            relations: model.relations > 0,
+        }
     }
 }
 
@@ -295,7 +307,7 @@ pub(crate) fn dataset_for(
     dataset: Arc<Dataset>,
     context: &RunContext,
 ) -> anyhow::Result<Arc<Dataset>> {
-    let Learned { examples, kind, edge_features } = learned;
+    let Learned { examples, kind, edge_features, .. } = learned;
     let dataset = match dataset.edge_features.is_empty() || edge_features && !edge_widths(kind, &dataset).is_empty() {
         true => dataset,
         false => {
@@ -308,7 +320,7 @@ pub(crate) fn dataset_for(
             Arc::new((*dataset).clone().without_edge_features())
         }
     };
-    if examples == Examples::Nodes { Ok(dataset) } else { with_pairs(dataset, examples, kind, context) }
+    if examples == Examples::Nodes { Ok(dataset) } else { with_pairs(dataset, learned, context) }
 }
 
 /// Width of the features of each edge type that a model of this kind reads; empty where it reads none.
@@ -321,19 +333,22 @@ fn edge_widths(kind: ModelKind, dataset: &Dataset) -> Vec<usize> {
     dataset.edge_features.iter().map(|features| features.as_ref().map_or(0, FeatureMatrix::dim)).collect()
 }
 
-/// The dataset as links or edges are learned from it: training pairs listed once, and random features where it has none; a typed model
-/// has learned embeddings instead.
-fn with_pairs(
-    dataset: Arc<Dataset>,
-    examples: Examples,
-    model: ModelKind,
-    context: &RunContext,
-) -> anyhow::Result<Arc<Dataset>> {
+/// Whether a decoder has a vector for each edge type of a dataset's links.
+fn has_relations(decoder: Decoder, dataset: &Dataset) -> bool {
+    decoder == Decoder::DistMult && dataset.edges.have_types(&dataset.topology)
+}
+
+/// The dataset as links or edges are learned from it: training pairs listed once, and random features where it has none; a model that
+/// has parameters per edge type has learned embeddings instead.
+fn with_pairs(dataset: Arc<Dataset>, learned: Learned, context: &RunContext) -> anyhow::Result<Arc<Dataset>> {
+    let Learned { examples, kind, relations, .. } = learned;
     let mut own = (*dataset).clone();
+    let embeds = kind.is_typed() || relations && own.edges.have_types(&own.topology);
     let is_whole = own.edges.is_empty();
     if own.edges.train.is_none() && examples == Examples::Links {
-        let pairs = own.train_pairs().into_owned();
+        let (pairs, types) = (own.train_pairs().into_owned(), own.train_pair_types().map(|types| types.into_owned()));
         own.edges.train = Some(pairs.into_flattened().into());
+        own.edges.types[0] = types.map(Into::into);
     }
     let count = |n: usize| indicatif::HumanCount(n as u64);
     let [train, valid, test] = Split::ALL.map(|split| split.pairs(&own).len());
@@ -345,21 +360,27 @@ fn with_pairs(
         count(valid),
         count(test)
     ));
-    if own.features.is_none() && own.features_by_type.is_empty() && !model.is_typed() {
+    if own.features.is_none() && own.features_by_type.is_empty() && !embeds {
         context.remark(format_args!("the graph has no features: each node has {RANDOM_FEATURES} random ones"));
         own.features = Some(random_features(&own));
     }
     Ok(Arc::new(own))
 }
 
-/// Gives a model the types of a dataset, where it is typed, and inputs per node type, where features are, or a typed model has none.
-/// These are as wide as hidden layers. It reads the features of edges that [`dataset_for`] has left.
+/// Gives a model the types of a dataset, where it is typed or its decoder has a vector per edge type, and inputs per node type, where
+/// features are, or a model with types has none. These are as wide as hidden layers. It reads the features of edges that [`dataset_for`]
+/// has left.
 pub(crate) fn set_types(model: &mut ModelSpec, dataset: &Dataset) {
     model.edge_widths = edge_widths(model.kind, dataset);
-    let (by_type, typed) = (&dataset.features_by_type, model.kind.is_typed());
-    (model.types, model.input_widths) = (None, Vec::new());
+    let by_type = &dataset.features_by_type;
+    let relations = model.task == Task::Link && has_relations(model.decoder, dataset);
+    let typed = model.kind.is_typed() || relations;
+    (model.types, model.input_widths, model.relations) = (None, Vec::new(), 0);
     let Some(types) = dataset.topology.types().filter(|_| typed || !by_type.is_empty()) else { return };
     model.types = Some((**types).clone());
+    if relations {
+        model.relations = types.edge_types().len();
+    }
     if dataset.features.is_none() {
         let width = |of_type: usize| by_type.get(of_type).and_then(Option::as_ref).map_or(0, FeatureMatrix::dim);
         model.input_widths = (0..types.node_types().len()).map(width).collect();

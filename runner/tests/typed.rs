@@ -77,6 +77,84 @@ fn links_are_learned_by_edge_type() {
     assert!(scores.contains("author:3,paper:7,"), "{scores}");
 }
 
+/// Triples of 48 entities in six groups: `same` within a group, `opposite` to the third group from it; a tenth each to validate and to test
+/// on.
+fn knowledge() -> Bench {
+    let bench = Bench::new();
+    fs::create_dir(bench.path().join("triples")).expect("room");
+    let mut files = [const { String::new() }; 3];
+    let mut number = 0;
+    for (relation, shift) in [("same", 0), ("opposite", 3)] {
+        for head in 0..48 {
+            for tail in (0..48).filter(|tail| *tail != head && tail % 6 == (head + shift) % 6) {
+                number += 1;
+                let split = match number * 7 % 10 {
+                    0 => 1,
+                    1 => 2,
+                    _ => 0,
+                };
+                files[split] += &format!("e{head}\t{relation}\te{tail}\n");
+            }
+        }
+    }
+    for (name, text) in ["train", "valid", "test"].iter().zip(&files) {
+        fs::write(bench.path().join(format!("triples/{name}.txt")), text).expect("room");
+    }
+    bench.text(&words("import triples triples -o graph --symmetrise"));
+    bench
+}
+
+/// Relations that contradict each other are told apart by a vector for each, on embeddings alone and with messages, and not by one dot
+/// product; predictions are by relation.
+#[test]
+fn relations_are_learned_apart() {
+    let bench = knowledge();
+    let train = "--task link --negatives 8 --batch-size 128 --threads 2 --lr 0.05 --hidden 16 --embedding 16 \
+                 --profile-seconds 0.1 --plan sequential --score filtered-mrr";
+    let trained = |options: &str| bench.json(&words(&format!("train graph {train} {options}")));
+    let scored = |options: &str| number(&trained(options)["best_valid_score"]);
+    for operator in ["Training_CPU_Native", "Training_CPU_Burn"] {
+        let by_vectors =
+            format!("--model mlp --layers 1 --decoder distmult --epochs 30 --training {operator} --run {operator}");
+        let found = scored(&by_vectors);
+        assert!(found > 0.5, "{operator}: {found}");
+        let evaluated = bench.json(&["evaluate", operator, "--score", "filtered-mrr", "--score", "mrr"]);
+        let valid = number(&evaluated["valid"]["scores"]["filtered-mrr"]);
+        assert!((valid - found).abs() < 1e-6, "{operator}: {found} in training, {valid} evaluated");
+    }
+    let messages = scored("--model rgcn --layers 1 --fanouts 5 --decoder distmult --epochs 30 --run messages");
+    assert!(messages > 0.3, "{messages}");
+    let dot = scored("--model rgcn --layers 1 --fanouts 5 --decoder dot --epochs 30");
+    assert!(dot < messages, "{dot} by the dot product, {messages} by a vector per relation");
+
+    // Entity 0 is of group 0.
+    let run = "Training_CPU_Native";
+    fs::write(bench.path().join("pairs.txt"), "e0\te6\tsame\ne0\te6\topposite\ne0,e3,entity-opposite-entity\n")
+        .expect("room");
+    let scores = bench.json(&["predict", run, "--edges", "pairs.txt"]);
+    let of = |at: usize| number(&scores["scores"][at]);
+    assert!(of(0) > of(1) + 1.0 && of(2) > of(1) + 1.0, "{scores}");
+    fs::write(bench.path().join("ids.txt"), "e0\n").expect("room");
+    let top = |edge_type: &str| {
+        let args = format!("predict {run} --top 7 --include-edges --nodes ids.txt --edge-type {edge_type}");
+        let found = bench.json(&words(&args));
+        let partners = found["partners"][0].as_array().expect("partners").clone();
+        let entity =
+            |id: &Value| id.as_str().and_then(|id| id.strip_prefix('e')?.parse::<u32>().ok()).expect("an entity");
+        partners.iter().map(|id| entity(id) % 6).collect::<Vec<_>>()
+    };
+    assert_eq!(top("same"), [0; 7]);
+    assert_eq!(top("opposite"), [3; 7]);
+    let known = bench.json(&words(&format!("predict {run} --top 48 --nodes ids.txt --edge-type same")));
+    let partners = known["partners"][0].as_array().expect("partners");
+    assert_eq!(partners.len(), 48 - 8, "all but itself and the seven that are known: {known}");
+
+    fs::write(bench.path().join("untyped.txt"), "e0 e6\n").expect("room");
+    bench.refused(&["predict", run, "--edges", "untyped.txt"], &["untyped.txt, line 1", "edge type"]);
+    bench.misused(&["predict", run, "--top", "2"], &["--edge-type"]);
+    bench.misused(&["predict", run, "--top", "2", "--edge-type", "other"], &["no such edge type", "same"]);
+}
+
 /// Within times, too: what is evaluated then is sampled as it was trained.
 #[test]
 fn times_bound_training_and_evaluation() {

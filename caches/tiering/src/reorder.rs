@@ -110,6 +110,9 @@ pub fn reorder(
         targets.labels.iter().try_for_each(|array| writer.array(labels, array, None))?;
         targets.values.iter().try_for_each(|matrix| writer.array(values, matrix.values(), Some(matrix.dim())))?;
     }
+    for (name, types) in EdgeSplits::TYPE_ARRAYS.into_iter().zip(&dataset.edges.types) {
+        types.iter().try_for_each(|types| writer.array(name, types, None))?;
+    }
     Ok(writer.finish(&dataset.name, dataset.num_classes, source.provenance(&options.by))?)
 }
 

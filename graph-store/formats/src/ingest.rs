@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Array, ArrayMeta, DatasetWriter, Dtype, Element, Error, Load, Position, Result, read_npy};
+use morphgl_ingest::SplitType;
 use serde_json::Value;
 
 use crate::files::{file_name, invalid, stem};
@@ -65,8 +66,8 @@ pub struct Ingest<'a> {
     pub(crate) pair_ids: PairIds,
     /// Of sources and targets that are two kinds of nodes.
     pub(crate) two_types: Option<TwoTypes>,
-    /// Of a typed graph, the edge type that pairs are drawn of, and that of its reverse edges.
-    pub(crate) split_type: Option<(usize, Option<usize>)>,
+    /// Of a typed graph, the edge types that pairs are drawn of.
+    pub(crate) split_types: Vec<SplitType>,
     /// Arrays of pairs that are written.
     links: Vec<&'static str>,
     /// Labelled edges that are not drawn yet.
@@ -109,7 +110,7 @@ impl<'a> Ingest<'a> {
             listed_alone: None,
             pair_ids: PairIds::default(),
             two_types: None,
-            split_type: None,
+            split_types: Vec::new(),
             links: Vec::new(),
             labelled_edges: None,
             nodes: None,

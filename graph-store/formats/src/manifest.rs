@@ -269,5 +269,5 @@ fn edges(dir: &Path, names: &[String], entry: EdgeEntry) -> std::result::Result<
         }
         Some(ReverseEntry::Named(name)) => Some(Reverse::Named(name)),
     };
-    Ok(EdgeTable { rows, of: TypeOf::Fixed(name), source, target, weight, time, features, reverse, links })
+    Ok(EdgeTable { rows, of: TypeOf::Fixed(name), source, target, weight, time, features, reverse, links, split: None })
 }

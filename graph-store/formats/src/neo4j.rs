@@ -84,6 +84,7 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
                     features: Features::None,
                     reverse: None,
                     links: false,
+                    split: None,
                 });
             }
             None => {

@@ -8,7 +8,7 @@ use morphgl_graph_store::{Error, Result};
 use crate::files::invalid;
 use crate::text::{is_n_triples, open_any_text};
 use crate::typed::{self, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Syntax, TypeOf, TypedGraph};
-use crate::{Column, Options, Progress, Silent};
+use crate::{Column, LinkFiles, Options, Progress, Silent};
 
 /// Endings of the files in a directory of triples.
 const ENDINGS: [&str; 3] = ["txt", "tsv", "nt"];
@@ -16,11 +16,12 @@ const ENDINGS: [&str; 3] = ["txt", "tsv", "nt"];
 const OTHERS: [&str; 2] = ["valid", "test"];
 
 /// Imports the triples of the file `source` into a dataset at `target`; of a directory of splits those of `train.txt` (or `.tsv`,
-/// `.nt`).
+/// `.nt`), and as pairs to validate and test on those of `valid.txt` and `test.txt`.
 ///
 /// A line has a head, a relation and a tail, with tabs between them, or blanks in a line without tabs; or it is one of N-Triples,
 /// whose literals are left out and counted. Heads and tails are nodes of the type `entity`, in the order of their appearance; each
-/// relation is an edge type.
+/// relation is an edge type. The files of validation and test triples that `options` name are read alike; their entities and relations are
+/// nodes and edge types, too.
 ///
 /// # Errors
 ///
@@ -28,13 +29,21 @@ const OTHERS: [&str; 2] = ["valid", "test"];
 ///
 /// # Complexity
 ///
-/// Two passes over the file; `options.memory` bytes for the edges, besides 30 bytes per entity and its name.
+/// Two passes over the files; `options.memory` bytes for the edges, besides 30 bytes per entity and its name.
 pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
     let file = file_of(source)?;
-    let text = open_any_text(&file, "read", &Silent)?;
-    let syntax =
-        if is_n_triples(text.reader).map_err(|e| Error::io(&file, e))? { Syntax::NTriples } else { Syntax::Fields };
-    let end = |number| End { space: 0, column: Column::Number(number) };
+    let LinkFiles { valid, test, .. } = &options.links;
+    let given = [valid, test].into_iter().zip(OTHERS);
+    let others = given.map(|(file, name)| file.clone().or_else(|| other_of(source, name)));
+    let mut edges = vec![table(file, None)?];
+    let draws = options.edge_split.is_some();
+    let mut left_out = false;
+    for (other, split) in others.zip(1..) {
+        if let Some(other) = other {
+            left_out |= draws;
+            edges.extend((!draws).then(|| table(other, Some(split))).transpose()?);
+        }
+    }
     let graph = TypedGraph {
         node_types: vec!["entity".into()],
         spaces: vec![Some(0)],
@@ -49,26 +58,42 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
             label: None,
             split: None,
         }],
-        edges: vec![EdgeTable {
-            rows: EdgeRows::Triples(file.clone(), syntax),
-            of: TypeOf::Column(Column::Number(2)),
-            source: end(1),
-            target: end(3),
-            weight: None,
-            time: None,
-            features: Features::None,
-            reverse: None,
-            links: false,
-        }],
+        edges,
         split: None,
     };
-    typed::import(source, target, graph, options, progress, |ingest| {
+    let of_graph = Options { links: LinkFiles { valid: None, test: None, ..options.links.clone() }, ..options.clone() };
+    typed::import(source, target, graph, &of_graph, progress, |ingest| {
         ingest.provenance("format", "triples");
-        let others = OTHERS.iter().flat_map(|name| ENDINGS.map(|ending| source.join(format!("{name}.{ending}"))));
-        if file != source && others.into_iter().any(|file| file.is_file()) {
-            ingest.note("the triples to validate and test on were left out: training pairs have no types of edges yet");
+        if left_out {
+            ingest.note("the triples to validate and test on were left out for random ones (--edge-split)");
         }
     })
+}
+
+/// The table of a file of triples.
+fn table(file: PathBuf, split: Option<usize>) -> Result<EdgeTable> {
+    let text = open_any_text(&file, "read", &Silent)?;
+    let syntax =
+        if is_n_triples(text.reader).map_err(|e| Error::io(&file, e))? { Syntax::NTriples } else { Syntax::Fields };
+    let end = |number| End { space: 0, column: Column::Number(number) };
+    Ok(EdgeTable {
+        rows: EdgeRows::Triples(file, syntax),
+        of: TypeOf::Column(Column::Number(2)),
+        source: end(1),
+        target: end(3),
+        weight: None,
+        time: None,
+        features: Features::None,
+        reverse: None,
+        links: false,
+        split,
+    })
+}
+
+/// The file of other triples of this name in a directory of splits.
+fn other_of(source: &Path, name: &str) -> Option<PathBuf> {
+    let mut files = ENDINGS.iter().map(|ending| source.join(format!("{name}.{ending}")));
+    files.find(|file| source.is_dir() && file.is_file())
 }
 
 /// The file of triples that a source names.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use morphgl_graph_store::{
-    Array, DatasetWriter, Element, Error, Load, Position, Result, Topology, read_npy, write_blocks,
+    Array, DatasetWriter, EdgeSplits, Element, Error, Load, Position, Result, Topology, read_npy, write_blocks,
 };
 use morphgl_platform::splitmix64;
 use rayon::prelude::*;
@@ -86,7 +86,7 @@ const BUCKET_BITS: u32 = 16;
 ///
 /// # Errors
 ///
-/// An IO error; the edges have types ([`split_edges_of_type`]).
+/// An IO error; the edges have types ([`split_edges_of_types`]).
 ///
 /// # Panics
 ///
@@ -101,12 +101,16 @@ pub fn split_edges(
     split: &EdgeSplit,
     advance: impl FnMut(u64) + Send,
 ) -> Result<(DrawnEdges, EdgeShares)> {
-    draw(writer, split, None, advance)
+    let (drawn, shares) = draw(writer, split, &[], advance)?;
+    Ok((drawn, shares.expect("of a graph without types")))
 }
 
-/// As [`split_edges`], of the edges of one type of a typed graph: those of validation and test pairs leave the graph, and so do those of
-/// its `reverse` type ([`Types::reverse_of`](morphgl_graph_store::Types::reverse_of)), where it has one. Edges of other types all
-/// remain. Writes `train_edges` as well, each pair once: links of the other types are not trained on.
+/// As [`split_edges`], of the edges of these types of a typed graph, the shares of each type for itself: those of validation and test
+/// pairs leave the graph, and so do those of the reverse types. Edges of other types all remain. Writes `train_edges` as well, each pair
+/// once, and the edge types of all pairs.
+///
+/// Of several types, the edges of reverse types and both directions of symmetric types are pairs, too, each in the share of what it is
+/// the reverse of, and self-loops are pairs to train on: each end of a link is then predicted from the other.
 ///
 /// # Errors
 ///
@@ -114,24 +118,27 @@ pub fn split_edges(
 ///
 /// # Panics
 ///
-/// When `writer` has no finished typed graph, or one whose sub-rows do not ascend.
-pub fn split_edges_of_type(
+/// When `writer` has no finished typed graph, or one whose sub-rows do not ascend; when types are not numbers of edge types, or two have
+/// the same edges.
+///
+/// # Complexity
+///
+/// As [`split_edges`], with three of the passes for each type.
+pub fn split_edges_of_types(
     writer: &mut DatasetWriter,
     split: &EdgeSplit,
-    edge_type: usize,
-    reverse: Option<usize>,
+    types: &[SplitType],
     advance: impl FnMut(u64) + Send,
-) -> Result<(DrawnEdges, EdgeShares)> {
-    let number = |number: usize| u16::try_from(number).expect("edge types are numbered by u16");
-    draw(writer, split, Some(OfType { edge_type: number(edge_type), reverse: reverse.map(number) }), advance)
+) -> Result<DrawnEdges> {
+    draw(writer, split, types, advance).map(|(drawn, _)| drawn)
 }
 
 fn draw(
     writer: &mut DatasetWriter,
     split: &EdgeSplit,
-    of: Option<OfType>,
+    types: &[SplitType],
     mut advance: impl FnMut(u64) + Send,
-) -> Result<(DrawnEdges, EdgeShares)> {
+) -> Result<(DrawnEdges, Option<EdgeShares>)> {
     let mut files = Vec::new();
     let mut take_back = |name: &str| -> Result<Option<PathBuf>> {
         let file = writer.take_back(name)?;
@@ -144,37 +151,78 @@ fn draw(
     let weights = mapped::<f32>(take_back("weights")?)?;
     let (edge_types, times) = (mapped::<u16>(take_back("edge_types")?)?, mapped::<i64>(take_back("edge_times")?)?);
     let ids = mapped::<u32>(take_back("edge_ids")?)?;
-    if edge_types.is_some() && of.is_none() {
+    if edge_types.is_some() && types.is_empty() {
         let cure = "name the edge type to draw pairs of";
         return Err(Error::invalid(&indices, Position::File, "the edges are of several types", cure));
     }
     let graph =
         Topology::new(read_npy::<u64>(&indptr, Load::Mmap)?.0, read_npy::<u32>(&indices, Load::Mmap)?.0, weights);
     let graph = graph.map_err(|what| Error::invalid(&indices, Position::File, what, "import the graph again"))?;
-    let key = splitmix64(split.seed ^ 0x6564_6765_7300);
-    let mut edges = Edges { graph: &graph, edge_types, times, ids, of, symmetric: false, key };
-    edges.symmetric = if of.is_some() { edges.is_symmetric() } else { graph.is_symmetric() };
-    let cuts = edges.cuts(split);
+    let links = Links::of(split, types);
+    let mut edges = Edges { graph: &graph, edge_types, times, ids, links, both: types.len() > 1 };
+    let cuts: Vec<Cuts> = (0..edges.links.len())
+        .map(|links| {
+            edges.links[links].symmetric = edges.is_symmetric(links);
+            edges.cuts(links, split)
+        })
+        .collect();
     write(writer, &edges, &cuts, &mut advance)?;
+    let symmetric = edges.links.iter().all(|links| links.symmetric);
     drop(edges);
     drop(graph);
     for file in files {
         std::fs::remove_file(&file).map_err(|e| Error::io(&file, e))?;
     }
-    let ([train, valid, test, all], symmetric) = (cuts.ends, cuts.shares.symmetric);
-    let drawn = DrawnEdges { symmetric, train, valid: valid - train, test: test - valid, left_out: all - test };
-    Ok((drawn, cuts.shares))
+    let mut drawn = DrawnEdges { symmetric, train: 0, valid: 0, test: 0, left_out: 0 };
+    for [train, valid, test, all] in cuts.iter().map(|cuts| cuts.ends) {
+        drawn.train += train;
+        drawn.valid += valid - train;
+        drawn.test += test - valid;
+        drawn.left_out += all - test;
+    }
+    Ok((drawn, types.is_empty().then(|| cuts[0].shares)))
 }
 
 fn mapped<T: Element>(file: Option<PathBuf>) -> Result<Option<Array<T>>> {
     file.map(|file| Ok(read_npy::<T>(&file, Load::Mmap)?.0)).transpose()
 }
 
-/// The edge type that pairs are drawn of.
+/// An edge type that pairs are drawn of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SplitType {
+    /// Its number.
+    pub edge_type: usize,
+    /// Number of the type of its reverse edges, where it has one.
+    pub reverse: Option<usize>,
+}
+
+/// Edges that pairs are drawn of: all, or those of an edge type with its reverses.
 #[derive(Debug, Clone, Copy)]
-struct OfType {
-    edge_type: u16,
-    reverse: Option<u16>,
+struct Links {
+    /// The type and its reverse, of a typed graph.
+    of: Option<(u16, Option<u16>)>,
+    /// Whether each has its reverse in the same type.
+    symmetric: bool,
+    key: u64,
+}
+
+impl Links {
+    fn of(split: &EdgeSplit, types: &[SplitType]) -> Vec<Self> {
+        let key = splitmix64(split.seed ^ 0x6564_6765_7300);
+        let number = |number: usize| u16::try_from(number).expect("edge types are numbered by u16");
+        let of_type = |&SplitType { edge_type, reverse }: &SplitType| {
+            let key = if types.len() > 1 { splitmix64(key.wrapping_add(edge_type as u64)) } else { key };
+            Self { of: Some((number(edge_type), reverse.map(number))), symmetric: false, key }
+        };
+        match types {
+            [] => vec![Self { of: None, symmetric: false, key }],
+            _ => types.iter().map(of_type).collect(),
+        }
+    }
+
+    fn hash(&self, pair: [u32; 2]) -> Option<u64> {
+        hash(self.symmetric, self.key, pair)
+    }
 }
 
 /// The edges of a graph, block by block.
@@ -183,10 +231,9 @@ struct Edges<'a> {
     edge_types: Option<Array<u16>>,
     times: Option<Array<i64>>,
     ids: Option<Array<u32>>,
-    /// The edge type that pairs are drawn of, of a typed graph.
-    of: Option<OfType>,
-    symmetric: bool,
-    key: u64,
+    links: Vec<Links>,
+    /// Whether reverses are pairs, too.
+    both: bool,
 }
 
 /// Where the order of hashes is cut.
@@ -226,31 +273,42 @@ impl Edges<'_> {
         self.edge_types.as_ref().map(|types| types[at])
     }
 
-    /// The pair that an edge is of; `None` of an edge of another type.
-    fn pair(&self, target: u32, source: u32, at: usize) -> Option<[u32; 2]> {
-        let Some(of) = self.of else { return Some([source, target]) };
-        match self.type_of(at) {
-            edge_type if edge_type == Some(of.edge_type) => Some([source, target]),
-            edge_type if edge_type == of.reverse => Some([target, source]),
+    /// The links that an edge is of, and the pair that it is drawn by; `None` of an edge of another type.
+    fn pair(&self, target: u32, source: u32, at: usize) -> Option<(usize, [u32; 2])> {
+        let Some(own) = self.type_of(at) else { return Some((0, [source, target])) };
+        self.links.iter().enumerate().find_map(|(i, links)| match links.of? {
+            (of, _) if of == own => Some((i, [source, target])),
+            (_, reverse) if reverse == Some(own) => Some((i, [target, source])),
             _ => None,
-        }
+        })
     }
 
-    /// Whether an edge stands for its pair: the first of equal ones of its type, in a symmetric graph with source < target.
-    fn stands(&self, target: u32, source: u32, at: usize) -> bool {
-        let of_type = self.of.is_none_or(|of| self.type_of(at) == Some(of.edge_type));
+    /// Whether an edge is the first of equal ones of its type.
+    fn is_first(&self, target: u32, source: u32, at: usize) -> bool {
         let is_other =
             |before: usize| self.graph.indices()[before] != source || self.type_of(before) != self.type_of(at);
-        let first = at == self.graph.indptr()[target as usize] as usize || is_other(at - 1);
-        of_type && first && (!self.symmetric || source < target)
+        at == self.graph.indptr()[target as usize] as usize || is_other(at - 1)
     }
 
-    /// Whether every edge of the type that is drawn has its reverse in the same type: as [`Topology::is_symmetric`].
-    fn is_symmetric(&self) -> bool {
+    /// Whether an edge of the type of `links` stands for its pair: the first of equal ones, in a symmetric graph with source < target.
+    fn stands(&self, links: usize, target: u32, source: u32, at: usize) -> bool {
+        self.is_of(links, at) && self.is_first(target, source, at) && (!self.links[links].symmetric || source < target)
+    }
+
+    /// Whether an edge is of the type of `links`, and no reverse.
+    fn is_of(&self, links: usize, at: usize) -> bool {
+        self.links[links].of.is_none_or(|(of, _)| self.type_of(at) == Some(of))
+    }
+
+    /// Whether every edge of the type of `links` has its reverse in the same type: as [`Topology::is_symmetric`].
+    fn is_symmetric(&self, links: usize) -> bool {
+        if self.links[links].of.is_none() {
+            return self.graph.is_symmetric();
+        }
         let sum = |block: usize| {
             let mut sum = 0u128;
             self.each(block, |target, source, at| {
-                if self.type_of(at) == self.of.map(|of| of.edge_type) && source != target {
+                if self.is_of(links, at) && source != target {
                     let hash = |ends: [u32; 2]| [0, 1].map(|stream| hash(false, stream, ends).expect("two nodes"));
                     let [edge, reverse] = [[source, target], [target, source]].map(|ends| {
                         let [high, low] = hash(ends);
@@ -265,20 +323,20 @@ impl Edges<'_> {
     }
 
     /// The hashes of the pairs of a block.
-    fn hashes(&self, block: usize, mut f: impl FnMut(u64)) {
+    fn hashes(&self, links: usize, block: usize, mut f: impl FnMut(u64)) {
         self.each(block, |target, source, at| {
-            if self.stands(target, source, at) {
-                hash(self.symmetric, self.key, [source, target]).into_iter().for_each(&mut f);
+            if self.stands(links, target, source, at) {
+                self.links[links].hash([source, target]).into_iter().for_each(&mut f);
             }
         });
     }
 
     /// Finds the hashes between the shares, by a histogram of the leading bits and the hashes of the buckets that the cuts fall into.
-    fn cuts(&self, split: &EdgeSplit) -> Cuts {
+    fn cuts(&self, links: usize, split: &EdgeSplit) -> Cuts {
         let bucket = |hash: u64| (hash >> (64 - BUCKET_BITS)) as usize;
         let counts: Vec<AtomicU64> = (0..1 << BUCKET_BITS).map(|_| AtomicU64::new(0)).collect();
         (0..self.num_blocks()).into_par_iter().for_each(|block| {
-            self.hashes(block, |hash| _ = counts[bucket(hash)].fetch_add(1, Ordering::Relaxed));
+            self.hashes(links, block, |hash| _ = counts[bucket(hash)].fetch_add(1, Ordering::Relaxed));
         });
         let counts: Vec<u64> = counts.into_iter().map(AtomicU64::into_inner).collect();
         let all: u64 = counts.iter().sum();
@@ -297,7 +355,7 @@ impl Edges<'_> {
         let wanted = |hash: u64| places.iter().flatten().any(|&(place, _)| place == bucket(hash));
         let blocks = (0..self.num_blocks()).into_par_iter().map(|block| {
             let mut found = Vec::new();
-            self.hashes(block, |hash| found.extend(wanted(hash).then_some(hash)));
+            self.hashes(links, block, |hash| found.extend(wanted(hash).then_some(hash)));
             found
         });
         let mut hashes: Vec<u64> = blocks.flatten_iter().collect();
@@ -305,7 +363,8 @@ impl Edges<'_> {
         let hash = |(place, rank): (usize, usize)| hashes[hashes.partition_point(|&hash| bucket(hash) < place) + rank];
         let [train, valid, test] = ends;
         let ends = places.map(|place| place.map(hash));
-        let shares = EdgeShares { symmetric: self.symmetric, key: self.key, ends };
+        let Links { symmetric, key, .. } = self.links[links];
+        let shares = EdgeShares { symmetric, key, ends };
         Cuts { ends: [train, valid, test, all], shares }
     }
 }
@@ -322,13 +381,15 @@ struct Part {
     ids: Vec<u32>,
     /// Pairs to train on, where the graph is typed, to validate and to test on.
     drawn: [Vec<u32>; 3],
+    /// Their edge types, of a typed graph.
+    of_drawn: [Vec<u16>; 3],
     len: u64,
 }
 
 fn write(
     writer: &mut DatasetWriter,
     edges: &Edges<'_>,
-    cuts: &Cuts,
+    cuts: &[Cuts],
     advance: &mut (impl FnMut(u64) + Send),
 ) -> Result<()> {
     let make = |block: usize| {
@@ -338,7 +399,8 @@ fn write(
             if part.rows.last().is_none_or(|&(row, _)| row != target) {
                 part.rows.push((target, 0));
             }
-            let share = edges.pair(target, source, at).map_or(0, |pair| cuts.shares.of(pair));
+            let links = edges.pair(target, source, at);
+            let share = links.map_or(0, |(links, pair)| cuts[links].shares.of(pair));
             if share == 0 {
                 part.rows.last_mut().expect("the row was added").1 += 1;
                 part.indices.push(source);
@@ -347,9 +409,19 @@ fn write(
                 part.times.extend(edges.times.as_ref().map(|times| times[at]));
                 part.ids.extend(edges.ids.as_ref().map(|ids| ids[at]));
             }
-            let is_listed = (share > 0 || edges.of.is_some()) && source != target;
-            let drawn = part.drawn.get_mut(share).filter(|_| is_listed && edges.stands(target, source, at));
-            drawn.into_iter().for_each(|pairs| pairs.extend([source, target]));
+            let Some((links, _)) = links else { return };
+            // Without types the training pairs are the edges that remain.
+            let is_listed = match edges.both {
+                true => edges.is_first(target, source, at),
+                false => {
+                    let is_trained = edges.edge_types.is_some() && source != target;
+                    (share > 0 || is_trained) && edges.stands(links, target, source, at)
+                }
+            };
+            if let Some(pairs) = part.drawn.get_mut(share).filter(|_| is_listed) {
+                pairs.extend([source, target]);
+                part.of_drawn[share].extend(edges.type_of(at));
+            }
         });
         part
     };
@@ -359,9 +431,11 @@ fn write(
     let mut edge_types = edges.edge_types.as_ref().map(|_| writer.stream::<u16>("edge_types")).transpose()?;
     let mut times = edges.times.as_ref().map(|_| writer.stream::<i64>("edge_times")).transpose()?;
     let mut ids = edges.ids.as_ref().map(|_| writer.stream::<u32>("edge_ids")).transpose()?;
-    // Without types the training pairs are the edges that remain.
-    let names = &["train_edges", "valid_edges", "test_edges"][usize::from(edges.of.is_none())..];
+    let is_typed = edges.edge_types.is_some();
+    let names = &EdgeSplits::ARRAYS[usize::from(!is_typed)..3];
+    let of_names = if is_typed { &EdgeSplits::TYPE_ARRAYS[..] } else { &[] };
     let mut drawn = names.iter().map(|name| writer.stream::<u32>(name)).collect::<Result<Vec<_>>>()?;
+    let mut of_drawn = of_names.iter().map(|name| writer.stream::<u16>(name)).collect::<Result<Vec<_>>>()?;
     // Offsets of rows up to that of the last row with an edge.
     let (mut rows, mut end, mut offsets) = (0u64, 0u64, Vec::new());
     let block = |part: Part| {
@@ -379,7 +453,8 @@ fn write(
         ids.as_mut().map_or(Ok(()), |ids| ids.write(&part.ids))?;
         advance(part.len);
         let pairs = &part.drawn[3 - names.len()..];
-        drawn.iter_mut().zip(pairs).try_for_each(|(out, pairs)| out.write(pairs))
+        drawn.iter_mut().zip(pairs).try_for_each(|(out, pairs)| out.write(pairs))?;
+        of_drawn.iter_mut().zip(&part.of_drawn).try_for_each(|(out, types)| out.write(types))
     };
     write_blocks(edges.num_blocks(), rayon::current_num_threads(), make, block)?;
     for _ in rows..=edges.graph.num_nodes() as u64 {
@@ -401,6 +476,9 @@ fn write(
     }
     for (name, out) in names.iter().zip(drawn) {
         writer.add(name, out.finish(Some(2))?);
+    }
+    for (name, out) in of_names.iter().zip(of_drawn) {
+        writer.add(name, out.finish(None)?);
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ mod typed;
 
 pub use builder::CscBuilder;
 pub use edge_blocks::{EdgeBlock, EdgeBlockMaker, Edges};
-pub use edge_split::{DrawnEdges, EdgeShares, EdgeSplit, split_edges, split_edges_of_type};
+pub use edge_split::{DrawnEdges, EdgeShares, EdgeSplit, SplitType, split_edges, split_edges_of_types};
 pub use options::{Dropped, DuplicateWeights, EdgeOptions};
 pub use radix::Scratch;
 pub use records::{Keyed, Narrow, Record, Records, Sorted, Weighted};

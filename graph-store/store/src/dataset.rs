@@ -264,8 +264,12 @@ impl Dataset {
         for (targets, [labels, values]) in targets_of_pairs.iter_mut().zip(EdgeSplits::TARGET_ARRAYS) {
             *targets = PairTargets { labels: splits_reader.array(labels)?, values: splits_reader.targets(values)? };
         }
-        let edges = EdgeSplits::of_arrays(pairs, targets_of_pairs);
+        let mut edges = EdgeSplits::of_arrays(pairs, targets_of_pairs);
+        for (types, name) in edges.types.iter_mut().zip(EdgeSplits::TYPE_ARRAYS) {
+            *types = splits_reader.array::<u16>(name)?;
+        }
         edges.check_arrays(num_nodes).map_err(fault)?;
+        edges.check_type_arrays(topology.types().map(|types| &**types)).map_err(fault)?;
         let node_ids = reader.array::<u64>("node_ids")?;
         let (name, num_classes) = (meta.name.clone(), meta.num_classes);
         Ok(Self {
@@ -287,6 +291,11 @@ impl Dataset {
     /// Pairs of link prediction to train on: [`EdgeSplits::train_pairs`] of this graph.
     pub fn train_pairs(&self) -> std::borrow::Cow<'_, [[u32; 2]]> {
         self.edges.train_pairs(&self.topology)
+    }
+
+    /// Number of the edge type of each of them, where pairs have types: [`EdgeSplits::train_pair_types`] of this graph.
+    pub fn train_pair_types(&self) -> Option<std::borrow::Cow<'_, [u16]>> {
+        self.edges.train_pair_types(&self.topology)
     }
 
     /// The dataset with features of edges: `ids` has the row of each edge in those of its type, in CSC order, and `features` a matrix

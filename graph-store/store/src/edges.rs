@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use rayon::prelude::*;
 
 use crate::check::{self, Fault};
-use crate::{Array, TargetMatrix, Topology};
+use crate::{Array, TargetMatrix, Topology, Types};
 
 /// Pairs of nodes: [source, target] one after another, as numbers of nodes. They are links to be told from others, or edges whose
 /// class, labels or values are to be predicted.
@@ -28,6 +28,9 @@ pub struct EdgeSplits {
     pub test_negatives: Option<Array<u32>>,
     /// What is to be predicted of the training, validation and test pairs, where edges are labelled.
     pub targets: [PairTargets; 3],
+    /// Number of the edge type of each training, validation and test pair; `None` where links are learned whatever their type. Negatives
+    /// are of the type of their pair.
+    pub types: [Option<Array<u16>>; 3],
 }
 
 /// What is to be predicted of the pairs of a split, a row per pair.
@@ -61,8 +64,17 @@ impl Default for EdgeSplits {
     fn default() -> Self {
         let none = || Vec::new().into();
         let (train_negatives, valid_negatives, test_negatives) = (None, None, None);
-        let targets = Default::default();
-        Self { train: None, valid: none(), test: none(), train_negatives, valid_negatives, test_negatives, targets }
+        let (targets, types) = Default::default();
+        Self {
+            train: None,
+            valid: none(),
+            test: none(),
+            train_negatives,
+            valid_negatives,
+            test_negatives,
+            targets,
+            types,
+        }
     }
 }
 
@@ -88,6 +100,9 @@ impl EdgeSplits {
         ["test_edges_labels", "test_edges_targets"],
     ];
 
+    /// Names of the arrays of edge types of the pairs of [`EdgeSplits::ARRAYS`]' first three.
+    pub const TYPE_ARRAYS: [&str; 3] = ["train_edges_types", "valid_edges_types", "test_edges_types"];
+
     /// The arrays as a dataset stores them; `None` for those that it does not have.
     pub fn arrays(&self) -> [Option<&Array<u32>>; Self::ARRAYS.len()] {
         let present = |pairs| Some(pairs).filter(|pairs: &&Array<u32>| !pairs.is_empty());
@@ -96,12 +111,12 @@ impl EdgeSplits {
         [train.as_ref(), present(valid), present(test), negatives[0], negatives[1], negatives[2]]
     }
 
-    /// The splits of the arrays of [`EdgeSplits::arrays`], whose pairs have these targets.
+    /// The splits of the arrays of [`EdgeSplits::arrays`], whose pairs have these targets, and no types.
     pub fn of_arrays(arrays: [Option<Array<u32>>; Self::ARRAYS.len()], targets: [PairTargets; 3]) -> Self {
         let [train, valid, test, train_negatives, valid_negatives, test_negatives] = arrays;
         let or_none = |pairs: Option<Array<u32>>| pairs.unwrap_or_else(|| Vec::new().into());
-        let (valid, test) = (or_none(valid), or_none(test));
-        Self { train, valid, test, train_negatives, valid_negatives, test_negatives, targets }
+        let (valid, test, types) = (or_none(valid), or_none(test), Default::default());
+        Self { train, valid, test, train_negatives, valid_negatives, test_negatives, targets, types }
     }
 
     /// Number of classes of pairs: the highest of any split plus one; 0 without labels.
@@ -163,21 +178,31 @@ impl EdgeSplits {
         if let Some(train) = &self.train {
             return Cow::Borrowed(pairs(train));
         }
-        let symmetric = topology.is_symmetric();
-        let of_key = topology.draw_keys().map(|keys| {
-            let mut of_key = vec![0u32; keys.len()];
-            (0u32..).zip(keys.iter()).for_each(|(node, &key)| of_key[key as usize] = node);
-            of_key
-        });
-        let row = |key: usize| {
-            let target = of_key.as_ref().map_or(key as u32, |of_key| of_key[key]);
-            let sources = topology.neighbors(target).iter().copied();
-            let taken = move |&source: &u32| {
-                source != target && (!symmetric || topology.draw_key(source) < topology.draw_key(target))
-            };
-            sources.filter(taken).map(move |source| [source, target])
-        };
-        Cow::Owned((0..topology.num_nodes()).into_par_iter().with_min_len(1 << 10).flat_map_iter(row).collect())
+        Cow::Owned(train_edges(topology, |pair, _| pair))
+    }
+
+    /// Number of the edge type of each of [`EdgeSplits::train_pairs`]; `None` where pairs have no types: those given have none, or the
+    /// graph's edges, or the pairs to validate or test on.
+    ///
+    /// # Complexity
+    ///
+    /// As [`EdgeSplits::train_pairs`].
+    pub fn train_pair_types<'a>(&'a self, topology: &Topology) -> Option<Cow<'a, [u16]>> {
+        if !self.have_types(topology) {
+            return None;
+        }
+        let of_edges = || topology.edge_types().map(|types| Cow::Owned(train_edges(topology, |_, at| types[at])));
+        self.types[0].as_deref().map(Cow::Borrowed).or_else(of_edges)
+    }
+
+    /// Whether pairs have edge types: those given, and the graph's edges where these are trained on.
+    pub fn have_types(&self, topology: &Topology) -> bool {
+        let [train, others @ ..] = &self.types;
+        if self.train.is_some() {
+            return train.is_some();
+        }
+        let are_typed = |(pairs, types): (&Array<u32>, &Option<_>)| pairs.is_empty() || types.is_some();
+        topology.edge_types().is_some() && [&self.valid, &self.test].into_iter().zip(others).all(are_typed)
     }
 
     /// Checks the pairs of a graph of `num_nodes` nodes, as [`Dataset::open`](crate::Dataset::open) does.
@@ -188,6 +213,59 @@ impl EdgeSplits {
     /// against that do not belong to one pair each, or of targets that do not fit the pairs or one another.
     pub fn check(&self, num_nodes: usize) -> Result<(), String> {
         self.check_arrays(num_nodes).map_err(Fault::describe)
+    }
+
+    /// Checks the edge types of pairs, as [`Dataset::open`](crate::Dataset::open) does; of a graph of these `types`.
+    ///
+    /// # Errors
+    ///
+    /// A description of the first type that does not exist or leads between other nodes than its pair; types of some pairs alone, or of
+    /// a graph without types; negatives to be ranked against that do not belong to one pair each.
+    pub fn check_types(&self, types: Option<&Types>) -> Result<(), String> {
+        self.check_type_arrays(types).map_err(Fault::describe)
+    }
+
+    pub(crate) fn check_type_arrays(&self, types: Option<&Types>) -> Result<(), Fault> {
+        let of_split =
+            [self.train.as_ref(), Some(&self.valid), Some(&self.test)].map(|all| all.map_or(&[][..], |all| &**all));
+        let negatives = [None, self.valid_negatives.as_ref(), self.test_negatives.as_ref()];
+        let is_typed = self.types.iter().any(Option::is_some);
+        for (at, of_pairs) in self.types.iter().enumerate() {
+            let (name, pairs) = (Self::TYPE_ARRAYS[at], pairs(of_split[at]));
+            let fault = |element, what| Err(Fault::new(name, element, what));
+            let Some(of_pairs) = of_pairs else {
+                if is_typed && !pairs.is_empty() {
+                    let what =
+                        format!("the pairs of {} have no types, and those of another split have", Self::ARRAYS[at]);
+                    return Err(Fault::new(Self::ARRAYS[at], 0, what));
+                }
+                continue;
+            };
+            let Some(types) = types else { return fault(0, "types of pairs of a graph without edge types".into()) };
+            if of_pairs.len() != pairs.len() {
+                return fault(0, format!("it has {} elements, and there are {} pairs", of_pairs.len(), pairs.len()));
+            }
+            for (pair, (&of, ends)) in of_pairs.iter().zip(pairs).enumerate() {
+                let Some(edge_type) = types.edge_types().get(usize::from(of)) else {
+                    let count = types.edge_types().len();
+                    return fault(pair, format!("the edge type {of} does not exist, there are {count}"));
+                };
+                if types.ends(of.into()) != ends.map(|node| types.node_type(node)) {
+                    let [source, target] = ends;
+                    return fault(
+                        pair,
+                        format!("the pair {source},{target} has the type {edge_type}, which leads between other nodes"),
+                    );
+                }
+            }
+            if let Some(negatives) = negatives[at]
+                && negatives_per_pair(pairs, self::pairs(negatives)).is_none()
+            {
+                let what = "negatives of pairs with types do not belong to one pair each, and so have none";
+                return Err(Fault::new(Self::NEGATIVES[at].1, 0, what.into()));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn check_arrays(&self, num_nodes: usize) -> Result<(), Fault> {
@@ -280,6 +358,27 @@ pub fn check_own(pairs: &[[u32; 2]], negatives: &[[u32; 2]]) -> Result<(), (usiz
             Err((at, format!("a negative of the pair {of},{to} has the source {source}, not {of}")))
         }
     }
+}
+
+/// What `of` makes of each edge that is trained on where no pairs are given, by its ends and its position in the graph's indices; as
+/// [`EdgeSplits::train_pairs`] lists them.
+fn train_edges<T: Send>(topology: &Topology, of: impl Fn([u32; 2], usize) -> T + Sync) -> Vec<T> {
+    let symmetric = topology.is_symmetric();
+    let of_key = topology.draw_keys().map(|keys| {
+        let mut of_key = vec![0u32; keys.len()];
+        (0u32..).zip(keys.iter()).for_each(|(node, &key)| of_key[key as usize] = node);
+        of_key
+    });
+    let (of, indices) = (&of, topology.indices());
+    let row = |key: usize| {
+        let target = of_key.as_ref().map_or(key as u32, |of_key| of_key[key]);
+        let taken = move |&at: &usize| {
+            let source = indices[at];
+            source != target && (!symmetric || topology.draw_key(source) < topology.draw_key(target))
+        };
+        topology.edge_range(target).filter(taken).map(move |at| of([indices[at], target], at))
+    };
+    (0..topology.num_nodes()).into_par_iter().with_min_len(1 << 10).flat_map_iter(row).collect()
 }
 
 /// The pairs of a flat array.

@@ -39,7 +39,8 @@ pub struct Meta {
     /// The arrays by name: `indptr`, `indices`, `weights`, `features`, `labels`, `targets`, `train`, `valid`, `test`, `node_ids`,
     /// `node_names`, `node_name_ends`, `draw_keys`, those of [`EdgeSplits::ARRAYS`](crate::EdgeSplits::ARRAYS) and
     /// [`EdgeSplits::TARGET_ARRAYS`](crate::EdgeSplits::TARGET_ARRAYS), and `node_times`, `edge_times`, and of typed graphs
-    /// `edge_types` and `features.T`, rows of the nodes of type number T.
+    /// `edge_types`, those of [`EdgeSplits::TYPE_ARRAYS`](crate::EdgeSplits::TYPE_ARRAYS), and `features.T`, rows of the nodes of type
+    /// number T.
     pub arrays: BTreeMap<String, ArrayMeta>,
     /// Types of nodes and edges; absent in a graph without types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -220,6 +221,9 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         ("train_edges_labels", 1, pairs("train_edges")),
         ("valid_edges_labels", 1, pairs("valid_edges")),
         ("test_edges_labels", 1, pairs("test_edges")),
+        ("train_edges_types", 1, pairs("train_edges")),
+        ("valid_edges_types", 1, pairs("valid_edges")),
+        ("test_edges_types", 1, pairs("test_edges")),
         ("train_edges_targets", 2, pairs("train_edges")),
         ("valid_edges_targets", 2, pairs("valid_edges")),
         ("test_edges_targets", 2, pairs("test_edges")),
@@ -260,8 +264,10 @@ fn check_types(path: &Path, meta: &Meta) -> Result<()> {
     let wrong = |file: &str, what: String| {
         Err(Error::invalid(path.join(file), Position::File, what, "import the dataset again"))
     };
-    let of_types =
-        |name: &String| name == "edge_types" || name.starts_with("features.") || name.starts_with("edge_features.");
+    let of_types = |name: &String| {
+        let of_pairs = EdgeSplits::TYPE_ARRAYS.contains(&name.as_str());
+        of_pairs || name == "edge_types" || name.starts_with("features.") || name.starts_with("edge_features.")
+    };
     for (name, array) in meta.arrays.iter().filter(|(name, _)| is_edge_features(name)) {
         if array.shape.len() != 2 {
             return wrong(&array.file, format!("{name} has {} dimensions, expected 2", array.shape.len()));

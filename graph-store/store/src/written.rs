@@ -112,6 +112,7 @@ fn dtypes(name: &str) -> &'static [Dtype] {
         "labels" => &[Dtype::I32],
         "weights" | "targets" => &[Dtype::F32],
         "edge_types" => &[Dtype::U16],
+        _ if EdgeSplits::TYPE_ARRAYS.contains(&name) => &[Dtype::U16],
         "node_times" | "edge_times" => &[Dtype::I64],
         "edge_ids" => &[Dtype::U32],
         _ if name == "features" || name.starts_with("features.") || is_edge_features(name) => {

@@ -239,6 +239,16 @@ fn wrong_values(model: &ModelSpec, batch: &HostBatch) -> Option<String> {
     if let Some(end) = ends.copied().find(|&end| end as usize >= seeds) {
         return Some(format!("it has a pair of seed {end}, there are {seeds}; batch it again"));
     }
+    if let Some(pairs) = batch.pairs.as_ref().filter(|_| model.relations > 0) {
+        let (types, count) = (&pairs.edge_types, pairs.ends.len());
+        if types.len() != count {
+            let cure = "train on a dataset whose pairs have types, or decode by dot";
+            return Some(format!("it has edge types of {} of its {count} pairs; {cure}", types.len()));
+        }
+        if let Some(of) = types.iter().find(|of| usize::from(**of) >= model.relations) {
+            return Some(format!("it has a pair of edge type {of}, the model has {}", model.relations));
+        }
+    }
     let label = batch.labels.iter().filter(|_| model.task == Task::Classify).find(|l| **l >= width as i32)?;
     let what = if model.learns_edges() { "pair" } else { "seed" };
     Some(format!("it has a {what} of class {label}, the model has {width} classes"))

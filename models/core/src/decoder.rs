@@ -21,7 +21,8 @@ pub enum Decoder {
     /// Their dot product; no parameter.
     #[default]
     Dot,
-    /// Their dot product weighted by a vector (Yang et al., ICLR 2015, of one relation): `decoder.relation` `[d]`.
+    /// Their dot product weighted by a vector (Yang et al., ICLR 2015): `decoder.relation` `[d]`; where pairs have edge types, of each of
+    /// these one: `[edge types, d]`.
     DistMult,
     /// Two linear layers, with ReLU between, of both embeddings one after the other, source first: `decoder.lins.0` `[d, 2d]` and
     /// `decoder.lins.1` `[outputs, d]`, with biases; links have one output.
@@ -32,7 +33,8 @@ impl Decoder {
     const ALL: [(Decoder, &'static str); 3] =
         [(Decoder::Dot, "dot"), (Decoder::DistMult, "distmult"), (Decoder::Mlp, "mlp")];
 
-    /// Number of elements of its parameters, for embeddings of `width` elements and so many outputs.
+    /// Number of elements of its parameters, for embeddings of `width` elements and so many outputs; of [`Decoder::DistMult`] as many for
+    /// each edge type of pairs.
     pub fn num_elements(self, width: usize, outputs: usize) -> usize {
         match self {
             Decoder::Dot => 0,
@@ -41,11 +43,12 @@ impl Decoder {
         }
     }
 
-    /// Appends its parameters, in the order of their elements.
-    pub(crate) fn parameters(self, width: usize, outputs: usize, list: &mut ParameterList) {
+    /// Appends its parameters, in the order of their elements; `relations` is the number of edge types of pairs, 0 where they have none.
+    pub(crate) fn parameters(self, width: usize, outputs: usize, relations: usize, list: &mut ParameterList) {
         match self {
             Decoder::Dot => {}
-            Decoder::DistMult => list.push("relation", &[width], Init::Constant(1.0)),
+            Decoder::DistMult if relations == 0 => list.push("relation", &[width], Init::Constant(1.0)),
+            Decoder::DistMult => list.push("relation", &[relations, width], Init::Constant(1.0)),
             Decoder::Mlp => {
                 list.linear("lins.0", width, 2 * width);
                 list.linear("lins.1", outputs, width);
@@ -53,20 +56,43 @@ impl Decoder {
         }
     }
 
-    /// The scores of pairs of rows of `embeddings` `[rows, width]`.
+    /// The parameters that pairs of an edge type are scored by: of [`Decoder::DistMult`] with a vector per edge type that of this type,
+    /// else all.
     ///
     /// # Panics
     ///
-    /// When a row does not exist, or `parameters` have not [`Decoder::num_elements`].
+    /// When there is no such type.
+    pub fn of_edge_type(self, parameters: &[f32], width: usize, edge_type: Option<u16>) -> &[f32] {
+        match edge_type {
+            Some(of) if self == Decoder::DistMult && parameters.len() > width => {
+                &parameters[usize::from(of) * width..][..width]
+            }
+            _ => parameters,
+        }
+    }
+
+    /// The scores of pairs of rows of `embeddings` `[rows, width]`; `pairs` are their ends, and the edge type of each, none where they have
+    /// no types.
+    ///
+    /// # Panics
+    ///
+    /// When a row or a relation does not exist, or `parameters` have not [`Decoder::num_elements`].
     ///
     /// # Complexity
     ///
     /// O(pairs · width); for [`Decoder::Mlp`] and O(rows · width²).
-    pub fn scores(self, embeddings: &[f32], width: usize, pairs: &[[u32; 2]], parameters: &[f32]) -> Vec<f32> {
+    pub fn scores(
+        self,
+        embeddings: &[f32],
+        width: usize,
+        pairs: (&[[u32; 2]], &[u16]),
+        parameters: &[f32],
+    ) -> Vec<f32> {
         self.outputs((embeddings, width, 1), pairs, parameters)
     }
 
-    /// The outputs `[pairs, outputs]` of pairs of rows of `embeddings` `[rows, width]`, given as `(embeddings, width, outputs)`.
+    /// The outputs `[pairs, outputs]` of pairs of rows of `embeddings` `[rows, width]`, given as `(embeddings, width, outputs)`; `pairs` as
+    /// of [`Decoder::scores`].
     ///
     /// # Panics
     ///
@@ -75,7 +101,12 @@ impl Decoder {
     /// # Complexity
     ///
     /// O(pairs · width · outputs); for [`Decoder::Mlp`] and O(rows · width²).
-    pub fn outputs(self, embeddings: (&[f32], usize, usize), pairs: &[[u32; 2]], parameters: &[f32]) -> Vec<f32> {
+    pub fn outputs(
+        self,
+        embeddings: (&[f32], usize, usize),
+        pairs: (&[[u32; 2]], &[u16]),
+        parameters: &[f32],
+    ) -> Vec<f32> {
         self.forward(embeddings, pairs, parameters).outputs
     }
 
@@ -83,13 +114,19 @@ impl Decoder {
     pub(crate) fn forward(
         self,
         (z, width, outputs): (&[f32], usize, usize),
-        pairs: &[[u32; 2]],
+        (pairs, edge_types): (&[[u32; 2]], &[u16]),
         parameters: &[f32],
     ) -> Forward {
-        let scorer = self.scorer((z, width, outputs), parameters);
+        let by_type = self == Decoder::DistMult && parameters.len() > width;
+        assert!(
+            !by_type || edge_types.len() == pairs.len(),
+            "edge types of the pairs of a decoder with a vector for each"
+        );
+        let of = |pair: usize| self.of_edge_type(parameters, width, edge_types.get(pair).copied());
+        let scorer = self.scorer((z, width, outputs), of(0));
         let mut all = vec![0.0; pairs.len() * outputs];
-        let rows = all.par_chunks_exact_mut(outputs).zip(pairs).with_min_len(TASK);
-        rows.for_each(|(out, &pair)| scorer.outputs_of(pair, out));
+        let rows = all.par_chunks_exact_mut(outputs).zip(pairs).enumerate().with_min_len(TASK);
+        rows.for_each(|(i, (out, &pair))| scorer.outputs_of(pair, of(i), out));
         Forward { outputs: all, parts: scorer.parts }
     }
 
@@ -114,7 +151,7 @@ impl Decoder {
     pub(crate) fn backward(
         self,
         (z, width, outputs): (&[f32], usize, usize),
-        (pairs, slopes): (&[[u32; 2]], &[f32]),
+        ((pairs, edge_types), slopes): ((&[[u32; 2]], &[u16]), &[f32]),
         (parameters, forward): (&[f32], &Forward),
         out: &mut [f32],
         sums: &mut [f32],
@@ -122,6 +159,21 @@ impl Decoder {
         let row = |v: u32| &z[v as usize * width..(v as usize + 1) * width];
         let ends = Ends::of(pairs, z.len() / width.max(1));
         match self {
+            Decoder::DistMult if parameters.len() > width => {
+                let of = |pair: usize| usize::from(edge_types[pair]) * width;
+                out.par_chunks_mut(width).enumerate().with_min_len(16).for_each(|(v, out)| {
+                    out.fill(0.0);
+                    for end in ends.of_node(v) {
+                        let (slope, other) = (slopes[end.pair()], pairs[end.pair()][1 - end.side()]);
+                        let weights = &parameters[of(end.pair())..];
+                        out.iter_mut().zip(row(other)).zip(weights).for_each(|((out, &x), w)| *out += slope * (x * w));
+                    }
+                });
+                for (pair, (&[a, b], &slope)) in pairs.iter().zip(slopes).enumerate() {
+                    let products = row(a).iter().zip(row(b)).map(|(a, b)| a * b);
+                    sums[of(pair)..].iter_mut().zip(products).for_each(|(sum, product)| *sum += slope * product);
+                }
+            }
             Decoder::Dot | Decoder::DistMult => {
                 let weights = (self == Decoder::DistMult).then_some(parameters);
                 out.par_chunks_mut(width).enumerate().with_min_len(16).for_each(|(v, out)| {
@@ -170,20 +222,20 @@ impl Scorer<'_> {
     #[inline(always)]
     pub(crate) fn score(&self, pair: [u32; 2]) -> f32 {
         let mut score = [0.0];
-        self.outputs_of(pair, &mut score);
+        self.outputs_of(pair, self.parameters, &mut score);
         score[0]
     }
 
-    /// Writes the outputs of a source's row with a destination's.
+    /// Writes the outputs of a source's row with a destination's, by the parameters of their edge type.
     #[inline(always)]
-    fn outputs_of(&self, [source, destination]: [u32; 2], out: &mut [f32]) {
+    fn outputs_of(&self, [source, destination]: [u32; 2], parameters: &[f32], out: &mut [f32]) {
         let row = |v: u32| v as usize * self.width..(v as usize + 1) * self.width;
         let (a, b) = (row(source), row(destination));
         match self.decoder {
             Decoder::Dot => out[0] = dot(&self.embeddings[a], &self.embeddings[b]),
-            Decoder::DistMult => out[0] = dot3(&self.embeddings[a], &self.embeddings[b], self.parameters),
+            Decoder::DistMult => out[0] = dot3(&self.embeddings[a], &self.embeddings[b], parameters),
             Decoder::Mlp => {
-                let mlp = Mlp::of(self.parameters, self.width, self.outputs);
+                let mlp = Mlp::of(parameters, self.width, self.outputs);
                 for (i, out) in out.iter_mut().enumerate() {
                     *out = mlp.output(&self.parts[0][a.clone()], &self.parts[1][b.clone()], i);
                 }

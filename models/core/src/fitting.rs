@@ -134,7 +134,7 @@ impl Fitting {
         if !self.changes_model() {
             return Ok((spec.clone(), parameters));
         }
-        if spec.kind.is_typed() || !spec.input_widths.is_empty() {
+        if spec.has_edge_types() || !spec.input_widths.is_empty() {
             let what = "the dataset has features or classes in another order than the typed model; \
                         import it with the columns and classes that the model was trained on";
             return Err(wrong(what.to_string()));

@@ -51,7 +51,7 @@ pub use score::ScoreKind;
 pub use state::{Moments, count_reduction, optimizer_state, read_optimizer_state, steps_of};
 pub use submission::{CheckSettings, LossDescription, ModelDescription, ScoreDescription, Settings};
 pub use task::Task;
-pub use typed::{NodesOfType, check_features_by_type, check_types, nodes_by_type, refuse_typed};
+pub use typed::{NodesOfType, check_features_by_type, check_types, nodes_by_type, refuse_relations, refuse_typed};
 pub use work::StepWork;
 
 #[doc(hidden)]

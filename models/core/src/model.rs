@@ -231,6 +231,10 @@ pub struct ModelSpec {
     /// How the embeddings of two nodes make the score or the outputs of their pair (links and edges only). Default their dot product.
     #[serde(default, skip_serializing_if = "is_default")]
     pub decoder: Decoder,
+    /// Number of the vectors of [`Decoder::DistMult`], one for each edge type, by which links are learned where pairs have edge types; 0
+    /// for one vector of all pairs. Default 0.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub relations: usize,
     /// The loss that it is trained and scored by, one of [`Task::losses`] or of another crate. Default cross-entropy.
     #[serde(default, skip_serializing_if = "is_default")]
     pub loss: LossKind,
@@ -303,6 +307,7 @@ impl ModelSpec {
             task: Task::default(),
             edge_outputs: 0,
             decoder: Decoder::default(),
+            relations: 0,
             loss: LossKind::default(),
             settings: Map::new(),
             loss_settings: Map::new(),
@@ -317,6 +322,11 @@ impl ModelSpec {
     /// Whether it learns classes, labels or values of edges.
     pub fn learns_edges(&self) -> bool {
         self.edge_outputs > 0
+    }
+
+    /// Whether it is of the edge types of one graph: by its layers, or by the decoder of its links.
+    pub fn has_edge_types(&self) -> bool {
+        self.kind.is_typed() || self.relations > 0
     }
 
     /// Whether its examples are pairs of nodes, links or edges, which a decoder makes predictions of.
@@ -400,6 +410,14 @@ impl ModelSpec {
         if self.decoder != Decoder::Dot && !self.learns_pairs() {
             let cure = "leave it out, or learn links or edges";
             return wrong("decoder", format!("the task {} scores no pairs; {cure}", self.task));
+        }
+        if self.relations > 0 && (self.decoder, self.task) != (Decoder::DistMult, Task::Link) {
+            let what = format!("{} has no vector per edge type; leave it 0, or learn links by distmult", self.decoder);
+            return wrong("relations", what);
+        }
+        if self.relations > 0 && self.relations != self.edge_types().len() {
+            let (relations, types) = (self.relations, self.edge_types().len());
+            return wrong("relations", format!("{relations} vectors for {types} edge types; give one for each"));
         }
         if self.learns_edges() {
             self.check_edges().or_else(|(field, what)| wrong(field, what))?;

@@ -95,7 +95,7 @@ impl Objective {
             (Loss::Pairs(loss), Targets::Pairs(pairs)) => loss.score(outputs, pairs, decoder),
             _ if let Some((pairs, of_pairs)) = of_edges(targets) => {
                 let (kind, width) = self.decoder.expect("a loss of edges");
-                let outputs = kind.outputs((outputs, width, self.width), &pairs.ends, decoder);
+                let outputs = kind.outputs((outputs, width, self.width), (&pairs.ends, &[]), decoder);
                 self.score(&outputs, of_pairs, &[])
             }
             _ if self.is_plain()
@@ -131,12 +131,13 @@ impl Objective {
         if let Some((pairs, of_pairs)) = of_edges(targets) {
             let (kind, width) = self.decoder.expect("a loss of edges");
             let input = (outputs, width, self.width);
-            let forward = kind.forward(input, &pairs.ends, decoder);
+            let forward = kind.forward(input, (&pairs.ends, &[]), decoder);
             let mut slopes = vec![0.0; forward.outputs.len()];
             let score = self.gradient_by_outputs(&forward.outputs, of_pairs, &mut slopes);
             // An operator refuses such a loss; its decoder keeps the gradients that it has.
             if score.loss_sum.is_finite() {
-                kind.backward(input, (&pairs.ends, &slopes), (decoder, &forward), gradient, decoder_gradient);
+                let ends = (&pairs.ends[..], &[][..]);
+                kind.backward(input, (ends, &slopes), (decoder, &forward), gradient, decoder_gradient);
             }
             return score;
         }

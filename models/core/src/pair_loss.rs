@@ -36,7 +36,8 @@ impl PairLoss {
     }
 
     pub(crate) fn score(&self, embeddings: &[f32], pairs: &BatchPairs, decoder: &[f32]) -> Score {
-        self.slopes(&self.decoder.scores(embeddings, self.width, &pairs.ends, decoder), pairs).0
+        let ends = (&pairs.ends[..], &pairs.edge_types[..]);
+        self.slopes(&self.decoder.scores(embeddings, self.width, ends, decoder), pairs).0
     }
 
     pub(crate) fn gradient(
@@ -47,14 +48,14 @@ impl PairLoss {
         gradient: &mut [f32],
         decoder_gradient: &mut [f32],
     ) -> Score {
-        let input = (embeddings, self.width, 1);
-        let forward = self.decoder.forward(input, &pairs.ends, decoder);
+        let (input, ends) = ((embeddings, self.width, 1), (&pairs.ends[..], &pairs.edge_types[..]));
+        let forward = self.decoder.forward(input, ends, decoder);
         let (score, slopes) = self.slopes(&forward.outputs, pairs);
         // An operator refuses such a loss; its decoder keeps the gradients that it has.
         if !score.loss_sum.is_finite() {
             return score;
         }
-        self.decoder.backward(input, (&pairs.ends, &slopes), (decoder, &forward), gradient, decoder_gradient);
+        self.decoder.backward(input, (ends, &slopes), (decoder, &forward), gradient, decoder_gradient);
         score
     }
 

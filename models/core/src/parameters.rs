@@ -46,7 +46,7 @@ impl ModelSpec {
         }
         if self.learns_pairs() {
             (list.layer, list.prefix) = (self.layers, "decoder".to_string());
-            self.decoder.parameters(self.num_classes, self.edge_outputs.max(1), &mut list);
+            self.decoder.parameters(self.num_classes, self.edge_outputs.max(1), self.relations, &mut list);
         }
         list.specs
     }

@@ -249,7 +249,7 @@ pub fn check_types(model: &ModelSpec, dataset: &Dataset) -> Result<()> {
         let what = "the dataset has features per node type, and the model projects none; give the width of each type's";
         return wrong("input_widths", what.to_string());
     }
-    if !model.kind.is_typed() && model.input_widths.is_empty() {
+    if !model.has_edge_types() && model.input_widths.is_empty() {
         return Ok(());
     }
     let Some(of_dataset) = dataset.topology.types() else {
@@ -285,6 +285,18 @@ pub fn check_types(model: &ModelSpec, dataset: &Dataset) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses a decoder with a vector per edge type, for operators with decoders of their own. `cure` names one that trains it.
+///
+/// # Errors
+///
+/// A model with relations.
+pub fn refuse_relations(model: &ModelSpec, cure: &str) -> Result<()> {
+    if model.relations == 0 {
+        return Ok(());
+    }
+    Err(Error::setting("distmult with a vector per edge type", format!("it is not trained here; {cure}")))
 }
 
 /// Refuses typed models and inputs per node type, for operators without such layers. `cure` names one that trains them.

@@ -1,5 +1,6 @@
 //! Losses: definitions, gradients by the outputs and by the decoder, and independence of the number of threads.
 
+use morphgl_graph_store::{EdgeType, NodeType, Types};
 use morphgl_model_core::{Decoder, LossKind, ModelKind, ModelSpec, Objective, Task};
 use morphgl_registry::{BatchPairs, Score, Targets};
 use proptest::prelude::*;
@@ -36,6 +37,14 @@ fn of_pairs(width: usize) -> Vec<ModelSpec> {
     losses
         .flat_map(|&loss| decoders.map(|decoder| ModelSpec { decoder, ..spec(Task::Link, loss, width, json!({})) }))
         .collect()
+}
+
+/// A model of links of two edge types, with a vector of DistMult for each.
+fn relational(spec: ModelSpec) -> ModelSpec {
+    let node = NodeType { name: "node".into(), count: 6 };
+    let edge = |name: &str| EdgeType { source: "node".into(), name: name.into(), target: "node".into() };
+    let types = Types::new(vec![node], vec![edge("likes"), edge("knows")]).expect("two edge types");
+    ModelSpec { decoder: Decoder::DistMult, relations: 2, types: Some(types), ..spec }
 }
 
 /// Losses of edges with so many outputs, of embeddings of width 3, by every decoder that has them.
@@ -99,10 +108,12 @@ proptest! {
         let outputs = &values[..nodes * width];
         let end = |i: usize| (values[100 + i].abs() * 1000.0) as u32 % nodes as u32;
         let ends = (0..count * (1 + negatives)).map(|i| [end(2 * i), end(2 * i + 1)]).collect();
-        let pairs = BatchPairs { num_positives: count, ends };
-        for spec in of_pairs(width) {
+        let edge_types = (0..count).chain((0..count).flat_map(|i| std::iter::repeat_n(i, negatives))).map(|i| i as u16 % 2).collect();
+        let pairs = BatchPairs { num_positives: count, ends, edge_types };
+        let by_type = Task::Link.losses().iter().map(|&loss| relational(spec(Task::Link, loss, width, json!({}))));
+        for spec in of_pairs(width).into_iter().chain(by_type) {
             let objective = objective(&spec);
-            let decoder = &values[200..200 + spec.decoder.num_elements(width, 1)];
+            let decoder = &values[200..200 + spec.decoder.num_elements(width, 1) * spec.relations.max(1)];
             let (mut gradient, mut of_decoder) = (vec![f32::NAN; outputs.len()], vec![1.0; decoder.len()]);
             let targets = Targets::Pairs(&pairs);
             let score = objective.gradient(outputs, targets, decoder, &mut gradient, &mut of_decoder);
@@ -120,7 +131,7 @@ proptest! {
         let (nodes, width) = (5, 3);
         let embeddings = &values[..nodes * width];
         let end = |i: usize| (values[100 + i].abs() * 1000.0) as u32 % nodes as u32;
-        let pairs = BatchPairs { num_positives: count, ends: (0..count).map(|i| [end(2 * i), end(2 * i + 1)]).collect() };
+        let pairs = BatchPairs { num_positives: count, ends: (0..count).map(|i| [end(2 * i), end(2 * i + 1)]).collect(), ..BatchPairs::default() };
         let labels: Vec<i32> = (0..count).map(|i| (values[150 + i].abs() * 100.0) as i32 % (outputs as i32 + 1) - 1).collect();
         for spec in of_edges(outputs) {
             let bits = spec.task == Task::Multilabel;
@@ -140,7 +151,7 @@ proptest! {
             prop_assert_eq!((again.correct, again.count), (score.correct, score.count));
             prop_assert!((again.loss_sum - score.loss_sum).abs() < 1e-9);
             // The loss is that of nodes whose outputs are the decoder's.
-            let rows = spec.decoder.outputs((embeddings, width, outputs), &pairs.ends, decoder);
+            let rows = spec.decoder.outputs((embeddings, width, outputs), (&pairs.ends, &[]), decoder);
             let of_nodes = ModelSpec { edge_outputs: 0, num_classes: outputs, decoder: Decoder::Dot, ..spec.clone() };
             prop_assert_eq!(again, Objective::new(&of_nodes).expect("a valid loss").score(&rows, of_rows, &[]));
             of_decoder.iter_mut().for_each(|sum| *sum -= 1.0);
@@ -156,7 +167,7 @@ proptest! {
         let (nodes, width) = (50, 4);
         let end = |i: usize| (i * 7919 % nodes) as u32;
         let ends = (0..2 * count).map(|i| [end(2 * i), end(2 * i + 1)]).collect();
-        let pairs = BatchPairs { num_positives: count, ends };
+        let pairs = BatchPairs { num_positives: count, ends, ..BatchPairs::default() };
         let of_pairs_values: Vec<f32> = values.iter().copied().cycle().take(2 * pairs.ends.len()).collect();
         let of_edges = of_edges(2).into_iter().map(|spec| ModelSpec { num_classes: width, ..spec });
         for spec in of_pairs(width).into_iter().chain(of_nodes(width)).chain(of_edges) {
@@ -228,7 +239,11 @@ fn losses_are_those_of_their_definitions() {
 fn losses_of_pairs_are_those_of_their_definitions() {
     // Rows of length 1: the dot product of a pair is the product.
     let outputs = [1.0f32, 2.0, -1.0, 0.5];
-    let pairs = BatchPairs { num_positives: 2, ends: vec![[0, 1], [1, 3], [0, 2], [0, 3], [1, 2], [1, 0]] };
+    let pairs = BatchPairs {
+        num_positives: 2,
+        ends: vec![[0, 1], [1, 3], [0, 2], [0, 3], [1, 2], [1, 0]],
+        ..BatchPairs::default()
+    };
     let scores = [2.0f64, 1.0, -1.0, 0.5, -2.0, 2.0];
     let of = |loss| objective(&spec(Task::Link, loss, 1, json!({}))).score(&outputs, Targets::Pairs(&pairs), &[]);
     let softplus = |x: f64| (1.0 + x.exp()).ln();
@@ -248,7 +263,7 @@ fn losses_of_pairs_are_those_of_their_definitions() {
 #[test]
 fn an_embedding_that_is_nan_makes_every_loss_of_pairs_nan() {
     let width = 2;
-    let pairs = BatchPairs { num_positives: 1, ends: vec![[0, 1], [0, 2]] };
+    let pairs = BatchPairs { num_positives: 1, ends: vec![[0, 1], [0, 2]], ..BatchPairs::default() };
     for spec in of_pairs(width) {
         let decoder = vec![0.5; spec.decoder.num_elements(width, 1)];
         for node in 0..3 {

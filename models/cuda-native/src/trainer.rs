@@ -8,8 +8,8 @@ use morphgl_graph_store::Dataset;
 use morphgl_model_core::{
     BlockSizes, GivenLengths, Limits, ModelKind, ModelSpec, Normalization, Objective, ParameterSpec, Steps,
     TargetLengths, TrainingSpec, blocks_chain, check_first_layer, check_given, check_model, check_tensors, infer_bytes,
-    initial_parameters, nothing_accumulated, optimizer_state, read_optimizer_state, refuse_edges, refuse_submitted,
-    refused_importance, wrong_targets,
+    initial_parameters, nothing_accumulated, optimizer_state, read_optimizer_state, refuse_edges, refuse_relations,
+    refuse_submitted, refused_importance, wrong_targets,
 };
 use morphgl_registry::{
     BatchId, Error, GatherRows, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Result, Score,
@@ -103,6 +103,7 @@ impl CudaNative {
         refuse_submitted(&spec.model)?;
         refuse_edges(&spec.model, "train on the CPU, or leave --training out")?;
         refuse_types(&spec.model)?;
+        refuse_relations(&spec.model, "train on the CPU, or leave --training out")?;
         check_model(context, &spec)?;
         if spec.model.learns_edges() {
             let what =

@@ -49,7 +49,7 @@ pub struct Subject<'a> {
     /// Whether it trains all tasks by all losses of `morphgl-model-core` with their settings; otherwise it refuses all but the
     /// cross-entropy of classes, by its name.
     pub all_losses: bool,
-    /// Whether it learns classes, labels and values of edges, too; otherwise it refuses them by name.
+    /// Whether it learns classes, labels and values of edges, and links by a vector per edge type, too; otherwise it refuses them by name.
     pub learns_edges: bool,
     /// Whether it trains typed models and inputs per node type; otherwise it refuses them by name.
     pub takes_types: bool,
@@ -115,8 +115,14 @@ pub fn check(subject: &Subject<'_>) {
                 losses::of_nodes_conform(&run);
                 losses::of_pairs_conform(&run);
                 match subject.learns_edges {
-                    true => losses::of_edges_conform(&run),
-                    false => losses::edges_are_refused(&run),
+                    true => {
+                        losses::of_edges_conform(&run);
+                        losses::of_relations_conform(&run);
+                    }
+                    false => {
+                        losses::edges_are_refused(&run);
+                        losses::relations_are_refused(&run);
+                    }
                 }
             }
             false => losses::other_losses_are_refused(&run),

@@ -126,8 +126,9 @@ fn pairs_arrive(
     for (num_positives, negatives) in [(1, 0), (0, 0), (3, 2), (0, 0), (400, 5)] {
         let whole = reference::sample(case, BatchId { epoch: 4, index: 1 });
         let seed = |i: usize| (i * i % whole.num_seeds) as u32;
-        let ends = (0..num_positives * (1 + negatives)).map(|i| [seed(i), seed(i + 1)]).collect();
-        let pairs = (num_positives > 0).then(|| Box::new(BatchPairs { num_positives, ends }));
+        let ends: Vec<[u32; 2]> = (0..num_positives * (1 + negatives)).map(|i| [seed(i), seed(i + 1)]).collect();
+        let edge_types = if negatives == 2 { (0..ends.len() as u16).collect() } else { Vec::new() };
+        let pairs = (num_positives > 0).then(|| Box::new(BatchPairs { num_positives, ends, edge_types }));
         let labels = if pairs.is_some() { Vec::new() } else { whole.labels.clone() };
         let batch = HostBatch { labels, pairs, ..whole };
         let lacking = HostBatch { features: None, ..batch.clone() };

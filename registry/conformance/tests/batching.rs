@@ -102,7 +102,11 @@ impl<const FAULT: u8> BatchingWorker for Faulty<FAULT> {
         if let (20, Some(pairs)) = (FAULT, case.seeds.pairs()) {
             // The pairs' own edges are sampled.
             let settings = PairSettings { exclude: false, ..*pairs.settings() };
+            let types = pairs.edge_types().to_vec();
             case = case.of_pairs_against(pairs.ends(), pairs.given(), settings);
+            if !types.is_empty() {
+                case.seeds = case.seeds.clone().with_edge_types("pairs", &types).expect("a type per pair");
+            }
         }
         let mut batch = reference::sample_share(&case, drawn, share);
         batch.id = id;

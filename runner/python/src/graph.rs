@@ -443,6 +443,9 @@ fn write(dataset: &Dataset, given: Given, path: PathBuf, replace: bool) -> morph
         targets.labels.iter().try_for_each(|array| writer.array(labels, array, None))?;
         targets.values.iter().try_for_each(|matrix| writer.array(values, matrix.values(), Some(matrix.dim())))?;
     }
+    for (name, types) in EdgeSplits::TYPE_ARRAYS.into_iter().zip(&dataset.edges.types) {
+        types.iter().try_for_each(|types| writer.array(name, types, None))?;
+    }
     provenance.insert("made_by".to_string(), "Graph.save of the Python package".into());
     writer.finish(&dataset.name, dataset.num_classes, provenance)?;
     Ok(())

@@ -39,13 +39,16 @@ pub(crate) struct Args {
     #[arg(long, default_value = "all")]
     nodes: PathBuf,
     /// Pairs to score, by a model of links, or whose class, labels or values are predicted, by one of edges: a file with two ids per line,
-    /// source and destination, separated by a comma or a space
+    /// source and destination, separated by a comma or a space; behind them the edge type, by a model with a vector for each
     #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
     edges: Option<PathBuf>,
     /// The K likeliest partners of each node, by a model of links: destinations of the highest scores, but the node itself and those
     /// that it has an edge to
     #[arg(long, value_name = "K", conflicts_with_all = ["edges", "probabilities"])]
     top: Option<usize>,
+    /// With --top, by a model with a vector per edge type, the type of the links: its name, or `source-name-target`
+    #[arg(long, value_name = "TYPE", requires = "top")]
+    edge_type: Option<String>,
     /// With --top, partners that a node has an edge to, too
     #[arg(long, requires = "top")]
     include_edges: bool,

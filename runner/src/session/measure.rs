@@ -113,7 +113,7 @@ impl<'a> Planned<'a> {
         }
         let dataset = task::dataset_for(self.learned, dataset, context)?;
         let config = config(&dataset, &self.options.model, &batch)?;
-        if let Some(types) = dataset.topology.types().filter(|_| !config.spec.model.kind.is_typed()) {
+        if let Some(types) = dataset.topology.types().filter(|_| !config.spec.model.has_edge_types()) {
             let (nodes, edges) = (types.node_types().len(), types.edge_types().len());
             context.remark(format_args!(
                 "{} takes {nodes} node types and {edges} edge types as one of each; rgcn, rsage, rgat and hgt tell them apart",

@@ -36,7 +36,7 @@ pub use lanes::{LANES, Lanes, MAX_LANES_FANOUT};
 pub use limits::{MAX_HOPS, MAX_STEPS, check_limits, check_settings};
 pub use logarithm::ln;
 pub use neighbor::NeighborSampler;
-pub use pairs::{Excluded, ExcludedRow, HostRows, PairBatch, Pairs, ReadRows};
+pub use pairs::{Excluded, ExcludedRow, HostRows, PairBatch, Pairs, ReadRows, TypesOfPairs};
 pub use permutation::permute;
 pub use picks::{EdgeArrays, Picks, make_room};
 pub use pipeline::{Expected, HostHopSampler, HostHops, SubRowEnds, TypeFanout};

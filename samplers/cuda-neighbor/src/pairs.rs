@@ -110,7 +110,7 @@ impl PairDraws {
         batch.draw(&source.pairs, &source.epochs, share, order, &mut rows, host)?;
         let drawn = host.pairs.as_ref().expect("they were drawn");
         let ends = Buffer::of(stream, drawn.ends.as_flattened())?;
-        let pairs = CudaPairs { num_positives: drawn.num_positives, ends };
+        let pairs = CudaPairs { num_positives: drawn.num_positives, ends, edge_types: drawn.edge_types.clone() };
         let HostBatch { labels, targets, .. } = &*host;
         let labels = Buffer::of(stream, labels)?;
         let targets = CudaTargets { width: targets.width, values: Buffer::of(stream, &targets.values)? };

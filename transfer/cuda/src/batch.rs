@@ -102,6 +102,8 @@ pub struct CudaPairs {
     pub num_positives: usize,
     /// Source and destination of each pair, as local ids: two numbers per pair.
     pub ends: Buffer<u32>,
+    /// Edge types of the pairs, in host memory: no operator on a device reads them.
+    pub edge_types: Vec<u16>,
 }
 
 /// Real-valued targets of each seed in device memory; as [`TargetValues`].
@@ -255,7 +257,7 @@ impl CudaBatch {
         });
         let pairs = batch.pairs.as_ref().map(|pairs| -> Result<CudaPairs> {
             let ends = Buffer::of(stream, pairs.ends.as_flattened())?;
-            Ok(CudaPairs { num_positives: pairs.num_positives, ends })
+            Ok(CudaPairs { num_positives: pairs.num_positives, ends, edge_types: pairs.edge_types.clone() })
         });
         Ok(Self {
             device: stream.device().clone(),
@@ -360,7 +362,7 @@ impl DeviceBatch for CudaBatch {
         });
         let pairs = self.pairs.as_ref().map(|pairs| -> Result<Box<BatchPairs>> {
             let ends = bytemuck::cast_slice(&pairs.ends.to_vec(&stream)?).to_vec();
-            Ok(Box::new(BatchPairs { num_positives: pairs.num_positives, ends }))
+            Ok(Box::new(BatchPairs { num_positives: pairs.num_positives, ends, edge_types: pairs.edge_types.clone() }))
         });
         Ok(HostBatch {
             id: self.id,

@@ -135,8 +135,8 @@ impl Copies<'_> {
                 version: *version,
             })
         });
-        let pairs = batch.pairs.as_ref().map(|CudaPairs { num_positives, ends }| -> Result<_> {
-            Ok(CudaPairs { num_positives: *num_positives, ends: self.array(ends)? })
+        let pairs = batch.pairs.as_ref().map(|CudaPairs { num_positives, ends, edge_types }| -> Result<_> {
+            Ok(CudaPairs { num_positives: *num_positives, ends: self.array(ends)?, edge_types: edge_types.clone() })
         });
         Ok(CudaBatch {
             given: given.transpose()?,

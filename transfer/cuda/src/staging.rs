@@ -94,7 +94,7 @@ impl Staging {
         let given = given.transpose()?;
         let pairs = batch.pairs.as_ref().map(|pairs| -> Result<CudaPairs> {
             let ends = arena.send(stream, pairs.ends.as_flattened())?;
-            Ok(CudaPairs { num_positives: pairs.num_positives, ends })
+            Ok(CudaPairs { num_positives: pairs.num_positives, ends, edge_types: pairs.edge_types.clone() })
         });
         let pairs = pairs.transpose()?;
         let mut blocks = Vec::with_capacity(batch.blocks.len());

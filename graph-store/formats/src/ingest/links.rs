@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use morphgl_graph_store::{EdgeSplits, Error, Position, Result, check_own};
-use morphgl_ingest::{DrawnEdges, EdgeSplit, split_edges, split_edges_of_type};
+use morphgl_graph_store::{ArrayMeta, EdgeSplits, Error, Position, Result, check_own};
+use morphgl_ingest::{DrawnEdges, EdgeSplit, split_edges, split_edges_of_types};
 
 use super::labelled_rows::LabelledRows;
 use super::nodes::node_index::NodeIndex;
@@ -70,6 +70,12 @@ impl Ingest<'_> {
         self.writer.array(array, pairs, Some(2))
     }
 
+    /// Adds an array of pairs that the importer has written.
+    pub(crate) fn add_pairs(&mut self, array: &'static str, meta: ArrayMeta) {
+        self.links.push(array);
+        self.writer.add(array, meta);
+    }
+
     /// Adds the pairs of the files that the options name.
     pub(crate) fn attach_links(&mut self, num_nodes: u64) -> Result<()> {
         let files = self.options().links.clone();
@@ -103,11 +109,14 @@ impl Ingest<'_> {
         let progress = self.progress();
         progress.stage("draw edges", None);
         let advance = |edges| progress.advance(edges);
-        let (drawn, shares) = match self.split_type {
-            Some((of, reverse)) => split_edges_of_type(&mut self.writer, &split, of, reverse, advance)?,
-            None => split_edges(&mut self.writer, &split, advance)?,
+        let drawn = match &self.split_types[..] {
+            [] => {
+                let (drawn, shares) = split_edges(&mut self.writer, &split, advance)?;
+                self.divide_labelled_edges(&shares)?;
+                drawn
+            }
+            types => split_edges_of_types(&mut self.writer, &split, types, advance)?,
         };
-        self.divide_labelled_edges(&shares)?;
         let EdgeSplit { train, valid, test, seed } = split;
         self.provenance("edge_split", vec![train, valid, test]);
         self.provenance("edge_split_seed", seed);
@@ -131,10 +140,22 @@ impl Ingest<'_> {
                 continue;
             }
             let (indptr, indices) = (self.array::<u64>("indptr")?, self.array::<u32>("indices")?);
-            let row = |v: u32| &indices[indptr[v as usize] as usize..indptr[v as usize + 1] as usize];
+            let row = |v: u32| indptr[v as usize] as usize..indptr[v as usize + 1] as usize;
             let pairs = self.array::<u32>(array)?;
-            let known = |pair: &&[u32]| row(pair[1]).binary_search(&pair[0]).is_ok();
-            let count = pairs.chunks_exact(2).filter(known).count();
+            let types = format!("{array}_types");
+            let count = match self.dir().join(format!("{types}.npy")).is_file() {
+                false => {
+                    let known = |pair: &&[u32]| indices[row(pair[1])].binary_search(&pair[0]).is_ok();
+                    pairs.chunks_exact(2).filter(known).count()
+                }
+                true => {
+                    let (edge_types, types) = (self.array::<u16>("edge_types")?, self.array::<u16>(&types)?);
+                    let known = |(pair, of): &(&[u32], &u16)| {
+                        row(pair[1]).any(|edge| indices[edge] == pair[0] && edge_types[edge] == **of)
+                    };
+                    pairs.chunks_exact(2).zip(types.iter()).filter(known).count()
+                }
+            };
             if count > 0 {
                 let what = "are edges of the graph, which messages pass along: their scores say little";
                 self.note(format!("{count} of {} {name} pairs {what}", pairs.len() / 2));

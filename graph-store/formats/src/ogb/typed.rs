@@ -64,6 +64,7 @@ pub(super) fn import(source: &Path, target: &Path, options: &Options, progress: 
             features: Features::None,
             reverse: None,
             links: false,
+            split: None,
         });
     }
     let spaces = (0..node_types.len()).map(Some).collect();

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
-use morphgl_graph_store::{Dtype, Error, Meta, NpyWriter, Result, Types};
-use morphgl_ingest::{TypedCscBuilder, TypedEdge, TypedOptions};
+use morphgl_graph_store::{Dtype, EdgeSplits, Error, Meta, NpyWriter, Result, Types};
+use morphgl_ingest::{SplitType, TypedCscBuilder, TypedEdge, TypedOptions};
 use rayon::prelude::*;
 
 use super::ids::Inserted;
@@ -54,23 +54,27 @@ impl EdgeTypes {
         Ok(number as u16)
     }
 
-    /// The type of the edges that pairs are drawn of: that of the tables that are marked, or the only one; and the type of its
-    /// reverse edges.
-    pub(super) fn links(&self, graph: &TypedGraph) -> Result<(usize, Option<usize>)> {
+    /// The types of the edges that pairs are drawn of: those of the tables that are marked, or all; and the types of their reverse edges,
+    /// which are added, or by their names.
+    pub(super) fn links(&self, graph: &TypedGraph, types: &Types) -> Result<Vec<SplitType>> {
         let marked = graph.edges.iter().any(|table| table.links);
         let tables = graph.edges.iter().zip(&self.of_tables).filter(|(table, _)| table.links || !marked);
         let mut all: Vec<(u16, Option<u16>)> = tables.flat_map(|(_, of)| of.iter().copied()).collect();
         all.sort_unstable();
         all.dedup_by_key(|(of, _)| *of);
-        match all[..] {
-            [(of, reverse)] => Ok((of.into(), reverse.map(usize::from))),
-            [] => invalid("--edge-split", "there is no edge", "leave it out"),
-            _ => {
-                let what = format!("edges of {} types, of which one is to be predicted", all.len());
-                let cure = "write links = true at the edges of one type in the manifest (`import manifest`)";
-                invalid("--edge-split", what, cure)
+        if all.is_empty() {
+            return invalid("--edge-split", "there is no edge", "leave it out");
+        }
+        let mut split: Vec<SplitType> = Vec::new();
+        for (of, reverse) in all {
+            let (edge_type, reverse) = (usize::from(of), reverse.map(usize::from));
+            let is_reverse = split.iter().any(|other| other.reverse == Some(edge_type));
+            if !is_reverse {
+                let reverse = reverse.or_else(|| types.reverse_of(edge_type)).filter(|&reverse| reverse != edge_type);
+                split.push(SplitType { edge_type, reverse });
             }
         }
+        Ok(split)
     }
 
     /// The type of an edge that was scanned.
@@ -164,6 +168,10 @@ pub(super) fn read(
     };
     let starts: Vec<u32> = (0..types.node_types().len()).map(|of| types.range(of).start).collect();
     let mut builder = TypedCscBuilder::new(source, ingest.dir().join("edges.spill"), types, typed)?;
+    let mut pairs = match graph.edges.iter().any(|table| table.split.is_some()) {
+        true => Some(PairArrays::new(ingest)?),
+        false => None,
+    };
     let mut edges = Vec::new();
     check_features(graph, edge_types)?;
     for (table, of_table) in graph.edges.iter().zip(&edge_types.of_tables) {
@@ -211,7 +219,15 @@ pub(super) fn read(
                     }
                 }
             }
-            builder.push(&edges)?;
+            match &mut pairs {
+                None => builder.push(&edges)?,
+                Some(pairs) => {
+                    pairs.push(table.split.unwrap_or(0), &edges)?;
+                    if table.split.is_none() {
+                        builder.push(&edges)?;
+                    }
+                }
+            }
             read += batch.rows as u64;
         }
         if let Some(&(of, reverse)) = of_table.first() {
@@ -233,7 +249,36 @@ pub(super) fn read(
     if dropped > 0 {
         ingest.note(format!("{} dropped", were(dropped, "duplicate edge")));
     }
-    Ok(())
+    pairs.map_or(Ok(()), |pairs| pairs.finish(ingest))
+}
+
+/// Arrays of the pairs of splits that a source has, and of their edge types.
+struct PairArrays([(NpyWriter<u32>, NpyWriter<u16>); 3]);
+
+impl PairArrays {
+    fn new(ingest: &Ingest<'_>) -> Result<Self> {
+        let of = |split: usize| -> Result<_> {
+            let pairs = ingest.writer.stream::<u32>(EdgeSplits::ARRAYS[split])?;
+            Ok((pairs, ingest.writer.stream::<u16>(EdgeSplits::TYPE_ARRAYS[split])?))
+        };
+        Ok(Self([of(0)?, of(1)?, of(2)?]))
+    }
+
+    /// Adds edges to the pairs of a split; reverses are pairs, too, so that each end is predicted from the other.
+    fn push(&mut self, split: usize, edges: &[TypedEdge]) -> Result<()> {
+        let (pairs, types) = &mut self.0[split];
+        pairs.write(&edges.iter().flat_map(|edge| [edge.source, edge.target]).collect::<Vec<u32>>())?;
+        types.write(&edges.iter().map(|edge| edge.edge_type).collect::<Vec<u16>>())
+    }
+
+    fn finish(self, ingest: &mut Ingest<'_>) -> Result<()> {
+        for (split, (pairs, types)) in self.0.into_iter().enumerate() {
+            let (pairs, types) = (pairs.finish(Some(2))?, types.finish(None)?);
+            ingest.add_pairs(EdgeSplits::ARRAYS[split], pairs);
+            ingest.writer.add(EdgeSplits::TYPE_ARRAYS[split], types);
+        }
+        Ok(())
+    }
 }
 
 /// Refuses features of edges whose type the table does not say alone, and of edges of one type in several tables.

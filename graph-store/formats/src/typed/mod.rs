@@ -121,6 +121,8 @@ pub(crate) struct EdgeTable {
     pub(crate) reverse: Option<Reverse>,
     /// Whether they are the links that pairs are drawn of.
     pub(crate) links: bool,
+    /// Number of the split (1 to validate, 2 to test on) whose pairs they are, in place of edges of the graph.
+    pub(crate) split: Option<usize>,
 }
 
 /// Where edges are listed.
@@ -160,7 +162,7 @@ pub(crate) fn check_options(options: &Options) -> Result<()> {
         (
             "--train-edges",
             options.links != LinkFiles::default(),
-            "train on nodes, or import one edge type by `import edges`",
+            "draw pairs by --edge-split, name files of triples by `import triples`, or import one edge type by `import edges`",
         ),
         ("--nodes", options.nodes != NodeFiles::default(), described),
         ("--standardise", options.standardise.is_some(), "standardise the columns in the files"),
@@ -205,10 +207,10 @@ pub(crate) fn import(
     }
     let mut nodes = nodes::read(&mut ingest, &mut graph)?;
     let edge_types = edges::scan(&mut ingest, &graph, &mut nodes)?;
-    if options.edge_split.is_some() {
-        ingest.split_type = Some(edge_types.links(&graph)?);
-    }
     let types = write::nodes(&mut ingest, source, &graph, nodes.types, &nodes.spaces, &edge_types)?;
+    if options.edge_split.is_some() {
+        ingest.split_types = edge_types.links(&graph, &types)?;
+    }
     edges::read(&mut ingest, source, &graph, &nodes.spaces, &edge_types, types)?;
     ingest.finish()
 }

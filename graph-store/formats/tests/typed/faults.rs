@@ -1,8 +1,6 @@
 //! Every way in which a manifest, or a file that it names, is wrong, has a text of its own.
 
-use morphgl_formats::{
-    DuplicateWeights, EdgeSplit, LinkFiles, NodeFiles, Options, RandomSplit, Silent, Standardise, manifest,
-};
+use morphgl_formats::{DuplicateWeights, LinkFiles, NodeFiles, Options, RandomSplit, Silent, Standardise, manifest};
 
 use super::{folder, shop};
 
@@ -361,12 +359,6 @@ fn options_that_typed_graphs_do_not_read() {
             "{option}: {error}"
         );
     }
-    let split = Some(EdgeSplit { train: 0.5, valid: 0.5, test: 0.0, seed: 0 });
-    assert_eq!(
-        refused(&shop(), &Options { edge_split: split, ..Options::default() }),
-        "--edge-split: edges of 2 types, of which one is to be predicted; write links = true at the edges of one type in the \
-         manifest (`import manifest`)"
-    );
     // A random split is one of the nodes with a label.
     let dir = folder(&shop());
     let options =

@@ -267,6 +267,27 @@ fn pairs_are_drawn_of_one_type_and_leave_the_graph_with_their_reverses() {
         let row = |v: u32| dataset.topology.neighbors(v).to_vec();
         assert!(!row(target).contains(&source) && !row(source).contains(&target), "{source} -> {target}");
     }
+    let types = dataset.topology.types().expect("types");
+    let to = types.edge_types().iter().position(|of| of.name == "to").expect("an edge type") as u16;
+    let of_pairs = pairs.types.iter().flat_map(|types| types.as_deref().expect("types of pairs"));
+    assert!(of_pairs.into_iter().all(|&of| of == to), "pairs of the marked type");
+
+    // Without a mark, pairs are those of all types, and of the reverses.
+    let unmarked = manifest.replace("links = true", "");
+    let all = import(&[("graph.toml", &unmarked), files[1], files[2]], &Options { edge_split, ..Options::default() });
+    let count = |types: &Option<morphgl_graph_store::Array<u16>>, name: &str| {
+        let number = types_of(&all, name);
+        types.as_deref().expect("types of pairs").iter().filter(|&&of| of == number).count()
+    };
+    for (name, expected) in [("to", [30, 15, 15]), ("back", [30, 15, 15]), ("near", [1, 1, 0])] {
+        assert_eq!(all.edges.types.each_ref().map(|types| count(types, name)), expected, "{name}");
+    }
+}
+
+/// Number of the edge type of a name.
+fn types_of(dataset: &Typed, name: &str) -> u16 {
+    let types = dataset.topology.types().expect("types");
+    types.edge_types().iter().position(|of| of.name == name).expect("an edge type") as u16
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Triples of knowledge graphs.
 
-use morphgl_formats::{Options, Silent, triples};
+use morphgl_formats::{EdgeSplit, LinkFiles, Options, Silent, triples};
 
 use super::{Typed, edge_types, edges, folder, node_types, notes, open};
 use crate::support::refusal;
@@ -52,12 +52,57 @@ fn n_triples_are_read_without_their_literals() {
     assert!(notes(&dataset).contains("1 triple was left out, whose objects are literals"), "{}", notes(&dataset));
 }
 
+/// Names of the pairs of a split and of their edge types.
+fn named(dataset: &Typed, split: usize) -> Vec<String> {
+    let pairs = [dataset.edges.train.as_deref().unwrap_or_default(), &dataset.edges.valid, &dataset.edges.test][split];
+    let types = dataset.edges.types[split].as_deref().expect("types of pairs");
+    let (names, all) = (dataset.names.as_ref().expect("names"), edge_types(dataset));
+    let name = |(pair, &of): (&[u32], &u16)| {
+        let [source, target] =
+            [names.get(pair[0]), names.get(pair[1])].map(|name| String::from_utf8_lossy(name).into_owned());
+        format!("{source} {} {target}", all[usize::from(of)])
+    };
+    pairs.chunks_exact(2).zip(types).map(name).collect()
+}
+
 #[test]
-fn a_folder_of_splits_is_read_by_its_training_triples() {
-    let dir = folder(&[("train.txt", "a\tr\tb\n"), ("valid.txt", "b\tr\ta\n")]);
-    let dataset = open(|target| triples::import(dir.path(), target, &Options::default(), &Silent));
-    assert_eq!(edges(&dataset), ["entity:a -r-> entity:b"]);
-    assert!(notes(&dataset).contains("the triples to validate and test on were left out"), "{}", notes(&dataset));
+fn a_folder_of_splits_has_its_pairs() {
+    let files = [("train.txt", "a\tr\tb\nc\tr\tc\n"), ("valid.txt", "b\ts\ta\n"), ("test.txt", "d\tr\ta\na\tr\tb\n")];
+    let dir = folder(&files);
+    let options = Options { symmetrise: true, ..Options::default() };
+    let dataset = open(|target| triples::import(dir.path(), target, &options, &Silent));
+    assert_eq!(node_types(&dataset), [("entity", 4)], "entities of all splits");
+    let of = ["entity-r-entity", "entity-s-entity", "entity-rev_r-entity", "entity-rev_s-entity"];
+    assert_eq!(edge_types(&dataset), of);
+    assert_eq!(
+        edges(&dataset),
+        [
+            "entity:b -rev_r-> entity:a",
+            "entity:a -r-> entity:b",
+            "entity:c -r-> entity:c",
+            "entity:c -rev_r-> entity:c"
+        ]
+    );
+    let [r, s, rev_r, rev_s] = of;
+    let pair = |source: &str, of: &str, target: &str| format!("entity:{source} {of} entity:{target}");
+    assert_eq!(
+        named(&dataset, 0),
+        [pair("a", r, "b"), pair("b", rev_r, "a"), pair("c", r, "c"), pair("c", rev_r, "c")]
+    );
+    assert_eq!(named(&dataset, 1), [pair("b", s, "a"), pair("a", rev_s, "b")]);
+    assert_eq!(named(&dataset, 2)[..2], [pair("d", r, "a"), pair("a", rev_r, "d")]);
+    assert!(notes(&dataset).contains("2 of 4 test pairs are edges of the graph"), "{}", notes(&dataset));
+
+    // Files elsewhere; and other splits in their place.
+    let links = LinkFiles { test: Some(dir.path().join("test.txt")), ..LinkFiles::default() };
+    let apart = Options { links, ..Options::default() };
+    let apart = open(|target| triples::import(&dir.path().join("train.txt"), target, &apart, &Silent));
+    assert_eq!((named(&apart, 1).len(), named(&apart, 2)), (0, vec![pair("d", r, "a"), pair("a", r, "b")]));
+    let edge_split = Some(EdgeSplit { train: 0.5, valid: 0.5, test: 0.0, seed: 3 });
+    let drawn =
+        open(|target| triples::import(dir.path(), target, &Options { edge_split, ..Options::default() }, &Silent));
+    assert_eq!(node_types(&drawn), [("entity", 3)]);
+    assert!(notes(&drawn).contains("left out for random ones"), "{}", notes(&drawn));
 }
 
 #[test]

@@ -138,7 +138,13 @@ fn all_or_none_may_be_drawn() {
 
 /// A typed graph of 20 nodes `a` and 15 nodes `b`: `x` and its reverse, `y` between the same nodes, and `s` among `a`, symmetric where
 /// asked. The weight and the time of an edge are its number.
-fn typed(dir: &Path, name: &str, pairs: &[(u32, u32)], symmetric: bool, split: Option<(EdgeSplit, usize)>) -> Dataset {
+fn typed(
+    dir: &Path,
+    name: &str,
+    pairs: &[(u32, u32)],
+    symmetric: bool,
+    split: Option<(EdgeSplit, &[usize])>,
+) -> Dataset {
     let node = |name: &str, count| NodeType { name: name.into(), count };
     let edge = |source: &str, name: &str, target: &str| EdgeType {
         source: source.into(),
@@ -166,9 +172,10 @@ fn typed(dir: &Path, name: &str, pairs: &[(u32, u32)], symmetric: bool, split: O
     writer.array("edge_types", &edges.iter().map(|edge| edge.1).collect::<Vec<u16>>(), None).expect("room");
     writer.array("weights", &(0..edges.len()).map(|at| at as f32).collect::<Vec<f32>>(), None).expect("room");
     writer.array("edge_times", &(0..edges.len() as i64).collect::<Vec<i64>>(), None).expect("room");
-    if let Some((split, edge_type)) = split {
-        let reverse = writer.types().expect("typed").reverse_of(edge_type);
-        split_edges_of_type(&mut writer, &split, edge_type, reverse, |_| {}).expect("room");
+    if let Some((split, edge_types)) = split {
+        let of = |edge_type| SplitType { edge_type, reverse: writer.types().expect("typed").reverse_of(edge_type) };
+        let types: Vec<SplitType> = edge_types.iter().map(|&edge_type| of(edge_type)).collect();
+        split_edges_of_types(&mut writer, &split, &types, |_| {}).expect("room");
     }
     Dataset::open(writer.finish(name, 0, Default::default()).expect("sound"), OpenOptions::default()).expect("sound")
 }
@@ -190,7 +197,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let whole = typed(dir.path(), "whole", &list, symmetric, None);
-        let split = typed(dir.path(), "split", &list, symmetric, Some((EdgeSplit { seed, ..SPLIT }, edge_type)));
+        let split = typed(dir.path(), "split", &list, symmetric, Some((EdgeSplit { seed, ..SPLIT }, &[edge_type])));
         let all = typed_edges(&whole);
         let of_type: BTreeSet<(u32, u32)> =
             all.iter().filter(|edge| usize::from(edge.2) == edge_type && edge.0 != edge.1).map(|e| (e.0, e.1)).collect();
@@ -216,6 +223,54 @@ proptest! {
         };
         let remain: Vec<_> = all.iter().filter(remains).copied().collect();
         prop_assert_eq!(typed_edges(&split), remain);
+        let of_pairs = split.edges.types.iter().map(|types| types.as_deref().expect("types of pairs"));
+        prop_assert!(of_pairs.flatten().all(|&of| usize::from(of) == edge_type));
+    }
+
+    #[test]
+    fn pairs_of_all_edge_types_are_the_edges_of_each(
+        list in prop::collection::vec((0u32..15, 0u32..15), 1..150), symmetric: bool, seed: u64
+    ) {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let whole = typed(dir.path(), "whole", &list, symmetric, None);
+        let split = typed(dir.path(), "split", &list, symmetric, Some((EdgeSplit { seed, ..SPLIT }, &[0, 2, 3])));
+        let all = typed_edges(&whole);
+        let listed: Vec<Vec<(u32, u32, u16)>> = [
+            split.edges.train.as_deref().expect("training pairs are written").as_chunks().0,
+            split.edges.valid_pairs(),
+            split.edges.test_pairs(),
+        ]
+        .into_iter()
+        .zip(&split.edges.types)
+        .map(|(pairs, types)| pairs.iter().zip(&**types.as_ref().expect("types")).map(|(&[u, v], &of)| (u, v, of)).collect())
+        .collect();
+        // Each edge is in one list, but those of no share, and what remains are those of the first.
+        let sets: Vec<BTreeSet<(u32, u32, u16)>> = listed.iter().map(|list| list.iter().copied().collect()).collect();
+        let edges: BTreeSet<(u32, u32, u16)> = all.iter().map(|edge| (edge.0, edge.1, edge.2)).collect();
+        let num_listed: usize = listed.iter().map(Vec::len).sum();
+        let union: BTreeSet<_> = sets.iter().flatten().copied().collect();
+        prop_assert!(union.len() == num_listed && union.is_subset(&edges));
+        let remain: Vec<_> = all.iter().filter(|edge| sets[0].contains(&(edge.0, edge.1, edge.2))).copied().collect();
+        prop_assert_eq!(typed_edges(&split), remain);
+        let s: BTreeSet<(u32, u32)> = edges.iter().filter(|edge| edge.2 == 3).map(|edge| (edge.0, edge.1)).collect();
+        let undirected = s.iter().all(|&(u, v)| s.contains(&(v, u)));
+        // Reverses are in the same list.
+        for set in &sets {
+            for &(u, v, of) in set {
+                let reverse = [Some(1), Some(0), None, undirected.then_some(3)][usize::from(of)];
+                prop_assert!(reverse.is_none_or(|reverse| set.contains(&(v, u, reverse))), "{u} {v} {of}");
+            }
+        }
+        // Shares are those of each type.
+        for of in [0, 2, 3] {
+            let is_drawn = |&&(u, v, own): &&(u32, u32, u16)| own == of && u != v && (of != 3 || !undirected || u < v);
+            let count = |set: &BTreeSet<(u32, u32, u16)>| set.iter().filter(is_drawn).count();
+            let (n, mut end) = (count(&edges) as f64, 0);
+            for (set, share) in sets.iter().zip([SPLIT.train, SPLIT.train + SPLIT.valid, SPLIT.train + SPLIT.valid + SPLIT.test]) {
+                end += count(set);
+                prop_assert_eq!(end, (share * n).round() as usize, "type {}", of);
+            }
+        }
     }
 }
 

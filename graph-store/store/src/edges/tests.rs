@@ -95,3 +95,54 @@ fn labelled_pairs_have_a_row_each() {
     let other = fault(of(values(&[0.0; 4], 2), values(&[0.0], 1)));
     assert_eq!(other, "valid_edges_targets, element 0: rows of 1 targets, those of another split have 2");
 }
+
+/// Users 0 and 1, items 2 to 4: `buys` and `views` from users to items, `rev_buys` back.
+fn shop() -> Topology {
+    use crate::{EdgeType, NodeType};
+    let nodes = [("user", 2), ("item", 3)].map(|(name, count)| NodeType { name: name.into(), count });
+    let edge = |source: &str, name: &str, target: &str| EdgeType {
+        source: source.into(),
+        name: name.into(),
+        target: target.into(),
+    };
+    let edges = vec![edge("user", "buys", "item"), edge("user", "views", "item"), edge("item", "rev_buys", "user")];
+    let types = Types::new(nodes.into(), edges).expect("types");
+    topology(&[&[2], &[3], &[0, 0, 1], &[1], &[]])
+        .with_types(types, vec![2, 2, 0, 1, 1, 0])
+        .expect("edges of their types")
+}
+
+#[test]
+fn training_pairs_have_the_types_of_their_edges() {
+    let (shop, none) = (shop(), EdgeSplits::default());
+    assert_eq!(*none.train_pairs(&shop), [[2, 0], [3, 1], [0, 2], [0, 2], [1, 2], [1, 3]]);
+    assert_eq!(none.train_pair_types(&shop).as_deref(), Some(&[2u16, 2, 0, 1, 1, 0][..]));
+    assert_eq!(none.train_pair_types(&topology(&[&[], &[0]])), None, "a graph without types");
+    let untyped = EdgeSplits { valid: vec![0, 4].into(), ..none.clone() };
+    assert_eq!(untyped.train_pair_types(&shop), None, "links whatever their type");
+    let given = EdgeSplits { train: Some(vec![0, 4].into()), types: [Some(vec![1].into()), None, None], ..none };
+    assert_eq!(given.train_pair_types(&shop).as_deref(), Some(&[1u16][..]));
+}
+
+#[test]
+fn types_of_pairs_are_checked() {
+    let shop = shop();
+    let of = |valid: &[u32], types: &[u16]| {
+        let types = [None, Some(types.to_vec().into()), None];
+        EdgeSplits { valid: valid.to_vec().into(), types, ..EdgeSplits::default() }
+    };
+    let fault = |splits: EdgeSplits| splits.check_types(shop.types().map(|types| &**types)).expect_err("unsound");
+    assert_eq!(of(&[0, 4, 4, 1], &[1, 2]).check_types(shop.types().map(|types| &**types)), Ok(()));
+    assert_eq!(EdgeSplits::default().check_types(None), Ok(()));
+    assert!(of(&[0, 1], &[0]).check_types(None).expect_err("no types").contains("without edge types"));
+    let absent = fault(of(&[0, 4], &[3]));
+    assert_eq!(absent, "valid_edges_types, element 0: the edge type 3 does not exist, there are 3");
+    let other = fault(of(&[0, 4, 0, 4], &[0, 2]));
+    let what = "the pair 0,4 has the type item-rev_buys-user, which leads between other nodes";
+    assert_eq!(other, format!("valid_edges_types, element 1: {what}"));
+    assert!(fault(of(&[0, 4], &[0, 0])).contains("it has 2 elements, and there are 1 pairs"));
+    let some = fault(EdgeSplits { test: vec![0, 3].into(), ..of(&[0, 4], &[0]) });
+    assert!(some.contains("the pairs of test_edges have no types"), "{some}");
+    let shared = fault(EdgeSplits { valid_negatives: Some(vec![1, 4].into()), ..of(&[0, 4], &[0]) });
+    assert!(shared.starts_with("valid_edges_negatives") && shared.contains("one pair each"), "{shared}");
+}

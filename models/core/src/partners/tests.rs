@@ -33,7 +33,7 @@ fn best_partners_are_the_first_of_all_sorted_scores() {
                     let others = (0..num_nodes as u32)
                         .filter(|&v| v != source && known.is_none_or(|known| !known.targets(source).contains(&v)));
                     let of_source: Vec<[u32; 2]> = others.map(|v| [source, v]).collect();
-                    let scores = decoder.scores(&embeddings, width, &of_source, &parameters);
+                    let scores = decoder.scores(&embeddings, width, (&of_source, &[]), &parameters);
                     let mut all: Vec<Partner> =
                         of_source.iter().zip(scores).map(|(pair, score)| Partner { node: pair[1], score }).collect();
                     all.sort_by(|a, b| b.score.partial_cmp(&a.score).expect("no NaN").then(a.node.cmp(&b.node)));
@@ -75,7 +75,7 @@ fn ranks_of_every_decoder_are_those_of_the_definition() {
         for known in [None, Some(&known)] {
             let found = decoder.ranks((&embeddings, width), &parameters, &pairs_of, &all(num_nodes, known));
             for (&[source, target], found) in pairs_of.iter().zip(found) {
-                let score = |v: u32| decoder.scores(&embeddings, width, &[[source, v]], &parameters)[0];
+                let score = |v: u32| decoder.scores(&embeddings, width, (&[[source, v]], &[]), &parameters)[0];
                 let candidates = (0..num_nodes as u32)
                     .filter(|&v| v != target && known.is_none_or(|known| !known.targets(source).contains(&v)));
                 let expected = candidates.fold(TargetRank::default(), |rank, v| TargetRank {

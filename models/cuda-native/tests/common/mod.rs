@@ -53,7 +53,7 @@ pub(crate) fn pair(batch: &mut HostBatch, positives: usize, negatives: usize) {
         ends.extend((0..negatives).map(|_| [source, end()]));
     }
     batch.labels.clear();
-    batch.pairs = Some(Box::new(BatchPairs { num_positives: positives, ends }));
+    batch.pairs = Some(Box::new(BatchPairs { num_positives: positives, ends, ..BatchPairs::default() }));
 }
 
 /// A graph of random rows, some of them empty, with features of a type.

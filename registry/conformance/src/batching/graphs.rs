@@ -75,6 +75,18 @@ pub fn typed(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
     Dataset { topology, ..dataset }
 }
 
+/// A graph as of [`typed`] whose edges from small to big nodes are the reverses of those from big to small ones, by name.
+pub fn with_reverse(dataset: &Dataset) -> Dataset {
+    let topology = &dataset.topology;
+    let (types, edge_types) = topology.types().zip(topology.edge_types()).expect("a graph with types");
+    let mut edges = types.edge_types().to_vec();
+    edges[1].name = "rev_b".into();
+    let types = Types::new(types.node_types().to_vec(), edges).expect("a name of its own");
+    assert_eq!((types.reverse_of(1), types.reverse_of(4), types.reverse_of(0)), (Some(4), Some(1), None));
+    let topology = topology.clone().with_types(types, edge_types.clone()).expect("the same edges");
+    Dataset { topology, ..dataset.clone() }
+}
+
 /// The graph with random times of nodes and, if `of_edges`, of edges; if `ascends`, with the same time for all nodes and edges but those
 /// that are the last of their sub-rows, so that every sub-row ascends by time.
 pub fn timed(dataset: &Dataset, ascends: bool, of_edges: bool) -> Dataset {

@@ -253,7 +253,7 @@ pub(super) fn reordering_renames_the_nodes(subject: &Subject<'_>, case: &Case) {
         Some(pairs) => {
             let given = rename(pairs.given());
             let of_pairs = reordered.of_pairs_against(renamed.as_chunks().0, &given, *pairs.settings());
-            of_pairs.of_targets(pairs.targets().clone())
+            of_pairs.of_targets(pairs.targets().clone()).with_edge_types(pairs.edge_types())
         }
     };
     if let Err(error) = subject.build(&reordered) {

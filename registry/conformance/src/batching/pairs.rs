@@ -42,6 +42,33 @@ impl Case {
         Self { seeds: self.seeds.clone().with_targets("pairs", targets).expect("a row per pair"), ..self.clone() }
     }
 
+    /// The same pairs with an edge type each: that of an edge between them, where there is one, else any.
+    pub fn of_edge_types(&self) -> Self {
+        let topology = &self.dataset.topology;
+        let (types, edge_types) = topology.types().zip(topology.edge_types()).expect("a graph with types");
+        let of_pair = |(at, &[source, target]): (usize, &[u32; 2])| {
+            let edges: Vec<usize> =
+                topology.edge_range(target).filter(|&edge| topology.indices()[edge] == source).collect();
+            match edges.len() {
+                0 => (at % types.edge_types().len()) as u16,
+                count => edge_types[edges[at % count]],
+            }
+        };
+        let pairs = self.seeds.pairs().expect("a case of pairs").ends();
+        self.with_edge_types(&pairs.iter().enumerate().map(of_pair).collect::<Vec<_>>())
+    }
+
+    /// The same pairs with these edge types; without, where there are none.
+    pub(super) fn with_edge_types(&self, types: &[u16]) -> Self {
+        match types {
+            [] => self.clone(),
+            _ => Self {
+                seeds: self.seeds.clone().with_edge_types("pairs", types).expect("a type per pair"),
+                ..self.clone()
+            },
+        }
+    }
+
     /// The same with `count` negatives given with each of its pairs, some of them alike; a mini-batch takes `negatives` of them.
     pub fn with_given(&self, count: usize, negatives: u32) -> Self {
         let pairs = self.seeds.pairs().expect("a case of pairs");
@@ -49,7 +76,7 @@ impl Case {
         let given: Vec<u32> = (0..ends.len() * count).map(|i| ((i * i + 3 * i) % num_nodes) as u32).collect();
         let distribution = NegativeDistribution::Given;
         let settings = PairSettings { negatives, distribution, avoid_edges: false, ..*pairs.settings() };
-        self.of_pairs_against(ends, &given, settings)
+        self.of_pairs_against(ends, &given, settings).with_edge_types(pairs.edge_types())
     }
 
     /// The same with some of the graph's edges as pairs: loops, parallel edges and their reverses among them, some twice, and
@@ -142,6 +169,15 @@ fn by_type(subject: &Subject<'_>) {
     let hub: Vec<[u32; 2]> = (0..300).map(|v| [3 * v % 900, 0]).collect();
     let hub = Case::new(graphs::typed(900, 5, false)).with_fanouts("200,80").by(&TYPED).of_pairs(&hub, drawn);
     check(subject, &hub.with(|s| s.batch_size = 150));
+    check(subject, &hub.with(|s| s.batch_size = 150).of_edge_types());
+    let typed = Case::new(graphs::with_reverse(&graphs::typed(130, 8, true))).with(|s| s.batch_size = 40);
+    for (fanouts, trees) in [("-1", false), ("3,2", false), ("3,2", true)] {
+        let case = typed.with_fanouts(fanouts).by(&TYPED).with(|s| {
+            let Sampling::Custom(custom) = &mut s.sampling else { unreachable!("the case samples by type") };
+            custom.settings.insert("disjoint".into(), trees.into());
+        });
+        check(subject, &case.of_edges(drawn).of_edge_types());
+    }
 }
 
 /// Mini-batches of pairs by any settings are valid, and those of the reference where the operator claims so.
@@ -173,9 +209,16 @@ fn batches_fit_the_pairs(subject: &Subject<'_>, case: &Case) {
         let (labels, targets) = reference::targets_of_pairs(pairs.targets(), indices);
         assert_eq!(batch.labels, labels, "labels of the pairs of {}", batch.id);
         assert_eq!(batch.targets, targets, "targets of the pairs of {}", batch.id);
+        let types: Vec<u16> = indices.iter().filter_map(|&pair| pairs.edge_types().get(pair).copied()).collect();
+        let (own, count) = (&found.edge_types[..types.len()], found.negatives_per_positive());
+        assert_eq!(own, types, "edge types of the positives of {}", batch.id);
+        let of_negatives: Vec<u16> = types.iter().flat_map(|&of| vec![of; count]).collect();
+        assert_eq!(found.edge_types[types.len()..], of_negatives, "edge types of the negatives of {}", batch.id);
         let left = if pairs.settings().exclude {
-            no_edge_is_excluded(&batch, positives, case);
-            reference::without(&case.dataset, positives)
+            if types.is_empty() {
+                no_edge_is_excluded(&batch, positives, case);
+            }
+            reference::without(&case.dataset, positives, &types)
         } else {
             (*case.dataset).clone()
         };
@@ -234,7 +277,12 @@ fn negatives_fit_the_settings(
             }
             // A source has few out-neighbours in a graph so large: one of the draws is none of them.
             if avoid_edges && distribution == NegativeDistribution::Uniform && case.dataset.num_nodes() >= 100 {
-                assert!(!topology.neighbors(to).contains(&from), "the negative {from},{to} is an edge");
+                let of = topology.edge_types().zip(seeds.edge_types().get(pair));
+                let mut row = topology.edge_range(to);
+                let is_edge = |edge: usize| {
+                    topology.indices()[edge] == from && of.is_none_or(|(edge_types, of)| edge_types[edge] == *of)
+                };
+                assert!(!row.any(is_edge), "the negative {from},{to} is an edge");
             }
         }
     }
@@ -307,6 +355,7 @@ fn cases() -> Vec<Case> {
     let random = Case::new(graphs::random(120, 7, false));
     let weighted = Case::new(graphs::random(120, 7, true));
     let typed = Case::new(graphs::typed(120, 7, true));
+    let reverses = Case::new(graphs::with_reverse(&graphs::typed(120, 7, false)));
     let avoiding = |settings| PairSettings { avoid_edges: true, ..settings };
     let (uniform, degree, within) =
         (NegativeDistribution::Uniform, NegativeDistribution::Degree, NegativeDistribution::InBatch);
@@ -329,6 +378,10 @@ fn cases() -> Vec<Case> {
         Case::new(graphs::bare(&graphs::cycle(6))).of_edges(settings),
         typed.of_edges(avoiding(of(5, uniform))),
         typed.of_edges(of(3, degree)),
+        typed.of_edges(avoiding(of(5, uniform))).of_edge_types(),
+        reverses.of_edges(avoiding(of(2, degree))).of_edge_types(),
+        reverses.of_edges(PairSettings { exclude: false, ..of(1, uniform) }).of_edge_types(),
+        reverses.of_edges(settings).of_edge_types().with_given(5, 2),
         typed.of_pairs(&[[0, 100], [3, 101], [5, 100], [7, 110]], of(2, within)),
         random.of_edges(settings).with_given(4, 4),
         weighted.of_edges(PairSettings { exclude: false, ..settings }).with_given(9, 5),

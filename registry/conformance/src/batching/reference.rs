@@ -68,8 +68,14 @@ fn sample_pairs(case: &Case, id: BatchId, share: Range<usize>, pairs: &PairSeeds
             continue;
         }
         for number in 0..pairs.settings().negatives {
-            chosen.push([source, negative(case, id, positives, (positive, number), pairs.settings())]);
+            let of = pairs.edge_types().get(indices[positive]).copied();
+            chosen.push([source, negative(case, id, (positives, of), (positive, number), pairs.settings())]);
         }
+    }
+    let types: Vec<u16> = indices.iter().filter_map(|&pair| pairs.edge_types().get(pair).copied()).collect();
+    let mut edge_types = types.get(share.clone()).unwrap_or_default().to_vec();
+    for positive in 0..edge_types.len() {
+        edge_types.extend(vec![edge_types[positive]; (chosen.len() - share.len()) / share.len()]);
     }
     let mut seeds: Vec<u32> = Vec::new();
     let mut local = |node: u32| {
@@ -80,9 +86,12 @@ fn sample_pairs(case: &Case, id: BatchId, share: Range<usize>, pairs: &PairSeeds
         }) as u32
     };
     let ends = chosen.iter().map(|&[source, destination]| [local(source), local(destination)]).collect();
-    let dataset = if pairs.settings().exclude { without(&case.dataset, positives) } else { (*case.dataset).clone() };
+    let dataset = match pairs.settings().exclude {
+        true => without(&case.dataset, positives, &types),
+        false => (*case.dataset).clone(),
+    };
     let case = Case { dataset: Arc::new(dataset), ..case.clone() };
-    let pairs = Some(Box::new(BatchPairs { num_positives: share.len(), ends }));
+    let pairs = Some(Box::new(BatchPairs { num_positives: share.len(), ends, edge_types }));
     HostBatch { labels, targets, pairs, ..sample_seeds(&case, id, &seeds) }
 }
 
@@ -93,13 +102,23 @@ pub(super) fn targets_of_pairs(targets: &PairTargets, pairs: &[usize]) -> (Vec<i
     (labels, TargetValues { width: targets.dim(), values: rows.copied().collect() })
 }
 
-/// The graph without the edges that are among `pairs` in either direction, of any type.
-pub fn without(dataset: &Dataset, pairs: &[[u32; 2]]) -> Dataset {
+/// The graph without the edges that are among `pairs` in either direction: of any type, where pairs have no `types`; else of the type of
+/// such a pair, and back of its reverse, which is any type where it has none by name.
+pub fn without(dataset: &Dataset, pairs: &[[u32; 2]], types: &[u16]) -> Dataset {
     let topology = &dataset.topology;
-    let excluded: HashSet<[u32; 2]> = pairs.iter().flat_map(|&[a, b]| [[a, b], [b, a]]).collect();
+    let is_left_out = |ends: [u32; 2], edge: usize| {
+        let mut all = pairs.iter().enumerate();
+        all.any(|(at, &[a, b])| match (types.get(at), topology.types(), topology.edge_types()) {
+            (Some(&of), Some(types), Some(edge_types)) => {
+                let (own, reverse) = (usize::from(edge_types[edge]), types.reverse_of(of.into()));
+                ends == [a, b] && own == usize::from(of) || ends == [b, a] && reverse.is_none_or(|of| own == of)
+            }
+            _ => ends == [a, b] || ends == [b, a],
+        })
+    };
     let (mut indptr, mut left) = (vec![0], Vec::new());
     for node in 0..dataset.num_nodes() as u32 {
-        left.extend(topology.edge_range(node).filter(|&edge| !excluded.contains(&[topology.indices()[edge], node])));
+        left.extend(topology.edge_range(node).filter(|&edge| !is_left_out([topology.indices()[edge], node], edge)));
         indptr.push(left.len() as u64);
     }
     fn of<T: Copy>(values: &[T], left: &[usize]) -> Vec<T> {
@@ -124,7 +143,7 @@ pub fn without(dataset: &Dataset, pairs: &[[u32; 2]]) -> Dataset {
 fn negative(
     case: &Case,
     id: BatchId,
-    positives: &[[u32; 2]],
+    (positives, of): (&[[u32; 2]], Option<u16>),
     (positive, number): (usize, u32),
     settings: &PairSettings,
 ) -> u32 {
@@ -170,7 +189,9 @@ fn negative(
                 nodes[below(nodes.len()) as usize]
             }
         };
-        let is_edge = topology.neighbors(drawn).contains(&positives[positive][0]);
+        let has_type = |edge: usize| topology.edge_types().zip(of).is_none_or(|(types, of)| types[edge] == of);
+        let mut row = topology.edge_range(drawn);
+        let is_edge = row.any(|edge| topology.indices()[edge] == positives[positive][0] && has_type(edge));
         if !(settings.avoid_edges && is_edge) {
             break;
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::graph::CLASSES;
 use super::numbers::{differences_of, near, same_score};
-use super::{Run, Trainer, accumulate, close, gradients, model, parameters, score, step};
+use super::{Run, Trainer, accumulate, close, gradients, model, parameters, score, step, typed};
 
 /// Losses of nodes: task, loss, settings.
 fn of_nodes() -> Vec<(&'static str, &'static str, Value)> {
@@ -118,59 +118,113 @@ pub(super) fn of_nodes_conform(run: &Run<'_>) {
 /// Three positives with two negatives each, and a node that is both ends of one.
 fn pairs() -> BatchPairs {
     let ends = vec![[0, 1], [3, 2], [1, 4], [0, 5], [0, 4], [3, 3], [3, 0], [1, 2], [1, 5]];
-    BatchPairs { num_positives: 3, ends }
+    BatchPairs { num_positives: 3, ends, edge_types: vec![1, 0, 1, 1, 1, 0, 0, 1, 1] }
+}
+
+/// A dataset with edge types, and models whose decoder has a vector for each.
+fn with_relations(loss: &str, settings: &Value) -> (Dataset, Vec<Value>) {
+    let dataset = typed::tiny();
+    let types = dataset.topology.types().expect("a graph with types");
+    let more = |mut model: Value| {
+        (model["decoder"], model["relations"]) = (json!("distmult"), json!(types.edge_types().len()));
+        model["types"] = serde_json::to_value(&**types).expect("JSON");
+        model
+    };
+    let models = models("link", loss, settings).into_iter().map(more).collect();
+    (dataset, models)
+}
+
+/// As [`of_pairs_conform`], of pairs of several edge types, by a decoder with a vector for each; a mini-batch without them is refused.
+pub(super) fn of_relations_conform(run: &Run<'_>) {
+    for (loss, settings) in
+        [("bce", json!({"positive_weight": 2})), ("bpr", json!({})), ("margin", json!({"margin": 2}))]
+    {
+        let (dataset, models) = with_relations(loss, &settings);
+        let run = &Run { dataset: Arc::new(dataset), ..*run };
+        for model in models {
+            let what = format!("links of edge types by {loss} {settings}, {}", model["kind"]);
+            pairs_conform(run, &what, model.clone());
+            let mut trainer = run.build(&model);
+            let batch = |edge_types: Vec<u16>| {
+                let pairs = Some(Box::new(BatchPairs { edge_types, ..pairs() }));
+                let batch = HostBatch { pairs, labels: Vec::new(), ..run.host_batch(&model, &[0, 3, 7, 10, 11, 8], 1) };
+                (run.subject.transfer)(batch)
+            };
+            let refused = super::refusal(&mut trainer, &batch(Vec::new()), "pairs without edge types");
+            assert!(refused.contains("edge types of 0 of its 9 pairs"), "{what}: {refused}");
+            let refused = super::refusal(&mut trainer, &batch(vec![5; 9]), "an edge type that the model does not have");
+            assert!(refused.contains("edge type 5"), "{what}: {refused}");
+        }
+    }
+}
+
+/// A decoder with a vector per edge type is refused by name.
+pub(super) fn relations_are_refused(run: &Run<'_>) {
+    let (dataset, models) = with_relations("bce", &json!({}));
+    let run = &Run { dataset: Arc::new(dataset), ..*run };
+    for model in models {
+        let refused = run.try_build(&model, json!({}), 1).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(refused.contains("vector per edge type"), "{}: {refused:?}", model["kind"]);
+    }
 }
 
 /// As [`of_nodes_conform`], of pairs of nodes.
 pub(super) fn of_pairs_conform(run: &Run<'_>) {
     for (loss, decoder, settings) in of_pairs() {
         for mut model in models("link", loss, &settings) {
-            (model["decoder"], model["num_classes"]) = (json!(decoder), json!(3));
-            let what = format!("links by {loss} {settings}, {decoder}, {}", model["kind"]);
-            let mut trainer = run.build(&model);
-            let transfer = run.subject.transfer;
-            let of = |pairs: BatchPairs| {
-                let batch = run.host_batch(&model, &[0, 3, 7, 10, 11, 8], 1);
-                HostBatch { pairs: Some(Box::new(pairs)), labels: Vec::new(), ..batch }
-            };
-            let batch = transfer(of(pairs()));
-            let count = if loss == "bce" { 9 } else { 3 };
-            accumulate(&mut trainer, &batch);
-            step(&mut trainer);
-            differences_of(run, &what, &mut trainer, &batch, count);
-
-            let BatchPairs { ends, .. } = pairs();
-            let [mut whole, mut parts] = [0; 2].map(|_| run.build(&model));
-            let all = accumulate(&mut whole, &batch);
-            assert_eq!(all.count, count, "{what}: examples");
-            let mut sum = Score::default();
-            for positives in [0..1, 1..3] {
-                let mut share = ends[positives.clone()].to_vec();
-                share.extend(&ends[3 + 2 * positives.start..3 + 2 * positives.end]);
-                sum +=
-                    accumulate(&mut parts, &transfer(of(BatchPairs { num_positives: positives.len(), ends: share })));
-            }
-            same_score(&what, &sum, &all);
-            close(&what, &gradients(&mut parts).tensors, &gradients(&mut whole).tensors, 1e-5);
-
-            let host = of(pairs());
-            let outputs = trainer.infer(host.seeds()).expect("embeddings");
-            let expected = trainer.score_logits(&outputs, Targets::Pairs(&pairs()), 3).expect("a score of pairs");
-            same_score(&what, &score(&mut trainer, &batch), &expected);
-            let none = HostBatch { pairs: None, ..of(pairs()) };
-            let none = transfer(none);
-            let error = super::refusal(&mut trainer, &none, "no pairs");
-            assert!(error.contains("pairs"), "{what}: {error}");
-            let found = trainer.outputs(&none).and_then(Handle::wait).expect("outputs of nodes").0;
-            assert!(near(&found, &outputs), "{what}: outputs {found:?}, with all neighbours {outputs:?}");
-            falls(&what, &mut trainer, &batch, 0.9);
+            model["decoder"] = json!(decoder);
+            pairs_conform(run, &format!("links by {loss} {settings}, {decoder}, {}", model["kind"]), model);
         }
     }
 }
 
+fn pairs_conform(run: &Run<'_>, what: &str, mut model: Value) {
+    model["num_classes"] = json!(3);
+    let mut trainer = run.build(&model);
+    let transfer = run.subject.transfer;
+    let of = |pairs: BatchPairs| {
+        let batch = run.host_batch(&model, &[0, 3, 7, 10, 11, 8], 1);
+        HostBatch { pairs: Some(Box::new(pairs)), labels: Vec::new(), ..batch }
+    };
+    let batch = transfer(of(pairs()));
+    let count = if model["loss"] == "bce" { 9 } else { 3 };
+    accumulate(&mut trainer, &batch);
+    step(&mut trainer);
+    differences_of(run, what, &mut trainer, &batch, count);
+
+    let BatchPairs { ends, edge_types, .. } = pairs();
+    let [mut whole, mut parts] = [0; 2].map(|_| run.build(&model));
+    let all = accumulate(&mut whole, &batch);
+    assert_eq!(all.count, count, "{what}: examples");
+    let mut sum = Score::default();
+    for positives in [0..1, 1..3] {
+        let negatives = 3 + 2 * positives.start..3 + 2 * positives.end;
+        let share = BatchPairs {
+            num_positives: positives.len(),
+            ends: [&ends[positives.clone()], &ends[negatives.clone()]].concat(),
+            edge_types: [&edge_types[positives], &edge_types[negatives]].concat(),
+        };
+        sum += accumulate(&mut parts, &transfer(of(share)));
+    }
+    same_score(what, &sum, &all);
+    close(what, &gradients(&mut parts).tensors, &gradients(&mut whole).tensors, 1e-5);
+
+    let host = of(pairs());
+    let outputs = trainer.infer(host.seeds()).expect("embeddings");
+    let expected = trainer.score_logits(&outputs, Targets::Pairs(&pairs()), 3).expect("a score of pairs");
+    same_score(what, &score(&mut trainer, &batch), &expected);
+    let none = HostBatch { pairs: None, ..of(pairs()) };
+    let none = transfer(none);
+    let error = super::refusal(&mut trainer, &none, "no pairs");
+    assert!(error.contains("pairs"), "{what}: {error}");
+    let found = trainer.outputs(&none).and_then(Handle::wait).expect("outputs of nodes").0;
+    assert!(near(&found, &outputs), "{what}: outputs {found:?}, with all neighbours {outputs:?}");
+    falls(what, &mut trainer, &batch, 0.9);
+}
+
 /// Three edges, one of which has no target, and a node that is both ends of one.
 fn edge_pairs() -> BatchPairs {
-    BatchPairs { num_positives: 4, ends: vec![[0, 1], [3, 2], [4, 4], [1, 5]] }
+    BatchPairs { num_positives: 4, ends: vec![[0, 1], [3, 2], [4, 4], [1, 5]], ..BatchPairs::default() }
 }
 
 /// As [`of_nodes_conform`], of labelled edges, by an operator that learns them.
@@ -201,7 +255,11 @@ pub(super) fn of_edges_conform(run: &Run<'_>) {
                     (_, "multilabel") => (i % 2) as f32,
                     _ => (i as f32 * 0.37).sin() * 2.0,
                 };
-                let all = BatchPairs { num_positives: pairs.len(), ends: edge_pairs().ends[pairs.clone()].to_vec() };
+                let all = BatchPairs {
+                    num_positives: pairs.len(),
+                    ends: edge_pairs().ends[pairs.clone()].to_vec(),
+                    ..BatchPairs::default()
+                };
                 let values = (pairs.start * outputs..pairs.end * outputs).map(value).collect();
                 HostBatch {
                     pairs: Some(Box::new(all)),

@@ -109,6 +109,9 @@ fn keep_examples(dataset: &mut Arc<Dataset>, count: u64) {
         let negatives: Vec<u32> = kept.iter().flat_map(own).collect();
         let pairs: Vec<u32> = kept.iter().flat_map(|&i| pairs[i]).collect();
         dataset.edges.train = Some(pairs.into());
+        if let Some(types) = &dataset.edges.types[0] {
+            dataset.edges.types[0] = Some(kept.iter().map(|&i| types[i]).collect::<Vec<_>>().into());
+        }
         dataset.edges.train_negatives = dataset.edges.train_negatives.is_some().then(|| negatives.into());
         let PairTargets { labels, values } = &dataset.edges.targets[0];
         debug_assert!(labels.as_ref().is_none_or(|labels| labels.len() == all), "a label per pair");

@@ -53,7 +53,7 @@ impl Source {
         let examples = if args.task == Task::Link { Examples::Links } else { Examples::Nodes };
         args.pairs.check(examples)?;
         let batch = MiniBatches::of(&args.batch, ModelKind::Sage).resolve(context)?;
-        let learned = Learned { examples, kind: ModelKind::Sage, edge_features: false };
+        let learned = Learned { examples, kind: ModelKind::Sage, edge_features: false, relations: false };
         let dataset = dataset_for(learned, data::Source::of(&args.data, None).open(context)?, context)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
         let model = ModelSpec { task: args.task, ..model };

@@ -52,7 +52,8 @@ pub(super) fn best(k: usize, args: &Args, trained: &mut Trained, context: &RunCo
         )));
     }
     let nodes = trained.nodes(&args.nodes)?;
-    let Partners { ids, partners, scores } = trained.best_partners(&nodes, k, args.include_edges)?;
+    let Partners { ids, partners, scores } =
+        trained.best_partners(&nodes, k, args.include_edges, args.edge_type.as_deref())?;
     let csv = |out: &mut dyn Write| -> io::Result<()> {
         writeln!(out, "{HEADER}")?;
         for (source, (partners, scores)) in ids.iter().zip(partners.iter().zip(&scores)) {

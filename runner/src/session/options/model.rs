@@ -2,12 +2,12 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args};
-use morphgl_model_core::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec};
+use morphgl_model_core::{Activation, Attention, Decoder, ModelKind, ModelSpec, Normalization, OptimizerSpec};
 use serde_json::Value;
 
 use super::batch::MiniBatches;
 use super::{OptimizerOptions, TaskOptions};
-use crate::task::Learned;
+use crate::task::{Examples, Learned};
 use crate::usage::Usage;
 use crate::values;
 
@@ -100,7 +100,9 @@ impl ModelOptions {
 
     /// What the model learns from a dataset.
     pub(crate) fn learned(&self) -> Learned {
-        Learned { examples: self.task.examples(), kind: self.model, edge_features: !self.no_edge_features }
+        let examples = self.task.examples();
+        let relations = examples == Examples::Links && self.task.decoder == Some(Decoder::DistMult);
+        Learned { examples, kind: self.model, edge_features: !self.no_edge_features, relations }
     }
 
     /// The model for a number of features, and of classes, or labels or values.

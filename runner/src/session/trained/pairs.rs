@@ -6,7 +6,7 @@ use std::path::Path;
 use morphgl_model_core::{Candidates, Partner, Task};
 use serde_json::Value;
 
-use super::read::read_pairs;
+use super::read::{edge_type, read_pairs, read_typed_pairs};
 use super::{Predicted, Predictions, Trained};
 use crate::links::{Ends, decoder_elements, known_bytes, known_pairs, pair_scores};
 use crate::usage::Usage;
@@ -34,8 +34,8 @@ pub struct Partners {
 
 impl Trained {
     /// Scores the pairs of a file by their embeddings, with all neighbours: two ids or names a line, source and destination, separated by
-    /// a comma, a tab or spaces. Where all training pairs lead from one node type to another, ids are those of these types, else they
-    /// may be `type:id`.
+    /// a comma, a tab or spaces, and behind them the edge type by its name, where the model has a vector for each. Where all training pairs
+    /// lead from one node type to another, ids are those of these types, else they may be `type:id`.
     ///
     /// # Errors
     ///
@@ -43,11 +43,14 @@ impl Trained {
     pub fn score_pairs(&mut self, file: &Path) -> anyhow::Result<PairScores> {
         self.check_links("--edges")?;
         let types = link_types::of_pairs(&self.dataset);
-        let pairs = read_pairs(file, &self.dataset, self.names.as_ref(), types)?;
         let model = self.config.spec.model.clone();
+        let (pairs, of_pairs) = match model.relations {
+            0 => (read_pairs(file, &self.dataset, self.names.as_ref(), types)?, Vec::new()),
+            _ => read_typed_pairs(file, &self.dataset, self.names.as_ref())?,
+        };
         let num_nodes = self.dataset.num_nodes();
         let embedded = Ends::of(num_nodes, pairs.iter().copied()).embedded(self.training.as_mut(), None)?;
-        let scores = pair_scores(self.training.as_mut(), &model, &embedded.rows, &embedded.pairs)?;
+        let scores = pair_scores(self.training.as_mut(), &model, &embedded.rows, (&embedded.pairs, &of_pairs))?;
         let ids = pairs.iter().map(|&[source, destination]| {
             [self.id_of(source, types.map(|types| types[0])), self.id_of(destination, types.map(|types| types[1]))]
         });
@@ -91,30 +94,42 @@ impl Trained {
 
     /// The `k` destinations of the highest scores for each of these sources, of all nodes but the source itself and, unless
     /// `include_edges`, those it has an edge to: in the graph or in a split. Of a graph with types they are nodes of the types that
-    /// edges lead to from the source's. There are fewer where no more nodes are left.
+    /// edges lead to from the source's. There are fewer where no more nodes are left. Of a model with a vector per edge type, edges are of
+    /// the type named `edge_type`, and partners are nodes that it leads to.
     ///
     /// # Errors
     ///
-    /// A model of nodes, or ranks of MPI; as [`Trained::predict`].
+    /// An edge type that the graph does not have, does not lead from a source, or that the model tells from no other; a model of nodes, or ranks of MPI; as [`Trained::predict`].
     ///
     /// # Complexity
     ///
     /// Besides that of [`Trained::predict`] for all nodes, O(sources · nodes · width) time.
-    pub fn best_partners(&mut self, sources: &[u32], k: usize, include_edges: bool) -> anyhow::Result<Partners> {
+    pub fn best_partners(
+        &mut self,
+        sources: &[u32],
+        k: usize,
+        include_edges: bool,
+        edge_type: Option<&str>,
+    ) -> anyhow::Result<Partners> {
         self.check_links("--top")?;
+        let of = self.edge_type(edge_type)?;
         self.check_memory_with(if include_edges { 0 } else { known_bytes(&self.dataset) })?;
         let model = self.config.spec.model.clone();
         let num_nodes = self.dataset.num_nodes();
         let embedded = Ends::among_all(num_nodes, std::iter::empty()).embedded(self.training.as_mut(), None)?;
         let decoder = decoder_elements(&model, self.training.parameters()?);
-        let known = (!include_edges).then(|| known_pairs(&self.dataset));
+        let decoder = model.decoder.of_edge_type(&decoder, model.num_classes, of);
+        let known = (!include_edges).then(|| known_pairs(&self.dataset, of));
         let rows = (&embedded.rows[..], model.num_classes);
         let types = link_types::of_pairs(&self.dataset);
         let mut best = vec![Vec::new(); sources.len()];
         // Sources whose partners are of the same types.
         let mut alike: Vec<(Vec<Range<u32>>, Vec<usize>)> = Vec::new();
         for (at, &source) in sources.iter().enumerate() {
-            let of = link_types::partners(&self.dataset, types, source);
+            let of = match of {
+                None => link_types::partners(&self.dataset, types, source),
+                Some(of) => vec![self.targets_of(of, source)?],
+            };
             match alike.iter_mut().find(|(others, _)| *others == of) {
                 Some((_, positions)) => positions.push(at),
                 None => alike.push((of, vec![at])),
@@ -124,7 +139,7 @@ impl Trained {
             let some: Vec<u32> = positions.iter().map(|&at| sources[at]).collect();
             for nodes in ranges {
                 let candidates = Candidates { nodes, known: known.as_ref() };
-                let found = model.decoder.best_partners(rows, &decoder, &some, k, &candidates);
+                let found = model.decoder.best_partners(rows, decoder, &some, k, &candidates);
                 positions.iter().zip(found).for_each(|(&at, found)| best[at].extend(found));
             }
         }
@@ -138,6 +153,41 @@ impl Trained {
             partners: best.iter().map(|best| best.iter().map(|partner| id(partner.node, 1)).collect()).collect(),
             scores: best.iter().map(|best| best.iter().map(|partner| partner.score).collect()).collect(),
         })
+    }
+
+    /// Number of the edge type of this name; `None` where the model has no vector per edge type.
+    fn edge_type(&self, name: Option<&str>) -> anyhow::Result<Option<u16>> {
+        let types = self.dataset.topology.types().filter(|_| self.config.spec.model.relations > 0);
+        match (types, name) {
+            (None, None) => Ok(None),
+            (None, Some(name)) => {
+                let what =
+                    "the model tells no edge types apart; leave it out, or decode by distmult pairs that have types";
+                Err(Usage::error(format!("--edge-type {name}: {what}")))
+            }
+            (Some(_), None) => Err(Usage::error(
+                "--top: the model scores each edge type by a vector of its own; name one by --edge-type",
+            )),
+            (Some(types), Some(name)) => match edge_type(types, name) {
+                Ok(of) => Ok(Some(of)),
+                Err(what) => Err(Usage::error(format!("--edge-type {what}"))),
+            },
+        }
+    }
+
+    /// The nodes that edges of a type may lead to from a node.
+    fn targets_of(&self, edge_type: u16, source: u32) -> anyhow::Result<Range<u32>> {
+        let types = self.dataset.topology.types().expect("a model with relations is of a graph with types");
+        let [from, to] = types.ends(edge_type.into());
+        if types.node_type(source) != from {
+            let (of, own) = (&types.edge_types()[usize::from(edge_type)], types.node_type(source));
+            let (id, own) = (self.id(source), &types.node_types()[own].name);
+            return Err(Usage::error(format!(
+                "--edge-type {of}: the node {id} is of type {own}; name nodes of type {} by --nodes",
+                of.source
+            )));
+        }
+        Ok(types.range(to))
     }
 
     /// Checks that pairs can be scored, as `option` asks for.

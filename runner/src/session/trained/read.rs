@@ -53,6 +53,59 @@ pub(super) fn read_pairs(
     Ok(pairs)
 }
 
+/// The pairs of a file of two ids and the name of an edge type a line, and the numbers of these types.
+pub(super) fn read_typed_pairs(
+    path: &Path,
+    dataset: &Dataset,
+    names: Option<&NodeNames>,
+) -> anyhow::Result<(Vec<[u32; 2]>, Vec<u16>)> {
+    let cure = "--edges takes a file of two ids and an edge type a line";
+    let find = NodeFinder::new(dataset, names);
+    let types = dataset.topology.types().context("a model with a vector per edge type is of a graph with types")?;
+    let (mut pairs, mut of_pairs) = (Vec::new(), Vec::new());
+    each_line(path, cure, "give two ids and an edge type per line", |line, at| {
+        let separator = ['\t', ','].into_iter().find(|&separator| line.contains(separator));
+        let fields: Vec<&str> = match separator {
+            Some(separator) => line.split(separator).map(str::trim).collect(),
+            None => line.split_whitespace().collect(),
+        };
+        let [from, to, name] = fields[..] else {
+            let line = excerpt(line, QUOTED);
+            anyhow::bail!("{at}: {line:?} is no pair with an edge type; give source, destination and edge type");
+        };
+        let of = edge_type(types, name).map_err(|what| anyhow::anyhow!("{at}: {what}"))?;
+        let ends = types.ends(of.into());
+        let pair = [find.node(from, Some(ends[0]), at)?, find.node(to, Some(ends[1]), at)?];
+        if let Some(end) = [0, 1].into_iter().find(|&end| types.node_type(pair[end]) != ends[end]) {
+            let (text, of) = (excerpt(fields[end], QUOTED), &types.edge_types()[usize::from(of)]);
+            anyhow::bail!("{at}: {text:?} is of another node type than the ends of {of}");
+        }
+        pairs.push(pair);
+        of_pairs.push(of);
+        Ok(())
+    })?;
+    Ok((pairs, of_pairs))
+}
+
+/// Number of an edge type by its name alone, where one type has it, or with its ends, `source-name-target`; or what is wrong with it.
+pub(super) fn edge_type(types: &Types, name: &str) -> Result<u16, String> {
+    let all = || (0u16..).zip(types.edge_types());
+    let whole = all().find(|(_, of)| of.to_string() == name);
+    let mut named = all().filter(|(_, of)| of.name == name);
+    let text = excerpt(name, QUOTED);
+    match (whole, named.next(), named.next()) {
+        (Some((of, _)), ..) | (None, Some((of, _)), None) => Ok(of),
+        (None, Some((_, first)), Some((_, second))) => {
+            Err(format!("{text:?}: it is of several types; give {first} or {second}"))
+        }
+        (None, None, _) => {
+            let known: Vec<String> = types.edge_types().iter().take(10).map(|of| of.name.clone()).collect();
+            let more = if types.edge_types().len() > known.len() { ", …" } else { "" };
+            Err(format!("{text:?}: there is no such edge type; there are {}{more}", known.join(", ")))
+        }
+    }
+}
+
 /// Calls `read` with each line that is not empty, and the place of it for errors.
 fn each_line(
     path: &Path,

@@ -22,7 +22,7 @@ const SPARSE: usize = 4;
 /// // Node 0 has the in-neighbours 1, 2, 1 and 0; node 1 has 0; node 2 has none.
 /// let graph = Topology::new(vec![0, 4, 5, 5], vec![1, 2, 1, 0, 0], None)?;
 /// let mut excluded = Excluded::default();
-/// excluded.set(&[[1, 0]], &mut HostRows::new(&graph, false))?;
+/// excluded.set(&[[1, 0]], None, &mut HostRows::new(&graph, false))?;
 /// let row = excluded.get(0).expect("it loses both edges from 1");
 /// assert_eq!((row.degree, [0, 1].map(|position| row.position(position))), (2, [1, 3]));
 /// assert_eq!(excluded.get(1).map(|row| row.degree), Some(0)); // its only edge is the reverse
@@ -41,7 +41,23 @@ pub struct Excluded {
     nodes: Vec<u32>,
     /// The edges of each of `nodes`.
     ends: Vec<usize>,
+    /// Of pairs with edge types, `edges` with the type of each, [`ANY`] for all; ascending.
+    typed: Vec<(u64, u32)>,
 }
+
+/// Edge types of pairs, and of a graph.
+#[derive(Debug, Clone, Copy)]
+pub struct TypesOfPairs<'a> {
+    /// Number of the edge type of each pair.
+    pub of_pairs: &'a [u16],
+    /// The reverse of each edge type; `None` where it has none by name.
+    pub reverses: &'a [Option<u16>],
+    /// Number of the type of each edge, in the order of the graph's indices.
+    pub of_edges: &'a [u16],
+}
+
+/// Stands for all edge types.
+const ANY: u32 = u32::MAX;
 
 #[derive(Debug, Clone)]
 struct Row {
@@ -65,7 +81,8 @@ pub struct ExcludedRow<'a> {
 }
 
 impl Excluded {
-    /// The edges from source to destination and back of each of `pairs`, as often as the graph has them.
+    /// The edges from source to destination and back of each of `pairs`, as often as the graph has them. Of pairs with `types`, those of
+    /// the pair's type and back those of its reverse, or where it has none those of all types.
     ///
     /// # Errors
     ///
@@ -74,12 +91,28 @@ impl Excluded {
     /// # Complexity
     ///
     /// O(pairs · log(pairs)), and the rows of their end nodes: a binary search where they are sorted, else one pass.
-    pub fn set(&mut self, pairs: &[[u32; 2]], rows: &mut impl ReadRows) -> Result<()> {
-        let Self { rows: found, skips, edges, nodes, ends, .. } = self;
+    pub fn set(&mut self, pairs: &[[u32; 2]], types: Option<TypesOfPairs<'_>>, rows: &mut impl ReadRows) -> Result<()> {
+        let Self { rows: found, skips, edges, nodes, ends, typed, .. } = self;
         edges.clear();
-        edges.extend(pairs.iter().flat_map(|&[a, b]| [edge(a, b), edge(b, a)]));
+        typed.clear();
+        match types {
+            None => edges.extend(pairs.iter().flat_map(|&[a, b]| [edge(a, b), edge(b, a)])),
+            Some(types) => {
+                let back = |of: u16| types.reverses[usize::from(of)].map_or(ANY, u32::from);
+                let of_pair = |(&[a, b], &of): (&[u32; 2], &u16)| [(edge(a, b), of.into()), (edge(b, a), back(of))];
+                typed.extend(pairs.iter().zip(types.of_pairs).flat_map(of_pair));
+                typed.sort_unstable();
+                edges.extend(typed.iter().map(|(edge, _)| edge));
+            }
+        }
         edges.sort_unstable();
         edges.dedup();
+        let has_type = |edge: u64, at: u64| {
+            let Some(types) = types else { return true };
+            let first = typed.partition_point(|(other, _)| *other < edge);
+            let mut of_edge = typed[first..].iter().take_while(|(other, _)| *other == edge);
+            of_edge.any(|&(_, of)| of == ANY || of == u32::from(types.of_edges[at as usize]))
+        };
         nodes.clear();
         ends.clear();
         for (i, &edge) in edges.iter().enumerate() {
@@ -96,7 +129,11 @@ impl Excluded {
         rows.read_rows(nodes, &mut |i, start, row| {
             let sources = &edges[i.checked_sub(1).map_or(0, |before| ends[before])..ends[i]];
             let first = skips.len();
-            let mut skip = |position: usize| skips.push(position as u32);
+            let mut skip = |position: usize| {
+                if has_type(edge(row[position], nodes[i]), start + position as u64) {
+                    skips.push(position as u32);
+                }
+            };
             if sorted {
                 for &edge in sources {
                     let source = edge as u32;

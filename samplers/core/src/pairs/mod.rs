@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use morphgl_graph_store::{PairTargets, Topology};
-use morphgl_registry::{BatchId, HostBatch, NegativeDistribution, PairSeeds, PairSettings, Result};
+use morphgl_graph_store::{Array, PairTargets, Topology};
+use morphgl_registry::{BatchId, BatchPairs, Error, HostBatch, NegativeDistribution, PairSeeds, PairSettings, Result};
 
 use crate::{Epochs, Order, Relabel};
 use negatives::Negatives;
 
-pub use excluded::{Excluded, ExcludedRow};
+pub use excluded::{Excluded, ExcludedRow, TypesOfPairs};
 pub use rows::{HostRows, ReadRows};
 
 mod excluded;
@@ -20,15 +20,25 @@ mod rows;
 pub struct Pairs {
     seeds: PairSeeds,
     negatives: Negatives,
+    /// Of pairs with edge types.
+    types: Option<EdgeTypes>,
+}
+
+/// The types of a graph's edges.
+#[derive(Debug)]
+struct EdgeTypes {
+    of_edges: Array<u16>,
+    /// The reverse of each type by name.
+    reverses: Vec<Option<u16>>,
 }
 
 impl Pairs {
-    /// The pairs `seeds` of a graph with the offsets and draw keys of `topology`, whose other arrays are not read; `seed` is that of
-    /// all randomness.
+    /// The pairs `seeds` of a graph with the offsets and draw keys of `topology`, and where pairs have edge types its types; other arrays
+    /// are not read. `seed` is that of all randomness.
     ///
     /// # Errors
     ///
-    /// More negatives per positive than [`MAX_FANOUT`](crate::MAX_FANOUT); negatives by degree in a graph without edges, or of a node
+    /// Edge types of pairs of a graph without such types; more negatives per positive than [`MAX_FANOUT`](crate::MAX_FANOUT); negatives by degree in a graph without edges, or of a node
     /// type without in-edges; negatives within the mini-batch of destinations of several node types.
     ///
     /// # Complexity
@@ -36,7 +46,7 @@ impl Pairs {
     /// O(1), in a graph with node types O(pairs); in a reordered graph O(nodes) time and 4 bytes per node; for negatives by degree O(nodes) time and 12 bytes per node.
     pub fn new(topology: &Topology, seeds: &PairSeeds, seed: u64) -> Result<Self> {
         let negatives = Negatives::new(topology, seeds, seed)?;
-        Ok(Self { seeds: seeds.clone(), negatives })
+        Ok(Self { seeds: seeds.clone(), negatives, types: EdgeTypes::of(topology, seeds)? })
     }
 
     /// Bytes of what negatives are drawn from.
@@ -57,11 +67,28 @@ impl Pairs {
     }
 }
 
+impl EdgeTypes {
+    /// Of a graph whose edges have those of the pairs; `None` of pairs without types.
+    fn of(topology: &Topology, seeds: &PairSeeds) -> Result<Option<Self>> {
+        let Some(&highest) = seeds.edge_types().iter().max() else { return Ok(None) };
+        let types = topology.types().zip(topology.edge_types());
+        let Some((types, of_edges)) = types.filter(|(types, _)| usize::from(highest) < types.edge_types().len()) else {
+            let what =
+                format!("a pair is of edge type {highest}, which the graph does not have; give pairs of this graph");
+            return Err(Error::setting("pairs", what));
+        };
+        let reverse = |of: usize| types.reverse_of(of).map(|reverse| reverse as u16);
+        let reverses = (0..types.edge_types().len()).map(reverse).collect();
+        Ok(Some(Self { of_edges: of_edges.clone(), reverses }))
+    }
+}
+
 /// The pairs of one mini-batch after another, in the same memory: the part of a worker.
 #[derive(Debug, Default)]
 pub struct PairBatch {
-    /// The positives of the whole mini-batch.
+    /// The positives of the whole mini-batch, and their edge types, where pairs have some.
     positives: Vec<[u32; 2]>,
+    edge_types: Vec<u16>,
     /// The negatives that are drawn next: their indices, and the nodes whose rows say whether they are edges.
     drawn: Vec<u32>,
     destinations: Vec<u32>,
@@ -98,6 +125,10 @@ impl PairBatch {
         let order = epochs.seeds(id, 0..usize::MAX, order)?;
         self.positives.clear();
         self.positives.extend(order.iter().map(|&pair| pairs.seeds.ends()[pair as usize]));
+        self.edge_types.clear();
+        if pairs.types.is_some() {
+            self.edge_types.extend(order.iter().map(|&pair| pairs.seeds.edge_types()[pair as usize]));
+        }
         let settings = *pairs.settings();
         let batch_pairs = batch.pairs.get_or_insert_default();
         batch_pairs.num_positives = share.len();
@@ -108,13 +139,25 @@ impl PairBatch {
             NegativeDistribution::Given => self.choose_negatives(pairs, id, (share.start, &order[share.clone()]), ends),
             _ => self.draw_negatives(pairs, id, share.start, ends, rows)?,
         }
-        set_targets(pairs.seeds.targets(), &order[share], batch);
-        let ends = &mut batch.pairs.as_mut().expect("they were drawn").ends;
+        set_targets(pairs.seeds.targets(), &order[share.clone()], batch);
+        let batch_pairs = batch.pairs.as_mut().expect("they were drawn");
+        let count = batch_pairs.negatives_per_positive();
+        let BatchPairs { ends, edge_types, .. } = &mut **batch_pairs;
+        edge_types.clear();
+        if pairs.types.is_some() {
+            let own = &self.edge_types[share];
+            edge_types.extend(own.iter().chain(own.iter().flat_map(|of| std::iter::repeat_n(of, count))));
+        }
         self.relabel.start(std::mem::take(&mut self.seeds));
         self.relabel.locals(ends.as_flattened_mut());
         self.seeds = self.relabel.finish();
         if settings.exclude {
-            self.excluded.set(&self.positives, rows)?;
+            let types = pairs.types.as_ref().map(|types| TypesOfPairs {
+                of_pairs: &self.edge_types,
+                reverses: &types.reverses,
+                of_edges: &types.of_edges,
+            });
+            self.excluded.set(&self.positives, types, rows)?;
         }
         Ok(())
     }
@@ -145,7 +188,7 @@ impl PairBatch {
         ends: &mut Vec<[u32; 2]>,
         rows: &mut impl ReadRows,
     ) -> Result<()> {
-        let Self { positives, drawn, destinations, .. } = self;
+        let Self { positives, edge_types, drawn, destinations, .. } = self;
         let (settings, num_positives) = (pairs.settings(), ends.len());
         let count = settings.negatives as usize;
         for i in 0..num_positives {
@@ -166,11 +209,19 @@ impl PairBatch {
             destinations.extend(drawn.iter().map(|&i| negatives[i as usize][1]));
             let (mut kept, sorted) = (0, rows.are_sorted());
             let mut tested = 0;
-            rows.read_rows(destinations, &mut |i, _, row| {
+            rows.read_rows(destinations, &mut |i, start, row| {
                 debug_assert_eq!(i, tested, "rows in order");
                 tested += 1;
                 let source = negatives[drawn[i] as usize][0];
-                let is_edge = if sorted { row.binary_search(&source).is_ok() } else { row.contains(&source) };
+                let is_edge = match &pairs.types {
+                    None if sorted => row.binary_search(&source).is_ok(),
+                    None => row.contains(&source),
+                    Some(types) => {
+                        let own = edge_types[first + drawn[i] as usize / count];
+                        let of_row = &types.of_edges[start as usize..start as usize + row.len()];
+                        row.iter().zip(of_row).any(|edge| edge == (&source, &own))
+                    }
+                };
                 drawn[kept] = drawn[i];
                 kept += usize::from(is_edge);
             })?;

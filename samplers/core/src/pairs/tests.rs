@@ -30,8 +30,8 @@ proptest! {
         let excluded: HashSet<[u32; 2]> = pairs.iter().flat_map(|&[a, b]| [[a, b], [b, a]]).collect();
         // The second set takes the memory of the first.
         let mut found = Excluded::default();
-        found.set(&[[0, 1], [5, 5], [2, 9]], &mut HostRows::new(&graph, sorted)).expect("rows in memory");
-        found.set(&pairs, &mut HostRows::new(&graph, sorted)).expect("rows in memory");
+        found.set(&[[0, 1], [5, 5], [2, 9]], None, &mut HostRows::new(&graph, sorted)).expect("rows in memory");
+        found.set(&pairs, None, &mut HostRows::new(&graph, sorted)).expect("rows in memory");
         let mut losing = 0;
         for (node, row) in (0u32..).zip(&rows) {
             let left: Vec<usize> = (0..row.len()).filter(|&p| !excluded.contains(&[row[p], node])).collect();

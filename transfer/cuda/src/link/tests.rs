@@ -50,7 +50,11 @@ fn batch(index: u32) -> HostBatch {
         targets: TargetValues { width: 2, values: vec![0.5, f32::NAN, -1.0, 2.0, f32::NAN, 8.0] },
         features_by_type: Vec::new(),
         trees: None,
-        pairs: Some(Box::new(BatchPairs { num_positives: 2, ends: vec![[0, 1], [1, 2], [0, 2], [1, 0]] })),
+        pairs: Some(Box::new(BatchPairs {
+            num_positives: 2,
+            ends: vec![[0, 1], [1, 2], [0, 2], [1, 0]],
+            edge_types: vec![3, 1, 3, 1],
+        })),
     }
 }
 
