@@ -494,6 +494,8 @@ fn typed_models_have_the_losses_of_the_cpu() {
         ("papers", &["rsage"]),
         ("papers", &["rgcn", "--bases", "2", "--optimizer", "adamw"]),
         ("papers", &["sage", "--sampler", "typed"]),
+        ("all", &["rgat", "--heads", "2"]),
+        ("papers", &["rgat", "--heads", "4", "--output-heads", "2"]),
     ] {
         let run = |training: &str, transferring: &str| -> Value {
             let route = ["--batching", "Batching_CPU_Typed", "--transferring", transferring, "--training", training];
@@ -525,7 +527,7 @@ fn typed_models_have_the_losses_of_the_cpu() {
         );
     };
     refused(&["hgt"], &["the model hgt", "not trained on CUDA devices"]);
-    refused(&["rgat"], &["the model rgat", "not trained on CUDA devices"]);
+    refused(&["rgat", "--attention", "gatv2"], &["attention gatv2", "not trained on CUDA devices"]);
     refused(&["rgcn", "--diagonal-blocks", "1"], &["diagonal_blocks", "not trained on CUDA devices"]);
 }
 

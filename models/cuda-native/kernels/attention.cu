@@ -95,17 +95,17 @@ __device__ __forceinline__ float coefficient_factor(const DropoutMask& mask, uin
 
 // A warp processes a row, `together` heads at a time, a power of two that divides their number: scores are stored edge
 // by edge with the heads adjacent, so that adjacent lanes read adjacent scores. A lane processes one head of every
-// (32 / together)-th edge; the row's self loop is the last edge.
+// (32 / together)-th edge; the row's self loop is the last edge. With `ends` a row ends there, and has no self loop.
 struct RowOfWarp {
-    uint32_t begin, end, edges, row, heads, head, first, step;
+    uint32_t begin, end, last, edges, row, heads, head, first, step;
 
-    __device__ __forceinline__ RowOfWarp(const uint32_t* indptr, uint32_t row_, uint32_t edges_, uint32_t heads_,
-                                         uint32_t together, uint32_t first_head)
-        : begin(indptr[row_]), end(indptr[row_ + 1]), edges(edges_), row(row_), heads(heads_),
-          head(first_head + threadIdx.x % WARP % together), first(begin + threadIdx.x % WARP / together),
+    __device__ __forceinline__ RowOfWarp(const uint32_t* begins, const uint32_t* ends, uint32_t row_, uint32_t edges_,
+                                         uint32_t heads_, uint32_t together, uint32_t first_head)
+        : begin(begins[row_]), end(ends ? ends[row_] : begins[row_ + 1]), last(ends ? end - 1 : end), edges(edges_),
+          row(row_), heads(heads_), head(first_head + threadIdx.x % WARP % together), first(begin + threadIdx.x % WARP / together),
           step(WARP / together) {}
 
-    // Index of the score of edge `e`, `begin <= e <= end`.
+    // Index of the score of edge `e`, `begin <= e <= last`.
     __device__ __forceinline__ uint64_t at(uint32_t e) const {
         return (e < end ? (uint64_t)e : (uint64_t)edges + row) * heads + head;
     }
@@ -123,8 +123,8 @@ __device__ __forceinline__ float head_most(float value, uint32_t together) {
 
 // Softmax of a row's scores by one warp: coefficients, and messages, which are coefficients after dropout (the same
 // memory without dropout).
-extern "C" __global__ void train_softmax(const uint32_t* __restrict__ indptr, const float* __restrict__ scores,
-                                         float* coefficients, float* messages, uint32_t edges, uint32_t rows,
+extern "C" __global__ void train_softmax(const uint32_t* __restrict__ begins, const uint32_t* __restrict__ ends,
+                                         const float* __restrict__ scores, float* coefficients, float* messages, uint32_t edges, uint32_t rows,
                                          uint32_t heads, uint32_t together, uint64_t key, uint32_t threshold,
                                          float scale, const uint32_t* __restrict__ nodes, const uint32_t* __restrict__ keys,
                                          uint64_t num_keys) {
@@ -132,14 +132,14 @@ extern "C" __global__ void train_softmax(const uint32_t* __restrict__ indptr, co
     if (row >= rows) return;
     const DropoutMask mask{key, threshold, scale, nodes, keys, num_keys};
     for (uint32_t first_head = 0; first_head < heads; first_head += together) {
-        const RowOfWarp of(indptr, row, edges, heads, together, first_head);
+        const RowOfWarp of(begins, ends, row, edges, heads, together, first_head);
         float most = minus_infinity();
-        for (uint32_t e = of.first; e <= of.end; e += of.step) most = fmaxf(most, scores[of.at(e)]);
+        for (uint32_t e = of.first; e <= of.last; e += of.step) most = fmaxf(most, scores[of.at(e)]);
         most = head_most(most, together);
         float sum = 0.0f;
-        for (uint32_t e = of.first; e <= of.end; e += of.step) sum += expf(scores[of.at(e)] - most);
+        for (uint32_t e = of.first; e <= of.last; e += of.step) sum += expf(scores[of.at(e)] - most);
         sum = head_sum(sum, together);
-        for (uint32_t e = of.first; e <= of.end; e += of.step) {
+        for (uint32_t e = of.first; e <= of.last; e += of.step) {
             const uint64_t at = of.at(e);
             const float coefficient = expf(scores[at] - most) / sum;
             coefficients[at] = coefficient;
@@ -178,19 +178,19 @@ MORPHGL_KERNEL(train_coefficients_backward)
 
 // Softmax backward by one warp per row, in place: gradients of coefficients become those of the arguments of the leaky
 // ReLU (of the scores, with a slope of 1); their sum over the row is the gradient of the row's term.
-extern "C" __global__ void train_softmax_backward(const uint32_t* __restrict__ indptr, const float* __restrict__ scores,
-                                                  const float* __restrict__ coefficients, float* gradients,
+extern "C" __global__ void train_softmax_backward(const uint32_t* __restrict__ begins, const uint32_t* __restrict__ ends,
+                                                  const float* __restrict__ scores, const float* __restrict__ coefficients, float* gradients,
                                                   float* of_rows, uint32_t edges, uint32_t rows, uint32_t heads,
                                                   uint32_t together, float slope) {
     const uint32_t row = (blockIdx.x * blockDim.x + threadIdx.x) / WARP;
     if (row >= rows) return;
     for (uint32_t first_head = 0; first_head < heads; first_head += together) {
-        const RowOfWarp of(indptr, row, edges, heads, together, first_head);
+        const RowOfWarp of(begins, ends, row, edges, heads, together, first_head);
         float mean = 0.0f;
-        for (uint32_t e = of.first; e <= of.end; e += of.step) mean += coefficients[of.at(e)] * gradients[of.at(e)];
+        for (uint32_t e = of.first; e <= of.last; e += of.step) mean += coefficients[of.at(e)] * gradients[of.at(e)];
         mean = head_sum(mean, together);
         float sum = 0.0f;
-        for (uint32_t e = of.first; e <= of.end; e += of.step) {
+        for (uint32_t e = of.first; e <= of.last; e += of.step) {
             const uint64_t at = of.at(e);
             const float side = scores[at] > 0.0f ? 1.0f : slope;
             const float score = side * (coefficients[at] * (gradients[at] - mean));

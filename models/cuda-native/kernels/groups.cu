@@ -130,3 +130,55 @@ extern "C" __global__ void train_group_biases(const uint32_t* __restrict__ own_r
     out[(uint64_t)row * width + column] += biases[(uint64_t)range_of(starts, own, own_rows[row]) * width + column];
 }
 MORPHGL_KERNEL(train_group_biases)
+
+// Attention by edge type (R-GAT). A term of a score is a node's row times a vector of each type, side (0 the source, 1 the
+// destination) and head: `terms[node][(type * 2 + side) * heads + head]`. Scores are of one head after the other.
+extern "C" __global__ void train_type_scores(const uint32_t* __restrict__ indices, const uint32_t* __restrict__ of_entries,
+                                             const uint32_t* __restrict__ rows_of, const uint32_t* __restrict__ starts,
+                                             const float* __restrict__ terms, float* __restrict__ scores, uint32_t edges,
+                                             uint32_t types, uint32_t heads, float slope) {
+    const uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (uint64_t)edges * heads) return;
+    const uint32_t e = (uint32_t)(i % edges), head = (uint32_t)(i / edges), row = of_entries[e];
+    const uint64_t width = 2ull * types * heads;
+    const uint32_t at = range_of(starts, types, row) * 2 * heads + head;
+    const float sum = terms[indices[e] * width + at] + terms[rows_of[row] * width + at + heads];
+    scores[i] = sum > 0.0f ? sum : slope * sum;
+}
+MORPHGL_KERNEL(train_type_scores)
+
+// Gradients of the terms of one head. Those of destinations: a row's, of its destination and type.
+extern "C" __global__ void train_type_terms_rows(const uint32_t* __restrict__ rows_of, const uint32_t* __restrict__ starts,
+                                                 const float* __restrict__ of_rows, float* __restrict__ terms,
+                                                 uint32_t rows, uint32_t types, uint32_t heads, uint32_t head) {
+    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    const uint32_t at = (range_of(starts, types, row) * 2 + 1) * heads + head;
+    terms[rows_of[row] * (2ull * types * heads) + at] = of_rows[row];
+}
+MORPHGL_KERNEL(train_type_terms_rows)
+
+// Those of sources: the sums over a source's edges of each type, which one thread adds in order. `indptr`, `rows` and
+// `edges_of` are the transposed edges.
+extern "C" __global__ void train_type_terms_sources(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ rows,
+                                                    const uint32_t* __restrict__ edges_of,
+                                                    const uint32_t* __restrict__ starts,
+                                                    const float* __restrict__ of_edges, float* __restrict__ terms,
+                                                    uint32_t num_src, uint32_t types, uint32_t heads, uint32_t head) {
+    const uint32_t src = blockIdx.x * blockDim.x + threadIdx.x;
+    if (src >= num_src) return;
+    float* own = terms + src * (2ull * types * heads) + head;
+    for (uint32_t t = indptr[src]; t < indptr[src + 1]; t++) {
+        own[range_of(starts, types, rows[t]) * 2 * heads] += of_edges[edges_of[t]];
+    }
+}
+MORPHGL_KERNEL(train_type_terms_sources)
+
+// The columns of one head of the gradients of rows' destinations.
+extern "C" __global__ void train_head_rows(const float* __restrict__ gradient, const uint32_t* __restrict__ rows_of,
+                                           float* __restrict__ out, uint32_t rows, uint32_t width, uint32_t stride) {
+    const uint32_t column = blockIdx.y * blockDim.x + threadIdx.x, row = blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= rows || column >= width) return;
+    out[(uint64_t)row * width + column] = gradient[(uint64_t)rows_of[row] * stride + column];
+}
+MORPHGL_KERNEL(train_head_rows)

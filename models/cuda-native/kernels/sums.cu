@@ -236,12 +236,13 @@ SUM_SOURCES(train_sum_sources, 4)
 SUM_SOURCES(train_sum_sources_single, 1)
 
 // Typed layers: the output of a destination is the sum of the products of its rows (kernels/groups.cu), which are found
-// from the first edge of each on; and that of its own row, whose entry comes after all edges, if it is `own`.
+// from the first edge of each on; and that of its own row, whose entry comes after all edges, if it has one. The columns are
+// the first ones of rows of `stride`.
 template <int V>
 __device__ __forceinline__ void sum_groups(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ of_entries,
                                            const uint32_t* __restrict__ ends, const uint8_t* __restrict__ products,
                                            float* __restrict__ out, uint32_t edges, uint32_t rows, uint32_t width,
-                                           uint32_t own) {
+                                           uint32_t stride, uint32_t own) {
     const uint32_t column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
     const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
     if (row >= rows || column >= width) return;
@@ -257,14 +258,14 @@ __device__ __forceinline__ void sum_groups(const uint32_t* __restrict__ indptr, 
         e = ends[of];
     }
     if (own) add(of_entries[edges + row]);
-    store<V>(out + (uint64_t)row * width + column, sum);
+    store<V>(out + (uint64_t)row * stride + column, sum);
 }
 
 #define SUM_GROUPS(name, V)                                                                                            \
-    extern "C" __global__ void name(const uint32_t* indptr, const uint32_t* of_entries, const uint32_t* ends,         \
+    extern "C" __global__ void name(const uint32_t* indptr, const uint32_t* of_entries, const uint32_t* ends,          \
                                     const uint8_t* products, float* out, uint32_t edges, uint32_t rows,                \
-                                    uint32_t width, uint32_t own) {                                                    \
-        sum_groups<V>(indptr, of_entries, ends, products, out, edges, rows, width, own);                               \
+                                    uint32_t width, uint32_t stride, uint32_t own) {                                   \
+        sum_groups<V>(indptr, of_entries, ends, products, out, edges, rows, width, stride, own);                       \
     }                                                                                                                  \
     MORPHGL_KERNEL(name)
 SUM_GROUPS(train_sum_groups, 4)

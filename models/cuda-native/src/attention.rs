@@ -10,9 +10,9 @@ use crate::gpu::{Gpu, Mask, Words, arguments, each, number, rows_by_lanes, rows_
 use crate::transpose::{Block, Transposed};
 
 /// Negative slope of the leaky ReLU.
-const SLOPE: f32 = 0.2;
+pub(crate) const SLOPE: f32 = 0.2;
 /// Threads of a warp; a softmax row is one warp's work.
-const WARP: usize = 32;
+pub(crate) const WARP: usize = 32;
 
 /// Attention heads, stored side by side, and the dropout of their coefficients.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ pub(crate) struct Attended<'a> {
 }
 
 /// Launches a kernel of kernels/attention.cu.
-fn run(gpu: &Gpu, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<()> {
+pub(crate) fn run(gpu: &Gpu, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<()> {
     // SAFETY: callers give the kernel's arguments; arrays of positions have edges + rows elements per head, those of
     // nodes one row of all heads per source or destination node, as the passes take them.
     unsafe { gpu.launch(kernel, shape, arguments) }
@@ -57,7 +57,7 @@ fn run(gpu: &Gpu, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>])
 
 /// Launch shape with lanes of a warp over the columns of each head, for sums over them; `at_a_time` of these are read by a lane
 /// at once if they divide the width.
-fn dot_products(elements: usize, heads: usize, width: usize, at_a_time: usize) -> Shape {
+pub(crate) fn dot_products(elements: usize, heads: usize, width: usize, at_a_time: usize) -> Shape {
     let columns = if width.is_multiple_of(at_a_time) { width / at_a_time } else { width };
     let shape = rows_by_lanes(elements, columns);
     Shape { grid: [shape.grid[0], number(heads), 1], ..shape }
@@ -107,7 +107,7 @@ pub(crate) fn attend<'a>(
     options: Heads<'a>,
 ) -> Result<Attended<'a>> {
     let Heads { heads, width, mask } = options;
-    let Block { num_dst, num_src, num_edges, indptr, indices, .. } = edges.block;
+    let Block { num_dst, num_src, num_edges, indptr, ends, indices, .. } = edges.block;
     let values = scorer.values();
     assert!(values.len() >= num_src * heads * width, "rows to attend to and source nodes");
     let scores = scorer.scores(gpu, edges, options)?;
@@ -117,8 +117,8 @@ pub(crate) fn attend<'a>(
     let [key, threshold, scale, nodes, keys, num_keys] = mask.arguments(num_dst);
     let lanes = lanes(heads);
     let arguments = arguments![
-        gpu, indptr, scores, alpha, messages, num_edges, num_dst, heads, lanes, key, threshold, scale, nodes, keys,
-        num_keys
+        gpu, indptr, ends, scores, alpha, messages, num_edges, num_dst, heads, lanes, key, threshold, scale, nodes,
+        keys, num_keys
     ];
     run(gpu, &gpu.kernels.train_softmax, each(num_dst * WARP), arguments)?;
     let arguments = arguments![gpu, indptr, indices, messages, values, output, num_edges, num_dst, heads, width];
@@ -153,7 +153,7 @@ impl Attended<'_> {
     ) -> Result<()> {
         let Self { heads: Heads { heads, width, mask }, scores, coefficients: alpha, messages, .. } = *self;
         let (transposed, row_of) = (edges.transposed(gpu)?, edges.row_of(gpu)?);
-        let Block { num_dst, num_src, num_edges, indptr, indices, .. } = edges.block;
+        let Block { num_dst, num_src, num_edges, indptr, ends, indices, .. } = edges.block;
         let columns = heads * width;
         assert!(gradient.len() >= num_dst * columns, "a gradient per row");
         assert!(out.values.len() >= num_src * columns, "a gradient per source");
@@ -172,7 +172,7 @@ impl Attended<'_> {
         let slope = if matches!(scorer, Scorer::Gat { .. }) { SLOPE } else { 1.0 };
         let lanes = lanes(heads);
         let arguments =
-            arguments![gpu, indptr, scores, alpha, of_scores, of_rows, num_edges, num_dst, heads, lanes, slope];
+            arguments![gpu, indptr, ends, scores, alpha, of_scores, of_rows, num_edges, num_dst, heads, lanes, slope];
         run(gpu, &gpu.kernels.train_softmax_backward, each(num_dst * WARP), arguments)?;
 
         let Transposed { indptr: starts, rows, edges } = transposed;

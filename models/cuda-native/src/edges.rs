@@ -94,8 +94,13 @@ impl<'a> Edges<'a> {
         Ok(edges)
     }
 
+    /// The rows of a typed layer, as its kind of model reads them.
+    pub(crate) fn typed(gpu: &mut Gpu, kind: ModelKind, of: Block<'a>, groups: &'a Groups<'a>) -> Result<Self> {
+        if kind == ModelKind::Rgat { Ok(Self::of_types(of, groups)) } else { Self::grouped(gpu, of, groups) }
+    }
+
     /// The rows of all groups of a typed layer as means, or as sums weighted by the edges' importance.
-    pub(crate) fn grouped(gpu: &mut Gpu, of: Block<'a>, groups: &'a Groups<'a>) -> Result<Self> {
+    fn grouped(gpu: &mut Gpu, of: Block<'a>, groups: &'a Groups<'a>) -> Result<Self> {
         let block = groups.rows_of(of);
         let mut edges = Self { row_of: Some(groups.of_entries), groups: Some((of, groups)), ..Self::plain(block) };
         match block.weights.filter(|_| block.importance) {
@@ -107,6 +112,17 @@ impl<'a> Edges<'a> {
             None => (edges.of_rows, edges.mean) = (Some(gpu.take(block.num_dst)?), true),
         }
         Ok(edges)
+    }
+
+    /// The edges of all types, whose rows those of the groups are, to be weighted by attention.
+    fn of_types(of: Block<'a>, groups: &'a Groups<'a>) -> Self {
+        let block = Block { num_dst: groups.num_edge_rows(), num_edges: of.num_edges, ..groups.rows_of(of) };
+        Self { row_of: Some(groups.of_entries), groups: Some((of, groups)), ..Self::plain(block) }
+    }
+
+    /// The same edges with other coefficients.
+    pub(crate) fn weighted(&self, of_edges: Region) -> Self {
+        Self { of_edges: Some(of_edges), ..*self }
     }
 
     fn plain(block: Block<'a>) -> Self {

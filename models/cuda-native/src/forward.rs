@@ -14,6 +14,7 @@ use crate::input::Input;
 use crate::layout::Model;
 use crate::norms::{Affine, Matrix, Normalized, Unit, by_running};
 use crate::typed::Grouped;
+use crate::typed_attention::TypedAttended;
 
 /// Whether a pass trains, and the mini-batch of its dropout masks.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +57,7 @@ pub(crate) enum Convolved<'a> {
     Gin { aggregated: Option<Region>, multiplied: Option<Region>, hidden: Region },
     Gat { scorer: Scorer<'a>, attended: Attended<'a> },
     Grouped(Grouped),
+    TypedGat(TypedAttended<'a>),
 }
 
 /// Results of a layer's forward pass.
@@ -213,7 +215,8 @@ impl<'a> Pass<'_, 'a> {
                 unreachable!("a perceptron has no edges, and a custom model is refused")
             }
             ModelKind::Rgcn | ModelKind::Rsage => self.grouped(layer, input, edges),
-            ModelKind::Rgat | ModelKind::Hgt => unreachable!("these models are refused"),
+            ModelKind::Rgat => self.typed_gat(layer, input, edges),
+            ModelKind::Hgt => unreachable!("it is refused"),
         }
     }
 

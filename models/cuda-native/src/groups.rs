@@ -51,6 +51,11 @@ impl<'a> Groups<'a> {
         self.starts[self.starts.len() - 1]
     }
 
+    /// Number of rows that are no own ones, which come first.
+    pub(crate) fn num_edge_rows(&self) -> usize {
+        self.starts[self.num_types]
+    }
+
     /// Number of weights of destinations' own rows.
     pub(crate) fn num_own(&self) -> usize {
         self.starts.len() - 1 - self.num_types

@@ -218,7 +218,7 @@ fn send(
         None => Vec::new(),
     };
     let edges = match model.spec.kind {
-        kind if kind.is_typed() => Some(Edges::grouped(gpu, device_block, &groups[0])?),
+        kind if kind.is_typed() => Some(Edges::typed(gpu, kind, device_block, &groups[0])?),
         ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => None,
         _ => Some(Edges::new(gpu, model.spec, device_block, region(3))?),
     };

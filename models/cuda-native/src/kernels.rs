@@ -34,7 +34,7 @@ kernels! {
     COEFFICIENTS = "kernels/coefficients.cu" { train_rescale, train_shares, train_convolution }
     GROUPS = "kernels/groups.cu" {
         train_group_keys, train_group_rows, train_group_entries, train_group_numbers, train_group_biases,
-        train_table_gradients,
+        train_table_gradients, train_type_scores, train_type_terms_rows, train_type_terms_sources, train_head_rows,
     }
     TRANSPOSE = "kernels/transpose.cu" {
         train_sort_count, train_sort_scan, train_sort_move, train_sort_starts, train_rows_of_edges,

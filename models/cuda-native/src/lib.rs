@@ -21,6 +21,7 @@ mod state;
 mod trainer;
 mod transpose;
 mod typed;
+mod typed_attention;
 
 use morphgl_cuda::{CUDA, accelerators, probe};
 use morphgl_registry::{At, Build, Description, Hardware, Key, OptionSpec, OptionType, Phase, Training, submit};
@@ -33,7 +34,7 @@ pub const KEY: Key = Key::new(Phase::Training, Hardware::new(&[CUDA]), "Native")
 /// What this crate registers.
 pub const DESCRIPTION: Description = Description::new(
     KEY,
-    "trains GCN, GraphSAGE, GAT, GIN and MLP on CUDA devices by kernels of ours and cuBLAS",
+    "trains GCN, GraphSAGE, GAT, GIN, MLP and typed models on CUDA devices by kernels of ours and cuBLAS",
     At::Device(morphgl_cuda::BACKEND),
     At::Device(morphgl_cuda::BACKEND),
     Build::Training(|context| Ok(Box::new(CudaNative::new(context)?) as Box<dyn Training>)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, CudaGivenRows, CudaRows, Device, Floats, Pinned, Precision, Stream};
 use morphgl_graph_store::Dataset;
 use morphgl_model_core::{
-    BlockSizes, GivenLengths, Limits, ModelKind, ModelSpec, Normalization, Objective, ParameterSpec, Steps,
+    Attention, BlockSizes, GivenLengths, Limits, ModelKind, ModelSpec, Normalization, Objective, ParameterSpec, Steps,
     TargetLengths, TrainingSpec, blocks_chain, check_first_layer, check_given, check_model, check_tensors, infer_bytes,
     initial_parameters, nothing_accumulated, optimizer_state, read_optimizer_state, refuse_edges, refuse_relations,
     refuse_submitted, refused_importance, wrong_targets,
@@ -84,7 +84,8 @@ impl fmt::Debug for CudaNative {
 /// Refuses what typed models do not do here, by name.
 fn refuse_types(model: &ModelSpec) -> Result<()> {
     let what = match model.kind {
-        kind @ (ModelKind::Rgat | ModelKind::Hgt) => format!("the model {kind}"),
+        kind @ ModelKind::Hgt => format!("the model {kind}"),
+        ModelKind::Rgat if model.attention == Attention::Gatv2 => "attention gatv2 of the model rgat".to_string(),
         _ if model.diagonal_blocks > 0 => "diagonal_blocks".to_string(),
         _ => return Ok(()),
     };
@@ -267,7 +268,7 @@ fn forward<'a>(
             kind if kind.is_typed() => {
                 let block = block(&batch.blocks[layer]);
                 let groups = groups.next().expect("a typed model's blocks are grouped");
-                (Some(Edges::grouped(pass.gpu, block, groups)?), block.num_dst)
+                (Some(Edges::typed(pass.gpu, kind, block, groups)?), block.num_dst)
             }
             kind => {
                 let block = block(&batch.blocks[layer]);

@@ -1,4 +1,4 @@
-//! Layers with parameters per edge type: R-SAGE and R-GCN.
+//! Layers with parameters per edge type: R-SAGE and R-GCN, and what R-GAT ([`crate::typed_attention`]) shares with them.
 //!
 //! The rows that a weight multiplies lie together ([`crate::groups`]): they are aggregated at once, multiplied by a GEMM per weight, and
 //! the products summed by destination. Backward reads the gradient of a destination's output for all its rows.
@@ -30,6 +30,8 @@ pub(crate) struct TypedParameters {
     bases: Option<[Range<usize>; 2]>,
     /// Whether weights are `[in, out]`, not `[out, in]`.
     by_depth: bool,
+    /// The attention vectors of each edge type, of sources and of destinations.
+    pub(crate) attention: Vec<[Range<usize>; 2]>,
 }
 
 impl TypedParameters {
@@ -52,6 +54,7 @@ impl TypedParameters {
                 biases: vec![vec![get("bias")]],
                 bases: has_bases.then(|| [get("comp"), weight.clone()]),
                 by_depth: true,
+                attention: Vec::new(),
             };
         }
         let of_type = |edge_type: usize, name: &str| {
@@ -62,13 +65,30 @@ impl TypedParameters {
             (0..types.edge_types().len()).filter(ends_there).map(|edge_type| of_type(edge_type, name)).collect()
         };
         let node_types = 0..types.node_types().len();
+        if model.kind == ModelKind::Rgat {
+            let edge_types = 0..types.edge_types().len();
+            let vectors = |edge_type| ["att_src", "att_dst"].map(|name| of_type(edge_type, name));
+            return Self {
+                weights: edge_types.clone().map(|edge_type| vec![of_type(edge_type, "lin.weight")]).collect(),
+                biases: node_types.map(|of| into(of, "bias")).collect(),
+                bases: None,
+                by_depth: false,
+                attention: edge_types.map(vectors).collect(),
+            };
+        }
         let weights = (0..types.edge_types().len()).map(|edge_type| vec![of_type(edge_type, "lin_l.weight")]);
         Self {
             weights: weights.chain(node_types.clone().map(|of| into(of, "lin_r.weight"))).collect(),
             biases: node_types.map(|of| into(of, "lin_l.bias")).collect(),
             bases: None,
             by_depth: false,
+            attention: Vec::new(),
         }
+    }
+
+    /// The weight of an edge type.
+    pub(crate) fn of_type(&self, edge_type: usize) -> Range<usize> {
+        self.weights[edge_type][0].clone()
     }
 }
 
@@ -82,7 +102,7 @@ pub(crate) struct Grouped {
 }
 
 impl<'a> Pass<'_, 'a> {
-    fn typed(&self, layer: usize) -> &'a TypedParameters {
+    pub(crate) fn typed(&self, layer: usize) -> &'a TypedParameters {
         &self.model.layout.typed[layer]
     }
 
@@ -118,7 +138,7 @@ impl<'a> Pass<'_, 'a> {
             }
             self.gpu.release(mark);
         }
-        sum_groups(self.gpu, (block, groups), products, out_dim, out)?;
+        sum_groups(self.gpu, (block, groups), (products, true), out_dim, (out, out_dim))?;
         self.add_biases(layer, (block, groups), out, out_dim)?;
         self.gpu.release(mark);
         Ok((Convolved::Grouped(Grouped { sums, combined }), out))
@@ -165,7 +185,7 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Adds the bias of each destination's own row.
-    fn add_biases(
+    pub(crate) fn add_biases(
         &mut self,
         layer: usize,
         (block, groups): (Block<'a>, &Groups<'a>),
@@ -237,11 +257,8 @@ impl<'a> Pass<'_, 'a> {
             }
             self.gpu.release(mark);
         }
-        for (at, ranges) in parameters.biases.iter().enumerate() {
-            let [start, rows] = groups.rows(groups.num_types + at);
-            let product = of_products.from(start * out_dim, rows * out_dim);
-            self.bias_gradients(ranges, product, out_dim)?;
-        }
+        let own = groups.num_edge_rows() * out_dim;
+        self.bias_gradients(index, groups, of_products.from(own, of_products.len() - own), out_dim)?;
         if let (Some(bases), Some(of_combined)) = (&parameters.bases, of_combined) {
             let [comp, of_bases] = bases.each_ref().map(|range| self.model.values.part(range.clone()));
             let [of_comp, of_each] = bases.each_ref().map(|range| self.model.gradients.part(range.clone()));
@@ -259,8 +276,23 @@ impl<'a> Pass<'_, 'a> {
         ranges.iter().map(|range| self.model.gradients.part(range.clone()).into()).collect()
     }
 
+    /// The gradients of all biases from those of the own rows.
+    pub(crate) fn bias_gradients(
+        &mut self,
+        layer: usize,
+        groups: &Groups<'a>,
+        own: Region,
+        width: usize,
+    ) -> Result<()> {
+        for (at, ranges) in self.typed(layer).biases.iter().enumerate() {
+            let [start, rows] = groups.rows(groups.num_types + at);
+            self.bias_gradient(ranges, own.from((start - groups.num_edge_rows()) * width, rows * width), width)?;
+        }
+        Ok(())
+    }
+
     /// The gradients of parameters whose sum is a bias, from those of the rows that it was added to.
-    fn bias_gradients(&mut self, ranges: &[Range<usize>], rows: Region, width: usize) -> Result<()> {
+    fn bias_gradient(&mut self, ranges: &[Range<usize>], rows: Region, width: usize) -> Result<()> {
         let gradients = self.gradients_of(ranges);
         let [first, rest @ ..] = &gradients[..] else { return Ok(()) };
         if rows.len() == 0 {
@@ -271,25 +303,26 @@ impl<'a> Pass<'_, 'a> {
     }
 }
 
-fn groups_of<'a>(edges: &Edges<'a>) -> (Block<'a>, &'a Groups<'a>) {
+pub(crate) fn groups_of<'a>(edges: &Edges<'a>) -> (Block<'a>, &'a Groups<'a>) {
     edges.groups.expect("a typed layer's edges are grouped")
 }
 
-/// Writes the sums of the products of each destination's rows.
-fn sum_groups(
+/// Writes the sums of the products of each destination's rows, its own among them if it has `own` products, to rows of `stride` columns.
+pub(crate) fn sum_groups(
     gpu: &Gpu,
     (block, groups): (Block<'_>, &Groups<'_>),
-    products: Region,
+    (products, own): (Region, bool),
     width: usize,
-    out: Region,
+    (out, stride): (Region, usize),
 ) -> Result<()> {
     let (Groups { of_entries, ends, .. }, Block { num_dst, num_edges, indptr, .. }) = (groups, block);
-    let own = 1u32;
-    assert!(products.len() >= groups.num_rows() * width && out.len() >= num_dst * width, "products and their sums");
-    let four = width.is_multiple_of(4);
+    let rows = if own { groups.num_rows() } else { groups.num_edge_rows() };
+    assert!(products.len() >= rows * width, "a product per row");
+    assert!(num_dst == 0 || out.len() >= (num_dst - 1) * stride + width, "a sum per destination");
+    let (own, four) = (u32::from(own), width.is_multiple_of(4));
     let kernel = if four { &gpu.kernels.train_sum_groups } else { &gpu.kernels.train_sum_groups_single };
     let shape = rows_by_units(num_dst, if four { width / 4 } else { width });
-    let arguments = arguments![gpu, indptr, *of_entries, *ends, products, out, num_edges, num_dst, width, own];
+    let arguments = arguments![gpu, indptr, *of_entries, *ends, products, out, num_edges, num_dst, width, stride, own];
     // SAFETY: the kernel's arguments, as long as asserted; an entry's row is one of the groups', which ends after it.
     unsafe { gpu.launch(kernel, shape, arguments) }
 }

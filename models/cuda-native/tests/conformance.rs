@@ -15,7 +15,7 @@ fn conformance() {
     check(&Subject {
         learns_edges: false,
         takes_types: true,
-        refused_types: &["rgat", "hgt", "diagonal_blocks"],
+        refused_types: &["hgt", "attention", "diagonal_blocks"],
         place: &place(),
         transfer: &transfer,
         sanitized: option_env!("MORPHGL_SANITIZE").is_some(),
