@@ -4,9 +4,9 @@ use morphgl_platform::direct::Fetch;
 use morphgl_row_cache::AdjacencyCache;
 use morphgl_sampler_core::{Excluded, PickScratch, Picks, TypedSettings};
 
+use crate::located::Located;
 use crate::offsets::CsrRow;
 use crate::stats::Hits;
-use crate::typed::Located;
 
 /// The rows of a hop, and the picks from them.
 #[derive(Debug)]

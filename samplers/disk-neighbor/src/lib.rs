@@ -5,6 +5,7 @@ mod curve;
 mod expand;
 mod files;
 mod graph;
+mod located;
 mod offsets;
 mod options;
 mod replay;

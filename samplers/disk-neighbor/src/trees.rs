@@ -7,9 +7,9 @@ use morphgl_registry::{BatchId, Result};
 use morphgl_sampler_core::{Relabel, TreeRows};
 
 use crate::graph::check_nodes;
+use crate::located::{Located, read_rows};
 use crate::offsets::CsrRow;
 use crate::sampler::Shared;
-use crate::typed::{Located, read_rows};
 
 /// Rows of the dataset's files. A node that is in several trees is read once per hop; within times, rows are read whole, with the times of
 /// their edges.

@@ -16,9 +16,9 @@ use morphgl_sampler_core::{
 use super::Shared;
 use crate::expand::{HopRows, Scratch, divide, pick};
 use crate::graph::check_nodes;
+use crate::located::Located;
 use crate::stats::Hits;
 use crate::trees::{DiskTrees, TreeBuffers};
-use crate::typed::Located;
 use crate::whole_rows::{self, WholeRows};
 
 /// One worker, with its own buffers and reader.
