@@ -55,6 +55,7 @@ fn graph(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
         }),
         valid_negatives: None,
         test_negatives: Some(pairs(14)),
+        types: Default::default(),
     };
     Dataset { splits, edges, ..graphs::random(num_nodes, degree, weights) }
 }

@@ -83,6 +83,10 @@ pub struct Ingest<'a> {
     /// Files that were read besides the source.
     pub(crate) inputs: Vec<PathBuf>,
     has_features_by_type: bool,
+    /// Whether edges have features, whose rows are those of the edges in the order in which they are pushed.
+    pub(crate) numbers_edges: bool,
+    /// Number of edges that were pushed.
+    pushed_edges: u64,
     /// Stored type of the features, once they are written, and their columns, where they are those of a table.
     feature_dtype: Option<Dtype>,
     feature_columns: Option<FeatureColumns>,
@@ -119,6 +123,8 @@ impl<'a> Ingest<'a> {
             num_classes: None,
             inputs: Vec::new(),
             has_features_by_type: false,
+            numbers_edges: false,
+            pushed_edges: 0,
             feature_dtype: None,
             feature_columns: None,
             notes: Vec::new(),

@@ -6,6 +6,7 @@
 //! | or `edge_index` | `[2, E]` (or `[E, 2]`): sources and targets |
 //! | or `src`, `dst` | sources and targets |
 //! | `weights` or `edge_weight` | a number of at least 0 per edge, in the order of the edges |
+//! | `edge_features`, `edge_attr` or `edge_feat` | `[E, dim]`: features of the edges, in the order of the edges |
 //! | `features`, `x` or `feat` | `[N, dim]`: f16 and u8 are kept, all else becomes f32 |
 //! | `labels`, `label` or `y` | whole numbers, -1 or NaN for none |
 //! | `targets` | `[N]` or `[N, K]`: numbers, NaN for unknown ones |
@@ -25,7 +26,7 @@ use morphgl_graph_store::{Dtype, EdgeSplits, Error, Position, Result};
 use crate::archive::ArraySet;
 use crate::array_edges::{self, Scipy};
 use crate::files::invalid;
-use crate::ingest::features::push_array;
+use crate::ingest::features::{push_array, push_edge_features};
 use crate::ingest::nodes::Targets;
 use crate::splits::{self, Form, SplitNodes};
 use crate::{Format, Ingest, Options, Progress, RowContent};
@@ -48,6 +49,7 @@ const SPLITS: [&[&str]; 3] = [
 /// Arrays of the graph itself, those of scipy's `save_npz` included, as words.
 const EDGES: &str = "indptr indices edge_index src dst weights edge_weight node_ids format shape data row col";
 const FEATURES: [&str; 3] = ["features", "x", "feat"];
+const EDGE_FEATURES: [&str; 3] = ["edge_features", "edge_attr", "edge_feat"];
 const LABELS: [&str; 3] = ["labels", "label", "y"];
 const TARGETS: [&str; 1] = ["targets"];
 
@@ -80,9 +82,17 @@ pub fn import(
     ingest.provenance("format", "numpy");
     ingest.read_nodes(false)?;
     ingest.keep_ids(0);
+    ingest.numbers_edges = arrays.one_of(&EDGE_FEATURES)?.is_some();
+    if ingest.numbers_edges && arrays.one_of(&["edge_ids"])?.is_some() {
+        let cure = "save edge_features[edge_ids] in place of both, a row per edge";
+        return invalid(source, "rows of features of edges by edge_ids, which are not read", cure);
+    }
     let num_nodes = array_edges::push(&mut ingest, source, num_nodes, format.rows, scipy)?;
     if let Some(array) = arrays.array_of(&FEATURES)? {
         push_array(&mut ingest, array, Dtype::F32)?;
+    }
+    if let Some(array) = arrays.array_of(&EDGE_FEATURES)? {
+        push_edge_features(&mut ingest, array)?;
     }
     if let Some(mut array) = arrays.array_of(&LABELS)? {
         let labels = array.labels_of(&options.nodes.columns.label)?;
@@ -126,7 +136,7 @@ pub fn import(
         ingest.node_ids(&array.path, &ids)?;
     }
     let is_known = |name: &str| {
-        let mut others = [&FEATURES[..], &LABELS, &TARGETS].into_iter().chain(SPLITS).flatten();
+        let mut others = [&FEATURES[..], &EDGE_FEATURES, &LABELS, &TARGETS].into_iter().chain(SPLITS).flatten();
         EdgeSplits::ARRAYS.contains(&name)
             || EdgeSplits::TARGET_ARRAYS.as_flattened().contains(&name)
             || EDGES.split(' ').any(|known| known == name)

@@ -109,6 +109,37 @@ fn every_form_of_edges_reads_alike() {
     assert_eq!(edges(&dataset), EDGES);
 }
 
+#[test]
+fn features_of_edges_are_in_the_order_of_the_edges() {
+    let features = [0.5f32, 1.0, 2.0, 3.0, 4.0, 5.0];
+    let forms = [
+        Arrays::new().put("src", &[1i32, 2, 0], None).put("dst", &[0u8, 0, 1], None).put(
+            "edge_attr",
+            &features,
+            Some(2),
+        ),
+        Arrays::new().put("indptr", &[0u64, 2, 3, 3], None).put("indices", &[1u32, 2, 0], None).put(
+            "edge_features",
+            &features,
+            Some(2),
+        ),
+    ];
+    for arrays in forms {
+        let dataset = arrays.open(NumpyOptions::default());
+        assert_eq!(dataset.topology.edge_ids().map(|ids| &ids[..]), Some(&[0u32, 1, 2][..]));
+        let matrix = dataset.edge_features[0].as_ref().expect("features of edges");
+        let FeatureView::F32(values) = matrix.view() else { panic!("f32 stays f32") };
+        assert_eq!((values, matrix.dim()), (&features[..], 2));
+    }
+    let edges = || Arrays::new().put("src", &[1i32, 2, 0], None).put("dst", &[0u8, 0, 1], None);
+    edges()
+        .put("edge_attr", &features[..4], Some(2))
+        .check_refused("edge_attr.npy: 2 rows for 3 edges; give every edge its row");
+    edges().put("edge_features", &features, Some(2)).put("edge_ids", &[2u32, 1, 0], None).check_refused(
+        "DIR: rows of features of edges by edge_ids, which are not read; save edge_features[edge_ids] in place of both, a row per edge",
+    );
+}
+
 /// Rows that are written while others are read, and the same edges sorted at the end.
 #[test]
 fn rows_in_order_become_the_graph_that_edges_in_any_order_become() {
@@ -327,8 +358,8 @@ fn notes_say_what_is_odd() {
     let plain = Options::default();
     assert!(notes(edges(), &plain).is_empty());
     assert_eq!(
-        notes(edges().put("edge_attr", &[1.0f32; 3], None).put("time", &[1i64; 3], None), &plain),
-        ["arrays of unknown names were left out: edge_attr, time"]
+        notes(edges().put("edge_color", &[1.0f32; 3], None).put("time", &[1i64; 3], None), &plain),
+        ["arrays of unknown names were left out: edge_color, time"]
     );
     assert_eq!(
         notes(edges().put("y", &[1i64, 2, 1, 2], None), &plain),

@@ -178,6 +178,15 @@ fn a_binary_set_is_read_deflated_or_stored() {
     }
 }
 
+/// The features of an edge.
+fn feature(dataset: &Dataset, edge: usize) -> Vec<f32> {
+    let matrix = dataset.edge_features[0].as_ref().expect("features of edges");
+    let row = dataset.topology.edge_ids().expect("ids of edges")[edge] as usize;
+    let mut values = vec![0.0; matrix.dim()];
+    matrix.view().part(row * matrix.dim(), matrix.dim()).to_f32(&mut values);
+    values
+}
+
 #[test]
 fn edges_of_several_chunks_arrive_in_both_variants() {
     let tmp = tempfile::tempdir().unwrap();
@@ -188,11 +197,15 @@ fn edges_of_several_chunks_arrive_in_both_variants() {
     write_gz(&csv.join("raw/edge.csv.gz"), &text);
     write_gz(&csv.join("raw/num-node-list.csv.gz"), &format!("{nodes}\n"));
     write_gz(&csv.join("raw/num-edge-list.csv.gz"), &format!("{edges}\n"));
+    let of_edges: String = (0..edges).map(|i| format!("{i}\n")).collect();
+    write_gz(&csv.join("raw/edge-feat.csv.gz"), &of_edges);
+    let of_edges: Vec<u8> = (0..edges).flat_map(|i| (i as f32).to_le_bytes()).collect();
     let bytes: Vec<u8> =
         (0..edges).map(|i| pair(i).0).chain((0..edges).map(|i| pair(i).1)).flat_map(|v| v.to_le_bytes()).collect();
     let binary = tmp.path().join("binary");
     let arrays = [
         ("edge_index", npy("<i8", &format!("(2, {edges})"), &bytes)),
+        ("edge_feat", npy("<f4", &format!("({edges}, 1)"), &of_edges)),
         ("num_nodes_list", npy("<i8", "(1,)", &le![i64: nodes as i64])),
         ("num_edges_list", npy("<i8", "(1,)", &le![i64: edges as i64])),
     ];
@@ -201,6 +214,13 @@ fn edges_of_several_chunks_arrive_in_both_variants() {
     let (csv, binary) = (open(&csv, &options), open(&binary, &options));
     assert_eq!(csv.topology, binary.topology);
     assert_eq!(csv.topology.num_edges(), edges);
+    assert_eq!(csv.edge_features, binary.edge_features);
+    for v in 0..nodes as u32 {
+        for e in csv.topology.edge_range(v) {
+            let value = feature(&csv, e)[0];
+            assert_eq!(pair(value as u64), (csv.topology.indices()[e].into(), v.into()), "edge {e}");
+        }
+    }
     let (u, v) = pair(edges - 1);
     assert!(csv.topology.neighbors(v as u32).contains(&(u as u32)));
 }
@@ -216,6 +236,16 @@ fn a_real_set_of_many_graphs_becomes_one_graph() {
     assert!(dataset.topology.neighbors(33).contains(&32));
     let both = open(&source, &Options { symmetrise: true, ..Options::default() });
     assert_eq!(both.topology.num_edges(), 2 * 15_428);
+    // The kinds of the first molecule's first bonds, in both directions.
+    let bond = |u: u32, v: u32| {
+        let row = both.topology.edge_range(v);
+        let at = both.topology.indices()[row.clone()].iter().position(|&source| source == u).expect("a bond");
+        feature(&both, row.start + at)
+    };
+    for (u, v) in [(0, 1), (1, 2), (32, 33)] {
+        assert_eq!(bond(u, v), bond(v, u));
+    }
+    assert_eq!((both.edge_features.len(), bond(0, 1).len()), (1, 3));
 }
 
 #[test]

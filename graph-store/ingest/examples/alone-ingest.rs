@@ -10,6 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = EdgeOptions {
         num_nodes: Some(10_000),
         weighted: false,
+        numbered: false,
         drop_weights: false,
         symmetrise: false,
         reverse: false,

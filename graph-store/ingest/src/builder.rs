@@ -6,11 +6,11 @@ use morphgl_graph_store::{DatasetWriter, Error, MAX_NODES, Position, Result};
 use morphgl_platform::PagePool;
 use rayon::prelude::*;
 
-use crate::csc::{CscPart, CscWriter, Merging};
+use crate::csc::{Columns, CscPart, CscWriter, Merging};
 use crate::edge_blocks::{AnyBlock, AnyMaker, EdgeBlock, EdgeBlockMaker, Edges, Fault};
 use crate::options::{Dropped, EdgeOptions};
 use crate::ranges::Block;
-use crate::records::{Record, Sorted, Weighted};
+use crate::records::{Numbered, Record, Sorted, Weighted};
 use crate::sort::Sorter;
 
 /// Takes edges in any order, sorts them within the memory budget and writes them as CSC.
@@ -35,6 +35,7 @@ pub struct CscBuilder {
 enum AnySorter {
     Plain(Sorter<u64>),
     Weighted(Sorter<Weighted>),
+    Numbered(Sorter<Numbered>),
 }
 
 /// Evaluates `$body` with the sorter, of whichever record type.
@@ -43,6 +44,7 @@ macro_rules! with_sorter {
         match $any {
             AnySorter::Plain($sorter) => $body,
             AnySorter::Weighted($sorter) => $body,
+            AnySorter::Numbered($sorter) => $body,
         }
     };
 }
@@ -53,15 +55,21 @@ impl CscBuilder {
     ///
     /// # Errors
     ///
-    /// More nodes than ids of 32 bits allow.
+    /// More nodes than ids of 32 bits allow; self-loops to be added to edges with features.
     pub fn new(source: &Path, spill: PathBuf, options: EdgeOptions) -> Result<Self> {
         if let Some(n) = options.num_nodes.filter(|&n| n > MAX_NODES) {
             let what = format!("{n} nodes are more than the {MAX_NODES} that ids of 32 bits allow");
             return Err(Error::invalid(source, Position::File, what, "cut the graph into smaller ones"));
         }
+        if options.numbered && options.add_self_loops {
+            let what = "its edges have features, and self-loops that are added would have none";
+            return Err(Error::invalid(source, Position::File, what, "leave out --add-self-loops"));
+        }
         // Weights are added where rows are written, in the order that the sorter keeps.
         let unique = (options.drop_duplicates || options.symmetrise) && !options.adds_weights();
-        let sorter = if options.weighted && !options.drop_weights {
+        let sorter = if options.numbered {
+            AnySorter::Numbered(Sorter::new(spill, options.memory, unique))
+        } else if options.stores_weights() {
             AnySorter::Weighted(Sorter::new(spill, options.memory, unique))
         } else {
             AnySorter::Plain(Sorter::new(spill, options.memory, unique))
@@ -140,18 +148,24 @@ impl CscBuilder {
     }
 
     fn push_few(&mut self, maker: &EdgeBlockMaker, edges: Edges<'_>) -> Result<()> {
-        fn push<R: Record>(sorter: &mut Sorter<R>, edges: &Edges<'_>, maker: &EdgeBlockMaker) -> Result<u64> {
+        fn push<R: Record>(
+            sorter: &mut Sorter<R>,
+            edges: &Edges<'_>,
+            maker: &EdgeBlockMaker,
+            first: u32,
+        ) -> Result<u64> {
             let scratch = sorter.maker().scratch;
-            let records = maker.records(edges, false, scratch.take());
+            let mut records = maker.records(edges, false, scratch.take());
+            count_on(&mut records, first);
             sorter.push(&records)?;
             let len = records.len() as u64;
             scratch.give(records);
             Ok(len)
         }
         let highest = maker.checked(&edges).map_err(|fault| self.error(fault))?;
-        let edges = maker.oriented(edges);
+        let (edges, first) = (maker.oriented(edges), self.first_number(edges.sources.len() as u64)?);
         self.highest = self.highest.max(highest);
-        self.sorted += with_sorter!(&mut self.sorter, sorter => push(sorter, &edges, maker)?);
+        self.sorted += with_sorter!(&mut self.sorter, sorter => push(sorter, &edges, maker, first)?);
         self.pushed += edges.sources.len() as u64;
         self.self_loops += maker.self_loops(&edges);
         Ok(())
@@ -162,6 +176,7 @@ impl CscBuilder {
         let maker = match &self.sorter {
             AnySorter::Plain(sorter) => AnyMaker::Plain(sorter.maker()),
             AnySorter::Weighted(sorter) => AnyMaker::Weighted(sorter.maker()),
+            AnySorter::Numbered(sorter) => AnyMaker::Numbered(sorter.maker()),
         };
         EdgeBlockMaker { options: self.options, maker }
     }
@@ -173,7 +188,10 @@ impl CscBuilder {
 
     /// Bytes an edge takes in a block and in the scratch of its sort, its reverse included.
     pub fn edge_bytes(&self) -> u64 {
-        let record = if let AnySorter::Plain(_) = self.sorter { size_of::<u64>() } else { size_of::<Weighted>() };
+        fn bytes<R>(_: &Sorter<R>) -> usize {
+            size_of::<R>()
+        }
+        let record = with_sorter!(&self.sorter, sorter => bytes(sorter));
         (2 * record as u64) << u32::from(self.options.symmetrise)
     }
 
@@ -183,23 +201,42 @@ impl CscBuilder {
     ///
     /// As [`CscBuilder::push`].
     pub fn push_blocks(&mut self, blocks: impl IntoIterator<Item = EdgeBlock>) -> Result<()> {
-        fn push<R: Record>(sorter: &mut Sorter<R>, block: Block<R>, sorted: &mut u64) -> Result<()> {
+        fn push<R: Record>(sorter: &mut Sorter<R>, mut block: Block<R>, sorted: &mut u64, first: u32) -> Result<()> {
+            count_on(&mut block.records, first);
             *sorted += block.records.len() as u64;
             sorter.push_block(block)
         }
         for block in blocks {
             let records = block.records.map_err(|fault| self.error(fault))?;
+            let first = self.first_number(block.pushed)?;
             self.highest = self.highest.max(block.highest);
             self.pushed += block.pushed;
             self.self_loops += block.self_loops;
             match (&mut self.sorter, records) {
-                (AnySorter::Plain(sorter), AnyBlock::Plain(block)) => push(sorter, block, &mut self.sorted)?,
-                (AnySorter::Weighted(sorter), AnyBlock::Weighted(block)) => push(sorter, block, &mut self.sorted)?,
+                (AnySorter::Plain(sorter), AnyBlock::Plain(block)) => push(sorter, block, &mut self.sorted, first)?,
+                (AnySorter::Weighted(sorter), AnyBlock::Weighted(block)) => {
+                    push(sorter, block, &mut self.sorted, first)?
+                }
+                (AnySorter::Numbered(sorter), AnyBlock::Numbered(block)) => {
+                    push(sorter, block, &mut self.sorted, first)?;
+                }
                 _ => unreachable!("blocks are made for the builder's own sorter"),
             }
             self.write_early()?;
         }
         Ok(())
+    }
+
+    /// The number of the next of `count` edges; 0 where edges are not numbered.
+    fn first_number(&self, count: u64) -> Result<u32> {
+        if !self.options.numbered {
+            return Ok(0);
+        }
+        if self.pushed + count > u64::from(u32::MAX) {
+            let what = "features of more edges than the 2^32 - 1 that are numbered";
+            return Err(Error::invalid(&self.source, Position::File, what, "leave the features of edges out"));
+        }
+        Ok(self.pushed as u32)
     }
 
     /// The error of a fault in the next edges.
@@ -222,21 +259,26 @@ impl CscBuilder {
     }
 
     fn csc_writer(&self, writer: &DatasetWriter, num_nodes: u64) -> Result<CscWriter> {
-        let weighted = matches!(self.sorter, AnySorter::Weighted(_));
+        let columns = self.columns();
         let merging = Merging { add_self_loops: self.options.add_self_loops, adds: self.options.adds_weights() };
-        CscWriter::new(writer, num_nodes, weighted, merging)
+        CscWriter::new(writer, num_nodes, columns, merging)
+    }
+
+    fn columns(&self) -> Columns {
+        Columns { weights: self.options.stores_weights(), ids: self.options.numbered }
     }
 
     /// Writes the rows that are complete.
     fn write_early(&mut self) -> Result<()> {
+        let columns = self.columns();
         let Some(csc) = &mut self.csc else { return Ok(()) };
         let (pool, mut emit) = (&self.pool, |part: CscPart| csc.write(&part));
         with_sorter!(&mut self.sorter, sorter => {
-            sorter.merge_early(&|records: Sorted<'_, _>| CscPart::of(records, pool), &mut emit)
+            sorter.merge_early(&|records: Sorted<'_, _>| CscPart::of(records, columns, pool), &mut emit)
         })
     }
 
-    /// Sorts the edges and writes `indptr`, `indices` and `weights` of a graph of `num_nodes` nodes, the number of the
+    /// Sorts the edges and writes `indptr`, `indices`, `weights` and `edge_ids` of a graph of `num_nodes` nodes, the number of the
     /// options where these have one; `advance` is called with numbers of edges as they are written.
     ///
     /// # Errors
@@ -252,16 +294,24 @@ impl CscBuilder {
             Some(csc) => csc,
             None => self.csc_writer(writer, num_nodes)?,
         };
+        let columns = self.columns();
         let Self { sorter, pool, sorted, self_loops, .. } = self;
         let mut emit = |part: CscPart| {
             advance(part.len());
             csc.write(&part)
         };
         with_sorter!(sorter, sorter => {
-            sorter.merge(&|records: Sorted<'_, _>| CscPart::of(records, &pool), &mut emit)?
+            sorter.merge(&|records: Sorted<'_, _>| CscPart::of(records, columns, &pool), &mut emit)?
         });
         let records = csc.finish(writer)?;
         let duplicates = sorted - records;
         Ok(Dropped { self_loops, duplicates })
+    }
+}
+
+/// Counts the numbers of records on from `first`.
+fn count_on<R: Record>(records: &mut [R], first: u32) {
+    if first > 0 {
+        records.iter_mut().for_each(|record| *record = record.numbered(record.number() + first));
     }
 }

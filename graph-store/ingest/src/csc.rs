@@ -15,20 +15,34 @@ pub(crate) struct CscPart {
     indices: Pages,
     /// Empty without weights.
     weights: Pages,
+    /// Empty where edges are not numbered.
+    ids: Pages,
+}
+
+/// What is written of each edge besides its ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Columns {
+    pub(crate) weights: bool,
+    pub(crate) ids: bool,
 }
 
 impl CscPart {
     /// The part of some records, in buffers of `pool`.
-    pub(crate) fn of<R: Record>(records: Sorted<'_, R>, pool: &PagePool) -> Self {
-        let (mut indices, mut weights) = (pool.take(), Pages::new());
+    pub(crate) fn of<R: Record>(records: Sorted<'_, R>, columns: Columns, pool: &PagePool) -> Self {
+        let (mut indices, mut weights, mut ids) = (pool.take(), Pages::new(), Pages::new());
         let out: &mut [u32] = bytemuck::cast_slice_mut(indices.resize(4 * records.len()));
         let rows = match records {
             Sorted::Whole(records) => {
                 out.iter_mut().zip(records).for_each(|(out, record)| *out = record.key() as u32);
-                if !R::BARE {
+                if columns.weights {
                     weights = pool.take();
                     let out: &mut [f32] = bytemuck::cast_slice_mut(weights.resize(indices.len()));
                     out.iter_mut().zip(records).for_each(|(out, record)| *out = record.weight());
+                }
+                if columns.ids {
+                    ids = pool.take();
+                    let out: &mut [u32] = bytemuck::cast_slice_mut(ids.resize(indices.len()));
+                    out.iter_mut().zip(records).for_each(|(out, record)| *out = record.number());
                 }
                 rows(records, |record| (record.key() >> 32) as u32)
             }
@@ -37,7 +51,7 @@ impl CscPart {
                 rows(keys, |key| narrow.target(key))
             }
         };
-        Self { rows, indices, weights }
+        Self { rows, indices, weights, ids }
     }
 
     /// Number of edges.
@@ -73,12 +87,13 @@ pub(crate) struct Merging {
     pub(crate) adds: bool,
 }
 
-/// Writes `indptr`, `indices` and `weights` from parts in order.
+/// Writes `indptr`, `indices`, `weights` and `edge_ids` from parts in order.
 #[derive(Debug)]
 pub(crate) struct CscWriter {
     indptr: Buffered<u64>,
     indices: Buffered<u32>,
     weights: Option<Buffered<f32>>,
+    ids: Option<Buffered<u32>>,
     num_edges: u64,
     /// Number of records written: edges without those that are added.
     pub(crate) num_records: u64,
@@ -88,8 +103,8 @@ pub(crate) struct CscWriter {
     next_loop: Option<u64>,
     /// Whether weights of equal edges are added.
     adds: bool,
-    /// Key and weight of the last edge, which is written once no equal one can follow.
-    pending: Option<(u64, f32)>,
+    /// Key, weight and number of the last edge, which is written once no equal one can follow.
+    pending: Option<(u64, f32, u32)>,
     num_nodes: u64,
 }
 
@@ -129,11 +144,12 @@ impl<T: morphgl_graph_store::Element> Buffered<T> {
 }
 
 impl CscWriter {
-    pub(crate) fn new(writer: &DatasetWriter, num_nodes: u64, weighted: bool, merging: Merging) -> Result<Self> {
+    pub(crate) fn new(writer: &DatasetWriter, num_nodes: u64, columns: Columns, merging: Merging) -> Result<Self> {
         Ok(Self {
             indptr: Buffered::new(writer, "indptr")?,
             indices: Buffered::new(writer, "indices")?,
-            weights: weighted.then(|| Buffered::new(writer, "weights")).transpose()?,
+            weights: columns.weights.then(|| Buffered::new(writer, "weights")).transpose()?,
+            ids: columns.ids.then(|| Buffered::new(writer, "edge_ids")).transpose()?,
             num_edges: 0,
             num_records: 0,
             rows: 0,
@@ -148,6 +164,7 @@ impl CscWriter {
     pub(crate) fn write(&mut self, part: &CscPart) -> Result<()> {
         let indices: &[u32] = bytemuck::cast_slice(&part.indices);
         let weights: &[f32] = bytemuck::cast_slice(&part.weights);
+        let ids: &[u32] = bytemuck::cast_slice(&part.ids);
         self.num_records += part.len();
         if self.next_loop.is_none() && !self.adds {
             // Without edges to add or to merge, whole slices go into the arrays.
@@ -156,7 +173,8 @@ impl CscWriter {
                 .try_for_each(|&(row, before)| self.rows_through(row.into(), self.num_edges + u64::from(before)))?;
             self.num_edges += part.len();
             self.indices.extend(indices)?;
-            return self.weights.as_mut().map_or(Ok(()), |w| w.extend(weights));
+            self.weights.as_mut().map_or(Ok(()), |w| w.extend(weights))?;
+            return self.ids.as_mut().map_or(Ok(()), |out| out.extend(ids));
         }
         for (i, &(row, before)) in part.rows.iter().enumerate() {
             let end = part.rows.get(i + 1).map_or(indices.len(), |next| next.1 as usize);
@@ -164,13 +182,13 @@ impl CscWriter {
                 let key = u64::from(row) << 32 | u64::from(source);
                 let weight = weights.get(at).copied().unwrap_or(1.0);
                 match &mut self.pending {
-                    Some((last, sum)) if self.adds && *last == key => {
+                    Some((last, sum, _)) if self.adds && *last == key => {
                         *sum += weight;
                         self.num_records -= 1;
                     }
                     _ => {
                         self.flush()?;
-                        self.pending = Some((key, weight));
+                        self.pending = Some((key, weight, ids.get(at).copied().unwrap_or(0)));
                     }
                 }
             }
@@ -180,9 +198,9 @@ impl CscWriter {
 
     /// Writes the edge that equal ones would have been merged into, after the self-loops before it.
     fn flush(&mut self) -> Result<()> {
-        let Some((key, weight)) = self.pending.take() else { return Ok(()) };
+        let Some((key, weight, id)) = self.pending.take() else { return Ok(()) };
         self.loops_before(key)?;
-        self.edge(key, weight)
+        self.edge(key, weight, id)
     }
 
     /// Writes the missing self-loops before `key`, and skips the one that is `key`.
@@ -190,16 +208,17 @@ impl CscWriter {
         while let Some(v) = self.next_loop.filter(|&v| v < self.num_nodes && (v << 32 | v) <= key) {
             self.next_loop = Some(v + 1);
             if (v << 32 | v) != key {
-                self.edge(v << 32 | v, 1.0)?;
+                self.edge(v << 32 | v, 1.0, 0)?;
             }
         }
         Ok(())
     }
 
-    fn edge(&mut self, key: u64, weight: f32) -> Result<()> {
+    fn edge(&mut self, key: u64, weight: f32, id: u32) -> Result<()> {
         self.rows_through(key >> 32, self.num_edges)?;
         self.indices.push(key as u32)?;
         self.num_edges += 1;
+        self.ids.as_mut().map_or(Ok(()), |ids| ids.push(id))?;
         self.weights.as_mut().map_or(Ok(()), |w| w.push(weight))
     }
 
@@ -220,6 +239,7 @@ impl CscWriter {
         self.indptr.finish(writer, "indptr")?;
         self.indices.finish(writer, "indices")?;
         self.weights.map_or(Ok(()), |w| w.finish(writer, "weights"))?;
+        self.ids.map_or(Ok(()), |ids| ids.finish(writer, "edge_ids"))?;
         Ok(self.num_records)
     }
 }

@@ -4,7 +4,7 @@ use morphgl_graph_store::MAX_NODES;
 
 use crate::options::EdgeOptions;
 use crate::ranges::Block;
-use crate::records::{Record, Records, Weighted};
+use crate::records::{Numbered, Record, Records, Weighted};
 use crate::sort::BlockMaker;
 
 /// Makes blocks for one [`CscBuilder`](crate::CscBuilder), on any thread, while the builder takes others.
@@ -18,6 +18,7 @@ pub struct EdgeBlockMaker {
 pub(crate) enum AnyMaker {
     Plain(BlockMaker<u64>),
     Weighted(BlockMaker<Weighted>),
+    Numbered(BlockMaker<Numbered>),
 }
 
 impl EdgeBlockMaker {
@@ -37,6 +38,9 @@ impl EdgeBlockMaker {
             }
             AnyMaker::Weighted(maker) => {
                 AnyBlock::Weighted(maker.sorted(self.records(&edges, mirror, maker.scratch.take())))
+            }
+            AnyMaker::Numbered(maker) => {
+                AnyBlock::Numbered(maker.sorted(self.records(&edges, mirror, maker.scratch.take())))
             }
         };
         EdgeBlock {
@@ -65,13 +69,13 @@ impl EdgeBlockMaker {
         mirror || self.options.symmetrise || self.options.drop_self_loops
     }
 
-    /// Appends the records of the edges to `records`.
+    /// Appends the records of the edges to `records`, numbered from 0.
     pub(crate) fn records<R: Record>(&self, edges: &Edges<'_>, mirror: bool, mut records: Records<R>) -> Records<R> {
         let EdgeOptions { symmetrise, drop_self_loops, .. } = self.options;
         let loops_twice = symmetrise && self.options.adds_weights();
         let (mirror, pairs) = (mirror || symmetrise, edges.sources.iter().zip(edges.targets));
         records.append(edges.sources.len() << u32::from(mirror), |out| {
-            if !self.adds_or_drops(mirror) && edges.weights.is_none() {
+            if !self.adds_or_drops(mirror) && edges.weights.is_none() && !self.options.numbered {
                 let keys = pairs.map(|(&u, &v)| u64::from(v) << 32 | u64::from(u));
                 out.iter_mut().zip(keys).for_each(|(out, key)| *out = R::new(key, 1.0));
                 return out.len();
@@ -82,10 +86,10 @@ impl EdgeBlockMaker {
                     continue;
                 }
                 let weight = edges.weights.map_or(1.0, |w| w[i]);
-                out[len] = R::new(u64::from(v) << 32 | u64::from(u), weight);
+                out[len] = R::new(u64::from(v) << 32 | u64::from(u), weight).numbered(i as u32);
                 len += 1;
                 if mirror && (u != v || loops_twice) {
-                    out[len] = R::new(u64::from(u) << 32 | u64::from(v), weight);
+                    out[len] = R::new(u64::from(u) << 32 | u64::from(v), weight).numbered(i as u32);
                     len += 1;
                 }
             }
@@ -105,8 +109,8 @@ impl EdgeBlockMaker {
             let what = format!("the edge {u} -> {v} names a node that does not exist, there are {limit} nodes");
             return Err(Fault { at: i as u64, what, cure: "correct the edge or the number of nodes" });
         }
-        if let AnyMaker::Weighted(_) = self.maker {
-            let weights = edges.weights.expect("a weighted sorter is made for weighted edges only");
+        if self.options.stores_weights() {
+            let weights = edges.weights.expect("weights, as the stream was opened");
             if let Some(i) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
                 let what = format!("the weight {} is not a finite number of at least 0", weights[i]);
                 return Err(Fault { at: i as u64, what, cure: "correct it, or import with --drop-weights" });
@@ -147,6 +151,7 @@ impl EdgeBlock {
 pub(crate) enum AnyBlock {
     Plain(Block<u64>),
     Weighted(Block<Weighted>),
+    Numbered(Block<Numbered>),
 }
 
 /// A fault of the edge `at`, counted from the first of its slice.

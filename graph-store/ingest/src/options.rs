@@ -7,6 +7,9 @@ pub struct EdgeOptions {
     pub num_nodes: Option<u64>,
     /// Whether edges are pushed with weights.
     pub weighted: bool,
+    /// Whether each edge keeps its number, from 0 in the order of pushing, as the row of its features; edges that are added have that of
+    /// the edge they are made of.
+    pub numbered: bool,
     /// Ignores the weights.
     pub drop_weights: bool,
     /// Adds the reverse of every edge right after it, and drops duplicates.
@@ -26,10 +29,15 @@ pub struct EdgeOptions {
 }
 
 impl EdgeOptions {
+    /// Whether weights are stored.
+    pub(crate) fn stores_weights(&self) -> bool {
+        self.weighted && !self.drop_weights
+    }
+
     /// Whether weights of merged edges are added.
     pub(crate) fn adds_weights(&self) -> bool {
         let merges = self.symmetrise || self.drop_duplicates;
-        merges && self.weighted && !self.drop_weights && self.duplicate_weights == DuplicateWeights::Add
+        merges && self.stores_weights() && self.duplicate_weights == DuplicateWeights::Add
     }
 }
 

@@ -22,6 +22,14 @@ pub trait Record: Keyed {
     fn new(key: u64, weight: f32) -> Self;
     /// The weight; 1 where there is none.
     fn weight(self) -> f32;
+    /// The record with the number of its edge, where it has one.
+    fn numbered(self, _number: u32) -> Self {
+        self
+    }
+    /// The number of the edge; 0 where there is none.
+    fn number(self) -> u32 {
+        0
+    }
     /// Writes the `BYTES` bytes of the record.
     fn encode(self, out: &mut [u8]);
     /// Reads the bytes that `encode` writes.
@@ -164,6 +172,16 @@ impl Record for Numbered {
     #[inline]
     fn weight(self) -> f32 {
         f32::from_bits(self[3] as u32)
+    }
+
+    #[inline]
+    fn numbered(self, number: u32) -> Self {
+        [self[0], number.into(), self[2], self[3]]
+    }
+
+    #[inline]
+    fn number(self) -> u32 {
+        self[1] as u32
     }
 
     #[inline]

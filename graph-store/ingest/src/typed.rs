@@ -129,10 +129,6 @@ enum AnySorter {
 trait TypedRecord: Record {
     fn of(key: u64, edge: &TypedEdge) -> Self;
     fn time(self) -> i64;
-
-    fn id(self) -> u32 {
-        0
-    }
 }
 
 impl TypedRecord for u64 {
@@ -172,10 +168,6 @@ impl TypedRecord for Numbered {
 
     fn time(self) -> i64 {
         self[2] as i64
-    }
-
-    fn id(self) -> u32 {
-        self[1] as u32
     }
 }
 
@@ -217,7 +209,7 @@ impl Part {
                 part.times.push(record.time());
             }
             if options.numbered {
-                part.ids.push(record.id());
+                part.ids.push(record.number());
             }
         });
         part

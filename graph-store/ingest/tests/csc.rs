@@ -44,11 +44,11 @@ fn expected(edges: &[Edge], num_nodes: u32, options: &EdgeOptions) -> (Vec<Edge>
     (all, dropped)
 }
 
-fn actual(edges: &[Edge], num_nodes: u32, options: &EdgeOptions, piece: usize) -> (Vec<Edge>, Dropped) {
+fn actual(edges_pushed: &[Edge], num_nodes: u32, options: &EdgeOptions, piece: usize) -> (Vec<Edge>, Dropped) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut writer = DatasetWriter::create(dir.path().join("graph"), true).expect("it can be made");
     let mut builder = CscBuilder::new("edges".as_ref(), writer.dir().join("edges.spill"), *options).expect("few nodes");
-    for edges in edges.chunks(piece) {
+    for edges in edges_pushed.chunks(piece) {
         let (sources, targets): (Vec<u32>, Vec<u32>) = edges.iter().map(|e| (e.0, e.1)).unzip();
         let weights: Vec<f32> = edges.iter().map(|e| e.2).collect();
         builder.push(&sources, &targets, options.weighted.then_some(&weights)).expect("valid edges");
@@ -59,6 +59,30 @@ fn actual(edges: &[Edge], num_nodes: u32, options: &EdgeOptions, piece: usize) -
     let row = |v: u32| topology.edge_range(v).map(move |e| (v, e)).collect::<Vec<_>>();
     let edges = (0..num_nodes).flat_map(row);
     let weight = |e: usize| topology.weights().map_or(1.0, |w| w[e]);
+    assert_eq!(topology.edge_ids().is_some(), options.numbered);
+    if let Some(ids) = topology.edge_ids() {
+        let pushed = |number: u32| {
+            let (u, v, weight) = edges_pushed[number as usize];
+            if options.reverse { (v, u, weight) } else { (u, v, weight) }
+        };
+        let mut last = None;
+        for (v, e) in (0..num_nodes).flat_map(row) {
+            let (u, (from, to, of)) = (topology.indices()[e], pushed(ids[e]));
+            assert!(
+                (from, to) == (u, v) || options.symmetrise && (to, from) == (u, v),
+                "edge {e} is number {}",
+                ids[e]
+            );
+            assert!(
+                !options.weighted || options.duplicate_weights == DuplicateWeights::Add || weight(e) == of,
+                "edge {e} is number {}",
+                ids[e]
+            );
+            // Equal edges stay in the order they were pushed in; the first of several is kept.
+            assert!(last < Some((v, u, ids[e])), "edges of row {v}");
+            last = Some((v, u, ids[e]));
+        }
+    }
     (edges.map(|(v, e)| (topology.indices()[e], v, weight(e))).collect(), dropped)
 }
 
@@ -67,15 +91,15 @@ proptest! {
 
     #[test]
     fn the_graph_is_that_of_the_reference(
-        ids in prop::collection::vec((0u32..50, 0u32..50), 0..2000), flags in any::<[bool; 7]>(), piece in 1usize..3000,
+        ids in prop::collection::vec((0u32..50, 0u32..50), 0..2000), flags in any::<[bool; 8]>(), piece in 1usize..3000,
         memory in prop::sample::select(vec![1u64 << 10, 1 << 20]),
     ) {
-        let [weighted, symmetrise, reverse, drop_self_loops, drop_duplicates, add_self_loops, adds] = flags;
+        let [weighted, symmetrise, reverse, drop_self_loops, drop_duplicates, add_self_loops, adds, numbered] = flags;
         let duplicate_weights = if adds { DuplicateWeights::Add } else { DuplicateWeights::First };
         let edges: Vec<Edge> = ids.iter().zip(0u16..).map(|(&(u, v), i)| (u, v, if weighted { i.into() } else { 1.0 })).collect();
         let options = EdgeOptions {
-            num_nodes: Some(50), weighted, drop_weights: false, symmetrise, reverse, drop_self_loops, drop_duplicates,
-            duplicate_weights, add_self_loops, memory,
+            num_nodes: Some(50), weighted, numbered: numbered && !add_self_loops, drop_weights: false, symmetrise, reverse,
+            drop_self_loops, drop_duplicates, duplicate_weights, add_self_loops, memory,
         };
         prop_assert_eq!(actual(&edges, 50, &options, piece), expected(&edges, 50, &options));
     }
@@ -86,6 +110,7 @@ fn a_faulty_edge_is_named() {
     let options = EdgeOptions {
         num_nodes: Some(3),
         weighted: true,
+        numbered: false,
         drop_weights: false,
         symmetrise: false,
         reverse: false,

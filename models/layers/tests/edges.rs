@@ -212,16 +212,16 @@ fn gradients_are_those_of_differences() {
         let mut changed = parameters.clone();
         for (number, tensor) in parameters.iter().enumerate() {
             let grad = values(tensors.get(&tensor.name).grad_remove(&mut grads).expect("a gradient"));
-            for element in 0..tensor.values.len() {
+            for (element, (&start, found)) in tensor.values.iter().zip(grad).enumerate() {
                 let mut value = |step: f32| {
-                    changed[number].values[element] = tensor.values[element] + step;
+                    changed[number].values[element] = start + step;
                     (sum(&changed), f64::from(changed[number].values[element]))
                 };
                 let [(up, above), (down, below)] = [value(STEP), value(-STEP)];
-                changed[number].values[element] = tensor.values[element];
+                changed[number].values[element] = start;
                 let difference = (up - down) / (above - below);
-                let error = (difference - f64::from(grad[element])).abs() / difference.abs().max(1.0);
-                let (name, found) = (&tensor.name, grad[element]);
+                let error = (difference - f64::from(found)).abs() / difference.abs().max(1.0);
+                let name = &tensor.name;
                 assert!(error < 1e-3, "{name}, element {element}: {found}, differences say {difference}");
             }
         }

@@ -36,6 +36,7 @@ impl<'a> Ingest<'a> {
         let edges = EdgeOptions {
             num_nodes,
             weighted,
+            numbered: self.numbers_edges,
             drop_weights: options.drop_weights,
             symmetrise: options.symmetrise,
             reverse: options.reverse,
@@ -86,6 +87,7 @@ impl EdgeSink<'_, '_> {
         }
         ingest.check_size(num_nodes)?;
         let num_edges = csc.num_edges();
+        ingest.pushed_edges = num_edges;
         if num_edges == 0 {
             ingest.note("there is no edge");
         }

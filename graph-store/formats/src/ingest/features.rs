@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use morphgl_graph_store::{ArrayMeta, Dtype, Element, Error, Load, NpyWriter, Position, Result, read_npy};
+use morphgl_graph_store::{ArrayMeta, Dtype, Element, Error, Load, Meta, NpyWriter, Position, Result, read_npy};
 use morphgl_platform::{PagePool, Pages};
 use rayon::prelude::*;
 
@@ -314,6 +314,21 @@ pub(crate) fn feature_dim(array: &ArrayReader<'_>) -> Result<usize> {
 pub(crate) fn push_array(ingest: &mut Ingest<'_>, array: ArrayReader<'_>, wide: Dtype) -> Result<()> {
     ingest.refuse_second(FEATURES, &array.path)?;
     push_array_as(ingest, FEATURES, array, wide)
+}
+
+/// Streams the features of edges, which were numbered as they were pushed.
+pub(crate) fn push_edge_features(ingest: &mut Ingest<'_>, mut array: ArrayReader<'_>) -> Result<()> {
+    if let [rows] = array.shape[..] {
+        // A number per edge.
+        array.shape = vec![rows, 1];
+    }
+    feature_dim(&array)?;
+    let num_edges = ingest.pushed_edges;
+    if array.shape[0] != num_edges {
+        let what = format!("{} rows for {num_edges} edges", array.shape[0]);
+        return invalid(&array.path, what, "give every edge its row");
+    }
+    push_array_as(ingest, &Meta::edge_features_of(None), array, Dtype::F32)
 }
 
 /// As [`push_array`], into the array `name`.

@@ -7,13 +7,13 @@ mod typed;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Dtype, Error, Position, Result};
+use morphgl_graph_store::{Dtype, Error, Meta, Position, Result};
 use morphgl_ingest::{EdgeBlock, EdgeBlockMaker};
 
 use crate::archive::Archive;
 use crate::csv_gz::{self, CsvReader, column, line_error};
 use crate::files::{DAMAGED, file_name, invalid};
-use crate::ingest::features::push_array;
+use crate::ingest::features::{push_array, push_edge_features};
 use crate::ingest::nodes::Targets;
 use crate::text::{LineError, Pairs, Scan};
 use crate::{EdgeSink, Format, Ingest, Options, Progress};
@@ -28,8 +28,8 @@ use counts::{Counts, Renumber};
 /// `node-feat/T/node-feat` and `node_year`, which is the nodes' time, `node-label/T/node-label`, and the split's lists of type T.
 /// Features and labels may be missing; labels of several tasks (proteins) become targets. A set of many graphs becomes the union of its graphs, without splits, since OGB
 /// splits the graphs then. Edges are stored as they are listed: OGB's loader adds the reverse edges of some sets (products
-/// among them), which [`Options::symmetrise`] does. `node_year`, `edge_year` and edge features are not stored; the dataset's
-/// provenance says whether they exist.
+/// among them), which [`Options::symmetrise`] does. `raw/edge-feat` has features of the edges. `node_year` and `edge_year` are not
+/// stored; the dataset's provenance says whether they exist.
 ///
 /// # Errors
 ///
@@ -63,8 +63,8 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
 }
 
 /// Adds the provenance of data that a dataset does not store.
-fn note_unstored(ingest: &mut Ingest<'_>, [node_years, edge_years, edge_features]: [bool; 3]) {
-    for (name, exists) in [("node_year", node_years), ("edge_year", edge_years), ("edge_features", edge_features)] {
+fn note_unstored(ingest: &mut Ingest<'_>, [node_years, edge_years]: [bool; 2]) {
+    for (name, exists) in [("node_year", node_years), ("edge_year", edge_years)] {
         ingest.provenance(name, if exists { "present, not stored" } else { "absent" });
     }
 }
@@ -95,6 +95,7 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
         return invalid(weight_path, format!("{count} weights for {} edges", counts.num_edges), cure);
     }
 
+    ingest.numbers_edges = file("edge-feat").exists();
     let mut table = CsvReader::open(&file("edge"), "edges", ingest)?;
     let mut sink = ingest.edges(&file("edge"), Some(counts.num_nodes), weights.is_some())?;
     let (blocks, mut renumber) = (sink.csc.block_maker(), Renumber::new(&counts));
@@ -129,9 +130,13 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     sink.finish()?;
 
     if file("node-feat").exists() {
-        features(ingest, &file("node-feat"), counts.num_nodes)?;
+        features(ingest, &file("node-feat"), ("nodes", counts.num_nodes), None)?;
     }
-    note_unstored(ingest, ["node_year", "edge_year", "edge-feat"].map(|name| file(name).exists()));
+    if file("edge-feat").exists() {
+        let array = Meta::edge_features_of(None);
+        features(ingest, &file("edge-feat"), ("edges", counts.num_edges), Some(&array))?;
+    }
+    note_unstored(ingest, ["node_year", "edge_year"].map(|name| file(name).exists()));
     Ok(counts)
 }
 
@@ -182,18 +187,22 @@ fn edges_of(text: &[u8], num_nodes: u64, blocks: &EdgeBlockMaker) -> std::result
     Ok(if raw.sources.is_empty() { Piece::Block(blocks.block(pairs.edges(false), false)) } else { Piece::Raw(raw) })
 }
 
-fn features(ingest: &mut Ingest<'_>, path: &Path, num_nodes: u64) -> Result<()> {
+/// Reads the features of all nodes, or of edges into the array `name`; `count` is what and how many they are.
+fn features(ingest: &mut Ingest<'_>, path: &Path, (of, count): (&str, u64), name: Option<&str>) -> Result<()> {
     let mut table = CsvReader::open(path, "features", ingest)?;
-    let Some(dim) = table.width()? else { return expect_lines(&table, num_nodes, "nodes") };
-    let mut sink = ingest.features(path, dim, Dtype::F32)?;
+    let Some(dim) = table.width()? else { return expect_lines(&table, count, of) };
+    let mut sink = match name {
+        None => ingest.features(path, dim, Dtype::F32)?,
+        Some(name) => ingest.features_as(name, path, dim, Dtype::F32)?,
+    };
     let mut rows = vec![];
     while table.rows(dim, &mut rows, |line, out| csv_gz::fields(line, out, csv_gz::feature))? {
-        if table.lines() > num_nodes {
+        if table.lines() > count {
             break;
         }
         sink.push(&rows)?;
     }
-    expect_lines(&table, num_nodes, "nodes")?;
+    expect_lines(&table, count, of)?;
     sink.finish()
 }
 
@@ -260,11 +269,15 @@ fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
             ingest.targets(&label_path, targets)?;
         }
     }
+    ingest.numbers_edges = archive.has("edge_feat");
     binary_edges(ingest, &mut archive, &counts)?;
     if archive.has("node_feat") {
         push_array(ingest, archive.array("node_feat")?, Dtype::F32)?;
     }
-    note_unstored(ingest, ["node_year", "edge_year", "edge_feat"].map(|name| archive.has(name)));
+    if archive.has("edge_feat") {
+        push_edge_features(ingest, archive.array("edge_feat")?)?;
+    }
+    note_unstored(ingest, ["node_year", "edge_year"].map(|name| archive.has(name)));
     let unread = archive.unknown(&KNOWN);
     if !unread.is_empty() {
         ingest.note(format!("arrays of unknown names were left out: {}", unread.join(", ")));

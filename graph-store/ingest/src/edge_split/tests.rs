@@ -13,6 +13,7 @@ fn options(symmetrise: bool, memory: u64) -> EdgeOptions {
     EdgeOptions {
         num_nodes: None,
         weighted: true,
+        numbered: false,
         drop_weights: false,
         symmetrise,
         reverse: false,
