@@ -37,6 +37,18 @@ pub(crate) enum Scorer<'a> {
     Gatv2 { left: Region, right: Region, att: Floats<'a> },
 }
 
+/// What backward of attention by edge type reads: per head, one after the other, scores and coefficients of edges, and sums of rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TypedAttended<'a> {
+    /// The input rows as f32.
+    pub(crate) x: Words<'a>,
+    /// What rows are multiplied by for the terms of scores.
+    pub(crate) vectors: Region,
+    pub(crate) scores: Region,
+    pub(crate) coefficients: Region,
+    pub(crate) sums: Region,
+}
+
 /// Results of the forward pass that backward reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attended<'a> {

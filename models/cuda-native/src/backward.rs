@@ -112,7 +112,7 @@ impl<'a> Pass<'_, 'a> {
             }
             Convolved::Gin { .. } => self.gin_backward(layer, gradient, input_gradient),
             Convolved::Gat { .. } => self.gat_backward(layer, gradient, input_gradient),
-            Convolved::Grouped(_) => self.grouped_backward(layer, gradient, input_gradient),
+            Convolved::Grouped { .. } => self.grouped_backward(layer, gradient, input_gradient),
             Convolved::TypedGat(_) => self.typed_gat_backward(layer, gradient, input_gradient),
             Convolved::Linear => unreachable!("a perceptron has no edges"),
         }

@@ -6,15 +6,13 @@ use morphgl_model_core::{Attention, Dropout, DropoutSite, LayerShape, ModelKind,
 use morphgl_registry::{BatchId, Result};
 
 use crate::arena::Region;
-use crate::attention::{Attended, Heads, Scorer, attend, mean_heads};
+use crate::attention::{Attended, Heads, Scorer, TypedAttended, attend, mean_heads};
 use crate::edges::{Edges, InputRows};
 use crate::epilogue::{add, epilogue, widen};
 use crate::gpu::{Gpu, Mask, MaskNodes, Words};
 use crate::input::Input;
 use crate::layout::Model;
 use crate::norms::{Affine, Matrix, Normalized, Unit, by_running};
-use crate::typed::Grouped;
-use crate::typed_attention::TypedAttended;
 
 /// Whether a pass trains, and the mini-batch of its dropout masks.
 #[derive(Debug, Clone, Copy)]
@@ -52,11 +50,27 @@ impl<'a> Mode<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Convolved<'a> {
     Linear,
-    Gcn { aggregated: Option<Region> },
-    Sage { aggregated: Option<Region> },
-    Gin { aggregated: Option<Region>, multiplied: Option<Region>, hidden: Region },
-    Gat { scorer: Scorer<'a>, attended: Attended<'a> },
-    Grouped(Grouped),
+    Gcn {
+        aggregated: Option<Region>,
+    },
+    Sage {
+        aggregated: Option<Region>,
+    },
+    Gin {
+        aggregated: Option<Region>,
+        multiplied: Option<Region>,
+        hidden: Region,
+    },
+    Gat {
+        scorer: Scorer<'a>,
+        attended: Attended<'a>,
+    },
+    Grouped {
+        /// What the weights multiply.
+        sums: Region,
+        /// The weights of all edge types, where these are sums of bases.
+        combined: Option<Region>,
+    },
     TypedGat(TypedAttended<'a>),
 }
 

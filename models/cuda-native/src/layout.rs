@@ -4,11 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_cuda::Floats;
-use morphgl_model_core::{ModelSpec, ParameterSpec};
+use morphgl_graph_store::Types;
+use morphgl_model_core::{LayerShape, ModelKind, ModelSpec, ParameterSpec};
 use morphgl_registry::NamedTensor;
-
-use crate::typed::TypedParameters;
-
 /// Alignment of parameters in elements: 128 bytes, a memory line.
 const ALIGNMENT: usize = 32;
 
@@ -109,5 +107,78 @@ impl<'a> Model<'a> {
     /// The gradient of a parameter.
     pub(crate) fn gradient(&self, name: &str) -> Floats<'a> {
         self.gradients.part(self.layout.range(name))
+    }
+}
+
+/// Where the parameters of a layer lie by weight: those of each edge type, then those of the destinations' own rows.
+#[derive(Debug)]
+pub(crate) struct TypedParameters {
+    /// The parameters whose sum is the weight; none of a weight of zeros.
+    pub(crate) weights: Vec<Vec<Range<usize>>>,
+    /// Of the own rows: the parameters whose sum is the bias.
+    pub(crate) biases: Vec<Vec<Range<usize>>>,
+    /// The factors of each edge type, and the bases that they multiply.
+    pub(crate) bases: Option<[Range<usize>; 2]>,
+    /// Whether weights are `[in, out]`, not `[out, in]`.
+    pub(crate) by_depth: bool,
+    /// The attention vectors of each edge type, of sources and of destinations.
+    pub(crate) attention: Vec<[Range<usize>; 2]>,
+}
+
+impl TypedParameters {
+    /// The parameters of a layer of a typed model; `range` gives those of a name.
+    pub(crate) fn new(model: &ModelSpec, types: &Types, layer: usize, range: impl Fn(&str) -> Range<usize>) -> Self {
+        let LayerShape { in_dim, out_dim, .. } = model.layer(layer);
+        let size = in_dim * out_dim;
+        let get = |name: &str| range(&format!("convs.{layer}.{name}"));
+        if model.kind == ModelKind::Rgcn {
+            let weight = get("weight");
+            let own = |edge_type: usize| {
+                let start = weight.start + edge_type * size;
+                std::iter::once(start..start + size).collect()
+            };
+            let has_bases = model.bases > 0;
+            let of_type = |edge_type| if has_bases { Vec::new() } else { own(edge_type) };
+            let weights = (0..types.edge_types().len()).map(of_type).chain([vec![get("root")]]);
+            return Self {
+                weights: weights.collect(),
+                biases: vec![vec![get("bias")]],
+                bases: has_bases.then(|| [get("comp"), weight.clone()]),
+                by_depth: true,
+                attention: Vec::new(),
+            };
+        }
+        let of_type = |edge_type: usize, name: &str| {
+            get(&format!("{}.{name}", ModelSpec::edge_type_key(&types.edge_types()[edge_type])))
+        };
+        let into = |node_type: usize, name: &str| -> Vec<Range<usize>> {
+            let ends_there = |edge_type: &usize| types.ends(*edge_type)[1] == node_type;
+            (0..types.edge_types().len()).filter(ends_there).map(|edge_type| of_type(edge_type, name)).collect()
+        };
+        let node_types = 0..types.node_types().len();
+        if model.kind == ModelKind::Rgat {
+            let edge_types = 0..types.edge_types().len();
+            let vectors = |edge_type| ["att_src", "att_dst"].map(|name| of_type(edge_type, name));
+            return Self {
+                weights: edge_types.clone().map(|edge_type| vec![of_type(edge_type, "lin.weight")]).collect(),
+                biases: node_types.map(|of| into(of, "bias")).collect(),
+                bases: None,
+                by_depth: false,
+                attention: edge_types.map(vectors).collect(),
+            };
+        }
+        let weights = (0..types.edge_types().len()).map(|edge_type| vec![of_type(edge_type, "lin_l.weight")]);
+        Self {
+            weights: weights.chain(node_types.clone().map(|of| into(of, "lin_r.weight"))).collect(),
+            biases: node_types.map(|of| into(of, "lin_l.bias")).collect(),
+            bases: None,
+            by_depth: false,
+            attention: Vec::new(),
+        }
+    }
+
+    /// The weight of an edge type.
+    pub(crate) fn of_type(&self, edge_type: usize) -> Range<usize> {
+        self.weights[edge_type][0].clone()
     }
 }

@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use morphgl_cuda::Floats;
-use morphgl_graph_store::{Dtype, Types};
-use morphgl_model_core::{LayerShape, ModelKind, ModelSpec};
+use morphgl_graph_store::Dtype;
+use morphgl_model_core::LayerShape;
 use morphgl_registry::Result;
 
 use crate::arena::Region;
@@ -17,89 +17,8 @@ use crate::forward::{Convolved, Layer, Pass};
 use crate::gpu::{Gpu, Mask, Words, arguments, rows_by_units};
 use crate::groups::Groups;
 use crate::input::Input;
+use crate::layout::TypedParameters;
 use crate::transpose::Block;
-
-/// Where the parameters of a layer lie by weight: those of each edge type, then those of the destinations' own rows.
-#[derive(Debug)]
-pub(crate) struct TypedParameters {
-    /// The parameters whose sum is the weight; none of a weight of zeros.
-    weights: Vec<Vec<Range<usize>>>,
-    /// Of the own rows: the parameters whose sum is the bias.
-    biases: Vec<Vec<Range<usize>>>,
-    /// The factors of each edge type, and the bases that they multiply.
-    bases: Option<[Range<usize>; 2]>,
-    /// Whether weights are `[in, out]`, not `[out, in]`.
-    by_depth: bool,
-    /// The attention vectors of each edge type, of sources and of destinations.
-    pub(crate) attention: Vec<[Range<usize>; 2]>,
-}
-
-impl TypedParameters {
-    /// The parameters of a layer of a typed model; `range` gives those of a name.
-    pub(crate) fn new(model: &ModelSpec, types: &Types, layer: usize, range: impl Fn(&str) -> Range<usize>) -> Self {
-        let LayerShape { in_dim, out_dim, .. } = model.layer(layer);
-        let size = in_dim * out_dim;
-        let get = |name: &str| range(&format!("convs.{layer}.{name}"));
-        if model.kind == ModelKind::Rgcn {
-            let weight = get("weight");
-            let own = |edge_type: usize| {
-                let start = weight.start + edge_type * size;
-                std::iter::once(start..start + size).collect()
-            };
-            let has_bases = model.bases > 0;
-            let of_type = |edge_type| if has_bases { Vec::new() } else { own(edge_type) };
-            let weights = (0..types.edge_types().len()).map(of_type).chain([vec![get("root")]]);
-            return Self {
-                weights: weights.collect(),
-                biases: vec![vec![get("bias")]],
-                bases: has_bases.then(|| [get("comp"), weight.clone()]),
-                by_depth: true,
-                attention: Vec::new(),
-            };
-        }
-        let of_type = |edge_type: usize, name: &str| {
-            get(&format!("{}.{name}", ModelSpec::edge_type_key(&types.edge_types()[edge_type])))
-        };
-        let into = |node_type: usize, name: &str| -> Vec<Range<usize>> {
-            let ends_there = |edge_type: &usize| types.ends(*edge_type)[1] == node_type;
-            (0..types.edge_types().len()).filter(ends_there).map(|edge_type| of_type(edge_type, name)).collect()
-        };
-        let node_types = 0..types.node_types().len();
-        if model.kind == ModelKind::Rgat {
-            let edge_types = 0..types.edge_types().len();
-            let vectors = |edge_type| ["att_src", "att_dst"].map(|name| of_type(edge_type, name));
-            return Self {
-                weights: edge_types.clone().map(|edge_type| vec![of_type(edge_type, "lin.weight")]).collect(),
-                biases: node_types.map(|of| into(of, "bias")).collect(),
-                bases: None,
-                by_depth: false,
-                attention: edge_types.map(vectors).collect(),
-            };
-        }
-        let weights = (0..types.edge_types().len()).map(|edge_type| vec![of_type(edge_type, "lin_l.weight")]);
-        Self {
-            weights: weights.chain(node_types.clone().map(|of| into(of, "lin_r.weight"))).collect(),
-            biases: node_types.map(|of| into(of, "lin_l.bias")).collect(),
-            bases: None,
-            by_depth: false,
-            attention: Vec::new(),
-        }
-    }
-
-    /// The weight of an edge type.
-    pub(crate) fn of_type(&self, edge_type: usize) -> Range<usize> {
-        self.weights[edge_type][0].clone()
-    }
-}
-
-/// What a typed layer computed that backward reads.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Grouped {
-    /// What the weights multiply.
-    sums: Region,
-    /// The weights of all edge types, where these are sums of bases.
-    combined: Option<Region>,
-}
 
 impl<'a> Pass<'_, 'a> {
     pub(crate) fn typed(&self, layer: usize) -> &'a TypedParameters {
@@ -141,7 +60,7 @@ impl<'a> Pass<'_, 'a> {
         sum_groups(self.gpu, (block, groups), (products, true), out_dim, (out, out_dim))?;
         self.add_biases(layer, (block, groups), out, out_dim)?;
         self.gpu.release(mark);
-        Ok((Convolved::Grouped(Grouped { sums, combined }), out))
+        Ok((Convolved::Grouped { sums, combined }, out))
     }
 
     /// The weights of all edge types as sums of bases, if the layer has them.
@@ -212,7 +131,7 @@ impl<'a> Pass<'_, 'a> {
         gradient: Region,
         input_gradient: Option<Region>,
     ) -> Result<()> {
-        let Convolved::Grouped(Grouped { sums, combined }) = layer.convolved else { unreachable!("it is typed") };
+        let Convolved::Grouped { sums, combined } = layer.convolved else { unreachable!("it is typed") };
         let (index, LayerShape { in_dim, out_dim, .. }) = (layer.layer, layer.shape);
         let edges = layer.edges.as_mut().expect("a typed layer has edges");
         let ((_, groups), parameters) = (groups_of(edges), self.typed(index));

@@ -12,27 +12,15 @@ use morphgl_model_core::LayerShape;
 use morphgl_registry::Result;
 
 use crate::arena::Region;
-use crate::attention::{SLOPE, WARP, dot_products, mean_heads, mean_heads_backward, run};
+use crate::attention::{SLOPE, TypedAttended, WARP, dot_products, mean_heads, mean_heads_backward, run};
 use crate::edges::{Edges, InputRows, zero};
 use crate::epilogue::{add, widen};
 use crate::forward::{Convolved, Layer, Pass};
-use crate::gpu::{Mask, Words, arguments, each, rows_by_units};
+use crate::gpu::{Mask, arguments, each, rows_by_units};
 use crate::groups::Groups;
 use crate::input::Input;
 use crate::transpose::{Block, Transposed};
 use crate::typed::{groups_of, sum_groups};
-
-/// What backward reads: per head, one after the other, scores and coefficients of edges, and sums of rows.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TypedAttended<'a> {
-    /// The input rows as f32.
-    x: Words<'a>,
-    /// What rows are multiplied by for the terms of scores.
-    vectors: Region,
-    scores: Region,
-    coefficients: Region,
-    sums: Region,
-}
 
 /// Numbers of a layer's edge types, heads, columns of a head and of the input, rows and edges.
 #[derive(Clone, Copy)]
