@@ -114,7 +114,7 @@ impl Decoder {
     pub(crate) fn forward(
         self,
         (z, width, outputs): (&[f32], usize, usize),
-        (pairs, edge_types): (&[[u32; 2]], &[u16]),
+        (pairs, edge_types): TypedPairs<'_>,
         parameters: &[f32],
     ) -> Forward {
         let by_type = self == Decoder::DistMult && parameters.len() > width;
@@ -122,7 +122,8 @@ impl Decoder {
             !by_type || edge_types.len() == pairs.len(),
             "edge types of the pairs of a decoder with a vector for each"
         );
-        let of = |pair: usize| self.of_edge_type(parameters, width, edge_types.get(pair).copied());
+        let of =
+            |pair: usize| self.of_edge_type(parameters, width, edge_types.get(pair).copied().or(by_type.then_some(0)));
         let scorer = self.scorer((z, width, outputs), of(0));
         let mut all = vec![0.0; pairs.len() * outputs];
         let rows = all.par_chunks_exact_mut(outputs).zip(pairs).enumerate().with_min_len(TASK);
@@ -151,7 +152,7 @@ impl Decoder {
     pub(crate) fn backward(
         self,
         (z, width, outputs): (&[f32], usize, usize),
-        ((pairs, edge_types), slopes): ((&[[u32; 2]], &[u16]), &[f32]),
+        ((pairs, edge_types), slopes): (TypedPairs<'_>, &[f32]),
         (parameters, forward): (&[f32], &Forward),
         out: &mut [f32],
         sums: &mut [f32],
@@ -199,6 +200,9 @@ impl Decoder {
         }
     }
 }
+
+/// Ends of pairs, and the edge type of each, none where they have no types.
+type TypedPairs<'a> = (&'a [[u32; 2]], &'a [u16]);
 
 /// A decoder with embeddings.
 #[derive(Debug)]
