@@ -28,6 +28,7 @@ fn batch(index: u32) -> HostBatch {
         weights,
         importance: true,
         edge_types: Some(numbers(777).into_iter().map(|number| number as u16).collect()),
+        edge_ids: None,
     };
     let mut features = BatchFeatures::zeros(900, 5, morphgl_graph_store::Dtype::F32);
     let bytes: Vec<u8> = numbers(4500).into_iter().flat_map(u32::to_le_bytes).collect();
