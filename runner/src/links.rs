@@ -222,7 +222,7 @@ fn ranks_by_type(
     (pairs, types): (&[[u32; 2]], &[u16]),
     ranks: impl Fn(&[[u32; 2]], Range<u32>, Option<u16>) -> Vec<TargetRank>,
 ) -> Vec<TargetRank> {
-    let mut by_type: BTreeMap<(Option<u16>, u32), (Range<u32>, Vec<usize>)> = BTreeMap::new();
+    let mut by_type = BTreeMap::<_, (Range<u32>, Vec<usize>)>::new();
     for (at, pair) in pairs.iter().enumerate() {
         let (nodes, of) = (link_types::candidates(dataset, pair[1]), types.get(at).copied());
         by_type.entry((of, nodes.start)).or_insert_with(|| (nodes, Vec::new())).1.push(at);
