@@ -20,13 +20,13 @@ def graph(num_nodes=150, num_edges=900, seed=0):
     edge_attr = (np.eye(3)[y[edge_index[1]]] + rng.normal(size=(num_edges, 3)) / 4).astype(np.float32)
     x = rng.normal(size=(num_nodes, 6)).astype(np.float32)
     fold = rng.permutation(num_nodes)
-    return edge_index, edge_attr, x, y, dict(zip(("train", "valid", "test"), np.split(fold, [80, 110])))
+    return edge_index, edge_attr, x, y, dict(zip(("train", "valid", "test"), np.split(fold, [num_nodes // 2, num_nodes * 2 // 3])))
 
 
 def test_classes_are_learned_from_edges():
     edge_index, edge_attr, x, y, splits = graph(600, 4000)
     with_edges = Graph.from_numpy(edge_index, x, y, edge_attr=edge_attr, **splits)
-    options = {**OPTIONS, "epochs": 15, "model": "gin", "normalization": "batch", "dropout": 0.0}
+    options = {**OPTIONS, "epochs": 15, "model": "gin", "normalization": "batch", "hidden": 16, "dropout": 0.0}
     assert morphgl.train(with_edges, **options).test_accuracy > 0.8
     assert morphgl.train(Graph.from_numpy(edge_index, x, y, **splits), **options).test_accuracy < 0.6
 
