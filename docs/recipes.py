@@ -298,7 +298,7 @@ FOREIGN = {
     "g.col": ("c x\np edge 3 2\ne 1 2\ne 2 3\n", [("1", "2", None), ("2", "1", None), ("2", "3", None), ("3", "2", None)]),
     "g.gr": ("p sp 3 2\na 1 2 7\na 2 3 4\n", [("1", "2", 7.0), ("2", "3", 4.0)]),
     "g.dl": ("dl n=3 format=edgelist1\nlabels:\na,b,c\ndata:\n1 2 1\n2 3 1\n", [("1", "2", 1.0), ("2", "3", 1.0)]),
-    "g.nt": ("<http://a> <http://p> <http://b> .\n", [("<http://a>", "<http://b>", None)]),
+    "g.nt": ("<http://a> <http://p> <http://b> .\n", [("entity:http://a", "entity:http://b", None)]),
     "g.adjlist": ("0 1\n1 2 3 4\n2 3 0\n3 0 1\n4 2\n", [(u, v, None) for u, v in ("01", "12", "13", "14", "23", "20", "30", "31", "42")]),
     "g.mtx": ("%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 0.5\n2 3 2\n", [("0", "1", 0.5), ("1", "2", 2.0)]),
     "g.graph": ("4 3\n2\n1 3\n2 4\n3\n", [(u, v, None) for u, v in ("01", "10", "12", "21", "23", "32")]),
