@@ -279,7 +279,7 @@ pub(crate) fn width(dataset: &Dataset, at: &str, task: Task, examples: Examples)
     Ok(width)
 }
 
-/// What a model learns from a dataset.
+/// What of a dataset a model reads: nodes, links or edges as examples, and whether features of edges.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Learned {
     pub(crate) examples: Examples,

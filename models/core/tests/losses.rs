@@ -39,7 +39,7 @@ fn of_pairs(width: usize) -> Vec<ModelSpec> {
         .collect()
 }
 
-/// A model of links of two edge types, with a vector of DistMult for each.
+/// Link prediction over two edge types: DistMult with a relation vector for each.
 fn relational(spec: ModelSpec) -> ModelSpec {
     let node = NodeType { name: "node".into(), count: 6 };
     let edge = |name: &str| EdgeType { source: "node".into(), name: name.into(), target: "node".into() };

@@ -1,6 +1,9 @@
 //! Layers that read features of edges: against sums in f64 as PyG defines them, and their gradients against finite differences.
 
+mod common;
+
 use burn_tensor::{Device, Tensor, TensorData};
+use common::random;
 use morphgl_graph_store::FeatureMatrix;
 use morphgl_layers::{Features, Given, Mode, Parameters, Pass, adjacency, values};
 use morphgl_model_core::{Attention, ModelKind, ModelSpec, initial_parameters};
@@ -8,28 +11,9 @@ use morphgl_registry::{Block, NamedTensor};
 
 const WIDTH: usize = 2;
 
-/// Seven source nodes, four rows: one empty, one with an edge twice, one with an edge to itself.
+/// The common block, whose edges have features in place of weights.
 fn block() -> Block {
-    Block {
-        num_dst: 4,
-        num_src: 7,
-        indptr: vec![0, 3, 3, 6, 9],
-        indices: vec![4, 0, 5, 1, 6, 6, 2, 3, 4],
-        edge_ids: Some(vec![5, 2, 9, 0, 1, 3, 4, 8, 6]),
-        ..Block::default()
-    }
-}
-
-/// Numbers in [-1, 1), fixed by `seed`.
-fn random(seed: u64, len: usize) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / 8_388_608.0 - 1.0
-    };
-    (0..len).map(|_| next()).collect()
+    Block { weights: None, edge_ids: Some(vec![5, 2, 9, 0, 1, 3, 4, 8, 6]), ..common::block() }
 }
 
 fn edge_features() -> FeatureMatrix {

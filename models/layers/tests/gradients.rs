@@ -1,8 +1,11 @@
 //! Gradients of every layer against finite differences, with respect to inputs and every parameter.
 
+mod common;
+
 use std::sync::Arc;
 
 use burn_tensor::{Device, Tensor, TensorData};
+use common::{block, random};
 use morphgl_graph_store::FeatureView;
 use morphgl_layers::{
     Adjacency, AttentionOptions, Coefficients, Degrees, Features, GcnNorm, Mask, aggregate_beside_self, batch_norm,
@@ -10,36 +13,11 @@ use morphgl_layers::{
     sum_edges, values,
 };
 use morphgl_model_core::{Activation, Dropout, DropoutSite};
-use morphgl_registry::Block;
 
 /// Step of the differences: rounding errs by about 1e-7 / STEP, curvature by about STEP².
 const STEP: f32 = 4e-3;
 /// What both errors together stay below, of gradients around 1.
 const TOLERANCE: f64 = 3e-3;
-
-/// Numbers in [-1, 1), fixed by `seed`.
-fn random(seed: u64, len: usize) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / 8_388_608.0 - 1.0
-    };
-    (0..len).map(|_| next()).collect()
-}
-
-/// Seven source nodes, four rows: one empty, one with an edge twice, one with an edge to itself.
-fn block() -> Block {
-    Block {
-        num_dst: 4,
-        num_src: 7,
-        indptr: vec![0, 3, 3, 6, 9],
-        indices: vec![4, 0, 5, 1, 6, 6, 2, 3, 4],
-        weights: Some(vec![1.0, 0.5, 2.0, 1.5, 0.25, 0.75, 1.0, 3.0, 0.5]),
-        ..Block::default()
-    }
-}
 
 fn tensor(values: &[f32], shape: [usize; 2], device: &Device) -> Tensor<2> {
     Tensor::from_data(TensorData::new(values.to_vec(), shape), device)

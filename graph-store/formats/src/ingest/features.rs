@@ -19,7 +19,7 @@ use crate::{FeatureNorm, Ingest, RandomFeatures, pipeline, random};
 /// The array of the features of all nodes.
 pub(crate) const FEATURES: &str = "features";
 
-/// What the names of arrays of edges' features begin with.
+/// Prefix of the names of arrays of edge features.
 const EDGES: &str = "edge_";
 
 /// Feature values pushed at a time.

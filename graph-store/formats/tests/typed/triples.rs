@@ -93,7 +93,7 @@ fn a_folder_of_splits_has_its_pairs() {
     assert_eq!(named(&dataset, 2)[..2], [pair("d", r, "a"), pair("a", rev_r, "d")]);
     assert!(notes(&dataset).contains("2 of 4 test pairs are edges of the graph"), "{}", notes(&dataset));
 
-    // Files elsewhere; and other splits in their place.
+    // A split that an option names; and a drawn one in place of the folder's files.
     let links = LinkFiles { test: Some(dir.path().join("test.txt")), ..LinkFiles::default() };
     let apart = Options { links, ..Options::default() };
     let apart = open(|target| triples::import(&dir.path().join("train.txt"), target, &apart, &Silent));

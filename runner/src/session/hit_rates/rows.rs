@@ -26,7 +26,7 @@ pub(crate) struct Rows {
 /// What a static cache has of the rows of a type.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CachedOfType {
-    /// Rows that are cached.
+    /// Number of cached rows.
     pub(crate) rows: u64,
     /// Accesses of these rows.
     pub(crate) hits: f64,

@@ -98,7 +98,7 @@ impl ModelOptions {
         Self { hidden: self.hidden.or(Some(hidden)), heads: self.heads.or(Some(1)), ..self.clone() }
     }
 
-    /// What the model learns from a dataset.
+    /// What of a dataset the model reads.
     pub(crate) fn learned(&self) -> Learned {
         let examples = self.task.examples();
         let relations = examples == Examples::Links && self.task.decoder == Some(Decoder::DistMult);
