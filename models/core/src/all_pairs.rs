@@ -6,6 +6,11 @@ use std::ops::Range;
 use morphgl_platform::{SimdLevel, simd_dispatch};
 use rayon::prelude::*;
 
+use bounded::Kernel;
+
+#[cfg_attr(not(target_arch = "x86_64"), path = "all_pairs/unbounded.rs")]
+mod bounded;
+
 /// How two embeddings make the score of a pair.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PairScore<'a> {
@@ -155,8 +160,9 @@ const FEW: usize = 8;
 /// Scores are compared exactly as they are computed: that of a pair is the same number wherever it stands. A target whose score is
 /// NaN is behind all candidates, and a candidate's NaN is above no target.
 ///
-/// Tiles of scores are counted in registers and never stored. Nodes are taken in chunks, whose packed embeddings take up to `memory`
-/// bytes, and at least 32 rows; besides, `128 · dim` floats per thread and 8 bytes per pair are used.
+/// Tiles of scores are counted in registers and never stored. Where a sample says that it takes less time, 8-bit dot products with a
+/// bound of their error decide most scores, and f32 the others: the ranks are the same to the last bit. Nodes are taken in chunks, whose
+/// packed embeddings take up to `memory` bytes, and at least 32 rows; besides, `640 · dim` floats per thread and 8 bytes per pair are used.
 ///
 /// # Panics
 ///
@@ -173,11 +179,14 @@ pub fn rank_of_targets(
     candidates: &Candidates<'_>,
     memory: usize,
 ) -> Vec<TargetRank> {
-    rank_at(SimdLevel::current(), embeddings, dim, pairs, score, candidates, memory)
+    rank_at(SimdLevel::current(), bounded::choose, embeddings, dim, pairs, score, candidates, memory)
 }
 
+/// `choose` says by which kernel scores are bounded, if any: it changes no rank.
+#[expect(clippy::too_many_arguments, reason = "those of `rank_of_targets`, and what tests choose")]
 fn rank_at(
     level: SimdLevel,
+    choose: impl FnOnce(SimdLevel, Rows<'_>, &[[u32; 2]], PairScore<'_>, Range<usize>) -> Option<Kernel>,
     embeddings: &[f32],
     dim: usize,
     pairs: &[[u32; 2]],
@@ -195,38 +204,70 @@ fn rank_at(
     }
     let rows = Rows { values: embeddings, dim };
     let mut ranks = vec![TargetRank::default(); pairs.len()];
-    let panels_at_once = (memory / (4 * dim * LANES)).clamp(1, (end - start).div_ceil(LANES).max(1));
-    let mut panels = vec![0f32; panels_at_once * LANES * dim];
-    for first in (start..end).step_by(panels_at_once * LANES) {
-        let nodes = first..end.min(first + panels_at_once * LANES);
-        let panels = &mut panels[..nodes.len().div_ceil(LANES) * LANES * dim];
-        let pack = |(i, panel): (usize, &mut [f32])| rows.pack(nodes.start + i * LANES..nodes.end, panel);
-        panels.par_chunks_mut(LANES * dim).enumerate().for_each(pack);
-        // Where there are fewer groups of sources than threads, a group's panels are divided too.
-        let groups = pairs.len().div_ceil(GROUP);
-        let parts = (4 * rayon::current_num_threads()).div_ceil(groups.max(1)).max(1);
-        let part = (panels.len() / (LANES * dim)).div_ceil(parts).max(1) * LANES * dim;
-        let tasks: Vec<(usize, &[f32])> =
-            (0..groups).flat_map(|group| panels.chunks(part).map(move |panels| (group, panels))).collect();
-        let count = |&(group, panels): &(usize, &[f32])| {
-            let pairs = &pairs[group * GROUP..pairs.len().min((group + 1) * GROUP)];
-            let mut ranks = vec![TargetRank::default(); pairs.len()];
-            count_group(level, rows, pairs, score, panels, &mut ranks);
-            ranks
-        };
-        let counted: Vec<Vec<TargetRank>> = tasks.par_iter().map(count).collect();
-        for ((group, _), counted) in tasks.iter().zip(counted) {
-            for (rank, counted) in ranks[group * GROUP..].iter_mut().zip(counted) {
-                rank.above += counted.above;
-                rank.equal += counted.equal;
-            }
-        }
+    match choose(level, rows, pairs, score, start..end) {
+        Some(kernel) => bounded::count(kernel, rows, pairs, score, start..end, memory, &mut ranks),
+        None => count(level, rows, pairs, score, start..end, memory, &mut ranks),
     }
     let finish = |(pair, rank): (&[u32; 2], &mut TargetRank)| {
         leave_out(level, rows, *pair, score, (candidates.known(pair[0]), end - start), rank);
     };
     pairs.par_iter().zip(&mut ranks).with_min_len(16).for_each(finish);
     ranks
+}
+
+/// Adds the candidates of `nodes` above and equal to each pair's target.
+fn count(
+    level: SimdLevel,
+    rows: Rows<'_>,
+    pairs: &[[u32; 2]],
+    score: PairScore<'_>,
+    nodes: Range<usize>,
+    memory: usize,
+    ranks: &mut [TargetRank],
+) {
+    let dim = rows.dim;
+    let panels_at_once = (memory / (4 * dim * LANES)).clamp(1, nodes.len().div_ceil(LANES).max(1));
+    let mut panels = vec![0f32; panels_at_once * LANES * dim];
+    for first in nodes.clone().step_by(panels_at_once * LANES) {
+        let nodes = first..nodes.end.min(first + panels_at_once * LANES);
+        let panels = &mut panels[..nodes.len().div_ceil(LANES) * LANES * dim];
+        let pack = |(i, panel): (usize, &mut [f32])| rows.pack(nodes.start + i * LANES..nodes.end, panel);
+        panels.par_chunks_mut(LANES * dim).enumerate().for_each(pack);
+        let part = panels_of_task(panels.len() / (LANES * dim), pairs.len().div_ceil(GROUP)) * LANES * dim;
+        count_tasks((pairs, GROUP), panels.chunks(part), ranks, |pairs, panels, ranks| {
+            count_group(level, rows, pairs, score, panels, ranks);
+        });
+    }
+}
+
+/// Panels that a task counts: where there are fewer groups of sources than threads, a group's panels are divided too.
+fn panels_of_task(panels: usize, groups: usize) -> usize {
+    let parts = (4 * rayon::current_num_threads()).div_ceil(groups.max(1)).max(1);
+    panels.div_ceil(parts).max(1)
+}
+
+/// Counts every part of the candidates for groups of `size` pairs, and adds what was counted to their ranks.
+fn count_tasks<P: Copy + Sync>(
+    (pairs, size): (&[[u32; 2]], usize),
+    parts: impl Iterator<Item = P> + Clone,
+    ranks: &mut [TargetRank],
+    count: impl Fn(&[[u32; 2]], P, &mut [TargetRank]) + Sync,
+) {
+    let groups = 0..pairs.len().div_ceil(size);
+    let tasks: Vec<(usize, P)> = groups.flat_map(|group| parts.clone().map(move |part| (group, part))).collect();
+    let counted = tasks.par_iter().map(|&(group, part)| {
+        let pairs = &pairs[group * size..pairs.len().min((group + 1) * size)];
+        let mut ranks = vec![TargetRank::default(); pairs.len()];
+        count(pairs, part, &mut ranks);
+        ranks
+    });
+    let counted: Vec<Vec<TargetRank>> = counted.collect();
+    for ((group, _), counted) in tasks.iter().zip(counted) {
+        for (rank, counted) in ranks[group * size..].iter_mut().zip(counted) {
+            rank.above += counted.above;
+            rank.equal += counted.equal;
+        }
+    }
 }
 
 /// Embeddings, one row per node.

@@ -53,7 +53,8 @@ fn ranks_are_those_of_the_definition_at_every_level() {
                 let expected = expected(&rows, dim, &pairs, score, known);
                 for level in SimdLevel::available() {
                     for memory in [0, 64 * 4 * dim, 1 << 20] {
-                        let found = rank_at(level, &rows, dim, &pairs, score, &all(nodes, known), memory);
+                        let found =
+                            rank_at(level, bounded::choose, &rows, dim, &pairs, score, &all(nodes, known), memory);
                         assert_eq!(found, expected, "{nodes} nodes of {dim}, {level}, {memory} bytes");
                     }
                 }
@@ -73,8 +74,16 @@ fn the_own_score_is_equal_wherever_it_is_computed() {
     }
     for level in SimdLevel::available() {
         for source in 0..nodes as u32 {
-            let ranks =
-                rank_at(level, &rows, dim, &[[source, 5], [source, 199]], PairScore::Dot, &all(nodes, None), 1 << 16);
+            let ranks = rank_at(
+                level,
+                bounded::choose,
+                &rows,
+                dim,
+                &[[source, 5], [source, 199]],
+                PairScore::Dot,
+                &all(nodes, None),
+                1 << 16,
+            );
             assert_eq!((ranks[0], ranks[0].equal), (ranks[1], 3), "{level}, source {source}");
         }
     }
@@ -85,7 +94,8 @@ fn a_target_without_a_number_is_last() {
     let rows = [1.0, f32::NAN, 2.0, 3.0];
     let known = KnownPairs::new(4, &[&[[0, 2], [0, 1]]]);
     for level in SimdLevel::available() {
-        let rank = |pair, known| rank_at(level, &rows, 1, &[pair], PairScore::Dot, &all(4, known), 64)[0];
+        let rank =
+            |pair, known| rank_at(level, bounded::choose, &rows, 1, &[pair], PairScore::Dot, &all(4, known), 64)[0];
         assert_eq!(rank([0, 1], None), TargetRank { above: 3, equal: 0 });
         assert_eq!(rank([0, 1], Some(&known)), TargetRank { above: 2, equal: 0 });
         assert_eq!(rank([0, 2], None), TargetRank { above: 1, equal: 0 });
@@ -114,7 +124,11 @@ fn ranks_among_some_nodes_leave_out_the_others() {
     let expected = expected(&rows, dim, &pairs, PairScore::Dot, Some(&more));
     for level in SimdLevel::available() {
         let some = Candidates { nodes: candidates.clone(), known: Some(&known) };
-        assert_eq!(rank_at(level, &rows, dim, &pairs, PairScore::Dot, &some, 1 << 12), expected, "{level}");
+        assert_eq!(
+            rank_at(level, bounded::choose, &rows, dim, &pairs, PairScore::Dot, &some, 1 << 12),
+            expected,
+            "{level}"
+        );
     }
 }
 

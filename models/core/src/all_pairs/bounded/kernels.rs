@@ -1,0 +1,306 @@
+//! Kernels: which scores of a tile of queries and a panel of candidates are above those of the targets, and which are open.
+
+use std::arch::x86_64::*;
+use std::array::from_fn;
+use std::ops::Range;
+
+use morphgl_platform::SimdLevel;
+
+use super::{BIAS, Bound, Group, LANES, Lanes, Limits, MAX_CODE, Panels, QUAD, Quads, Sides, Tally, pack};
+use crate::all_pairs::{PairScore, Rows, TargetRank};
+
+/// How 8-bit products are added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::all_pairs) enum Kernel {
+    /// AVX2: two products in 16 bits (`vpmaddubsw`), those of a block modulo 2¹⁶, blocks in 32 bits.
+    Avx2,
+    /// AVX-512 VNNI: four products in 32 bits (`vpdpbusd`).
+    Vnni,
+}
+
+/// Maximum number of quads of a block, of which a lane of 16 bits has 2 · 8 products.
+const BLOCK: usize = 8;
+/// Norms of the scaled elements of a lane's block. Rounding adds at most 1/2 to each of 16 codes, 2 to their norm: by Cauchy and
+/// Schwarz the sum of products is at most 130 · 252 < 2¹⁵, so it is exact modulo 2¹⁶.
+const QUERY_NORM: f32 = 128.0;
+const CANDIDATE_NORM: f32 = 250.0;
+/// The largest code of a query with which two products, of candidates' biased codes up to 255, are below 2¹⁵.
+const QUERY_CODE: f32 = 64.0;
+
+/// Queries of a tile: as many as leave their sums in registers.
+const AVX2_ROWS: usize = 4;
+const VNNI_ROWS: usize = 8;
+
+impl Kernel {
+    /// The kernels of a level, the fastest last.
+    pub(in crate::all_pairs) fn available(level: SimdLevel) -> impl DoubleEndedIterator<Item = Self> {
+        let vnni = level >= SimdLevel::Avx512 && is_x86_feature_detected!("avx512vnni");
+        let all = [(Self::Avx2, level >= SimdLevel::Avx2), (Self::Vnni, vnni)];
+        all.into_iter().filter_map(|(kernel, available)| available.then_some(kernel))
+    }
+
+    /// What an open score takes, over what an f32 tile takes for a score, per element: of [`choose`](super::choose).
+    pub(super) fn elements_per_open(self) -> u64 {
+        match self {
+            Self::Avx2 => 5,
+            Self::Vnni => 8,
+        }
+    }
+
+    /// Quads of a block of a row.
+    pub(super) fn block(self, quads: usize) -> usize {
+        if self == Self::Avx2 { quads.div_ceil(quads.div_ceil(BLOCK)) } else { quads }
+    }
+
+    /// Limits of the codes of a query.
+    pub(super) fn query_limits(self, quads: usize) -> Limits {
+        match self {
+            Self::Avx2 => Limits { code: QUERY_CODE, block: Some((self.block(quads), QUERY_NORM)) },
+            Self::Vnni => Limits { code: MAX_CODE, block: None },
+        }
+    }
+
+    /// Limits of the codes of a candidate.
+    pub(super) fn candidate_limits(self, quads: usize) -> Limits {
+        Limits { code: MAX_CODE, block: (self == Self::Avx2).then(|| (self.block(quads), CANDIDATE_NORM)) }
+    }
+
+    /// What the sum of a block begins with, less the products of a quad's codes with the candidates' bias.
+    #[inline(always)]
+    pub(super) fn without_bias(self, start: i32, codes: [i8; QUAD]) -> i32 {
+        let codes = codes.map(i32::from);
+        match self {
+            Self::Avx2 => {
+                let [low, high] = [codes[0] + codes[1], codes[2] + codes[3]].map(|sum| (sum * i32::from(BIAS)) as i16);
+                let [before_low, before_high] = [start as i16, (start >> 16) as i16];
+                let [low, high] = [before_low.wrapping_sub(low), before_high.wrapping_sub(high)];
+                i32::from(low as u16) | i32::from(high) << 16
+            }
+            Self::Vnni => start - i32::from(BIAS) * codes.iter().sum::<i32>(),
+        }
+    }
+
+    /// Packs the first of the nodes into a panel.
+    pub(super) fn pack(self, rows: Rows<'_>, nodes: Range<usize>, lanes: &mut Lanes, quads: &mut [Quads]) {
+        match self {
+            // SAFETY: the processor has the instructions of an available kernel.
+            Self::Avx2 => unsafe { pack_avx2(rows, nodes, self.candidate_limits(quads.len()), lanes, quads) },
+            // SAFETY: as above.
+            Self::Vnni => unsafe { pack_avx512(rows, nodes, self.candidate_limits(quads.len()), lanes, quads) },
+        }
+    }
+
+    /// Adds the candidates of the panels above and equal to each pair's target.
+    pub(super) fn count(
+        self,
+        rows: Rows<'_>,
+        pairs: &[[u32; 2]],
+        score: PairScore<'_>,
+        panels: Panels<'_>,
+        ranks: &mut [TargetRank],
+    ) -> Tally {
+        match self {
+            // SAFETY: as above.
+            Self::Avx2 => unsafe { count_avx2(rows, pairs, score, panels, ranks) },
+            // SAFETY: as above.
+            Self::Vnni => unsafe { count_vnni(rows, pairs, score, panels, ranks) },
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+fn pack_avx2(rows: Rows<'_>, nodes: Range<usize>, limits: Limits, lanes: &mut Lanes, quads: &mut [Quads]) {
+    pack(rows, nodes, limits, lanes, quads);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+fn pack_avx512(rows: Rows<'_>, nodes: Range<usize>, limits: Limits, lanes: &mut Lanes, quads: &mut [Quads]) {
+    pack(rows, nodes, limits, lanes, quads);
+}
+
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+fn count_avx2(
+    rows: Rows<'_>,
+    pairs: &[[u32; 2]],
+    score: PairScore<'_>,
+    panels: Panels<'_>,
+    ranks: &mut [TargetRank],
+) -> Tally {
+    let group = Group::<AVX2_ROWS>::new(rows, pairs, score, Kernel::Avx2);
+    group.count(rows, panels, ranks, |a, b| dot(a, b), |panel, tile, sides| tile_avx2(panel, tile, sides))
+}
+
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"
+)]
+fn count_vnni(
+    rows: Rows<'_>,
+    pairs: &[[u32; 2]],
+    score: PairScore<'_>,
+    panels: Panels<'_>,
+    ranks: &mut [TargetRank],
+) -> Tally {
+    let group = Group::<VNNI_ROWS>::new(rows, pairs, score, Kernel::Vnni);
+    group.count(rows, panels, ranks, |a, b| dot(a, b), |panel, tile, sides| tile_vnni(panel, tile, sides))
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn tile_avx2(
+    (lanes, quads): (&Lanes, &[Quads]),
+    (query, starts, bounds): (&[[i32; AVX2_ROWS]], &[[i32; AVX2_ROWS]], &[Bound; AVX2_ROWS]),
+    sides: &mut [Sides; AVX2_ROWS],
+) {
+    const R: usize = AVX2_ROWS;
+    // Not a constant: the compiler would unroll the loop over a block, for which there are too few registers.
+    let length = quads.len().div_ceil(starts.len());
+    let ones = _mm256_set1_epi16(1);
+    let mut sums = [[_mm256_setzero_si256(); 4]; R];
+    for at in [0, 2] {
+        for ((quads, query), starts) in quads.chunks(length).zip(query.chunks(length)).zip(starts) {
+            let mut block: [[__m256i; 2]; R] = from_fn(|r| [_mm256_set1_epi32(starts[r]); 2]);
+            for (quad, query) in quads.iter().zip(query) {
+                let candidates: [__m256i; 2] = from_fn(|v| codes_256(quad, at + v));
+                for r in 0..R {
+                    let query = _mm256_set1_epi32(query[r]);
+                    for v in 0..2 {
+                        block[r][v] = _mm256_add_epi16(block[r][v], _mm256_maddubs_epi16(candidates[v], query));
+                    }
+                }
+            }
+            for r in 0..R {
+                for v in 0..2 {
+                    sums[r][at + v] = _mm256_add_epi32(sums[r][at + v], _mm256_madd_epi16(block[r][v], ones));
+                }
+            }
+        }
+    }
+    for r in 0..R {
+        let [threshold, per_norm, per_residual] =
+            [bounds[r].threshold, bounds[r].per_norm, bounds[r].per_residual].map(|value| _mm256_set1_ps(value));
+        let difference: [__m256; 4] =
+            from_fn(|v| _mm256_fnmadd_ps(threshold, floats_256(&lanes.scale, v), _mm256_cvtepi32_ps(sums[r][v])));
+        let below = bytes(from_fn(|v| {
+            let upper = _mm256_fmadd_ps(per_norm, floats_256(&lanes.norm, v), difference[v]);
+            let upper = _mm256_fmadd_ps(per_residual, floats_256(&lanes.residual, v), upper);
+            _mm256_cmp_ps::<_CMP_LT_OQ>(upper, _mm256_setzero_ps())
+        }));
+        if below == u32::MAX {
+            sides[r] = Sides::default();
+            continue;
+        }
+        let above = bytes(from_fn(|v| {
+            let lower = _mm256_fnmadd_ps(per_norm, floats_256(&lanes.norm, v), difference[v]);
+            let lower = _mm256_fnmadd_ps(per_residual, floats_256(&lanes.residual, v), lower);
+            _mm256_cmp_ps::<_CMP_GT_OQ>(lower, _mm256_setzero_ps())
+        }));
+        sides[r] = Sides { above, open: !(above | below) };
+    }
+}
+
+/// A bit per lane of four masks.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn bytes(masks: [__m256; 4]) -> u32 {
+    let [a, b, c, d] = masks.map(|mask| _mm256_castps_si256(mask));
+    let packed = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    // Packing keeps the halves apart.
+    _mm256_movemask_epi8(_mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))) as u32
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+fn tile_vnni(
+    (lanes, quads): (&Lanes, &[Quads]),
+    (query, starts, bounds): (&[[i32; VNNI_ROWS]], &[[i32; VNNI_ROWS]], &[Bound; VNNI_ROWS]),
+    sides: &mut [Sides; VNNI_ROWS],
+) {
+    const R: usize = VNNI_ROWS;
+    let mut sums: [[__m512i; 2]; R] = from_fn(|r| [_mm512_set1_epi32(starts[0][r]); 2]);
+    for (quad, query) in quads.iter().zip(query) {
+        let candidates: [__m512i; 2] = from_fn(|v| codes_512(quad, v));
+        for r in 0..R {
+            let query = _mm512_set1_epi32(query[r]);
+            for v in 0..2 {
+                sums[r][v] = _mm512_dpbusd_epi32(sums[r][v], candidates[v], query);
+            }
+        }
+    }
+    for r in 0..R {
+        let [threshold, per_norm, per_residual] =
+            [bounds[r].threshold, bounds[r].per_norm, bounds[r].per_residual].map(|value| _mm512_set1_ps(value));
+        let difference: [__m512; 2] =
+            from_fn(|v| _mm512_fnmadd_ps(threshold, floats_512(&lanes.scale, v), _mm512_cvtepi32_ps(sums[r][v])));
+        let below: [__mmask16; 2] = from_fn(|v| {
+            let upper = _mm512_fmadd_ps(per_norm, floats_512(&lanes.norm, v), difference[v]);
+            let upper = _mm512_fmadd_ps(per_residual, floats_512(&lanes.residual, v), upper);
+            _mm512_cmp_ps_mask::<_CMP_LT_OQ>(upper, _mm512_setzero_ps())
+        });
+        let below = u32::from(below[0]) | u32::from(below[1]) << 16;
+        if below == u32::MAX {
+            sides[r] = Sides::default();
+            continue;
+        }
+        let above: [__mmask16; 2] = from_fn(|v| {
+            let lower = _mm512_fnmadd_ps(per_norm, floats_512(&lanes.norm, v), difference[v]);
+            let lower = _mm512_fnmadd_ps(per_residual, floats_512(&lanes.residual, v), lower);
+            _mm512_cmp_ps_mask::<_CMP_GT_OQ>(lower, _mm512_setzero_ps())
+        });
+        let above = u32::from(above[0]) | u32::from(above[1]) << 16;
+        sides[r] = Sides { above, open: !(above | below) };
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn codes_256(quads: &Quads, at: usize) -> __m256i {
+    assert!(at < 4);
+    // SAFETY: there are four times 32 bytes.
+    unsafe { _mm256_load_si256(quads.0.as_ptr().cast::<__m256i>().add(at)) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn floats_256(values: &[f32; LANES], at: usize) -> __m256 {
+    assert!(at < 4);
+    // SAFETY: there are four times 8 values.
+    unsafe { _mm256_loadu_ps(values.as_ptr().add(8 * at)) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn codes_512(quads: &Quads, at: usize) -> __m512i {
+    assert!(at < 2);
+    // SAFETY: there are two times 64 bytes.
+    unsafe { _mm512_load_si512(quads.0.as_ptr().cast::<__m512i>().add(at)) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn floats_512(values: &[f32; LANES], at: usize) -> __m512 {
+    assert!(at < 2);
+    // SAFETY: there are two times 16 values.
+    unsafe { _mm512_loadu_ps(values.as_ptr().add(16 * at)) }
+}
+
+/// The dot product, summed in eight lanes twice.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let (a, a_rest) = a.as_chunks::<8>();
+    let (b, b_rest) = b.as_chunks::<8>();
+    let mut sums = [_mm256_setzero_ps(); 2];
+    for (i, (a, b)) in a.iter().zip(b).enumerate() {
+        // SAFETY: eight values each.
+        let [a, b] = [a, b].map(|values| unsafe { _mm256_loadu_ps(values.as_ptr()) });
+        sums[i % 2] = _mm256_fmadd_ps(a, b, sums[i % 2]);
+    }
+    let sum = _mm256_add_ps(sums[0], sums[1]);
+    let sum = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps::<1>(sum));
+    let sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
+    let mut sum = _mm_cvtss_f32(_mm_add_ss(sum, _mm_movehdup_ps(sum)));
+    for (&a, &b) in a_rest.iter().zip(b_rest) {
+        sum = a.mul_add(b, sum);
+    }
+    sum
+}
