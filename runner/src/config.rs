@@ -110,10 +110,10 @@ impl JobConfig {
     }
 }
 
-/// The default fanouts of a model: 15, 10, then 5 per layer; 1 for an MLP, which does not read neighbours.
+/// The default fanouts of a model: 15, 10, then 5 per layer; 1 for models that do not read neighbours.
 pub fn default_fanouts(model: &ModelSpec) -> Fanouts {
     let default = match model.kind {
-        ModelKind::Mlp => vec![Fanout::AtMost(NonZeroU32::MIN)],
+        ModelKind::Mlp | ModelKind::Embedding => vec![Fanout::AtMost(NonZeroU32::MIN)],
         _ => NeighborSettings::default().fanouts.0,
     };
     let last = *default.last().expect("the defaults are not empty");

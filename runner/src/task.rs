@@ -343,7 +343,8 @@ fn has_relations(decoder: Decoder, dataset: &Dataset) -> bool {
 fn with_pairs(dataset: Arc<Dataset>, learned: Learned, context: &RunContext) -> anyhow::Result<Arc<Dataset>> {
     let Learned { examples, kind, relations, .. } = learned;
     let mut own = (*dataset).clone();
-    let embeds = kind.is_typed() || relations && own.edges.have_types(&own.topology);
+    let without_layers = kind == ModelKind::Embedding;
+    let embeds = kind.is_typed() || without_layers || relations && own.edges.have_types(&own.topology);
     let is_whole = own.edges.is_empty();
     if own.edges.train.is_none() && examples == Examples::Links {
         let (pairs, types) = (own.train_pairs().into_owned(), own.train_pair_types().map(|types| types.into_owned()));
@@ -360,6 +361,10 @@ fn with_pairs(dataset: Arc<Dataset>, learned: Learned, context: &RunContext) -> 
         count(valid),
         count(test)
     ));
+    if without_layers && own.features.is_none() && own.topology.types().is_none() {
+        let cure = "import it with types (import triples, import manifest), or with features";
+        bail!("{}: the model {kind} has embeddings of graphs with types, and this one has none; {cure}", own.name)
+    }
     if own.features.is_none() && own.features_by_type.is_empty() && !embeds {
         context.remark(format_args!("the graph has no features: each node has {RANDOM_FEATURES} random ones"));
         own.features = Some(random_features(&own));
@@ -368,13 +373,13 @@ fn with_pairs(dataset: Arc<Dataset>, learned: Learned, context: &RunContext) -> 
 }
 
 /// Gives a model the types of a dataset, where it is typed or its decoder has a vector per edge type, and inputs per node type, where
-/// features are, or a model with types has none. These are as wide as hidden layers. It reads the features of edges that [`dataset_for`]
+/// features are, or a model with types has none. These are as wide as hidden layers, or, without layers, as embeddings. It reads the features of edges that [`dataset_for`]
 /// has left.
 pub(crate) fn set_types(model: &mut ModelSpec, dataset: &Dataset) {
     model.edge_widths = edge_widths(model.kind, dataset);
     let by_type = &dataset.features_by_type;
     let relations = model.task == Task::Link && has_relations(model.decoder, dataset);
-    let typed = model.kind.is_typed() || relations;
+    let typed = model.kind.is_typed() || model.kind == ModelKind::Embedding || relations;
     (model.types, model.input_widths, model.relations) = (None, Vec::new(), 0);
     let Some(types) = dataset.topology.types().filter(|_| typed || !by_type.is_empty()) else { return };
     model.types = Some((**types).clone());
@@ -384,7 +389,7 @@ pub(crate) fn set_types(model: &mut ModelSpec, dataset: &Dataset) {
     if dataset.features.is_none() {
         let width = |of_type: usize| by_type.get(of_type).and_then(Option::as_ref).map_or(0, FeatureMatrix::dim);
         model.input_widths = (0..types.node_types().len()).map(width).collect();
-        model.in_dim = model.hidden;
+        model.in_dim = if model.kind == ModelKind::Embedding { model.num_classes } else { model.hidden };
     }
 }
 

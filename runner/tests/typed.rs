@@ -104,8 +104,8 @@ fn knowledge() -> Bench {
     bench
 }
 
-/// Relations that contradict each other are told apart by a vector for each, on embeddings alone and with messages, and not by one dot
-/// product; predictions are by relation.
+/// Relations that contradict each other are told apart by a vector for each, on embeddings alone (with and without a linear map) and with
+/// messages, and not by one dot product; predictions are by relation.
 #[test]
 fn relations_are_learned_apart() {
     let bench = knowledge();
@@ -114,13 +114,15 @@ fn relations_are_learned_apart() {
     let trained = |options: &str| bench.json(&words(&format!("train graph {train} {options}")));
     let scored = |options: &str| number(&trained(options)["best_valid_score"]);
     for operator in ["Training_CPU_Native", "Training_CPU_Burn"] {
-        let by_vectors =
-            format!("--model mlp --layers 1 --decoder distmult --epochs 30 --training {operator} --run {operator}");
-        let found = scored(&by_vectors);
-        assert!(found > 0.5, "{operator}: {found}");
-        let evaluated = bench.json(&["evaluate", operator, "--score", "filtered-mrr", "--score", "mrr"]);
-        let valid = number(&evaluated["valid"]["scores"]["filtered-mrr"]);
-        assert!((valid - found).abs() < 1e-6, "{operator}: {found} in training, {valid} evaluated");
+        for model in ["mlp --layers 1", "embedding"] {
+            let run = format!("{operator}-{}", &model[..3]);
+            let found =
+                scored(&format!("--model {model} --decoder distmult --epochs 30 --training {operator} --run {run}"));
+            assert!(found > 0.5, "{run}: {found}");
+            let evaluated = bench.json(&["evaluate", &run, "--score", "filtered-mrr", "--score", "mrr"]);
+            let valid = number(&evaluated["valid"]["scores"]["filtered-mrr"]);
+            assert!((valid - found).abs() < 1e-6, "{run}: {found} in training, {valid} evaluated");
+        }
     }
     let messages = scored("--model rgcn --layers 1 --fanouts 5 --decoder distmult --epochs 30 --run messages");
     assert!(messages > 0.3, "{messages}");
@@ -128,7 +130,7 @@ fn relations_are_learned_apart() {
     assert!(dot < messages, "{dot} by the dot product, {messages} by a vector per relation");
 
     // Entity 0 is of group 0.
-    let run = "Training_CPU_Native";
+    let run = "Training_CPU_Native-emb";
     fs::write(bench.path().join("pairs.txt"), "e0\te6\tsame\ne0\te6\topposite\ne0,e3,entity-opposite-entity\n")
         .expect("room");
     let scores = bench.json(&["predict", run, "--edges", "pairs.txt"]);
@@ -153,6 +155,29 @@ fn relations_are_learned_apart() {
     bench.refused(&["predict", run, "--edges", "untyped.txt"], &["untyped.txt, line 1", "edge type"]);
     bench.misused(&["predict", run, "--top", "2"], &["--edge-type"]);
     bench.misused(&["predict", run, "--top", "2", "--edge-type", "other"], &["no such edge type", "same"]);
+
+    // Embeddings of a model without layers are the rows of its table, by which it scores.
+    bench.text(&["predict", run, "--embeddings", "rows.npy"]);
+    let rows = fs::read(bench.path().join("rows.npy")).expect("embeddings");
+    assert_eq!(rows.len() % 16, 0);
+    assert!(rows.len() > 48 * 16 * 4 && rows.len() < 48 * 16 * 4 + 256, "{} bytes", rows.len());
+    let misused = |args: &str, expected: &[&str]| bench.misused(&words(args), expected);
+    misused("train graph --model embedding", &["--task", "scores pairs of nodes"]);
+    misused("train graph --task link --model embedding --layers 2", &["--layers", "has no layers"]);
+    misused("train graph --task link --model embedding --fanouts 5,5", &["--fanouts 5,5", "2 hops"]);
+    bench.small();
+    let refused = |args: &str, expected: &[&str]| bench.refused(&words(args), expected);
+    refused("train small --task link --model embedding", &["learns nothing; use distmult or mlp"]);
+    refused(
+        "train small --task link --model embedding --decoder mlp --embedding 3",
+        &["its embedding as they are, not 3"],
+    );
+    bench.text(&words("train small --task link --model embedding --decoder distmult --epochs 1 --plan sequential"));
+    let args = "train graph --task link --model embedding --decoder distmult --epochs";
+    bench.text(&words(&format!("{args} 2 --seed 5 --plan sequential --run shorter")));
+    bench.text(&words("train --resume shorter --epochs 4"));
+    bench.text(&words(&format!("{args} 4 --seed 5 --plan sequential --run whole")));
+    alike(&bench.path().join("shorter"), &bench.path().join("whole"));
 }
 
 /// Within times, too: what is evaluated then is sampled as it was trained.

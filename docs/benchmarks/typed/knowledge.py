@@ -7,9 +7,9 @@ Needs torch and pykeen, whose package has the triples and their splits. Each rel
 both ends. Both sides draw tails as negatives, train by the same loss, negatives, mini-batches, width, rate and epochs at most, and keep
 the epoch of the best validation. Ranks are filtered by the triples of all splits, ties averaged.
 
-MorphGL's model is `mlp` of one layer, a linear map of the embeddings. PyKEEN has the same model (`pykeen-mlp`: an embedding behind
-torch's Linear, the same initial distributions), DistMult without constraint and regularizer (`pykeen-distmult`), and DistMult as it is
-by default (`pykeen-default`: entities of length 1, a regularizer of relations).
+MorphGL's models are DistMult (`morphgl-embedding`), and `mlp` of one layer, a linear map of the embeddings (`morphgl-mlp`). PyKEEN has
+DistMult without constraint and regularizer (`pykeen-distmult`), the second one (`pykeen-mlp`: an embedding behind torch's Linear, the
+same initial distributions), and DistMult as it is by default (`pykeen-default`: entities of length 1, a regularizer of relations).
 """
 
 import argparse
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 
+MODELS = {"embedding": ["--model", "embedding"], "mlp": ["--model", "mlp", "--layers", 1, "--hidden", 128]}
 WIDTH, NEGATIVES, BATCH, LR, FREQUENCY, PATIENCE = 128, 32, 512, 0.01, 5, 6
 RANKS = {"mrr": "inverse_harmonic_mean_rank", "hits@1": "hits_at_1", "hits@10": "hits_at_10"}
 
@@ -54,8 +55,8 @@ def by_pykeen(kind, epochs, seed):
     return {name: done.metric_results.get_metric(f"both.realistic.{metric}") for name, metric in RANKS.items()}
 
 
-def by_morphgl(binary, dataset, directory, epochs, seed):
-    run = os.path.join(directory, f"run-{seed}")
+def by_morphgl(model, binary, dataset, directory, epochs, seed):
+    run = os.path.join(directory, f"{model}-{seed}")
 
     def call(*words):
         done = subprocess.run([str(word) for word in (binary, *words, "--json", "--quiet")], capture_output=True, text=True)
@@ -63,30 +64,36 @@ def by_morphgl(binary, dataset, directory, epochs, seed):
             sys.exit(done.stderr)
         return json.loads(done.stdout)
 
-    call("train", dataset, "--task", "link", "--model", "mlp", "--layers", 1, "--hidden", WIDTH, "--embedding", WIDTH, "--decoder",
-         "distmult", "--negatives", NEGATIVES, "--batch-size", BATCH, "--lr", LR, "--epochs", epochs, "--evaluate-every", FREQUENCY,
+    call("train", dataset, "--task", "link", *MODELS[model], "--embedding", WIDTH, "--decoder", "distmult",
+         "--negatives", NEGATIVES, "--batch-size", BATCH, "--lr", LR, "--epochs", epochs, "--evaluate-every", FREQUENCY,
          "--patience", FREQUENCY * PATIENCE, "--score", "filtered-mrr", "--seed", seed, "--profile-seconds", 0.1, "--run", run)
     scores = call("evaluate", run, *(word for name in RANKS for word in ("--score", f"filtered-{name}")))["test"]["scores"]
     return {name: scores[f"filtered-{name}"] for name in RANKS}
+
+
+def folder():
+    import pykeen.datasets.umls as umls
+
+    return os.path.dirname(umls.__file__)
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--binary", default="morphgl", help="the morphgl binary")
     arguments.add_argument("--epochs", type=int, default=150)
-    arguments.add_argument("--sides", default="morphgl,pykeen-mlp,pykeen-distmult", help="and pykeen-default")
+    arguments.add_argument("--sides", default="morphgl-embedding,pykeen-distmult", help="and morphgl-mlp, pykeen-mlp, pykeen-default")
+    arguments.add_argument("--triples", help="folder of train.txt, valid.txt and test.txt [default: that of pykeen]")
     arguments.add_argument("--seeds", type=int, default=5)
     given = arguments.parse_args()
-    import pykeen.datasets.umls as umls
-
     runs = {side: [] for side in given.sides.split(",")}
     with tempfile.TemporaryDirectory() as directory:
         dataset = os.path.join(directory, "umls")
-        sides = {"morphgl": lambda seed: by_morphgl(given.binary, dataset, directory, given.epochs, seed),
+        sides = {**{f"morphgl-{model}": lambda seed, model=model: by_morphgl(model, given.binary, dataset, directory, given.epochs, seed)
+                    for model in MODELS},
                  **{f"pykeen-{kind}": lambda seed, kind=kind: by_pykeen(kind, given.epochs, seed)
                     for kind in ("mlp", "distmult", "default")}}
-        if "morphgl" in runs:
-            subprocess.run([given.binary, "import", "triples", os.path.dirname(umls.__file__), "-o", dataset, "--symmetrise", "--quiet"],
+        if any(side.startswith("morphgl") for side in runs):
+            subprocess.run([given.binary, "import", "triples", given.triples or folder(), "-o", dataset, "--symmetrise", "--quiet"],
                            check=True, stdout=subprocess.DEVNULL)
         for seed in range(given.seeds):
             for side, of_side in runs.items():

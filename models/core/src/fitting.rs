@@ -144,6 +144,11 @@ impl Fitting {
                         can read; import the dataset with the columns and classes that the model was trained on";
             return Err(wrong(what.to_string()));
         }
+        if spec.kind == ModelKind::Embedding {
+            let what = "the dataset has features in another order than the model, whose decoder reads them as they are; \
+                        import it with the columns that the model was trained on";
+            return Err(wrong(what.to_string()));
+        }
         let described = spec.parameters();
         for tensor in &mut parameters {
             let Some(layer) = described.iter().find(|p| p.name == tensor.name).map(|p| p.layer) else { continue };

@@ -34,6 +34,9 @@ pub enum ModelKind {
     Rgat,
     /// Heterogeneous graph transformer: keys, queries and values by node type, mapped per edge type (Hu et al., WWW 2020).
     Hgt,
+    /// No layers: the inputs of nodes, features or learned embeddings, are the embeddings that a decoder scores pairs by. With
+    /// [`Decoder::DistMult`] it is DistMult (Yang et al., ICLR 2015). `layers` is 1, whose output is its input.
+    Embedding,
     /// A model that only its training operator knows, such as a module of torch: parameters and their names are the operator's own,
     /// and of the fields of its spec `in_dim`, `num_classes`, `layers`, the task and the loss alone mean something. Settings: `loss` and
     /// `decoder`, what those of the operator's own are called.
@@ -44,7 +47,7 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// All kinds of this crate that a spec describes whole.
-    pub const ALL: [ModelKind; 9] = [
+    pub const ALL: [ModelKind; 10] = [
         ModelKind::Gcn,
         ModelKind::Sage,
         ModelKind::Gat,
@@ -54,9 +57,10 @@ impl ModelKind {
         ModelKind::Rsage,
         ModelKind::Rgat,
         ModelKind::Hgt,
+        ModelKind::Embedding,
     ];
 
-    /// The kinds of this crate that do not tell edge types apart.
+    /// The kinds of this crate whose layers do not tell edge types apart.
     pub const UNTYPED: [ModelKind; 5] =
         [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Mlp];
 
@@ -83,6 +87,7 @@ impl fmt::Display for ModelKind {
             ModelKind::Rsage => "rsage",
             ModelKind::Rgat => "rgat",
             ModelKind::Hgt => "hgt",
+            ModelKind::Embedding => "embedding",
             ModelKind::Custom => "custom",
             ModelKind::Submitted(model) => model.name,
         })
@@ -316,7 +321,7 @@ impl ModelSpec {
 
     /// Whether it reads edges, not only the nodes' own features.
     pub fn reads_graph(&self) -> bool {
-        self.kind != ModelKind::Mlp
+        !matches!(self.kind, ModelKind::Mlp | ModelKind::Embedding)
     }
 
     /// Whether it learns classes, labels or values of edges.
@@ -392,6 +397,9 @@ impl ModelSpec {
         if self.kind != ModelKind::Gcn && !self.self_loops {
             return wrong("self_loops", format!("a {} adds none; leave it out", self.kind));
         }
+        if self.kind == ModelKind::Embedding {
+            self.check_embedding().or_else(|(field, what)| wrong(field, what))?;
+        }
         self.check_types().or_else(|(field, what)| wrong(field, what))?;
         self.check_edge_widths().or_else(|(field, what)| wrong(field, what))?;
         if self.kind == ModelKind::Custom && matches!(self.loss, LossKind::Submitted(_)) {
@@ -429,6 +437,24 @@ impl ModelSpec {
         }
         let classes = if self.task == Task::Classify { self.target_width() } else { 0 };
         self.loss.check(self.loss_settings(), classes).or_else(|what| wrong("loss_settings", what))
+    }
+
+    /// Refuses what does not hold for a model without layers: the field, and why.
+    fn check_embedding(&self) -> std::result::Result<(), (&'static str, String)> {
+        let (layers, inputs, width) = (self.layers, self.in_dim, self.num_classes);
+        if layers != 1 {
+            return Err(("layers", format!("it is {layers}, and the model embedding has no layers; leave it out")));
+        }
+        if !self.learns_pairs() {
+            let what = "the model embedding scores pairs of nodes; learn links or edges, or train mlp";
+            return Err(("task", what.to_string()));
+        }
+        if inputs != width {
+            let what =
+                format!("the {inputs} features of a node are its embedding as they are, not {width}; leave it out");
+            return Err(("num_classes", what));
+        }
+        Ok(())
     }
 
     /// Refuses what does not hold for edges: the field, and why.

@@ -108,7 +108,7 @@ impl ModelSpec {
             ModelKind::Rsage => self.parameters_by_type(ModelKind::Sage, list, shape),
             ModelKind::Rgat => self.parameters_by_type(ModelKind::Gat, list, shape),
             ModelKind::Hgt => self.hgt_parameters(list, shape),
-            ModelKind::Custom => {}
+            ModelKind::Embedding | ModelKind::Custom => {}
             ModelKind::Submitted(model) => (model.parameters)(self.settings(), shape, list),
         }
     }

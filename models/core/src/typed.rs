@@ -3,7 +3,7 @@
 use morphgl_graph_store::{Dataset, EdgeType, FeatureMatrix, NodeType, Types};
 use morphgl_registry::{Error, HostBatch, Key, Result};
 
-use crate::{Init, LayerShape, ModelKind, ModelSpec, ParameterList};
+use crate::{Decoder, Init, LayerShape, ModelKind, ModelSpec, ParameterList};
 
 impl ModelSpec {
     /// Name of an edge type in the names of parameters, as PyG's `to_hetero` makes it: `author__writes__paper`.
@@ -248,6 +248,11 @@ pub fn check_types(model: &ModelSpec, dataset: &Dataset) -> Result<()> {
     if model.input_widths.is_empty() && dataset.features.is_none() && !by_type.is_empty() {
         let what = "the dataset has features per node type, and the model projects none; give the width of each type's";
         return wrong("input_widths", what.to_string());
+    }
+    if model.kind == ModelKind::Embedding && model.input_widths.is_empty() && model.decoder == Decoder::Dot {
+        let what = "it has no parameters over the dataset's features, so that a model without layers learns nothing; \
+                    use distmult or mlp";
+        return wrong("decoder", what.to_string());
     }
     if !model.has_edge_types() && model.input_widths.is_empty() {
         return Ok(());

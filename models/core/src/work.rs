@@ -39,6 +39,7 @@ impl ModelSpec {
                 (ModelKind::Gat, Attention::Gat) => (vec![(src, depth, width)], width),
                 (ModelKind::Gat, Attention::Gatv2) => (vec![(src, depth, width), (dst, depth, width)], width),
                 (ModelKind::Mlp, _) => (vec![(dst, depth, width)], 0.0),
+                (ModelKind::Embedding, _) => (Vec::new(), 0.0),
                 (ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt, _) => return None,
                 (ModelKind::Custom | ModelKind::Submitted(_), _) => return None,
             };

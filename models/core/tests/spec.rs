@@ -4,7 +4,7 @@ use std::path::Path;
 
 use morphgl_graph_store::Schema;
 use morphgl_model_core::{
-    Attention, ModelFile, ModelKind, ModelSpec, Normalization, OptimizerSpec, OptimizerStep, Steps, TrainingSpec,
+    Attention, ModelFile, ModelKind, ModelSpec, Normalization, OptimizerSpec, OptimizerStep, Steps, Task, TrainingSpec,
     initial_parameters, load_model, load_parameters, save_model,
 };
 use morphgl_registry::NamedTensor;
@@ -106,6 +106,24 @@ fn errors_of_invalid_specs_name_field_and_cure() {
         (ModelSpec { kind: ModelKind::Gcn, attention_dropout: 0.5, ..good.clone() }, "a gcn drops no attention"),
         (ModelSpec { l2_normalize: true, ..good.clone() }, "model.l2_normalize"),
         (ModelSpec { kind: ModelKind::Sage, self_loops: false, ..good.clone() }, "a sage adds none"),
+        (
+            ModelSpec { kind: ModelKind::Embedding, ..good.clone() },
+            "model.layers: it is 2, and the model embedding has no",
+        ),
+        (
+            ModelSpec { kind: ModelKind::Embedding, layers: 1, ..good.clone() },
+            "model.task: the model embedding scores pairs",
+        ),
+        (
+            ModelSpec {
+                kind: ModelKind::Embedding,
+                layers: 1,
+                task: Task::Link,
+                loss: Task::Link.losses()[0],
+                ..good.clone()
+            },
+            "model.num_classes: the 5 features of a node are its embedding as they are, not 3",
+        ),
     ];
     for (spec, part) in cases {
         let error = spec.validate().expect_err("an invalid spec").to_string();

@@ -70,7 +70,7 @@ fn what_is_wrong_is_named() {
     };
     refused(
         json!({"kind": "scale"}),
-        "\"scale\": not a kind of model; use one of gcn, sage, gat, gin, mlp, rgcn, rsage, rgat, hgt, custom, scaled",
+        "\"scale\": not a kind of model; use one of gcn, sage, gat, gin, mlp, rgcn, rsage, rgat, hgt, embedding, custom, scaled",
     );
     refused(
         json!({"kind": "gcn", "loss": "cubed"}),

@@ -143,7 +143,7 @@ impl CpuBurn {
         if score.count == 0 {
             return Ok(score);
         }
-        let mut grads = match losses {
+        let backward = || match losses {
             Some(losses) => losses.sum().backward(),
             // The loss enters the graph through its gradient: d(sum of outputs * g) = g d(outputs).
             None => {
@@ -151,11 +151,14 @@ impl CpuBurn {
                 (logits * Tensor::from_data(gradient, &device)).sum().backward()
             }
         };
+        // Without layers, features of nodes have no gradient.
+        let mut grads = self.trainable.iter().any(|p| p.layer < model.layers).then(backward);
         let of_decoder = self.gradients.iter_mut().rev().zip(split_last(&self.trainable, &of_decoder));
         of_decoder.for_each(|(sums, by_loss)| sums.iter_mut().zip(by_loss).for_each(|(sum, g)| *sum += g));
         for (p, sums) in self.trainable.iter().zip(&mut self.gradients) {
             // A parameter that no output depends on has no gradient: it is 0.
-            if let Some(grad) = parameters.get(&p.name).grad_remove(&mut grads) {
+            let grad = grads.as_mut().and_then(|grads| parameters.get(&p.name).grad_remove(grads));
+            if let Some(grad) = grad {
                 sums.iter_mut().zip(values(grad)).for_each(|(sum, g)| *sum += g);
             }
         }

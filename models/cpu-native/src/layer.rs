@@ -181,6 +181,9 @@ impl Layer {
         if let Some(typed) = &mut self.typed {
             return typed.forward(context, self.epilogue, &mut self.out);
         }
+        if self.kind == ModelKind::Embedding {
+            return self.copy_input(context);
+        }
         self.pack_weights(context);
         match self.order {
             Order::ByType => unreachable!("a typed layer is computed above"),
@@ -188,6 +191,12 @@ impl Layer {
             Order::TransformFirst => self.transform_first(context, mode),
             Order::Attend => self.attend(context, mode),
         }
+    }
+
+    /// The output of a model without layers: its input.
+    fn copy_input(&mut self, Context { x, num_dst, .. }: Context<'_>) {
+        let width = self.shape.out_dim;
+        row_blocks(num_dst, [(self.out.get(num_dst * width), width)], &|rows, [out]| x.copy(rows, width, out));
     }
 
     fn pack_weights(&mut self, Context { level, parameters, nonzeros, .. }: Context<'_>) {

@@ -22,7 +22,7 @@ pub(crate) fn supports_on_tiles(spec: &TrainingSpec) -> Result<(), String> {
     supports_as(&AMX_KEY, spec)?;
     let model = &spec.model;
     let wide = |shape: LayerShape| tiles(SimdLevel::Amx, [shape.heads * shape.head_dim, shape.in_dim]);
-    if (0..model.layers).any(|l| wide(model.layer(l))) {
+    if model.kind != ModelKind::Embedding && (0..model.layers).any(|l| wide(model.layer(l))) {
         return Ok(());
     }
     Err(format!("{AMX_KEY} needs a layer of at least {MIN_TILE_SIDE} input and output columns; use {KEY}"))

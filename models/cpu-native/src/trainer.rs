@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix, FeatureView};
 use morphgl_model_core::{
-    Limits, ModelSpec, Objective, ParameterSpec, TrainingSpec, broken_parameter, check_context, check_features_by_type,
-    check_first_layer, check_inputs, check_loss, check_targets, check_tensors, given_mask_nodes, infer,
-    initial_parameters, mask_nodes, nothing_accumulated, refuse_submitted, source_degrees, start_threads, targets_of,
+    Limits, ModelKind, ModelSpec, Objective, ParameterSpec, TrainingSpec, broken_parameter, check_context,
+    check_features_by_type, check_first_layer, check_inputs, check_loss, check_targets, check_tensors,
+    given_mask_nodes, infer, initial_parameters, mask_nodes, nothing_accumulated, refuse_submitted, source_degrees,
+    start_threads, targets_of,
 };
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{
@@ -91,8 +92,9 @@ impl CpuNative {
             initial_parameters(&spec.model, context.seed).into_iter().flat_map(|t| t.values).collect();
         let pool = start_threads(key.clone(), context.threads)?;
         let features = context.dataset.features.as_ref().map(|f| (f.view(), f.dim()));
-        // Typed layers gather dense rows.
-        let sparse = features.filter(|(view, dim)| !spec.model.kind.is_typed() && view.is_sparse(*dim));
+        // Typed layers gather dense rows, and so does a model without layers.
+        let dense = spec.model.kind.is_typed() || spec.model.kind == ModelKind::Embedding;
+        let sparse = features.filter(|(view, dim)| !dense && view.is_sparse(*dim));
         let nonzeros = sparse.map(|(view, dim)| pool.install(|| Nonzeros::of(view, dim)));
         Ok(Self {
             key,

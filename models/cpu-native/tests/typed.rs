@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use common::agreement::{assert_close, assert_step};
 use common::typed::{WIDTHS, context, dataset, dataset_by_type, typed_batch, types};
-use common::{host, model};
+use common::{Random, host, model};
 use morphgl_graph_store::{Dataset, Dtype};
-use morphgl_registry::{HostBatch, ModelState, Training};
+use morphgl_registry::{BatchPairs, HostBatch, MiniBatch, ModelState, Training};
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cpu_native::CpuNative;
 use proptest::prelude::*;
@@ -115,6 +115,66 @@ fn inputs_per_node_type_agree_with_burn() {
         check(&model_by_type(kind, json!({"layers": 1})), &[300, 290], Dtype::F32, false);
     }
     check(&model_by_type("mlp", json!({"input_dropout": 0.2})), &NODES[3..], Dtype::F32, false);
+}
+
+/// A model without layers: inputs per node type, or the features of all nodes, straight to the decoder. Scores, gradients and steps are
+/// burn's, threads change no bit, and gradients are derivatives of the loss.
+#[test]
+fn inputs_alone_are_scored_by_the_decoder() {
+    let links = |more: Value| {
+        let mut model = json!({"layers": 1, "task": "link", "loss": "bce"});
+        more.as_object().expect("an object").iter().for_each(|(name, value)| model[name] = value.clone());
+        model
+    };
+    let by_relation = || json!({"decoder": "distmult", "relations": 6});
+    let by_type = |more: Value| {
+        let mut model = typed_model("embedding", 24, 24, links(more));
+        model["input_widths"] = json!(WIDTHS);
+        model
+    };
+    for model in [
+        by_type(by_relation()),
+        by_type(json!({"decoder": "dot"})),
+        by_type(json!({"decoder": "mlp", "input_dropout": 0.3})),
+        typed_model("embedding", 24, 24, links(by_relation())),
+    ] {
+        let batch = |seed: u64| {
+            let mut random = Random(seed);
+            let mut batch = typed_batch(&NODES[3..], (24, 24), (Dtype::F32, false), seed);
+            batch.features = batch.features.filter(|_| model.get("input_widths").is_none());
+            let ends = (0..300).map(|_| [0; 2].map(|_: u32| random.below(101) as u32)).collect();
+            let edge_types = (0..300).map(|_| random.below(6) as u16).collect();
+            let pairs = Some(Box::new(BatchPairs { num_positives: 100, ends, edge_types }));
+            HostBatch { pairs, labels: Vec::new(), ..batch }
+        };
+        let of_threads = |threads| context(&model, &dataset_of(&model), threads);
+        let mut native = CpuNative::new(&of_threads(3)).expect("the operator is built");
+        let mut burn = CpuBurn::new(&of_threads(2)).expect("burn's operator is built");
+        for seed in 0..3 {
+            assert_step(&model.to_string(), &mut native, &mut burn, &host(batch(seed)));
+        }
+        let one = gradients(&model, 1, &batch(7));
+        assert!((2..5).all(|threads| gradients(&model, threads, &batch(7)) == one), "{model}: threads change bits");
+        if model.get("input_dropout").is_none() {
+            assert_derivatives(&model.to_string(), &mut native, &host(batch(8)));
+        }
+        let nodes: Vec<u32> = (0..1000).rev().collect();
+        let tensor = |values: Vec<f32>| morphgl_registry::NamedTensor {
+            name: "embeddings".to_string(),
+            shape: vec![nodes.len(), 24],
+            values,
+        };
+        burn.set_parameters(&native.parameters().expect("parameters")).expect("parameters are set");
+        let [found, expected] = [native.infer(&nodes), burn.infer(&nodes)].map(|rows| [tensor(rows.expect("rows"))]);
+        assert_close(&model.to_string(), &found, &expected, 1e-5);
+    }
+    // Over the dataset's features a dot product has nothing to learn.
+    let model = typed_model("embedding", 24, 24, links(json!({})));
+    let error = CpuNative::new(&context(&model, &dataset_of(&model), 1)).expect_err("nothing to learn").to_string();
+    assert!(error.contains("learns nothing; use distmult or mlp"), "{error}");
+    let model = typed_model("embedding", 24, 6, links(by_relation()));
+    let error = CpuNative::new(&context(&model, &dataset_of(&model), 1)).expect_err("another width").to_string();
+    assert!(error.contains("the 24 features of a node are its embedding as they are, not 6"), "{error}");
 }
 
 /// Of tables of embeddings, a step moves the rows of the mini-batch's nodes, whether it accumulated the gradients itself or was given them.
@@ -285,28 +345,34 @@ fn gradients_are_derivatives_of_the_loss() {
         let dataset = Arc::new(dataset(12, 4));
         let mut native = CpuNative::new(&context(&model, &dataset, 2)).expect("the operator is built");
         let batch = host(typed_batch(&[60, 40, 30, 20], (12, 4), (Dtype::F32, false), 2));
-        native.accumulate(&batch).expect("accumulated");
-        let gradients = native.gradients().expect("gradients").tensors;
-        let parameters = native.parameters().expect("parameters");
-        for (at, gradient) in gradients.iter().enumerate() {
-            let squares: f64 = gradient.values.iter().map(|&g| f64::from(g).powi(2)).sum();
-            if squares < 1e-6 {
-                continue;
-            }
-            let step = 1e-2 / squares.sqrt();
-            let mut loss = |sign: f64| {
-                let mut moved = parameters.clone();
-                let values = moved[at].values.iter_mut().zip(&gradient.values);
-                values.for_each(|(p, &g)| *p += (sign * step * f64::from(g)) as f32);
-                native.set_parameters(&moved).expect("parameters are set");
-                native.score(&batch).and_then(|h| h.wait()).expect("a score").0.loss_sum
-            };
-            let slope = (loss(1.0) - loss(-1.0)) / (2.0 * step);
-            let name = &gradient.name;
-            // The logits are rounded to f32, and scores of attention cross the kink of the leaky ReLU.
-            let tolerance = 2e-2 * squares + 1e-2 * squares.sqrt();
-            assert!((slope - squares).abs() <= tolerance, "{kind}, {name}: slope {slope}, gradient {squares}");
-        }
-        native.set_parameters(&parameters).expect("parameters are set");
+        assert_derivatives(kind, &mut native, &batch);
     }
+}
+
+/// Asserts that the gradient of each parameter is the derivative of the loss along it.
+#[track_caller]
+fn assert_derivatives(what: &str, native: &mut CpuNative, batch: &MiniBatch) {
+    native.accumulate(batch).expect("accumulated");
+    let gradients = native.gradients().expect("gradients").tensors;
+    let parameters = native.parameters().expect("parameters");
+    for (at, gradient) in gradients.iter().enumerate() {
+        let squares: f64 = gradient.values.iter().map(|&g| f64::from(g).powi(2)).sum();
+        if squares < 1e-6 {
+            continue;
+        }
+        let step = 1e-2 / squares.sqrt();
+        let mut loss = |sign: f64| {
+            let mut moved = parameters.clone();
+            let values = moved[at].values.iter_mut().zip(&gradient.values);
+            values.for_each(|(p, &g)| *p += (sign * step * f64::from(g)) as f32);
+            native.set_parameters(&moved).expect("parameters are set");
+            native.score(batch).and_then(|h| h.wait()).expect("a score").0.loss_sum
+        };
+        let slope = (loss(1.0) - loss(-1.0)) / (2.0 * step);
+        let name = &gradient.name;
+        // The logits are rounded to f32, and scores of attention cross the kink of the leaky ReLU.
+        let tolerance = 2e-2 * squares + 1e-2 * squares.sqrt();
+        assert!((slope - squares).abs() <= tolerance, "{what}, {name}: slope {slope}, gradient {squares}");
+    }
+    native.set_parameters(&parameters).expect("parameters are set");
 }

@@ -86,7 +86,7 @@ impl<'a> Edges<'a> {
                 // SAFETY: as above; an edge has an output, a source a degree.
                 unsafe { gpu.launch(&gpu.kernels.train_convolution, shape, arguments) }?;
             }
-            ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => {}
+            ModelKind::Gat | ModelKind::Mlp | ModelKind::Embedding | ModelKind::Custom | ModelKind::Submitted(_) => {}
             ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt => {
                 unreachable!("the edges of typed models are grouped")
             }

@@ -230,7 +230,7 @@ impl<'a> Pass<'_, 'a> {
             }
             ModelKind::Rgcn | ModelKind::Rsage => self.grouped(layer, input, edges),
             ModelKind::Rgat => self.typed_gat(layer, input, edges),
-            ModelKind::Hgt => unreachable!("it is refused"),
+            ModelKind::Hgt | ModelKind::Embedding => unreachable!("it is refused"),
         }
     }
 
@@ -332,7 +332,7 @@ pub(crate) fn bias_name(kind: ModelKind) -> Option<&'static str> {
         ModelKind::Gcn | ModelKind::Gat | ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => Some("bias"),
         ModelKind::Sage => Some("lin_l.bias"),
         ModelKind::Gin => Some("nn.lins.1.bias"),
-        ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt => None,
+        ModelKind::Rgcn | ModelKind::Rsage | ModelKind::Rgat | ModelKind::Hgt | ModelKind::Embedding => None,
     }
 }
 

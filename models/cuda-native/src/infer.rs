@@ -219,7 +219,7 @@ fn send(
     };
     let edges = match model.spec.kind {
         kind if kind.is_typed() => Some(Edges::typed(gpu, kind, device_block, &groups[0])?),
-        ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => None,
+        ModelKind::Mlp | ModelKind::Embedding | ModelKind::Custom | ModelKind::Submitted(_) => None,
         _ => Some(Edges::new(gpu, model.spec, device_block, region(3))?),
     };
     let mut pass = Pass { gpu, model, mode: Mode::Evaluation };

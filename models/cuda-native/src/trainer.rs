@@ -81,10 +81,10 @@ impl fmt::Debug for CudaNative {
     }
 }
 
-/// Refuses what typed models do not do here, by name.
-fn refuse_types(model: &ModelSpec) -> Result<()> {
+/// Refuses models that are not trained here, and what typed models do not do, by name.
+fn refuse_models(model: &ModelSpec) -> Result<()> {
     let what = match model.kind {
-        kind @ ModelKind::Hgt => format!("the model {kind}"),
+        kind @ (ModelKind::Hgt | ModelKind::Embedding) => format!("the model {kind}"),
         ModelKind::Rgat if model.attention == Attention::Gatv2 => "attention gatv2 of the model rgat".to_string(),
         _ if model.diagonal_blocks > 0 => "diagonal_blocks".to_string(),
         _ => return Ok(()),
@@ -103,7 +103,7 @@ impl CudaNative {
         let spec = TrainingSpec::from_json(&context.spec)?;
         refuse_submitted(&spec.model)?;
         refuse_edges(&spec.model, "train on the CPU, or leave --training out")?;
-        refuse_types(&spec.model)?;
+        refuse_models(&spec.model)?;
         refuse_relations(&spec.model, "train on the CPU, or leave --training out")?;
         check_model(context, &spec)?;
         if spec.model.learns_edges() {
@@ -264,7 +264,9 @@ fn forward<'a>(
     let mut groups = groups.iter();
     for layer in 0..model.layers {
         let (edges, rows) = match model.kind {
-            ModelKind::Mlp | ModelKind::Custom | ModelKind::Submitted(_) => (None, batch.num_seeds),
+            ModelKind::Mlp | ModelKind::Embedding | ModelKind::Custom | ModelKind::Submitted(_) => {
+                (None, batch.num_seeds)
+            }
             kind if kind.is_typed() => {
                 let block = block(&batch.blocks[layer]);
                 let groups = groups.next().expect("a typed model's blocks are grouped");

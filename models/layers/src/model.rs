@@ -95,7 +95,7 @@ pub fn adjacency(
             };
             Adjacency::typed(block, typed)
         }
-        ModelKind::Mlp | ModelKind::Custom => return None,
+        ModelKind::Mlp | ModelKind::Embedding | ModelKind::Custom => return None,
     }))
 }
 
@@ -252,6 +252,9 @@ impl Pass<'_> {
         let Self { spec, parameters, mode } = *self;
         let shape = spec.layer(layer);
         let get = |name: &str| parameters.get(&format!("convs.{layer}.{name}"));
+        if spec.kind == ModelKind::Embedding {
+            return (x.dense(x.num_rows(), &parameters.device()), None);
+        }
         let Some(adjacency) = adjacency else {
             let get = |name: &str| parameters.get(&format!("lins.{layer}.{name}"));
             return (x.linear(get("weight"), x.num_rows()), Some(get("bias")));
@@ -310,7 +313,9 @@ impl Pass<'_> {
                 };
                 return (out, None);
             }
-            ModelKind::Mlp | ModelKind::Custom => unreachable!("a perceptron has no adjacency, nor has a custom model"),
+            ModelKind::Mlp | ModelKind::Embedding | ModelKind::Custom => {
+                unreachable!("a perceptron has no adjacency, nor has a custom model")
+            }
         };
         (out, Some(bias))
     }

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use morphgl_graph_store::FeatureView;
+use morphgl_model_core::ModelKind;
 use morphgl_platform::SimdLevel;
 use morphgl_registry::Block;
 
@@ -105,6 +106,9 @@ impl Layer {
         if let Some(typed) = &self.typed {
             return typed.upstream(&graph.expect("a typed layer has a block").1.groups);
         }
+        if self.kind == ModelKind::Embedding {
+            return Upstream::Rows(self.back.input_grad.read(num_dst * width));
+        }
         let graph = || graph.expect("a layer with neighbours has a block");
         if self.order != Order::AggregateFirst {
             return Upstream::Rows(self.back.input_grad.read(graph().0.num_src * width));
@@ -129,6 +133,12 @@ impl Layer {
         if let Some(typed) = &mut self.typed {
             let output = self.out.read(context.num_dst * self.shape.out_dim);
             return typed.backward(context, (upstream, output), (self.epilogue, self.propagates), gradients);
+        }
+        if self.kind == ModelKind::Embedding {
+            let (rows, width) = (context.num_dst, self.shape.in_dim);
+            return row_blocks(rows, [(self.back.input_grad.get(rows * width), width)], &|rows, [grad]| {
+                upstream.fill(context.level, rows, width, grad);
+            });
         }
         if self.propagates {
             let sizes @ [depth, columns] = [self.width, self.shape.in_dim];

@@ -253,7 +253,8 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
     graph
         A :class:`Graph`, a PyG `Data`, the directory of a dataset, which may be larger than memory, or None for a generated graph.
     model
-        "gcn", "sage", "gat", "gin" or "mlp", of a graph with types "rgcn", "rsage", "rgat" or "hgt": MorphGL's own, whose options are named
+        "gcn", "sage", "gat", "gin" or "mlp", of a graph with types "rgcn", "rsage", "rgat" or "hgt", of links "embedding" (no layers):
+        MorphGL's own, whose options are named
         as on the command line (`hidden`, `heads`, `dropout`, `lr`, `lr_schedule`, `warmup`, `clip_norm`, …). Or a `torch.nn.Module`, which MorphGL trains by `optimizer` and `loss`, and which
         has the parameters of the best epoch afterwards.
     optimizer

@@ -16,7 +16,7 @@ use crate::values;
 #[command(next_help_heading = "Model")]
 pub struct ModelOptions {
     /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison); of typed graphs rgcn, rsage, rgat or hgt,
-    /// with parameters per type; heads are read by gat, rgat and hgt alone, attention by gat and rgat. custom: one that a training operator of another crate brings. Other names: models of linked crates, which
+    /// with parameters per type; of links embedding, which has no layers; heads are read by gat, rgat and hgt alone, attention by gat and rgat. custom: one that a training operator of another crate brings. Other names: models of linked crates, which
     /// `morphgl ops` lists
     #[arg(long, default_value = "sage")]
     pub model: ModelKind,
@@ -107,9 +107,10 @@ impl ModelOptions {
 
     /// The model for a number of features, and of classes, or labels or values.
     pub(crate) fn spec(&self, in_dim: usize, num_classes: usize, batch: MiniBatches<'_>) -> ModelSpec {
+        let layers = if self.model == ModelKind::Embedding { 1 } else { batch.num_layers() };
         let model = ModelSpec {
             hidden: self.hidden.unwrap_or(256),
-            layers: self.layers.map_or(batch.num_layers(), usize::from),
+            layers: self.layers.map_or(layers, usize::from),
             heads: self.heads.unwrap_or(4),
             output_heads: self.output_heads,
             attention: self.attention,
@@ -138,7 +139,8 @@ impl ModelOptions {
     pub(crate) fn check(&self, batch: MiniBatches<'_>) -> anyhow::Result<()> {
         self.optimizer.check(self.model)?;
         self.task.check()?;
-        let spec = self.spec(1, 1, batch);
+        // Without layers, features are as wide as embeddings.
+        let spec = self.spec(self.task.embedding.unwrap_or(1), 1, batch);
         for checked in [spec.validate(), self.optimizer().validate()] {
             // The context of the error is a field: `model.input_dropout` is set by --input-dropout.
             checked.map_err(|e| {

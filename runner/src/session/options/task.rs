@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use morphgl_graph_store::{Dataset, negatives_per_pair};
-use morphgl_model_core::{Decoder, LossKind, ModelSpec, Task};
+use morphgl_model_core::{Decoder, LossKind, ModelKind, ModelSpec, Task};
 use morphgl_registry::{NegativeDistribution, PairSettings};
 use serde_json::Value;
 
@@ -102,8 +102,11 @@ impl TaskOptions {
     pub(crate) fn set(&self, model: ModelSpec, of_dataset: usize) -> ModelSpec {
         let examples = self.examples();
         let default = if examples == Examples::Edges { Decoder::Mlp } else { Decoder::default() };
+        // Without layers, features are the embeddings as they are.
+        let features = model.in_dim;
+        let embedding = if model.kind == ModelKind::Embedding && features > 0 { features } else { EMBEDDING };
         ModelSpec {
-            num_classes: if examples == Examples::Nodes { of_dataset } else { self.embedding.unwrap_or(EMBEDDING) },
+            num_classes: if examples == Examples::Nodes { of_dataset } else { self.embedding.unwrap_or(embedding) },
             edge_outputs: if examples == Examples::Edges { of_dataset } else { 0 },
             task: self.task,
             decoder: self.decoder.unwrap_or(default),
