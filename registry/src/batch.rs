@@ -191,7 +191,7 @@ pub struct HostBatch {
     /// Real-valued targets of the seeds, or of the pairs.
     pub targets: TargetValues,
     /// Index of the seed whose tree each input node is in, where trees are disjoint: a node then has an input node per tree.
-    /// No training operator reads it, and CUDA devices do not get it.
+    /// No training operator reads it, and copies to CUDA devices leave it out.
     pub trees: Option<Vec<u32>>,
     /// The pairs whose end nodes the seeds are; `None` where the seeds are nodes. Of pairs each seed occurs once.
     pub pairs: Option<Box<BatchPairs>>,

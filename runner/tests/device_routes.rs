@@ -18,6 +18,7 @@ const HOST_GATHER: &str = "Transferring_CPU+PCIe_HostGather";
 const ON_HOST: &str = "Batching_CPU_Neighbor";
 const ON_DISK: &str = "Batching_CPU+Disk_Neighbor";
 const ON_DEVICE: &str = "Batching_CUDA+PCIe_Neighbor";
+const TYPED_ON_DEVICE: &str = "Batching_CUDA+PCIe_Typed";
 const TRAIN: [&str; 15] = [
     "train",
     "small",
@@ -477,7 +478,8 @@ fn subgraphs_and_walks_of_the_device_train_as_those_of_the_host() {
     }
 }
 
-/// Typed models train on a device to the losses and scores of the CPU, by the copies of mini-batches that are sampled by edge type.
+/// Typed models train on a device to the losses and scores of the CPU, by the copies of mini-batches that are sampled by edge type, and to
+/// the same bits by those that the device samples.
 #[test]
 fn typed_models_have_the_losses_of_the_cpu() {
     let Some(bench) = bench() else { return };
@@ -497,27 +499,33 @@ fn typed_models_have_the_losses_of_the_cpu() {
         ("all", &["rgat", "--heads", "2"]),
         ("papers", &["rgat", "--heads", "4", "--output-heads", "2"]),
     ] {
-        let run = |training: &str, transferring: &str| -> Value {
-            let route = ["--batching", "Batching_CPU_Typed", "--transferring", transferring, "--training", training];
+        let run = |batching: &str, transferring: &str, training: &str| -> Value {
+            let route = ["--batching", batching, "--transferring", transferring, "--training", training];
             bench.json(&[&["train", dataset], &train[..], &route, &["--model"], model].concat())
         };
         let of_each = |json: &Value, name: &str| -> Vec<f64> {
             let epochs = json["epochs"].as_array().expect("a list");
             epochs.iter().map(|e| e[name].as_f64().expect("a number")).collect()
         };
-        let on_device = run("Training_CUDA_Native", DMA);
-        let on_cpu = run("Training_CPU_Native", "Transferring_CPU_Host");
+        let on_device = run("Batching_CPU_Typed", DMA, "Training_CUDA_Native");
+        let on_cpu = run("Batching_CPU_Typed", "Transferring_CPU_Host", "Training_CPU_Native");
         for (name, tolerance) in [("loss", 1e-5), ("valid_loss", 1e-4)] {
             let [found, expected] = [&on_device, &on_cpu].map(|json| of_each(json, name));
             let apart = apart(&found, &expected);
             assert!(apart < tolerance, "{dataset}, {model:?}, {name}: {apart:e}: {found:?}, on the CPU {expected:?}");
         }
-        let again = run("Training_CUDA_Native", DMA);
-        assert_eq!(
-            of_each(&again, "loss"),
-            of_each(&on_device, "loss"),
-            "{dataset}, {model:?}: two runs have the same bits"
-        );
+        let sampled_there = run(TYPED_ON_DEVICE, ZERO_COPY, "Training_CUDA_Native");
+        for name in ["loss", "valid_loss"] {
+            let [found, expected] = [&sampled_there, &on_device].map(|json| of_each(json, name));
+            assert_eq!(found, expected, "{dataset}, {model:?}, {name}: wherever mini-batches are sampled");
+        }
+    }
+    // Both samplers are among those that plans choose of.
+    let planned = [&["train", "all"], &train[..], &["--training", "Training_CUDA_Native", "--model", "rsage"]].concat();
+    let planned = bench.json(&planned);
+    let routes = planned["profile"]["routes"].as_array().expect("a list");
+    for key in ["Batching_CPU_Typed", TYPED_ON_DEVICE] {
+        assert!(routes.iter().any(|route| route["route"]["batching"] == key), "{key}: {routes:#?}");
     }
     // What is not trained there is refused by name.
     let refused = |words: &[&str], why: &[&str]| {

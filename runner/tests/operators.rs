@@ -25,7 +25,8 @@ fn the_registered_keys_are_these() {
     wanted.extend(["Transferring_PCIe+Peer+SIM_SimCopy", "Transferring_CPU+PCIe_SimHostGather"]);
     wanted.extend(["Transferring_PCIe+SIM_SimDmaGather"]);
     if cfg!(feature = "cuda") {
-        wanted.extend(["Batching_CUDA+PCIe_Neighbor", "Batching_CUDA+PCIe_Shadow", "Batching_CUDA+PCIe_Walk"]);
+        wanted.extend(["Batching_CUDA+PCIe_Neighbor", "Batching_CUDA+PCIe_Shadow"]);
+        wanted.extend(["Batching_CUDA+PCIe_Typed", "Batching_CUDA+PCIe_Walk"]);
         wanted.extend(["Training_CUDA_Native", "Transferring_PCIe_Dma"]);
         wanted.extend(["Transferring_CUDA+PCIe_DmaGather", "Transferring_CUDA+PCIe_ZeroCopy"]);
         wanted.extend(["Transferring_CUDA+PCIe+Peer_Copy", "Transferring_CPU+PCIe_HostGather"]);

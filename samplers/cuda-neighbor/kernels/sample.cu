@@ -34,29 +34,6 @@ __device__ __forceinline__ uint64_t entry_or_0(const uint64_t* counts, int32_t a
     return at < 0 ? 0 : counts[at];
 }
 
-// Sum over a block, returned to all its threads.
-__device__ uint64_t block_sum(uint64_t value, uint64_t* shared) {
-    for (uint32_t by = WARP / 2; by > 0; by /= 2) value += __shfl_down_sync(ALL_LANES, value, by);
-    if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = value;
-    __syncthreads();
-    uint64_t sum = 0;
-    for (uint32_t w = 0; w < BLOCK / WARP; w++) sum += shared[w];
-    __syncthreads();
-    return sum;
-}
-
-// Scan in two kernels: a block's share of `n` elements, and in the second kernel the sum of the earlier shares.
-__device__ __forceinline__ uint64_t share_begin(uint64_t n, uint32_t block) {
-    const uint64_t share = (n + gridDim.x - 1) / gridDim.x;
-    return min(n, share * block);
-}
-
-__device__ uint64_t sum_before(const uint64_t* sums, uint64_t* shared) {
-    uint64_t sum = 0;
-    for (uint32_t b = threadIdx.x; b < blockIdx.x; b += BLOCK) sum += sums[b];
-    return block_sum(sum, shared);
-}
-
 // Inserts the first `num` nodes: `order` from `first` on. Writes their number to `counts`, if given.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_nodes(const uint32_t* order, uint64_t first, uint32_t num, uint32_t* nodes, uint64_t* counts, uint64_t* entries,
@@ -141,7 +118,7 @@ sample_row_sums(const uint32_t* lens, const uint64_t* counts, int32_t first, uin
     for (uint64_t row = max(from, share_begin(n, blockIdx.x)) + threadIdx.x; row < end; row += BLOCK) {
         sum += min(fanout, lens[row]);
     }
-    sum = block_sum(sum, shared);
+    sum = block_sum<BLOCK / WARP>(sum, shared);
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 MORPHGL_KERNEL(sample_row_sums)
@@ -153,7 +130,7 @@ sample_row_offsets(const uint32_t* lens, uint64_t* counts, int32_t first, uint32
     __shared__ uint64_t shared[BLOCK / WARP];
     const uint64_t n = counts[rows], from = entry_or_0(counts, first);
     const uint64_t end = share_begin(n, blockIdx.x + 1);
-    uint64_t base = sum_before(sums, shared);
+    uint64_t base = sum_before<BLOCK / WARP>(sums, shared);
     if (blockIdx.x == 0 && threadIdx.x == 0) indptr[0] = 0;
     for (uint64_t tile = share_begin(n, blockIdx.x); tile < end; tile += 4 * BLOCK) {
         const uint64_t row = tile + 4 * threadIdx.x;
@@ -349,7 +326,7 @@ sample_firsts(const uint32_t* slots, const uint64_t* counts, uint32_t rows, uint
             sum += __popc(bits);
         }
     }
-    sum = block_sum(sum, shared);
+    sum = block_sum<BLOCK / WARP>(sum, shared);
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 MORPHGL_KERNEL(sample_firsts)
@@ -365,7 +342,7 @@ sample_relabel(const uint32_t* firsts, const uint64_t* sums, const uint32_t* fou
     const NodeTable table = {entries, mask, layout, stamp};
     const uint64_t words = (counts[num_edges] + WARP - 1) / WARP, end = share_begin(words, blockIdx.x + 1);
     const uint32_t lane = threadIdx.x % WARP;
-    uint64_t base = counts[rows] + sum_before(sums, shared);
+    uint64_t base = counts[rows] + sum_before<BLOCK / WARP>(sums, shared);
     for (uint64_t tile = share_begin(words, blockIdx.x); tile < end; tile += BLOCK) {
         const uint64_t word = tile + threadIdx.x;
         const uint32_t own = word < end ? firsts[word] : 0;
@@ -442,7 +419,7 @@ sample_given(const uint32_t* nodes, const uint64_t* counts, uint32_t from, uint3
             sum += __popc(word);
         }
     }
-    sum = block_sum(sum, shared);
+    sum = block_sum<BLOCK / WARP>(sum, shared);
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 MORPHGL_KERNEL(sample_given)
@@ -462,8 +439,8 @@ sample_divide(const uint32_t* bits, const uint64_t* sums, uint64_t* counts, uint
     const uint32_t lane = threadIdx.x % WARP;
     uint64_t sum = 0;
     for (uint32_t b = threadIdx.x; b < gridDim.x; b += BLOCK) sum += sums[b];
-    const uint32_t num_left = (uint32_t)block_sum(sum, shared), kept = (uint32_t)(first + all) - num_left;
-    uint64_t base = sum_before(sums, shared);
+    const uint32_t num_left = (uint32_t)block_sum<BLOCK / WARP>(sum, shared), kept = (uint32_t)(first + all) - num_left;
+    uint64_t base = sum_before<BLOCK / WARP>(sums, shared);
     for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < first; i += (uint64_t)gridDim.x * BLOCK) {
         table.insert(nodes[i], (uint32_t)i);
     }

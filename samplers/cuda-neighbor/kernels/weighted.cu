@@ -16,38 +16,6 @@ __device__ __forceinline__ uint32_t before_row(const float* of, uint32_t len) {
     return len > 2 * WARP ? (uint32_t)((uint64_t)of % 128 / sizeof(float)) : 0;
 }
 
-// The logarithm of morphgl-sampler-core, with the same roundings.
-__device__ double sample_ln(double x) {
-    const uint64_t bits = (uint64_t)__double_as_longlong(x);
-    int exponent = (int)(bits >> 52) - 1023;
-    double m = __longlong_as_double((long long)((bits & ((1ull << 52) - 1)) | 1023ull << 52));
-    if (m > 1.4142135623730951) {
-        m = __dmul_rn(m, 0.5);
-        exponent++;
-    }
-    const double s = __ddiv_rn(__dadd_rn(m, -1.0), __dadd_rn(m, 1.0)), z = __dmul_rn(s, s);
-    double p = 1.0 / 23.0;
-    const double terms[11] = {1.0 / 21.0, 1.0 / 19.0, 1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0,
-                              1.0 / 9.0,  1.0 / 7.0,  1.0 / 5.0,  1.0 / 3.0,  1.0};
-    for (int i = 0; i < 11; i++) p = __dadd_rn(__dmul_rn(p, z), terms[i]);
-    return __dadd_rn(__dmul_rn((double)exponent, 0.6931471805599453), __dmul_rn(__dmul_rn(2.0, s), p));
-}
-
-// Parameters of a row's draws.
-struct Clocks {
-    uint32_t hop, node, index, epoch;
-    uint64_t seed;
-
-    // Bits of the position's ringing time; their order is that of the times.
-    __device__ uint64_t time(uint32_t position, float weight) const {
-        const Words words = philox(hop << 22 | position / 2, node, index, epoch, (uint32_t)seed, (uint32_t)(seed >> 32));
-        const uint32_t lane = 2 * (position % 2);
-        const uint64_t bits = ((uint64_t)words.at(lane + 1) << 32 | words.at(lane)) >> 12;
-        const double uniform = __dmul_rn(__dadd_rn((double)bits, 0.5), 1.0 / 4503599627370496.0);
-        return (uint64_t)__double_as_longlong(__ddiv_rn(-sample_ln(uniform), (double)weight));
-    }
-};
-
 // Edges of positive weight of each row, counted up to `at_most`, by a warp.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_count_positive(const float* weights, const float* const* cached, const uint64_t* row_start, const uint32_t* row_len,
@@ -133,21 +101,6 @@ sample_pick_weighted(const uint32_t* row_key, const uint64_t* row_start, const u
 }
 MORPHGL_KERNEL(sample_pick_weighted)
 
-// Number of earlier threads of the block whose flag is set; `total` is that of all.
-__device__ uint32_t block_rank(bool flag, uint32_t* shared, uint32_t& total) {
-    const uint32_t bits = __ballot_sync(ALL_LANES, flag), lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    if (lane == 0) shared[warp] = __popc(bits);
-    __syncthreads();
-    uint32_t rank = __popc(bits & ((1u << lane) - 1));
-    total = 0;
-    for (uint32_t w = 0; w < BLOCK / WARP; w++) {
-        if (w < warp) rank += shared[w];
-        total += shared[w];
-    }
-    __syncthreads();
-    return rank;
-}
-
 // Positions of the picked edges of the other rows, one block per row: radix select finds the time of the last pick digit by
 // digit, and the positions with earlier times are written in order.
 extern "C" __global__ void __launch_bounds__(BLOCK)
@@ -203,10 +156,10 @@ sample_pick_weighted_long(const uint32_t* row_key, const uint64_t* row_start, co
             const uint64_t time = counts_in && draws ? clocks.time((uint32_t)p, of[p]) : 0;
             uint32_t total;
             const bool equal = counts_in && draws && time == last;
-            const uint32_t earlier = block_rank(equal, shared, total);
+            const uint32_t earlier = block_rank<BLOCK / WARP>(equal, shared, total);
             const bool taken = counts_in && (equal ? earlier < equals : time < last);
             equals -= min(equals, total);
-            const uint32_t at = block_rank(taken, shared, total);
+            const uint32_t at = block_rank<BLOCK / WARP>(taken, shared, total);
             if (taken) out[at] = start + p;
             out += total;
         }

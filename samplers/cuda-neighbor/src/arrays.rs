@@ -14,12 +14,14 @@ pub(crate) struct HopArrays {
     /// Global ids first, then local ids.
     pub(crate) indices: Buffer<u32>,
     pub(crate) weights: Option<Buffer<f32>>,
+    /// Number of the type of each edge, where edges are sampled by type.
+    pub(crate) types: Option<Buffer<u16>>,
 }
 
 impl HopArrays {
     /// Arrays of nothing.
     pub(crate) fn empty(stream: &Stream) -> Result<Self> {
-        Ok(Self { indptr: Buffer::new(stream, 0)?, indices: Buffer::new(stream, 0)?, weights: None })
+        Ok(Self { indptr: Buffer::new(stream, 0)?, indices: Buffer::new(stream, 0)?, weights: None, types: None })
     }
 
     /// Grows the offsets to at least `rows` rows.
@@ -31,6 +33,12 @@ impl HopArrays {
     pub(crate) fn grow_edges(&mut self, stream: &Stream, edges: u64, weights: bool) -> Result<()> {
         grow(stream, &mut self.indices, edges, 0)?;
         self.weights = weights.then(|| Buffer::new(stream, edges as usize)).transpose()?;
+        Ok(())
+    }
+
+    /// Gives the edges types, as many as they have room for.
+    pub(crate) fn grow_types(&mut self, stream: &Stream) -> Result<()> {
+        self.types = Some(Buffer::new(stream, self.indices.len())?);
         Ok(())
     }
 
@@ -47,7 +55,9 @@ impl HopArrays {
     }
 
     pub(crate) fn num_bytes(&self) -> u64 {
-        self.indptr.num_bytes() + self.indices.num_bytes() + self.weights.as_ref().map_or(0, Buffer::num_bytes)
+        let weights = self.weights.as_ref().map_or(0, Buffer::num_bytes);
+        let types = self.types.as_ref().map_or(0, Buffer::num_bytes);
+        self.indptr.num_bytes() + self.indices.num_bytes() + weights + types
     }
 }
 
@@ -73,7 +83,7 @@ impl BoundedBlock {
 
     /// The block, once its sizes are known.
     pub(crate) fn with(self, counts: &[u64], importance: bool) -> CudaBlock {
-        let HopArrays { indptr, indices, weights } = self.arrays;
+        let HopArrays { indptr, indices, weights, types } = self.arrays;
         let (num_dst, num_src, edges) = (counts[self.dst], counts[self.src], counts[self.edges]);
         CudaBlock {
             num_dst: num_dst as usize,
@@ -82,7 +92,7 @@ impl BoundedBlock {
             indices: with_len(indices, edges),
             weights: weights.map(|weights| with_len(weights, edges)),
             importance,
-            edge_types: None,
+            edge_types: types.map(|types| with_len(types, edges)),
         }
     }
 }

@@ -53,6 +53,13 @@ impl Degrees {
         Self { num_nodes: num_nodes as u64, counts: vec![(degree, num_nodes as u64)] }
     }
 
+    /// Those of so many copies of the graph, at least one.
+    pub(crate) fn of_copies(self, copies: u64) -> Self {
+        let copies = copies.max(1);
+        let counts = self.counts.into_iter().map(|(degree, nodes)| (degree, nodes.saturating_mul(copies))).collect();
+        Self { num_nodes: self.num_nodes.saturating_mul(copies), counts }
+    }
+
     /// Maximum number of edges of `rows` distinct nodes with at most `fanout` edges each.
     pub(crate) fn edges(&self, rows: u64, fanout: Fanout) -> u64 {
         let (mut left, mut edges) = (rows, 0u64);
@@ -119,6 +126,12 @@ pub(crate) struct HopMemory {
     pub(crate) keyed: bool,
     /// Whether rows are put in an order.
     pub(crate) ordered: bool,
+    /// Whether edges have types.
+    pub(crate) typed: bool,
+    /// Whether nodes have trees.
+    pub(crate) trees: bool,
+    /// Bytes of the sub-rows of a row.
+    pub(crate) sub_rows: u64,
 }
 
 impl HopBounds {
@@ -129,11 +142,13 @@ impl HopBounds {
 
     /// Bytes of device memory for its edges and the nodes they may reach, in the mini-batch and in scratch memory.
     pub(crate) fn bytes(&self, memory: HopMemory) -> u64 {
-        let HopMemory { weights, picked, keyed, ordered } = memory;
-        let edge = 8 + 4 * u64::from(weights) + 8 * u64::from(picked);
-        // Per node: id, degree, row, up to three hash-table entries, draw key, and number in the order.
-        let node = 20 + 24 + 4 * u64::from(keyed) + 4 * u64::from(ordered);
-        self.edges.saturating_mul(edge).saturating_add((self.nodes - self.rows).saturating_mul(node))
+        let HopMemory { weights, picked, keyed, ordered, typed, trees, sub_rows } = memory;
+        let edge = 8 + 4 * u64::from(weights) + 8 * u64::from(picked) + 2 * u64::from(typed);
+        // Per node: id, degree, row, up to three hash-table entries, draw key, number in the order, and tree.
+        let node = 20 + 24 + 4 * (u64::from(keyed) + u64::from(ordered) + u64::from(trees));
+        let sub_rows = self.expanded.saturating_mul(sub_rows);
+        let edges = self.edges.saturating_mul(edge).saturating_add(sub_rows);
+        edges.saturating_add((self.nodes - self.rows).saturating_mul(node))
     }
 }
 

@@ -4,6 +4,8 @@ use morphgl_dual_cache::{CacheShare, Kind, allocate, allocate_prefixes, savings}
 use morphgl_graph_store::Topology;
 use morphgl_registry::NeighborSettings;
 
+use crate::typed::Extra;
+
 /// Bit of a row's start that marks a cached row, and lowest bit of the number of the part that has it.
 pub(crate) const CACHED: u64 = 1 << 63;
 pub(crate) const PART: u32 = 56;
@@ -64,6 +66,8 @@ pub(crate) struct CsrRows<'a> {
     pub(crate) hops: &'a NeighborSettings,
     /// Number of devices that cache them, each other rows.
     pub(crate) num_devices: usize,
+    /// What sampling by edge type takes besides.
+    pub(crate) extra: Extra,
 }
 
 impl CsrRows<'_> {
@@ -79,7 +83,7 @@ impl CsrRows<'_> {
     }
 
     fn edge_bytes(&self) -> u64 {
-        if self.topology.weights().is_some() { 8 } else { 4 }
+        4 + 4 * u64::from(self.topology.weights().is_some()) + self.extra.per_edge
     }
 
     /// Neighbours that an epoch reads of the selected rows.
@@ -124,14 +128,19 @@ impl CsrRows<'_> {
             }
         }
         let most = part_edges.iter().copied().max().unwrap_or(0);
-        let bytes = table_bytes(self.topology, false) + self.edge_bytes() * most;
+        let bytes = self.tables(false) + self.edge_bytes() * most;
         let (tables, edges) = (Some(RowTables { starts, lens }), part_edges.iter().sum());
         SelectedRows { tables, rows, edges, bytes, part_edges }
     }
 
     /// Bytes of the tables where the best case for their size holds: on one device the rows of the first nodes of a reordered graph.
     fn table_bytes(&self) -> u64 {
-        table_bytes(self.topology, self.num_devices == 1 && self.topology.draw_keys().is_some())
+        self.tables(self.num_devices == 1 && self.topology.draw_keys().is_some())
+    }
+
+    /// As [`table_bytes`], with what sampling by edge type takes of all nodes.
+    fn tables(&self, of_first_nodes: bool) -> u64 {
+        table_bytes(self.topology, of_first_nodes) + self.extra.of_nodes
     }
 
     /// Bytes of each device that all rows and their tables take.
@@ -159,18 +168,23 @@ impl CsrRows<'_> {
 ///
 /// Five passes over the nodes, eight of a reordered graph; 12 bytes per node.
 pub fn select_rows(topology: &Topology, hotness: &[f32], hops: &NeighborSettings, budget: u64) -> Option<SelectedRows> {
+    select_of(&CsrRows { topology, hotness, hops, num_devices: 1, extra: Extra::default() }, budget)
+}
+
+/// As [`select_rows`], of rows with what sampling by edge type takes besides.
+pub(crate) fn select_of(rows: &CsrRows<'_>, budget: u64) -> Option<SelectedRows> {
+    let topology = rows.topology;
     let num_nodes = topology.num_nodes();
-    assert_eq!(hotness.len(), num_nodes, "hotness and nodes");
-    let rows = CsrRows { topology, hotness, hops, num_devices: 1 };
+    assert_eq!(rows.hotness.len(), num_nodes, "hotness and nodes");
     let (saving, bytes, edge) = (|v: u32| rows.saving(v), |v: u32| rows.bytes(v), rows.edge_bytes());
     let kind = Kind { saving: &saving, bytes: &bytes, tables: 0 };
 
-    let tables = table_bytes(topology, false);
+    let tables = rows.tables(false);
     let any = budget.checked_sub(tables).map(|budget| {
         let [share] = allocate(num_nodes as u32, [kind], budget);
         share
     });
-    let first_tables = table_bytes(topology, true);
+    let first_tables = rows.tables(true);
     let first = topology.draw_keys().and_then(|_| budget.checked_sub(first_tables)).map(|budget| {
         let nothing = Kind { saving: &|_| 0.0, bytes: &|_| u64::MAX, tables: 0 };
         let [share, _] = allocate_prefixes(num_nodes as u32, [kind, nothing], budget);
@@ -178,9 +192,9 @@ pub fn select_rows(topology: &Topology, hotness: &[f32], hops: &NeighborSettings
     });
     let saved = |share: &Option<CacheShare>| share.as_ref().map_or(0.0, |share| share.saving);
     if let Some(first) = first.filter(|first| any.as_ref().is_none_or(|any| saved(first) >= saved(any))) {
-        let rows = first.map_or(0, |share| share.map.len());
-        let edges = topology.indptr()[rows];
-        let (rows, bytes, part_edges) = (rows as u64, first_tables + edge * edges, vec![edges]);
+        let num_rows = first.map_or(0, |share| share.map.len());
+        let edges = topology.indptr()[num_rows];
+        let (rows, bytes, part_edges) = (num_rows as u64, first_tables + edge * edges, vec![edges]);
         return Some(SelectedRows { tables: None, rows, edges, bytes, part_edges });
     }
 
@@ -194,7 +208,7 @@ pub fn select_rows(topology: &Topology, hotness: &[f32], hops: &NeighborSettings
 /// their bytes are; one that fits nowhere is left out. `None` if the tables exceed the budget.
 pub(crate) fn select_spread(rows: &CsrRows<'_>, budget: u64) -> Option<SelectedRows> {
     let CsrRows { topology, num_devices, .. } = *rows;
-    let tables = table_bytes(topology, false);
+    let tables = rows.tables(false);
     let room = budget.checked_sub(tables)?;
     let (saving, bytes) = (|v: u32| rows.saving(v), |v: u32| rows.bytes(v));
     let kind = Kind { saving: &saving, bytes: &bytes, tables: 0 };

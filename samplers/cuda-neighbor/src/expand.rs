@@ -13,13 +13,15 @@ use crate::scratch::Scratch;
 /// Arguments of the hop's kernels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HopLaunch<'a> {
-    launch: Launch<'a>,
-    scratch: &'a Scratch,
-    bounds: &'a HopBounds,
-    sizes: SizeIndices,
-    draws: Draws,
+    pub(crate) launch: Launch<'a>,
+    pub(crate) scratch: &'a Scratch,
+    pub(crate) bounds: &'a HopBounds,
+    pub(crate) sizes: SizeIndices,
+    pub(crate) draws: Draws,
     nodes: &'a Buffer<u32>,
-    arrays: &'a HopArrays,
+    /// The tree of each node, where nodes are in trees.
+    pub(crate) trees: Option<&'a Buffer<u32>>,
+    pub(crate) arrays: &'a HopArrays,
     /// Whether the scratch memory has the order in which rows are read.
     is_ordered: bool,
 }
@@ -30,19 +32,21 @@ impl<'a> HopLaunch<'a> {
         launch: Launch<'a>,
         scratch: &'a Scratch,
         (bounds, sizes, draws): (&'a HopBounds, SizeIndices, Draws),
-        nodes: &'a Buffer<u32>,
+        (nodes, trees): (&'a Buffer<u32>, Option<&'a Buffer<u32>>),
         (arrays, is_ordered): (&'a HopArrays, bool),
     ) -> Self {
         check_len(nodes, bounds.nodes);
+        trees.inspect(|trees| check_len(trees, bounds.nodes));
         check_len(&scratch.start, bounds.rows);
         check_len(&scratch.len, bounds.rows);
         check_len(&scratch.slots, bounds.edges);
         arrays.check(bounds);
-        Self { launch, scratch, bounds, sizes, draws, nodes, arrays, is_ordered }
+        Self { launch, scratch, bounds, sizes, draws, nodes, trees, arrays, is_ordered }
     }
 
     pub(crate) fn run(&self) -> Result<()> {
         match self.draws.fanout {
+            _ if self.launch.shared.kind.typed.is_some() => self.pick_by_type()?,
             _ if self.launch.shared.kind.weighted() => self.pick_weighted()?,
             u32::MAX => self.take_all()?,
             fanout if fanout > GROUP => self.pick_large()?,
@@ -61,10 +65,16 @@ impl<'a> HopLaunch<'a> {
     fn rows(&self) -> [Argument<'a>; 7] {
         let SizeIndices { first, rows, .. } = self.sizes;
         let scratch = self.scratch;
-        let keys = if self.launch.shared.graph.draw_keys.is_some() { &scratch.key } else { self.nodes };
-        check_len(keys, self.bounds.rows);
+        let keys = self.keys();
         let (start, len, indptr) = ((&scratch.start).into(), (&scratch.len).into(), (&self.arrays.indptr).into());
         [keys.into(), start, len, indptr, (&scratch.counts).into(), first.into(), rows.into()]
+    }
+
+    /// The nodes' numbers in the counters of random numbers.
+    pub(crate) fn keys(&self) -> &'a Buffer<u32> {
+        let keys = if self.launch.shared.graph.draw_keys.is_some() { &self.scratch.key } else { self.nodes };
+        check_len(keys, self.bounds.rows);
+        keys
     }
 
     /// Arguments for picks: those for rows and draws.
@@ -157,9 +167,20 @@ impl<'a> HopLaunch<'a> {
         let shape = Shape::linear(blocks, BLOCK);
         let arguments = [slots.into()].into_iter().chain(self.sizes()).chain(table.arguments());
         launch.run(&kernels.sample_firsts, shape, arguments.chain([firsts.into(), sums.into()]))?;
-        let arguments = [firsts.into(), sums.into(), indices.into(), slots.into()].into_iter();
-        let arguments = arguments.chain(self.sizes()).chain(table.arguments()).chain([self.nodes.into()]);
-        launch.run(&kernels.sample_relabel, shape, arguments)?;
+        match self.trees {
+            None => {
+                let arguments = [firsts.into(), sums.into(), indices.into(), slots.into()].into_iter();
+                let arguments = arguments.chain(self.sizes()).chain(table.arguments()).chain([self.nodes.into()]);
+                launch.run(&kernels.sample_relabel, shape, arguments)?;
+            }
+            Some(trees) => {
+                let [entries, _, layout, _] = table.arguments();
+                let [node_bits, tree_bits] = table.tree_bits;
+                let arguments = [firsts.into(), sums.into(), slots.into()].into_iter().chain(self.sizes());
+                let of_table = [node_bits.into(), tree_bits.into(), entries, layout, self.nodes.into(), trees.into()];
+                launch.run(&kernels.typed_relabel, shape, arguments.chain(of_table))?;
+            }
+        }
         let [counts, _, edges] = self.sizes();
         let arguments = [slots.into(), counts, edges].into_iter().chain(table.arguments()).chain([indices.into()]);
         launch.run(&kernels.sample_indices, launch.grid(self.bounds.edges), arguments)

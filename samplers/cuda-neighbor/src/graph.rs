@@ -11,8 +11,10 @@ use rayon::prelude::*;
 
 use crate::TopologyPlacement;
 use crate::cache::table_bytes;
+use crate::kind::Kind;
 use crate::lists::CachedLists;
 use crate::options::Request;
+use crate::typed::{Extra, NodeTypes};
 use crate::without::Without;
 
 /// An array that kernels read, in device memory or in mapped host memory.
@@ -65,6 +67,13 @@ pub(crate) struct Graph {
     pub(crate) cached_weights: Option<ShardedBuffer<f32>>,
     /// Sum of each node's edge weights, if the graph has weights.
     pub(crate) weight_sums: Option<Column<f32>>,
+    /// Of a graph that is sampled by edge type: the ends of sub-rows, and where those of a node are.
+    pub(crate) sub_row_ends: Option<Column<u32>>,
+    pub(crate) node_types: Option<NodeTypes>,
+    /// Times of nodes and edges, where trees are bounded by them.
+    pub(crate) node_times: Option<Column<i64>>,
+    pub(crate) edge_times: Option<Column<i64>>,
+    pub(crate) cached_times: Option<ShardedBuffer<i64>>,
     /// Expected share of the neighbours that are read from host memory.
     pub(crate) host_share: f64,
     /// The result of the measurement of `order=auto`: whether lists on the host are read faster in the order of their pages.
@@ -83,26 +92,27 @@ pub(crate) struct Graph {
 }
 
 /// Bytes of device memory for a whole topology.
-pub(crate) fn whole_bytes(topology: &Topology) -> u64 {
+pub(crate) fn whole_bytes(topology: &Topology, extra: Extra) -> u64 {
     let (nodes, edges) = (topology.num_nodes() as u64, topology.num_edges());
     let whole = match topology.weights() {
         Some(_) => 8 * (nodes + 1) + 8 * edges + 4 * nodes,
         None => 8 * (nodes + 1) + 4 * edges,
     };
-    whole + if topology.draw_keys().is_some() { 4 * nodes } else { 0 }
+    let keys = if topology.draw_keys().is_some() { 4 * nodes } else { 0 };
+    whole + keys + extra.of_nodes + extra.per_edge * edges
 }
 
 /// Minimum bytes of a useful cache: the lookup tables and a sixteenth of the rows.
-pub(crate) fn min_cache_bytes(topology: &Topology) -> u64 {
-    let weights = u64::from(topology.weights().is_some());
-    table_bytes(topology, topology.draw_keys().is_some()) + (4 + 4 * weights) * topology.num_edges() / 16
+pub(crate) fn min_cache_bytes(topology: &Topology, extra: Extra) -> u64 {
+    let edge = 4 + 4 * u64::from(topology.weights().is_some()) + extra.per_edge;
+    table_bytes(topology, topology.draw_keys().is_some()) + extra.of_nodes + edge * topology.num_edges() / 16
 }
 
 impl Graph {
     /// The topology on the device or on the host, or, with `lists`, cached.
     pub(crate) fn new(
         stream: &Stream,
-        topology: &Topology,
+        (topology, kind): (&Topology, &Kind),
         on_device: bool,
         lists: Option<&Arc<CachedLists>>,
         request: Request,
@@ -110,12 +120,15 @@ impl Graph {
         let selected = lists.map(|lists| &lists.selected);
         let (placement, bytes) = match selected {
             Some(selected) => (TopologyPlacement::Cached, selected.bytes),
-            None if on_device => (TopologyPlacement::Device, whole_bytes(topology)),
+            None if on_device => (TopologyPlacement::Device, whole_bytes(topology, kind.extra(topology))),
             None => (TopologyPlacement::Host, 0),
         };
         // Arrays of one element per node.
         let by_node = placement != TopologyPlacement::Host;
         let tables = selected.and_then(|selected| selected.tables.as_ref());
+        let ends = kind.typed.as_ref().and_then(|typed| typed.ends.as_ref());
+        let is_timed = kind.typed.as_ref().is_some_and(|typed| typed.is_timed());
+        let [node_times, edge_times] = [topology.node_times(), topology.edge_times()].map(|t| t.filter(|_| is_timed));
         let (weights, sums) = (topology.weights(), weight_sums(topology).map(Array::from));
         Ok(Self {
             starts: match tables {
@@ -131,6 +144,16 @@ impl Graph {
             cached_weights: lists
                 .and_then(|lists| lists.weights.as_ref())
                 .map(|weights| ShardedBuffer::new(stream, Arc::clone(weights)))
+                .transpose()?,
+            sub_row_ends: ends
+                .map(|ends| Column::new(stream, &Array::from(ends.ends().to_vec()), by_node))
+                .transpose()?,
+            node_types: ends.map(|ends| NodeTypes::new(stream, ends)).transpose()?,
+            node_times: node_times.map(|times| Column::new(stream, times, by_node)).transpose()?,
+            edge_times: edge_times.map(|times| Column::new(stream, times, on_device)).transpose()?,
+            cached_times: lists
+                .and_then(|lists| lists.times.as_ref())
+                .map(|times| ShardedBuffer::new(stream, Arc::clone(times)))
                 .transpose()?,
             weight_sums: sums.map(|sums| Column::new(stream, &sums, by_node)).transpose()?,
             host_share: lists.map_or(if on_device { 0.0 } else { 1.0 }, |lists| lists.host_share),
@@ -173,6 +196,15 @@ impl Graph {
         }
     }
 
+    /// Kernel arguments that give times: of edges, of edges of cached rows, and of nodes; null where they are not read.
+    pub(crate) fn times<'a>(&'a self, without: Option<&'a Without>) -> [Argument<'a>; 3] {
+        let cached = match without {
+            Some(without) => without.time_parts.as_ref().into(),
+            None => self.cached_times.as_ref().into(),
+        };
+        [self.edge_times.as_ref().into(), cached, self.node_times.as_ref().into()]
+    }
+
     /// Number of parts of the cached rows, one per device that has any.
     pub(crate) fn num_parts(&self) -> usize {
         self.cached.as_ref().map_or(0, |cached| cached.parts().len())
@@ -185,13 +217,20 @@ impl Graph {
         let floats = [&self.weights, &self.weight_sums].into_iter().flatten().map(Column::num_bytes).sum::<u64>();
         let cached = self.cached_weights.as_ref().map_or(0, ShardedBuffer::num_bytes);
         let keys = self.draw_keys.as_ref().map_or(0, Column::num_bytes);
+        let times = [&self.node_times, &self.edge_times].into_iter().flatten().map(Column::num_bytes).sum::<u64>()
+            + self.cached_times.as_ref().map_or(0, ShardedBuffer::num_bytes);
+        let of_types = self.sub_row_ends.as_ref().map_or(0, Column::num_bytes)
+            + self.node_types.as_ref().map_or(0, NodeTypes::num_bytes);
+        let keys = keys + times + of_types;
         self.starts.num_bytes() + self.indices.num_bytes() + keys + lens + lists + floats + cached
     }
 
     fn matches(&self, device: &Device, topology: &Topology, request: &Request) -> bool {
         let arrays = |t: &Topology| {
             let (weights, keys) = (t.weights().map(|w| w.as_ptr()), t.draw_keys().map(|keys| keys.as_ptr()));
-            (t.indptr().as_ptr_range(), t.indices().as_ptr(), weights, keys)
+            let times = (t.node_times().map(|times| times.as_ptr()), t.edge_times().map(|times| times.as_ptr()));
+            let types = t.edge_types().map(|types| types.as_ptr());
+            (t.indptr().as_ptr_range(), t.indices().as_ptr(), weights, keys, times, types)
         };
         self.device.is(device) && request.is_served_by(&self.request) && arrays(&self.topology) == arrays(topology)
     }

@@ -16,6 +16,9 @@ morphgl_cuda::kernels! {
         WEIGHTED = "kernels/weighted.cu" {
             sample_count_positive, sample_pick_weighted, sample_pick_weighted_long,
         }
+        TYPED = "kernels/typed.cu" {
+            typed_trees, typed_insert, typed_divide, typed_count, typed_rows, typed_pick, typed_pick_block, typed_relabel,
+        }
         SHADOW = "kernels/shadow.cu" { shadow_induce, shadow_induce_long, shadow_copy }
         WALK = "kernels/walk.cu" { walk_few, walk_many }
     }
@@ -56,6 +59,8 @@ pub(crate) struct Table {
     /// A power of two of entries; none before the first use.
     pub(crate) entries: Buffer<u64>,
     pub(crate) value_bits: u32,
+    /// Bits of a node and of a tree, where an entry is of a node in a tree; else none, and a node has 32.
+    pub(crate) tree_bits: [u32; 2],
     /// Whether the table is direct-addressed: one entry per node of the graph.
     pub(crate) direct: bool,
     pub(crate) stamp: u64,
@@ -64,6 +69,12 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn len(&self) -> u64 {
         self.entries.len() as u64
+    }
+
+    /// Bits of an entry besides those of its stamp.
+    pub(crate) fn entry_bits(&self) -> u32 {
+        let [node, tree] = self.tree_bits;
+        self.value_bits + if node == 0 { 32 } else { node + tree }
     }
 
     pub(crate) fn arguments(&self) -> [Argument<'_>; 4] {

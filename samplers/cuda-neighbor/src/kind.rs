@@ -1,12 +1,16 @@
 //! The kinds of sampling, and what the parts that they share read of each.
 
+use std::sync::Arc;
+
 use morphgl_graph_store::Topology;
 use morphgl_registry::{
-    Error, Fanout, Fanouts, Key, NeighborSettings, Pick, Result, SamplerSettings, Sampling, ShadowSettings,
+    BatchingContext, Error, Fanout, Fanouts, Key, NeighborSettings, Pick, Result, Sampling, ShadowSettings,
     WalkSettings,
 };
+use morphgl_sampler_core::TYPED;
 
 use crate::bounds::Degrees;
+use crate::typed::Typed;
 use crate::{NEIGHBOR, SHADOW, WALK};
 
 /// A kind of sampling with its settings.
@@ -17,6 +21,8 @@ pub(crate) struct Kind {
     /// The hops; those of walks take all in-neighbours in the graph that walks make.
     pub(crate) hops: NeighborSettings,
     pub(crate) blocks: Blocks,
+    /// Sampling by edge type, of a graph with types or in trees; the fanouts of `hops` then bound those of all types together.
+    pub(crate) typed: Option<Arc<Typed>>,
 }
 
 /// What the blocks of a mini-batch are.
@@ -58,30 +64,38 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// A kind of another crate.
-    pub(crate) fn of(settings: &SamplerSettings) -> Result<Self> {
-        Ok(match &settings.sampling {
-            Sampling::Neighbor(hops) => Self { key: NEIGHBOR.key, hops: hops.clone(), blocks: Blocks::Hops },
+    /// A kind of another crate, and as [`Kind::typed_of`].
+    pub(crate) fn of(context: &BatchingContext) -> Result<Self> {
+        let kind = |key, hops, blocks| Self { key, hops, blocks, typed: None };
+        Ok(match &context.settings.sampling {
+            Sampling::Neighbor(hops) => kind(NEIGHBOR.key, hops.clone(), Blocks::Hops),
             Sampling::Shadow(ShadowSettings { hops, layers }) => {
-                Self { key: SHADOW.key, hops: hops.clone(), blocks: Blocks::Subgraph(*layers) }
+                kind(SHADOW.key, hops.clone(), Blocks::Subgraph(*layers))
             }
             Sampling::Walk(walk) => {
                 let hops = Fanouts(vec![Fanout::All; walk.layers]).into();
-                Self { key: WALK.key, hops, blocks: Blocks::Walks(Walks::new(walk)) }
+                kind(WALK.key, hops, Blocks::Walks(Walks::new(walk)))
             }
+            Sampling::Custom(custom) if custom.kind == TYPED.name => Self::typed_of(context)?,
             Sampling::Custom(custom) => {
                 let kind = &custom.kind;
-                let cure = "no CUDA device samples by it; batch on the CPU, or sample by neighbor, shadow or walk";
+                let cure =
+                    "no CUDA device samples by it; batch on the CPU, or sample by neighbor, typed, shadow or walk";
                 return Err(Error::setting("sampling", format!("{kind}: {cure}")));
             }
         })
     }
 
-    /// Degrees of the graph whose edges the hops take.
-    pub(crate) fn degrees(&self, topology: &Topology) -> Degrees {
+    /// The last epoch that the counter of random numbers numbers.
+    pub(crate) fn last_epoch(&self) -> u32 {
+        self.typed.as_ref().map_or(u32::MAX, |typed| typed.settings.last_epoch())
+    }
+
+    /// Degrees of the graph whose edges the hops take: of as many copies of it as a mini-batch has trees.
+    pub(crate) fn degrees(&self, topology: &Topology, max_trees: Option<u64>) -> Degrees {
         match &self.blocks {
             Blocks::Walks(walks) => Degrees::all(topology.num_nodes(), walks.keep.into()),
-            _ => Degrees::new(topology),
+            _ => Degrees::new(topology).of_copies(max_trees.unwrap_or(1)),
         }
     }
 
@@ -101,9 +115,9 @@ impl Kind {
         self.hops.pick == Pick::Weighted
     }
 
-    /// Blocks that a mini-batch of the hops has besides their own: the subgraph, and the rows of its seeds.
+    /// Sizes that a mini-batch has besides those of its hops: of the subgraph and the rows of its seeds, or of sub-rows.
     pub(crate) fn num_more(&self) -> usize {
-        if matches!(self.blocks, Blocks::Subgraph(_)) { 2 } else { 0 }
+        if matches!(self.blocks, Blocks::Subgraph(_)) { 2 } else { usize::from(self.typed.is_some()) }
     }
 
     pub(crate) fn walks(&self) -> Option<Walks> {

@@ -22,7 +22,7 @@ const SCAN_ROWS: u64 = 1024;
 const SCAN_WORDS: u64 = 8;
 /// Warps per block, and so the lines of host memory that a block has in flight where each warp reads one CSR row, line after line.
 pub(crate) const WARPS: u64 = BLOCK as u64 / 32;
-const ARGUMENTS: usize = 32;
+const ARGUMENTS: usize = 48;
 /// Bytes of shared memory available to every launch.
 const SHARED: usize = 48 << 10;
 /// Bytes of scratch memory for picks that exceed shared memory.
@@ -40,12 +40,21 @@ pub(crate) fn word_blocks(words: u64) -> usize {
 
 /// Words of scratch memory for picks of `fanout` edges, and the number of blocks, at most `max_blocks`, that share them.
 pub(crate) fn large_scratch(fanout: u32, max_blocks: u64) -> (usize, usize) {
+    scratch_beyond(SHARED, fanout, max_blocks)
+}
+
+fn scratch_beyond(shared: usize, fanout: u32, max_blocks: u64) -> (usize, usize) {
     let bytes = 16 * fanout as usize;
-    if bytes <= SHARED {
+    if bytes <= shared {
         return (0, max_blocks as usize);
     }
     let blocks = (LARGE_SCRATCH / bytes).clamp(1, max_blocks as usize);
     (blocks * bytes / 8, blocks)
+}
+
+/// As [`large_scratch`] of the kernel for sub-rows, which has shared memory of its own besides.
+pub(crate) fn typed_scratch(fanout: u32, max_blocks: u64) -> (usize, usize) {
+    scratch_beyond(SHARED - (2 << 10), fanout, max_blocks)
 }
 
 /// A sampler's kernels, graph, and the stream of a mini-batch.

@@ -1,6 +1,6 @@
 //! Launches by which the rows that lose edges take the place of those of the graph.
 
-use morphgl_cuda::Buffer;
+use morphgl_cuda::{Argument, Buffer};
 use morphgl_registry::Result;
 
 use crate::buffer::check_len;
@@ -20,7 +20,20 @@ impl Launch<'_> {
             weights.as_ref().into(),
             weight_parts.as_ref().into(),
         ];
-        self.run(&self.kernels().sample_add_part, self.grid(parts.len() as u64), arguments)
+        let grid = self.grid(parts.len() as u64);
+        self.run(&self.kernels().sample_add_part, grid, arguments)?;
+        // The addresses of times are written as those of lists are.
+        let Some((times, parts)) = without.times.as_ref().zip(without.time_parts.as_ref()) else { return Ok(()) };
+        let arguments = [
+            (graph.num_parts() as u32).into(),
+            graph.cached_times.as_ref().into(),
+            times.into(),
+            parts.into(),
+            Argument::NULL,
+            Argument::NULL,
+            Argument::NULL,
+        ];
+        self.run(&self.kernels().sample_add_part, grid, arguments)
     }
 
     /// After [`Launch::locate`] of the same nodes: replaces starts and lengths of the rows that lose edges, and their degrees.

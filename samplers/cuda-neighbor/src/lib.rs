@@ -21,6 +21,7 @@ mod scratch;
 mod shadow;
 mod shared;
 mod slope;
+mod typed;
 mod walk;
 mod without;
 mod worker;
@@ -56,7 +57,17 @@ pub const WALK: Description = describe(
     Build::Batching(|context| Ok(Box::new(CudaSampler::walk(context)?))),
 )
 .sampling(&[SamplingSpec::WALK])
-.with_options(options::SPECS_OF_WALKS)
+.with_options(options::SPECS_WITHOUT_ORDER)
+.taking_pairs();
+
+/// Sampling by edge type, `Batching_CUDA+PCIe_Typed`.
+pub const TYPED: Description = describe(
+    "Typed",
+    "samples k hops of neighbours per edge type of a typed graph on a CUDA device, in trees and within times too",
+    Build::Batching(|context| Ok(Box::new(CudaSampler::typed(context)?))),
+)
+.sampling(&[morphgl_sampler_core::TYPED])
+.with_options(options::SPECS_WITHOUT_ORDER)
 .taking_pairs();
 
 const fn describe(name: &'static str, summary: &'static str, build: Build) -> Description {
@@ -73,3 +84,4 @@ const fn describe(name: &'static str, summary: &'static str, build: Build) -> De
 morphgl_registry::submit! { NEIGHBOR }
 morphgl_registry::submit! { SHADOW }
 morphgl_registry::submit! { WALK }
+morphgl_registry::submit! { TYPED }

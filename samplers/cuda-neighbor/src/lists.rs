@@ -17,6 +17,8 @@ pub(crate) struct CachedLists {
     /// Neighbours by part, and their weights, if the graph has any.
     pub(crate) indices: Arc<[Buffer<u32>]>,
     pub(crate) weights: Option<Arc<[Buffer<f32>]>>,
+    /// Times of the edges by part, where trees are bounded by them.
+    pub(crate) times: Option<Arc<[Buffer<i64>]>>,
     /// Expected share of the neighbours that are read from host memory.
     pub(crate) host_share: f64,
     /// What other sizes would save, where that was measured.
@@ -36,15 +38,20 @@ impl CachedLists {
     ) -> Result<Self> {
         let indices = upload(streams, topology, topology.indices(), &selected)?;
         let weights = topology.weights().map(|weights| upload(streams, topology, weights, &selected)).transpose()?;
+        let times = topology.edge_times().filter(|_| request.by_time);
+        let times = times.map(|times| upload(streams, topology, times, &selected)).transpose()?;
         let devices = streams.iter().map(|stream| stream.device().clone()).collect();
         let (curve, topology, request) = (OnceLock::new(), topology.clone(), request.clone());
-        Ok(Self { selected, indices, weights, host_share, curve, devices, topology, request })
+        Ok(Self { selected, indices, weights, times, host_share, curve, devices, topology, request })
     }
 
     /// Whether they are the lists of `topology` on exactly these devices, by the same options.
     fn serves(&self, streams: &[Stream], topology: &Topology, request: &Request) -> bool {
         let is_there = |device: &Device| streams.iter().any(|stream| stream.device().is(device));
-        let arrays = |t: &Topology| (t.indptr().as_ptr(), t.indices().as_ptr(), t.weights().map(|w| w.as_ptr()));
+        let arrays = |t: &Topology| {
+            let (weights, times) = (t.weights().map(|w| w.as_ptr()), t.edge_times().map(|times| times.as_ptr()));
+            (t.indptr().as_ptr(), t.indices().as_ptr(), weights, times)
+        };
         self.devices.len() == streams.len()
             && self.devices.iter().all(is_there)
             && self.request.is_alike(request)

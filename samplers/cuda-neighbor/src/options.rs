@@ -6,6 +6,7 @@ use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::TYPED;
 use crate::kind::Kind;
 
 /// Placement of the topology.
@@ -109,8 +110,8 @@ pub(crate) const SPECS: [OptionSpec; 11] = [
     ),
 ];
 
-/// Those of walks: all but the order of lists, of which a step reads one neighbour.
-pub(crate) const SPECS_OF_WALKS: &[OptionSpec] = SPECS.split_at(SPECS.len() - 1).0;
+/// Those of walks and of sampling by edge type: all but the order of lists, which hops of neighbours alone are read in.
+pub(crate) const SPECS_WITHOUT_ORDER: &[OptionSpec] = SPECS.split_at(SPECS.len() - 1).0;
 
 impl Default for Options {
     fn default() -> Self {
@@ -148,8 +149,9 @@ impl Options {
             let message = "options: pre-sampling needs a mini-batch; give at least 1";
             return Err(Error::setting(key, message));
         }
-        if kind.walks().is_some() && options.order != Order::Auto {
-            let message = "options: order: a step of a walk reads one neighbour, in no order; leave it out";
+        if (kind.walks().is_some() || kind.key == TYPED.key) && options.order != Order::Auto {
+            let message =
+                "options: order: steps of walks and sub-rows of edge types are read in no other order; leave it out";
             return Err(Error::setting(key, message));
         }
         if matches!(options.cache, CachePolicy::Lru | CachePolicy::Sieve) {
@@ -175,18 +177,24 @@ pub(crate) struct Request {
     pub(crate) cache: CachePolicy,
     pub(crate) cache_bytes: Option<u64>,
     pub(crate) peers: Value,
+    /// Whether the ends of sub-rows come with the graph, and whether times do.
+    pub(crate) by_type: bool,
+    pub(crate) by_time: bool,
 }
 
 impl Request {
-    pub(crate) fn of(options: &Options) -> Self {
+    pub(crate) fn of(options: &Options, kind: &Kind) -> Self {
+        let typed = kind.typed.as_ref();
+        let (by_type, by_time) =
+            (typed.is_some_and(|typed| typed.ends.is_some()), typed.is_some_and(|typed| typed.is_timed()));
         let Options { topology: placement, topology_bytes: bytes, cache, cache_bytes, .. } = *options;
-        Self { placement, bytes, cache, cache_bytes, peers: options.peers.clone() }
+        Self { placement, bytes, cache, cache_bytes, peers: options.peers.clone(), by_type, by_time }
     }
 
     /// Whether the same rows are cached, on whichever devices: each names the others as its peers.
     pub(crate) fn is_alike(&self, other: &Self) -> bool {
-        let Self { placement, bytes, cache, cache_bytes, peers: _ } = self;
-        (*placement, *bytes, *cache, *cache_bytes) == (other.placement, other.bytes, other.cache, other.cache_bytes)
+        let other = Self { peers: self.peers.clone(), ..other.clone() };
+        *self == other
     }
 
     /// Whether a graph made by `other` serves. Without a policy and size of its own, as for evaluation, it takes what is there, also
@@ -195,7 +203,8 @@ impl Request {
         let asks_for_no_cache = self.cache == CachePolicy::Auto && self.cache_bytes.is_none();
         let same_cache = (self.cache, self.cache_bytes) == (other.cache, other.cache_bytes);
         let same_bytes = self.bytes == other.bytes || asks_for_no_cache && self.bytes.is_none();
-        (self.placement, &self.peers) == (other.placement, &other.peers)
+        (self.placement, &self.peers, self.by_type, self.by_time)
+            == (other.placement, &other.peers, other.by_type, other.by_time)
             && same_bytes
             && (same_cache || asks_for_no_cache)
     }

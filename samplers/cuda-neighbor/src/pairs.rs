@@ -10,6 +10,8 @@ use morphgl_sampler_core::{Epochs, HostRows, Order, PairBatch, Pairs};
 
 use crate::bounds::Degrees;
 use crate::graph::Graph;
+use crate::kind::Kind;
+use crate::typed::Typed;
 use crate::without::Without;
 
 /// The pairs of every epoch, and what their negatives are drawn from.
@@ -48,13 +50,15 @@ impl PairSource {
 
     /// Maximum bytes of device memory of so many positives, their negatives and ends, and of the rows that lose edges: those of the largest
     /// degrees.
-    pub(crate) fn max_bytes(&self, batch_size: usize) -> u64 {
+    pub(crate) fn max_bytes(&self, batch_size: usize, kind: &Kind) -> u64 {
         let PairSettings { negatives, exclude, .. } = *self.pairs.settings();
         let positives = batch_size.min(self.len()) as u64;
         let pairs = 8 * positives * (1 + u64::from(negatives)) + 4 * self.max_seeds(batch_size);
         let rows = self.degrees.num_nodes().min(if exclude { 2 * positives } else { 0 });
         let edges = self.degrees.edges(rows, Fanout::All);
-        pairs + Without::bytes_of(rows, edges, self.dataset.topology.weights().is_some())
+        let topology = &self.dataset.topology;
+        let per_edge = 4 * u64::from(topology.weights().is_some()) + kind.extra(topology).per_edge;
+        pairs + Without::bytes_of(rows, edges, per_edge) + Without::end_bytes(kind.typed.as_deref(), rows)
     }
 }
 
@@ -86,8 +90,8 @@ pub(crate) struct PairScratch {
 }
 
 impl PairScratch {
-    pub(crate) fn empty(weights: bool, stream: &Stream) -> Result<Self> {
-        Ok(Self { seeds: Buffer::new(stream, 0)?, without: Without::empty(weights, stream)? })
+    pub(crate) fn empty(graph: &Graph, stream: &Stream) -> Result<Self> {
+        Ok(Self { seeds: Buffer::new(stream, 0)?, without: Without::empty(graph, stream)? })
     }
 
     pub(crate) fn num_bytes(&self) -> u64 {
@@ -99,7 +103,7 @@ impl PairDraws {
     /// Draws the pairs of a share of a mini-batch, and uploads them; and to `scratch` their ends and the rows that lose edges.
     pub(crate) fn draw(
         &mut self,
-        (source, graph): (&PairSource, &Graph),
+        (source, graph, typed): (&PairSource, &Graph, Option<&Typed>),
         (stream, scratch): (&Stream, &mut PairScratch),
         id: BatchId,
         share: Range<usize>,
@@ -115,7 +119,7 @@ impl PairDraws {
         let labels = Buffer::of(stream, labels)?;
         let targets = CudaTargets { width: targets.width, values: Buffer::of(stream, &targets.values)? };
         scratch.seeds.replace(stream, batch.seeds())?;
-        scratch.without.set(&source.dataset, graph.num_parts(), batch.excluded(), stream)?;
+        scratch.without.set((&source.dataset, typed), graph.num_parts(), batch.excluded(), stream)?;
         Ok(DrawnPairs { pairs, num_seeds: scratch.seeds.len() as u32, labels, targets })
     }
 }

@@ -4,20 +4,29 @@ use std::sync::Arc;
 
 use morphgl_cuda::Buffer;
 use morphgl_hotness::Hotness;
-use morphgl_registry::{BatchId, Result};
+use morphgl_registry::{BatchId, Error, Result};
 
 use crate::shared::Shared;
 use crate::worker::{Counters, Worker};
 
 /// Counts accesses of the first `batches` mini-batches of each of `epochs` epochs, scaled to one epoch. It samples the last
-/// epochs of the counter's range, which are never trained.
+/// epochs that the counter numbers, which are never trained.
+///
+/// # Errors
+///
+/// More epochs than there are, or a device that fails.
 pub(crate) fn presample(shared: &Arc<Shared>, epochs: u32, batches: Option<u32>) -> Result<Hotness> {
+    let last = shared.kind.last_epoch();
+    if epochs > last {
+        let message = format!("pre-sampling {epochs} epochs leaves none to train, of {last}; give fewer");
+        return Err(Error::setting(&shared.kind.key, message));
+    }
     let num_batches = shared.num_batches() as u32;
     let sampled = batches.unwrap_or(num_batches).min(num_batches);
     let mut worker = Worker::new(shared, 1)?;
-    let counters = Counters::new(worker.stream(), shared.degrees.num_nodes() as usize)?;
+    let counters = Counters::new(worker.stream(), shared.num_nodes)?;
     let mut in_flight = None;
-    for id in (0..epochs).flat_map(|epoch| (0..sampled).map(move |index| BatchId { epoch: u32::MAX - epoch, index })) {
+    for id in (0..epochs).flat_map(|epoch| (0..sampled).map(move |index| BatchId { epoch: last - epoch, index })) {
         let handle = worker.make(id, 0..usize::MAX, Some(&counters))?;
         // Two in flight, so that the device stays busy and memory bounded.
         if let Some(previous) = in_flight.replace(handle) {

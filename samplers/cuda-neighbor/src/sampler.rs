@@ -6,18 +6,18 @@ use std::time::Instant;
 use morphgl_cuda::{Device, Mapped, Order, Stream, peers};
 use morphgl_hotness::{CachePolicy, Hotness, PolicyKind};
 use morphgl_registry::{Batching, BatchingContext, BatchingWorker, CacheCurve, Error, GivenNodes, Result, SeedSet};
-use morphgl_sampler_core::{check_given, check_settings};
+use morphgl_sampler_core::{TYPED, check_given, check_settings};
 
-use crate::cache::{CsrRows, select_spread};
+use crate::cache::{CsrRows, select_of, select_spread};
 use crate::graph::{self, Graph};
-use crate::kind::{Blocks, Kind};
+use crate::kind::Kind;
 use crate::lists::CachedLists;
 use crate::options::{Options, Request};
 use crate::pairs::PairSource;
 use crate::presample::presample;
 use crate::shared::{Shared, Sources};
 use crate::worker::Worker;
-use crate::{TopologyPlacement, lists, select_rows, slope};
+use crate::{NEIGHBOR, TopologyPlacement, lists, slope};
 
 /// Phase Batching on a CUDA device, by the kind of sampling of its settings: `Batching_CUDA+PCIe_Neighbor`, `…_Shadow` or `…_Walk`.
 #[derive(Debug, Clone)]
@@ -83,26 +83,37 @@ impl CudaSampler {
         let nodes = context.dataset.num_nodes();
         if hotness.len() != nodes {
             let message = format!("hotness of {} nodes, and the graph has {nodes}; give one per node", hotness.len());
-            return Err(Error::setting(Kind::of(&context.settings)?.key, message));
+            return Err(Error::setting(Kind::of(context)?.key, message));
         }
         Self::build(context, Some(hotness))
+    }
+
+    /// [`CudaSampler::new`] for sampling by edge type alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`CudaSampler::new`], another kind of sampling, and a graph of so many edge types that the ends of its sub-rows take more than its
+    /// neighbours do.
+    pub fn typed(context: &BatchingContext) -> Result<Self> {
+        context.settings.custom(&TYPED)?;
+        Self::new(context)
     }
 
     fn build(context: &BatchingContext, hotness: Option<&[f32]>) -> Result<Self> {
         let topology = &context.dataset.topology;
         check_settings(topology, &context.seeds, &context.settings)?;
-        let kind = Kind::of(&context.settings)?;
+        let kind = Kind::of(context)?;
         let options = Options::read(&kind, &context.options)?;
         let device = Device::open(&context.place, &kind.key)?;
         let stream = Stream::new(&device, false)?;
-        let degrees = Arc::new(kind.degrees(topology));
         let pairs = context.seeds.pairs().map(|seeds| PairSource::new(context, seeds).map(Arc::new)).transpose()?;
+        let degrees = Arc::new(kind.degrees(topology, kind.max_trees(context, pairs.as_deref())));
         let sources = Sources { kind: &kind, degrees: &degrees, pairs: pairs.as_ref() };
         // A graph with a given hotness is not shared with other operators.
         let make = || place(context, &stream, &options, sources, hotness);
         let graph = match hotness {
             Some(_) => Arc::new(make()?),
-            None => graph::shared(&device, topology, &Request::of(&options), make)?,
+            None => graph::shared(&device, topology, &Request::of(&options, &kind), make)?,
         };
         let sharing = |by_page| {
             let shared = Shared::new(context, &device, &options, (Arc::clone(&graph), sources), by_page)?;
@@ -111,8 +122,8 @@ impl CudaSampler {
         };
         let lists = graph.lists_on_host().map_or(0, Mapped::len);
         let by_page = match (options.order, graph.by_page.get()) {
-            // Steps of walks are read one by one.
-            _ if kind.walks().is_some() => false,
+            // Steps of walks are read one by one, and sub-rows row by row.
+            _ if kind.walks().is_some() || kind.typed.is_some() => false,
             (Order::Nodes, _) => false,
             (Order::Pages, _) => true,
             (Order::Auto, _) if lists * size_of::<u32>() < Order::MIN_TABLE => false,
@@ -179,13 +190,13 @@ fn place(
 ) -> Result<Graph> {
     let (start, topology, device) = (Instant::now(), &context.dataset.topology, stream.device());
     let kind = sources.kind;
-    let request = Request::of(options);
-    let graph = |on_device, lists| Graph::new(stream, topology, on_device, lists, request.clone());
+    let (request, extra) = (Request::of(options, kind), kind.extra(topology));
+    let graph = |on_device, lists| Graph::new(stream, (topology, kind), on_device, lists, request.clone());
     let budget = match options.topology_bytes {
         Some(bytes) => bytes,
         None => device.free_bytes()? / 2,
     };
-    let (whole, min_cache) = (graph::whole_bytes(topology), graph::min_cache_bytes(topology));
+    let (whole, min_cache) = (graph::whole_bytes(topology, extra), graph::min_cache_bytes(topology, extra));
     match options.topology {
         TopologyPlacement::Auto if whole <= budget => graph(true, None),
         TopologyPlacement::Device if whole > budget => {
@@ -221,9 +232,9 @@ fn place(
                     Some(hotness) => hotness.into(),
                     None => rank(context, device, options, &on_host, sources)?,
                 };
-                let rows = CsrRows { topology, hotness: &hotness, hops: &reads, num_devices };
+                let rows = CsrRows { topology, hotness: &hotness, hops: &reads, num_devices, extra };
                 let selected = match num_devices {
-                    1 => select_rows(topology, &hotness, &reads, budget),
+                    1 => select_of(&rows, budget),
                     _ => select_spread(&rows, budget),
                 };
                 let selected = selected.ok_or_else(|| {
@@ -246,7 +257,7 @@ fn place(
             // Sizes that the user gives are kept.
             let is_planned = (options.topology_bytes, options.cache_bytes) == (None, None);
             if let Some(hotness) = ranked.filter(|_| is_planned) {
-                let rows = CsrRows { topology, hotness: &hotness, hops: &reads, num_devices };
+                let rows = CsrRows { topology, hotness: &hotness, hops: &reads, num_devices, extra };
                 let timed = |graph| {
                     let shared = Arc::new(Shared::new(context, device, options, (graph, sources), false)?);
                     slope::batch_seconds(&shared)
@@ -302,6 +313,10 @@ impl Batching for CudaSampler {
         self.shared.num_batches()
     }
 
+    fn last_epoch(&self) -> u32 {
+        self.shared.kind.last_epoch()
+    }
+
     /// Where hot adjacency lists are cached by default: what other sizes of `topology_bytes` would save, by mini-batches timed with the
     /// topology on the host and with that cache.
     fn cache(&self) -> Option<CacheCurve> {
@@ -321,6 +336,6 @@ impl Batching for CudaSampler {
         given: &Arc<dyn GivenNodes>,
     ) -> Option<Result<Box<dyn BatchingWorker>>> {
         let start = || check_given(&self.seeds).and_then(|()| self.start(threads, Some(Arc::clone(given))));
-        matches!(self.shared.kind.blocks, Blocks::Hops).then(start)
+        (self.shared.kind.key == NEIGHBOR.key).then(start)
     }
 }

@@ -9,6 +9,7 @@ use crate::kernels::{SizeIndices, Table};
 use crate::kind::Walks;
 use crate::launch::{large_scratch, row_blocks, word_blocks};
 use crate::pairs::PairScratch;
+use crate::typed::TypedScratch;
 use crate::without::Without;
 
 const MIN_ENTRIES: u64 = 64;
@@ -43,6 +44,8 @@ pub(crate) struct Scratch {
     /// The nodes that walks from each node visit most often, and the visits, with room for as many of each node.
     pub(crate) visited: Buffer<u32>,
     pub(crate) visits: Buffer<f32>,
+    /// What sampling by edge type has besides.
+    pub(crate) typed: Option<TypedScratch>,
     /// What a mini-batch of pairs has besides.
     pub(crate) pairs: Option<PairScratch>,
     /// Pinned copy of `counts` for size queries between hops.
@@ -60,7 +63,13 @@ impl Scratch {
         Ok(Self {
             counts: Buffer::new(&stream, 2 * hops + 1 + more)?,
             sizes: Pinned::new(device, 2 * hops + 1 + more)?,
-            table: Table { entries: Buffer::new(&stream, 0)?, value_bits: 0, direct: false, stamp: 0 },
+            table: Table {
+                entries: Buffer::new(&stream, 0)?,
+                value_bits: 0,
+                tree_bits: [0; 2],
+                direct: false,
+                stamp: 0,
+            },
             start: Buffer::new(&stream, 0)?,
             len: Buffer::new(&stream, 0)?,
             key: Buffer::new(&stream, 0)?,
@@ -75,6 +84,7 @@ impl Scratch {
             buckets: Buffer::new(&stream, 0)?,
             visited: Buffer::new(&stream, 0)?,
             visits: Buffer::new(&stream, 0)?,
+            typed: None,
             pairs: None,
             stream,
             peak_nodes: 0,
@@ -121,7 +131,7 @@ impl Scratch {
     /// Empties the table for another mini-batch.
     pub(crate) fn empty_table(&mut self) -> Result<()> {
         self.table.stamp += 1;
-        if self.table.stamp >> (32 - self.table.value_bits) > 0 {
+        if self.table.stamp >> (64 - self.table.entry_bits()) > 0 {
             clear(&self.stream, &mut self.table)?;
         }
         Ok(())
@@ -129,7 +139,8 @@ impl Scratch {
 
     /// Ensures a table for `nodes` of the graph's `num_nodes` nodes with values up to `max_value`; returns whether it is new.
     pub(crate) fn grow_table(&mut self, nodes: u64, num_nodes: u64, max_value: u64) -> Result<bool> {
-        let whole = num_nodes.next_power_of_two().max(MIN_ENTRIES);
+        let has_trees = self.table.tree_bits[0] > 0;
+        let whole = if has_trees { u64::MAX } else { num_nodes.next_power_of_two().max(MIN_ENTRIES) };
         // Load factor at most two thirds, or one entry per node.
         let len = (nodes + nodes / 2).next_power_of_two().max(MIN_ENTRIES).min(whole);
         let value_bits = 64 - max_value.leading_zeros();
@@ -158,7 +169,13 @@ impl Scratch {
         wide.map(Buffer::num_bytes).into_iter().chain(narrow).sum::<u64>()
             + self.visits.num_bytes()
             + self.hop.as_ref().map_or(0, HopArrays::num_bytes)
+            + self.typed.as_ref().map_or(0, TypedScratch::num_bytes)
             + self.pairs.as_ref().map_or(0, PairScratch::num_bytes)
+    }
+
+    /// What sampling by edge type has.
+    pub(crate) fn typed(&self) -> &TypedScratch {
+        self.typed.as_ref().expect("a stream that samples by edge type has memory for it")
     }
 
     /// The rows of the mini-batch that lose edges, where any do.

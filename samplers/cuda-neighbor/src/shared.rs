@@ -14,6 +14,7 @@ use crate::kind::{Blocks, Kind};
 use crate::options::Options;
 use crate::order::Orders;
 use crate::pairs::PairSource;
+use crate::typed::Typed;
 
 /// Minimum default of `hop_bytes`.
 const MIN_HOP_BYTES: u64 = 64 << 20;
@@ -28,6 +29,12 @@ pub(crate) struct Shared {
     pub(crate) max_blocks: u64,
     pub(crate) kind: Kind,
     pub(crate) batch_size: usize,
+    /// Nodes of the graph.
+    pub(crate) num_nodes: usize,
+    /// Bits of a node and of a tree in the table, where nodes are in trees; else none.
+    pub(crate) tree_bits: [u32; 2],
+    /// Maximum number of seeds of a mini-batch.
+    max_seeds: u64,
     /// Seed of all randomness.
     pub(crate) seed: u64,
     pub(crate) orders: Orders,
@@ -83,7 +90,16 @@ impl Shared {
             let pages = PageOrder::new([count.clone(), scan.clone(), place.clone()], lists.address(), bytes);
             ListOrder { pages, min_reads: if options.order == Order::Pages { 0 } else { Order::MIN_READS } }
         });
+        let num_nodes = context.dataset.num_nodes();
+        let orders = Orders::new(context.seeds.clone(), &context.dataset, shuffle);
+        let max_seeds =
+            pairs.map_or(settings.batch_size.min(orders.len()) as u64, |p| p.max_seeds(settings.batch_size));
+        let bits = |count: u64| u64::BITS - count.saturating_sub(1).leading_zeros();
+        let has_trees = kind.typed.as_ref().is_some_and(|typed| typed.has_trees());
         Ok(Self {
+            num_nodes,
+            tree_bits: if has_trees { [bits(num_nodes as u64).max(1), bits(max_seeds)] } else { [0; 2] },
+            max_seeds,
             device: device.clone(),
             graph,
             degrees: Arc::clone(degrees),
@@ -95,7 +111,7 @@ impl Shared {
             batch_size: settings.batch_size,
             seed: settings.seed,
             pairs: pairs.cloned(),
-            orders: Orders::new(context.seeds.clone(), &context.dataset, shuffle),
+            orders,
             hop_bytes: options.hop_bytes.unwrap_or((properties.memory_bytes / 256).max(MIN_HOP_BYTES)),
         })
     }
@@ -134,7 +150,16 @@ impl Shared {
     fn hop_memory(&self) -> HopMemory {
         let picked = self.kind.weighted() || self.kind.walks().is_some();
         let keyed = self.graph.draw_keys.is_some();
-        HopMemory { weights: self.has_weights(), picked, keyed, ordered: self.order.is_some() }
+        let typed = self.kind.typed.as_deref();
+        HopMemory {
+            weights: self.has_weights(),
+            picked: picked && typed.is_none(),
+            keyed,
+            ordered: self.order.is_some(),
+            typed: typed.is_some(),
+            trees: typed.is_some_and(Typed::has_trees),
+            sub_rows: typed.map_or(0, Typed::row_bytes),
+        }
     }
 
     /// Bytes of device memory of a mini-batch, as far as it is allocated by upper bounds, and of pairs and the rows that lose edges.
@@ -147,7 +172,7 @@ impl Shared {
             let subgraph = self.degrees.subgraph(last);
             bytes += if self.fits_subgraph(&subgraph, layers) { self.subgraph_bytes(&subgraph, layers) } else { 0 };
         }
-        bytes + self.pairs.as_ref().map_or(0, |pairs| pairs.max_bytes(self.batch_size))
+        bytes + self.pairs.as_ref().map_or(0, |pairs| pairs.max_bytes(self.batch_size, &self.kind))
     }
 
     /// Refuses mini-batches whose upper bounds exceed the free device memory.
@@ -174,12 +199,10 @@ impl Shared {
 
     /// Bounds of a hop that expands the seeds.
     pub(crate) fn of_seeds(&self, fanout: Fanout) -> HopBounds {
-        let (seeds, repeats) = match &self.pairs {
-            // Of pairs each seed occurs once.
-            Some(pairs) => (pairs.max_seeds(self.batch_size), 0),
-            None => (self.batch_size.min(self.orders.len()) as u64, self.orders.num_repeats() as u64),
-        };
-        self.degrees.first_hop(seeds, repeats, fanout)
+        // Of pairs each seed occurs once, and each in a tree of its own is another node.
+        let is_distinct = self.pairs.is_some() || self.tree_bits[0] > 0;
+        let repeats = if is_distinct { 0 } else { self.orders.num_repeats() as u64 };
+        self.degrees.first_hop(self.max_seeds, repeats, fanout)
     }
 
     /// `bounds`, which are those of hop `hop`, and the bounds of all later hops.
@@ -222,7 +245,31 @@ impl Shared {
             let message = "a hop may have more than 2^31 - 1 edges; give a smaller batch size or fanouts";
             return Err(Error::setting(id, message));
         }
+        let [node_bits, tree_bits] = self.tree_bits;
+        let value_bits = u64::BITS - reach.values.leading_zeros();
+        if node_bits + tree_bits + value_bits >= u64::BITS {
+            let message = format!(
+                "the table of its nodes has no room for {} trees in a graph of {} nodes; give a smaller batch size or fanouts",
+                self.max_seeds, self.num_nodes
+            );
+            return Err(Error::setting(id, message));
+        }
         Ok(reach)
+    }
+
+    /// Sampling by edge type.
+    pub(crate) fn typed(&self) -> &Typed {
+        self.kind.typed.as_ref().expect("rows are divided by edge type")
+    }
+
+    /// Entry of `counts` with the number of sub-rows of a hop.
+    pub(crate) fn sub_rows_entry(&self) -> u32 {
+        2 * self.num_hops() as u32 + 1
+    }
+
+    /// Whether candidates are counted among the edges of sub-rows, before they are picked by weight or within times.
+    pub(crate) fn counts_candidates(&self) -> bool {
+        self.kind.weighted() || self.typed().is_timed()
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn batch_seconds(shared: &Arc<Shared>) -> Result<f64> {
     let mut worker = Worker::new(shared, 1)?;
     let mut took: Vec<Duration> = Vec::new();
     for i in 0..2 * TIMED {
-        let id = BatchId { epoch: u32::MAX, index: i % num_batches };
+        let id = BatchId { epoch: shared.kind.last_epoch(), index: i % num_batches };
         let (_, duration) = worker.make(id, 0..usize::MAX, None)?.wait()?;
         if i >= TIMED {
             took.push(duration);
@@ -45,7 +45,7 @@ pub(crate) fn points(rows: &CsrRows<'_>, selected: &SelectedRows, saved: f64, fr
     if reads <= 0.0 {
         return Vec::new();
     }
-    let (least, most) = (min_cache_bytes(rows.topology), rows.all_bytes());
+    let (least, most) = (min_cache_bytes(rows.topology, rows.extra), rows.all_bytes());
     let size = |i: u64| least + (u128::from(most.saturating_sub(least)) * u128::from(i) / u128::from(INTERVALS)) as u64;
     let mut sizes: Vec<u64> = (0..=INTERVALS).map(size).collect();
     sizes.dedup();

@@ -7,6 +7,8 @@ use morphgl_sampler_core::{Excluded, weight_sum};
 
 use crate::buffer::grow;
 use crate::cache::{CACHED, PART};
+use crate::graph::Graph;
+use crate::typed::Typed;
 
 /// The rows that lose edges in a mini-batch, without these, in device memory: one more part of the cached rows. Each mini-batch has its
 /// rows in the memory of those before, which grows on demand and never shrinks.
@@ -23,12 +25,21 @@ pub(crate) struct Without {
     /// Addresses of the parts of the cached rows and of the lists, and of their weights.
     pub(crate) parts: Buffer<u64>,
     pub(crate) weight_parts: Option<Buffer<u64>>,
+    /// The ends of their sub-rows, of a graph with types that is sampled by them.
+    pub(crate) ends: Option<Buffer<u32>>,
+    /// Times of the edges, and the addresses of the parts, as of weights.
+    pub(crate) times: Option<Buffer<i64>>,
+    pub(crate) time_parts: Option<Buffer<u64>>,
 }
 
 impl Without {
-    /// No rows, of a graph with weights or without.
-    pub(crate) fn empty(weights: bool, stream: &Stream) -> Result<Self> {
+    /// No rows, of a graph as a device reads it.
+    pub(crate) fn empty(graph: &Graph, stream: &Stream) -> Result<Self> {
+        let (weights, times) = (graph.weights.is_some(), graph.edge_times.is_some());
         Ok(Self {
+            ends: graph.sub_row_ends.as_ref().map(|_| Buffer::new(stream, 0)).transpose()?,
+            times: times.then(|| Buffer::new(stream, 0)).transpose()?,
+            time_parts: times.then(|| Buffer::new(stream, 0)).transpose()?,
             nodes: Buffer::new(stream, 0)?,
             starts: Buffer::new(stream, 0)?,
             lens: Buffer::new(stream, 0)?,
@@ -41,18 +52,31 @@ impl Without {
     }
 
     /// Replaces the rows by those of a mini-batch, of a graph whose cached rows are in `part` parts.
-    pub(crate) fn set(&mut self, dataset: &Dataset, part: usize, excluded: &Excluded, stream: &Stream) -> Result<()> {
+    pub(crate) fn set(
+        &mut self,
+        (dataset, typed): (&Dataset, Option<&Typed>),
+        part: usize,
+        excluded: &Excluded,
+        stream: &Stream,
+    ) -> Result<()> {
         let topology = &dataset.topology;
         let (all, all_weights): (&[u32], Option<&[f32]>) = (topology.indices(), topology.weights().map(|w| &**w));
         assert!(part < 1 << (63 - PART), "{part} parts of cached rows");
         let (mut nodes, mut starts, mut lens, mut degrees) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut lists, mut weights) = (Vec::new(), Vec::new());
+        let (mut lists, mut weights, mut ends, mut times) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let all_times = self.times.as_ref().and(topology.edge_times());
         for (node, row) in excluded.iter() {
             let first = lists.len();
             nodes.push(node);
             starts.push(CACHED | (part as u64) << PART | first as u64);
             lens.push(row.degree);
             lists.extend(row.edges().map(|edge| all[edge as usize]));
+            if let Some(all) = all_times {
+                times.extend(row.edges().map(|edge| all[edge as usize]));
+            }
+            if let Some(typed) = typed {
+                typed.lost_ends(node, |position| row.num_left_before(position), &mut ends);
+            }
             degrees.push(match all_weights {
                 None => row.degree as f32,
                 Some(all) => {
@@ -67,6 +91,9 @@ impl Without {
         self.degrees.replace(stream, &degrees)?;
         self.lists.replace(stream, &lists)?;
         grow(stream, &mut self.parts, part as u64 + 1, 0)?;
+        self.ends.as_mut().map_or(Ok(()), |to| to.replace(stream, &ends))?;
+        self.times.as_mut().map_or(Ok(()), |to| to.replace(stream, &times))?;
+        self.time_parts.as_mut().map_or(Ok(()), |to| grow(stream, to, part as u64 + 1, 0))?;
         self.weights.as_mut().map_or(Ok(()), |to| to.replace(stream, &weights))?;
         self.weight_parts.as_mut().map_or(Ok(()), |to| grow(stream, to, part as u64 + 1, 0))
     }
@@ -76,15 +103,18 @@ impl Without {
         Some(self).filter(|rows| !rows.nodes.is_empty())
     }
 
-    /// Bytes of at most so many rows, with so many edges together.
-    pub(crate) fn bytes_of(rows: u64, edges: u64, weights: bool) -> u64 {
-        20 * rows + if weights { 8 } else { 4 } * edges
+    /// Bytes of at most so many rows, with so many edges together of so many bytes each besides their neighbour.
+    pub(crate) fn bytes_of(rows: u64, edges: u64, per_edge: u64) -> u64 {
+        20 * rows + (4 + per_edge) * edges
     }
 
     pub(crate) fn num_bytes(&self) -> u64 {
         let narrow = [&self.nodes, &self.lens, &self.lists].map(Buffer::num_bytes).into_iter().sum::<u64>();
-        let wide = [Some(&self.starts), Some(&self.parts), self.weight_parts.as_ref()].into_iter().flatten();
+        let parts = [&self.weight_parts, &self.time_parts].map(Option::as_ref);
+        let wide = [Some(&self.starts), Some(&self.parts)].into_iter().chain(parts).flatten();
         narrow
+            + self.ends.as_ref().map_or(0, Buffer::num_bytes)
+            + self.times.as_ref().map_or(0, Buffer::num_bytes)
             + wide.map(Buffer::num_bytes).sum::<u64>()
             + self.degrees.num_bytes()
             + self.weights.as_ref().map_or(0, Buffer::num_bytes)

@@ -19,6 +19,7 @@ use crate::pairs::{DrawnPairs, PairDraws, PairScratch};
 use crate::scratch::{Scratch, raise};
 use crate::shadow::induce;
 use crate::shared::{Reach, Shared};
+use crate::typed::{Typed, TypedScratch, sub_row_blocks, words_of_picks};
 
 /// Access counters per node, for pre-sampling.
 #[derive(Debug)]
@@ -63,10 +64,13 @@ impl Worker {
         let given = given.map(GivenLists::new);
         let hops = shared.num_hops();
         let more = shared.kind.num_more() + given.as_ref().map_or(0, |_| NUM_COUNTS);
-        let weights = shared.graph.weights.is_some();
         let stream = |_| {
             let mut scratch = Scratch::new(&shared.device, hops, more)?;
-            scratch.pairs = shared.pairs.as_ref().map(|_| PairScratch::empty(weights, &scratch.stream)).transpose()?;
+            let own = &scratch.stream;
+            scratch.pairs = shared.pairs.as_ref().map(|_| PairScratch::empty(&shared.graph, own)).transpose()?;
+            let typed = shared.kind.typed.as_ref();
+            scratch.typed = typed.map(|typed| TypedScratch::new(&scratch.stream, typed)).transpose()?;
+            scratch.table.tree_bits = shared.tree_bits;
             Ok(scratch)
         };
         let scratch: Vec<Scratch> = (0..in_flight).map(stream).collect::<Result<_>>()?;
@@ -121,6 +125,8 @@ fn make(
 ) -> Result<Handle<MiniBatch>> {
     let (fanouts, walks, subgraphs) = (&shared.kind.hops.fanouts.0, shared.kind.walks(), shared.kind.subgraphs());
     let weighted = shared.kind.weighted();
+    let typed = shared.kind.typed.as_deref();
+    typed.map_or(Ok(()), |typed| typed.settings.check_epoch(id))?;
     let hops = fanouts.len() as u32;
     let (seeds, start) = seeds(shared, scratch, draws, id, share)?;
 
@@ -129,13 +135,21 @@ fn make(
     let capacity = raise(&mut scratch.peak_nodes, reach.nodes);
     let mut nodes = Buffer::new(&scratch.stream, capacity as usize)?;
     let mut degrees = Buffer::new(&scratch.stream, capacity as usize)?;
+    let has_trees = typed.is_some_and(Typed::has_trees);
+    let mut trees = has_trees.then(|| Buffer::new(&scratch.stream, capacity as usize)).transpose()?;
     scratch.empty_table()?;
     grow_nodes(shared, scratch, reach, 0)?;
+    if let Some(of) = scratch.typed.as_mut().filter(|_| has_trees) {
+        of.grow_trees(&scratch.stream, seeds.len() as u64)?;
+    }
     let launch = Launch { shared, stream: &scratch.stream };
     if let Some(without) = scratch.without() {
         launch.add_part(without)?;
     }
-    launch.seeds(seeds.slice(scratch), &nodes, Some(&scratch.counts), &scratch.table)?;
+    match &trees {
+        None => launch.seeds(seeds.slice(scratch), &nodes, Some(&scratch.counts), &scratch.table)?,
+        Some(trees) => launch.trees(seeds.slice(scratch), (&nodes, trees), scratch)?,
+    }
 
     let mut blocks: Vec<BoundedBlock> = Vec::with_capacity(fanouts.len());
     // Bounds of the hop before.
@@ -154,6 +168,11 @@ fn make(
             Fanout::AtMost(k) => k.get(),
         };
         scratch.grow_row_sums(bounds.rows)?;
+        if let Some(typed) = typed {
+            grow(&scratch.stream, &mut scratch.sums, sub_row_blocks(typed, bounds.expanded), 0)?;
+            let of = scratch.typed.as_mut().expect("memory for sub-rows");
+            of.grow(&scratch.stream, typed, bounds.expanded, shared.counts_candidates())?;
+        }
         let rows = raise(&mut scratch.peak_rows[hop], bounds.rows);
         let mut arrays = scratch.hop.take().map_or_else(|| HopArrays::empty(&scratch.stream), Ok)?;
         arrays.grow_rows(&scratch.stream, rows)?;
@@ -166,12 +185,15 @@ fn make(
             if let Some(without) = without {
                 launch.leave_edges_out(without, &nodes, of, to, &degrees)?;
             }
-            if weighted {
+            if weighted && typed.is_none() {
                 let lost = (positive, without);
                 launch.count_positive((&bounds, sizes, limit), counts, (start, len), lost)?;
             }
-            let lens = if weighted { positive } else { len };
-            if walks.is_none() {
+            let lens = if weighted && typed.is_none() { positive } else { len };
+            if typed.is_some() {
+                let hop = (&bounds, sizes, hop as u32);
+                launch.divide_rows(hop, (&nodes, trees.as_ref()), scratch, &arrays.indptr)?;
+            } else if walks.is_none() {
                 launch.offsets((&bounds, sizes, limit), lens, counts, sums, &arrays.indptr)?;
             }
             if let Some(counters) = counters.filter(|_| walks.is_none()) {
@@ -188,21 +210,35 @@ fn make(
             let capacity = raise(&mut scratch.peak_nodes, reach.nodes);
             grow(&scratch.stream, &mut nodes, capacity, bounds.rows)?;
             grow(&scratch.stream, &mut degrees, capacity, bounds.rows)?;
+            if let Some(trees) = &mut trees {
+                grow(&scratch.stream, trees, capacity, bounds.rows)?;
+            }
             if grow_nodes(shared, scratch, reach, bounds.rows)? {
                 // Reinsert the nodes so far into the new table.
                 let launch = Launch { shared, stream: &scratch.stream };
-                launch.seeds((&nodes, 0, bounds.rows as u32), &nodes, None, &scratch.table)?;
+                let num = bounds.rows as u32;
+                match &trees {
+                    None => launch.seeds((&nodes, 0, num), &nodes, None, &scratch.table)?,
+                    Some(trees) => launch.insert((&nodes, trees), num, &scratch.table)?,
+                }
             }
         }
         let edges = raise(&mut scratch.peak_edges[hop], bounds.edges);
-        let large = !weighted && fanout != Fanout::All && limit > GROUP;
-        scratch.grow_edges(edges, weighted || large)?;
+        let large = typed.is_none() && !weighted && fanout != Fanout::All && limit > GROUP;
+        scratch.grow_edges(edges, (weighted || large) && typed.is_none())?;
         if large {
             let (words, _) = large_scratch(limit, shared.max_blocks);
             grow(&scratch.stream, &mut scratch.large, words as u64, 0)?;
         }
         arrays.grow_edges(&scratch.stream, edges, shared.has_weights())?;
-        let reads_by_order = !weighted && !large && fanout != Fanout::All;
+        if let Some(typed) = typed {
+            if typed.ends.is_some() {
+                arrays.grow_types(&scratch.stream)?;
+            }
+            let words = words_of_picks(typed, hop as u32, weighted, shared.max_blocks);
+            grow(&scratch.stream, &mut scratch.large, words, 0)?;
+        }
+        let reads_by_order = typed.is_none() && !weighted && !large && fanout != Fanout::All;
         let order = shared.order_of(&bounds).filter(|_| reads_by_order);
         if let Some(order) = order {
             put_in_order(shared, scratch, order, (&bounds, sizes), &nodes)?;
@@ -216,7 +252,8 @@ fn make(
             launch.offsets((&bounds, sizes, limit), len, counts, sums, &arrays.indptr)?;
         }
         let launch = Launch { shared, stream: &scratch.stream };
-        HopLaunch::new(launch, scratch, (&bounds, sizes, draws), &nodes, (&arrays, order.is_some())).run()?;
+        let of_nodes = (&nodes, trees.as_ref());
+        HopLaunch::new(launch, scratch, (&bounds, sizes, draws), of_nodes, (&arrays, order.is_some())).run()?;
         match subgraphs {
             Some(_) => scratch.hop = Some(arrays),
             None => blocks.push(arrays.of(hop, hop + 1, sizes.edges)),
@@ -271,6 +308,7 @@ fn make(
             given: left_out.and_then(|part| part.with(&counts)),
             labels,
             targets,
+            trees: trees.map(|trees| with_len(trees, counts[hops as usize])),
             pairs,
             last_use: LastUse::default(),
         };
@@ -305,7 +343,7 @@ fn seeds(
         let Scratch { stream, pairs, .. } = scratch;
         let own = pairs.as_mut().expect("a stream of pairs has memory for them");
         let start = stream.record(true)?;
-        let pairs = draws.draw((source, &shared.graph), (stream, own), id, share)?;
+        let pairs = draws.draw((source, &shared.graph, shared.kind.typed.as_deref()), (stream, own), id, share)?;
         return Ok((Seeds::Pairs(Box::new(pairs)), start));
     }
     let positions = shared.seeds(id, share)?;
@@ -375,7 +413,7 @@ fn put_in_order(
         sizes.first.into(),
         sizes.rows.into(),
         (&shared.graph.indices).into(),
-        (shared.degrees.num_nodes() as u32).into(),
+        (shared.num_nodes as u32).into(),
         order.num_buckets().into(),
     ];
     // SAFETY: the arguments are the kernels'. The hop's rows are those between the entries of `counts`, at most `expanded`; each begins

@@ -1,7 +1,7 @@
 //! The suite of phase Batching, for each kind of sampling.
 
-use morphgl_batching_cuda_neighbor::{NEIGHBOR, SHADOW, WALK};
-use morphgl_conformance::batching::run;
+use morphgl_batching_cuda_neighbor::{NEIGHBOR, SHADOW, TYPED, WALK};
+use morphgl_conformance::batching::{run, run_some};
 
 #[test]
 fn neighbor_conforms() {
@@ -16,4 +16,9 @@ fn shadow_conforms() {
 #[test]
 fn walk_conforms() {
     run(&WALK);
+}
+
+#[test]
+fn typed_conforms() {
+    run_some(&TYPED, if option_env!("MORPHGL_SANITIZE").is_some() { 31 } else { 7 });
 }

@@ -8,7 +8,10 @@ use morphgl_batching_cuda_neighbor::NEIGHBOR;
 use morphgl_batching_cuda_neighbor::TopologyPlacement;
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_cuda::{Device, statistics};
-use morphgl_registry::{BatchId, Batching, MiniBatch, PairSettings, Pick, Sampling, ShadowSettings, WalkSettings};
+use morphgl_registry::{
+    BatchId, Batching, CustomSettings, MiniBatch, PairSettings, Pick, Sampling, ShadowSettings, WalkSettings,
+};
+use morphgl_sampler_core::TYPED;
 use serde_json::{Value, json};
 
 fn device() -> Device {
@@ -112,6 +115,25 @@ fn memory_is_reused_and_accounted() {
         case.with(|s| s.batch_size = 300).of_edges(settings),
     ];
     pairs.iter().for_each(|case| check(case, Value::Null));
+    // By edge type, in trees, and within times.
+    let by_type = |case: &Case, temporal: &str, pick| {
+        let mut hops = case.settings.sampling.hops().expect("fanouts").clone();
+        (hops.fanouts, hops.pick) = ("3,40".parse().expect("fanouts"), pick);
+        let settings = [("temporal".to_string(), temporal.into())].into_iter().collect();
+        let custom = CustomSettings { kind: TYPED.name.to_string(), layers: 2, hops: Some(hops), settings };
+        case.with(|s| s.sampling = Sampling::Custom(custom))
+    };
+    let typed = Case::new(graphs::timed(&graphs::typed(120, 6, true), false, true)).with(|s| s.batch_size = 10);
+    let typed = [
+        by_type(&typed, "no", Pick::Uniform),
+        by_type(&typed, "uniform", Pick::Weighted),
+        by_type(&typed, "last", Pick::Uniform),
+        by_type(&typed.with(|s| s.batch_size = 90).of_edges(settings), "uniform", Pick::Uniform),
+    ];
+    for case in &typed {
+        check(case, Value::Null);
+        check(case, json!({"hop_bytes": 3000}));
+    }
 
     #[cfg(feature = "emulate")]
     {
@@ -121,6 +143,11 @@ fn memory_is_reused_and_accounted() {
         check_reported_bytes(&case.with(|s| s.shuffle = false), Value::Null);
         for case in &others {
             placements(case).into_iter().for_each(|options| check_reported_bytes(case, options));
+        }
+        for case in &typed {
+            for topology in ["device", "host", "cached"] {
+                check_reported_bytes(case, json!({"topology": topology, "topology_bytes": 25_000}));
+            }
         }
         for case in &pairs {
             placements(case).into_iter().for_each(|options| check_reported_bytes(case, options));

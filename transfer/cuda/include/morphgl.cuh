@@ -46,6 +46,48 @@ __device__ T block_scan(T value, T* shared, T& total) {
     return sum - value;
 }
 
+// Sum over a block of whole warps, returned to all its threads; `shared` has one element per warp.
+template <uint32_t Warps>
+__device__ uint64_t block_sum(uint64_t value, uint64_t* shared) {
+    for (uint32_t by = WARP / 2; by > 0; by /= 2) value += __shfl_down_sync(ALL_LANES, value, by);
+    if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = value;
+    __syncthreads();
+    uint64_t sum = 0;
+    for (uint32_t w = 0; w < Warps; w++) sum += shared[w];
+    __syncthreads();
+    return sum;
+}
+
+// Scan in two kernels: a block's share of `n` elements, and in the second kernel the sum of the earlier shares.
+__device__ __forceinline__ uint64_t share_begin(uint64_t n, uint32_t block) {
+    const uint64_t share = (n + gridDim.x - 1) / gridDim.x;
+    return min(n, share * block);
+}
+
+template <uint32_t Warps>
+__device__ uint64_t sum_before(const uint64_t* sums, uint64_t* shared) {
+    uint64_t sum = 0;
+    for (uint32_t b = threadIdx.x; b < blockIdx.x; b += Warps * WARP) sum += sums[b];
+    return block_sum<Warps>(sum, shared);
+}
+
+// Number of earlier threads of the block whose flag is set; `total` is that of all. `shared` has one element
+// per warp.
+template <uint32_t Warps>
+__device__ uint32_t block_rank(bool flag, uint32_t* shared, uint32_t& total) {
+    const uint32_t bits = __ballot_sync(ALL_LANES, flag), lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    if (lane == 0) shared[warp] = __popc(bits);
+    __syncthreads();
+    uint32_t rank = __popc(bits & ((1u << lane) - 1));
+    total = 0;
+    for (uint32_t w = 0; w < Warps; w++) {
+        if (w < warp) rank += shared[w];
+        total += shared[w];
+    }
+    __syncthreads();
+    return rank;
+}
+
 // One pass of a radix sort puts items in the order of buckets: items are counted by bucket, the counts summed to the place of each
 // bucket's first item, and the items' numbers written there. Items of a bucket have no order.
 
@@ -138,6 +180,38 @@ __device__ __forceinline__ uint32_t sampling_draw(uint32_t i, uint32_t last, uin
         return philox(1u << 28 | hop << 22 | (64 * i + r / 4), node, index, epoch, k0, k1).at(r);
     });
 }
+
+// The logarithm of morphgl-sampler-core, with the same roundings.
+__device__ __forceinline__ double sample_ln(double x) {
+    const uint64_t bits = (uint64_t)__double_as_longlong(x);
+    int exponent = (int)(bits >> 52) - 1023;
+    double m = __longlong_as_double((long long)((bits & ((1ull << 52) - 1)) | 1023ull << 52));
+    if (m > 1.4142135623730951) {
+        m = __dmul_rn(m, 0.5);
+        exponent++;
+    }
+    const double s = __ddiv_rn(__dadd_rn(m, -1.0), __dadd_rn(m, 1.0)), z = __dmul_rn(s, s);
+    double p = 1.0 / 23.0;
+    const double terms[11] = {1.0 / 21.0, 1.0 / 19.0, 1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0,
+                              1.0 / 9.0,  1.0 / 7.0,  1.0 / 5.0,  1.0 / 3.0,  1.0};
+    for (int i = 0; i < 11; i++) p = __dadd_rn(__dmul_rn(p, z), terms[i]);
+    return __dadd_rn(__dmul_rn((double)exponent, 0.6931471805599453), __dmul_rn(__dmul_rn(2.0, s), p));
+}
+
+// Parameters of a row's draws.
+struct Clocks {
+    uint32_t hop, node, index, epoch;
+    uint64_t seed;
+
+    // Bits of the position's ringing time; their order is that of the times.
+    __device__ uint64_t time(uint32_t position, float weight) const {
+        const Words words = philox(hop << 22 | position / 2, node, index, epoch, (uint32_t)seed, (uint32_t)(seed >> 32));
+        const uint32_t lane = 2 * (position % 2);
+        const uint64_t bits = ((uint64_t)words.at(lane + 1) << 32 | words.at(lane)) >> 12;
+        const double uniform = __dmul_rn(__dadd_rn((double)bits, 0.5), 1.0 / 4503599627370496.0);
+        return (uint64_t)__double_as_longlong(__ddiv_rn(-sample_ln(uniform), (double)weight));
+    }
+};
 
 // Marks the offset of a cached row of a graph, which counts from the first row of its part; the bits below the mark are the number of
 // the part.

@@ -142,6 +142,9 @@ pub struct CudaBatch {
     pub labels: Buffer<i32>,
     /// Real-valued targets of the seeds.
     pub targets: CudaTargets,
+    /// Index of the seed whose tree each input node is in, where the device has sampled disjoint trees. Copies of the host's mini-batches
+    /// have none.
+    pub trees: Option<Buffer<u32>>,
     /// The pairs whose end nodes the seeds are; `None` where the seeds are nodes.
     pub pairs: Option<CudaPairs>,
     /// Event after its last use: see [`CudaBatch::done_after`].
@@ -219,7 +222,8 @@ impl CudaBatch {
             CudaRows::OfNodes(_) => None,
         });
         let pairs = self.pairs.iter().map(|pairs| pairs.ends.block());
-        nodes.into_iter().chain(hops).chain(features).chain(given).chain(pairs)
+        let nodes = nodes.into_iter().chain(self.trees.as_ref().map(Buffer::block));
+        nodes.chain(hops).chain(features).chain(given).chain(pairs)
     }
 
     fn last_use(&self) -> MutexGuard<'_, Option<Event>> {
@@ -270,6 +274,7 @@ impl CudaBatch {
             given: given.transpose()?,
             labels: Buffer::of(stream, &batch.labels)?,
             targets: CudaTargets { width: batch.targets.width, values: Buffer::of(stream, &batch.targets.values)? },
+            trees: None,
             pairs: pairs.transpose()?,
             ready: stream.record(false)?,
             last_use: LastUse::default(),
@@ -375,7 +380,7 @@ impl DeviceBatch for CudaBatch {
             labels: self.labels.to_vec(&stream)?,
             targets: TargetValues { width: self.targets.width, values: self.targets.values.to_vec(&stream)? },
             features_by_type: Vec::new(),
-            trees: None,
+            trees: self.trees.as_ref().map(|trees| trees.to_vec(&stream)).transpose()?,
             pairs: pairs.transpose()?,
         })
     }

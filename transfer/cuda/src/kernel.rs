@@ -53,7 +53,7 @@ impl Stream {
     /// `arguments` match the kernel's parameters in number, order and type; the kernel stays within their bounds; and until
     /// the kernel is done, no other stream or host thread writes to what it reads or accesses what it writes.
     pub unsafe fn launch(&self, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<()> {
-        const MAX_ARGUMENTS: usize = 32;
+        const MAX_ARGUMENTS: usize = 48;
         let device = self.device();
         assert!(arguments.len() <= MAX_ARGUMENTS, "{} has more than {MAX_ARGUMENTS} arguments", kernel.name);
         assert!(kernel.device.is(device), "{} was loaded for {:?}", kernel.name, kernel.device);

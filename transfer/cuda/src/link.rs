@@ -140,6 +140,7 @@ impl Copies<'_> {
         });
         Ok(CudaBatch {
             given: given.transpose()?,
+            trees: batch.trees.as_ref().map(|trees| self.array(trees)).transpose()?,
             pairs: pairs.transpose()?,
             device: self.link.target.device().clone(),
             id: batch.id,

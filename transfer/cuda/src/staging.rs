@@ -120,6 +120,7 @@ impl Staging {
             blocks,
             features,
             given,
+            trees: None,
             pairs,
             ready: stream.record(false)?,
             last_use: LastUse::default(),

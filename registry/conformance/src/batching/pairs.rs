@@ -134,6 +134,7 @@ pub(super) fn run(subject: &Subject<'_>, spec: &SamplingSpec) {
 /// Sub-rows lose edges as rows do: by any fanouts, in any trees, with any times.
 fn by_type(subject: &Subject<'_>) {
     let drawn = PairSettings { negatives: 2, ..PairSettings::default() };
+    let mut is_taken = subject.takes_some();
     for weights in [false, true] {
         let graph = graphs::typed(130, 8, weights);
         for (times, trees) in [
@@ -149,7 +150,7 @@ fn by_type(subject: &Subject<'_>) {
                 [("-1", ""), ("3", "small-a-big=1"), ("4,70,3", "big-b-big=0,2,5"), ("2,100", "c=-1,1")]
             {
                 for pick in [Pick::Uniform, Pick::Weighted].into_iter().take(1 + usize::from(weights)) {
-                    if pick == Pick::Weighted && trees[1].1 == "last" {
+                    if pick == Pick::Weighted && trees[1].1 == "last" || !is_taken() {
                         continue;
                     }
                     let case = case.with_fanouts(fanouts).with_hops(|hops| hops.pick = pick).by(&TYPED);

@@ -34,8 +34,13 @@ impl SubRowEnds {
     /// O(nodes + edges) time on the threads of the current rayon pool; four bytes per node and edge type that leads to its type, at most
     /// two per edge.
     pub fn new(topology: &Topology) -> Option<Self> {
+        Self::within(topology, 2 * topology.num_edges())
+    }
+
+    /// As [`SubRowEnds::new`], of at most so many bytes.
+    pub fn within(topology: &Topology, max_bytes: u64) -> Option<Self> {
         let types = topology.types()?;
-        if Self::num_bytes_of(types) > 2 * topology.num_edges() {
+        if Self::num_bytes_of(types) > max_bytes {
             return None;
         }
         let Self { node_types, mut ends } = Self::empty(types);
@@ -109,6 +114,22 @@ impl SubRowEnds {
             (edge_type, first..end)
         });
         sub_rows.filter(|(_, positions)| !positions.is_empty())
+    }
+
+    /// The ends of the sub-rows of a node, one per edge type that leads to its type.
+    pub fn ends_of(&self, node: u32) -> &[u32] {
+        &self.ends[self.of(node).1]
+    }
+
+    /// The ends of all nodes, node after node.
+    pub fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// The nodes of each node type, the edge types that lead to them, and the index in [`SubRowEnds::ends`] of the first end of the first
+    /// of them.
+    pub fn node_types(&self) -> impl Iterator<Item = (Range<u32>, &[u16], usize)> {
+        self.node_types.iter().map(|InTypes { nodes, edge_types, base }| (nodes.clone(), &**edge_types, *base))
     }
 
     /// Bytes of the ends.

@@ -38,3 +38,21 @@ fn the_largest_rows_bound_a_hop() {
     assert_eq!(next, HopBounds { rows: 8, expanded: 8, edges: 17, nodes: 8, repeats: 4 });
     assert_eq!(degrees.after(&oversampled, Expansion::New, all).edges, 5);
 }
+
+#[test]
+fn trees_are_copies_of_the_graph() {
+    // Degrees 3, 1, 1, 0.
+    let topology = Topology::new(vec![0u64, 3, 4, 5, 5], vec![1u32, 2, 3, 0, 0], None).expect("four nodes");
+    let [one, three] = [1, 3].map(|copies| Degrees::new(&topology).of_copies(copies));
+    let all = "-1".parse().expect("a fanout");
+    let hops = |degrees: &Degrees, seeds| {
+        let first = degrees.first_hop(seeds, 0, all);
+        [first, degrees.after(&first, Expansion::All, all), degrees.after(&first, Expansion::New, all)]
+    };
+    for (one, three) in hops(&one, 1).into_iter().zip(hops(&three, 3)) {
+        let HopBounds { rows, expanded, edges, nodes, .. } = one;
+        let times =
+            HopBounds { rows: 3 * rows, expanded: 3 * expanded, edges: 3 * edges, nodes: 3 * nodes, repeats: 0 };
+        assert_eq!(three, times);
+    }
+}

@@ -77,7 +77,7 @@ proptest! {
         let topology = Topology::new(indptr, indices, None).expect("a graph");
         let hotness: Vec<f32> = (0..num_nodes).map(|v| 1.0 + (v * 37 % 101) as f32).collect();
         let hops = NeighborSettings::from("3".parse::<Fanouts>().expect("fanouts"));
-        let rows = CsrRows { topology: &topology, hotness: &hotness, hops: &hops, num_devices };
+        let rows = CsrRows { topology: &topology, hotness: &hotness, hops: &hops, num_devices, extra: Extra::default() };
         let tables = 12 * num_nodes as u64;
         prop_assert!(select_spread(&rows, tables - 1).is_none());
         let selected = select_spread(&rows, tables + room).expect("the tables fit");

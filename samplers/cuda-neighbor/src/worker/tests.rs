@@ -47,7 +47,7 @@ fn pairs_keep_to_their_bound() {
             let options = serde_json::json!({"hop_bytes": 0, "in_flight": 1});
             let sampler = CudaSampler::new(&case.context("cuda:0".parse().expect("a place"), options)).expect("built");
             let source = sampler.shared().pairs.as_ref().expect("pairs");
-            let bound = source.max_bytes(case.settings.batch_size);
+            let bound = source.max_bytes(case.settings.batch_size, &sampler.shared().kind);
             assert_eq!(sampler.shared().max_batch_bytes(), bound, "no hop is allocated by its bound");
             let mut worker = Worker::new(sampler.shared(), 1).expect("a worker");
             let mut largest = 0;
