@@ -425,7 +425,7 @@ pub(super) const ROWS: &[Row] = &[
         "G:3",
         "example of the factored design",
         &["sched/plan/src/roles.rs"],
-        "`sched/plan/tests/roles.rs` has its two samplers and six trainers.",
+        "`sched/plan/tests/all/roles.rs` has its two samplers and six trainers.",
     ),
     Row::drawing(
         "G:10",

@@ -1,5 +1,5 @@
 //! Problems of two routes from five durations, and a checker of simulated epochs that shares no code with the simulator.
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, reason = "each program uses a part of it")]
 
 pub(crate) mod check;
 pub(crate) mod groups;
