@@ -4,10 +4,13 @@
 Usage: VENV/bin/python docs/benchmarks/tasks/speed_peer.py --peer dgl|pyg|numpy --what sample|step|rank --threads T [--workers W] [--arrays DIR]
 DIR holds indptr.npy and indices.npy (in-neighbours of a symmetric graph) and feat_f32.npy. sample: mini-batches of 1024 pairs with 5
 negatives of each, fanouts 15,10, the pairs' own edges left out; step: forward, backward and Adam on mini-batches made beforehand, two
-layers of GraphSAGE of width 256, embeddings of 64, dot product, binary cross-entropy; rank: 256 pairs at a time against 100,000 nodes.
+layers of GraphSAGE of width 256, embeddings of 64, dot product, binary cross-entropy; rank: 256 pairs at a time against 100,000 nodes,
+or those of --rank-set.
 PyG's loader leaves no edge out: its mini-batches are those of the whole graph, less work than the others do.
 """
 import argparse
+import ctypes
+import glob
 import json
 import os
 import sys
@@ -22,6 +25,7 @@ parser.add_argument("--threads", type=int, default=1)
 parser.add_argument("--workers", type=int, default=0)
 parser.add_argument("--arrays")
 parser.add_argument("--batches", type=int, default=12)
+parser.add_argument("--rank-set", help="directory of rank_sets.py [default: uniform embeddings, random targets]")
 parser.add_argument("--fanouts", default="15,10")
 args = parser.parse_args()
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -36,16 +40,26 @@ versions = {"numpy": np.__version__}
 
 
 def rank(nodes=100_000, dim=64, num_pairs=1_024, chunk=256):
-    """The ranks of models/core/benches/ranking.py: the same embeddings and pairs."""
+    """The ranks of models/core/benches/ranking.py or of a directory: the same embeddings and pairs as MorphGL's."""
     def splitmix64(z):
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return z ^ (z >> np.uint64(31))
 
-    bits = splitmix64(np.arange(nodes * dim, dtype=np.uint64)) >> np.uint64(40)
-    embeddings = (bits.astype(np.float32) / np.float32(1 << 24) - np.float32(0.5)).reshape(nodes, dim)
-    ends = splitmix64(np.arange(2 * num_pairs, dtype=np.uint64) + np.uint64(1 << 40)) % np.uint64(nodes)
-    pairs = ends.astype(np.int64).reshape(-1, 2)
+    if args.rank_set:
+        embeddings, pairs = (np.load(os.path.join(args.rank_set, f"{name}.npy")) for name in ("embeddings", "pairs"))
+        pairs = pairs[:4_096].astype(np.int64)
+        num_pairs = len(pairs)
+    else:
+        bits = splitmix64(np.arange(nodes * dim, dtype=np.uint64)) >> np.uint64(40)
+        embeddings = (bits.astype(np.float32) / np.float32(1 << 24) - np.float32(0.5)).reshape(nodes, dim)
+        ends = splitmix64(np.arange(2 * num_pairs, dtype=np.uint64) + np.uint64(1 << 40)) % np.uint64(nodes)
+        pairs = ends.astype(np.int64).reshape(-1, 2)
+    # The kernels that OpenBLAS chose, where numpy brings it.
+    for library in glob.glob(os.path.join(os.path.dirname(np.__file__), "..", "numpy.libs", "libscipy_openblas64*")):
+        name = ctypes.CDLL(library).scipy_openblas_get_corename64_
+        name.restype = ctypes.c_char_p
+        versions["openblas"] = name().decode()
 
     def once():
         reciprocal = 0.0

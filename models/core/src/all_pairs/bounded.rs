@@ -334,19 +334,19 @@ impl<const R: usize> Group<R> {
             }
             let before = count;
             for (i, (sides, rank)) in sides.as_flattened().iter().zip(&mut *ranks).enumerate() {
-                if (sides.above | sides.open) & lanes.filled == 0 {
-                    continue;
-                }
                 rank.above += (sides.above & lanes.filled).count_ones();
                 let mut left = sides.open & lanes.filled;
                 let end = count + left.count_ones() as usize;
                 // Four at a time, some of which may be none: a branch per score would often be mispredicted.
-                while count < end {
+                loop {
                     for entry in &mut open[count..count + 4] {
                         *entry = [i as u32, first + left.trailing_zeros()];
                         left &= left.wrapping_sub(1);
                     }
                     count += 4;
+                    if count >= end {
+                        break;
+                    }
                 }
                 count = end;
             }

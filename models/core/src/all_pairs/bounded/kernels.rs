@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 use std::array::from_fn;
+use std::hint::black_box;
 use std::ops::Range;
 
 use morphgl_platform::SimdLevel;
@@ -14,6 +15,8 @@ use crate::all_pairs::{PairScore, Rows, TargetRank};
 pub(in crate::all_pairs) enum Kernel {
     /// AVX2: two products in 16 bits (`vpmaddubsw`), those of a block modulo 2¹⁶, blocks in 32 bits.
     Avx2,
+    /// AVX-VNNI: four products in 32 bits (`vpdpbusd`), eight lanes at a time.
+    AvxVnni,
     /// AVX-512 VNNI: four products in 32 bits (`vpdpbusd`).
     Vnni,
 }
@@ -35,14 +38,15 @@ impl Kernel {
     /// The kernels of a level, the fastest last.
     pub(in crate::all_pairs) fn available(level: SimdLevel) -> impl DoubleEndedIterator<Item = Self> {
         let vnni = level >= SimdLevel::Avx512 && is_x86_feature_detected!("avx512vnni");
-        let all = [(Self::Avx2, level >= SimdLevel::Avx2), (Self::Vnni, vnni)];
+        let avx_vnni = level >= SimdLevel::Avx2 && is_x86_feature_detected!("avxvnni");
+        let all = [(Self::Avx2, level >= SimdLevel::Avx2), (Self::AvxVnni, avx_vnni), (Self::Vnni, vnni)];
         all.into_iter().filter_map(|(kernel, available)| available.then_some(kernel))
     }
 
     /// What an open score takes, over what an f32 tile takes for a score, per element: of [`choose`](super::choose).
     pub(super) fn elements_per_open(self) -> u64 {
         match self {
-            Self::Avx2 => 5,
+            Self::Avx2 | Self::AvxVnni => 5,
             Self::Vnni => 8,
         }
     }
@@ -56,7 +60,7 @@ impl Kernel {
     pub(super) fn query_limits(self, quads: usize) -> Limits {
         match self {
             Self::Avx2 => Limits { code: QUERY_CODE, block: Some((self.block(quads), QUERY_NORM)) },
-            Self::Vnni => Limits { code: MAX_CODE, block: None },
+            Self::AvxVnni | Self::Vnni => Limits { code: MAX_CODE, block: None },
         }
     }
 
@@ -76,7 +80,7 @@ impl Kernel {
                 let [low, high] = [before_low.wrapping_sub(low), before_high.wrapping_sub(high)];
                 i32::from(low as u16) | i32::from(high) << 16
             }
-            Self::Vnni => start - i32::from(BIAS) * codes.iter().sum::<i32>(),
+            Self::AvxVnni | Self::Vnni => start - i32::from(BIAS) * codes.iter().sum::<i32>(),
         }
     }
 
@@ -84,7 +88,9 @@ impl Kernel {
     pub(super) fn pack(self, rows: Rows<'_>, nodes: Range<usize>, lanes: &mut Lanes, quads: &mut [Quads]) {
         match self {
             // SAFETY: the processor has the instructions of an available kernel.
-            Self::Avx2 => unsafe { pack_avx2(rows, nodes, self.candidate_limits(quads.len()), lanes, quads) },
+            Self::Avx2 | Self::AvxVnni => unsafe {
+                pack_avx2(rows, nodes, self.candidate_limits(quads.len()), lanes, quads)
+            },
             // SAFETY: as above.
             Self::Vnni => unsafe { pack_avx512(rows, nodes, self.candidate_limits(quads.len()), lanes, quads) },
         }
@@ -102,6 +108,8 @@ impl Kernel {
         match self {
             // SAFETY: as above.
             Self::Avx2 => unsafe { count_avx2(rows, pairs, score, panels, ranks) },
+            // SAFETY: as above.
+            Self::AvxVnni => unsafe { count_avx_vnni(rows, pairs, score, panels, ranks) },
             // SAFETY: as above.
             Self::Vnni => unsafe { count_vnni(rows, pairs, score, panels, ranks) },
         }
@@ -127,7 +135,19 @@ fn count_avx2(
     ranks: &mut [TargetRank],
 ) -> Tally {
     let group = Group::<AVX2_ROWS>::new(rows, pairs, score, Kernel::Avx2);
-    group.count(rows, panels, ranks, |a, b| dot(a, b), |panel, tile, sides| tile_avx2(panel, tile, sides))
+    group.count(rows, panels, ranks, |a, b| dot_256(a, b), |panel, tile, sides| tile_avx2(panel, tile, sides))
+}
+
+#[target_feature(enable = "avx2,avxvnni,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+fn count_avx_vnni(
+    rows: Rows<'_>,
+    pairs: &[[u32; 2]],
+    score: PairScore<'_>,
+    panels: Panels<'_>,
+    ranks: &mut [TargetRank],
+) -> Tally {
+    let group = Group::<AVX2_ROWS>::new(rows, pairs, score, Kernel::AvxVnni);
+    group.count(rows, panels, ranks, |a, b| dot_256(a, b), |panel, tile, sides| tile_avx_vnni(panel, tile, sides))
 }
 
 #[target_feature(
@@ -141,7 +161,7 @@ fn count_vnni(
     ranks: &mut [TargetRank],
 ) -> Tally {
     let group = Group::<VNNI_ROWS>::new(rows, pairs, score, Kernel::Vnni);
-    group.count(rows, panels, ranks, |a, b| dot(a, b), |panel, tile, sides| tile_vnni(panel, tile, sides))
+    group.count(rows, panels, ranks, |a, b| dot_512(a, b), |panel, tile, sides| tile_vnni(panel, tile, sides))
 }
 
 #[inline]
@@ -176,26 +196,57 @@ fn tile_avx2(
         }
     }
     for r in 0..R {
-        let [threshold, per_norm, per_residual] =
-            [bounds[r].threshold, bounds[r].per_norm, bounds[r].per_residual].map(|value| _mm256_set1_ps(value));
-        let difference: [__m256; 4] =
-            from_fn(|v| _mm256_fnmadd_ps(threshold, floats_256(&lanes.scale, v), _mm256_cvtepi32_ps(sums[r][v])));
-        let below = bytes(from_fn(|v| {
-            let upper = _mm256_fmadd_ps(per_norm, floats_256(&lanes.norm, v), difference[v]);
-            let upper = _mm256_fmadd_ps(per_residual, floats_256(&lanes.residual, v), upper);
-            _mm256_cmp_ps::<_CMP_LT_OQ>(upper, _mm256_setzero_ps())
-        }));
-        if below == u32::MAX {
-            sides[r] = Sides::default();
-            continue;
-        }
-        let above = bytes(from_fn(|v| {
-            let lower = _mm256_fnmadd_ps(per_norm, floats_256(&lanes.norm, v), difference[v]);
-            let lower = _mm256_fnmadd_ps(per_residual, floats_256(&lanes.residual, v), lower);
-            _mm256_cmp_ps::<_CMP_GT_OQ>(lower, _mm256_setzero_ps())
-        }));
-        sides[r] = Sides { above, open: !(above | below) };
+        sides[r] = sides_256(lanes, bounds[r], sums[r]);
     }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,avxvnni")]
+fn tile_avx_vnni(
+    (lanes, quads): (&Lanes, &[Quads]),
+    (query, starts, bounds): (&[[i32; AVX2_ROWS]], &[[i32; AVX2_ROWS]], &[Bound; AVX2_ROWS]),
+    sides: &mut [Sides; AVX2_ROWS],
+) {
+    const R: usize = AVX2_ROWS;
+    let mut all = [[_mm256_setzero_si256(); 4]; R];
+    for at in [0, 2] {
+        let mut sums: [[__m256i; 2]; R] = from_fn(|r| [_mm256_set1_epi32(starts[0][r]); 2]);
+        for (quad, query) in quads.iter().zip(query) {
+            let candidates: [__m256i; 2] = from_fn(|v| codes_256(quad, at + v));
+            for r in 0..R {
+                let query = _mm256_set1_epi32(query[r]);
+                for v in 0..2 {
+                    sums[r][v] = _mm256_dpbusd_avx_epi32(sums[r][v], candidates[v], query);
+                }
+            }
+        }
+        for r in 0..R {
+            for v in 0..2 {
+                all[r][at + v] = sums[r][v];
+            }
+        }
+    }
+    for r in 0..R {
+        sides[r] = sides_256(lanes, bounds[r], all[r]);
+    }
+}
+
+/// The sides of candidates by their products with the codes of a query.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn sides_256(lanes: &Lanes, bound: Bound, sums: [__m256i; 4]) -> Sides {
+    let [threshold, per_norm, per_residual] =
+        [bound.threshold, bound.per_norm, bound.per_residual].map(|value| _mm256_set1_ps(value));
+    let sign = _mm256_set1_ps(-0.0);
+    let sides: [[__m256; 2]; 4] = from_fn(|v| {
+        let difference = _mm256_fnmadd_ps(threshold, floats_256(&lanes.scale, v), _mm256_cvtepi32_ps(sums[v]));
+        let error = _mm256_mul_ps(per_residual, floats_256(&lanes.residual, v));
+        let error = _mm256_fmadd_ps(per_norm, floats_256(&lanes.norm, v), error);
+        let above = _mm256_cmp_ps::<_CMP_GT_OQ>(difference, error);
+        [above, _mm256_cmp_ps::<_CMP_NGT_UQ>(_mm256_andnot_ps(sign, difference), error)]
+    });
+    let [above, open] = [0, 1].map(|side| bytes(sides.map(|sides| sides[side])));
+    Sides { above, open }
 }
 
 /// A bit per lane of four masks.
@@ -229,25 +280,17 @@ fn tile_vnni(
     for r in 0..R {
         let [threshold, per_norm, per_residual] =
             [bounds[r].threshold, bounds[r].per_norm, bounds[r].per_residual].map(|value| _mm512_set1_ps(value));
-        let difference: [__m512; 2] =
-            from_fn(|v| _mm512_fnmadd_ps(threshold, floats_512(&lanes.scale, v), _mm512_cvtepi32_ps(sums[r][v])));
-        let below: [__mmask16; 2] = from_fn(|v| {
-            let upper = _mm512_fmadd_ps(per_norm, floats_512(&lanes.norm, v), difference[v]);
-            let upper = _mm512_fmadd_ps(per_residual, floats_512(&lanes.residual, v), upper);
-            _mm512_cmp_ps_mask::<_CMP_LT_OQ>(upper, _mm512_setzero_ps())
+        let sides_of: [[__mmask16; 2]; 2] = from_fn(|v| {
+            let sum = _mm512_cvtepi32_ps(sums[r][v]);
+            let difference = _mm512_fnmadd_ps(threshold, floats_512(&lanes.scale, v), sum);
+            let error = _mm512_mul_ps(per_residual, floats_512(&lanes.residual, v));
+            let error = _mm512_fmadd_ps(per_norm, floats_512(&lanes.norm, v), error);
+            let above = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(difference, error);
+            [above, _mm512_cmp_ps_mask::<_CMP_NGT_UQ>(_mm512_abs_ps(difference), error)]
         });
-        let below = u32::from(below[0]) | u32::from(below[1]) << 16;
-        if below == u32::MAX {
-            sides[r] = Sides::default();
-            continue;
-        }
-        let above: [__mmask16; 2] = from_fn(|v| {
-            let lower = _mm512_fnmadd_ps(per_norm, floats_512(&lanes.norm, v), difference[v]);
-            let lower = _mm512_fnmadd_ps(per_residual, floats_512(&lanes.residual, v), lower);
-            _mm512_cmp_ps_mask::<_CMP_GT_OQ>(lower, _mm512_setzero_ps())
-        });
-        let above = u32::from(above[0]) | u32::from(above[1]) << 16;
-        sides[r] = Sides { above, open: !(above | below) };
+        let [above, open] = [0, 1].map(|side| u32::from(sides_of[0][side]) | u32::from(sides_of[1][side]) << 16);
+        // The compiler would gather the masks of all queries in a register, one after another.
+        sides[r] = black_box(Sides { above, open });
     }
 }
 
@@ -286,7 +329,7 @@ fn floats_512(values: &[f32; LANES], at: usize) -> __m512 {
 /// The dot product, summed in eight lanes twice.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
+fn dot_256(a: &[f32], b: &[f32]) -> f32 {
     let (a, a_rest) = a.as_chunks::<8>();
     let (b, b_rest) = b.as_chunks::<8>();
     let mut sums = [_mm256_setzero_ps(); 2];
@@ -299,6 +342,25 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     let sum = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps::<1>(sum));
     let sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
     let mut sum = _mm_cvtss_f32(_mm_add_ss(sum, _mm_movehdup_ps(sum)));
+    for (&a, &b) in a_rest.iter().zip(b_rest) {
+        sum = a.mul_add(b, sum);
+    }
+    sum
+}
+
+/// The dot product, summed in sixteen lanes twice.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn dot_512(a: &[f32], b: &[f32]) -> f32 {
+    let (a, a_rest) = a.as_chunks::<16>();
+    let (b, b_rest) = b.as_chunks::<16>();
+    let mut sums = [_mm512_setzero_ps(); 2];
+    for (i, (a, b)) in a.iter().zip(b).enumerate() {
+        // SAFETY: sixteen values each.
+        let [a, b] = [a, b].map(|values| unsafe { _mm512_loadu_ps(values.as_ptr()) });
+        sums[i % 2] = _mm512_fmadd_ps(a, b, sums[i % 2]);
+    }
+    let mut sum = _mm512_reduce_add_ps(_mm512_add_ps(sums[0], sums[1]));
     for (&a, &b) in a_rest.iter().zip(b_rest) {
         sum = a.mul_add(b, sum);
     }

@@ -135,7 +135,7 @@ proptest! {
     fn what_rounding_takes_is_bounded(like in likes(), dim in 1usize..301, seed in any::<u64>(), query in any::<bool>()) {
         let quads = dim.div_ceil(QUAD);
         let row = row(like, seed >> 8, 5, dim);
-        for kernel in [Kernel::Avx2, Kernel::Vnni] {
+        for kernel in [Kernel::Avx2, Kernel::AvxVnni, Kernel::Vnni] {
             let limits = if query { kernel.query_limits(quads) } else { kernel.candidate_limits(quads) };
             let mut codes = vec![0i8; dim.next_multiple_of(PART)];
             let Scaled { scale, norm, residual } = quantise(&row, limits, &mut codes);
