@@ -162,7 +162,8 @@ const FEW: usize = 8;
 ///
 /// Tiles of scores are counted in registers and never stored. Where a sample says that it takes less time, 8-bit dot products with a
 /// bound of their error decide most scores, and f32 the others: the ranks are the same to the last bit. Nodes are taken in chunks, whose
-/// packed embeddings take up to `memory` bytes, and at least 32 rows; besides, `640 · dim` floats per thread and 8 bytes per pair are used.
+/// packed embeddings take up to `memory` bytes, and at least 32 rows; besides, `1280 · dim` floats and 300 kB per thread, and 8 bytes per
+/// pair are used.
 ///
 /// # Panics
 ///

@@ -29,7 +29,7 @@ const QUAD: usize = 4;
 /// Elements that are rounded together.
 const PART: usize = 16;
 /// Pairs whose codes stay in the caches while the panels of candidates pass.
-const GROUP: usize = 512;
+const GROUP: usize = 1024;
 /// Minimum number of open scores that are computed together.
 const WAITING: usize = 64;
 

@@ -30,8 +30,9 @@ const CANDIDATE_NORM: f32 = 250.0;
 /// The largest code of a query with which two products, of candidates' biased codes up to 255, are below 2¹⁵.
 const QUERY_CODE: f32 = 64.0;
 
-/// Queries of a tile: as many as leave their sums in registers.
+/// Queries of a tile: their sums of two vectors of candidates stay in registers.
 const AVX2_ROWS: usize = 4;
+const AVX_VNNI_ROWS: usize = 6;
 const VNNI_ROWS: usize = 8;
 
 impl Kernel {
@@ -146,7 +147,7 @@ fn count_avx_vnni(
     panels: Panels<'_>,
     ranks: &mut [TargetRank],
 ) -> Tally {
-    let group = Group::<AVX2_ROWS>::new(rows, pairs, score, Kernel::AvxVnni);
+    let group = Group::<AVX_VNNI_ROWS>::new(rows, pairs, score, Kernel::AvxVnni);
     group.count(rows, panels, ranks, |a, b| dot_256(a, b), |panel, tile, sides| tile_avx_vnni(panel, tile, sides))
 }
 
@@ -204,10 +205,10 @@ fn tile_avx2(
 #[target_feature(enable = "avx2,fma,avxvnni")]
 fn tile_avx_vnni(
     (lanes, quads): (&Lanes, &[Quads]),
-    (query, starts, bounds): (&[[i32; AVX2_ROWS]], &[[i32; AVX2_ROWS]], &[Bound; AVX2_ROWS]),
-    sides: &mut [Sides; AVX2_ROWS],
+    (query, starts, bounds): (&[[i32; AVX_VNNI_ROWS]], &[[i32; AVX_VNNI_ROWS]], &[Bound; AVX_VNNI_ROWS]),
+    sides: &mut [Sides; AVX_VNNI_ROWS],
 ) {
-    const R: usize = AVX2_ROWS;
+    const R: usize = AVX_VNNI_ROWS;
     let mut all = [[_mm256_setzero_si256(); 4]; R];
     for at in [0, 2] {
         let mut sums: [[__m256i; 2]; R] = from_fn(|r| [_mm256_set1_epi32(starts[0][r]); 2]);
