@@ -7,10 +7,10 @@ use morphgl_registry::{
     BatchingContext, Error, Fanout, Fanouts, Key, NeighborSettings, Pick, Result, Sampling, ShadowSettings,
     WalkSettings,
 };
-use morphgl_sampler_core::TYPED;
+use morphgl_sampler_core::{SubRowEnds, TYPED};
 
 use crate::bounds::Degrees;
-use crate::typed::Typed;
+use crate::typed::{Extra, Typed};
 use crate::{NEIGHBOR, SHADOW, WALK};
 
 /// A kind of sampling with its settings.
@@ -64,7 +64,7 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// A kind of another crate, and as [`Kind::typed_of`].
+    /// A kind of another crate, and as [`Typed::of`].
     pub(crate) fn of(context: &BatchingContext) -> Result<Self> {
         let kind = |key, hops, blocks| Self { key, hops, blocks, typed: None };
         Ok(match &context.settings.sampling {
@@ -76,7 +76,10 @@ impl Kind {
                 let hops = Fanouts(vec![Fanout::All; walk.layers]).into();
                 kind(WALK.key, hops, Blocks::Walks(Walks::new(walk)))
             }
-            Sampling::Custom(custom) if custom.kind == TYPED.name => Self::typed_of(context)?,
+            Sampling::Custom(custom) if custom.kind == TYPED.name => {
+                let (hops, typed) = Typed::of(context)?;
+                Self { key: crate::TYPED.key, hops, blocks: Blocks::Hops, typed: typed.map(Arc::new) }
+            }
             Sampling::Custom(custom) => {
                 let kind = &custom.kind;
                 let cure =
@@ -84,6 +87,16 @@ impl Kind {
                 return Err(Error::setting("sampling", format!("{kind}: {cure}")));
             }
         })
+    }
+
+    /// Bytes that the graph takes besides.
+    pub(crate) fn extra(&self, topology: &Topology) -> Extra {
+        let Some(typed) = &self.typed else { return Extra::default() };
+        let times = 8 * u64::from(typed.is_timed());
+        Extra {
+            of_nodes: typed.ends.as_ref().map_or(0, SubRowEnds::num_bytes) + times * topology.num_nodes() as u64,
+            per_edge: if topology.edge_times().is_some() { times } else { 0 },
+        }
     }
 
     /// The last epoch that the counter of random numbers numbers.

@@ -21,6 +21,7 @@ mod scratch;
 mod shadow;
 mod shared;
 mod slope;
+mod sub_rows;
 mod typed;
 mod walk;
 mod without;

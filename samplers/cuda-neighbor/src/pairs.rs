@@ -91,7 +91,8 @@ pub(crate) struct PairScratch {
 
 impl PairScratch {
     pub(crate) fn empty(graph: &Graph, stream: &Stream) -> Result<Self> {
-        Ok(Self { seeds: Buffer::new(stream, 0)?, without: Without::empty(graph, stream)? })
+        let has = [graph.weights.is_some(), graph.sub_row_ends.is_some(), graph.edge_times.is_some()];
+        Ok(Self { seeds: Buffer::new(stream, 0)?, without: Without::empty(has, stream)? })
     }
 
     pub(crate) fn num_bytes(&self) -> u64 {

@@ -107,7 +107,7 @@ impl CudaSampler {
         let device = Device::open(&context.place, &kind.key)?;
         let stream = Stream::new(&device, false)?;
         let pairs = context.seeds.pairs().map(|seeds| PairSource::new(context, seeds).map(Arc::new)).transpose()?;
-        let degrees = Arc::new(kind.degrees(topology, kind.max_trees(context, pairs.as_deref())));
+        let degrees = Arc::new(kind.degrees(topology, max_trees(context, &kind, pairs.as_deref())));
         let sources = Sources { kind: &kind, degrees: &degrees, pairs: pairs.as_ref() };
         // A graph with a given hotness is not shared with other operators.
         let make = || place(context, &stream, &options, sources, hotness);
@@ -178,6 +178,13 @@ impl CudaSampler {
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
+}
+
+/// Maximum number of trees of a mini-batch; `None` where nodes are in none.
+fn max_trees(context: &BatchingContext, kind: &Kind, pairs: Option<&PairSource>) -> Option<u64> {
+    kind.typed.as_ref()?.settings.trees?;
+    let size = context.settings.batch_size;
+    Some(pairs.map_or(size.min(context.seeds.nodes().len()) as u64, |pairs| pairs.max_seeds(size)))
 }
 
 /// Places the topology by the options and the budget.

@@ -7,7 +7,6 @@ use morphgl_sampler_core::{Excluded, weight_sum};
 
 use crate::buffer::grow;
 use crate::cache::{CACHED, PART};
-use crate::graph::Graph;
 use crate::typed::Typed;
 
 /// The rows that lose edges in a mini-batch, without these, in device memory: one more part of the cached rows. Each mini-batch has its
@@ -33,11 +32,10 @@ pub(crate) struct Without {
 }
 
 impl Without {
-    /// No rows, of a graph as a device reads it.
-    pub(crate) fn empty(graph: &Graph, stream: &Stream) -> Result<Self> {
-        let (weights, times) = (graph.weights.is_some(), graph.edge_times.is_some());
+    /// No rows, of a graph with weights or without, with the ends of sub-rows, and with times of edges.
+    pub(crate) fn empty([weights, ends, times]: [bool; 3], stream: &Stream) -> Result<Self> {
         Ok(Self {
-            ends: graph.sub_row_ends.as_ref().map(|_| Buffer::new(stream, 0)).transpose()?,
+            ends: ends.then(|| Buffer::new(stream, 0)).transpose()?,
             times: times.then(|| Buffer::new(stream, 0)).transpose()?,
             time_parts: times.then(|| Buffer::new(stream, 0)).transpose()?,
             nodes: Buffer::new(stream, 0)?,
@@ -106,6 +104,11 @@ impl Without {
     /// Bytes of at most so many rows, with so many edges together of so many bytes each besides their neighbour.
     pub(crate) fn bytes_of(rows: u64, edges: u64, per_edge: u64) -> u64 {
         20 * rows + (4 + per_edge) * edges
+    }
+
+    /// Bytes of the ends of the sub-rows of at most so many rows.
+    pub(crate) fn end_bytes(typed: Option<&Typed>, rows: u64) -> u64 {
+        typed.filter(|typed| typed.ends.is_some()).map_or(0, |typed| 4 * typed.sub_rows(rows))
     }
 
     pub(crate) fn num_bytes(&self) -> u64 {

@@ -19,7 +19,8 @@ use crate::pairs::{DrawnPairs, PairDraws, PairScratch};
 use crate::scratch::{Scratch, raise};
 use crate::shadow::induce;
 use crate::shared::{Reach, Shared};
-use crate::typed::{Typed, TypedScratch, sub_row_blocks, words_of_picks};
+use crate::sub_rows::{sub_row_blocks, words_of_picks};
+use crate::typed::{Typed, TypedScratch};
 
 /// Access counters per node, for pre-sampling.
 #[derive(Debug)]
