@@ -193,7 +193,7 @@ fn early_stopping_goes_by_the_score() {
 fn what_is_unknown_or_wrong_is_refused_with_what_there_is() {
     let morphgl = Morphgl::new();
     for (options, words) in [
-        ("--model gate", "use one of gcn, sage, gat, gin, mlp, rgcn, rsage, rgat, hgt, custom, gated"),
+        ("--model gate", ", custom, gated"),
         ("--loss hinge", "use one of cross-entropy, bce, mse, mae, huber, bpr, margin, focal"),
         ("--score f1", "average-precision, mae, rmse, r2, mrr, filtered-mrr, worst-recall, hits@K, filtered-hits@K"),
         (
