@@ -112,7 +112,7 @@ fn rows_are_cached_by_accesses() {
             json!({"topology": "cached", "topology_bytes": budget, "cache": "inclusion"}),
             "sampling by walk has no fanouts; estimate it by pre-sampling",
         ),
-        (json!({"order": "pages"}), "Batching_CUDA+PCIe_Walk: options: order: a step of a walk reads one neighbour"),
+        (json!({"order": "pages"}), "Batching_CUDA+PCIe_Walk: options: order: steps of walks"),
     ] {
         let error = CudaSampler::new(&common::context(&case, options)).expect_err("refused").to_string();
         assert!(error.contains(reason), "{error}");
