@@ -436,7 +436,7 @@ void count_load(const void* address, size_t bytes) {
 
 void* dynamic_shared() { return scheduler.shared.data(); }
 
-float half_value(uint16_t bits) {
+float value_of_half(uint16_t bits) {
     _Float16 half;
     std::memcpy(&half, &bits, 2);
     return half;

@@ -59,7 +59,7 @@ const uint64_t* exchange(unsigned mask, uint64_t word);
 void exchanged(unsigned mask);
 unsigned lane();
 void* dynamic_shared();
-float half_value(uint16_t bits);
+float value_of_half(uint16_t bits);
 // Whether the launching thread counts loads.
 extern thread_local bool counting_loads;
 // A lane's part of a load by its warp; null in an idle lane.

@@ -313,7 +313,7 @@ struct NodeTable {
 // Exact values of an f16 and a bf16, given by their bits.
 __device__ __forceinline__ float half_value(uint16_t bits) {
 #ifdef MORPHGL_EMULATION
-    return emulation::half_value(bits);
+    return emulation::value_of_half(bits);
 #else
     float value;
     asm("{ cvt.f32.f16 %0, %1; }" : "=f"(value) : "h"(bits));
