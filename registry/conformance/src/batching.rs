@@ -144,7 +144,7 @@ pub(crate) struct Subject<'a> {
     description: &'a Description,
     place: Place,
     options: Value,
-    /// Of sampling by edge type one of so many combinations of settings is tested.
+    /// One of `every` combinations of settings of sampling by edge type is tested.
     every: usize,
 }
 

@@ -98,7 +98,7 @@ impl Typed {
         self.settings.trees.is_some_and(|trees| trees.by_time == Some(TimePick::Last))
     }
 
-    /// Sub-rows of so many rows.
+    /// Number of sub-rows of `rows` rows.
     pub(crate) fn sub_rows(&self, rows: u64) -> u64 {
         rows.saturating_mul(self.width.into())
     }
@@ -180,7 +180,7 @@ impl TypedScratch {
         })
     }
 
-    /// Grows the memory of sub-rows to those of `rows` rows; with `counted`, candidates are counted.
+    /// Grows the arrays that have an element per sub-row, for `rows` rows; with `counted` also the numbers of edges to pick from.
     pub(crate) fn grow(&mut self, stream: &Stream, typed: &Typed, rows: u64, counted: bool) -> Result<()> {
         let subs = typed.sub_rows(rows);
         grow(stream, &mut self.start, subs, 0)?;

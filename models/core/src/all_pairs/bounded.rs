@@ -51,7 +51,7 @@ const FLOOR: f32 = 1.0 / 1024.0;
 /// Added to a number of a magnitude below 2²², it leaves the nearest whole number in the lowest bits of the sum.
 const ROUNDING: f32 = 12_582_912.0;
 
-/// Fewer pairs, candidates or elements take no less time by bounds than without.
+/// With fewer pairs, candidates or elements than these, bounds save no time.
 const MIN_PAIRS: usize = 256;
 const MIN_CANDIDATES: usize = 4096;
 const MIN_DIM: usize = 24;
@@ -72,7 +72,7 @@ struct Scaled {
 /// Limits of the codes of queries or of candidates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Limits {
-    /// Largest magnitude.
+    /// Largest magnitude of a code.
     code: f32,
     /// Quads of a block, and the largest norm of the codes of a block whose products are added in the same lane of 16 bits.
     block: Option<(usize, f32)>,
@@ -165,7 +165,7 @@ fn gamma(dim: usize) -> f32 {
 #[repr(align(64))]
 struct Quads([[u8; QUAD]; LANES]);
 
-/// The candidates of a panel, one per lane: [`Scaled`] by field.
+/// What is known of the candidates of a panel, one per lane: the fields of [`Scaled`] as arrays.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 struct Lanes {

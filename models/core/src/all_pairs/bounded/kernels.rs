@@ -52,7 +52,7 @@ impl Kernel {
         }
     }
 
-    /// Quads of a block of a row.
+    /// Number of quads of a block, in a row of `quads` quads.
     pub(super) fn block(self, quads: usize) -> usize {
         if self == Self::Avx2 { quads.div_ceil(quads.div_ceil(BLOCK)) } else { quads }
     }
@@ -250,7 +250,7 @@ fn sides_256(lanes: &Lanes, bound: Bound, sums: [__m256i; 4]) -> Sides {
     Sides { above, open }
 }
 
-/// A bit per lane of four masks.
+/// The sign bits of the 32 lanes of four vectors, in order.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn bytes(masks: [__m256; 4]) -> u32 {
