@@ -75,12 +75,20 @@ impl TypedSettings {
     /// numbers.
     pub fn new(context: &BatchingContext) -> Result<Self> {
         let topology = &context.dataset.topology;
-        let mut settings = Self::of_degrees(context, largest_degree(topology))?;
-        match &mut settings.trees {
+        Ok(Self::of_degrees(context, largest_degree(topology))?.with_rows(topology))
+    }
+
+    /// The settings with what the rows of the graph tell that samples faster: the ends of sub-rows, or whether these ascend by time.
+    ///
+    /// # Complexity
+    ///
+    /// O(nodes + edges) time on the threads of the current rayon pool, and the memory of [`SubRowEnds::new`].
+    pub fn with_rows(mut self, topology: &Topology) -> Self {
+        match &mut self.trees {
             Some(trees) => trees.ascends = trees.by_time.is_some() && ascend_by_time(topology),
-            None => settings.ends = SubRowEnds::new(topology).map(Arc::new),
+            None => self.ends = SubRowEnds::new(topology).map(Arc::new),
         }
-        Ok(settings)
+        self
     }
 
     /// The settings of a graph whose largest in-degree is known, and whose edges are not read: without the ends of sub-rows, and with trees
@@ -232,18 +240,39 @@ impl TypedSampler {
     }
 }
 
-impl SampleSeeds for TypedSampler {
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
+impl TypedSampler {
+    /// As [`SampleSeeds::sample`], with trees bounded by `times`, one per seed, in place of the times of the seeds' nodes.
+    ///
+    /// # Errors
+    ///
+    /// As [`SampleSeeds::sample`].
+    ///
+    /// # Panics
+    ///
+    /// When there are fewer times than seeds, and trees are bounded by time.
+    pub fn sample_until(
+        &mut self,
+        host: &HostBatching,
+        (seeds, times): (&[u32], Option<&[i64]>),
+        excluded: &Excluded,
+        batch: &mut HostBatch,
+    ) -> Result<()> {
         let Self { hops, trees, settings } = self;
         settings.check_epoch(batch.id)?;
         let topology = &host.dataset.topology;
         if let Some(by) = settings.trees {
-            let mut rows = HostTrees(topology);
+            let mut rows = HostTrees { topology, seed_times: times };
             let graph = (topology, excluded, EdgeArrays::of(topology));
             return trees.sample(&mut rows, graph, (settings, by), host.settings.seed, seeds, batch);
         }
         let mut sampler = hops.sampler(topology).without(excluded).by_type(&settings.fanouts, settings.ends.as_deref());
         sample_hops(&mut sampler, &settings.hops, host.settings.seed, EdgeArrays::of(topology), seeds, None, batch)
+    }
+}
+
+impl SampleSeeds for TypedSampler {
+    fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
+        self.sample_until(host, (seeds, None), excluded, batch)
     }
 }
 

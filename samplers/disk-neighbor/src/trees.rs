@@ -129,7 +129,7 @@ impl TreeRows for DiskTrees<'_> {
         self.buffers.times[self.buffers.starts[self.buffers.slots[row] as usize] + edge - self.row(row).start as usize]
     }
 
-    fn node_time(&self, node: u32) -> i64 {
+    fn seed_time(&self, _: usize, node: u32) -> i64 {
         self.shared.node_times().map_or(i64::MAX, |times| times[node as usize])
     }
 

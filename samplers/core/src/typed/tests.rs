@@ -41,6 +41,27 @@ fn types_have_fanouts_of_their_own() {
     assert_eq!(settings(untyped, "3,2", "").expect("sound").fanouts, Vec::<Vec<TypeFanout>>::new());
 }
 
+/// Node 0 has the in-neighbours 1 to 4, whose times are their numbers; its own time is 0. Trees end at the times given in place of it.
+#[test]
+fn trees_end_at_the_times_given() {
+    let topology = Topology::new(vec![0u64, 4, 4, 4, 4, 4], vec![1u32, 2, 3, 4], None).expect("a star");
+    let topology = topology.with_times(Some(vec![0i64, 1, 2, 3, 4].into()), None).expect("a time per node");
+    let hops: NeighborSettings = "-1".parse::<Fanouts>().expect("all neighbours").into();
+    let settings = [("temporal".to_string(), "uniform".into())].into_iter().collect();
+    let custom = CustomSettings { kind: TYPED.name.into(), layers: 1, hops: Some(hops), settings };
+    let seeds = SeedSet::new("seeds", &[0], 5).expect("a node");
+    let settings = SamplerSettings::from(Sampling::Custom(custom));
+    let context = BatchingContext::new(Arc::new(Dataset::new("star", topology.clone())), seeds, settings);
+    let host = HostBatching::new(&context).expect("sound");
+    let typed = TypedSettings::new(&context).expect("sound");
+    let mut sampler = TypedSampler::new(&topology, typed, 1, &Arc::default());
+    let mut batch = HostBatch::default();
+    for (times, nodes) in [(Some(&[2, 3, -1][..]), vec![0, 0, 0, 1, 2, 1, 2, 3]), (None, vec![0, 0, 0])] {
+        sampler.sample_until(&host, (&[0, 0, 0], times), &Excluded::default(), &mut batch).expect("a mini-batch");
+        assert_eq!(batch.input_nodes, nodes, "{times:?}");
+    }
+}
+
 #[test]
 fn unknown_types_and_fanouts_are_refused() {
     let refused = |by_type: &str| settings(papers(), "3,2", by_type).expect_err("refused").to_string();

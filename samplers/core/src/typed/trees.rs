@@ -32,8 +32,8 @@ pub trait TreeRows {
     /// trees are bounded by time.
     fn time(&self, row: usize, edge: usize) -> i64;
 
-    /// Time of a node. Read only where trees are bounded by time.
-    fn node_time(&self, node: u32) -> i64;
+    /// Time that bounds the tree of the seed at `position` of the mini-batch, which is `node`. Read only where trees are bounded by time.
+    fn seed_time(&self, position: usize, node: u32) -> i64;
 
     /// Sets the in-neighbours of the `edges` picked, positions in the graph's indices; those of row `i` of the hop are
     /// `edges[ends[i]..ends[i + 1]]`.
@@ -53,7 +53,11 @@ pub trait TreeRows {
 
 /// The rows of a graph in host memory.
 #[derive(Debug)]
-pub(super) struct HostTrees<'a>(pub(super) &'a Topology);
+pub(super) struct HostTrees<'a> {
+    pub(super) topology: &'a Topology,
+    /// Times of the seeds, in their order, in place of those of their nodes.
+    pub(super) seed_times: Option<&'a [i64]>,
+}
 
 impl TreeRows for HostTrees<'_> {
     fn begin(&mut self, _: &[u32]) -> Result<()> {
@@ -62,25 +66,28 @@ impl TreeRows for HostTrees<'_> {
 
     #[inline]
     fn prefetch(&self, node: u32) {
-        prefetch_early(self.0.indptr(), node as usize);
+        prefetch_early(self.topology.indptr(), node as usize);
     }
 
     #[inline]
     fn sub_rows(&self, _: usize, node: u32) -> impl Iterator<Item = (u16, Range<usize>)> {
-        self.0.sub_rows(node).map(|(edge_type, edges)| (edge_type as u16, edges))
+        self.topology.sub_rows(node).map(|(edge_type, edges)| (edge_type as u16, edges))
     }
 
     #[inline]
     fn time(&self, _: usize, edge: usize) -> i64 {
-        time(self.0, edge)
+        time(self.topology, edge)
     }
 
-    fn node_time(&self, node: u32) -> i64 {
-        self.0.node_times().map_or(i64::MAX, |times| times[node as usize])
+    fn seed_time(&self, position: usize, node: u32) -> i64 {
+        match self.seed_times {
+            Some(times) => times[position],
+            None => self.topology.node_times().map_or(i64::MAX, |times| times[node as usize]),
+        }
     }
 
     fn neighbors(&mut self, batch: BatchId, edges: &[u64], _: &[u32], out: &mut Vec<u32>) -> Result<()> {
-        let indices = self.0.indices();
+        let indices = self.topology.indices();
         out.clear();
         out.reserve(edges.len());
         for (i, &edge) in edges.iter().enumerate() {
@@ -89,7 +96,7 @@ impl TreeRows for HostTrees<'_> {
             }
             out.push(indices[edge as usize]);
         }
-        match NeighborCheck::new(self.0) {
+        match NeighborCheck::new(self.topology) {
             None => Ok(()),
             Some(check) => {
                 check.nodes(out);
@@ -99,7 +106,7 @@ impl TreeRows for HostTrees<'_> {
     }
 
     fn degrees(&mut self, nodes: &[u32], out: &mut Vec<f32>) -> Result<()> {
-        out.extend(nodes.iter().map(|&node| self.0.degree(node) as f32));
+        out.extend(nodes.iter().map(|&node| self.topology.degree(node) as f32));
         Ok(())
     }
 }
@@ -185,7 +192,7 @@ impl Trees {
         self.clear();
         self.seeds.clear();
         for (tree, &node) in (0..).zip(seeds) {
-            let bound = by.by_time.map_or(i64::MAX, |_| rows.node_time(node));
+            let bound = by.by_time.map_or(i64::MAX, |_| rows.seed_time(tree as usize, node));
             // Occurrences of a seed have equal trees.
             self.seeds.push((seed ^ splitmix64(u64::from(topology.draw_key(node)) + 1), bound));
             self.local(&mut found, tree, node);
