@@ -18,14 +18,43 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
+    /// Types of numbers by torch's names.
+    const ALL: [Self; 15] = [
+        Self::I32,
+        Self::I64,
+        Self::U32,
+        Self::U8,
+        Self::F16,
+        Self::F32,
+        Self::BF16,
+        Self { code: 0, bits: 8, typestr: "|i1", name: "int8" },
+        Self { code: 0, bits: 16, typestr: "<i2", name: "int16" },
+        Self::U16,
+        Self { code: 1, bits: 64, typestr: "<u8", name: "uint64" },
+        Self { code: 2, bits: 64, typestr: "<f8", name: "float64" },
+        Self { code: 5, bits: 64, typestr: "<c8", name: "complex64" },
+        Self { code: 5, bits: 128, typestr: "<c16", name: "complex128" },
+        Self { code: 6, bits: 8, typestr: "|b1", name: "bool" },
+    ];
     pub(crate) const I32: Self = Self { code: 0, bits: 32, typestr: "<i4", name: "int32" };
     pub(crate) const I64: Self = Self { code: 0, bits: 64, typestr: "<i8", name: "int64" };
     pub(crate) const U32: Self = Self { code: 1, bits: 32, typestr: "<u4", name: "uint32" };
+    pub(crate) const U16: Self = Self { code: 1, bits: 16, typestr: "<u2", name: "uint16" };
     pub(crate) const U8: Self = Self { code: 1, bits: 8, typestr: "|u1", name: "uint8" };
     pub(crate) const F16: Self = Self { code: 2, bits: 16, typestr: "<f2", name: "float16" };
     pub(crate) const F32: Self = Self { code: 2, bits: 32, typestr: "<f4", name: "float32" };
     /// numpy has no type for it and sees its bits.
     pub(crate) const BF16: Self = Self { code: 4, bits: 16, typestr: "<u2", name: "bfloat16" };
+
+    /// The type of torch's name, if its rows can be copied by their bytes.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name == name)
+    }
+
+    /// Bytes of an element.
+    pub(crate) fn bytes(self) -> usize {
+        usize::from(self.bits / 8)
+    }
 }
 
 /// A dense array in MorphGL's memory. `numpy.asarray` and `torch.from_dlpack` view it without a copy; the memory is kept until the

@@ -234,12 +234,43 @@ impl Graph {
 
     #[getter]
     fn features(&self) -> Option<Buffer> {
-        Some(match self.0.features.as_ref()? {
-            FeatureMatrix::F32 { data, dim } => shared(data, Some(*dim), Kind::F32),
-            FeatureMatrix::F16 { data, dim } => shared(data, Some(*dim), Kind::F16),
-            FeatureMatrix::Bf16 { data, dim } => shared(data, Some(*dim), Kind::BF16),
-            FeatureMatrix::U8 { data, dim } => shared(data, Some(*dim), Kind::U8),
-        })
+        self.0.features.as_ref().map(matrix_of)
+    }
+
+    /// Features of each node type, `None` for a type without; empty where all nodes have rows in one matrix, and without types.
+    #[getter]
+    fn features_by_type(&self) -> Vec<Option<Buffer>> {
+        self.0.features_by_type.iter().map(|features| features.as_ref().map(matrix_of)).collect()
+    }
+
+    /// Features of each edge type, or of all edges without types; empty where no edges have any.
+    #[getter]
+    fn edge_features(&self) -> Vec<Option<Buffer>> {
+        self.0.edge_features.iter().map(|features| features.as_ref().map(matrix_of)).collect()
+    }
+
+    /// The row of each edge in the features of its type, in the order of `indices`.
+    #[getter]
+    fn edge_ids(&self) -> Option<Buffer> {
+        self.0.topology.edge_ids().map(|ids| shared(ids, None, Kind::I32))
+    }
+
+    /// Number of the type of each edge, in the order of `indices`.
+    #[getter]
+    fn type_of_edges(&self) -> Option<Buffer> {
+        self.0.topology.edge_types().map(|types| shared(types, None, Kind::U16))
+    }
+
+    /// Time of each node.
+    #[getter]
+    fn node_times(&self) -> Option<Buffer> {
+        self.0.topology.node_times().map(|times| shared(times, None, Kind::I64))
+    }
+
+    /// Time of each edge, in the order of `indices`.
+    #[getter]
+    fn edge_times(&self) -> Option<Buffer> {
+        self.0.topology.edge_times().map(|times| shared(times, None, Kind::I64))
     }
 
     #[getter]
@@ -292,6 +323,16 @@ pub(crate) fn kind(dtype: Dtype) -> Kind {
 
 fn failed(error: morphgl_graph_store::Error) -> PyErr {
     PyOSError::new_err(error.to_string())
+}
+
+/// A view of a matrix of features.
+fn matrix_of(features: &FeatureMatrix) -> Buffer {
+    match features {
+        FeatureMatrix::F32 { data, dim } => shared(data, Some(*dim), Kind::F32),
+        FeatureMatrix::F16 { data, dim } => shared(data, Some(*dim), Kind::F16),
+        FeatureMatrix::Bf16 { data, dim } => shared(data, Some(*dim), Kind::BF16),
+        FeatureMatrix::U8 { data, dim } => shared(data, Some(*dim), Kind::U8),
+    }
 }
 
 /// A view of a dataset's array, whose ids fit into signed integers of the same size.

@@ -7,8 +7,11 @@ mod buffer;
 mod command;
 mod csc;
 mod edges;
+mod gather;
 mod graph;
 mod loader;
+mod sampler;
+mod subgraph;
 mod torch;
 
 // Operators register themselves where they are linked.
@@ -36,12 +39,15 @@ fn is_id_column(name: &str) -> bool {
 
 #[pymodule]
 fn _morphgl(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    gather::started();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<buffer::Buffer>()?;
     module.add_class::<graph::Graph>()?;
     module.add_class::<loader::Loader>()?;
     module.add_class::<loader::Epoch>()?;
     module.add_class::<batch::Batch>()?;
+    module.add_class::<sampler::Sampler>()?;
+    module.add_function(wrap_pyfunction!(gather::gather, module)?)?;
     module.add_function(wrap_pyfunction!(csc::csc, module)?)?;
     module.add_function(wrap_pyfunction!(loader::epoch_order, module)?)?;
     module.add_function(wrap_pyfunction!(samplers, module)?)?;

@@ -252,7 +252,7 @@ def test_a_loader_does_not_cross_a_fork(graph):
         ({"sampler": "walk"}, ValueError, 'output="dgl"'),
         ({"expansion": "all"}, ValueError, 'output="dgl"'),
         ({"replace": True}, NotImplementedError, "replace"),
-        ({"num_workers": 2}, NotImplementedError, "num_workers: .*give threads"),
+        ({"num_workers": -2}, ValueError, "num_workers: -2; give the number of threads"),
         ({"weighted": True}, ValueError, "weight"),
         ({"weight_attr": "w"}, ValueError, "weight_attr: the graph has no weights 'w'"),
         ({"num_neighbors": {"a": [3]}}, NotImplementedError, "num_neighbors: a dict is of several edge types"),
@@ -266,7 +266,7 @@ def test_a_loader_does_not_cross_a_fork(graph):
         ({"transform": "gcn_norm"}, TypeError, "transform: str is no function"),
         ({"sampler": object()}, NotImplementedError, "sampler: object draws seeds; give those it draws as input_nodes"),
         ({"collate_fn": print}, NotImplementedError, "collate_fn: .*give transform"),
-        ({"persistent_workers": True}, NotImplementedError, "persistent_workers"),
+        ({"worker_init_fn": print}, NotImplementedError, "worker_init_fn: there are no worker processes"),
         ({"generator": object()}, NotImplementedError, "generator: give seed"),
         ({"batchsize": 3}, TypeError, "batchsize: no such argument; did you mean batch_size?"),
     ],
@@ -286,6 +286,7 @@ def test_arguments_are_pyg_s_by_position_and_by_name(data, graph):
         NeighborLoader(graph, [4, 3], 64, nodes, **same),
         NeighborLoader(graph, [4, 3], 64, input_nodes="train", **same),
         loader(graph, num_workers=0, persistent_workers=False, is_sorted=True, filter_per_worker=False, sampler=None, directed=True),
+        loader(graph, num_workers=2, persistent_workers=True, prefetch_factor=2, timeout=9, in_order=False, multiprocessing_context="spawn"),
     ):
         assert equal(sum(([contents(b) for b in made]), []), sum(expected, [])) and len(made.dataset) == len(nodes)
     assert [b for b in loader(graph, transform=lambda batch: batch.batch_size)] == [b.batch_size for b in loader(graph)]

@@ -17,3 +17,12 @@ from .models import Model
 
 __all__ = ["Batch", "Block", "Graph", "LinkNeighborLoader", "Model", "NeighborLoader", "__version__", "evaluate", "ops", "plan", "predict", "profile",
            "score_pairs", "train"]
+
+
+def __getattr__(name):
+    # `morphgl.pyg` needs torch_geometric, which takes seconds to import.
+    if name == "pyg":
+        import importlib
+
+        return importlib.import_module(".pyg", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,6 +20,12 @@ class Graph:
     indices: Buffer
     weights: Optional[Buffer]
     features: Optional[Buffer]
+    features_by_type: List[Optional[Buffer]]
+    edge_features: List[Optional[Buffer]]
+    edge_ids: Optional[Buffer]
+    type_of_edges: Optional[Buffer]
+    node_times: Optional[Buffer]
+    edge_times: Optional[Buffer]
     labels: Optional[Buffer]
     targets: Optional[Buffer]
     @staticmethod
@@ -65,6 +71,11 @@ class Batch:
     num_sampled_edges: List[int]
     blocks: List[Tuple[Buffer, Buffer, Optional[Buffer], int, int]]
 
+class Sampler:
+    def __init__(self, graph: Graph, fanouts: List[List[int]], num_hops: int, weighted: bool, disjoint: bool, temporal: Optional[str], order: Any, node_times: Any, edge_times: Any) -> None: ...
+    def sample(self, seeds: List[Tuple[int, Any]], times: Optional[List[Any]], draw: int) -> Tuple[List[Tuple[Buffer, Optional[Buffer], List[int]]], List[Tuple[Buffer, Buffer, Buffer, List[int]]]]: ...
+
+def gather(requests: List[Tuple[Any, str, Any]]) -> List[Buffer]: ...
 def run(arguments: List[str], graph: Optional[Graph], trainer: Any, quiet: bool) -> str: ...
 def is_id_column(name: str) -> bool: ...
 def csc(sources: Any, targets: Any, num_nodes: int) -> Tuple[Buffer, Buffer, Buffer]: ...

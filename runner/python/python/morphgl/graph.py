@@ -24,10 +24,15 @@ class Graph:
 
     def __init__(self, native, edge_order=None, *, node_names=None, source=None, attributes=None):
         self._native, self._edge_order = native, edge_order
+        # Of a typed graph in memory: the position of each edge in the source's `edge_index` of its type, in the order of `indices`.
+        self._type_order = None
         # What `graph.json` says of the source, such as names of classes; of a graph with a directory it is read when it is asked for.
         self._node_names, self._source = node_names, source
         # Of a PyG `Data`: tensors with a row per node, with one per edge, and all else, by name; gathered for PyG's mini-batches.
         self._attributes = attributes or {"node": {}, "edge": {}, "graph": {}}
+        # The dimension along which such a tensor has an element per node or edge, where it is not the first; and features, labels and
+        # weights that PyG's mini-batches have in another type or shape than the graph.
+        self._dims, self._exact = {}, {"node": {}, "edge": {}}
         self._weight_name = "edge_weight"
         # Whether the targets were given as one number per node, [nodes], as mini-batches then have them.
         self._flat_targets = False
@@ -126,12 +131,15 @@ class Graph:
         if weight_attr != "edge_weight" and data.get(weight_attr) is None:
             raise ValueError(f"weight_attr: the data has no {weight_attr!r}; it has {', '.join(map(repr, data.keys()))}")
         given = {"x": data.get("x"), "y": data.get("y"), "num_nodes": data.num_nodes, **link_splits(data, valid, test)}
-        attributes = {"node": {}, "edge": {}, "graph": {}}
+        attributes, dims = {"node": {}, "edge": {}, "graph": {}}, {}
         read = ("x", "y", "edge_index", "adj_t", weight_attr, "num_nodes")
         for name, value in data:
             if name not in read and value is not None:
                 kind = "node" if data.is_node_attr(name) else "edge" if data.is_edge_attr(name) else "graph"
                 attributes[kind][name] = value
+                dim = data.__cat_dim__(name, value) if kind != "graph" else 0
+                if isinstance(dim, int) and dim:
+                    dims[name] = dim
         for name, mask in SPLITS.items():
             nodes = data.get(mask)
             if nodes is not None and nodes.dim() == 2:
@@ -150,7 +158,14 @@ class Graph:
             graph = cls.from_numpy(csc=(indptr, indices), edge_weight=weight, **given)
         else:
             raise ValueError("data: it has neither edge_index nor adj_t")
-        graph._attributes, graph._weight_name = attributes, weight_attr
+        graph._attributes, graph._dims, graph._weight_name = attributes, dims, weight_attr
+        weight = data.get(weight_attr)
+        if weight is not None and (weight.dim() != 1 or not is_stored(weight, graph._native.weights)):
+            graph._exact["edge"][weight_attr] = weight
+        for name, stored in (("x", graph._native.features), ("y", graph._native.labels or graph._native.targets)):
+            values = data.get(name)
+            if values is not None and not is_stored(values, stored, "int64" if name == "y" and graph._native.labels else None):
+                graph._exact["node"][name] = values
         return graph
 
     @classmethod
@@ -382,6 +397,13 @@ class Graph:
         features = "" if self._native.features is None else f", {self.num_features} {self._native.features.dtype} features"
         targets = "" if self._native.targets is None else f", {self._native.targets.shape[1]} targets"
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges{features}, {self.num_classes} classes{targets})"
+
+
+def is_stored(values, stored, dtype=None):
+    """Whether a tensor is what mini-batches have of a buffer, in its type or in another one."""
+    name = dtype or stored.dtype
+    same = values.dim() == len(stored.shape) or (values.dim() == 1 and stored.shape[1:] == (1,))
+    return same and str(values.dtype) == f"torch.{name}"
 
 
 def link_splits(data, valid, test):

@@ -3,7 +3,8 @@
 import numpy as np
 
 from . import _morphgl, arrays
-from .loader import Loader, by_name, choose
+from .graph import Graph
+from .loader import BY_PYG, Loader, by_name, choose
 
 # What follows `num_neighbors` in PyG's signature.
 POSITIONAL = ("edge_label_index", "edge_label", "edge_label_time", "replace", "subgraph_type", "disjoint", "temporal_strategy",
@@ -52,6 +53,8 @@ class LinkNeighborLoader(Loader):
 
     def _make(self, data, num_neighbors, *, edge_label_index=None, edge_label=None, neg_sampling=None, neg_sampling_ratio=None,
               negative_distribution="uniform", avoid_edges=False, keep_target_edges=False, output=None, **options):
+        if hasattr(data, "node_types") and not isinstance(data, Graph):
+            raise NotImplementedError(f"data: pairs of several edge types are not sampled by this loader; give it to {BY_PYG}")
         if output == "dgl":
             raise NotImplementedError('output: mini-batches of pairs have no form of DGL\'s; give "torch", whose mini-batches have blocks')
         self._mode, amount = negatives_of(neg_sampling, neg_sampling_ratio)

@@ -51,6 +51,8 @@ class LinkNeighborLoader:
         memory: Union[int, str, None] = None,
         cache: Optional[str] = None,
         pin_memory: bool = False,
+        num_workers: int = 0,
+        prefetch_factor: Optional[int] = None,
         **others: Any,
     ) -> None: ...
     def __len__(self) -> int: ...

@@ -13,6 +13,7 @@ from typing import Any, List, Optional
 import numpy as np
 
 from . import _morphgl, arrays
+from .attributes import column, gather
 from .brief import Brief
 from .graph import Graph
 
@@ -59,32 +60,31 @@ class Batch(Brief):
 
 OUTPUTS = ("pyg", "torch", "numpy", "dgl")
 
+# What to give for sub-graphs that threads of a loader do not sample.
+BY_PYG = "torch_geometric.loader's loaders with neighbor_sampler=morphgl.pyg.Sampler(…)"
+TEMPORAL = f"mini-batches are not temporal; give NeighborLoader a PyG Data or HeteroData, or {BY_PYG}"
 # Arguments of PyG's and torch's loaders whose defaults alone are supported: the default, and what to do instead.
 UNSUPPORTED = {
-    "input_time": (None, "mini-batches are not temporal; leave it out"),
-    "edge_label_time": (None, "mini-batches are not temporal; leave it out"),
+    "input_time": (None, TEMPORAL),
+    "edge_label_time": (None, TEMPORAL),
     "replace": (False, "neighbours are sampled without replacement; leave it out"),
     "subgraph_type": ("directional", 'edges are those that were sampled; for induced subgraphs give sampler="shadow"'),
-    "disjoint": (False, "the seeds of a mini-batch share their neighbours; for one tree per seed give batch_size=1"),
-    "temporal_strategy": ("uniform", "mini-batches are not temporal; leave it out"),
-    "time_attr": (None, "mini-batches are not temporal; leave it out"),
+    "disjoint": (False, f"the seeds of a mini-batch share their neighbours; for one tree per seed give batch_size=1, or {BY_PYG}"),
+    "temporal_strategy": ("uniform", TEMPORAL),
+    "time_attr": (None, TEMPORAL),
     "transform_sampler_output": (None, "sampling and gathering are one step; give transform, which takes the mini-batch"),
-    "neighbor_sampler": (None, 'operators sample; choose one by sampler="neighbor", "shadow", "walk" or that of an operator crate'),
+    "neighbor_sampler": (None, 'operators sample; choose one by sampler="neighbor", "shadow", "walk" or that of an operator crate, or give '
+                               "it to torch_geometric.loader.NeighborLoader"),
     "directed": (True, 'edges are those that were sampled; for induced subgraphs give sampler="shadow"'),
-    "num_workers": (0, "there are no worker processes; give threads, or leave it out for all cores"),
-    "persistent_workers": (False, "there are no worker processes; leave it out"),
-    "prefetch_factor": (None, "there are no worker processes; give prefetch, in mini-batches"),
     "batch_sampler": (None, "give the seeds in their order as input_nodes, and batch_size"),
     "collate_fn": (None, "mini-batches are not lists of samples; give transform, which takes the mini-batch"),
     "generator": (None, "give seed, a number"),
-    "worker_init_fn": (None, "there are no worker processes; leave it out"),
-    "multiprocessing_context": (None, "there are no worker processes; leave it out"),
-    "timeout": (0, "there are no worker processes; leave it out"),
-    "pin_memory_device": ("", "give pin_memory=True"),
-    "in_order": (True, "mini-batches come in order; leave it out"),
+    "worker_init_fn": (None, "there are no worker processes, threads prepare mini-batches; leave it out"),
 }
-# Hints to PyG that change no mini-batch.
-HINTS = ("is_sorted", "filter_per_worker")
+# Hints to PyG and torch that change no mini-batch: they are of worker processes, which threads take the place of.
+HINTS = ("is_sorted", "filter_per_worker", "persistent_workers", "multiprocessing_context", "timeout", "pin_memory_device", "in_order")
+# Arguments that only sub-graphs of PyG's samplers have, with their defaults.
+OF_SAMPLERS = {"input_time": None, "disjoint": False, "time_attr": None, "temporal_strategy": "uniform", "transform_sampler_output": None}
 # What follows `num_neighbors` in PyG's signature.
 POSITIONAL = ("input_nodes", "input_time", "replace", "subgraph_type", "disjoint", "temporal_strategy", "time_attr", "weight_attr",
               "transform", "transform_sampler_output", "is_sorted", "filter_per_worker", "neighbor_sampler", "directed")
@@ -99,13 +99,12 @@ class Loader:
     def _open(self, data, num_neighbors, seeds_of, pairs, *, given_of=None, weight_attr=None, transform=None, batch_size=1024, output=None,
               shuffle=False, drop_last=False, seed=0, threads=None, prefetch=2, expansion=None, weighted=False, sampler=None,
               layers=None, walks=10, walk_length=3, restart=0.5, neighbors=10, sampler_option=None, features=True, edge_ids=False,
-              memory=None, cache=None, pin_memory=False, **others):
+              memory=None, cache=None, pin_memory=False, num_workers=0, prefetch_factor=None, **others):
         """Makes the operator and its threads. `seeds_of(graph)` are the nodes, or the pairs `[pairs, 2]` that `pairs` has settings of;
         `given_of(graph)` the destinations of negatives that come with them."""
         refuse_unsupported(others, type(self))
         num_neighbors = hops_of(num_neighbors)
-        if transform is not None and not callable(transform):
-            raise TypeError(f"transform: {type(transform).__name__} is no function; give one that takes a mini-batch")
+        checked_transform(transform)
         sampler = "neighbor" if sampler is None else sampler
         if not isinstance(sampler, str):
             raise NotImplementedError(f"sampler: {type(sampler).__name__} draws seeds; give those it draws as input_nodes")
@@ -128,12 +127,8 @@ class Loader:
         if expansion == "all" and not blocks and samplers[sampler] and sampler != "shadow":
             raise ValueError('expansion: hops that expand all nodes have edges of their own; give output="dgl", or expansion="new"')
         seeds = seeds_of(graph)
-        if batch_size < 1:
-            raise ValueError(f"batch_size: {batch_size}; give at least 1")
-        if seed < 0:
-            raise ValueError(f"seed: {seed}; give at least 0")
-        self.batch_size, self.drop_last, self.pin_memory = int(batch_size), drop_last, pin_memory
-        self._seed, self._shuffle = int(seed), bool(shuffle)
+        self.batch_size, self._seed = checked_sizes(batch_size, seed)
+        self.drop_last, self.pin_memory, self._shuffle = drop_last, pin_memory, bool(shuffle)
         fanouts = ",".join(str(fanout(n)) for n in num_neighbors)
         hops = {"fanouts": fanouts, "expansion": expansion, "pick": "weighted" if weighted else "uniform"}
         layers = layers or len(num_neighbors)
@@ -143,11 +138,11 @@ class Loader:
             "shadow": {**hops, "layers": layers},
             "walk": {"layers": layers, "walks": walks, "length": walk_length, "restart": restart, "neighbors": neighbors},
         }[sampler]
-        self._transform = transform
-        self._attributes = self._gathered(sampler)
+        self._transform, self._sampled = transform, None
+        self._attributes = self._gathered(sampler, features)
         edge_ids = edge_ids or bool(self._attributes["edge"])
         settings = {"sampler": sampler, **settings, "batch_size": self.batch_size, "seed": self._seed, "shuffle": self._shuffle}
-        threads = threads or len(os.sched_getaffinity(0))
+        threads, prefetch = threads_of(threads, prefetch, num_workers, prefetch_factor)
         gather = features and graph._native.features is not None
         given = None if given_of is None else given_of(graph)
         self._native = _morphgl.Loader(graph._native, seeds, None if pairs is None else json.dumps(pairs), given, json.dumps(settings),
@@ -168,9 +163,11 @@ class Loader:
 
     def __iter__(self):
         epoch, self._epoch = self._epoch, self._epoch + 1
+        if self._sampled is not None:
+            return self._sampled.epoch(epoch, self._count)
         return self._batches(self._native.epoch(epoch, self._count), self._labels(epoch))
 
-    def _gathered(self, sampler):
+    def _gathered(self, sampler, features):
         """The attributes of the graph's source that mini-batches get; a warning names those that they do not get."""
         attributes = {kind: {name: value for name, value in some.items() if name not in self.REPLACED}
                       for kind, some in self.graph._attributes.items()}
@@ -182,6 +179,12 @@ class Loader:
             warnings.warn(f"{', '.join(attributes['edge'])}: left out of mini-batches, since the edges of walks are no edges of the graph; "
                           "choose another sampler", stacklevel=5)
             attributes["edge"] = {}
+        if self.output == "pyg":
+            for kind, exact in self.graph._exact.items():
+                names = [name for name in exact if (name != "x" or features) and (kind != "edge" or sampler != "walk")]
+                attributes[kind].update({name: exact[name] for name in names})
+        for kind in ("node", "edge"):
+            attributes[kind] = {name: column(value, self.graph._dims.get(name, 0)) for name, value in attributes[kind].items()}
         return attributes
 
     def _batches(self, native, label):
@@ -202,15 +205,17 @@ class Loader:
         if self.graph._weight_name != "edge_weight" and "edge_weight" in batch:
             batch[self.graph._weight_name] = batch.edge_weight
             del batch.edge_weight
-        for kind, rows in (("node", batch.n_id), ("edge", batch.get("e_id"))):
-            for name, values in self._attributes[kind].items():
-                gathered = rows_of(values, rows)
-                batch[name] = gathered.pin_memory() if self.pin_memory and hasattr(gathered, "pin_memory") else gathered
+        names = [(kind, name) for kind in ("node", "edge") for name in self._attributes[kind]]
+        rows = {"node": batch.n_id, "edge": batch.get("e_id")}
+        gathered = gather([(self._attributes[kind][name], rows[kind]) for kind, name in names])
+        for (_, name), values in zip(names, gathered):
+            batch[name] = values.pin_memory() if self.pin_memory and hasattr(values, "pin_memory") else values
         for name, value in self._attributes["graph"].items():
             batch[name] = value
 
     def __repr__(self):
-        return f"{type(self).__name__}({self.graph!r}, {len(self)} mini-batches of {self.batch_size}, {self._native.operator})"
+        by = self._native.operator if self._sampled is None else self._sampled.sampler
+        return f"{type(self).__name__}({self.graph!r}, {len(self)} mini-batches of {self.batch_size}, {by})"
 
 
 class NeighborLoader(Loader):
@@ -223,12 +228,16 @@ class NeighborLoader(Loader):
     place is the batch size, and seeds may follow it.
 
     data
-        A :class:`Graph`, a PyG `Data`, or the directory of a dataset.
+        A :class:`Graph`, a PyG `Data` or `HeteroData`, or the directory of a dataset.
     num_neighbors
-        Neighbours per node at each hop, the seeds' own first; -1 for all.
+        Neighbours per node at each hop, the seeds' own first; -1 for all. Of a `HeteroData` also a dict by edge type, and 0 for none.
     input_nodes
-        The seeds: node ids, a mask, "train", "valid" or "test"; None for all nodes. An id given several times (oversampling) is a seed
-        as often in an epoch: it has so many of the first `batch_size` rows of mini-batches.
+        The seeds: node ids, a mask, "train", "valid" or "test"; None for all nodes. Of a `HeteroData` a node type, or `(type, nodes)`. An
+        id given several times (oversampling) is a seed as often in an epoch: it has so many of the first `batch_size` rows of
+        mini-batches.
+    disjoint, time_attr, temporal_strategy, input_time, subgraph_type, transform_sampler_output
+        Of a PyG `Data` or `HeteroData`: as PyG's, sampled by :class:`morphgl.pyg.Sampler`. Such mini-batches are PyG's alone and have
+        edge ids; arguments from `expansion` on are not theirs.
     weight_attr
         The edge attribute of a PyG `Data` that neighbours are picked by; as `weighted`.
     transform
@@ -249,6 +258,9 @@ class NeighborLoader(Loader):
         Threads that prepare mini-batches, one each; default all cores.
     prefetch
         Mini-batches that may wait besides those that threads are at.
+    num_workers, prefetch_factor
+        torch's, in the place of `threads` (0 for all cores) and `prefetch` (per thread). Its arguments of worker processes are taken
+        and change nothing.
     expansion
         "new": a hop expands the nodes that the hop before found (PyG); "all": all found so far (DGL). Default as `output` has it.
     weighted
@@ -275,10 +287,40 @@ class NeighborLoader(Loader):
         self._make(data, num_neighbors, **by_name(POSITIONAL, ("batch_size", "input_nodes"), positional, options))
 
     def _make(self, data, num_neighbors, *, input_nodes=None, **options):
+        if is_of_sampler(data, options):
+            return self._sample(data, num_neighbors, input_nodes, **{**OF_SAMPLERS, **options})
         if isinstance(input_nodes, tuple) and input_nodes and isinstance(input_nodes[0], str):
             raise NotImplementedError("input_nodes: a node type; graphs of several node types are not read; give ids, or a mask")
         self._open(data, num_neighbors, lambda graph: seeds_of(graph, input_nodes), None, **options)
         self._input_ids = InputIds(None if input_nodes is None else self._seeds)
+
+    def _sample(self, data, num_neighbors, input_nodes, *, input_time, disjoint, time_attr, temporal_strategy, transform_sampler_output,
+                replace=False, subgraph_type="directional", directed=True, weight_attr=None, transform=None, batch_size=1024, output=None,
+                shuffle=False, drop_last=False, seed=0, threads=None, prefetch=2, num_workers=0, prefetch_factor=None, pin_memory=False,
+                edge_ids=True, **others):
+        """Makes the loader of sub-graphs of several types, in trees, or within times, which have edge ids always."""
+        from .sampled import SampledBatches
+
+        ours = [*inspect.signature(self._open).parameters]
+        refuse_unsupported({name: value for name, value in others.items() if name not in ours}, type(self))
+        what = "sub-graphs of several types, in trees or within times"
+        for name in ours:
+            if others.get(name) is not None:
+                raise NotImplementedError(f"{name}: {what} do not have it; leave it out")
+        if output not in (None, "pyg"):
+            raise NotImplementedError(f'output: {output!r}; {what} are PyG\'s alone, give "pyg"')
+        batch_size, seed = checked_sizes(batch_size, seed)
+        threads, prefetch = threads_of(threads, prefetch, num_workers, prefetch_factor)
+        self._sampled = SampledBatches(
+            data, num_neighbors, input_nodes, input_time=input_time, batch_size=batch_size, shuffle=bool(shuffle), seed=seed,
+            threads=threads, prefetch=prefetch, pin_memory=pin_memory, transform=checked_transform(transform),
+            transform_sampler_output=transform_sampler_output, replace=replace, subgraph_type=subgraph_type, directed=directed,
+            disjoint=disjoint, time_attr=time_attr, temporal_strategy=temporal_strategy, weight_attr=weight_attr)
+        count = len(self._sampled)
+        self.graph, self.output = self._sampled.sampler.graph, "pyg"
+        self.batch_size, self.drop_last, self.pin_memory = batch_size, drop_last, pin_memory
+        self._count, self._epoch = count // batch_size if drop_last else -(-count // batch_size), 0
+        self.dataset = range(count)
 
     def _labels(self, epoch):
         """A function that gives each mini-batch of an epoch, one after another, the positions of its seeds."""
@@ -353,11 +395,37 @@ def graph_of(data, on_disk, edge_ids, weight_attr):
     return Graph.open(data, on_disk, not on_disk)
 
 
-def rows_of(values, rows):
-    """The rows of a tensor, an array or a list."""
-    if hasattr(values, "detach"):
-        return values[rows.to(values.device)]
-    return values[np.asarray(rows)] if isinstance(values, np.ndarray) else [values[row] for row in rows.tolist()]
+def checked_transform(transform):
+    if transform is not None and not callable(transform):
+        raise TypeError(f"transform: {type(transform).__name__} is no function; give one that takes a mini-batch")
+    return transform
+
+
+def checked_sizes(batch_size, seed):
+    """Batch size and seed, as integers."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size: {batch_size}; give at least 1")
+    if seed < 0:
+        raise ValueError(f"seed: {seed}; give at least 0")
+    return int(batch_size), int(seed)
+
+
+def threads_of(threads, prefetch, num_workers, prefetch_factor):
+    """Numbers of threads and of mini-batches that wait: torch's worker processes are threads."""
+    if num_workers < 0:
+        raise ValueError(f"num_workers: {num_workers}; give the number of threads, or 0 for all cores")
+    threads = int(threads or num_workers or len(os.sched_getaffinity(0)))
+    return threads, int(prefetch if prefetch_factor is None else prefetch_factor * threads)
+
+
+def is_of_sampler(data, options):
+    """Whether mini-batches are sub-graphs that `morphgl.pyg.Sampler` samples: of PyG's data of several types, in trees, or within times."""
+    if isinstance(data, Graph) or not hasattr(data, "num_nodes"):
+        return False
+    subgraph_type = options.get("subgraph_type", "directional")
+    changed = lambda given, default: given is not None and not (isinstance(given, (bool, str)) and given == default)
+    return (hasattr(data, "node_types") or getattr(subgraph_type, "value", subgraph_type) == "bidirectional"
+            or any(changed(options.get(name), default) for name, default in OF_SAMPLERS.items()))
 
 
 class InputIds:

@@ -83,11 +83,13 @@ def graph_of(nodes, edges):
     times = None if edge_times is None else np.ascontiguousarray(edge_times[order])
     graph._native = graph._native.with_types(list(counts.items()), [tuple(edge_type) for edge_type in edges], types,
                                              [features.get(name) for name in nodes], node_times, times)
+    counts_of_edges = num_edges_of(edges).values()
+    ids = np.concatenate([np.arange(count, dtype=np.uint32) for count in counts_of_edges] or [np.zeros(0, np.uint32)])[order]
+    graph._type_order = ids
     if any(of.get("edge_attr") is not None for of in edges.values()):
-        ids = np.concatenate([np.arange(count, dtype=np.uint32) for count in num_edges_of(edges).values()])[order]
         matrices = [None if of.get("edge_attr") is None else arrays.features(f"{edge_type} edge_attr", of["edge_attr"])
                     for edge_type, of in edges.items()]
-        graph._native = graph._native.with_edge_features(np.ascontiguousarray(ids), matrices)
+        graph._native = graph._native.with_edge_features(ids, matrices)
     return graph
 
 

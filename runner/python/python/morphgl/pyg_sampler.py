@@ -1,0 +1,344 @@
+"""A sampler for PyG's loaders."""
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, List, Optional
+
+import numpy as np
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import GraphStore as BaseGraphStore
+from torch_geometric.data import remote_backend_utils
+from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, SamplerOutput
+from torch_geometric.sampler.base import NumNeighbors, SubgraphType
+from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
+
+from . import _morphgl, typed
+from .graph import Graph
+from .pyg_stores import GraphStore
+
+# What a sampler is built of, and built again when one of them is set.
+SETTINGS = ("num_neighbors", "subgraph_type", "replace", "disjoint", "temporal_strategy")
+
+
+@dataclass
+class Source:
+    """A graph to sample from."""
+
+    graph: Graph
+    # The caller's number of each edge, uint32, or None for positions in the columns.
+    order: Optional[np.ndarray]
+    # None of a graph without types.
+    node_types: Optional[List[str]]
+    edge_types: Optional[List[tuple]]
+    num_nodes: Any
+    # Times that the graph itself does not have, int64, those of edges in the order of the columns.
+    node_times: Optional[np.ndarray] = None
+    edge_times: Optional[np.ndarray] = None
+    # Times of nodes as PyG's functions take them, of each type that has some.
+    node_time: Any = None
+
+
+class Sampler(BaseSampler):
+    """Samples neighbours for PyG's loaders, in the place of `torch_geometric.sampler.NeighborSampler`.
+
+    `NodeLoader(data, node_sampler=…)`, `LinkLoader(data, link_sampler=…)`, `NeighborLoader(…, neighbor_sampler=…)`,
+    `LinkNeighborLoader(…, neighbor_sampler=…)` and Lightning's `LightningNodeData(…, node_sampler=…)` take it. A mini-batch is one call
+    into native code, on the calling thread and without the interpreter's lock; loaders with `num_workers` call it in their processes. Its
+    random numbers follow from one drawn of torch's default generator, so `torch.manual_seed` makes mini-batches repeat.
+
+    Edge ids (`SamplerOutput.edge`, `e_id`) are positions in the `edge_index` of the data, so that there is no permutation of edges.
+
+    data
+        A PyG `Data` or `HeteroData`, a :class:`morphgl.Graph`, the directory of a dataset, or PyG's `(FeatureStore, GraphStore)`. Its
+        edges are copied into compressed columns, but for a graph's and a directory's.
+    num_neighbors
+        Neighbours per node at each hop, -1 for all, 0 for none; of typed graphs also a dict by edge type, or `NumNeighbors`.
+    subgraph_type
+        "directional" or "bidirectional".
+    disjoint
+        Whether each seed has a tree of its own, which shares no node with another; `batch` says whose each node is. Forced by times.
+    temporal_strategy
+        With times: "uniform" among neighbours no later than the seed, or "last", the latest of them.
+    time_attr
+        The attribute of times of nodes or of edges, whole numbers. Of a dataset "time", those of its nodes and edges.
+    weight_attr
+        The attribute of edges by whose weights neighbours are picked. Of a dataset "edge_weight".
+    is_sorted, share_memory
+        Taken; they change nothing.
+    replace, directed, sample_direction
+        Their defaults are taken, all else is refused with what to do instead.
+    """
+
+    def __init__(self, data, num_neighbors, subgraph_type="directional", replace=False, disjoint=False, temporal_strategy="uniform",
+                 time_attr=None, weight_attr=None, is_sorted=False, share_memory=False, directed=True, sample_direction="forward"):
+        if not directed:
+            raise NotImplementedError('directed: all edges among the nodes of a mini-batch are not made for PyG\'s loaders; give '
+                                      'morphgl.NeighborLoader(data, …, sampler="shadow")')
+        if sample_direction != "forward":
+            raise NotImplementedError(f'sample_direction: {sample_direction!r}; give "forward", of data with reversed edges: '
+                                      "edge_index.flip(0)")
+        self._data, self._time_attr, self._weight_attr = data, time_attr, weight_attr
+        self._native = None
+        # Whether sub-graphs that are made bidirectional keep their directed edges in `orig_row` and `orig_col`, as PyG's samplers.
+        self.keep_orig_edges = False
+        self._source = source_of(data, time_attr, weight_attr)
+        self.subgraph_type, self.replace, self.disjoint = subgraph_type, replace, disjoint
+        self.temporal_strategy, self.num_neighbors = temporal_strategy, num_neighbors
+        self._build()
+
+    def __setattr__(self, name, value):
+        if name == "num_neighbors":
+            value = value if isinstance(value, NumNeighbors) else NumNeighbors(value)
+        elif name == "subgraph_type":
+            value = SubgraphType(value)
+            if value == SubgraphType.induced:
+                raise NotImplementedError('subgraph_type: "induced" sub-graphs are not made for PyG\'s loaders; give '
+                                          'morphgl.NeighborLoader(data, …, sampler="shadow")')
+        elif name == "replace" and value:
+            raise NotImplementedError("replace: neighbours are sampled without replacement; leave it out")
+        elif name == "disjoint":
+            value = bool(value) or self._time_attr is not None
+        elif name == "temporal_strategy" and value not in ("uniform", "last"):
+            raise ValueError(f"temporal_strategy: {value!r}; give 'uniform' or 'last'")
+        super().__setattr__(name, value)
+        if name in SETTINGS:
+            super().__setattr__("_native", None)
+
+    def _build(self):
+        """The native sampler of these settings."""
+        if self._native is None:
+            source = self._source
+            values = self.num_neighbors.get_values(source.edge_types)
+            if isinstance(values, dict) != self.is_hetero:
+                raise TypeError("num_neighbors: a dict is of several edge types, which the graph does not have; give a list")
+            fanouts = [[fanout(number) for number in of_hops] for of_hops in (values.values() if self.is_hetero else [values])]
+            self._native = _morphgl.Sampler(source.graph._native, fanouts, self.num_neighbors.num_hops, self._weight_attr is not None,
+                                            self.disjoint, self.temporal_strategy if self.is_temporal else None, source.order,
+                                            source.node_times, source.edge_times)
+        return self._native
+
+    @property
+    def graph(self):
+        """The graph that is sampled."""
+        return self._source.graph
+
+    @property
+    def is_hetero(self):
+        """Whether the graph has types."""
+        return self._source.node_types is not None
+
+    @property
+    def is_temporal(self):
+        """Whether trees are bounded by times."""
+        return self._time_attr is not None
+
+    @property
+    def num_nodes(self):
+        """Number of nodes, of a typed graph by node type."""
+        return self._source.num_nodes
+
+    @property
+    def node_time(self):
+        """Times of the nodes, of a typed graph by node type, if they are sampled by."""
+        return self._source.node_time
+
+    @property
+    def edge_permutation(self):
+        """None: edge ids are those of the data."""
+        return None
+
+    def sample_from_nodes(self, index, **kwargs):
+        """The sub-graph around a `NodeSamplerInput`."""
+        return self._directed(node_sample(index, partial(self._sample, **kwargs)))
+
+    def sample_from_edges(self, index, neg_sampling=None):
+        """The sub-graph around the ends of an `EdgeSamplerInput`'s edges and of as many negatives as PyG's `NegativeSampling` draws."""
+        return self._directed(edge_sample(index, self._sample, self.num_nodes, self.disjoint, self.node_time, neg_sampling))
+
+    def _directed(self, out):
+        if self.subgraph_type == SubgraphType.bidirectional:
+            return out.to_bidirectional(keep_orig_edges=self.keep_orig_edges)
+        return out
+
+    def _sample(self, seed, seed_time=None, draw=None):
+        """The sub-graph around seeds, of a typed graph by node type; a function of both and of the number `draw`, by default one of
+        torch's."""
+        source, native = self._source, self._build()
+        if isinstance(seed, dict) != self.is_hetero:
+            what = "the graph has node types; give input_nodes=(TYPE, nodes)" if self.is_hetero else "the graph has no node types"
+            raise ValueError(f"seeds: {what}")
+        of_types = seed if self.is_hetero else {None: seed}
+        if seed_time is not None and not self.is_temporal:
+            raise ValueError("times of seeds: the sampler has no times; give it time_attr")
+        if seed_time is None and self.is_temporal:
+            timed = source.node_time if self.is_hetero else {None: source.node_time}
+            missing = [name for name in of_types if (timed or {}).get(name) is None]
+            if missing:
+                raise ValueError("times of seeds: nodes" + (f" of type {missing[0]!r}" if missing[0] else "") + " have none of their own; "
+                                 "give input_time, or edge_label_time of links")
+        times = None if seed_time is None else [integers(of) for of in (seed_time.values() if self.is_hetero else [seed_time])]
+        number = {name: i for i, name in enumerate(source.node_types or [None])}
+        seeds = [(number[name], integers(nodes)) for name, nodes in of_types.items()]
+        nodes, edges = native.sample(seeds, times, int(torch.randint(1 << 48, ())) if draw is None else draw)
+        tensor = torch.from_dlpack
+        if not self.is_hetero:
+            (node, batch, node_hops), (row, col, edge, edge_hops) = nodes[0], edges[0]
+            return SamplerOutput(node=tensor(node), row=tensor(row), col=tensor(col), edge=tensor(edge),
+                                 batch=None if batch is None else tensor(batch), num_sampled_nodes=node_hops, num_sampled_edges=edge_hops)
+        nodes, edges = dict(zip(source.node_types, nodes)), dict(zip(source.edge_types, edges))
+        column = lambda parts, at: {name: tensor(part[at]) for name, part in parts.items()}
+        return HeteroSamplerOutput(
+            node=column(nodes, 0), row=column(edges, 0), col=column(edges, 1), edge=column(edges, 2),
+            batch=column(nodes, 1) if self.disjoint else None,
+            num_sampled_nodes={name: part[2] for name, part in nodes.items()},
+            num_sampled_edges={name: part[3] for name, part in edges.items()})
+
+    def __copy__(self):
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def __getstate__(self):
+        return {name: value for name, value in self.__dict__.items() if name not in ("_native", "_source")}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state, _native=None)
+        self.__dict__["_source"] = source_of(self._data, self._time_attr, self._weight_attr)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self._source.graph!r}, num_neighbors={self.num_neighbors.values})"
+
+
+def fanout(number):
+    """A number of neighbours."""
+    if int(number) != number or number < -1:
+        raise ValueError(f"num_neighbors: {number}; give a number per hop, 0 for none or -1 for all neighbours")
+    return int(number)
+
+
+def integers(values):
+    """A tensor as contiguous int64 of numpy."""
+    return values.detach().cpu().to(torch.int64).contiguous().numpy()
+
+
+def source_of(data, time_attr, weight_attr):
+    """The graph of what a sampler is given."""
+    if isinstance(data, Data):
+        return of_data(data, time_attr, weight_attr)
+    if isinstance(data, HeteroData):
+        return of_hetero_data(data, time_attr, weight_attr)
+    if isinstance(data, (str, os.PathLike)):
+        return of_graph(Graph.open(data), time_attr, weight_attr)
+    if isinstance(data, Graph):
+        return of_graph(data, time_attr, weight_attr)
+    if isinstance(data, (tuple, list)) and len(data) == 2 and isinstance(data[1], BaseGraphStore):
+        return of_stores(data, time_attr, weight_attr)
+    raise TypeError(f"data: {type(data).__name__}; give a Data, a HeteroData, a Graph, the directory of a dataset, or stores of both kinds")
+
+
+def times_of(name, values):
+    """Times as int64."""
+    if values.dtype.is_floating_point or values.dtype.is_complex:
+        raise TypeError(f"{name}: {values.dtype}; times are whole numbers, give int64")
+    return integers(values)
+
+
+def of_data(data, time_attr, weight_attr):
+    node_time = edge_time = None
+    if time_attr is not None:
+        if data.get(time_attr) is None or not (data.is_node_attr(time_attr) or data.is_edge_attr(time_attr)):
+            raise ValueError(f"time_attr: {time_attr!r} is neither an attribute of the nodes nor of the edges; give the name of one")
+        if data.is_node_attr(time_attr):
+            node_time = data[time_attr]
+        else:
+            edge_time = data[time_attr]
+    weight = None if weight_attr is None else attribute(data, "weight_attr", weight_attr)
+    num_nodes = int(data.num_nodes)
+    if data.get("edge_index") is not None:
+        graph = Graph.from_numpy(torch.Tensor.cpu(data.edge_index), num_nodes=num_nodes, edge_weight=weight, edge_ids=True)
+    elif data.get("adj_t") is not None:
+        indptr, indices, _ = data.adj_t.csr()
+        graph = Graph.from_numpy(csc=(indptr, indices), edge_weight=weight)
+    else:
+        graph = Graph.from_numpy(torch.zeros(2, 0, dtype=torch.int64), num_nodes=num_nodes, edge_ids=True)
+    source = Source(graph, graph._edge_order, None, None, num_nodes, node_time=node_time)
+    if node_time is not None:
+        source.node_times = times_of(time_attr, node_time)
+    if edge_time is not None:
+        times = times_of(time_attr, edge_time)
+        source.edge_times = times if graph._edge_order is None else np.ascontiguousarray(times[graph._edge_order])
+    return source
+
+
+def of_hetero_data(data, time_attr, weight_attr):
+    timed = [[time_attr in store for store in stores] for stores in (data.node_stores, data.edge_stores)]
+    if time_attr is not None and any(timed[0]) == any(timed[1]):
+        both = "an attribute of both nodes and edges" if any(timed[0]) else "neither an attribute of nodes nor of edges"
+        raise ValueError(f"time_attr: {time_attr!r} is {both}; give the name of one of nodes or of edges")
+    time = lambda store: {"time": torch.as_tensor(times_of(time_attr, store[time_attr]))} if time_attr and time_attr in store else {}
+    nodes = {name: {"num_nodes": data[name].num_nodes, **time(data[name])} for name in data.node_types}
+    edges = {}
+    for edge_type in data.edge_types:
+        store = data[edge_type]
+        if "edge_index" in store:
+            index = store.edge_index.cpu()
+        elif "adj_t" in store:
+            targets, sources, _ = store.adj_t.coo()
+            index = torch.stack([sources, targets])
+        else:
+            raise ValueError(f"{edge_type}: it has neither edge_index nor adj_t; give it edges, or leave it out")
+        edges[edge_type] = {"edge_index": index, "weight": store.get(weight_attr) if weight_attr else None, **time(store)}
+    if weight_attr is not None and all(of["weight"] is None for of in edges.values()):
+        raise ValueError(f"weight_attr: no edge type has {weight_attr!r}; give the name of an attribute of the edges")
+    graph = typed.graph_of(nodes, edges)
+    source = Source(graph, graph._type_order, list(nodes), list(edges), {name: int(of["num_nodes"]) for name, of in nodes.items()})
+    if time_attr is not None and any(timed[0]):
+        source.node_time = {name: data[name][time_attr] for name in data.node_types if time_attr in data[name]}
+    return source
+
+
+def of_graph(graph, time_attr, weight_attr):
+    native = graph._native
+    if weight_attr is not None and (native.weights is None or weight_attr not in ("edge_weight", graph._weight_name)):
+        raise ValueError(f'weight_attr: the graph has no weights {weight_attr!r}; give "edge_weight" of a graph with weights')
+    times = native.node_times, native.edge_times
+    if time_attr is not None and (time_attr != "time" or times == (None, None)):
+        raise ValueError(f'time_attr: the graph has no {time_attr!r}; give "time" of a graph with times of nodes or edges')
+    node_time = None if time_attr is None or times[0] is None else torch.from_numpy(np.array(times[0]))
+    if not graph.node_types:
+        order = None if graph._edge_order is False else graph._edge_order
+        return Source(graph, order, None, None, graph.num_nodes, node_time=node_time)
+    counts = dict(native.node_types)
+    if node_time is not None:
+        node_time = dict(zip(counts, node_time.split(list(counts.values()))))
+    return Source(graph, graph._type_order, list(counts), list(native.edge_types), counts, node_time=node_time)
+
+
+def of_stores(stores, time_attr, weight_attr):
+    features, edges = stores
+    if isinstance(edges, GraphStore):
+        return of_graph(edges.graph, time_attr, weight_attr)
+    if time_attr is not None or weight_attr is not None:
+        name = "time_attr" if time_attr is not None else "weight_attr"
+        raise NotImplementedError(f"{name}: stores of other libraries do not say whose it is; give Data, HeteroData, or a morphgl.pyg.GraphStore")
+    attrs = edges.get_all_edge_attrs()
+    sources, targets, _ = edges.coo()
+    if all(attr.edge_type is None for attr in attrs):
+        num_nodes = int(max(attrs[0].size)) if attrs[0].size is not None else None
+        graph = Graph.from_numpy(torch.stack([sources, targets]), num_nodes=num_nodes, edge_ids=True)
+        return Source(graph, graph._edge_order, None, None, graph.num_nodes)
+    names = sorted({name for edge_type in sources for name in (edge_type[0], edge_type[-1])}
+                   | {attr.group_name for attr in features.get_all_tensor_attrs() if isinstance(attr.group_name, str)})
+    counts = {name: int(remote_backend_utils.num_nodes(features, edges, name)) for name in names}
+    given = {edge_type: {"edge_index": torch.stack([sources[edge_type], targets[edge_type]])} for edge_type in sources}
+    graph = typed.graph_of({name: {"num_nodes": count} for name, count in counts.items()}, given)
+    return Source(graph, graph._type_order, names, list(given), counts)
+
+
+def attribute(data, argument, name):
+    """An attribute of a store that has to exist."""
+    if data.get(name) is None:
+        raise ValueError(f"{argument}: the data has no {name!r}; it has {', '.join(map(repr, data.keys()))}")
+    return data[name]
