@@ -71,9 +71,12 @@ constexpr size_t STACK = 128 << 10;
 constexpr unsigned MAX_THREADS = 1024;
 
 struct Warp {
-    uint64_t words[32] = {};
+    uint64_t words[32] = {};     // what each lane gives to its next exchange
+    uint64_t exchanged[32] = {};  // what each lane gave to its last one
     unsigned live = 0;              // lanes that have not ended
     unsigned arrived = 0;           // lanes that wait at a barrier of the warp
+    unsigned mask = 0;              // mask of the barriers at which they wait, while it is the same for all
+    bool masks_differ = false;
     unsigned at_block_barrier = 0;  // lanes that wait at a barrier of the block
     unsigned runnable() const { return live & ~(arrived | at_block_barrier); }
 };
@@ -112,6 +115,8 @@ struct Scheduler {
     void** args = nullptr;
     dim3 block_dim = {}, grid_dim = {}, block = {};
     unsigned threads = 0, next = 0, live = 0;
+    // What is left of a round, in which each runnable thread runs once: a warp's first thread, its lanes, and all later warps.
+    unsigned first = 0, lanes = 0;
     char begin = 0, end = 0, barrier = 0;  // addresses by which the thread sanitizer orders threads
 #ifdef MORPHGL_SANITIZE_THREAD
     void* tsan_main = nullptr;
@@ -220,21 +225,42 @@ void release(void* address) {
 #endif
 }
 
-// Returns to the scheduler until the fiber is resumed.
-void suspend(Fiber& fiber) {
+// The fiber of the round's next thread; null at its end.
+Fiber* next_of_round() {
     Scheduler& s = scheduler;
+    while (s.lanes == 0) {
+        if (s.first + 32 >= s.threads) return nullptr;
+        s.first += 32;
+        s.lanes = s.warps[s.first / 32].runnable();
+    }
+    const unsigned lane = __builtin_ctz(s.lanes);
+    s.lanes &= s.lanes - 1;
+    return s.by_thread[s.first + lane];
+}
+
+// Continues with a fiber, or with the host thread if null, until `from` (null: the host thread) is continued.
+void continue_with(Fiber* to, Fiber* from) {
+    Scheduler& s = scheduler;
+    if (to != nullptr) {
+        s.running = to;
+        place(to->thread);
+    }
 #ifdef MORPHGL_SANITIZE_ADDRESS
     void* fake = nullptr;
-    __sanitizer_start_switch_fiber(&fake, s.main_stack, s.main_stack_size);
+    if (to != nullptr) __sanitizer_start_switch_fiber(&fake, to->stack.get(), STACK);
+    if (to == nullptr) __sanitizer_start_switch_fiber(&fake, s.main_stack, s.main_stack_size);
 #endif
 #ifdef MORPHGL_SANITIZE_THREAD
-    __tsan_switch_to_fiber(s.tsan_main, 1);
+    __tsan_switch_to_fiber(to != nullptr ? to->tsan : s.tsan_main, 1);
 #endif
-    change(fiber.context, s.main);
+    change(from != nullptr ? from->context : s.main, to != nullptr ? to->context : s.main);
 #ifdef MORPHGL_SANITIZE_ADDRESS
-    __sanitizer_finish_switch_fiber(fake, &scheduler.main_stack, &scheduler.main_stack_size);
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #endif
 }
+
+// Runs the other threads of the round until the fiber is resumed.
+void suspend(Fiber& fiber) { continue_with(next_of_round(), &fiber); }
 
 // Main function of a fiber: runs threads of the block, one after the other, while there are any.
 void run_threads() {
@@ -261,23 +287,6 @@ void run_threads() {
 #endif
         suspend(fiber);
     }
-}
-
-void resume(Fiber& fiber) {
-    Scheduler& s = scheduler;
-    s.running = &fiber;
-    place(fiber.thread);
-#ifdef MORPHGL_SANITIZE_ADDRESS
-    void* fake = nullptr;
-    __sanitizer_start_switch_fiber(&fake, fiber.stack.get(), STACK);
-#endif
-#ifdef MORPHGL_SANITIZE_THREAD
-    __tsan_switch_to_fiber(fiber.tsan, 1);
-#endif
-    change(s.main, fiber.context);
-#ifdef MORPHGL_SANITIZE_ADDRESS
-    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
-#endif
 }
 
 // An idle fiber. For the thread sanitizer each thread of a block has its own.
@@ -312,13 +321,21 @@ bool release_waiting(unsigned first) {
     for (unsigned waiting = warp.arrived; waiting != 0;) {
         const unsigned mask = s.by_thread[first + __builtin_ctz(waiting)]->mask, expected = mask & warp.live;
         bool all = (warp.arrived & expected) == expected;
-        for (unsigned lanes = warp.arrived & mask; lanes != 0; lanes &= lanes - 1) {
+        for (unsigned lanes = warp.masks_differ ? warp.arrived & mask : 0; lanes != 0; lanes &= lanes - 1) {
             all = all && s.by_thread[first + __builtin_ctz(lanes)]->mask == mask;
         }
-        if (all) warp.arrived &= ~mask;
+        if (all) {
+            // Lanes run until all wait again before any is released, so that all have read the words of the exchange before.
+            for (unsigned lanes = mask; lanes != 0; lanes &= lanes - 1) {
+                const int lane = __builtin_ctz(lanes);
+                warp.exchanged[lane] = warp.words[lane];
+            }
+            warp.arrived &= ~mask;
+        }
         any = any || all;
         waiting &= ~mask;
     }
+    if (warp.arrived == 0) warp.masks_differ = false;
     return any;
 }
 
@@ -339,7 +356,8 @@ bool release_waiting() {
 bool run_block() {
     Scheduler& s = scheduler;
     position = {{}, s.block, s.block_dim, s.grid_dim};
-    s.next = 0;
+    s.next = s.lanes = 0;
+    s.first = s.threads;  // no round before all threads have begun
     s.live = s.threads;
     s.warps.assign((s.threads + 31) / 32, Warp{});
     s.by_thread.assign(s.threads, nullptr);
@@ -351,17 +369,16 @@ bool run_block() {
             Fiber& fiber = fresh_fiber(s.next);
             assign(fiber, s.next++);
             release(&s.begin);
-            resume(fiber);
+            continue_with(&fiber, nullptr);
             continue;
         }
-        bool ran = false;
-        for (unsigned first = 0; first < s.threads; first += 32) {
-            for (unsigned lanes = s.warps[first / 32].runnable(); lanes != 0; lanes &= lanes - 1) {
-                ran = true;
-                resume(*s.by_thread[first + __builtin_ctz(lanes)]);
-            }
+        s.first = 0;
+        s.lanes = s.warps[0].runnable();
+        if (Fiber* fiber = next_of_round()) {
+            continue_with(fiber, nullptr);
+        } else if (!release_waiting()) {
+            return false;
         }
-        if (!ran && s.live > 0 && !release_waiting()) return false;
     }
     acquire(&s.end);
     count_block();
@@ -398,7 +415,10 @@ static void meet(unsigned mask) {
         std::fprintf(stderr, "thread %u calls a warp function with mask %08x, which leaves it out\n", fiber.thread, mask);
         std::abort();
     }
-    s.warps[fiber.thread / 32].arrived |= 1u << fiber.thread % 32;
+    Warp& warp = s.warps[fiber.thread / 32];
+    if (warp.arrived == 0) warp.mask = mask;
+    warp.masks_differ = warp.masks_differ || warp.mask != mask;
+    warp.arrived |= 1u << fiber.thread % 32;
     fiber.mask = mask;
     fiber.meetings++;
     fiber.loads = 0;
@@ -418,10 +438,8 @@ const uint64_t* exchange(unsigned mask, uint64_t word) {
     Warp& warp = s.warps[s.running->thread / 32];
     warp.words[s.running->thread % 32] = word;
     meet(mask);
-    return warp.words;
+    return warp.exchanged;
 }
-
-void exchanged(unsigned mask) { meet(mask); }
 
 void count_load(const void* address, size_t bytes) {
     Fiber& fiber = *scheduler.running;

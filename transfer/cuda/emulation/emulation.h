@@ -53,10 +53,8 @@ extern thread_local Position position;
 void block_barrier();
 // Waits for all lanes of `mask` that have not ended.
 void warp_barrier(unsigned mask);
-// The same; returns the words of all lanes.
+// The same; returns the words of the lanes of `mask`, which hold until the lane's next barrier or exchange.
 const uint64_t* exchange(unsigned mask, uint64_t word);
-// Called after the words of an exchange were read.
-void exchanged(unsigned mask);
 unsigned lane();
 void* dynamic_shared();
 float value_of_half(uint16_t bits);
@@ -84,9 +82,7 @@ inline T from_word(uint64_t word) {
 template <typename T>
 inline T shuffle(unsigned mask, T value, unsigned from) {
     const uint64_t* words = exchange(mask, to_word(value));
-    const T result = from < 32 && (mask >> from & 1) ? from_word<T>(words[from]) : value;
-    exchanged(mask);
-    return result;
+    return from < 32 && (mask >> from & 1) ? from_word<T>(words[from]) : value;
 }
 
 template <typename... Args, size_t... I>
@@ -145,7 +141,6 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
     for (unsigned lane = 0; lane < 32; lane++) {
         if (mask >> lane & 1) ballot |= (unsigned)words[lane] << lane;
     }
-    emulation::exchanged(mask);
     return ballot;
 }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
