@@ -173,6 +173,25 @@ def test_typed_samples_are_legal():
             assert first == len(row)
 
 
+def test_targets_are_sampled_backward():
+    data = untyped(4)
+    seeds = torch.arange(50)
+    out = Sampler(data, [3, 2], sample_direction="backward").sample_from_nodes(NodeSamplerInput(None, seeds))
+    check_sub_graph(data.edge_index.flip(0), out.node, out.col, out.row, out.edge, seeds, [3, 2], out.num_sampled_nodes, out.num_sampled_edges)
+    data = typed(4)
+    out = Sampler(data, [3, 2], sample_direction="backward").sample_from_nodes(NodeSamplerInput(None, seeds, input_type="author"))
+    assert list(out.row) == data.edge_types and len(out.edge["author", "writes", "paper"])
+    for edge_type in data.edge_types:
+        row, col, edge = (part[edge_type] for part in (out.row, out.col, out.edge))
+        ends = out.node[edge_type[0]][row], out.node[edge_type[2]][col]
+        assert torch.equal(torch.stack(ends), data[edge_type].edge_index[:, edge])
+    writes = data["author", "writes", "paper"].edge_index
+    first = out.row["author", "writes", "paper"][:out.num_sampled_edges["author", "writes", "paper"][0]]
+    assert (torch.bincount(first, minlength=50) == torch.bincount(writes[0], minlength=90)[:50].clamp(max=3)).all()
+    with pytest.raises(NotImplementedError, match="sample_direction: a graph's columns"):
+        Sampler(morphgl.Graph.from_pyg(untyped(0)), [3], sample_direction="backward")
+
+
 def equal(a, b):
     if isinstance(a, torch.Tensor):
         return isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
@@ -392,7 +411,8 @@ def test_data_without_edges_and_without_nodes():
     ({"replace": True}, NotImplementedError, "replace: neighbours are sampled without replacement"),
     ({"directed": False}, NotImplementedError, 'directed: .*sampler="shadow"'),
     ({"subgraph_type": "induced"}, NotImplementedError, 'subgraph_type: "induced".*sampler="shadow"'),
-    ({"sample_direction": "backward"}, NotImplementedError, "sample_direction: 'backward'; .*flip"),
+    ({"sample_direction": "sideways"}, ValueError, "sample_direction: 'sideways'; give 'forward' or 'backward'"),
+    ({"sample_direction": "backward", "time_attr": "time"}, NotImplementedError, "sample_direction: .* leave out it or time_attr"),
     ({"temporal_strategy": "first"}, ValueError, "temporal_strategy: 'first'; give 'uniform' or 'last'"),
     ({"time_attr": "when"}, ValueError, "time_attr: 'when' is neither"),
     ({"time_attr": "pos"}, TypeError, "pos: torch.float64; times are whole numbers"),

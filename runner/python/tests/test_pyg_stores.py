@@ -155,6 +155,14 @@ def test_stores_of_others_are_sampled():
     sampler = Sampler((data, data), [3, 2])
     out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.arange(20)))
     assert (out.node[out.row] == data.edge_index[0, out.edge]).all() and (out.node[out.col] == data.edge_index[1, out.edge]).all()
+    data = typed()
+    index = NodeSamplerInput(None, torch.arange(40), torch.full((40,), 60), "item")
+    out = Sampler((data, data), [3, 2], time_attr="time").sample_from_nodes(index)
+    assert set(out.node) == {"user", "item"} and (data["user"].time[out.node["user"]] <= 60).all()
+    with pytest.raises(ValueError, match="time_attr: no tensor of the feature store is named 'then'"):
+        Sampler((data, data), [3], time_attr="then")
+    with pytest.raises(NotImplementedError, match="weight_attr: the weights of edges in stores are not read"):
+        Sampler((data, data), [3], weight_attr="weight")
 
 
 def test_stores_do_not_change():

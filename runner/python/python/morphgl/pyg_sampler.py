@@ -1,5 +1,6 @@
 """A sampler for PyG's loaders."""
 
+import copy
 import os
 from dataclasses import dataclass
 from functools import partial
@@ -62,12 +63,14 @@ class Sampler(BaseSampler):
     temporal_strategy
         With times: "uniform" among neighbours no later than the seed, or "last", the latest of them.
     time_attr
-        The attribute of times of nodes or of edges, whole numbers. Of a dataset "time", those of its nodes and edges.
+        The attribute of times of nodes or of edges, whole numbers. Of a graph or a dataset "time", those of its nodes and edges.
     weight_attr
         The attribute of edges by whose weights neighbours are picked. Of a dataset "edge_weight".
+    sample_direction
+        "backward" samples the targets of edges in place of their sources; not of a graph or a dataset, nor within times.
     is_sorted, share_memory
         Taken; they change nothing.
-    replace, directed, sample_direction
+    replace, directed
         Their defaults are taken, all else is refused with what to do instead.
     """
 
@@ -76,14 +79,16 @@ class Sampler(BaseSampler):
         if not directed:
             raise NotImplementedError('directed: all edges among the nodes of a mini-batch are not made for PyG\'s loaders; give '
                                       'morphgl.NeighborLoader(data, …, sampler="shadow")')
-        if sample_direction != "forward":
-            raise NotImplementedError(f'sample_direction: {sample_direction!r}; give "forward", of data with reversed edges: '
-                                      "edge_index.flip(0)")
+        if sample_direction not in ("forward", "backward"):
+            raise ValueError(f"sample_direction: {sample_direction!r}; give 'forward' or 'backward'")
+        if sample_direction == "backward" and time_attr is not None:
+            raise NotImplementedError("sample_direction: targets are not sampled within times; leave out it or time_attr")
+        self.sample_direction = sample_direction
         self._data, self._time_attr, self._weight_attr = data, time_attr, weight_attr
         self._native = None
         # Whether sub-graphs that are made bidirectional keep their directed edges in `orig_row` and `orig_col`, as PyG's samplers.
         self.keep_orig_edges = False
-        self._source = source_of(data, time_attr, weight_attr)
+        self._source = source_of(data, time_attr, weight_attr, sample_direction == "backward")
         self.subgraph_type, self.replace, self.disjoint = subgraph_type, replace, disjoint
         self.temporal_strategy, self.num_neighbors = temporal_strategy, num_neighbors
         self._build()
@@ -182,6 +187,8 @@ class Sampler(BaseSampler):
         number = {name: i for i, name in enumerate(source.node_types or [None])}
         seeds = [(number[name], integers(nodes)) for name, nodes in of_types.items()]
         nodes, edges = native.sample(seeds, times, int(torch.randint(1 << 48, ())) if draw is None else draw)
+        if self.sample_direction == "backward":
+            edges = [(col, row, edge, hops) for row, col, edge, hops in edges]
         tensor = torch.from_dlpack
         if not self.is_hetero:
             (node, batch, node_hops), (row, col, edge, edge_hops) = nodes[0], edges[0]
@@ -205,7 +212,7 @@ class Sampler(BaseSampler):
 
     def __setstate__(self, state):
         self.__dict__.update(state, _native=None)
-        self.__dict__["_source"] = source_of(self._data, self._time_attr, self._weight_attr)
+        self.__dict__["_source"] = source_of(self._data, self._time_attr, self._weight_attr, self.sample_direction == "backward")
 
     def __repr__(self):
         return f"{type(self).__name__}({self._source.graph!r}, num_neighbors={self.num_neighbors.values})"
@@ -223,19 +230,23 @@ def integers(values):
     return values.detach().cpu().to(torch.int64).contiguous().numpy()
 
 
-def source_of(data, time_attr, weight_attr):
-    """The graph of what a sampler is given."""
+def source_of(data, time_attr, weight_attr, backward):
+    """The graph of what a sampler is given, with its edges reversed if it samples `backward`."""
     if isinstance(data, Data):
-        return of_data(data, time_attr, weight_attr)
+        return of_data(data, time_attr, weight_attr, backward)
     if isinstance(data, HeteroData):
-        return of_hetero_data(data, time_attr, weight_attr)
-    if isinstance(data, (str, os.PathLike)):
-        return of_graph(Graph.open(data), time_attr, weight_attr)
-    if isinstance(data, Graph):
-        return of_graph(data, time_attr, weight_attr)
+        return of_hetero_data(data, time_attr, weight_attr, backward)
     if isinstance(data, (tuple, list)) and len(data) == 2 and isinstance(data[1], BaseGraphStore):
-        return of_stores(data, time_attr, weight_attr)
-    raise TypeError(f"data: {type(data).__name__}; give a Data, a HeteroData, a Graph, the directory of a dataset, or stores of both kinds")
+        if not isinstance(data[1], GraphStore):
+            return of_stores(data, time_attr, weight_attr, backward)
+        data = data[1].graph
+    if isinstance(data, (str, os.PathLike)):
+        data = Graph.open(data)
+    if not isinstance(data, Graph):
+        raise TypeError(f"data: {type(data).__name__}; give a Data, a HeteroData, a Graph, the directory of a dataset, or stores of both kinds")
+    if backward:
+        raise NotImplementedError("sample_direction: a graph's columns have the sources of its edges alone; give PyG's Data or HeteroData")
+    return of_graph(data, time_attr, weight_attr)
 
 
 def times_of(name, values):
@@ -245,7 +256,7 @@ def times_of(name, values):
     return integers(values)
 
 
-def of_data(data, time_attr, weight_attr):
+def of_data(data, time_attr, weight_attr, backward):
     node_time = edge_time = None
     if time_attr is not None:
         if data.get(time_attr) is None or not (data.is_node_attr(time_attr) or data.is_edge_attr(time_attr)):
@@ -257,8 +268,11 @@ def of_data(data, time_attr, weight_attr):
     weight = None if weight_attr is None else attribute(data, "weight_attr", weight_attr)
     num_nodes = int(data.num_nodes)
     if data.get("edge_index") is not None:
-        graph = Graph.from_numpy(torch.Tensor.cpu(data.edge_index), num_nodes=num_nodes, edge_weight=weight, edge_ids=True)
+        index = torch.Tensor.cpu(data.edge_index)
+        graph = Graph.from_numpy(index.flip(0) if backward else index, num_nodes=num_nodes, edge_weight=weight, edge_ids=True)
     elif data.get("adj_t") is not None:
+        if backward:
+            raise NotImplementedError("sample_direction: adj_t has the sources of its edges alone; give edge_index")
         indptr, indices, _ = data.adj_t.csr()
         graph = Graph.from_numpy(csc=(indptr, indices), edge_weight=weight)
     else:
@@ -272,7 +286,7 @@ def of_data(data, time_attr, weight_attr):
     return source
 
 
-def of_hetero_data(data, time_attr, weight_attr):
+def of_hetero_data(data, time_attr, weight_attr, backward):
     timed = [[time_attr in store for store in stores] for stores in (data.node_stores, data.edge_stores)]
     if time_attr is not None and any(timed[0]) == any(timed[1]):
         both = "an attribute of both nodes and edges" if any(timed[0]) else "neither an attribute of nodes nor of edges"
@@ -292,7 +306,7 @@ def of_hetero_data(data, time_attr, weight_attr):
         edges[edge_type] = {"edge_index": index, "weight": store.get(weight_attr) if weight_attr else None, **time(store)}
     if weight_attr is not None and all(of["weight"] is None for of in edges.values()):
         raise ValueError(f"weight_attr: no edge type has {weight_attr!r}; give the name of an attribute of the edges")
-    graph = typed.graph_of(nodes, edges)
+    graph = typed.graph_of(nodes, reversed_edges(edges) if backward else edges)
     source = Source(graph, graph._type_order, list(nodes), list(edges), {name: int(of["num_nodes"]) for name, of in nodes.items()})
     if time_attr is not None and any(timed[0]):
         source.node_time = {name: data[name][time_attr] for name in data.node_types if time_attr in data[name]}
@@ -316,25 +330,55 @@ def of_graph(graph, time_attr, weight_attr):
     return Source(graph, graph._type_order, list(counts), list(native.edge_types), counts, node_time=node_time)
 
 
-def of_stores(stores, time_attr, weight_attr):
+def of_stores(stores, time_attr, weight_attr, backward):
+    """The graph of PyG's or another library's stores."""
     features, edges = stores
-    if isinstance(edges, GraphStore):
-        return of_graph(edges.graph, time_attr, weight_attr)
-    if time_attr is not None or weight_attr is not None:
-        name = "time_attr" if time_attr is not None else "weight_attr"
-        raise NotImplementedError(f"{name}: stores of other libraries do not say whose it is; give Data, HeteroData, or a morphgl.pyg.GraphStore")
+    if weight_attr is not None:
+        raise NotImplementedError("weight_attr: the weights of edges in stores are not read; give Data, HeteroData, or a morphgl.pyg.GraphStore")
     attrs = edges.get_all_edge_attrs()
     sources, targets, _ = edges.coo()
+    times = times_of_stores(features, time_attr)
     if all(attr.edge_type is None for attr in attrs):
+        index = torch.stack([targets, sources] if backward else [sources, targets])
         num_nodes = int(max(attrs[0].size)) if attrs[0].size is not None else None
-        graph = Graph.from_numpy(torch.stack([sources, targets]), num_nodes=num_nodes, edge_ids=True)
-        return Source(graph, graph._edge_order, None, None, graph.num_nodes)
+        graph = Graph.from_numpy(index, num_nodes=num_nodes, edge_ids=True)
+        source = Source(graph, graph._edge_order, None, None, graph.num_nodes)
+        # Without types nothing but the name tells the times of nodes from those of edges: PyG's rule.
+        if time_attr == "time":
+            source.node_time, = times.values()
+            source.node_times = times_of(time_attr, source.node_time)
+        elif time_attr is not None:
+            time, = times.values()
+            source.edge_times = np.ascontiguousarray(times_of(time_attr, time)[graph._edge_order])
+        return source
     names = sorted({name for edge_type in sources for name in (edge_type[0], edge_type[-1])}
                    | {attr.group_name for attr in features.get_all_tensor_attrs() if isinstance(attr.group_name, str)})
     counts = {name: int(remote_backend_utils.num_nodes(features, edges, name)) for name in names}
-    given = {edge_type: {"edge_index": torch.stack([sources[edge_type], targets[edge_type]])} for edge_type in sources}
-    graph = typed.graph_of({name: {"num_nodes": count} for name, count in counts.items()}, given)
-    return Source(graph, graph._type_order, names, list(given), counts)
+    time = lambda group: {"time": times[group]} if group in times else {}
+    given = {edge_type: {"edge_index": torch.stack([sources[edge_type], targets[edge_type]]), **time(edge_type)} for edge_type in sources}
+    graph = typed.graph_of({name: {"num_nodes": count, **time(name)} for name, count in counts.items()},
+                           reversed_edges(given) if backward else given)
+    node_time = {group: of for group, of in times.items() if isinstance(group, str)} or None
+    return Source(graph, graph._type_order, names, list(given), counts, node_time=node_time)
+
+
+def times_of_stores(features, time_attr):
+    """Times by the group that they are of."""
+    if time_attr is None:
+        return {}
+    found = [copy.copy(attr) for attr in features.get_all_tensor_attrs() if attr.attr_name == time_attr]
+    if not found:
+        raise ValueError(f"time_attr: no tensor of the feature store is named {time_attr!r}; give the name of one of nodes or of edges")
+    for attr in found:
+        attr.index = None
+    if len({isinstance(attr.group_name, tuple) for attr in found}) > 1:
+        raise ValueError(f"time_attr: {time_attr!r} is an attribute of both nodes and edges; give the name of one of nodes or of edges")
+    return {attr.group_name: torch.as_tensor(of) for attr, of in zip(found, features.multi_get_tensor(found))}
+
+
+def reversed_edges(edges):
+    """Edge types from target to source, in the same order."""
+    return {edge_type[::-1]: {**given, "edge_index": given["edge_index"].flip(0)} for edge_type, given in edges.items()}
 
 
 def attribute(data, argument, name):
