@@ -267,23 +267,31 @@ def of_data(data, time_attr, weight_attr, backward):
             edge_time = data[time_attr]
     weight = None if weight_attr is None else attribute(data, "weight_attr", weight_attr)
     num_nodes = int(data.num_nodes)
-    if data.get("edge_index") is not None:
-        index = torch.Tensor.cpu(data.edge_index)
-        graph = Graph.from_numpy(index.flip(0) if backward else index, num_nodes=num_nodes, edge_weight=weight, edge_ids=True)
-    elif data.get("adj_t") is not None:
+    if data.get("edge_index") is None and data.get("adj_t") is not None:
         if backward:
             raise NotImplementedError("sample_direction: adj_t has the sources of its edges alone; give edge_index")
         indptr, indices, _ = data.adj_t.csr()
         graph = Graph.from_numpy(csc=(indptr, indices), edge_weight=weight)
-    else:
-        graph = Graph.from_numpy(torch.zeros(2, 0, dtype=torch.int64), num_nodes=num_nodes, edge_ids=True)
-    source = Source(graph, graph._edge_order, None, None, num_nodes, node_time=node_time)
-    if node_time is not None:
-        source.node_times = times_of(time_attr, node_time)
-    if edge_time is not None:
-        times = times_of(time_attr, edge_time)
-        source.edge_times = times if graph._edge_order is None else np.ascontiguousarray(times[graph._edge_order])
-    return source
+        times = [None if of is None else times_of(time_attr, of) for of in (node_time, edge_time)]
+        return Source(graph, None, None, None, num_nodes, *times, node_time)
+    index = data.get("edge_index")
+    index = torch.zeros(2, 0, dtype=torch.int64) if index is None else torch.Tensor.cpu(index)
+    return of_edges(index.flip(0) if backward else index, num_nodes, weight, node_time, edge_time, time_attr)
+
+
+def of_edges(index, num_nodes, weight, node_time, edge_time, time_attr):
+    """The graph without types of these edges. Within times, rows ascend by them, so that the edges within a time are found by bisection."""
+    if time_attr is None:
+        graph = Graph.from_numpy(index, num_nodes=num_nodes, edge_weight=weight, edge_ids=True)
+        return Source(graph, graph._edge_order, None, None, graph.num_nodes)
+    node_times, edge_times = (None if of is None else times_of(time_attr, of) for of in (node_time, edge_time))
+    edges = {("", "", ""): {"edge_index": index, "weight": weight, "time": edge_times}}
+    count = int(index.max()) + 1 if num_nodes is None and index.numel() else num_nodes or 0
+    indptr, order, columns = typed.sorted_edges({"": count}, {"": 0}, edges, (node_times, edge_times))
+    weight = None if weight is None else weight.detach().cpu().numpy()[order]
+    graph = Graph.from_numpy(csc=(indptr, columns["source"]), edge_weight=weight)
+    edge_times = None if edge_times is None else np.ascontiguousarray(edge_times[order])
+    return Source(graph, order.astype(np.uint32), None, None, count, node_times, edge_times, node_time)
 
 
 def of_hetero_data(data, time_attr, weight_attr, backward):
@@ -306,7 +314,7 @@ def of_hetero_data(data, time_attr, weight_attr, backward):
         edges[edge_type] = {"edge_index": index, "weight": store.get(weight_attr) if weight_attr else None, **time(store)}
     if weight_attr is not None and all(of["weight"] is None for of in edges.values()):
         raise ValueError(f"weight_attr: no edge type has {weight_attr!r}; give the name of an attribute of the edges")
-    graph = typed.graph_of(nodes, reversed_edges(edges) if backward else edges)
+    graph = typed.graph_of(nodes, reversed_edges(edges) if backward else edges, by_time=time_attr is not None)
     source = Source(graph, graph._type_order, list(nodes), list(edges), {name: int(of["num_nodes"]) for name, of in nodes.items()})
     if time_attr is not None and any(timed[0]):
         source.node_time = {name: data[name][time_attr] for name in data.node_types if time_attr in data[name]}
@@ -341,23 +349,17 @@ def of_stores(stores, time_attr, weight_attr, backward):
     if all(attr.edge_type is None for attr in attrs):
         index = torch.stack([targets, sources] if backward else [sources, targets])
         num_nodes = int(max(attrs[0].size)) if attrs[0].size is not None else None
-        graph = Graph.from_numpy(index, num_nodes=num_nodes, edge_ids=True)
-        source = Source(graph, graph._edge_order, None, None, graph.num_nodes)
         # Without types nothing but the name tells the times of nodes from those of edges: PyG's rule.
-        if time_attr == "time":
-            source.node_time, = times.values()
-            source.node_times = times_of(time_attr, source.node_time)
-        elif time_attr is not None:
-            time, = times.values()
-            source.edge_times = np.ascontiguousarray(times_of(time_attr, time)[graph._edge_order])
-        return source
+        time = next(iter(times.values()), None)
+        node_time, edge_time = (time, None) if time_attr == "time" else (None, time)
+        return of_edges(index, num_nodes, None, node_time, edge_time, time_attr)
     names = sorted({name for edge_type in sources for name in (edge_type[0], edge_type[-1])}
                    | {attr.group_name for attr in features.get_all_tensor_attrs() if isinstance(attr.group_name, str)})
     counts = {name: int(remote_backend_utils.num_nodes(features, edges, name)) for name in names}
     time = lambda group: {"time": times[group]} if group in times else {}
     given = {edge_type: {"edge_index": torch.stack([sources[edge_type], targets[edge_type]]), **time(edge_type)} for edge_type in sources}
     graph = typed.graph_of({name: {"num_nodes": count, **time(name)} for name, count in counts.items()},
-                           reversed_edges(given) if backward else given)
+                           reversed_edges(given) if backward else given, by_time=time_attr is not None)
     node_time = {group: of for group, of in times.items() if isinstance(group, str)} or None
     return Source(graph, graph._type_order, names, list(given), counts, node_time=node_time)
 

@@ -50,15 +50,17 @@ def present(store, names):
     return {name: store[name] for name in names if name in store and store[name] is not None}
 
 
-def graph_of(nodes, edges):
+def graph_of(nodes, edges, by_time=False):
     """The graph of node types, each with `num_nodes` and what else is known, and of edge types with `edge_index`, `weight`, `time`,
-    `edge_attr`."""
+    `edge_attr`. Sub-rows ascend by source, or `by_time`: by the times of edges and their sources, so that samplers find those within a
+    time by bisection."""
     counts = {name: int(given["num_nodes"]) for name, given in nodes.items()}
     first = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist()))
     num_nodes = sum(counts.values())
-    indptr, order, columns = sorted_edges(counts, first, edges)
     weights = optional(edges, "weight", np.float32, num_edges_of(edges), 1.0)
     edge_times = optional(edges, "time", np.int64, num_edges_of(edges), None)
+    node_times = optional(nodes, "time", np.int64, counts, None)
+    indptr, order, columns = sorted_edges(counts, first, edges, (node_times, edge_times) if by_time else None)
     given = {"csc": (indptr, columns["source"]), "edge_weight": None if weights is None else weights[order]}
     given["y"], names = labels(nodes, first, num_nodes)
     for split, mask in SPLITS.items():
@@ -78,7 +80,6 @@ def graph_of(nodes, edges):
     graph = Graph.from_numpy(**given)
     if names is not None:
         graph._source = {**(graph._source or {}), "class_names": names}
-    node_times = optional(nodes, "time", np.int64, counts, None)
     types = np.ascontiguousarray(columns["type"].astype(np.uint16))
     times = None if edge_times is None else np.ascontiguousarray(edge_times[order])
     graph._native = graph._native.with_types(list(counts.items()), [tuple(edge_type) for edge_type in edges], types,
@@ -98,8 +99,9 @@ def num_edges_of(edges):
     return {edge_type: np.shape(given["edge_index"])[1] for edge_type, given in edges.items()}
 
 
-def sorted_edges(counts, first, edges):
-    """Offsets of the rows, the order of the edges in which rows ascend by type and source, and their columns in this order."""
+def sorted_edges(counts, first, edges, times=None):
+    """Offsets of the rows, the order of the edges in which rows ascend by type and source, or by type and the `times` of nodes and edges,
+    and their columns in this order."""
     sources, targets, types = [], [], []
     for number, (edge_type, given) in enumerate(edges.items()):
         source, _, target = edge_type
@@ -115,9 +117,17 @@ def sorted_edges(counts, first, edges):
             whole_ids.append(row.astype(np.int64) + first[name])
         types.append(np.full(pair.shape[1], number, np.int64))
     source, target, kind = (np.concatenate(part) if part else np.zeros(0, np.int64) for part in (sources, targets, types))
-    order = np.lexsort((source, kind, target))
+    order = np.lexsort((source if times is None else edge_times_of(source, *times), kind, target))
     indptr = np.concatenate(([0], np.cumsum(np.bincount(target, minlength=sum(counts.values())))))
     return indptr, order, {"source": source[order], "type": kind[order]}
+
+
+def edge_times_of(source, node_times, edge_times):
+    """Time from which on each edge is known: its own, or that of its source if that is later."""
+    of_sources = None if node_times is None else node_times[source]
+    if of_sources is None or edge_times is None:
+        return edge_times if of_sources is None else of_sources
+    return np.maximum(of_sources, edge_times)
 
 
 def optional(given, name, dtype, counts, missing):
