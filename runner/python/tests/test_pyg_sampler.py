@@ -1,7 +1,10 @@
 """`morphgl.pyg.Sampler` in PyG's loaders: legal samples, PyG's mini-batches. Skipped without PyG."""
 
 import copy
+import gc
+import os
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -466,6 +469,28 @@ def test_times_and_transforms_of_our_loader():
         assert (seed_time == 50).all() and len(batch["paper"].batch) == batch["paper"].num_nodes
         assert (batch["paper"].time[batch["paper", "cites", "paper"].edge_index[0]] <= 50).all()
     assert len(seen) == 3
+
+
+def test_memory_does_not_grow():
+    rss = lambda: int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    one, other = (Sampler(data, [3, 2], disjoint=True) for data in (untyped(0), typed(0)))
+    for number in range(6000):
+        if number == 2000:
+            before = rss()
+        one.sample_from_nodes(NodeSamplerInput(None, torch.arange(8)))
+        kept = other.sample_from_nodes(NodeSamplerInput(None, torch.arange(8), input_type="paper"))
+    assert rss() - before < 4 << 20
+    # A mini-batch is valid when its sampler is gone.
+    rows = kept.node["paper"].clone()
+    del one, other
+    assert torch.equal(rows, kept.node["paper"])
+
+
+def test_threads_end_with_the_iterator():
+    for batch in morphgl.NeighborLoader(typed(0), [3], "paper", batch_size=4, threads=3):
+        break
+    gc.collect()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("morphgl-loader")]
 
 
 def test_lightning_takes_it():
