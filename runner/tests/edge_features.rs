@@ -95,6 +95,46 @@ fn classes_are_learned_from_edges() {
     }
 }
 
+/// The same payments as an edge list: `gat` with GATv2's attention and `gin`, which is GINE there.
+#[test]
+fn classes_are_learned_from_an_edge_list() {
+    let bench = Bench::new();
+    write(bench.path());
+    // Messages of GINE are as wide as the nodes' features, which say nothing of the class.
+    let accounts = fs::read_to_string(bench.path().join("accounts.csv")).expect("it was written");
+    let wide = |(row, line): (usize, &str)| {
+        let values = (0..32).map(|column| match row {
+            0 => format!(",f{column}"),
+            _ => format!(",{}", ((row - 1) * 7919 + column * 104_729) % 17),
+        });
+        format!("{line}{}\n", values.collect::<String>())
+    };
+    let wide: String = accounts.lines().enumerate().map(wide).collect();
+    fs::write(bench.path().join("wide.csv"), wide).expect("room");
+    let import = "import edges payments.csv --src from --dst to --edge-feature-columns amount,channel --nodes wide.csv \
+                  --feature-columns f* --standardise";
+    bench.text(&words(&format!("{import} -o list")));
+    bench.text(&words(&format!("{import} -o both --symmetrise --dtype f16")));
+    assert_eq!(bench.json(&["info", "list"])["edge_features"], serde_json::json!({"edge_features": 2}));
+    for model in ["gat --attention gatv2", "gin --normalization batch"] {
+        let run = model.split(' ').next().expect("a model");
+        let trained = train(&bench, "list", model, &format!("--heads 2 --epochs 40 --run {run}"));
+        let unread = train(&bench, "list", model, "--heads 2 --epochs 40 --no-edge-features");
+        let [with, without] = [&trained, &unread].map(|run| number(&run["best_valid_accuracy"]));
+        assert!(with >= 0.8 && without < 0.6, "{model}: {with}, without features of edges {without}");
+        let evaluated = bench.json(&["evaluate", run]);
+        let [of_run, of_file] = [&trained["test_accuracy"], &evaluated["test"]["accuracy"]].map(number);
+        assert!((of_run - of_file).abs() < 1e-9, "{model}: {of_run} in training, {of_file} evaluated");
+        // Reverses have the features of the edges, which say nothing of the account that pays.
+        let both = train(&bench, "both", model, "--heads 2 --epochs 4");
+        assert!(number(&both["epochs"][3]["loss"]) < number(&both["epochs"][0]["loss"]), "{both}");
+    }
+    bench.misused(
+        &words("import mtx graph.mtx -o graph --edge-feature-columns 3"),
+        &["--edge-feature-columns", "edges"],
+    );
+}
+
 /// Edges that are drawn to validate links on leave the others their features.
 #[test]
 fn a_split_of_edges_keeps_them() {

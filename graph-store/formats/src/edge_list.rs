@@ -26,7 +26,8 @@ pub use crate::text::{Column, Columns};
 /// Options of an edge list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EdgeListOptions {
-    /// The columns that are read.
+    /// The columns that are read. Features of edges are stored as f32 unless the options name another type, in the order of
+    /// the columns; errors name the line of a field that is no number.
     pub columns: Columns,
     /// The treatment of node ids. Default: they are kept.
     pub ids: Ids,
@@ -58,13 +59,17 @@ const GAPS: u64 = 1 << 20;
 
 /// Imports the edge list `source` into a dataset at `target`.
 ///
+/// Features of an edge are also those of the reverse that [`Options::symmetrise`] adds; of several edges between the same nodes, the
+/// one that is kept, the first, has its own.
+///
 /// # Errors
 ///
-/// A line that is no edge, with its number; ids that do not fit; an IO error.
+/// A line that is no edge, with its number; ids that do not fit; a feature that is missing or no number; an IO error.
 ///
 /// # Complexity
 ///
-/// O(E log E) time, `options.memory` bytes; the text is parsed on all threads of rayon's pool.
+/// O(E log E) time, `options.memory` bytes; the text is parsed on all threads of rayon's pool, with features of edges on one. These
+/// are written twice, 4 bytes per value to a temporary file.
 pub fn import(
     source: &Path,
     target: &Path,
@@ -87,8 +92,13 @@ pub fn import(
     ingest.read_nodes(format.ids == Ids::Strings)?;
     ingest.check_unknown_nodes()?;
     ingest.listed_alone = Some(listed_alone(format, options));
-    if format.ids == Ids::Strings || is_table {
-        table::edges(&mut ingest, source, format)?;
+    let has_features = !format.columns.features.is_empty();
+    if has_features && format.ignore_columns {
+        let what = "features of edges are read from lines that have as many fields as the first";
+        return invalid("--ignore-columns", what, "leave it out, or --edge-feature-columns");
+    }
+    if format.ids == Ids::Strings || is_table || has_features {
+        table::edges(&mut ingest, source, format, preface.sizes())?;
     } else {
         text(&mut ingest, source, format, preface.sizes())?;
     }

@@ -14,18 +14,23 @@ const STEP: usize = 1 << 18;
 /// Writes `dataset` as a directory of `.npy` files that numpy, PyTorch, DGL and PyG read directly.
 ///
 /// `indptr`, `indices`, `labels`, `train`, `valid`, `test` and the pairs of link prediction become i64, the type those libraries index with (torch
-/// hardly supports u32); features and targets keep their type, but for bf16, which numpy lacks and which becomes f32.
+/// hardly supports u32); features and targets keep their type, but for bf16, which numpy lacks and which becomes f32. `edge_features`
+/// has a row per edge, in the order of `indices`.
 /// [`crate::numpy::import`] reads the directory back.
 ///
 /// # Errors
 ///
-/// `target` exists; an IO error. Nothing is left behind then.
+/// `target` exists; features of edges of a typed graph, which have an array per edge type; an IO error. Nothing is left behind then.
 pub fn export_numpy(dataset: &Dataset, target: &Path) -> Result<PathBuf> {
     if target.exists() {
         return invalid(target, "the output exists", "choose another output or remove it first");
     }
     if target.file_name().is_none() {
         return invalid(target, "not a directory name", "name the output directory");
+    }
+    if dataset.topology.types().is_some() && !dataset.edge_features.is_empty() {
+        let what = "features of edges by edge type, which are not exported";
+        return invalid(target, what, "read edge_ids.npy and edge_features.T.npy of the dataset itself");
     }
     let replacement = ReplacementDir::new(target).map_err(|e| Error::io(target, e))?;
     let dir = replacement.path();
@@ -42,6 +47,15 @@ pub fn export_numpy(dataset: &Dataset, target: &Path) -> Result<PathBuf> {
             FeatureView::F16(values) => write(dir, "features", dim, values, |v: f16| v)?,
             FeatureView::U8(values) => write(dir, "features", dim, values, |v: u8| v)?,
             FeatureView::Bf16(values) => write(dir, "features", dim, values, bf16::to_f32)?,
+        }
+    }
+    if let (Some(Some(features)), Some(ids)) = (dataset.edge_features.first(), topology.edge_ids()) {
+        let dim = features.dim();
+        match features.view() {
+            FeatureView::F32(values) => write_rows(dir, ids, dim, values, |v: f32| v)?,
+            FeatureView::F16(values) => write_rows(dir, ids, dim, values, |v: f16| v)?,
+            FeatureView::U8(values) => write_rows(dir, ids, dim, values, |v: u8| v)?,
+            FeatureView::Bf16(values) => write_rows(dir, ids, dim, values, bf16::to_f32)?,
         }
     }
     if let Some(labels) = &dataset.labels {
@@ -74,6 +88,26 @@ pub fn export_numpy(dataset: &Dataset, target: &Path) -> Result<PathBuf> {
     }
     replacement.finish(false).map_err(|e| Error::io(target, e))?;
     Ok(target.to_path_buf())
+}
+
+/// Writes the features of edges: for each of `ids` its row of `values`.
+fn write_rows<T: Copy, U: Element>(
+    dir: &Path,
+    ids: &[u32],
+    dim: usize,
+    values: &[T],
+    convert: impl Fn(T) -> U,
+) -> Result<()> {
+    let mut out = NpyWriter::create(dir.join("edge_features.npy"))?;
+    let mut buffer = Vec::new();
+    for ids in ids.chunks((STEP / dim.max(1)).max(1)) {
+        buffer.clear();
+        let rows = ids.iter().flat_map(|&id| &values[id as usize * dim..][..dim]);
+        buffer.extend(rows.map(|&v| convert(v)));
+        out.write(&buffer)?;
+    }
+    out.finish(Some(dim))?;
+    Ok(())
 }
 
 fn write<T: Copy, U: Element>(

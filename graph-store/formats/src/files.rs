@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use morphgl_graph_store::{Error, Position, Result};
-use morphgl_platform::open_regular;
+use morphgl_platform::{excerpt, open_regular};
 
 /// Cure for bytes that no writer of the format leaves.
 pub(crate) const DAMAGED: &str = "the file is damaged or cut short: download it again";
@@ -54,6 +54,11 @@ pub(crate) fn stem(path: &Path) -> Option<String> {
         path.extension().is_some_and(|ending| ["gz", "bz2", "xz", "zst"].iter().any(|known| ending == *known));
     let inner = if is_compressed { Path::new(path.file_stem()?) } else { path };
     Some(inner.file_stem()?.to_string_lossy().into_owned())
+}
+
+/// The beginning of a text of a file in quotation marks, for messages.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("{:?}", excerpt(text, 80))
 }
 
 /// Whether an error is about the content of a file, and not the system's refusal.

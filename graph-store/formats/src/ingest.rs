@@ -18,6 +18,7 @@ use nodes::{FeatureColumns, NodeTable};
 use types::TwoTypes;
 
 mod edges;
+pub(crate) mod feature_rows;
 pub(crate) mod features;
 mod id_columns;
 mod labelled_edges;

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use morphgl_formats::edge_list::{self, EdgeListOptions, Ids};
+use morphgl_formats::edge_list::{self, Column, Columns, EdgeListOptions, Ids};
 use morphgl_formats::numpy::{self, NumpyOptions};
 use morphgl_formats::{NodeFiles, Options, RowContent, Silent, UnknownNodes};
 use morphgl_graph_store::NpyWriter;
@@ -26,13 +26,23 @@ enum Way {
     /// Text, from which the edges of most nodes are left out.
     KeepListed,
     CompactListed,
+    /// Text with two features per edge.
+    Features,
     EdgeIndex,
     Sources,
     Targets,
 }
 
-const WAYS: [Way; 7] =
-    [Way::Text, Way::Compact, Way::KeepListed, Way::CompactListed, Way::EdgeIndex, Way::Sources, Way::Targets];
+const WAYS: [Way; 8] = [
+    Way::Text,
+    Way::Compact,
+    Way::KeepListed,
+    Way::CompactListed,
+    Way::Features,
+    Way::EdgeIndex,
+    Way::Sources,
+    Way::Targets,
+];
 
 #[test]
 fn an_import_stays_within_its_budget() {
@@ -83,6 +93,9 @@ fn write_sources(dir: &Path) {
     let mut text = std::io::BufWriter::new(std::fs::File::create(dir.join("edges.txt")).unwrap());
     (0..EDGES).map(ends).for_each(|(u, v)| writeln!(text, "{u} {v}").unwrap());
     text.into_inner().unwrap();
+    let mut text = std::io::BufWriter::new(std::fs::File::create(dir.join("features.txt")).unwrap());
+    (0..EDGES).map(ends).for_each(|(u, v)| writeln!(text, "{u} {v} {} 0.5", u % 9).unwrap());
+    text.into_inner().unwrap();
     let rows: String = (0..20_000).map(|id| format!("{id},{}\n", id % 7)).collect();
     std::fs::write(dir.join("nodes.csv"), format!("id,label\n{rows}")).unwrap();
     let array = |name: &str, dim: Option<usize>, values: &[i64]| {
@@ -125,6 +138,12 @@ fn import(dir: &Path) {
             Way::Compact => text(Ids::Compact, &options),
             Way::KeepListed => text(Ids::Keep, &listed),
             Way::CompactListed => text(Ids::Compact, &listed),
+            Way::Features => {
+                let features = vec![Column::Name("3-4".into())];
+                let columns = Columns { features, ..Columns::default() };
+                let format = EdgeListOptions { columns, ..EdgeListOptions::default() };
+                edge_list::import(&dir.join("features.txt"), &target, &format, &options, &Silent)
+            }
             Way::EdgeIndex => arrays("coo", RowContent::Sources),
             Way::Sources => arrays("csc", RowContent::Sources),
             Way::Targets => arrays("csc", RowContent::Targets),

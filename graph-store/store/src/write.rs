@@ -72,6 +72,13 @@ impl DatasetWriter {
         self.arrays.get(name)
     }
 
+    /// Describes an array that was added under other names, which share its file. Nothing happens where there is no such array.
+    pub fn rename(&mut self, name: &str, to: impl IntoIterator<Item = String>) {
+        if let Some(meta) = self.arrays.remove(name) {
+            self.arrays.extend(to.into_iter().map(|name| (name, meta.clone())));
+        }
+    }
+
     /// Writes a whole array; `dim` gives a matrix its row length.
     pub fn array<T: Element>(&mut self, name: &str, values: &[T], dim: Option<usize>) -> Result<()> {
         let mut stream = self.stream(name)?;

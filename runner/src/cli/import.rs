@@ -26,6 +26,7 @@ use crate::values;
   morphgl import ogb ogbn_products -o products --symmetrise --dtype f16
   morphgl import edges soc-LiveJournal1.txt.gz -o lj --ids compact --random-features 128 --dtype f16 --split 0.01,0.01,0.01
   morphgl import edges trips.csv -o trips --src from_stop --dst to_stop --weight minutes
+  morphgl import edges payments.csv -o payments --src from --dst to --edge-feature-columns amount,fee --nodes accounts.csv
   morphgl import edges follows.csv.gz -o people --ids strings --nodes people.csv --split 0.6,0.2,0.2
   morphgl import edges follows.txt -o follows --edge-split 0.85,0.05,0.1
   morphgl import edges ratings.csv -o ratings --src user --dst item --bipartite --symmetrise --edge-target-columns rating --edge-split 0.8,0.1,0.1
@@ -113,6 +114,9 @@ pub(crate) struct Args {
     /// edges: the columns of values of the edge, or of labels as 0 and 1, which `train --on edges` learns
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', value_parser = values::column)]
     edge_target_columns: Option<Vec<Column>>,
+    /// edges: the columns of features of the edge, by names, numbers, ranges of numbers (2-9) and patterns (f*)
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', value_parser = values::column)]
+    edge_feature_columns: Option<Vec<Column>>,
     /// edges: names of all columns, for a file whose first line has none
     #[arg(long, value_name = "NAME,NAME,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
@@ -182,7 +186,7 @@ enum RowChoice {
 
 impl Args {
     fn columns(&self) -> Columns {
-        let Self { src, dst, weight, columns, edge_label_column, edge_target_columns, .. } = self;
+        let Self { src, dst, weight, columns, edge_label_column, edge_target_columns, edge_feature_columns, .. } = self;
         Columns {
             src: src.clone(),
             dst: dst.clone(),
@@ -190,6 +194,7 @@ impl Args {
             names: columns.clone(),
             label: edge_label_column.clone(),
             targets: edge_target_columns.clone().unwrap_or_default(),
+            features: edge_feature_columns.clone().unwrap_or_default(),
         }
     }
 
@@ -204,6 +209,7 @@ impl Args {
             ("--columns", self.columns.is_some(), &[Format::Edges]),
             ("--edge-label-column", self.edge_label_column.is_some(), &[Format::Edges]),
             ("--edge-target-columns", self.edge_target_columns.is_some(), &[Format::Edges]),
+            ("--edge-feature-columns", self.edge_feature_columns.is_some(), &[Format::Edges]),
             ("--ignore-columns", self.ignore_columns, &[Format::Edges]),
             ("--bipartite", self.bipartite.is_some(), &[Format::Edges, Format::Mtx]),
             ("--first-id", self.first_id.is_some_and(|first| first > 0), &[Format::Edges]),
@@ -235,8 +241,8 @@ impl Args {
                 "--normalize-features: this format has no features; leave it out, or add --features FILE",
             ),
             (
-                bare && self.dtype.is_some() && self.random_features.is_none(),
-                "--dtype: this format has no features; leave it out, or add --random-features DIM or --features FILE",
+                bare && self.dtype.is_some() && self.random_features.is_none() && self.edge_feature_columns.is_none(),
+                "--dtype: this format has no features; leave it out, or add --random-features DIM, --features FILE or --edge-feature-columns",
             ),
             (
                 self.normalize_features.is_some() && self.dtype == Some(Dtype::U8),

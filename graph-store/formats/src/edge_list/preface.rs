@@ -106,9 +106,10 @@ impl Preface {
         let mut format = format.clone();
         let Some(konect) = self.konect else { return format };
         format.first_id = format.first_id.or(Some(1));
-        if format.columns.unlabelled() == Columns::default() && self.num_fields > 2 {
+        if format.columns.ids_and_weight() == Columns::default() && self.num_fields > 2 {
             let [src, dst, weight] = [1, 2, 3].map(|number| Some(Column::Number(number)));
-            let weight = weight.filter(|_| konect.weighted && !format.columns.are_labelled());
+            let is_taken = format.columns.are_labelled() || !format.columns.features.is_empty();
+            let weight = weight.filter(|_| konect.weighted && !is_taken);
             format.columns = Columns { src, dst, weight, ..format.columns };
         }
         format

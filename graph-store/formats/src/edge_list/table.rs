@@ -8,16 +8,22 @@ use super::{Columns, EdgeListOptions, Ids, finish_kept, first_row, note_rounded,
 use crate::Ingest;
 use crate::compact::{self, EdgeSpool};
 use crate::files::invalid;
+use crate::ingest::feature_rows::{EdgeFeatureSpool, FeatureCells};
 use crate::ingest::nodes::Keys;
 use crate::ingest::types::{Apart, TwoTypes};
 use crate::ingest::unlisted::{Listed, Unlisted};
 use crate::names::Names;
-use crate::tabular::lists::NAMED;
+use crate::tabular::lists::{self, EDGE_FEATURES, NAMED, counted, listed};
 use crate::tabular::{Batch, TableFile, Values, comments_note};
-use crate::text::{Chosen, EdgeColumns, NEIGHBORS, NO_COMMAS, Pairs, choose, has_comma, named_cure};
+use crate::text::{Chosen, EdgeColumns, Header, NEIGHBORS, NO_COMMAS, Pairs, choose, has_comma, named_cure};
 
-/// Reads the edges of the table `source`.
-pub(super) fn edges<'p>(ingest: &mut Ingest<'p>, source: &'p Path, format: &EdgeListOptions) -> Result<()> {
+/// Reads the edges of the table `source`; `sizes` are the numbers of sources and targets that a header announces.
+pub(super) fn edges<'p>(
+    ingest: &mut Ingest<'p>,
+    source: &'p Path,
+    format: &EdgeListOptions,
+    sizes: Option<[u64; 2]>,
+) -> Result<()> {
     let text_ids = format.ids == Ids::Strings;
     let mut file = TableFile::with_ids(source, text_ids, ingest.progress())?;
     if text_ids && file.is_text && file.num_comments > 0 {
@@ -31,20 +37,43 @@ pub(super) fn edges<'p>(ingest: &mut Ingest<'p>, source: &'p Path, format: &Edge
         // `--columns` is for files without a header: the first row is an edge.
         file.header.named = false;
     }
-    let chosen = choose(&file.header, &format.columns);
-    let Chosen { mut columns, ignored, two_kinds, .. } = chosen.or_else(|fault| {
+    let select =
+        |header: &Header, taken: &[usize]| lists::select(header, &format.columns.features, taken, EDGE_FEATURES);
+    let chosen = choose(&file.header, &format.columns, &select);
+    let Chosen { mut columns, ignored, two_kinds, features, .. } = chosen.or_else(|fault| {
         let (what, cure) = if file.is_text { first_row::explain(fault, source, &format.columns) } else { fault };
         invalid(source, what, named_cure(cure, source))
     })?;
     ingest.note(columns.note(file.header.names.len(), &ignored, |column| file.header.describe(column)));
+    if !features.is_empty() {
+        let named = listed(&file.header, &features);
+        ingest.note(format!("features of edges: {}, {named}", counted(features.len() as u64, "column")));
+    }
     note_undirected(ingest, source, &ignored)?;
+    ingest.numbers_edges = !features.is_empty();
     columns.weight = columns.weight.filter(|_| !ingest.options().drop_weights);
     let first_id = format.first_id.unwrap_or(0);
     let weight_named = file.header.named || format.columns.weight.is_some();
-    let mut table = EdgeTable { source, file, columns, two_kinds, first_id, offset: 0, weight_named, rounded: 0 };
+    let mut table = EdgeTable {
+        source,
+        file,
+        columns,
+        features,
+        feature_rows: None,
+        two_kinds,
+        first_id,
+        offset: 0,
+        min_nodes: 0,
+        weight_named,
+        rounded: 0,
+    };
     if format.ids != Ids::Strings {
-        table.set_offset(ingest, format)?;
+        let sizes = sizes.filter(|_| format.ids == Ids::Keep);
+        table.set_offset(ingest, format, sizes)?;
         ingest.pair_ids.offset = table.offset;
+        if let Some([sources, targets]) = sizes {
+            table.min_nodes = if table.offset > 0 { table.offset.saturating_add(targets) } else { sources };
+        }
     }
     match format.ids {
         Ids::Keep => table.keep(ingest, format.num_nodes)?,
@@ -52,18 +81,24 @@ pub(super) fn edges<'p>(ingest: &mut Ingest<'p>, source: &'p Path, format: &Edge
         Ids::Strings => table.number_names(ingest, &format.columns)?,
     }
     note_rounded(ingest, table.rounded);
-    Ok(())
+    table.finish_features(ingest, &format.columns)
 }
 
 struct EdgeTable<'p> {
     source: &'p Path,
     file: TableFile<'p>,
     columns: EdgeColumns,
+    /// Columns of features.
+    features: Vec<usize>,
+    /// Features of the edges that were pushed; `None` until there are some.
+    feature_rows: Option<EdgeFeatureSpool>,
     /// Names of the columns of ids that seem to be of two kinds of nodes.
     two_kinds: Option<[String; 2]>,
     first_id: u64,
     /// Number added to the ids of targets, so that they follow those of the sources; 0 for one kind of nodes.
     offset: u64,
+    /// Number of nodes that the header announces.
+    min_nodes: u64,
     /// Whether the file names the weights' column.
     weight_named: bool,
     /// Number of integer weights that f32 does not represent exactly.
@@ -77,12 +112,53 @@ impl<'p> EdgeTable<'p> {
 
     fn next(&mut self) -> Result<Option<Batch>> {
         let EdgeColumns { source, target, weight } = self.columns;
-        self.file.next(&[source, target].into_iter().chain(weight).collect::<Vec<_>>())
+        let all = [source, target].into_iter().chain(weight).chain(self.features.iter().copied());
+        self.file.next(&all.collect::<Vec<_>>())
+    }
+
+    /// Reads the features of the edges of a batch but for those that are left out, whose rows ascend.
+    fn read_features(&mut self, ingest: &Ingest<'_>, batch: &Batch, left_out: &[usize]) -> Result<()> {
+        if self.features.is_empty() {
+            return Ok(());
+        }
+        let cells = FeatureCells { columns: &self.features, are_named: self.file.header.named, of: "edge" };
+        let mut rows = Vec::new();
+        let dim = cells.read(&self.file, batch, &mut rows)?;
+        let mut spool = match self.feature_rows.take() {
+            Some(spool) => spool,
+            None => EdgeFeatureSpool::create(ingest, dim)?,
+        };
+        // Rows between those that are left out.
+        let mut start = 0;
+        for end in left_out.iter().copied().chain([batch.rows]) {
+            spool.write(&rows[start * dim..end * dim])?;
+            start = end + 1;
+        }
+        self.feature_rows = Some(spool);
+        Ok(())
+    }
+
+    /// Stores the features once the edges are written.
+    fn finish_features(self, ingest: &mut Ingest<'_>, columns: &Columns) -> Result<()> {
+        let rows = match self.feature_rows {
+            Some(rows) => rows,
+            None if self.features.is_empty() => return Ok(()),
+            None => EdgeFeatureSpool::create(ingest, self.features.len())?,
+        };
+        let names = match &columns.names {
+            Some(names) => Some(names),
+            None => self.file.header.named.then_some(&self.file.names),
+        };
+        if let Some(names) = names {
+            let of = self.features.iter().map(|&column| names[column].trim()).collect::<Vec<_>>();
+            ingest.provenance("edge_feature_names", of);
+        }
+        rows.store(ingest, self.source)
     }
 
     /// Finds what is added to the ids of targets, by a pass over the table of its own; refuses ids that seem to be of two kinds of
     /// nodes unless the options decide.
-    fn set_offset(&mut self, ingest: &mut Ingest<'p>, format: &EdgeListOptions) -> Result<()> {
+    fn set_offset(&mut self, ingest: &mut Ingest<'p>, format: &EdgeListOptions, sizes: Option<[u64; 2]>) -> Result<()> {
         let bipartite = ingest.options().bipartite;
         if bipartite != Some(true) && (bipartite.is_some() || self.two_kinds.is_none()) {
             return Ok(());
@@ -91,14 +167,15 @@ impl<'p> EdgeTable<'p> {
         let file = std::mem::replace(&mut self.file, TableFile::open(self.source, ingest.progress())?);
         self.file.header.named = named;
         let mut ranges = [None; 2];
-        while let Some(batch) = self.next()? {
+        while let Some(batch) = self.file.next(&[self.columns.source, self.columns.target])? {
             let ids = self.ids(&batch, 0, u64::MAX)?;
             ranges = [0, 1].map(|column| two_kinds::wider(ranges[column], two_kinds::range(&ids[column])));
         }
         self.file = file;
         if bipartite == Some(true) {
             let first = if format.ids == Ids::Keep { self.first_id } else { 0 };
-            self.offset = two_kinds::offset(self.source, ranges[0], first)?;
+            let announced = sizes.map_or(0, |[sources, _]| sources);
+            self.offset = two_kinds::offset(self.source, ranges[0], first)?.max(announced);
             ingest.note(two_kinds::note(&self.file.header.describe(self.columns.target), self.offset));
             let names = self.column_names(&format.columns);
             ingest.two_types = Some(two_kinds::types(names, self.offset, format.ids));
@@ -189,12 +266,14 @@ impl<'p> EdgeTable<'p> {
     fn keep(&mut self, ingest: &mut Ingest<'_>, num_nodes: Option<u64>) -> Result<()> {
         let (first, weighted) = (self.first_id, self.weighted());
         ingest.keep_ids(first);
+        ingest.min_nodes = ingest.min_nodes.max(self.min_nodes);
         let (listed, mut unlisted) = (Listed::of(ingest), Unlisted::new(ingest));
         let mut edges = ingest.edges(self.source, num_nodes, weighted)?;
         let max = num_nodes.unwrap_or(MAX_NODES).saturating_sub(1);
         let mut lowest = u32::MAX;
         while let Some(batch) = self.next()? {
-            let Pairs { sources, targets, weights, .. } = self.pairs(&batch, [first, max], &listed, &mut unlisted)?;
+            let Pairs { sources, targets, weights, .. } =
+                self.pairs(edges.ingest, &batch, [first, max], &listed, &mut unlisted)?;
             let [src, dst] = [sources, targets].map(|ids| ids.into_iter().map(|id| id as u32).collect::<Vec<_>>());
             lowest = src.iter().chain(&dst).fold(lowest, |low, &id| low.min(id));
             edges.push(&src, &dst, weighted.then_some(&weights))?;
@@ -203,9 +282,10 @@ impl<'p> EdgeTable<'p> {
         finish_kept(edges, num_nodes, (first, lowest))
     }
 
-    /// The edges of a batch, with the ids of [`EdgeTable::ids`]; those of unlisted nodes are left out.
+    /// The edges of a batch, with the ids of [`EdgeTable::ids`]; those of unlisted nodes are left out. Their features are read.
     fn pairs(
         &mut self,
+        ingest: &Ingest<'_>,
         batch: &Batch,
         [first, max]: [u64; 2],
         listed: &Option<Listed>,
@@ -213,7 +293,9 @@ impl<'p> EdgeTable<'p> {
     ) -> Result<Pairs<u64>> {
         let [sources, targets] = self.ids(batch, first, max)?;
         let mut pairs = Pairs { sources, targets, weights: self.weights(batch)?, rounded: 0 };
-        unlisted.push(listed.as_ref().map(|listed| listed.filter(&mut pairs, first)))?;
+        let left_out = listed.as_ref().map(|listed| listed.filter(&mut pairs, first));
+        self.read_features(ingest, batch, left_out.as_ref().map_or(&[], |left_out| &left_out.edges))?;
+        unlisted.push(left_out)?;
         Ok(pairs)
     }
 
@@ -222,7 +304,8 @@ impl<'p> EdgeTable<'p> {
         let mut sorter = compact::id_sorter(ingest);
         let (listed, mut unlisted) = (Listed::of(ingest), Unlisted::new(ingest));
         while let Some(batch) = self.next()? {
-            let Pairs { sources, targets, weights, .. } = self.pairs(&batch, [0, u64::MAX], &listed, &mut unlisted)?;
+            let Pairs { sources, targets, weights, .. } =
+                self.pairs(ingest, &batch, [0, u64::MAX], &listed, &mut unlisted)?;
             edges.write([&sources, &targets], &weights)?;
             compact::push_ids(&mut sorter, sources)?;
             compact::push_ids(&mut sorter, targets)?;
@@ -293,9 +376,12 @@ impl<'p> EdgeTable<'p> {
             }
             let [sources, targets] = ids;
             let mut pairs = Pairs { sources, targets, weights: self.weights(&batch)?, rounded: 0 };
+            let mut of_unlisted = Vec::new();
             if let Some(num_listed) = num_listed {
-                pairs.retain(|number| number < num_listed, |_, _| left_out += 1);
+                pairs.retain(|number| number < num_listed, |edge, _| of_unlisted.push(edge));
             }
+            left_out += of_unlisted.len() as u64;
+            self.read_features(ingest, &batch, &of_unlisted)?;
             edges.write([&pairs.sources, &pairs.targets], &pairs.weights)?;
         }
         if let Some(num_listed) = num_listed {

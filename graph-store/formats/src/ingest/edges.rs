@@ -33,6 +33,9 @@ impl<'a> Ingest<'a> {
         if let Some(num_nodes) = num_nodes {
             self.check_size(num_nodes)?;
         }
+        // The ids that are left out are sorted meanwhile, and rows of features are read.
+        let unlisted = if self.drops_unknown_nodes() { options.memory / unlisted::SHARE } else { 0 };
+        let others = unlisted + if self.numbers_edges { options.memory / 4 } else { 0 };
         let edges = EdgeOptions {
             num_nodes,
             weighted,
@@ -44,8 +47,7 @@ impl<'a> Ingest<'a> {
             drop_duplicates: options.drop_duplicates,
             duplicate_weights: options.duplicate_weights,
             add_self_loops: options.add_self_loops,
-            // The ids that are left out are sorted meanwhile.
-            memory: options.memory - if self.drops_unknown_nodes() { options.memory / unlisted::SHARE } else { 0 },
+            memory: options.memory - others,
         };
         let csc = CscBuilder::new(source, self.dir().join("edges.spill"), edges)?;
         Ok(EdgeSink { ingest: self, csc, num_nodes })
@@ -109,7 +111,8 @@ impl EdgeSink<'_, '_> {
             let reverse = if ingest.options().symmetrise { ", both directions counted" } else { "" };
             let adds = ingest.options().duplicate_weights == DuplicateWeights::Add;
             let how = if adds { "merged, their weights added" } else { "dropped" };
-            ingest.note(format!("{} {how}{reverse}", were(dropped.duplicates, "duplicate edge")));
+            let rows = if ingest.numbers_edges { ": the first keeps its features" } else { "" };
+            ingest.note(format!("{} {how}{reverse}{rows}", were(dropped.duplicates, "duplicate edge")));
         }
         ingest.num_nodes = Some(num_nodes);
         Ok(num_nodes)

@@ -7,11 +7,11 @@ use morphgl_ingest::{DrawnEdges, EdgeSplit, split_edges, split_edges_of_types};
 
 use super::labelled_rows::LabelledRows;
 use super::nodes::node_index::NodeIndex;
-use crate::files::{invalid, magic};
+use crate::files::{Fault, invalid, magic};
 use crate::npy::open_array;
 use crate::tabular::TableFile;
-use crate::tabular::lists::counted;
-use crate::text::{Columns, choose, named_cure};
+use crate::tabular::lists::{self, EDGE_FEATURES, counted};
+use crate::text::{Columns, Header, choose, named_cure};
 use crate::{Ingest, LinkFiles};
 
 /// How the edges' file names nodes: files of pairs name them alike.
@@ -182,12 +182,17 @@ pub(super) fn read(
     }
     let PairIds { columns, named, offset, prefixes } = &ingest.pair_ids;
     let columns = &if labelled.is_some() { columns.clone() } else { columns.unlabelled() };
+    // Features are those of the graph's edges alone; a file of pairs may have the columns or not.
+    let features = |header: &Header, taken: &[usize]| -> std::result::Result<Vec<usize>, Fault> {
+        let select = |column| lists::select(header, std::slice::from_ref(column), taken, EDGE_FEATURES);
+        Ok(columns.features.iter().filter_map(|column| select(column).ok()).flatten().collect())
+    };
     let mut file = TableFile::with_ids(path, *named, ingest.progress())?;
     if columns.names.is_some() && file.is_text {
         file.header.named = false;
     }
     let (label, targets);
-    let [source, target] = match choose(&file.header, &Columns { weight: None, ..columns.clone() }) {
+    let [source, target] = match choose(&file.header, &Columns { weight: None, ..columns.clone() }, &features) {
         Ok(chosen) => {
             (label, targets) = (chosen.label, chosen.targets);
             [chosen.columns.source, chosen.columns.target]

@@ -114,6 +114,7 @@ impl Ingest<'_> {
         }
         let meta = stream.finish(None)?;
         self.writer.add("edge_types", meta);
+        self.share_edge_features(edges.len());
         let types = Types::new(nodes.into(), edges).expect("two types of different names");
         self.writer.set_types(types);
         Ok(())

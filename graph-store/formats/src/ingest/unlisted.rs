@@ -13,9 +13,9 @@ use crate::text::{Id, Pairs};
 /// The ids that the node table lists.
 pub(crate) struct Listed(Ranks<Vec<u64>>);
 
-/// Edges that were left out, and their ids that are not listed: sorted, each once.
+/// Numbers of the edges that were left out of some, ascending, and their ids that are not listed: sorted, each once.
 pub(crate) struct LeftOut {
-    edges: u64,
+    pub(crate) edges: Vec<usize>,
     ids: Vec<u64>,
 }
 
@@ -35,10 +35,10 @@ impl Listed {
     pub(crate) fn filter<I: Id>(&self, pairs: &mut Pairs<I>, first: u64) -> LeftOut {
         let id = |read: I| read.to_u64().saturating_add(first);
         let is_listed = |read: I| self.0.of(id(read)).is_some();
-        let (mut edges, mut ids) = (0, Vec::new());
-        pairs.retain(is_listed, |source, target| {
-            edges += 1;
-            ids.extend([source, target].into_iter().filter(|&end| !is_listed(end)).map(id));
+        let (mut edges, mut ids) = (Vec::new(), Vec::new());
+        pairs.retain(is_listed, |edge, ends| {
+            edges.push(edge);
+            ids.extend(ends.into_iter().filter(|&end| !is_listed(end)).map(id));
         });
         ids.sort_unstable();
         ids.dedup();
@@ -63,7 +63,7 @@ impl Unlisted {
 
     pub(crate) fn push(&mut self, left_out: Option<LeftOut>) -> Result<()> {
         let Some(LeftOut { edges, ids }) = left_out else { return Ok(()) };
-        self.edges += edges;
+        self.edges += edges.len() as u64;
         self.ids.push(&ids)
     }
 

@@ -22,6 +22,10 @@ pub(super) fn is_typed(raw: &Path) -> bool {
 const TRIPLETS: &str = "triplet-type-list.csv.gz";
 const COUNTS: &str = "num-node-dict.csv.gz";
 
+/// Files of edges that are not stored, and what they have.
+const UNREAD: [(&str, &str); 2] =
+    [("edge_reltype", "the number of the type of each edge"), ("edge_year", "the year of each edge")];
+
 /// Imports the directory `source`, whose `raw/` is of a graph of several node types.
 pub(super) fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
     let raw = source.join("raw");
@@ -46,10 +50,13 @@ pub(super) fn import(source: &Path, target: &Path, options: &Options, progress: 
     if labelled > 1 {
         return invalid(raw.join("node-label"), format!("labels of {labelled} node types"), "leave those of one type");
     }
-    let (mut edges, mut unread) = (Vec::new(), false);
+    let (mut edges, mut unread) = (Vec::new(), [false; UNREAD.len()]);
     for [from, name, to] in triplets(&raw.join(TRIPLETS))? {
         let folder = raw.join("relations").join(format!("{from}___{name}___{to}"));
-        unread |= ["edge-feat", "edge_year"].iter().any(|file| folder.join(format!("{file}.csv.gz")).exists());
+        let file = |name: &str| Some(folder.join(format!("{name}.csv.gz"))).filter(|path| path.exists());
+        for (found, (name, _)) in unread.iter_mut().zip(UNREAD) {
+            *found |= file(name).is_some();
+        }
         let end = |of: &String, number| match node_types.iter().position(|name| name == of) {
             Some(space) => Ok(End { space, column: Column::Number(number) }),
             None => invalid(raw.join(TRIPLETS), format!("there is no node type {} in {COUNTS}", quoted(of)), DOWNLOAD),
@@ -61,7 +68,7 @@ pub(super) fn import(source: &Path, target: &Path, options: &Options, progress: 
             target: end(&to, 2)?,
             weight: None,
             time: None,
-            features: Features::None,
+            features: file("edge-feat").map_or(Features::None, Features::File),
             reverse: None,
             links: false,
             split: None,
@@ -80,7 +87,12 @@ pub(super) fn import(source: &Path, target: &Path, options: &Options, progress: 
         if let Some(name) = name {
             ingest.provenance("split", name);
         }
-        ingest.provenance("edge_features", if unread { "present, not stored" } else { "absent" });
+        for (found, (name, what)) in unread.into_iter().zip(UNREAD) {
+            ingest.provenance(name, if found { "present, not stored" } else { "absent" });
+            if found {
+                ingest.note(format!("{name}, {what}, was left out"));
+            }
+        }
         if links {
             ingest.note("the split has no lists of nodes, and was left out");
         }

@@ -9,6 +9,9 @@ use crate::text::Header;
 /// Maximum number of entries of a list in a message.
 const MAX_ENTRIES: usize = 12;
 
+/// The option of the features of edges in an edge list.
+pub(crate) const EDGE_FEATURES: &str = "--edge-feature-columns";
+
 /// The columns that `columns` name, each once: by names, numbers, ranges of numbers (`2-9`) and patterns (`f*`). Patterns
 /// leave out the columns that are `taken`; `option` is the command's option, or the key of a manifest, that `columns` come from.
 pub(crate) fn select(
@@ -27,8 +30,14 @@ pub(crate) fn select(
                 found += 1;
                 selected.extend((!std::mem::replace(&mut is_selected[index], true)).then_some(index));
             } else if !matching.is_pattern {
-                let what = format!("the column {} is read as ids, labels, a split or targets", header.describe(index));
+                let roles = if option == EDGE_FEATURES {
+                    "ids, weights or to be predicted"
+                } else {
+                    "ids, labels, a split or targets"
+                };
+                let what = format!("the column {} is read as {roles}", header.describe(index));
                 let cure = match option {
+                    EDGE_FEATURES => "leave it out of --edge-feature-columns, or name another by its own option",
                     "--target-columns" => "leave it out of --target-columns, or name another by its own option",
                     "features" => "list other columns as features",
                     _ => "leave it out of --feature-columns, or name another by its own option",

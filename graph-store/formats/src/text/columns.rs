@@ -31,6 +31,8 @@ pub struct Columns {
     pub label: Option<Column>,
     /// Values of an edge, or labels of 0 and 1, which are to be predicted. Default: none.
     pub targets: Vec<Column>,
+    /// Features of an edge: names, numbers, ranges of numbers (`2-9`) and patterns (`f*`). Default: none.
+    pub features: Vec<Column>,
 }
 
 impl Columns {
@@ -42,6 +44,11 @@ impl Columns {
     /// Those that are not to be predicted.
     pub(crate) fn unlabelled(&self) -> Self {
         Self { label: None, targets: Vec::new(), ..self.clone() }
+    }
+
+    /// Those that are neither to be predicted nor features.
+    pub(crate) fn ids_and_weight(&self) -> Self {
+        Self { features: Vec::new(), ..self.unlabelled() }
     }
 }
 
@@ -145,7 +152,12 @@ pub(crate) struct Chosen {
     /// The column of classes that are to be predicted, and those of values.
     pub(crate) label: Option<usize>,
     pub(crate) targets: Vec<usize>,
+    /// The columns of features.
+    pub(crate) features: Vec<usize>,
 }
+
+/// Finds the columns of features, by the header and the columns that are taken.
+pub(crate) type SelectFeatures<'s> = &'s dyn Fn(&Header, &[usize]) -> Result<Vec<usize>, Fault>;
 
 /// Known names, in lower case: of the source's column, the target's, the weight's, and of columns that are never read.
 const SRC: &[&str] =
@@ -229,7 +241,7 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<FirstLine, Fa
     }
     let header = Header::new(texts.iter().map(|f| String::from_utf8_lossy(f)), is_header);
     let named = columns.src.is_some() && columns.dst.is_some();
-    let Chosen { columns, ignored, two_kinds, .. } = choose(&header, columns)?;
+    let Chosen { columns, ignored, two_kinds, .. } = choose(&header, columns, &|_, _| Ok(Vec::new()))?;
     let layout = Layout { separator, columns, count, attributes: false, named };
     Ok(FirstLine { layout, is_header, ignored, two_kinds })
 }
@@ -294,8 +306,8 @@ impl Header {
     }
 }
 
-/// Chooses the columns of a table of edges.
-pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<Chosen, Fault> {
+/// Chooses the columns of a table of edges; `select_features` finds those of features.
+pub(crate) fn choose(first: &Header, columns: &Columns, select_features: SelectFeatures<'_>) -> Result<Chosen, Fault> {
     let count = first.names.len();
     let option = columns.names.as_ref().map(|names| Header::new(names, true));
     if let Some(header) = option.as_ref().filter(|header| header.names.len() != count) {
@@ -330,21 +342,24 @@ pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<Chosen, Fault>
     if to_predict.array_windows().any(|[a, b]| a == b) {
         return Err(("one column is to be predicted twice".to_string(), "name each once"));
     }
-    let predicted = |column: &usize| label == Some(*column) || targets.contains(column);
-    let weight = match &columns.weight {
+    let given_weight = columns.weight.as_ref().map(|column| header.index(column)).transpose()?;
+    let taken: Vec<usize> = [source, target].into_iter().chain(given_weight).chain(to_predict).collect();
+    let features = select_features(header, &taken)?;
+    // What is to be predicted or a feature is no weight, unless it is said to be one.
+    let has_role = |column: &usize| label == Some(*column) || targets.contains(column) || features.contains(column);
+    let weight = match given_weight {
         None if !named && ids_named => None,
-        None if !named && (3..count).any(|column| !predicted(&column)) => {
+        None if !named && (3..count).any(|column| !has_role(&column)) => {
             return Err((format!("the first line has {count} columns: \"{}\"", first.names.join(" ")), MANY_COLUMNS));
         }
-        // What is to be predicted is no weight, unless it is said to be one.
-        None => index(&None, WEIGHT, 2)?.filter(|column| !predicted(column)),
-        column => index(column, WEIGHT, 2)?,
+        None => index(&None, WEIGHT, 2)?.filter(|column| !has_role(column)),
+        given => given,
     };
     if source == target || weight.is_some_and(|w| w == source || w == target) {
         return Err(("one column is to be read twice".to_string(), "name different columns"));
     }
     let read = [Some(source), Some(target), weight];
-    let is_read = |i: usize| read.contains(&Some(i)) || predicted(&i);
+    let is_read = |i: usize| read.contains(&Some(i)) || has_role(&i);
     let others = || (0..count).filter(|&i| named && !is_read(i)).map(|i| &header.names[i]);
     // Options that name both columns of ids leave out the others on purpose.
     let both_named = columns.src.is_some() && columns.dst.is_some();
@@ -358,6 +373,7 @@ pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<Chosen, Fault>
         two_kinds: (named && two_kinds(&names)).then_some(names),
         label,
         targets,
+        features,
     })
 }
 

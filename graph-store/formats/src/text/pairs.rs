@@ -97,13 +97,13 @@ impl<I: Id> Pairs<I> {
         self.targets.push(target);
     }
 
-    /// Keeps the edges between ids that satisfy `keep`; calls `left_out` with both ends of each other one.
-    pub(crate) fn retain(&mut self, keep: impl Fn(I) -> bool, mut left_out: impl FnMut(I, I)) {
+    /// Keeps the edges between ids that satisfy `keep`; calls `left_out` with number and ends of each other one.
+    pub(crate) fn retain(&mut self, keep: impl Fn(I) -> bool, mut left_out: impl FnMut(usize, [I; 2])) {
         let mut kept = 0;
         for i in 0..self.sources.len() {
             let (source, target) = (self.sources[i], self.targets[i]);
             if !(keep(source) && keep(target)) {
-                left_out(source, target);
+                left_out(i, [source, target]);
                 continue;
             }
             (self.sources[kept], self.targets[kept]) = (source, target);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Dtype, EdgeSplits, Error, Meta, NpyWriter, Result, Types};
 use morphgl_ingest::{SplitType, TypedCscBuilder, TypedEdge, TypedOptions};
@@ -11,12 +11,15 @@ use rayon::prelude::*;
 use super::ids::Inserted;
 use super::nodes::Nodes;
 use super::rows::EdgeReader;
-use super::{EdgeRows, EdgeTable, End, Features, Members, NodeRows, Reverse, Space, TypeOf, TypedGraph, quoted};
+use super::{
+    EdgeRows, EdgeTable, End, Features, Members, NodeRows, Reverse, Space, Table, TypeOf, TypedGraph, is_array, quoted,
+};
 use crate::Ingest;
 use crate::files::{file_name, invalid};
+use crate::ingest::feature_rows::{EdgeFeatureSpool, FeatureCells};
 use crate::ingest::features::{feature_dim, push_array_as};
 use crate::names::Names;
-use crate::npy::open_array;
+use crate::npy::{ArrayReader, open_array};
 use crate::tabular::lists::were;
 use crate::tabular::{Batch, Values as Column};
 
@@ -182,17 +185,16 @@ pub(super) fn read(
             _ => None,
         };
         let mut reader = EdgeReader::open(table, ingest)?;
-        let (mut features, mut rows, mut read) = (Vec::new(), None, 0u64);
+        let (mut features, mut rows, mut read) = (Vec::new(), None::<EdgeFeatureSpool>, 0u64);
         while let Some(batch) = reader.next()? {
             features.clear();
             let dim = reader.features(&batch, &mut features)?;
             if dim > 0 {
-                let path = ingest.dir().join("edge_features.spool.npy");
-                let (_, spool) = match &mut rows {
+                let rows = match &mut rows {
                     Some(rows) => rows,
-                    none => none.insert((dim, NpyWriter::<f32>::create(&path)?)),
+                    none => none.insert(EdgeFeatureSpool::create(ingest, dim)?),
                 };
-                spool.write(&features)?;
+                rows.write(&features)?;
             }
             let ends = table.nodes(&batch, [batch.column(reader.ends[0]), batch.column(reader.ends[1])], spaces)?;
             let weights = if typed.weighted { reader.weights(&batch)? } else { None };
@@ -317,39 +319,64 @@ fn write_features(
     table: &EdgeTable,
     types: [Option<u16>; 2],
     read: u64,
-    rows: Option<(usize, NpyWriter<f32>)>,
+    rows: Option<EdgeFeatureSpool>,
 ) -> Result<()> {
     let names = types.into_iter().flatten().map(|of| Meta::edge_features_of(Some(of.into())));
     let names: Vec<String> = names.collect();
-    let array = match (&table.features, rows) {
-        (Features::File(path), _) => {
-            let array = open_array(path)?;
-            feature_dim(&array)?;
-            if array.shape[0] != read {
-                let what = format!("{} rows for {read} edges", array.shape[0]);
-                return invalid(path, what, "give every edge its row");
-            }
-            array
-        }
-        (_, Some((dim, spool))) => {
-            spool.finish(Some(dim))?;
-            open_array(&ingest.dir().join("edge_features.spool.npy"))?
+    let (mut array, spool) = match (&table.features, rows) {
+        (Features::File(path), _) if is_array(path)? => (open_array(path)?, None),
+        (Features::File(path), _) => spooled(ingest, path)?,
+        (_, Some(rows)) => {
+            let path = rows.finish()?;
+            (open_array(&path)?, Some((path, table.path().to_path_buf())))
         }
         _ => return Ok(()),
     };
+    // Errors name the table that the rows were read from.
+    let spool = spool.map(|(spool, source)| {
+        array.path = source;
+        spool
+    });
+    feature_dim(&array)?;
+    if array.shape[0] != read {
+        let what = format!("{} rows for {read} edges", array.shape[0]);
+        return invalid(&array.path, what, "give every edge its row");
+    }
     if read > u64::from(u32::MAX) {
         let what = format!("features of {read} edges, more than the 2^32 - 1 that are read");
         return invalid(table.path(), what, "leave the features out");
     }
-    let path = array.path.clone();
     push_array_as(ingest, &names[0], array, Dtype::F32)?;
     let meta = ingest.writer.array_meta(&names[0]).expect("the array was added").clone();
     // Reverse edges read the same rows.
     names[1..].iter().filter(|name| **name != names[0]).for_each(|name| ingest.writer.add(name, meta.clone()));
-    match table.features {
-        Features::Columns(_) => std::fs::remove_file(&path).map_err(|e| Error::io(&path, e)),
-        _ => Ok(()),
+    spool.map_or(Ok(()), |spool| std::fs::remove_file(&spool).map_err(|e| Error::io(&spool, e)))
+}
+
+/// A temporary file, and the table that its rows are from.
+type SpoolOf = Option<(PathBuf, PathBuf)>;
+
+/// Copies a table of features of edges alone.
+fn spooled(ingest: &Ingest<'_>, path: &Path) -> Result<(ArrayReader<'static>, SpoolOf)> {
+    let mut file = Table::of(path).open(ingest.progress())?;
+    let columns: Vec<usize> = (0..file.header.names.len()).collect();
+    let cells = FeatureCells { columns: &columns, are_named: file.header.named, of: "edge" };
+    let (mut features, mut rows) = (Vec::new(), None::<EdgeFeatureSpool>);
+    while let Some(batch) = file.next(&columns)? {
+        features.clear();
+        let dim = cells.read(&file, &batch, &mut features)?;
+        let rows = match &mut rows {
+            Some(rows) => rows,
+            none => none.insert(EdgeFeatureSpool::create(ingest, dim)?),
+        };
+        rows.write(&features)?;
     }
+    let rows = match rows {
+        Some(rows) => rows,
+        None => EdgeFeatureSpool::create(ingest, columns.len())?,
+    };
+    let spool = rows.finish()?;
+    Ok((open_array(&spool)?, Some((spool, path.to_path_buf()))))
 }
 
 impl Nodes {

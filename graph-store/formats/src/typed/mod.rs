@@ -12,7 +12,6 @@ mod write;
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{MAX_NODES, Result};
-use morphgl_platform::excerpt;
 
 use crate::files::invalid;
 use crate::ingest::nodes::Targets;
@@ -22,6 +21,7 @@ use crate::tabular::TableFile;
 use crate::{Column, DuplicateWeights, Ingest, LinkFiles, NodeFiles, Options, Progress};
 use ids::Ids;
 
+pub(crate) use crate::files::quoted;
 pub(crate) use triples::Syntax;
 
 /// A typed graph in files.
@@ -171,11 +171,6 @@ pub(crate) fn check_options(options: &Options) -> Result<()> {
         Some((option, _, cure)) => invalid(option, "a graph of several node types does not read it", cure),
         None => Ok(()),
     }
-}
-
-/// The beginning of a text of a file in quotation marks, for messages.
-pub(crate) fn quoted(text: &str) -> String {
-    format!("{:?}", excerpt(text, 80))
 }
 
 /// Imports a graph that was described; errors about all of it name `source`.

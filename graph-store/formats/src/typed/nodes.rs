@@ -11,11 +11,12 @@ use super::{
     targets_of, times_of,
 };
 use crate::files::invalid;
+use crate::ingest::feature_rows::FeatureCells;
 use crate::ingest::features::feature_dim;
 use crate::ingest::nodes::labels::{Labelled, Labels};
 use crate::ingest::nodes::{NO_SPLIT, Targets, split_of};
 use crate::npy::open_array;
-use crate::tabular::{Batch, TableFile, lists};
+use crate::tabular::{Batch, lists};
 use crate::text::open_any_text;
 use crate::{Column, Ingest, Silent};
 
@@ -94,40 +95,6 @@ pub(super) fn read_times(path: &Path, batch: &Batch, column: usize, times: &mut 
         }
     }
     Ok(())
-}
-
-/// Appends the features of the rows, from these columns, which may have names; returns their number in a row.
-pub(super) fn read_features(
-    file: &TableFile<'_>,
-    batch: &Batch,
-    (columns, are_named): (&[usize], bool),
-    rows: &mut Vec<f32>,
-) -> Result<usize> {
-    let values: Vec<_> = columns.iter().map(|&column| batch.column(column)).collect();
-    let start = rows.len();
-    for row in 0..batch.rows {
-        for (values, &column) in values.iter().zip(columns) {
-            if let crate::tabular::Values::Vectors(dim, all) = values {
-                rows.extend_from_slice(&all[row * dim..][..*dim]);
-                continue;
-            }
-            let name = match are_named {
-                true => format!("the feature {}", quoted(file.names[column].trim())),
-                false => format!("the feature in column {}", column + 1),
-            };
-            let what = match values.real(row) {
-                Ok(value) if !value.is_nan() => {
-                    rows.push(value);
-                    continue;
-                }
-                Ok(_) => format!("{name} is missing"),
-                Err(text) => format!("{name} is {}, no number", quoted(&text)),
-            };
-            let cure = "give every node a number, or leave the column out of the features";
-            return Err(Error::invalid(&file.path, batch.position(row), what, cure));
-        }
-    }
-    Ok((rows.len() - start).checked_div(batch.rows).unwrap_or(0))
 }
 
 /// Whether a text has nothing in it.
@@ -234,8 +201,12 @@ impl Nodes {
             }
             if !columns.features.is_empty() {
                 features.clear();
-                let dim =
-                    read_features(&file, &batch, (&columns.features, names_of_features.is_some()), &mut features)?;
+                let cells = FeatureCells {
+                    columns: &columns.features,
+                    are_named: names_of_features.is_some(),
+                    of: "node",
+                };
+                let dim = cells.read(&file, &batch, &mut features)?;
                 let columns = names_of_features.as_ref();
                 match table.of {
                     TypeOf::Fixed(of) => {
@@ -419,10 +390,11 @@ impl Nodes {
         let columns: Vec<usize> = (0..file.header.names.len()).collect();
         let names: Vec<String> = file.names.iter().map(|name| name.trim().to_string()).collect();
         let names = Some(names).filter(|_| file.header.named);
+        let cells = FeatureCells { columns: &columns, are_named: names.is_some(), of: "node" };
         let (mut features, mut rows) = (Vec::new(), 0);
         while let Some(batch) = file.next(&columns)? {
             features.clear();
-            let dim = read_features(&file, &batch, (&columns, names.is_some()), &mut features)?;
+            let dim = cells.read(&file, &batch, &mut features)?;
             self.add_features(ingest, path, &batch, (of, ""), names.as_ref(), (dim, &features))?;
             rows += batch.rows as u64;
         }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use morphgl_graph_store::{Error, Position, Result};
 
-use super::nodes::{read_features, read_times};
+use super::nodes::read_times;
 use super::triples::Triples;
 use super::{EdgeRows, EdgeTable, Features, TypeOf, Values, quoted};
 use crate::files::invalid;
+use crate::ingest::feature_rows::FeatureCells;
 use crate::npy::{ArrayReader, open_array};
 use crate::tabular::{Batch, TableFile};
 use crate::{Column, Ingest};
@@ -214,7 +215,8 @@ impl EdgeReader<'_> {
     pub(super) fn features(&self, batch: &Batch, out: &mut Vec<f32>) -> Result<usize> {
         match &self.rows {
             Rows::Table(file, _) if !self.features.is_empty() => {
-                read_features(file, batch, (&self.features, file.header.named), out)
+                let cells = FeatureCells { columns: &self.features, are_named: file.header.named, of: "edge" };
+                cells.read(file, batch, out)
             }
             _ => Ok(0),
         }

@@ -14,7 +14,7 @@ use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use morphgl_formats::edge_list::{self, Column, EdgeListOptions, Ids};
 use morphgl_formats::{NodeFiles, Options, Silent};
-use morphgl_graph_store::{Dataset, NodeNames, TargetMatrix};
+use morphgl_graph_store::{Dataset, FeatureView, NodeNames, TargetMatrix};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
@@ -100,6 +100,30 @@ fn targets_are_those_of_columns_and_lists() {
         let nodes = NodeFiles { targets: Some(targets.clone()), ..NodeFiles::default() };
         let found = import(&edges, &EdgeListOptions::default(), &Options { nodes, ..Options::default() }).unwrap();
         assert_eq!(found.targets, Some(expected.clone()), "{}", targets.display());
+    }
+}
+
+#[test]
+fn features_of_edges_are_columns_and_lists() {
+    let dir = tempfile::tempdir().unwrap();
+    let lists = (0..3).map(|i| Some([Some(i as f32), Some(0.5)]));
+    let edges = batch(vec![
+        ("src", Arc::new(Int64Array::from(vec![2, 0, 1]))),
+        ("x", Arc::new(Float64Array::from(vec![1.5, -2.0, 8.0]))),
+        ("dst", Arc::new(Int64Array::from(vec![0, 1, 2]))),
+        ("all", Arc::new(FixedSizeListArray::from_iter_primitive::<arrow_array::types::Float32Type, _, _>(lists, 2))),
+    ]);
+    let columns = |names: &[&str]| edge_list::Columns {
+        features: names.iter().map(|name| Column::Name(name.to_string())).collect(),
+        ..Default::default()
+    };
+    let format = EdgeListOptions { columns: columns(&["all", "x"]), ..Default::default() };
+    for path in files(dir.path(), "e", &[edges]) {
+        let found = import(&path, &format, &Options::default()).unwrap();
+        let matrix = found.edge_features[0].as_ref().expect("features of edges");
+        let FeatureView::F32(rows) = matrix.view() else { panic!("f32") };
+        assert_eq!((rows, matrix.dim()), (&[0.0, 0.5, 1.5, 1.0, 0.5, -2.0, 2.0, 0.5, 8.0][..], 3));
+        assert_eq!(found.topology.edge_ids().map(|ids| &ids[..]), Some(&[0u32, 1, 2][..]), "{}", path.display());
     }
 }
 

@@ -6,6 +6,7 @@ mod corpus;
 #[path = "../data/mod.rs"]
 mod data;
 mod differential;
+mod edge_features;
 mod ingest;
 mod labelled_edges;
 mod links;

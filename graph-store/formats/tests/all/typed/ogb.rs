@@ -63,7 +63,49 @@ fn a_set_of_several_types_is_read() {
     let splits = &dataset.splits;
     assert_eq!([&*splits.train, &*splits.valid, &*splits.test], [&[2, 4][..], &[], &[3]]);
     assert_eq!(meta(&dataset).provenance["split"], "time");
-    assert_eq!(meta(&dataset).provenance["edge_features"], "absent");
+    assert_eq!(meta(&dataset).provenance["edge_year"], "absent");
+    assert_eq!(dataset.edge_features, []);
+}
+
+/// Features of the edges of one type, and of its reverses, and files of edges that are not stored.
+#[test]
+fn features_of_edges_are_read_by_type() {
+    let mut files = MAG.to_vec();
+    files[8].1 = "";
+    files[9].1 = "1\n";
+    files.push(("raw/relations/author___writes___paper/edge-feat", "1,0.5\n2,0.25\n3,0\n"));
+    files.push(("raw/relations/paper___cites___paper/edge_reltype", "1\n1\n1\n"));
+    let dir = gzipped(&files);
+    let options = Options { symmetrise: true, ..Options::default() };
+    let dataset = open(|target| ogb::import(dir.path(), target, &options, &Silent));
+    assert_eq!(edge_types(&dataset)[..2], ["author-writes-paper", "paper-cites-paper"]);
+    let topology = &dataset.topology;
+    let (types, ids) = (topology.edge_types().expect("types"), topology.edge_ids().expect("rows"));
+    let mut found = Vec::new();
+    for (edge, text) in edges(&dataset).into_iter().enumerate().filter(|(_, text)| text.contains("writes")) {
+        let matrix = dataset.edge_features[usize::from(types[edge])].as_ref().expect("features");
+        let mut row = [0.0; 2];
+        matrix.view().part(2 * ids[edge] as usize, 2).to_f32(&mut row);
+        found.push((text, row));
+    }
+    let row = |text: &str, row: [f32; 2]| (text.to_string(), row);
+    assert_eq!(
+        found,
+        [
+            row("paper:2 -rev_writes-> author:0", [2.0, 0.25]),
+            row("paper:0 -rev_writes-> author:1", [1.0, 0.5]),
+            row("paper:2 -rev_writes-> author:1", [3.0, 0.0]),
+            row("author:1 -writes-> paper:0", [1.0, 0.5]),
+            row("author:0 -writes-> paper:2", [2.0, 0.25]),
+            row("author:1 -writes-> paper:2", [3.0, 0.0]),
+        ]
+    );
+    assert!(dataset.edge_features[1].is_none(), "citations have none");
+    assert!(notes(&dataset).contains("edge_reltype, the number of the type of each edge, was left out"));
+    files[10].1 = "1,0.5\n2,0.25\n";
+    let dir = gzipped(&files);
+    let error = ogb::import(dir.path(), &dir.path().join("out"), &options, &Silent).expect_err("a row is missing");
+    assert!(error.to_string().contains("edge-feat.csv.gz: 2 rows for 3 edges"), "{error}");
 }
 
 #[test]
