@@ -179,6 +179,36 @@ fn typed_graphs_are_described_by_type() {
     bench.refused(&["import", "edges", source, "-o", "t"], &["this is a manifest", "morphgl import manifest"]);
 }
 
+/// Directories of arrays by node and edge type.
+#[test]
+fn igb_has_a_choice_of_labels() {
+    let bench = Bench::new();
+    let array = |name: &str, dim: Option<usize>, values: &[i64]| {
+        let path = bench.path().join("igb/tiny/processed").join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("room");
+        let mut out = morphgl_graph_store::NpyWriter::create(path).expect("room");
+        out.write(values).expect("room");
+        out.finish(dim).expect("room");
+    };
+    array("paper/node_feat.npy", Some(1), &[4, 5, 6, 7, 8]);
+    array("paper/node_label_19.npy", None, &[0, 1, 0, 1, 0]);
+    array("paper/node_label_2K.npy", None, &[0, 1, 2, 3, 4]);
+    array("paper__cites__paper/edge_index.npy", Some(2), &[0, 1, 1, 2, 4, 0]);
+    let coarse = bench.json(&["import", "igb", "igb/tiny", "-o", "coarse", "--symmetrise"]);
+    assert_eq!((&coarse["num_classes"], &coarse["num_edges"]), (&2.into(), &6.into()));
+    let fine = bench.json(&["import", "igb", "igb/tiny/processed", "-o", "fine", "--igb-labels", "2983"]);
+    assert_eq!((&fine["num_classes"], &fine["num_edges"]), (&5.into(), &3.into()));
+    bench.misused(
+        &["import", "igb", "igb/tiny", "-o", "t", "--years"],
+        &["--years: mag240m alone read it; leave it out"],
+    );
+    bench.refused(
+        &["import", "numpy", "igb/tiny/processed", "-o", "t"],
+        &["this is a directory of IGB; read it with `morphgl import igb"],
+    );
+    bench.refused(&["import", "mag240m", "absent", "-o", "t"], &["absent"]);
+}
+
 /// A dataset is named by its source, without the endings of format and compression.
 #[test]
 fn names_of_datasets() {

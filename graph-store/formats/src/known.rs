@@ -38,6 +38,10 @@ pub enum Format {
     Neo4j,
     /// Triples of a knowledge graph.
     Triples,
+    /// The directory of MAG240M.
+    Mag240m,
+    /// A directory of IGB.
+    Igb,
 }
 
 /// Endings of the files of a Planetoid set.
@@ -47,7 +51,7 @@ const BV: [&str; 4] = ["graph", "properties", "offsets", "ef"];
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Planetoid,
         Self::Npz,
         Self::Ogb,
@@ -59,6 +63,8 @@ impl Format {
         Self::Manifest,
         Self::Neo4j,
         Self::Triples,
+        Self::Mag240m,
+        Self::Igb,
     ];
 
     /// The argument of `morphgl import`.
@@ -75,6 +81,8 @@ impl Format {
             Self::Manifest => "manifest",
             Self::Neo4j => "neo4j",
             Self::Triples => "triples",
+            Self::Mag240m => "mag240m",
+            Self::Igb => "igb",
         }
     }
 
@@ -97,6 +105,8 @@ impl Format {
             Self::Triples => {
                 "Triples of head, relation and tail: text with tabs, or N-Triples; or a folder with them as train.txt"
             }
+            Self::Mag240m => "MAG240M: the directory that holds processed/, meta.pt and split_dict.pt",
+            Self::Igb => "IGB: the directory that holds paper/ and paper__cites__paper/, or has it as processed/",
         }
     }
 
@@ -113,6 +123,8 @@ impl Format {
             Self::Manifest => "this is a manifest",
             Self::Neo4j => "this is a folder of Neo4j",
             Self::Triples => "these are triples",
+            Self::Mag240m => "this is the directory of MAG240M",
+            Self::Igb => "this is a directory of IGB",
         }
     }
 
@@ -185,6 +197,21 @@ impl Format {
 fn directory(path: &Path) -> Option<(Format, PathBuf)> {
     if path.join("graph.toml").is_file() {
         return Some((Format::Manifest, path.join("graph.toml")));
+    }
+    let has_edges = |path: &Path, separator: &str| {
+        let mut entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.any(|entry| {
+            let is_type = entry.file_name().to_string_lossy().split(separator).count() == 3;
+            is_type && entry.path().join("edge_index.npy").is_file()
+        })
+    };
+    for (folders, set) in [(path.join("processed"), path), (path.into(), path.parent().unwrap_or(path))] {
+        if has_edges(&folders, "___") {
+            return Some((Format::Mag240m, set.into()));
+        }
+        if has_edges(&folders, "__") {
+            return Some((Format::Igb, path.into()));
+        }
     }
     if path.join("raw").is_dir() && !path.join("raw/ind.cora.x").exists() {
         let names = fs::read_dir(path.join("raw")).ok()?.flatten().map(|entry| entry.path());

@@ -25,9 +25,12 @@ mod splits;
 mod tabular;
 mod text;
 mod torch_file;
+mod type_folders;
 mod typed;
 
 pub mod edge_list;
+pub mod igb;
+pub mod mag240m;
 pub mod manifest;
 pub mod metis;
 pub mod mtx;

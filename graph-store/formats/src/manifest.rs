@@ -9,7 +9,8 @@ use morphgl_platform::{excerpt, read_text};
 
 use crate::files::invalid;
 use crate::typed::{
-    self, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Reverse, Table, TypeOf, TypedGraph, Values, quoted,
+    self, ArrayForm, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Reverse, Split, Table, TypeOf,
+    TypedGraph, Values, quoted,
 };
 use crate::{Column, Options, Progress};
 use schema::{EdgeEntry, EndEntry, FeaturesEntry, Manifest, NodeEntry, OneOf, ReverseEntry, ValueEntry};
@@ -91,7 +92,7 @@ fn describe(source: &Path, manifest: Manifest) -> Result<TypedGraph> {
         }
         if let Some(OneOf::Map(files)) = &entry.split {
             let files = [&files.train, &files.valid, &files.test].map(|file| file.as_ref().map(|file| dir.join(file)));
-            graph.split = Some((of, files));
+            graph.split = Some((of, Split::Files(files)));
         }
         graph.nodes.push(nodes(dir, (of, &name), entry).map_err(|fault| at(section, fault))?);
     }
@@ -258,7 +259,7 @@ fn edges(dir: &Path, names: &[String], entry: EdgeEntry) -> std::result::Result<
     }
     let rows = match is_array {
         true if header.is_some() => return fault("an array of edges has no header", "leave header out"),
-        true => EdgeRows::Array(path),
+        true => EdgeRows::Array(path, ArrayForm::Either),
         false => EdgeRows::Table(Table { path, header, names: None }),
     };
     let reverse = match reverse {

@@ -50,6 +50,26 @@ pub(crate) fn open_array<'z>(path: &Path) -> Result<ArrayReader<'z>> {
     ArrayReader::new(path.into(), source, len)
 }
 
+/// Opens a file of f32 without a header: a vector, or a matrix of `dim` columns.
+pub(crate) fn open_raw<'z>(path: &Path, dim: Option<u64>) -> Result<ArrayReader<'z>> {
+    let io = |e| Error::io(path, e);
+    let file = open_file(path, "name the file of numbers")?;
+    let len = file.metadata().map_err(io)?.len();
+    let row = 4 * dim.unwrap_or(1);
+    if len == 0 || !len.is_multiple_of(row) {
+        let what = format!("{len} bytes, neither a npy array nor rows of {} numbers of f32", dim.unwrap_or(1));
+        return invalid(path, what, DAMAGED);
+    }
+    let source = if cfg!(unix) {
+        ArrayBytes::File(Arc::new(PlainFile::open(path).map_err(io)?))
+    } else {
+        ArrayBytes::Stream(Box::new(BufReader::with_capacity(1 << 18, file)))
+    };
+    let ty = ElementType { kind: Kind::Float, size: 4, big: false };
+    let shape = [len / row].into_iter().chain(dim).collect();
+    Ok(ArrayReader { path: path.into(), ty, fortran: false, shape, source, at: 0, left: len, buffer: vec![] })
+}
+
 impl<'z> ArrayReader<'z> {
     /// Reads the header of the array in `source`, which has `len` bytes, and compares the shape with them; errors name `path`.
     pub(crate) fn new(path: PathBuf, source: ArrayBytes<'z>, len: u64) -> Result<Self> {

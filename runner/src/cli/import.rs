@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
 use morphgl_formats::edge_list::{Column, Columns, EdgeListOptions, Ids};
+use morphgl_formats::igb::{IgbLabels, IgbOptions};
+use morphgl_formats::mag240m::Mag240mOptions;
 use morphgl_formats::numpy::NumpyOptions;
 use morphgl_formats::{
     DuplicateWeights, EdgeSplit, FeatureNorm, Format, Options, RandomFeatures, RandomLabels, RandomSplit, RowContent,
@@ -35,6 +37,8 @@ use crate::values;
   morphgl import manifest shop/graph.toml -o shop
   morphgl import neo4j neo4j-export/ -o movies --symmetrise
   morphgl import triples FB15k-237/train.txt -o fb15k --symmetrise
+  morphgl import mag240m mag240m_kddcup2021 -o mag240m --symmetrise --years --memory 64GiB
+  morphgl import igb igb/tiny -o igb-tiny --symmetrise
 
 `docs/datasets.md` says what each format holds and how to import its data sets, `docs/typed-graphs.md` those of several types.")]
 pub(crate) struct Args {
@@ -49,7 +53,7 @@ pub(crate) struct Args {
     /// Name of the dataset [default: the source's name]
     #[arg(long)]
     name: Option<String>,
-    /// Add the reverse of every edge, and drop duplicates (planetoid and npz always do); manifest, neo4j, triples: as edge types
+    /// Add the reverse of every edge, and drop duplicates (planetoid and npz always do); typed graphs: as edge types
     /// of their own, rev_NAME
     #[arg(long)]
     symmetrise: bool,
@@ -136,6 +140,12 @@ pub(crate) struct Args {
     /// edges, numpy: number of nodes, for a graph whose last nodes have no edges
     #[arg(long)]
     num_nodes: Option<u64>,
+    /// mag240m: take the years of papers as times of nodes
+    #[arg(long)]
+    years: bool,
+    /// igb: the labels of papers, of 19 or of 2,983 classes [default: 19 where they are there]
+    #[arg(long, value_enum, value_name = "CLASSES")]
+    igb_labels: Option<IgbLabelChoice>,
     /// numpy, bv: what row v of the source lists
     #[arg(long, value_enum)]
     rows: Option<RowChoice>,
@@ -162,6 +172,14 @@ enum IdChoice {
     Compact,
     /// Text: nodes are numbered in the order of their names
     Strings,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum IgbLabelChoice {
+    #[value(name = "19")]
+    Of19,
+    #[value(name = "2983", alias = "2K")]
+    Of2K,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -214,6 +232,8 @@ impl Args {
             ("--bipartite", self.bipartite.is_some(), &[Format::Edges, Format::Mtx]),
             ("--first-id", self.first_id.is_some_and(|first| first > 0), &[Format::Edges]),
             ("--num-nodes", self.num_nodes.is_some(), &[Format::Edges, Format::Numpy]),
+            ("--years", self.years, &[Format::Mag240m]),
+            ("--igb-labels", self.igb_labels.is_some(), &[Format::Igb]),
             ("--rows", self.rows.is_some(), &[Format::Numpy, Format::Bv]),
             ("--unknown-nodes", self.node_files.are_unknown_nodes_treated(), &[Format::Edges]),
         ];
@@ -336,6 +356,17 @@ fn read(args: &Args, options: &Options, stages: &Stages) -> anyhow::Result<PathB
         Format::Manifest => morphgl_formats::manifest::import(source, target, options, stages)?,
         Format::Neo4j => morphgl_formats::neo4j::import(source, target, options, stages)?,
         Format::Triples => morphgl_formats::triples::import(source, target, options, stages)?,
+        Format::Mag240m => {
+            let format = Mag240mOptions { years: args.years };
+            morphgl_formats::mag240m::import(source, target, format, options, stages)?
+        }
+        Format::Igb => {
+            let labels = args.igb_labels.map(|labels| match labels {
+                IgbLabelChoice::Of19 => IgbLabels::Of19,
+                IgbLabelChoice::Of2K => IgbLabels::Of2K,
+            });
+            morphgl_formats::igb::import(source, target, IgbOptions { labels }, options, stages)?
+        }
         Format::Bv => import_bv(source, target, rows(args.rows), options, stages)?,
     })
 }

@@ -10,7 +10,7 @@ use crate::csv_gz;
 use crate::files::{DOWNLOAD, file_name, invalid};
 use crate::tabular::TableFile;
 use crate::typed::{
-    self, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Table, TypeOf, TypedGraph, Values, quoted,
+    self, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Split, Table, TypeOf, TypedGraph, Values, quoted,
 };
 use crate::{Column, Options, Progress, Silent};
 
@@ -80,6 +80,7 @@ pub(super) fn import(source: &Path, target: &Path, options: &Options, progress: 
         None => (None, None),
     };
     let links = name.is_some() && split.is_none();
+    let split = split.map(|(of, files)| (of, Split::Files(files)));
     let graph = TypedGraph { node_types, spaces, nodes, edges, split };
     typed::import(source, target, graph, options, progress, |ingest| {
         ingest.provenance("format", "ogb");

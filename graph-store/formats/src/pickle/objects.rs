@@ -207,6 +207,19 @@ impl Pickle<'_> {
         entries.iter().map(named).collect()
     }
 
+    /// Names and values of a dict of whole numbers, in its order.
+    pub(crate) fn ints(&self) -> Result<Vec<(String, i64)>> {
+        let Some(Object::Dict(entries)) = self.get(self.root) else { return self.fail("it is not a dict of numbers") };
+        let named = |&(key, value): &(Value, Value)| match (self.get(key), value) {
+            (Some(Object::Bytes(name)), Value::Int(number)) => Ok((String::from_utf8_lossy(name).into_owned(), number)),
+            (Some(Object::Bytes(name)), _) => {
+                self.fail(format!("{:?} is no whole number", String::from_utf8_lossy(name)))
+            }
+            _ => self.fail("a key of the dict is not a string"),
+        };
+        entries.iter().map(named).collect()
+    }
+
     /// The matrix `value`, checked.
     pub(crate) fn csr(&self, value: Value, what: &str) -> Result<SparseRows> {
         let Some(Object::Csr(Some(state))) = self.get(value) else {

@@ -391,7 +391,7 @@ impl EdgeTable {
     pub(super) fn path(&self) -> &Path {
         match &self.rows {
             EdgeRows::Table(table) => &table.path,
-            EdgeRows::Array(path) | EdgeRows::Triples(path, _) => path,
+            EdgeRows::Array(path, _) | EdgeRows::Triples(path, _) => path,
         }
     }
 

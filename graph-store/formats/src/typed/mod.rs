@@ -33,8 +33,19 @@ pub(crate) struct TypedGraph {
     pub(crate) spaces: Vec<Option<usize>>,
     pub(crate) nodes: Vec<NodeTable>,
     pub(crate) edges: Vec<EdgeTable>,
-    /// The node type and the files of ids of training, validation and test nodes.
-    pub(crate) split: Option<(usize, [Option<PathBuf>; 3])>,
+    /// The node type, and its training, validation and test nodes.
+    pub(crate) split: Option<(usize, Split)>,
+}
+
+/// Training, validation and test nodes of a type.
+#[derive(Debug)]
+pub(crate) enum Split {
+    /// Files of their ids.
+    Files([Option<PathBuf>; 3]),
+    /// Their ids, and the file that these are from.
+    Ids(PathBuf, [Vec<i64>; 3]),
+    /// Shares of training and of validation nodes among those with a label, in their order; the others are test nodes.
+    InOrder([f64; 2]),
 }
 
 /// Some nodes, in the order of their type's ids.
@@ -91,8 +102,10 @@ pub(crate) struct Table {
 pub(crate) enum Features {
     None,
     Columns(Vec<Column>),
-    /// A matrix, or of nodes a table whose columns are all features, of as many rows as nodes or edges.
+    /// A matrix, or a table whose columns are all features, of as many rows as nodes or edges.
     File(PathBuf),
+    /// A matrix of f32 without a header, and its number of columns; of nodes.
+    Raw(PathBuf, u64),
 }
 
 /// A value of each row.
@@ -102,6 +115,8 @@ pub(crate) enum Values {
     Column(Column),
     /// In an array, or a column of another table, by default its only one.
     File(PathBuf, Option<Column>),
+    /// In a file of f32 without a header; labels.
+    Raw(PathBuf),
 }
 
 /// Some edges.
@@ -129,10 +144,21 @@ pub(crate) struct EdgeTable {
 #[derive(Debug)]
 pub(crate) enum EdgeRows {
     Table(Table),
-    /// A `.npy` array `[2, edges]` or `[edges, 2]`.
-    Array(PathBuf),
+    /// A `.npy` array.
+    Array(PathBuf, ArrayForm),
     /// Triples of a head, a relation, which is the type, and a tail.
     Triples(PathBuf, Syntax),
+}
+
+/// Shape of an array of edges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ArrayForm {
+    /// `[2, edges]`, or else `[edges, 2]`.
+    Either,
+    /// `[2, edges]`.
+    Rows,
+    /// `[edges, 2]`.
+    Pairs,
 }
 
 /// An end of edges: the column of its ids, and the set that they are of.
@@ -215,7 +241,7 @@ impl TypedGraph {
     fn files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         let values = |values: &Option<Values>, files: &mut Vec<PathBuf>| {
-            if let Some(Values::File(path, _)) = values {
+            if let Some(Values::File(path, _) | Values::Raw(path)) = values {
                 files.push(path.clone());
             }
         };
@@ -224,7 +250,7 @@ impl TypedGraph {
                 files.push(rows.path.clone());
             }
             for matrix in [&table.features, &table.targets] {
-                if let Features::File(path) = matrix {
+                if let Features::File(path) | Features::Raw(path, _) = matrix {
                     files.push(path.clone());
                 }
             }
@@ -234,7 +260,7 @@ impl TypedGraph {
         for table in &self.edges {
             match &table.rows {
                 EdgeRows::Table(rows) => files.push(rows.path.clone()),
-                EdgeRows::Array(path) | EdgeRows::Triples(path, _) => files.push(path.clone()),
+                EdgeRows::Array(path, _) | EdgeRows::Triples(path, _) => files.push(path.clone()),
             }
             values(&table.weight, &mut files);
             values(&table.time, &mut files);
@@ -242,7 +268,11 @@ impl TypedGraph {
                 files.push(path.clone());
             }
         }
-        files.extend(self.split.iter().flat_map(|(_, files)| files).flatten().cloned());
+        match &self.split {
+            Some((_, Split::Files(of_parts))) => files.extend(of_parts.iter().flatten().cloned()),
+            Some((_, Split::Ids(path, _))) => files.push(path.clone()),
+            Some((_, Split::InOrder(_))) | None => {}
+        }
         files
     }
 }

@@ -7,15 +7,15 @@ use morphgl_graph_store::{Error, NpyWriter, Position, Result};
 
 use super::ids::{Ids, Inserted};
 use super::{
-    Features, Members, NodeRows, NodeTable, Space, Table, TypeOf, TypedGraph, Values, is_array, labels_of, quoted,
-    targets_of, times_of,
+    Features, Members, NodeRows, NodeTable, Space, Split, Table, TypeOf, TypedGraph, Values, is_array, labels_of,
+    quoted, targets_of, times_of,
 };
 use crate::files::invalid;
 use crate::ingest::feature_rows::FeatureCells;
 use crate::ingest::features::feature_dim;
 use crate::ingest::nodes::labels::{Labelled, Labels};
 use crate::ingest::nodes::{NO_SPLIT, Targets, split_of};
-use crate::npy::open_array;
+use crate::npy::{open_array, open_raw};
 use crate::tabular::{Batch, lists};
 use crate::text::open_any_text;
 use crate::{Column, Ingest, Silent};
@@ -41,8 +41,8 @@ pub(super) struct TypeData {
 
 /// Features of the nodes of a type.
 pub(super) enum FeatureRows {
-    /// A `.npy` matrix.
-    Array(PathBuf),
+    /// A `.npy` matrix, or one of so many columns without a header.
+    Array(PathBuf, Option<u64>),
     /// Rows in a temporary file of the unfinished dataset.
     Spool(Box<Spool>),
 }
@@ -72,8 +72,11 @@ pub(super) fn read(ingest: &mut Ingest<'_>, graph: &mut TypedGraph) -> Result<No
         }
         nodes.read_files(ingest, table, &graph.node_types)?;
     }
-    if let Some((of, files)) = &graph.split {
-        nodes.read_splits(ingest, *of, files)?;
+    match &graph.split {
+        None => {}
+        Some((of, Split::Files(files))) => nodes.read_splits(ingest, *of, files)?,
+        Some((of, Split::Ids(path, ids))) => nodes.split_by_ids(*of, path, ids)?,
+        Some((of, Split::InOrder(shares))) => nodes.split_in_order(*of, shares),
     }
     Ok(nodes)
 }
@@ -201,11 +204,8 @@ impl Nodes {
             }
             if !columns.features.is_empty() {
                 features.clear();
-                let cells = FeatureCells {
-                    columns: &columns.features,
-                    are_named: names_of_features.is_some(),
-                    of: "node",
-                };
+                let cells =
+                    FeatureCells { columns: &columns.features, are_named: names_of_features.is_some(), of: "node" };
                 let dim = cells.read(&file, &batch, &mut features)?;
                 let columns = names_of_features.as_ref();
                 match table.of {
@@ -335,6 +335,7 @@ impl Nodes {
                 }
                 rows
             }
+            (Features::Raw(path, dim), None) => open_raw(path, Some(*dim))?.shape[0],
             _ => unreachable!("a table without rows has a count or a file of features"),
         };
         ingest.check_size(count)?;
@@ -359,12 +360,16 @@ impl Nodes {
                 let array = open_array(path)?;
                 feature_dim(&array)?;
                 let rows = array.shape[0];
-                self.types[of].features = Some(FeatureRows::Array(path.clone()));
+                self.types[of].features = Some(FeatureRows::Array(path.clone(), None));
                 rows
             } else {
                 self.spool_file(ingest, path, of)?
             };
             check(path, rows)?;
+        }
+        if let Features::Raw(path, dim) = &table.features {
+            check(path, open_raw(path, Some(*dim))?.shape[0])?;
+            self.types[of].features = Some(FeatureRows::Array(path.clone(), Some(*dim)));
         }
         if let Features::File(path) = &table.targets {
             let targets = targets_of(ingest, path)?;
@@ -373,6 +378,11 @@ impl Nodes {
         }
         if let Some(Values::File(path, column)) = &table.label {
             let labels = labels_of(ingest, path, column)?;
+            check(path, labels.len() as u64)?;
+            self.types[of].labels = Some((path.clone(), labels));
+        }
+        if let Some(Values::Raw(path)) = &table.label {
+            let labels = open_raw(path, None)?.labels()?;
             check(path, labels.len() as u64)?;
             self.types[of].labels = Some((path.clone(), labels));
         }
@@ -399,6 +409,43 @@ impl Nodes {
             rows += batch.rows as u64;
         }
         Ok(rows)
+    }
+
+    /// Takes the ids of a type's training, validation and test nodes, which are numbers from 0.
+    fn split_by_ids(&mut self, of: usize, path: &Path, ids: &[Vec<i64>; 3]) -> Result<()> {
+        let mut splits = vec![NO_SPLIT; self.types[of].count as usize];
+        for ((part, ids), name) in (0..).zip(ids).zip(["train", "valid", "test"]) {
+            for (at, &id) in (0..).zip(ids) {
+                let node = usize::try_from(id).ok().and_then(|node| splits.get_mut(node));
+                let what = match node {
+                    Some(split) if *split == NO_SPLIT => {
+                        *split = part;
+                        continue;
+                    }
+                    Some(_) => format!("{name}: the node {id} is listed before, in this split or another one"),
+                    None => format!("{name}: there is no node {id}"),
+                };
+                return Err(Error::invalid(path, Position::Element(at), what, "list each node once, by its number"));
+            }
+        }
+        self.types[of].splits = Some((path.to_path_buf(), splits));
+        Ok(())
+    }
+
+    /// Splits the nodes of a type that have a label, in their order, into these shares and the others.
+    fn split_in_order(&mut self, of: usize, shares: &[f64; 2]) {
+        let Some((path, labels)) = &self.types[of].labels else { return };
+        let count = labels.iter().filter(|&&label| label >= 0).count();
+        let [train, valid] = shares.map(|share| (count as f64 * share) as usize);
+        let mut before = 0;
+        let splits = labels.iter().map(|&label| match label {
+            ..0 => NO_SPLIT,
+            _ => {
+                before += 1;
+                u8::from(before > train) + u8::from(before > train + valid)
+            }
+        });
+        self.types[of].splits = Some((path.clone(), splits.collect()));
     }
 
     /// Reads files of the ids of a type's training, validation and test nodes.

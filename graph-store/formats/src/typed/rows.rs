@@ -6,7 +6,7 @@ use morphgl_graph_store::{Error, Position, Result};
 
 use super::nodes::read_times;
 use super::triples::Triples;
-use super::{EdgeRows, EdgeTable, Features, TypeOf, Values, quoted};
+use super::{ArrayForm, EdgeRows, EdgeTable, Features, TypeOf, Values, quoted};
 use crate::files::invalid;
 use crate::ingest::feature_rows::FeatureCells;
 use crate::npy::{ArrayReader, open_array};
@@ -51,14 +51,20 @@ struct EdgeArray {
 }
 
 impl EdgeArray {
-    fn open(path: &std::path::Path) -> Result<Self> {
+    fn open(path: &std::path::Path, form: ArrayForm) -> Result<Self> {
         let first = open_array(path)?;
-        let (by_rows, num_edges) = match first.shape[..] {
-            [2, num_edges] => (true, num_edges),
-            [num_edges, 2] => (false, num_edges),
-            _ => {
-                let what = format!("edges of shape {:?}, expected [2, edges] or [edges, 2]", first.shape);
-                return invalid(path, what, "save sources and targets as the two rows of an array");
+        let (by_rows, num_edges) = match (&first.shape[..], form) {
+            (&[2, num_edges], ArrayForm::Either | ArrayForm::Rows) => (true, num_edges),
+            (&[num_edges, 2], ArrayForm::Either | ArrayForm::Pairs) => (false, num_edges),
+            (shape, form) => {
+                let (expected, cure) = match form {
+                    ArrayForm::Either => {
+                        ("[2, edges] or [edges, 2]", "save sources and targets as the two rows of an array")
+                    }
+                    ArrayForm::Rows => ("[2, edges]", "save sources and targets as the two rows of an array"),
+                    ArrayForm::Pairs => ("[edges, 2]", "save sources and targets as the two columns of an array"),
+                };
+                return invalid(path, format!("edges of shape {shape:?}, expected {expected}"), cure);
             }
         };
         // In Fortran order, the columns of the shape are consecutive.
@@ -109,7 +115,7 @@ impl<'p> EdgeReader<'p> {
                 let mut value = |values: &Option<Values>| match values {
                     None => Ok(None),
                     Some(Values::Column(column)) => index(column).map(Some),
-                    Some(Values::File(path, _)) => {
+                    Some(Values::File(path, _) | Values::Raw(path)) => {
                         let what = "values of edges in a file of their own";
                         invalid(path, what, "add them to the table of the edges as a column, and name that")
                     }
@@ -125,16 +131,16 @@ impl<'p> EdgeReader<'p> {
                 let all = single.into_iter().chain(features.iter().copied()).collect();
                 Rows::Table(file, all)
             }
-            EdgeRows::Array(path) => {
+            EdgeRows::Array(path, form) => {
                 ends = [0, 1];
-                let array = EdgeArray::open(path)?;
+                let array = EdgeArray::open(path, *form)?;
                 let open = |values: &Option<Values>| match values {
                     None => Ok(None),
                     Some(Values::Column(column)) => {
                         let what = format!("an array of edges has no column {column}");
                         invalid(path, what, "give the values as an array of their own: { file = \"FILE.npy\" }")
                     }
-                    Some(Values::File(path, _)) => {
+                    Some(Values::File(path, _) | Values::Raw(path)) => {
                         let values = open_array(path)?;
                         values.expect_vector()?;
                         if values.shape[0] != array.num_edges {

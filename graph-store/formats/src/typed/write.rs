@@ -14,7 +14,7 @@ use crate::Ingest;
 use crate::files::invalid;
 use crate::ingest::features::{BATCH_VALUES, push_array_as};
 use crate::ingest::nodes::NO_SPLIT;
-use crate::npy::open_array;
+use crate::npy::{open_array, open_raw};
 
 /// Writes ids or names, features, times, labels and splits of all nodes; returns the types.
 pub(super) fn nodes(
@@ -82,8 +82,9 @@ pub(super) fn nodes(
         }
         match data.features {
             None => {}
-            Some(FeatureRows::Array(path)) => {
-                push_array_as(ingest, &Meta::features_of(of), open_array(&path)?, Dtype::F32)?;
+            Some(FeatureRows::Array(path, raw)) => {
+                let array = if raw.is_some() { open_raw(&path, raw)? } else { open_array(&path)? };
+                push_array_as(ingest, &Meta::features_of(of), array, Dtype::F32)?;
             }
             Some(FeatureRows::Spool(spool)) => {
                 if let Some(columns) = &spool.names {

@@ -1,6 +1,7 @@
 //! Typed graphs: manifests, Neo4j's csv files and triples, against hand-written arrays.
 
 mod faults;
+mod folders;
 mod neo4j;
 mod ogb;
 mod random;
