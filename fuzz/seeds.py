@@ -136,6 +136,27 @@ def ogb_links():
         {"source_node": np.array([1]), "target_node": np.array([0]), "target_node_neg": np.array([[3, 2]])}))
 
 
+def folders():
+    write("mag240m/meta.pt", torch_pickles({"paper": 3, "author": 2, "num_classes": 2}))
+    write("mag240m/split_dict.pt", torch_archive({"train": np.array([2]), "valid": np.array([0]), "test": np.array([1])}))
+    for name, array in {
+        "paper/node_feat": np.array([[1, 2], [3, 4], [5, 6]], np.float16),
+        "paper/node_label": np.array([1, np.nan, 0], np.float32),
+        "paper/node_year": np.array([2010, 2012, 2011], np.int16),
+        "author___writes___paper/edge_index": np.array([[0, 1, 1], [2, 0, 1]]),
+        "paper___cites___paper/edge_index": np.array([[0, 2], [1, 1]], np.int32),
+    }.items():
+        write(f"mag240m/processed/{name}.npy", npy(array))
+    for name, array in {
+        "paper/node_feat": np.array([[1, 2], [3, 4], [5, 6]], np.float32),
+        "paper/node_label_19": np.array([1, 0, 2], np.float32),
+        "author/node_feat": np.array([[1], [2]], np.float16),
+        "paper__cites__paper/edge_index": np.array([[0, 2], [1, 1], [2, 0]]),
+        "paper__written_by__author/edge_index": np.array([[0, 1], [2, 0]], np.int32),
+    }.items():
+        write(f"igb/{name}.npy", npy(array))
+
+
 def text():
     write("edges/plain.txt", "# comment\n0 1\n1 2\n2 0\n")
     write("edges/header.csv", "src,dst,weight\n0,1,0.5\n1,2,1e-3\n2,0,3\n")
@@ -162,6 +183,7 @@ source = { type = "person", column = "who" }
 target = { type = "item", column = 2 }
 weight = "n"
 time = "day"
+features = ["price"]
 reverse = true
 [[edges]]
 type = "in"
@@ -174,14 +196,21 @@ type = "like"
 file = "like.npy"
 source = "item"
 target = "item"
+features = "likes.csv"
 reverse = "like"
 """)
     write("manifest/people.csv", "key,f0,f1,at,kind,fold\na,1,2,-5,x,train\n7,3,4,6,y,valid\n\"b,c\",5,6,7,,test\n")
-    write("manifest/buys.tsv", "who\twhat\tn\tday\na\t0\t1\t5\n7\t1\t0.5\t-2\na\t0\t2\t5\n")
+    write("manifest/buys.tsv", "who\twhat\tn\tday\tprice\na\t0\t1\t5\t0.5\n7\t1\t0.5\t-2\t9\na\t0\t2\t5\t-1\n")
     write("manifest/towns.txt", "a Oslo\n7 Rome\n")
     write("manifest/year.csv", "1999\n2001\n")
     write("manifest/x.npy", npy(np.array([[1, 2], [3, 4]], np.float32)))
     write("manifest/like.npy", npy(np.array([[0, 1, 1], [1, 1, 0]], np.int64)))
+    write("manifest/likes.csv", "f0,f1\n1,2\n3,4\n5,6\n")
+    write("edge-features/header.csv", "src,dst,f0,f1\n0,1,0.5,1\n1,2,-1e-3,2\n0,1,3,4\n")
+    write("edge-features/plain.txt", "# c\n0 1 2 3\n1 0 4 5\n2 2 6 7\n")
+    write("bipartite/ratings.csv", "source,target,weight\n1,1,5\n2,1,4\n1,7,3\n")
+    write("bipartite/konect.txt", "% bip weighted\n% 3 2 3\n1 1 2\n2 3 1\n1 2 5\n")
+    write("bipartite/plain.txt", "0 0\n1 0\n4 2\n")
     write("neo4j/movies.csv", "movieId:ID(Movie),title,year:int,:LABEL\nm1,\"A, b\",1999,Movie\nm2,C,2003,Movie;Sequel\n")
     write("neo4j/people-header.csv", "id:ID(Person){id-type:int},old:boolean,:LABEL\n")
     write("neo4j/people-1.csv", "1,true,Actor\n2,false,Director\n")
@@ -191,6 +220,7 @@ reverse = "like"
     for name, text in [("num-node-dict", "author,paper\n2,3\n"), ("triplet-type-list", "author,writes,paper\npaper,cites,paper\n"),
                        ("relations/author___writes___paper/edge", "0,1\n1,2\n"),
                        ("relations/paper___cites___paper/edge", "0,1\n2,0\n"),
+                       ("relations/paper___cites___paper/edge-feat", "1,2\n0.5,4\n"),
                        ("node-feat/paper/node-feat", "1,2\n3,4\n5,6\n"), ("node-feat/paper/node_year", "2010\n2011\n2012\n"),
                        ("node-label/paper/node-label", "0\n1\n0\n")]:
         write(f"ogb-typed/raw/{name}.csv.gz", gzip.compress(text.encode(), mtime=0))
@@ -244,5 +274,6 @@ if __name__ == "__main__":
     archives()
     ogb()
     ogb_links()
+    folders()
     text()
     own(os.path.abspath(sys.argv[1]))

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use morphgl_formats::edge_list::{EdgeListOptions, Ids};
+use morphgl_formats::edge_list::{Column, Columns, EdgeListOptions, Ids};
+use morphgl_formats::igb::IgbOptions;
+use morphgl_formats::mag240m::Mag240mOptions;
 use morphgl_formats::numpy::NumpyOptions;
 use morphgl_formats::{NodeFiles, Options, Silent};
 use morphgl_graph_store::{Dataset, Load, NodeNames, OpenOptions, Result};
@@ -45,6 +47,7 @@ pub(crate) const OGB_TYPED: &[&str] = &[
     "raw/triplet-type-list.csv.gz",
     "raw/relations/author___writes___paper/edge.csv.gz",
     "raw/relations/paper___cites___paper/edge.csv.gz",
+    "raw/relations/paper___cites___paper/edge-feat.csv.gz",
     "raw/node-feat/paper/node-feat.csv.gz",
     "raw/node-feat/paper/node_year.csv.gz",
     "raw/node-label/paper/node-label.csv.gz",
@@ -53,7 +56,23 @@ pub(crate) const OGB_TYPED: &[&str] = &[
     "split/time/paper/test.csv.gz",
 ];
 pub(crate) const MANIFEST: &[&str] =
-    &["graph.toml", "people.csv", "buys.tsv", "towns.txt", "year.csv", "x.npy", "like.npy"];
+    &["graph.toml", "people.csv", "buys.tsv", "towns.txt", "year.csv", "x.npy", "like.npy", "likes.csv"];
+pub(crate) const MAG240M: &[&str] = &[
+    "meta.pt",
+    "split_dict.pt",
+    "processed/paper/node_feat.npy",
+    "processed/paper/node_label.npy",
+    "processed/paper/node_year.npy",
+    "processed/author___writes___paper/edge_index.npy",
+    "processed/paper___cites___paper/edge_index.npy",
+];
+pub(crate) const IGB: &[&str] = &[
+    "paper/node_feat.npy",
+    "paper/node_label_19.npy",
+    "author/node_feat.npy",
+    "paper__cites__paper/edge_index.npy",
+    "paper__written_by__author/edge_index.npy",
+];
 pub(crate) const NEO4J: &[&str] = &["movies.csv", "people-header.csv", "people-1.csv", "acts.csv"];
 pub(crate) const NODES: &[&str] = &["nodes.csv", "features.csv", "labels.csv", "train.txt", "edges.csv"];
 pub(crate) const DATASET: &[&str] = &[
@@ -144,6 +163,27 @@ pub(crate) fn edges(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
     })
 }
 
+/// Edges with features; numbers above those of the files select how ids are read.
+pub(crate) fn edge_features(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    let ids = [Ids::Keep, Ids::Compact, Ids::Strings][number / 2 % 3];
+    let features = vec![Column::Name("3-4".into())];
+    let format = EdgeListOptions { ids, columns: Columns { features, ..Columns::default() }, ..Default::default() };
+    let options = Options { symmetrise: number / 6 % 2 == 1, ..options() };
+    sandbox.replaced(number, bytes, |path| {
+        import(sandbox, |target| morphgl_formats::edge_list::import(path, target, &format, &options, &Silent))
+    })
+}
+
+/// Edges between two kinds of nodes; numbers above those of the files select how ids are read.
+pub(crate) fn bipartite(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    let ids = [Ids::Keep, Ids::Compact, Ids::Strings][number / 3 % 3];
+    let format = EdgeListOptions { ids, ..EdgeListOptions::default() };
+    let options = Options { bipartite: Some(true), symmetrise: number / 9 % 2 == 1, ..options() };
+    sandbox.replaced(number, bytes, |path| {
+        import(sandbox, |target| morphgl_formats::edge_list::import(path, target, &format, &options, &Silent))
+    })
+}
+
 pub(crate) fn nodes(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
     let ids = [Ids::Keep, Ids::Compact, Ids::Strings][number / NODES.len() % 3];
     let format = EdgeListOptions { ids, ..EdgeListOptions::default() };
@@ -179,6 +219,23 @@ pub(crate) fn neo4j(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
 pub(crate) fn triples(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
     sandbox.replaced(number, bytes, |path| {
         import(sandbox, |target| morphgl_formats::triples::import(path, target, &options(), &Silent))
+    })
+}
+
+/// Numbers above those of the files take the years, and add the reverse edges.
+pub(crate) fn mag240m(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    let format = Mag240mOptions { years: (number / MAG240M.len()).is_multiple_of(2) };
+    let options = Options { symmetrise: number / MAG240M.len() % 3 == 1, ..options() };
+    sandbox.replaced(number, bytes, |_| {
+        import(sandbox, |target| morphgl_formats::mag240m::import(&sandbox.dir, target, format, &options, &Silent))
+    })
+}
+
+pub(crate) fn igb(sandbox: &Sandbox, number: usize, bytes: &[u8]) -> Outcome {
+    let options = Options { symmetrise: number / IGB.len() % 2 == 1, ..options() };
+    sandbox.replaced(number, bytes, |_| {
+        let format = IgbOptions::default();
+        import(sandbox, |target| morphgl_formats::igb::import(&sandbox.dir, target, format, &options, &Silent))
     })
 }
 
