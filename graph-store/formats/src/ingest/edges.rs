@@ -33,9 +33,9 @@ impl<'a> Ingest<'a> {
         if let Some(num_nodes) = num_nodes {
             self.check_size(num_nodes)?;
         }
-        // The ids that are left out are sorted meanwhile, and rows of features are read.
+        // The ids that are left out are sorted meanwhile, and rows of features are read by every thread.
         let unlisted = if self.drops_unknown_nodes() { options.memory / unlisted::SHARE } else { 0 };
-        let others = unlisted + if self.numbers_edges { options.memory / 4 } else { 0 };
+        let others = unlisted + if self.numbers_edges { options.memory / 2 } else { 0 };
         let edges = EdgeOptions {
             num_nodes,
             weighted,
