@@ -144,7 +144,7 @@ pub(crate) struct Subject<'a> {
     description: &'a Description,
     place: Place,
     options: Value,
-    /// One of `every` combinations of settings of sampling by edge type is tested.
+    /// One of `every` combinations of the settings of a kind of sampling is tested.
     every: usize,
 }
 
@@ -235,7 +235,7 @@ pub fn run(description: &Description) {
     run_some(description, 1);
 }
 
-/// As [`run`], with one of every `every` combinations of the settings of sampling by edge type: for an emulated device, on which all of
+/// As [`run`], with one of every `every` combinations of the settings of a kind of sampling: for an emulated device, on which all of
 /// them take minutes. A number that shares no factor with those of the values of each setting, such as 7, leaves out none of the values.
 ///
 /// # Panics
@@ -361,6 +361,7 @@ fn properties(subject: &Subject<'_>, spec: &SamplingSpec) {
 }
 
 fn neighbor_is_the_reference(subject: &Subject<'_>) {
+    let mut is_taken = subject.takes_some();
     for case in cases() {
         for expansion in [Expansion::All, Expansion::New] {
             for pick in [Pick::Uniform, Pick::Weighted] {
@@ -368,6 +369,9 @@ fn neighbor_is_the_reference(subject: &Subject<'_>) {
                     continue;
                 }
                 for fanouts in ["-1", "3", "5,4,3", "2,-1", "1,1,1,1", "100,2"] {
+                    if !is_taken() {
+                        continue;
+                    }
                     let case = case.with_fanouts(fanouts).with_hops(|h| (h.expansion, h.pick) = (expansion, pick));
                     laws::batches_fit_the_graph(subject, &case);
                     laws::rows_keep_to_the_fanout(subject, &case);
@@ -391,9 +395,13 @@ fn neighbor_is_the_reference(subject: &Subject<'_>) {
 }
 
 fn shadow_is_the_reference(subject: &Subject<'_>) {
+    let mut is_taken = subject.takes_some();
     for case in cases() {
         for (fanouts, layers) in [("-1", 1), ("3", 2), ("5,4,3", 5), ("2,-1", 3), ("1,1,1,1", 2)] {
             for expansion in [Expansion::All, Expansion::New] {
+                if !is_taken() {
+                    continue;
+                }
                 let hops = NeighborSettings { expansion, ..fanouts.parse::<Fanouts>().expect("fanouts").into() };
                 let case = case.with(|s| s.sampling = Sampling::Shadow(ShadowSettings { hops, layers }));
                 laws::batches_fit_the_graph(subject, &case);
@@ -415,8 +423,12 @@ fn walk_is_the_reference(subject: &Subject<'_>) {
         walk(2, 30, 7, 0.0, 5),
         walk(1, 3, 4, 1.0, 2),
     ];
+    let mut is_taken = subject.takes_some();
     for case in cases() {
         for walk in &settings {
+            if !is_taken() {
+                continue;
+            }
             let case = case.with(|s| s.sampling = Sampling::Walk(walk.clone()));
             laws::batches_fit_the_graph(subject, &case);
             laws::batches_equal_the_reference(subject, &case);

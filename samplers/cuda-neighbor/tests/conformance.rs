@@ -1,30 +1,27 @@
-//! The suite of phase Batching, for each kind of sampling.
+//! The suite of phase Batching, for each kind of sampling. Under a sanitizer, a part of the combinations of settings is tested.
 
 use morphgl_batching_cuda_neighbor::{NEIGHBOR, SHADOW, TYPED, WALK};
-use morphgl_conformance::batching::{run, run_some};
+use morphgl_conformance::batching::run_some;
+
+const IS_SANITIZED: bool = option_env!("MORPHGL_SANITIZE").is_some();
 
 #[test]
 fn neighbor_conforms() {
-    run(&NEIGHBOR);
+    run_some(&NEIGHBOR, if IS_SANITIZED { 7 } else { 1 });
 }
 
 #[test]
 fn shadow_conforms() {
-    run(&SHADOW);
+    run_some(&SHADOW, if IS_SANITIZED { 7 } else { 1 });
 }
 
 #[test]
 fn walk_conforms() {
-    run(&WALK);
+    run_some(&WALK, if IS_SANITIZED { 7 } else { 1 });
 }
 
+/// All combinations take over five minutes on an emulated device.
 #[test]
 fn typed_conforms() {
-    let every = match option_env!("MORPHGL_SANITIZE") {
-        // It takes over five minutes there.
-        Some("thread") => return,
-        Some(_) => 31,
-        None => 7,
-    };
-    run_some(&TYPED, every);
+    run_some(&TYPED, if IS_SANITIZED { 31 } else { 7 });
 }
