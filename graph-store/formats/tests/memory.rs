@@ -28,17 +28,20 @@ enum Way {
     CompactListed,
     /// Text with two features per edge.
     Features,
+    /// The same, between nodes of two types.
+    TypedFeatures,
     EdgeIndex,
     Sources,
     Targets,
 }
 
-const WAYS: [Way; 8] = [
+const WAYS: [Way; 9] = [
     Way::Text,
     Way::Compact,
     Way::KeepListed,
     Way::CompactListed,
     Way::Features,
+    Way::TypedFeatures,
     Way::EdgeIndex,
     Way::Sources,
     Way::Targets,
@@ -70,9 +73,10 @@ fn an_import_stays_within_its_budget() {
     };
     // Two million edges of eight bytes and their buffers: far more than small budgets.
     assert!(run(0, 2, 1 << 30, true).0 > 24 << 20);
-    // So many threads that the scratch of each counts.
+    // So many threads that the scratch of each counts; so little memory that what an import takes besides counts.
     for way in 0..WAYS.len() {
         check(way, 64, 128 << 20, true).unwrap();
+        check(way, 1, 2 << 20, true).unwrap();
     }
     let mut runner = TestRunner::new_with_rng(
         Config { cases: 12, failure_persistence: None, ..Config::default() },
@@ -138,10 +142,11 @@ fn import(dir: &Path) {
             Way::Compact => text(Ids::Compact, &options),
             Way::KeepListed => text(Ids::Keep, &listed),
             Way::CompactListed => text(Ids::Compact, &listed),
-            Way::Features => {
+            way @ (Way::Features | Way::TypedFeatures) => {
                 let features = vec![Column::Name("3-4".into())];
                 let columns = Columns { features, ..Columns::default() };
                 let format = EdgeListOptions { columns, ..EdgeListOptions::default() };
+                let options = Options { bipartite: Some(matches!(way, Way::TypedFeatures)), ..options.clone() };
                 edge_list::import(&dir.join("features.txt"), &target, &format, &options, &Silent)
             }
             Way::EdgeIndex => arrays("coo", RowContent::Sources),

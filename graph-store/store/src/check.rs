@@ -93,6 +93,18 @@ pub(crate) fn edge_types(types: &Types, indptr: &[u64], indices: &[u32], edge_ty
     if edge_types.len() != indices.len() {
         return fault(0, format!("{} types of edges for {} edges", edge_types.len(), indices.len()));
     }
+    edge_types_into(0..num_nodes, types, indptr, indices, edge_types)
+}
+
+/// As [`edge_types`], of the edges into some of the nodes, where there are as many types as edges.
+pub(crate) fn edge_types_into(
+    nodes: Range<usize>,
+    types: &Types,
+    indptr: &[u64],
+    indices: &[u32],
+    edge_types: &[u16],
+) -> Checked {
+    let fault = |element: usize, what: String| fault("edge_types", element, what);
     let all = types.edge_types();
     let wrong = |node: usize| {
         let (row, target) = (indptr[node] as usize..indptr[node + 1] as usize, types.node_type(node as u32));
@@ -102,7 +114,7 @@ pub(crate) fn edge_types(types: &Types, indptr: &[u64], indices: &[u32], edge_ty
             !is_sorted || number >= all.len() || types.ends(number) != [types.node_type(indices[edge]), target]
         })
     };
-    let Some(edge) = (0..num_nodes).into_par_iter().with_min_len(1 << 10).find_map_first(wrong) else { return Ok(()) };
+    let Some(edge) = nodes.into_par_iter().with_min_len(1 << 10).find_map_first(wrong) else { return Ok(()) };
     let Some(of) = all.get(usize::from(edge_types[edge])) else {
         return fault(edge, format!("the edge type {} does not exist, there are {}", edge_types[edge], all.len()));
     };
@@ -184,11 +196,22 @@ pub(crate) fn permutation(name: &str, nodes: &[u32], num_nodes: usize) -> Checke
     }
     Ok(())
 }
+
 /// The rows of edges' features: each below the number of `rows` of the edge's type, which is of all edges without `edge_types`.
 pub(crate) fn edge_ids(ids: &[u32], edge_types: Option<&[u16]>, rows: &[Option<u64>]) -> Checked {
+    edge_ids_of(0..ids.len(), ids, edge_types, rows)
+}
+
+/// As [`edge_ids`], of some of the edges.
+pub(crate) fn edge_ids_of(
+    edges: Range<usize>,
+    ids: &[u32],
+    edge_types: Option<&[u16]>,
+    rows: &[Option<u64>],
+) -> Checked {
     let of = |edge: usize| rows[edge_types.map_or(0, |types| usize::from(types[edge]))];
     let bad = |edge: &usize| of(*edge).is_some_and(|rows| u64::from(ids[*edge]) >= rows);
-    match (0..ids.len()).into_par_iter().with_min_len(1 << 16).find_first(bad) {
+    match edges.into_par_iter().with_min_len(1 << 16).find_first(bad) {
         None => Ok(()),
         Some(edge) => {
             let rows = of(edge).unwrap_or(0);

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use crate::check::Fault;
 use crate::meta::is_edge_features;
 use crate::summary::Summary;
-use crate::{Dtype, EdgeSplits, Error, Load, Meta, Position, Result, check, check_own, read_npy};
+use crate::{Dtype, EdgeSplits, Error, Load, Meta, Position, Result, Types, check, check_own, read_npy};
 
 /// Checks a dataset whose arrays are written into `dir`, by what was gathered while they were written: `summary` finds that of a
 /// file. Splits and draw keys, in which nodes must not repeat (but for training nodes), are read once more.
@@ -39,6 +40,7 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
             "targets" => !infinite,
             _ if targets => !infinite,
             "labels" => lowest >= -1.0 && highest < meta.num_classes as i64,
+            "edge_ids" if meta.types.is_none() => rows_of_edges(meta)[0].is_none_or(|rows| highest < rows as i64),
             _ => true,
         };
         if !sound {
@@ -49,6 +51,7 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
                 "weights" => "a weight is not a finite number of at least 0".to_string(),
                 _ if name.starts_with("features") || is_edge_features(name) => "a value is NaN or infinite".to_string(),
                 _ if targets || name == "targets" => "a target is infinite; NaN stands for an unknown one".to_string(),
+                "edge_ids" => format!("row {highest} of the edges' features, which have fewer"),
                 "labels" => format!("labels from {lowest} to {highest}, outside -1 (none) and 0..{}", meta.num_classes),
                 _ => format!("node {highest} does not exist, there are {nodes}"),
             };
@@ -61,20 +64,10 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
         let checked = if name == "draw_keys" { check::permutation } else { check::split };
         checked(name, &ids, nodes as usize).map_err(|f| invalid(name, Position::Element(f.element), f.what))?;
     }
-    if let Some((types, array)) = meta.types.as_ref().zip(meta.arrays.get("edge_types")) {
-        let file = |name: &str| dir.join(&meta.arrays[name].file);
-        let (indptr, _) = read_npy::<u64>(&file("indptr"), Load::Mmap)?;
-        let (indices, _) = read_npy::<u32>(&file("indices"), Load::Mmap)?;
-        let (edge_types, _) = read_npy::<u16>(&dir.join(&array.file), Load::Mmap)?;
-        check::edge_types(types, &indptr, &indices, &edge_types)
-            .map_err(|f| invalid("edge_types", Position::Element(f.element), f.what))?;
-    }
-    if let Some(array) = meta.arrays.get("edge_ids") {
-        let (ids, _) = read_npy::<u32>(&dir.join(&array.file), Load::Mmap)?;
-        let edge_types = meta.arrays.get("edge_types");
-        let edge_types = edge_types.map(|array| read_npy::<u16>(&dir.join(&array.file), Load::Mmap)).transpose()?;
-        check::edge_ids(&ids, edge_types.as_ref().map(|(types, _)| &**types), &rows_of_edges(meta))
-            .map_err(|f| invalid("edge_ids", Position::Element(f.element), f.what))?;
+    if let Some(types) = meta.types.as_ref().filter(|_| meta.arrays.contains_key("edge_types")) {
+        if let Some(fault) = fault_of_types(dir, meta, types)? {
+            return Err(invalid(&fault.array, Position::Element(fault.element), fault.what));
+        }
     }
     for (of, name) in EdgeSplits::NEGATIVES {
         if meta.arrays.contains_key(name) && meta.arrays.get(of).is_none_or(|pairs| pairs.shape[0] == 0) {
@@ -90,6 +83,40 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
             .map_err(|(negative, what)| invalid(name, Position::Element(2 * negative as u64), what))?;
     }
     Ok(())
+}
+
+/// Edges that are checked before the pages of mapped arrays are given back: pages count as the program's memory once they are read.
+const EDGES_AT_ONCE: u64 = 1 << 19;
+
+/// What is wrong with the types of the edges, and with the rows of their features.
+fn fault_of_types(dir: &Path, meta: &Meta, types: &Types) -> Result<Option<Fault>> {
+    let file = |name: &str| dir.join(&meta.arrays[name].file);
+    let (indptr, _) = read_npy::<u64>(&file("indptr"), Load::Mmap)?;
+    let (indices, _) = read_npy::<u32>(&file("indices"), Load::Mmap)?;
+    let (edge_types, _) = read_npy::<u16>(&file("edge_types"), Load::Mmap)?;
+    let ids = meta.arrays.get("edge_ids").map(|_| read_npy::<u32>(&file("edge_ids"), Load::Mmap)).transpose()?;
+    let rows = rows_of_edges(meta);
+    let mut start = 0;
+    while start + 1 < indptr.len() {
+        let most = indptr[start] + EDGES_AT_ONCE;
+        let ends = &indptr[start + 1..indptr.len().min(start + 1 + EDGES_AT_ONCE as usize)];
+        let end = start + ends.partition_point(|&end| end <= most).max(1);
+        let checked = check::edge_types_into(start..end, types, &indptr, &indices, &edge_types).and_then(|()| {
+            let edges = indptr[start] as usize..indptr[end] as usize;
+            ids.as_ref().map_or(Ok(()), |(ids, _)| check::edge_ids_of(edges, ids, Some(&edge_types), &rows))
+        });
+        if let Err(fault) = checked {
+            return Ok(Some(fault));
+        }
+        indptr.release();
+        indices.release();
+        edge_types.release();
+        if let Some((ids, _)) = &ids {
+            ids.release();
+        }
+        start = end;
+    }
+    Ok(None)
 }
 
 /// Number of rows of the features of each edge type, `None` where it has none; of all edges in a graph without types.

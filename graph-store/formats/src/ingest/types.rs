@@ -6,6 +6,9 @@ use morphgl_graph_store::{EdgeType, Error, NodeNames, NodeType, Result, Types};
 
 use crate::Ingest;
 
+/// Edges whose mapped sources are read before the pages are given back.
+const EDGES_AT_ONCE: u64 = 1 << 18;
+
 /// Sources and targets that are two kinds of nodes.
 #[derive(Debug, Clone)]
 pub(crate) struct TwoTypes {
@@ -85,7 +88,14 @@ impl Ingest<'_> {
         let (indptr, indices) = (self.array::<u64>("indptr")?, self.array::<u32>("indices")?);
         // Of each row: the type of its target, and its edges from each type of sources.
         let rows = || {
-            (0u32..).zip(indptr.windows(2)).map(|(target, row)| {
+            let mut released = 0;
+            let (indptr, indices) = (&indptr, &indices);
+            (0u32..).zip(indptr.windows(2)).map(move |(target, row)| {
+                if row[0] >= released + EDGES_AT_ONCE {
+                    indptr.release();
+                    indices.release();
+                    released = row[0];
+                }
                 let sources = &indices[row[0] as usize..row[1] as usize];
                 let first = sources.partition_point(|&source| source < start);
                 (usize::from(target >= start), [first, sources.len() - first])
